@@ -1,0 +1,41 @@
+"""The errors visleak raises on purpose.
+
+Every one of them is a :class:`VisleakError`, says in one line what is wrong, where, and
+what to do, and carries the exit code the command line ends with.
+"""
+
+from __future__ import annotations
+
+
+class VisleakError(Exception):
+    """Something the caller can mend; the message is one line, the command line exits with 1.
+
+    Used as it is for content that cannot be worked with: an empty set, a manifest without a
+    ``path`` column, a corrupt archive, a missing model file, a full disk.
+    """
+
+    exit_code = 1
+
+
+class UsageError(VisleakError):
+    """The call itself is wrong: an unknown option or encoder, a source that does not exist."""
+
+    exit_code = 2
+
+
+class MissingExtra(VisleakError):
+    """A feature needs a package that is not installed.
+
+    >>> str(MissingExtra("faiss", "the faiss search engine"))
+    "the faiss search engine needs an extra: pip install 'visleak[faiss]'"
+    """
+
+    def __init__(self, extra: str, what: str) -> None:
+        super().__init__(f"{what} needs an extra: pip install 'visleak[{extra}]'")
+        self.extra = extra
+
+
+class GateTripped(VisleakError):
+    """A ``--fail-on`` gate found more leakage than it allows."""
+
+    exit_code = 3

@@ -1,0 +1,340 @@
+"""The record types that travel between the steps, one for each arrow of the data flow.
+
+Records hold data only. They are frozen, columnar (one array a column, all of one length) and
+refuse to be born wrong, so that every later step may rely on them without checking again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Final, Protocol
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from visleak.errors import VisleakError
+
+Float32 = npt.NDArray[np.float32]
+Int64 = npt.NDArray[np.int64]
+Int8 = npt.NDArray[np.int8]
+Bytes8 = npt.NDArray[np.uint8]
+Bool = npt.NDArray[np.bool_]
+
+#: Why a listed picture could not be read; the only words that stand in ``unreadable.csv``.
+REASONS: Final = (
+    "missing",
+    "no-permission",
+    "empty",
+    "not-an-image",
+    "truncated",
+    "too-large",
+    "corrupt",
+    "unsupported",
+    "io-error",
+)
+
+#: The eight mirror and quarter-turn views of a picture, then its inversion. Turns are clockwise;
+#: in ``mirror-turn-90`` the picture is mirrored left-right first and turned after.
+VIEWS: Final = (
+    "original",
+    "turn-90",
+    "turn-180",
+    "turn-270",
+    "mirror",
+    "mirror-turn-90",
+    "mirror-turn-180",
+    "mirror-turn-270",
+    "inverted",
+)
+
+#: Grades, strongest first (Barz & Denzler 2020, section 3).
+GRADES: Final = ("exact", "near", "similar", "different")
+
+#: Degrees, strongest first (Ramos et al. 2025, section 3).
+DEGREES: Final = ("hard", "soft")
+
+#: What a set may be used for.
+ROLES: Final = ("benchmark", "training", "pretraining")
+
+
+@dataclass(frozen=True, slots=True)
+class Unreadable:
+    """Why one picture could not be turned into pixels.
+
+    Attributes:
+        reason: one of :data:`REASONS`.
+        detail: one line for a person, without the picture's name.
+    """
+
+    reason: str
+    detail: str = ""
+
+    def __post_init__(self) -> None:
+        if self.reason not in REASONS:
+            raise ValueError(f"reason must be one of {', '.join(REASONS)}; got {self.reason!r}")
+
+
+@dataclass(frozen=True, slots=True)
+class Problem:
+    """A picture of a set that could not be read: a row of ``unreadable.csv``."""
+
+    set: str
+    id: str
+    locator: str
+    reason: str
+    detail: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Picture:
+    """A decoded picture as people see it.
+
+    Attributes:
+        pixels: ``uint8`` array of shape (height, width, 3), RGB, after EXIF orientation, alpha
+            laid over white. May be smaller than the file says where a partial decode was enough.
+        width: full width in pixels, after EXIF orientation.
+        height: full height in pixels, after EXIF orientation.
+    """
+
+    pixels: Bytes8
+    width: int
+    height: int
+
+
+class Opener(Protocol):
+    """Reads the pictures of a set. Picklable, so that worker processes can have one each."""
+
+    def read(self, positions: Sequence[int]) -> Iterator[bytes | Bytes8 | Unreadable]:
+        """Yield, for each of the ascending positions and in their order, what is stored there.
+
+        Encoded pictures come as ``bytes``, pictures that are stored as arrays as ``uint8``
+        arrays of shape (height, width, 3); what cannot be had comes as :class:`Unreadable`
+        and never as an exception.
+        """
+        ...
+
+
+@dataclass(frozen=True)
+class ImageSet:
+    """A named list of images: who they are and how to open them; no pixels yet.
+
+    Attributes:
+        name: the set's name, unique within an audit.
+        ids: Arrow string array, unique, in storage order. The only identity of an image.
+        locators: Arrow string array: where a person finds the image (path, or archive!member).
+        opener: reads the pictures by position in ``ids``.
+        labels, captions, groups: Arrow string arrays or ``None``; null where unknown.
+        frames: Arrow int64 array with the frame number of video material, or ``None``.
+        dataset: sets of one dataset leak *intra*, of two *inter*.
+        roles: some of :data:`ROLES`; empty where nobody said.
+        annotated: whether the annotations of the images are part of the set.
+        source: the SOURCE text that reproduces the set.
+        problems: images the listing itself found unusable (not part of ``ids``).
+    """
+
+    name: str
+    ids: pa.StringArray
+    locators: pa.StringArray
+    opener: Opener
+    labels: pa.StringArray | None = None
+    captions: pa.StringArray | None = None
+    groups: pa.StringArray | None = None
+    frames: pa.Int64Array | None = None
+    dataset: str = ""
+    roles: tuple[str, ...] = ()
+    annotated: bool = False
+    source: str = ""
+    problems: tuple[Problem, ...] = ()
+
+    def __post_init__(self) -> None:
+        columns = (self.locators, self.labels, self.captions, self.groups, self.frames)
+        if any(column is not None and len(column) != len(self.ids) for column in columns):
+            raise ValueError(f"set {self.name!r}: all columns must have {len(self.ids)} rows")
+        if self.ids.null_count:
+            raise VisleakError(f"set {self.name!r}: an id is null; every image needs an id")
+        unknown = [role for role in self.roles if role not in ROLES]
+        if unknown:
+            raise VisleakError(
+                f"set {self.name!r}: roles are {', '.join(ROLES)}; got {unknown[0]!r}"
+            )
+        self._refuse_duplicate_ids()
+
+    def _refuse_duplicate_ids(self) -> None:
+        counts = pc.value_counts(self.ids)
+        repeated = counts.filter(pc.greater(counts.field("counts"), 1))
+        if not len(repeated):
+            return
+        value = repeated.field("values")[0]
+        rows = np.flatnonzero(pc.equal(self.ids, value).to_numpy(zero_copy_only=False))
+        raise VisleakError(
+            f"set {self.name!r}: id {value.as_py()!r} occurs more than once, in rows {rows[0]} and"
+            f" {rows[1]}; ids must be unique (choose another column with --id)"
+        )
+
+    def __len__(self) -> int:
+        return len(self.ids)
+
+
+@dataclass(frozen=True)
+class Fingerprints:
+    """What an encoder made of the readable images of a set.
+
+    Attributes:
+        set: name of the set.
+        rows: ``int64`` (n,), ascending: position of each fingerprint's image in its set.
+        ids: Arrow string array (n,).
+        matrix: ``float32`` (n, d), unit rows; usually memory-mapped.
+        digests: ``uint8`` (n, 16): BLAKE2b-128 of the stored bytes.
+        sizes: ``int32`` (n, 2): full width and height in pixels.
+        flat: ``bool`` (n,): next to no gradient energy (blank, black frames).
+        encoder: digest of the encoder, as text.
+        problems: the images that could not be read.
+    """
+
+    set: str
+    rows: Int64
+    ids: pa.StringArray
+    matrix: Float32
+    digests: Bytes8
+    sizes: npt.NDArray[np.int32]
+    flat: Bool
+    encoder: str
+    problems: tuple[Problem, ...] = ()
+
+    def __post_init__(self) -> None:
+        n = len(self.ids)
+        shapes = {
+            "rows": (self.rows.shape, (n,)),
+            "matrix": (self.matrix.shape[:1], (n,)),
+            "digests": (self.digests.shape, (n, 16)),
+            "sizes": (self.sizes.shape, (n, 2)),
+            "flat": (self.flat.shape, (n,)),
+        }
+        for column, (got, want) in shapes.items():
+            if got != want:
+                raise ValueError(f"fingerprints of {self.set!r}: {column} is {got}, not {want}")
+
+    def __len__(self) -> int:
+        return len(self.ids)
+
+
+@dataclass(frozen=True)
+class Pairs:
+    """Candidate pairs between two sets, found by similarity, not yet verified.
+
+    Attributes:
+        query_set, reference_set: names of the sets.
+        query, reference: ``int64`` (n,): positions in the two sets' :class:`Fingerprints`.
+        similarity: ``float32`` (n,), higher is more alike; cosine for the built-in encoder.
+        background: ``float32`` (n,): how alike the two pictures are to just any pictures; the
+            corrected similarity is ``similarity - background``.
+        view: ``int8`` (n,): index into :data:`VIEWS`, which view of the query was most alike.
+        total: ``int64``, one a query fingerprint: pairs at or above the soft threshold, before
+            any cap.
+    """
+
+    query_set: str
+    reference_set: str
+    query: Int64
+    reference: Int64
+    similarity: Float32
+    background: Float32
+    view: Int8
+    total: Int64
+
+    def __post_init__(self) -> None:
+        n = len(self.query)
+        for column in ("reference", "similarity", "background", "view"):
+            if getattr(self, column).shape != (n,):
+                raise ValueError(f"pairs: {column} must have {n} rows")
+        if not np.isfinite(self.similarity).all():
+            raise ValueError("pairs: a similarity is not a number")
+
+    def __len__(self) -> int:
+        return len(self.query)
+
+
+@dataclass(frozen=True)
+class Evidence:
+    """What was measured on candidate pairs: one column a check, one row a pair.
+
+    Attributes:
+        checks: name of a check to a ``float32`` column (n,); NaN where it was not made.
+        matrix: ``float32`` (n, 9): the geometric relation, row-major 3 x 3, query to reference
+            in unit coordinates (x right, y down, the picture is [0, 1] x [0, 1]); NaN where
+            none was fitted.
+    """
+
+    checks: Mapping[str, Float32]
+    matrix: Float32
+
+    def __post_init__(self) -> None:
+        n = len(self.matrix)
+        if self.matrix.shape != (n, 9):
+            raise ValueError(f"evidence: matrix must be (n, 9), got {self.matrix.shape}")
+        for name, column in self.checks.items():
+            if column.shape != (n,):
+                raise ValueError(f"evidence: check {name!r} must have {n} rows")
+
+    def __len__(self) -> int:
+        return len(self.matrix)
+
+
+@dataclass(frozen=True)
+class Grades:
+    """The verdict on each pair.
+
+    Attributes:
+        grade: ``int8`` (n,): index into :data:`GRADES`; -1 where there were no pictures.
+        probability: ``float32`` (n,) in [0, 1]: P(a careful person calls the pair near or exact);
+            NaN where there were no pictures.
+        reason: one line a pair, in words.
+        transform: what was done to the query to get the reference, in words.
+    """
+
+    grade: Int8
+    probability: Float32
+    reason: tuple[str, ...] = field(repr=False)
+    transform: tuple[str, ...] = field(repr=False)
+
+    def __post_init__(self) -> None:
+        n = len(self.grade)
+        if not (len(self.probability) == len(self.reason) == len(self.transform) == n):
+            raise ValueError(f"grades: all columns must have {n} rows")
+
+    def __len__(self) -> int:
+        return len(self.grade)
+
+
+class Encoder(Protocol):
+    """Turns pictures into fingerprints: weights, preprocessing, normalisation and thresholds.
+
+    Attributes:
+        name: how the command line calls it.
+        digest: text that changes whenever any vector it makes could change.
+        width: number of coordinates of a fingerprint.
+        enough: a picture whose short side has this many pixels is large enough (0: decode all).
+        views: how many of :data:`VIEWS` :meth:`view` can make of stored vectors; 1 is none.
+        thresholds: ``{"hard": .., "soft": .., "provenance": ..}`` or ``None``.
+        cohort: ``float32`` (m, width) unit rows of just any pictures, or ``None``: the yardstick
+            of the background correction.
+    """
+
+    name: str
+    digest: str
+    width: int
+    enough: int
+    views: int
+    thresholds: Mapping[str, Any] | None
+    cohort: Float32 | None
+
+    def encode(self, pictures: Sequence[Picture]) -> tuple[Float32, Bool]:
+        """Return unit vectors (n, width) and whether each picture is flat (n,)."""
+        ...
+
+    def view(self, vectors: Float32, view: int) -> Float32:
+        """Return the vectors that the given view of the same pictures would have."""
+        ...

@@ -1,0 +1,81 @@
+"""The settings of an audit: one frozen record, stored with the result and part of every key."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, fields
+from typing import Any, Final
+
+from visleak.errors import UsageError
+
+SEARCHES: Final = ("exact", "faiss")
+VIEW_CHOICES: Final = ("none", "mirror", "all")
+CANDIDATE_RULES: Final = ("auto", "nearest")
+ANNOTATIONS: Final = ("auto", "used", "unused")
+
+
+@dataclass(frozen=True, slots=True)
+class Settings:
+    """Everything that can change what an audit answers, and nothing else.
+
+    How fast the answer comes (workers, cache, progress) is not here, because it never changes
+    the answer.
+
+    Attributes:
+        encoder: name of the encoder.
+        search: name of the search engine, one of ``exact``, ``faiss``.
+        hard, soft: thresholds on similarity; ``None`` takes the encoder's own.
+        views: which views of a query are compared: ``none``, ``mirror`` or ``all``.
+        candidates: ``auto`` (thresholds and best twenty) or ``nearest`` (each query's one nearest).
+        within: also look for duplicates within each query set.
+        verify: look at the pictures of the candidate pairs and grade them.
+        annotations: ``used`` or ``unused`` overrides what the roles say about the modality.
+        sample: audit this many queries, drawn with a fixed seed; 0 takes all.
+        per_query: cap on the pairs kept for one query (the true count is kept beside).
+
+    >>> Settings(soft=0.9).soft
+    0.9
+    >>> Settings(views="some")
+    Traceback (most recent call last):
+    ...
+    visleak.errors.UsageError: views must be one of none, mirror, all; got 'some'
+    """
+
+    encoder: str = "builtin"
+    search: str = "exact"
+    hard: float | None = None
+    soft: float | None = None
+    views: str = "all"
+    candidates: str = "auto"
+    within: bool = True
+    verify: bool = True
+    annotations: str = "auto"
+    sample: int = 0
+    per_query: int = 1000
+
+    def __post_init__(self) -> None:
+        choices: Mapping[str, tuple[str, ...]] = {
+            "search": SEARCHES,
+            "views": VIEW_CHOICES,
+            "candidates": CANDIDATE_RULES,
+            "annotations": ANNOTATIONS,
+        }
+        for name, allowed in choices.items():
+            value = getattr(self, name)
+            if value not in allowed:
+                raise UsageError(f"{name} must be one of {', '.join(allowed)}; got {value!r}")
+        for name in ("hard", "soft"):
+            value = getattr(self, name)
+            if value is not None and not -1.0 <= value <= 1.0:
+                raise UsageError(f"{name} must be a similarity between -1 and 1; got {value}")
+        if self.hard is not None and self.soft is not None and self.hard < self.soft:
+            raise UsageError(
+                f"hard ({self.hard}) must not be below soft ({self.soft}): similarity is higher"
+                " when more alike"
+            )
+        if self.sample < 0 or self.per_query < 1:
+            raise UsageError("sample must be 0 or more and per_query 1 or more")
+
+    def as_dict(self) -> dict[str, Any]:
+        """Return the settings as plain values, in the order of the attributes."""
+        return {field.name: getattr(self, field.name) for field in fields(self)}

@@ -1,0 +1,205 @@
+"""The audit folder on disk: its tables, and writers that leave either the old file or the new.
+
+Every file is written beside its final name, flushed to the disk and renamed, so that a kill at
+any moment leaves no half-written file under a final name.
+"""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+import os
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, Final
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from visleak.errors import UsageError, VisleakError
+from visleak.records import Problem
+
+#: Version of the folder's layout; readers refuse a newer one and read every older one.
+SCHEMA: Final = 1
+
+PAIRS_SCHEMA: Final = pa.schema(
+    [
+        ("query_set", pa.string()),
+        ("query", pa.string()),
+        ("reference_set", pa.string()),
+        ("reference", pa.string()),
+        ("similarity", pa.float32()),
+        ("background", pa.float32()),
+        ("view", pa.string()),
+        ("degree", pa.string()),
+        ("grade", pa.string()),
+        ("probability", pa.float32()),
+        ("reason", pa.string()),
+        ("transform", pa.string()),
+        ("matrix", pa.list_(pa.float32(), 9)),
+        ("query_label", pa.string()),
+        ("reference_label", pa.string()),
+        ("label_relation", pa.string()),
+        ("modality", pa.string()),
+        ("coverage", pa.string()),
+    ]
+)
+
+IMAGES_SCHEMA: Final = pa.schema(
+    [
+        ("set", pa.string()),
+        ("id", pa.string()),
+        ("digest", pa.string()),
+        ("label", pa.string()),
+        ("caption", pa.string()),
+        ("group", pa.string()),
+        ("frame", pa.int64()),
+        ("width", pa.int32()),
+        ("height", pa.int32()),
+        ("flat", pa.bool_()),
+        ("locator", pa.string()),
+        ("nearest_set", pa.string()),
+        ("nearest", pa.string()),
+        ("nearest_similarity", pa.float32()),
+        ("background", pa.float32()),
+        ("pairs_total", pa.int64()),
+    ]
+)
+
+PAIRS: Final = "pairs.parquet"
+IMAGES: Final = "images.parquet"
+AUDIT: Final = "audit.json"
+UNREADABLE: Final = "unreadable.csv"
+REPORT: Final = "report.html"
+SECTIONS: Final = "sections"
+
+
+@contextmanager
+def replacing(path: Path) -> Iterator[Path]:
+    """Give a name to write to; on success it becomes ``path`` in one step, on failure it goes.
+
+    >>> import tempfile
+    >>> target = Path(tempfile.mkdtemp()) / "a.txt"
+    >>> with replacing(target) as beside:
+    ...     _ = beside.write_text("whole")
+    >>> target.read_text()
+    'whole'
+    """
+    path.parent.mkdir(parents=True, exist_ok=True)
+    beside = path.with_name(f".{path.name}.{os.getpid()}.part")
+    try:
+        yield beside
+        _flush(beside)
+        os.replace(beside, path)
+        _flush(path.parent)
+    finally:
+        beside.unlink(missing_ok=True)
+
+
+def _flush(path: Path) -> None:
+    """Push a file, or a folder's list of names, to the disk."""
+    handle = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(handle)
+    finally:
+        os.close(handle)
+
+
+def write_text(path: Path, text: str) -> None:
+    """Write a text file in one step."""
+    with replacing(path) as beside:
+        beside.write_text(text, encoding="utf-8")
+
+
+def write_json(path: Path, value: Mapping[str, Any]) -> None:
+    """Write a JSON file in one step, keys in the order given."""
+    write_text(path, json.dumps(value, indent=1, ensure_ascii=False, allow_nan=False) + "\n")
+
+
+def write_tables(path: Path, schema: pa.Schema, tables: Iterable[pa.Table]) -> int:
+    """Write tables of one schema as the row groups of one Parquet file; return the row count.
+
+    The bytes depend on the tables alone: no time stamp, no machine, no worker count.
+    """
+    rows = 0
+    with (
+        replacing(path) as beside,
+        pq.ParquetWriter(beside, schema, compression="zstd", write_statistics=True) as writer,
+    ):
+        for table in tables:
+            writer.write_table(table.cast(schema))
+            rows += table.num_rows
+    return rows
+
+
+def csv_cell(value: str) -> str:
+    """Return a text that a spreadsheet will not take for a formula.
+
+    >>> csv_cell("=cmd()")
+    "'=cmd()"
+    >>> csv_cell("cat.png")
+    'cat.png'
+    """
+    return f"'{value}" if value[:1] in ("=", "+", "-", "@", "\t", "\r") else value
+
+
+def write_csv(path: Path, header: tuple[str, ...], rows: Iterable[tuple[str, ...]]) -> None:
+    """Write a CSV file in one step, formula-proof, with its header even when there are no rows."""
+    text = io.StringIO(newline="")
+    writer = csv.writer(text, lineterminator="\n")
+    writer.writerow(header)
+    writer.writerows(tuple(csv_cell(cell) for cell in row) for row in rows)
+    write_text(path, text.getvalue())
+
+
+def write_problems(path: Path, problems: Iterable[Problem]) -> None:
+    """Write ``unreadable.csv``: set, id, locator, reason, detail; sorted by set and id."""
+    rows = sorted((p.set, p.id, p.locator, p.reason, p.detail) for p in problems)
+    write_csv(path, ("set", "id", "locator", "reason", "detail"), rows)
+
+
+def read_problems(path: Path) -> tuple[Problem, ...]:
+    """Read ``unreadable.csv`` back."""
+    with path.open(encoding="utf-8", newline="") as lines:
+        return tuple(Problem(**row) for row in csv.DictReader(lines))
+
+
+def read_summary(folder: Path) -> dict[str, Any]:
+    """Read ``audit.json`` of an audit folder.
+
+    Raises:
+        UsageError: there is no such folder or it holds no finished audit.
+        VisleakError: the file is damaged, or a newer visleak wrote it.
+    """
+    path = folder / AUDIT
+    if not path.is_file():
+        raise UsageError(
+            f"{folder} holds no finished audit (no {AUDIT}); run `visleak audit` first"
+        )
+    try:
+        summary = json.loads(path.read_text(encoding="utf-8"))
+    except ValueError as error:
+        raise VisleakError(f"{path} is damaged ({error}); run the audit again") from error
+    if not isinstance(summary, dict) or not isinstance(summary.get("schema"), int):
+        raise VisleakError(f"{path} is not an audit's summary; run the audit again")
+    if summary["schema"] > SCHEMA:
+        raise VisleakError(
+            f"{path} has schema {summary['schema']}, this visleak reads up to {SCHEMA}:"
+            " upgrade visleak"
+        )
+    return summary
+
+
+def read_table(folder: Path, name: str, columns: list[str] | None = None) -> pa.Table:
+    """Read a table of an audit folder.
+
+    Raises:
+        VisleakError: the file is missing or damaged.
+    """
+    path = folder / name
+    try:
+        return pq.read_table(path, columns=columns)
+    except (OSError, pa.ArrowException) as error:
+        raise VisleakError(f"{path} cannot be read ({error}); run the audit again") from error
