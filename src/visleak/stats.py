@@ -1,0 +1,138 @@
+"""Shares of a count and how sure one may be of them.
+
+Every rate visleak prints comes with an interval, because a test set is a sample: two leaks in
+a hundred images and two hundred in ten thousand are the same share and not the same knowledge.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from scipy.special import ndtri
+
+from visleak.errors import UsageError
+
+
+def wilson(k: int, n: int, confidence: float = 0.95) -> tuple[float, float]:
+    """Return the score interval of a share ``k / n``, both ends within [0, 1].
+
+    Unlike the textbook ``p +- z * s`` it stays honest where no or all images leak.
+
+    Args:
+        k: how many of them, between 0 and ``n``.
+        n: how many there are; 0 gives ``(nan, nan)``, because nothing is known.
+        confidence: between 0 and 1, both excluded.
+
+    Raises:
+        UsageError: ``k`` does not lie between 0 and ``n``, or ``confidence`` not between 0 and 1.
+
+    Source: Wilson 1927, "Probable inference, the law of succession, and statistical inference".
+
+    >>> tuple(round(end, 4) for end in wilson(289, 10_000))
+    (0.0258, 0.0324)
+    >>> wilson(0, 100)[0], wilson(100, 100)[1]
+    (0.0, 1.0)
+    >>> wilson(0, 0)
+    (nan, nan)
+    """
+    if not 0 <= k <= n:
+        raise UsageError(f"k must lie between 0 and n = {n}; got {k}")
+    if not 0.0 < confidence < 1.0:
+        raise UsageError(f"confidence must lie between 0 and 1; got {confidence}")
+    if n == 0:
+        return math.nan, math.nan
+    z = float(ndtri(0.5 + confidence / 2.0))
+    share, spread = k / n, z * z / n
+    centre = (share + spread / 2.0) / (1.0 + spread)
+    half = z * math.sqrt(share * (1.0 - share) / n + spread / (4.0 * n)) / (1.0 + spread)
+    # The closed form is exact at both ends; in floating point it misses them by an ulp.
+    low = 0.0 if k == 0 else max(0.0, centre - half)
+    high = 1.0 if k == n else min(1.0, centre + half)
+    return low, high
+
+
+def percent(share: float) -> str:
+    """Write a share as a percentage with two decimals, without the sign.
+
+    What is not nothing never reads as nothing, and what is not all never as all.
+
+    >>> percent(0.02894), percent(0.0), percent(0.000001), percent(0.999999)
+    ('2.89', '0.00', '<0.01', '>99.99')
+    """
+    if math.isnan(share):
+        return "-"
+    if 0.0 < share < 0.00005:
+        return "<0.01"
+    if 0.99995 <= share < 1.0:
+        return ">99.99"
+    return f"{100.0 * share:.2f}"
+
+
+@dataclass(frozen=True, slots=True)
+class Rate:
+    """How many of how many, as a share with its interval. Make it with :meth:`of`.
+
+    Attributes:
+        count: how many.
+        total: of how many.
+        low, high: ends of the Wilson interval, shares in [0, 1]; NaN where ``total`` is 0.
+        share: ``count / total``; NaN where ``total`` is 0.
+        confidence: how often such an interval holds the true share.
+
+    >>> print(Rate.of(289, 10_000))
+    289 of 10,000 (2.89 %, 95 % CI 2.58-3.24)
+    >>> print(Rate.of(0, 0))
+    0 of 0
+    """
+
+    count: int
+    total: int
+    low: float
+    high: float
+    share: float
+    confidence: float = 0.95
+
+    @classmethod
+    def of(cls, count: int, total: int, confidence: float = 0.95) -> Rate:
+        """Return the rate of ``count`` in ``total``."""
+        low, high = wilson(count, total, confidence)
+        share = count / total if total else math.nan
+        return cls(int(count), int(total), low, high, share, confidence)
+
+    @classmethod
+    def from_dict(cls, value: Mapping[str, Any]) -> Rate:
+        """Return a stored rate; only its ``count`` and ``total`` are believed.
+
+        >>> Rate.from_dict(Rate.of(3, 9).as_dict()) == Rate.of(3, 9)
+        True
+        """
+        return cls.of(int(value["count"]), int(value["total"]))
+
+    def as_dict(self) -> dict[str, float | int | None]:
+        """Return what ``audit.json`` holds; unknown ends are ``None``, for JSON has no NaN."""
+        known = self.total > 0
+        return {
+            "count": self.count,
+            "total": self.total,
+            "share": self.share if known else None,
+            "low": self.low if known else None,
+            "high": self.high if known else None,
+        }
+
+    @property
+    def interval(self) -> str:
+        """The interval in words.
+
+        >>> Rate.of(289, 10_000).interval
+        '95 % CI 2.58-3.24'
+        """
+        return f"{100 * self.confidence:g} % CI {percent(self.low)}-{percent(self.high)}"
+
+    def __str__(self) -> str:
+        counts = f"{self.count:,} of {self.total:,}"
+        if not self.total:
+            return counts
+        return f"{counts} ({percent(self.share)} %, {self.interval})"
