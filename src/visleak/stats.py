@@ -9,9 +9,8 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass
+from statistics import NormalDist
 from typing import Any
-
-from scipy.special import ndtri
 
 from visleak.errors import UsageError
 
@@ -44,7 +43,7 @@ def wilson(k: int, n: int, confidence: float = 0.95) -> tuple[float, float]:
         raise UsageError(f"confidence must lie between 0 and 1; got {confidence}")
     if n == 0:
         return math.nan, math.nan
-    z = float(ndtri(0.5 + confidence / 2.0))
+    z = NormalDist().inv_cdf(0.5 + confidence / 2.0)
     share, spread = k / n, z * z / n
     centre = (share + spread / 2.0) / (1.0 + spread)
     half = z * math.sqrt(share * (1.0 - share) / n + spread / (4.0 * n)) / (1.0 + spread)

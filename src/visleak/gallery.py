@@ -1,0 +1,365 @@
+"""Two pictures and how one lies on the other, as a card a person can judge at a glance.
+
+A card is made of thumbnails: the query, the reference, and what is left between them once the
+query is laid over the reference and its brightness and contrast are fitted. Everything here
+works on arrays; no picture is opened.
+"""
+
+from __future__ import annotations
+
+import base64
+import io
+import os
+from collections.abc import Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+from typing import Any, Final
+
+import cv2
+import numpy as np
+import numpy.typing as npt
+from PIL import Image, ImageDraw, ImageFont
+
+from visleak.errors import VisleakError
+from visleak.records import Bytes8
+
+Float64 = npt.NDArray[np.float64]
+Matrix = Sequence[float] | npt.NDArray[Any] | None
+
+#: Long side of a thumbnail in pixels.
+SIDE: Final = 160
+#: A picture whose long side is below this is shown by whole factors, pixel by pixel.
+TINY: Final = 64
+#: A difference of this many levels of 255 (mean of the channels) is shown as the brightest.
+FULL_SCALE: Final = 96
+#: A thumbnail of more bytes than this is stored once more, more coarsely.
+BUDGET: Final = 6_000
+
+
+@dataclass(frozen=True, slots=True)
+class Thumb:
+    """One encoded picture and the size to show it at.
+
+    Attributes:
+        data: the encoded bytes.
+        mime: their media type.
+        width, height: size to show, in CSS pixels; a whole multiple of the stored size where
+            ``crisp``.
+        crisp: enlarge by nearest neighbour, never smooth.
+    """
+
+    data: bytes
+    mime: str
+    width: int
+    height: int
+    crisp: bool
+
+    @property
+    def uri(self) -> str:
+        """The picture as a ``data:`` address."""
+        return data_uri(self.data, self.mime)
+
+
+@dataclass(frozen=True, slots=True)
+class Card:
+    """The three thumbnails of a pair."""
+
+    query: Thumb
+    reference: Thumb
+    difference: Thumb
+
+
+def data_uri(data: bytes, mime: str = "image/webp") -> str:
+    """Return bytes as an address that needs no file and no network.
+
+    >>> data_uri(b"abc", "image/png")
+    'data:image/png;base64,YWJj'
+    """
+    return f"data:{mime};base64,{base64.b64encode(data).decode('ascii')}"
+
+
+def card(query: Bytes8, reference: Bytes8, matrix: Matrix = None, *, side: int = SIDE) -> Card:
+    """Return the card of a pair.
+
+    Args:
+        query: ``uint8`` array (height, width, 3), RGB.
+        reference: the same of the reference; need not be of the same size.
+        matrix: nine floats, row-major 3 x 3, query to reference in unit coordinates (x right,
+            y down, the picture is [0, 1] x [0, 1]); ``None`` or NaN lays one picture straight
+            over the other.
+        side: long side of the thumbnails in pixels.
+    """
+    return Card(
+        thumb(query, side=side),
+        thumb(reference, side=side),
+        thumb(difference(query, reference, matrix, side=side), side=side),
+    )
+
+
+def thumb(pixels: Bytes8, *, side: int = SIDE) -> Thumb:
+    """Encode a picture with its long side near ``side``: small in bytes, crisp where tiny."""
+    height, width = pixels.shape[:2]
+    if max(height, width) < min(TINY, side):
+        factor = side // max(height, width)
+        data, mime = _lossless(pixels)
+        return Thumb(data, mime, width * factor, height * factor, crisp=True)
+    small = shrink(pixels, side)
+    data, mime = _lossy(small)
+    return Thumb(data, mime, small.shape[1], small.shape[0], crisp=False)
+
+
+def shrink(pixels: Bytes8, side: int) -> Bytes8:
+    """Return the picture with its long side at most ``side``, averaging; small ones as they are."""
+    height, width = pixels.shape[:2]
+    factor = side / max(height, width)
+    if factor >= 1.0:
+        return pixels
+    return _area(pixels, max(1, round(width * factor)), max(1, round(height * factor)))
+
+
+def enlarge(pixels: Bytes8, side: int) -> Bytes8:
+    """Repeat the pixels of a tiny picture by the largest whole factor that fits ``side``."""
+    factor = max(1, side // max(pixels.shape[:2]))
+    return np.repeat(np.repeat(pixels, factor, axis=0), factor, axis=1)
+
+
+def _area(pixels: Bytes8, width: int, height: int) -> Bytes8:
+    resized = cv2.resize(pixels, (width, height), interpolation=cv2.INTER_AREA)
+    return np.asarray(resized, dtype=np.uint8)
+
+
+def difference(
+    query: Bytes8,
+    reference: Bytes8,
+    matrix: Matrix = None,
+    *,
+    fit: bool = True,
+    side: int = SIDE,
+) -> Bytes8:
+    """Return what is left between two pictures once one is laid over the other.
+
+    Args:
+        query, reference: ``uint8`` arrays (height, width, 3), RGB.
+        matrix: as in :func:`card`.
+        fit: fit the query's contrast and brightness to the reference, by channel, by least
+            squares over the overlap; without it the pixels are compared as they are.
+        side: bound on the long side of the result.
+
+    Returns:
+        ``uint8`` array in the reference's shape: black where equal, over violet and orange to
+        pale yellow at :data:`FULL_SCALE` levels and more; grey stripes outside the overlap.
+    """
+    homography = _usable(matrix)
+    target = shrink(reference, side)
+    rows, columns = target.shape[:2]
+    # A query of fewer pixels than the reference has less detail. Compare at the coarser of the
+    # two, or every edge would light up.
+    coarser = min(1.0, _magnification(homography, query.shape, target.shape))
+    if coarser < 1.0:
+        height, width = target.shape[:2]
+        floor = min(8, height, width) / min(height, width)
+        coarser = max(coarser, floor)
+        target = _area(target, max(1, round(width * coarser)), max(1, round(height * coarser)))
+    warped, overlap = _lay_over(query, target, homography)
+    wanted = target.astype(np.float32)
+    if fit and np.count_nonzero(overlap) > 1:
+        warped = _fit(warped, wanted, overlap)
+    gap = np.abs(warped - wanted).mean(axis=2)
+    level = np.clip(gap * (255.0 / FULL_SCALE), 0, 255).astype(np.uint8)
+    shown = cv2.cvtColor(cv2.applyColorMap(level, cv2.COLORMAP_MAGMA), cv2.COLOR_BGR2RGB)
+    stripes = _stripes(overlap.shape[0], overlap.shape[1])
+    result = np.where(overlap[..., None], np.asarray(shown, np.uint8), stripes)
+    if result.shape[:2] != (rows, columns):
+        result = cv2.resize(result, (columns, rows), interpolation=cv2.INTER_NEAREST)
+    return np.asarray(result, dtype=np.uint8)
+
+
+def _usable(matrix: Matrix) -> Float64:
+    """Return the 3 x 3 matrix; the identity where there is none or it flattens the picture."""
+    if matrix is None:
+        return np.eye(3)
+    square = np.asarray(matrix, dtype=np.float64).reshape(3, 3)
+    if not np.isfinite(square).all() or abs(np.linalg.det(square)) < 1e-9:
+        return np.eye(3)
+    return square
+
+
+def _magnification(homography: Float64, query: tuple[int, ...], target: tuple[int, ...]) -> float:
+    """Return how many query pixels lie along one target pixel, in the middle of the overlap."""
+    back = np.linalg.inv(homography)
+    around = np.array([[0.5, 0.5, 1.0], [0.51, 0.5, 1.0], [0.5, 0.51, 1.0]]) @ back.T
+    if np.any(np.abs(around[:, 2]) < 1e-9):
+        return 1.0
+    points = around[:, :2] / around[:, 2:]
+    steps = (points[1:] - points[0]) / 0.01
+    area = abs(np.linalg.det(steps)) * (query[0] * query[1]) / (target[0] * target[1])
+    return float(np.sqrt(area)) if np.isfinite(area) and area > 0.0 else 1.0
+
+
+def _lay_over(
+    query: Bytes8, target: Bytes8, homography: Float64
+) -> tuple[npt.NDArray[np.float32], npt.NDArray[np.bool_]]:
+    """Warp the query onto the target's grid; return it and where it covers the target."""
+    query = shrink(query, 4096)  # OpenCV warps no side over 32767
+    finer = _magnification(homography, query.shape, target.shape)
+    if finer > 1.0:
+        # Average first: sampling a larger picture here and there would alias.
+        height, width = query.shape[:2]
+        query = _area(query, max(1, round(width / finer)), max(1, round(height / finer)))
+    (height, width), (rows, columns) = query.shape[:2], target.shape[:2]
+    # The centre of pixel p is at (p + 0.5) / size.
+    to_unit = np.array([[1 / width, 0, 0.5 / width], [0, 1 / height, 0.5 / height], [0, 0, 1]])
+    to_pixel = np.array([[columns, 0, -0.5], [0, rows, -0.5], [0, 0, 1]])
+    pixels = to_pixel @ homography @ to_unit
+    warped = cv2.warpPerspective(
+        query.astype(np.float32),
+        pixels,
+        (columns, rows),
+        flags=cv2.INTER_LINEAR,
+        borderMode=cv2.BORDER_REPLICATE,
+    )
+    y, x = np.mgrid[0:rows, 0:columns]
+    grid = np.stack([(x + 0.5) / columns, (y + 0.5) / rows, np.ones_like(x, dtype=float)], axis=2)
+    source = grid @ np.linalg.inv(homography).T
+    with np.errstate(divide="ignore", invalid="ignore"):
+        unit = source[..., :2] / source[..., 2:]
+    slack = 1e-6
+    inside = np.all((unit >= -slack) & (unit <= 1 + slack), axis=2) & (source[..., 2] > 0)
+    return np.asarray(warped, dtype=np.float32).reshape(rows, columns, 3), inside
+
+
+def _fit(
+    warped: npt.NDArray[np.float32],
+    wanted: npt.NDArray[np.float32],
+    overlap: npt.NDArray[np.bool_],
+) -> npt.NDArray[np.float32]:
+    """Fit gain and offset a channel by least squares over the overlap."""
+    source, goal = warped[overlap].astype(np.float64), wanted[overlap].astype(np.float64)
+    centre, aim = source.mean(axis=0), goal.mean(axis=0)
+    variance = ((source - centre) ** 2).sum(axis=0)
+    covariance = ((source - centre) * (goal - aim)).sum(axis=0)
+    gain = np.divide(covariance, variance, out=np.ones(3), where=variance > 1e-9)
+    # Between strangers least squares fades the query out, which would hide that they differ.
+    # A clearly negative gain is kept: an inverted picture is still the same picture.
+    gain = np.where(gain > -0.25, np.clip(gain, 0.25, 4.0), np.clip(gain, -4.0, -0.25))
+    return np.asarray(np.clip((warped - centre) * gain + aim, 0.0, 255.0), dtype=np.float32)
+
+
+def _stripes(rows: int, columns: int) -> Bytes8:
+    """Grey diagonal stripes: nothing to compare here."""
+    y, x = np.mgrid[0:rows, 0:columns]
+    width = max(1, max(rows, columns) // 40)
+    dark = ((x + y) // width) % 3 == 0
+    level = np.where(dark, 150, 190).astype(np.uint8)
+    return np.repeat(level[..., None], 3, axis=2)
+
+
+@cache
+def _webp() -> bool:
+    """Whether this Pillow writes WebP; every wheel does, a build from source need not."""
+    Image.init()
+    return "WEBP" in Image.SAVE
+
+
+def _lossless(pixels: Bytes8) -> tuple[bytes, str]:
+    out = io.BytesIO()
+    if _webp():
+        Image.fromarray(pixels).save(out, "WEBP", lossless=True, quality=80, method=4)
+        return out.getvalue(), "image/webp"
+    Image.fromarray(pixels).save(out, "PNG", optimize=True)
+    return out.getvalue(), "image/png"
+
+
+def _lossy(pixels: Bytes8) -> tuple[bytes, str]:
+    """Encode within the budget where a coarser quality still gets there."""
+    kind, data = "WEBP" if _webp() else "JPEG", b""
+    for quality in (78, 60, 40):
+        out = io.BytesIO()
+        Image.fromarray(pixels).save(out, kind, quality=quality)
+        data = out.getvalue()
+        if len(data) <= BUDGET:
+            break
+    return data, f"image/{kind.lower()}"
+
+
+def write_card(
+    path: Path,
+    query: Bytes8,
+    reference: Bytes8,
+    matrix: Matrix = None,
+    *,
+    title: str = "",
+    lines: Sequence[str] = (),
+    side: int = 320,
+) -> Path:
+    """Write a pair as one PNG: query, reference, aligned and plain difference, under a title.
+
+    Args:
+        path: file to write; an older one is replaced in one step.
+        query, reference, matrix: as in :func:`card`.
+        title: one line above the pictures; shortened where it does not fit.
+        lines: further lines under the title.
+        side: long side of each picture.
+
+    Raises:
+        VisleakError: the file cannot be written.
+    """
+    panels = {
+        "query": query,
+        "reference": reference,
+        "difference, aligned": difference(query, reference, matrix, side=side),
+        "difference, plain": difference(query, reference, None, fit=False, side=side),
+    }
+    sheet = _sheet({k: enlarge(shrink(v, side), side) for k, v in panels.items()}, title, lines)
+    out = io.BytesIO()
+    sheet.save(out, "PNG")
+    beside = path.with_name(f".{path.name}.{os.getpid()}.part")
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        beside.write_bytes(out.getvalue())
+        os.replace(beside, path)
+    except OSError as error:
+        raise VisleakError(
+            f"{path} cannot be written ({error.strerror}); choose another"
+        ) from error
+    finally:
+        with suppress(OSError):
+            beside.unlink(missing_ok=True)
+    return path
+
+
+def _sheet(panels: dict[str, Bytes8], title: str, lines: Sequence[str]) -> Image.Image:
+    """Lay the pictures side by side, captions under them, text above."""
+    gap, line = 16, 22
+    texts = [text for text in (title, *lines) if text]
+    top = gap + line * len(texts) + (gap // 2 if texts else 0)
+    width = gap + sum(max(p.shape[1], 130) + gap for p in panels.values())
+    height = top + max(p.shape[0] for p in panels.values()) + line + gap // 2
+    sheet = Image.new("RGB", (width, height), "white")
+    draw = ImageDraw.Draw(sheet)
+    large, small = ImageFont.load_default(16), ImageFont.load_default(13)
+    for row, text in enumerate(texts):
+        font = large if row == 0 and title else small
+        fitted = _fitted(draw, text, font, width - 2 * gap)
+        draw.text((gap, gap + row * line), fitted, fill="black", font=font)
+    left = gap
+    for caption, pixels in panels.items():
+        sheet.paste(Image.fromarray(pixels), (left, top))
+        room = max(pixels.shape[1], 130)
+        below = top + pixels.shape[0] + 4
+        draw.text((left, below), _fitted(draw, caption, small, room), fill="#444444", font=small)
+        left += room + gap
+    return sheet
+
+
+def _fitted(draw: ImageDraw.ImageDraw, text: str, font: Any, width: int) -> str:
+    """Cut a text in the middle until it fits; control characters become spaces."""
+    text = "".join(c if c.isprintable() else " " for c in text)
+    keep = len(text)
+    shown = text
+    while keep > 4 and draw.textlength(shown, font=font) > width:
+        keep -= max(1, keep // 20)
+        shown = f"{text[: (keep + 1) // 2]}…{text[len(text) - keep // 2 :]}"
+    return shown

@@ -1,0 +1,342 @@
+"""Charts as small SVG texts, written by hand.
+
+Every shape carries both a class and a plain colour: inside the report the style sheet colours
+the classes for a light or a dark page, and on its own the file still looks right. There is no
+``style`` attribute, so a strict content security policy lets the charts through. The same
+numbers give the same bytes.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from html import escape
+from typing import Final
+
+import numpy as np
+import numpy.typing as npt
+
+from visleak.errors import UsageError
+from visleak.stats import Rate, percent
+
+#: Class of a mark to its colour on a white page.
+COLOURS: Final = {
+    "hard": "#b3261e",
+    "soft": "#2c6cb0",
+    "total": "#4a5058",
+    "exact": "#8c1d18",
+    "near": "#d0492f",
+    "similar": "#2c6cb0",
+    "different": "#8a919a",
+    "below": "#a8afb8",
+    "ink": "#1d2127",
+    "quiet": "#5b636d",
+    "line": "#c9ced5",
+    "track": "#eceff2",
+}
+FONT: Final = "system-ui, -apple-system, 'Segoe UI', Roboto, 'Helvetica Neue', Arial, sans-serif"
+WIDTH: Final = 440
+
+
+@dataclass(frozen=True, slots=True)
+class Bar:
+    """One bar of :func:`rate_bars`: its name, its colour (a key of :data:`COLOURS`), its rate."""
+
+    name: str
+    colour: str
+    rate: Rate
+
+
+def heat_map(
+    values: npt.ArrayLike, rows: Sequence[str], columns: Sequence[str], colour: str, title: str
+) -> str:
+    """Draw shares as a matrix of coloured, numbered cells.
+
+    Args:
+        values: shares in [0, 1], (references, queries); NaN where there was no comparison.
+        rows: names of the reference sets.
+        columns: names of the query sets.
+        colour: key of :data:`COLOURS`; the deeper the higher, scaled to the largest share.
+        title: what the shares are.
+
+    Source of the layout: Ramos et al. 2025, figure 3.
+    """
+    shares = np.asarray(values, dtype=np.float64)
+    if shares.shape != (len(rows), len(columns)):
+        raise UsageError(
+            f"heat map: values must be {len(rows)} rows x {len(columns)} columns, got"
+            f" {' x '.join(map(str, shares.shape))}"
+        )
+    side, cell_width, cell_height = 118, 74, 36
+    slanted = any(len(name) > 10 for name in columns)
+    top = 30 + (64 if slanted else 22)
+    width = max(side + cell_width * len(columns) + (30 if slanted else 4), 220)
+    peak = float(np.nanmax(shares)) if np.isfinite(shares).any() else 0.0
+    parts = [_text(0, 14, title, weight=600)]
+    for index, name in enumerate(columns):
+        x = side + cell_width * (index + 0.5)
+        turn = f' transform="rotate(-32 {_n(x - 14)} {top - 8})"' if slanted else ""
+        anchor = "start" if slanted else "middle"
+        shift = -14 if slanted else 0
+        parts.append(_text(x + shift, top - 8, name, 12, anchor, "quiet", room=14, extra=turn))
+    for row, name in enumerate(rows):
+        y = top + cell_height * row
+        parts.append(_text(side - 8, y + 23, name, 12, "end", "quiet", room=16))
+        for column, other in enumerate(columns):
+            share = float(shares[row, column])
+            where = f"{name}, {other}: {percent(share)} %"
+            box = (side + cell_width * column, y, cell_width - 3, cell_height - 3)
+            parts.append(_cell(box, share, peak, colour, where))
+    height = top + cell_height * len(rows) + 2
+    told = f"{title}: shares of the images of each query set (columns) by reference set (rows)"
+    return _svg(width, height, told, parts)
+
+
+def _cell(
+    box: tuple[float, float, float, float], share: float, peak: float, colour: str, where: str
+) -> str:
+    x, y, width, height = box
+    if math.isnan(share):
+        label = _text(x + width / 2, y + height / 2 + 4, "-", 13, "middle", "quiet")
+        return f"<g><title>{_safe(where)}</title>{_rect(x, y, width, height, 'track')}{label}</g>"
+    depth = 0.06 + 0.94 * (share / peak) if peak > 0 else 0.06
+    # White on the deep cells, ink on the pale ones: both keep a contrast over 4.5 to 1.
+    ink = "on" if depth > 0.72 else "ink"
+    label = _text(x + width / 2, y + height / 2 + 4.5, percent(share), 13, "middle", ink)
+    shape = _rect(x, y, width, height, colour, f' fill-opacity="{_n(depth)}" rx="3"')
+    return f"<g><title>{_safe(where)}</title>{shape}{label}</g>"
+
+
+def heat_maps(
+    hard: npt.ArrayLike, soft: npt.ArrayLike, rows: Sequence[str], columns: Sequence[str]
+) -> tuple[str, str, str]:
+    """Draw the three panels: hard in reds, soft in blues, their total in greys."""
+    total = np.asarray(hard, dtype=np.float64) + np.asarray(soft, dtype=np.float64)
+    return (
+        heat_map(hard, rows, columns, "hard", "Hard leaks, %"),
+        heat_map(soft, rows, columns, "soft", "Soft leaks, %"),
+        heat_map(total, rows, columns, "total", "Hard or soft, %"),
+    )
+
+
+def stacked_bars(names: Sequence[str], hard: Sequence[Rate], soft: Sequence[Rate]) -> str:
+    """Draw one bar a query set, its hard and its soft leaks stacked."""
+    if not len(names) == len(hard) == len(soft):
+        raise UsageError("stacked bars: names, hard and soft must be of one length")
+    top, row = 34, 54
+    limit = _ceiling(max((h.share + s.share for h, s in zip(hard, soft, strict=True)), default=0))
+    parts = [_swatch(0, "hard", "hard"), _swatch(76, "soft", "soft")]
+    for index, (name, one, two) in enumerate(zip(names, hard, soft, strict=True)):
+        y = top + row * index
+        both = _share(one) + _share(two)
+        numbers = f"{percent(one.share)} + {percent(two.share)} = {percent(both)} %"
+        first, second = (WIDTH * min(1.0, _share(rate) / limit) for rate in (one, two))
+        parts += [
+            _text(0, y + 14, name, room=26),
+            _text(WIDTH, y + 14, numbers, 13, "end", "quiet"),
+            _rect(0, y + 22, WIDTH, 16, "track"),
+            _titled(_rect(0, y + 22, first, 16, "hard"), f"{name}, hard: {one}"),
+            _titled(_rect(first, y + 22, second, 16, "soft"), f"{name}, soft: {two}"),
+        ]
+    bottom = top + row * len(names)
+    parts += _scale(bottom, limit)
+    return _svg(WIDTH, bottom + 20, "Share of hard and soft leaks in each query set", parts)
+
+
+def rate_bars(bars: Sequence[Bar], told: str) -> str:
+    """Draw one horizontal bar a rate, with its 95 % interval as a whisker.
+
+    Args:
+        bars: from top to bottom.
+        told: what the chart shows, for those who cannot see it.
+    """
+    row = 46
+    limit = _ceiling(max((_known(bar.rate.high) for bar in bars), default=0.0))
+    parts: list[str] = []
+    for index, bar in enumerate(bars):
+        y, rate = row * index, bar.rate
+        numbers = f"{rate.count:,} of {rate.total:,} · {percent(rate.share)} %"
+        low, high = (WIDTH * min(1.0, _known(end) / limit) for end in (rate.low, rate.high))
+        parts += [
+            _text(0, y + 14, bar.name, room=30),
+            _text(WIDTH, y + 14, numbers, 13, "end", "quiet"),
+            _rect(0, y + 21, WIDTH, 14, "track"),
+            _titled(
+                _rect(0, y + 21, WIDTH * min(1.0, _share(rate) / limit), 14, bar.colour),
+                f"{bar.name}: {rate}",
+            ),
+            _line(low, y + 28, high, y + 28, "ink"),
+            _line(low, y + 24, low, y + 32, "ink"),
+            _line(high, y + 24, high, y + 32, "ink"),
+        ]
+    bottom = row * len(bars)
+    parts += _scale(bottom, limit)
+    return _svg(WIDTH, bottom + 20, told, parts)
+
+
+def histogram(similarities: npt.ArrayLike, hard: float | None, soft: float | None) -> str:
+    """Draw how alike each query is to its nearest reference, and where the thresholds lie.
+
+    The counts are on a logarithmic scale, because leaks are few beside the images that do not
+    leak and would vanish on a linear one.
+    """
+    values = np.asarray(similarities, dtype=np.float64)
+    values = np.clip(values[np.isfinite(values)], -1.0, 1.0)
+    marks = [mark for mark in (hard, soft) if mark is not None]
+    lowest = min([0.9, *marks, *(values.min(keepdims=True) if len(values) else [])])
+    start = max(-1.0, math.floor(lowest * 20.0 - 0.5) / 20.0)
+    counts, edges = np.histogram(values, bins=40, range=(start, 1.0))
+    left, top, height = 44, 44, 170
+    right = WIDTH - 6
+    peak = math.log10(1 + max(1, int(counts.max())))
+
+    def across(similarity: float) -> float:
+        return left + (right - left) * (similarity - start) / (1.0 - start)
+
+    def up(count: float) -> float:
+        return top + height * (1.0 - math.log10(1 + count) / peak)
+
+    parts = [_text(left - 6, top + height + 4, "0", 11, "end", "quiet")]
+    for power in range(int(peak) + 1):
+        if 10**power > counts.max():
+            break
+        y = up(10**power)
+        parts.append(_line(left, y, right, y, "line"))
+        parts.append(_text(left - 6, y + 4, f"{10**power:,}", 11, "end", "quiet"))
+    for count, low, high in zip(counts, edges[:-1], edges[1:], strict=True):
+        if count:
+            colour = _band((low + high) / 2, hard, soft)
+            x, y = across(low) + 0.5, up(int(count))
+            shape = _rect(x, y, across(high) - x - 0.5, top + height - y, colour)
+            parts.append(_titled(shape, f"{low:.3f} to {high:.3f}: {int(count):,} queries"))
+    parts.append(_line(left, top + height, right, top + height, "quiet"))
+    for tick in np.linspace(start, 1.0, 5):
+        parts.append(
+            _text(across(float(tick)), top + height + 17, f"{tick:.2f}", 11, "middle", "quiet")
+        )
+    parts += [_mark(across(t), y, top + height, n, t) for t, y, n in _marks(hard, soft)]
+    told = "similarity to the nearest reference image"
+    parts.append(_text((left + right) / 2, top + height + 36, told, 12, "middle", "quiet"))
+    title = "How many query images (logarithmic scale) have which " + told
+    return _svg(WIDTH, top + height + 44, title, parts)
+
+
+def _marks(hard: float | None, soft: float | None) -> list[tuple[float, int, str]]:
+    found = []
+    if hard is not None:
+        found.append((hard, 12, "hard"))
+    if soft is not None:
+        found.append((soft, 30, "soft"))
+    return found
+
+
+def _mark(x: float, y: float, bottom: float, name: str, threshold: float) -> str:
+    """Draw a threshold: a dashed line and its name, on the side where there is room."""
+    anchor, shift = ("end", -5) if x > WIDTH / 3 else ("start", 5)
+    line = _line(x, y - 8, x, bottom, name, ' stroke-dasharray="4 3"')
+    return line + _text(x + shift, y, f"{name} ≥ {threshold:.3f}", 12, anchor, name)
+
+
+def _band(similarity: float, hard: float | None, soft: float | None) -> str:
+    if hard is not None and similarity >= hard:
+        return "hard"
+    return "soft" if soft is not None and similarity >= soft else "below"
+
+
+def _share(rate: Rate) -> float:
+    return _known(rate.share)
+
+
+def _known(value: float) -> float:
+    return 0.0 if math.isnan(value) else value
+
+
+def _ceiling(share: float) -> float:
+    """Return the end of an axis: the next 1, 2 or 5 of a power of ten, never over one.
+
+    >>> [_ceiling(share) for share in (0.0, 0.017, 0.033, 0.7)]
+    [0.01, 0.02, 0.05, 1.0]
+    """
+    share = _known(share)
+    steps = [step * 10.0**power for power in range(-4, 0) for step in (1, 2, 5)]
+    return next((round(step, 6) for step in steps if step >= max(share, 0.01) - 1e-12), 1.0)
+
+
+def _scale(y: float, limit: float) -> list[str]:
+    """Write the two ends of a horizontal axis."""
+    return [
+        _text(0, y + 12, "0 %", 11, "start", "quiet"),
+        _text(WIDTH, y + 12, f"{100 * limit:g} %", 11, "end", "quiet"),
+    ]
+
+
+def _swatch(x: float, colour: str, name: str) -> str:
+    return _rect(x, 4, 12, 12, colour) + _text(x + 18, 15, name, 13, "start", "quiet")
+
+
+def _n(value: float) -> str:
+    """Write a coordinate: two decimals, no needless zeros, never ``-0``.
+
+    >>> _n(2.0), _n(-0.001), _n(1.256)
+    ('2', '0', '1.26')
+    """
+    text = f"{value:.2f}".rstrip("0").rstrip(".")
+    return "0" if text == "-0" else text
+
+
+def _safe(text: str) -> str:
+    """Escape a text and replace what XML cannot hold or what turns the writing around."""
+    return escape("".join(c if c.isprintable() else "\N{REPLACEMENT CHARACTER}" for c in text))
+
+
+def _text(
+    x: float,
+    y: float,
+    text: str,
+    size: int = 13,
+    anchor: str = "start",
+    colour: str = "ink",
+    *,
+    room: int = 0,
+    weight: int = 400,
+    extra: str = "",
+) -> str:
+    """Write a text; over ``room`` characters it is cut, and the whole is its tooltip."""
+    cut = room and len(text) > room
+    shown = f"{_safe(text[: room - 1])}…" if cut else _safe(text)
+    title = f"<title>{_safe(text)}</title>" if cut else ""
+    bold = f' font-weight="{weight}"' if weight != 400 else ""
+    side = f' text-anchor="{anchor}"' if anchor != "start" else ""
+    fill = COLOURS.get(colour, "#ffffff")
+    return (
+        f'<text x="{_n(x)}" y="{_n(y)}" font-size="{size}"{side}{bold}'
+        f' class="t-{colour}" fill="{fill}"{extra}>{title}{shown}</text>'
+    )
+
+
+def _rect(x: float, y: float, width: float, height: float, colour: str, extra: str = "") -> str:
+    return (
+        f'<rect x="{_n(x)}" y="{_n(y)}" width="{_n(max(0.0, width))}" height="{_n(height)}"'
+        f' class="f-{colour}" fill="{COLOURS[colour]}"{extra}/>'
+    )
+
+
+def _titled(shape: str, title: str) -> str:
+    return f"<g><title>{_safe(title)}</title>{shape}</g>"
+
+
+def _line(x1: float, y1: float, x2: float, y2: float, colour: str, extra: str = "") -> str:
+    return (
+        f'<line x1="{_n(x1)}" y1="{_n(y1)}" x2="{_n(x2)}" y2="{_n(y2)}"'
+        f' class="s-{colour}" stroke="{COLOURS[colour]}"{extra}/>'
+    )
+
+
+def _svg(width: float, height: float, title: str, parts: Sequence[str]) -> str:
+    """Wrap the parts: sized, named for those who cannot see it, and whole as a file."""
+    return (
+        f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {_n(width)} {_n(height)}"'
+        f' width="{_n(width)}" height="{_n(height)}" role="img" aria-label="{_safe(title)}"'
+        f' font-family="{escape(FONT)}">{"".join(parts)}</svg>'
+    )
