@@ -1,0 +1,173 @@
+"""Local features of one picture: a second way to find candidates, where global fingerprints fail.
+
+A picture that was cropped hard, turned by any angle or pasted into another one still shares small
+patches with its source. SIFT (Lowe, "Distinctive image features from scale-invariant keypoints",
+IJCV 2004) describes such patches independently of turn and scale. It is not independent of
+mirroring nor of inversion, but both merely permute the 128 coordinates of a descriptor, so that
+:func:`view_features` makes the features of a mirrored or inverted picture without decoding it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Final
+
+import cv2
+import numpy as np
+import numpy.typing as npt
+
+from visleak.records import VIEWS, Bytes8, Float32
+
+#: Pictures whose short side has fewer pixels have no local features.
+SMALLEST: Final = 96
+
+#: The long side, in pixels, a picture is bounded to before features are computed.
+BOUND: Final = 320
+
+#: The most features kept of one picture.
+MOST: Final = 250
+
+#: Low, because the strongest are kept anyway: a picture tinted red has a third of the contrast.
+_CONTRAST: Final = 0.01
+
+#: Text that changes whenever any feature could change.
+DIGEST: Final = f"sift-1-bound{BOUND}-most{MOST}-contrast{_CONTRAST}-root"
+
+
+@dataclass(frozen=True)
+class LocalFeatures:
+    """The local features of one picture, strongest first.
+
+    Attributes:
+        descriptors: ``uint8`` (n, 128): square-rooted SIFT descriptors of length about 512.
+        keypoints: ``float32`` (n, 4): x and y of the patch's centre in pixels of the bounded
+            picture (x right, y down, the centre of the first pixel is 0, 0), scale (diameter in
+            the same pixels), angle (degrees in [0, 360), clockwise from the x axis).
+        width, height: size of the bounded picture in pixels.
+    """
+
+    descriptors: Bytes8
+    keypoints: Float32
+    width: int
+    height: int
+
+    def __post_init__(self) -> None:
+        n = len(self.descriptors)
+        if self.descriptors.shape != (n, 128) or self.descriptors.dtype != np.uint8:
+            raise ValueError(f"descriptors must be uint8 (n, 128), got {self.descriptors.shape}")
+        if self.keypoints.shape != (n, 4) or self.keypoints.dtype != np.float32:
+            raise ValueError(f"keypoints must be float32 ({n}, 4), got {self.keypoints.shape}")
+
+    def __len__(self) -> int:
+        return len(self.descriptors)
+
+
+def local_features(
+    picture: Bytes8, *, smallest: int = SMALLEST, bound: int = BOUND, most: int = MOST
+) -> LocalFeatures:
+    """Return the strongest SIFT features of a picture.
+
+    The result depends on the pixels alone, not on the number of threads OpenCV uses.
+
+    Args:
+        picture: ``uint8`` (height, width, 3), RGB.
+        smallest: a picture with a shorter short side has no features.
+        bound: the picture is scaled down to this long side in pixels; never up.
+        most: how many features to keep.
+
+    >>> blank = np.zeros((120, 160, 3), np.uint8)
+    >>> local_features(blank).descriptors.shape
+    (0, 128)
+    """
+    if picture.ndim != 3 or picture.shape[2] != 3 or picture.dtype != np.uint8:
+        raise ValueError(f"picture must be uint8 (height, width, 3), got {picture.shape}")
+    grey = _bounded_grey(picture, bound)
+    height, width = grey.shape
+    if min(picture.shape[:2]) < smallest:
+        return _without_features(width, height)
+    # Without precise upscaling the first octave lies half a pixel off, and the features of a
+    # mirrored picture would not be the mirrored features.
+    sift = cv2.SIFT_create(nfeatures=most, contrastThreshold=_CONTRAST, enable_precise_upscale=True)
+    found, raw = sift.detectAndCompute(grey, None)
+    if raw is None:
+        return _without_features(width, height)
+    keypoints = np.array([(*k.pt, k.size, k.angle) for k in found], np.float32).reshape(-1, 4)
+    response = np.array([k.response for k in found], np.float32)
+    # OpenCV keeps all that tie with the last one, in no promised order.
+    order = np.lexsort((*keypoints.T, -response))[:most]
+    keypoints[:, 3] %= 360
+    return LocalFeatures(_square_rooted(raw[order]), keypoints[order], width, height)
+
+
+def _bounded_grey(picture: Bytes8, bound: int) -> Bytes8:
+    """Return the picture in grey, (h, w) ``uint8``, scaled down to at most ``bound`` pixels."""
+    grey = cv2.cvtColor(picture, cv2.COLOR_RGB2GRAY)
+    height, width = grey.shape
+    shrink = bound / max(height, width)
+    if shrink < 1:
+        size = (max(1, round(width * shrink)), max(1, round(height * shrink)))
+        grey = cv2.resize(grey, size, interpolation=cv2.INTER_AREA)
+    return np.asarray(grey, np.uint8)
+
+
+def _without_features(width: int, height: int) -> LocalFeatures:
+    return LocalFeatures(np.zeros((0, 128), np.uint8), np.zeros((0, 4), np.float32), width, height)
+
+
+def _square_rooted(raw: Float32) -> Bytes8:
+    """Return RootSIFT (Arandjelovic & Zisserman, CVPR 2012) as ``uint8``: length 512, capped.
+
+    Square roots weigh down the few large bins that dominate the distance of plain descriptors.
+    """
+    total = np.maximum(raw.sum(axis=1, keepdims=True, dtype=np.float64), 1.0)
+    return np.minimum(np.rint(512 * np.sqrt(raw / total)), 255).astype(np.uint8)
+
+
+def view_features(
+    descriptors: Bytes8, keypoints: Float32, widths: int | npt.NDArray[np.int32], view: int
+) -> tuple[Bytes8, Float32]:
+    """Return the features that the mirrored or the inverted picture would have.
+
+    Turns need no view of their own, because SIFT is independent of them: ``mirror`` finds all four
+    mirrored views. Of pictures whose features were computed without decoding loss the result is
+    that of :func:`local_features` on the changed pixels, up to the rounding of the resize.
+
+    Args:
+        descriptors: ``uint8`` (n, 128), of one picture or of many in a row.
+        keypoints: ``float32`` (n, 4) as in :class:`LocalFeatures`.
+        widths: width of the bounded picture in pixels, one for all or one a feature.
+        view: index into :data:`visleak.records.VIEWS`: ``original``, ``mirror`` or ``inverted``.
+    """
+    name = VIEWS[view]
+    if name == "original":
+        return descriptors, keypoints
+    if name not in _SOURCES:
+        raise ValueError(f"view must be original, mirror or inverted; got {name}")
+    x, y, scale, angle = keypoints.T
+    if name == "mirror":
+        x = (widths - 1) - x
+        angle = (180 - angle) % 360
+    else:
+        angle = (angle + 180) % 360
+    moved = np.stack([x, y, scale, angle], axis=1).astype(np.float32)
+    return np.take(descriptors, _SOURCES[name], axis=1), moved
+
+
+def _sources() -> Mapping[str, npt.NDArray[np.int64]]:
+    """Return, for each view, which coordinate of the descriptor each of the 128 comes from.
+
+    The coordinates are 4 rows of 4 cells of 8 directions, in the frame of the keypoint's angle.
+    A mirror flips the axis across that angle and the sign of the directions. Inversion turns all
+    gradients, and with them the keypoint's angle and its frame, by half a turn: seen from the
+    turned frame the directions stay and the cells are reflected in the centre.
+    """
+    cells = np.arange(128).reshape(4, 4, 8)
+    signs = -np.arange(8) % 8
+    return {
+        "mirror": cells[::-1, :, signs].reshape(-1),
+        "inverted": cells[::-1, ::-1].reshape(-1),
+    }
+
+
+_SOURCES: Final = _sources()
