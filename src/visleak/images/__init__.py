@@ -1,1 +1,6 @@
-"""."""
+"""Image sets: listing the pictures of any source, reading them and decoding them."""
+
+from visleak.images.decoding import content_digest, decode
+from visleak.images.sources import open_images, parse_set
+
+__all__ = ["content_digest", "decode", "open_images", "parse_set"]

@@ -1,0 +1,178 @@
+"""From stored bytes to the picture that people see, or to the reason why there is none."""
+
+from __future__ import annotations
+
+import hashlib
+import importlib
+import io
+import threading
+import warnings
+from typing import Any, Final
+
+import numpy as np
+import numpy.typing as npt
+from PIL import Image, ImageFile
+
+from visleak.images.formats import JPEG, TIFF, Format, is_cut, recognise
+from visleak.images.orientation import orientation_of, split_jpeg, turned
+from visleak.images.pixels import rgb_of_image
+from visleak.records import Bytes8, Picture, Unreadable
+
+#: A picture with more pixels is refused before any of them is decoded.
+MAX_PIXELS: Final = 256_000_000
+
+#: So is a picture with a longer side.
+MAX_SIDE: Final = 1_000_000
+
+_READERS: dict[Format, Any] = {}
+
+
+class _Quiet:
+    """Silences warnings while any thread is inside.
+
+    Pillow warns about broken metadata, which is not the caller's concern. ``catch_warnings``
+    changes the state of the process, so only the first thread in and the last one out touch it.
+    """
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._inside = 0
+        self._context: warnings.catch_warnings[None] | None = None
+
+    def __enter__(self) -> None:
+        with self._lock:
+            if not self._inside:
+                self._context = warnings.catch_warnings()
+                self._context.__enter__()
+                warnings.simplefilter("ignore")
+            self._inside += 1
+
+    def __exit__(self, *_: object) -> None:
+        with self._lock:
+            self._inside -= 1
+            if not self._inside and self._context is not None:
+                self._context.__exit__(None, None, None)
+                self._context = None
+
+
+_QUIET: Final = _Quiet()
+
+
+def decode(data: bytes | Bytes8, *, enough: int = 0) -> Picture | Unreadable:
+    """Decode one picture as people see it.
+
+    EXIF orientation is applied, alpha is laid over white, 16 bit become 8, of an animation the
+    first frame is taken. Colour profiles (ICC) are ignored. Safe to call from several threads.
+
+    Args:
+        data: what an opener yields: an encoded picture, or its pixels, ``uint8`` of shape
+            (height, width, 3), which are passed on.
+        enough: a JPEG file may be decoded at a half, a quarter or an eighth of its size as long
+            as its short side keeps this many pixels; 0 decodes all.
+
+    Returns:
+        The picture, or the reason why there is none. Never raises, never warns.
+
+    >>> decode(b"").reason
+    'empty'
+    >>> decode(b"words").reason
+    'not-an-image'
+    """
+    if isinstance(data, np.ndarray):
+        return Picture(data, data.shape[1], data.shape[0])
+    if not data:
+        return Unreadable("empty", "the file has no content")
+    kind = recognise(data)
+    if kind is None:
+        return Unreadable("not-an-image", "the content is no picture format that is known")
+    try:
+        return _decode(data, kind, enough)
+    except Exception as error:
+        return _refusal(data, kind, error)
+
+
+def _decode(data: bytes, kind: Format, enough: int) -> Picture | Unreadable:
+    if (kind is TIFF or ImageFile.LOAD_TRUNCATED_IMAGES) and is_cut(data, kind):
+        # The library that reads TIFF would print to the terminal when it meets the end.
+        return _refusal(data, kind, OSError("image file is truncated"))
+    if kind is JPEG:
+        return _decode_jpeg(data, enough)
+    if kind.calm:
+        return _decode_other(data, kind)
+    with _QUIET:
+        return _decode_other(data, kind)
+
+
+def _reader(kind: Format) -> Any:
+    """Return the class that reads a format; raises ImportError where there is none."""
+    reader = _READERS.get(kind)
+    if reader is None:
+        if not kind.plugin:
+            raise ImportError(f"no decoder for {kind.name}")
+        reader = _READERS[kind] = getattr(importlib.import_module(kind.plugin), kind.reader)
+    return reader
+
+
+def _decode_jpeg(data: bytes, enough: int) -> Picture | Unreadable:
+    exif, data = split_jpeg(data)
+    image = _reader(JPEG)(io.BytesIO(data))
+    width, height = image.size
+    if (refused := _too_large(width, height)) is not None:
+        return refused
+    if enough and min(width, height) >= 2 * enough:
+        image.draft(None, (enough, enough))
+    image.load()
+    orientation = orientation_of(exif) if exif else 1
+    if orientation > 4:
+        width, height = height, width
+    return Picture(rgb_of_image(turned(image, orientation)), width, height)
+
+
+def _decode_other(data: bytes, kind: Format) -> Picture | Unreadable:
+    image = _reader(kind)(io.BytesIO(data))
+    if (refused := _too_large(*image.size)) is not None:
+        return refused
+    image.load()
+    if kind is TIFF:
+        orientation = int(image.getexif().get(0x0112, 1))  # gone where Pillow has applied it
+        image = turned(image, orientation)
+    elif (exif := image.info.get("exif")) is not None:
+        image = turned(image, orientation_of(exif))
+    pixels = rgb_of_image(image)
+    return Picture(pixels, pixels.shape[1], pixels.shape[0])
+
+
+def _too_large(width: int, height: int) -> Unreadable | None:
+    if width * height <= MAX_PIXELS and max(width, height) <= MAX_SIDE:
+        return None
+    return Unreadable(
+        "too-large",
+        f"{width} x {height} pixels; up to {MAX_PIXELS:,} pixels and {MAX_SIDE:,} a side are read",
+    )
+
+
+def _refusal(data: bytes, kind: Format, error: Exception) -> Unreadable:
+    """Say why a picture of a known format could not be decoded."""
+    said = " ".join(str(error).split())[:200]
+    if isinstance(error, ImportError):
+        return Unreadable("unsupported", f"no decoder for {kind.name} is installed")
+    if isinstance(error, Image.DecompressionBombError | MemoryError):
+        return Unreadable("too-large", f"{kind.name}: {said or 'out of memory'}")
+    if is_cut(data, kind) or "truncated" in said.lower():
+        return Unreadable("truncated", f"the {kind.name} file ends before its picture does")
+    return Unreadable("corrupt", f"{kind.name}: {said or type(error).__name__}")
+
+
+def content_digest(data: bytes | npt.NDArray[Any]) -> bytes:
+    """Return the BLAKE2b-128 digest of what is stored: 16 bytes.
+
+    For an array, of its shape, its type and its values in C order.
+
+    >>> content_digest(b"picture").hex()
+    '88ec10769dab268ece2ed6b9a99e2504'
+    """
+    if isinstance(data, np.ndarray):
+        head = f"{data.shape}{data.dtype.str}".encode()
+        body = np.ascontiguousarray(data)
+        return hashlib.blake2b(head + body.tobytes(), digest_size=16).digest()
+    return hashlib.blake2b(data, digest_size=16).digest()

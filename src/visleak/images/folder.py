@@ -1,0 +1,316 @@
+"""Pictures that are files: a folder, a list of names, a glob, one file."""
+
+from __future__ import annotations
+
+import errno
+import glob
+import os
+import stat
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+import pyarrow as pa
+
+from visleak.errors import UsageError, VisleakError
+from visleak.images.formats import SUFFIXES
+from visleak.images.request import Request
+from visleak.records import Bytes8, ImageSet, Problem, Unreadable
+
+#: A larger file is not read into memory.
+MAX_FILE_BYTES: Final = 1 << 30
+
+
+@dataclass(frozen=True)
+class FileOpener:
+    """Reads files.
+
+    Attributes:
+        root: the folder that the names are relative to.
+        names: Arrow binary array, the file names as the system has them; null is missing.
+    """
+
+    root: str
+    names: pa.BinaryArray
+
+    def read(self, positions: Sequence[int]) -> Iterator[bytes | Bytes8 | Unreadable]:
+        """Yield the content of the files at the positions, see :class:`visleak.records.Opener`."""
+        root = os.fsencode(self.root)
+        for position in positions:
+            name = self.names[position].as_py()
+            if name is None:
+                yield Unreadable("missing", "the manifest names no file")
+            else:
+                yield read_file(os.path.join(root, name))
+
+
+def read_file(path: bytes | str) -> bytes | Unreadable:
+    """Return the content of a regular file, or why it cannot be had."""
+    try:
+        # Not blocking, so that a pipe that nobody writes to cannot stop the run.
+        handle = os.open(path, os.O_RDONLY | getattr(os, "O_NONBLOCK", 0))
+        with open(handle, "rb") as file:
+            status = os.fstat(handle)
+            if not stat.S_ISREG(status.st_mode):
+                what = "a folder" if stat.S_ISDIR(status.st_mode) else "no regular file"
+                return Unreadable("io-error", f"{what} stands at this name")
+            if status.st_size > MAX_FILE_BYTES:
+                return _over_limit(status.st_size)
+            data = file.read(MAX_FILE_BYTES + 1)
+    except (OSError, ValueError) as error:
+        return _why(error)
+    return data if len(data) <= MAX_FILE_BYTES else _over_limit(len(data))
+
+
+def _over_limit(size: int) -> Unreadable:
+    return Unreadable("too-large", f"{size:,} bytes; files up to {MAX_FILE_BYTES:,} are read")
+
+
+def _why(error: OSError | ValueError) -> Unreadable:
+    if isinstance(error, FileNotFoundError | NotADirectoryError):
+        return Unreadable("missing", "no such file")
+    if isinstance(error, PermissionError):
+        return Unreadable("no-permission", "the system does not let this user read the file")
+    if isinstance(error, IsADirectoryError):
+        return Unreadable("io-error", "a folder stands at this name")
+    if isinstance(error, OSError) and error.errno is not None:
+        if error.errno == errno.ENAMETOOLONG:
+            return Unreadable("missing", "the name is longer than a file's name can be")
+        return Unreadable("io-error", os.strerror(error.errno))
+    return Unreadable("io-error", str(error))
+
+
+def is_picture_name(name: str) -> bool:
+    """Whether a file of this name is listed: a picture's ending, and not hidden.
+
+    >>> is_picture_name("cat.JPEG"), is_picture_name(".cat.jpg"), is_picture_name("notes.txt")
+    (True, False, False)
+    """
+    return not name.startswith(".") and os.path.splitext(name)[1].lower() in SUFFIXES
+
+
+def as_text(name: str) -> str:
+    r"""Return a file name as text that can be written; bytes that are not UTF-8 as ``\xNN``."""
+    return os.fsencode(name).decode("utf-8", "backslashreplace")
+
+
+@dataclass
+class Walk:
+    """The pictures below a folder.
+
+    Real folders are walked before folders that symbolic links lead to, and no folder is walked
+    twice: loops end, and a picture has one id however many links lead to it.
+
+    Attributes:
+        root: where the walk begins.
+        problems: (name relative to the root, what the system said) of unreadable folders.
+    """
+
+    root: str
+
+    def __post_init__(self) -> None:
+        self.problems: list[tuple[str, OSError]] = []
+        self._seen: set[tuple[int, int]] = set()
+
+    def names(self) -> Iterator[str]:
+        """Yield the names relative to the root, with ``/``, in no particular order."""
+        pending, linked = [""], list[str]()
+        while pending or linked:
+            if not pending:
+                linked.sort()
+                pending.append(linked.pop(0))
+            folder = pending.pop()
+            entries = self._entries(folder)
+            for entry in entries:
+                if entry.name.startswith("."):
+                    continue
+                name = f"{folder}/{entry.name}" if folder else entry.name
+                if _is_folder(entry):
+                    (linked if entry.is_symlink() else pending).append(name)
+                elif is_picture_name(entry.name):
+                    yield name
+
+    def _entries(self, folder: str) -> list[os.DirEntry[str]]:
+        path = os.path.join(self.root, folder) if folder else self.root
+        try:
+            status = os.stat(path)
+            if (status.st_dev, status.st_ino) in self._seen:
+                return []
+            self._seen.add((status.st_dev, status.st_ino))
+            with os.scandir(path) as entries:
+                return list(entries)
+        except OSError as error:
+            self.problems.append((folder, error))
+            return []
+
+
+def _is_folder(entry: os.DirEntry[str]) -> bool:
+    try:
+        return entry.is_dir()
+    except OSError:  # a link that leads to itself
+        return False
+
+
+def first_folder(name: str) -> str | None:
+    """Return the first path component of a file in a sub-folder: its label.
+
+    >>> first_folder("cats/tabby/1.png"), first_folder("1.png")
+    ('cats', None)
+    """
+    return name.split("/", 1)[0] if "/" in name else None
+
+
+def labels_of(names: Iterable[str]) -> pa.StringArray | None:
+    """Return each name's first folder; ``None`` where no picture is in a folder."""
+    labels = pa.array((first_folder(name) for name in names), pa.string())
+    return None if labels.null_count == len(labels) else labels
+
+
+def file_set(
+    request: Request,
+    root: Path,
+    names: Sequence[str],
+    *,
+    labels: pa.StringArray | None = None,
+    captions: pa.StringArray | None = None,
+    annotated: bool = False,
+    ids: Sequence[str] | None = None,
+    problems: Sequence[Problem] = (),
+) -> ImageSet:
+    """Return the set of the files ``names`` below ``root``, in that order."""
+    texts = [as_text(name) for name in names] if ids is None else ids
+    return request.image_set(
+        pa.array(texts, pa.string()),
+        pa.array((as_text(os.path.join(root, name)) for name in names), pa.string()),
+        FileOpener(str(root), pa.array((os.fsencode(name) for name in names), pa.binary())),
+        labels=labels,
+        captions=captions,
+        annotated=annotated,
+        problems=problems,
+    )
+
+
+def open_folder(request: Request) -> ImageSet:
+    """List the pictures of a folder and of its sub-folders, which are the labels; by id.
+
+    Raises:
+        VisleakError: there are none.
+        UsageError: a column was asked for.
+    """
+    request.refuse_columns("the folder")
+    request.refuse_split()
+    walk = Walk(str(request.path))
+    names = sorted(walk.names(), key=as_text)
+    problems = [
+        Problem(
+            request.name,
+            as_text(folder) or ".",
+            as_text(os.path.join(request.path, folder)),
+            _why(error).reason,
+            f"the folder could not be listed: {error.strerror}",
+        )
+        for folder, error in walk.problems
+    ]
+    if not names:
+        request.no_pictures(
+            problems[0].detail if problems else "no file below it has a picture's ending"
+        )
+    labels = labels_of(map(as_text, names))
+    return file_set(request, request.path, names, labels=labels, problems=problems)
+
+
+def open_file(request: Request) -> ImageSet:
+    """Make a set of one picture."""
+    request.refuse_columns("the picture")
+    request.refuse_split()
+    return file_set(request, request.path.parent, [request.path.name])
+
+
+def open_list(request: Request) -> ImageSet:
+    """List the files named in a text file, one a line, relative to the text file's folder.
+
+    Raises:
+        VisleakError: no lines, or not UTF-8.
+    """
+    request.refuse_columns("the file list")
+    request.refuse_split()
+    names = read_list(request.path)
+    root = request.path.parent
+    return file_set(request, root, [relative_name(name, root) for name in names])
+
+
+def read_list(path: Path) -> list[str]:
+    """Return the lines of a text file that are not blank.
+
+    Raises:
+        VisleakError: the file is not UTF-8 text.
+    """
+    try:
+        text = path.read_text(encoding="utf-8-sig")
+    except (OSError, UnicodeDecodeError) as error:
+        raise VisleakError(f"file list {path} cannot be read as UTF-8 text: {error}") from error
+    lines = (line.rstrip("\r") for line in text.split("\n"))
+    return [line for line in lines if line.strip()]
+
+
+def relative_name(name: str, root: Path) -> str:
+    """Return a listed name in its plain form: relative to the root where it lies below it.
+
+    >>> relative_name("./a//b.png", Path("data"))
+    'a/b.png'
+    """
+    plain = os.path.normpath(name)
+    if os.path.isabs(plain):
+        base = os.path.abspath(root)
+        if plain.startswith(base.rstrip("/") + "/"):
+            return os.path.relpath(plain, base)
+    return plain
+
+
+def open_glob(request: Request) -> ImageSet:
+    """List the pictures that match a pattern, where ``**`` stands for any folders; by id.
+
+    Ids are relative to the folder before the first wildcard, labels are its sub-folders.
+
+    Raises:
+        VisleakError: nothing matches.
+    """
+    request.refuse_columns("the glob")
+    request.refuse_split()
+    root, pattern = split_glob(str(request.path))
+    found = (name for name in glob_names(root, pattern) if is_picture_name(os.path.basename(name)))
+    names = sorted(found, key=as_text)
+    if not names:
+        request.no_pictures("no file with a picture's ending matches")
+    return file_set(request, Path(root), names, labels=labels_of(map(as_text, names)))
+
+
+def split_glob(pattern: str) -> tuple[str, str]:
+    """Return the folder before the first wildcard, and the rest.
+
+    >>> split_glob("data/train/**/*.png")
+    ('data/train', '**/*.png')
+    """
+    parts = pattern.split("/")
+    first = next((i for i, part in enumerate(parts) if glob.has_magic(part)), len(parts) - 1)
+    root = "/".join(parts[:first])
+    return root or ("/" if pattern.startswith("/") else "."), "/".join(parts[first:])
+
+
+def glob_names(root: str, pattern: str) -> Iterator[str]:
+    """Yield the names of files below ``root`` that match, relative to it."""
+    for name in glob.iglob(pattern, root_dir=root, recursive=True):
+        if not os.path.isdir(os.path.join(root, name)):
+            yield name
+
+
+def existing(path: Path, text: str) -> Path:
+    """Return the path if it exists.
+
+    Raises:
+        UsageError: it does not.
+    """
+    if not path.exists():
+        raise UsageError(f"source {text!r} does not exist")
+    return path

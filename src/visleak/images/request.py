@@ -1,0 +1,119 @@
+"""What a caller asks of a source, and the common last step from a listing to an image set."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import NoReturn
+
+import pyarrow as pa
+
+from visleak.errors import UsageError, VisleakError
+from visleak.records import ImageSet, Opener, Problem
+
+
+@dataclass(frozen=True)
+class Request:
+    """A source and the wishes that come with it.
+
+    Attributes:
+        text: the SOURCE as the caller gave it.
+        path: its file or folder (or glob pattern).
+        split: what stands after ``#``, else empty.
+        options: what stands after ``?``, by name.
+        name, dataset, roles: for the set.
+        id, label, group: column names; ``group`` may be ``/regex/`` on the id.
+    """
+
+    text: str
+    path: Path
+    split: str = ""
+    options: Mapping[str, str] = field(default_factory=dict)
+    name: str = ""
+    dataset: str = ""
+    roles: tuple[str, ...] = ()
+    id: str | None = None
+    label: str | None = None
+    group: str | None = None
+
+    @property
+    def group_pattern(self) -> re.Pattern[str] | None:
+        """The regular expression of ``group="/regex/"``, else ``None``."""
+        if self.group is None or len(self.group) < 3:
+            return None
+        if not (self.group.startswith("/") and self.group.endswith("/")):
+            return None
+        try:
+            return re.compile(self.group[1:-1])
+        except re.error as error:
+            raise UsageError(f"group {self.group!r} is no regular expression: {error}") from error
+
+    def refuse_columns(self, what: str) -> None:
+        """Refuse ``id``, ``label`` and a ``group`` column for a source that has no columns.
+
+        Raises:
+            UsageError: one of them was given.
+        """
+        for option, value in (("id", self.id), ("label", self.label), ("group", self.group)):
+            if value is None or (option == "group" and self.group_pattern is not None):
+                continue
+            hint = "; group may be /regex/ on the id" if option == "group" else ""
+            raise UsageError(f"{option} {value!r}: {what} {self.text} has no columns{hint}")
+
+    def refuse_split(self) -> None:
+        """Refuse ``#split`` for a source that has no splits."""
+        if self.split:
+            raise UsageError(
+                f"source {self.text!r}: #{self.split} chooses a split of a manifest or Parquet with"
+                " a `split` column, of cifar: or of yolo:; this source has none"
+            )
+
+    def no_pictures(self, detail: str = "") -> NoReturn:
+        """Refuse an empty set."""
+        raise VisleakError(f"{self.text} holds no pictures{detail and f' ({detail})'}")
+
+    def image_set(
+        self,
+        ids: pa.StringArray,
+        locators: pa.StringArray,
+        opener: Opener,
+        *,
+        labels: pa.StringArray | None = None,
+        captions: pa.StringArray | None = None,
+        groups: pa.StringArray | None = None,
+        frames: pa.Int64Array | None = None,
+        annotated: bool = False,
+        problems: Sequence[Problem] = (),
+    ) -> ImageSet:
+        """Return the set of a finished listing.
+
+        Raises:
+            VisleakError: nothing was listed, or an id occurs twice.
+        """
+        if not len(ids):
+            self.no_pictures()
+        pattern = self.group_pattern
+        if pattern is not None:
+            groups = pa.array((_captured(pattern, id_) for id_ in ids.to_pylist()), pa.string())
+        return ImageSet(
+            name=self.name,
+            ids=ids,
+            locators=locators,
+            opener=opener,
+            labels=labels,
+            captions=captions,
+            groups=groups,
+            frames=frames,
+            dataset=self.dataset,
+            roles=self.roles,
+            annotated=annotated,
+            source=self.text,
+            problems=tuple(problems),
+        )
+
+
+def _captured(pattern: re.Pattern[str], id_: str) -> str | None:
+    found = pattern.search(id_)
+    return found[1 if pattern.groups else 0] if found else None
