@@ -18,7 +18,6 @@ import numpy as np
 import numpy.typing as npt
 
 from visleak.errors import UsageError
-from visleak.stats import Rate, percent
 
 #: Class of a mark to its colour on a white page.
 COLOURS: Final = {
@@ -41,11 +40,22 @@ WIDTH: Final = 440
 
 @dataclass(frozen=True, slots=True)
 class Bar:
-    """One bar of :func:`rate_bars`: its name, its colour (a key of :data:`COLOURS`), its rate."""
+    """One bar of :func:`rate_bars`.
+
+    Attributes:
+        name: what stands over it at the left.
+        note: what stands over it at the right, such as "3 of 100 · 3.00 %".
+        colour: key of :data:`COLOURS`.
+        share: its length, in [0, 1]; NaN where nothing is known.
+        low, high: ends of the interval, drawn as a whisker.
+    """
 
     name: str
+    note: str
     colour: str
-    rate: Rate
+    share: float
+    low: float
+    high: float
 
 
 def heat_map(
@@ -79,10 +89,12 @@ def heat_map(
         turn = f' transform="rotate(-32 {_n(x - 14)} {top - 8})"' if slanted else ""
         anchor = "start" if slanted else "middle"
         shift = -14 if slanted else 0
-        parts.append(_text(x + shift, top - 8, name, 12, anchor, "quiet", room=14, extra=turn))
+        parts.append(
+            _text(x + shift, top - 8, name, 12, anchor, colour="quiet", room=14, extra=turn)
+        )
     for row, name in enumerate(rows):
         y = top + cell_height * row
-        parts.append(_text(side - 8, y + 23, name, 12, "end", "quiet", room=16))
+        parts.append(_text(side - 8, y + 23, name, 12, "end", colour="quiet", room=16))
         for column, other in enumerate(columns):
             share = float(shares[row, column])
             where = f"{name}, {other}: {percent(share)} %"
@@ -98,14 +110,16 @@ def _cell(
 ) -> str:
     x, y, width, height = box
     if math.isnan(share):
-        label = _text(x + width / 2, y + height / 2 + 4, "-", 13, "middle", "quiet")
-        return f"<g><title>{_safe(where)}</title>{_rect(x, y, width, height, 'track')}{label}</g>"
+        label = _text(x + width / 2, y + height / 2 + 4, "-", 13, "middle", colour="quiet")
+        return _titled(_rect(x, y, width, height, colour="track") + label, where)
     depth = 0.06 + 0.94 * (share / peak) if peak > 0 else 0.06
     # White on the deep cells, ink on the pale ones: both keep a contrast over 4.5 to 1.
     ink = "on" if depth > 0.72 else "ink"
-    label = _text(x + width / 2, y + height / 2 + 4.5, percent(share), 13, "middle", ink)
-    shape = _rect(x, y, width, height, colour, f' fill-opacity="{_n(depth)}" rx="3"')
-    return f"<g><title>{_safe(where)}</title>{shape}{label}</g>"
+    label = _text(x + width / 2, y + height / 2 + 4.5, percent(share), 13, "middle", colour=ink)
+    shape = _rect(x, y, width, height, colour=colour, extra=f' fill-opacity="{_n(depth)}" rx="3"')
+    # Another class than the bars': a cell keeps its deep colour on a dark page, under pale text.
+    shape = shape.replace('class="f-', 'class="c-')
+    return _titled(shape + label, where)
 
 
 def heat_maps(
@@ -120,24 +134,27 @@ def heat_maps(
     )
 
 
-def stacked_bars(names: Sequence[str], hard: Sequence[Rate], soft: Sequence[Rate]) -> str:
-    """Draw one bar a query set, its hard and its soft leaks stacked."""
+def stacked_bars(names: Sequence[str], hard: Sequence[float], soft: Sequence[float]) -> str:
+    """Draw one bar a query set, its shares of hard and of soft leaks stacked."""
     if not len(names) == len(hard) == len(soft):
         raise UsageError("stacked bars: names, hard and soft must be of one length")
     top, row = 34, 54
-    limit = _ceiling(max((h.share + s.share for h, s in zip(hard, soft, strict=True)), default=0))
+    limit = _ceiling(
+        max((_known(h) + _known(s) for h, s in zip(hard, soft, strict=True)), default=0)
+    )
     parts = [_swatch(0, "hard", "hard"), _swatch(76, "soft", "soft")]
     for index, (name, one, two) in enumerate(zip(names, hard, soft, strict=True)):
         y = top + row * index
-        both = _share(one) + _share(two)
-        numbers = f"{percent(one.share)} + {percent(two.share)} = {percent(both)} %"
-        first, second = (WIDTH * min(1.0, _share(rate) / limit) for rate in (one, two))
+        numbers = f"{percent(one)} + {percent(two)} = {percent(one + two)} %"
+        first, second = (WIDTH * min(1.0, _known(share) / limit) for share in (one, two))
         parts += [
             _text(0, y + 14, name, room=26),
-            _text(WIDTH, y + 14, numbers, 13, "end", "quiet"),
-            _rect(0, y + 22, WIDTH, 16, "track"),
-            _titled(_rect(0, y + 22, first, 16, "hard"), f"{name}, hard: {one}"),
-            _titled(_rect(first, y + 22, second, 16, "soft"), f"{name}, soft: {two}"),
+            _text(WIDTH, y + 14, numbers, 13, "end", colour="quiet"),
+            _rect(0, y + 22, WIDTH, 16, colour="track"),
+            _titled(_rect(0, y + 22, first, 16, colour="hard"), f"{name}, hard: {percent(one)} %"),
+            _titled(
+                _rect(first, y + 22, second, 16, colour="soft"), f"{name}, soft: {percent(two)} %"
+            ),
         ]
     bottom = top + row * len(names)
     parts += _scale(bottom, limit)
@@ -151,24 +168,24 @@ def rate_bars(bars: Sequence[Bar], told: str) -> str:
         bars: from top to bottom.
         told: what the chart shows, for those who cannot see it.
     """
-    row = 46
-    limit = _ceiling(max((_known(bar.rate.high) for bar in bars), default=0.0))
+    row = 52
+    limit = _ceiling(max((_known(bar.high) for bar in bars), default=0.0))
     parts: list[str] = []
     for index, bar in enumerate(bars):
-        y, rate = row * index, bar.rate
-        numbers = f"{rate.count:,} of {rate.total:,} · {percent(rate.share)} %"
-        low, high = (WIDTH * min(1.0, _known(end) / limit) for end in (rate.low, rate.high))
+        y = row * index
+        length, low, high = (
+            WIDTH * min(1.0, _known(share) / limit) for share in (bar.share, bar.low, bar.high)
+        )
+        interval = f"{percent(bar.low)} to {percent(bar.high)} %"
+        shape = _rect(0, y + 21, length, 10, colour=bar.colour)
         parts += [
             _text(0, y + 14, bar.name, room=30),
-            _text(WIDTH, y + 14, numbers, 13, "end", "quiet"),
-            _rect(0, y + 21, WIDTH, 14, "track"),
-            _titled(
-                _rect(0, y + 21, WIDTH * min(1.0, _share(rate) / limit), 14, bar.colour),
-                f"{bar.name}: {rate}",
-            ),
-            _line(low, y + 28, high, y + 28, "ink"),
-            _line(low, y + 24, low, y + 32, "ink"),
-            _line(high, y + 24, high, y + 32, "ink"),
+            _text(WIDTH, y + 14, bar.note, 13, "end", colour="quiet"),
+            _rect(0, y + 21, WIDTH, 10, colour="track"),
+            _titled(shape, f"{bar.name}: {bar.note}; interval {interval}"),
+            _line(low, y + 37, high, y + 37, colour="ink"),
+            _line(low, y + 34, low, y + 40, colour="ink"),
+            _line(high, y + 34, high, y + 40, colour="ink"),
         ]
     bottom = row * len(bars)
     parts += _scale(bottom, limit)
@@ -184,7 +201,7 @@ def histogram(similarities: npt.ArrayLike, hard: float | None, soft: float | Non
     values = np.asarray(similarities, dtype=np.float64)
     values = np.clip(values[np.isfinite(values)], -1.0, 1.0)
     marks = [mark for mark in (hard, soft) if mark is not None]
-    lowest = min([0.9, *marks, *(values.min(keepdims=True) if len(values) else [])])
+    lowest = float(min([0.9, *marks, *values[values < 0.9]]))
     start = max(-1.0, math.floor(lowest * 20.0 - 0.5) / 20.0)
     counts, edges = np.histogram(values, bins=40, range=(start, 1.0))
     left, top, height = 44, 44, 170
@@ -194,32 +211,43 @@ def histogram(similarities: npt.ArrayLike, hard: float | None, soft: float | Non
     def across(similarity: float) -> float:
         return left + (right - left) * (similarity - start) / (1.0 - start)
 
-    def up(count: float) -> float:
+    def up(count: int) -> float:
         return top + height * (1.0 - math.log10(1 + count) / peak)
 
-    parts = [_text(left - 6, top + height + 4, "0", 11, "end", "quiet")]
+    parts = [_text(left - 6, top + height + 4, "0", 11, "end", colour="quiet")]
     for power in range(int(peak) + 1):
         if 10**power > counts.max():
             break
         y = up(10**power)
-        parts.append(_line(left, y, right, y, "line"))
-        parts.append(_text(left - 6, y + 4, f"{10**power:,}", 11, "end", "quiet"))
+        parts.append(_line(left, y, right, y, colour="line"))
+        parts.append(_text(left - 6, y + 4, f"{10**power:,}", 11, "end", colour="quiet"))
     for count, low, high in zip(counts, edges[:-1], edges[1:], strict=True):
         if count:
             colour = _band((low + high) / 2, hard, soft)
             x, y = across(low) + 0.5, up(int(count))
-            shape = _rect(x, y, across(high) - x - 0.5, top + height - y, colour)
+            shape = _rect(x, y, across(high) - x - 0.5, top + height - y, colour=colour)
             parts.append(_titled(shape, f"{low:.3f} to {high:.3f}: {int(count):,} queries"))
-    parts.append(_line(left, top + height, right, top + height, "quiet"))
-    for tick in np.linspace(start, 1.0, 5):
-        parts.append(
-            _text(across(float(tick)), top + height + 17, f"{tick:.2f}", 11, "middle", "quiet")
-        )
+    parts.append(_line(left, top + height, right, top + height, colour="quiet"))
+    for tick in _ticks(start):
+        anchor = "end" if tick == 1.0 else "middle"
+        x = min(across(tick), right)
+        parts.append(_text(x, top + height + 17, f"{tick:.2f}", 11, anchor, colour="quiet"))
     parts += [_mark(across(t), y, top + height, n, t) for t, y, n in _marks(hard, soft)]
     told = "similarity to the nearest reference image"
-    parts.append(_text((left + right) / 2, top + height + 36, told, 12, "middle", "quiet"))
+    parts.append(_text((left + right) / 2, top + height + 36, told, 12, "middle", colour="quiet"))
     title = "How many query images (logarithmic scale) have which " + told
     return _svg(WIDTH, top + height + 44, title, parts)
+
+
+def _ticks(start: float) -> list[float]:
+    """Return at most seven round numbers from one down to ``start``.
+
+    >>> _ticks(0.75)
+    [1.0, 0.95, 0.9, 0.85, 0.8, 0.75]
+    """
+    span = 1.0 - start
+    step = next(step for step in (0.02, 0.05, 0.1, 0.25, 0.5) if span / step < 6.5)
+    return [round(1.0 - step * index, 6) for index in range(int(span / step + 1e-9) + 1)]
 
 
 def _marks(hard: float | None, soft: float | None) -> list[tuple[float, int, str]]:
@@ -234,8 +262,8 @@ def _marks(hard: float | None, soft: float | None) -> list[tuple[float, int, str
 def _mark(x: float, y: float, bottom: float, name: str, threshold: float) -> str:
     """Draw a threshold: a dashed line and its name, on the side where there is room."""
     anchor, shift = ("end", -5) if x > WIDTH / 3 else ("start", 5)
-    line = _line(x, y - 8, x, bottom, name, ' stroke-dasharray="4 3"')
-    return line + _text(x + shift, y, f"{name} ≥ {threshold:.3f}", 12, anchor, name)
+    line = _line(x, y - 8, x, bottom, colour=name, extra=' stroke-dasharray="4 3"')
+    return line + _text(x + shift, y, f"{name} ≥ {threshold:.3f}", 12, anchor, colour=name)
 
 
 def _band(similarity: float, hard: float | None, soft: float | None) -> str:
@@ -244,8 +272,13 @@ def _band(similarity: float, hard: float | None, soft: float | None) -> str:
     return "soft" if soft is not None and similarity >= soft else "below"
 
 
-def _share(rate: Rate) -> float:
-    return _known(rate.share)
+def percent(share: float) -> str:
+    """Write a share as a percentage with two decimals, without the sign.
+
+    >>> percent(0.0289), percent(math.nan)
+    ('2.89', '-')
+    """
+    return "-" if math.isnan(share) else f"{100.0 * share:.2f}"
 
 
 def _known(value: float) -> float:
@@ -259,20 +292,20 @@ def _ceiling(share: float) -> float:
     [0.01, 0.02, 0.05, 1.0]
     """
     share = _known(share)
-    steps = [step * 10.0**power for power in range(-4, 0) for step in (1, 2, 5)]
+    steps: list[float] = [step * 10.0**power for power in range(-4, 0) for step in (1, 2, 5)]
     return next((round(step, 6) for step in steps if step >= max(share, 0.01) - 1e-12), 1.0)
 
 
 def _scale(y: float, limit: float) -> list[str]:
     """Write the two ends of a horizontal axis."""
     return [
-        _text(0, y + 12, "0 %", 11, "start", "quiet"),
-        _text(WIDTH, y + 12, f"{100 * limit:g} %", 11, "end", "quiet"),
+        _text(0, y + 12, "0 %", 11, "start", colour="quiet"),
+        _text(WIDTH, y + 12, f"{100 * limit:g} %", 11, "end", colour="quiet"),
     ]
 
 
 def _swatch(x: float, colour: str, name: str) -> str:
-    return _rect(x, 4, 12, 12, colour) + _text(x + 18, 15, name, 13, "start", "quiet")
+    return _rect(x, 4, 12, 12, colour=colour) + _text(x + 18, 15, name, 13, "start", colour="quiet")
 
 
 def _n(value: float) -> str:
@@ -296,8 +329,8 @@ def _text(
     text: str,
     size: int = 13,
     anchor: str = "start",
-    colour: str = "ink",
     *,
+    colour: str = "ink",
     room: int = 0,
     weight: int = 400,
     extra: str = "",
@@ -315,7 +348,7 @@ def _text(
     )
 
 
-def _rect(x: float, y: float, width: float, height: float, colour: str, extra: str = "") -> str:
+def _rect(x: float, y: float, width: float, height: float, *, colour: str, extra: str = "") -> str:
     return (
         f'<rect x="{_n(x)}" y="{_n(y)}" width="{_n(max(0.0, width))}" height="{_n(height)}"'
         f' class="f-{colour}" fill="{COLOURS[colour]}"{extra}/>'
@@ -326,7 +359,7 @@ def _titled(shape: str, title: str) -> str:
     return f"<g><title>{_safe(title)}</title>{shape}</g>"
 
 
-def _line(x1: float, y1: float, x2: float, y2: float, colour: str, extra: str = "") -> str:
+def _line(x1: float, y1: float, x2: float, y2: float, *, colour: str, extra: str = "") -> str:
     return (
         f'<line x1="{_n(x1)}" y1="{_n(y1)}" x2="{_n(x2)}" y2="{_n(y2)}"'
         f' class="s-{colour}" stroke="{COLOURS[colour]}"{extra}/>'

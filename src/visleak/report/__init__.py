@@ -1,1 +1,5 @@
-"""."""
+"""The page of an audit: one HTML file that opens anywhere, offline, and explains itself."""
+
+from visleak.report.page import build, write_report
+
+__all__ = ["build", "write_report"]

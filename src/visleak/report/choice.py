@@ -1,0 +1,185 @@
+"""Which pairs stand in the gallery: few enough to look at, spread so that nothing is left out."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, Final
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from visleak.records import DEGREES, GRADES
+
+Int64 = npt.NDArray[np.int64]
+Bool = npt.NDArray[np.bool_]
+
+#: Most cards the gallery shows.
+CAP: Final = 300
+#: So many cards each kind of pair gets before the most certain fill the rest.
+FLOOR: Final = 6
+
+#: Columns of ``pairs.parquet`` that the choice and the counts need.
+COLUMNS: Final = [
+    "query_set",
+    "query",
+    "reference_set",
+    "similarity",
+    "degree",
+    "grade",
+    "probability",
+    "query_label",
+    "label_relation",
+    "coverage",
+]
+
+
+@dataclass(frozen=True)
+class Ledger:
+    """The pairs of an audit as plain arrays, one row a pair.
+
+    Attributes:
+        key: ``int64``, one number a query image.
+        stratum: ``int64``, one number a kind of pair: sets, grade or degree, conflict or not.
+        order: rows, most certain first.
+        leak: near or exact; hard or soft where no pictures were looked at.
+        within: both images are of one set: a duplicate and no leak.
+        conflict: a leak or duplicate whose two labels are known to differ.
+        shown: worth a card beyond the few that stand for their kind.
+        verified: whether any pair has a grade.
+    """
+
+    key: Int64
+    stratum: Int64
+    order: Int64
+    leak: Bool
+    within: Bool
+    conflict: Bool
+    shown: Bool
+    verified: bool
+
+    def __len__(self) -> int:
+        return len(self.key)
+
+
+@dataclass(frozen=True)
+class Choice:
+    """The rows of the gallery, most certain first, and for each how many more its query has."""
+
+    rows: Int64
+    more: Int64
+
+
+def ledger(pairs: pa.Table) -> Ledger:
+    """Turn the columns :data:`COLUMNS` of ``pairs.parquet`` into arrays."""
+    query_set, reference_set = codes(pairs["query_set"]), codes(pairs["reference_set"])
+    grade, degree = ranks(pairs["grade"], GRADES), ranks(pairs["degree"], DEGREES)
+    within = np.asarray(_is(pairs["coverage"], "within"))
+    verified = bool((grade < len(GRADES)).any())
+    leak = grade <= GRADES.index("near") if verified else degree < len(DEGREES)
+    conflict = leak & _is(pairs["label_relation"], "different")
+    probability = pairs["probability"].to_numpy().astype(np.float64)
+    similarity = pairs["similarity"].to_numpy().astype(np.float64)
+    certain = np.where(np.isnan(probability), -1.0, probability)
+    order = np.lexsort((-similarity, degree, grade, -certain))
+    kind = grade if verified else degree
+    return Ledger(
+        key=combine(query_set, codes(pairs["query"])),
+        stratum=combine(query_set, reference_set, within, kind, conflict),
+        order=order.astype(np.int64),
+        leak=leak,
+        within=within,
+        conflict=conflict,
+        shown=grade <= GRADES.index("similar") if verified else degree < len(DEGREES),
+        verified=verified,
+    )
+
+
+def choose(pairs: Ledger, cap: int = CAP) -> Choice:
+    """Choose at most ``cap`` pairs, at most one a query, every kind of pair represented.
+
+    Rare kinds choose first, so that a query that shows one is not spent on a common kind; the
+    rest goes to the most certain pairs. The answer depends on the rows alone.
+    """
+    picked = _floors(pairs, cap)
+    taken = {int(pairs.key[row]) for row in picked}
+    ranked = pairs.order[pairs.shown[pairs.order]]
+    _, first = np.unique(pairs.key[ranked], return_index=True)
+    best = ranked[np.sort(first)]
+    for row in best:
+        if len(picked) >= cap:
+            break
+        if int(pairs.key[row]) not in taken:
+            picked.append(int(row))
+    place = np.empty(len(pairs), dtype=np.int64)
+    place[pairs.order] = np.arange(len(pairs))
+    rows = np.array(sorted(picked, key=lambda row: place[row]), dtype=np.int64)
+    return Choice(rows, _more(pairs, rows))
+
+
+def _floors(pairs: Ledger, cap: int) -> list[int]:
+    strata, sizes = np.unique(pairs.stratum, return_counts=True)
+    floor = max(1, min(FLOOR, cap // (2 * max(1, len(strata)))))
+    grouped = pairs.order[np.argsort(pairs.stratum[pairs.order], kind="stable")]
+    starts = np.concatenate([[0], np.cumsum(sizes)])
+    picked: list[int] = []
+    taken: set[int] = set()
+    for stratum in np.argsort(sizes, kind="stable"):
+        left = floor
+        for row in grouped[starts[stratum] : starts[stratum + 1]]:
+            if left == 0 or len(picked) >= cap:
+                break
+            if int(pairs.key[row]) not in taken:
+                taken.add(int(pairs.key[row]))
+                picked.append(int(row))
+                left -= 1
+    return picked
+
+
+def _more(pairs: Ledger, rows: Int64) -> Int64:
+    """Count the other leaks of each row's query; for duplicates its other duplicates."""
+    kind = combine(pairs.key, pairs.within)
+    counted = np.bincount(kind[pairs.leak], minlength=int(kind.max(initial=0)) + 1)
+    return np.asarray(counted[kind[rows]] - pairs.leak[rows], dtype=np.int64)
+
+
+def codes(column: pa.ChunkedArray) -> Int64:
+    """Number the texts of a column; null is 0.
+
+    >>> codes(pa.chunked_array([["b", None, "a", "b"]])).tolist()
+    [1, 0, 2, 1]
+    """
+    encoded = column.combine_chunks().dictionary_encode()
+    if isinstance(encoded, pa.ChunkedArray):
+        encoded = encoded.combine_chunks()
+    indices = pc.fill_null(pc.cast(encoded.indices, pa.int64()), -1)
+    return np.asarray(indices.to_numpy(zero_copy_only=False), dtype=np.int64) + 1
+
+
+def ranks(column: pa.ChunkedArray, words: tuple[str, ...]) -> Int64:
+    """Return each text's place in ``words``; what is not there comes last.
+
+    >>> ranks(pa.chunked_array([["soft", None, "hard"]]), DEGREES).tolist()
+    [1, 2, 0]
+    """
+    found = pc.fill_null(pc.index_in(column, pa.array(words)), len(words))
+    return np.asarray(found.to_numpy(), dtype=np.int64)
+
+
+def combine(*columns: npt.NDArray[Any]) -> Int64:
+    """Number the distinct rows of several columns.
+
+    >>> combine(np.array([5, 5, 7]), np.array([0, 1, 0])).tolist()
+    [0, 1, 2]
+    """
+    total = np.zeros(len(columns[0]), dtype=np.int64)
+    for column in columns:
+        values = column.astype(np.int64)
+        span = int(values.max(initial=0)) + 1
+        total = np.unique(total * span + values, return_inverse=True)[1].astype(np.int64)
+    return total
+
+
+def _is(column: pa.ChunkedArray, word: str) -> Bool:
+    return np.asarray(pc.fill_null(pc.equal(column, word), False).to_numpy(), dtype=np.bool_)

@@ -1,0 +1,276 @@
+"""What the tables of the audit folder show: pairs for the gallery, conflicts, classes, nearest."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from visleak.gallery import Card, card
+from visleak.records import VIEWS, Bytes8
+from visleak.report.choice import COLUMNS, Choice, Ledger, choose, ledger
+from visleak.stats import Rate
+from visleak.store import IMAGES, PAIRS, read_table
+
+#: Returns decoded RGB pictures by id, for those that could be read.
+Pictures = Callable[[str, list[str]], dict[str, Bytes8]]
+
+#: Most rows of the table of label conflicts.
+MOST_CONFLICTS: Final = 100
+#: Most classes of the chart.
+MOST_CLASSES: Final = 12
+
+
+@dataclass(frozen=True, slots=True)
+class PairCard:
+    """One pair of the gallery."""
+
+    anchor: str
+    query_set: str
+    query: str
+    reference_set: str
+    reference: str
+    similarity: float
+    probability: float | None
+    grade: str
+    degree: str
+    reason: str
+    transform: str
+    query_label: str
+    reference_label: str
+    conflict: bool
+    within: bool
+    modality: str
+    coverage: str
+    more: int
+    pictures: Card | None
+
+    @property
+    def kind(self) -> str:
+        """What the chip says: the grade, or the degree where nobody looked at the pictures."""
+        return self.grade or self.degree or "ungraded"
+
+    @property
+    def between(self) -> str:
+        """The two sets, as the filter names them."""
+        if self.within:
+            return f"within {self.query_set}"
+        return f"{self.query_set} → {self.reference_set}"
+
+    @property
+    def searched(self) -> str:
+        """The text that the search box looks through."""
+        parts = (self.query, self.reference, self.query_label, self.reference_label)
+        return " ".join(part for part in parts if part).lower()
+
+
+@dataclass(frozen=True, slots=True)
+class Conflict:
+    """A pair whose two labels differ; ``anchor`` leads to its card, if it has one."""
+
+    query_set: str
+    query: str
+    query_label: str
+    reference_set: str
+    reference: str
+    reference_label: str
+    kind: str
+    anchor: str
+
+
+@dataclass(frozen=True, slots=True)
+class Findings:
+    """Everything the page shows from the tables.
+
+    Attributes:
+        pairs: number of pairs in ``pairs.parquet``.
+        conflict_total: number of pairs with a label conflict.
+        nearest: nearest similarities of the query images, by query set.
+        classes: share of each class's images that leak, worst first; name and rate.
+        class_total: number of classes, and of those without any leak.
+    """
+
+    pairs: int
+    verified: bool
+    cards: tuple[PairCard, ...]
+    conflicts: tuple[Conflict, ...]
+    conflict_total: int
+    nearest: tuple[tuple[str, npt.NDArray[np.float64]], ...]
+    classes: tuple[tuple[str, Rate], ...]
+    class_total: tuple[int, int]
+
+
+def read(folder: Path, query_sets: Sequence[str], pictures: Pictures | None, cap: int) -> Findings:
+    """Read the two tables and choose what to show.
+
+    Raises:
+        VisleakError: a table is missing or damaged.
+    """
+    columns = read_table(folder, PAIRS, COLUMNS)
+    pairs = ledger(columns)
+    chosen = choose(pairs, cap)
+    disputed = _disputed(pairs)
+    rows = np.concatenate([chosen.rows, disputed])
+    details = read_table(folder, PAIRS).take(pa.array(rows)).to_pylist()
+    cards = _cards(details[: len(chosen.rows)], pairs, chosen, pictures)
+    anchors = {int(row): item.anchor for row, item in zip(chosen.rows, cards, strict=True)}
+    images = read_table(folder, IMAGES, ["set", "id", "label", "flat", "nearest_similarity"])
+    classes, total = _classes(columns, pairs, images, query_sets)
+    return Findings(
+        pairs=len(pairs),
+        verified=pairs.verified,
+        cards=cards,
+        conflicts=tuple(
+            _conflict(detail, anchors.get(int(row), ""))
+            for row, detail in zip(disputed, details[len(chosen.rows) :], strict=True)
+        ),
+        conflict_total=int(pairs.conflict.sum()),
+        nearest=tuple(_nearest(images, name) for name in query_sets),
+        classes=classes,
+        class_total=total,
+    )
+
+
+def _disputed(pairs: Ledger) -> npt.NDArray[np.int64]:
+    """Return the rows of the table of conflicts: the most certain one of each query."""
+    ranked = pairs.order[pairs.conflict[pairs.order]]
+    _, first = np.unique(pairs.key[ranked], return_index=True)
+    return ranked[np.sort(first)][:MOST_CONFLICTS]
+
+
+def _conflict(row: dict[str, Any], anchor: str) -> Conflict:
+    return Conflict(
+        query_set=row["query_set"],
+        query=row["query"],
+        query_label=row["query_label"] or "",
+        reference_set=row["reference_set"],
+        reference=row["reference"],
+        reference_label=row["reference_label"] or "",
+        kind=row["grade"] or row["degree"] or "",
+        anchor=anchor,
+    )
+
+
+def _cards(
+    details: Sequence[dict[str, Any]], pairs: Ledger, chosen: Choice, pictures: Pictures | None
+) -> tuple[PairCard, ...]:
+    decoded = _decoded(details, pictures) if pictures else {}
+    return tuple(
+        _card(row, f"pair-{number}", bool(pairs.conflict[at]), int(more), decoded)
+        for number, (row, at, more) in enumerate(
+            zip(details, chosen.rows, chosen.more, strict=True), 1
+        )
+    )
+
+
+def _decoded(
+    details: Sequence[dict[str, Any]], pictures: Pictures
+) -> dict[tuple[str, str], Bytes8]:
+    """Ask for the pictures of every set once."""
+    wanted: dict[str, set[str]] = {}
+    for row in details:
+        wanted.setdefault(row["query_set"], set()).add(row["query"])
+        wanted.setdefault(row["reference_set"], set()).add(row["reference"])
+    return {
+        (name, image): pixels
+        for name, ids in sorted(wanted.items())
+        for image, pixels in pictures(name, sorted(ids)).items()
+    }
+
+
+def _card(
+    row: dict[str, Any],
+    anchor: str,
+    conflict: bool,
+    more: int,
+    decoded: dict[tuple[str, str], Bytes8],
+) -> PairCard:
+    query = decoded.get((row["query_set"], row["query"]))
+    reference = decoded.get((row["reference_set"], row["reference"]))
+    shown = None
+    if query is not None and reference is not None:
+        shown = card(query, reference, relation(row))
+    texts = ("grade", "degree", "reason", "transform", "query_label", "reference_label")
+    return PairCard(
+        anchor=anchor,
+        similarity=float(row["similarity"]),
+        probability=_known(row["probability"]),
+        conflict=conflict,
+        within=row["coverage"] == "within",
+        more=more,
+        pictures=shown,
+        **{name: row[name] or "" for name in (*texts, "modality", "coverage")},
+        **{name: row[name] for name in ("query_set", "query", "reference_set", "reference")},
+    )
+
+
+def relation(row: dict[str, Any]) -> list[float] | None:
+    """Return the matrix of a pair; where none was fitted, that of the view that matched best.
+
+    >>> relation({"matrix": None, "view": "mirror"})
+    [-1.0, 0.0, 1.0, 0.0, 1.0, 0.0, 0.0, 0.0, 1.0]
+    """
+    matrix = row["matrix"]
+    if matrix is not None and all(value is not None and np.isfinite(value) for value in matrix):
+        return [float(value) for value in matrix]
+    view = row["view"]
+    if view not in VIEWS or view in ("original", "inverted"):
+        return None
+    turn = np.array([[0.0, -1.0, 1.0], [1.0, 0.0, 0.0], [0.0, 0.0, 1.0]])
+    mirror = np.array([[-1.0, 0.0, 1.0], [0.0, 1.0, 0.0], [0.0, 0.0, 1.0]])
+    first = mirror if view.startswith("mirror") else np.eye(3)
+    turns = int(view.rpartition("-")[2]) // 90 if view[-1].isdigit() else 0
+    whole = np.linalg.matrix_power(turn, turns) @ first
+    return [float(value) + 0.0 for value in whole.ravel()]
+
+
+def _known(value: float | None) -> float | None:
+    return None if value is None or np.isnan(value) else float(value)
+
+
+def _nearest(images: pa.Table, name: str) -> tuple[str, npt.NDArray[np.float64]]:
+    """Return the nearest similarities of a query set's images; flat ones are counted apart."""
+    mine = pc.and_(pc.equal(images["set"], name), pc.invert(pc.fill_null(images["flat"], False)))
+    values = images.filter(mine)["nearest_similarity"].drop_null()
+    return name, values.to_numpy().astype(np.float64)
+
+
+def _classes(
+    columns: pa.Table, pairs: Ledger, images: pa.Table, query_sets: Sequence[str]
+) -> tuple[tuple[tuple[str, Rate], ...], tuple[int, int]]:
+    """Count the leaking images of each class of the query sets.
+
+    Worst first by the lower end of the interval, so that a class of one image that happens to
+    leak does not stand above one in which hundreds do.
+    """
+    plain = pc.invert(pc.fill_null(images["flat"], False))
+    mine = pc.and_(plain, pc.is_in(images["set"], pa.array(list(query_sets), pa.string())))
+    members = images.filter(pc.and_(mine, pc.is_valid(images["label"])))
+    sizes = _counted(members, ["set", "label"])
+    if not sizes:
+        return (), (0, 0)
+    leaking = columns.filter(pa.array(pairs.leak & ~pairs.within))
+    first = np.unique(pairs.key[pairs.leak & ~pairs.within], return_index=True)[1]
+    leaking = leaking.take(pa.array(first)).select(["query_set", "query"])
+    found = members.join(leaking, ["set", "id"], ["query_set", "query"], "left semi")
+    leaks = _counted(found, ["set", "label"])
+    several = len({name for name, _ in sizes}) > 1
+    rates = [
+        (f"{name}: {label}" if several else label, Rate.of(leaks.get((name, label), 0), size))
+        for (name, label), size in sizes.items()
+    ]
+    rates.sort(key=lambda item: (-item[1].low, -item[1].count, item[0]))
+    worst = tuple(item for item in rates if item[1].count)[:MOST_CLASSES]
+    return worst, (len(rates), sum(rate.count == 0 for _, rate in rates))
+
+
+def _counted(table: pa.Table, keys: list[str]) -> dict[tuple[str, str], int]:
+    counts = table.group_by(keys).aggregate([([], "count_all")])
+    texts = (counts[key].to_pylist() for key in keys)
+    return dict(zip(zip(*texts, strict=True), counts["count_all"].to_pylist(), strict=True))

@@ -1,0 +1,233 @@
+"""Builds the page: one self-contained HTML text from an audit folder."""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cache
+from importlib import resources
+from pathlib import Path
+from typing import Any, Final
+
+import numpy as np
+from jinja2 import Environment, PackageLoader, StrictUndefined
+from markupsafe import Markup
+
+from visleak import plots
+from visleak.records import GRADES
+from visleak.report import findings, model, sections
+from visleak.report.choice import CAP
+from visleak.report.findings import Findings, Pictures
+from visleak.report.model import Summary
+from visleak.stats import Rate, percent
+from visleak.store import REPORT, write_text
+
+#: Most histograms and bar charts of a kind; with more query sets the rest is left to the table.
+MOST_CHARTS: Final = 6
+
+_TURNED: Final = frozenset("\u200e\u200f\u202a\u202b\u202c\u202d\u202e\u2066\u2067\u2068\u2069")
+
+
+@dataclass(frozen=True, slots=True)
+class Figure:
+    """A chart and the words under it."""
+
+    image: Markup
+    caption: str = ""
+
+
+def build(
+    folder: Path, pictures: Pictures | None = None, *, private: bool = False, cap: int = CAP
+) -> str:
+    """Return the page of an audit folder as one HTML text; the same folder gives the same text.
+
+    Args:
+        folder: a finished audit.
+        pictures: called once a set with the set's name and sorted ids, returns RGB ``uint8``
+            arrays by id for those that could be read; ``None`` makes a page without pictures.
+        private: show no pixels at all, and say so; ``pictures`` is not called.
+        cap: most pairs in the gallery.
+
+    Raises:
+        UsageError: the folder holds no finished audit.
+        VisleakError: a file of it is missing, damaged or of a newer visleak.
+    """
+    summary = model.read(folder)
+    found = findings.read(folder, summary.query_sets, None if private else pictures, cap)
+    style, script = _asset("page.css"), _asset("page.js")
+    text = (
+        _environment()
+        .get_template("page.html.j2")
+        .render(
+            audit=summary,
+            found=found,
+            problems=model.read_unreadable(folder),
+            sections=sections.load(folder),
+            figures=_figures(summary, found),
+            filters=_filters(found),
+            pixels="private" if private else "shown" if pictures else "absent",
+            exclusive=[
+                name for name in model.EXCLUSIVE if any(name in c.rates for c in summary.leaks)
+            ],
+            style=Markup(style),
+            script=Markup(script),
+            policy=_policy(style, script),
+            bound=model.bound,
+            percent=percent,
+        )
+    )
+    # A lone surrogate, from a name that is no UTF-8, cannot be written to the file.
+    return text.encode("utf-8", "backslashreplace").decode("utf-8")
+
+
+def write_report(
+    folder: Path,
+    output: Path | None = None,
+    *,
+    pictures: Pictures | None = None,
+    private: bool = False,
+) -> Path:
+    """Write the page of an audit folder, by default as its ``report.html``; return where it is.
+
+    Args:
+        folder, pictures, private: as in :func:`build`.
+        output: the file to write, in one step.
+
+    Raises:
+        UsageError: the folder holds no finished audit.
+        VisleakError: a file of it is missing, damaged or of a newer visleak.
+    """
+    path = output or folder / REPORT
+    write_text(path, build(folder, pictures, private=private))
+    return path
+
+
+@cache
+def _environment() -> Environment:
+    return Environment(
+        loader=PackageLoader("visleak.report"),
+        autoescape=True,
+        undefined=StrictUndefined,
+        finalize=_visible,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
+
+
+def _visible(value: Any) -> Any:
+    """Make characters visible that hide or turn around what stands beside them.
+
+    >>> _visible("gpj\\u202e.exe")
+    'gpj\\\\u202e.exe'
+    """
+    if type(value) is not str or value.isprintable():
+        return value
+    return "".join(
+        f"\\u{ord(c):04x}" if c in _TURNED or (ord(c) < 32 and c not in "\n\t") else c
+        for c in value
+    )
+
+
+def _asset(name: str) -> str:
+    return (resources.files("visleak.report") / "templates" / name).read_text(encoding="utf-8")
+
+
+def _policy(style: str, script: str) -> str:
+    """Return a policy under which only this style sheet and this script work, and no network."""
+    return (
+        "default-src 'none'; img-src data:; base-uri 'none'; form-action 'none';"
+        f" style-src '{_digest(style)}'; script-src '{_digest(script)}'"
+    )
+
+
+def _digest(text: str) -> str:
+    return "sha256-" + base64.b64encode(hashlib.sha256(text.encode()).digest()).decode("ascii")
+
+
+def _figures(audit: Summary, found: Findings) -> dict[str, list[Figure]]:
+    """Draw the charts of the page, by the place where they stand."""
+    return {
+        "degrees": _degrees(audit),
+        "grades": _grades(audit),
+        "nearest": [
+            Figure(Markup(plots.histogram(values, audit.hard, audit.soft)), name)
+            for name, values in found.nearest[:MOST_CHARTS]
+            if len(values)
+        ],
+        "classes": _classes(found),
+    }
+
+
+def _degrees(audit: Summary) -> list[Figure]:
+    """A matrix where several sets were compared, else one stacked bar."""
+    if not audit.leaks:
+        return []
+    if len(audit.leaks) > 1:
+        rows, columns = audit.reference_sets, audit.query_sets
+        panels = plots.heat_maps(
+            _grid(audit, rows, columns, "hard"), _grid(audit, rows, columns, "soft"), rows, columns
+        )
+        return [Figure(Markup(panel)) for panel in panels]
+    standing = [s for s in audit.standings if {"hard", "soft"} <= set(s.rates)]
+    if not standing:
+        return []
+    return [
+        Figure(
+            Markup(
+                plots.stacked_bars(
+                    [s.query_set for s in standing],
+                    [s.rates["hard"].share for s in standing],
+                    [s.rates["soft"].share for s in standing],
+                )
+            )
+        )
+    ]
+
+
+def _grid(
+    audit: Summary, rows: Sequence[str], columns: Sequence[str], degree: str
+) -> np.ndarray[Any, np.dtype[np.float64]]:
+    grid = np.full((len(rows), len(columns)), np.nan)
+    for item in audit.leaks:
+        if degree in item.rates:
+            at = rows.index(item.reference_set), columns.index(item.query_set)
+            grid[at] = item.rates[degree].share
+    return grid
+
+
+def _grades(audit: Summary) -> list[Figure]:
+    figures = []
+    for standing in audit.standings[:MOST_CHARTS]:
+        bars = [
+            _bar(grade, grade, standing.rates[grade])
+            for grade in GRADES[:3]
+            if grade in standing.rates
+        ]
+        if bars:
+            told = f"Share of the images of {standing.query_set} by grade of their best pair"
+            figures.append(Figure(Markup(plots.rate_bars(bars, told)), standing.query_set))
+    return figures
+
+
+def _classes(found: Findings) -> list[Figure]:
+    bars = [_bar(name, "near", rate) for name, rate in found.classes]
+    told = "Share of each class's query images that leak"
+    return [Figure(Markup(plots.rate_bars(bars, told)))] if bars else []
+
+
+def _bar(name: str, colour: str, rate: Rate) -> plots.Bar:
+    note = f"{rate.count:,} of {rate.total:,} · {percent(rate.share)} %"
+    return plots.Bar(name, note, colour, rate.share, rate.low, rate.high)
+
+
+def _filters(found: Findings) -> dict[str, list[str]]:
+    """Return what the gallery can be filtered by, in the order of the menus."""
+    order = [*GRADES, "hard", "soft", "ungraded"]
+    kinds = {card.kind for card in found.cards}
+    return {
+        "kind": sorted(kinds, key=lambda kind: (order.index(kind) if kind in order else 99, kind)),
+        "between": list(dict.fromkeys(card.between for card in found.cards)),
+        "label": sorted({card.query_label for card in found.cards if card.query_label}),
+    }

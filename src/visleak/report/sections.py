@@ -1,0 +1,146 @@
+"""The pages of other steps: ``sections/NAME.json`` of the audit folder, in a fixed order.
+
+A section is ``{"title": text, "markdown": text, "tables": [{"caption", "header", "rows"}],
+"svg": [text or {"title", "svg"}]}``; every key may be missing. All of it is untrusted.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final
+
+from markupsafe import Markup
+
+from visleak.report import markdown, svg
+from visleak.store import SECTIONS
+
+#: Known sections in the order of the page; others follow by name.
+ORDER: Final = (
+    "review",
+    "purge",
+    "split",
+    "replace",
+    "impact",
+    "robustness",
+    "dlede",
+    "memorization",
+)
+#: Most rows of a section's table on the page.
+MOST_ROWS: Final = 200
+
+
+@dataclass(frozen=True, slots=True)
+class Grid:
+    """A table: texts only; ``left_out`` rows are not shown."""
+
+    caption: str
+    header: tuple[str, ...]
+    rows: tuple[tuple[str, ...], ...]
+    left_out: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Drawing:
+    """A sanitised drawing and its caption."""
+
+    caption: str
+    image: Markup
+
+
+@dataclass(frozen=True, slots=True)
+class Section:
+    """A section of the page; ``trouble`` says what of it could not be shown."""
+
+    anchor: str
+    title: str
+    body: Markup
+    tables: tuple[Grid, ...] = ()
+    drawings: tuple[Drawing, ...] = ()
+    trouble: tuple[str, ...] = ()
+
+
+def load(folder: Path) -> tuple[Section, ...]:
+    """Read the sections of an audit folder; a damaged one becomes a section that says so."""
+    files = sorted((folder / SECTIONS).glob("*.json"), key=_place)
+    return tuple(_section(path) for path in files)
+
+
+def _place(path: Path) -> tuple[int, str]:
+    known = path.stem in ORDER
+    return (ORDER.index(path.stem) if known else len(ORDER), path.stem)
+
+
+def _section(path: Path) -> Section:
+    anchor = "section-" + (re.sub(r"[^a-z0-9]+", "-", path.stem.lower()).strip("-") or "x")
+    try:
+        value = json.loads(path.read_text(encoding="utf-8"))
+        if not isinstance(value, dict):
+            raise ValueError("it is not an object")
+    except (OSError, ValueError) as error:
+        trouble = (
+            f"sections/{path.name} cannot be shown ({error}); run the step that wrote it again."
+        )
+        return Section(anchor, path.stem, Markup(""), trouble=(trouble,))
+    trouble_list: list[str] = []
+    tables = tuple(_grids(value.get("tables"), trouble_list))
+    drawings = tuple(_drawings(value.get("svg"), anchor, trouble_list))
+    title = str(value.get("title") or path.stem)
+    body = markdown.render(str(value.get("markdown") or ""))
+    return Section(anchor, title, body, tables, drawings, tuple(trouble_list))
+
+
+def _grids(value: Any, trouble: list[str]) -> list[Grid]:
+    grids = []
+    for number, table in enumerate(_listed(value), 1):
+        rows = table.get("rows") if isinstance(table, dict) else None
+        if not isinstance(rows, list) or not all(isinstance(row, list) for row in rows):
+            trouble.append(f"Table {number} cannot be shown: it has no list of rows.")
+            continue
+        grids.append(
+            Grid(
+                caption=str(table.get("caption") or ""),
+                header=tuple(_cell(cell) for cell in _listed(table.get("header"))),
+                rows=tuple(tuple(_cell(cell) for cell in row) for row in rows[:MOST_ROWS]),
+                left_out=max(0, len(rows) - MOST_ROWS),
+            )
+        )
+    return grids
+
+
+def _drawings(value: Any, anchor: str, trouble: list[str]) -> list[Drawing]:
+    drawings = []
+    for number, item in enumerate(_listed(value), 1):
+        drawing = item if isinstance(item, dict) else {"svg": item}
+        try:
+            image = svg.sanitised(str(drawing.get("svg") or ""), f"{anchor}-{number}")
+        except ValueError as error:
+            trouble.append(f"Drawing {number} cannot be shown: {error}.")
+            continue
+        drawings.append(Drawing(str(drawing.get("title") or ""), image))
+    return drawings
+
+
+def _listed(value: Any) -> list[Any]:
+    if value is None:
+        return []
+    return value if isinstance(value, list) else [value]
+
+
+def _cell(value: Any) -> str:
+    """Write a cell: numbers short, nothing as nothing.
+
+    >>> [_cell(value) for value in (0.12345678, 1234567, None, True, "<b>")]
+    ['0.1235', '1,234,567', '', 'yes', '<b>']
+    """
+    if value is None:
+        return ""
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    if isinstance(value, int):
+        return f"{value:,}"
+    if isinstance(value, float):
+        return f"{value:.4g}"
+    return str(value)
