@@ -23,21 +23,25 @@ from visleak.records import VIEWS, Bytes8, Float32
 SMALLEST: Final = 96
 
 #: The long side, in pixels, a picture is bounded to before features are computed.
-BOUND: Final = 320
+BOUND: Final = 256
 
 #: The most features kept of one picture.
 MOST: Final = 250
+
+#: Features are kept evenly from this many by this many parts of the picture. The strongest of all
+#: would sit on the letters of an overlay, or in one quarter of a collage.
+_PARTS: Final = 4
 
 #: Low, because the strongest are kept anyway: a picture tinted red has a third of the contrast.
 _CONTRAST: Final = 0.01
 
 #: Text that changes whenever any feature could change.
-DIGEST: Final = f"sift-1-bound{BOUND}-most{MOST}-contrast{_CONTRAST}-root"
+DIGEST: Final = f"sift-1-bound{BOUND}-most{MOST}-contrast{_CONTRAST}-parts{_PARTS}"
 
 
 @dataclass(frozen=True)
 class LocalFeatures:
-    """The local features of one picture, strongest first.
+    """The local features of one picture: the strongest of each part first.
 
     Attributes:
         descriptors: ``uint8`` (n, 128): square-rooted SIFT descriptors of length about 512.
@@ -66,7 +70,7 @@ class LocalFeatures:
 def local_features(
     picture: Bytes8, *, smallest: int = SMALLEST, bound: int = BOUND, most: int = MOST
 ) -> LocalFeatures:
-    """Return the strongest SIFT features of a picture.
+    """Return the SIFT features of a picture, the strongest of each part of it.
 
     The result depends on the pixels alone, not on the number of threads OpenCV uses.
 
@@ -88,16 +92,17 @@ def local_features(
         return _without_features(width, height)
     # Without precise upscaling the first octave lies half a pixel off, and the features of a
     # mirrored picture would not be the mirrored features.
-    sift = cv2.SIFT_create(nfeatures=most, contrastThreshold=_CONTRAST, enable_precise_upscale=True)
+    sift = cv2.SIFT.create(contrastThreshold=_CONTRAST, enable_precise_upscale=True)
     found, raw = sift.detectAndCompute(grey, None)
-    if raw is None:
+    if not found:
         return _without_features(width, height)
     keypoints = np.array([(*k.pt, k.size, k.angle) for k in found], np.float32).reshape(-1, 4)
     response = np.array([k.response for k in found], np.float32)
-    # OpenCV keeps all that tie with the last one, in no promised order.
-    order = np.lexsort((*keypoints.T, -response))[:most]
+    order = _spread(keypoints, response, width, height)[:most]
     keypoints[:, 3] %= 360
-    return LocalFeatures(_square_rooted(raw[order]), keypoints[order], width, height)
+    return LocalFeatures(
+        _square_rooted(np.asarray(raw, np.float32)[order]), keypoints[order], width, height
+    )
 
 
 def _bounded_grey(picture: Bytes8, bound: int) -> Bytes8:
@@ -111,6 +116,24 @@ def _bounded_grey(picture: Bytes8, bound: int) -> Bytes8:
     return np.asarray(grey, np.uint8)
 
 
+def _spread(
+    keypoints: Float32, response: Float32, width: int, height: int
+) -> npt.NDArray[np.int64]:
+    """Return an order of the features: the strongest of every part, then the second, and so on.
+
+    Features of one rank come strongest first; ties go by their keypoints, for a stable order.
+    """
+    order = np.lexsort((*keypoints.T, -response))
+    size = np.array([width, height], np.float32)
+    cells = np.clip((keypoints[order, :2] + 0.5) * _PARTS / size, 0, _PARTS - 1).astype(np.int64)
+    part = cells[:, 0] * _PARTS + cells[:, 1]
+    grouped = np.argsort(part, kind="stable")
+    starts = np.searchsorted(part[grouped], part[grouped])
+    rank = np.empty_like(part)
+    rank[grouped] = np.arange(len(part)) - starts
+    return np.asarray(order[np.argsort(rank, kind="stable")])
+
+
 def _without_features(width: int, height: int) -> LocalFeatures:
     return LocalFeatures(np.zeros((0, 128), np.uint8), np.zeros((0, 4), np.float32), width, height)
 
@@ -121,7 +144,7 @@ def _square_rooted(raw: Float32) -> Bytes8:
     Square roots weigh down the few large bins that dominate the distance of plain descriptors.
     """
     total = np.maximum(raw.sum(axis=1, keepdims=True, dtype=np.float64), 1.0)
-    return np.minimum(np.rint(512 * np.sqrt(raw / total)), 255).astype(np.uint8)
+    return np.asarray(np.minimum(np.rint(512 * np.sqrt(raw / total)), 255), np.uint8)
 
 
 def view_features(

@@ -7,14 +7,12 @@ consistency (both Jegou, Douze & Schmid, ECCV 2008). The few pictures left are c
 place too: the score is the largest weight of matches that one turn, scale and shift explains, so
 that unrelated pictures get next to no votes.
 
-The codes are signs of projections with fixed small integers. Such sums are exact in ``float32``,
-so no block size, linear algebra library or number of threads ever changes a code; all weights
-are integers, so neither they nor the order of references change a score.
+All weights are integers and sums of them exact: no block size, number of threads or order of the
+references changes a score. Only references of equal score are told apart by their position.
 """
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
@@ -22,9 +20,10 @@ from typing import Final
 
 import numpy as np
 import numpy.typing as npt
+from threadpoolctl import threadpool_limits
 
-from visleak.errors import VisleakError
 from visleak.records import Bytes8, Float32, Int8, Int64
+from visleak.search.codes import CodeIndex
 
 #: A candidate's least score: on photographs, a query has fewer than two wrong ones (benchmarks).
 LEAST_SCORE: Final = 4.0
@@ -32,17 +31,11 @@ LEAST_SCORE: Final = 4.0
 #: Text that changes whenever any score could change.
 DIGEST: Final = "votes-1"
 
-_BITS: Final = 128
-_TABLES: Final = 6
-_WORD: Final = 21  # bits of a table's word; six words use 126 of the 128 bits, each once
-_HAMMING: Final = 24  # bits by which the codes of two alike patches may differ
-_CROWD: Final = 4096  # a word that is more frequent than this tells nothing and is dropped
-_CHECKED: Final = 64  # pictures a query whose matches are checked for a common place
+_CHECKED: Final = 64  # pictures a query (and ties) whose matches are checked for a common place
 _COMMON: Final = 20  # a patch found in more pictures than this weighs less
 _UNIT: Final = 64  # integer weight of a patch that is not common
 
-Words = npt.NDArray[np.uint32]
-Codes = npt.NDArray[np.uint64]
+Float64 = npt.NDArray[np.float64]
 Complex = npt.NDArray[np.complex128]
 
 
@@ -98,30 +91,19 @@ class Votes:
 class LocalIndex:
     """Finds the references that share patches with a query.
 
-    Holds 16 bytes of code, 4 bytes for the picture and 24 bytes of tables a feature (44 bytes, or
-    11 kB for a picture of 250) and 50 MB besides; descriptors are read once, in blocks, keypoints
-    only where a patch matched, so that both may be memory-mapped.
+    Holds 44 bytes a feature (11 kB for a picture of 250) and 50 MB besides. Descriptors are read
+    once, in blocks, keypoints only where a patch matched, so that both may be memory-mapped.
 
     Args:
         references: features of the references, in the caller's order.
-        block: features whose codes are computed at once.
+        block: features whose codes are computed at once; never changes a result.
     """
 
     def __init__(self, references: FeatureRows, *, block: int = 1 << 16) -> None:
-        count = len(references.descriptors)
-        if count >= 1 << 31:
-            raise VisleakError(f"{count:,} local features are more than an index holds (2^31)")
-        self._starts = references.starts
+        self._codes = CodeIndex(references.descriptors, block=block)
         self._keypoints = references.keypoints
-        self._owner = np.repeat(
-            np.arange(len(references), dtype=np.int32), np.diff(references.starts)
-        )
-        self._codes = np.empty((count, _BITS // 64), np.uint64)
-        words = np.empty((_TABLES, count), np.uint32)
-        for start in range(0, count, block):
-            rows = slice(start, start + block)
-            self._codes[rows], words[:, rows] = binary_codes(references.descriptors[rows])
-        self._tables = [_table(column) for column in words]
+        positions = np.arange(len(references), dtype=np.int32)
+        self._owner = np.repeat(positions, np.diff(references.starts))
 
     def search(
         self,
@@ -154,7 +136,8 @@ class LocalIndex:
                 least=least,
             )
 
-        with ThreadPoolExecutor(workers) as pool:
+        # Threads of the linear algebra library would only wait for those of the pool.
+        with threadpool_limits(1, "blas"), ThreadPoolExecutor(workers) as pool:
             found = list(pool.map(one, range(lengths.pop())))
         columns = [
             np.concatenate([getattr(votes, name) for votes in [_NOTHING, *found]])
@@ -165,48 +148,37 @@ class LocalIndex:
     def _scores(self, queries: FeatureRows, query: int) -> tuple[Int64, Int64]:
         """Return references, ascending, and integer scores of one query in one view."""
         rows = slice(queries.starts[query], queries.starts[query + 1])
-        nothing = np.empty(0, np.int64), np.empty(0, np.int64)
-        patches, matched = self._matches(queries.descriptors[rows])
-        if not len(patches):
-            return nothing
-        pictures = self._owner[matched].astype(np.int64)
-        weights = _rarity(patches, pictures)
-        mine = np.asarray(queries.keypoints[rows])[patches]
-        theirs = np.asarray(self._keypoints[matched])
-        turn = np.deg2rad(theirs[:, 3].astype(np.float64) - mine[:, 3])
-        zoom = np.log2(theirs[:, 2].astype(np.float64) / mine[:, 2])
+        patches, matched, pictures = self._matches(queries.descriptors[rows])
+        weights = _rarity(patches)
+        mine = np.asarray(queries.keypoints[rows], np.float64)[patches]
+        theirs = self._keypoints[matched].astype(np.float64)
+        turn = np.deg2rad(theirs[:, 3] - mine[:, 3])
+        zoom = np.log2(theirs[:, 2] / mine[:, 2])
         chosen = _consistent(pictures, turn, zoom, weights)
+        here, there = (points[:, 0] + 1j * points[:, 1] for points in (mine, theirs))
         move = np.exp2(zoom) * np.exp(1j * turn)
-        here = mine[:, 0] + 1j * mine[:, 1].astype(np.float64)
-        there = theirs[:, 0] + 1j * theirs[:, 1].astype(np.float64)
-        scores = []
-        order = np.argsort(pictures, kind="stable")
-        lows = np.searchsorted(pictures, chosen, sorter=order)
-        highs = np.searchsorted(pictures, chosen, side="right", sorter=order)
-        for low, high in zip(lows, highs, strict=True):
-            of = order[low:high]
-            scores.append(_placed(here[of], there[of], move[of], weights[of], matched[of]))
-        return chosen, np.array(scores, np.int64).reshape(-1)
+        lows, highs = (np.searchsorted(pictures, chosen, side) for side in ("left", "right"))
+        scores = [
+            _placed(here[low:high], there[low:high], move[low:high], weights[low:high])
+            for low, high in zip(lows, highs, strict=True)
+        ]
+        return chosen, np.array(scores, np.int64)
 
-    def _matches(self, descriptors: Bytes8) -> tuple[Int64, Int64]:
-        """Return pairs of alike patches: row of the query's, row of the references'.
+    def _matches(self, descriptors: Bytes8) -> tuple[Int64, Int64, Int64]:
+        """Return pairs of alike patches, ordered by picture.
 
         A patch of the query has at most one match in a picture, and a patch of a reference at
         most one in the query: the nearest, then the first. Repeated texture would vote often.
+
+        Returns:
+            Rows of the query, rows of the references, and positions of the latter's pictures.
         """
-        codes, words = binary_codes(np.asarray(descriptors))
-        keys = []
-        for table, column in zip(self._tables, words, strict=True):
-            patches, matched = table.lookup(column)
-            distance = _distance(codes[patches], np.take(self._codes, matched, axis=0))
-            near = distance <= _HAMMING
-            keys.append(np.stack([patches[near], matched[near], distance[near]]))
-        patches, matched, distance = np.concatenate(keys, axis=1)
-        first = _first(matched, distance, patches)
-        patches, matched, distance = patches[first], matched[first], distance[first]
-        first = _first(self._owner[matched] * np.int64(len(codes)) + patches, distance, matched)
-        first = first[np.lexsort((matched[first], patches[first]))]
-        return patches[first], matched[first]
+        mine, theirs, bits = self._codes.alike(descriptors)
+        first = _first(theirs, bits, mine)
+        mine, theirs, bits = mine[first], theirs[first], bits[first]
+        owner = self._owner[theirs].astype(np.int64)
+        first = _first(owner * len(descriptors) + mine, bits, theirs)
+        return mine[first], theirs[first], owner[first]
 
 
 _NOTHING: Final = Votes(
@@ -214,105 +186,26 @@ _NOTHING: Final = Votes(
 )
 
 
-@dataclass(frozen=True)
-class _Table:
-    """The features ordered by word: those of word ``w`` are ``rows[starts[w]:starts[w + 1]]``."""
-
-    rows: npt.NDArray[np.int32]
-    starts: npt.NDArray[np.int32]
-
-    def lookup(self, words: Words) -> tuple[Int64, Int64]:
-        """Return all pairs of a position in ``words`` and a feature with the same word."""
-        low = self.starts[words].astype(np.int64)
-        size = self.starts[words + 1] - low
-        size[size > _CROWD] = 0
-        position = np.repeat(np.arange(len(words)), size)
-        offset = np.arange(len(position)) - np.repeat(np.cumsum(size) - size, size)
-        return position, self.rows[low[position] + offset].astype(np.int64)
-
-
-def _table(words: Words) -> _Table:
-    rows = np.argsort(words, kind="stable").astype(np.int32)
-    counts = np.bincount(words, minlength=1 << _WORD)
-    return _Table(rows, np.concatenate([[0], np.cumsum(counts)]).astype(np.int32))
-
-
-def _mean_descriptor() -> Int64:
-    """Return the descriptor that the codes are centred on: the mean of photographs, symmetrised.
-
-    It is symmetric under mirroring and inversion, so a quarter of the cells (rows, columns) and
-    five of the eight directions (0 to 180 degrees) say all.
-    """
-    quarter = np.array(
-        [
-            [[36, 27, 23, 25, 31], [63, 40, 26, 25, 30]],
-            [[45, 30, 25, 30, 38], [83, 48, 29, 32, 39]],
-        ]
-    )
-    directions = quarter[:, :, [0, 1, 2, 3, 4, 3, 2, 1]]
-    return directions[[0, 1, 1, 0]][:, [0, 1, 1, 0]].reshape(-1)
-
-
-def _projections() -> Float32:
-    """Return the (128, 128) integer projections: bytes of a hash, the same for ever.
-
-    128 products of at most 255 times 128 stay below 2^24: every partial sum is exact.
-    """
-    stream = hashlib.shake_256(b"visleak local codes").digest(128 * _BITS)
-    return np.frombuffer(stream, np.int8).reshape(128, _BITS).astype(np.float32)
-
-
-_PROJECTIONS: Final = _projections()
-_CENTRE: Final = _mean_descriptor() @ _PROJECTIONS
-_POWERS: Final = (1 << np.arange(_WORD)).astype(np.float32)
-
-
-def binary_codes(descriptors: Bytes8) -> tuple[Codes, Words]:
-    """Return codes ``uint64`` (n, 2) and words ``uint32`` (6, n) of descriptors (n, 128).
-
-    Alike descriptors have codes that differ in few bits, and often share one of the six words.
-
-    >>> codes, words = binary_codes(np.zeros((1, 128), np.uint8))
-    >>> codes.shape, words.shape
-    ((1, 2), (6, 1))
-    """
-    bits = descriptors.astype(np.float32) @ _PROJECTIONS > _CENTRE
-    codes = np.packbits(bits, axis=1).view(np.uint64)
-    parts = bits[:, : _TABLES * _WORD].reshape(-1, _TABLES, _WORD)
-    return codes, (parts @ _POWERS).astype(np.uint32).T
-
-
-_BYTE_COUNTS: Final = np.unpackbits(np.arange(256, dtype=np.uint8)[:, None], axis=1).sum(axis=1)
-
-
-def _distance(first: Codes, second: Codes) -> Int64:
-    """Return in how many bits the codes, both (n, 2), differ."""
-    changed = first ^ second
-    if hasattr(np, "bitwise_count"):
-        return np.bitwise_count(changed).sum(axis=1, dtype=np.int64)
-    return _BYTE_COUNTS[changed.view(np.uint8)].sum(axis=1, dtype=np.int64)
-
-
 def _first(group: Int64, *keys: Int64) -> Int64:
-    """Return the position of the smallest entry of each group, by the keys in order."""
+    """Return the position of each group's smallest entry, by the keys in order; groups ascend."""
     order = np.lexsort((*reversed(keys), group))
-    ordered = group[order]
-    return order[np.flatnonzero(np.r_[True, ordered[1:] != ordered[:-1]][: len(order)])]
+    changes = np.diff(group[order], prepend=-1) != 0
+    return np.asarray(order[changes])
 
 
-def _rarity(patches: Int64, pictures: Int64) -> Int64:
+def _rarity(patches: Int64) -> Int64:
     """Return an integer weight a match: a patch that is found in many pictures says less.
 
+    ``patches`` holds each patch of the query once for every picture it was found in. The weight is
     ``_UNIT`` up to ``_COMMON`` pictures, then falling with the square root of their number
     (Jegou, Douze & Schmid, "On the burstiness of visual elements", CVPR 2009).
     """
     spread = np.bincount(patches)[patches]
-    return np.rint(_UNIT * np.sqrt(_COMMON / np.maximum(spread, _COMMON))).astype(np.int64)
+    weights = np.rint(_UNIT * np.sqrt(_COMMON / np.maximum(spread, _COMMON)))
+    return np.asarray(weights, np.int64)
 
 
-def _consistent(
-    pictures: Int64, turn: npt.NDArray[np.float64], zoom: npt.NDArray[np.float64], weights: Int64
-) -> Int64:
+def _consistent(pictures: Int64, turn: Float64, zoom: Float64, weights: Int64) -> Int64:
     """Return the pictures, ascending, with the most weight in one window of turn and scale.
 
     Windows are 45 degrees by one octave, and overlap by half, so that no group is cut in two.
@@ -321,11 +214,7 @@ def _consistent(
     a = np.floor(turn / (2 * np.pi) * turns).astype(np.int64) % turns
     s = np.clip(np.floor(zoom / 0.5), -15, 15).astype(np.int64) + 16
     keys = np.concatenate(
-        [
-            (pictures * turns + (a + da) % turns) * 64 + s + ds
-            for da in (0, 1)
-            for ds in (0, 1)
-        ]
+        [(pictures * turns + (a + da) % turns) * 64 + s + ds for da in (0, 1) for ds in (0, 1)]
     )
     windows, where = np.unique(keys, return_inverse=True)
     totals = np.bincount(where, np.tile(weights, 4)).astype(np.int64)
@@ -334,10 +223,13 @@ def _consistent(
     owners, totals = owners[top], totals[top]
     enough = totals > 2 * _UNIT
     owners, totals = owners[enough], totals[enough]
-    return np.sort(owners[np.lexsort((owners, -totals))[:_CHECKED]])
+    if len(owners) > _CHECKED:
+        # Ties with the last one stay, or the order of the references would matter.
+        owners = owners[totals >= np.partition(totals, -_CHECKED)[-_CHECKED]]
+    return owners
 
 
-def _placed(here: Complex, there: Complex, move: Complex, weights: Int64, matched: Int64) -> int:
+def _placed(here: Complex, there: Complex, move: Complex, weights: Int64) -> int:
     """Return the largest weight of matches that agree with one of them on turn, scale and shift.
 
     Points are complex numbers, ``move`` is scale and turn as one. Turns may differ by 30 degrees
