@@ -2,5 +2,6 @@
 
 from visleak.images.decoding import content_digest, decode
 from visleak.images.sources import open_images, parse_set
+from visleak.images.splits import open_splits
 
-__all__ = ["content_digest", "decode", "open_images", "parse_set"]
+__all__ = ["content_digest", "decode", "open_images", "open_splits", "parse_set"]

@@ -107,11 +107,11 @@ def _can_identify(column: pa.Array | pa.ChunkedArray) -> bool:
     if not (pa.types.is_integer(kind) or _is_text(kind)) or column.null_count:
         return False
     distinct = int(pc.count_distinct(column).as_py())
-    return len(column) == distinct
+    return distinct == len(column)
 
 
 def _is_text(kind: pa.DataType) -> bool:
-    return pa.types.is_string(kind) or pa.types.is_large_string(kind)
+    return bool(pa.types.is_string(kind) or pa.types.is_large_string(kind))
 
 
 def as_text(column: pa.Array | pa.ChunkedArray) -> pa.StringArray:

@@ -59,7 +59,7 @@ def read_file(path: bytes | str) -> bytes | Unreadable:
                 return _over_limit(status.st_size)
             data = file.read(MAX_FILE_BYTES + 1)
     except (OSError, ValueError) as error:
-        return _why(error)
+        return why_not(error)
     return data if len(data) <= MAX_FILE_BYTES else _over_limit(len(data))
 
 
@@ -67,7 +67,8 @@ def _over_limit(size: int) -> Unreadable:
     return Unreadable("too-large", f"{size:,} bytes; files up to {MAX_FILE_BYTES:,} are read")
 
 
-def _why(error: OSError | ValueError) -> Unreadable:
+def why_not(error: OSError | ValueError) -> Unreadable:
+    """Return the reason for what the system said about a file."""
     if isinstance(error, FileNotFoundError | NotADirectoryError):
         return Unreadable("missing", "no such file")
     if isinstance(error, PermissionError):
@@ -207,7 +208,7 @@ def open_folder(request: Request) -> ImageSet:
             request.name,
             as_text(folder) or ".",
             as_text(os.path.join(request.path, folder)),
-            _why(error).reason,
+            why_not(error).reason,
             f"the folder could not be listed: {error.strerror}",
         )
         for folder, error in walk.problems

@@ -143,13 +143,13 @@ def open_parquet(request: Request) -> ImageSet:
         UsageError: a column was asked for that is not there.
     """
     files = parquet_files(request)
-    footers = [_footer(file) for file in files]
+    footers = [read_footer(file) for file in files]
     schema = footers[0].schema.to_arrow_schema()
     column = image_column(schema)
     if column is None:
         from visleak.images.manifest import manifest_set
 
-        return manifest_set(request, _read(files, schema.names), files[0].parent)
+        return manifest_set(request, read_tables(files, schema.names), files[0].parent)
     return _bytes_set(request, files, footers, column)
 
 
@@ -161,7 +161,7 @@ def _bytes_set(
     names = wanted_columns([name for name in schema.names if name != base], request)
     struct = schema.field(base).type
     has_paths = pa.types.is_struct(struct) and struct.get_field_index("path") >= 0
-    table = _read(files, [*names, f"{base}.path"] if has_paths else names)
+    table = read_tables(files, [*names, f"{base}.path"] if has_paths else names)
     paths = None
     if has_paths:
         paths = pc.struct_field(table[base], "path").combine_chunks().cast(pa.string())
@@ -215,7 +215,12 @@ def shards_of(folder: Path) -> list[Path]:
     return []
 
 
-def _footer(file: Path) -> pq.FileMetaData:
+def read_footer(file: Path) -> pq.FileMetaData:
+    """Read what a Parquet file says of itself.
+
+    Raises:
+        VisleakError: it is no Parquet file.
+    """
     try:
         return pq.read_metadata(file)
     except (pa.ArrowException, OSError) as error:
@@ -223,7 +228,12 @@ def _footer(file: Path) -> pq.FileMetaData:
         raise VisleakError(f"{file} cannot be read as Parquet: {said}") from error
 
 
-def _read(files: Sequence[Path], columns: list[str]) -> pa.Table:
+def read_tables(files: Sequence[Path], columns: list[str]) -> pa.Table:
+    """Read some columns of several Parquet files, one after the other.
+
+    Raises:
+        VisleakError: they cannot be read, or do not fit together.
+    """
     try:
         tables = [pq.ParquetFile(file).read(columns=columns) for file in files]
         return pa.concat_tables(tables, promote_options="permissive")

@@ -78,8 +78,8 @@ KINDS: Final = (
     Kind("a .txt file list", _ends(".txt"), "visleak.images.folder:open_list"),
     Kind("a .csv manifest", _ends(".csv", ".tsv"), "visleak.images.manifest:open_manifest"),
     Kind("a .parquet file", _ends(".parquet"), "visleak.images.parquet:open_parquet"),
-    Kind("a .zip archive", _ends(".zip"), "visleak.images.archive:open_zip"),
-    Kind("a .tar archive", _ends(*ARCHIVES), "visleak.images.archive:open_tar"),
+    Kind("a .zip archive", _ends(".zip"), "visleak.images.archive_zip:open_zip"),
+    Kind("a .tar archive", _ends(*ARCHIVES), "visleak.images.archive_tar:open_tar"),
     Kind("a picture", _is_picture, "visleak.images.folder:open_file"),
 )
 

@@ -1,0 +1,242 @@
+"""Pictures with boxes: COCO and YOLO. Their annotations are part of the set."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import yaml
+
+from visleak.errors import UsageError, VisleakError
+from visleak.images.columns import canonical_split
+from visleak.images.folder import Walk, as_text, file_set, read_list, relative_name
+from visleak.images.request import Request
+from visleak.records import ImageSet
+
+
+def open_coco(request: Request) -> ImageSet:
+    """List the images of a COCO annotation file: ``coco:FILE`` or ``coco:FILE?images=FOLDER``.
+
+    Ids are the file names relative to the image folder. The label of an image is its one
+    category; null where it shows several or none. Captions are the first of each image.
+
+    Raises:
+        VisleakError: the file is no COCO file.
+        UsageError: the folder with the images is not found.
+    """
+    request.refuse_columns("the COCO file")
+    request.refuse_split()
+    content = _json(request)
+    images = sorted(
+        _rows(content, "images", ("id", "file_name"), request),
+        key=lambda image: str(image["file_name"]),
+    )
+    if not images:
+        request.no_pictures("its list `images` is empty")
+    names = [str(image["file_name"]) for image in images]
+    categories = {
+        row["id"]: str(row["name"])
+        for row in _rows(content, "categories", ("id", "name"), request, optional=True)
+    }
+    shown: dict[Any, set[str]] = {}
+    captions: dict[Any, str] = {}
+    for row in _rows(content, "annotations", ("image_id",), request, optional=True):
+        if "category_id" in row:
+            name = categories.get(row["category_id"], str(row["category_id"]))
+            shown.setdefault(row["image_id"], set()).add(name)
+        if isinstance(row.get("caption"), str):
+            captions.setdefault(row["image_id"], row["caption"])
+    labels = pa.array((only(shown.get(image["id"], ())) for image in images), pa.string())
+    texts = pa.array((captions.get(image["id"]) for image in images), pa.string())
+    return file_set(
+        request,
+        _coco_folder(request, names),
+        names,
+        labels=labels,
+        captions=texts if captions else None,
+        annotated=True,
+    )
+
+
+def only(names: Iterable[str]) -> str | None:
+    """Return the one member of a set of names, else ``None``.
+
+    >>> only({"cat"}), only({"cat", "dog"}), only(())
+    ('cat', None, None)
+    """
+    distinct = set(names)
+    return distinct.pop() if len(distinct) == 1 else None
+
+
+def _json(request: Request) -> dict[str, Any]:
+    try:
+        content = json.loads(request.path.read_bytes())
+    except (OSError, ValueError, RecursionError) as error:
+        raise VisleakError(f"{request.path} cannot be read as JSON: {error}") from error
+    if not isinstance(content, dict):
+        raise VisleakError(f"{request.path} is no COCO file: it has no list `images`")
+    return content
+
+
+def _rows(
+    content: Mapping[str, Any],
+    key: str,
+    needed: Sequence[str],
+    request: Request,
+    optional: bool = False,
+) -> list[dict[str, Any]]:
+    """Return a list of a COCO file, each row with the needed keys, whose values are plain."""
+    rows = content.get(key, [] if optional else None)
+    if not isinstance(rows, list):
+        raise VisleakError(f"{request.path} is no COCO file: it has no list `{key}`")
+    for number, row in enumerate(rows):
+        if not isinstance(row, dict) or not all(
+            isinstance(row.get(name), int | str) for name in needed
+        ):
+            raise VisleakError(
+                f"{request.path}: row {number} of `{key}` needs {' and '.join(needed)}"
+            )
+    return rows
+
+
+def _coco_folder(request: Request, names: Sequence[str]) -> Path:
+    """Return the folder with the images: the one given, else the likely one that has some."""
+    given = request.options.get("images")
+    here = request.path.parent
+    if given is not None:
+        folder = next((f for f in (Path(given), here / given) if f.is_dir()), None)
+        if folder is None:
+            raise UsageError(f"source {request.text!r}: images={given} is no folder")
+        return folder
+    stem = request.path.stem
+    for prefix in ("instances_", "captions_", "person_keypoints_"):
+        stem = stem.removeprefix(prefix)
+    likely = [here, here / "images", here.parent / "images", here.parent / stem, here / stem]
+    likely += [here.parent / "images" / stem, here / "images" / stem]
+    for folder in likely:
+        if any((folder / name).is_file() for name in names[:50]):
+            return folder
+    raise UsageError(
+        f"source {request.text!r}: its images are in none of {', '.join(map(str, likely))};"
+        f" add ?images=FOLDER"
+    )
+
+
+def open_yolo(request: Request) -> ImageSet:
+    """List a split of a YOLO data set: ``yolo:data.yaml#val``.
+
+    Ids are the file names relative to the split's folder (or, for a list of files, to the data
+    set's). The label of an image is its one class; null where it shows several or none.
+
+    Raises:
+        VisleakError: the file is no YOLO data set.
+        UsageError: there is no such split, or its folder does not exist.
+    """
+    request.refuse_columns("the YOLO data set")
+    content = yolo_content(request.path, request.text)
+    splits = yolo_splits(content)
+    wanted = canonical_split(request.split)
+    if wanted not in splits:
+        raise UsageError(
+            f"source {request.text!r}: add #SPLIT, one of {', '.join(splits) or '(it has none)'}"
+        )
+    base = _yolo_base(request.path, content)
+    root, names = _yolo_names(request, base, splits[wanted])
+    classes = _class_names(content.get("names"))
+    labels = pa.array((_yolo_label(root / name, classes) for name in names), pa.string())
+    return file_set(request, root, names, labels=labels, annotated=True)
+
+
+def yolo_content(path: Path, text: str) -> dict[str, Any]:
+    """Read a YOLO data set's YAML.
+
+    Raises:
+        VisleakError: it is no YAML, or no mapping.
+    """
+    try:
+        content = yaml.safe_load(path.read_text(encoding="utf-8"))
+    except (OSError, ValueError, yaml.YAMLError, RecursionError) as error:
+        said = " ".join(str(error).split())[:200]
+        raise VisleakError(f"{text}: {path} cannot be read as YAML: {said}") from error
+    if not isinstance(content, dict):
+        raise VisleakError(f"{text}: {path} is no YOLO data set: it has no `train` or `val`")
+    return content
+
+
+def yolo_splits(content: Mapping[str, Any]) -> dict[str, list[str]]:
+    """Return the folders or list files of each split that a data set has, by canonical name."""
+    splits = {}
+    for key, value in content.items():
+        name = canonical_split(str(key))
+        entries = [value] if isinstance(value, str) else value
+        if name not in ("train", "val", "test") or not isinstance(entries, list) or not entries:
+            continue
+        if all(isinstance(entry, str) for entry in entries):
+            splits[name] = list(entries)
+    return splits
+
+
+def _yolo_base(path: Path, content: Mapping[str, Any]) -> Path:
+    """Return the data set's folder: `path` in the YAML, else where the YAML lies."""
+    given = content.get("path")
+    if isinstance(given, str) and (path.parent / given).is_dir():
+        return path.parent / given
+    return path.parent
+
+
+def _yolo_names(request: Request, base: Path, entries: Sequence[str]) -> tuple[Path, list[str]]:
+    """Return the folder that ids are relative to, and the names of the pictures, sorted."""
+    if len(entries) == 1 and (base / entries[0]).is_dir():
+        root = base / entries[0]
+        names = list(Walk(str(root)).names())
+    else:
+        root, names = base, []
+        for entry in entries:
+            place = base / entry
+            if place.is_dir():
+                names += [
+                    relative_name(f"{entry}/{name}", base) for name in Walk(str(place)).names()
+                ]
+            elif place.is_file() and place.suffix == ".txt":
+                # A leading ./ means: beside the list; anything else: below the data set.
+                lines = read_list(place)
+                names += [
+                    os.path.relpath(place.parent / line, base)
+                    if line.startswith("./")
+                    else relative_name(line, base)
+                    for line in lines
+                ]
+            else:
+                raise UsageError(
+                    f"source {request.text!r}: {place} is neither a folder nor a .txt list"
+                )
+    if not names:
+        request.no_pictures()
+    return root, sorted(names, key=as_text)
+
+
+def _class_names(names: Any) -> dict[int, str]:
+    if isinstance(names, list):
+        return {number: str(name) for number, name in enumerate(names)}
+    if isinstance(names, dict):
+        return {number: str(name) for number, name in names.items() if isinstance(number, int)}
+    return {}
+
+
+def _yolo_label(image: Path, classes: Mapping[int, str]) -> str | None:
+    """Return the one class in the label file of a picture, else ``None``."""
+    before, folder, after = os.path.abspath(image).rpartition(f"{os.sep}images{os.sep}")
+    if not folder:
+        return None
+    path = Path(f"{before}{os.sep}labels{os.sep}{after}").with_suffix(".txt")
+    try:
+        text = path.read_text(encoding="utf-8")
+    except (OSError, ValueError):
+        return None
+    firsts = {line.split()[0] for line in text.splitlines() if line.strip()}
+    numbers = {int(first) for first in firsts if first.isascii() and first.isdigit()}
+    return only(classes.get(number, str(number)) for number in numbers)

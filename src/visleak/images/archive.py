@@ -1,0 +1,87 @@
+"""What zip and tar archives share: limits, which members are listed, how they become a set.
+
+Archives are read in place: nothing is ever unpacked to disk. Member names are ids and nothing
+else, so ``../`` in them leads nowhere.
+"""
+
+from __future__ import annotations
+
+import lzma
+import struct
+import tarfile
+import zipfile
+import zlib
+from collections.abc import Sequence
+from typing import Final
+
+import pyarrow as pa
+
+from visleak.errors import VisleakError
+from visleak.images.folder import is_picture_name, labels_of
+from visleak.images.request import Request
+from visleak.records import ImageSet, Opener, Problem
+
+#: An archive with more members is refused.
+MAX_MEMBERS: Final = 5_000_000
+
+#: A member that unpacks to more is not unpacked.
+MAX_MEMBER_BYTES: Final = 1 << 30
+
+#: What unpacks to more than this many times its packed size is a bomb ...
+MAX_RATIO: Final = 200
+
+#: ... if it is larger than this; a small blank bitmap packs very well.
+RATIO_FROM: Final = 64 << 20
+
+#: What the readers of archives raise on damaged ones.
+DAMAGE: Final = (
+    zipfile.BadZipFile,
+    tarfile.TarError,
+    zlib.error,
+    lzma.LZMAError,
+    EOFError,
+    OSError,
+    ValueError,
+    NotImplementedError,
+    struct.error,
+    OverflowError,
+)
+
+
+def is_picture_member(name: str) -> bool:
+    """Whether a member is listed: a picture's ending, no part of its path hidden."""
+    parts = [part for part in name.split("/") if part not in ("", ".", "..")]
+    hidden = any(part.startswith(".") or part == "__MACOSX" for part in parts)
+    return bool(parts) and not hidden and is_picture_name(parts[-1])
+
+
+def is_bomb(size: int, packed: int) -> bool:
+    """Whether so few packed bytes that make so many plain ones are meant to do harm."""
+    return size > RATIO_FROM and size > MAX_RATIO * packed
+
+
+def too_many(request: Request) -> VisleakError:
+    """Return the error for an archive beyond :data:`MAX_MEMBERS`."""
+    return VisleakError(f"archive {request.text} has more than {MAX_MEMBERS:,} members")
+
+
+def damaged(request: Request, error: Exception) -> VisleakError:
+    """Return the error for an archive that cannot be listed."""
+    said = " ".join(str(error).split())[:200] or type(error).__name__
+    return VisleakError(f"archive {request.text} cannot be read: {said}")
+
+
+def member_set(
+    request: Request, names: Sequence[str], opener: Opener, problems: Sequence[Problem] = ()
+) -> ImageSet:
+    """Return the set of the listed members, in that order; their first folders are labels."""
+    if not names:
+        request.no_pictures("no member has a picture's ending")
+    texts = [name.encode("utf-8", "backslashreplace").decode() for name in names]
+    return request.image_set(
+        pa.array(texts, pa.string()),
+        pa.array((f"{request.path}!{name}" for name in texts), pa.string()),
+        opener,
+        labels=labels_of(name.removeprefix("./") for name in texts),
+        problems=problems,
+    )

@@ -1,0 +1,204 @@
+"""Pictures inside ``.tar`` archives, plain or packed with gzip, bzip2 or xz."""
+
+from __future__ import annotations
+
+import builtins
+import bz2
+import gzip
+import lzma
+import os
+import posixpath
+import tarfile
+import threading
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import IO, Any, Final, cast
+
+import numpy as np
+
+from visleak.errors import VisleakError
+from visleak.images.archive import (
+    DAMAGE,
+    MAX_MEMBER_BYTES,
+    MAX_MEMBERS,
+    MAX_RATIO,
+    RATIO_FROM,
+    damaged,
+    is_picture_member,
+    member_set,
+    too_many,
+)
+from visleak.images.folder import why_not
+from visleak.images.request import Request
+from visleak.records import Bytes8, ImageSet, Int64, Problem, Unreadable
+
+#: First bytes of a packed archive, and what opens it.
+PACKERS: Final[tuple[tuple[bytes, Callable[..., Any]], ...]] = (
+    (b"\x1f\x8b", gzip.open),
+    (b"BZh", bz2.open),
+    (b"\xfd7zXZ\0", lzma.open),
+)
+
+
+class TarStream:
+    """The plain bytes of a tar archive, packed or not, that refuses to become a bomb.
+
+    Args:
+        path: the archive; how it is packed is read from its first bytes.
+    """
+
+    def __init__(self, path: str) -> None:
+        with open(path, "rb") as file:
+            head = file.read(6)
+        packer = next((opens for magic, opens in PACKERS if head.startswith(magic)), None)
+        self.packed = packer is not None
+        self._limit = max(RATIO_FROM, MAX_RATIO * os.path.getsize(path))
+        self._file: IO[bytes] = (packer or builtins.open)(path, "rb")
+
+    def read(self, size: int) -> bytes:
+        """Return up to ``size`` bytes.
+
+        Raises:
+            ValueError: more is asked for than any picture or any honest archive has.
+        """
+        if size > MAX_MEMBER_BYTES:
+            raise ValueError(f"a header asks for {size:,} bytes")
+        self._refuse_bomb(self._file.tell() + size)
+        return self._file.read(size)
+
+    def seek(self, offset: int, whence: int = os.SEEK_SET) -> int:
+        """Go to a byte of the plain archive; backwards in a packed one starts over.
+
+        Raises:
+            ValueError: the byte is farther than any honest archive of this size reaches.
+        """
+        if whence == os.SEEK_SET:
+            self._refuse_bomb(offset)
+        return self._file.seek(offset, whence)
+
+    def _refuse_bomb(self, end: int) -> None:
+        if self.packed and end > self._limit + tarfile.RECORDSIZE:
+            raise ValueError(f"it unpacks to more than {MAX_RATIO} times its size")
+
+    def tell(self) -> int:
+        """Return the current byte of the plain archive."""
+        return self._file.tell()
+
+    def close(self) -> None:
+        """Close the file."""
+        self._file.close()
+
+
+@dataclass
+class TarOpener:
+    """Reads members of a tar archive.
+
+    The stream stays open between calls, so that ascending positions unpack the archive once.
+
+    Attributes:
+        path: the archive.
+        offsets, sizes: ``int64``: where each picture's bytes lie in the plain archive.
+    """
+
+    path: str
+    offsets: Int64
+    sizes: Int64
+    _stream: tuple[int, TarStream] | None = field(default=None, repr=False, compare=False)
+    _lock: Any = field(default_factory=threading.Lock, repr=False, compare=False)
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {"path": self.path, "offsets": self.offsets, "sizes": self.sizes}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        self.__init__(**state)  # type: ignore[misc]
+
+    def __del__(self) -> None:
+        if self._stream is not None:
+            self._stream[1].close()
+
+    def read(self, positions: Sequence[int]) -> Iterator[bytes | Bytes8 | Unreadable]:
+        """Yield the members at the positions, see :class:`visleak.records.Opener`."""
+        for position in positions:
+            with self._lock:
+                found = self._member(int(self.offsets[position]), int(self.sizes[position]))
+            yield found
+
+    def _member(self, offset: int, size: int) -> bytes | Unreadable:
+        if size > MAX_MEMBER_BYTES:
+            return Unreadable("too-large", f"the archive member has {size:,} bytes")
+        try:
+            stream = self._opened()
+            stream.seek(offset)
+            data = stream.read(size)
+        except (FileNotFoundError, PermissionError) as error:
+            return why_not(error)
+        except DAMAGE as error:
+            self._stream = None
+            return Unreadable("corrupt", f"the archive cannot be unpacked here: {error}")
+        if len(data) < size:
+            return Unreadable("truncated", "the archive ends within this member")
+        return data
+
+    def _opened(self) -> TarStream:
+        # A forked worker must not share the parent's place in the file.
+        if self._stream is None or self._stream[0] != os.getpid():
+            self._stream = (os.getpid(), TarStream(self.path))
+        return self._stream[1]
+
+
+def open_tar(request: Request) -> ImageSet:
+    """List the pictures of a tar archive, packed or not, in their order; folders are labels.
+
+    Raises:
+        VisleakError: the archive is damaged, a bomb, has too many members or no pictures.
+    """
+    request.refuse_columns("the archive")
+    request.refuse_split()
+    places: dict[str, tuple[int, int]] = {}
+    links: list[tuple[str, str]] = []
+    try:
+        for name, member in _tar_members(request):
+            if member.islnk():
+                links.append((name, member.linkname))
+            elif member.issym():
+                target = posixpath.join(posixpath.dirname(name), member.linkname)
+                links.append((name, posixpath.normpath(target)))
+            elif member.isreg() and not member.issparse():
+                if name in places:
+                    raise VisleakError(f"archive {request.text} has two members named {name!r}")
+                places[name] = (member.offset_data, member.size)
+    except DAMAGE as error:
+        raise damaged(request, error) from error
+    problems = []
+    for name, target in links:
+        if target in places and name not in places:
+            places[name] = places[target]
+        else:
+            locator = f"{request.path}!{name}"
+            detail = "a link to no picture of the archive"
+            problems.append(Problem(request.name, name, locator, "missing", detail))
+    # A link lies where its target lies, so that reading stays ascending.
+    names = sorted(places, key=lambda name: (places[name], name))
+    where = np.array([places[name] for name in names], dtype=np.int64).reshape(-1, 2)
+    opener = TarOpener(str(request.path), where[:, 0].copy(), where[:, 1].copy())
+    return member_set(request, names, opener, problems)
+
+
+def _tar_members(request: Request) -> Iterator[tuple[str, tarfile.TarInfo]]:
+    """Yield the members with a picture's name; raises if something else follows the last one."""
+    stream = TarStream(str(request.path))
+    try:
+        with tarfile.open(fileobj=cast(Any, stream), mode="r:") as archive:
+            count = 0
+            while (member := archive.next()) is not None:
+                archive.members = []  # type: ignore[attr-defined]  # it would keep all
+                count += 1
+                if count > MAX_MEMBERS:
+                    raise too_many(request)
+                if is_picture_member(member.name):
+                    yield member.name, member
+            stream.seek(archive.offset)
+            if stream.read(tarfile.BLOCKSIZE).strip(b"\0"):
+                raise ValueError(f"no member begins at byte {archive.offset:,}")
+    finally:
+        stream.close()

@@ -1,0 +1,121 @@
+"""Pictures inside ``.zip`` archives."""
+
+from __future__ import annotations
+
+import bz2
+import os
+import struct
+import zipfile
+import zlib
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import IO, Final
+
+import numpy as np
+
+from visleak.images.archive import (
+    DAMAGE,
+    MAX_MEMBER_BYTES,
+    MAX_MEMBERS,
+    damaged,
+    is_bomb,
+    is_picture_member,
+    member_set,
+    too_many,
+)
+from visleak.images.folder import why_not
+from visleak.images.request import Request
+from visleak.records import Bytes8, ImageSet, Int64, Unreadable
+
+
+@dataclass(frozen=True)
+class ZipOpener:
+    """Reads members of a zip archive.
+
+    Attributes:
+        path: the archive.
+        members: ``int64`` (n, 6): offset of the local header, packed size, size, method, CRC
+            and flags of each picture.
+    """
+
+    path: str
+    members: Int64
+
+    def read(self, positions: Sequence[int]) -> Iterator[bytes | Bytes8 | Unreadable]:
+        """Yield the members at the positions, see :class:`visleak.records.Opener`."""
+        try:
+            with open(self.path, "rb") as file:
+                for position in positions:
+                    yield _member(file, self.members[position])
+        except OSError as error:
+            failure = why_not(error)
+        else:
+            return
+        yield from (failure for _ in positions)
+
+
+def _member(file: IO[bytes], row: Int64) -> bytes | Unreadable:
+    """Unpack one member; no promise of the archive is believed."""
+    offset, packed, size, method, crc, flags = row.tolist()
+    unpack = _UNPACKERS.get(method)
+    if size > MAX_MEMBER_BYTES or packed > MAX_MEMBER_BYTES or is_bomb(size, packed):
+        return Unreadable("too-large", f"unpacks from {packed:,} to {size:,} bytes")
+    if flags & 1 or unpack is None:
+        what = "encrypted" if flags & 1 else f"packed with method {method}, which is not read"
+        return Unreadable("unsupported", f"the archive member is {what}")
+    try:
+        file.seek(offset)
+        header = file.read(30)
+        if header[:4] != b"PK\3\4":
+            return Unreadable("corrupt", "no member begins where the archive says")
+        name, extra = struct.unpack("<HH", header[26:30])
+        file.seek(name + extra, os.SEEK_CUR)
+        data = unpack(file.read(packed), size)
+    except DAMAGE as error:
+        return Unreadable("corrupt", f"the archive member cannot be unpacked: {error}")
+    if len(data) != size or zlib.crc32(data) != crc:
+        return Unreadable("corrupt", "the archive member fails its checksum")
+    return data
+
+
+def _inflate(data: bytes, size: int) -> bytes:
+    # One byte more than promised is enough to see that the promise is broken.
+    return zlib.decompressobj(-15).decompress(data, size + 1)
+
+
+def _bunzip(data: bytes, size: int) -> bytes:
+    return bz2.BZ2Decompressor().decompress(data, size + 1)
+
+
+_UNPACKERS: Final[dict[int, Callable[[bytes, int], bytes]]] = {
+    zipfile.ZIP_STORED: lambda data, size: data,
+    zipfile.ZIP_DEFLATED: _inflate,
+    zipfile.ZIP_BZIP2: _bunzip,
+}
+
+
+def open_zip(request: Request) -> ImageSet:
+    """List the pictures of a zip archive in the order they are stored; folders are labels.
+
+    Raises:
+        VisleakError: the archive is damaged, has too many members or no pictures.
+    """
+    request.refuse_columns("the archive")
+    request.refuse_split()
+    try:
+        with zipfile.ZipFile(request.path) as archive:
+            infos = archive.infolist()
+    except DAMAGE as error:
+        raise damaged(request, error) from error
+    if len(infos) > MAX_MEMBERS:
+        raise too_many(request)
+    infos = [info for info in infos if not info.is_dir() and is_picture_member(info.filename)]
+    infos.sort(key=lambda info: info.header_offset)
+    rows = [
+        (i.header_offset, i.compress_size, i.file_size, i.compress_type, i.CRC, i.flag_bits)
+        for i in infos
+    ]
+    members = np.array(rows, dtype=np.int64).reshape(-1, 6)
+    return member_set(
+        request, [info.filename for info in infos], ZipOpener(str(request.path), members)
+    )
