@@ -121,9 +121,18 @@ def _folder(path: Path) -> dict[str, str]:
 
 def _shards(place: Path) -> dict[str, str]:
     """Return a glob for each split that ``train-00000-of-00002.parquet`` and the like name."""
-    words = {word for file in place.glob("*.parquet") if (word := _first_word(file.name))}
-    escaped = glob.escape(str(place))
-    return _named([(word, f"{escaped}/{word}[-_.]*parquet") for word in words], place)
+    words: dict[str, list[str]] = {}
+    for file in sorted(place.glob("*.parquet")):
+        if word := _first_word(file.name):
+            words.setdefault(word, []).append(str(file))
+    pattern = glob.escape(str(place))
+    return _named(
+        (
+            (word, files[0] if len(files) == 1 else f"{pattern}/{word}*.parquet")
+            for word, files in words.items()
+        ),
+        place,
+    )
 
 
 def _first_word(name: str) -> str:
