@@ -1,1 +1,1 @@
-"""."""
+"""Finding candidate pairs between two matrices of fingerprints."""

@@ -1,0 +1,279 @@
+"""Exact search: every wanted pair, whatever the block size, worker count or order.
+
+References are streamed once, block by block, past all queries. In a block a kernel bounds all
+similarities from above; only pairs whose bound reaches what is still needed, the threshold or
+the query's best so far, are looked at again. The stored similarity of a pair is the float64 dot
+product of the stored vectors, rounded to float32, so no block or engine ever changes an answer.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field
+from typing import Final
+
+import numpy as np
+import numpy.typing as npt
+from threadpoolctl import threadpool_limits
+
+from visleak.records import VIEWS, Bool, Float32, Int8, Int64
+from visleak.search.hits import Hits, Sides, Wanted
+from visleak.search.kernels import DihedralKernel, Kernel, TruncatedKernel, dihedral_basis
+from visleak.search.rescore import Scored, rescore
+
+QUERY_BLOCK: Final = 256
+REFERENCE_BLOCK: Final = 1024
+
+#: Blocks only select, this much below what is asked for; rounding stays under a tenth of it.
+MARGIN: Final = 1e-5
+
+#: Coordinates kept for the bound, as a share of the width, by whether the best are asked for:
+#: a threshold is far above most pairs, the query's best twenty are not.
+KEPT_FOR_THRESHOLD: Final = 1 / 9
+KEPT_FOR_BEST: Final = 1 / 2
+
+#: Candidates a query block holds before they are settled: only bounds memory, for floods.
+PENDING_LIMIT: Final = 400_000
+
+
+class ExactSearch:
+    """Finds exactly what is wanted.
+
+    Args:
+        query_block, reference_block: rows worked on at a time; they never change an answer.
+        progress: called with the number of references done.
+    """
+
+    name = "exact"
+
+    def __init__(
+        self,
+        query_block: int = QUERY_BLOCK,
+        reference_block: int = REFERENCE_BLOCK,
+        progress: Callable[[int], None] | None = None,
+    ) -> None:
+        self._query_block = query_block
+        self._reference_block = reference_block
+        self._progress = progress or (lambda done: None)
+
+    def find(self, sides: Sides, wanted: Wanted, *, workers: int = 1) -> Hits:
+        """Return the wanted pairs; see :class:`visleak.search.hits.Search`."""
+        starts = range(0, len(sides.query), self._query_block)
+        if not starts or not len(sides.reference):
+            return _no_hits(len(sides.query))
+        # one BLAS thread each: the worker threads share the cores among themselves
+        with threadpool_limits(1, user_api="blas"), ThreadPoolExecutor(workers) as pool:
+            kernel = _kernel(sides, wanted)
+            blocks = list(pool.map(lambda a: self._block(sides, kernel, wanted, a), starts))
+            for start in range(0, len(sides.reference), self._reference_block):
+                rows = np.array(sides.reference[start : start + self._reference_block])
+                prepared = kernel.prepare(rows, query=False)
+                list(pool.map(lambda b: b.meet(start, rows, prepared), blocks))  # noqa: B023
+                self._progress(start + len(rows))
+            return _join(list(pool.map(_QueryBlock.finish, blocks)), [b.start for b in blocks])
+
+    def _block(self, sides: Sides, kernel: Kernel, wanted: Wanted, start: int) -> _QueryBlock:
+        rows = np.asarray(sides.query[start : start + self._query_block])
+        floor = np.full(len(rows), -np.inf, np.float32)
+        return _QueryBlock(sides, kernel, wanted, start, rows, floor)
+
+
+def _kernel(sides: Sides, wanted: Wanted) -> Kernel:
+    """Choose the kernel for the views and for what is wanted."""
+    width = sides.query.shape[1]
+    if sides.make is not None and sides.views == tuple(range(len(VIEWS))):
+        basis = dihedral_basis(width, sides.make)
+        if basis is not None:
+            return DihedralKernel(basis)
+    share = KEPT_FOR_BEST if wanted.best else KEPT_FOR_THRESHOLD
+    kept = max(1, min(width, round(width * share)))
+    return TruncatedKernel(sides.reference, kept, sides.views, sides.make)
+
+
+@dataclass
+class _QueryBlock:
+    """A block of queries and what was found for it so far.
+
+    Attributes:
+        floor: ``float32`` (n,): no pair below this corrected similarity is among the best.
+        leaders: ``float32`` (n, best): the best corrected similarities so far.
+        pending: arrays (query, reference) of candidates not yet rescored.
+        settled: candidates rescored before the end because there were too many.
+    """
+
+    sides: Sides
+    kernel: Kernel
+    wanted: Wanted
+    start: int
+    rows: Float32
+    floor: Float32
+    pending: list[tuple[Int64, Int64, Float32]] = field(default_factory=list)
+    held: int = 0
+    settled: Scored | None = None
+
+    def __post_init__(self) -> None:
+        self.prepared = self.kernel.prepare(self.rows, query=True)
+        self.leaders = np.full((len(self.rows), self.wanted.best), -np.inf, np.float32)
+        self.total = np.zeros(len(self.rows), np.int64)
+
+    def meet(self, start: int, rows: Float32, prepared: Float32) -> None:
+        """Compare the queries with a block of references that begins at row ``start``."""
+        bounds = self.kernel.bounds(self.prepared, prepared)
+        penalty = self.sides.penalty[start : start + len(rows)]
+        bounds -= penalty
+        if self.sides.same:
+            self._leave_out_self(bounds, start)
+        first_guess = bounds if self.kernel.tight else None
+        if self.wanted.best and first_guess is not None:
+            self._raise_floor(first_guess)
+        query, reference = np.nonzero(self._reaching(bounds, penalty))
+        value = bounds[query, reference]
+        if not self.kernel.tight:
+            value = self._corrected(query, reference, rows, penalty, len(bounds) * len(rows))
+            if self.wanted.best:
+                self._raise_floor_with(query, value)
+            keep = value >= self._needed(query, penalty[reference])
+            query, reference, value = query[keep], reference[keep], value[keep]
+        self.pending.append((query, reference + start, value))
+        self.held += len(query)
+        if self.held > PENDING_LIMIT:
+            self._settle()
+
+    def _leave_out_self(self, bounds: Float32, start: int) -> None:
+        mine = np.arange(self.start, self.start + len(self.rows))
+        here = (mine >= start) & (mine < start + bounds.shape[1])
+        bounds[np.flatnonzero(here), mine[here] - start] = -np.inf
+
+    def _needed(self, query: Int64, penalty: Float32) -> Float32:
+        """Return the corrected similarity from which a pair is still of interest."""
+        needed = self.floor[query] if self.wanted.best else np.full(len(query), np.inf, np.float32)
+        if self.wanted.threshold is not None:
+            needed = np.minimum(needed, np.float32(self.wanted.threshold) - penalty)
+        return needed - np.float32(MARGIN)
+
+    def _reaching(self, bounds: Float32, penalty: Float32) -> Bool:
+        """Return which bounds reach the floor of their query or the threshold."""
+        margin = np.float32(MARGIN)
+        reached = np.zeros(bounds.shape, np.bool_)
+        if self.wanted.best:
+            np.greater_equal(bounds, (self.floor - margin)[:, None], out=reached)
+        if self.wanted.threshold is not None:
+            reached |= bounds >= np.float32(self.wanted.threshold) - penalty - margin
+        if self.sides.same:
+            reached &= np.isfinite(bounds)
+        return reached
+
+    def _raise_floor(self, corrected: Float32) -> None:
+        """Raise the floor with a whole block of corrected similarities."""
+        reaching = corrected > self.floor[:, None]
+        query, reference = np.nonzero(reaching)
+        self._raise_floor_with(query, corrected[query, reference])
+
+    def _raise_floor_with(self, query: Int64, corrected: Float32) -> None:
+        """Raise the floor with corrected similarities of some pairs."""
+        best = self.wanted.best
+        if len(query) * 4 > self.leaders.size * 16:
+            # many at once (the first blocks): partition the rows of a dense table instead
+            query, corrected = _top_of_each(query, corrected, best)
+        rows = np.concatenate([np.repeat(np.arange(len(self.rows)), best), query])
+        values = np.concatenate([self.leaders.ravel(), corrected])
+        order = np.lexsort((-values, rows))
+        rank = np.arange(len(order)) - np.searchsorted(rows[order], rows[order])
+        chosen = order[rank < best]
+        self.leaders = values[chosen].reshape(len(self.rows), best)
+        self.floor = self.leaders[:, -1].copy()
+
+    def _corrected(
+        self, query: Int64, reference: Int64, rows: Float32, penalty: Float32, size: int
+    ) -> Float32:
+        """Return corrected similarities of some pairs of a block, from whole vectors."""
+        best = np.full(len(query), -np.inf, np.float32)
+        dense = len(query) * 20 > size
+        for view in self.sides.views:
+            seen = _seen(self.sides, self.rows, view)
+            if dense:
+                value = (seen @ rows.T)[query, reference]
+            else:
+                value = np.einsum("ij,ij->i", seen[query], rows[reference])
+            np.maximum(best, value, out=best)
+        return best - penalty[reference]
+
+    def _settle(self) -> Scored:
+        """Rescore what is pending, count it, and keep what may still be wanted."""
+        query, reference, value = (
+            np.concatenate(column) for column in zip(*self.pending, strict=True)
+        )
+        self.pending, self.held = [], 0
+        keep = value >= self._needed(query, self.sides.penalty[reference])
+        scored = rescore(self.sides, self.rows, query[keep], reference[keep])
+        if self.wanted.threshold is not None:
+            counted = scored.query[scored.similarity >= np.float32(self.wanted.threshold)]
+            self.total += np.bincount(counted, minlength=len(self.rows))
+        joined = scored if self.settled is None else self.settled.plus(scored)
+        self.settled = joined.only(_wanted_of(joined, self.sides, self.wanted))
+        return self.settled
+
+    def finish(self) -> tuple[Scored, Int64]:
+        """Return what is wanted of this block's queries, and their totals."""
+        return self._settle(), self.total
+
+
+def _seen(sides: Sides, rows: Float32, view: int) -> Float32:
+    """Return the rows as seen in a view."""
+    return rows if view == 0 or sides.make is None else sides.make(rows, view)
+
+
+def _top_of_each(query: Int64, value: Float32, best: int) -> tuple[Int64, Float32]:
+    """Return the best values of each query; ``query`` comes sorted."""
+    starts = np.flatnonzero(np.diff(query, prepend=-1))
+    kept_query, kept_value = [], []
+    for start, stop in zip(starts, [*starts[1:], len(query)], strict=True):
+        part = value[start:stop]
+        if len(part) > best:
+            part = np.partition(part, len(part) - best)[-best:]
+        kept_value.append(part)
+        kept_query.append(np.full(len(part), query[start]))
+    return np.concatenate(kept_query), np.concatenate(kept_value)
+
+
+def _wanted_of(scored: Scored, sides: Sides, wanted: Wanted) -> Bool:
+    """Return which rescored pairs are wanted: the best of each query, and those by threshold."""
+    tie = sides.order[scored.reference]
+    keep = np.zeros(len(scored.query), np.bool_)
+    if wanted.best:
+        corrected = scored.similarity.astype(np.float64) - sides.penalty[scored.reference]
+        keep |= _rank(scored.query, corrected, tie) < wanted.best
+    if wanted.threshold is not None:
+        reached = scored.similarity >= np.float32(wanted.threshold)
+        similarity = np.where(reached, scored.similarity, -np.inf)
+        keep |= reached & (_rank(scored.query, similarity, tie) < wanted.cap)
+    return keep
+
+
+def _rank(query: Int64, value: npt.NDArray[np.floating], tie: Int64) -> Int64:
+    """Return each row's place among the rows of its query, from 0, higher values first."""
+    order = np.lexsort((tie, -value, query))
+    rank = np.empty(len(query), np.int64)
+    rank[order] = np.arange(len(query)) - np.searchsorted(query[order], query[order])
+    return rank
+
+
+def _join(results: list[tuple[Scored, Int64]], starts: list[int]) -> Hits:
+    """Put the blocks' findings together, in the order of queries."""
+    query: list[Int64] = []
+    for (scored, _), start in zip(results, starts, strict=True):
+        query.append(scored.query + start)
+    return Hits(
+        query=np.concatenate(query),
+        reference=np.concatenate([scored.reference for scored, _ in results]),
+        similarity=np.concatenate([scored.similarity for scored, _ in results]),
+        view=np.concatenate([scored.view for scored, _ in results]),
+        total=np.concatenate([total for _, total in results]),
+    )
+
+
+def _no_hits(queries: int) -> Hits:
+    empty: Int64 = np.empty(0, np.int64)
+    view: Int8 = np.empty(0, np.int8)
+    return Hits(empty, empty, np.empty(0, np.float32), view, np.zeros(queries, np.int64))

@@ -1,0 +1,92 @@
+"""Exact similarities of selected pairs: float64 dot products of the stored vectors."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Final
+
+import numpy as np
+
+from visleak.records import Bool, Float32, Int8, Int64
+from visleak.search.hits import Sides
+
+#: Views whose float32 similarity lies this far below the best are not looked at again.
+VIEW_MARGIN: Final = 1e-5
+
+#: Pairs rescored at a time; only bounds memory.
+CHUNK: Final = 4096
+
+
+@dataclass(frozen=True, slots=True)
+class Scored:
+    """Pairs with their exact similarity; ``query`` counts from the start of its block."""
+
+    query: Int64
+    reference: Int64
+    similarity: Float32
+    view: Int8
+
+    def plus(self, other: Scored) -> Scored:
+        """Return both."""
+        return Scored(
+            np.concatenate([self.query, other.query]),
+            np.concatenate([self.reference, other.reference]),
+            np.concatenate([self.similarity, other.similarity]),
+            np.concatenate([self.view, other.view]),
+        )
+
+    def only(self, keep: Bool) -> Scored:
+        """Return the kept rows."""
+        return Scored(
+            self.query[keep], self.reference[keep], self.similarity[keep], self.view[keep]
+        )
+
+
+def rescore(sides: Sides, rows: Float32, query: Int64, reference: Int64) -> Scored:
+    """Return exact similarities and views of pairs, sorted by query and reference.
+
+    Args:
+        sides: the matrices and views.
+        rows: ``float32`` (n, d): the block's query vectors.
+        query: ``int64`` (k,): rows of ``rows``.
+        reference: ``int64`` (k,): rows of ``sides.reference``.
+    """
+    order = np.lexsort((reference, query))
+    query, reference = query[order], reference[order]
+    similarity = np.empty(len(query), np.float32)
+    view = np.empty(len(query), np.int8)
+    stacked = _views_of(sides, rows)
+    for start in range(0, len(query), CHUNK):
+        part = slice(start, start + CHUNK)
+        similarity[part], view[part] = _best_views(sides, stacked, query[part], reference[part])
+    return Scored(query, reference, similarity, view)
+
+
+def _views_of(sides: Sides, rows: Float32) -> Float32:
+    """Return the rows as seen in every view, (n, views, d)."""
+    if sides.make is None:
+        return rows[:, None, :]
+    make = sides.make
+    return np.stack([rows if view == 0 else make(rows, view) for view in sides.views], axis=1)
+
+
+def _best_views(
+    sides: Sides, stacked: Float32, query: Int64, reference: Int64
+) -> tuple[Float32, Int8]:
+    """Return the largest similarity over the views, and the first view that has it."""
+    vectors = np.asarray(sides.reference[reference])
+    rough = np.empty((len(query), stacked.shape[1]), np.float32)
+    starts = np.flatnonzero(np.diff(query, prepend=-1))
+    for start, stop in zip(starts, [*starts[1:], len(query)], strict=True):
+        rough[start:stop] = vectors[start:stop] @ stacked[query[start]].T
+    pair, place = np.nonzero(rough >= rough.max(axis=1, keepdims=True) - np.float32(VIEW_MARGIN))
+    exact = np.full(rough.shape, -np.inf, np.float32)
+    # einsum sums each row by itself, so a pair's value does not depend on its neighbours
+    exact[pair, place] = np.einsum(
+        "ij,ij->i",
+        stacked[query[pair], place].astype(np.float64),
+        vectors[pair].astype(np.float64),
+    )
+    best = exact.argmax(axis=1)
+    views = np.array(sides.views, np.int8)
+    return exact[np.arange(len(query)), best], views[best]
