@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import importlib
 import io
+import struct
 import threading
 import warnings
 from typing import Any, Final
@@ -13,7 +14,8 @@ import numpy as np
 import numpy.typing as npt
 from PIL import Image, ImageFile
 
-from visleak.images.formats import JPEG, TIFF, Format, is_cut, recognise
+from visleak.images.completeness import is_cut, is_walked, tiff_lacks_pixels
+from visleak.images.formats import JPEG, TIFF, Format, recognise
 from visleak.images.orientation import orientation_of, split_jpeg, turned
 from visleak.images.pixels import rgb_of_image
 from visleak.records import Bytes8, Picture, Unreadable
@@ -92,8 +94,10 @@ def decode(data: bytes | Bytes8, *, enough: int = 0) -> Picture | Unreadable:
 
 
 def _decode(data: bytes, kind: Format, enough: int) -> Picture | Unreadable:
-    if (kind is TIFF or ImageFile.LOAD_TRUNCATED_IMAGES) and is_cut(data, kind):
-        # The library that reads TIFF would print to the terminal when it meets the end.
+    if (kind is TIFF and tiff_lacks_pixels(data)) or (
+        # A switch of Pillow that somebody else in the process may have turned.
+        ImageFile.LOAD_TRUNCATED_IMAGES and is_cut(data, kind)
+    ):
         return _refusal(data, kind, OSError("image file is truncated"))
     if kind is JPEG:
         return _decode_jpeg(data, enough)
@@ -158,7 +162,10 @@ def _refusal(data: bytes, kind: Format, error: Exception) -> Unreadable:
         return Unreadable("unsupported", f"no decoder for {kind.name} is installed")
     if isinstance(error, Image.DecompressionBombError | MemoryError):
         return Unreadable("too-large", f"{kind.name}: {said or 'out of memory'}")
-    if is_cut(data, kind) or "truncated" in said.lower():
+    ended = any(word in said.lower() for word in ("truncated", "eof", "not enough"))
+    if not is_walked(kind):
+        ended |= isinstance(error.__cause__ or error, IndexError | struct.error)
+    if ended or is_cut(data, kind):
         return Unreadable("truncated", f"the {kind.name} file ends before its picture does")
     return Unreadable("corrupt", f"{kind.name}: {said or type(error).__name__}")
 
