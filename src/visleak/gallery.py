@@ -35,7 +35,7 @@ TINY: Final = 64
 #: A difference of this many levels of 255 (mean of the channels) is shown as the brightest.
 FULL_SCALE: Final = 96
 #: A thumbnail of more bytes than this is stored once more, more coarsely.
-BUDGET: Final = 6_000
+BUDGET: Final = 4_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -275,7 +275,7 @@ def _lossless(pixels: Bytes8) -> tuple[bytes, str]:
 def _lossy(pixels: Bytes8) -> tuple[bytes, str]:
     """Encode within the budget where a coarser quality still gets there."""
     kind, data = "WEBP" if _webp() else "JPEG", b""
-    for quality in (78, 60, 40):
+    for quality in (78, 62, 45):
         out = io.BytesIO()
         Image.fromarray(pixels).save(out, kind, quality=quality)
         data = out.getvalue()

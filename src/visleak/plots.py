@@ -78,7 +78,8 @@ def heat_map(
             f"heat map: values must be {len(rows)} rows x {len(columns)} columns, got"
             f" {' x '.join(map(str, shares.shape))}"
         )
-    side, cell_width, cell_height = 118, 74, 36
+    side = 16 + 7 * min(16, max((len(name) for name in rows), default=0))
+    cell_width, cell_height = 84, 40
     slanted = any(len(name) > 10 for name in columns)
     top = 30 + (64 if slanted else 22)
     width = max(side + cell_width * len(columns) + (30 if slanted else 4), 220)
@@ -94,7 +95,7 @@ def heat_map(
         )
     for row, name in enumerate(rows):
         y = top + cell_height * row
-        parts.append(_text(side - 8, y + 23, name, 12, "end", colour="quiet", room=16))
+        parts.append(_text(side - 8, y + 25, name, 12, "end", colour="quiet", room=16))
         for column, other in enumerate(columns):
             share = float(shares[row, column])
             where = f"{name}, {other}: {percent(share)} %"

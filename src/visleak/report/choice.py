@@ -99,15 +99,16 @@ def ledger(pairs: pa.Table) -> Ledger:
 def choose(pairs: Ledger, cap: int = CAP) -> Choice:
     """Choose at most ``cap`` pairs, at most one a query, every kind of pair represented.
 
-    Rare kinds choose first, so that a query that shows one is not spent on a common kind; the
-    rest goes to the most certain pairs. The answer depends on the rows alone.
+    A query is shown by its best pair. Only a kind of leak that no best pair is of, such as a
+    second reference set that always comes second, takes one card from a query of its own. Rare
+    kinds choose first; the rest goes to the most certain pairs. The answer depends on the rows
+    alone.
     """
-    picked = _floors(pairs, cap)
+    _, first = np.unique(pairs.key[pairs.order], return_index=True)
+    best = pairs.order[np.sort(first)]
+    picked = _floors(pairs, best, cap)
     taken = {int(pairs.key[row]) for row in picked}
-    ranked = pairs.order[pairs.shown[pairs.order]]
-    _, first = np.unique(pairs.key[ranked], return_index=True)
-    best = ranked[np.sort(first)]
-    for row in best:
+    for row in best[pairs.shown[best]]:
         if len(picked) >= cap:
             break
         if int(pairs.key[row]) not in taken:
@@ -118,16 +119,22 @@ def choose(pairs: Ledger, cap: int = CAP) -> Choice:
     return Choice(rows, _more(pairs, rows))
 
 
-def _floors(pairs: Ledger, cap: int) -> list[int]:
+def _floors(pairs: Ledger, best: Int64, cap: int) -> list[int]:
+    """Give every kind of pair its first cards, rare kinds first."""
     strata, sizes = np.unique(pairs.stratum, return_counts=True)
     floor = max(1, min(FLOOR, cap // (2 * max(1, len(strata)))))
-    grouped = pairs.order[np.argsort(pairs.stratum[pairs.order], kind="stable")]
-    starts = np.concatenate([[0], np.cumsum(sizes)])
+    behind = set(strata.tolist()) - set(pairs.stratum[best].tolist())
+    orphans = pairs.order[
+        np.isin(pairs.stratum[pairs.order], sorted(behind)) & pairs.leak[pairs.order]
+    ]
+    rows = np.concatenate([orphans, best])
+    rows = rows[np.argsort(pairs.stratum[rows], kind="stable")]
+    starts = np.searchsorted(pairs.stratum[rows], [*strata, strata.max(initial=0) + 1])
     picked: list[int] = []
     taken: set[int] = set()
     for stratum in np.argsort(sizes, kind="stable"):
-        left = floor
-        for row in grouped[starts[stratum] : starts[stratum + 1]]:
+        left = 1 if strata[stratum] in behind else floor
+        for row in rows[starts[stratum] : starts[stratum + 1]]:
             if left == 0 or len(picked) >= cap:
                 break
             if int(pairs.key[row]) not in taken:

@@ -79,7 +79,7 @@ def _section(path: Path) -> Section:
         value = json.loads(path.read_text(encoding="utf-8"))
         if not isinstance(value, dict):
             raise ValueError("it is not an object")
-    except (OSError, ValueError) as error:
+    except (OSError, ValueError, RecursionError) as error:
         trouble = (
             f"sections/{path.name} cannot be shown ({error}); run the step that wrote it again."
         )

@@ -1,0 +1,152 @@
+from collections import Counter
+
+import numpy as np
+import pyarrow as pa
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from visleak.report.choice import COLUMNS, FLOOR, choose, ledger
+from visleak.store import PAIRS_SCHEMA
+
+SCHEMA = pa.schema([PAIRS_SCHEMA.field(name) for name in COLUMNS])
+PLAIN = {
+    "query_set": "test",
+    "query": "q",
+    "reference_set": "train",
+    "similarity": 0.95,
+    "degree": "soft",
+    "grade": "near",
+    "probability": 0.9,
+    "query_label": None,
+    "label_relation": "unknown",
+    "coverage": "intra",
+}
+
+
+def table(*rows: dict[str, object]) -> pa.Table:
+    return pa.Table.from_pylist([{**PLAIN, **row} for row in rows], SCHEMA)
+
+
+def chosen(pairs: pa.Table, cap: int = 300) -> list[int]:
+    return choose(ledger(pairs), cap).rows.tolist()
+
+
+def test_most_certain_first_then_most_similar() -> None:
+    pairs = table(
+        {"query": "a", "probability": 0.6},
+        {"query": "b", "probability": 0.9, "similarity": 0.91},
+        {"query": "c", "probability": 0.9, "similarity": 0.97},
+        {"query": "d", "probability": 1.0, "grade": "exact"},
+    )
+    assert chosen(pairs) == [3, 2, 1, 0]
+
+
+def test_one_card_a_query_and_the_rest_counted() -> None:
+    pairs = table(
+        {"query": "a", "probability": 0.8},
+        {"query": "a", "probability": 0.9},
+        {"query": "a", "probability": 0.7},
+        {"query": "a", "probability": 0.2, "grade": "similar"},
+        {"query": "a", "query_set": "val", "probability": 0.6},
+    )
+    choice = choose(ledger(pairs))
+    assert choice.rows.tolist() == [1, 4]
+    # The similar one is no leak; the query of the other set is another image.
+    assert choice.more.tolist() == [2, 0]
+
+
+def test_duplicates_and_leaks_are_counted_apart() -> None:
+    pairs = table(
+        {"query": "a", "probability": 1.0},
+        {"query": "a", "reference_set": "test", "coverage": "within", "probability": 0.9},
+        {"query": "a", "reference_set": "test", "coverage": "within", "probability": 0.8},
+    )
+    made = ledger(pairs)
+    assert made.within.tolist() == [False, True, True]
+    assert choose(made).more.tolist() in ([0], [1])
+
+
+def test_every_kind_is_represented_under_a_flood() -> None:
+    flood = [{"query": f"f{i}", "probability": 1.0, "grade": "exact"} for i in range(2000)]
+    rare = [
+        {"query": "r1", "probability": 0.3, "grade": "similar"},
+        {"query": "r2", "probability": 0.01, "grade": "different"},
+        {"query": "r3", "reference_set": "web", "coverage": "inter", "probability": 0.6},
+        {"query": "r4", "label_relation": "different", "probability": 0.7},
+        {"query": "r5", "reference_set": "test", "coverage": "within", "probability": 0.8},
+    ]
+    picked = chosen(table(*flood, *rare), cap=20)
+    assert len(picked) == 20
+    assert set(range(2000, 2005)) <= set(picked)
+
+
+def test_set_that_always_comes_second_gets_a_card() -> None:
+    rows = [
+        {"query": f"q{i}", "reference_set": name, "probability": sure}
+        for i in range(40)
+        for name, sure in (("train", 0.9), ("web", 0.8))
+    ]
+    shown = [rows[row]["reference_set"] for row in chosen(table(*rows))]
+    assert (shown.count("train"), shown.count("web")) == (39, 1)
+
+
+def test_different_pairs_stand_for_their_kind_only() -> None:
+    rows = [{"query": f"d{i}", "probability": 0.1, "grade": "different"} for i in range(50)]
+    assert len(chosen(table(*rows, {"query": "a"}))) == FLOOR + 1
+
+
+def test_without_grades_the_degree_decides() -> None:
+    rows = [
+        {"query": "a", "degree": "soft", "similarity": 0.91},
+        {"query": "b", "degree": "hard", "similarity": 0.99},
+        {"query": "c", "degree": None, "similarity": 0.5},
+    ]
+    pairs = ledger(table(*({**row, "grade": None, "probability": None} for row in rows)))
+    assert not pairs.verified
+    assert pairs.leak.tolist() == [True, True, False]
+    assert choose(pairs).rows.tolist() == [1, 0, 2]
+
+
+def test_no_pairs_no_cards() -> None:
+    assert chosen(table()) == []
+
+
+@settings(max_examples=60, deadline=None)
+@given(st.integers(0, 2**32 - 1), st.integers(0, 120), st.integers(1, 40))
+def test_choice_keeps_its_promises(seed: int, count: int, cap: int) -> None:
+    rng = np.random.default_rng(seed)
+    rows = [
+        {
+            "query": f"q{rng.integers(30)}",
+            "query_set": rng.choice(["test", "val"]),
+            "reference_set": rng.choice(["train", "web"]),
+            "grade": rng.choice(["exact", "near", "similar", "different"]),
+            "probability": float(rng.random()),
+            "label_relation": rng.choice(["same", "different", "unknown"]),
+        }
+        for _ in range(count)
+    ]
+    made = ledger(table(*rows))
+    choice = choose(made, cap)
+    keys = made.key[choice.rows].tolist()
+    assert len(keys) <= cap
+    assert max(Counter(keys).values(), default=1) == 1
+    probabilities = [rows[row]["probability"] for row in choice.rows]
+    assert probabilities == sorted(probabilities, reverse=True)
+    for row, more in zip(choice.rows, choice.more, strict=True):
+        mine = [
+            i
+            for i, other in enumerate(rows)
+            if i != row
+            and (other["query_set"], other["query"]) == (rows[row]["query_set"], rows[row]["query"])
+            and other["grade"] in ("exact", "near")
+        ]
+        assert more == len(mine)
+    assert choose(made, cap).rows.tolist() == choice.rows.tolist()
+
+
+@pytest.mark.parametrize("cap", [1, 2, 5])
+def test_cap_holds_when_kinds_outnumber_it(cap: int) -> None:
+    rows = [{"query": f"q{i}", "reference_set": f"ref{i}"} for i in range(30)]
+    assert len(chosen(table(*rows), cap)) == cap
