@@ -1,0 +1,348 @@
+import base64
+import hashlib
+import json
+import re
+from collections.abc import Callable
+from html.parser import HTMLParser
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from made_audit import HOSTILE_LABEL, HOSTILE_NAME, Made
+
+from visleak.errors import UsageError, VisleakError
+from visleak.report import build, model, write_report
+from visleak.report.findings import relation
+from visleak.stats import Rate
+from visleak.store import IMAGES, PAIRS, PAIRS_SCHEMA, read_table, write_json, write_tables
+
+VOID = {"meta", "img", "br", "input", "link", "hr"}
+
+
+class Page(HTMLParser):
+    """A strict reader: every tag is closed in order; keeps elements, ids and visible text."""
+
+    def __init__(self, text: str) -> None:
+        super().__init__()
+        self.open: list[str] = []
+        self.elements: list[tuple[str, dict[str, str | None]]] = []
+        self.text: list[str] = []
+        self.feed(text)
+        self.close()
+        assert self.open == []
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        assert len({name for name, _ in attrs}) == len(attrs), (tag, attrs)
+        self.elements.append((tag, dict(attrs)))
+        if tag not in VOID:
+            self.open.append(tag)
+
+    def handle_startendtag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.elements.append((tag, dict(attrs)))
+
+    def handle_endtag(self, tag: str) -> None:
+        assert self.open.pop() == tag
+
+    def handle_data(self, data: str) -> None:
+        if self.open and self.open[-1] not in ("style", "script"):
+            self.text.append(data)
+
+    def all(self, tag: str) -> list[dict[str, str | None]]:
+        return [attributes for name, attributes in self.elements if name == tag]
+
+    @property
+    def words(self) -> str:
+        return " ".join(" ".join(self.text).split())
+
+
+@pytest.fixture(scope="module")
+def html(made: Made) -> str:
+    return build(made.folder, made.pictures)
+
+
+@pytest.fixture(scope="module")
+def page(html: str) -> Page:
+    return Page(html)
+
+
+def without_pairs(made: Made) -> None:
+    """Make the audit one that found nothing."""
+    write_tables(made.folder / PAIRS, PAIRS_SCHEMA, [PAIRS_SCHEMA.empty_table()])
+    summary = json.loads(json.dumps(made.summary))
+    for item in [*summary["comparisons"], *summary["totals"]]:
+        for name, rate in item.get("rates", {}).items():
+            item["rates"][name] = Rate.of(0, rate["total"]).as_dict()
+        if "within" in item:
+            item["within"] = {"duplicate_pairs": {}, "distinct_images": {}}
+    summary.update(headline="none of 236 test images was found in train or web")
+    write_json(made.folder / "audit.json", summary)
+
+
+def test_page_is_one_well_formed_document(page: Page) -> None:
+    assert len(page.all("h1")) == 1
+    for landmark in ("header", "nav", "main", "footer"):
+        assert page.all(landmark)
+    ids = [a["id"] for _, a in page.elements if "id" in a]
+    assert len(ids) == len(set(ids))
+    inner = [a["href"] for a in page.all("a") if (a["href"] or "").startswith("#")]
+    assert {str(href)[1:] for href in inner} <= set(ids)
+    assert all("scope" in a for a in page.all("th"))
+    assert all(a.get("alt") for a in page.all("img"))
+
+
+def test_page_needs_nothing_from_outside(html: str, page: Page) -> None:
+    assert not page.all("link")
+    for tag, attributes in page.elements:
+        for name, value in attributes.items():
+            assert not name.startswith("on")
+            assert name != "style", tag
+            if name in ("src", "href", "action", "srcset"):
+                assert (value or "").startswith(("#", "data:image/")), value
+    assert "@import" not in html
+    assert not re.search(r"url\(\s*['\"]?http", html)
+
+
+def test_policy_allows_exactly_the_pages_own_style_and_script(html: str, page: Page) -> None:
+    policy = page.all("meta")[1]["content"] or ""
+    assert "default-src 'none'" in policy
+    assert "unsafe" not in policy
+    for kind, tag in (("style-src", "style"), ("script-src", "script")):
+        (body,) = re.findall(rf"<{tag}>(.*?)</{tag}>", html, re.DOTALL)
+        digest = base64.b64encode(hashlib.sha256(body.encode()).digest()).decode()
+        assert f"{kind} 'sha256-{digest}'" in policy
+
+
+def test_same_folder_same_bytes(made: Made, html: str) -> None:
+    assert build(made.folder, made.pictures) == html
+
+
+def test_page_says_what_the_audit_found(made: Made, page: Page) -> None:
+    assert made.summary["headline"] in page.words
+    for standing in made.summary["totals"]:
+        rate = Rate.from_dict(standing["rates"]["near_or_exact"])
+        assert f"{rate.count} of {rate.total} images · {rate.interval}" in page.words
+    for part in (
+        "The rates are lower bounds",
+        "These thresholds are provisional",
+        "99.9th percentile of unrelated pairs",
+        "image-only, inter-dataset",
+        "full, intra-dataset",
+        "3 images could not be read",
+        "3 archives inside archives were not opened",
+        "Classes with most leaks",
+        "Hard leaks, %",
+        "also leaks to 2 more",
+        "visleak audit --test test --train train --train web=crawl",
+        "b2:0123456789abcdef",
+        "truncated",
+        "One of the two pictures could not be read again",
+    ):
+        assert part in page.words, part
+
+
+def test_gallery_states_its_cap(made: Made) -> None:
+    total = pq.read_metadata(made.folder / PAIRS).num_rows
+    page = Page(build(made.folder, made.pictures, cap=10))
+    assert f"Showing 10 of {total} pairs, most certain first" in page.words
+    assert len([a for a in page.all("li") if "data-kind" in a]) == 10
+
+
+def test_pictures_are_asked_for_once_a_set(fresh: Callable[..., Made]) -> None:
+    made = fresh()
+    build(made.folder, made.pictures)
+    names = [name for name, _ in made.asked]
+    assert sorted(names) == sorted(set(names))
+    assert all(ids == sorted(set(ids)) for _, ids in made.asked)
+
+
+def test_private_page_holds_no_pixel(fresh: Callable[..., Made]) -> None:
+    made = fresh()
+    page = Page(build(made.folder, made.pictures, private=True))
+    assert made.asked == []
+    assert not page.all("img")
+    assert "made without pictures" in page.words
+    assert [a for a in page.all("li") if "data-kind" in a]
+
+
+def test_page_without_access_to_pictures_says_so(made: Made) -> None:
+    page = Page(build(made.folder))
+    assert not page.all("img")
+    assert "No pictures were at hand" in page.words
+
+
+def test_hostile_names_and_labels_are_text(html: str, page: Page) -> None:
+    assert len(page.all("script")) == 1
+    assert not [a for a in page.all("img") if a["src"] == "x"]
+    assert HOSTILE_NAME in page.words
+    assert HOSTILE_LABEL in page.words
+    assert HOSTILE_NAME not in html
+    assert html.count(HOSTILE_LABEL) == 0
+
+
+def test_characters_that_hide_become_visible(fresh: Callable[..., Made]) -> None:
+    made = fresh()
+    summary = {**made.summary, "headline": "a\u202egpj.exe \x07 \ud800 b"}
+    (made.folder / "audit.json").write_text(json.dumps(summary), encoding="utf-8")
+    html = build(made.folder, made.pictures)
+    assert r"a\u202egpj.exe \u0007 \ud800 b" in html
+    html.encode("utf-8")
+
+
+def test_conflicts_lead_to_their_cards(page: Page) -> None:
+    links = [a["href"] for a in page.all("a") if (a["href"] or "").startswith("#pair-")]
+    disputed = ["#" + str(a["id"]) for a in page.all("li") if a.get("data-conflict")]
+    assert links
+    assert sorted(map(str, links)) == sorted(disputed)
+
+
+def test_audit_without_a_leak_says_what_that_means(fresh: Callable[..., Made]) -> None:
+    made = fresh()
+    without_pairs(made)
+    page = Page(build(made.folder, made.pictures))
+    total = made.summary["totals"][0]["rates"]["exact"]["total"]
+    assert "No leak was found." in page.words
+    assert "not proof that there is none" in page.words
+    assert f"the rule of three, 3 / {total}" in page.words
+    assert "no duplicates found" in page.words
+    assert "Gallery of pairs" not in page.words
+
+
+def test_unverified_audit_speaks_of_degrees_only(fresh: Callable[..., Made]) -> None:
+    made = fresh()
+    pairs = read_table(made.folder, PAIRS)
+    for name in ("grade", "probability", "reason", "transform", "matrix"):
+        at = PAIRS_SCHEMA.get_field_index(name)
+        pairs = pairs.set_column(at, PAIRS_SCHEMA.field(at), pa.nulls(len(pairs), pairs[name].type))
+    write_tables(made.folder / PAIRS, PAIRS_SCHEMA, [pairs])
+    summary = json.loads(json.dumps(made.summary))
+    for item in [*summary["comparisons"], *summary["totals"]]:
+        rates = item.get("rates", {})
+        for name in [n for n in rates if "hard" not in n and "soft" not in n]:
+            del rates[name]
+    write_json(made.folder / "audit.json", summary)
+    page = Page(build(made.folder, made.pictures))
+    assert "No pictures were compared" in page.words
+    assert "Near or exact" not in page.words
+    assert "hard or soft" in page.words
+    assert {a["data-kind"] for a in page.all("li") if "data-kind" in a} == {"hard", "soft"}
+
+
+def test_one_set_pair_gets_bars_and_no_matrix(fresh: Callable[..., Made]) -> None:
+    made = fresh()
+    summary = json.loads(json.dumps(made.summary))
+    summary["comparisons"] = summary["comparisons"][:1]
+    del summary["totals"]
+    write_json(made.folder / "audit.json", summary)
+    page = Page(build(made.folder, made.pictures))
+    assert "By similarity alone" in page.words
+    assert "Hard leaks, %" not in page.words
+    assert page.words.count("95 % CI") >= 3
+
+
+def test_nearly_empty_summary_still_makes_a_page(fresh: Callable[..., Made]) -> None:
+    made = fresh()
+    write_json(made.folder / "audit.json", {"schema": 1})
+    (made.folder / "unreadable.csv").unlink()
+    page = Page(build(made.folder, made.pictures))
+    assert "no rate of leakage to state" in page.words
+    assert "Every listed image could be read." in page.words
+
+
+def test_audit_within_one_set_only(fresh: Callable[..., Made]) -> None:
+    made = fresh(totals=[])
+    summary = json.loads(json.dumps(made.summary))
+    summary["comparisons"] = [c for c in summary["comparisons"] if c["coverage"] == "within"]
+    write_json(made.folder / "audit.json", summary)
+    page = Page(build(made.folder, made.pictures))
+    assert "no rate of leakage to state" in page.words
+    assert "Duplicates within the test side" in page.words
+    assert "No leak was found" not in page.words
+
+
+def test_sections_of_other_steps_are_on_the_page(fresh: Callable[..., Made]) -> None:
+    made = fresh()
+    folder = made.folder / "sections"
+    folder.mkdir()
+    value = {
+        "title": "Impact <b>",
+        "markdown": "Costs **2 %**. <script>alert(1)</script>",
+        "tables": [{"caption": "Runs", "header": ["seed"], "rows": [[1], [HOSTILE_NAME]]}],
+        "svg": "<svg xmlns='http://www.w3.org/2000/svg'><rect width='3' height='3'/></svg>",
+    }
+    (folder / "impact.json").write_text(json.dumps(value), encoding="utf-8")
+    (folder / "purge.json").write_text("{", encoding="utf-8")
+    page = Page(build(made.folder, made.pictures))
+    assert "Impact <b>" in page.words
+    assert "sections/purge.json cannot be shown" in page.words
+    assert {"width": "3", "height": "3"} in page.all("rect")
+    assert len(page.all("script")) == 1
+
+
+def test_write_report_writes_where_it_is_told(made: Made, tmp_path: Path, html: str) -> None:
+    path = write_report(made.folder, tmp_path / "new" / "page.html", pictures=made.pictures)
+    assert path.read_text(encoding="utf-8") == html
+    assert write_report(made.folder, private=True) == made.folder / "report.html"
+
+
+def test_folder_without_an_audit_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match="holds no finished audit"):
+        build(tmp_path)
+
+
+def test_damaged_table_is_named(fresh: Callable[..., Made]) -> None:
+    made = fresh()
+    (made.folder / IMAGES).write_bytes(b"PAR1")
+    with pytest.raises(VisleakError, match=r"images\.parquet cannot be read"):
+        build(made.folder)
+
+
+def test_classes_count_images_and_leave_flat_ones_out(made: Made) -> None:
+    from visleak.report import findings
+
+    found = findings.read(made.folder, ("test", "val"), None, 300)
+    images = read_table(made.folder, IMAGES).to_pylist()
+    pairs = read_table(made.folder, PAIRS).to_pylist()
+    leaking = {
+        (p["query_set"], p["query"])
+        for p in pairs
+        if p["grade"] in ("exact", "near") and p["coverage"] != "within"
+    }
+    expected = {}
+    for image in images:
+        if image["set"] in ("test", "val") and not image["flat"]:
+            name = f"{image['set']}: {image['label']}"
+            count, total = expected.get(name, (0, 0))
+            leak = (image["set"], image["id"]) in leaking
+            expected[name] = (count + leak, total + 1)
+    assert {name: (rate.count, rate.total) for name, rate in found.classes} == {
+        name: rate for name, rate in expected.items() if rate[0]
+    }
+    assert found.class_total == (len(expected), sum(c == 0 for c, _ in expected.values()))
+    assert sum(len(values) for _, values in found.nearest) == sum(
+        not i["flat"] and i["nearest_similarity"] is not None for i in images
+    )
+
+
+@pytest.mark.parametrize("turns", [0, 1, 2, 3])
+@pytest.mark.parametrize("mirror", [False, True])
+def test_view_without_a_matrix_is_that_view(turns: int, mirror: bool) -> None:
+    words = (["mirror"] if mirror else []) + ([f"turn-{90 * turns}"] if turns else [])
+    made = relation({"matrix": None, "view": "-".join(words) or "original"})
+    matrix = np.eye(3) if made is None else np.array(made).reshape(3, 3)
+    # A dot at the top, left of the middle, followed through an array turned the same way.
+    dot = np.zeros((60, 60))
+    dot[6, 18] = 1
+    moved = np.rot90(dot[:, ::-1] if mirror else dot, -turns)
+    row, column = np.argwhere(moved)[0]
+    x, y, _ = matrix @ [18.5 / 60, 6.5 / 60, 1]
+    assert (x * 60, y * 60) == pytest.approx((column + 0.5, row + 0.5))
+
+
+def test_summary_reads_an_old_and_odd_file(tmp_path: Path) -> None:
+    odd = {"schema": 0, "sets": None, "comparisons": [3, {"rates": {"hard": {"count": 1}}}]}
+    write_json(tmp_path / "audit.json", odd)
+    summary = model.read(tmp_path)
+    assert summary.leaks[0].rates == {}
+    assert not summary.clean
