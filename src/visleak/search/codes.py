@@ -52,6 +52,12 @@ class CodeIndex:
             self._codes[rows], words[:, rows] = binary_codes(descriptors[rows])
         self._tables = [_table(column) for column in words]
 
+    @property
+    def nbytes(self) -> int:
+        """Bytes held in memory."""
+        tables = sum(table.rows.nbytes + table.starts.nbytes for table in self._tables)
+        return self._codes.nbytes + tables
+
     def alike(self, descriptors: Bytes8) -> tuple[Int64, Int64, Int64]:
         """Return pairs of alike features: row in ``descriptors``, row here, differing bits.
 
@@ -139,6 +145,11 @@ _POWERS: Final = (1 << np.arange(_WORD)).astype(np.float32)
 def _projected(descriptors: Bytes8) -> Float32:
     """Return the (n, 128) projections of the centred descriptors; integers, exact."""
     return np.asarray(descriptors, np.float32) @ _PROJECTIONS - _CENTRE
+
+
+def _packed(values: Float32) -> Codes:
+    """Return the codes (n, 2) that the signs of projections (n, 128) spell."""
+    return np.packbits(values > 0, axis=1).view(np.uint64)
 
 
 def _words(values: Float32) -> Words:

@@ -105,6 +105,11 @@ class LocalIndex:
         positions = np.arange(len(references), dtype=np.int32)
         self._owner = np.repeat(positions, np.diff(references.starts))
 
+    @property
+    def nbytes(self) -> int:
+        """Bytes held in memory."""
+        return self._codes.nbytes + self._owner.nbytes
+
     def search(
         self,
         views: Mapping[int, FeatureRows],

@@ -1,0 +1,150 @@
+import cv2
+import numpy as np
+import pytest
+from skimage import data
+
+from visleak.encoders.local import LocalFeatures, local_features, view_features
+from visleak.records import VIEWS
+
+MIRROR, INVERTED = VIEWS.index("mirror"), VIEWS.index("inverted")
+
+
+def photographs():
+    grey = np.repeat(data.camera()[..., None], 3, axis=2)
+    return [data.astronaut(), data.chelsea(), data.coffee(), data.rocket(), grey]
+
+
+def same_places(first, second, width=2.0):
+    """Return pairs of rows whose keypoints are nearly the same."""
+    place = np.hypot(*(first[:, None, :2] - second[None, :, :2]).transpose(2, 0, 1)) < width
+    turn = np.abs((first[:, None, 3] - second[None, :, 3] + 180) % 360 - 180) < 10
+    scale = np.abs(np.log2(first[:, None, 2] / second[None, :, 2])) < 0.3
+    return np.nonzero(place & turn & scale)
+
+
+def distances(first, second):
+    return np.linalg.norm(first.astype(float) - second, axis=1)
+
+
+def test_features_are_many_bounded_and_of_the_promised_layout():
+    for picture in photographs():
+        features = local_features(picture)
+        n = len(features)
+        assert 100 <= n <= 250
+        assert features.descriptors.shape == (n, 128)
+        assert features.descriptors.dtype == np.uint8
+        assert features.keypoints.shape == (n, 4)
+        assert features.keypoints.dtype == np.float32
+        assert max(features.width, features.height) == 256
+        x, y, scale, angle = features.keypoints.T
+        assert (x >= 0).all()
+        assert (x < features.width).all()
+        assert (y >= 0).all()
+        assert (y < features.height).all()
+        assert (scale > 0).all()
+        assert (angle >= 0).all()
+        assert (angle < 360).all()
+        assert np.abs(np.linalg.norm(features.descriptors.astype(float), axis=1) - 512).max() < 40
+
+
+@pytest.mark.parametrize("shape", [(95, 300, 3), (300, 95, 3), (1, 1, 3)])
+def test_small_pictures_have_no_features(shape):
+    picture = np.random.default_rng(0).integers(0, 256, shape, dtype=np.uint8)
+    features = local_features(picture)
+    assert len(features) == 0
+    assert features.keypoints.shape == (0, 4)
+
+
+def test_the_smallest_side_can_be_chosen():
+    assert len(local_features(data.astronaut()[100:180, 180:260], smallest=32)) > 20
+
+
+def test_a_blank_picture_has_no_features():
+    assert len(local_features(np.full((200, 200, 3), 77, np.uint8))) == 0
+
+
+@pytest.mark.parametrize("bad", [np.zeros((100, 100), np.uint8), np.zeros((100, 100, 3), float)])
+def test_other_pictures_are_refused(bad):
+    with pytest.raises(ValueError, match=r"picture must be uint8 \(height, width, 3\)"):
+        local_features(bad)
+
+
+def test_the_record_refuses_other_layouts():
+    with pytest.raises(ValueError, match="descriptors must be uint8"):
+        LocalFeatures(np.zeros((2, 64), np.uint8), np.zeros((2, 4), np.float32), 1, 1)
+    with pytest.raises(ValueError, match="keypoints must be float32"):
+        LocalFeatures(np.zeros((2, 128), np.uint8), np.zeros((1, 4), np.float32), 1, 1)
+
+
+def test_features_do_not_depend_on_threads_or_repetition():
+    threads = cv2.getNumThreads()
+    try:
+        found = []
+        for count in (1, 4, 1):
+            cv2.setNumThreads(count)
+            found.append(local_features(data.coffee()))
+    finally:
+        cv2.setNumThreads(threads)
+    for other in found[1:]:
+        np.testing.assert_array_equal(other.descriptors, found[0].descriptors)
+        np.testing.assert_array_equal(other.keypoints, found[0].keypoints)
+
+
+def test_an_overlay_does_not_take_all_features():
+    picture = data.chelsea().copy()
+    for line in range(3):
+        at = (5, 60 + 30 * line)
+        cv2.putText(picture, "SAMPLE SAMPLE", at, cv2.FONT_HERSHEY_DUPLEX, 1.5, (255,) * 3, 2)
+    features = local_features(picture)
+    assert (features.keypoints[:, 1] > features.height / 2).sum() > 80
+
+
+@pytest.mark.parametrize(
+    ("view", "change"), [(MIRROR, lambda p: p[:, ::-1]), (INVERTED, lambda p: 255 - p)]
+)
+def test_a_view_is_what_the_changed_picture_has(view, change):
+    for picture in photographs():
+        stored = local_features(picture)
+        actual = local_features(np.ascontiguousarray(change(picture)))
+        descriptors, keypoints = view_features(
+            stored.descriptors, stored.keypoints, stored.width, view
+        )
+        mine, theirs = same_places(keypoints, actual.keypoints)
+        assert len(set(mine)) >= 0.85 * len(stored)
+        assert np.median(distances(descriptors[mine], actual.descriptors[theirs])) < 10
+        # Unpermuted descriptors have nothing to do with those of the changed picture.
+        assert np.median(distances(stored.descriptors[mine], actual.descriptors[theirs])) > 250
+
+
+def test_half_a_turn_needs_no_view():
+    picture = data.coffee()
+    stored = local_features(picture)
+    actual = local_features(np.ascontiguousarray(picture[::-1, ::-1]))
+    turned = stored.keypoints.copy()
+    turned[:, 0] = stored.width - 1 - turned[:, 0]
+    turned[:, 1] = stored.height - 1 - turned[:, 1]
+    turned[:, 3] += 180
+    mine, theirs = same_places(turned, actual.keypoints)
+    assert len(set(mine)) >= 0.85 * len(stored)
+    assert np.median(distances(stored.descriptors[mine], actual.descriptors[theirs])) < 10
+
+
+@pytest.mark.parametrize("view", [MIRROR, INVERTED])
+def test_a_view_of_a_view_is_the_original(view):
+    rng = np.random.default_rng(3)
+    descriptors = rng.integers(0, 256, (50, 128), dtype=np.uint8)
+    keypoints = rng.uniform(1, 200, (50, 4)).astype(np.float32)
+    widths = rng.integers(200, 256, 50).astype(np.int32)
+    once = view_features(descriptors, keypoints, widths, view)
+    assert once[1].dtype == np.float32
+    assert (once[0] != descriptors).any(axis=1).all()
+    twice = view_features(*once, widths, view)
+    np.testing.assert_array_equal(twice[0], descriptors)
+    np.testing.assert_allclose(twice[1], keypoints, atol=1e-4)
+
+
+def test_turned_views_are_refused_because_they_are_not_needed():
+    nothing = np.zeros((0, 128), np.uint8), np.zeros((0, 4), np.float32)
+    assert view_features(*nothing, 10, 0)[0] is nothing[0]
+    with pytest.raises(ValueError, match="view must be original, mirror or inverted; got turn-90"):
+        view_features(*nothing, 10, 1)

@@ -1,0 +1,278 @@
+import cv2
+import numpy as np
+import pytest
+from skimage import data
+
+from visleak.encoders.local import local_features, view_features
+from visleak.records import VIEWS
+from visleak.search import codes
+from visleak.search.codes import CodeIndex, binary_codes
+from visleak.search.votes import FeatureRows, LocalIndex, Votes
+
+MIRROR, INVERTED = VIEWS.index("mirror"), VIEWS.index("inverted")
+NAMES = ("astronaut", "chelsea", "coffee", "rocket", "camera", "coins", "moon", "brick", "grass")
+
+
+def rgb(picture):
+    return picture if picture.ndim == 3 else np.repeat(picture[..., None], 3, axis=2)
+
+
+def turned(picture, degrees):
+    h, w = picture.shape[:2]
+    matrix = cv2.getRotationMatrix2D((w / 2, h / 2), -degrees, 1.0)
+    return cv2.warpAffine(picture, matrix, (w, h))
+
+
+def noisy(picture):
+    noise = np.random.default_rng(1).normal(0, 15, picture.shape)
+    return np.clip(picture + noise, 0, 255).astype(np.uint8)
+
+
+CHANGES = {
+    "cut": lambda p: p[60:-60, 60:-60],
+    "turned": lambda p: turned(p, 45),
+    "noisy": noisy,
+    "mirrored": lambda p: p[:, ::-1],
+    "inverted": lambda p: 255 - p,
+}
+
+
+def rows_of(features):
+    return FeatureRows(
+        np.concatenate([f.descriptors for f in features]),
+        np.concatenate([f.keypoints for f in features]),
+        np.cumsum([0, *map(len, features)]),
+    )
+
+
+def views_of(features):
+    rows = rows_of(features)
+    widths = np.repeat([f.width for f in features], [len(f) for f in features])
+    return {
+        view: FeatureRows(
+            *view_features(rows.descriptors, rows.keypoints, widths, view), rows.starts
+        )
+        for view in (0, MIRROR, INVERTED)
+    }
+
+
+@pytest.fixture(scope="module")
+def references():
+    return [local_features(rgb(getattr(data, name)())) for name in NAMES]
+
+
+@pytest.fixture(scope="module")
+def queries():
+    """Return the features of every change of the first five pictures, change by change."""
+    pictures = [rgb(getattr(data, name)()) for name in NAMES[:5]]
+    return [
+        local_features(np.ascontiguousarray(change(picture)))
+        for change in CHANGES.values()
+        for picture in pictures
+    ]
+
+
+def best(votes, queries):
+    """Return each query's first candidate, -1 where there is none."""
+    first = np.full(queries, -1)
+    found, rows = np.unique(votes.query, return_index=True)
+    first[found] = votes.reference[rows]
+    return first
+
+
+def columns(votes):
+    return [getattr(votes, name) for name in ("query", "reference", "score", "view")]
+
+
+def brute_force(query, references):
+    """Vote with each patch for the picture of its nearest descriptor; no tables, no geometry."""
+    rows = rows_of(references)
+    owner = np.repeat(np.arange(len(references)), np.diff(rows.starts))
+    there = rows.descriptors.astype(np.float64)
+    here = query.astype(np.float64)
+    squared = (here**2).sum(1)[:, None] + (there**2).sum(1) - 2 * here @ there.T
+    nearest = squared.argmin(axis=1)
+    close = squared[np.arange(len(here)), nearest] < 150**2
+    return np.bincount(owner[nearest[close]], minlength=len(references)).argmax()
+
+
+def test_winners_are_those_of_brute_force_and_the_planted_ones(references, queries):
+    views = views_of(queries)
+    votes = LocalIndex(rows_of(references)).search(views)
+    winners = best(votes, len(queries))
+    np.testing.assert_array_equal(winners, np.tile(np.arange(5), len(CHANGES)))
+    first = np.unique(votes.query, return_index=True)[1]
+    for query, row in enumerate(first):
+        rows = views[int(votes.view[row])]
+        mine = rows.descriptors[rows.starts[query] : rows.starts[query + 1]]
+        assert brute_force(mine, references) == winners[query]
+
+
+def test_the_view_says_what_was_done(references, queries):
+    votes = LocalIndex(rows_of(references)).search(views_of(queries))
+    first = np.unique(votes.query, return_index=True)[1]
+    expected = np.repeat([0, 0, 0, MIRROR, INVERTED], 5)
+    np.testing.assert_array_equal(votes.view[first], expected)
+
+
+def test_unrelated_pictures_get_no_votes(references):
+    index = LocalIndex(rows_of(references[:5]))
+    assert len(index.search(views_of(references[5:]))) == 0
+
+
+def test_a_picture_shares_nearly_all_patches_with_itself(references):
+    votes = LocalIndex(rows_of(references)).search({0: rows_of(references)})
+    own = votes.query == votes.reference
+    assert own.sum() == len(references)
+    assert (votes.score[own] > 0.8 * np.array([len(f) for f in references])).all()
+
+
+def test_order_of_candidates(references):
+    repeated = [references[0]] * 5 + references
+    votes = LocalIndex(rows_of(repeated)).search({0: rows_of(references[:1])}, best=4)
+    assert votes.reference.tolist() == [0, 1, 2, 3]
+    assert len(set(votes.score)) == 1
+
+
+@pytest.mark.parametrize("block", [1, 97, 1000])
+def test_block_size_changes_nothing(references, queries, block):
+    few = references[:3]
+    expected = LocalIndex(rows_of(few)).search({0: rows_of(queries)}, least=2)
+    got = LocalIndex(rows_of(few), block=block).search({0: rows_of(queries)}, least=2)
+    for a, b in zip(columns(expected), columns(got), strict=True):
+        np.testing.assert_array_equal(a, b)
+
+
+def test_workers_change_nothing(references, queries):
+    index = LocalIndex(rows_of(references))
+    expected = index.search(views_of(queries), least=0)
+    got = index.search(views_of(queries), least=0, workers=3)
+    for a, b in zip(columns(expected), columns(got), strict=True):
+        np.testing.assert_array_equal(a, b)
+
+
+def test_other_queries_change_nothing(references, queries):
+    index = LocalIndex(rows_of(references))
+    together = index.search(views_of(queries), least=0)
+    alone = index.search(views_of(queries[7:8]), least=0)
+    rows = together.query == 7
+    np.testing.assert_array_equal(alone.reference, together.reference[rows])
+    np.testing.assert_array_equal(alone.score, together.score[rows])
+
+
+@pytest.mark.parametrize("seed", [0, 1, 2])
+def test_order_of_references_changes_nothing(references, queries, seed):
+    order = np.random.default_rng(seed).permutation(len(references))
+    views = views_of(queries)
+    expected = LocalIndex(rows_of(references)).search(views, least=0, best=100)
+    got = LocalIndex(rows_of([references[i] for i in order])).search(views, least=0, best=100)
+
+    def answers(votes, reference):
+        return sorted(zip(votes.query, reference, votes.score, votes.view, strict=True))
+
+    assert answers(got, order[got.reference]) == answers(expected, expected.reference)
+
+
+def test_a_memory_mapped_file_gives_the_same(references, queries, tmp_path):
+    rows = rows_of(references)
+    np.save(tmp_path / "descriptors.npy", rows.descriptors)
+    np.save(tmp_path / "keypoints.npy", rows.keypoints)
+    mapped = FeatureRows(
+        np.load(tmp_path / "descriptors.npy", mmap_mode="r"),
+        np.load(tmp_path / "keypoints.npy", mmap_mode="r"),
+        rows.starts,
+    )
+    expected = LocalIndex(rows).search({0: rows_of(queries)})
+    got = LocalIndex(mapped).search({0: rows_of(queries)})
+    for a, b in zip(columns(expected), columns(got), strict=True):
+        np.testing.assert_array_equal(a, b)
+
+
+def test_pictures_without_features_find_nothing(references):
+    small = local_features(np.zeros((10, 10, 3), np.uint8))
+    votes = LocalIndex(rows_of([small, *references])).search({0: rows_of([small, references[2]])})
+    assert set(votes.query) == {1}
+    assert votes.reference[0] == 3
+    assert len(LocalIndex(rows_of([small])).search({0: rows_of(references)})) == 0
+    none = FeatureRows(np.zeros((0, 128), np.uint8), np.zeros((0, 4), np.float32), np.zeros(1, int))
+    assert isinstance(LocalIndex(none).search({0: none}), Votes)
+
+
+def test_patches_without_a_common_place_do_not_count(references):
+    rows = rows_of(references)
+    mixed = rows.keypoints.copy()
+    rng = np.random.default_rng(0)
+    mixed[:, :2] = rng.uniform(0, 250, (len(mixed), 2))
+    mixed[:, 3] = rng.uniform(0, 360, len(mixed))
+    votes = LocalIndex(rows).search({0: FeatureRows(rows.descriptors, mixed, rows.starts)}, least=0)
+    assert votes.score.max() < 15
+
+
+def test_a_patch_of_many_pictures_weighs_less(references):
+    query = {0: rows_of(references[:1])}
+    once = LocalIndex(rows_of(references)).search(query).score[0]
+    often = LocalIndex(rows_of([references[0]] * 80)).search(query).score[0]
+    assert often == pytest.approx(once / 2, rel=0.1)
+
+
+def test_views_of_different_queries_are_refused(references):
+    views = {0: rows_of(references), MIRROR: rows_of(references[1:])}
+    with pytest.raises(ValueError, match=r"views must be of the same queries, got \[8, 9\]"):
+        LocalIndex(rows_of(references)).search(views)
+
+
+def test_rows_refuse_other_layouts():
+    descriptors, keypoints = np.zeros((3, 128), np.uint8), np.zeros((3, 4), np.float32)
+    with pytest.raises(ValueError, match="descriptors must be uint8"):
+        FeatureRows(descriptors.astype(float), keypoints, np.array([0, 3]))
+    with pytest.raises(ValueError, match=r"keypoints must be \(3, 4\)"):
+        FeatureRows(descriptors, keypoints[:2], np.array([0, 3]))
+    for starts in ([], [0, 2], [1, 3], [0, 3, 2, 3]):
+        with pytest.raises(ValueError, match="starts must ascend from 0 to 3"):
+            FeatureRows(descriptors, keypoints, np.array(starts, int))
+
+
+def random_descriptors(n, seed=0):
+    values = np.random.default_rng(seed).exponential(35, (n, 128))
+    return np.minimum(values, 255).astype(np.uint8)
+
+
+def test_projections_are_exact():
+    extremes = np.repeat(np.array([[0], [255]], np.uint8), 128, axis=1)
+    descriptors = np.concatenate([extremes, random_descriptors(300)])
+    whole = codes._PROJECTIONS.astype(np.int64)
+    expected = (descriptors.astype(np.int64) - codes._mean_descriptor()) @ whole
+    np.testing.assert_array_equal(codes._projected(descriptors), expected)
+
+
+@pytest.mark.parametrize("numpy_1", [False, True])
+def test_distance_counts_bits(monkeypatch, numpy_1):
+    if numpy_1:
+        monkeypatch.delattr(np, "bitwise_count", raising=False)
+    first, _ = binary_codes(random_descriptors(100, 1))
+    second, _ = binary_codes(random_descriptors(100, 2))
+    expected = np.unpackbits((first ^ second).view(np.uint8), axis=1).sum(axis=1)
+    np.testing.assert_array_equal(codes._distance(first, second), expected)
+
+
+def test_alike_pairs_are_true_and_most_are_found():
+    stored = random_descriptors(3000)
+    rng = np.random.default_rng(5)
+    near = np.clip(stored[:500] + rng.integers(-10, 11, (500, 128)), 0, 255).astype(np.uint8)
+    mine, theirs, bits = CodeIndex(stored).alike(near)
+    a, _ = binary_codes(near)
+    b, _ = binary_codes(stored)
+    distance = np.unpackbits((a[:, None] ^ b[None]).view(np.uint8), axis=2).sum(axis=2)
+    np.testing.assert_array_equal(bits, distance[mine, theirs])
+    assert bits.max() <= 24
+    alike = set(zip(*np.nonzero(distance <= 16), strict=True))
+    assert len(alike) > 300
+    assert len(alike & set(zip(mine, theirs, strict=True))) > 0.9 * len(alike)
+
+
+@pytest.mark.parametrize(("copies", "found"), [(4096, True), (4097, False)])
+def test_a_crowd_tells_nothing(copies, found):
+    stored = np.repeat(random_descriptors(1), copies, axis=0)
+    mine, theirs, _ = CodeIndex(stored).alike(stored[:1])
+    assert bool(len(mine)) == found
+    assert len(set(theirs)) == (copies if found else 0)
