@@ -185,8 +185,10 @@ def views_of(features: list[LocalFeatures]) -> dict[int, FeatureRows]:
     return {v: FeatureRows(*arrays, rows.starts) for v, arrays in seen.items()}
 
 
-def judged(votes: Votes, positions: list[int], company: list[list[int]]) -> dict[str, Any]:
-    """Return the figures of one condition."""
+def judged(
+    votes: Votes, positions: list[int], company: list[list[int]], counts: list[int]
+) -> dict[str, Any]:
+    """Return the figures of one condition; ``counts`` are the queries' numbers of features."""
     n = len(positions)
     true = votes.reference == np.array(positions)[votes.query]
     shown = [r in company[q] for q, r in zip(votes.query, votes.reference, strict=True)]
@@ -199,6 +201,10 @@ def judged(votes: Votes, positions: list[int], company: list[list[int]]) -> dict
     return {
         "queries": n,
         "recall_at_1": round(float((true & kept & (rank == 0)).sum() / n), 4),
+        "queries_with_features": int(np.count_nonzero(counts)),
+        "recall_at_1_with_features": round(
+            float((true & kept & (rank == 0)).sum() / max(np.count_nonzero(counts), 1)), 4
+        ),
         "among_candidates": round(float((true & kept).sum() / n), 4),
         "wrong_a_query": round(float((wrong & kept).sum() / n), 4),
         "wrong_a_query_from_3": round(float((wrong & (votes.score >= 3)).sum() / n), 4),
@@ -217,7 +223,7 @@ def measure_condition(index: LocalIndex, images: list[Image], name: str, smalles
     extracted = time.perf_counter()
     votes = index.search(views_of(features), best=1000, least=_LOW)
     ended = time.perf_counter()
-    result = judged(votes, positions, company)
+    result = judged(votes, positions, company, [len(f) for f in features])
     result["extract_ms_a_picture"] = round(1000 * (extracted - begun) / len(pictures), 2)
     result["search_ms_a_query"] = round(1000 * (ended - extracted) / len(pictures), 2)
     return result
@@ -257,17 +263,25 @@ def measure_large(real: FeatureRows, images: list[Image], pictures: int) -> dict
             "features": len(references.descriptors),
             "build_s": round(built, 1),
             "index_bytes_a_feature": index.nbytes / len(references.descriptors),
-            "resident_mb_after_build_including_pages_of_the_mapped_file": round(held),
+            "index_resident_mb": round(held),
         }
         for name in ("original", "flip-h", "crop-100", "rs-128"):
             result[name] = measure_condition(index, images[:200], name, SMALLEST)
-        result["peak_mb_of_process"] = round(_peak_mb())
+        queries = [local_features(image) for image in images[2:200:4]]
+        views = views_of(queries)
+        begun = time.perf_counter()
+        index.search(views, workers=2)
+        result["search_ms_a_query_two_threads"] = round(
+            1000 * (time.perf_counter() - begun) / len(queries), 1
+        )
+        result["peak_mb_of_process_with_pages_of_the_mapped_file"] = round(_peak_mb())
     return result
 
 
 def _resident_mb() -> float:
-    pages = int(Path("/proc/self/statm").read_text().split()[1])
-    return pages * resource.getpagesize() / 1e6
+    """Return the memory of this process that is not pages of a mapped file."""
+    lines = Path("/proc/self/status").read_text().splitlines()
+    return next(int(line.split()[1]) for line in lines if line.startswith("RssAnon")) / 1e3
 
 
 def _peak_mb() -> float:

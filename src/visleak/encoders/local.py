@@ -153,8 +153,8 @@ def view_features(
     """Return the features that the mirrored or the inverted picture would have.
 
     Turns need no view of their own, because SIFT is independent of them: ``mirror`` finds all four
-    mirrored views. Of pictures whose features were computed without decoding loss the result is
-    that of :func:`local_features` on the changed pixels, up to the rounding of the resize.
+    mirrored views. The result is that of :func:`local_features` on the changed pixels, up to the
+    rounding of the resize.
 
     Args:
         descriptors: ``uint8`` (n, 128), of one picture or of many in a row.

@@ -46,11 +46,14 @@ class CodeIndex:
                 f"{count:,} local features are more than one index holds (2^31 - 1): split the set"
             )
         self._codes = np.empty((count, _BITS // 64), np.uint64)
-        words = np.empty((_TABLES, count), np.uint32)
+        words = [np.empty(count, np.uint32) for _ in range(_TABLES)]
         for start in range(0, count, block):
             rows = slice(start, start + block)
-            self._codes[rows], words[:, rows] = binary_codes(descriptors[rows])
-        self._tables = [_table(column) for column in words]
+            self._codes[rows], found = binary_codes(descriptors[rows])
+            for column, part in zip(words, found, strict=True):
+                column[rows] = part
+        # One at a time, each list of words freed once its table is made.
+        self._tables = [_table(words.pop()) for _ in range(_TABLES)][::-1]
 
     @property
     def nbytes(self) -> int:
