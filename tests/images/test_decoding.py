@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import io
+import resource
 import struct
+import sys
 import threading
 import warnings
 import zlib
@@ -14,7 +16,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from PIL import Image, ImageFile, PngImagePlugin
 
-from visleak.images import content_digest, decode
+from visleak.images import content_digest, decode, decoding
 from visleak.images.decoding import MAX_PIXELS
 from visleak.images.formats import recognise
 from visleak.records import Picture, Unreadable
@@ -281,7 +283,9 @@ def reason(data):
     return found.reason
 
 
-def test_reasons(picture, encode):
+def test_reasons(picture, encode, monkeypatch):
+    monkeypatch.setitem(sys.modules, "pillow_heif", None)  # as where the extra is not installed
+    monkeypatch.setattr(decoding, "_READERS", {})
     assert reason(b"") == "empty"
     for text in (
         b"hello",
@@ -315,6 +319,26 @@ def test_a_huge_header_is_refused_before_decoding():
     for width, height in ((2**31 - 1, 2**31 - 1), (0, 5)):
         assert reason(png(width, height, 8, 0, b"")) in ("too-large", "corrupt")
     assert MAX_PIXELS == 256_000_000
+
+
+def test_a_huge_header_of_any_format_is_refused(picture, encode):
+    def patched(kind, size, at, pack):
+        data = bytearray(encode(picture(*size), kind))
+        data[at : at + len(pack)] = pack
+        return bytes(data)
+
+    jpeg = encode(picture(48, 32), "JPEG")
+    sof = jpeg.index(b"\xff\xc0")
+    huge = [
+        jpeg[: sof + 5] + struct.pack(">HH", 30_000, 30_000) + jpeg[sof + 9 :],
+        patched("BMP", (48, 32), 18, struct.pack("<ii", 30_000, 30_000)),
+        patched("GIF", (48, 32), 6, struct.pack("<HH", 65_535, 65_535)),
+        patched("QOI", (48, 32), 4, struct.pack(">II", 30_000, 30_000)),
+        b"P6 30000 30000 255\n",
+    ]
+    before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    assert [reason(data) for data in huge] == ["too-large"] * len(huge)
+    assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before < 200_000  # KiB
 
 
 def test_a_long_thin_picture_is_read(encode):

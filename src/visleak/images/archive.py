@@ -82,6 +82,6 @@ def member_set(
         pa.array(texts, pa.string()),
         pa.array((f"{request.path}!{name}" for name in texts), pa.string()),
         opener,
-        labels=labels_of(name.removeprefix("./") for name in texts),
+        labels=labels_of(texts),
         problems=problems,
     )

@@ -103,21 +103,22 @@ class TarOpener:
     path: str
     offsets: Int64
     sizes: Int64
-    _stream: tuple[int, TarStream] | None = field(default=None, repr=False, compare=False)
     _lock: Any = field(default_factory=threading.Lock, repr=False, compare=False)
+    _stream: TarStream | None = field(default=None, repr=False, compare=False)
+    _owner: int = field(default=0, repr=False, compare=False)
 
-    def __getstate__(self) -> dict[str, Any]:
-        return {"path": self.path, "offsets": self.offsets, "sizes": self.sizes}
-
-    def __setstate__(self, state: dict[str, Any]) -> None:
-        self.__init__(**state)  # type: ignore[misc]
+    def __reduce__(self) -> tuple[Any, ...]:
+        return TarOpener, (self.path, self.offsets, self.sizes)
 
     def __del__(self) -> None:
         if self._stream is not None:
-            self._stream[1].close()
+            self._stream.close()
 
     def read(self, positions: Sequence[int]) -> Iterator[bytes | Bytes8 | Unreadable]:
         """Yield the members at the positions, see :class:`visleak.records.Opener`."""
+        if self._owner != os.getpid():
+            # A forked worker must share neither the parent's place in the file nor its lock.
+            self._lock, self._stream, self._owner = threading.Lock(), None, os.getpid()
         for position in positions:
             with self._lock:
                 found = self._member(int(self.offsets[position]), int(self.sizes[position]))
@@ -127,9 +128,10 @@ class TarOpener:
         if size > MAX_MEMBER_BYTES:
             return Unreadable("too-large", f"the archive member has {size:,} bytes")
         try:
-            stream = self._opened()
-            stream.seek(offset)
-            data = stream.read(size)
+            if self._stream is None:
+                self._stream = TarStream(self.path)
+            self._stream.seek(offset)
+            data = self._stream.read(size)
         except (FileNotFoundError, PermissionError) as error:
             return why_not(error)
         except DAMAGE as error:
@@ -138,12 +140,6 @@ class TarOpener:
         if len(data) < size:
             return Unreadable("truncated", "the archive ends within this member")
         return data
-
-    def _opened(self) -> TarStream:
-        # A forked worker must not share the parent's place in the file.
-        if self._stream is None or self._stream[0] != os.getpid():
-            self._stream = (os.getpid(), TarStream(self.path))
-        return self._stream[1]
 
 
 def open_tar(request: Request) -> ImageSet:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import importlib
 import io
+import os
 import struct
 import threading
 import warnings
@@ -37,6 +38,11 @@ class _Quiet:
     """
 
     def __init__(self) -> None:
+        self._forget()
+        # A worker that is forked while another thread is inside must not wait for that thread.
+        os.register_at_fork(after_in_child=self._forget)
+
+    def _forget(self) -> None:
         self._lock = threading.Lock()
         self._inside = 0
         self._context: warnings.catch_warnings[None] | None = None

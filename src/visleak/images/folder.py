@@ -156,10 +156,10 @@ def _is_folder(entry: os.DirEntry[str]) -> bool:
 def first_folder(name: str) -> str | None:
     """Return the first path component of a file in a sub-folder: its label.
 
-    >>> first_folder("cats/tabby/1.png"), first_folder("1.png")
-    ('cats', None)
+    >>> first_folder("cats/tabby/1.png"), first_folder("1.png"), first_folder("../dogs/2.png")
+    ('cats', None, 'dogs')
     """
-    return name.split("/", 1)[0] if "/" in name else None
+    return next((part for part in name.split("/")[:-1] if part not in ("", ".", "..")), None)
 
 
 def labels_of(names: Iterable[str]) -> pa.StringArray | None:
