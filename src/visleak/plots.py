@@ -35,7 +35,7 @@ COLOURS: Final = {
     "track": "#eceff2",
 }
 FONT: Final = "system-ui, -apple-system, 'Segoe UI', Roboto, 'Helvetica Neue', Arial, sans-serif"
-WIDTH: Final = 440
+WIDTH: Final = 400
 
 
 @dataclass(frozen=True, slots=True)
@@ -149,7 +149,7 @@ def stacked_bars(names: Sequence[str], hard: Sequence[float], soft: Sequence[flo
         numbers = f"{percent(one)} + {percent(two)} = {percent(one + two)} %"
         first, second = (WIDTH * min(1.0, _known(share) / limit) for share in (one, two))
         parts += [
-            _text(0, y + 14, name, room=26),
+            _text(0, y + 14, name, room=24),
             _text(WIDTH, y + 14, numbers, 13, "end", colour="quiet"),
             _rect(0, y + 22, WIDTH, 16, colour="track"),
             _titled(_rect(0, y + 22, first, 16, colour="hard"), f"{name}, hard: {percent(one)} %"),
@@ -180,7 +180,7 @@ def rate_bars(bars: Sequence[Bar], told: str) -> str:
         interval = f"{percent(bar.low)} to {percent(bar.high)} %"
         shape = _rect(0, y + 21, length, 10, colour=bar.colour)
         parts += [
-            _text(0, y + 14, bar.name, room=30),
+            _text(0, y + 14, bar.name, room=26),
             _text(WIDTH, y + 14, bar.note, 13, "end", colour="quiet"),
             _rect(0, y + 21, WIDTH, 10, colour="track"),
             _titled(shape, f"{bar.name}: {bar.note}; interval {interval}"),

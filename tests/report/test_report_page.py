@@ -127,6 +127,7 @@ def test_page_says_what_the_audit_found(made: Made, page: Page) -> None:
         "The rates are lower bounds",
         "These thresholds are provisional",
         "99.9th percentile of unrelated pairs",
+        "all together",
         "image-only, inter-dataset",
         "full, intra-dataset",
         "3 images could not be read",
@@ -203,6 +204,8 @@ def test_audit_without_a_leak_says_what_that_means(fresh: Callable[..., Made]) -
     page = Page(build(made.folder, made.pictures))
     total = made.summary["totals"][0]["rates"]["exact"]["total"]
     assert "No leak was found." in page.words
+    assert "near-duplicate or exact copy among" in page.words
+    assert "Grades come from looking at both pictures" in page.words
     assert "not proof that there is none" in page.words
     assert f"the rule of three, 3 / {total}" in page.words
     assert "no duplicates found" in page.words
@@ -221,6 +224,7 @@ def test_unverified_audit_speaks_of_degrees_only(fresh: Callable[..., Made]) -> 
         rates = item.get("rates", {})
         for name in [n for n in rates if "hard" not in n and "soft" not in n]:
             del rates[name]
+    summary["settings"]["verify"] = False
     write_json(made.folder / "audit.json", summary)
     page = Page(build(made.folder, made.pictures))
     assert "No pictures were compared" in page.words

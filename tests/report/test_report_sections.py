@@ -138,6 +138,14 @@ def test_sections_come_in_fixed_order(tmp_path: Path) -> None:
     assert sections.load(tmp_path / "nothing") == ()
 
 
+def test_sections_of_like_names_have_anchors_of_their_own(tmp_path: Path) -> None:
+    for name in ("a b", "a-b", "A+b", "\u00e4"):
+        write(tmp_path, name, "{}")
+    anchors = [s.anchor for s in sections.load(tmp_path)]
+    assert len(set(anchors)) == 4
+    assert all(re.fullmatch(r"[a-z0-9-]+", anchor) for anchor in anchors)
+
+
 def test_section_with_everything(tmp_path: Path) -> None:
     rows = [[f"run {i}", 0.123456, None] for i in range(250)]
     value = {

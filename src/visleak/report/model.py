@@ -63,7 +63,10 @@ class Standing:
 
 @dataclass(frozen=True, slots=True)
 class Comparison:
-    """One query set against one reference set."""
+    """One query set against one reference set.
+
+    ``duplicates``, of a set compared with itself: grade or degree, pairs, images in them.
+    """
 
     query_set: str
     reference_set: str
@@ -71,13 +74,12 @@ class Comparison:
     modality: str
     pairs: int
     rates: Mapping[str, Rate]
-    duplicate_pairs: Mapping[str, int]
-    distinct_images: Mapping[str, int]
+    duplicates: tuple[tuple[str, int, int | None], ...]
 
     @property
     def scenario(self) -> str:
         """The scenario in the words of Ramos et al. 2025: modality and coverage."""
-        return f"{self.modality}, {self.coverage}-dataset"
+        return f"{self.modality}, {self.coverage}-dataset" if self.coverage else ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,6 +120,7 @@ class Summary:
     soft: float | None
     provenance: str
     provisional: bool
+    verified: bool
     skipped: tuple[str, ...]
     conflicts: int | None
     settings: tuple[tuple[str, str], ...]
@@ -137,9 +140,21 @@ class Summary:
         return tuple(dict.fromkeys(c.reference_set for c in self.leaks))
 
     @property
+    def table(self) -> tuple[Comparison, ...]:
+        """Every comparison, and after those of a query set with several their union."""
+        rows: list[Comparison] = []
+        totals = {standing.query_set: standing.rates for standing in self.standings}
+        for name in self.query_sets:
+            mine = [c for c in self.leaks if c.query_set == name]
+            rows += mine
+            if len(mine) > 1 and name in totals:
+                rows.append(Comparison(name, "all together", "", "", 0, totals[name], ()))
+        return tuple(rows)
+
+    @property
     def deciding(self) -> tuple[Rate, ...]:
         """The rate of each query set that decides whether a leak was found."""
-        names = ("near_or_exact", "hard_or_soft", "hard")
+        names = ("near_or_exact",) if self.verified else ("hard_or_soft",)
         found = [[s.rates[n] for n in names if n in s.rates] for s in self.standings]
         return tuple(rates[0] for rates in found if rates)
 
@@ -162,19 +177,21 @@ def read(folder: Path) -> Summary:
         VisleakError: the summary is damaged or of a newer visleak.
     """
     raw = read_summary(folder)
-    comparisons = [_comparison(item) for item in _maps(raw.get("comparisons"))]
+    verified = _map(raw.get("settings")).get("verify") is not False
+    comparisons = [_comparison(item, verified) for item in _maps(raw.get("comparisons"))]
     leaks = tuple(c for c in comparisons if c.coverage != "within")
     thresholds = _map(raw.get("thresholds"))
     return Summary(
         headline=_text(raw.get("headline")) or "An audit without a headline",
         sets=tuple(_set(item) for item in _maps(raw.get("sets"))),
-        standings=_standings(_maps(raw.get("totals")), leaks),
+        standings=_standings(_maps(raw.get("totals")), leaks, verified),
         leaks=leaks,
         within=tuple(c for c in comparisons if c.coverage == "within"),
         hard=_number(thresholds.get("hard")),
         soft=_number(thresholds.get("soft")),
         provenance=_text(thresholds.get("provenance")),
         provisional=bool(thresholds.get("provisional")),
+        verified=verified,
         skipped=tuple(_text(line) for line in raw.get("skipped") or ()),
         conflicts=raw.get("label_conflicts"),
         settings=_pairs(_map(raw.get("settings"))),
@@ -199,28 +216,33 @@ def read_unreadable(folder: Path) -> Problems:
 
 
 def _standings(
-    totals: Sequence[Mapping[str, Any]], leaks: Sequence[Comparison]
+    totals: Sequence[Mapping[str, Any]], leaks: Sequence[Comparison], verified: bool
 ) -> tuple[Standing, ...]:
     """Take the totals; where there are none, a query set's only comparison stands for them."""
     if totals:
         return tuple(
-            Standing(_text(item.get("query_set")), _rates(item.get("rates"))) for item in totals
+            Standing(_text(item.get("query_set")), _rates(item.get("rates"), verified))
+            for item in totals
         )
     alone = [c for c in leaks if sum(c.query_set == other.query_set for other in leaks) == 1]
     return tuple(Standing(c.query_set, c.rates) for c in alone)
 
 
-def _comparison(item: Mapping[str, Any]) -> Comparison:
+def _comparison(item: Mapping[str, Any], verified: bool) -> Comparison:
     within = _map(item.get("within"))
+    pairs, images = _map(within.get("duplicate_pairs")), _map(within.get("distinct_images"))
     return Comparison(
         query_set=_text(item.get("query_set")),
         reference_set=_text(item.get("reference_set")),
         coverage=_text(item.get("coverage")),
         modality=_text(item.get("modality")),
         pairs=int(item.get("pairs") or 0),
-        rates=_rates(item.get("rates")),
-        duplicate_pairs={k: int(v) for k, v in _map(within.get("duplicate_pairs")).items()},
-        distinct_images={k: int(v) for k, v in _map(within.get("distinct_images")).items()},
+        rates=_rates(item.get("rates"), verified),
+        duplicates=tuple(
+            (kind, int(pairs[kind]), int(images[kind]) if kind in images else None)
+            for kind in EXCLUSIVE
+            if pairs.get(kind)
+        ),
     )
 
 
@@ -239,12 +261,15 @@ def _set(item: Mapping[str, Any]) -> SetRow:
     )
 
 
-def _rates(value: Any) -> dict[str, Rate]:
-    found = {}
-    for name, rate in _map(value).items():
-        if isinstance(rate, Mapping) and "count" in rate and "total" in rate:
-            found[name] = Rate.from_dict(rate)
-    return found
+def _rates(value: Any, verified: bool) -> dict[str, Rate]:
+    """Take the rates; those of grades only where somebody looked at the pictures."""
+    return {
+        name: Rate.from_dict(rate)
+        for name, rate in _map(value).items()
+        if isinstance(rate, Mapping)
+        and {"count", "total"} <= set(rate)
+        and (verified or name in (*DEGREES, "hard_or_soft"))
+    }
 
 
 def _origin(raw: Mapping[str, Any]) -> tuple[tuple[str, str], ...]:

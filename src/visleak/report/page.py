@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import hashlib
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cache
@@ -13,7 +14,7 @@ from typing import Any, Final
 
 import numpy as np
 from jinja2 import Environment, PackageLoader, StrictUndefined
-from markupsafe import Markup
+from markupsafe import Markup, escape
 
 from visleak import plots
 from visleak.records import GRADES
@@ -75,6 +76,7 @@ def build(
             script=Markup(script),
             policy=_policy(style, script),
             bound=model.bound,
+            unbroken=_unbroken,
             percent=percent,
         )
     )
@@ -127,6 +129,20 @@ def _visible(value: Any) -> Any:
     return "".join(
         f"\\u{ord(c):04x}" if c in _TURNED or (ord(c) < 32 and c not in "\n\t") else c
         for c in value
+    )
+
+
+def _unbroken(text: str) -> Markup:
+    """Keep numbers, their intervals and their units on one line.
+
+    >>> print(_unbroken("2 of 9 <b> (2.58-3.24 %)"))
+    <span class="nowrap">2</span> of <span class="nowrap">9</span> &lt;b&gt; \
+(<span class="nowrap">2.58-3.24 %</span>)
+    """
+    parts = re.split(r"(\d[\d.,]*(?:-\d[\d.,]*)?(?: %)?)", str(_visible(text)))
+    return Markup("").join(
+        Markup('<span class="nowrap">{}</span>').format(part) if index % 2 else escape(part)
+        for index, part in enumerate(parts)
     )
 
 

@@ -65,7 +65,13 @@ class Section:
 def load(folder: Path) -> tuple[Section, ...]:
     """Read the sections of an audit folder; a damaged one becomes a section that says so."""
     files = sorted((folder / SECTIONS).glob("*.json"), key=_place)
-    return tuple(_section(path) for path in files)
+    anchors: list[str] = []
+    for path in files:
+        anchor = "section-" + (re.sub(r"[^a-z0-9]+", "-", path.stem.lower()).strip("-") or "x")
+        while anchor in anchors:
+            anchor += "-again"
+        anchors.append(anchor)
+    return tuple(_section(path, anchor) for path, anchor in zip(files, anchors, strict=True))
 
 
 def _place(path: Path) -> tuple[int, str]:
@@ -73,8 +79,7 @@ def _place(path: Path) -> tuple[int, str]:
     return (ORDER.index(path.stem) if known else len(ORDER), path.stem)
 
 
-def _section(path: Path) -> Section:
-    anchor = "section-" + (re.sub(r"[^a-z0-9]+", "-", path.stem.lower()).strip("-") or "x")
+def _section(path: Path, anchor: str) -> Section:
     try:
         value = json.loads(path.read_text(encoding="utf-8"))
         if not isinstance(value, dict):
