@@ -151,7 +151,6 @@ def test_page_never_scrolls_sideways(page: Any, width: int, scheme: str) -> None
 
 
 def test_every_picture_is_drawn(page: Any) -> None:
-    page.evaluate("document.querySelectorAll('img').forEach(i => i.loading = 'eager')")
     until(page, "[...document.images].every(i => i.complete)")
     assert page.evaluate("document.images.length") > 60
     assert page.evaluate("[...document.images].every(i => i.naturalWidth > 0)")

@@ -11,7 +11,9 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
+import pyarrow.parquet as pq
 
+from visleak.errors import VisleakError
 from visleak.gallery import Card, card
 from visleak.records import VIEWS, Bytes8
 from visleak.report.choice import COLUMNS, Choice, Ledger, choose, ledger
@@ -117,7 +119,7 @@ def read(folder: Path, query_sets: Sequence[str], pictures: Pictures | None, cap
     chosen = choose(pairs, cap)
     disputed = _disputed(pairs)
     rows = np.concatenate([chosen.rows, disputed])
-    details = read_table(folder, PAIRS).take(pa.array(rows)).to_pylist()
+    details = _rows(folder / PAIRS, rows)
     cards = _cards(details[: len(chosen.rows)], pairs, chosen, pictures)
     anchors = {int(row): item.anchor for row, item in zip(chosen.rows, cards, strict=True)}
     images = read_table(folder, IMAGES, ["set", "id", "label", "flat", "nearest_similarity"])
@@ -135,6 +137,22 @@ def read(folder: Path, query_sets: Sequence[str], pictures: Pictures | None, cap
         classes=classes,
         class_total=total,
     )
+
+
+def _rows(path: Path, wanted: npt.NDArray[np.int64]) -> list[dict[str, Any]]:
+    """Read some rows whole, in the order wanted, a batch of the file in memory at a time."""
+    found: dict[int, dict[str, Any]] = {}
+    start = 0
+    try:
+        with pq.ParquetFile(path) as file:
+            for batch in file.iter_batches():
+                here = np.unique(wanted[(wanted >= start) & (wanted < start + len(batch))])
+                details = batch.take(pa.array(here - start)).to_pylist()
+                found.update(zip(here.tolist(), details, strict=True))
+                start += len(batch)
+    except (OSError, pa.ArrowException) as error:
+        raise VisleakError(f"{path} cannot be read ({error}); run the audit again") from error
+    return [found[row] for row in wanted.tolist()]
 
 
 def _disputed(pairs: Ledger) -> npt.NDArray[np.int64]:
