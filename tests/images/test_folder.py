@@ -22,7 +22,7 @@ def read(images, positions=None):
 
 
 def test_a_folder_lists_every_picture_by_id_with_labels(tmp_path, put):
-    kinds = ["png", "jpg", "webp", "tiff", "gif", "bmp", "JPEG", "ppm", "jfif", "avif"]
+    kinds = ["png", "jpg", "webp", "tiff", "gif", "bmp", "JPEG", "ppm", "jfif"]
     names = [f"{'dog' if i % 2 else 'cat/tabby'}/{i}.{kind}" for i, kind in enumerate(kinds)]
     for name in reversed(names):
         put(name)
@@ -174,7 +174,7 @@ def test_openers_travel_and_yield_what_was_asked_for(tmp_path, put):
 def test_an_empty_folder_and_a_missing_one(tmp_path, put):
     (tmp_path / "e").mkdir()
     with pytest.raises(
-        VisleakError, match=r"/e holds no pictures \\(no file below it has a picture"
+        VisleakError, match=r"/e holds no pictures \(no file below it has a picture"
     ):
         open_images(tmp_path / "e")
     with pytest.raises(UsageError, match=r"source '.*/nope' does not exist; a source is a folder"):

@@ -13,8 +13,9 @@ import yaml
 
 from visleak.errors import UsageError, VisleakError
 from visleak.images.columns import canonical_split
-from visleak.images.folder import Walk, as_text, file_set, read_list, relative_name
-from visleak.images.request import Request
+from visleak.images.folder import Walk, as_text, file_set
+from visleak.images.lists import read_list, relative_name
+from visleak.images.request import Request, writable
 from visleak.records import ImageSet
 
 
@@ -37,19 +38,21 @@ def open_coco(request: Request) -> ImageSet:
     )
     if not images:
         request.no_pictures("its list `images` is empty")
-    names = [str(image["file_name"]) for image in images]
+    names = [writable(str(image["file_name"])) for image in images]
     categories = {
-        row["id"]: str(row["name"])
+        row["id"]: writable(str(row["name"]))
         for row in _rows(content, "categories", ("id", "name"), request, optional=True)
     }
     shown: dict[Any, set[str]] = {}
     captions: dict[Any, str] = {}
     for row in _rows(content, "annotations", ("image_id",), request, optional=True):
         if "category_id" in row:
-            name = categories.get(row["category_id"], str(row["category_id"]))
+            category = row["category_id"]
+            name = categories.get(category) if isinstance(category, int | str) else None
+            name = name or writable(str(category))
             shown.setdefault(row["image_id"], set()).add(name)
         if isinstance(row.get("caption"), str):
-            captions.setdefault(row["image_id"], row["caption"])
+            captions.setdefault(row["image_id"], writable(row["caption"]))
     labels = pa.array((only(shown.get(image["id"], ())) for image in images), pa.string())
     texts = pa.array((captions.get(image["id"]) for image in images), pa.string())
     return file_set(
@@ -176,7 +179,7 @@ def yolo_splits(content: Mapping[str, Any]) -> dict[str, list[str]]:
         if name not in ("train", "val", "test") or not isinstance(entries, list) or not entries:
             continue
         if all(isinstance(entry, str) for entry in entries):
-            splits[name] = list(entries)
+            splits[name] = [writable(entry) for entry in entries]
     return splits
 
 
@@ -221,9 +224,10 @@ def _yolo_names(request: Request, base: Path, entries: Sequence[str]) -> tuple[P
 
 def _class_names(names: Any) -> dict[int, str]:
     if isinstance(names, list):
-        return {number: str(name) for number, name in enumerate(names)}
+        return {number: writable(str(name)) for number, name in enumerate(names)}
     if isinstance(names, dict):
-        return {number: str(name) for number, name in names.items() if isinstance(number, int)}
+        items = names.items()
+        return {number: writable(str(name)) for number, name in items if isinstance(number, int)}
     return {}
 
 

@@ -16,7 +16,7 @@ import pyarrow.compute as pc
 
 from visleak.errors import UsageError, VisleakError
 from visleak.images.columns import canonical_split
-from visleak.images.request import Request
+from visleak.images.request import Request, writable
 from visleak.records import Bytes8, ImageSet, Int64, Unreadable
 
 #: A larger pickle is refused; the largest of the two data sets has 155 MB.
@@ -125,7 +125,7 @@ def load_pickle(path: Path | str) -> dict[str, Any]:
 
 
 def _text(value: Any) -> str:
-    return value.decode("utf-8", "replace") if isinstance(value, bytes) else str(value)
+    return value.decode("utf-8", "replace") if isinstance(value, bytes) else writable(str(value))
 
 
 @dataclass

@@ -10,7 +10,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from visleak.errors import UsageError, VisleakError
-from visleak.images.request import Request
+from visleak.images.request import Request, writable
 
 #: Columns that name an image, in order of preference.
 ID_COLUMNS: Final = ("id", "image_id", "index")
@@ -84,7 +84,7 @@ def describe(
     group = None if request.group_pattern else request.group or "group"
     return Described(
         ids=_ids(table, request, paths),
-        labels=None if label is None else _labels(table[label], (class_names or {}).get(label)),
+        labels=None if label is None else _labels(table, label, (class_names or {}).get(label)),
         captions=_optional(table, "caption"),
         groups=None if group is None else _optional(table, group),
         frames=_frames(table, request),
@@ -93,10 +93,10 @@ def describe(
 
 def _ids(table: pa.Table, request: Request, paths: pa.StringArray | None) -> pa.StringArray:
     if request.id is not None:
-        return as_text(table[request.id])
+        return as_text(table[request.id], request.id)
     for name in ID_COLUMNS:
         if name in table.column_names and _can_identify(table[name]):
-            return as_text(table[name])
+            return as_text(table[name], name)
     if paths is not None and _can_identify(paths):
         return paths
     return pa.array(range(table.num_rows), pa.int64()).cast(pa.string())
@@ -114,33 +114,37 @@ def _is_text(kind: pa.DataType) -> bool:
     return bool(pa.types.is_string(kind) or pa.types.is_large_string(kind))
 
 
-def as_text(column: pa.Array | pa.ChunkedArray) -> pa.StringArray:
+def as_text(column: pa.Array | pa.ChunkedArray, name: str) -> pa.StringArray:
     """Return a column as one Arrow string array; numbers in decimal, nulls kept.
 
     Raises:
         VisleakError: the column holds something that is no text.
     """
-    if pa.types.is_dictionary(column.type):
-        column = column.cast(column.type.value_type)
     try:
+        if pa.types.is_dictionary(column.type):
+            column = column.cast(column.type.value_type)
         text = column.cast(pa.string())
+        text.validate(full=True)
     except (pa.ArrowInvalid, pa.ArrowNotImplementedError) as error:
-        raise VisleakError(f"a column of type {column.type} cannot serve as text") from error
+        raise VisleakError(
+            f"column {name!r} of type {column.type} holds something that is no text"
+        ) from error
     return text.combine_chunks() if isinstance(text, pa.ChunkedArray) else text
 
 
-def _labels(column: pa.ChunkedArray, names: Sequence[str] | None) -> pa.StringArray:
+def _labels(table: pa.Table, name: str, names: Sequence[str] | None) -> pa.StringArray:
+    column = table[name]
     if not names or not pa.types.is_integer(column.type):
-        return as_text(column)
+        return as_text(column, name)
     # Hubs write -1 for "no label"; it stays -1.
     known = pc.and_(pc.greater_equal(column, 0), pc.less(column, len(names)))
     inside = pc.if_else(known, column, None)
     taken = pc.take(pa.array(names, pa.string()), inside)
-    return as_text(pc.coalesce(taken, column.cast(pa.string())))
+    return as_text(pc.coalesce(taken, column.cast(pa.string())), name)
 
 
 def _optional(table: pa.Table, name: str) -> pa.StringArray | None:
-    return as_text(table[name]) if name in table.column_names else None
+    return as_text(table[name], name) if name in table.column_names else None
 
 
 def _frames(table: pa.Table, request: Request) -> pa.Int64Array | None:
@@ -165,7 +169,7 @@ def rows_of_split(table: pa.Table, request: Request) -> pa.Array | None:
         raise UsageError(
             f"source {request.text!r}: #{request.split} needs a `split` column; there is none"
         )
-    found = [canonical_split(value or "") for value in as_text(table["split"]).to_pylist()]
+    found = [canonical_split(value or "") for value in as_text(table["split"], "split").to_pylist()]
     wanted = canonical_split(request.split)
     rows = [row for row, split in enumerate(found) if split == wanted]
     if not rows:
@@ -183,7 +187,7 @@ def class_names_of(schema: pa.Schema) -> dict[str, Sequence[str]]:
     try:
         features: Any = json.loads((schema.metadata or {})[b"huggingface"])["info"]["features"]
         found = {
-            str(column): [str(name) for name in feature["names"]]
+            str(column): [writable(str(name)) for name in feature["names"]]
             for column, feature in features.items()
             if isinstance(feature, dict) and isinstance(feature.get("names"), list)
         }

@@ -1,19 +1,17 @@
-"""Pictures that are files: a folder, a list of names, a glob, one file."""
+"""Pictures that are files: a folder of them, or one."""
 
 from __future__ import annotations
 
 import errno
-import glob
 import os
 import stat
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
 import pyarrow as pa
 
-from visleak.errors import UsageError, VisleakError
 from visleak.images.formats import SUFFIXES
 from visleak.images.request import Request
 from visleak.records import Bytes8, ImageSet, Problem, Unreadable
@@ -93,22 +91,24 @@ def is_picture_name(name: str) -> bool:
 
 def as_text(name: str) -> str:
     r"""Return a file name as text that can be written; bytes that are not UTF-8 as ``\xNN``."""
-    return os.fsencode(name).decode("utf-8", "backslashreplace")
+    return name if name.isascii() else os.fsencode(name).decode("utf-8", "backslashreplace")
 
 
 @dataclass
 class Walk:
-    """The pictures below a folder.
+    """The files below a folder, by default its pictures.
 
     Real folders are walked before folders that symbolic links lead to, and no folder is walked
     twice: loops end, and a picture has one id however many links lead to it.
 
     Attributes:
         root: where the walk begins.
+        keep: which files, by their last name; hidden ones never.
         problems: (name relative to the root, what the system said) of unreadable folders.
     """
 
     root: str
+    keep: Callable[[str], bool] = is_picture_name
 
     def __post_init__(self) -> None:
         self.problems: list[tuple[str, OSError]] = []
@@ -129,7 +129,7 @@ class Walk:
                 name = f"{folder}/{entry.name}" if folder else entry.name
                 if _is_folder(entry):
                     (linked if entry.is_symlink() else pending).append(name)
-                elif is_picture_name(entry.name):
+                elif self.keep(entry.name):
                     yield name
 
     def _entries(self, folder: str) -> list[os.DirEntry[str]]:
@@ -226,92 +226,3 @@ def open_file(request: Request) -> ImageSet:
     request.refuse_columns("the picture")
     request.refuse_split()
     return file_set(request, request.path.parent, [request.path.name])
-
-
-def open_list(request: Request) -> ImageSet:
-    """List the files named in a text file, one a line, relative to the text file's folder.
-
-    Raises:
-        VisleakError: no lines, or not UTF-8.
-    """
-    request.refuse_columns("the file list")
-    request.refuse_split()
-    names = read_list(request.path)
-    root = request.path.parent
-    return file_set(request, root, [relative_name(name, root) for name in names])
-
-
-def read_list(path: Path) -> list[str]:
-    """Return the lines of a text file that are not blank.
-
-    Raises:
-        VisleakError: the file is not UTF-8 text.
-    """
-    try:
-        text = path.read_text(encoding="utf-8-sig")
-    except (OSError, UnicodeDecodeError) as error:
-        raise VisleakError(f"file list {path} cannot be read as UTF-8 text: {error}") from error
-    lines = (line.rstrip("\r") for line in text.split("\n"))
-    return [line for line in lines if line.strip()]
-
-
-def relative_name(name: str, root: Path) -> str:
-    """Return a listed name in its plain form: relative to the root where it lies below it.
-
-    >>> relative_name("./a//b.png", Path("data"))
-    'a/b.png'
-    """
-    plain = os.path.normpath(name)
-    if os.path.isabs(plain):
-        base = os.path.abspath(root)
-        if plain.startswith(base.rstrip("/") + "/"):
-            return os.path.relpath(plain, base)
-    return plain
-
-
-def open_glob(request: Request) -> ImageSet:
-    """List the pictures that match a pattern, where ``**`` stands for any folders; by id.
-
-    Ids are relative to the folder before the first wildcard, labels are its sub-folders.
-
-    Raises:
-        VisleakError: nothing matches.
-    """
-    request.refuse_columns("the glob")
-    request.refuse_split()
-    root, pattern = split_glob(str(request.path))
-    found = (name for name in glob_names(root, pattern) if is_picture_name(os.path.basename(name)))
-    names = sorted(found, key=as_text)
-    if not names:
-        request.no_pictures("no file with a picture's ending matches")
-    return file_set(request, Path(root), names, labels=labels_of(map(as_text, names)))
-
-
-def split_glob(pattern: str) -> tuple[str, str]:
-    """Return the folder before the first wildcard, and the rest.
-
-    >>> split_glob("data/train/**/*.png")
-    ('data/train', '**/*.png')
-    """
-    parts = pattern.split("/")
-    first = next((i for i, part in enumerate(parts) if glob.has_magic(part)), len(parts) - 1)
-    root = "/".join(parts[:first])
-    return root or ("/" if pattern.startswith("/") else "."), "/".join(parts[first:])
-
-
-def glob_names(root: str, pattern: str) -> Iterator[str]:
-    """Yield the names of files below ``root`` that match, relative to it."""
-    for name in glob.iglob(pattern, root_dir=root, recursive=True):
-        if not os.path.isdir(os.path.join(root, name)):
-            yield name
-
-
-def existing(path: Path, text: str) -> Path:
-    """Return the path if it exists.
-
-    Raises:
-        UsageError: it does not.
-    """
-    if not path.exists():
-        raise UsageError(f"source {text!r} does not exist")
-    return path

@@ -69,7 +69,7 @@ def manifest_set(request: Request, table: pa.Table, root: Path) -> ImageSet:
     rows = rows_of_split(table, request)
     if rows is not None:
         table = table.take(rows)
-    paths = as_text(table["path"])
+    paths = as_text(table["path"], "path")
     described = describe(table, request, paths, class_names_of(table.schema))
     return request.image_set(
         described.ids,

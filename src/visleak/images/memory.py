@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -13,7 +13,7 @@ from PIL import Image
 from visleak.errors import UsageError
 from visleak.images.orientation import orientation_of, turned
 from visleak.images.pixels import rgb_of_array, rgb_of_image
-from visleak.images.request import Request
+from visleak.images.request import Request, writable
 from visleak.records import Bytes8, ImageSet, Unreadable
 
 
@@ -38,8 +38,13 @@ class MemoryOpener:
                 yield Unreadable("corrupt", " ".join(str(error).split())[:200])
 
 
-def rgb_of(picture: Any) -> Bytes8 | Unreadable:
-    """Return a Pillow image or an array as ``uint8`` (height, width, 3), or why that cannot be."""
+def rgb_of(picture: Any) -> bytes | Bytes8 | Unreadable:
+    """Return a Pillow image or an array as ``uint8`` (height, width, 3), or why that cannot be.
+
+    Bytes are an encoded picture and are passed on.
+    """
+    if isinstance(picture, bytes):
+        return picture
     if isinstance(picture, Image.Image):
         try:
             exif = picture.info.get("exif")
@@ -72,7 +77,8 @@ def open_memory(pictures: Any, request: Request) -> ImageSet:
             raise UsageError(f"{option} {getattr(request, option)!r}: a sequence has no columns")
     if isinstance(pictures, Image.Image) or _is_one_picture(pictures):
         raise UsageError("source must be a sequence of pictures; got one picture: put it in a list")
-    if not hasattr(pictures, "__len__") or not hasattr(pictures, "__getitem__"):
+    known = hasattr(pictures, "__len__") and hasattr(pictures, "__getitem__")
+    if not known or isinstance(pictures, Mapping | bytes | bytearray):
         raise UsageError(
             "source must be SOURCE text, a path, or a sequence of Pillow images or arrays; got"
             f" {type(pictures).__name__}"
@@ -82,8 +88,8 @@ def open_memory(pictures: Any, request: Request) -> ImageSet:
         request.no_pictures()
     ids = pa.array(range(count), pa.int64()).cast(pa.string())
     labels = None
-    if isinstance(pictures[0], tuple):
-        labels = pa.array((_label(pictures[row]) for row in range(count)), pa.string())
+    if isinstance(_item(pictures, 0), tuple):
+        labels = pa.array((_label(_item(pictures, row)) for row in range(count)), pa.string())
     return request.image_set(ids, ids, MemoryOpener(pictures), labels=labels)
 
 
@@ -93,8 +99,16 @@ def _is_one_picture(pictures: Any) -> bool:
     return pictures.ndim < 3 or (pictures.ndim == 3 and pictures.shape[2] in (3, 4))
 
 
+def _item(pictures: Any, row: int) -> Any:
+    """Return an item, or ``None`` where there is none: reading it again will say why."""
+    try:
+        return pictures[row]
+    except Exception:  # items may come from anybody's code
+        return None
+
+
 def _label(item: Any) -> str | None:
     if not isinstance(item, tuple) or len(item) < 2 or item[1] is None:
         return None
     value = item[1]
-    return str(value.item() if isinstance(value, np.generic) else value)
+    return writable(str(value.item() if isinstance(value, np.generic) else value))

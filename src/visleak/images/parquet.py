@@ -15,8 +15,14 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from visleak.errors import VisleakError
-from visleak.images.columns import class_names_of, describe, rows_of_split, wanted_columns
-from visleak.images.folder import glob_names, split_glob
+from visleak.images.columns import (
+    as_text,
+    class_names_of,
+    describe,
+    rows_of_split,
+    wanted_columns,
+)
+from visleak.images.lists import glob_names, split_glob
 from visleak.images.request import Request
 from visleak.records import Bytes8, ImageSet, Int64, Unreadable
 
@@ -164,7 +170,7 @@ def _bytes_set(
     table = read_tables(files, [*names, f"{base}.path"] if has_paths else names)
     paths = None
     if has_paths:
-        paths = pc.struct_field(table[base], "path").combine_chunks().cast(pa.string())
+        paths = as_text(pc.struct_field(table[base], "path"), f"{base}.path")
         table = table.drop_columns([base])
     sizes = [footer.num_rows for footer in footers]
     if not names:  # a table without columns forgets its rows
@@ -201,7 +207,8 @@ def parquet_files(request: Request) -> list[Path]:
     if path.exists():
         return [path]
     root, pattern = split_glob(str(path))
-    return sorted(Path(root, name) for name in glob_names(root, pattern))
+    names = glob_names(root, pattern, lambda name: not name.startswith("."))
+    return sorted(Path(root, name) for name in names)
 
 
 def shards_of(folder: Path) -> list[Path]:

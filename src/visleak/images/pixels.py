@@ -6,15 +6,13 @@ are ignored: values are taken as sRGB.
 
 from __future__ import annotations
 
-from typing import Any, Final
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 from PIL import Image
 
 from visleak.records import Bytes8
-
-_ALPHA_MODES: Final = ("RGBA", "LA", "PA", "RGBa", "La")
 
 
 def rgb_of_image(image: Image.Image) -> Bytes8:
@@ -29,7 +27,7 @@ def rgb_of_image(image: Image.Image) -> Bytes8:
         return _of_deep_image(image)
     if mode == "LAB":
         return _of_lab(image)
-    if mode in _ALPHA_MODES or "transparency" in image.info:
+    if image.has_transparency_data:
         return _over_white(image)
     return np.asarray(image.convert("RGB"))
 
@@ -38,6 +36,7 @@ def _over_white(image: Image.Image) -> Bytes8:
     key = image.info.get("transparency")
     if isinstance(key, tuple) and any(value > 255 for value in key):
         # Sixteen-bit RGB came with its high bytes only; so must the transparent colour.
+        image = image.copy()
         image.info["transparency"] = tuple(value >> 8 for value in key)
     if image.mode in ("La", "PA"):
         image = image.convert("LA" if image.mode == "La" else "RGBA")

@@ -14,6 +14,15 @@ from visleak.errors import UsageError, VisleakError
 from visleak.records import ImageSet, Opener, Problem
 
 
+def writable(text: str) -> str:
+    r"""Return a text from an untrusted file as one that can be written as UTF-8.
+
+    >>> writable("caf\u00e9" + chr(0xD800)) == "caf\u00e9" + r"\ud800"
+    True
+    """
+    return text if text.isascii() else text.encode("utf-8", "backslashreplace").decode("utf-8")
+
+
 @dataclass(frozen=True)
 class Request:
     """A source and the wishes that come with it.

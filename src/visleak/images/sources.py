@@ -72,10 +72,10 @@ KINDS: Final = (
     Kind(
         "a glob",
         lambda path: _is_glob(path) and path.suffix != ".parquet",
-        "visleak.images.folder:open_glob",
+        "visleak.images.lists:open_glob",
     ),
     Kind("a glob of .parquet files", _is_glob, "visleak.images.parquet:open_parquet"),
-    Kind("a .txt file list", _ends(".txt"), "visleak.images.folder:open_list"),
+    Kind("a .txt file list", _ends(".txt"), "visleak.images.lists:open_list"),
     Kind("a .csv manifest", _ends(".csv", ".tsv"), "visleak.images.manifest:open_manifest"),
     Kind("a .parquet file", _ends(".parquet"), "visleak.images.parquet:open_parquet"),
     Kind("a .zip archive", _ends(".zip"), "visleak.images.archive_zip:open_zip"),
