@@ -245,6 +245,20 @@ def test_one_set_pair_gets_bars_and_no_matrix(fresh: Callable[..., Made]) -> Non
     assert page.words.count("95 % CI") >= 3
 
 
+def test_one_reference_set_gets_one_bar_a_query_set(fresh: Callable[..., Made]) -> None:
+    made = fresh()
+    summary = json.loads(json.dumps(made.summary))
+    summary["comparisons"] = [
+        c for c in summary["comparisons"] if c["reference_set"] in ("train", c["query_set"])
+    ]
+    write_json(made.folder / "audit.json", summary)
+    page = Page(build(made.folder, made.pictures))
+    assert "Hard leaks, %" not in page.words
+    for item in summary["totals"]:
+        hard, soft = (100 * item["rates"][name]["share"] for name in ("hard", "soft"))
+        assert f"{hard:.2f} + {soft:.2f} = {hard + soft:.2f} %" in page.words
+
+
 def test_nearly_empty_summary_still_makes_a_page(fresh: Callable[..., Made]) -> None:
     made = fresh()
     write_json(made.folder / "audit.json", {"schema": 1})

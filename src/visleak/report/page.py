@@ -177,10 +177,10 @@ def _figures(audit: Summary, found: Findings) -> dict[str, list[Figure]]:
 
 
 def _degrees(audit: Summary) -> list[Figure]:
-    """A matrix where several sets were compared, else one stacked bar."""
+    """A matrix where there are several reference sets, else one stacked bar a query set."""
     if not audit.leaks:
         return []
-    if len(audit.leaks) > 1:
+    if len(audit.reference_sets) > 1:
         rows, columns = audit.reference_sets, audit.query_sets
         panels = plots.heat_maps(
             _grid(audit, rows, columns, "hard"), _grid(audit, rows, columns, "soft"), rows, columns
