@@ -154,3 +154,18 @@ def test_yolo_files_that_are_no_good(text, error, said, yolo, put, tmp_path, mon
         open_images(f"yolo:{yolo}#val")
     assert "\n" not in str(caught.value)
     assert not (tmp_path / "pwned").exists()
+
+
+def test_texts_that_cannot_be_written_are_made_so(put):
+    put("a.png")
+    content = (
+        '{"images": [{"id": 1, "file_name": "a.png"}, {"id": 2, "file_name": "\\ud800.png"}],'
+        ' "annotations": [{"image_id": 1, "category_id": 7, "caption": "\\udfff"},'
+        ' {"image_id": 2, "category_id": []}],'
+        ' "categories": [{"id": 7, "name": "c\\ud900"}]}'
+    )
+    images = open_images(f"coco:{put('x.json', content)}")
+    assert images.ids.to_pylist() == ["\\ud800.png", "a.png"]
+    assert images.labels.to_pylist() == ["[]", "c\\ud900"]
+    assert images.captions.to_pylist() == [None, "\\udfff"]
+    assert next(images.opener.read([0])).reason == "missing"

@@ -144,8 +144,18 @@ def test_what_is_no_sequence(picture):
         UsageError, match=r"source must be SOURCE text, a path, or a sequence .* got int"
     ):
         open_images(3)
+    for other in ({"a": 1}, b"x", iter([])):
+        with pytest.raises(UsageError, match=r"a sequence of Pillow images or arrays; got "):
+            open_images(other)
     with pytest.raises(VisleakError, match=r"holds no pictures"):
         open_images([])
     with pytest.raises(UsageError, match=r"label 'x': a sequence has no columns"):
         open_images([picture()], label="x")
     assert open_images([picture()] * 3, group="/[01]/").groups.to_pylist() == ["0", "1", None]
+
+
+def test_encoded_pictures_are_passed_on(picture, encode):
+    data = encode(picture())
+    images, found = read([(data, "a\ud800")])
+    assert found == [data]
+    assert images.labels.to_pylist() == ["a\\ud800"]

@@ -171,3 +171,16 @@ def test_files_that_are_no_good(tmp_path, blobs, put):
     assert "io-error" in {getattr(f, "reason", "") for f in found}
     path.unlink()
     assert [f.reason for f in images.opener.read([0, 19])] == ["missing", "missing"]
+
+
+def test_texts_that_are_no_text(tmp_path, blobs):
+    bad = pa.array([b"\xff"] * 20).view(pa.binary()).cast(pa.binary())
+    text = pa.Array.from_buffers(pa.string(), 20, bad.buffers())
+    path = write(tmp_path / "a.parquet", blobs, caption=text)
+    with pytest.raises(VisleakError, match=r"column 'caption' of type string holds something that"):
+        open_images(path)
+    path = write(tmp_path / "b.parquet", blobs, label=pa.array([[1]] * 20))
+    with pytest.raises(VisleakError, match=r"column 'label' of type list.* that is no text"):
+        open_images(path)
+    path = write(tmp_path / "c.parquet", blobs, label=pa.array(["x"] * 20).dictionary_encode())
+    assert open_images(path).labels[0].as_py() == "x"

@@ -34,7 +34,7 @@ def open_coco(request: Request) -> ImageSet:
     content = _json(request)
     images = sorted(
         _rows(content, "images", ("id", "file_name"), request),
-        key=lambda image: str(image["file_name"]),
+        key=lambda image: writable(str(image["file_name"])),
     )
     if not images:
         request.no_pictures("its list `images` is empty")

@@ -1,0 +1,149 @@
+"""Modes of pictures, against oracles in numpy."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from picture_making import pixels, png
+from PIL import Image
+
+from visleak.images.pixels import rgb_of_image
+
+
+def over_white(rgb, alpha):
+    alpha = alpha[..., None].astype(float) / 255
+    return rgb * alpha + 255 * (1 - alpha)
+
+
+@pytest.mark.parametrize("kind", ["PNG", "TIFF", "WEBP"])
+def test_alpha_is_laid_over_white(kind, picture, encode):
+    rgb = np.asarray(picture())
+    alpha = np.tile(np.linspace(0, 255, 48).astype(np.uint8), (32, 1))
+    image = Image.fromarray(np.dstack([rgb, alpha]))
+    options = {"lossless": True, "exact": True} if kind == "WEBP" else {}
+    assert np.abs(pixels(encode(image, kind, **options)) - over_white(rgb, alpha)).max() <= 1
+
+
+def test_grey_with_alpha(encode):
+    grey = np.arange(256, dtype=np.uint8).reshape(16, 16)
+    alpha = grey.T.copy()
+    image = Image.merge("LA", [Image.fromarray(grey), Image.fromarray(alpha)])
+    want = over_white(np.repeat(grey[..., None], 3, 2), alpha)
+    assert np.abs(pixels(encode(image)) - want).max() <= 1
+
+
+def test_palette_with_one_transparent_colour_and_with_many(encode):
+    index = np.arange(64, dtype=np.uint8).reshape(8, 8) % 4
+    image = Image.fromarray(index, "L")
+    image = Image.frombytes("P", (8, 8), index.tobytes())
+    table = np.array([[255, 0, 0], [0, 255, 0], [0, 0, 255], [9, 8, 7]], dtype=np.uint8)
+    image.putpalette(table.tobytes())
+    plain = table[index].astype(float)
+    assert np.array_equal(pixels(encode(image)), plain)
+    one = plain.copy()
+    one[index == 2] = 255
+    assert np.array_equal(pixels(encode(image, transparency=2)), one)
+    assert np.array_equal(pixels(encode(image, "GIF", transparency=2)), one)
+    many = over_white(plain, np.array([0, 128, 255, 64], dtype=np.uint8)[index])
+    found = pixels(encode(image, transparency=bytes([0, 128, 255, 64])))
+    assert np.abs(found - many).max() <= 1
+
+
+def test_colour_key_of_rgb_and_grey(encode, picture):
+    image = picture()
+    key = image.getpixel((3, 4))
+    want = np.asarray(image).copy()
+    want[(want == key).all(axis=2)] = 255
+    assert np.array_equal(pixels(encode(image, transparency=key)), want)
+    grey = Image.fromarray(np.arange(256, dtype=np.uint8).reshape(16, 16))
+    want = np.arange(256, dtype=np.uint8)
+    want[200] = 255
+    assert np.array_equal(pixels(encode(grey, transparency=200))[..., 0].ravel(), want)
+
+
+def test_one_bit_and_grey(encode):
+    bits = np.arange(64).reshape(8, 8) % 3 == 0
+    assert np.array_equal(pixels(encode(Image.fromarray(bits)))[..., 1], bits * 255)
+    grey = np.arange(256, dtype=np.uint8).reshape(16, 16)
+    assert np.array_equal(
+        pixels(encode(Image.fromarray(grey), "JPEG", quality=100)).std(axis=2), np.zeros((16, 16))
+    )
+
+
+@pytest.mark.parametrize("kind", ["PNG", "TIFF", "PPM"])
+def test_sixteen_bit_grey_is_divided_by_257(kind, encode):
+    values = np.linspace(0, 65535, 256).astype(np.uint16).reshape(16, 16)
+    if kind == "PPM":  # written here, as not every Pillow writes it
+        data = b"P5 16 16 65535\n" + values.astype(">u2").tobytes()
+        assert np.array_equal(pixels(data)[..., 0], np.rint(values / 257).astype(np.uint8))
+        return
+    image = Image.fromarray(values)
+    want = np.rint(values / 257).astype(np.uint8)
+    assert np.array_equal(pixels(encode(image, kind))[..., 2], want)
+    dark = Image.fromarray((values // 300).astype(np.uint16))
+    assert pixels(encode(dark, kind)).max() == 1
+
+
+def test_sixteen_bit_rgb_and_colour_keys():
+    values = np.linspace(0, 65535, 8 * 8 * 3).astype(">u2").reshape(8, 8, 3)
+    raw = b"".join(b"\0" + row.tobytes() for row in values)
+    assert np.abs(pixels(png(8, 8, 16, 2, raw)) - values / 257.0).max() <= 1
+    key = values[2, 3]
+    found = pixels(png(8, 8, 16, 2, raw, (b"tRNS", key.tobytes())))
+    assert (found[2, 3] == 255).all()
+    grey = np.linspace(0, 65535, 64).astype(">u2").reshape(8, 8)
+    raw = b"".join(b"\0" + row.tobytes() for row in grey)
+    found = pixels(png(8, 8, 16, 0, raw, (b"tRNS", grey[0, 0].tobytes())))
+    assert found[0, 0, 0] == 255
+    assert np.array_equal(found[1:, :, 0], np.rint(grey[1:] / 257))
+
+
+def test_thirty_two_bit_and_float(encode):
+    wide = np.array([[-10, 0], [90, 190]], dtype=np.int32)
+    assert pixels(encode(Image.fromarray(wide), "TIFF"))[..., 0].tolist() == [[0, 13], [128, 255]]
+    unit = np.array([[0, 0.5], [0.25, 1]], dtype=np.float32)
+    assert pixels(encode(Image.fromarray(unit), "TIFF"))[..., 0].tolist() == [[0, 128], [64, 255]]
+    odd = np.array([[np.nan, 100], [50, np.inf]], dtype=np.float32)
+    assert pixels(encode(Image.fromarray(odd), "TIFF"))[..., 0].tolist() == [[0, 100], [50, 0]]
+
+
+@pytest.mark.parametrize("kind", ["JPEG", "TIFF"])
+def test_cmyk(kind, picture, encode):
+    rgb = np.asarray(picture())
+    image = Image.fromarray(rgb).convert("CMYK")
+    found = pixels(encode(image, kind, **({"quality": 100} if kind == "JPEG" else {})))
+    assert np.abs(found.astype(int) - rgb).mean() < 3
+
+
+def test_ycbcr_hsv_and_lab(encode):
+    colours = np.array([[[255, 255, 255], [0, 0, 0], [200, 40, 40], [30, 90, 200]]], dtype=np.uint8)
+    image = Image.fromarray(np.repeat(np.repeat(colours, 4, 0), 4, 1))
+    for mode in ("YCbCr", "HSV"):
+        assert np.abs(rgb_of_image(image.convert(mode)).astype(int) - image).max() <= 6
+    lab = np.zeros((1, 3, 3), np.uint8)
+    lab[0] = [[255, 128, 128], [0, 128, 128], [136, 128, 128]]  # white, black, L* = 53.4
+    data = encode(Image.frombytes("LAB", (3, 1), lab.tobytes()), "TIFF")
+    found = pixels(data)
+    assert found[0, :2].tolist() == [[255] * 3, [0] * 3]
+    assert np.abs(found[0, 2].astype(int) - 128).max() <= 2
+
+
+def test_colour_profiles_are_ignored(picture, encode):
+    from PIL import ImageCms
+
+    profile = ImageCms.ImageCmsProfile(ImageCms.createProfile("sRGB")).tobytes()
+    assert np.array_equal(pixels(encode(picture(), icc_profile=profile)), np.asarray(picture()))
+
+
+def test_a_palette_with_alpha_of_its_own():
+    image = Image.new("P", (2, 1))
+    image.putpalette([255, 0, 0, 255, 0, 0, 255, 0], "RGBA")
+    image.putpixel((1, 0), 1)
+    assert rgb_of_image(image).tolist() == [[[255, 0, 0], [255, 255, 255]]]
+
+
+def test_the_callers_image_is_not_changed():
+    image = Image.new("RGB", (2, 1), (1, 2, 3))
+    image.info["transparency"] = (256, 512, 768)
+    assert rgb_of_image(image).tolist() == [[[255] * 3] * 2]
+    assert image.info["transparency"] == (256, 512, 768)
