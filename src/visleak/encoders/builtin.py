@@ -84,12 +84,15 @@ class BuiltinEncoder:
     def view(self, vectors: Float32, view: int) -> Float32:
         """Return the vectors of the given view (index into ``VIEWS``) of the same pictures."""
         order, sign = view_coordinates(view)
-        return vectors[:, order] * sign
+        return np.asarray(vectors[:, order] * sign)
 
 
 def describe(squares: npt.NDArray[np.uint8]) -> tuple[Float32, Bool]:
     """Return fingerprints (n, 560) and flatness (n,) of 32 x 32 RGB squares (n, 32, 32, 3)."""
     orientation, energy = _orientation_grid(squares)
+    flat = energy < FLAT_BELOW
+    # the edges of a blank picture are noise: only its colour says anything
+    orientation[flat] = 0
     colour = _colour_grid(squares)
     parts = [_unit(orientation), COLOUR_WEIGHT * _unit(colour)]
     vectors = np.concatenate(parts, axis=1)
@@ -99,7 +102,7 @@ def describe(squares: npt.NDArray[np.uint8]) -> tuple[Float32, Bool]:
     has_colour = (colour != 0).any(axis=1)
     norms = np.sqrt(has_edges + COLOUR_WEIGHT**2 * has_colour)
     vectors /= np.where(norms > 0, norms, 1.0)[:, None]
-    return vectors.astype(np.float32), energy < FLAT_BELOW
+    return vectors.astype(np.float32), flat
 
 
 def _squeeze(pixels: npt.NDArray[np.uint8]) -> npt.NDArray[np.uint8]:
@@ -188,7 +191,7 @@ def _vote_table() -> Float32:
     table[255::-1, 255::-1] = quadrant
     table[255::-1, 255:] = mirrored
     table[255:, 255::-1] = mirrored
-    return table.reshape(-1, BINS)
+    return np.asarray(table.reshape(-1, BINS))
 
 
 @cache

@@ -81,7 +81,7 @@ class ExactSearch:
 
 def _kernel(sides: Sides, wanted: Wanted) -> Kernel:
     """Choose the kernel for the views and for what is wanted."""
-    width = sides.query.shape[1]
+    width = sides.query[:1].shape[1]
     if sides.make is not None and sides.views == tuple(range(len(VIEWS))):
         basis = dihedral_basis(width, sides.make)
         if basis is not None:
@@ -208,8 +208,9 @@ class _QueryBlock:
         keep = value >= self._needed(query, self.sides.penalty[reference])
         scored = rescore(self.sides, self.rows, query[keep], reference[keep])
         if self.wanted.threshold is not None:
-            counted = scored.query[scored.similarity >= np.float32(self.wanted.threshold)]
-            self.total += np.bincount(counted, minlength=len(self.rows))
+            reached = scored.only(scored.similarity >= np.float32(self.wanted.threshold))
+            weight = self.sides.weight
+            np.add.at(self.total, reached.query, 1 if weight is None else weight[reached.reference])
         joined = scored if self.settled is None else self.settled.plus(scored)
         self.settled = joined.only(_wanted_of(joined, self.sides, self.wanted))
         return self.settled

@@ -31,23 +31,44 @@ class Wanted:
 
 
 @dataclass(frozen=True, slots=True)
+class Rows:
+    """Some rows of a matrix, read when asked for: the matrix may be larger than memory.
+
+    Attributes:
+        matrix: ``float32`` (n, d).
+        index: ``int64`` (m,): the rows.
+    """
+
+    matrix: Float32
+    index: Int64
+
+    def __len__(self) -> int:
+        return len(self.index)
+
+    def __getitem__(self, part: slice | Int64) -> Float32:
+        return np.asarray(self.matrix[self.index[part]])
+
+
+@dataclass(frozen=True, slots=True)
 class Sides:
     """The two matrices that are compared.
 
     Attributes:
-        query: ``float32`` (n, d), unit rows, in memory.
-        reference: ``float32`` (m, d), unit rows; may be memory-mapped, is read block by block.
+        query: ``float32`` (n, d), unit rows.
+        reference: ``float32`` (m, d), unit rows; read block by block.
         penalty: ``float32`` (m,), taken off the similarity when the best are chosen.
         order: ``int64`` (m,), ranks of the references' ids: ties go to the lower.
+        weight: ``int64`` (m,): how many references a row stands for, in the totals.
         same: both are one set, and row i of one is row i of the other: i is never paired with i.
         views: indices into ``VIEWS``; view 0 must be among them.
         make: makes the vectors of a view; needed where there is more than one.
     """
 
-    query: Float32
-    reference: Float32
+    query: Float32 | Rows
+    reference: Float32 | Rows
     penalty: Float32
     order: Int64
+    weight: Int64 | None = None
     same: bool = False
     views: tuple[int, ...] = (0,)
     make: ViewMaker | None = None

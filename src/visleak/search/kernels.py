@@ -18,7 +18,7 @@ import numpy as np
 import numpy.typing as npt
 
 from visleak.records import VIEWS, Float32
-from visleak.search.hits import ViewMaker
+from visleak.search.hits import Rows, ViewMaker
 
 #: Characters of the four one-dimensional representations at the eight dihedral views.
 CHARACTERS: Final = (
@@ -50,14 +50,14 @@ class Kernel(Protocol):
         ...
 
 
-def orthogonal_basis(reference: Float32) -> npt.NDArray[np.float64]:
+def orthogonal_basis(reference: Float32 | Rows) -> npt.NDArray[np.float64]:
     """Return the principal axes (d, d) of a sample of the references, strongest first."""
     sample = _sample(reference)
     _, axes = np.linalg.eigh(sample.T @ sample)
     return np.asarray(axes[:, ::-1])
 
 
-def _sample(rows: Float32) -> npt.NDArray[np.float64]:
+def _sample(rows: Float32 | Rows) -> npt.NDArray[np.float64]:
     """Return at most SAMPLE_ROWS rows, evenly spread."""
     step = max(1, len(rows) // SAMPLE_ROWS)
     return np.asarray(rows[::step], np.float64)
@@ -70,7 +70,7 @@ class TruncatedKernel:
 
     def __init__(
         self,
-        reference: Float32,
+        reference: Float32 | Rows,
         kept: int,
         views: tuple[int, ...] = (0,),
         make: ViewMaker | None = None,

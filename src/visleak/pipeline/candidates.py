@@ -1,0 +1,307 @@
+"""``find_pairs(query, reference) -> Pairs``: which pairs are worth a look.
+
+Both candidate rules of the design: every pair at or above the soft threshold, and the best
+twenty references of each query by background-corrected similarity. Equal content is searched
+once; blank pictures are matched by digest and colour only, and one match each is enough.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Final
+
+import numpy as np
+import numpy.typing as npt
+
+from visleak.pipeline.columns import forget
+from visleak.records import Bool, Encoder, Fingerprints, Float32, Int8, Int64, Pairs
+from visleak.search.hits import Hits, Rows, Search, Sides, Wanted
+
+#: References a query gets by background-corrected similarity.
+BEST: Final = 20
+
+#: Cohort pictures whose mean similarity is the background.
+COHORT_BEST: Final = 5
+
+#: Colours of two blank pictures agree from this cosine on.
+SAME_COLOUR: Final = 0.995
+
+#: Rows whose background is computed at a time; only bounds memory.
+CHUNK: Final = 8192
+
+#: The view that undoes a view: a quarter turn is undone by three, all others by themselves.
+INVERSE_VIEW: Final = np.array([0, 3, 2, 1, 4, 5, 6, 7, 8], np.int8)
+
+VIEWS_OF: Final = {"none": (0,), "mirror": (0, 4), "all": tuple(range(9))}
+
+
+@dataclass(frozen=True, slots=True)
+class Side:
+    """One side of the comparison: fingerprints, background and the order of ids.
+
+    Attributes:
+        prints: the fingerprints.
+        background: ``float32`` (n,): mean similarity to the nearest cohort pictures.
+        order: ``int64`` (n,): ranks of the ids, for ties.
+    """
+
+    prints: Fingerprints
+    background: Float32
+    order: Int64
+
+
+def views_for(encoder: Encoder, choice: str) -> tuple[int, ...]:
+    """Return the views that are compared, as far as the encoder can make them."""
+    return tuple(view for view in VIEWS_OF[choice] if view < max(1, encoder.views))
+
+
+def side(
+    prints: Fingerprints, encoder: Encoder, views: tuple[int, ...], engine: Search, workers: int
+) -> Side:
+    """Return a side with its background and order."""
+    background = np.zeros(len(prints), np.float32)
+    cohort = encoder.cohort
+    if cohort is not None:
+        wanted = Wanted(None, best=min(COHORT_BEST, len(cohort)))
+        zeros, order = np.zeros(len(cohort), np.float32), np.arange(len(cohort))
+        for start in range(0, len(prints), CHUNK):
+            part = slice(start, start + CHUNK)
+            rows = np.array(prints.matrix[part])
+            sides = Sides(rows, cohort, zeros, order, views=views, make=encoder.view)
+            hits = engine.find(sides, wanted, workers=workers)
+            # the design's order of hits: each query's are adjacent, and of one number
+            background[part] = hits.similarity.reshape(len(rows), -1).mean(axis=1)
+        forget(prints.matrix)
+    ids = prints.ids.to_numpy(zero_copy_only=False)
+    order_of = np.empty(len(prints), np.int64)
+    order_of[np.argsort(ids, kind="stable")] = np.arange(len(prints))
+    return Side(prints, background, order_of)
+
+
+def find_pairs(
+    query: Side,
+    reference: Side,
+    *,
+    encoder: Encoder,
+    views: tuple[int, ...],
+    wanted: Wanted,
+    engine: Search,
+    workers: int = 1,
+) -> Pairs:
+    """Return the candidate pairs of two sets, or within one set where both sides are the same.
+
+    Sorted by the query's id, then by falling similarity, then by the reference's id. Within one
+    set each unordered pair stands once, with the lower id as the query.
+    """
+    same = query is reference
+    blank = Wanted(SAME_COLOUR, best=0, cap=1)
+    found = _Found.none(len(query.prints))
+    for flat, rule, seen in ((False, wanted, views), (True, blank, (0,))):
+        left = _Distinct.of(query, query.prints.flat == flat)
+        right = left if same else _Distinct.of(reference, reference.prints.flat == flat)
+        sides = Sides(
+            query=left.matrix,
+            reference=right.matrix,
+            penalty=right.background * np.float32(0.5 if rule.best > 1 else 0),
+            order=right.order,
+            weight=right.sizes(),
+            same=same,
+            views=seen,
+            make=encoder.view if len(seen) > 1 else None,
+        )
+        hits = engine.find(sides, rule, workers=workers)
+        hits = _with_equal_bytes(hits, left, right, same)
+        found = found.plus(_expand(hits, left, right, len(query.prints), rule.cap, same))
+    if same:
+        found = found.unordered(query.order)
+    found = found.capped(reference.order, np.where(query.prints.flat, 1, wanted.cap))
+    background = (query.background[found.query] + reference.background[found.reference]) / 2
+    order = np.lexsort(
+        (reference.order[found.reference], -found.similarity, query.order[found.query])
+    )
+    return Pairs(
+        query_set=query.prints.set,
+        reference_set=reference.prints.set,
+        query=found.query[order],
+        reference=found.reference[order],
+        similarity=found.similarity[order],
+        background=background.astype(np.float32)[order],
+        view=found.view[order],
+        total=found.total,
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class _Distinct:
+    """The distinct contents among some rows of a side.
+
+    Attributes:
+        keys: the distinct contents (k,), 16 bytes each, in the order of their first rows.
+        matrix: their vectors, read from the side's matrix when asked for.
+        background, order: one value a content; of the member with the lowest id.
+        members: rows of the side, grouped by content.
+        edges: ``int64`` (k + 1,): where each content's members begin and end.
+    """
+
+    keys: npt.NDArray[np.void]
+    matrix: Rows
+    background: Float32
+    order: Int64
+    members: Int64
+    edges: Int64
+
+    @classmethod
+    def of(cls, side: Side, mask: Bool) -> _Distinct:
+        """Group the rows of a side that a mask selects."""
+        rows = np.flatnonzero(mask)
+        keys = np.ascontiguousarray(side.prints.digests[rows]).view("V16").ravel()
+        distinct, first, group = np.unique(keys, return_index=True, return_inverse=True)
+        # numbered by first row instead of by digest, so that vectors are read in storage order
+        by_row = np.argsort(first)
+        number = np.empty(len(distinct), np.int64)
+        number[by_row] = np.arange(len(distinct))
+        group = number[group]
+        members = rows[np.lexsort((side.order[rows], group))]
+        edges = np.concatenate([[0], np.cumsum(np.bincount(group, minlength=len(distinct)))])
+        lead = members[edges[:-1]]
+        return cls(
+            keys=distinct[by_row],
+            matrix=Rows(side.prints.matrix, rows[first[by_row]]),
+            background=side.background[lead],
+            order=side.order[lead],
+            members=members,
+            edges=edges.astype(np.int64),
+        )
+
+    def sizes(self) -> Int64:
+        """Return how many members each content has."""
+        return np.diff(self.edges)
+
+
+@dataclass(frozen=True, slots=True)
+class _Found:
+    """Pairs of rows; ``total`` counts, for each query row, all pairs by threshold."""
+
+    query: Int64
+    reference: Int64
+    similarity: Float32
+    view: Int8
+    total: Int64
+
+    @classmethod
+    def none(cls, queries: int) -> _Found:
+        """Return no pairs."""
+        empty = np.empty(0, np.int64)
+        total = np.zeros(queries, np.int64)
+        return cls(empty, empty, np.empty(0, np.float32), np.empty(0, np.int8), total)
+
+    def plus(self, other: _Found) -> _Found:
+        """Return both."""
+        return _Found(
+            np.concatenate([self.query, other.query]),
+            np.concatenate([self.reference, other.reference]),
+            np.concatenate([self.similarity, other.similarity]),
+            np.concatenate([self.view, other.view]),
+            self.total + other.total,
+        )
+
+    def only(self, keep: npt.NDArray[np.int64] | Bool) -> _Found:
+        """Return some of the rows."""
+        return _Found(
+            self.query[keep],
+            self.reference[keep],
+            self.similarity[keep],
+            self.view[keep],
+            self.total,
+        )
+
+    def unordered(self, order: Int64) -> _Found:
+        """Return each pair of one set once, the lower id as the query."""
+        backwards = order[self.query] > order[self.reference]
+        query = np.where(backwards, self.reference, self.query)
+        reference = np.where(backwards, self.query, self.reference)
+        view = np.where(backwards, INVERSE_VIEW[self.view], self.view).astype(np.int8)
+        turned = _Found(query, reference, self.similarity, view, self.total)
+        # of a pair found from both sides the one found from the lower id is kept
+        rank = np.lexsort((backwards, reference, query))
+        pairs = np.stack([query[rank], reference[rank]])
+        first = np.concatenate([[True], (pairs[:, 1:] != pairs[:, :-1]).any(axis=0)])
+        return turned.only(rank[first[: len(rank)]])
+
+    def capped(self, order: Int64, cap: Int64) -> _Found:
+        """Return at most ``cap`` pairs of each query, the most alike."""
+        rank = np.lexsort((order[self.reference], -self.similarity, self.query))
+        place = np.arange(len(rank)) - np.searchsorted(self.query[rank], self.query[rank])
+        return self.only(rank[place < cap[self.query[rank]]])
+
+
+def _with_equal_bytes(hits: Hits, left: _Distinct, right: _Distinct, same: bool) -> Hits:
+    """Add the pairs of equal contents that a search by similarity passed over.
+
+    That is next to none: equal contents have equal vectors, which only fall below a threshold
+    where the vector is all zero or the threshold is 1.
+    """
+    if same:
+        return hits
+    _, query, reference = np.intersect1d(
+        left.keys, right.keys, assume_unique=True, return_indices=True
+    )
+    known = hits.query * len(right.keys) + hits.reference
+    missed = ~np.isin(query * len(right.keys) + reference, known)
+    query, reference = query[missed].astype(np.int64), reference[missed].astype(np.int64)
+    return Hits(
+        query=np.concatenate([hits.query, query]),
+        reference=np.concatenate([hits.reference, reference]),
+        similarity=np.concatenate([hits.similarity, _self_similarity(left.matrix[query])]),
+        view=np.concatenate([hits.view, np.zeros(len(query), np.int8)]),
+        total=hits.total + np.bincount(query, minlength=len(left.keys)),
+    )
+
+
+def _self_similarity(vectors: Float32) -> Float32:
+    """Return the similarity of vectors to themselves, (n,)."""
+    exact = vectors.astype(np.float64)
+    return np.asarray(np.einsum("ij,ij->i", exact, exact), np.float32)
+
+
+def _expand(
+    hits: Hits, left: _Distinct, right: _Distinct, queries: int, cap: int, same: bool
+) -> _Found:
+    """Return the pairs of rows behind pairs of contents, at most ``cap`` a query and content."""
+    wide = left.sizes()[hits.query]
+    tall = np.minimum(right.sizes()[hits.reference], cap)
+    hit = np.repeat(np.arange(len(hits.query)), wide * tall)
+    place = np.arange(len(hit)) - np.repeat(np.cumsum(wide * tall) - wide * tall, wide * tall)
+    across, down = np.divmod(place, tall[hit])
+    total = np.zeros(queries, np.int64)
+    total[left.members] = np.repeat(hits.total, left.sizes())
+    found = _Found(
+        query=left.members[left.edges[hits.query[hit]] + across],
+        reference=right.members[right.edges[hits.reference[hit]] + down],
+        similarity=hits.similarity[hit],
+        view=hits.view[hit],
+        total=total,
+    )
+    return found.plus(_inside(left, queries, cap)) if same else found
+
+
+def _inside(contents: _Distinct, queries: int, cap: int) -> _Found:
+    """Return the pairs of rows of one set that have equal bytes, at most ``cap`` a row."""
+    sizes = contents.sizes()
+    place = np.arange(len(contents.members)) - np.repeat(contents.edges[:-1], sizes)
+    later = np.minimum(np.repeat(sizes, sizes) - place - 1, cap)
+    row = np.repeat(np.arange(len(contents.members)), later)
+    step = np.arange(len(row)) - np.repeat(np.cumsum(later) - later, later) + 1
+    content = np.repeat(np.arange(len(sizes)), sizes)[row]
+    alone = _self_similarity(contents.matrix[np.flatnonzero(sizes > 1)])
+    similarity = np.zeros(len(sizes), np.float32)
+    similarity[sizes > 1] = alone
+    total = np.zeros(queries, np.int64)
+    total[contents.members] = np.repeat(sizes - 1, sizes)
+    return _Found(
+        query=contents.members[row],
+        reference=contents.members[row + step],
+        similarity=similarity[content],
+        view=np.zeros(len(row), np.int8),
+        total=total,
+    )

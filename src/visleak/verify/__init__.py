@@ -1,0 +1,1 @@
+"""Looking at the pictures of candidate pairs: are they the same shot, and what was done to it?"""

@@ -1,0 +1,197 @@
+"""Finding the geometric relation of two pictures: affine by correlation, any by local features.
+
+Relations are 3 x 3 matrices from the query to the reference in unit coordinates: x right, y down,
+a picture is [0, 1] x [0, 1] whatever its aspect ratio.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+import cv2
+import numpy as np
+import numpy.typing as npt
+
+from visleak.records import VIEWS, Bytes8, Float32
+
+Matrix = npt.NDArray[np.floating[Any]]
+
+# OpenCV's type hints know neither SIFT nor the calls without a mask
+_cv: Any = cv2
+
+#: Enhanced correlation (Evangelidis & Psarakis 2008) stops after this many steps or this change.
+STEPS: Final = 25
+CHANGE: Final = 1e-3
+
+#: Relations outside these bounds are not believed: scale, stretch, shift of the centre.
+SCALES: Final = (0.55, 1.8)
+STRETCH: Final = 0.5
+SHIFT: Final = 0.45
+
+#: Local features are tried where the short side has this many pixels.
+FEATURE_SIDE: Final = 96
+FEATURES: Final = 500
+RATIO: Final = 0.8
+INLIERS: Final = 10
+RANSAC_PIXELS: Final = 3.0
+
+
+def view_matrix(view: int) -> Matrix:
+    """Return the matrix from a picture to its view, in unit coordinates.
+
+    >>> view_matrix(VIEWS.index("mirror")) @ np.array([0.2, 0.3, 1.0])
+    array([0.8, 0.3, 1. ])
+    """
+    matrix = np.eye(3)
+    if VIEWS[view] == "inverted":
+        return matrix
+    if view >= VIEWS.index("mirror"):
+        matrix = np.array([[-1.0, 0, 1], [0, 1, 0], [0, 0, 1]])
+    clockwise = np.array([[0.0, -1, 1], [1, 0, 0], [0, 0, 1]])
+    for _ in range(view % 4):
+        matrix = clockwise @ matrix
+    return matrix
+
+
+def shift_matrix(across: float, down: float) -> Matrix:
+    """Return the shift by shares of the width and height."""
+    return np.array([[1.0, 0, across], [0, 1, down], [0, 0, 1]])
+
+
+def warp(square: npt.NDArray[np.float32], matrix: Matrix) -> npt.NDArray[np.float32]:
+    """Return a square picture (s, s, ..) moved by a unit matrix, edges drawn out."""
+    side = square.shape[0]
+    back = _in_pixels(np.linalg.inv(matrix), side)
+    flags = cv2.INTER_LINEAR | cv2.WARP_INVERSE_MAP
+    if abs(back[2, :2]).max() > 1e-9:
+        return np.asarray(
+            cv2.warpPerspective(
+                square, back, (side, side), flags=flags, borderMode=cv2.BORDER_REPLICATE
+            ),
+            np.float32,
+        )
+    return np.asarray(
+        cv2.warpAffine(
+            square, back[:2], (side, side), flags=flags, borderMode=cv2.BORDER_REPLICATE
+        ),
+        np.float32,
+    )
+
+
+def overlap(matrix: Matrix, side: int) -> npt.NDArray[np.float32]:
+    """Return 1 where the moved query covers the reference's (side, side) square, else 0."""
+    centres = (np.arange(side) + 0.5) / side
+    x, y = np.meshgrid(centres, centres)
+    back = np.linalg.inv(matrix)
+    depth = back[2, 0] * x + back[2, 1] * y + back[2, 2]
+    across = (back[0, 0] * x + back[0, 1] * y + back[0, 2]) / depth
+    down = (back[1, 0] * x + back[1, 1] * y + back[1, 2]) / depth
+    inside = (across >= 0) & (across <= 1) & (down >= 0) & (down <= 1) & (depth > 0)
+    return np.asarray(inside, np.float32)
+
+
+def refine(query: Float32, reference: Float32, start: Matrix) -> Matrix | None:
+    """Return the affine relation near ``start`` that correlates best, or ``None``.
+
+    Args:
+        query, reference: grey ``float32`` (s, s) squares.
+        start: unit matrix to begin from.
+    """
+    side = query.shape[0]
+    back = _in_pixels(np.linalg.inv(start), side)[:2].astype(np.float32)
+    criteria = (cv2.TERM_CRITERIA_EPS | cv2.TERM_CRITERIA_COUNT, STEPS, CHANGE)
+    try:
+        _, found = _cv.findTransformECC(
+            reference, query, back, cv2.MOTION_AFFINE, criteria, None, 1
+        )
+    except cv2.error:
+        # no texture in the overlap, or the steps ran away: there is no such relation
+        return None
+    pixels = np.vstack([np.asarray(found, np.float64), [0, 0, 1]])
+    if not np.isfinite(pixels).all() or abs(np.linalg.det(pixels)) < 1e-3:
+        return None
+    matrix = np.linalg.inv(_in_units(pixels, side))
+    return matrix if believable(matrix, start) else None
+
+
+def believable(matrix: Matrix, start: Matrix) -> bool:
+    """Whether a relation is a moderate change of ``start``."""
+    change = matrix @ np.linalg.inv(start)
+    scale = np.sqrt(abs(np.linalg.det(change[:2, :2])))
+    if not SCALES[0] <= scale <= SCALES[1]:
+        return False
+    stretch = np.linalg.norm(change[:2, :2] / scale - np.eye(2))
+    centre = change[:2] @ np.array([0.5, 0.5, 1.0]) - 0.5
+    return bool(stretch <= STRETCH and np.abs(centre).max() <= SHIFT)
+
+
+def by_features(query: Bytes8, reference: Bytes8) -> Matrix | None:
+    """Return the relation that local features agree on (SIFT, RANSAC), or ``None``.
+
+    Finds any rotation, crop and scale, mirrored or not, where both pictures are large enough.
+
+    Args:
+        query, reference: RGB ``uint8`` pictures in their own aspect ratio.
+    """
+    if min(*query.shape[:2], *reference.shape[:2]) < FEATURE_SIDE:
+        return None
+    sift = _cv.SIFT_create(nfeatures=FEATURES)
+    points, words = sift.detectAndCompute(cv2.cvtColor(reference, cv2.COLOR_RGB2GRAY), None)
+    if words is None or len(words) < INLIERS:
+        return None
+    best: tuple[int, Matrix] | None = None
+    for mirrored in (False, True):
+        picture = np.ascontiguousarray(query[:, ::-1]) if mirrored else query
+        found = _match(sift, picture, (points, words), (query.shape, reference.shape))
+        if found is not None and (best is None or found[0] > best[0]):
+            mirror = view_matrix(VIEWS.index("mirror")) if mirrored else np.eye(3)
+            best = (found[0], found[1] @ mirror)
+    return None if best is None else best[1]
+
+
+def _match(
+    sift: Any,
+    picture: Bytes8,
+    described: tuple[tuple[cv2.KeyPoint, ...], Float32],
+    shapes: tuple[tuple[int, ...], tuple[int, ...]],
+) -> tuple[int, Matrix] | None:
+    """Return the number of agreeing features and the unit matrix, or ``None``."""
+    points, words = described
+    query_shape, reference_shape = shapes
+    own, own_words = sift.detectAndCompute(cv2.cvtColor(picture, cv2.COLOR_RGB2GRAY), None)
+    if own_words is None or len(own_words) < INLIERS:
+        return None
+    pairs = cv2.BFMatcher(cv2.NORM_L2).knnMatch(own_words, words, k=2)
+    good = [p[0] for p in pairs if len(p) == 2 and p[0].distance < RATIO * p[1].distance]
+    if len(good) < INLIERS:
+        return None
+    from_ = np.array([own[m.queryIdx].pt for m in good], np.float32)
+    to = np.array([points[m.trainIdx].pt for m in good], np.float32)
+    cv2.setRNGSeed(0)
+    found, inside = cv2.estimateAffine2D(
+        from_, to, method=cv2.RANSAC, ransacReprojThreshold=RANSAC_PIXELS, maxIters=2000
+    )
+    if found is None or inside is None or int(inside.sum()) < INLIERS:
+        return None
+    pixels = np.vstack([np.asarray(found, np.float64), [0, 0, 1]])
+    to_pixels = _unit_to_pixels(query_shape[1], query_shape[0])
+    to_units = np.linalg.inv(_unit_to_pixels(reference_shape[1], reference_shape[0]))
+    matrix = to_units @ pixels @ to_pixels
+    return (int(inside.sum()), matrix) if abs(np.linalg.det(matrix)) > 0.01 else None
+
+
+def _unit_to_pixels(width: int, height: int) -> Matrix:
+    """Return unit coordinates to pixel coordinates, in which pixel centres are whole numbers."""
+    return np.array([[width, 0, -0.5], [0, height, -0.5], [0, 0, 1.0]])
+
+
+def _in_pixels(matrix: Matrix, side: int) -> Matrix:
+    """Return a unit matrix in pixel coordinates of a square."""
+    to_pixels = _unit_to_pixels(side, side)
+    return np.asarray(to_pixels @ matrix @ np.linalg.inv(to_pixels))
+
+
+def _in_units(matrix: Matrix, side: int) -> Matrix:
+    """Return a matrix in pixel coordinates of a square in unit coordinates."""
+    to_pixels = _unit_to_pixels(side, side)
+    return np.asarray(np.linalg.inv(to_pixels) @ matrix @ to_pixels)

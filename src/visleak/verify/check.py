@@ -1,0 +1,261 @@
+"""The full check of a pair: align the pictures, fit brightness and colour, compare the overlap."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from dataclasses import dataclass, fields
+from typing import Final
+
+import cv2
+import numpy as np
+import numpy.typing as npt
+
+from visleak.records import Bytes8
+from visleak.verify import align, screen
+from visleak.verify.align import Matrix
+
+#: Pictures up to this side are compared at 32 x 32, larger ones at 96 x 96.
+TINY: Final = 48
+TINY_SIDE: Final = 32
+LARGE_SIDE: Final = 96
+
+#: Long side to which pictures are bounded before the check.
+BOUND: Final = 256
+
+#: Gradient agreement below which another way of aligning is tried.
+GOOD: Final = 0.8
+
+#: What `exact` allows (DESIGN: almost all pixels approximately identical).
+EXACT_LEVELS: Final = 16
+EXACT_SHARE: Final = 0.95
+EXACT_MEAN: Final = 3.0
+EXACT_TILE: Final = 24.0
+TILES: Final = 8
+
+#: Version of the measures: part of the digest that keys cached evidence.
+VERSION: Final = 1
+
+
+@dataclass(frozen=True, slots=True)
+class Measures:
+    """What the full check measured on one pair.
+
+    Attributes:
+        grey: correlation of grey values over the overlap, -1..1.
+        gradient: correlation of gradients over the overlap, -1..1.
+        colour: mean correlation of the three channels, -1..1.
+        residual: root mean square difference after fitting brightness and contrast, grey levels.
+        within: share of the overlap whose fitted difference is below 16 grey levels.
+        patch: largest root mean square difference in a tile of 1/16 of the picture, grey levels.
+        covered: share of the reference that the moved query covers, 0..1.
+        used: share of the query that lies on the reference, 0..1.
+        gain, offset: brightness of the reference is gain times the query's, plus offset levels.
+        tint: largest difference of the mean colour of a channel after the grey fit, levels.
+        features: 1 where local features found the relation.
+        exact: 1 where almost all pixels are approximately identical.
+    """
+
+    grey: float
+    gradient: float
+    colour: float
+    residual: float
+    within: float
+    patch: float
+    covered: float
+    used: float
+    gain: float
+    offset: float
+    tint: float
+    features: float
+    exact: float
+
+
+#: Names of the checks, in the order in which they are stored.
+CHECKS: Final = tuple(field.name for field in fields(Measures))
+
+
+def digest() -> bytes:
+    """Return the digest of everything that evidence depends on beside the two pictures."""
+    recipe = [VERSION, TINY, TINY_SIDE, LARGE_SIDE, BOUND, GOOD, align.STEPS, align.CHANGE]
+    recipe += [align.FEATURES, align.RATIO, align.INLIERS, screen.SIDE, screen.REACH]
+    return hashlib.blake2b(json.dumps(recipe).encode(), digest_size=16).digest()
+
+
+def bounded(pixels: Bytes8) -> Bytes8:
+    """Return the picture with its long side at most 256 pixels."""
+    height, width = pixels.shape[:2]
+    ratio = BOUND / max(height, width)
+    if ratio >= 1:
+        return pixels
+    size = (max(1, round(width * ratio)), max(1, round(height * ratio)))
+    return np.asarray(cv2.resize(pixels, size, interpolation=cv2.INTER_AREA), np.uint8)
+
+
+def check(
+    query: Bytes8, reference: Bytes8, view: int, shift: tuple[float, float], same_size: bool
+) -> tuple[Measures, Matrix]:
+    """Return what is measured on a pair, and the relation from query to reference.
+
+    Args:
+        query, reference: bounded RGB pictures.
+        view: the view in which the query looked most like the reference.
+        shift: where the screen found the reference's content, in shares of width and height.
+        same_size: whether the full pictures have equal width and height.
+    """
+    tiny = max(*query.shape[:2], *reference.shape[:2]) <= TINY
+    side = TINY_SIDE if tiny else LARGE_SIDE
+    left, right = _square(query, side), _square(reference, side)
+    inverted = view == 8
+    if inverted:
+        left = 255 - left
+    start = align.shift_matrix(*shift) @ align.view_matrix(view)
+    matrix = _by_correlation(left, right, start)
+    measures = _compare(left, right, matrix)
+    if measures.gradient < GOOD and not tiny:
+        found = align.by_features(255 - query if inverted else query, reference)
+        if found is not None:
+            other = _compare(left, right, found, features=True)
+            if other.gradient > measures.gradient:
+                measures, matrix = other, found
+    exact = same_size and view == 0 and query.shape == reference.shape
+    if exact and exactly_alike(query, reference):
+        unmoved = _compare(left, right, np.eye(3), exact=True)
+        return unmoved, np.eye(3)
+    return measures, matrix
+
+
+def exactly_alike(query: Bytes8, reference: Bytes8) -> bool:
+    """Whether almost all pixels of two pictures of one size are approximately identical.
+
+    That is, at least 95 % of the pixels within 16/255 in every channel, a mean difference of at
+    most 3/255, and no tile of 1/64 of the picture over 24/255 (after Barz & Denzler 2020, grade
+    "exact"; this project's constants).
+    """
+    if query.shape != reference.shape:
+        return False
+    difference = cv2.absdiff(query, reference)
+    worst = difference.max(axis=2)
+    if (worst <= EXACT_LEVELS).mean() < EXACT_SHARE or difference.mean() > EXACT_MEAN:
+        return False
+    mean = difference.mean(axis=2, dtype=np.float32)
+    height, width = mean.shape
+    down = np.unique(np.linspace(0, height, min(TILES, height) + 1).astype(int))[:-1]
+    across = np.unique(np.linspace(0, width, min(TILES, width) + 1).astype(int))[:-1]
+    sums = np.add.reduceat(np.add.reduceat(mean, down, axis=0), across, axis=1)
+    sizes = np.diff(np.append(down, height))[:, None] * np.diff(np.append(across, width))[None, :]
+    return bool((sums / sizes).max() <= EXACT_TILE)
+
+
+def _square(pixels: Bytes8, side: int) -> npt.NDArray[np.float32]:
+    """Return the picture as a ``float32`` (side, side, 3) square, aspect ratio given up."""
+    height, width = pixels.shape[:2]
+    if (height, width) != (side, side):
+        method = cv2.INTER_AREA if min(height, width) >= side else cv2.INTER_LINEAR
+        pixels = np.asarray(cv2.resize(pixels, (side, side), interpolation=method), np.uint8)
+    return pixels.astype(np.float32)
+
+
+def _grey(square: npt.NDArray[np.float32]) -> npt.NDArray[np.float32]:
+    return np.asarray(cv2.cvtColor(square, cv2.COLOR_RGB2GRAY), np.float32)
+
+
+def _by_correlation(
+    left: npt.NDArray[np.float32], right: npt.NDArray[np.float32], start: Matrix
+) -> Matrix:
+    """Return the affine relation found by correlation, coarse to fine, or the start."""
+    for side in sorted({TINY_SIDE, left.shape[0]}):
+        size = (side, side)
+        query, reference = (
+            np.asarray(
+                cv2.GaussianBlur(
+                    cv2.resize(_grey(s), size, interpolation=cv2.INTER_AREA), (0, 0), 0.7
+                ),
+                np.float32,
+            )
+            for s in (left, right)
+        )
+        found = align.refine(query, reference, start)
+        if found is None:
+            return start
+        start = found
+    return start
+
+
+def _compare(
+    left: npt.NDArray[np.float32],
+    right: npt.NDArray[np.float32],
+    matrix: Matrix,
+    *,
+    features: bool = False,
+    exact: bool = False,
+) -> Measures:
+    """Return the measures of a pair under a relation."""
+    side = left.shape[0]
+    moved = align.warp(left, matrix)
+    mask = align.overlap(matrix, side)
+    covered = float(mask.mean())
+    used = float(align.overlap(np.linalg.inv(matrix), side).mean())
+    inside = mask > 0
+    if inside.sum() < side * side / 16:
+        return Measures(0, 0, 0, 255, 0, 255, covered, used, 1, 0, 0, features, exact)
+    query, reference = _grey(moved), _grey(right)
+    gain, offset = _fit(query[inside], reference[inside])
+    difference = np.asarray((reference - gain * query - offset) * mask, np.float32)
+    colour = [_correlation(moved[..., c][inside], right[..., c][inside]) for c in range(3)]
+    means = (right - gain * moved - offset)[inside].mean(axis=0)
+    return Measures(
+        grey=_correlation(query[inside], reference[inside]),
+        gradient=_gradient_correlation(query, reference, mask),
+        colour=float(np.mean(colour)),
+        residual=float(np.sqrt((difference**2).sum() / mask.sum())),
+        within=float((np.abs(difference[inside]) < EXACT_LEVELS).mean()),
+        patch=_worst_tile(difference, mask),
+        covered=covered,
+        used=used,
+        gain=gain,
+        offset=offset,
+        tint=float(np.abs(means).max()),
+        features=float(features),
+        exact=float(exact),
+    )
+
+
+def _fit(query: npt.NDArray[np.float32], reference: npt.NDArray[np.float32]) -> tuple[float, float]:
+    """Return gain and offset that bring the query's grey values nearest to the reference's."""
+    mean_q, mean_r = float(query.mean()), float(reference.mean())
+    variance = float(query.var())
+    gain = float(((query - mean_q) * (reference - mean_r)).mean()) / (variance + 1.0)
+    return gain, mean_r - gain * mean_q
+
+
+def _correlation(a: npt.NDArray[np.float32], b: npt.NDArray[np.float32]) -> float:
+    """Return the correlation coefficient; 0 where one side does not vary."""
+    a, b = a - a.mean(), b - b.mean()
+    scale = float(np.sqrt((a * a).sum() * (b * b).sum()))
+    return float((a * b).sum()) / scale if scale > 1e-3 else 0.0
+
+
+def _gradient_correlation(
+    query: npt.NDArray[np.float32],
+    reference: npt.NDArray[np.float32],
+    mask: npt.NDArray[np.float32],
+) -> float:
+    """Return the correlation of the gradient fields inside the overlap."""
+    inner = cv2.erode(mask, np.ones((3, 3), np.uint8))
+    products = [0.0, 0.0, 0.0]
+    for along in ((1, 0), (0, 1)):
+        a = cv2.Sobel(query, cv2.CV_32F, *along, ksize=3) * inner
+        b = cv2.Sobel(reference, cv2.CV_32F, *along, ksize=3) * inner
+        for index, (x, y) in enumerate(((a, b), (a, a), (b, b))):
+            products[index] += float((x * y).sum())
+    scale = float(np.sqrt(products[1] * products[2]))
+    return products[0] / scale if scale > 1e-3 else 0.0
+
+
+def _worst_tile(difference: npt.NDArray[np.float32], mask: npt.NDArray[np.float32]) -> float:
+    """Return the largest root mean square difference in a tile of 1/16 of the picture."""
+    step = difference.shape[0] // 4
+    squares = (difference**2).reshape(4, step, 4, step).sum(axis=(1, 3))
+    counts = mask.reshape(4, step, 4, step).sum(axis=(1, 3))
+    return float(np.sqrt((squares / (counts + step * step / 8)).max()))

@@ -1,0 +1,118 @@
+"""The cheap screen: normalised gradient correlation over shifts, for every candidate pair.
+
+Gradients are compared as complex numbers (across + i down), so that brightness drops out, and
+correlated at all shifts at once by the Fourier transform; each shift is normalised by the energy
+of its own overlap (Padfield 2012; gradient correlation after Argyriou & Vlachos 2003).
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+import cv2
+import numpy as np
+import numpy.typing as npt
+import scipy.fft
+
+from visleak.records import VIEWS, Bytes8, Float32, Int8
+
+#: Side of the grey thumbnails that are compared.
+SIDE: Final = 32
+
+#: Largest shift, in thumbnail pixels: a quarter of the side.
+REACH: Final = 8
+
+#: Transform length: the shifts up to REACH are free of wrap-around.
+_LENGTH: Final = SIDE + REACH
+
+#: Gradients of this size (grey levels) and less count in full, stronger ones by their root.
+_DAMPING: Final = 4.0
+
+#: Pairs worked on at a time; only bounds memory.
+_BATCH: Final = 512
+
+
+def thumbnail(pixels: Bytes8) -> Bytes8:
+    """Return the picture's grey thumbnail, ``uint8`` (32, 32), aspect ratio given up."""
+    grey = cv2.cvtColor(pixels, cv2.COLOR_RGB2GRAY)
+    if grey.shape == (SIDE, SIDE):
+        return np.asarray(grey, np.uint8)
+    method = cv2.INTER_AREA if min(grey.shape) >= SIDE else cv2.INTER_LINEAR
+    return np.asarray(cv2.resize(grey, (SIDE, SIDE), interpolation=method), np.uint8)
+
+
+def seen(pixels: Bytes8, view: int) -> Bytes8:
+    """Return a picture, or a stack of them (.., h, w), as seen in a view.
+
+    >>> seen(np.array([[1, 2], [3, 4]], np.uint8), VIEWS.index("turn-90")).tolist()
+    [[3, 1], [4, 2]]
+    """
+    if VIEWS[view] == "inverted":
+        return np.asarray(255 - pixels)
+    if view >= VIEWS.index("mirror"):
+        pixels = pixels[..., ::-1]
+    return np.asarray(np.rot90(pixels, -(view % 4), axes=(-2, -1)))
+
+
+def screen(query: Bytes8, reference: Bytes8, view: Int8) -> tuple[Float32, npt.NDArray[np.int8]]:
+    """Return how well the gradients of pairs of thumbnails agree at the best shift.
+
+    Args:
+        query, reference: ``uint8`` (n, 32, 32) thumbnails.
+        view: ``int8`` (n,): the view in which each query is compared.
+
+    Returns:
+        Score ``float32`` (n,) in [-1, 1], higher is more alike, and shift ``int8`` (n, 2): how far
+        the reference's content lies right of and below the query's, in thumbnail pixels.
+    """
+    turned = np.empty_like(query)
+    for each in np.unique(view):
+        turned[view == each] = seen(query[view == each], int(each))
+    score = np.empty(len(query), np.float32)
+    shift = np.empty((len(query), 2), np.int8)
+    for start in range(0, len(query), _BATCH):
+        part = slice(start, start + _BATCH)
+        score[part], shift[part] = _correlate(_gradient(turned[part]), _gradient(reference[part]))
+    return score, shift
+
+
+def _gradient(grey: Bytes8) -> npt.NDArray[np.complex64]:
+    """Return central differences as complex numbers, damped so that no one edge rules."""
+    padded = np.pad(grey.astype(np.float32), ((0, 0), (1, 1), (1, 1)), mode="edge")
+    across = padded[:, 1:-1, 2:] - padded[:, 1:-1, :-2]
+    down = padded[:, 2:, 1:-1] - padded[:, :-2, 1:-1]
+    gradient = across + 1j * down
+    return np.asarray(gradient / np.sqrt(np.abs(gradient) + _DAMPING), np.complex64)
+
+
+def _correlate(
+    query: npt.NDArray[np.complex64], reference: npt.NDArray[np.complex64]
+) -> tuple[Float32, npt.NDArray[np.int8]]:
+    """Return the best normalised correlation over shifts and the shift."""
+    shape = (_LENGTH, _LENGTH)
+    spectrum = np.conj(scipy.fft.fft2(query, shape)) * scipy.fft.fft2(reference, shape)
+    product = scipy.fft.ifft2(spectrum, overwrite_x=True).real
+    shifts = np.arange(-REACH, REACH + 1)
+    product = product[:, shifts[:, None], shifts[None, :]]
+    energy = _overlap_energy(query, -shifts) * _overlap_energy(reference, shifts)
+    score = product / np.sqrt(np.maximum(energy, 1e-6))
+    share = (1 - np.abs(shifts) / SIDE).astype(np.float32)
+    # a small overlap agrees by chance more easily
+    score *= np.sqrt(share[:, None] * share[None, :])
+    flat = score.reshape(len(score), -1)
+    best = flat.argmax(axis=1)
+    down, across = np.divmod(best, len(shifts))
+    shift = np.stack([shifts[across], shifts[down]], axis=1).astype(np.int8)
+    return flat[np.arange(len(flat)), best].astype(np.float32), shift
+
+
+def _overlap_energy(
+    gradient: npt.NDArray[np.complex64], shifts: npt.NDArray[np.int64]
+) -> npt.NDArray[np.float32]:
+    """Return the energy inside the part that overlaps at each pair of shifts (n, down, across)."""
+    squared = gradient.real**2 + gradient.imag**2
+    sums = np.zeros((len(gradient), SIDE + 1, SIDE + 1), np.float32)
+    np.cumsum(np.cumsum(squared, axis=1), axis=2, out=sums[:, 1:, 1:])
+    first, last = np.maximum(0, shifts), SIDE + np.minimum(0, shifts)
+    rows = sums[:, last] - sums[:, first]
+    return np.asarray(rows[:, :, last] - rows[:, :, first])
