@@ -8,7 +8,7 @@ from picture_making import FORMATS, pixels, reason
 from PIL import Image, ImageFile
 
 from visleak.images import decode
-from visleak.records import Picture
+from visleak.records import Picture, Unreadable
 
 
 def cuts(data):
@@ -33,8 +33,11 @@ def test_a_cut_file_is_truncated_or_whole(kind, options, picture, encode, capfd)
     noise = Image.fromarray(rng.integers(0, 256, (30, 40, 3), dtype=np.uint8))
     for image in (picture(), noise):
         data = encode(image, kind, **options)
-        whole = pixels(data)
+        whole, whole_small = pixels(data), pixels(data, enough=8)
         for cut in cuts(data):
+            if kind == "JPEG":
+                small = decode(data[:cut], enough=8)
+                assert isinstance(small, Unreadable) or np.array_equal(small.pixels, whole_small)
             found = decode(data[:cut])
             if isinstance(found, Picture):
                 assert np.array_equal(found.pixels, whole), cut

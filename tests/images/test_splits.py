@@ -79,7 +79,9 @@ def test_yolo(put, tmp_path):
             "train": (1, True, "y"),
             "val": (1, True, "y"),
         }
-    assert list(open_splits(tmp_path / "y")) == ["train", "val"]
+    assert open_splits(tmp_path / "y")["train"].annotated
+    put("y/data.yaml", "train: ../images/train\nval: ../images/valid\n")
+    assert not open_splits(tmp_path / "y")["train"].annotated
 
 
 def test_too_few_splits(put, tmp_path):

@@ -147,7 +147,7 @@ def open_yolo(request: Request) -> ImageSet:
         raise UsageError(
             f"source {request.text!r}: add #SPLIT, one of {', '.join(splits) or '(it has none)'}"
         )
-    base = _yolo_base(request.path, content)
+    base = yolo_base(request.path, content)
     root, names = _yolo_names(request, base, splits[wanted])
     classes = _class_names(content.get("names"))
     labels = pa.array((_yolo_label(root / name, classes) for name in names), pa.string())
@@ -183,7 +183,7 @@ def yolo_splits(content: Mapping[str, Any]) -> dict[str, list[str]]:
     return splits
 
 
-def _yolo_base(path: Path, content: Mapping[str, Any]) -> Path:
+def yolo_base(path: Path, content: Mapping[str, Any]) -> Path:
     """Return the data set's folder: `path` in the YAML, else where the YAML lies."""
     given = content.get("path")
     if isinstance(given, str) and (path.parent / given).is_dir():

@@ -185,7 +185,7 @@ def content_digest(data: bytes | npt.NDArray[Any]) -> bytes:
     '88ec10769dab268ece2ed6b9a99e2504'
     """
     if isinstance(data, np.ndarray):
-        head = f"{data.shape}{data.dtype.str}".encode()
-        body = np.ascontiguousarray(data)
-        return hashlib.blake2b(head + body.tobytes(), digest_size=16).digest()
+        digest = hashlib.blake2b(f"{data.shape}{data.dtype.str}".encode(), digest_size=16)
+        digest.update(np.ascontiguousarray(data).reshape(-1).view(np.uint8).data)
+        return digest.digest()
     return hashlib.blake2b(data, digest_size=16).digest()

@@ -107,6 +107,8 @@ def _named(names: Iterable[tuple[str, str]], where: Path) -> dict[str, str]:
 
 
 def _folder(path: Path) -> dict[str, str]:
+    if len(found := _yolo_inside(path)) > 1:
+        return found
     for place in (path, path / "images"):
         if not place.is_dir():
             continue
@@ -117,6 +119,24 @@ def _folder(path: Path) -> dict[str, str]:
         if len(found := _shards(place)) > 1:
             return found
     return _named([(entry.name, str(entry)) for entry in path.iterdir() if entry.is_dir()], path)
+
+
+def _yolo_inside(path: Path) -> dict[str, str]:
+    """Return the splits of a folder's ``data.yaml``, if all that it names is there.
+
+    So the boxes are known to be part of the sets, which the folders alone do not tell.
+    """
+    from visleak.images.annotated import yolo_base, yolo_content, yolo_splits
+
+    file = path / "data.yaml"
+    if not file.is_file():
+        return {}
+    content = yolo_content(file, str(path))
+    splits = yolo_splits(content)
+    base = yolo_base(file, content)
+    if not all((base / entry).exists() for entries in splits.values() for entry in entries):
+        return {}
+    return {split: f"yolo:{file}#{split}" for split in splits}
 
 
 def _shards(place: Path) -> dict[str, str]:
