@@ -12,7 +12,10 @@ from visleak.records import Encoder
 ENCODERS: Final = {"builtin": "visleak.encoders.builtin:BuiltinEncoder"}
 
 #: What an encoder object must have.
-_PARTS: Final = ("name", "digest", "width", "enough", "views", "thresholds", "encode", "view")
+_PARTS: Final = (
+    *("name", "digest", "width", "enough", "views", "thresholds", "cohort"),
+    *("encode", "view"),
+)
 
 
 def load_encoder(encoder: str | Encoder = "builtin") -> Encoder:

@@ -1,0 +1,219 @@
+"""The rooms and who may import whom, read from the sources themselves."""
+
+from __future__ import annotations
+
+import ast
+import re
+import subprocess
+import sys
+from collections.abc import Iterator, Mapping
+from graphlib import CycleError, TopologicalSorter
+from pathlib import Path
+from typing import NamedTuple
+
+import pytest
+
+import visleak
+
+ROOT = Path(visleak.__file__).parent
+
+#: Rooms by level. A room imports lower levels only; rooms of one level are blind to each other.
+LEVELS = (
+    ("errors",),
+    ("records",),
+    ("settings", "groups", "stats", "gallery", "plots"),
+    ("images", "encoders", "search", "verify", "grading", "store", "cache"),
+    ("pipeline",),
+    ("audit",),
+    ("report", "review", "remedy", "impact", "robustness", "dlede", "memorization"),
+    ("cli",),
+)
+LEVEL = {room: level for level, rooms in enumerate(LEVELS) for room in rooms}
+
+#: Modules that may reach everywhere: the public names and ``python -m visleak``.
+DOORS = ("visleak", "visleak.__main__")
+
+HEAVY = ("torch", "faiss", "matplotlib", "cv2", "scipy")
+
+
+class Arrow(NamedTuple):
+    """One import: who imports what, and where that stands."""
+
+    importer: str
+    imported: str
+    place: str
+    stated: bool  # by an import statement, at any depth; else by a dotted path in a table
+
+
+def name_of(path: Path, root: Path) -> str:
+    parts = path.relative_to(root.parent).with_suffix("").parts
+    return ".".join(parts[:-1] if parts[-1] == "__init__" else parts)
+
+
+def sources(root: Path) -> dict[str, Path]:
+    return {name_of(path, root): path for path in sorted(root.rglob("*.py"))}
+
+
+def imported_by(node: ast.AST, known: Mapping[str, Path]) -> Iterator[str]:
+    """Yield the modules of this package that a node imports, tables of dotted paths included."""
+    if isinstance(node, ast.Import):
+        yield from (alias.name for alias in node.names)
+    elif isinstance(node, ast.ImportFrom) and not node.level:
+        for alias in node.names:
+            inner = f"{node.module}.{alias.name}"
+            yield inner if inner in known else str(node.module)
+    elif (
+        isinstance(node, ast.Constant)
+        and isinstance(node.value, str)
+        and re.fullmatch(r"visleak(\.\w+)+(:\w+)?", node.value)
+    ):
+        yield node.value.partition(":")[0]
+
+
+def arrows(root: Path) -> list[Arrow]:
+    known = sources(root)
+    return [
+        Arrow(
+            module,
+            target,
+            f"{path.relative_to(root.parent)}:{node.lineno}",
+            not isinstance(node, ast.Constant),
+        )
+        for module, path in known.items()
+        for node in ast.walk(ast.parse(path.read_text("utf-8")))
+        for target in imported_by(node, known)
+        if target.split(".")[0] == "visleak" and target != module
+    ]
+
+
+def room(module: str) -> str:
+    return (module + ".").split(".")[1]
+
+
+def complaint(arrow: Arrow) -> str | None:
+    """Return what is wrong with an import, in one line that names the file and the import."""
+    here, there = room(arrow.importer), room(arrow.imported)
+    if arrow.importer in DOORS or arrow.imported == "visleak" or here == there:
+        return None
+    for name in (here, there):
+        if name not in LEVEL:
+            return f"{arrow.place}: {name!r} is no room of the design ({arrow.imported})"
+    if LEVEL[there] < LEVEL[here]:
+        return None
+    way = "sideways" if LEVEL[there] == LEVEL[here] else "upwards"
+    return f"{arrow.place}: {arrow.importer} imports {arrow.imported}, {way}"
+
+
+def complaints(root: Path) -> list[str]:
+    return [found for arrow in arrows(root) if (found := complaint(arrow))]
+
+
+def cycles(root: Path) -> list[str]:
+    """Return the first import cycle inside each room, as a text."""
+    inside: dict[str, dict[str, set[str]]] = {}
+    for arrow in arrows(root):
+        own = arrow.importer not in DOORS and room(arrow.importer) == room(arrow.imported)
+        # a table names its room's modules on purpose, and they are imported after it
+        if own and arrow.stated:
+            graph = inside.setdefault(room(arrow.importer), {})
+            graph.setdefault(arrow.importer, set()).add(arrow.imported)
+    found = []
+    for graph in inside.values():
+        try:
+            TopologicalSorter(graph).prepare()
+        except CycleError as error:
+            found.append(" -> ".join(reversed(error.args[1])))
+    return found
+
+
+def test_no_upward_or_sideways_import() -> None:
+    """Rooms stay replaceable only while arrows point down."""
+    assert complaints(ROOT) == []
+
+
+def test_no_import_cycle_inside_a_room() -> None:
+    """A cycle means that two modules are one."""
+    assert cycles(ROOT) == []
+
+
+def test_no_relative_import() -> None:
+    """An import says where from, wherever it is moved to."""
+    relative = [
+        f"{path.relative_to(ROOT.parent)}:{node.lineno}"
+        for path in sources(ROOT).values()
+        for node in ast.walk(ast.parse(path.read_text("utf-8")))
+        if isinstance(node, ast.ImportFrom) and node.level
+    ]
+    assert relative == []
+
+
+def test_no_module_is_called_utils() -> None:
+    """Utils is where cycles begin."""
+    words = ("utils", "util", "helpers", "misc", "common")
+    assert [name for name in sources(ROOT) if name.rpartition(".")[2] in words] == []
+
+
+def test_every_module_is_in_a_known_room() -> None:
+    """A new room must be given its level here and in the design."""
+    assert {room(name) for name in sources(ROOT) if name not in DOORS} <= set(LEVEL)
+
+
+def test_dotted_paths_in_tables_lead_somewhere() -> None:
+    """A name in a literal table is an import that no tool checks."""
+    known = set(sources(ROOT))
+    lost = [
+        f"{arrow.place}: {arrow.imported}"
+        for arrow in arrows(ROOT)
+        if arrow.imported not in known and arrow.imported.rpartition(".")[0] not in known
+    ]
+    assert lost == []
+
+
+@pytest.mark.parametrize(
+    ("file", "line", "said"),
+    [
+        ("records.py", "import visleak.settings", "visleak.records imports visleak.settings, up"),
+        ("images/a.py", "from visleak.search import b", "imports visleak.search.b, sideways"),
+        ("pipeline/a.py", "from visleak.audit import x", "imports visleak.audit, upwards"),
+        ("store.py", "from visleak import cache", "imports visleak.cache, sideways"),
+        ("search/b.py", "T = {'a': 'visleak.report.page:f'}", "imports visleak.report.page, up"),
+        ("utils.py", "import visleak.errors", "'utils' is no room of the design"),
+        ("report/a.py", "def f():\n import visleak.review", "visleak.report.a imports visleak.rev"),
+    ],
+)
+def test_the_check_sees_a_wrong_arrow(tmp_path: Path, file: str, line: str, said: str) -> None:
+    """A checker that never complains proves nothing; its message names file and import."""
+    root = tmp_path / "visleak"
+    for name in ("cache.py", "search/b.py", file):
+        path = root / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(line if name == file else "")
+    (found,) = complaints(root)
+    assert said in found
+    assert found.startswith(f"visleak/{file}:")
+
+
+def test_the_check_sees_a_cycle(tmp_path: Path) -> None:
+    """Also one of function-level imports, which Python itself would not notice."""
+    root = tmp_path / "visleak" / "images"
+    root.mkdir(parents=True)
+    (root / "a.py").write_text("import visleak.images.b")
+    (root / "b.py").write_text("def f():\n    import visleak.images.a")
+    (found,) = cycles(root.parent)
+    assert "visleak.images.a" in found
+    assert "visleak.images.b" in found
+
+
+def test_importing_visleak_is_light() -> None:
+    """Shells, notebooks and ``--help`` import it before anything is asked for."""
+    script = (
+        "import sys, time; start = time.perf_counter(); import visleak;"
+        "print(time.perf_counter() - start, *sys.modules)"
+    )
+    runs = [
+        subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
+        for _ in range(2)
+    ]
+    loaded = runs[0].stdout.split()[1:]
+    assert [name for name in HEAVY if name in loaded] == []
+    assert min(float(run.stdout.split()[0]) for run in runs) < 0.5

@@ -1,0 +1,54 @@
+"""Settings: one frozen record that refuses what cannot be meant."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+
+import pytest
+
+from visleak.errors import UsageError
+from visleak.settings import Settings
+
+
+@pytest.mark.parametrize(
+    ("given", "said"),
+    [
+        ({"search": "annoy"}, "search must be one of exact, faiss; got 'annoy'"),
+        ({"views": ""}, "views must be one of none, mirror, all; got ''"),
+        ({"candidates": "all"}, "candidates must be one of auto, nearest; got 'all'"),
+        ({"annotations": "yes"}, "annotations must be one of auto, used, unused; got 'yes'"),
+        ({"hard": 1.5}, "hard must be a similarity between -1 and 1; got 1.5"),
+        ({"soft": float("nan")}, "soft must be a similarity between -1 and 1; got nan"),
+        ({"hard": 0.5, "soft": 0.8}, "hard (0.5) must not be below soft (0.8)"),
+        ({"sample": -1}, "sample must be 0 or more and per_query 1 or more"),
+        ({"per_query": 0}, "sample must be 0 or more and per_query 1 or more"),
+    ],
+)
+def test_wrong_settings_are_refused(given: dict[str, object], said: str) -> None:
+    """The message names the setting, what is allowed and what came; the exit code is the call's."""
+    with pytest.raises(UsageError) as caught:
+        Settings(**given)
+    assert said in str(caught.value)
+    assert "\n" not in str(caught.value)
+    assert caught.value.exit_code == 2
+
+
+@pytest.mark.parametrize("bound", [-1.0, 1.0])
+def test_the_bounds_of_similarity_are_allowed(bound: float) -> None:
+    """Hard equal to soft is a choice: no soft pairs."""
+    assert Settings(hard=bound, soft=bound).hard == bound
+
+
+def test_settings_travel_as_plain_values() -> None:
+    """They are stored in audit.json and must make the same settings again."""
+    given = Settings(hard=0.9, soft=0.8, views="mirror", within=False, sample=7)
+    assert Settings(**json.loads(json.dumps(given.as_dict()))) == given
+    assert list(given.as_dict()) == [field.name for field in dataclasses.fields(Settings)]
+
+
+def test_settings_are_frozen_and_hashable() -> None:
+    """They are part of keys."""
+    assert len({Settings(), Settings(), Settings(sample=1)}) == 2
+    with pytest.raises(dataclasses.FrozenInstanceError):
+        Settings().sample = 3
