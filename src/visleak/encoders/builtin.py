@@ -247,6 +247,7 @@ def _digest(cohort: Float32 | None) -> str:
         "colours": COLOURS,
         "colour_weight": COLOUR_WEIGHT,
         "scales": [VOTE_SCALE, ROOT_SCALE],
+        "luma": LUMA,
         "flat_below": FLAT_BELOW,
         "enough": BuiltinEncoder.enough,
     }

@@ -1,0 +1,25 @@
+"""What the tests of several rooms need."""
+
+from __future__ import annotations
+
+import hypothesis
+import numpy as np
+import pytest
+from skimage import data
+
+hypothesis.settings.register_profile("visleak", deadline=None, derandomize=True, max_examples=50)
+hypothesis.settings.load_profile("visleak")
+
+#: Natural pictures and textures that come with scikit-image, without a download.
+NAMES = ("astronaut", "chelsea", "coffee", "rocket", "camera", "coins", "moon", "brick", "grass")
+
+
+@pytest.fixture(scope="session")
+def natural() -> dict[str, np.ndarray]:
+    """Return unrelated RGB pictures by name, read-only."""
+    found = {}
+    for name in NAMES:
+        picture = getattr(data, name)()
+        found[name] = picture if picture.ndim == 3 else np.repeat(picture[..., None], 3, axis=2)
+        found[name].setflags(write=False)
+    return found

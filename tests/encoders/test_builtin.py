@@ -1,0 +1,311 @@
+"""The built-in fingerprint against an independent implementation, and its exact views."""
+
+from __future__ import annotations
+
+import io
+import math
+
+import cv2
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from PIL import Image
+
+from visleak.encoders import builtin
+from visleak.encoders.builtin import BuiltinEncoder, describe, view_coordinates
+from visleak.pipeline.candidates import INVERSE_VIEW
+from visleak.records import VIEWS, Picture
+
+EVERY_VIEW = range(len(VIEWS))
+ENCODER = BuiltinEncoder()
+
+
+def picture(pixels):
+    return Picture(pixels, pixels.shape[1], pixels.shape[0])
+
+
+def encode(*pictures):
+    return ENCODER.encode([picture(np.ascontiguousarray(pixels)) for pixels in pictures])
+
+
+def noise(seed, *shape):
+    return np.random.default_rng(seed).integers(0, 256, (*shape, 3), np.uint8)
+
+
+def squares(natural):
+    """Return natural, random and extreme 32 x 32 squares."""
+    small = [cv2.resize(p, (32, 32), interpolation=cv2.INTER_AREA) for p in natural.values()]
+    stripes = np.zeros((32, 32, 3), np.uint8)
+    stripes[:, 2::4] = stripes[:, 3::4] = 255
+    checks = (np.indices((32, 32)).sum(0)[..., None] % 2 * 255).repeat(3, 2).astype(np.uint8)
+    ramp = np.repeat(np.arange(0, 256, 8, dtype=np.uint8)[:, None], 32, 1)[..., None].repeat(3, 2)
+    grey = np.full((32, 32, 3), 127, np.uint8)
+    corner = np.zeros((32, 32, 3), np.uint8)
+    corner[:9, :5] = (255, 3, 90)
+    return np.stack([*small, *noise(0, 40, 32, 32), stripes, checks, ramp, grey, corner])
+
+
+def seen(square, view):
+    """Return the square in a view: mirrored left-right first, then turned clockwise."""
+    name = VIEWS[view]
+    if name == "inverted":
+        return 255 - square
+    if name.startswith("mirror"):
+        square = square[:, ::-1]
+    turns = int(name.rpartition("turn-")[2]) // 90 if "turn" in name else 0
+    for _ in range(turns):
+        square = square[::-1].swapaxes(0, 1)
+    return square
+
+
+# -- against an independent implementation -------------------------------------------------------
+
+
+def slow_vector(square):
+    """Describe one square pixel by pixel, in exact integers, after the module's description."""
+    grey = [[77 * int(r) + 150 * int(g) + 29 * int(b) for r, g, b in row] for row in square]
+    votes, energy = {}, 0
+    for y in range(32):
+        for x in range(32):
+            across = halved(grey[y][min(x + 1, 31)] - grey[y][max(x - 1, 0)])
+            down = halved(grey[min(y + 1, 31)][x] - grey[max(y - 1, 0)][x])
+            for bin_, vote in soft_bins(across, down):
+                energy += vote
+                for cy, wy in soft_cells(y):
+                    for cx, wx in soft_cells(x):
+                        key = (cy * 8 + cx) * 8 + bin_
+                        votes[key] = votes.get(key, 0) + vote * wy * wx
+    flat = energy / (32 * 32 * 32) < 0.6
+    roots = [round(math.sqrt(votes.get(key, 0)) * 16) for key in range(512)]
+    centred = [0 if flat else root * 512 - sum(roots) for root in roots]
+    sums = square.reshape(4, 8, 4, 8, 3).astype(int).sum(axis=(1, 3)).ravel()
+    colour = [2 * int(total) - 255 * 64 for total in sums]
+    vector = [*unit(centred), *(0.4 * value for value in unit(colour))]
+    return np.array(unit(vector)), flat
+
+
+def halved(difference):
+    return int(math.copysign((abs(difference) + 128) // 256, difference))
+
+
+def soft_bins(across, down):
+    """Return the two nearest of 8 unsigned directions with their rounded votes."""
+    magnitude = round(math.hypot(across, down) * 32)
+    place = math.degrees(math.atan2(down, across)) % 180 / 22.5
+    low = math.floor(place)
+    shares = ((low, 1 - (place - low)), (low + 1, place - low))
+    return [(bin_ % 8, round(magnitude * share)) for bin_, share in shares if share > 0]
+
+
+def soft_cells(pixel):
+    """Return the two nearest of 8 cells with weights in eighths."""
+    centre = min(max((pixel + 0.5) / 4 - 0.5, 0), 7)
+    low = math.floor(centre)
+    shares = ((low, 1 - (centre - low)), (low + 1, centre - low))
+    return [(cell, round(8 * share)) for cell, share in shares if share > 0]
+
+
+def unit(values):
+    length = math.sqrt(sum(value * value for value in values))
+    return [value / length if length else 0.0 for value in values]
+
+
+def test_vectors_equal_an_independent_implementation(natural):
+    """The arithmetic in tables and matrix products is the described one, also at its extremes."""
+    some = squares(natural)[[0, 1, 2, 9, -5, -4, -3, -2, -1]]
+    vectors, flat = describe(some)
+    for square, vector, blank in zip(some, vectors, flat, strict=True):
+        expected, slow_blank = slow_vector(square)
+        assert blank == slow_blank
+        # votes at half an integer may round either way: a root may differ by one of thousands
+        np.testing.assert_allclose(vector, expected, atol=2e-4)
+
+
+# -- views ---------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("view", EVERY_VIEW, ids=VIEWS)
+def test_views_of_vectors_are_vectors_of_views(natural, view):
+    """Bit for bit: a mirrored copy must score exactly what an unmirrored one would."""
+    some = squares(natural)
+    vectors, flat = describe(some)
+    turned, turned_flat = describe(np.stack([seen(square, view) for square in some]))
+    np.testing.assert_array_equal(ENCODER.view(vectors, view), turned)
+    np.testing.assert_array_equal(flat, turned_flat)
+
+
+@given(st.integers(0, 2**32 - 1), st.integers(0, 8), st.sampled_from([1, 2, 20, 255]))
+def test_views_are_exact_for_any_square(seed, view, contrast):
+    """Low contrast too, where rounding would show."""
+    square = noise(seed, 32, 32) // np.uint8(255 // contrast)
+    vector, _ = describe(square[None])
+    turned, _ = describe(seen(square, view)[None])
+    np.testing.assert_array_equal(ENCODER.view(vector, view), turned)
+
+
+@pytest.mark.parametrize("view", EVERY_VIEW, ids=VIEWS)
+def test_the_inverse_view_undoes_a_view(natural, view):
+    """A pair found from its reference is told with the query's view."""
+    vectors, _ = describe(squares(natural))
+    there = ENCODER.view(vectors, view)
+    np.testing.assert_array_equal(ENCODER.view(there, int(INVERSE_VIEW[view])), vectors)
+
+
+@pytest.mark.parametrize("view", EVERY_VIEW, ids=VIEWS)
+def test_a_view_only_permutes_and_flips_signs(view):
+    """So that norms, and which queries are alike to which, never change."""
+    order, sign = view_coordinates(view)
+    np.testing.assert_array_equal(np.sort(order), np.arange(ENCODER.width))
+    assert set(np.abs(sign).tolist()) == {1.0}
+
+
+# -- a vector depends on its picture alone -------------------------------------------------------
+
+
+def test_the_batch_changes_nothing(natural, monkeypatch):
+    """Order, company and batch size: the same bytes."""
+    some = [*natural.values(), *noise(1, 8, 50, 41)]
+    vectors, flat = encode(*some)
+    order = np.random.default_rng(2).permutation(len(some))
+    again, flat_again = encode(*(some[i] for i in order))
+    np.testing.assert_array_equal(again.view(np.uint32), vectors[order].view(np.uint32))
+    np.testing.assert_array_equal(flat_again, flat[order])
+    for size in (1, 3):
+        monkeypatch.setattr(builtin, "BATCH", size)
+        assert encode(*some)[0].tobytes() == vectors.tobytes()
+    alone = [encode(one)[0][0] for one in some]
+    assert np.stack(alone).tobytes() == vectors.tobytes()
+
+
+def test_no_pictures_give_no_vectors():
+    """An empty batch is a batch."""
+    vectors, flat = ENCODER.encode([])
+    assert vectors.shape == (0, 560)
+    assert flat.shape == (0,)
+
+
+def test_vectors_have_unit_length(natural):
+    """Similarity is a plain dot product."""
+    vectors, _ = encode(*natural.values(), *squares(natural))
+    lengths = np.linalg.norm(vectors.astype(np.float64), axis=1)
+    np.testing.assert_allclose(lengths, 1, atol=1e-6)
+    assert vectors.dtype == np.float32
+
+
+@pytest.mark.parametrize(
+    "shape", [(1, 1), (1, 700), (700, 1), (100, 20000), (20000, 100), (31, 33), (32, 32), (2, 5000)]
+)
+def test_any_shape_is_encoded(shape):
+    """Aspect ratio is given up, nothing else; a thin picture is averaged, not sampled."""
+    vectors, flat = encode(noise(3, *shape))
+    assert np.isfinite(vectors).all()
+    assert np.linalg.norm(vectors) == pytest.approx(1, abs=1e-6)
+    assert flat[0] == (shape == (1, 1))
+
+
+def test_a_long_thin_picture_uses_all_its_pixels():
+    """Skipped columns would make content invisible."""
+    wide = np.zeros((8, 4096, 3), np.uint8)
+    wide[:, 1::2] = 255  # averages to one grey
+    vector, flat = encode(wide)
+    assert flat[0]
+    assert np.abs(vector[0, builtin.ORIENTATION_WIDTH :]).max() < 0.3
+
+
+# -- flat pictures -------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("colour", [(0, 0, 0), (255, 255, 255), (200, 30, 90), (127, 127, 127)])
+def test_a_blank_picture_is_flat_and_has_only_colour(colour):
+    """The edges of a blank frame are noise."""
+    blank = np.full((60, 80, 3), colour, np.uint8)
+    vectors, flat = encode(blank)
+    assert flat[0]
+    assert not vectors[0, : builtin.ORIENTATION_WIDTH].any()
+    expected = np.tile(2 * np.array(colour, float) - 255, 16)
+    got = vectors[0, builtin.ORIENTATION_WIDTH :]
+    np.testing.assert_allclose(got, expected / np.linalg.norm(expected), atol=1e-6)
+
+
+def test_a_faint_grain_stays_flat_and_a_ramp_is_not():
+    """Sensor noise on black is blank; a slow gradient is content."""
+    rng = np.random.default_rng(4)
+    grain = rng.integers(0, 2, (200, 200, 3)).astype(np.uint8)
+    ramp = np.repeat(np.arange(0, 256, 2, dtype=np.uint8)[None], 128, 0)[..., None].repeat(3, 2)
+    _, flat = encode(grain, ramp, ramp.swapaxes(0, 1))
+    assert flat.tolist() == [True, False, False]
+
+
+# -- likeness ------------------------------------------------------------------------------------
+
+
+def jpeg(pixels, quality):
+    out = io.BytesIO()
+    Image.fromarray(pixels).save(out, "JPEG", quality=quality)
+    return np.asarray(Image.open(io.BytesIO(out.getvalue())))
+
+
+CHANGES = {
+    "brighter": (lambda p: np.clip(p * 0.9 + 20, 0, 255).astype(np.uint8), 0.94),
+    "blurred": (lambda p: cv2.GaussianBlur(p, (0, 0), 1.5), 0.95),
+    "JPEG": (lambda p: jpeg(p, 60), 0.97),
+    "halved": (lambda p: cv2.resize(p, None, fx=0.5, fy=0.5, interpolation=cv2.INTER_AREA), 0.97),
+    "grey": (lambda p: p.mean(axis=2, keepdims=True).repeat(3, 2).astype(np.uint8), 0.85),
+}
+
+
+@pytest.mark.parametrize("change", CHANGES)
+def test_changed_copies_are_alike(natural, change):
+    """Post-processing moves a vector little."""
+    changed, least = CHANGES[change]
+    originals, _ = encode(*natural.values())
+    copies, _ = encode(*(changed(one) for one in natural.values()))
+    assert (originals * copies).sum(axis=1).min() > least
+
+
+def test_unrelated_pictures_are_not_alike(natural):
+    """In no view."""
+    vectors, _ = encode(*natural.values())
+    for view in EVERY_VIEW:
+        likeness = vectors @ ENCODER.view(vectors, view).T
+        np.fill_diagonal(likeness, 0)
+        assert likeness.max() < 0.7
+
+
+# -- the digest ----------------------------------------------------------------------------------
+
+
+def test_the_digest_is_stable():
+    """The same in every process: the cache is keyed by it."""
+    assert BuiltinEncoder().digest == ENCODER.digest
+    assert len(bytes.fromhex(ENCODER.digest)) == 16
+
+
+@pytest.mark.parametrize(
+    "constant",
+    [
+        *("SIDE", "CELLS", "BINS", "COLOURS", "COLOUR_WEIGHT", "VOTE_SCALE", "ROOT_SCALE"),
+        *("FLAT_BELOW", "LUMA"),
+    ],
+)
+def test_the_digest_changes_with_every_constant(monkeypatch, constant):
+    """Else an upgrade would read another recipe's vectors from the cache."""
+    value = getattr(builtin, constant)
+    monkeypatch.setattr(builtin, constant, value[::-1] if constant == "LUMA" else value * 2)
+    assert BuiltinEncoder().digest != ENCODER.digest
+
+
+def test_the_digest_changes_with_the_cohort():
+    """Backgrounds depend on it."""
+    one = np.eye(2, 560, dtype=np.float32)
+    assert len({builtin._digest(None), builtin._digest(one), builtin._digest(one[::-1])}) == 3
+
+
+def test_what_ships_with_the_encoder():
+    """Thresholds in order, with where they come from; cohort rows of unit length."""
+    assert ENCODER.thresholds["soft"] <= ENCODER.thresholds["hard"] <= 1
+    assert ENCODER.thresholds["provenance"]
+    if ENCODER.cohort is not None:
+        assert ENCODER.cohort.shape[1] == ENCODER.width
+        np.testing.assert_allclose(np.linalg.norm(ENCODER.cohort, axis=1), 1, atol=1e-6)
