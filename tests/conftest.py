@@ -2,16 +2,26 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 import hypothesis
 import numpy as np
 import pytest
 from skimage import data
+from threadpoolctl import threadpool_limits
 
 hypothesis.settings.register_profile("visleak", deadline=None, derandomize=True, max_examples=50)
 hypothesis.settings.load_profile("visleak")
 
 #: Natural pictures and textures that come with scikit-image, without a download.
 NAMES = ("astronaut", "chelsea", "coffee", "rocket", "camera", "coins", "moon", "brick", "grass")
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _one_thread() -> Iterator[None]:
+    """Keep BLAS threads from fighting over the cores with other tests (100 times slower)."""
+    with threadpool_limits(1):
+        yield
 
 
 @pytest.fixture(scope="session")

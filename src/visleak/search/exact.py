@@ -71,7 +71,7 @@ class ExactSearch:
                 prepared = kernel.prepare(rows, query=False)
                 list(pool.map(lambda b: b.meet(start, rows, prepared), blocks))  # noqa: B023
                 self._progress(start + len(rows))
-            return _join(list(pool.map(_QueryBlock.finish, blocks)), [b.start for b in blocks])
+            return _join(list(pool.map(_QueryBlock.finish, blocks)), blocks, sides.order)
 
     def _block(self, sides: Sides, kernel: Kernel, wanted: Wanted, start: int) -> _QueryBlock:
         rows = np.asarray(sides.query[start : start + self._query_block])
@@ -201,6 +201,8 @@ class _QueryBlock:
 
     def _settle(self) -> Scored:
         """Rescore what is pending, count it, and keep what may still be wanted."""
+        if self.settled is not None and not self.pending:
+            return self.settled
         query, reference, value = (
             np.concatenate(column) for column in zip(*self.pending, strict=True)
         )
@@ -260,16 +262,20 @@ def _rank(query: Int64, value: npt.NDArray[np.floating], tie: Int64) -> Int64:
     return rank
 
 
-def _join(results: list[tuple[Scored, Int64]], starts: list[int]) -> Hits:
-    """Put the blocks' findings together, in the order of queries."""
-    query: list[Int64] = []
-    for (scored, _), start in zip(results, starts, strict=True):
-        query.append(scored.query + start)
+def _join(results: list[tuple[Scored, Int64]], blocks: list[_QueryBlock], order: Int64) -> Hits:
+    """Put the blocks' findings together, sorted as :class:`visleak.search.hits.Hits` promises."""
+    query = np.concatenate(
+        [scored.query + block.start for (scored, _), block in zip(results, blocks, strict=True)]
+    )
+    reference = np.concatenate([scored.reference for scored, _ in results])
+    similarity = np.concatenate([scored.similarity for scored, _ in results])
+    view = np.concatenate([scored.view for scored, _ in results])
+    sorted_ = np.lexsort((order[reference], -similarity, query))
     return Hits(
-        query=np.concatenate(query),
-        reference=np.concatenate([scored.reference for scored, _ in results]),
-        similarity=np.concatenate([scored.similarity for scored, _ in results]),
-        view=np.concatenate([scored.view for scored, _ in results]),
+        query=query[sorted_],
+        reference=reference[sorted_],
+        similarity=similarity[sorted_],
+        view=view[sorted_],
         total=np.concatenate([total for _, total in results]),
     )
 

@@ -130,10 +130,11 @@ def dihedral_basis(width: int, make: ViewMaker) -> DihedralBasis | None:
     identity = np.eye(width, dtype=np.float32)
     actions = [make(identity, view).astype(np.float64) for view in range(len(VIEWS))]
     turn, mirror, inverted = actions[1], actions[4], actions[8]
-    expected = [turn @ turn, turn @ turn @ turn, mirror @ turn, mirror @ turn @ turn]
-    if not all(
-        np.allclose(a, b) for a, b in zip(expected, actions[2:4] + actions[5:7], strict=True)
-    ):
+    turns = [np.eye(width), turn, turn @ turn, turn @ turn @ turn]
+    expected = turns + [mirror @ each for each in turns]
+    if not all(np.allclose(a, b) for a, b in zip(expected, actions[:8], strict=True)):
+        return None
+    if not all(np.allclose(a @ a.T, np.eye(width)) for a in (turn, mirror)):
         return None
     signs = np.diag(inverted)
     diagonal = np.allclose(inverted, np.diag(signs)) and np.allclose(np.abs(signs), 1)

@@ -1,0 +1,239 @@
+"""Exact search against brute force: planted answers, ties, floods, and any way of working."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from vectors import ALL, GRID, GRID_WIDTH, assert_same, brute_force, grid_view, loose_view, units
+
+from visleak.encoders.builtin import BuiltinEncoder
+from visleak.search import exact
+from visleak.search.exact import ExactSearch
+from visleak.search.hits import Rows, Sides, Wanted
+
+SOME = Wanted(0.6, best=5, cap=10)
+
+
+def sides_of(query, reference, *, seed=0, penalty=0.0, weighted=False, **others):
+    rng = np.random.default_rng(seed)
+    count = len(reference)
+    return Sides(
+        query=query,
+        reference=reference,
+        penalty=(penalty * rng.random(count)).astype(np.float32),
+        order=rng.permutation(count).astype(np.int64),
+        weight=rng.integers(1, 9, count) if weighted else None,
+        **others,
+    )
+
+
+def planted(seed, queries=30, references=90, width=GRID_WIDTH, make=grid_view, views=ALL):
+    """Return two sides where a third of the queries are noisy views of references."""
+    rng = np.random.default_rng(seed)
+    reference = units(rng, references, width, repeats=0.2)
+    query = units(rng, queries, width, repeats=0.1)
+    for i in range(0, queries, 3):
+        source = reference[rng.integers(references)][None]
+        view = int(rng.choice(views))
+        copy = source if view == 0 else make(source, view)
+        copy = copy + rng.normal(0, 0.1 * rng.integers(0, 4), copy.shape) / np.sqrt(width)
+        query[i] = copy / np.linalg.norm(copy)
+    return query, reference
+
+
+# -- any question, any way of working ------------------------------------------------------------
+
+ways = st.fixed_dictionaries(
+    {"query_block": st.integers(1, 70), "reference_block": st.integers(1, 70)}
+)
+questions = st.builds(
+    Wanted,
+    threshold=st.sampled_from([None, -1.0, 0.0, 0.3, 0.6, 0.9, 0.999, 1.0]),
+    best=st.sampled_from([0, 1, 2, 5, 20, 200]),
+    cap=st.sampled_from([1, 2, 7, 1000]),
+)
+views_and_makers = st.sampled_from(
+    [
+        ((0,), None),
+        ((0, 4), grid_view),
+        (tuple(range(8)), grid_view),
+        (ALL, grid_view),
+        (ALL, loose_view),
+    ]
+)
+
+
+@settings(max_examples=120)
+@given(
+    st.integers(0, 2**32 - 1),
+    st.integers(0, 40),
+    st.integers(0, 80),
+    views_and_makers,
+    questions,
+    ways,
+    st.integers(1, 3),
+    st.booleans(),
+    st.sampled_from([0.0, 0.05, 0.5]),
+    st.sampled_from([1, 50, 10**6]),
+)
+def test_the_answer_is_that_of_brute_force(
+    seed, queries, references, views_maker, wanted, way, workers, same, penalty, pending
+):
+    """Whatever is asked, with whatever blocks, workers and memory: every column, bit for bit."""
+    rng = np.random.default_rng(seed)
+    reference = units(rng, references, GRID_WIDTH, repeats=0.4 * (references > 0))
+    query = reference if same else units(rng, queries, GRID_WIDTH)
+    if not same and queries and references:
+        query[::3] = reference[rng.integers(0, references, len(query[::3]))]
+    views, make = views_maker
+    sides = sides_of(
+        query, reference, seed=seed, penalty=penalty, weighted=seed % 2 == 0,
+        same=same, views=views, make=make,
+    )  # fmt: skip
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(exact, "PENDING_LIMIT", pending)
+        got = ExactSearch(**way).find(sides, wanted, workers=workers)
+    assert_same(got, brute_force(sides, wanted))
+
+
+@pytest.mark.parametrize("width", [1, 2, 7, 13, 31])
+@pytest.mark.parametrize("wanted", [Wanted(0.8, best=0), Wanted(None, best=3), SOME])
+def test_any_width(width, wanted):
+    """Widths that no share of kept coordinates divides."""
+    rng = np.random.default_rng(width)
+    sides = sides_of(units(rng, 20, width), units(rng, 50, width), penalty=0.1)
+    assert_same(ExactSearch(7, 11).find(sides, wanted, workers=2), brute_force(sides, wanted))
+
+
+@pytest.mark.parametrize("views", [(0,), (0, 4), ALL], ids=["none", "mirror", "all"])
+def test_the_built_in_views(views):
+    """At full width, with the fingerprints' own views: planted copies come first."""
+    encoder = BuiltinEncoder()
+    query, reference = planted(1, 24, 70, encoder.width, encoder.view, views)
+    sides = sides_of(query, reference, penalty=0.01, views=views, make=encoder.view)
+    wanted = Wanted(0.85, best=4)
+    got = ExactSearch(10, 32).find(sides, wanted, workers=2)
+    assert_same(got, brute_force(sides, wanted))
+    # unit noise of 560 coordinates is alike to nothing, so what reaches 0.85 was planted
+    planted_queries = np.arange(0, 24, 3)
+    assert np.isin(planted_queries, got.query[got.similarity > 0.6]).all()
+    assert set(got.view[got.similarity > 0.85]) <= set(views)
+
+
+def test_rows_of_a_larger_matrix():
+    """Sides may be selections of a memory-mapped matrix, read block by block."""
+    query, reference = planted(2)
+    rng = np.random.default_rng(3)
+    index = [np.sort(rng.choice(len(m), 20, replace=False)) for m in (query, reference)]
+    plain = sides_of(query[index[0]], reference[index[1]], views=ALL, make=grid_view)
+    rows = sides_of(
+        Rows(query, index[0]), Rows(reference, index[1]), views=ALL, make=grid_view
+    )  # fmt: skip
+    assert_same(ExactSearch(6, 7).find(rows, SOME), ExactSearch().find(plain, SOME))
+
+
+# -- ties, floods, boundaries --------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("wanted", [Wanted(None, best=20), Wanted(0.9, best=0, cap=7), SOME])
+@pytest.mark.parametrize("make", [None, grid_view])
+def test_a_flood_of_identical_references(monkeypatch, wanted, make):
+    """All tie: the lowest in order win, the total is the truth, memory stays bounded."""
+    monkeypatch.setattr(exact, "PENDING_LIMIT", 500)
+    rng = np.random.default_rng(4)
+    one = units(rng, 1, GRID_WIDTH)
+    views = (0,) if make is None else ALL
+    sides = sides_of(
+        np.repeat(one, 9, 0), np.repeat(one, 400, 0), weighted=True, views=views, make=make
+    )
+    got = ExactSearch(4, 64).find(sides, wanted, workers=2)
+    assert_same(got, brute_force(sides, wanted))
+    kept = max(wanted.best, wanted.cap if wanted.threshold else 0)
+    lowest = np.argsort(sides.order)[:kept]
+    for i in range(9):
+        np.testing.assert_array_equal(got.reference[got.query == i], lowest)
+
+
+def test_a_set_of_identical_pictures_with_itself():
+    """Nobody is a copy of oneself, everybody of everybody else."""
+    rows = np.repeat(units(np.random.default_rng(5), 1, GRID_WIDTH), 50, 0)
+    sides = sides_of(rows, rows, same=True, views=ALL, make=grid_view)
+    wanted = Wanted(0.9, best=3, cap=1000)
+    got = ExactSearch(8, 13).find(sides, wanted)
+    assert (got.query != got.reference).all()
+    assert (got.total == 49).all()
+    assert_same(got, brute_force(sides, wanted))
+
+
+@pytest.mark.parametrize("threshold", [0.75, 0.85, 0.5, 1.0])
+@pytest.mark.parametrize("make", [None, grid_view])
+def test_a_similarity_exactly_at_the_threshold_counts(threshold, make):
+    """And the next smaller float32 does not."""
+    cosine = np.array([threshold, np.nextafter(np.float32(threshold), np.float32(0))], np.float32)
+    reference = np.zeros((2, GRID_WIDTH), np.float32)
+    reference[:, 2 * (GRID * GRID // 2)] = cosine  # the middle of the grid, which no view moves
+    reference[:, 0] = np.sqrt(1 - cosine.astype(float) ** 2)
+    query = np.zeros((1, GRID_WIDTH), np.float32)
+    query[0, 2 * (GRID * GRID // 2)] = 1
+    views = (0,) if make is None else ALL
+    sides = sides_of(query, np.repeat(reference, 30, 0), views=views, make=make)
+    wanted = Wanted(threshold, best=0)
+    got = ExactSearch(1, 7).find(sides, wanted)
+    assert got.reference.tolist() == sorted(range(30), key=lambda j: sides.order[j])
+    assert got.total.tolist() == [30]
+    assert_same(got, brute_force(sides, wanted))
+
+
+def test_views_that_agree_give_the_lowest():
+    """A picture with a mirror axis is not called mirrored."""
+    row = np.zeros((1, GRID_WIDTH), np.float32)
+    row[0, 2 * (GRID * GRID // 2)] = 1
+    sides = sides_of(row, row, views=ALL, make=grid_view)
+    got = ExactSearch().find(sides, Wanted(0.5, best=1))
+    assert (got.similarity.tolist(), got.view.tolist()) == ([1.0], [0])
+
+
+def test_a_zero_vector_is_alike_to_nothing():
+    """Blank mid-grey has no direction; the best twenty are still the first in order."""
+    zero = np.zeros((3, GRID_WIDTH), np.float32)
+    reference = np.concatenate([zero, units(np.random.default_rng(6), 30, GRID_WIDTH)])
+    sides = sides_of(zero, reference, views=ALL, make=grid_view)
+    wanted = Wanted(0.5, best=4)
+    got = ExactSearch(2, 5).find(sides, wanted)
+    assert not got.total.any()
+    assert_same(got, brute_force(sides, wanted))
+
+
+def test_the_penalty_decides_the_best_but_not_the_threshold():
+    """A reference that is alike to everything loses its place, not its threshold pair."""
+    query = np.eye(1, 4, dtype=np.float32)
+    reference = np.array([[0.95, 0.3122499, 0, 0], [0.9, 0, 0.43588989, 0]], np.float32)
+    penalty = np.array([0.2, 0.0], np.float32)
+    sides = Sides(query, reference, penalty, np.arange(2))
+    search = ExactSearch()
+    assert search.find(sides, Wanted(None, best=1)).reference.tolist() == [1]
+    assert search.find(sides, Wanted(0.94, best=1)).reference.tolist() == [0, 1]
+    assert search.find(sides, Wanted(0.94, best=1)).total.tolist() == [1]
+
+
+@pytest.mark.parametrize(("queries", "references"), [(0, 0), (0, 5), (5, 0), (1, 1)])
+@pytest.mark.parametrize("same", [False, True])
+def test_small_and_empty_sides(queries, references, same):
+    """No pictures, no pairs; one total a query all the same."""
+    rng = np.random.default_rng(7)
+    reference = units(rng, references, GRID_WIDTH)
+    query = reference if same else units(rng, queries, GRID_WIDTH)
+    sides = sides_of(query, reference, same=same, views=ALL, make=grid_view)
+    got = ExactSearch().find(sides, SOME)
+    assert len(got.total) == len(query)
+    assert_same(got, brute_force(sides, SOME))
+
+
+def test_progress_is_told_in_references():
+    """Block by block up to the last."""
+    told: list[int] = []
+    sides = sides_of(*planted(8), views=ALL, make=grid_view)
+    ExactSearch(10, 40, progress=told.append).find(sides, SOME)
+    assert told == [40, 80, 90]

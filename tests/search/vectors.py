@@ -1,0 +1,93 @@
+"""Unit vectors, toy views and a brute-force oracle for the tests of search."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from visleak.search.hits import Hits, Sides, Wanted
+
+#: Side of the toy pictures whose pixels are the vectors of ``grid_view``; two channels each.
+GRID = 3
+GRID_WIDTH = GRID * GRID * 2
+
+ALL = tuple(range(9))
+
+
+def units(rng: np.random.Generator, count: int, width: int, repeats: float = 0.0) -> np.ndarray:
+    """Return unit rows, some share of which repeat an earlier row exactly."""
+    rows = rng.normal(size=(count, width))
+    rows /= np.linalg.norm(rows, axis=1, keepdims=True)
+    again = rng.random(count) < repeats
+    rows[again] = rows[rng.integers(0, count, again.sum())]
+    return rows.astype(np.float32)
+
+
+def grid_view(rows: np.ndarray, view: int) -> np.ndarray:
+    """Mirror and turn little square pictures; inversion flips the second channel."""
+    grid = rows.reshape(len(rows), GRID, GRID, 2)
+    if view == 8:
+        return (grid * np.array([1, -1], np.float32)).reshape(len(rows), GRID_WIDTH)
+    if view >= 4:
+        grid = grid[:, :, ::-1]
+    return np.rot90(grid, -(view % 4), axes=(1, 2)).reshape(len(rows), GRID_WIDTH)
+
+
+def loose_view(rows: np.ndarray, view: int) -> np.ndarray:
+    """Views which are no group: each a signed permutation of its own."""
+    if view == 0:
+        return rows
+    rng = np.random.default_rng(view)
+    order = rng.permutation(rows.shape[1])
+    sign = rng.choice(np.array([-1, 1], np.float32), rows.shape[1])
+    return rows[:, order] * sign
+
+
+def similarities(sides: Sides) -> tuple[np.ndarray, np.ndarray]:
+    """Return all similarities, float32 of float64 dot products, and the first best view."""
+    query, reference = np.array(sides.query[:]), np.array(sides.reference[:])
+    each = [
+        (query if view == 0 else sides.make(query, view)).astype(np.float64)
+        @ reference.astype(np.float64).T
+        for view in sides.views
+    ]
+    stack = np.stack(each).astype(np.float32)
+    return stack.max(axis=0), np.array(sides.views)[stack.argmax(axis=0)]
+
+
+def brute_force(sides: Sides, wanted: Wanted) -> Hits:
+    """Answer a search pair by pair and query by query."""
+    similarity, view = similarities(sides)
+    weight = np.ones(similarity.shape[1], int) if sides.weight is None else sides.weight
+    found, total = [], []
+    for i in range(len(similarity)):
+        others = [j for j in range(similarity.shape[1]) if not (sides.same and i == j)]
+        value = similarity[i].astype(float)
+        kept: set[int] = set()
+        if wanted.best:
+            corrected = value - sides.penalty.astype(float)
+            kept |= set(
+                sorted(others, key=lambda j: (-corrected[j], sides.order[j]))[: wanted.best]
+            )
+        reached = []
+        if wanted.threshold is not None:
+            reached = [j for j in others if similarity[i, j] >= np.float32(wanted.threshold)]
+            kept |= set(sorted(reached, key=lambda j: (-value[j], sides.order[j]))[: wanted.cap])
+        total.append(sum(int(weight[j]) for j in reached))
+        ordered = sorted(kept, key=lambda j: (-value[j], sides.order[j]))
+        found += [(i, j, similarity[i, j], view[i, j]) for j in ordered]
+    columns = list(zip(*found, strict=True)) if found else [(), (), (), ()]
+    return Hits(
+        np.array(columns[0], np.int64),
+        np.array(columns[1], np.int64),
+        np.array(columns[2], np.float32),
+        np.array(columns[3], np.int8),
+        np.array(total, np.int64),
+    )
+
+
+def assert_same(got: Hits, expected: Hits) -> None:
+    """Every column equal, bit for bit, type included."""
+    for name in ("query", "reference", "similarity", "view", "total"):
+        left, right = getattr(got, name), getattr(expected, name)
+        assert left.dtype == right.dtype, name
+        np.testing.assert_array_equal(left, right, err_msg=name)
