@@ -1,3 +1,58 @@
-"""Find, explain, measure and remove visual data leakage."""
+"""Find, explain, measure and remove visual data leakage.
+
+>>> import visleak
+>>> result = visleak.audit("test/", "train/")  # doctest: +SKIP
+>>> print(result.headline)  # doctest: +SKIP
+289 of 10,000 test images (2.89 %, 95 % CI 2.58-3.24) have a near-duplicate or exact copy in train
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any, Final
+
+if TYPE_CHECKING:
+    from visleak.audit import Audit, audit
+    from visleak.encoders import load_encoder
+    from visleak.errors import VisleakError
+    from visleak.images import open_images
+    from visleak.records import ImageSet, Pairs
+    from visleak.settings import Settings
 
 __version__ = "0.1.0.dev0"
+
+__all__ = [
+    "Audit",
+    "ImageSet",
+    "Pairs",
+    "Settings",
+    "VisleakError",
+    "audit",
+    "load_encoder",
+    "open_images",
+]
+
+#: Public name -> module, imported on first use: `import visleak` stays fast.
+_HOMES: Final = {
+    "Audit": "visleak.audit",
+    "ImageSet": "visleak.records",
+    "Pairs": "visleak.records",
+    "Settings": "visleak.settings",
+    "VisleakError": "visleak.errors",
+    "audit": "visleak.audit",
+    "load_encoder": "visleak.encoders",
+    "open_images": "visleak.images",
+}
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _HOMES:
+        raise AttributeError(f"module 'visleak' has no attribute {name!r}")
+    value = getattr(import_module(_HOMES[name]), name)
+    # `visleak.audit` is also a module: the public name is the function
+    globals()[name] = value
+    return value
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})

@@ -132,6 +132,7 @@ class ImageSet:
         roles: some of :data:`ROLES`; empty where nobody said.
         annotated: whether the annotations of the images are part of the set.
         source: the SOURCE text that reproduces the set.
+        options: the columns it was opened with (``id``, ``label``, ``group``), as given.
         problems: images the listing itself found unusable (not part of ``ids``).
     """
 
@@ -148,6 +149,7 @@ class ImageSet:
     annotated: bool = False
     source: str = ""
     problems: tuple[Problem, ...] = ()
+    options: Mapping[str, str] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         columns = (self.locators, self.labels, self.captions, self.groups, self.frames)

@@ -120,6 +120,11 @@ class Request:
             annotated=annotated,
             source=self.text,
             problems=tuple(problems),
+            options={
+                option: value
+                for option, value in (("id", self.id), ("label", self.label), ("group", self.group))
+                if value is not None
+            },
         )
 
 

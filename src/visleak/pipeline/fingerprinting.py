@@ -234,7 +234,7 @@ def _chunk(
 def _entries(chunk: _Chunk) -> Iterator[tuple[bytes, bytes]]:
     """Yield the new fingerprints of a chunk as cache entries: 9 bytes of facts, the vector."""
     for index in np.flatnonzero(chunk.fresh):
-        facts = chunk.sizes[index].astype("<i4").tobytes() + bytes([chunk.flat[index]])
+        facts = chunk.sizes[index].astype("<i4").tobytes() + bytes([int(chunk.flat[index])])
         vector = chunk.matrix[index].astype("<f4").tobytes()
         yield chunk.digests[index].tobytes(), facts + vector
 

@@ -195,7 +195,8 @@ def _compare(
     moved = align.warp(left, matrix)
     mask = align.overlap(matrix, side)
     covered = float(mask.mean())
-    used = float(align.overlap(np.linalg.inv(matrix), side).mean())
+    # an affine relation scales all areas alike
+    used = min(1.0, covered / max(abs(float(np.linalg.det(matrix[:2, :2]))), 1e-6))
     inside = mask > 0
     if inside.sum() < side * side / 16:
         return Measures(0, 0, 0, 255, 0, 255, covered, used, 1, 0, 0, features, exact)

@@ -1,0 +1,270 @@
+"""The main job as one call, and what it found as one object."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import tempfile
+from collections.abc import Iterable, Mapping, Sequence
+from html import escape
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+import visleak
+from visleak import pipeline
+from visleak.cache import Cache, default_folder
+from visleak.encoders import load_encoder
+from visleak.errors import UsageError
+from visleak.images import decode, open_images
+from visleak.pipeline import folder as folders
+from visleak.pipeline.summary import summarise
+from visleak.pipeline.workplace import Progress
+from visleak.records import (
+    DEGREES,
+    GRADES,
+    Bytes8,
+    Encoder,
+    ImageSet,
+    Problem,
+    Unreadable,
+)
+from visleak.settings import Settings
+from visleak.stats import Rate
+from visleak.store import (
+    IMAGES,
+    PAIRS,
+    UNREADABLE,
+    read_problems,
+    read_summary,
+    read_table,
+)
+
+#: Below this many images worker processes cost more time than they save.
+WORTH_WORKERS = 400
+
+#: Short side of the pictures handed out for display.
+SHOWN = 320
+
+Source = str | os.PathLike[str] | ImageSet | Sequence[Any]
+
+
+class Audit:
+    """A finished audit: a folder, and the questions one asks of it.
+
+    Args:
+        folder: an audit folder.
+
+    Attributes:
+        folder: where it lies.
+        summary: the content of ``audit.json``.
+
+    Raises:
+        UsageError: the folder holds no finished audit.
+    """
+
+    def __init__(self, folder: str | os.PathLike[str]) -> None:
+        self.folder = Path(folder)
+        self.summary: dict[str, Any] = read_summary(self.folder)
+        self._kept: tempfile.TemporaryDirectory[str] | None = None
+        self._opened: dict[str, ImageSet] = {}
+
+    @property
+    def headline(self) -> str:
+        """The line a person can repeat."""
+        return str(self.summary["headline"])
+
+    def rate(self, name: str = "near_or_exact", query_set: str | None = None) -> Rate:
+        """Return a rate over all references.
+
+        Args:
+            name: ``exact``, ``near``, ``similar``, ``hard``, ``soft`` or one of the cumulative
+                ``near_or_exact``, ``similar_or_closer``, ``hard_or_soft``.
+            query_set: which query set; the first by default.
+
+        Raises:
+            UsageError: there is no such rate or set.
+        """
+        for total in self.summary["totals"]:
+            if query_set in (None, total["query_set"]):
+                stored = total["rates"].get(name)
+                if stored is None:
+                    known = ", ".join(key for key, rate in total["rates"].items() if rate)
+                    raise UsageError(f"rate must be one of {known}; got {name!r}")
+                return Rate.from_dict(stored)
+        raise UsageError(f"no query set is called {query_set!r}")
+
+    def pairs(self, *, grade: str | None = None, degree: str | None = None) -> pa.Table:
+        """Return the rows of ``pairs.parquet``, all or those of a grade or degree *or stronger*."""
+        table = read_table(self.folder, PAIRS)
+        for column, value, names in (("grade", grade, GRADES), ("degree", degree, DEGREES)):
+            if value is None:
+                continue
+            if value not in names:
+                raise UsageError(f"{column} must be one of {', '.join(names)}; got {value!r}")
+            stronger = pa.array(names[: names.index(value) + 1])
+            table = table.filter(pc.is_in(table[column], stronger))
+        return table
+
+    def images(self) -> pa.Table:
+        """Return the rows of ``images.parquet``."""
+        return read_table(self.folder, IMAGES)
+
+    def unreadable(self) -> tuple[Problem, ...]:
+        """Return what could not be read."""
+        return read_problems(self.folder / UNREADABLE)
+
+    def pictures(self, set_name: str, ids: Iterable[str]) -> dict[str, Bytes8]:
+        """Return pictures of a set for display, RGB ``uint8``; what cannot be read is left out.
+
+        Raises:
+            UsageError: there is no such set, or its source is gone.
+        """
+        images = self._images_of(set_name)
+        wanted = list(dict.fromkeys(ids))
+        places = pc.index_in(pa.array(wanted, pa.string()), images.ids).to_pylist()
+        order = sorted(
+            (place, name) for place, name in zip(places, wanted, strict=True) if place is not None
+        )
+        data = images.opener.read([place for place, _ in order])
+        result = {}
+        for (_, name), stored in zip(order, data, strict=True):
+            picture = stored if isinstance(stored, Unreadable) else decode(stored, enough=SHOWN)
+            if not isinstance(picture, Unreadable):
+                result[name] = np.asarray(picture.pixels)
+        return result
+
+    def _images_of(self, name: str) -> ImageSet:
+        if name not in self._opened:
+            about = next((s for s in self.summary["sets"] if s["name"] == name), None)
+            if about is None:
+                raise UsageError(f"no set of this audit is called {name!r}")
+            if not about["source"]:
+                raise UsageError(f"set {name!r} was given in memory; its pictures are not on disk")
+            base = Path(self.summary.get("opened_in", "."))
+            self._opened[name] = open_images(
+                resolved(about["source"], base), name=name, **about.get("options", {})
+            )
+        return self._opened[name]
+
+    def save(self, folder: str | os.PathLike[str]) -> Audit:
+        """Copy the audit to another folder and return it there.
+
+        Raises:
+            UsageError: the folder exists.
+        """
+        target = Path(folder)
+        if target.exists():
+            raise UsageError(f"{target} exists; choose a new name")
+        shutil.copytree(self.folder, target, ignore=shutil.ignore_patterns(".visleak*"))
+        return Audit(target)
+
+    def __repr__(self) -> str:
+        return f"Audit({str(self.folder)!r}: {self.headline})"
+
+    def _repr_html_(self) -> str:
+        rows = []
+        for total in self.summary["totals"]:
+            for name, stored in total["rates"].items():
+                if stored:
+                    rate = escape(str(Rate.from_dict(stored)))
+                    rows.append(
+                        f"<tr><td>{escape(total['query_set'])}</td><td>{name}</td><td>{rate}</td></tr>"
+                    )
+        head = "<tr><th>set</th><th>rate</th><th>images</th></tr>"
+        return f"<p><b>{escape(self.headline)}</b></p><table>{head}{''.join(rows)}</table>"
+
+
+def resolved(source: str, base: Path) -> str:
+    """Return a stored SOURCE as seen from here: relative paths count from where it was given."""
+    prefix, colon, rest = source.partition(":")
+    if not colon or "/" in prefix or len(prefix) == 1:
+        prefix, colon, rest = "", "", source
+    return f"{prefix}{colon}{base / rest}"
+
+
+def audit(
+    test: Source | Sequence[ImageSet] | None = None,
+    train: Source | Sequence[ImageSet] | None = None,
+    *,
+    settings: Settings | None = None,
+    encoder: str | Encoder | None = None,
+    out: str | os.PathLike[str] | None = None,
+    workers: int | None = None,
+    cache: str | os.PathLike[str] | None = "default",
+    progress: Progress = pipeline.silent,
+    force: bool = False,
+    command: str | None = None,
+) -> Audit:
+    """Compare test images with training images and return what leaks.
+
+    Args:
+        test: the test side: SOURCE text, a path, an ``ImageSet``, several, or pictures.
+        train: the training side; without it, ``test`` is compared with itself.
+        settings: what is asked for; the defaults suit most.
+        encoder: an encoder object, where ``settings.encoder`` does not name one.
+        out: folder for the result; by default one that lives as long as the returned object.
+            If it holds this very audit, that is returned.
+        workers: processes; by default one for each core. Never changes the answer.
+        cache: folder for what need not be computed twice; ``None`` for none.
+        progress: is told how far each step is.
+        force: replace another audit in ``out``.
+        command: command line to note in the result.
+
+    Raises:
+        UsageError, VisleakError: see their messages.
+    """
+    settings = settings or Settings()
+    maker = load_encoder(encoder if encoder is not None else settings.encoder)
+    if test is None:
+        raise UsageError(
+            "nothing to compare: give test images, and training images to compare with"
+        )
+    queries, references = _sets(test, "test"), _sets(train, "train") if train is not None else ()
+    kept = None if out is not None else tempfile.TemporaryDirectory(prefix="visleak-")
+    folder = Path(out if out is not None else kept.name if kept else ".")
+    key = folders.key_of(queries, references, maker, settings)
+    with folders.claimed(folder):
+        if not folders.holds(folder, key, force=force):
+            store = (
+                Cache(default_folder() if cache == "default" else Path(cache)) if cache else None
+            )
+            count = sum(len(images) for images in (*queries, *references))
+            crew = workers or _cores()
+            crew = crew if count >= WORTH_WORKERS else 1
+            with pipeline.Workplace.at(folder, crew, store, progress) as place:
+                outcome = pipeline.run(queries, references, maker, settings, place)
+                summary = summarise(outcome, maker, settings, visleak.__version__)
+                summary |= {"key": key, "opened_in": os.getcwd(), "command": command}
+                with pipeline.timed(place, "write"):
+                    folders.write(folder, outcome, summary | {"timings": _rounded(place.seconds)})
+            if store is not None:
+                store.close()
+    result = Audit(folder)
+    result._kept = kept
+    result._opened = {images.name: images for images in (*queries, *references)}
+    return result
+
+
+def _rounded(seconds: Mapping[str, float]) -> dict[str, float]:
+    return {step: round(time, 3) for step, time in seconds.items()}
+
+
+def _cores() -> int:
+    """Return how many cores this process may use."""
+    if hasattr(os, "sched_getaffinity"):
+        return len(os.sched_getaffinity(0))
+    return os.cpu_count() or 1
+
+
+def _sets(source: Source | Sequence[ImageSet], name: str) -> tuple[ImageSet, ...]:
+    """Return one side's sets."""
+    if isinstance(source, ImageSet):
+        return (source,)
+    if not isinstance(source, str | os.PathLike) and all(isinstance(s, ImageSet) for s in source):
+        return tuple(source)
+    role = "benchmark" if name == "test" else "training"
+    return (open_images(source, name=name, roles=(role,)),)

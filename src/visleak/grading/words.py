@@ -1,0 +1,99 @@
+"""What was done to a picture, and why a pair has its grade, in words."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Final
+
+import numpy as np
+import numpy.typing as npt
+
+from visleak.records import GRADES
+
+Matrix = npt.NDArray[np.floating]
+
+#: Brightness (grey levels) and contrast changes that are worth a word.
+BRIGHTER: Final = 6.0
+CONTRAST: Final = 1.15
+TINTED: Final = 12.0
+
+#: Shift, scale, stretch and turn that are worth a word.
+SHIFTED: Final = 0.025
+SCALED: Final = 0.03
+TURNED: Final = 2.0
+CROPPED: Final = 0.97
+
+
+def geometry(matrix: Matrix) -> list[str]:
+    """Return in words what a relation does to the query: mirror, turn, crop, scale, shift.
+
+    >>> geometry(np.array([[-1.0, 0, 1], [0, 1, 0], [0, 0, 1]]))
+    ['mirrored']
+    """
+    words = []
+    linear = matrix[:2, :2]
+    if np.linalg.det(linear) < 0:
+        # left-right first, the rest after: the same order as in the views
+        linear = linear @ np.diag([-1.0, 1.0])
+        upside_down = linear[0, 0] < -0.5 and linear[1, 1] < -0.5
+        words.append("flipped top to bottom" if upside_down else "mirrored")
+        if upside_down:
+            linear = -linear
+    angle = float(np.degrees(np.arctan2(linear[1, 0] - linear[0, 1], linear[0, 0] + linear[1, 1])))
+    if abs(angle) > TURNED:
+        words.append(f"turned {abs(angle):.0f}° {'clockwise' if angle > 0 else 'anticlockwise'}")
+    words += _size(linear, matrix)
+    return words
+
+
+def _size(linear: Matrix, matrix: Matrix) -> list[str]:
+    across, down = np.linalg.norm(linear, axis=0)
+    scale = float(np.sqrt(across * down))
+    words = []
+    if abs(across / down - 1) > 2 * SCALED and abs(across - 1) > SCALED:
+        words.append(f"stretched {across / down:.2f} to 1")
+    if scale > 1 + SCALED:
+        words.append(f"cropped to {100 / scale**2:.0f} %")
+    elif scale < 1 - SCALED:
+        words.append(f"shown at {100 * scale:.0f} % size")
+    else:
+        centre = matrix[:2] @ np.array([0.5, 0.5, 1.0]) / (matrix[2] @ np.array([0.5, 0.5, 1.0]))
+        x, y = centre - 0.5
+        if max(abs(x), abs(y)) > SHIFTED:
+            words.append(f"shifted by {100 * max(abs(x), abs(y)):.0f} %")
+    return words
+
+
+def colours(check: Mapping[str, float], inverted: bool) -> list[str]:
+    """Return in words what was done to brightness, contrast and colour."""
+    words = ["inverted"] if inverted else []
+    gain, offset = check["gain"], check["offset"]
+    change = gain * 128 + offset - 128
+    if not inverted and abs(change) > BRIGHTER:
+        words.append("brighter" if change > 0 else "darker")
+    if not 1 / CONTRAST < gain < CONTRAST and gain > 0:
+        words.append("more contrast" if gain > 1 else "less contrast")
+    if check["tint"] > TINTED:
+        words.append("other colours")
+    return words
+
+
+def transform(matrix: Matrix, check: Mapping[str, float], inverted: bool) -> str:
+    """Return what was done to the query to get the reference; empty where nothing was."""
+    return ", ".join(geometry(matrix) + colours(check, inverted))
+
+
+def reason(grade: int, changes: str, check: Mapping[str, float]) -> str:
+    """Return one line for a person: why a checked pair has its grade."""
+    agrees = f"{100 * check['within']:.0f} % of the overlap agrees"
+    name = GRADES[grade]
+    if name == "exact":
+        return "almost all pixels identical"
+    if name == "near":
+        return f"same shot{', ' + changes if changes else ''}; {agrees}"
+    if name == "similar":
+        patch = check["patch"]
+        return (
+            f"alike, but not the same shot; {agrees}, up to {patch:.0f} grey levels off in places"
+        )
+    return f"edges do not agree (correlation {check['gradient']:.2f}) after the best alignment"

@@ -1,0 +1,155 @@
+"""Writing the audit folder, and knowing whether it already holds what is asked for."""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import hashlib
+import json
+import os
+import shutil
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any, Final
+
+import pyarrow.compute as pc
+
+from visleak.errors import UsageError, VisleakError
+from visleak.grading import load_grader
+from visleak.pipeline.run import Outcome
+from visleak.pipeline.tables import image_tables, pair_tables
+from visleak.pipeline.workplace import remove_leftovers
+from visleak.records import Encoder, ImageSet
+from visleak.settings import Settings
+from visleak.store import (
+    AUDIT,
+    IMAGES,
+    IMAGES_SCHEMA,
+    PAIRS,
+    PAIRS_SCHEMA,
+    SECTIONS,
+    UNREADABLE,
+    read_summary,
+    write_json,
+    write_problems,
+    write_tables,
+)
+from visleak.verify import check
+
+LOCK: Final = ".visleak.lock"
+
+
+def key_of(
+    queries: Sequence[ImageSet],
+    references: Sequence[ImageSet],
+    encoder: Encoder,
+    settings: Settings,
+) -> str | None:
+    """Return a digest of everything an audit's answer depends on, or ``None`` if unknowable.
+
+    Files stand in by name, size and time of change; pictures in memory cannot be stamped.
+    """
+    stamps = [_stamp(images) for images in (*queries, *references)]
+    if None in stamps:
+        return None
+    parts = {
+        "settings": settings.as_dict(),
+        "encoder": encoder.digest,
+        "verifier": check.digest().hex(),
+        "grader": load_grader().digest,
+        "sets": stamps,
+        "queries": len(queries),
+    }
+    text = json.dumps(parts, sort_keys=True)
+    return hashlib.blake2b(text.encode(), digest_size=16).hexdigest()
+
+
+def _stamp(images: ImageSet) -> str | None:
+    """Return a digest of a set's listing and of the state of its files."""
+    if not images.source:
+        return None
+    hasher = hashlib.blake2b(digest_size=16)
+    about = [images.name, images.dataset, *images.roles, str(images.annotated), images.source]
+    hasher.update("\0".join(about).encode(errors="surrogateescape"))
+    for column in (images.ids, images.locators, images.labels, images.captions, images.groups):
+        for buffer in column.buffers() if column is not None else ():
+            hasher.update(buffer or b"-")
+    # a locator inside a file is FILE!MEMBER
+    files = pc.unique(pc.list_element(pc.split_pattern(images.locators, "!", max_splits=1), 0))
+    for file in files.to_pylist():
+        try:
+            status = os.stat(file)
+            hasher.update(f"{status.st_size} {status.st_mtime_ns} ".encode())
+        except OSError:
+            hasher.update(b"missing ")
+    return hasher.hexdigest()
+
+
+@contextlib.contextmanager
+def claimed(folder: Path) -> Iterator[None]:
+    """Hold a folder for this run; remove what killed runs left behind.
+
+    Raises:
+        UsageError: the name is taken by a file.
+        VisleakError: it cannot be written, or another run is at it.
+    """
+    if folder.exists() and not folder.is_dir():
+        raise UsageError(f"the output {folder} is a file; choose a folder with -o DIR")
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        lock = (folder / LOCK).open("a")
+    except OSError as error:
+        raise VisleakError(f"the output folder {folder} cannot be written: {error}") from error
+    with lock:
+        _lock(lock.fileno(), folder)
+        remove_leftovers(folder)
+        yield
+
+
+def _lock(handle: int, folder: Path) -> None:
+    try:
+        import fcntl
+    except ImportError:  # no advisory locks on this system: the writers are atomic anyway
+        return
+    try:
+        fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError as error:
+        if error.errno in (errno.EWOULDBLOCK, errno.EACCES):
+            raise VisleakError(
+                f"another run is writing to {folder}; wait for it or choose another -o DIR"
+            ) from error
+
+
+def holds(folder: Path, key: str | None, *, force: bool) -> bool:
+    """Whether the folder already holds this very audit, finished.
+
+    Raises:
+        UsageError: it holds another audit and ``force`` is not set.
+    """
+    if not (folder / AUDIT).is_file():
+        return False
+    if force:
+        return False
+    if key is not None and read_summary(folder).get("key") == key:
+        return all((folder / name).is_file() for name in (PAIRS, IMAGES, UNREADABLE))
+    raise UsageError(
+        f"{folder} holds another audit (other sets, files or settings); choose another folder"
+        " with -o DIR, or replace it with --force"
+    )
+
+
+def write(folder: Path, outcome: Outcome, summary: dict[str, Any]) -> None:
+    """Write the tables, then ``audit.json``, whose presence says that all is there."""
+    try:
+        (folder / AUDIT).unlink(missing_ok=True)
+        # pages of verbs that worked on the audit that stood here before
+        shutil.rmtree(folder / SECTIONS, ignore_errors=True)
+        write_tables(folder / PAIRS, PAIRS_SCHEMA, pair_tables(outcome.compared, outcome.sides))
+        tables = image_tables(outcome.sets, outcome.compared, outcome.sides)
+        write_tables(folder / IMAGES, IMAGES_SCHEMA, tables)
+        problems = [p for images in outcome.sets for p in images.problems]
+        problems += [p for s in outcome.sides.values() for p in s.prints.problems]
+        write_problems(folder / UNREADABLE, problems)
+        write_json(folder / AUDIT, summary)
+    except OSError as error:
+        raise VisleakError(f"{folder} cannot be written: {error}") from error

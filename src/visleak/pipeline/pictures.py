@@ -1,0 +1,125 @@
+"""Decoding the pictures that verification needs: one pass a set, in storage order."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import lru_cache
+from pathlib import Path
+from typing import Final
+
+import numpy as np
+import numpy.typing as npt
+
+from visleak.images import decode
+from visleak.pipeline.columns import GrowingColumn
+from visleak.pipeline.workplace import Workplace, shared
+from visleak.records import Bytes8, Fingerprints, ImageSet, Int64, Unreadable
+
+#: Pictures a task.
+CHUNK: Final = 256
+
+#: Makes what is kept of a decoded picture.
+Reduce = Callable[[Bytes8], Bytes8]
+
+
+@dataclass(frozen=True, slots=True)
+class Drawer:
+    """Reduced pictures of one set in a scratch file, by row of its fingerprints.
+
+    Attributes:
+        path: file with the pixels, one picture after the other.
+        slot: ``int64`` (n,): place of each fingerprint row in the drawer, or -1.
+        offset: ``int64`` (k + 1,): where each picture's bytes begin.
+        shape: ``int32`` (k, 2): height and width; 0 where the picture could not be decoded.
+    """
+
+    path: Path
+    slot: Int64
+    offset: Int64
+    shape: npt.NDArray[np.int32]
+
+    def picture(self, row: int) -> Bytes8:
+        """Return a picture as it was reduced; empty where there is none."""
+        place = int(self.slot[row])
+        height, width = (int(side) for side in self.shape[place])
+        start, stop = int(self.offset[place]), int(self.offset[place + 1])
+        depth = (stop - start) // max(1, height * width)
+        shape = (height, width) if depth == 1 else (height, width, depth)
+        return _mapped(self.path)[start:stop].reshape(shape)
+
+    def stack(self, rows: Int64, side: int) -> Bytes8:
+        """Return square one-channel pictures of one size (n, side, side), zero where none is."""
+        place = self.slot[rows]
+        flat = _mapped(self.path).reshape(-1, side * side) if self.offset[-1] else None
+        result = np.zeros((len(rows), side, side), np.uint8)
+        there = np.flatnonzero(self.shape[place, 0] > 0)
+        if flat is not None:
+            position = self.offset[place[there]] // (side * side)
+            result[there] = flat[position].reshape(-1, side, side)
+        return result
+
+
+@lru_cache(maxsize=8)
+def _mapped(path: Path) -> Bytes8:
+    return np.memmap(path, np.uint8, mode="r")
+
+
+@dataclass(frozen=True, slots=True)
+class _Task:
+    opener: Path
+    positions: Int64
+    reduce: Reduce
+    enough: int
+
+
+def fill(
+    images: ImageSet,
+    prints: Fingerprints,
+    needed: Int64,
+    reduce: Reduce,
+    enough: int,
+    place: Workplace,
+) -> Drawer:
+    """Decode the needed fingerprint rows of a set and keep what ``reduce`` makes of them.
+
+    Args:
+        images, prints: the set and its fingerprints.
+        needed: rows of ``prints``, ascending.
+        reduce: makes a small ``uint8`` array of an RGB picture; importable by its name.
+        enough: pixels of the short side that ``reduce`` can do with.
+        place: where to work.
+    """
+    path, opener = place.file(".pixels"), place.share(images.opener)
+    positions = prints.rows[needed]
+    parts = [positions[start : start + CHUNK] for start in range(0, len(positions), CHUNK)]
+    tasks = (_Task(opener, part, reduce, enough) for part in parts)
+    shapes: list[npt.NDArray[np.int32]] = [np.empty((0, 2), np.int32)]
+    sizes: list[Int64] = [np.zeros(1, np.int64)]
+    done = 0
+    with GrowingColumn(path, np.uint8) as column:
+        for pixels, shape, size in place.each(_work, tasks):
+            column.append(pixels)
+            shapes.append(shape)
+            sizes.append(size)
+            done += len(size)
+            place.progress(f"looking at {images.name}", done, len(positions))
+    slot = np.full(len(prints), -1, np.int64)
+    slot[needed] = np.arange(len(needed))
+    return Drawer(path, slot, np.cumsum(np.concatenate(sizes)), np.concatenate(shapes))
+
+
+def _work(task: _Task) -> tuple[Bytes8, npt.NDArray[np.int32], Int64]:
+    """Decode some pictures; return their pixels in one row, shapes (k, 2) and sizes (k,)."""
+    reduced: list[Bytes8] = []
+    for data in shared(task.opener).read(task.positions.tolist()):
+        picture = data if isinstance(data, Unreadable) else decode(data, enough=task.enough)
+        if isinstance(picture, Unreadable):
+            reduced.append(np.empty((0, 0), np.uint8))
+        else:
+            reduced.append(task.reduce(picture.pixels))
+    return (
+        np.concatenate([picture.ravel() for picture in reduced]),
+        np.array([picture.shape[:2] for picture in reduced], np.int32),
+        np.array([picture.size for picture in reduced], np.int64),
+    )

@@ -1,0 +1,133 @@
+"""How much leaks: rates of each comparison, their union over references, the headline."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any, Final
+
+import numpy as np
+import numpy.typing as npt
+
+from visleak.pipeline.candidates import Side
+from visleak.pipeline.tables import Compared
+from visleak.records import DEGREES, GRADES
+from visleak.stats import Rate, percent
+
+#: Rates that count a code and everything stronger: name to scale and code.
+CUMULATIVE: Final = {
+    "hard_or_soft": ("degree", DEGREES.index("soft")),
+    "near_or_exact": ("grade", GRADES.index("near")),
+    "similar_or_closer": ("grade", GRADES.index("similar")),
+}
+
+#: Rates that count one code alone.
+EXCLUSIVE: Final = {
+    "hard": ("degree", DEGREES.index("hard")),
+    "soft": ("degree", DEGREES.index("soft")),
+    "exact": ("grade", GRADES.index("exact")),
+    "near": ("grade", GRADES.index("near")),
+    "similar": ("grade", GRADES.index("similar")),
+}
+
+#: Code of an image without any degree or grade; weaker than every other.
+NOTHING: Final = 99
+
+Strongest = Mapping[str, npt.NDArray[np.int64]]
+
+
+def strongest(compared: Compared, side: Side) -> Strongest:
+    """Return the strongest degree and grade of each image of the query set, by scale.
+
+    Blank pictures have none: they are counted apart.
+    """
+    codes = {
+        "degree": compared.degree,
+        "grade": compared.grades.grade if compared.grades is not None else None,
+    }
+    result = {}
+    for scale, code in codes.items():
+        best = np.full(len(side.prints), NOTHING, np.int64)
+        if code is not None:
+            known = code >= 0
+            np.minimum.at(best, compared.pairs.query[known], code[known])
+            if compared.coverage == "within":
+                np.minimum.at(best, compared.pairs.reference[known], code[known])
+        best[side.prints.flat] = NOTHING
+        result[scale] = best
+    return result
+
+
+def union(parts: Sequence[Strongest]) -> Strongest:
+    """Return the strongest over several comparisons with one query set."""
+    return {
+        scale: np.minimum.reduce([part[scale] for part in parts]) for scale in ("degree", "grade")
+    }
+
+
+def rates(best: Strongest, graded: bool, measured: bool) -> dict[str, dict[str, Any] | None]:
+    """Return exclusive and cumulative rates over the images; ``None`` where not measured.
+
+    Args:
+        best: the strongest degree and grade of each image.
+        graded: pictures were looked at.
+        measured: there are thresholds.
+    """
+    there = {"degree": measured, "grade": graded}
+    result: dict[str, dict[str, Any] | None] = {}
+    for name, (scale, code) in {**EXCLUSIVE, **CUMULATIVE}.items():
+        codes = best[scale]
+        hit = codes <= code if name in CUMULATIVE else codes == code
+        rate = Rate.of(int(hit.sum()), len(codes))
+        result[name] = rate.as_dict() if there[scale] else None
+    return result
+
+
+def within(compared: Compared, side: Side) -> dict[str, Any]:
+    """Return the repeats inside a set: each unordered pair once, and distinct images."""
+    if compared.grades is None:
+        return {}
+    flat = side.prints.flat[compared.pairs.query]
+    grade = compared.grades.grade[~flat]
+    best = strongest(compared, side)["grade"]
+    counts = {name: int((grade == code).sum()) for code, name in enumerate(GRADES[:3])}
+    images = {name: int((best == code).sum()) for code, name in enumerate(GRADES[:3])}
+    return {"duplicate_pairs": counts, "distinct_images": images}
+
+
+def headline(
+    name: str, references: Sequence[str], total: Mapping[str, dict[str, Any] | None], alone: bool
+) -> str:
+    """Return the line a person can repeat.
+
+    Args:
+        name: the query set.
+        references: the sets it was compared with.
+        total: its rates over all references.
+        alone: it was compared with itself.
+    """
+    graded = total.get("near_or_exact")
+    by_degree = total.get("hard_or_soft")
+    rate = graded or by_degree
+    what = "a near-duplicate or exact copy" if graded else "a picture above the soft threshold"
+    where = "elsewhere in the same set" if alone else f"in {_listed(references)}"
+    if rate is None:
+        return f"{name} was compared with {_listed(references)}; no thresholds, so no rate"
+    counted = Rate.from_dict(rate)
+    images = f"{counted.total:,} {name} images"
+    if not counted.total:
+        return f"none of the {name} images could be read"
+    return (
+        f"{counted.count:,} of {images} ({percent(counted.share)} %, {counted.interval}) "
+        f"{'has' if counted.count == 1 else 'have'} {what} {where}"
+    )
+
+
+def _listed(names: Sequence[str]) -> str:
+    """Return names as a list in words.
+
+    >>> _listed(["a", "b", "c"])
+    'a, b or c'
+    """
+    if len(names) == 1:
+        return names[0]
+    return f"{', '.join(names[:-1])} or {names[-1]}"

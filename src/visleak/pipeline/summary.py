@@ -1,0 +1,163 @@
+"""``audit.json``: what was compared, how, and what came out, for machines and for the report."""
+
+from __future__ import annotations
+
+import platform
+from importlib.metadata import PackageNotFoundError, version
+from typing import Any
+
+import numpy as np
+
+from visleak.pipeline import rates
+from visleak.pipeline.labels import comparable, relation
+from visleak.pipeline.run import Outcome
+from visleak.pipeline.tables import Compared
+from visleak.records import Encoder, ImageSet
+from visleak.settings import Settings
+from visleak.store import SCHEMA
+from visleak.verify import check
+
+#: Packages whose versions can change a pixel or a number.
+PACKAGES = ("numpy", "scipy", "Pillow", "opencv-python-headless", "pyarrow")
+
+
+def summarise(outcome: Outcome, encoder: Encoder, settings: Settings, tool: str) -> dict[str, Any]:
+    """Return the content of ``audit.json``, timings and command left out.
+
+    Args:
+        outcome: what the run found.
+        encoder: that was used.
+        settings: that were used.
+        tool: visleak's own version.
+    """
+    totals = [_total(outcome, images) for images in outcome.queries]
+    return {
+        "schema": SCHEMA,
+        "visleak": tool,
+        "headline": "; ".join(total["headline"] for total in totals),
+        "sets": [_set(outcome, images) for images in outcome.sets],
+        "settings": settings.as_dict(),
+        "encoder": {"name": encoder.name, "digest": encoder.digest, "width": encoder.width},
+        "thresholds": {
+            "hard": outcome.thresholds.hard,
+            "soft": outcome.thresholds.soft,
+            "provenance": outcome.thresholds.provenance,
+            "provisional": outcome.thresholds.provisional,
+        },
+        "verifier": {"digest": check.digest().hex()} if outcome.grader else None,
+        "grader": _grader(outcome),
+        "comparisons": [_comparison(outcome, each) for each in outcome.compared],
+        "totals": totals,
+        "label_conflicts": sum(_conflicts(outcome, each) for each in outcome.compared),
+        "skipped": _skipped(outcome, settings),
+        "versions": {name: _version(name) for name in PACKAGES}
+        | {"python": platform.python_version()},
+    }
+
+
+def _set(outcome: Outcome, images: ImageSet) -> dict[str, Any]:
+    prints = outcome.sides[images.name].prints
+    problems = (*images.problems, *prints.problems)
+    return {
+        "name": images.name,
+        "dataset": images.dataset,
+        "roles": list(images.roles),
+        "side": "query" if images in outcome.queries else "reference",
+        "source": images.source,
+        "options": dict(images.options),
+        "images": len(images) + len(images.problems),
+        "readable": len(prints),
+        "flat": int(prints.flat.sum()),
+        "unreadable": len(problems),
+        "distinct": len(np.unique(np.ascontiguousarray(prints.digests).view("V16"))),
+    }
+
+
+def _grader(outcome: Outcome) -> dict[str, Any] | None:
+    grader = outcome.grader
+    if grader is None:
+        return None
+    return {"digest": grader.digest, "near_at": grader.near_at, "provenance": grader.provenance}
+
+
+def _comparison(outcome: Outcome, compared: Compared) -> dict[str, Any]:
+    side = outcome.sides[compared.query.name]
+    best = rates.strongest(compared, side)
+    result: dict[str, Any] = {
+        "query_set": compared.query.name,
+        "reference_set": compared.reference.name,
+        "coverage": compared.coverage,
+        "modality": compared.modality,
+        "queries": len(side.prints),
+        "rates": rates.rates(best, compared.grades is not None, _measured(outcome)),
+        "pairs": len(compared.pairs),
+    }
+    if compared.coverage == "within":
+        result["within"] = rates.within(compared, side)
+    return result
+
+
+def _measured(outcome: Outcome) -> bool:
+    return outcome.thresholds.soft is not None
+
+
+def _total(outcome: Outcome, images: ImageSet) -> dict[str, Any]:
+    """Return the rates of a query set over all its references, and its headline."""
+    side = outcome.sides[images.name]
+    own = [each for each in outcome.compared if each.query.name == images.name]
+    leaks = [each for each in own if each.coverage != "within"]
+    best = rates.union([rates.strongest(each, side) for each in leaks or own])
+    total = rates.rates(best, outcome.grader is not None, _measured(outcome))
+    names = [each.reference.name for each in leaks or own]
+    return {
+        "query_set": images.name,
+        "headline": rates.headline(images.name, names, total, alone=not leaks),
+        "rates": total,
+    }
+
+
+def _conflicts(outcome: Outcome, compared: Compared) -> int:
+    """Return how many near or exact pairs of a comparison have different labels."""
+    own, others = compared.query.labels, compared.reference.labels
+    if compared.grades is None or own is None or others is None:
+        return 0
+    if not comparable(compared.query, compared.reference):
+        return 0
+    rows = np.flatnonzero((compared.grades.grade >= 0) & (compared.grades.grade <= 1))
+    left = outcome.sides[compared.query.name].prints.rows[compared.pairs.query[rows]]
+    right = outcome.sides[compared.reference.name].prints.rows[compared.pairs.reference[rows]]
+    related = relation(own.take(left), others.take(right), True)
+    return int(related.to_pylist().count("different"))
+
+
+def _skipped(outcome: Outcome, settings: Settings) -> list[str]:
+    """Return, in words, what the audit did not do and why."""
+    said = []
+    if not settings.verify:
+        said.append("verification: switched off, so there are degrees but no grades")
+    if settings.sample:
+        said.append(f"queries: a sample of {settings.sample} images a set, drawn with a fixed seed")
+    if not settings.within:
+        said.append("repeats within the test sets: not looked for")
+    capped = _capped(outcome, settings)
+    if capped:
+        said.append(
+            f"pairs: {capped} images have more than {settings.per_query} pairs above the soft"
+            " threshold; the most alike are listed, the true count is in images.parquet"
+        )
+    return said
+
+
+def _capped(outcome: Outcome, settings: Settings) -> int:
+    over = 0
+    for each in outcome.compared:
+        flat = outcome.sides[each.query.name].prints.flat
+        over += int(((each.pairs.total > settings.per_query) & ~flat).sum())
+    return over
+
+
+def _version(package: str) -> str | None:
+    try:
+        return version(package)
+    except PackageNotFoundError:
+        return None
