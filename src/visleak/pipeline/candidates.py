@@ -110,7 +110,8 @@ def find_pairs(
             make=encoder.view if len(seen) > 1 else None,
         )
         hits = engine.find(sides, rule, workers=workers)
-        hits = _with_equal_bytes(hits, left, right, same)
+        if not same:
+            hits = _with_equal_bytes(hits, left, right, rule.threshold)
         found = found.plus(_expand(hits, left, right, len(query.prints), rule.cap, same))
     if same:
         found = found.unordered(query.order)
@@ -235,33 +236,39 @@ class _Found:
         return self.only(rank[place < cap[self.query[rank]]])
 
 
-def _with_equal_bytes(hits: Hits, left: _Distinct, right: _Distinct, same: bool) -> Hits:
+def _with_equal_bytes(
+    hits: Hits, left: _Distinct, right: _Distinct, threshold: float | None
+) -> Hits:
     """Add the pairs of equal contents that a search by similarity passed over.
 
     That is next to none: equal contents have equal vectors, which only fall below a threshold
-    where the vector is all zero or the threshold is 1.
+    where the vector is all zero or the threshold is 1. Totals count equal contents either way.
     """
-    if same:
-        return hits
     _, query, reference = np.intersect1d(
         left.keys, right.keys, assume_unique=True, return_indices=True
     )
+    alone = _self_similarity(left.matrix, query)
+    uncounted = alone < np.float32(np.inf if threshold is None else threshold)
+    more = np.zeros(len(left.keys), np.int64)
+    more[query[uncounted]] = right.sizes()[reference[uncounted]]
     known = hits.query * len(right.keys) + hits.reference
     missed = ~np.isin(query * len(right.keys) + reference, known)
-    query, reference = query[missed].astype(np.int64), reference[missed].astype(np.int64)
     return Hits(
-        query=np.concatenate([hits.query, query]),
-        reference=np.concatenate([hits.reference, reference]),
-        similarity=np.concatenate([hits.similarity, _self_similarity(left.matrix[query])]),
-        view=np.concatenate([hits.view, np.zeros(len(query), np.int8)]),
-        total=hits.total + np.bincount(query, minlength=len(left.keys)),
+        query=np.concatenate([hits.query, query[missed]]),
+        reference=np.concatenate([hits.reference, reference[missed]]),
+        similarity=np.concatenate([hits.similarity, alone[missed]]),
+        view=np.concatenate([hits.view, np.zeros(missed.sum(), np.int8)]),
+        total=hits.total + more,
     )
 
 
-def _self_similarity(vectors: Float32) -> Float32:
-    """Return the similarity of vectors to themselves, (n,)."""
-    exact = vectors.astype(np.float64)
-    return np.asarray(np.einsum("ij,ij->i", exact, exact), np.float32)
+def _self_similarity(matrix: Rows, index: Int64) -> Float32:
+    """Return the similarity of some rows to themselves, (n,)."""
+    similarity = np.empty(len(index), np.float32)
+    for start in range(0, len(index), CHUNK):
+        exact = matrix[index[start : start + CHUNK]].astype(np.float64)
+        similarity[start : start + CHUNK] = np.einsum("ij,ij->i", exact, exact)
+    return similarity
 
 
 def _expand(
@@ -293,9 +300,9 @@ def _inside(contents: _Distinct, queries: int, cap: int) -> _Found:
     row = np.repeat(np.arange(len(contents.members)), later)
     step = np.arange(len(row)) - np.repeat(np.cumsum(later) - later, later) + 1
     content = np.repeat(np.arange(len(sizes)), sizes)[row]
-    alone = _self_similarity(contents.matrix[np.flatnonzero(sizes > 1)])
+    repeated = np.flatnonzero(sizes > 1)
     similarity = np.zeros(len(sizes), np.float32)
-    similarity[sizes > 1] = alone
+    similarity[repeated] = _self_similarity(contents.matrix, repeated)
     total = np.zeros(queries, np.int64)
     total[contents.members] = np.repeat(sizes - 1, sizes)
     return _Found(

@@ -1,0 +1,413 @@
+"""Candidate pairs against a brute force over rows; equal bytes, blank pictures, caps, order."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from itertools import chain
+
+import numpy as np
+import pyarrow as pa
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from visleak.encoders.builtin import BuiltinEncoder
+from visleak.pipeline import candidates
+from visleak.pipeline.candidates import INVERSE_VIEW, find_pairs, side, views_for
+from visleak.records import VIEWS, Fingerprints
+from visleak.search.exact import ExactSearch
+from visleak.search.hits import Wanted
+
+GRID, WIDTH, ALL = 3, 18, tuple(range(9))
+
+
+def grid_view(rows, view):
+    """Mirror and turn 3 x 3 pictures of two channels; inversion flips the second."""
+    grid = rows.reshape(len(rows), GRID, GRID, 2)
+    if view == 8:
+        return (grid * np.array([1, -1], np.float32)).reshape(len(rows), WIDTH)
+    if view >= 4:
+        grid = grid[:, :, ::-1]
+    return np.rot90(grid, -(view % 4), axes=(1, 2)).reshape(len(rows), WIDTH)
+
+
+def units(rng, count):
+    rows = rng.normal(size=(count, WIDTH))
+    return (rows / np.linalg.norm(rows, axis=1, keepdims=True)).astype(np.float32)
+
+
+@dataclass
+class Toy:
+    """An encoder of which only views and cohort are used."""
+
+    cohort: np.ndarray | None = None
+    views: int = 9
+    view = staticmethod(grid_view)
+
+
+def prints(name, vectors, contents, flat, ids):
+    """Return fingerprints; rows with equal numbers in ``contents`` have equal bytes."""
+    digests = np.zeros((len(ids), 16), np.uint8)
+    digests[:, :8] = np.asarray(contents, "<u8").reshape(-1, 1).view(np.uint8)
+    return Fingerprints(
+        set=name,
+        rows=np.arange(len(ids)),
+        ids=pa.array(ids, pa.string()),
+        matrix=np.asarray(vectors, np.float32).reshape(-1, WIDTH),
+        digests=digests,
+        sizes=np.full((len(ids), 2), 32, np.int32),
+        flat=np.asarray(flat, np.bool_),
+        encoder="toy",
+    )
+
+
+@dataclass
+class World:
+    """Contents that both sets draw from: some re-saved, mirrored, blank or without direction."""
+
+    seed: int
+    rng: np.random.Generator = field(init=False)
+
+    def __post_init__(self):
+        self.rng = np.random.default_rng(self.seed)
+        count = 24
+        self.vectors = units(self.rng, count)
+        for i in range(8, 14):  # views of others, nearly
+            source = self.vectors[[self.rng.integers(8)]]
+            noise = self.rng.normal(0, 0.05 * (i % 3), (1, WIDTH))
+            copy = grid_view(source, int(self.rng.integers(9))) + noise
+            self.vectors[i] = copy / np.linalg.norm(copy)
+        self.vectors[14] = self.vectors[15] = self.vectors[3]  # other bytes, same vector
+        self.vectors[16:18] = 0  # no direction
+        self.flat = np.zeros(count, np.bool_)
+        self.flat[18:] = True
+        self.vectors[18:] = 0
+        self.vectors[18:21, ::2] = 1 / 3  # three blacks
+        self.vectors[21, 1::2] = 1 / 3  # a white, and two exactly mid-grey
+
+    def prints(self, name, count):
+        contents = self.rng.integers(0, len(self.vectors), count)
+        ids = [f"{name}-{n:04d}" for n in self.rng.permutation(9999)[:count]]
+        return prints(name, self.vectors[contents], contents, self.flat[contents], ids)
+
+
+def sides_and_pairs(query, reference, wanted, encoder, views=ALL, blocks=(256, 1024), workers=1):
+    engine = ExactSearch(*blocks)
+    left = side(query, encoder, views, engine, workers)
+    right = left if reference is query else side(reference, encoder, views, engine, workers)
+    found = find_pairs(
+        left, right, encoder=encoder, views=views, wanted=wanted, engine=engine, workers=workers
+    )
+    return left, right, found
+
+
+def rows_of(pairs, query, reference):
+    """Return the pairs as tuples by id."""
+    return [
+        (query.ids[int(q)].as_py(), reference.ids[int(r)].as_py(), float(s), int(v), float(b))
+        for q, r, s, v, b in zip(
+            pairs.query, pairs.reference, pairs.similarity, pairs.view, pairs.background,
+            strict=True,
+        )
+    ]  # fmt: skip
+
+
+# -- brute force ---------------------------------------------------------------------------------
+
+
+class BruteForce:
+    """The rules of candidates, row by row, without collapsing anything but for the best."""
+
+    def __init__(self, left, right, wanted, views):
+        self.left, self.right, self.wanted = left, right, wanted
+        self.same = left is right
+        q = left.prints.matrix
+        r = right.prints.matrix.astype(float)
+        each = [(q if v == 0 else grid_view(q, v)).astype(float) @ r.T for v in views]
+        stack = np.stack(each).astype(np.float32)
+        flat = left.prints.flat
+        self.similarity = np.where(flat[:, None], stack[0], stack.max(axis=0))
+        self.view = np.where(flat[:, None], 0, np.array(views)[stack.argmax(axis=0)])
+
+    def content(self, which, row):
+        return which.prints.digests[row].tobytes()
+
+    def of(self, i):
+        """Return row i's pairs before the cap, and how many count in its total."""
+        flat = self.left.prints.flat[i]
+        kept, total, contents = set(), 0, {}
+        for j in range(len(self.right.prints)):
+            if (self.same and i == j) or self.right.prints.flat[j] != flat:
+                continue
+            equal = self.content(self.left, i) == self.content(self.right, j)
+            threshold = 0.995 if flat else self.wanted.threshold
+            reached = threshold is not None and self.similarity[i, j] >= np.float32(threshold)
+            if equal or reached:
+                kept.add(j)
+                total += 1
+            if not (self.same and equal):
+                contents.setdefault(self.content(self.right, j), []).append(j)
+        if not flat:
+            kept.update(self.best(i, contents))
+        return kept, total
+
+    def best(self, i, contents):
+        penalty = self.right.background * np.float32(0.5 if self.wanted.best > 1 else 0)
+        order = self.right.order
+
+        def key(rows):
+            j = rows[0]
+            corrected = float(self.similarity[i, j]) - float(penalty[j])
+            return -corrected, min(order[rows])
+
+        return chain.from_iterable(sorted(contents.values(), key=key)[: self.wanted.best])
+
+    def pairs(self):
+        """Return all pairs (query row, reference row), capped, in order, and the totals."""
+        directed = [self.of(i) for i in range(len(self.left.prints))]
+        found = {(i, j) for i, (kept, _) in enumerate(directed) for j in kept}
+        order = self.right.order
+        if self.same:
+            found = {(i, j) if order[i] < order[j] else (j, i) for i, j in found}
+        rows = []
+        for i in np.argsort(self.left.order):
+            mine = [j for q, j in found if q == i]
+            mine.sort(key=lambda j, i=i: (-self.similarity[i, j], order[j]))
+            cap = 1 if self.left.prints.flat[i] else self.wanted.cap
+            rows += [(i, j) for j in mine[:cap]]
+        return rows, np.array([total for _, total in directed], np.int64)
+
+
+wanteds = st.builds(
+    Wanted,
+    threshold=st.sampled_from([None, 0.5, 0.9, 0.999, 1.0]),
+    best=st.sampled_from([0, 1, 3, 20]),
+    cap=st.just(1000),
+)
+view_choices = st.sampled_from([(0,), (0, 4), ALL])
+
+
+@given(st.integers(0, 10**6), st.integers(0, 60), st.integers(0, 60), wanteds, view_choices)
+def test_pairs_of_two_sets_equal_brute_force(seed, queries, references, wanted, views):
+    """Collapsing equal contents and expanding them again loses and invents nothing."""
+    world = World(seed)
+    encoder = Toy(units(world.rng, 9) if seed % 2 else None)
+    query, reference = world.prints("q", queries), world.prints("r", references)
+    left, right, found = sides_and_pairs(query, reference, wanted, encoder, views)
+    oracle = BruteForce(left, right, wanted, views)
+    rows, total = oracle.pairs()
+    assert list(zip(found.query.tolist(), found.reference.tolist(), strict=True)) == rows
+    np.testing.assert_array_equal(found.total, total)
+    at = tuple(np.array(rows, int).reshape(-1, 2).T)
+    np.testing.assert_allclose(found.similarity, oracle.similarity[at], atol=1e-7)
+    np.testing.assert_array_equal(found.view, oracle.view[at])
+    background = (left.background[at[0]] + right.background[at[1]]) / 2
+    np.testing.assert_array_equal(found.background, background.astype(np.float32))
+
+
+@given(st.integers(0, 10**6), st.integers(1, 40), st.integers(1, 40), st.sampled_from([1, 2, 5]))
+def test_capped_pairs_of_two_sets_equal_brute_force(seed, queries, references, cap):
+    """The most alike are kept, ties to the lower id; the total stays true."""
+    world = World(seed)
+    query, reference = world.prints("q", queries), world.prints("r", references)
+    wanted = Wanted(0.7, best=0, cap=cap)
+    left, right, found = sides_and_pairs(query, reference, wanted, Toy())
+    rows, total = BruteForce(left, right, wanted, ALL).pairs()
+    assert list(zip(found.query.tolist(), found.reference.tolist(), strict=True)) == rows
+    np.testing.assert_array_equal(found.total, total)
+
+
+@given(st.integers(0, 10**6), st.integers(0, 60), wanteds, view_choices)
+def test_pairs_within_a_set_equal_brute_force(seed, count, wanted, views):
+    """Each unordered pair once, the lower id as the query, with that query's view."""
+    world = World(seed)
+    both = world.prints("s", count)
+    left, right, found = sides_and_pairs(both, both, wanted, Toy(units(world.rng, 9)), views)
+    oracle = BruteForce(left, right, wanted, views)
+    rows, total = oracle.pairs()
+    got = list(zip(found.query.tolist(), found.reference.tolist(), strict=True))
+    sharp = [(i, j) for i, j in rows if not both.flat[i]]
+    assert [(i, j) for i, j in got if not both.flat[i]] == sharp
+    np.testing.assert_array_equal(found.total, total)
+    assert (left.order[found.query] < left.order[found.reference]).all()
+    assert len(set(got)) == len(got)
+    at = tuple(np.array(got, int).reshape(-1, 2).T)
+    np.testing.assert_allclose(found.similarity, oracle.similarity[at], atol=1e-7)
+    undone = grid_view_of_each(both.matrix[at[0]], found.view)
+    again = np.einsum("ij,ij->i", undone.astype(float), both.matrix[at[1]].astype(float))
+    np.testing.assert_allclose(again, found.similarity, atol=1e-6)
+
+
+def grid_view_of_each(rows, views):
+    made = [
+        row if v == 0 else grid_view(row[None], int(v))[0]
+        for row, v in zip(rows, views, strict=True)
+    ]
+    return np.array(made).reshape(-1, WIDTH)
+
+
+@given(st.integers(0, 10**6), st.integers(2, 50), st.sampled_from([1, 2, 4]))
+def test_caps_within_a_set(seed, count, cap):
+    """Under a flood at most ``cap`` rows a query; whoever is below the cap loses nothing."""
+    world = World(seed)
+    both = world.prints("s", count)
+    wanted = Wanted(0.6, best=0, cap=cap)
+    left, right, found = sides_and_pairs(both, both, wanted, Toy())
+    assert np.bincount(found.query, minlength=count).max() <= cap
+    rows, total = BruteForce(left, right, Wanted(0.6, best=0, cap=10**6), ALL).pairs()
+    np.testing.assert_array_equal(found.total, total)
+    got = set(zip(found.query.tolist(), found.reference.tolist(), strict=True))
+    sharp = {(i, j) for i, j in rows if not both.flat[i]}
+    assert {(i, j) for i, j in got if not both.flat[i]} <= sharp
+    assert {(i, j) for i, j in sharp if total[i] <= cap} <= got
+
+
+# -- order, blocks, workers ----------------------------------------------------------------------
+
+
+@settings(max_examples=30)
+@given(
+    st.integers(0, 10**6), st.booleans(), st.sampled_from([2, 1000]), st.integers(3, 19),
+    st.integers(3, 19), st.integers(1, 3),
+)  # fmt: skip
+def test_storage_order_blocks_and_workers_change_nothing(seed, same, cap, first, second, workers):
+    """A set listed in another order has the same pairs, numbers and backgrounds, bit for bit."""
+    world = World(seed)
+    encoder = Toy(units(world.rng, 9))
+    sets = [world.prints(name, 40) for name in "qr"]
+    if same:
+        sets[1] = sets[0]
+    shuffled = [permuted(one, world.rng) for one in sets]
+    if same:
+        shuffled[1] = shuffled[0]
+    wanted = Wanted(0.8, best=3, cap=cap)
+    _, _, found = sides_and_pairs(*sets, wanted, encoder)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(candidates, "CHUNK", first)
+        _, _, again = sides_and_pairs(
+            *shuffled, wanted, encoder, blocks=(first, second), workers=workers
+        )
+    assert rows_of(found, *sets) == rows_of(again, *shuffled)
+    totals = [
+        dict(zip(one[0].ids.to_pylist(), pairs.total.tolist(), strict=True))
+        for one, pairs in ((sets, found), (shuffled, again))
+    ]
+    assert totals[0] == totals[1]
+
+
+def permuted(one, rng):
+    order = rng.permutation(len(one))
+    return Fingerprints(
+        one.set,
+        np.arange(len(one)),
+        one.ids.take(pa.array(order)),
+        one.matrix[order],
+        one.digests[order],
+        one.sizes[order],
+        one.flat[order],
+        one.encoder,
+    )
+
+
+# -- planted ones --------------------------------------------------------------------------------
+
+
+def test_equal_bytes_are_found_without_direction_or_reach():
+    """Zero vectors and a threshold that rounding misses: bytes decide."""
+    rng = np.random.default_rng(0)
+    vectors = np.concatenate([np.zeros((1, WIDTH)), units(rng, 30)])
+    crowd = prints("r", vectors, range(31), np.zeros(31), [f"r{n:02d}" for n in range(31)])
+    query = prints("q", vectors[:2], [0, 1], [False, False], ["a", "b"])
+    _, _, found = sides_and_pairs(query, crowd, Wanted(1.0, best=0), Toy())
+    assert [row[:3] for row in rows_of(found, query, crowd)] == [
+        ("a", "r00", 0.0),
+        ("b", "r01", pytest.approx(1, abs=1e-6)),
+    ]
+    assert found.total.tolist() == [1, 1]
+
+
+def test_totals_of_equal_bytes_count_every_copy():
+    """A zero vector with five equal copies has five pairs, however few rows are asked for."""
+    zero = np.zeros((5, WIDTH))
+    copies = prints("r", zero, [7] * 5, np.zeros(5), list("edcba"))
+    query = prints("q", zero[:1], [7], [False], ["x"])
+    for best in (0, 20):
+        _, _, found = sides_and_pairs(query, copies, Wanted(0.5, best=best, cap=2), Toy())
+        assert [row[:2] for row in rows_of(found, query, copies)] == [("x", "a"), ("x", "b")]
+        assert found.total.tolist() == [5]
+
+
+def test_blank_pictures_match_blank_ones_once():
+    """By colour and digest only; one row a query, the true number beside."""
+    black = np.zeros(WIDTH)
+    black[::2] = 1 / 3
+    vectors = np.stack([black, black, black, black, -black])
+    reference = prints("r", vectors, [1, 2, 2, 3, 4], [True] * 3 + [False, True], list("dcbae"))
+    query = prints("q", vectors[:1], [2], [True], ["x"])
+    _, _, found = sides_and_pairs(query, reference, Wanted(-1.0, best=20), Toy())
+    assert [row[:2] for row in rows_of(found, query, reference)] == [("x", "b")]
+    assert found.total.tolist() == [3]  # d, c, b: neither the sharp a nor the white e
+    assert found.view.tolist() == [0]
+
+
+def test_a_flood_of_blank_frames_stays_small():
+    """A video's black frames: as many rows as queries at most, totals exact."""
+    black = np.zeros(WIDTH)
+    black[::2] = 1 / 3
+    ids = [f"{n:03d}" for n in range(300)]
+    contents = np.arange(300) // 2
+    frames = prints("v", np.tile(black, (300, 1)), contents, [True] * 300, ids)
+    _, _, found = sides_and_pairs(frames, frames, Wanted(0.8, best=20), Toy())
+    assert len(found) <= 300
+    assert (found.total == 299).all()
+
+
+def test_the_background_is_the_mean_of_the_nearest_cohort():
+    """Over the views that are compared; none without a cohort."""
+    rng = np.random.default_rng(1)
+    some, cohort = units(rng, 20), units(rng, 30)
+    one = prints("q", some, range(20), np.zeros(20), [f"{n:02d}" for n in range(20)])
+    for views in ((0,), (0, 4), ALL):
+        each = [(some if v == 0 else grid_view(some, v)) @ cohort.T for v in views]
+        expected = np.sort(np.max(each, axis=0), axis=1)[:, -5:].mean(axis=1)
+        got = side(one, Toy(cohort), views, ExactSearch(), 1).background
+        np.testing.assert_allclose(got, expected, atol=1e-6)
+    assert not side(one, Toy(), ALL, ExactSearch(), 1).background.any()
+    few = side(one, Toy(cohort[:2]), (0,), ExactSearch(), 1).background
+    np.testing.assert_allclose(few, (some @ cohort[:2].T).mean(axis=1), atol=1e-6)
+
+
+def test_order_is_the_rank_of_ids():
+    """By code points, as everything that is sorted in an audit."""
+    ids = ["b", "a10", "a9", "\u00e9", "B", ""]
+    one = prints("q", np.zeros((6, WIDTH)), range(6), np.zeros(6), ids)
+    got = side(one, Toy(), (0,), ExactSearch(), 1).order
+    assert [ids[i] for i in np.argsort(got)] == sorted(ids)
+
+
+@pytest.mark.parametrize(
+    ("choice", "made", "expected"),
+    [
+        ("none", 9, (0,)),
+        ("mirror", 9, (0, 4)),
+        ("all", 9, ALL),
+        ("all", 8, tuple(range(8))),
+        ("all", 1, (0,)),
+        ("mirror", 1, (0,)),
+        ("all", 0, (0,)),
+    ],
+)
+def test_views_are_those_the_encoder_can_make(choice, made, expected):
+    """A text encoder without views is not asked for them."""
+    assert views_for(Toy(views=made), choice) == expected
+
+
+@pytest.mark.parametrize("view", ALL, ids=VIEWS)
+def test_the_inverse_view_undoes_a_view(view):
+    """For the toy and for the built-in encoder, exactly."""
+    rng = np.random.default_rng(2)
+    builtin = BuiltinEncoder()
+    for make, width in ((grid_view, WIDTH), (builtin.view, builtin.width)):
+        rows = rng.normal(size=(5, width)).astype(np.float32)
+        back = make(np.ascontiguousarray(make(rows, view)), int(INVERSE_VIEW[view]))
+        np.testing.assert_array_equal(back, rows)
