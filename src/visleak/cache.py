@@ -7,10 +7,11 @@ log, short transactions, first writer wins) and under a kill at any moment.
 
 from __future__ import annotations
 
+import contextlib
 import os
 import sqlite3
 import sys
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from types import TracebackType
 from typing import Final, Self
@@ -77,14 +78,17 @@ class Cache:
             if isinstance(error, sqlite3.OperationalError):
                 raise
             # not a database any more (a full disk, a copy gone wrong): nothing in it is unique
-            self.path.replace(self.path.with_suffix(".damaged"))
+            with contextlib.suppress(FileNotFoundError):  # another process was faster
+                self.path.replace(self.path.with_suffix(".damaged"))
             return self._connect()
 
     def _connect(self) -> sqlite3.Connection:
         db = sqlite3.connect(self.path, timeout=PATIENCE, check_same_thread=False)
         try:
-            # WAL is refused on some network file systems; the plain journal is safe too
-            db.execute("PRAGMA journal_mode=WAL").fetchone()
+            # WAL is refused on some network file systems, and while another process switches to
+            # it; the plain journal is safe too
+            with contextlib.suppress(sqlite3.OperationalError):
+                db.execute("PRAGMA journal_mode=WAL").fetchone()
             db.execute("PRAGMA synchronous=NORMAL")
             db.execute(_TABLES)
             db.commit()
@@ -99,20 +103,32 @@ class Cache:
         for start in range(0, len(keys), CHUNK):
             part = keys[start : start + CHUNK]
             marks = ",".join("?" * len(part))
-            rows = self._db.execute(
-                f"SELECT key, value FROM entries WHERE maker = ? AND key IN ({marks})",
-                (maker, *part),
-            )
-            found.update(rows.fetchall())
+            with self._explained():
+                rows = self._db.execute(
+                    f"SELECT key, value FROM entries WHERE maker = ? AND key IN ({marks})",
+                    (maker, *part),
+                )
+                found.update(rows.fetchall())
         return found
 
     def put(self, maker: bytes, entries: Iterable[tuple[bytes, bytes]]) -> None:
         """Keep entries; the first writer of a key wins (all write the same)."""
-        with self._db:
+        with self._explained(), self._db:
             self._db.executemany(
                 "INSERT OR IGNORE INTO entries VALUES (?, ?, ?)",
                 ((maker, key, value) for key, value in entries),
             )
+
+    @contextlib.contextmanager
+    def _explained(self) -> Iterator[None]:
+        """Say in one line what to do about a damaged file, a full disk, a lock nobody gives up."""
+        try:
+            yield
+        except sqlite3.DatabaseError as error:
+            raise VisleakError(
+                f"the cache {self.path} cannot be used ({error}); delete it (no answer changes),"
+                " or go without: --cache off"
+            ) from error
 
     def close(self) -> None:
         """Let go of the file."""

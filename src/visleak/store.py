@@ -68,6 +68,8 @@ IMAGES_SCHEMA: Final = pa.schema(
     ]
 )
 
+PROBLEM_COLUMNS: Final = ("set", "id", "locator", "reason", "detail")
+
 PAIRS: Final = "pairs.parquet"
 IMAGES: Final = "images.parquet"
 AUDIT: Final = "audit.json"
@@ -108,9 +110,13 @@ def _flush(path: Path) -> None:
 
 
 def write_text(path: Path, text: str) -> None:
-    """Write a text file in one step."""
+    """Write a text file in one step.
+
+    Lone surrogates, by which Python keeps file names that are not UTF-8, are written as
+    ``\\udc..``: in JSON they come back as they were.
+    """
     with replacing(path) as beside:
-        beside.write_text(text, encoding="utf-8")
+        beside.write_text(text, encoding="utf-8", errors="backslashreplace", newline="")
 
 
 def write_json(path: Path, value: Mapping[str, Any]) -> None:
@@ -135,14 +141,28 @@ def write_tables(path: Path, schema: pa.Schema, tables: Iterable[pa.Table]) -> i
 
 
 def csv_cell(value: str) -> str:
-    """Return a text that a spreadsheet will not take for a formula.
+    """Return a text that a spreadsheet will not take for a formula; :func:`csv_text` undoes it.
 
     >>> csv_cell("=cmd()")
     "'=cmd()"
     >>> csv_cell("cat.png")
     'cat.png'
     """
-    return f"'{value}" if value[:1] in ("=", "+", "-", "@", "\t", "\r") else value
+    return f"'{value}" if _is_formula(value) else value
+
+
+def csv_text(cell: str) -> str:
+    """Return the text behind a cell.
+
+    >>> csv_text("'=cmd()"), csv_text("'tis.png")
+    ('=cmd()', "'tis.png")
+    """
+    return cell[1:] if cell[:1] == "'" and _is_formula(cell) else cell
+
+
+def _is_formula(value: str) -> bool:
+    """Whether a spreadsheet might run a text; quotes before it do not count, so none is lost."""
+    return value.lstrip("'")[:1] in ("=", "+", "-", "@", "\t", "\r")
 
 
 def write_csv(path: Path, header: tuple[str, ...], rows: Iterable[tuple[str, ...]]) -> None:
@@ -157,13 +177,23 @@ def write_csv(path: Path, header: tuple[str, ...], rows: Iterable[tuple[str, ...
 def write_problems(path: Path, problems: Iterable[Problem]) -> None:
     """Write ``unreadable.csv``: set, id, locator, reason, detail; sorted by set and id."""
     rows = sorted((p.set, p.id, p.locator, p.reason, p.detail) for p in problems)
-    write_csv(path, ("set", "id", "locator", "reason", "detail"), rows)
+    write_csv(path, PROBLEM_COLUMNS, rows)
 
 
 def read_problems(path: Path) -> tuple[Problem, ...]:
-    """Read ``unreadable.csv`` back."""
-    with path.open(encoding="utf-8", newline="") as lines:
-        return tuple(Problem(**row) for row in csv.DictReader(lines))
+    """Read ``unreadable.csv`` back.
+
+    Raises:
+        VisleakError: the file is damaged.
+    """
+    try:
+        with path.open(encoding="utf-8", newline="") as lines:
+            header, *rows = csv.reader(lines)
+        if tuple(header) != PROBLEM_COLUMNS:
+            raise ValueError(f"its columns are not {', '.join(PROBLEM_COLUMNS)}")
+        return tuple(Problem(*map(csv_text, row)) for row in rows)
+    except (OSError, ValueError, TypeError, csv.Error) as error:
+        raise VisleakError(f"{path} cannot be read ({error}); run the audit again") from error
 
 
 def read_summary(folder: Path) -> dict[str, Any]:
@@ -180,7 +210,7 @@ def read_summary(folder: Path) -> dict[str, Any]:
         )
     try:
         summary = json.loads(path.read_text(encoding="utf-8"))
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         raise VisleakError(f"{path} is damaged ({error}); run the audit again") from error
     if not isinstance(summary, dict) or not isinstance(summary.get("schema"), int):
         raise VisleakError(f"{path} is not an audit's summary; run the audit again")

@@ -1,0 +1,364 @@
+"""The audit folder: whole files or none, refusals in one line, hostile names kept."""
+
+from __future__ import annotations
+
+import csv
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from visleak.errors import UsageError, VisleakError
+from visleak.records import Problem
+from visleak.store import (
+    AUDIT,
+    IMAGES_SCHEMA,
+    PAIRS,
+    PAIRS_SCHEMA,
+    SCHEMA,
+    UNREADABLE,
+    csv_cell,
+    csv_text,
+    read_problems,
+    read_summary,
+    read_table,
+    replacing,
+    write_csv,
+    write_json,
+    write_problems,
+    write_tables,
+    write_text,
+)
+
+SMALL = pa.schema([("id", pa.string()), ("value", pa.float32())])
+
+
+def table(count=5, start=0):
+    ids = [f"i{n}" for n in range(start, start + count)]
+    return pa.table({"id": ids, "value": np.arange(count, dtype=np.float32)}, SMALL)
+
+
+# -- the old file or the new one -----------------------------------------------------------------
+
+
+def broken_tables():
+    yield table()
+    raise RuntimeError("broke")
+
+
+def broken_rows():
+    yield ("a",)
+    raise RuntimeError("broke")
+
+
+@pytest.mark.parametrize(
+    "write",
+    [
+        lambda path: write_tables(path, SMALL, broken_tables()),
+        lambda path: write_csv(path, ("id",), broken_rows()),
+        lambda path: write_json(path, {"value": float("nan")}),
+        lambda path: write_json(path, {"value": object()}),
+    ],
+    ids=["tables", "csv", "nan", "object"],
+)
+@pytest.mark.parametrize("before", [None, "old"])
+def test_a_failing_write_changes_nothing(tmp_path: Path, write, before) -> None:
+    """The old file stays, no new one appears, nothing is left beside."""
+    path = tmp_path / "file"
+    if before:
+        path.write_text(before)
+    with pytest.raises((RuntimeError, ValueError, TypeError)):
+        write(path)
+    assert (path.read_text() if path.exists() else None) == before
+    assert list(tmp_path.iterdir()) == ([path] if before else [])
+
+
+def test_folders_are_made_and_files_replaced(tmp_path: Path) -> None:
+    """Writing twice leaves the second."""
+    path = tmp_path / "a" / "b.txt"
+    write_text(path, "one")
+    write_text(path, "two")
+    assert path.read_text() == "two"
+    assert list(path.parent.iterdir()) == [path]
+
+
+SLOW_WRITER = """
+import sys, time
+from pathlib import Path
+from visleak.store import replacing
+
+with replacing(Path(sys.argv[1])) as beside, beside.open("w") as file:
+    for line in range(10**6):
+        file.write("new " * 1000)
+        file.flush()
+        if line == 3:
+            print("writing", flush=True)
+        time.sleep(0.001)
+"""
+
+
+def test_a_kill_in_the_middle_of_a_write_keeps_the_old_file(tmp_path: Path) -> None:
+    """A half-written file never bears the final name; the next write is not in its way."""
+    path = tmp_path / "audit.json"
+    path.write_text("old")
+    process = subprocess.Popen(
+        [sys.executable, "-c", SLOW_WRITER, str(path)], stdout=subprocess.PIPE, text=True
+    )
+    assert process.stdout is not None
+    assert process.stdout.readline() == "writing\n"
+    process.send_signal(signal.SIGKILL)
+    process.communicate()
+    assert path.read_text() == "old"
+    write_text(path, "new")
+    assert path.read_text() == "new"
+
+
+READER = """
+import sys
+from pathlib import Path
+from visleak.store import write_text
+
+while True:
+    for letter in "ab":
+        write_text(Path(sys.argv[1]), letter * 200_000)
+"""
+
+
+def test_a_reader_never_sees_half_a_file(tmp_path: Path) -> None:
+    """While another process rewrites it, and when that one is killed."""
+    path = tmp_path / "file"
+    write_text(path, "a" * 200_000)
+    process = subprocess.Popen([sys.executable, "-c", READER, str(path)])
+    try:
+        end = time.monotonic() + 1.0
+        while time.monotonic() < end:
+            assert path.read_text() in ("a" * 200_000, "b" * 200_000)
+    finally:
+        process.kill()
+        process.wait()
+    assert path.read_text() in ("a" * 200_000, "b" * 200_000)
+
+
+# -- tables --------------------------------------------------------------------------------------
+
+
+def test_tables_are_row_groups_of_one_file(tmp_path: Path) -> None:
+    """Cast to the schema, counted, read back equal."""
+    path = tmp_path / "t.parquet"
+    wide = pa.table({"id": pa.array(["x"]), "value": pa.array([2], pa.int64())})
+    assert write_tables(path, SMALL, [table(), table(3, 5), wide]) == 9
+    assert pq.ParquetFile(path).num_row_groups == 3
+    got = read_table(tmp_path, "t.parquet")
+    assert got.equals(pa.concat_tables([table(), table(3, 5), wide.cast(SMALL)]))
+    assert read_table(tmp_path, "t.parquet", ["value"]).column_names == ["value"]
+
+
+@pytest.mark.parametrize("schema", [PAIRS_SCHEMA, IMAGES_SCHEMA])
+def test_a_table_without_rows_has_its_columns(tmp_path: Path, schema) -> None:
+    """No pair found is an answer too."""
+    assert write_tables(tmp_path / PAIRS, schema, []) == 0
+    got = read_table(tmp_path, PAIRS)
+    assert got.schema.equals(schema)
+    assert got.num_rows == 0
+
+
+def test_the_bytes_depend_on_the_tables_alone(tmp_path: Path) -> None:
+    """No time stamp, no process: equal audits are equal files."""
+    script = (
+        "import sys; sys.path.insert(0, sys.argv[2]); from pathlib import Path;"
+        "from test_store import *; write_tables(Path(sys.argv[1]), SMALL, [table(), table(3)])"
+    )
+    there, here = tmp_path / "there", tmp_path / "here"
+    folder = str(Path(__file__).parent)
+    subprocess.run([sys.executable, "-c", script, str(there), folder], check=True)
+    write_tables(here, SMALL, [table(), table(3)])
+    assert here.read_bytes() == there.read_bytes()
+
+
+@pytest.mark.parametrize("content", [b"", b"PAR1", b"words " * 50, "cut"])
+def test_a_damaged_table_is_one_line(tmp_path: Path, content) -> None:
+    """It names the file and says what to do."""
+    path = tmp_path / PAIRS
+    write_tables(path, SMALL, [table()])
+    path.write_bytes(path.read_bytes()[:-30] if content == "cut" else content)
+    with pytest.raises(VisleakError) as caught:
+        read_table(tmp_path, PAIRS)
+    said = str(caught.value)
+    assert said.startswith(f"{path} cannot be read (")
+    assert said.endswith("run the audit again")
+    assert "\n" not in said
+
+
+def test_a_missing_table_is_one_line(tmp_path: Path) -> None:
+    """As a damaged one."""
+    with pytest.raises(VisleakError, match=r"pairs\.parquet cannot be read \(.*run the audit aga"):
+        read_table(tmp_path, PAIRS)
+
+
+# -- the summary ---------------------------------------------------------------------------------
+
+
+def test_the_summary_comes_back(tmp_path: Path) -> None:
+    """Keys in order; any text, lone surrogates of file names included."""
+    value = {"schema": SCHEMA, "z": 1, "a": ["\u00e9\u2028\x00", "\udce9.png", "<img src=x>"]}
+    write_json(tmp_path / AUDIT, value)
+    assert read_summary(tmp_path) == value
+    assert list(read_summary(tmp_path)) == ["schema", "z", "a"]
+    assert "\u00e9" in (tmp_path / AUDIT).read_text("utf-8")
+
+
+def test_no_finished_audit(tmp_path: Path) -> None:
+    """The folder is named, and how to get one; the call was wrong, so exit code 2."""
+    with pytest.raises(UsageError) as caught:
+        read_summary(tmp_path)
+    assert str(caught.value) == (
+        f"{tmp_path} holds no finished audit (no audit.json); run `visleak audit` first"
+    )
+
+
+def test_a_newer_schema_is_refused(tmp_path: Path) -> None:
+    """In one line that says to upgrade; an older one is read."""
+    write_json(tmp_path / AUDIT, {"schema": SCHEMA + 1})
+    with pytest.raises(VisleakError) as caught:
+        read_summary(tmp_path)
+    path = tmp_path / AUDIT
+    assert str(caught.value) == (
+        f"{path} has schema {SCHEMA + 1}, this visleak reads up to {SCHEMA}: upgrade visleak"
+    )
+    write_json(path, {"schema": SCHEMA - 1})
+    assert read_summary(tmp_path) == {"schema": SCHEMA - 1}
+
+
+@pytest.mark.parametrize(
+    ("content", "said"),
+    [
+        (b"", "is damaged (Expecting value"),
+        (b'{"schema": 1', "is damaged (Expecting ',' delimiter"),
+        (b"\xff\xfe\x00", "is damaged ('utf-8' codec can't decode"),
+        (b"[" * 100_000, "is damaged ("),
+        (b"[1]", "is not an audit's summary; run the audit again"),
+        (b'{"schema": "1"}', "is not an audit's summary; run the audit again"),
+        (b"{}", "is not an audit's summary; run the audit again"),
+    ],
+)
+def test_a_damaged_summary_is_one_line(tmp_path: Path, content: bytes, said: str) -> None:
+    """Whatever the file holds."""
+    (tmp_path / AUDIT).write_bytes(content)
+    with pytest.raises(VisleakError) as caught:
+        read_summary(tmp_path)
+    assert str(caught.value).startswith(f"{tmp_path / AUDIT} {said}")
+    assert str(caught.value).endswith("run the audit again")
+    assert "\n" not in str(caught.value)
+
+
+# -- comma-separated files -----------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("start", ["=", "+", "-", "@", "\t", "\r"])
+def test_no_cell_is_a_formula(start: str) -> None:
+    """Names are untrusted, spreadsheets run what begins like this."""
+    assert csv_cell(start + "cmd|' /C calc'!A0") == f"'{start}cmd|' /C calc'!A0"
+    assert csv_cell(start) == "'" + start
+
+
+@given(st.text() | st.text("'=+-@\t\rx", max_size=6))
+def test_quoting_is_undone(text: str) -> None:
+    """An id is an identity: what is read is what was written, for quotes before signs too."""
+    cell = csv_cell(text)
+    assert csv_text(cell) == text
+    assert not cell.startswith(("=", "+", "-", "@", "\t", "\r"))
+
+
+HOSTILE = [
+    "=HYPERLINK(1).png",
+    "'=1.png",
+    "-.png",
+    'a"b,c;d.png',
+    "two\nlines\r\nthree\r.png",
+    "<img src=x onerror=alert(1)>.png",
+    "\u202egnp.exe",
+    "nul\x00.png",
+    "  spaces  ",
+    "",
+]
+
+
+def test_problems_come_back(tmp_path: Path) -> None:
+    """Sorted by set and id, hostile names as they are."""
+    problems = [Problem("s", name, name, "corrupt", name) for name in HOSTILE]
+    path = tmp_path / UNREADABLE
+    write_problems(path, problems)
+    assert read_problems(path) == tuple(sorted(problems, key=lambda p: p.id))
+
+
+@given(st.lists(st.text(st.characters(codec="utf-8")), max_size=5))
+def test_any_text_comes_back(texts: list[str]) -> None:
+    """Through the file, whatever it holds."""
+    path = Path(os.environ["PYTEST_FOLDER"]) / UNREADABLE
+    problems = tuple(Problem("s", text, text, "empty", text) for text in sorted(texts))
+    write_problems(path, problems)
+    assert read_problems(path) == problems
+
+
+@pytest.fixture(autouse=True, scope="module")
+def _folder(tmp_path_factory):
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("PYTEST_FOLDER", str(tmp_path_factory.mktemp("csv")))
+        yield
+
+
+def test_names_that_are_not_utf8_are_escaped(tmp_path: Path) -> None:
+    """A Latin-1 file name has lone surrogates in Python: they are written out, never a crash."""
+    name = os.fsdecode(b"caf\xe9.png")
+    assert name == "caf\udce9.png"
+    write_problems(tmp_path / UNREADABLE, [Problem("s", name, name, "missing", "")])
+    (got,) = read_problems(tmp_path / UNREADABLE)
+    assert (got.id, got.locator) == (r"caf\udce9.png",) * 2
+
+
+def test_no_problems_leave_the_header(tmp_path: Path) -> None:
+    """An empty file would look like one that was not written."""
+    write_problems(tmp_path / UNREADABLE, [])
+    assert (tmp_path / UNREADABLE).read_text() == "set,id,locator,reason,detail\n"
+    assert read_problems(tmp_path / UNREADABLE) == ()
+
+
+def test_any_reader_of_csv_agrees(tmp_path: Path) -> None:
+    """Plain commas and quotes, one line an entry."""
+    write_csv(tmp_path / "f.csv", ("a", "b"), [("1,2", 'say "hi"'), ("=x", "y\nz")])
+    with (tmp_path / "f.csv").open(newline="") as lines:
+        assert list(csv.reader(lines)) == [["a", "b"], ["1,2", 'say "hi"'], ["'=x", "y\nz"]]
+
+
+@pytest.mark.parametrize("content", [b"\xff\xfe", b"set,id\nx,y\n", b"other\n1\n", b""])
+def test_a_damaged_list_of_problems_is_one_line(tmp_path: Path, content: bytes) -> None:
+    """It is read by the report long after it was written, by whoever edited it since."""
+    path = tmp_path / UNREADABLE
+    path.write_bytes(content)
+    with pytest.raises(VisleakError) as caught:
+        read_problems(path)
+    assert str(caught.value).startswith(f"{path} cannot be read (")
+    assert "\n" not in str(caught.value)
+
+
+def test_json_is_indented_text(tmp_path: Path) -> None:
+    """A person may read it and a diff may show what changed."""
+    write_json(tmp_path / "a.json", {"b": [1], "a": None})
+    assert (tmp_path / "a.json").read_text() == json.dumps({"b": [1], "a": None}, indent=1) + "\n"
+
+
+def test_replacing_cleans_up_when_nothing_was_written(tmp_path: Path) -> None:
+    """Forgetting to write is an error, not an empty file."""
+    with pytest.raises(FileNotFoundError), replacing(tmp_path / "x"):
+        pass
+    assert list(tmp_path.iterdir()) == []
