@@ -1,0 +1,61 @@
+# Two commands on a fresh machine: `make demo`, `make test`. Everything stays in this folder.
+
+VENV := .venv
+BIN := $(VENV)/bin
+PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt
+WORKERS ?= 2
+
+export PIP_NO_INPUT := 1
+export PYTHONDONTWRITEBYTECODE := 1
+
+.DEFAULT_GOAL := help
+.PHONY: help demo test test-fast lint bench clean
+
+help: ## say what there is
+	@grep -E '^[a-z-]+:.*## ' Makefile | sed -E 's/:.*## /\t/' | expand -t 12
+
+demo: $(VENV)/.ready-demo ## plant leaks between real photographs, audit them, count what was found
+	@$(BIN)/python examples/demo.py demo
+
+test: lint ## check style and types, then run every test
+	@$(BIN)/python -m pytest -q -n $(WORKERS)
+
+test-fast: $(VENV)/.ready-test ## run the tests that are not slow
+	@$(BIN)/python -m pytest -q -n $(WORKERS) -m "not slow"
+
+lint: $(VENV)/.ready-test ## check style (ruff) and types (mypy --strict)
+	@$(BIN)/ruff check --quiet .
+	@$(BIN)/ruff format --check --quiet .
+	@$(BIN)/mypy --strict
+
+bench: $(VENV)/.ready-test ## measure; the larger ones need VISLEAK_DATA
+	@set -e; for script in benchmarks/*.py; do echo "== $$script"; $(BIN)/python "$$script"; done
+
+clean: ## remove everything that make made
+	rm -rf $(VENV) demo build dist .mypy_cache .ruff_cache .pytest_cache .hypothesis
+	find . -name __pycache__ -type d -prune -exec rm -rf {} +
+
+# -- the virtual environment ----------------------------------------------------------------------
+
+# PYTHON=... chooses the interpreter; else the first on the PATH that is new enough.
+$(BIN)/python:
+	@set -e; found=; \
+	for python in $(or $(PYTHON),python3 python3.13 python3.12 python3.11); do \
+	  if "$$python" -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null; \
+	  then found="$$python"; break; fi; \
+	done; \
+	if [ -z "$$found" ]; then \
+	  echo "visleak needs Python 3.11 or newer; none found as: $(or $(PYTHON),python3). Choose one: make PYTHON=/path/to/python3 ..." >&2; exit 1; fi; \
+	if ! "$$found" -c 'import venv, ensurepip' 2>/dev/null; then \
+	  echo "$$found cannot make virtual environments: install its venv package (Debian, Ubuntu: apt-get install python3-venv)" >&2; exit 1; fi; \
+	"$$found" -m venv $(VENV)
+
+$(VENV)/.ready-demo: pyproject.toml constraints.txt | $(BIN)/python
+	@echo "installing visleak and scikit-image into $(VENV) ..."
+	@$(PIP) -e . scikit-image
+	@touch $@
+
+$(VENV)/.ready-test: pyproject.toml constraints.txt | $(BIN)/python
+	@echo "installing visleak and what its tests need into $(VENV) ..."
+	@$(PIP) -e '.[dev]'
+	@touch $@ $(VENV)/.ready-demo
