@@ -33,6 +33,11 @@ class MissingExtra(VisleakError):
     def __init__(self, extra: str, what: str) -> None:
         super().__init__(f"{what} needs an extra: pip install 'visleak[{extra}]'")
         self.extra = extra
+        self._what = what
+
+    def __reduce__(self) -> tuple[type[MissingExtra], tuple[str, str]]:
+        # errors travel from workers by pickle, which would pass on the message alone
+        return type(self), (self.extra, self._what)
 
 
 class GateTripped(VisleakError):

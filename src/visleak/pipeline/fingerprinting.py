@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from functools import lru_cache
 from pathlib import Path
 from typing import Final
 
@@ -34,6 +33,9 @@ CHUNK: Final = 512
 
 #: Decoded pixels that may wait for the encoder at once; bounds a worker's memory.
 PIXELS_WAITING: Final = 32_000_000
+
+#: Stored bytes that may be held at once before they are decoded; bounds a worker's memory.
+BYTES_WAITING: Final = 64_000_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,9 +73,9 @@ def fingerprint(
         rows: positions to take, ascending; default all.
     """
     total = len(images) if rows is None else len(rows)
-    opener, maker = place.share(images.opener), place.share(encoder)
+    opener, shown = place.share(images.opener), place.share(encoder)
     cache = place.cache.path.parent if place.cache else None
-    tasks = (_Task(opener, maker, cache, part) for part in _parts(total, rows))
+    tasks = (_Task(opener, shown, cache, part) for part in _parts(total, rows))
     columns = _Columns(place, encoder.width)
     problems: list[Problem] = []
     done = 0
@@ -82,7 +84,7 @@ def fingerprint(
         columns.append(chunk)
         problems.extend(_problems(images, chunk))
         if place.cache is not None and chunk.fresh.any():
-            place.cache.put(bytes.fromhex(encoder.digest), _entries(chunk))
+            place.cache.put(maker(encoder), _entries(chunk))
         done += len(chunk.rows) + len(chunk.unreadable)
         place.progress(step, done, total)
     return columns.fingerprints(images, encoder.digest, tuple(problems))
@@ -110,7 +112,11 @@ class _Columns:
 
     def __init__(self, place: Workplace, width: int) -> None:
         self._matrix = GrowingColumn(place.file(".matrix"), np.float32, (width,))
-        self._small: list[tuple[Int64, Bytes8, npt.NDArray[np.int32], Bool]] = []
+        # begins with no rows of the right types: a set may be empty
+        none = np.empty(0, np.int64), np.empty((0, 16), np.uint8)
+        self._small: list[tuple[Int64, Bytes8, npt.NDArray[np.int32], Bool]] = [
+            (*none, np.empty((0, 2), np.int32), np.empty(0, np.bool_))
+        ]
 
     def append(self, chunk: _Chunk) -> None:
         self._matrix.append(chunk.matrix)
@@ -139,30 +145,8 @@ class _Columns:
 # -- in a worker ---------------------------------------------------------------------------------
 
 
-@lru_cache(maxsize=1)
-def _cache_of(folder: Path) -> Cache:
-    return Cache(folder)
-
-
-def _work(task: _Task) -> _Chunk:
-    """Read, digest, decode and encode a chunk of a set."""
-    encoder: Encoder = shared(task.encoder)
-    stored = shared(task.opener).read(list(task.positions))
-    read: list[tuple[int, bytes | Bytes8, bytes]] = []
-    unreadable: list[tuple[int, Unreadable]] = []
-    for position, data in zip(task.positions, stored, strict=True):
-        if isinstance(data, Unreadable):
-            unreadable.append((int(position), data))
-        else:
-            read.append((int(position), data, content_digest(data)))
-    known: Mapping[bytes, bytes] = {}
-    if task.cache is not None:
-        keys = [digest for _, _, digest in read]
-        known = _cache_of(task.cache).get(bytes.fromhex(encoder.digest), keys)
-    made = dict(_encoded(encoder, [item for item in read if item[2] not in known], unreadable))
-    rows = [item for item in read if item[2] in known or item[0] in made]
-    results = [made.get(position) or _unpack(known[digest]) for position, _, digest in rows]
-    return _chunk(encoder.width, rows, results, made, unreadable)
+#: A picture as it was read: position, content, content digest.
+_Item = tuple[int, bytes | Bytes8, bytes]
 
 
 @dataclass(frozen=True, slots=True)
@@ -175,9 +159,59 @@ class _Print:
     vector: Float32
 
 
+@dataclass(frozen=True, slots=True)
+class _Row:
+    """A picture that could be read, and whether its fingerprint was made just now."""
+
+    position: int
+    digest: bytes
+    print: _Print
+    fresh: bool
+
+
+def _work(task: _Task) -> _Chunk:
+    """Read, digest, decode and encode a chunk of a set."""
+    encoder: Encoder = shared(task.encoder)
+    stored = shared(task.opener).read(list(task.positions))
+    rows: list[_Row] = []
+    unreadable: list[tuple[int, Unreadable]] = []
+    for items in _read(zip(task.positions, stored, strict=True), unreadable):
+        known: Mapping[bytes, bytes] = {}
+        if task.cache is not None:
+            with Cache(task.cache) as cache:
+                known = cache.get(maker(encoder), [digest for _, _, digest in items])
+        made = dict(_encoded(encoder, [item for item in items if item[2] not in known], unreadable))
+        for position, _, digest in items:
+            if position in made:
+                rows.append(_Row(position, digest, made[position], fresh=True))
+            elif digest in known:
+                rows.append(_Row(position, digest, _unpack(known[digest]), fresh=False))
+    return _chunk(encoder.width, rows, unreadable)
+
+
+def _read(
+    stored: Iterable[tuple[int, bytes | Bytes8 | Unreadable]],
+    unreadable: list[tuple[int, Unreadable]],
+) -> Iterator[list[_Item]]:
+    """Yield what could be read, a bounded number of bytes at a time; note the rest."""
+    items: list[_Item] = []
+    held = 0
+    for position, data in stored:
+        if isinstance(data, Unreadable):
+            unreadable.append((int(position), data))
+            continue
+        items.append((int(position), data, content_digest(data)))
+        held += len(data) if isinstance(data, bytes) else data.nbytes
+        if held > BYTES_WAITING:
+            yield items
+            items, held = [], 0
+    if items:
+        yield items
+
+
 def _encoded(
     encoder: Encoder,
-    items: Sequence[tuple[int, bytes | Bytes8, bytes]],
+    items: Sequence[_Item],
     unreadable: list[tuple[int, Unreadable]],
 ) -> Iterator[tuple[int, _Print]]:
     """Yield position and fingerprint of what can be decoded; note the rest."""
@@ -209,26 +243,28 @@ def _prints(
 
 
 def _chunk(
-    width: int,
-    rows: Sequence[tuple[int, bytes | Bytes8, bytes]],
-    results: Sequence[_Print],
-    made: dict[int, _Print],
-    unreadable: Sequence[tuple[int, Unreadable]],
+    width: int, rows: Sequence[_Row], unreadable: Sequence[tuple[int, Unreadable]]
 ) -> _Chunk:
-    digests = np.frombuffer(b"".join(digest for _, _, digest in rows), np.uint8)
-    matrix = np.stack([p.vector for p in results]) if results else np.empty((0, width), np.float32)
+    prints = [row.print for row in rows]
+    matrix = np.stack([p.vector for p in prints]) if rows else np.empty((0, width), np.float32)
+    digests = np.frombuffer(b"".join(row.digest for row in rows), np.uint8)
     return _Chunk(
-        rows=np.array([position for position, _, _ in rows], np.int64),
+        rows=np.array([row.position for row in rows], np.int64),
         digests=digests.reshape(-1, 16),
-        sizes=np.array([(p.width, p.height) for p in results], np.int32).reshape(-1, 2),
-        flat=np.array([p.flat for p in results], np.bool_),
+        sizes=np.array([(p.width, p.height) for p in prints], np.int32).reshape(-1, 2),
+        flat=np.array([p.flat for p in prints], np.bool_),
         matrix=matrix,
-        fresh=np.array([position in made for position, _, _ in rows], np.bool_),
+        fresh=np.array([row.fresh for row in rows], np.bool_),
         unreadable=tuple(sorted(unreadable, key=lambda item: item[0])),
     )
 
 
 # -- as cache entries ----------------------------------------------------------------------------
+
+
+def maker(encoder: Encoder) -> bytes:
+    """Return the cache's key of an encoder, whose digest may be any text."""
+    return f"fingerprint {encoder.digest}".encode()
 
 
 def _entries(chunk: _Chunk) -> Iterator[tuple[bytes, bytes]]:

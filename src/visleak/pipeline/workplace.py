@@ -5,11 +5,11 @@ from __future__ import annotations
 import contextlib
 import itertools
 import multiprocessing
-import os
 import pickle
 import shutil
 import sys
 import tempfile
+import time
 import types
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
@@ -31,6 +31,9 @@ AHEAD: Final = 3
 
 #: Scratch folders of runs that died are removed when they are of this name.
 SCRATCH_PREFIX: Final = ".visleak-scratch-"
+
+#: What is shared with this process alone, where it is the only worker; nothing is pickled then.
+_KEPT: Final[dict[Path, object]] = {}
 
 
 class Progress(Protocol):
@@ -81,6 +84,8 @@ class Workplace:
         finally:
             if place._pool is not None:
                 place._pool.shutdown(cancel_futures=True)
+            for path in [path for path in _KEPT if path.parent == scratch]:
+                del _KEPT[path]
             shutil.rmtree(scratch, ignore_errors=True)
 
     def file(self, suffix: str) -> Path:
@@ -90,6 +95,9 @@ class Workplace:
     def share(self, value: object) -> Path:
         """Put a value where every worker can load it once, with :func:`shared`."""
         path = self.file(".pickle")
+        if self.workers <= 1:
+            _KEPT[path] = value
+            return path
         try:
             path.write_bytes(pickle.dumps(value, pickle.HIGHEST_PROTOCOL))
         except (pickle.PicklingError, AttributeError, TypeError) as error:
@@ -105,8 +113,8 @@ class Workplace:
             yield from map(function, tasks)
             return
         waiting: deque[Future[R]] = deque()
-        pool = self._started()
         try:
+            pool = self._started()
             for task in tasks:
                 waiting.append(pool.submit(function, task))
                 if len(waiting) > AHEAD * self.workers:
@@ -125,9 +133,14 @@ class Workplace:
         if self._pool is None:
             context = multiprocessing.get_context("spawn")
             self._pool = ProcessPoolExecutor(self.workers, context, initializer=_be_a_worker)
+            gate = self.file(".gate")
             with _without_main():
-                # all processes of a spawn pool are started by its first task
-                self._pool.submit(os.getpid).result()
+                # a process is started with each task that finds none idle: hold them back until
+                # there are as many tasks, and so processes, as workers, all under the guard
+                held = [self._pool.submit(_wait_for, gate) for _ in range(self.workers)]
+                gate.touch()
+                for future in held:
+                    future.result()
         return self._pool
 
 
@@ -142,6 +155,12 @@ def _without_main() -> Iterator[None]:
         sys.modules["__main__"] = main
 
 
+def _wait_for(gate: Path) -> None:
+    """Return when a file is there, or the folder it would be in is gone."""
+    while not gate.exists() and gate.parent.exists():
+        time.sleep(0.005)
+
+
 def _be_a_worker() -> None:
     """Use one thread: the processes share the cores among themselves."""
     import signal
@@ -154,9 +173,13 @@ def _be_a_worker() -> None:
     threadpool_limits(1)
 
 
-@lru_cache(maxsize=16)
 def shared(path: Path) -> Any:
     """Return what :meth:`Workplace.share` put there; loaded once a process."""
+    return _KEPT[path] if path in _KEPT else _loaded(path)
+
+
+@lru_cache(maxsize=16)
+def _loaded(path: Path) -> Any:
     # written by this very run into its own scratch folder, never by a user
     return pickle.loads(path.read_bytes())  # noqa: S301
 

@@ -1,0 +1,273 @@
+"""Fingerprinting: the same rows whatever the workers, the cache and the chunks; nothing skipped."""
+
+from __future__ import annotations
+
+import io
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pytest
+import working
+from PIL import Image
+
+from visleak.cache import Cache
+from visleak.encoders.builtin import BuiltinEncoder
+from visleak.images import content_digest, open_images
+from visleak.pipeline import fingerprinting
+from visleak.pipeline.fingerprinting import fingerprint
+from visleak.pipeline.workplace import Workplace
+from visleak.records import ImageSet, Unreadable
+
+ENCODER = BuiltinEncoder()
+HERE = str(Path(__file__).parent)
+COUNT = 40
+
+
+def png(pixels) -> bytes:
+    out = io.BytesIO()
+    Image.fromarray(pixels).save(out, "PNG")
+    return out.getvalue()
+
+
+def stored() -> list[bytes | np.ndarray | Unreadable]:
+    """Return encoded pictures and arrays, some equal, some blank, some that cannot be read."""
+    rng = np.random.default_rng(0)
+    items: list[bytes | np.ndarray | Unreadable] = []
+    for n in range(COUNT):
+        pixels = rng.integers(0, 256, (20 + n, 30, 3), np.uint8)
+        items.append(pixels if n % 3 == 0 else png(pixels))
+    items[5] = items[17] = items[4]
+    items[7] = b"not a picture"
+    items[8] = b""
+    items[20] = items[10][:-40]
+    items[30] = Unreadable("missing", "it is gone")
+    items[11] = png(np.full((9, 9, 3), 77, np.uint8))
+    items[13] = items[20]
+    return items
+
+
+BAD = {7: "not-an-image", 8: "empty", 13: "truncated", 20: "truncated", 30: "missing"}
+GOOD = [n for n in range(COUNT) if n not in BAD]
+
+
+def image_set(items, notes: Path, **others) -> ImageSet:
+    ids = pa.array([f"id-{n}" for n in range(len(items))], pa.string())
+    locators = pa.array([f"at-{n}" for n in range(len(items))], pa.string())
+    notes.mkdir(exist_ok=True)
+    return ImageSet("pets", ids, locators, working.Recorder(items, notes), **others)
+
+
+@pytest.fixture
+def images(tmp_path):
+    return image_set(stored(), tmp_path / "notes")
+
+
+def run(images, tmp_path, workers=1, cache=None, **options):
+    """Return plain copies of the fingerprints' columns, which outlive the scratch folder."""
+    with Workplace.at(tmp_path, workers, cache) as place:
+        prints = fingerprint(images, ENCODER, place, **options)
+        return replace(prints, matrix=np.array(prints.matrix))
+
+
+def assert_same(left, right):
+    for name in ("rows", "matrix", "digests", "sizes", "flat"):
+        one, other = getattr(left, name), getattr(right, name)
+        assert one.dtype == other.dtype, name
+        assert one.shape == other.shape, name
+        assert one.tobytes() == other.tobytes(), name
+    assert left.ids.equals(right.ids)
+    assert left.problems == right.problems
+    assert (left.set, left.encoder) == (right.set, right.encoder)
+
+
+# -- what comes out ------------------------------------------------------------------------------
+
+
+def test_rows_are_the_readable_pictures_in_order(images, tmp_path):
+    """Each with its id, digest, full size and flatness."""
+    prints = run(images, tmp_path)
+    assert prints.rows.tolist() == GOOD
+    assert prints.ids.to_pylist() == [f"id-{n}" for n in GOOD]
+    items = stored()
+    for row, digest, size in zip(prints.rows, prints.digests, prints.sizes, strict=True):
+        assert digest.tobytes() == content_digest(items[row])
+        expected = {5: 24, 17: 24, 11: 9}.get(int(row), 20 + int(row))
+        assert size.tolist() == [9 if row == 11 else 30, expected]
+    assert prints.rows[prints.flat].tolist() == [11]
+    assert prints.encoder == ENCODER.digest
+    assert prints.set == "pets"
+
+
+def test_vectors_are_the_encoders(images, tmp_path):
+    """Row by row what the encoder makes of the decoded picture; equal contents, equal vectors."""
+    from visleak.images import decode
+
+    prints = run(images, tmp_path)
+    items = stored()
+    for row, vector in zip(prints.rows, prints.matrix, strict=True):
+        expected, _ = ENCODER.encode([decode(items[row], enough=ENCODER.enough)])
+        assert vector.tobytes() == expected[0].tobytes()
+
+
+def test_bad_files_become_problems_and_never_rows(images, tmp_path):
+    """All of them, in order, with id, locator and reason: nothing is skipped in silence."""
+    prints = run(images, tmp_path)
+    told = [(p.set, p.id, p.locator, p.reason) for p in prints.problems]
+    assert told == [("pets", f"id-{n}", f"at-{n}", BAD[n]) for n in sorted(BAD)]
+    assert prints.problems[-1].detail == "it is gone"
+
+
+def test_the_size_is_the_full_one_of_a_partly_decoded_picture(tmp_path):
+    """A JPEG is decoded at an eighth; its size is what the file says."""
+    out = io.BytesIO()
+    big = np.random.default_rng(1).integers(0, 256, (1000, 1600, 3), np.uint8)
+    Image.fromarray(big).save(out, "JPEG")
+    prints = run(image_set([out.getvalue()], tmp_path / "n"), tmp_path)
+    assert prints.sizes.tolist() == [[1600, 1000]]
+
+
+# -- ways of working -----------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("chunk", [1, 7, 39, 40, 512])
+@pytest.mark.parametrize("limit", ["PIXELS_WAITING", "BYTES_WAITING", None])
+def test_chunks_and_memory_limits_change_nothing(images, tmp_path, monkeypatch, chunk, limit):
+    """Chunks of only bad files among them."""
+    expected = run(images, tmp_path)
+    monkeypatch.setattr(fingerprinting, "CHUNK", chunk)
+    if limit:
+        monkeypatch.setattr(fingerprinting, limit, 1)
+    assert_same(run(images, tmp_path), expected)
+
+
+@pytest.mark.parametrize("workers", [2, 3])
+def test_workers_change_nothing(images, tmp_path, monkeypatch, workers):
+    """First run and second, with a cache and without; a set in memory too."""
+    arrays = open_images(list(np.random.default_rng(2).integers(0, 256, (5, 16, 16, 3), np.uint8)))
+    expected = run(images, tmp_path), run(arrays, tmp_path)
+    monkeypatch.setenv("PYTHONPATH", HERE)
+    monkeypatch.setattr(fingerprinting, "CHUNK", 6)
+    with Cache(tmp_path / "cache") as cache:
+        with Workplace.at(tmp_path, workers, cache if workers == 3 else None) as place:
+            for _ in range(2):
+                assert_same(fingerprint(images, ENCODER, place), expected[0])
+            assert_same(fingerprint(arrays, ENCODER, place), expected[1])
+
+
+def test_the_cache_changes_nothing_but_the_work(images, tmp_path, monkeypatch):
+    """First run, second run, a half-filled cache: the same bytes; known contents stay encoded."""
+    expected = run(images, tmp_path)
+    encoded = []
+    encode = BuiltinEncoder.encode
+
+    def counting(self, pictures):
+        encoded.extend(pictures)
+        return encode(self, pictures)
+
+    monkeypatch.setattr(BuiltinEncoder, "encode", counting)
+    monkeypatch.setattr(fingerprinting, "CHUNK", 16)
+    with Cache(tmp_path / "cache") as cache:
+        assert_same(
+            run(images, tmp_path, cache=cache, rows=np.arange(10)),
+            run(images, tmp_path, rows=np.arange(10)),
+        )
+        encoded.clear()
+        assert_same(run(images, tmp_path, cache=cache), expected)
+        assert 0 < len(encoded) < len(GOOD)
+        encoded.clear()
+        assert_same(run(images, tmp_path, cache=cache), expected)
+        assert encoded == []
+
+
+def test_encoders_do_not_share_entries(images, tmp_path):
+    """Another digest, another fingerprint; a digest may be any text."""
+
+    class Halved(BuiltinEncoder):
+        digest = property(lambda self: "halved \u00bd", lambda self, value: None)
+
+        def encode(self, pictures):
+            vectors, flat = super().encode(pictures)
+            return vectors / 2, flat
+
+    expected = run(images, tmp_path)
+    with Cache(tmp_path / "cache") as cache, Workplace.at(tmp_path, 1, cache) as place:
+        for _ in range(2):
+            halved = fingerprint(images, Halved(), place)
+            np.testing.assert_array_equal(halved.matrix, expected.matrix / 2)
+            assert_same(run(images, tmp_path, cache=cache), expected)
+
+
+def test_chosen_rows(images, tmp_path):
+    """A sample reads no other picture."""
+    rows = np.array([0, 3, 7, 11, 38], np.int64)
+    whole = run(images, tmp_path)
+    for note in (tmp_path / "notes").iterdir():
+        note.unlink()
+    prints = run(images, tmp_path, rows=rows)
+    assert images.opener.noted() == rows.tolist()
+    assert prints.rows.tolist() == [0, 3, 11, 38]
+    there = np.flatnonzero(np.isin(whole.rows, prints.rows))
+    np.testing.assert_array_equal(prints.matrix, whole.matrix[there])
+    assert [p.id for p in prints.problems] == ["id-7"]
+
+
+def test_every_picture_is_read_once(images, tmp_path, monkeypatch):
+    """In storage order within a chunk: archives and disks want it so."""
+    monkeypatch.setattr(fingerprinting, "CHUNK", 7)
+    run(images, tmp_path)
+    (note,) = (tmp_path / "notes").iterdir()
+    assert [int(word) for word in note.read_text().split()] == list(range(COUNT))
+
+
+def test_a_set_in_memory(tmp_path):
+    """Arrays and Pillow images, through the same door."""
+    arrays = list(np.random.default_rng(2).integers(0, 256, (5, 16, 16, 3), np.uint8))
+    sets = [open_images(arrays), open_images([Image.fromarray(one) for one in arrays])]
+    first, second = (run(images, tmp_path) for images in sets)
+    assert first.matrix.tobytes() == second.matrix.tobytes()
+    assert first.digests.tobytes() == second.digests.tobytes()
+
+
+# -- nothing to do -------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("cached", [False, True])
+@pytest.mark.parametrize("items", [[], [b"words"] * 3, [Unreadable("missing")] * 600], ids=len)
+def test_a_set_without_readable_pictures(tmp_path, items, cached):
+    """Empty, or all bad, over more than one chunk: no rows of the right shapes, all problems."""
+    images = image_set(items, tmp_path / "n")
+    with Cache(tmp_path / "cache") as cache:
+        prints = run(images, tmp_path, cache=cache if cached else None)
+    assert len(prints) == 0
+    assert prints.matrix.shape == (0, ENCODER.width)
+    assert prints.digests.shape == (0, 16)
+    assert prints.ids.type == pa.string()
+    assert len(prints.problems) == len(items)
+
+
+def test_no_chosen_rows(images, tmp_path):
+    """A sample of none."""
+    assert len(run(images, tmp_path, rows=np.empty(0, np.int64))) == 0
+
+
+def test_progress_is_told_to_the_end(images, tmp_path, monkeypatch):
+    """Readable or not, every picture counts."""
+    told = []
+    monkeypatch.setattr(fingerprinting, "CHUNK", 16)
+    with Workplace.at(tmp_path, 1, None, lambda *said: told.append(said)) as place:
+        fingerprint(images, ENCODER, place)
+    assert told == [("reading pets", done, 40) for done in (16, 32, 40)]
+
+
+def test_an_opener_that_cannot_be_sent(tmp_path):
+    """Two workers: one line that says what to do. One worker: it works."""
+    images = replace(image_set([], tmp_path / "n"), opener=working.Stubborn(stored()))
+    ids = pa.array([str(n) for n in range(COUNT)])
+    images = replace(images, ids=ids, locators=ids)
+    from visleak.errors import VisleakError
+
+    with pytest.raises(VisleakError, match=r"^Stubborn cannot be sent to .*; use workers=1$"):
+        run(images, tmp_path, 2)
+    assert len(run(images, tmp_path, 1)) == len(GOOD)

@@ -1,0 +1,223 @@
+"""Worker processes: order, errors, deaths, scripts without a guard, and a clean scratch folder."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import working
+
+from visleak.errors import MissingExtra, UsageError, VisleakError
+from visleak.pipeline.workplace import SCRATCH_PREFIX, Workplace, remove_leftovers
+
+HERE = str(Path(__file__).parent)
+
+
+@pytest.fixture(autouse=True)
+def _findable(monkeypatch):
+    """Workers import this folder's helpers."""
+    monkeypatch.setenv("PYTHONPATH", HERE)
+
+
+@pytest.fixture(scope="module")
+def pair(tmp_path_factory):
+    """Two workers that several tests share: starting them takes most of the time."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("PYTHONPATH", HERE)
+        with Workplace.at(tmp_path_factory.mktemp("scratch"), 2, None) as place:
+            list(place.each(working.double, [1]))
+            yield place
+
+
+def test_results_come_in_order(pair):
+    """Also where a later task is done first, and for more tasks than are handed out ahead."""
+    assert list(pair.each(working.slow_first, range(30))) == list(range(30))
+    assert list(pair.each(working.double, [])) == []
+
+
+def test_one_worker_is_this_process(tmp_path):
+    """No process, no pickling, nothing to start."""
+    with Workplace.at(tmp_path, 1, None) as place:
+        assert set(place.each(working.process_of, range(2))) == {os.getpid()}
+        value = object()
+        path = place.share(value)
+        assert list(place.each(working.load, [path])) == [value]
+
+
+def test_all_workers_work(pair):
+    """Two are asked for, two are there, and neither is this process."""
+    found = set(pair.each(working.process_of, range(12)))
+    assert len(found) == 2
+    assert os.getpid() not in found
+
+
+def test_tasks_are_taken_as_they_are_needed(pair):
+    """A generator of a million tasks is not drained into memory."""
+    taken = []
+
+    def tasks():
+        for number in range(1000):
+            taken.append(number)
+            yield number
+
+    results = pair.each(working.double, tasks())
+    assert next(results) == 0
+    assert len(taken) < 10
+    results.close()
+
+
+def test_what_is_shared_is_loaded_once_a_process(pair):
+    """Openers and encoders are large; tasks only name them."""
+    path = pair.share({"large": list(range(1000))})
+    found = set(pair.each(working.identity_of, [path] * 20))
+    assert len(found) <= 2
+    (value,) = pair.each(working.load, [path])
+    assert value == {"large": list(range(1000))}
+
+
+@pytest.mark.parametrize("workers", [1, 2])
+@pytest.mark.parametrize(
+    ("function", "kind", "said"),
+    [
+        (working.fail, UsageError, "the third is wrong"),
+        (working.fail_oddly, KeyError, "0"),
+        (working.lack, MissingExtra, "HEIF pictures needs an extra: pip install 'visleak[heif]'"),
+    ],
+)
+def test_an_error_surfaces_as_it_is(pair, tmp_path, workers, function, kind, said):
+    """Kind, text and exit code, whichever process it happened in; the workers go on."""
+    with Workplace.at(tmp_path, 1, None) as alone:
+        place = alone if workers == 1 else pair
+        with pytest.raises(kind) as caught:
+            list(place.each(function, range(5)))
+        assert str(caught.value) == said
+        assert list(place.each(working.double, [4])) == [8]
+
+
+def test_a_worker_that_dies_is_one_line(tmp_path):
+    """The kernel's out-of-memory killer leaves no message of its own."""
+    with Workplace.at(tmp_path, 2, None) as place:
+        with pytest.raises(VisleakError) as caught:
+            list(place.each(working.die, range(20)))
+        said = "a worker process died, most likely for lack of memory; use fewer --workers"
+        assert str(caught.value) == said
+        with pytest.raises(VisleakError, match="a worker process died"):
+            list(place.each(working.double, range(3)))
+
+
+def test_what_cannot_be_sent_is_one_line(tmp_path):
+    """It names the kind of object and the way out, which works."""
+    with Workplace.at(tmp_path, 2, None) as place:
+        for value in (working.Stubborn([]), lambda: None, open(os.devnull)):  # noqa: SIM115
+            with pytest.raises(VisleakError) as caught:
+                place.share(value)
+            said = str(caught.value)
+            assert said.startswith(f"{type(value).__name__} cannot be sent to worker processes (")
+            assert said.endswith("; use workers=1")
+            assert "\n" not in said
+    value.close()
+    with Workplace.at(tmp_path, 1, None) as place:
+        stubborn = working.Stubborn([])
+        assert list(place.each(working.load, [place.share(stubborn)])) == [stubborn]
+
+
+@pytest.mark.parametrize("fails", [False, True])
+@pytest.mark.parametrize("workers", [1, 2])
+def test_the_scratch_folder_is_removed(tmp_path, workers, fails):
+    """After success, after an error and with workers still busy."""
+    try:
+        with Workplace.at(tmp_path, workers, None) as place:
+            assert place.scratch.parent == tmp_path
+            place.file(".x").write_text("x")
+            next(place.each(working.slow_first, range(9)))
+            if fails:
+                raise RuntimeError("broke")
+    except RuntimeError:
+        assert fails
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_names_in_the_scratch_folder_are_new(tmp_path):
+    """Every step may ask."""
+    with Workplace.at(tmp_path, 1, None) as place:
+        names = [place.file(".a") for _ in range(100)]
+    assert len(set(names)) == 100
+
+
+def test_no_scratch_folder_is_one_line(tmp_path):
+    """A missing output folder is told before any work."""
+    with (
+        pytest.raises(VisleakError, match=r"^no scratch folder can be made in .*gone: "),
+        Workplace.at(tmp_path / "gone", 1, None),
+    ):
+        pass
+
+
+def test_leftovers_of_killed_runs_are_removed(tmp_path):
+    """Only what bears the prefix."""
+    for name in (SCRATCH_PREFIX + "abc", "mine"):
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "file").write_text("")
+    remove_leftovers(tmp_path)
+    assert [path.name for path in tmp_path.iterdir()] == ["mine"]
+
+
+UNGUARDED = """
+import sys
+print("script", flush=True)
+import numpy as np
+from visleak.encoders import load_encoder
+from visleak.images import open_images
+from visleak.pipeline.fingerprinting import fingerprint
+from visleak.pipeline.workplace import Workplace
+
+pictures = list(np.random.default_rng(0).integers(0, 256, (1300, 8, 8, 3), np.uint8))
+images = open_images(pictures)
+with Workplace.at(None, int(sys.argv[1]), None) as place:
+    prints = fingerprint(images, load_encoder(), place)
+    print(len(prints), prints.matrix.tobytes().__hash__() != 0)
+"""
+
+
+@pytest.mark.parametrize("workers", [2, 3])
+def test_a_script_without_a_guard_works(tmp_path, workers):
+    """Spawned workers would run it again, and it would start workers again."""
+    script = tmp_path / "script.py"
+    script.write_text(UNGUARDED)
+    done = subprocess.run(
+        [sys.executable, str(script), str(workers)],
+        check=False,
+        capture_output=True,
+        text=True,
+        timeout=60,
+    )
+    assert done.stderr == ""
+    assert done.stdout.split() == ["script", "1300", "True"]
+
+
+def test_an_interrupt_ends_at_once_and_cleans_up(tmp_path):
+    """Ctrl-C reaches the workers' process group too; only this process speaks."""
+    script = (
+        "import sys, os, signal, threading; sys.path.insert(0, sys.argv[2])\n"
+        "import working; from pathlib import Path\n"
+        "from visleak.pipeline.workplace import Workplace\n"
+        "try:\n"
+        "    with Workplace.at(Path(sys.argv[1]), 2, None) as place:\n"
+        "        for n in place.each(working.process_of, range(10**6)):\n"
+        "            os.kill(os.getpid(), signal.SIGINT)\n"
+        "except KeyboardInterrupt:\n"
+        "    print('interrupted')\n"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", script, str(tmp_path), HERE],
+        check=False,
+        capture_output=True,
+        text=True,
+        timeout=60,
+        env={**os.environ, "PYTHONPATH": HERE},
+    )
+    assert (done.stdout, done.stderr) == ("interrupted\n", "")
+    assert list(tmp_path.iterdir()) == []
