@@ -236,6 +236,8 @@ class Pairs:
         view: ``int8`` (n,): index into :data:`VIEWS`, which view of the query was most alike.
         total: ``int64``, one a query fingerprint: pairs at or above the soft threshold, before
             any cap.
+        votes: ``float32`` (n,): about how many local patches agree in one place; ``None`` where
+            local features were not compared.
     """
 
     query_set: str
@@ -246,12 +248,15 @@ class Pairs:
     background: Float32
     view: Int8
     total: Int64
+    votes: Float32 | None = None
 
     def __post_init__(self) -> None:
         n = len(self.query)
         for column in ("reference", "similarity", "background", "view"):
             if getattr(self, column).shape != (n,):
                 raise ValueError(f"pairs: {column} must have {n} rows")
+        if self.votes is not None and self.votes.shape != (n,):
+            raise ValueError(f"pairs: votes must have {n} rows")
         if not np.isfinite(self.similarity).all():
             raise ValueError("pairs: a similarity is not a number")
 

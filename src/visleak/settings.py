@@ -27,6 +27,7 @@ class Settings:
         hard, soft: thresholds on similarity; ``None`` takes the encoder's own.
         views: which views of a query are compared: ``none``, ``mirror`` or ``all``.
         candidates: ``auto`` (thresholds and best twenty) or ``nearest`` (each query's one nearest).
+        local: also take candidates that share local features (pictures of 96 pixels and more).
         within: also look for duplicates within each query set.
         verify: look at the pictures of the candidate pairs and grade them.
         annotations: ``used`` or ``unused`` overrides what the roles say about the modality.
@@ -47,6 +48,7 @@ class Settings:
     soft: float | None = None
     views: str = "all"
     candidates: str = "auto"
+    local: bool = True
     within: bool = True
     verify: bool = True
     annotations: str = "auto"

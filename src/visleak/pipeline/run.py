@@ -15,6 +15,7 @@ from visleak.grading import Grader, grade, load_grader
 from visleak.pipeline.candidates import BEST, Side, find_pairs, side, views_for
 from visleak.pipeline.fingerprinting import fingerprint
 from visleak.pipeline.labels import coverage, modality
+from visleak.pipeline.local import with_votes
 from visleak.pipeline.tables import Compared, degree_of
 from visleak.pipeline.verification import Material, equal_bytes, verify
 from visleak.pipeline.workplace import Workplace
@@ -108,6 +109,10 @@ def run(
     with timed(place, "search"):
         find = partial(_find, sides, encoder, views, wanted(thresholds, settings), engine, place)
         found = [find(q, r) for q, r in couples]
+    if settings.candidates == "auto" and settings.local:
+        with timed(place, "local"):
+            by_name = {name: own.images for name, own in material.items()}
+            found = list(with_votes(found, sides, by_name, encoder, place))
     evidence: list[Evidence | None] = [None] * len(found)
     grader = load_grader() if settings.verify else None
     if grader is not None:

@@ -76,7 +76,7 @@ def pair_tables(compared: Sequence[Compared], sides: Mapping[str, Side]) -> Iter
 def _by_query(own: Sequence[Compared], sides: Mapping[str, Side]) -> Iterator[pa.Table]:
     """Yield the rows of one query set, its comparisons merged."""
     rank = sides[own[0].query.name].order
-    which = np.repeat(np.arange(len(own)), [len(c.pairs) for c in own])
+    which: Int64 = np.repeat(np.arange(len(own)), [len(c.pairs) for c in own])
     row = np.concatenate([np.arange(len(c.pairs)) for c in own])
     similarity = np.concatenate([c.pairs.similarity for c in own])
     reference = np.concatenate([sides[c.reference.name].order[c.pairs.reference] for c in own])
@@ -85,7 +85,9 @@ def _by_query(own: Sequence[Compared], sides: Mapping[str, Side]) -> Iterator[pa
     for start in range(0, len(order), GROUP):
         part = order[start : start + GROUP]
         # a group is put together comparison by comparison, then brought into order
-        pieces = [_rows(c, sides, row[part[which[part] == i]]) for i, c in enumerate(own)]
+        pieces = [
+            _rows(c, sides, row[part[np.flatnonzero(which[part] == i)]]) for i, c in enumerate(own)
+        ]
         back = np.argsort(np.argsort(which[part], kind="stable"), kind="stable")
         yield pa.concat_tables(pieces).take(pa.array(back))
 

@@ -203,8 +203,10 @@ def _survives(rows: _Rows, table: Float32, material: Mapping[str, Material]) -> 
     pairs, index = rows.pairs, rows.index
     corrected = pairs.similarity[index] - pairs.background[index]
     flat = material[pairs.query_set].prints.flat[rows.query]
+    voted = pairs.votes[index] > 0 if pairs.votes is not None else np.zeros(len(index), np.bool_)
     score = table[index, 0]
-    return np.asarray(((corrected + SCREEN_WEIGHT * score >= GATE) | flat) & ~np.isnan(score))
+    reached = (corrected + SCREEN_WEIGHT * score >= GATE) | flat | voted
+    return np.asarray(reached & ~np.isnan(score))
 
 
 # -- the full check ------------------------------------------------------------------------------

@@ -1,0 +1,309 @@
+"""The second candidate channel: pictures that share patches (crops, turns, collages)."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Final
+
+import numpy as np
+import numpy.typing as npt
+
+from visleak.cache import Cache
+from visleak.encoders.local import BOUND, DIGEST, SMALLEST, local_features, view_features
+from visleak.images import content_digest, decode
+from visleak.pipeline.candidates import INVERSE_VIEW, Side
+from visleak.pipeline.columns import GrowingColumn
+from visleak.pipeline.workplace import Workplace, shared
+from visleak.records import VIEWS, Encoder, Float32, ImageSet, Int8, Int64, Pairs, Unreadable
+from visleak.search.votes import FeatureRows, LocalIndex, Votes
+
+#: More references than this are too many to vote on.
+MOST_REFERENCES: Final = 50_000
+
+#: Short side from which a query has features; references need SMALLEST. A query may be what is
+#: left of a picture after a hard crop.
+SMALLEST_QUERY: Final = 32
+
+#: Candidates a query; asked for with some to spare, so that ties go by id.
+BEST: Final = 20
+ASKED: Final = 64
+
+#: Pictures a task.
+CHUNK: Final = 64
+
+#: Views that features do not see by themselves.
+SEEN: Final = tuple(VIEWS.index(name) for name in ("original", "mirror", "inverted"))
+
+
+@dataclass(frozen=True, slots=True)
+class Patches:
+    """The local features of some rows of a set's fingerprints.
+
+    Attributes:
+        rows: ``int64`` (k,): rows of the fingerprints, ascending.
+        features: their features.
+        widths: ``int32`` (k,): width of each bounded picture, pixels.
+    """
+
+    rows: Int64
+    features: FeatureRows
+    widths: npt.NDArray[np.int32]
+
+    def seen(self, view: int) -> FeatureRows:
+        """Return the features of a view of the pictures."""
+        counts = np.diff(self.features.starts)
+        descriptors, keypoints = view_features(
+            self.features.descriptors, self.features.keypoints, np.repeat(self.widths, counts), view
+        )
+        return FeatureRows(descriptors, keypoints, self.features.starts)
+
+    def only(self, keep: npt.NDArray[np.bool_]) -> Patches:
+        """Return the features of some of the pictures."""
+        if keep.all():
+            return self
+        counts = np.diff(self.features.starts)
+        chosen = np.repeat(keep, counts)
+        starts = np.concatenate([[0], np.cumsum(counts[keep])]).astype(np.int64)
+        features = FeatureRows(
+            self.features.descriptors[chosen], self.features.keypoints[chosen], starts
+        )
+        return Patches(self.rows[keep], features, self.widths[keep])
+
+
+def applies(query: Side, reference: Side) -> bool:
+    """Whether the channel has anything to work on, and not too much."""
+    return 0 < len(_large(reference, SMALLEST)) <= MOST_REFERENCES and bool(
+        len(_large(query, SMALLEST_QUERY))
+    )
+
+
+def too_many(reference: Side) -> bool:
+    """Whether the channel is left out because there are too many references."""
+    return len(_large(reference, SMALLEST)) > MOST_REFERENCES
+
+
+def _large(side: Side, smallest: int) -> Int64:
+    """Return the rows whose pictures are large enough and not blank."""
+    prints = side.prints
+    return np.flatnonzero((prints.sizes.min(axis=1, initial=2**30) >= smallest) & ~prints.flat)
+
+
+@dataclass(frozen=True, slots=True)
+class _Task:
+    opener: Path
+    cache: Path | None
+    positions: Int64
+
+
+@dataclass(frozen=True, slots=True)
+class _Found:
+    """Features of a chunk: one entry a picture, packed as in the cache."""
+
+    packed: list[bytes]
+    digests: list[bytes]
+    fresh: list[bool]
+
+
+def extract(images: ImageSet, side: Side, place: Workplace) -> Patches:
+    """Return the features of a set's pictures; each is decoded at most once, ever."""
+    rows = _large(side, SMALLEST_QUERY)
+    positions = side.prints.rows[rows]
+    opener = place.share(images.opener)
+    cache = place.cache.path.parent if place.cache else None
+    parts = [positions[start : start + CHUNK] for start in range(0, len(positions), CHUNK)]
+    counts: list[int] = []
+    widths: list[int] = []
+    done = 0
+    names = place.file(".descriptors"), place.file(".keypoints")
+    with (
+        GrowingColumn(names[0], np.uint8, (128,)) as descriptors,
+        GrowingColumn(names[1], np.float32, (4,)) as keypoints,
+    ):
+        for found in place.each(_work, (_Task(opener, cache, part) for part in parts)):
+            for packed in found.packed:
+                width, words, points = _unpack(packed)
+                descriptors.append(words)
+                keypoints.append(points)
+                counts.append(len(words))
+                widths.append(width)
+            _remember(found, place)
+            done += len(found.packed)
+            place.progress(f"local features of {images.name}", done, len(positions))
+        starts = np.concatenate([[0], np.cumsum(counts)]).astype(np.int64)
+        features = FeatureRows(descriptors.mapped(), keypoints.mapped(), starts)
+    return Patches(rows, features, np.array(widths, np.int32))
+
+
+def _remember(found: _Found, place: Workplace) -> None:
+    if place.cache is None:
+        return
+    entries = zip(found.digests, found.packed, found.fresh, strict=True)
+    place.cache.put(_maker(), ((key, value) for key, value, fresh in entries if fresh))
+
+
+def _maker() -> bytes:
+    recipe = f"{DIGEST} from {SMALLEST_QUERY}"
+    return hashlib.blake2b(recipe.encode(), digest_size=16).digest()
+
+
+def _unpack(packed: bytes) -> tuple[int, npt.NDArray[np.uint8], Float32]:
+    """Return width, descriptors and keypoints: 4 bytes, then 16 and 128 a feature."""
+    width = int(np.frombuffer(packed, "<i4", 1)[0])
+    count = (len(packed) - 4) // 144
+    points = np.frombuffer(packed, "<f4", 4 * count, offset=4).reshape(-1, 4)
+    words = np.frombuffer(packed, np.uint8, offset=4 + 16 * count).reshape(-1, 128)
+    return width, words, points
+
+
+def _work(task: _Task) -> _Found:
+    """Return the features of some pictures; none where one cannot be decoded any more."""
+    found = _Found([], [], [])
+    cache = Cache(task.cache) if task.cache is not None else None
+    for data in shared(task.opener).read(task.positions.tolist()):
+        digest = b"" if isinstance(data, Unreadable) else content_digest(data)
+        known = cache.get(_maker(), [digest]).get(digest) if cache is not None else None
+        fresh = known is None and bool(digest)
+        if known is None:
+            picture = data if isinstance(data, Unreadable) else decode(data, enough=BOUND)
+            if isinstance(picture, Unreadable):
+                known, fresh = np.int32(0).tobytes(), False
+            else:
+                features = local_features(np.asarray(picture.pixels), smallest=SMALLEST_QUERY)
+                known = np.array(features.width, "<i4").tobytes()
+                known += features.keypoints.astype("<f4").tobytes() + features.descriptors.tobytes()
+        found.packed.append(known)
+        found.digests.append(digest)
+        found.fresh.append(fresh)
+    if cache is not None:
+        cache.close()
+    return found
+
+
+def add_votes(
+    pairs: Pairs,
+    sides: tuple[Side, Side],
+    patches: tuple[Patches, Patches],
+    encoder: Encoder,
+    workers: int,
+) -> Pairs:
+    """Return the pairs with those added that share patches, and with everyone's votes.
+
+    Args:
+        pairs: candidates by fingerprint, in their order.
+        sides: query and reference side of the pairs; one object twice within a set.
+        patches: the features of either side.
+        encoder: that made the fingerprints.
+        workers: threads.
+    """
+    query, reference = sides
+    same = query is reference
+    large = reference.prints.sizes[patches[1].rows].min(axis=1) >= SMALLEST
+    targets = patches[1].only(large)
+    index = LocalIndex(targets.features)
+    votes = index.search(
+        {view: patches[0].seen(view) for view in SEEN}, best=ASKED, workers=workers
+    )
+    votes = _as_rows(votes, patches[0].rows, targets.rows)
+    votes = _best(votes, query.order, reference.order, same)
+    return _merged(pairs, votes, sides, encoder)
+
+
+def _as_rows(votes: Votes, query: Int64, reference: Int64) -> Votes:
+    """Return votes with rows of fingerprints instead of positions among the features."""
+    return replace(votes, query=query[votes.query], reference=reference[votes.reference])
+
+
+def _best(votes: Votes, query: Int64, reference: Int64, same: bool) -> Votes:
+    """Return each query's best; within a set without itself, the lower id as the query."""
+    order = np.lexsort((reference[votes.reference], -votes.score, votes.query))
+    if same:
+        order = order[votes.query[order] != votes.reference[order]]
+    owner = votes.query[order]
+    order = order[np.arange(len(order)) - np.searchsorted(owner, owner) < BEST]
+    chosen = Votes(
+        votes.query[order], votes.reference[order], votes.score[order], votes.view[order]
+    )
+    if not same:
+        return chosen
+    backwards = query[chosen.query] > query[chosen.reference]
+    left = np.where(backwards, chosen.reference, chosen.query)
+    right = np.where(backwards, chosen.query, chosen.reference)
+    view = np.where(backwards, INVERSE_VIEW[chosen.view], chosen.view).astype(np.int8)
+    rank = np.lexsort((-chosen.score, right, left))
+    first = rank[np.flatnonzero(np.diff(left[rank] * (len(query) + 1) + right[rank], prepend=-1))]
+    return Votes(left[first], right[first], chosen.score[first], view[first])
+
+
+def _merged(pairs: Pairs, votes: Votes, sides: tuple[Side, Side], encoder: Encoder) -> Pairs:
+    """Return the union of pairs and votes, in the order of pairs."""
+    query, reference = sides
+    width = len(reference.prints)
+    known, voted = pairs.query * width + pairs.reference, votes.query * width + votes.reference
+    score = np.zeros(len(pairs), np.float32)
+    place = np.argsort(known, kind="stable")
+    at = np.minimum(np.searchsorted(known[place], voted), max(0, len(known) - 1))
+    there = known[place[at]] == voted if len(known) else np.zeros(len(voted), np.bool_)
+    score[place[at[there]]] = votes.score[there]
+    new = ~there
+    left, right = votes.query[new], votes.reference[new]
+    similarity, view = _similarity(query, reference, left, right, encoder)
+    all_query = np.concatenate([pairs.query, left])
+    all_reference = np.concatenate([pairs.reference, right])
+    all_similarity = np.concatenate([pairs.similarity, similarity])
+    order = np.lexsort((reference.order[all_reference], -all_similarity, query.order[all_query]))
+    background = (query.background[left] + reference.background[right]) / 2
+    return replace(
+        pairs,
+        query=all_query[order],
+        reference=all_reference[order],
+        similarity=all_similarity[order],
+        background=np.concatenate([pairs.background, background.astype(np.float32)])[order],
+        view=np.concatenate([pairs.view, view])[order],
+        votes=np.concatenate([score, votes.score[new]])[order],
+    )
+
+
+def _similarity(
+    query: Side, reference: Side, left: Int64, right: Int64, encoder: Encoder
+) -> tuple[Float32, Int8]:
+    """Return similarity and view of pairs that the fingerprints did not bring up."""
+    vectors = query.prints.matrix[left]
+    others = reference.prints.matrix[right].astype(np.float64)
+    views = range(max(1, encoder.views))
+    exact = np.stack(
+        [np.einsum("ij,ij->i", _seen(encoder, vectors, v), others) for v in views]
+    ).astype(np.float32)
+    best = exact.argmax(axis=0)
+    return exact[best, np.arange(len(left))], best.astype(np.int8)
+
+
+def _seen(encoder: Encoder, vectors: Float32, view: int) -> npt.NDArray[np.float64]:
+    made = vectors if view == 0 else encoder.view(vectors, view)
+    return np.asarray(made, np.float64)
+
+
+def with_votes(
+    found: Sequence[Pairs],
+    sides: Mapping[str, Side],
+    images: Mapping[str, ImageSet],
+    encoder: Encoder,
+    place: Workplace,
+) -> Iterator[Pairs]:
+    """Yield the pairs of each comparison, with the channel's candidates where it applies."""
+    extracted: dict[str, Patches] = {}
+
+    def patches(name: str) -> Patches:
+        if name not in extracted:
+            extracted[name] = extract(images[name], sides[name], place)
+        return extracted[name]
+
+    for pairs in found:
+        own = (sides[pairs.query_set], sides[pairs.reference_set])
+        if not applies(*own):
+            yield pairs
+            continue
+        both = (patches(pairs.query_set), patches(pairs.reference_set))
+        yield add_votes(pairs, own, both, encoder, place.workers)
