@@ -25,7 +25,7 @@ LEVELS = (
     ("images", "encoders", "search", "verify", "grading", "store", "cache"),
     ("pipeline",),
     ("audit",),
-    ("report", "review", "remedy", "impact", "robustness", "dlede", "memorization"),
+    ("report", "export", "review", "remedy", "impact", "robustness", "dlede", "memorization"),
     ("cli",),
 )
 LEVEL = {room: level for level, rooms in enumerate(LEVELS) for room in rooms}

@@ -61,6 +61,7 @@ class Audit:
     Attributes:
         folder: where it lies.
         summary: the content of ``audit.json``.
+        reused: the call that returned it found it finished and computed nothing.
 
     Raises:
         UsageError: the folder holds no finished audit.
@@ -69,6 +70,7 @@ class Audit:
     def __init__(self, folder: str | os.PathLike[str]) -> None:
         self.folder = Path(folder)
         self.summary: dict[str, Any] = read_summary(self.folder)
+        self.reused = False
         self._kept: tempfile.TemporaryDirectory[str] | None = None
         self._opened: dict[str, ImageSet] = {}
 
@@ -228,7 +230,8 @@ def audit(
     folder = Path(out if out is not None else kept.name if kept else ".")
     key = folders.key_of(queries, references, maker, settings)
     with folders.claimed(folder):
-        if not folders.holds(folder, key, force=force):
+        finished = folders.holds(folder, key, force=force)
+        if not finished:
             store = (
                 Cache(default_folder() if cache == "default" else Path(cache)) if cache else None
             )
@@ -244,6 +247,7 @@ def audit(
             if store is not None:
                 store.close()
     result = Audit(folder)
+    result.reused = finished
     result._kept = kept
     result._opened = {images.name: images for images in (*queries, *references)}
     return result

@@ -1,0 +1,61 @@
+"""The verbs together, and the function behind the ``visleak`` command.
+
+Only typer is imported here: everything else is imported by the verb that needs it, so that
+``visleak --help`` comes at once.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Sequence
+from typing import Annotated, NoReturn
+
+import typer
+
+from visleak.cli import edges
+from visleak.cli.audit_verb import audit
+from visleak.cli.export import export
+from visleak.cli.report_verb import report
+from visleak.cli.show import show
+
+app = typer.Typer(
+    name="visleak",
+    help="Find, explain and measure visual data leakage between test and training images.",
+    add_completion=False,
+    rich_markup_mode="rich",
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
+app.command("audit")(audit)
+app.command("report")(report)
+app.command("show")(show)
+app.command("export")(export)
+
+
+def _version(wanted: bool) -> None:
+    if wanted:
+        import visleak
+
+        edges.say(f"visleak {visleak.__version__}\n")
+        raise typer.Exit
+
+
+@app.callback(invoke_without_command=True)
+def _root(
+    context: typer.Context,
+    version: Annotated[
+        bool,
+        typer.Option("--version", callback=_version, is_eager=True, help="Print the version."),
+    ] = False,
+) -> None:
+    if context.invoked_subcommand is None:
+        edges.say(context.get_help() + "\n")
+
+
+def main(arguments: Sequence[str] | None = None) -> NoReturn:
+    """Run a command line and exit with its code.
+
+    Args:
+        arguments: without the program's name; by default those of this process.
+    """
+    given = list(sys.argv[1:] if arguments is None else arguments)
+    sys.exit(edges.run(typer.main.get_command(app), given))

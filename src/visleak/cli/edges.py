@@ -1,0 +1,188 @@
+"""The edge between the command line and the rest: texts that go out, errors that end a run."""
+
+from __future__ import annotations
+
+import errno
+import os
+import signal
+import sys
+import traceback
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, suppress
+from types import FrameType
+from typing import Any, Final
+
+import typer
+
+from visleak.errors import VisleakError
+
+INTERRUPTED: Final = 128 + signal.SIGINT
+
+#: What typer raises for a wrong command line, whichever click it carries.
+Refusal: Final[Any] = next(
+    kind for kind in typer.BadParameter.__mro__ if kind.__name__ == "ClickException"
+)
+
+
+class Stopped(VisleakError):
+    """Somebody ended the run; carries the exit code of the signal."""
+
+    def __init__(self, message: str, code: int) -> None:
+        super().__init__(message)
+        self.exit_code = code
+
+
+class Terminated(KeyboardInterrupt):
+    """SIGTERM came; everything is put in order as for Ctrl-C."""
+
+
+def plain(text: str) -> str:
+    r"""Return untrusted text as one line that no terminal takes for a command.
+
+    >>> print(plain("a" + chr(27) + "[31mred" + chr(10) + ".png"))
+    a\x1b[31mred\n.png
+    """
+    if text.isprintable():
+        return text
+    return "".join(
+        c if c.isprintable() else c.encode("unicode_escape").decode("ascii") for c in text
+    )
+
+
+def complain(text: str) -> None:
+    """Write one line about this run to stderr."""
+    with suppress(BrokenPipeError):
+        print(f"visleak: {plain(text)}", file=sys.stderr, flush=True)
+
+
+def note(text: str) -> None:
+    """Write a line that is no complaint to stderr."""
+    with suppress(BrokenPipeError):
+        print(plain(text), file=sys.stderr, flush=True)
+
+
+def say(text: str) -> None:
+    """Write finished text to stdout; a reader that went away (``| head``) is no error."""
+    with _reader_may_leave():
+        sys.stdout.write(text)
+        sys.stdout.flush()
+
+
+def say_bytes(data: bytes) -> None:
+    """Write bytes to stdout as they are."""
+    with _reader_may_leave():
+        sys.stdout.flush()
+        sys.stdout.buffer.write(data)
+        sys.stdout.buffer.flush()
+
+
+@contextmanager
+def _reader_may_leave() -> Iterator[None]:
+    try:
+        yield
+    except BrokenPipeError:
+        # what is still buffered must go somewhere when the interpreter ends
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+
+
+def run(command: Any, arguments: Sequence[str]) -> int:
+    """Run a command line and return its exit code; every error becomes one line on stderr."""
+    for stream in (sys.stdout, sys.stderr):
+        # a name that is no UTF-8, or a terminal that is not, must not end a run
+        if hasattr(stream, "reconfigure"):
+            stream.reconfigure(errors="backslashreplace")
+    try:
+        with _sigterm():
+            code = command.main(
+                args=list(arguments),
+                prog_name="visleak",
+                standalone_mode=False,
+                obj=tuple(arguments),
+            )
+        # newer typers turn Ctrl-C into a plain exit code
+        if code == INTERRUPTED:
+            raise KeyboardInterrupt
+        return code if isinstance(code, int) else 0
+    except (Exception, KeyboardInterrupt) as error:
+        if os.environ.get("VISLEAK_DEBUG") not in (None, "", "0"):
+            traceback.print_exc()
+        message, code = verdict(error)
+        complain(message)
+        return code
+
+
+def verdict(error: BaseException) -> tuple[str, int]:
+    """Return the line that tells of an error, and the exit code.
+
+    >>> verdict(VisleakError("a.zip is damaged"))
+    ('a.zip is damaged', 1)
+    """
+    if isinstance(error, VisleakError):
+        return str(error), error.exit_code
+    if isinstance(error, Terminated):
+        return "terminated", 128 + signal.SIGTERM
+    if isinstance(error, KeyboardInterrupt | typer.Abort):
+        return "interrupted", INTERRUPTED
+    if isinstance(error, Refusal):
+        return _refused(error), int(getattr(error, "exit_code", 2))
+    return _unforeseen(error), 1
+
+
+def _unforeseen(error: BaseException) -> str:
+    """Return the line that tells of an error nobody raised on purpose."""
+    if isinstance(error, MemoryError):
+        return "not enough memory; use fewer --workers, or audit in parts"
+    if _is_full_disk(error):
+        return (
+            f"the disk is full{_where(error)}; make room, or write elsewhere with -o DIR"
+            " and --cache DIR"
+        )
+    if isinstance(error, OSError):
+        return f"{error.strerror or error}{_where(error)}"
+    return (
+        f"unexpected {type(error).__name__}: {error}; this is a defect of visleak,"
+        " VISLEAK_DEBUG=1 shows where"
+    )
+
+
+def _is_full_disk(error: BaseException) -> bool:
+    if isinstance(error, OSError):
+        return error.errno in (errno.ENOSPC, errno.EDQUOT)
+    return "disk is full" in str(error)
+
+
+def _where(error: BaseException) -> str:
+    name = getattr(error, "filename", None)
+    return f": {os.fsdecode(name)}" if isinstance(name, str | bytes) else ""
+
+
+def _refused(error: Any) -> str:
+    """Return what is wrong with a command line, and what was most likely meant."""
+    message = " ".join(str(error.format_message()).split()).rstrip(".")
+    option = getattr(error, "option_name", None)
+    guesses = getattr(error, "possibilities", None)
+    if option and message.startswith("No such option"):
+        message = f"no such option {option}"
+        message += f"; did you mean {' or '.join(sorted(guesses))}?" if guesses else ""
+    message = message[:1].lower() + message[1:]
+    context = getattr(error, "ctx", None)
+    path = context.command_path if context is not None else "visleak"
+    return message if "did you mean" in message.lower() else f"{message}; see {path} --help"
+
+
+@contextmanager
+def _sigterm() -> Iterator[None]:
+    """Let SIGTERM unwind the stack like Ctrl-C, so that scratch files go."""
+
+    def stop(number: int, frame: FrameType | None) -> None:
+        raise Terminated
+
+    try:
+        before = signal.signal(signal.SIGTERM, stop)
+    except ValueError:  # not in the main thread: somebody else handles signals
+        yield
+        return
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, before)

@@ -1,0 +1,195 @@
+"""The options of the verbs, with the words that ``--help`` says about them."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated, Final
+
+import typer
+
+SETS: Final = "What is compared"
+HOW: Final = "How"
+OUT: Final = "What comes out"
+SPEED: Final = "Speed (never changes the answer)"
+
+Directory = Annotated[
+    str | None,
+    typer.Argument(
+        metavar="[DIR]",
+        show_default=False,
+        help="A data set with train, val and test in it: folders, Parquet files, a table with a"
+        " split column, or a YOLO data.yaml. Test and val are compared with train.",
+    ),
+]
+Test = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--test",
+        metavar="[[DATASET:]NAME=]SOURCE",
+        rich_help_panel=SETS,
+        help="Test images: a folder, list, glob, .csv or .parquet, .zip, .tar, cifar:FOLDER#test,"
+        " coco:FILE or yolo:FILE#val. May be repeated.",
+    ),
+]
+Train = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--train",
+        metavar="[[DATASET:]NAME=]SOURCE",
+        rich_help_panel=SETS,
+        help="Training images to compare them with. May be repeated.",
+    ),
+]
+Sets = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--set",
+        metavar="[[DATASET:]NAME=]SOURCE",
+        rich_help_panel=SETS,
+        help="A set to compare with itself; several are also compared with each other.",
+    ),
+]
+Id = Annotated[
+    str | None,
+    typer.Option("--id", metavar="COLUMN", rich_help_panel=SETS, help="Column with the ids."),
+]
+Label = Annotated[
+    str | None,
+    typer.Option("--label", metavar="COLUMN", rich_help_panel=SETS, help="Column with the labels."),
+]
+Group = Annotated[
+    str | None,
+    typer.Option(
+        "--group",
+        metavar="COLUMN|/REGEX/",
+        rich_help_panel=SETS,
+        help="Column with the groups (a video, a patient), or a pattern whose first group is"
+        " searched in the id.",
+    ),
+]
+Sample = Annotated[
+    int,
+    typer.Option(
+        "--sample",
+        metavar="N",
+        min=0,
+        rich_help_panel=SETS,
+        show_default=False,
+        help="Compare this many test images a set, drawn with a fixed seed.",
+    ),
+]
+EncoderName = Annotated[
+    str, typer.Option("--encoder", metavar="NAME", rich_help_panel=HOW, help="Fingerprint.")
+]
+SearchName = Annotated[
+    str, typer.Option("--search", metavar="exact", rich_help_panel=HOW, help="Search engine.")
+]
+Hard = Annotated[
+    float | None,
+    typer.Option(
+        "--hard",
+        metavar="X",
+        rich_help_panel=HOW,
+        help="Similarity from which a leak is hard; by default the encoder's own.",
+    ),
+]
+Soft = Annotated[
+    float | None,
+    typer.Option(
+        "--soft",
+        metavar="X",
+        rich_help_panel=HOW,
+        help="Similarity from which a leak is soft; by default the encoder's own.",
+    ),
+]
+Views = Annotated[
+    str,
+    typer.Option(
+        "--views",
+        metavar="none|mirror|all",
+        rich_help_panel=HOW,
+        help="Mirrored, turned and inverted views that are compared too.",
+    ),
+]
+Candidates = Annotated[
+    str,
+    typer.Option(
+        "--candidates",
+        metavar="auto|nearest",
+        rich_help_panel=HOW,
+        help="Pairs that are looked at: by thresholds and the best twenty of each image, or the"
+        " nearest alone.",
+    ),
+]
+NoWithin = Annotated[
+    bool,
+    typer.Option(
+        "--no-within", rich_help_panel=HOW, help="Do not look for repeats inside the test sets."
+    ),
+]
+NoVerify = Annotated[
+    bool,
+    typer.Option(
+        "--no-verify",
+        rich_help_panel=HOW,
+        help="Do not look at the pictures of a pair: degrees, but no grades.",
+    ),
+]
+Annotations = Annotated[
+    str,
+    typer.Option(
+        "--annotations",
+        metavar="auto|used|unused",
+        rich_help_panel=HOW,
+        help="Whether training saw the annotations; by default as the sets tell.",
+    ),
+]
+OutFolder = Annotated[
+    Path,
+    typer.Option("--output", "-o", metavar="DIR", rich_help_panel=OUT, help="Folder of the audit."),
+]
+FailOn = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--fail-on",
+        metavar="G[=RATE]",
+        rich_help_panel=OUT,
+        help="Exit with 3 if more than RATE (0.01 or 1%, default 0) of a test set is exact, near,"
+        " similar, hard or soft, or stronger; or of all images unreadable. May be repeated.",
+    ),
+]
+NoPictures = Annotated[
+    bool,
+    typer.Option("--no-pictures", rich_help_panel=OUT, help="Put no pictures in the report."),
+]
+Json = Annotated[
+    bool,
+    typer.Option("--json", rich_help_panel=OUT, help="Print audit.json instead of the summary."),
+]
+Force = Annotated[
+    bool,
+    typer.Option("--force", rich_help_panel=OUT, help="Replace an audit that is there already."),
+]
+Workers = Annotated[
+    int | None,
+    typer.Option(
+        "--workers",
+        metavar="N",
+        min=1,
+        rich_help_panel=SPEED,
+        help="Processes; by default one for each core.",
+    ),
+]
+CacheFolder = Annotated[
+    str | None,
+    typer.Option(
+        "--cache",
+        metavar="DIR|off",
+        rich_help_panel=SPEED,
+        help="Where fingerprints and evidence are kept between runs; by default in the user's"
+        " cache folder or $VISLEAK_CACHE.",
+    ),
+]
+AuditFolder = Annotated[
+    Path, typer.Argument(metavar="A", show_default=False, help="An audit folder.")
+]

@@ -1,0 +1,35 @@
+"""``visleak report``: write the page of an audit folder again."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from visleak.cli import edges, options
+
+
+def report(
+    folder: options.AuditFolder,
+    out: Annotated[
+        Path | None,
+        typer.Option(
+            "--output", "-o", metavar="FILE", help="The file; by default report.html of A."
+        ),
+    ] = None,
+    no_pictures: Annotated[
+        bool, typer.Option("--no-pictures", help="Put no pictures in the report.")
+    ] = False,
+) -> None:
+    """Write the report of an audit again, with what has been added to the folder since."""
+    from visleak.audit import Audit
+    from visleak.cli.pictures import shown_pictures
+    from visleak.cli.places import refuse_folder
+    from visleak.report import write_report
+
+    audit = Audit(folder)
+    refuse_folder(out)
+    pictures = None if no_pictures else shown_pictures(audit)
+    path = write_report(audit.folder, out, pictures=pictures, private=no_pictures)
+    edges.say(f"{edges.plain(str(path))}\n")

@@ -1,0 +1,141 @@
+"""The summary of an audit on the terminal: the headline first, then rates, then the rest."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Mapping
+from typing import TYPE_CHECKING, Any, Final
+
+from rich import box
+from rich.table import Table
+from rich.text import Text
+
+from visleak.cli.edges import plain
+from visleak.stats import Rate, percent
+from visleak.store import REPORT, UNREADABLE
+
+if TYPE_CHECKING:
+    from rich.console import RenderableType
+
+    from visleak.audit import Audit
+
+#: Rates of the table: key and words.
+SHOWN: Final = (
+    ("near_or_exact", "near or exact"),
+    ("similar_or_closer", "similar or closer"),
+    ("hard_or_soft", "hard or soft"),
+)
+#: Width of the names of the lines under the table.
+NAMES: Final = 12
+
+
+def summary(audit: Audit) -> Iterator[RenderableType]:
+    """Yield what the terminal shows of a finished audit."""
+    content = audit.summary
+    for total in content["totals"]:
+        yield _headline(total)
+    yield Text()
+    yield _rates(content)
+    yield from _within(content)
+    yield Text()
+    yield from _facts(audit)
+
+
+def _headline(total: Mapping[str, Any]) -> Text:
+    rate = total["rates"].get("near_or_exact") or total["rates"].get("hard_or_soft")
+    clean = bool(rate) and rate["total"] and not rate["count"]
+    return Text(plain(total["headline"]), "bold green" if clean else "bold")
+
+
+def _rates(content: Mapping[str, Any]) -> Table:
+    table = Table(box=box.SIMPLE_HEAD, pad_edge=False, show_edge=False, header_style="dim")
+    table.add_column("test set", overflow="fold")
+    table.add_column("")
+    for name in ("images", "share", "95 % CI"):
+        table.add_column(name, justify="right", no_wrap=True)
+    for total in content["totals"]:
+        first = True
+        for key, words in SHOWN:
+            stored = total["rates"].get(key)
+            if stored is None:
+                continue
+            rate = Rate.from_dict(stored)
+            table.add_row(
+                plain(total["query_set"]) if first else "",
+                words,
+                f"{rate.count:,} of {rate.total:,}",
+                f"{percent(rate.share)} %",
+                f"{percent(rate.low)}-{percent(rate.high)}",
+                style="" if rate.count else "dim",
+            )
+            first = False
+        table.add_section()
+    return table
+
+
+def _within(content: Mapping[str, Any]) -> Iterator[Text]:
+    """Yield a line for every set in which images repeat each other."""
+    for each in content["comparisons"]:
+        found = each.get("within")
+        if not found:
+            continue
+        pairs, images = found["duplicate_pairs"], found["distinct_images"]
+        count = pairs["exact"] + pairs["near"]
+        if count:
+            repeated = images["exact"] + images["near"]
+            yield _fact(
+                "repeats",
+                f"{repeated:,} images of {plain(each['query_set'])} repeat each other"
+                f" ({_counted(count, 'pair')}, {pairs['exact']:,} exact)",
+            )
+
+
+def _facts(audit: Audit) -> Iterator[Text]:
+    content = audit.summary
+    yield _fact("thresholds", _thresholds(content["thresholds"]))
+    if conflicts := content["label_conflicts"]:
+        words = f"{_counted(conflicts, 'near or exact pair')} with different labels"
+        yield _fact("labels", words, "yellow")
+    flat = sum(each["flat"] for each in content["sets"])
+    if flat:
+        yield _fact("blank", f"{_counted(flat, 'picture')} without content, counted apart")
+    yield from _unreadable(audit)
+    for words in content["skipped"]:
+        yield _fact("not done", plain(words))
+    seconds = sum(content.get("timings", {}).values())
+    read = sum(each["images"] for each in content["sets"])
+    yield _fact("time", f"{seconds:,.1f} s for {_counted(read, 'image')}")
+    yield _fact("report", plain(str(audit.folder / REPORT)), "bold")
+
+
+def _thresholds(found: Mapping[str, Any]) -> str:
+    if found["soft"] is None and found["hard"] is None:
+        return "none are known for this encoder"
+    known = [f"{name} {found[name]:g}" for name in ("hard", "soft") if found[name] is not None]
+    return f"{', '.join(known)}{' (provisional)' if found['provisional'] else ''}"
+
+
+def _unreadable(audit: Audit) -> Iterator[Text]:
+    problems = audit.unreadable()
+    if not problems:
+        return
+    total = sum(each["images"] for each in audit.summary["sets"])
+    reasons = Counter(problem.reason for problem in problems).most_common()
+    listed = ", ".join(f"{count:,} {plain(reason)}" for reason, count in reasons)
+    yield _fact(
+        "unreadable", f"{len(problems):,} of {_counted(total, 'image')}: {listed}", "yellow"
+    )
+    yield _fact("", plain(str(audit.folder / UNREADABLE)))
+
+
+def _fact(name: str, words: str, style: str = "") -> Text:
+    return Text.assemble((f"{name:<{NAMES}}", "dim"), (words, style))
+
+
+def _counted(count: int, what: str) -> str:
+    """Return a count with its noun.
+
+    >>> _counted(1, "pair"), _counted(2_000, "pair")
+    ('1 pair', '2,000 pairs')
+    """
+    return f"{count:,} {what}{'' if count == 1 else 's'}"

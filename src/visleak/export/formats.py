@@ -1,0 +1,215 @@
+"""The formats of ``export`` and the one function that writes any of them."""
+
+from __future__ import annotations
+
+import csv
+import os
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, Final, TextIO
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from visleak.errors import UsageError, VisleakError
+from visleak.records import GRADES
+from visleak.store import IMAGES, PAIRS, csv_cell, read_summary, read_table, replacing
+
+#: Header and grades of the lists of ciFAIR (Barz & Denzler 2020).
+CIFAIR_HEADER: Final = ("TestID", "TrainID", "Distance", "Judgment")
+CIFAIR_GRADES: Final = ("exact", "near", "similar")
+WITHIN_SUFFIX: Final = "_within_test"
+
+#: Rows turned into text at a time.
+CHUNK: Final = 50_000
+
+
+def export(
+    folder: str | os.PathLike[str],
+    as_: str,
+    out: str | os.PathLike[str],
+    *,
+    grade: str | None = None,
+    query_set: str | None = None,
+) -> tuple[Path, ...]:
+    """Write what an audit found as a file for other tools.
+
+    Args:
+        folder: an audit folder.
+        as_: ``cifair``: pairs as ``TestID,TrainID,Distance,Judgment``, closest first, with
+            ``Distance = sqrt(2 - 2 * similarity)`` and ``Judgment`` 0 exact, 1 near, 2 similar;
+            repeats within the test set go to a second file beside it, ``_within_test`` before the
+            suffix, whose TrainID is a test id. ``ids``: the leaking images of the test set, one
+            a line, those that the headline counts. ``csv``: every column of every pair.
+        out: file to write; an older one is replaced in one step.
+        grade: weakest grade to write, or stronger; by default ``similar`` for ``cifair``, ``near``
+            for ``ids`` and every pair for ``csv``.
+        query_set: the test set to write; needed by ``cifair`` and ``ids`` where there are several.
+
+    Returns:
+        The files written.
+
+    Raises:
+        UsageError: an argument is none of those allowed, or the audit has no grades.
+        VisleakError: the folder is damaged, or the format cannot hold what is in it.
+    """
+    if as_ not in FORMATS:
+        raise UsageError(f"the format must be one of {', '.join(FORMATS)}; got {as_!r}")
+    if grade is not None and grade not in GRADES:
+        raise UsageError(f"grade must be one of {', '.join(GRADES)}; got {grade!r}")
+    path = Path(out)
+    if path.is_dir():
+        raise UsageError(f"the output {path} is a folder; choose a file")
+    summary = read_summary(Path(folder))
+    if summary["grader"] is None and (as_ != "csv" or grade is not None):
+        raise UsageError(
+            f"{folder} was audited without verification, so no pair has a grade; only all pairs"
+            " as csv can be exported"
+        )
+    names = [total["query_set"] for total in summary["totals"]]
+    if query_set is not None and query_set not in names:
+        raise UsageError(f"set must be one of {', '.join(names)}; got {query_set!r}")
+    if query_set is None and as_ != "csv" and len(names) > 1:
+        raise UsageError(
+            f"{as_} holds one test set, this audit has {', '.join(names)}; choose one with --set"
+        )
+    wanted = query_set if query_set is not None or as_ == "csv" else names[0]
+    return FORMATS[as_](Path(folder), path, grade, wanted)
+
+
+def _cifair(folder: Path, out: Path, grade: str | None, query_set: str | None) -> tuple[Path, ...]:
+    columns = ["query_set", "query", "reference_set", "reference", "similarity", "grade"]
+    table = _pairs(folder, [*columns, "coverage"], grade or "similar", query_set)
+    table = table.filter(pc.is_in(table["grade"], pa.array(CIFAIR_GRADES)))
+    inside = pc.equal(table["coverage"], "within")
+    leaks, repeats = table.filter(pc.invert(inside)), table.filter(inside)
+    references = leaks["reference_set"].unique().to_pylist()
+    if len(references) > 1:
+        raise UsageError(
+            f"cifair holds one training set, the pairs are with {', '.join(sorted(references))};"
+            " export as csv"
+        )
+    second = out.with_name(f"{out.stem}{WITHIN_SUFFIX}{out.suffix}")
+    for path, part in ((out, leaks), (second, repeats)):
+        _write(path, CIFAIR_HEADER, _cifair_rows(part))
+    return out, second
+
+
+def _cifair_rows(table: pa.Table) -> Iterator[tuple[str, ...]]:
+    """Yield rows, closest first, those of one distance by id."""
+    similarity = table["similarity"].to_numpy().astype(np.float64)
+    distance = np.sqrt(np.maximum(0.0, 2.0 - 2.0 * similarity)).tolist()
+    queries, references = table["query"].to_pylist(), table["reference"].to_pylist()
+    grades = table["grade"].to_pylist()
+    for row in sorted(range(len(distance)), key=distance.__getitem__):
+        judgment = str(CIFAIR_GRADES.index(grades[row]))
+        yield csv_cell(queries[row]), csv_cell(references[row]), repr(distance[row]), judgment
+
+
+def _ids(folder: Path, out: Path, grade: str | None, query_set: str | None) -> tuple[Path, ...]:
+    columns = ["query_set", "query", "reference", "grade", "coverage"]
+    table = _pairs(folder, columns, grade or "near", query_set)
+    inside = pc.equal(table["coverage"], "within")
+    comparisons = read_summary(folder)["comparisons"]
+    own = [each for each in comparisons if each["query_set"] == query_set]
+    if any(each["coverage"] != "within" for each in own):
+        found = set(table.filter(pc.invert(inside))["query"].to_pylist())
+    else:
+        # compared with itself alone: both pictures of a pair are of the set
+        found = {*table["query"].to_pylist(), *table["reference"].to_pylist()}
+    found -= _flat(folder, query_set)
+    for id_ in found:
+        if "\n" in id_ or "\r" in id_:
+            raise VisleakError(
+                f"the id {id_!r} holds a line break, which ids cannot; export as csv"
+            )
+    with _opened(out) as lines:
+        lines.writelines(f"{id_}\n" for id_ in sorted(found))
+    return (out,)
+
+
+def _flat(folder: Path, set_name: str | None) -> set[str]:
+    """Return the blank pictures of a set, which no rate counts."""
+    images = read_table(folder, IMAGES, ["set", "id", "flat"])
+    mine = pc.and_(pc.equal(images["set"], set_name), pc.fill_null(images["flat"], False))
+    return set(images.filter(mine)["id"].to_pylist())
+
+
+def _csv(folder: Path, out: Path, grade: str | None, query_set: str | None) -> tuple[Path, ...]:
+    table = _pairs(folder, None, grade, query_set)
+    _write(out, tuple(table.column_names), _csv_rows(table))
+    return (out,)
+
+
+def _csv_rows(table: pa.Table) -> Iterator[tuple[str, ...]]:
+    for start in range(0, table.num_rows, CHUNK):
+        part = table.slice(start, CHUNK)
+        yield from zip(*(_cells(part[name]) for name in part.column_names), strict=True)
+
+
+def _cells(column: pa.ChunkedArray) -> list[str]:
+    """Return a column as the texts of CSV cells; numbers keep all their digits."""
+    if pa.types.is_string(column.type):
+        return [csv_cell(value or "") for value in column.to_pylist()]
+    return [_number(value) for value in column.to_pylist()]
+
+
+def _number(value: Any) -> str:
+    """Return a number, or a list of them in brackets, in the fewest digits that keep a float32.
+
+    >>> _number([-1.0, 0.1]), _number(0.10000000149011612), _number(None)
+    ('[-1.0 0.1]', '0.1', '')
+    """
+    if value is None:
+        return ""
+    if isinstance(value, list):
+        # brackets, because a cell that begins with a minus reads as a formula
+        return f"[{' '.join(_number(each) for each in value)}]"
+    return str(np.float32(value))
+
+
+def _pairs(
+    folder: Path, columns: list[str] | None, grade: str | None, query_set: str | None
+) -> pa.Table:
+    """Return the pairs of a test set that have a grade, or a stronger one."""
+    table = read_table(folder, PAIRS, columns)
+    if query_set is not None:
+        table = table.filter(pc.equal(table["query_set"], query_set))
+    if grade is not None:
+        stronger = pa.array(GRADES[: GRADES.index(grade) + 1])
+        table = table.filter(pc.is_in(table["grade"], stronger))
+    return table
+
+
+def _write(path: Path, header: tuple[str, ...], rows: Iterable[tuple[str, ...]]) -> None:
+    with _opened(path) as lines:
+        writer = csv.writer(lines, lineterminator="\n")
+        writer.writerow(header)
+        writer.writerows(rows)
+
+
+@contextmanager
+def _opened(path: Path) -> Iterator[TextIO]:
+    """Open a file to write that appears whole or not at all.
+
+    Raises:
+        VisleakError: it cannot be written.
+    """
+    try:
+        with (
+            replacing(path) as beside,
+            beside.open("w", encoding="utf-8", newline="", errors="backslashreplace") as lines,
+        ):
+            yield lines
+    except OSError as error:
+        raise VisleakError(f"{path} cannot be written ({error.strerror})") from error
+
+
+#: Name of a format to the function that writes it.
+FORMATS: Final[dict[str, Callable[[Path, Path, str | None, str | None], tuple[Path, ...]]]] = {
+    "cifair": _cifair,
+    "ids": _ids,
+    "csv": _csv,
+}
