@@ -198,6 +198,34 @@ def test_a_script_without_a_guard_works(tmp_path, workers):
     assert done.stdout.split() == ["script", "1300", "True"]
 
 
+def test_what_a_script_defines_is_refused_in_one_line(tmp_path):
+    """Workers do not run the script, so they would not find it: said before, not by a trace."""
+    script = tmp_path / "script.py"
+    script.write_text(
+        "from visleak.errors import VisleakError\n"
+        "from visleak.pipeline.workplace import Workplace, shared\n"
+        "class Mine: pass\n"
+        "def own(): pass\n"
+        "for value in (Mine(), [Mine], own, {'deep': [Mine()]}):\n"
+        "    with Workplace.at(None, 1, None) as place:\n"
+        "        assert shared(place.share(value)) is value\n"
+        "    with Workplace.at(None, 2, None) as place:\n"
+        "        try:\n"
+        "            place.share(value)\n"
+        "        except VisleakError as error:\n"
+        "            print(error)\n"
+    )
+    done = subprocess.run(
+        [sys.executable, str(script)], check=False, capture_output=True, text=True, timeout=60
+    )
+    assert done.stderr == ""
+    said = "cannot be sent to worker processes ({} is in the script itself, not in a module)"
+    kinds = (("Mine", "Mine"), ("list", "Mine"), ("function", "own"), ("dict", "Mine"))
+    assert done.stdout.splitlines() == [
+        f"{kind} {said.format(name)}; use workers=1" for kind, name in kinds
+    ]
+
+
 def test_an_interrupt_ends_at_once_and_cleans_up(tmp_path):
     """Ctrl-C reaches the workers' process group too; only this process speaks."""
     script = (

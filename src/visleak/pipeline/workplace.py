@@ -99,7 +99,8 @@ class Workplace:
             _KEPT[path] = value
             return path
         try:
-            path.write_bytes(pickle.dumps(value, pickle.HIGHEST_PROTOCOL))
+            with path.open("wb") as file:
+                _Pickler(file, pickle.HIGHEST_PROTOCOL).dump(value)
         except (pickle.PicklingError, AttributeError, TypeError) as error:
             raise VisleakError(
                 f"{type(value).__name__} cannot be sent to worker processes ({error});"
@@ -153,6 +154,16 @@ def _without_main() -> Iterator[None]:
         yield
     finally:
         sys.modules["__main__"] = main
+
+
+class _Pickler(pickle.Pickler):
+    """Refuses what the caller's own script defines: workers do not run it, see above."""
+
+    def reducer_override(self, obj: Any) -> Any:
+        """Let everything else be pickled as it is."""
+        if isinstance(obj, type | types.FunctionType) and obj.__module__ == "__main__":
+            raise pickle.PicklingError(f"{obj.__name__} is in the script itself, not in a module")
+        return NotImplemented
 
 
 def _wait_for(gate: Path) -> None:
