@@ -13,6 +13,9 @@ from threadpoolctl import threadpool_limits
 hypothesis.settings.register_profile("visleak", deadline=None, derandomize=True, max_examples=50)
 hypothesis.settings.load_profile("visleak")
 
+#: Loaded as what they are, but not searched for doctests: several modules of one name collide.
+collect_ignore_glob = ["conftest.py", "*/conftest.py"]
+
 #: Natural pictures and textures that come with scikit-image, without a download.
 NAMES = ("astronaut", "chelsea", "coffee", "rocket", "camera", "coins", "moon", "brick", "grass")
 
