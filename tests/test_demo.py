@@ -1,0 +1,166 @@
+"""The demo: its set is what it says, and the leaks that must be found are found."""
+
+from __future__ import annotations
+
+import contextlib
+import io
+import itertools
+import json
+import re
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from types import ModuleType
+
+import pytest
+
+import visleak
+from visleak.images import open_splits
+
+ROOT = Path(__file__).parents[1]
+
+pytestmark = pytest.mark.slow
+
+#: Kinds that an audit must find whatever the grader is; the others are reported as they are.
+SURE = (
+    "byte copy",
+    "byte copy under another label",
+    "re-encoded as PNG",
+    "re-saved, JPEG quality 40",
+    "resized to 60 %",
+    "mirrored",
+    "quarter turn",
+    "repeat within the test set",
+)
+
+
+@pytest.fixture(scope="module")
+def demo() -> Iterator[ModuleType]:
+    sys.path.insert(0, str(ROOT / "examples"))
+    try:
+        import demo
+
+        yield demo
+    finally:
+        sys.path.remove(str(ROOT / "examples"))
+
+
+@pytest.fixture(scope="module")
+def made(demo: ModuleType, tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, tuple]:
+    folder = tmp_path_factory.mktemp("made") / "demo"
+    return folder, demo.build(folder)
+
+
+@pytest.fixture(scope="module")
+def audited(made: tuple[Path, tuple]) -> visleak.Audit:
+    folder, _ = made
+    sets = open_splits(folder)
+    return visleak.audit(sets["test"], sets["train"], out=folder / "audit", cache=None, workers=1)
+
+
+def test_the_set_is_of_the_stated_size(made: tuple[Path, tuple], demo: ModuleType) -> None:
+    folder, planted = made
+    count = {name: len(images) for name, images in open_splits(folder).items()}
+    # a text named .jpg and a blank picture; the leaks, a repeat, a cut file, a blank picture
+    leaks = len(demo.KINDS) * demo.EACH + 1
+    assert count == {"train": demo.TRAINING + 2, "test": demo.CLEAN + leaks + 3}
+    assert len(planted) == leaks + 1
+    assert demo.read_truth(folder) == planted
+
+
+def test_the_same_set_comes_out_again(
+    made: tuple[Path, tuple], demo: ModuleType, tmp_path: Path
+) -> None:
+    folder, planted = made
+    assert demo.build(tmp_path) == planted
+    for path in (folder / "test").rglob("*.jpg"):
+        assert path.read_bytes() == (tmp_path / path.relative_to(folder)).read_bytes()
+
+
+def test_names_say_nothing_about_what_is_planted(made: tuple[Path, tuple]) -> None:
+    """A search by name or by order would find nothing."""
+    _, planted = made
+    assert all(re.fullmatch(r"\w+/\d{4}\.(jpg|png)", leak.query) for leak in planted)
+    kinds = [leak.kind for leak in sorted(planted, key=lambda leak: leak.query.split("/")[1])]
+    assert sum(a == b for a, b in itertools.pairwise(kinds)) < len(kinds) / 4
+
+
+def test_sure_leaks_are_found_and_nothing_else_is(
+    audited: visleak.Audit, made: tuple[Path, tuple], demo: ModuleType
+) -> None:
+    counts, alarms = demo.compare(audited.folder, made[1])
+    found = {count.kind: (count.found, count.planted) for count in counts}
+    assert [kind for kind in SURE if found[kind][0] < found[kind][1]] == [], demo.table(counts, [])
+    assert alarms == []
+    assert {count.kind for count in counts} == {*demo.KINDS, demo.OTHER_LABEL, demo.REPEAT}
+
+
+def test_what_is_no_leak_is_counted_apart(audited: visleak.Audit) -> None:
+    summary = audited.summary
+    assert [s["flat"] for s in summary["sets"]] == [1, 1]
+    assert [(p.set, p.id, p.reason) for p in audited.unreadable()] == [
+        ("test", "coffee/broken.jpg", "truncated"),
+        ("train", "coffee/notes.jpg", "not-an-image"),
+    ]
+    assert summary["label_conflicts"] == 1
+
+
+def test_a_missed_kind_is_shown_as_missed(demo: ModuleType) -> None:
+    """The table adds up, and hides nothing."""
+    text = demo.table([demo.Count("mirrored", 3, 3, 2), demo.Count("tinted", 3, 3, 3)], ["a = b"])
+    assert re.search(r"mirrored +3 +3 +2 +1 missed", text)
+    assert re.search(r"tinted +3 +3 +3$", text, re.MULTILINE)
+    assert re.search(r"all +6 +6 +5$", text, re.MULTILINE)
+    assert "not planted): 1\n  a = b" in text
+
+
+def test_compare_sees_a_false_alarm(
+    audited: visleak.Audit, made: tuple[Path, tuple], demo: ModuleType
+) -> None:
+    """With a leak struck from the truth its pair becomes a false alarm."""
+    struck = next(leak for leak in made[1] if leak.kind == "byte copy")
+    rest = [leak for leak in made[1] if leak is not struck]
+    _, alarms = demo.compare(audited.folder, rest)
+    assert f"test/{struck.query} = train/{struck.source}" in alarms
+
+
+def test_snippets_of_the_readme_run(
+    made: tuple[Path, tuple], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As a reader would, next to the demo's folder."""
+    folder, _ = made
+    monkeypatch.chdir(folder.parent)
+    monkeypatch.setenv("VISLEAK_CACHE", str(folder / "cache"))
+    text = (ROOT / "README.md").read_text("utf-8")
+    (snippet,) = re.findall(r"```python\n(.*?)```", text, re.DOTALL)
+    said = io.StringIO()
+    with contextlib.redirect_stdout(said):
+        exec(compile(snippet, "README.md", "exec"), {"__name__": "readme"})
+    assert "have a near-duplicate or exact copy in train" in said.getvalue()
+
+
+def test_every_key_of_the_summary_is_explained(audited: visleak.Audit) -> None:
+    """docs/output.md keeps up with audit.json."""
+    text = (ROOT / "docs" / "output.md").read_text("utf-8")
+    stored = json.loads((audited.folder / "audit.json").read_text("utf-8"))
+    keys = {*stored, *stored["sets"][0], *stored["thresholds"], *stored["comparisons"][1]}
+    keys |= {*stored["comparisons"][0]["rates"], *stored["comparisons"][0]["rates"]["exact"]}
+    assert [key for key in sorted(keys) if not re.search(rf"\b{key}\b", text)] == []
+
+
+def test_the_command_makes_it_all_and_can_be_run_again(
+    demo: ModuleType, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    """What ``make demo`` runs."""
+    folder = tmp_path / "demo"
+    assert demo.main(folder) == 0
+    first = capfd.readouterr().out
+    assert demo.main(folder) == 0
+    again = capfd.readouterr().out
+    for said in (first, again):
+        assert "have a near-duplicate or exact copy in train" in said
+        assert str(folder / "audit" / "report.html") in said.splitlines()[-1]
+        assert re.search(r"byte copy +3 +3 +3", said)
+    assert "making a set" in first
+    assert "making a set" not in again
+    assert (folder / "audit" / "report.html").stat().st_size > 50_000

@@ -1,0 +1,194 @@
+"""The papers say what is there: commands, options, links, names, columns, versions."""
+
+from __future__ import annotations
+
+import ast
+import os
+import re
+import shlex
+import subprocess
+import tomllib
+from collections.abc import Iterator
+from importlib import import_module
+from pathlib import Path
+from typing import Any
+
+import pytest
+import typer.main
+
+import visleak
+from visleak.cli.app import app
+from visleak.records import GRADES, REASONS, VIEWS
+from visleak.settings import Settings
+from visleak.store import IMAGES_SCHEMA, PAIRS_SCHEMA
+
+ROOT = Path(__file__).parents[1]
+PAPERS = sorted([*ROOT.glob("*.md"), *ROOT.glob("docs/*.md")])
+README = (ROOT / "README.md").read_text("utf-8")
+MAKEFILE = (ROOT / "Makefile").read_text("utf-8")
+
+
+def blocks(text: str, language: str) -> list[str]:
+    return re.findall(rf"```{language}\n(.*?)```", text, re.DOTALL)
+
+
+def shell_lines() -> Iterator[tuple[Path, list[str]]]:
+    for paper in PAPERS:
+        for block in blocks(paper.read_text("utf-8"), "sh"):
+            for line in block.splitlines():
+                if words := shlex.split(line, comments=True):
+                    yield paper, words
+
+
+def names_said(code: str) -> Iterator[tuple[str, str]]:
+    """Yield module and name of everything that code takes from visleak."""
+    for node in ast.walk(ast.parse(code)):
+        if isinstance(node, ast.ImportFrom) and str(node.module).startswith("visleak"):
+            yield from ((str(node.module), alias.name) for alias in node.names)
+        if isinstance(node, ast.Attribute) and ast.unparse(node.value).startswith("visleak"):
+            yield ast.unparse(node.value), node.attr
+
+
+def test_the_two_commands_come_first() -> None:
+    """The first thing a reader can type is the demo and the tests."""
+    commands = [words for paper, words in shell_lines() if paper.name == "README.md"]
+    assert [words[:2] for words in commands[:2]] == [["make", "demo"], ["make", "test"]]
+
+
+def test_make_targets_in_the_papers_exist() -> None:
+    """Each ``make X`` is a target that ``make help`` explains."""
+    targets = set(re.findall(r"^([a-z-]+):.*## ", MAKEFILE, re.MULTILINE))
+    asked = {words[1] for _, words in shell_lines() if words[0] == "make" and len(words) > 1}
+    said = set(re.findall(r"`make ([a-z-]+)`", "".join(p.read_text("utf-8") for p in PAPERS)))
+    assert asked | said <= targets
+    assert {"demo", "test", "test-fast", "lint", "bench", "clean", "help"} <= targets
+
+
+def test_commands_in_the_papers_have_known_verbs_and_options() -> None:
+    """What one pastes from the papers is not refused by the command line."""
+    verbs = typer.main.get_command(app).commands  # type: ignore[attr-defined]
+    seen = 0
+    for paper, words in shell_lines():
+        if not words[0].endswith("visleak"):
+            continue
+        known = {name for part in verbs[words[1]].params for name in (*part.opts,)}
+        unknown = [word for word in words[2:] if word.startswith("-") and word not in known]
+        assert unknown == [], f"{paper.name}: {words}"
+        seen += 1
+    assert seen >= 6
+
+
+@pytest.mark.parametrize("paper", PAPERS, ids=lambda paper: paper.name)
+def test_relative_links_lead_somewhere(paper: Path) -> None:
+    """Links to files of the repository, pictures included."""
+    links = re.findall(r"\]\(([^)\s]+)\)", paper.read_text("utf-8"))
+    inner = [link.partition("#")[0] for link in links if "://" not in link]
+    assert [link for link in inner if link and not (paper.parent / link).exists()] == []
+
+
+@pytest.mark.parametrize("paper", PAPERS, ids=lambda paper: paper.name)
+def test_names_in_python_snippets_exist(paper: Path) -> None:
+    """Every name that a snippet takes from the package is there."""
+    text = paper.read_text("utf-8")
+    said = {name for block in blocks(text, "python") for name in names_said(block)}
+    said |= {("visleak", name) for name in re.findall(r"`visleak\.(\w+)`", text)}
+    rooms = {path.stem for path in (ROOT / "src" / "visleak").iterdir()}
+    lost = [
+        (module, name)
+        for module, name in said
+        if not hasattr(import_module(module), name) and name not in rooms
+    ]
+    assert lost == []
+
+
+def test_the_tour_has_a_snippet_in_python() -> None:
+    """Otherwise the test above would prove nothing."""
+    assert ("visleak", "audit") in set(names_said("".join(blocks(README, "python"))))
+
+
+def test_every_column_and_word_is_explained() -> None:
+    """docs/output.md and docs/concepts.md keep up with the code."""
+    output = (ROOT / "docs" / "output.md").read_text("utf-8")
+    concepts = (ROOT / "docs" / "concepts.md").read_text("utf-8")
+    columns = (*PAIRS_SCHEMA.names, *IMAGES_SCHEMA.names, *VIEWS)
+    assert [name for name in columns if f"`{name}`" not in output] == []
+    assert [word for word in (*GRADES, *REASONS) if f"`{word}`" not in concepts] == []
+
+
+def test_exit_codes_in_the_readme() -> None:
+    """The table has the codes of the command line, no more and no fewer."""
+    assert re.findall(r"^\| (\d+) \|", README, re.MULTILINE) == ["0", "1", "2", "3", "130"]
+
+
+def test_the_changelog_has_this_version() -> None:
+    """A version without a word about it is not released."""
+    version = re.sub(r"\.?(dev|rc|a|b)\d+$", "", visleak.__version__)
+    assert f"## [{version}]" in (ROOT / "CHANGELOG.md").read_text("utf-8")
+
+
+def test_pinned_versions_cover_the_direct_dependencies() -> None:
+    """What the checks run with is written down for every package that is asked for."""
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["project"]
+    asked = [*project["dependencies"], *project["optional-dependencies"]["dev"]]
+    names = {re.split(r"[<>=]", text)[0].lower() for text in asked}
+    pins = (ROOT / "constraints.txt").read_text("utf-8")
+    assert names <= {name.lower() for name in re.findall(r"^([\w-]+)==", pins, re.MULTILINE)}
+
+
+def run(command: list[str], folder: Path, **environment: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        command,
+        cwd=folder,
+        env={"PATH": os.environ["PATH"], **environment},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+
+
+@pytest.fixture
+def clone(tmp_path: Path) -> Path:
+    (tmp_path / "Makefile").write_text(MAKEFILE)
+    for name in ("pyproject.toml", "constraints.txt"):
+        (tmp_path / name).write_text((ROOT / name).read_text())
+    return tmp_path
+
+
+def script(path: Path, text: str) -> str:
+    path.write_text(f"#!/bin/sh\n{text}\n")
+    path.chmod(0o755)
+    return str(path)
+
+
+def test_an_old_python_is_refused_in_one_line(clone: Path) -> None:
+    """Also where it was chosen by PYTHON=."""
+    old = script(clone / "old-python", "exit 1")
+    done = run(["make", "demo", f"PYTHON={old}"], clone)
+    assert done.returncode != 0
+    said = [line for line in done.stderr.splitlines() if not line.startswith("make")]
+    assert said == [
+        f"visleak needs Python 3.11 or newer; none found as: {old}."
+        " Choose one: make PYTHON=/path/to/python3 ..."
+    ]
+
+
+def test_a_missing_venv_module_is_said_in_one_line(clone: Path) -> None:
+    """Debian ships Python without it."""
+    bare = script(clone / "bare-python", 'case "$2" in *ensurepip*) exit 1;; esac; exit 0')
+    done = run(["make", "demo", f"PYTHON={bare}"], clone)
+    assert done.returncode != 0
+    (said,) = [line for line in done.stderr.splitlines() if not line.startswith("make")]
+    assert said.startswith(f"{bare} cannot make virtual environments: install its venv package")
+
+
+def test_help_lists_every_target(clone: Path) -> None:
+    """`make` alone explains itself."""
+    done = run(["make"], clone)
+    assert done.returncode == 0
+    assert [line.split()[0] for line in done.stdout.splitlines()][:2] == ["help", "demo"]
+
+
+def test_settings_are_those_the_papers_speak_of() -> None:
+    """The default audit is the one that the README describes."""
+    plain: dict[str, Any] = Settings().as_dict()
+    assert (plain["encoder"], plain["views"], plain["candidates"]) == ("builtin", "all", "auto")
