@@ -149,11 +149,13 @@ def test_workers_change_nothing(images, tmp_path, monkeypatch, workers):
     expected = run(images, tmp_path), run(arrays, tmp_path)
     monkeypatch.setenv("PYTHONPATH", HERE)
     monkeypatch.setattr(fingerprinting, "CHUNK", 6)
-    with Cache(tmp_path / "cache") as cache:
-        with Workplace.at(tmp_path, workers, cache if workers == 3 else None) as place:
-            for _ in range(2):
-                assert_same(fingerprint(images, ENCODER, place), expected[0])
-            assert_same(fingerprint(arrays, ENCODER, place), expected[1])
+    with (
+        Cache(tmp_path / "cache") as cache,
+        Workplace.at(tmp_path, workers, cache if workers == 3 else None) as place,
+    ):
+        for _ in range(2):
+            assert_same(fingerprint(images, ENCODER, place), expected[0])
+        assert_same(fingerprint(arrays, ENCODER, place), expected[1])
 
 
 def test_the_cache_changes_nothing_but_the_work(images, tmp_path, monkeypatch):
