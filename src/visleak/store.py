@@ -121,7 +121,9 @@ def write_text(path: Path, text: str) -> None:
 
 def write_json(path: Path, value: Mapping[str, Any]) -> None:
     """Write a JSON file in one step, keys in the order given."""
-    write_text(path, json.dumps(value, indent=1, ensure_ascii=False, allow_nan=False) + "\n")
+    text = json.dumps(value, indent=1, ensure_ascii=False, allow_nan=False) + "\n"
+    # a path that is no UTF-8 holds lone surrogates: as escapes they are JSON, and come back
+    write_text(path, text.encode("utf-8", "backslashreplace").decode("utf-8"))
 
 
 def write_tables(path: Path, schema: pa.Schema, tables: Iterable[pa.Table]) -> int:
