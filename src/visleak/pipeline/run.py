@@ -21,7 +21,7 @@ from visleak.pipeline.verification import Material, equal_bytes, verify
 from visleak.pipeline.workplace import Workplace
 from visleak.records import Encoder, Evidence, ImageSet, Int64, Pairs
 from visleak.search.exact import ExactSearch
-from visleak.search.hits import Search, Wanted
+from visleak.search.hits import Wanted
 from visleak.settings import Settings
 
 #: Seed of the draw behind ``sample``.
@@ -107,7 +107,7 @@ def run(
     if settings.within:
         couples += [(q, q) for q in queries]
     with timed(place, "search"):
-        find = partial(_find, sides, encoder, views, wanted(thresholds, settings), engine, place)
+        find = partial(_find, sides, encoder, views, wanted(thresholds, settings), place)
         found = [find(q, r) for q, r in couples]
     if settings.candidates == "auto" and settings.local:
         with timed(place, "local"):
@@ -193,23 +193,24 @@ def _find(
     encoder: Encoder,
     views: tuple[int, ...],
     rule: Wanted,
-    engine: Search,
     place: Workplace,
     query: ImageSet,
     reference: ImageSet,
 ) -> Pairs:
     """Return the candidates of two sets; within a set, best ones need no threshold either."""
-    place.progress(f"comparing {query.name} with {reference.name}", 0, 1)
+    step, total = f"comparing {query.name} with {reference.name}", len(sides[reference.name].prints)
+    place.progress(step, 0, total)
     pairs = find_pairs(
         sides[query.name],
         sides[reference.name],
         encoder=encoder,
         views=views,
         wanted=rule,
-        engine=engine,
+        engine=ExactSearch(progress=lambda done: place.progress(step, done, total)),
         workers=place.workers,
     )
-    place.progress(f"comparing {query.name} with {reference.name}", 1, 1)
+    # equal pictures were searched for once
+    place.progress(step, total, total)
     return pairs
 
 
