@@ -54,7 +54,8 @@ def open_splits(
         raise UsageError(
             f"source {text!r} does not hold two splits (found {found}): it must be a folder with"
             " train, val or test folders or Parquet files, a table with a `split` column, or a"
-            " YOLO data.yaml; or give the sets one by one"
+            " YOLO data.yaml; or give the sets one by one (--test S --train S), or one to look for"
+            " repeats in it (--set S)"
         )
     folder = path if path.is_dir() else path.resolve().parent
     return {
