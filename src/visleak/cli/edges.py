@@ -163,7 +163,7 @@ def _refused(error: Any) -> str:
     guesses = getattr(error, "possibilities", None)
     if option and message.startswith("No such option"):
         message = f"no such option {option}"
-        message += f"; did you mean {' or '.join(sorted(guesses))}?" if guesses else ""
+        message += f"; did you mean {' or '.join(guesses)}?" if guesses else ""
     message = message[:1].lower() + message[1:]
     context = getattr(error, "ctx", None)
     path = context.command_path if context is not None else "visleak"

@@ -31,9 +31,14 @@ def bars() -> Iterator[Progress]:
     tasks: dict[str, Any] = {}
 
     def progress(step: str, done: int, total: int) -> None:
+        # a step of one unit says nothing until it is done
+        known = total if total > 1 or done else None
         if step not in tasks:
-            tasks[step] = shown.add_task(plain(step), total=total or None)
-        shown.update(tasks[step], completed=done, total=total or None)
+            tasks[step] = shown.add_task(plain(step), total=known)
+        elif done < shown.tasks[tasks[step]].completed:
+            # the step is done once more, as when pictures are looked at again, more closely
+            shown.reset(tasks[step])
+        shown.update(tasks[step], completed=done, total=known)
 
     with shown:
         yield progress
@@ -48,28 +53,59 @@ def _shown() -> Any:
         SpinnerColumn,
         Task,
         TextColumn,
-        TimeElapsedColumn,
-        TimeRemainingColumn,
     )
     from rich.text import Text
 
-    class Counted(ProgressColumn):
-        """How many of how many, and how many a second."""
+    class Told(ProgressColumn):
+        """What :func:`told` says of a step."""
 
         def render(self, task: Task) -> Text:
-            if task.total is None or task.total <= 1:
-                return Text("")
-            count = f"{task.completed:,.0f} of {task.total:,.0f}"
             speed = task.finished_speed or task.speed
-            return Text(f"{count}, {speed:,.0f}/s" if speed else count, "dim")
+            took = (task.finished_time if task.finished else task.elapsed) or 0.0
+            left = None if task.finished else task.time_remaining
+            return Text(told(int(task.completed), int(task.total or 0), speed, took, left), "dim")
 
     return Progress(
         SpinnerColumn(finished_text="[green]✓"),
         TextColumn("{task.description}", markup=False),
         BarColumn(bar_width=24),
-        Counted(),
-        TimeElapsedColumn(),
-        TimeRemainingColumn(),
+        Told(),
         console=Console(stderr=True),
         transient=True,
     )
+
+
+def told(done: int, total: int, speed: float | None, took: float, left: float | None) -> str:
+    """Return how far a step is, in words.
+
+    Args:
+        done, total: units; a total of 0 or 1 has no count worth showing.
+        speed: units a second, if known.
+        took: seconds since the step began, or in all if it is done.
+        left: seconds to go, if known.
+
+    >>> told(200, 1_000, 50.0, 4.0, 16.0)
+    '200 of 1,000, 50/s, 16 s left'
+    >>> told(1, 1, None, 75.0, None)
+    '1:15'
+    """
+    parts = []
+    if total > 1:
+        parts.append(f"{done:,} of {total:,}")
+        parts += [f"{speed:,.0f}/s"] if speed else []
+    parts.append(_duration(took) if left is None else f"{_duration(left)} left")
+    return ", ".join(parts)
+
+
+def _duration(seconds: float) -> str:
+    """Return a duration as people read it.
+
+    >>> _duration(7.6), _duration(75), _duration(3_700)
+    ('8 s', '1:15', '1:01:40')
+    """
+    whole = round(seconds)
+    if whole < 60:
+        return f"{whole} s"
+    minutes, rest = divmod(whole, 60)
+    hours, minutes = divmod(minutes, 60)
+    return f"{hours}:{minutes:02d}:{rest:02d}" if hours else f"{minutes}:{rest:02d}"

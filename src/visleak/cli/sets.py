@@ -9,6 +9,7 @@ from pathlib import Path
 
 from visleak.errors import UsageError
 from visleak.images import open_images, open_splits, parse_set
+from visleak.images.request import writable
 from visleak.images.sources import derived_name
 from visleak.records import ImageSet
 
@@ -127,7 +128,8 @@ def _asked(option: str, role: str, alone: str, texts: Sequence[str]) -> list[Ask
             parent = Path(source.partition("#")[0]).resolve().parent.name
             names = (derived_name(source), f"{parent}/{derived_name(source)}")
             names = (alone, *names) if alone and len(texts) == 1 else names
-        result.append(Asked(option, role, dataset, source, names))
+        names = tuple(writable(name) for name in names)
+        result.append(Asked(option, role, writable(dataset), source, names))
     return result
 
 

@@ -105,7 +105,7 @@ def _pairs(audit: Audit, name: str, image: str) -> list[dict[str, Any]]:
         rows,
         key=lambda row: (
             rank.get(row["grade"], len(GRADES)),
-            -(row["probability"] or 0.0),
+            -round(row["probability"] or 0.0, 3),
             -row["similarity"],
         ),
     )

@@ -1,0 +1,49 @@
+"""The command line run in this process."""
+
+from __future__ import annotations
+
+import contextlib
+import io
+from dataclasses import dataclass
+
+import pytest
+
+from visleak.cli import main
+
+#: A name that a terminal, rich and a line-wise reader would all misread.
+HOSTILE = "[red]=x\x1b[31m\n.png"
+
+
+@dataclass(frozen=True)
+class Ran:
+    code: int
+    out: str
+    err: str
+
+
+def run(*arguments: object) -> Ran:
+    """Run a command line as ``visleak`` would; a traceback is never right."""
+    out, err = (io.TextIOWrapper(io.BytesIO(), "utf-8", newline="") for _ in range(2))
+    with (
+        contextlib.redirect_stdout(out),
+        contextlib.redirect_stderr(err),
+        pytest.raises(SystemExit) as ended,
+    ):
+        main([str(argument) for argument in arguments])
+    for stream in (out, err):
+        stream.flush()
+    texts = [stream.buffer.getvalue().decode() for stream in (out, err)]
+    code = ended.value.code
+    assert isinstance(code, int)
+    assert "Traceback" not in texts[1]
+    return Ran(code, *texts)
+
+
+def refused(*arguments: object) -> tuple[int, str]:
+    """Return exit code and message of a command line that prints one line of complaint."""
+    ran = run(*arguments)
+    assert ran.out == ""
+    lines = ran.err.splitlines()
+    assert len(lines) == 1, ran.err
+    assert lines[0].startswith("visleak: ")
+    return ran.code, lines[0].removeprefix("visleak: ")

@@ -1,0 +1,56 @@
+"""A small data set with planted leaks, and its audit."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import numpy as np
+import pytest
+from calling import HOSTILE, run
+from PIL import Image
+
+
+def crop(picture: np.ndarray, number: int, side: int = 96) -> Image.Image:
+    rng = np.random.default_rng(number)
+    top, left = (int(rng.integers(0, length - side)) for length in picture.shape[:2])
+    return Image.fromarray(picture[top : top + side, left : left + side])
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _own_cache(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+    """Keep the user's cache out of it, but one for all tests of the room."""
+    patch = pytest.MonkeyPatch()
+    patch.setenv("VISLEAK_CACHE", str(tmp_path_factory.mktemp("cache")))
+    patch.setenv("COLUMNS", "80")
+    yield
+    patch.undo()
+
+
+@pytest.fixture(scope="session")
+def dataset(tmp_path_factory: pytest.TempPathFactory, natural: dict[str, np.ndarray]) -> Path:
+    """Six training and seven test pictures; three leak, one cannot be read, two repeat."""
+    root = tmp_path_factory.mktemp("dataset")
+    train, test = root / "train" / "thing", root / "test" / "thing"
+    for folder in (train, test):
+        folder.mkdir(parents=True)
+    names = ("astronaut", "chelsea", "coffee", "rocket", "coins", "camera")
+    for number, name in enumerate(names):
+        crop(natural[name], number).save(train / f"t{number}.png")
+    for number, name in enumerate(("moon", "brick", "grass")):
+        crop(natural[name], number).save(test / f"q{number}.png")
+    for name in ("copy.png", HOSTILE):
+        (test / name).write_bytes((train / "t0.png").read_bytes())
+    Image.open(train / "t1.png").transpose(Image.Transpose.FLIP_LEFT_RIGHT).save(
+        test / "mirrored.png"
+    )
+    (test / "text.jpg").write_text("no picture")
+    return root
+
+
+@pytest.fixture(scope="session")
+def audited(dataset: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The finished audit of the data set."""
+    folder = tmp_path_factory.mktemp("audit") / "out"
+    assert run("audit", dataset, "-o", folder).code == 0
+    return folder

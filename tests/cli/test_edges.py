@@ -1,0 +1,167 @@
+from __future__ import annotations
+
+import errno
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+from calling import refused, run
+
+import visleak
+from visleak.cli import edges
+
+VISLEAK = (sys.executable, "-m", "visleak")
+
+#: Runs the command line with a reader that announces itself and then takes its time.
+SLOW = """
+import sys, time
+import visleak.pipeline.fingerprinting as step
+def slow(*arguments, **options):
+    print("reading", file=sys.stderr, flush=True)
+    time.sleep(60)
+step.decode = slow
+from visleak.cli import main
+main(sys.argv[1:])
+"""
+
+
+def test_help_names_every_verb() -> None:
+    ran = run("--help")
+    assert ran.code == 0
+    for verb in ("audit", "report", "show", "export"):
+        assert verb in ran.out
+    assert "audit" in run().out
+
+
+def test_help_comes_at_once() -> None:
+    took = []
+    for _ in range(3):
+        start = time.perf_counter()
+        subprocess.run([*VISLEAK, "--help"], capture_output=True, check=True)
+        took.append(time.perf_counter() - start)
+    assert min(took) < 1.5
+
+
+def test_help_imports_nothing_heavy() -> None:
+    script = (
+        "import sys\nfrom visleak.cli import main\n"
+        "try: main(['--help'])\nexcept SystemExit: print(*sys.modules, file=sys.stderr)"
+    )
+    ran = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
+    loaded = ran.stderr.split()
+    assert [name for name in ("numpy", "pyarrow", "cv2", "scipy", "PIL") if name in loaded] == []
+
+
+def test_version() -> None:
+    assert run("--version").out == f"visleak {visleak.__version__}\n"
+
+
+def test_unknown_verb() -> None:
+    code, message = refused("adit")
+    assert code == 2
+    assert "'adit'" in message
+    assert "audit" in message
+
+
+@pytest.mark.parametrize(
+    ("error", "said"),
+    [
+        (OSError(errno.ENOSPC, "No space left on device", "x/y"), "the disk is full: x/y; make"),
+        (PermissionError(errno.EACCES, "Permission denied", "x"), "Permission denied: x"),
+        (MemoryError(), "not enough memory; use fewer --workers"),
+        (ZeroDivisionError("by\nzero"), r"unexpected ZeroDivisionError: by\nzero; this is a de"),
+    ],
+)
+def test_what_nobody_foresaw_is_one_line(
+    audited: Path, monkeypatch: pytest.MonkeyPatch, error: Exception, said: str
+) -> None:
+    def fails(*_: object, **__: object) -> None:
+        raise error
+
+    monkeypatch.setattr("visleak.report.write_report", fails)
+    code, message = refused("report", audited)
+    assert code == 1
+    assert message.startswith(said)
+
+
+def test_traceback_on_demand(audited: Path) -> None:
+    ran = subprocess.run(
+        [*VISLEAK, "show", str(audited), "nosuch"],
+        env={**os.environ, "VISLEAK_DEBUG": "1"},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert ran.returncode == 2
+    assert ran.stderr.startswith("Traceback")
+    assert ran.stderr.endswith("visleak: no image of this audit has the id 'nosuch'\n")
+
+
+@pytest.mark.parametrize(
+    ("number", "code", "word"),
+    [(signal.SIGINT, 130, "interrupted"), (signal.SIGTERM, 143, "terminated")],
+)
+@pytest.mark.parametrize("cached", [True, False])
+def test_stopped_run_says_what_is_kept(
+    dataset: Path, tmp_path: Path, number: signal.Signals, code: int, word: str, cached: bool
+) -> None:
+    out, cache = tmp_path / "out", tmp_path / "cache"
+    arguments = ["audit", str(dataset), "-o", str(out), "--cache", str(cache) if cached else "off"]
+    with subprocess.Popen(
+        [sys.executable, "-c", SLOW, *arguments],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    ) as process:
+        assert process.stderr is not None
+        assert process.stderr.readline() == "reading\n"
+        process.send_signal(number)
+        stdout, stderr = process.communicate(timeout=30)
+    kept = (
+        f"what was read and verified is kept in the cache {cache}, and the same command goes on"
+        " from there"
+        if cached
+        else "nothing is kept, for there is no cache (--cache off)"
+    )
+    assert (process.returncode, stdout) == (code, "")
+    assert stderr == f"visleak: {word}; {kept}\n"
+    assert [path.name for path in out.iterdir()] == [".visleak.lock"]
+
+
+@pytest.mark.parametrize("json", [[], ["--json"]])
+def test_reader_that_leaves_early(dataset: Path, audited: Path, json: list[str]) -> None:
+    """A gate still ends with its code, and nobody complains of the pipe."""
+    reading, writing = os.pipe()
+    os.close(reading)
+    with os.fdopen(writing, "wb") as closed:
+        ran = subprocess.run(
+            [*VISLEAK, "audit", str(dataset), "-o", str(audited), "--fail-on", "near", *json],
+            stdout=closed,
+            stderr=subprocess.PIPE,
+            text=True,
+            check=False,
+        )
+    assert ran.returncode == 3
+    first, second = ran.stderr.splitlines()
+    assert first.startswith("reused: ")
+    assert second.startswith("visleak: gate near")
+
+
+def test_ascii_terminal_is_no_error(dataset: Path, audited: Path) -> None:
+    ran = subprocess.run(
+        [*VISLEAK, "audit", str(dataset), "-o", str(audited)],
+        env={**os.environ, "PYTHONIOENCODING": "ascii"},
+        capture_output=True,
+        check=False,
+    )
+    assert ran.returncode == 0
+    assert ran.stdout.startswith(b"3 of 6 test images")
+
+
+def test_plain_keeps_what_people_write() -> None:
+    assert edges.plain("Grüße 猫.png") == "Grüße 猫.png"
+    assert edges.plain("a\u202egnp.exe\r") == r"a\u202egnp.exe\r"

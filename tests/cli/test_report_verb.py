@@ -1,0 +1,44 @@
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+
+import pytest
+from calling import refused, run
+
+
+def test_report_is_written_where_it_is_wanted(audited: Path, tmp_path: Path) -> None:
+    out = tmp_path / "page.html"
+    ran = run("report", audited, "-o", out)
+    assert (ran.code, ran.out, ran.err) == (0, f"{out}\n", "")
+    assert "data:image" in out.read_text()
+    assert run("report", audited, "-o", out, "--no-pictures").code == 0
+    assert "data:image" not in out.read_text()
+
+
+def test_report_survives_the_loss_of_its_sources(dataset: Path, tmp_path: Path) -> None:
+    """The page still holds every number; what is missing is said."""
+    copy, out = tmp_path / "data", tmp_path / "out"
+    shutil.copytree(dataset, copy)
+    assert run("audit", copy, "-o", out).code == 0
+    shutil.rmtree(copy)
+    ran = run("report", out)
+    assert ran.code == 0
+    assert "no pictures of test in the report: source" in ran.err
+    assert "data:image" not in (out / "report.html").read_text()
+
+
+@pytest.mark.parametrize("verb", ["report", "show"])
+def test_folder_as_output(audited: Path, tmp_path: Path, verb: str) -> None:
+    arguments = [verb, audited, *(["x"] if verb == "show" else []), "-o", tmp_path]
+    assert refused(*arguments) == (
+        2,
+        f"the output {tmp_path} is a folder; choose a file with -o FILE",
+    )
+
+
+def test_newer_schema_is_refused(audited: Path, tmp_path: Path) -> None:
+    (tmp_path / "audit.json").write_text('{"schema": 99}')
+    code, message = refused("report", tmp_path)
+    assert code == 1
+    assert "has schema 99" in message

@@ -1,0 +1,73 @@
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from calling import refused
+
+from visleak.cli.sets import Columns, from_folder, from_options, named
+from visleak.cli.sets import _asked as asked
+from visleak.errors import UsageError
+
+NONE = Columns(None, None, None)
+
+
+def names(test: list[str], train: list[str], sets: list[str] | None = None) -> list[str]:
+    return named(
+        [
+            *asked("--test", "benchmark", "test", test),
+            *asked("--train", "training", "train", train),
+            *asked("--set", "", "", sets or []),
+        ]
+    )
+
+
+def test_names_of_sets() -> None:
+    """A set alone on its side is called after it, else after its source."""
+    assert names(["x/a.zip"], ["x/b.zip"]) == ["test", "train"]
+    assert names(["x/a.zip", "x/c.zip"], ["x/b.zip"]) == ["a", "c", "train"]
+    assert names(["mine=x/a"], ["voc:all=x/b"]) == ["mine", "all"]
+    assert names(["x/one/img", "x/two/img"], ["y"]) == ["one/img", "two/img", "train"]
+    assert names(["x/a"], ["test=x/b"]) == ["a", "test"]
+    assert names([], [], ["x/a.csv"]) == ["a"]
+
+
+@pytest.mark.parametrize(
+    ("test", "train"),
+    [(["a=x"], ["a=y"]), (["a=x", "a=y"], ["z"]), (["x/p/a", "x/p/a"], ["z"])],
+)
+def test_one_name_for_two_sets_is_refused(test: list[str], train: list[str]) -> None:
+    with pytest.raises(UsageError, match=r"two sets are called .* differ: --test NAME="):
+        names(test, train)
+
+
+def test_roles_and_datasets(dataset: Path) -> None:
+    train, test = dataset / "train", dataset / "test"
+    sides = from_options([f"voc:a={test}"], [str(train)], [], NONE)
+    (query,), (reference,) = sides.queries, sides.references
+    assert (query.name, query.dataset, query.roles) == ("a", "voc", ("benchmark",))
+    assert (reference.name, reference.dataset, reference.roles) == ("train", "", ("training",))
+    alone = from_options([], [], [str(test)], NONE)
+    assert (alone.queries[0].roles, alone.references) == ((), ())
+
+
+def test_splits_of_a_folder(tmp_path: Path, dataset: Path) -> None:
+    """Test and val against train; without train, test against val."""
+    picture = (dataset / "train" / "thing" / "t0.png").read_bytes()
+    for split in ("train", "val", "test"):
+        (tmp_path / split).mkdir()
+        (tmp_path / split / "a.png").write_bytes(picture)
+    sides = from_folder(str(tmp_path), NONE)
+    assert [images.name for images in sides.queries] == ["val", "test"]
+    assert [images.name for images in sides.references] == ["train"]
+    (tmp_path / "train" / "a.png").unlink()
+    (tmp_path / "train").rmdir()
+    sides = from_folder(str(tmp_path), NONE)
+    assert [images.name for images in sides.queries] == ["test"]
+    assert [images.name for images in sides.references] == ["val"]
+
+
+def test_empty_names_are_refused(dataset: Path) -> None:
+    code, message = refused("audit", "--test", "=x", "--train", dataset)
+    assert code == 2
+    assert message.startswith("a set is [DATASET:]NAME=SOURCE")

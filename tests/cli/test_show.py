@@ -1,0 +1,120 @@
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+from calling import HOSTILE, refused, run
+from PIL import Image
+
+from visleak.audit import Audit
+
+
+def test_all_pairs_of_a_query_best_first(audited: Path) -> None:
+    ran = run("show", audited, "thing/mirrored.png")
+    head, names, _, first, *rest = ran.out.rstrip("\n").split("\n")
+    assert head == "thing/mirrored.png of test (96 x 96, label thing)"
+    assert re.split(r"  +", names) == [
+        *("grade", "sim.", "prob.", "set", "image", "transform", "reason"),
+    ]
+    assert first.startswith("near ")
+    assert "thing/t1.png" in first
+    assert "mirrored" in first
+    table = Audit(audited).pairs().to_pylist()
+    mine = [
+        row
+        for row in table
+        if row["query"] == "thing/mirrored.png" or row["reference"] == "thing/mirrored.png"
+    ]
+    assert 1 + len(rest) == len(mine)
+
+
+def test_pairs_of_a_reference_lead_to_the_queries(audited: Path) -> None:
+    ran = run("show", audited, "thing/t0.png")
+    lines = ran.out.splitlines()
+    assert lines[0].startswith("thing/t0.png of train")
+    exact = [line for line in lines if line.startswith("exact")]
+    assert len(exact) == 2
+    assert any("thing/copy.png" in line for line in exact)
+
+
+def test_hostile_ids_stay_text_on_one_line(audited: Path) -> None:
+    ran = run("show", audited, f"thing/{HOSTILE}")
+    assert ran.code == 0
+    assert "\x1b" not in ran.out
+    shown = r"thing/[red]=x\x1b[31m\n.png"
+    assert ran.out.startswith(f"{shown} of test")
+    assert shown in run("show", audited, "thing/copy.png").out
+
+
+def test_best_pair_is_drawn(audited: Path, tmp_path: Path) -> None:
+    out = tmp_path / "card.png"
+    ran = run("show", audited, "thing/mirrored.png", "-o", out)
+    assert ran.code == 0
+    assert ran.out.endswith(f"{out}\n")
+    with Image.open(out) as card:
+        assert card.format == "PNG"
+
+
+def test_unknown_id(audited: Path) -> None:
+    code, message = refused("show", audited, "mirrored")
+    assert (code, message) == (
+        2,
+        "no image of this audit has the id 'mirrored'; did you mean 'thing/mirrored.png'?",
+    )
+    assert refused("show", audited, "nosuch") == (
+        2,
+        "no image of this audit has the id 'nosuch'",
+    )
+    assert refused("show", audited, "thing/copy.png", "--set", "train")[0] == 2
+
+
+def test_unreadable_id(audited: Path) -> None:
+    assert refused("show", audited, "thing/text.jpg") == (
+        1,
+        "'thing/text.jpg' of test could not be read: not-an-image",
+    )
+
+
+def test_unknown_set_and_folder(audited: Path, tmp_path: Path) -> None:
+    assert refused("show", audited, "x", "--set", "dev") == (
+        2,
+        "set must be one of test, train; got 'dev'",
+    )
+    assert refused("show", tmp_path / "gone", "x") == (
+        2,
+        f"{tmp_path / 'gone'} holds no finished audit (no audit.json); run `visleak audit` first",
+    )
+    code, message = refused("show", audited)
+    assert (code, message) == (2, "missing argument 'ID'; see visleak show --help")
+
+
+@pytest.fixture(scope="module")
+def two_sets(dataset: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Two test sets with the same ids."""
+    out = tmp_path_factory.mktemp("two") / "out"
+    source = dataset / "test"
+    ran = run(
+        *("audit", "--test", f"a={source}", "--test", f"b={source}"),
+        *("--train", dataset / "train", "-o", out),
+    )
+    assert ran.code == 0, ran.err
+    return out
+
+
+def test_ambiguous_id_asks_for_the_set(two_sets: Path) -> None:
+    code, message = refused("show", two_sets, "thing/copy.png")
+    assert (code, message) == (2, "'thing/copy.png' is in a and b; choose with --set")
+    assert run("show", two_sets, "thing/copy.png", "--set", "b").out.startswith(
+        "thing/copy.png of b"
+    )
+
+
+def test_lists_of_several_test_sets_ask_for_one(two_sets: Path, tmp_path: Path) -> None:
+    out = tmp_path / "ids.txt"
+    code, message = refused("export", two_sets, "--as", "ids", "-o", out)
+    assert (code, message) == (
+        2,
+        "ids holds one test set, this audit has a, b; choose one with --set",
+    )
+    assert not out.exists()

@@ -1,0 +1,234 @@
+from __future__ import annotations
+
+import csv
+import json
+import math
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pytest
+
+from visleak.errors import UsageError, VisleakError
+from visleak.export import export
+from visleak.store import (
+    AUDIT,
+    IMAGES,
+    IMAGES_SCHEMA,
+    PAIRS,
+    PAIRS_SCHEMA,
+    write_json,
+    write_tables,
+)
+
+GRADES = ("exact", "near", "similar", "different")
+
+
+def pair(query: str, reference: str, similarity: float, grade: str, **more: Any) -> dict[str, Any]:
+    row: dict[str, Any] = dict.fromkeys(PAIRS_SCHEMA.names)
+    row |= {"query_set": "test", "reference_set": "train", "coverage": "intra"}
+    row |= {"query": query, "reference": reference, "similarity": similarity, "grade": grade}
+    return row | more
+
+
+def repeat(query: str, reference: str, similarity: float, grade: str) -> dict[str, Any]:
+    return pair(query, reference, similarity, grade, reference_set="test", coverage="within")
+
+
+def folder_of(
+    path: Path, pairs: list[dict[str, Any]], flat: tuple[str, ...] = (), verified: bool = True
+) -> Path:
+    """Write what ``export`` reads of an audit folder."""
+    path.mkdir(exist_ok=True)
+    write_tables(path / PAIRS, PAIRS_SCHEMA, [pa.Table.from_pylist(pairs, PAIRS_SCHEMA)])
+    ids = dict.fromkeys((row["query_set"], row["query"]) for row in pairs)
+    images = [{"set": name, "id": id_, "flat": id_ in flat} for name, id_ in ids]
+    write_tables(path / IMAGES, IMAGES_SCHEMA, [pa.Table.from_pylist(images, IMAGES_SCHEMA)])
+    compared = dict.fromkeys((row["query_set"], row["coverage"]) for row in pairs)
+    summary = {
+        "schema": 1,
+        "grader": {} if verified else None,
+        "totals": [{"query_set": name} for name in dict.fromkeys(name for name, _ in compared)],
+        "comparisons": [{"query_set": name, "coverage": coverage} for name, coverage in compared],
+    }
+    write_json(path / AUDIT, summary)
+    return path
+
+
+@pytest.fixture
+def some(tmp_path: Path) -> tuple[Path, list[dict[str, Any]]]:
+    """Two hundred pairs of every grade, both with train and within test."""
+    rng = np.random.default_rng(3)
+    pairs = []
+    for number in range(200):
+        make = repeat if number % 5 == 0 else pair
+        similarity = float(np.float32(rng.choice([1.0, rng.uniform(-0.2, 1.0)])))
+        query, reference = (str(rng.integers(0, 60)) for _ in range(2))
+        pairs.append(make(query, reference, similarity, str(rng.choice(GRADES))))
+    return folder_of(tmp_path / "audit", pairs), pairs
+
+
+def read(path: Path) -> list[list[str]]:
+    with path.open(newline="") as lines:
+        return list(csv.reader(lines))
+
+
+def test_cifair_against_an_independent_computation(
+    some: tuple[Path, list[dict[str, Any]]], tmp_path: Path
+) -> None:
+    folder, pairs = some
+    files = export(folder, "cifair", tmp_path / "list.csv")
+    assert files == (tmp_path / "list.csv", tmp_path / "list_within_test.csv")
+    for path, within in zip(files, (False, True), strict=True):
+        header, *rows = read(path)
+        assert header == ["TestID", "TrainID", "Distance", "Judgment"]
+        wanted = sorted(
+            (row["query"], row["reference"], GRADES.index(row["grade"]), row["similarity"])
+            for row in pairs
+            if row["grade"] != "different" and (row["coverage"] == "within") == within
+        )
+        got = sorted(
+            (query, reference, int(judgment), 1.0 - float(distance) ** 2 / 2.0)
+            for query, reference, distance, judgment in rows
+        )
+        assert [row[:3] for row in got] == [row[:3] for row in wanted]
+        assert np.allclose([row[3] for row in got], [row[3] for row in wanted], atol=1e-7)
+        distances = [float(row[2]) for row in rows]
+        assert distances == sorted(distances)
+        assert all(math.isfinite(distance) for distance in distances)
+
+
+def test_cifair_takes_a_narrower_grade(
+    some: tuple[Path, list[dict[str, Any]]], tmp_path: Path
+) -> None:
+    path, _ = export(some[0], "cifair", tmp_path / "list.csv", grade="near")
+    assert {row[3] for row in read(path)[1:]} == {"0", "1"}
+
+
+def test_similarity_of_a_little_over_one_is_distance_zero(tmp_path: Path) -> None:
+    above = float(np.nextafter(np.float32(1), np.float32(2)))
+    folder = folder_of(tmp_path / "audit", [pair("1", "2", above, "exact")])
+    path, _ = export(folder, "cifair", tmp_path / "list.csv")
+    assert path.read_text() == "TestID,TrainID,Distance,Judgment\n1,2,0.0,0\n"
+
+
+def test_ids_are_the_leaking_queries(
+    some: tuple[Path, list[dict[str, Any]]], tmp_path: Path
+) -> None:
+    folder, pairs = some
+    for grade in (None, *GRADES):
+        (path,) = export(folder, "ids", tmp_path / "ids.txt", grade=grade)
+        strong = GRADES[: GRADES.index(grade or "near") + 1]
+        wanted = {
+            row["query"] for row in pairs if row["grade"] in strong and row["coverage"] != "within"
+        }
+        assert path.read_text().splitlines() == sorted(wanted)
+
+
+def test_ids_of_a_set_compared_with_itself_are_both_sides(tmp_path: Path) -> None:
+    folder = folder_of(tmp_path / "audit", [repeat("b", "a", 0.9, "near")])
+    (path,) = export(folder, "ids", tmp_path / "ids.txt")
+    assert path.read_text() == "a\nb\n"
+
+
+def test_blank_pictures_are_no_ids(tmp_path: Path) -> None:
+    pairs = [pair("black", "x", 1.0, "exact"), pair("cat", "y", 0.9, "near")]
+    folder = folder_of(tmp_path / "audit", pairs, flat=("black",))
+    (path,) = export(folder, "ids", tmp_path / "ids.txt")
+    assert path.read_text() == "cat\n"
+
+
+def test_id_with_a_line_break_is_never_torn(tmp_path: Path) -> None:
+    folder = folder_of(tmp_path / "audit", [pair("a\nb", "x", 1.0, "exact")])
+    with pytest.raises(VisleakError, match=r"the id 'a\\nb' holds a line break"):
+        export(folder, "ids", tmp_path / "ids.txt")
+    assert not (tmp_path / "ids.txt").exists()
+    (path,) = export(folder, "csv", tmp_path / "all.csv")
+    assert read(path)[1][1] == "a\nb"
+
+
+def test_csv_holds_every_column_and_no_formula(tmp_path: Path) -> None:
+    row = pair("=cmd()", "+1", np.float32(-0.1), "near", matrix=[-1.0, *[0.0] * 7, 0.1])
+    row |= {"probability": np.float32(0.7), "query_label": "@x", "reason": 'a, "b"'}
+    (path,) = export(folder_of(tmp_path / "audit", [row]), "csv", tmp_path / "all.csv")
+    header, cells = read(path)
+    assert header == PAIRS_SCHEMA.names
+    got = dict(zip(header, cells, strict=True))
+    assert (got["query"], got["reference"], got["query_label"]) == ("'=cmd()", "'+1", "'@x")
+    assert np.float32(got["similarity"]) == np.float32(-0.1)
+    assert np.float32(got["probability"]) == np.float32(0.7)
+    assert [float(x) for x in got["matrix"].strip("[]").split()] == [-1.0, *[0.0] * 7, 0.1]
+    assert (got["reason"], got["background"], got["transform"]) == ('a, "b"', "", "")
+
+
+def test_csv_keeps_all_pairs_or_those_of_a_grade(
+    some: tuple[Path, list[dict[str, Any]]], tmp_path: Path
+) -> None:
+    folder, pairs = some
+    (path,) = export(folder, "csv", tmp_path / "all.csv")
+    got = [(row[1], row[3], np.float32(row[4]), row[8]) for row in read(path)[1:]]
+    columns = ("query", "reference", "similarity", "grade")
+    assert got == [tuple(row[name] for name in columns) for row in pairs]
+    (path,) = export(folder, "csv", tmp_path / "all.csv", grade="exact")
+    assert {row[8] for row in read(path)[1:]} == {"exact"}
+
+
+def test_nothing_found_gives_headers_alone(tmp_path: Path) -> None:
+    folder = folder_of(tmp_path / "audit", [pair("a", "b", 0.1, "different")])
+    first, second = export(folder, "cifair", tmp_path / "list.csv")
+    assert first.read_text() == second.read_text() == "TestID,TrainID,Distance,Judgment\n"
+    (ids,) = export(folder, "ids", tmp_path / "ids.txt")
+    assert ids.read_text() == ""
+
+
+def test_several_sets(tmp_path: Path) -> None:
+    pairs = [pair("a", "x", 1.0, "exact"), pair("b", "x", 0.9, "near", query_set="val")]
+    folder = folder_of(tmp_path / "audit", pairs)
+    for kind in ("cifair", "ids"):
+        with pytest.raises(UsageError, match=f"{kind} holds one test set, .* has test, val"):
+            export(folder, kind, tmp_path / "out")
+    (path,) = export(folder, "ids", tmp_path / "ids.txt", query_set="val")
+    assert path.read_text() == "b\n"
+    with pytest.raises(UsageError, match="set must be one of test, val; got 'dev'"):
+        export(folder, "ids", tmp_path / "ids.txt", query_set="dev")
+    pairs = [pair("a", "x", 1.0, "exact"), pair("a", "x", 1.0, "near", reference_set="extra")]
+    with pytest.raises(UsageError, match="one training set, the pairs are with extra, train"):
+        export(folder_of(tmp_path / "audit", pairs), "cifair", tmp_path / "out")
+
+
+@pytest.mark.parametrize(
+    ("as_", "grade", "said"),
+    [
+        ("xml", None, "the format must be one of cifair, ids, csv; got 'xml'"),
+        ("ids", "nearly", "grade must be one of exact, near, similar, different; got 'nearly'"),
+    ],
+)
+def test_wrong_words(tmp_path: Path, as_: str, grade: str | None, said: str) -> None:
+    folder = folder_of(tmp_path / "audit", [pair("a", "b", 0.1, "near")])
+    with pytest.raises(UsageError) as caught:
+        export(folder, as_, tmp_path / "out", grade=grade)
+    assert str(caught.value) == said
+
+
+def test_unverified_audit_has_no_grades(tmp_path: Path) -> None:
+    row = pair("a", "b", 0.9, "near") | {"grade": None}
+    folder = folder_of(tmp_path / "audit", [row], verified=False)
+    for as_, grade in (("cifair", None), ("ids", None), ("csv", "near")):
+        with pytest.raises(UsageError, match="audited without verification"):
+            export(folder, as_, tmp_path / "out", grade=grade)
+    (path,) = export(folder, "csv", tmp_path / "all.csv")
+    assert len(read(path)) == 2
+
+
+def test_places_that_cannot_be_written(tmp_path: Path) -> None:
+    folder = folder_of(tmp_path / "audit", [pair("a", "b", 0.1, "near")])
+    with pytest.raises(UsageError, match="is a folder; choose a file"):
+        export(folder, "ids", tmp_path)
+    (tmp_path / "file").write_text("")
+    with pytest.raises(VisleakError, match="cannot be written"):
+        export(folder, "ids", tmp_path / "file" / "ids.txt")
+    (tmp_path / "broken").mkdir()
+    (tmp_path / "broken" / AUDIT).write_text(json.dumps({"schema": 1, "grader": {}, "totals": []}))
+    with pytest.raises(VisleakError, match=r"pairs.parquet cannot be read"):
+        export(tmp_path / "broken", "csv", tmp_path / "all.csv")
