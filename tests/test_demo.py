@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import contextlib
-import io
 import itertools
 import json
+import os
 import re
+import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -14,7 +14,7 @@ from types import ModuleType
 
 import pytest
 
-import visleak
+from visleak.audit import Audit, audit
 from visleak.images import open_splits
 
 ROOT = Path(__file__).parents[1]
@@ -52,10 +52,10 @@ def made(demo: ModuleType, tmp_path_factory: pytest.TempPathFactory) -> tuple[Pa
 
 
 @pytest.fixture(scope="module")
-def audited(made: tuple[Path, tuple]) -> visleak.Audit:
+def audited(made: tuple[Path, tuple]) -> Audit:
     folder, _ = made
     sets = open_splits(folder)
-    return visleak.audit(sets["test"], sets["train"], out=folder / "audit", cache=None, workers=1)
+    return audit(sets["test"], sets["train"], out=folder / "audit", cache=None, workers=1)
 
 
 def test_the_set_is_of_the_stated_size(made: tuple[Path, tuple], demo: ModuleType) -> None:
@@ -86,7 +86,7 @@ def test_names_say_nothing_about_what_is_planted(made: tuple[Path, tuple]) -> No
 
 
 def test_sure_leaks_are_found_and_nothing_else_is(
-    audited: visleak.Audit, made: tuple[Path, tuple], demo: ModuleType
+    audited: Audit, made: tuple[Path, tuple], demo: ModuleType
 ) -> None:
     counts, alarms = demo.compare(audited.folder, made[1])
     found = {count.kind: (count.found, count.planted) for count in counts}
@@ -95,7 +95,7 @@ def test_sure_leaks_are_found_and_nothing_else_is(
     assert {count.kind for count in counts} == {*demo.KINDS, demo.OTHER_LABEL, demo.REPEAT}
 
 
-def test_what_is_no_leak_is_counted_apart(audited: visleak.Audit) -> None:
+def test_what_is_no_leak_is_counted_apart(audited: Audit) -> None:
     summary = audited.summary
     assert [s["flat"] for s in summary["sets"]] == [1, 1]
     assert [(p.set, p.id, p.reason) for p in audited.unreadable()] == [
@@ -115,7 +115,7 @@ def test_a_missed_kind_is_shown_as_missed(demo: ModuleType) -> None:
 
 
 def test_compare_sees_a_false_alarm(
-    audited: visleak.Audit, made: tuple[Path, tuple], demo: ModuleType
+    audited: Audit, made: tuple[Path, tuple], demo: ModuleType
 ) -> None:
     """With a leak struck from the truth its pair becomes a false alarm."""
     struck = next(leak for leak in made[1] if leak.kind == "byte copy")
@@ -124,22 +124,24 @@ def test_compare_sees_a_false_alarm(
     assert f"test/{struck.query} = train/{struck.source}" in alarms
 
 
-def test_snippets_of_the_readme_run(
-    made: tuple[Path, tuple], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """As a reader would, next to the demo's folder."""
+def test_snippets_of_the_readme_run(made: tuple[Path, tuple]) -> None:
+    """As a reader would, next to the demo's folder; with warnings shown as errors."""
     folder, _ = made
-    monkeypatch.chdir(folder.parent)
-    monkeypatch.setenv("VISLEAK_CACHE", str(folder / "cache"))
     text = (ROOT / "README.md").read_text("utf-8")
     (snippet,) = re.findall(r"```python\n(.*?)```", text, re.DOTALL)
-    said = io.StringIO()
-    with contextlib.redirect_stdout(said):
-        exec(compile(snippet, "README.md", "exec"), {"__name__": "readme"})
-    assert "have a near-duplicate or exact copy in train" in said.getvalue()
+    done = subprocess.run(
+        [sys.executable, "-W", "error", "-c", snippet],
+        cwd=folder.parent,
+        env={**os.environ, "VISLEAK_CACHE": str(folder / "cache")},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    assert "have a near-duplicate or exact copy in train" in done.stdout
 
 
-def test_every_key_of_the_summary_is_explained(audited: visleak.Audit) -> None:
+def test_every_key_of_the_summary_is_explained(audited: Audit) -> None:
     """docs/output.md keeps up with audit.json."""
     text = (ROOT / "docs" / "output.md").read_text("utf-8")
     stored = json.loads((audited.folder / "audit.json").read_text("utf-8"))
