@@ -193,7 +193,7 @@ def test_nothing_readable(tmp_path: Path) -> None:
         (["--sample", "-1"], "'--sample'"),
         (["--tset", "x"], "no such option --tset; did you mean --set or --test"),
         (["--nonsense-x"], "no such option --nonsense-x; see visleak audit --help"),
-        (["-o"], "option '-o' requires an argument; see visleak"),
+        (["-o"], "option '-o' requires an argument; see visleak audit --help"),
         (["second"], "(second); see visleak audit --help"),
         (["--test", "x"], "give either DIR, or --test and --train, or --set; not two of them"),
         (["--fail-on", "nears"], "--fail-on must be one of exact, near, similar, hard, soft, unr"),

@@ -25,7 +25,10 @@ app = typer.Typer(
     rich_markup_mode="rich",
     context_settings={"help_option_names": ["-h", "--help"]},
 )
-app.command("audit")(audit)
+app.command(
+    "audit",
+    epilog="For example: visleak audit --test test/ --train train.zip --fail-on near=1%",
+)(audit)
 app.command("report")(report)
 app.command("show")(show)
 app.command("export")(export)

@@ -106,13 +106,13 @@ def run(command: Any, arguments: Sequence[str]) -> int:
     except (Exception, KeyboardInterrupt) as error:
         if os.environ.get("VISLEAK_DEBUG") not in (None, "", "0"):
             traceback.print_exc()
-        message, code = verdict(error)
+        message, code = verdict(error, verb=next(iter(arguments), ""))
         complain(message)
         return code
 
 
-def verdict(error: BaseException) -> tuple[str, int]:
-    """Return the line that tells of an error, and the exit code.
+def verdict(error: BaseException, verb: str = "") -> tuple[str, int]:
+    """Return the line that tells of an error of a verb, and the exit code.
 
     >>> verdict(VisleakError("a.zip is damaged"))
     ('a.zip is damaged', 1)
@@ -124,7 +124,7 @@ def verdict(error: BaseException) -> tuple[str, int]:
     if isinstance(error, KeyboardInterrupt | typer.Abort):
         return "interrupted", INTERRUPTED
     if isinstance(error, Refusal):
-        return _refused(error), int(getattr(error, "exit_code", 2))
+        return _refused(error, verb), int(getattr(error, "exit_code", 2))
     return _unforeseen(error), 1
 
 
@@ -156,7 +156,7 @@ def _where(error: BaseException) -> str:
     return f": {os.fsdecode(name)}" if isinstance(name, str | bytes) else ""
 
 
-def _refused(error: Any) -> str:
+def _refused(error: Any, verb: str) -> str:
     """Return what is wrong with a command line, and what was most likely meant."""
     message = " ".join(str(error.format_message()).split()).rstrip(".")
     option = getattr(error, "option_name", None)
@@ -166,7 +166,7 @@ def _refused(error: Any) -> str:
         message += f"; did you mean {' or '.join(guesses)}?" if guesses else ""
     message = message[:1].lower() + message[1:]
     context = getattr(error, "ctx", None)
-    path = context.command_path if context is not None else "visleak"
+    path = context.command_path if context is not None else f"visleak {verb}".strip()
     return message if "did you mean" in message.lower() else f"{message}; see {path} --help"
 
 

@@ -15,7 +15,7 @@ SPEED: Final = "Speed (never changes the answer)"
 Directory = Annotated[
     str | None,
     typer.Argument(
-        metavar="[DIR]",
+        metavar="DIR",
         show_default=False,
         help="A data set with train, val and test in it: folders, Parquet files, a table with a"
         " split column, or a YOLO data.yaml. Test and val are compared with train.",

@@ -103,7 +103,8 @@ def _facts(audit: Audit) -> Iterator[Text]:
     for words in content["skipped"]:
         yield _fact("not done", plain(words))
     seconds = sum(content.get("timings", {}).values())
-    read = sum(each["images"] for each in content["sets"])
+    # with --sample, fewer than there are
+    read = sum(each["readable"] + each["unreadable"] for each in content["sets"])
     yield _fact("time", f"{seconds:,.1f} s for {_counted(read, 'image')}")
     yield _fact("report", plain(str(audit.folder / REPORT)), "bold")
 
