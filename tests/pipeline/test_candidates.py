@@ -162,6 +162,11 @@ class BruteForce:
 
         return chain.from_iterable(sorted(contents.values(), key=key)[: self.wanted.best])
 
+    def other(self, i, j):
+        """Whether j is not the first choice of a blank picture: one of equal bytes."""
+        equal = self.content(self.left, i) == self.content(self.right, j)
+        return bool(self.left.prints.flat[i]) and not equal
+
     def pairs(self):
         """Return all pairs (query row, reference row), capped, in order, and the totals."""
         directed = [self.of(i) for i in range(len(self.left.prints))]
@@ -172,7 +177,7 @@ class BruteForce:
         rows = []
         for i in np.argsort(self.left.order):
             mine = [j for q, j in found if q == i]
-            mine.sort(key=lambda j, i=i: (-self.similarity[i, j], order[j]))
+            mine.sort(key=lambda j, i=i: (self.other(i, j), -self.similarity[i, j], order[j]))
             cap = 1 if self.left.prints.flat[i] else self.wanted.cap
             rows += [(i, j) for j in mine[:cap]]
         return rows, np.array([total for _, total in directed], np.int64)

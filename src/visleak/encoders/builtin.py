@@ -157,7 +157,7 @@ def _unit(rows: npt.NDArray[np.int64]) -> npt.NDArray[np.float64]:
     """Return whole-number rows at unit length; zero rows stay zero."""
     squared = (rows * rows).sum(axis=1)
     length = np.sqrt(squared.astype(np.float64))
-    return np.asarray(rows / np.where(length > 0, length, 1.0)[:, None])
+    return rows / np.where(length > 0, length, 1.0)[:, None]
 
 
 @cache
@@ -165,7 +165,7 @@ def _spread() -> Float32:
     """Return the soft assignment of 32 pixels to 8 cells along one axis, in 1/8, (8, 32)."""
     centre = (np.arange(SIDE) + 0.5) * CELLS / SIDE - 0.5
     distance = np.abs(np.clip(centre, 0, CELLS - 1)[None, :] - np.arange(CELLS)[:, None])
-    return np.rint(8 * np.maximum(0, 1 - distance)).astype(np.float32)
+    return np.asarray(np.rint(8 * np.maximum(0, 1 - distance)), np.float32)
 
 
 @cache

@@ -21,6 +21,10 @@ Float64 = npt.NDArray[np.float64]
 _MOST: Final = 0.999
 
 
+#: Side up to which pictures count as tiny: the two sizes have weights of their own.
+TINY: Final = 48
+
+
 def features(similarity: Float32, background: Float32, evidence: Evidence) -> dict[str, Float64]:
     """Return what the grader looks at, one ``float64`` column (n,) a feature.
 
@@ -29,6 +33,8 @@ def features(similarity: Float32, background: Float32, evidence: Evidence) -> di
     """
     checks = {name: np.asarray(column, np.float64) for name, column in evidence.checks.items()}
     corrected = similarity.astype(np.float64) - background
+    # the same agreement says more where there were more pixels to agree
+    large = (checks["side"] > TINY).astype(np.float64)
 
     def stretched(name: str) -> Float64:
         return np.asarray(np.arctanh(np.clip(checks[name], -_MOST, _MOST)))
@@ -47,7 +53,10 @@ def features(similarity: Float32, background: Float32, evidence: Evidence) -> di
         "covered": checks["covered"],
         "used": checks["used"],
         "features": checks["features"],
-        "gradient_corrected": stretched("gradient") * corrected,
+        "large": large,
+        "corrected_tiny": (1 - large) * corrected,
+        "gradient_tiny": (1 - large) * stretched("gradient"),
+        "gradient_large": large * stretched("gradient"),
     }
 
 

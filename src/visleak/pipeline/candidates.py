@@ -115,7 +115,7 @@ def find_pairs(
         found = found.plus(_expand(hits, left, right, len(query.prints), rule.cap, same))
     if same:
         found = found.unordered(query.order)
-    found = found.capped(reference.order, np.where(query.prints.flat, 1, wanted.cap))
+    found = found.capped(query, reference, np.where(query.prints.flat, 1, wanted.cap))
     background = (query.background[found.query] + reference.background[found.reference]) / 2
     order = np.lexsort(
         (reference.order[found.reference], -found.similarity, query.order[found.query])
@@ -229,9 +229,16 @@ class _Found:
         first = np.concatenate([[True], (pairs[:, 1:] != pairs[:, :-1]).any(axis=0)])
         return turned.only(rank[first[: len(rank)]])
 
-    def capped(self, order: Int64, cap: Int64) -> _Found:
-        """Return at most ``cap`` pairs of each query, the most alike."""
-        rank = np.lexsort((order[self.reference], -self.similarity, self.query))
+    def capped(self, query: Side, reference: Side, cap: Int64) -> _Found:
+        """Return at most ``cap`` pairs of each query, the most alike.
+
+        Of a blank picture's many equals those with equal bytes come first.
+        """
+        left, right = query.prints.digests, reference.prints.digests
+        other = (left[self.query] != right[self.reference]).any(axis=1)
+        other &= query.prints.flat[self.query]
+        order = reference.order[self.reference]
+        rank = np.lexsort((order, -self.similarity, other, self.query))
         place = np.arange(len(rank)) - np.searchsorted(self.query[rank], self.query[rank])
         return self.only(rank[place < cap[self.query[rank]]])
 

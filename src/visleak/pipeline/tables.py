@@ -126,7 +126,7 @@ def _verdicts(compared: Compared, rows: Int64) -> dict[str, Any]:
         names = ("grade", "probability", "reason", "transform", "matrix")
         return {name: pa.nulls(count, PAIRS_SCHEMA.field(name).type) for name in names}
     grades, matrix = compared.grades, compared.matrix[rows]
-    missing = np.isnan(matrix).any(axis=1)
+    missing = np.asarray(np.isnan(matrix).any(axis=1))
     values = pa.array(np.where(missing[:, None], 0, matrix).ravel(), pa.float32())
     fixed = pa.FixedSizeListArray.from_arrays(values, 9, mask=pa.array(missing))
     return {

@@ -111,12 +111,22 @@ def _evidence(table: Float32) -> Evidence:
 
 
 def _keys(pairs: Pairs, index: Int64, material: Mapping[str, Material]) -> list[bytes]:
-    """Return the cache keys of pairs: two content digests and the view."""
+    """Return the cache keys of pairs: two content digests, the view, whether features are tried."""
     left = material[pairs.query_set].prints.digests[pairs.query[index]]
     right = material[pairs.reference_set].prints.digests[pairs.reference[index]]
-    view = pairs.view[index].astype(np.uint8)[:, None]
+    view = (pairs.view[index] + 16 * _tried(pairs, index)).astype(np.uint8)[:, None]
     joined = np.ascontiguousarray(np.concatenate([left, right, view], axis=1)).tobytes()
     return [joined[start : start + 33] for start in range(0, len(joined), 33)]
+
+
+def _tried(pairs: Pairs, index: Int64) -> Bool:
+    """Return for which pairs it is worth trying to align by local features.
+
+    Where the local channel compared the pictures, only pairs that it found share any.
+    """
+    if pairs.votes is None:
+        return np.ones(len(index), np.bool_)
+    return np.asarray(pairs.votes[index] > 0)
 
 
 def _known(pairs: Pairs, material: Mapping[str, Material], place: Workplace) -> Float32:
@@ -203,9 +213,10 @@ def _survives(rows: _Rows, table: Float32, material: Mapping[str, Material]) -> 
     pairs, index = rows.pairs, rows.index
     corrected = pairs.similarity[index] - pairs.background[index]
     flat = material[pairs.query_set].prints.flat[rows.query]
-    voted = pairs.votes[index] > 0 if pairs.votes is not None else np.zeros(len(index), np.bool_)
     score = table[index, 0]
-    reached = (corrected + SCREEN_WEIGHT * score >= GATE) | flat | voted
+    reached = (corrected + SCREEN_WEIGHT * score >= GATE) | flat
+    if pairs.votes is not None:
+        reached |= pairs.votes[index] > 0
     return np.asarray(reached & ~np.isnan(score))
 
 
@@ -220,6 +231,7 @@ class _CheckTask:
     view: npt.NDArray[np.int8]
     shift: Float32
     same_size: Bool
+    tried: Bool
 
 
 def _check(
@@ -253,6 +265,7 @@ def _check_tasks(
 ) -> Iterator[_CheckTask]:
     query, reference = rows.query, rows.reference
     same_size = _same_size(rows, material)
+    tried = _tried(rows.pairs, rows.index)
     for part in parts:
         index = rows.index[part]
         yield _CheckTask(
@@ -262,6 +275,7 @@ def _check_tasks(
             rows.pairs.view[index],
             table[index, 1:3],
             same_size[part],
+            tried[part],
         )
 
 
@@ -281,7 +295,12 @@ def _check_work(task: _CheckTask) -> Float32:
             continue
         shift = (float(task.shift[place, 0]), float(task.shift[place, 1]))
         measures, matrix = check.check(
-            one, other, int(task.view[place]), shift, bool(task.same_size[place])
+            one,
+            other,
+            int(task.view[place]),
+            shift,
+            same_size=bool(task.same_size[place]),
+            features=bool(task.tried[place]),
         )
         result[place, : len(check.CHECKS)] = [getattr(measures, name) for name in check.CHECKS]
         result[place, len(check.CHECKS) :] = matrix.ravel()

@@ -139,14 +139,12 @@ def by_features(query: Bytes8, reference: Bytes8) -> Matrix | None:
     points, words = sift.detectAndCompute(cv2.cvtColor(reference, cv2.COLOR_RGB2GRAY), None)
     if words is None or len(words) < INLIERS:
         return None
-    best: tuple[int, Matrix] | None = None
     for mirrored in (False, True):
         picture = np.ascontiguousarray(query[:, ::-1]) if mirrored else query
         found = _match(sift, picture, (points, words), (query.shape, reference.shape))
-        if found is not None and (best is None or found[0] > best[0]):
-            mirror = view_matrix(VIEWS.index("mirror")) if mirrored else np.eye(3)
-            best = (found[0], found[1] @ mirror)
-    return None if best is None else best[1]
+        if found is not None:
+            return found @ view_matrix(VIEWS.index("mirror")) if mirrored else found
+    return None
 
 
 def _match(
@@ -154,8 +152,8 @@ def _match(
     picture: Bytes8,
     described: tuple[tuple[cv2.KeyPoint, ...], Float32],
     shapes: tuple[tuple[int, ...], tuple[int, ...]],
-) -> tuple[int, Matrix] | None:
-    """Return the number of agreeing features and the unit matrix, or ``None``."""
+) -> Matrix | None:
+    """Return the unit matrix that enough features agree on, or ``None``."""
     points, words = described
     query_shape, reference_shape = shapes
     own, own_words = sift.detectAndCompute(cv2.cvtColor(picture, cv2.COLOR_RGB2GRAY), None)
@@ -177,7 +175,7 @@ def _match(
     to_pixels = _unit_to_pixels(query_shape[1], query_shape[0])
     to_units = np.linalg.inv(_unit_to_pixels(reference_shape[1], reference_shape[0]))
     matrix = to_units @ pixels @ to_pixels
-    return (int(inside.sum()), matrix) if abs(np.linalg.det(matrix)) > 0.01 else None
+    return matrix if abs(np.linalg.det(matrix)) > 0.01 else None
 
 
 def _unit_to_pixels(width: int, height: int) -> Matrix:

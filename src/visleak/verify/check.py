@@ -34,7 +34,7 @@ EXACT_TILE: Final = 24.0
 TILES: Final = 8
 
 #: Version of the measures: part of the digest that keys cached evidence.
-VERSION: Final = 1
+VERSION: Final = 2
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,6 +53,7 @@ class Measures:
         gain, offset: brightness of the reference is gain times the query's, plus offset levels.
         tint: largest difference of the mean colour of a channel after the grey fit, levels.
         features: 1 where local features found the relation.
+        side: pixels of the squares that were compared.
         exact: 1 where almost all pixels are approximately identical.
     """
 
@@ -68,6 +69,7 @@ class Measures:
     offset: float
     tint: float
     features: float
+    side: float
     exact: float
 
 
@@ -77,8 +79,11 @@ CHECKS: Final = tuple(field.name for field in fields(Measures))
 
 def digest() -> bytes:
     """Return the digest of everything that evidence depends on beside the two pictures."""
-    recipe = [VERSION, TINY, TINY_SIDE, LARGE_SIDE, BOUND, GOOD, align.STEPS, align.CHANGE]
-    recipe += [align.FEATURES, align.RATIO, align.INLIERS, screen.SIDE, screen.REACH]
+    own = [VERSION, TINY, TINY_SIDE, LARGE_SIDE, BOUND, GOOD, TILES]
+    exact = [EXACT_LEVELS, EXACT_SHARE, EXACT_MEAN, EXACT_TILE]
+    moving = [align.STEPS, align.CHANGE, *align.SCALES, align.STRETCH, align.SHIFT]
+    local = [align.FEATURE_SIDE, align.FEATURES, align.RATIO, align.INLIERS, align.RANSAC_PIXELS]
+    recipe = [own, exact, moving, local, [screen.SIDE, screen.REACH, screen.DAMPING]]
     return hashlib.blake2b(json.dumps(recipe).encode(), digest_size=16).digest()
 
 
@@ -93,7 +98,13 @@ def bounded(pixels: Bytes8) -> Bytes8:
 
 
 def check(
-    query: Bytes8, reference: Bytes8, view: int, shift: tuple[float, float], same_size: bool
+    query: Bytes8,
+    reference: Bytes8,
+    view: int,
+    shift: tuple[float, float],
+    *,
+    same_size: bool,
+    features: bool = True,
 ) -> tuple[Measures, Matrix]:
     """Return what is measured on a pair, and the relation from query to reference.
 
@@ -102,6 +113,7 @@ def check(
         view: the view in which the query looked most like the reference.
         shift: where the screen found the reference's content, in shares of width and height.
         same_size: whether the full pictures have equal width and height.
+        features: align by local features where correlation does not do.
     """
     tiny = max(*query.shape[:2], *reference.shape[:2]) <= TINY
     side = TINY_SIDE if tiny else LARGE_SIDE
@@ -112,14 +124,14 @@ def check(
     start = align.shift_matrix(*shift) @ align.view_matrix(view)
     matrix = _by_correlation(left, right, start)
     measures = _compare(left, right, matrix)
-    if measures.gradient < GOOD and not tiny:
+    if features and measures.gradient < GOOD and not tiny:
         found = align.by_features(255 - query if inverted else query, reference)
         if found is not None:
             other = _compare(left, right, found, features=True)
             if other.gradient > measures.gradient:
                 measures, matrix = other, found
-    exact = same_size and view == 0 and query.shape == reference.shape
-    if exact and exactly_alike(query, reference):
+    # whatever the view: a symmetric picture may look more like its mirror image
+    if same_size and exactly_alike(query, reference):
         unmoved = _compare(left, right, np.eye(3), exact=True)
         return unmoved, np.eye(3)
     return measures, matrix
@@ -199,7 +211,7 @@ def _compare(
     used = min(1.0, covered / max(abs(float(np.linalg.det(matrix[:2, :2]))), 1e-6))
     inside = mask > 0
     if inside.sum() < side * side / 16:
-        return Measures(0, 0, 0, 255, 0, 255, covered, used, 1, 0, 0, features, exact)
+        return Measures(0, 0, 0, 255, 0, 255, covered, used, 1, 0, 0, features, side, exact)
     query, reference = _grey(moved), _grey(right)
     gain, offset = _fit(query[inside], reference[inside])
     difference = np.asarray((reference - gain * query - offset) * mask, np.float32)
@@ -218,6 +230,7 @@ def _compare(
         offset=offset,
         tint=float(np.abs(means).max()),
         features=float(features),
+        side=float(side),
         exact=float(exact),
     )
 

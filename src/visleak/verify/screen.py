@@ -26,7 +26,7 @@ REACH: Final = 8
 _LENGTH: Final = SIDE + REACH
 
 #: Gradients of this size (grey levels) and less count in full, stronger ones by their root.
-_DAMPING: Final = 4.0
+DAMPING: Final = 4.0
 
 #: Pairs worked on at a time; only bounds memory.
 _BATCH: Final = 512
@@ -82,7 +82,7 @@ def _gradient(grey: Bytes8) -> npt.NDArray[np.complex64]:
     across = padded[:, 1:-1, 2:] - padded[:, 1:-1, :-2]
     down = padded[:, 2:, 1:-1] - padded[:, :-2, 1:-1]
     gradient = across + 1j * down
-    return np.asarray(gradient / np.sqrt(np.abs(gradient) + _DAMPING), np.complex64)
+    return np.asarray(gradient / np.sqrt(np.abs(gradient) + DAMPING), np.complex64)
 
 
 def _correlate(
