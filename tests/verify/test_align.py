@@ -84,17 +84,6 @@ def test_shifts_move_right_and_down():
     np.testing.assert_allclose(got[10, :8], square[6, 0], atol=1e-3)
 
 
-def test_a_perspective_warp_follows_its_matrix():
-    """The third row counts."""
-    matrix = np.array([[1.0, 0, 0], [0, 1, 0], [0.2, 0, 1]])
-    spot = np.zeros((64, 64), np.float32)
-    spot[30:34, 38:42] = 1
-    got = warp(spot, matrix)
-    y, x = np.argwhere(got > 0.5).mean(axis=0)
-    expected = moved(matrix, np.array([[40 / 64], [32 / 64], [1]])).ravel()
-    np.testing.assert_allclose([(x + 0.5) / 64, (y + 0.5) / 64], expected, atol=0.015)
-
-
 def test_overlap():
     """All under the identity, the moved part under a shift, nothing when moved away."""
     assert overlap(np.eye(3), 16).all()

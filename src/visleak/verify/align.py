@@ -6,6 +6,8 @@ a picture is [0, 1] x [0, 1] whatever its aspect ratio.
 
 from __future__ import annotations
 
+import math
+from functools import cache
 from typing import Any, Final
 
 import cv2
@@ -20,8 +22,8 @@ Matrix = npt.NDArray[np.floating[Any]]
 _cv: Any = cv2
 
 #: Enhanced correlation (Evangelidis & Psarakis 2008) stops after this many steps or this change.
-STEPS: Final = 25
-CHANGE: Final = 1e-3
+STEPS: Final = 12
+CHANGE: Final = 2e-3
 
 #: Relations outside these bounds are not believed: scale, stretch, shift of the centre.
 SCALES: Final = (0.55, 1.8)
@@ -58,35 +60,30 @@ def shift_matrix(across: float, down: float) -> Matrix:
     return np.array([[1.0, 0, across], [0, 1, down], [0, 0, 1]])
 
 
+def inverse(matrix: Matrix) -> Matrix:
+    """Return the inverse of an affine matrix; written out, because it is needed so often."""
+    (a, b, x), (c, d, y) = matrix[:2].tolist()
+    area = a * d - b * c
+    a, b, c, d = d / area, -b / area, -c / area, a / area
+    return np.array([[a, b, -a * x - b * y], [c, d, -c * x - d * y], [0.0, 0.0, 1.0]])
+
+
 def warp(square: npt.NDArray[np.float32], matrix: Matrix) -> npt.NDArray[np.float32]:
-    """Return a square picture (s, s, ..) moved by a unit matrix, edges drawn out."""
+    """Return a square picture (s, s, ..) moved by an affine unit matrix, edges drawn out."""
     side = square.shape[0]
-    back = _in_pixels(np.linalg.inv(matrix), side)
+    back = _in_pixels(inverse(matrix), side)[:2]
     flags = cv2.INTER_LINEAR | cv2.WARP_INVERSE_MAP
-    if abs(back[2, :2]).max() > 1e-9:
-        return np.asarray(
-            cv2.warpPerspective(
-                square, back, (side, side), flags=flags, borderMode=cv2.BORDER_REPLICATE
-            ),
-            np.float32,
-        )
-    return np.asarray(
-        cv2.warpAffine(
-            square, back[:2], (side, side), flags=flags, borderMode=cv2.BORDER_REPLICATE
-        ),
-        np.float32,
-    )
+    moved = cv2.warpAffine(square, back, (side, side), flags=flags, borderMode=cv2.BORDER_REPLICATE)
+    return np.asarray(moved, np.float32)
 
 
 def overlap(matrix: Matrix, side: int) -> npt.NDArray[np.float32]:
     """Return 1 where the moved query covers the reference's (side, side) square, else 0."""
+    (a, b, x), (c, d, y) = inverse(matrix)[:2].tolist()
     centres = (np.arange(side) + 0.5) / side
-    x, y = np.meshgrid(centres, centres)
-    back = np.linalg.inv(matrix)
-    depth = back[2, 0] * x + back[2, 1] * y + back[2, 2]
-    across = (back[0, 0] * x + back[0, 1] * y + back[0, 2]) / depth
-    down = (back[1, 0] * x + back[1, 1] * y + back[1, 2]) / depth
-    inside = (across >= 0) & (across <= 1) & (down >= 0) & (down <= 1) & (depth > 0)
+    across = (b * centres + x)[:, None] + a * centres
+    down = (d * centres + y)[:, None] + c * centres
+    inside = (across >= 0) & (across <= 1) & (down >= 0) & (down <= 1)
     return np.asarray(inside, np.float32)
 
 
@@ -98,7 +95,7 @@ def refine(query: Float32, reference: Float32, start: Matrix) -> Matrix | None:
         start: unit matrix to begin from.
     """
     side = query.shape[0]
-    back = _in_pixels(np.linalg.inv(start), side)[:2].astype(np.float32)
+    back = _in_pixels(inverse(start), side)[:2].astype(np.float32)
     criteria = (cv2.TERM_CRITERIA_EPS | cv2.TERM_CRITERIA_COUNT, STEPS, CHANGE)
     try:
         _, found = _cv.findTransformECC(
@@ -107,22 +104,24 @@ def refine(query: Float32, reference: Float32, start: Matrix) -> Matrix | None:
     except cv2.error:
         # no texture in the overlap, or the steps ran away: there is no such relation
         return None
-    pixels = np.vstack([np.asarray(found, np.float64), [0, 0, 1]])
-    if not np.isfinite(pixels).all() or abs(np.linalg.det(pixels)) < 1e-3:
+    pixels = np.eye(3)
+    pixels[:2] = found
+    area = pixels[0, 0] * pixels[1, 1] - pixels[0, 1] * pixels[1, 0]
+    if not np.isfinite(pixels).all() or abs(area) < 1e-3:
         return None
-    matrix = np.linalg.inv(_in_units(pixels, side))
+    matrix = inverse(_in_units(pixels, side))
     return matrix if believable(matrix, start) else None
 
 
 def believable(matrix: Matrix, start: Matrix) -> bool:
     """Whether a relation is a moderate change of ``start``."""
-    change = matrix @ np.linalg.inv(start)
-    scale = np.sqrt(abs(np.linalg.det(change[:2, :2])))
+    (a, b, x), (c, d, y) = (matrix @ inverse(start))[:2].tolist()
+    scale = math.sqrt(abs(a * d - b * c))
     if not SCALES[0] <= scale <= SCALES[1]:
         return False
-    stretch = np.linalg.norm(change[:2, :2] / scale - np.eye(2))
-    centre = change[:2] @ np.array([0.5, 0.5, 1.0]) - 0.5
-    return bool(stretch <= STRETCH and np.abs(centre).max() <= SHIFT)
+    stretch = math.hypot(a / scale - 1, b / scale, c / scale, d / scale - 1)
+    centre = max(abs((a + b) / 2 + x - 0.5), abs((c + d) / 2 + y - 0.5))
+    return stretch <= STRETCH and centre <= SHIFT
 
 
 def by_features(query: Bytes8, reference: Bytes8) -> Matrix | None:
@@ -173,7 +172,7 @@ def _match(
         return None
     pixels = np.vstack([np.asarray(found, np.float64), [0, 0, 1]])
     to_pixels = _unit_to_pixels(query_shape[1], query_shape[0])
-    to_units = np.linalg.inv(_unit_to_pixels(reference_shape[1], reference_shape[0]))
+    to_units = inverse(_unit_to_pixels(reference_shape[1], reference_shape[0]))
     matrix = to_units @ pixels @ to_pixels
     return matrix if abs(np.linalg.det(matrix)) > 0.01 else None
 
@@ -185,11 +184,18 @@ def _unit_to_pixels(width: int, height: int) -> Matrix:
 
 def _in_pixels(matrix: Matrix, side: int) -> Matrix:
     """Return a unit matrix in pixel coordinates of a square."""
-    to_pixels = _unit_to_pixels(side, side)
-    return np.asarray(to_pixels @ matrix @ np.linalg.inv(to_pixels))
+    to_pixels, to_units = _square_units(side)
+    return np.asarray(to_pixels @ matrix @ to_units)
 
 
 def _in_units(matrix: Matrix, side: int) -> Matrix:
     """Return a matrix in pixel coordinates of a square in unit coordinates."""
+    to_pixels, to_units = _square_units(side)
+    return np.asarray(to_units @ matrix @ to_pixels)
+
+
+@cache
+def _square_units(side: int) -> tuple[Matrix, Matrix]:
+    """Return unit to pixel coordinates of a square, and back."""
     to_pixels = _unit_to_pixels(side, side)
-    return np.asarray(np.linalg.inv(to_pixels) @ matrix @ to_pixels)
+    return to_pixels, inverse(to_pixels)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import math
 from dataclasses import dataclass, fields
 from typing import Final
 
@@ -33,8 +34,10 @@ EXACT_MEAN: Final = 3.0
 EXACT_TILE: Final = 24.0
 TILES: Final = 8
 
+_THREE: Final = np.ones((3, 3), np.uint8)
+
 #: Version of the measures: part of the digest that keys cached evidence.
-VERSION: Final = 2
+VERSION: Final = 3
 
 
 @dataclass(frozen=True, slots=True)
@@ -146,9 +149,10 @@ def exactly_alike(query: Bytes8, reference: Bytes8) -> bool:
     """
     if query.shape != reference.shape:
         return False
+    if cv2.norm(query, reference, cv2.NORM_L1) > EXACT_MEAN * query.size:
+        return False
     difference = cv2.absdiff(query, reference)
-    worst = difference.max(axis=2)
-    if (worst <= EXACT_LEVELS).mean() < EXACT_SHARE or difference.mean() > EXACT_MEAN:
+    if (difference.max(axis=2) <= EXACT_LEVELS).mean() < EXACT_SHARE:
         return False
     mean = difference.mean(axis=2, dtype=np.float32)
     height, width = mean.shape
@@ -176,22 +180,21 @@ def _by_correlation(
     left: npt.NDArray[np.float32], right: npt.NDArray[np.float32], start: Matrix
 ) -> Matrix:
     """Return the affine relation found by correlation, coarse to fine, or the start."""
+    greys = (_grey(left), _grey(right))
     for side in sorted({TINY_SIDE, left.shape[0]}):
-        size = (side, side)
-        query, reference = (
-            np.asarray(
-                cv2.GaussianBlur(
-                    cv2.resize(_grey(s), size, interpolation=cv2.INTER_AREA), (0, 0), 0.7
-                ),
-                np.float32,
-            )
-            for s in (left, right)
-        )
+        query, reference = (_blurred(grey, side) for grey in greys)
         found = align.refine(query, reference, start)
         if found is None:
             return start
         start = found
     return start
+
+
+def _blurred(grey: npt.NDArray[np.float32], side: int) -> npt.NDArray[np.float32]:
+    """Return a grey square at a side, a little blurred: noise has no place in an alignment."""
+    if grey.shape[0] != side:
+        grey = np.asarray(cv2.resize(grey, (side, side), interpolation=cv2.INTER_AREA))
+    return np.asarray(cv2.GaussianBlur(grey, (0, 0), 0.7), np.float32)
 
 
 def _compare(
@@ -206,48 +209,48 @@ def _compare(
     side = left.shape[0]
     moved = align.warp(left, matrix)
     mask = align.overlap(matrix, side)
-    covered = float(mask.mean())
+    pixels = float(mask.sum())
+    covered = pixels / mask.size
     # an affine relation scales all areas alike
-    used = min(1.0, covered / max(abs(float(np.linalg.det(matrix[:2, :2]))), 1e-6))
-    inside = mask > 0
-    if inside.sum() < side * side / 16:
+    used = min(1.0, covered * abs(float(np.linalg.det(align.inverse(matrix)[:2, :2]))))
+    if pixels < mask.size / 16:
         return Measures(0, 0, 0, 255, 0, 255, covered, used, 1, 0, 0, features, side, exact)
     query, reference = _grey(moved), _grey(right)
-    gain, offset = _fit(query[inside], reference[inside])
-    difference = np.asarray((reference - gain * query - offset) * mask, np.float32)
-    colour = [_correlation(moved[..., c][inside], right[..., c][inside]) for c in range(3)]
-    means = (right - gain * moved - offset)[inside].mean(axis=0)
+    weights = mask.ravel()
+    a, b = _channels(query, moved), _channels(reference, right)
+    mean_a, mean_b = a @ weights / pixels, b @ weights / pixels
+    a, b = (a - mean_a[:, None]) * weights, (b - mean_b[:, None]) * weights
+    product, square_a, square_b = (np.einsum("ij,ij->i", x, y) for x, y in ((a, b), (a, a), (b, b)))
+    scale = np.sqrt(square_a * square_b)
+    correlation = np.where(scale > 1e-3, product / np.maximum(scale, 1e-3), 0.0)
+    gain = float(product[0] / (square_a[0] + pixels))
+    difference = (b[0] - np.float32(gain) * a[0]).reshape(side, side)
     return Measures(
-        grey=_correlation(query[inside], reference[inside]),
+        grey=float(correlation[0]),
         gradient=_gradient_correlation(query, reference, mask),
-        colour=float(np.mean(colour)),
-        residual=float(np.sqrt((difference**2).sum() / mask.sum())),
-        within=float((np.abs(difference[inside]) < EXACT_LEVELS).mean()),
+        colour=float(correlation[1:].mean()),
+        residual=math.sqrt(float((difference * difference).sum()) / pixels),
+        within=1 - np.count_nonzero(np.abs(difference) >= EXACT_LEVELS) / pixels,
         patch=_worst_tile(difference, mask),
         covered=covered,
         used=used,
         gain=gain,
-        offset=offset,
-        tint=float(np.abs(means).max()),
+        offset=float(mean_b[0] - gain * mean_a[0]),
+        tint=float(np.abs(mean_b[1:] - mean_b[0] - gain * (mean_a[1:] - mean_a[0])).max()),
         features=float(features),
         side=float(side),
         exact=float(exact),
     )
 
 
-def _fit(query: npt.NDArray[np.float32], reference: npt.NDArray[np.float32]) -> tuple[float, float]:
-    """Return gain and offset that bring the query's grey values nearest to the reference's."""
-    mean_q, mean_r = float(query.mean()), float(reference.mean())
-    variance = float(query.var())
-    gain = float(((query - mean_q) * (reference - mean_r)).mean()) / (variance + 1.0)
-    return gain, mean_r - gain * mean_q
-
-
-def _correlation(a: npt.NDArray[np.float32], b: npt.NDArray[np.float32]) -> float:
-    """Return the correlation coefficient; 0 where one side does not vary."""
-    a, b = a - a.mean(), b - b.mean()
-    scale = float(np.sqrt((a * a).sum() * (b * b).sum()))
-    return float((a * b).sum()) / scale if scale > 1e-3 else 0.0
+def _channels(
+    grey: npt.NDArray[np.float32], square: npt.NDArray[np.float32]
+) -> npt.NDArray[np.float32]:
+    """Return grey and the three colours as rows (4, pixels)."""
+    rows = np.empty((4, grey.size), np.float32)
+    rows[0] = grey.ravel()
+    rows[1:] = square.reshape(-1, 3).T
+    return rows
 
 
 def _gradient_correlation(
@@ -256,7 +259,7 @@ def _gradient_correlation(
     mask: npt.NDArray[np.float32],
 ) -> float:
     """Return the correlation of the gradient fields inside the overlap."""
-    inner = cv2.erode(mask, np.ones((3, 3), np.uint8))
+    inner = cv2.erode(mask, _THREE)
     products = [0.0, 0.0, 0.0]
     for along in ((1, 0), (0, 1)):
         a = cv2.Sobel(query, cv2.CV_32F, *along, ksize=3) * inner

@@ -7,6 +7,7 @@ of its own overlap (Padfield 2012; gradient correlation after Argyriou & Vlachos
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Final
 
 import cv2
@@ -65,15 +66,48 @@ def screen(query: Bytes8, reference: Bytes8, view: Int8) -> tuple[Float32, npt.N
         Score ``float32`` (n,) in [-1, 1], higher is more alike, and shift ``int8`` (n, 2): how far
         the reference's content lies right of and below the query's, in thumbnail pixels.
     """
-    turned = np.empty_like(query)
-    for each in np.unique(view):
-        turned[view == each] = seen(query[view == each], int(each))
+    # a query meets many references: what depends on one picture is computed once a picture
+    looks, which = _distinct(query, view)
+    others, other = _distinct(reference, np.zeros(len(reference), np.int8))
     score = np.empty(len(query), np.float32)
     shift = np.empty((len(query), 2), np.int8)
+    shifts = np.arange(-REACH, REACH + 1)
+    left, right = _Spectra.of(looks, -shifts), _Spectra.of(others, shifts)
     for start in range(0, len(query), _BATCH):
         part = slice(start, start + _BATCH)
-        score[part], shift[part] = _correlate(_gradient(turned[part]), _gradient(reference[part]))
+        score[part], shift[part] = _correlate(left, right, which[part], other[part])
     return score, shift
+
+
+def _distinct(pictures: Bytes8, view: Int8) -> tuple[Bytes8, npt.NDArray[np.int64]]:
+    """Return the distinct pictures as seen in their views, and which of them each row is."""
+    rows = np.concatenate([pictures.reshape(-1, SIDE * SIDE), view[:, None].view(np.uint8)], 1)
+    keys = np.ascontiguousarray(rows).view(f"V{rows.shape[1]}").ravel()
+    _, first, which = np.unique(keys, return_index=True, return_inverse=True)
+    looks = np.empty((len(first), SIDE, SIDE), np.uint8)
+    for each in np.unique(view):
+        mine = view[first] == each
+        looks[mine] = seen(pictures[first[mine]], int(each))
+    return looks, which
+
+
+@dataclass(frozen=True, slots=True)
+class _Spectra:
+    """What a correlation needs of each picture.
+
+    Attributes:
+        spectrum: transform of the gradient, ``complex64`` (n, length, length).
+        energy: of the gradient inside the overlap at each shift, ``float32`` (n, down, across).
+    """
+
+    spectrum: npt.NDArray[np.complex64]
+    energy: npt.NDArray[np.float32]
+
+    @classmethod
+    def of(cls, looks: Bytes8, shifts: npt.NDArray[np.int64]) -> _Spectra:
+        """Return the spectra of thumbnails (n, 32, 32)."""
+        gradient = _gradient(looks)
+        return cls(scipy.fft.fft2(gradient, (_LENGTH, _LENGTH)), _overlap_energy(gradient, shifts))
 
 
 def _gradient(grey: Bytes8) -> npt.NDArray[np.complex64]:
@@ -86,15 +120,17 @@ def _gradient(grey: Bytes8) -> npt.NDArray[np.complex64]:
 
 
 def _correlate(
-    query: npt.NDArray[np.complex64], reference: npt.NDArray[np.complex64]
+    query: _Spectra,
+    reference: _Spectra,
+    left: npt.NDArray[np.int64],
+    right: npt.NDArray[np.int64],
 ) -> tuple[Float32, npt.NDArray[np.int8]]:
-    """Return the best normalised correlation over shifts and the shift."""
-    shape = (_LENGTH, _LENGTH)
-    spectrum = np.conj(scipy.fft.fft2(query, shape)) * scipy.fft.fft2(reference, shape)
+    """Return the best normalised correlation of pairs over shifts, and the shift."""
+    spectrum = np.conj(query.spectrum[left]) * reference.spectrum[right]
     product = scipy.fft.ifft2(spectrum, overwrite_x=True).real
     shifts = np.arange(-REACH, REACH + 1)
     product = product[:, shifts[:, None], shifts[None, :]]
-    energy = _overlap_energy(query, -shifts) * _overlap_energy(reference, shifts)
+    energy = query.energy[left] * reference.energy[right]
     score = product / np.sqrt(np.maximum(energy, 1e-6))
     share = (1 - np.abs(shifts) / SIDE).astype(np.float32)
     # a small overlap agrees by chance more easily
