@@ -100,6 +100,24 @@ def replacing(path: Path) -> Iterator[Path]:
         beside.unlink(missing_ok=True)
 
 
+def remove_unfinished(folder: Path) -> None:
+    """Remove files of a folder that processes began to write and were killed over."""
+    for beside in folder.glob(".*.part"):
+        process = beside.suffixes[-2].removeprefix(".") if len(beside.suffixes) > 1 else ""
+        if process.isdecimal() and not _is_running(int(process)):
+            beside.unlink(missing_ok=True)
+
+
+def _is_running(process: int) -> bool:
+    try:
+        os.kill(process, 0)
+    except ProcessLookupError:
+        return False
+    except OSError:
+        return True
+    return True
+
+
 def _flush(path: Path) -> None:
     """Push a file, or a folder's list of names, to the disk."""
     handle = os.open(path, os.O_RDONLY)

@@ -22,6 +22,7 @@ from typing import Any, Final, Protocol, Self, TypeVar
 
 from visleak.cache import Cache
 from visleak.errors import VisleakError
+from visleak.store import remove_unfinished
 
 T = TypeVar("T")
 R = TypeVar("R")
@@ -196,6 +197,7 @@ def _loaded(path: Path) -> Any:
 
 
 def remove_leftovers(folder: Path) -> None:
-    """Remove scratch folders that killed runs left in a folder nobody else writes to."""
+    """Remove what killed runs left in a folder of this run's own: scratch, half-written files."""
     for leftover in folder.glob(SCRATCH_PREFIX + "*"):
         shutil.rmtree(leftover, ignore_errors=True)
+    remove_unfinished(folder)
