@@ -14,7 +14,7 @@ from types import ModuleType
 
 import pytest
 
-from visleak.audit import Audit, audit
+from visleak.auditing import Audit, audit
 from visleak.images import open_splits
 
 ROOT = Path(__file__).parents[1]

@@ -24,7 +24,7 @@ LEVELS = (
     ("settings", "groups", "stats", "gallery", "plots"),
     ("images", "encoders", "search", "verify", "grading", "store", "cache"),
     ("pipeline",),
-    ("audit",),
+    ("auditing",),
     ("report", "export", "review", "remedy", "impact", "robustness", "dlede", "memorization"),
     ("cli",),
 )
@@ -174,7 +174,7 @@ def test_dotted_paths_in_tables_lead_somewhere() -> None:
     [
         ("records.py", "import visleak.settings", "visleak.records imports visleak.settings, up"),
         ("images/a.py", "from visleak.search import b", "imports visleak.search.b, sideways"),
-        ("pipeline/a.py", "from visleak.audit import x", "imports visleak.audit, upwards"),
+        ("pipeline/a.py", "from visleak.auditing import x", "imports visleak.auditing, upwards"),
         ("store.py", "from visleak import cache", "imports visleak.cache, sideways"),
         ("search/b.py", "T = {'a': 'visleak.report.page:f'}", "imports visleak.report.page, up"),
         ("utils.py", "import visleak.errors", "'utils' is no room of the design"),

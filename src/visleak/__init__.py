@@ -12,7 +12,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any, Final
 
 if TYPE_CHECKING:
-    from visleak.audit import Audit, audit
+    from visleak.auditing import Audit, audit
     from visleak.encoders import load_encoder
     from visleak.errors import VisleakError
     from visleak.images import open_images
@@ -34,12 +34,12 @@ __all__ = [
 
 #: Public name -> module, imported on first use: `import visleak` stays fast.
 _HOMES: Final = {
-    "Audit": "visleak.audit",
+    "Audit": "visleak.auditing",
     "ImageSet": "visleak.records",
     "Pairs": "visleak.records",
     "Settings": "visleak.settings",
     "VisleakError": "visleak.errors",
-    "audit": "visleak.audit",
+    "audit": "visleak.auditing",
     "load_encoder": "visleak.encoders",
     "open_images": "visleak.images",
 }
@@ -49,7 +49,6 @@ def __getattr__(name: str) -> Any:
     if name not in _HOMES:
         raise AttributeError(f"module 'visleak' has no attribute {name!r}")
     value = getattr(import_module(_HOMES[name]), name)
-    # `visleak.audit` is also a module: the public name is the function
     globals()[name] = value
     return value
 

@@ -8,7 +8,7 @@ from typing import Any, Final
 
 from visleak.errors import UsageError
 
-SEARCHES: Final = ("exact", "faiss")
+SEARCHES: Final = ("exact",)
 VIEW_CHOICES: Final = ("none", "mirror", "all")
 CANDIDATE_RULES: Final = ("auto", "nearest")
 ANNOTATIONS: Final = ("auto", "used", "unused")
@@ -23,7 +23,7 @@ class Settings:
 
     Attributes:
         encoder: name of the encoder.
-        search: name of the search engine, one of ``exact``, ``faiss``.
+        search: name of the search engine; ``exact`` is the only one so far.
         hard, soft: thresholds on similarity; ``None`` takes the encoder's own.
         views: which views of a query are compared: ``none``, ``mirror`` or ``all``.
         candidates: ``auto`` (thresholds and best twenty) or ``nearest`` (each query's one nearest).

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from calling import HOSTILE, refused, run
 
-from visleak.audit import Audit
+from visleak.auditing import Audit
 
 
 def test_summary_says_what_the_folder_says(dataset: Path, tmp_path: Path) -> None:

@@ -7,7 +7,7 @@ import pytest
 from calling import HOSTILE, refused, run
 from PIL import Image
 
-from visleak.audit import Audit
+from visleak.auditing import Audit
 
 
 def test_all_pairs_of_a_query_best_first(audited: Path) -> None:

@@ -13,7 +13,7 @@ import typer
 from visleak.cli import edges, gates, options
 
 if TYPE_CHECKING:
-    from visleak.audit import Audit
+    from visleak.auditing import Audit
     from visleak.cli.sets import Compared
     from visleak.pipeline.workplace import Progress
     from visleak.settings import Settings
@@ -169,7 +169,7 @@ def carry_out(order: Order) -> Audit:
 
 
 def _audited(order: Order, compared: Compared, progress: Progress) -> Audit:
-    from visleak.audit import audit as audited
+    from visleak.auditing import audit as audited
 
     return audited(
         compared.queries,

@@ -9,7 +9,7 @@ from visleak.cli.edges import note
 from visleak.errors import VisleakError
 
 if TYPE_CHECKING:
-    from visleak.audit import Audit
+    from visleak.auditing import Audit
     from visleak.records import Bytes8
 
 

@@ -23,7 +23,7 @@ def report(
     ] = False,
 ) -> None:
     """Write the report of an audit again, with what has been added to the folder since."""
-    from visleak.audit import Audit
+    from visleak.auditing import Audit
     from visleak.cli.pictures import shown_pictures
     from visleak.cli.places import refuse_folder
     from visleak.report import write_report

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
     from rich.console import RenderableType
 
-    from visleak.audit import Audit
+    from visleak.auditing import Audit
 
 
 def show(
@@ -32,7 +32,7 @@ def show(
     ] = None,
 ) -> None:
     """List every pair of an image, closest first."""
-    from visleak.audit import Audit
+    from visleak.auditing import Audit
     from visleak.cli.places import refuse_folder
     from visleak.cli.terminal import rendered
 

@@ -17,7 +17,7 @@ from visleak.store import REPORT, UNREADABLE
 if TYPE_CHECKING:
     from rich.console import RenderableType
 
-    from visleak.audit import Audit
+    from visleak.auditing import Audit
 
 #: Rates of the table: key and words.
 SHOWN: Final = (

@@ -30,7 +30,8 @@ def modality(reference: ImageSet, annotations: str) -> str:
     """
     if annotations != "auto":
         return "full" if annotations == "used" else "image-only"
-    return "full" if reference.annotated and "training" in reference.roles else "image-only"
+    annotated = reference.annotated or reference.labels is not None
+    return "full" if annotated and "training" in reference.roles else "image-only"
 
 
 def comparable(query: ImageSet, reference: ImageSet) -> bool:

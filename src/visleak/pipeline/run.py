@@ -104,7 +104,7 @@ def run(
             sides[images.name] = side(prints, encoder, views, engine, place.workers)
         material[images.name] = Material(images, prints)
     couples = [(q, r) for q in queries for r in references if q.name != r.name]
-    if settings.within:
+    if settings.within and not settings.sample:
         couples += [(q, q) for q in queries]
     with timed(place, "search"):
         find = partial(_find, sides, encoder, views, wanted(thresholds, settings), place)
@@ -165,6 +165,11 @@ def _check_names(
 ) -> None:
     if not queries or not (references or settings.within):
         raise UsageError("nothing to compare: give --test and --train, or --set")
+    if settings.sample and not references:
+        raise UsageError(
+            "sample draws test images to compare with a training set; a set alone is compared"
+            " whole: leave --sample out"
+        )
     for images in (*queries, *references):
         if not len(images):
             raise VisleakError(f"set {images.name!r} ({images.source}) holds no images")

@@ -137,7 +137,7 @@ def _skipped(outcome: Outcome, settings: Settings) -> list[str]:
         said.append("verification: switched off, so there are degrees but no grades")
     if settings.sample:
         said.append(f"queries: a sample of {settings.sample} images a set, drawn with a fixed seed")
-    if not settings.within:
+    if not settings.within or settings.sample:
         said.append("repeats within the test sets: not looked for")
     capped = _capped(outcome, settings)
     if capped:

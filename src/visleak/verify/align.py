@@ -31,7 +31,7 @@ STRETCH: Final = 0.5
 SHIFT: Final = 0.45
 
 #: Local features are tried where the short side has this many pixels.
-FEATURE_SIDE: Final = 96
+FEATURE_SIDE: Final = 32
 FEATURES: Final = 500
 RATIO: Final = 0.8
 INLIERS: Final = 10

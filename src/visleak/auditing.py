@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import shutil
 import tempfile
-from collections.abc import Iterable, Mapping, Sequence
+import weakref
+from collections.abc import Iterable, Iterator, Sequence
 from html import escape
 from pathlib import Path
 from typing import Any
@@ -71,7 +73,6 @@ class Audit:
         self.folder = Path(folder)
         self.summary: dict[str, Any] = read_summary(self.folder)
         self.reused = False
-        self._kept: tempfile.TemporaryDirectory[str] | None = None
         self._opened: dict[str, ImageSet] = {}
 
     @property
@@ -189,7 +190,7 @@ def resolved(source: str, base: Path) -> str:
 
 
 def audit(
-    test: Source | Sequence[ImageSet] | None = None,
+    test: Source | Sequence[ImageSet],
     train: Source | Sequence[ImageSet] | None = None,
     *,
     settings: Settings | None = None,
@@ -221,40 +222,47 @@ def audit(
     """
     settings = settings or Settings()
     maker = load_encoder(encoder if encoder is not None else settings.encoder)
-    if test is None:
-        raise UsageError(
-            "nothing to compare: give test images, and training images to compare with"
-        )
     queries, references = _sets(test, "test"), _sets(train, "train") if train is not None else ()
-    kept = None if out is not None else tempfile.TemporaryDirectory(prefix="visleak-")
-    folder = Path(out if out is not None else kept.name if kept else ".")
-    key = folders.key_of(queries, references, maker, settings)
-    with folders.claimed(folder):
-        finished = folders.holds(folder, key, force=force)
-        if not finished:
-            store = (
-                Cache(default_folder() if cache == "default" else Path(cache)) if cache else None
-            )
-            count = sum(len(images) for images in (*queries, *references))
-            crew = workers or _cores()
-            crew = crew if count >= WORTH_WORKERS else 1
-            with pipeline.Workplace.at(folder, crew, store, progress) as place:
-                outcome = pipeline.run(queries, references, maker, settings, place)
-                summary = summarise(outcome, maker, settings, visleak.__version__)
-                summary |= {"key": key, "opened_in": os.getcwd(), "command": command}
-                with pipeline.timed(place, "write"):
-                    folders.write(folder, outcome, summary | {"timings": _rounded(place.seconds)})
-            if store is not None:
-                store.close()
-    result = Audit(folder)
+    folder = Path(out) if out is not None else Path(tempfile.mkdtemp(prefix="visleak-"))
+    about: dict[str, Any] = {
+        "key": folders.key_of(queries, references, maker, settings),
+        "opened_in": os.getcwd(),
+        "command": command,
+    }
+    count = sum(len(images) for images in (*queries, *references))
+    crew = workers or (_cores() if count >= WORTH_WORKERS else 1)
+    try:
+        with folders.claimed(folder):
+            finished = folders.holds(folder, about["key"], force=force)
+            if not finished:
+                with (
+                    _cached(cache) as store,
+                    pipeline.Workplace.at(folder, crew, store, progress) as place,
+                ):
+                    outcome = pipeline.run(queries, references, maker, settings, place)
+                    summary = summarise(outcome, maker, settings, visleak.__version__) | about
+                    timings = {step: round(time, 3) for step, time in place.seconds.items()}
+                    folders.write(folder, outcome, summary | {"timings": timings})
+        result = Audit(folder)
+    except BaseException:
+        if out is None:
+            shutil.rmtree(folder, ignore_errors=True)
+        raise
+    if out is None:
+        weakref.finalize(result, shutil.rmtree, folder, ignore_errors=True)
     result.reused = finished
-    result._kept = kept
     result._opened = {images.name: images for images in (*queries, *references)}
     return result
 
 
-def _rounded(seconds: Mapping[str, float]) -> dict[str, float]:
-    return {step: round(time, 3) for step, time in seconds.items()}
+@contextlib.contextmanager
+def _cached(cache: str | os.PathLike[str] | None) -> Iterator[Cache | None]:
+    """Open the cache of a run, if it has one."""
+    if not cache:
+        yield None
+        return
+    with Cache(default_folder() if cache == "default" else Path(cache)) as store:
+        yield store
 
 
 def _cores() -> int:
