@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import itertools
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Final, Protocol
 
 import numpy as np
@@ -121,11 +122,13 @@ class DihedralBasis:
     flipped: npt.NDArray[np.int64]
 
 
+@lru_cache(maxsize=4)
 def dihedral_basis(width: int, make: ViewMaker) -> DihedralBasis | None:
     """Return the basis for an encoder's views, or ``None`` where they are not that group.
 
     The views must act as orthogonal matrices that multiply like the symmetries of the square,
-    and the inverted view as a change of signs that commutes with them.
+    and the inverted view as a change of signs that commutes with them. Kept between calls, for
+    making it takes longer than a small search.
     """
     identity = np.eye(width, dtype=np.float32)
     actions = [make(identity, view).astype(np.float64) for view in range(len(VIEWS))]
