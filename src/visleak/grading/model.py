@@ -56,7 +56,7 @@ def features(similarity: Float32, background: Float32, evidence: Evidence) -> di
         "large": large,
         "corrected_tiny": (1 - large) * corrected,
         "gradient_tiny": (1 - large) * stretched("gradient"),
-        "gradient_large": large * stretched("gradient"),
+        "core_large": large * stretched("core"),
     }
 
 

@@ -34,10 +34,13 @@ EXACT_MEAN: Final = 3.0
 EXACT_TILE: Final = 24.0
 TILES: Final = 8
 
+#: Tiles along a side in which local disagreement is measured.
+_TILES: Final = 4
+
 _THREE: Final = np.ones((3, 3), np.uint8)
 
 #: Version of the measures: part of the digest that keys cached evidence.
-VERSION: Final = 3
+VERSION: Final = 4
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,6 +50,7 @@ class Measures:
     Attributes:
         grey: correlation of grey values over the overlap, -1..1.
         gradient: correlation of gradients over the overlap, -1..1.
+        core: the same without the quarter of the tiles that agrees least.
         colour: mean correlation of the three channels, -1..1.
         residual: root mean square difference after fitting brightness and contrast, grey levels.
         within: share of the overlap whose fitted difference is below 16 grey levels.
@@ -62,6 +66,7 @@ class Measures:
 
     grey: float
     gradient: float
+    core: float
     colour: float
     residual: float
     within: float
@@ -214,7 +219,7 @@ def _compare(
     # an affine relation scales all areas alike
     used = min(1.0, covered * abs(float(np.linalg.det(align.inverse(matrix)[:2, :2]))))
     if pixels < mask.size / 16:
-        return Measures(0, 0, 0, 255, 0, 255, covered, used, 1, 0, 0, features, side, exact)
+        return Measures(0, 0, 0, 0, 255, 0, 255, covered, used, 1, 0, 0, features, side, exact)
     query, reference = _grey(moved), _grey(right)
     weights = mask.ravel()
     a, b = _channels(query, moved), _channels(reference, right)
@@ -225,9 +230,11 @@ def _compare(
     correlation = np.where(scale > 1e-3, product / np.maximum(scale, 1e-3), 0.0)
     gain = float(product[0] / (square_a[0] + pixels))
     difference = (b[0] - np.float32(gain) * a[0]).reshape(side, side)
+    gradient, core = _gradient_correlation(query, reference, mask)
     return Measures(
         grey=float(correlation[0]),
-        gradient=_gradient_correlation(query, reference, mask),
+        gradient=gradient,
+        core=core,
         colour=float(correlation[1:].mean()),
         residual=math.sqrt(float((difference * difference).sum()) / pixels),
         within=1 - np.count_nonzero(np.abs(difference) >= EXACT_LEVELS) / pixels,
@@ -257,22 +264,40 @@ def _gradient_correlation(
     query: npt.NDArray[np.float32],
     reference: npt.NDArray[np.float32],
     mask: npt.NDArray[np.float32],
-) -> float:
-    """Return the correlation of the gradient fields inside the overlap."""
+) -> tuple[float, float]:
+    """Return the correlation of the gradient fields inside the overlap, and of its core.
+
+    The core leaves out the quarter of the tiles that agree least: a caption, a logo or a swapped
+    corner stays in a few tiles, the parallax of another shot is everywhere.
+    """
     inner = cv2.erode(mask, _THREE)
-    products = [0.0, 0.0, 0.0]
+    product, energy_a, energy_b = (np.zeros(_TILES * _TILES) for _ in range(3))
     for along in ((1, 0), (0, 1)):
         a = cv2.Sobel(query, cv2.CV_32F, *along, ksize=3) * inner
         b = cv2.Sobel(reference, cv2.CV_32F, *along, ksize=3) * inner
-        for index, (x, y) in enumerate(((a, b), (a, a), (b, b))):
-            products[index] += float((x * y).sum())
-    scale = float(np.sqrt(products[1] * products[2]))
-    return products[0] / scale if scale > 1e-3 else 0.0
+        product += _by_tile(a * b)
+        energy_a += _by_tile(a * a)
+        energy_b += _by_tile(b * b)
+    core = np.argsort(energy_a + energy_b - 2 * product, kind="stable")[: len(product) * 3 // 4]
+    whole = _ratio(product.sum(), energy_a.sum() * energy_b.sum())
+    return whole, _ratio(product[core].sum(), energy_a[core].sum() * energy_b[core].sum())
+
+
+def _ratio(product: float, energies: float) -> float:
+    """Return a correlation from its sums; 0 where one side does not vary."""
+    scale = math.sqrt(energies)
+    return float(product) / scale if scale > 1e-3 else 0.0
+
+
+def _by_tile(values: npt.NDArray[np.float32]) -> npt.NDArray[np.float64]:
+    """Return the sums over 4 x 4 tiles (16,)."""
+    step = values.shape[0] // _TILES
+    tiles = values.reshape(_TILES, step, _TILES, step)
+    return np.asarray(tiles.sum(axis=(1, 3), dtype=np.float64).ravel())
 
 
 def _worst_tile(difference: npt.NDArray[np.float32], mask: npt.NDArray[np.float32]) -> float:
     """Return the largest root mean square difference in a tile of 1/16 of the picture."""
-    step = difference.shape[0] // 4
-    squares = (difference**2).reshape(4, step, 4, step).sum(axis=(1, 3))
-    counts = mask.reshape(4, step, 4, step).sum(axis=(1, 3))
-    return float(np.sqrt((squares / (counts + step * step / 8)).max()))
+    squares, counts = _by_tile(difference * difference), _by_tile(mask)
+    tile = difference.size / _TILES**2
+    return float(np.sqrt((squares / (counts + tile / 8)).max()))
