@@ -1,0 +1,248 @@
+"""A run that is killed at any moment is carried on by the next as if nothing had happened."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import pytest
+from PIL import Image, ImageOps
+
+from visleak.cli import main
+from visleak.pipeline.workplace import Workplace
+from visleak.store import AUDIT, IMAGES, PAIRS, REPORT, UNREADABLE
+
+#: Moments, spread over the run.
+MOMENTS = 50
+FEW = 4
+SEED = 20
+
+#: Seconds after which a run that should have ended has not.
+PATIENCE = 120
+
+
+@dataclass(frozen=True)
+class Place:
+    """A data set, and the names every run writes to: the command stands in its result."""
+
+    root: Path
+
+    @property
+    def out(self) -> Path:
+        return self.root / "out"
+
+    @property
+    def cache(self) -> Path:
+        return self.root / "cache"
+
+    @property
+    def said(self) -> Path:
+        """What the last run printed."""
+        return self.root / "said.txt"
+
+    @property
+    def arguments(self) -> list[str]:
+        return [
+            "audit", str(self.root / "data"), "-o", str(self.out), "--cache", str(self.cache),
+            "--workers", "2",
+        ]  # fmt: skip
+
+    def clear(self) -> None:
+        for folder in (self.out, self.cache):
+            shutil.rmtree(folder, ignore_errors=True)
+
+    def start(self) -> subprocess.Popen[bytes]:
+        """Start a run in a process group of its own."""
+        with self.said.open("wb") as said:
+            return subprocess.Popen(
+                [sys.executable, "-m", "visleak", *self.arguments],
+                stdout=said,
+                stderr=said,
+                start_new_session=True,
+            )
+
+    def claimed(self, process: subprocess.Popen[bytes]) -> float:
+        """Wait until a run begins to write; return when that was."""
+        return self.wait(process, self.out.exists)
+
+    def wait(self, process: subprocess.Popen[bytes], seen: Callable[[], bool]) -> float:
+        """Wait until something is seen, or the run is over; return when that was."""
+        end = time.monotonic() + PATIENCE
+        while not seen() and process.poll() is None:
+            assert time.monotonic() < end
+            time.sleep(0.0005)
+        return time.monotonic()
+
+    def carry_on(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        """Run to the end in this process, which need not start; one worker gives the same."""
+        started = Workplace.at
+
+        def alone(folder, workers, cache, progress):
+            return started(folder, 1, cache, progress)
+
+        with monkeypatch.context() as patch, open(os.devnull, "w") as nowhere:
+            patch.setattr(Workplace, "at", alone)
+            with contextlib.redirect_stdout(nowhere), pytest.raises(SystemExit) as ended:
+                main(self.arguments)
+        assert ended.value.code == 0
+
+
+@dataclass(frozen=True)
+class Result:
+    """What must be the same, whatever happened before."""
+
+    pairs: bytes
+    images: bytes
+    unreadable: bytes
+    summary: dict[str, object]
+
+    @classmethod
+    def of(cls, place: Place) -> Result:
+        summary = json.loads((place.out / AUDIT).read_text())
+        assert summary.pop("timings")
+        return cls(
+            *((place.out / name).read_bytes() for name in (PAIRS, IMAGES, UNREADABLE)), summary
+        )
+
+
+@dataclass(frozen=True)
+class Reference:
+    """A run that nobody disturbed: what it found, and how long it wrote."""
+
+    place: Place
+    result: Result
+    files: frozenset[str]
+    seconds: float
+
+
+def files_of(folder: Path) -> frozenset[str]:
+    return frozenset(str(path.relative_to(folder)) for path in folder.rglob("*"))
+
+
+def make_data(root: Path, natural: dict[str, np.ndarray]) -> None:
+    """Write 40 test and 360 training pictures; one test picture in five leaks, one is broken."""
+    rng = np.random.default_rng(0)
+    sources = list(natural.values())
+
+    def crop() -> Image.Image:
+        source = sources[rng.integers(len(sources))]
+        top, left = (int(rng.integers(0, side - 64)) for side in source.shape[:2])
+        return Image.fromarray(source[top : top + 64, left : left + 64])
+
+    for name, count in (("train", 360), ("test", 40)):
+        for label in ("a", "b"):
+            (root / name / label).mkdir(parents=True)
+        for number in range(count):
+            crop().save(root / name / "ab"[number % 2] / f"{number:03}.png")
+    for number in range(0, 40, 5):
+        label = "ab"[number % 2]
+        source = Image.open(root / "train" / label / f"{number:03}.png")
+        changed = (source, ImageOps.mirror(source), source.convert("L"))[number % 3]
+        changed.save(root / "test" / label / f"{number:03}.png")
+    (root / "test" / "a" / "text.jpg").write_text("no picture")
+
+
+@pytest.fixture(scope="module")
+def reference(
+    tmp_path_factory: pytest.TempPathFactory, natural: dict[str, np.ndarray]
+) -> Reference:
+    place = Place(tmp_path_factory.mktemp("killed"))
+    make_data(place.root / "data", natural)
+    process = place.start()
+    begun = place.claimed(process)
+    assert process.wait(PATIENCE) == 0, place.said.read_text()
+    seconds = time.monotonic() - begun
+    result = Result.of(place)
+    assert b"not-an-image" in result.unreadable
+    return Reference(place, result, files_of(place.out), seconds)
+
+
+@pytest.fixture
+def place(reference: Reference) -> Iterator[Place]:
+    """The place of the reference, with nothing in it but the data."""
+    reference.place.clear()
+    yield reference.place
+    reference.place.clear()
+
+
+def kill(process: subprocess.Popen[bytes]) -> None:
+    """Kill a run and its workers; one that was faster has ended."""
+    with contextlib.suppress(ProcessLookupError):
+        os.killpg(process.pid, signal.SIGKILL)
+    process.wait(PATIENCE)
+
+
+def check(reference: Reference, place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
+    place.carry_on(monkeypatch)
+    result = Result.of(place)
+    assert result.pairs == reference.result.pairs
+    assert result.images == reference.result.images
+    assert result.unreadable == reference.result.unreadable
+    assert result.summary == reference.result.summary
+    assert files_of(place.out) == reference.files
+
+
+def moments(count: int) -> list[float]:
+    """Return shares of a run's duration, one at random in each of as many equal parts."""
+    rng = np.random.default_rng(SEED)
+    return [float(share) for share in (np.arange(count) + rng.random(count)) / count]
+
+
+def kill_and_check(
+    reference: Reference, place: Place, share: float, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    process = place.start()
+    begun = place.claimed(process)
+    time.sleep(max(0.0, begun + share * reference.seconds - time.monotonic()))
+    kill(process)
+    check(reference, place, monkeypatch)
+
+
+@pytest.mark.parametrize("share", moments(FEW))
+def test_killed_at_a_few_moments(reference, place, share, monkeypatch):
+    kill_and_check(reference, place, share, monkeypatch)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("share", moments(MOMENTS))
+def test_killed_at_any_moment(reference, place, share, monkeypatch):
+    kill_and_check(reference, place, share, monkeypatch)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", [f".{PAIRS}.*.part", PAIRS, IMAGES, AUDIT, f".{REPORT}.*.part"])
+def test_killed_while_it_writes(reference, place, name, monkeypatch):
+    process = place.start()
+    place.wait(process, lambda: any(place.out.glob(name)))
+    kill(process)
+    check(reference, place, monkeypatch)
+
+
+@pytest.mark.slow
+def test_killed_twice(reference, place, monkeypatch):
+    for share in (0.5, 0.9):
+        process = place.start()
+        time.sleep(max(0.0, place.claimed(process) + share * reference.seconds - time.monotonic()))
+        kill(process)
+    check(reference, place, monkeypatch)
+
+
+def test_half_written_files_of_dead_processes_go_and_of_living_ones_stay(place, tmp_path):
+    from visleak.pipeline.workplace import remove_leftovers
+
+    dead = subprocess.Popen([sys.executable, "-c", ""])
+    dead.wait()
+    for name in (f".{PAIRS}.{dead.pid}.part", f".{REPORT}.{os.getpid()}.part", ".mine.part", PAIRS):
+        (tmp_path / name).touch()
+    remove_leftovers(tmp_path)
+    assert files_of(tmp_path) == {f".{REPORT}.{os.getpid()}.part", ".mine.part", PAIRS}
