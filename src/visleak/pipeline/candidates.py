@@ -12,6 +12,7 @@ from typing import Final
 
 import numpy as np
 import numpy.typing as npt
+import pyarrow.compute as pc
 
 from visleak.pipeline.columns import forget
 from visleak.records import Bool, Encoder, Fingerprints, Float32, Int8, Int64, Pairs
@@ -72,9 +73,8 @@ def side(
             # the design's order of hits: each query's are adjacent, and of one number
             background[part] = hits.similarity.reshape(len(rows), -1).mean(axis=1)
         forget(prints.matrix)
-    ids = prints.ids.to_numpy(zero_copy_only=False)
     order_of = np.empty(len(prints), np.int64)
-    order_of[np.argsort(ids, kind="stable")] = np.arange(len(prints))
+    order_of[pc.sort_indices(prints.ids).to_numpy()] = np.arange(len(prints))
     return Side(prints, background, order_of)
 
 

@@ -12,7 +12,7 @@ import numpy as np
 import numpy.typing as npt
 
 from visleak.images import decode
-from visleak.pipeline.columns import GrowingColumn
+from visleak.pipeline.columns import GrowingColumn, forget
 from visleak.pipeline.workplace import Workplace, shared
 from visleak.records import Bytes8, Fingerprints, ImageSet, Int64, Unreadable
 
@@ -58,6 +58,11 @@ class Drawer:
             position = self.offset[place[there]] // (side * side)
             result[there] = flat[position].reshape(-1, side, side)
         return result
+
+    def forget(self) -> None:
+        """Let the system take back the memory of the pictures that were looked at."""
+        if self.offset[-1]:
+            forget(_mapped(self.path))
 
 
 @lru_cache(maxsize=8)

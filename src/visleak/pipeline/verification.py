@@ -205,6 +205,8 @@ def _screen_work(task: _ScreenTask) -> tuple[Float32, npt.NDArray[np.int8]]:
     left, right = shared(task.drawers[0]), shared(task.drawers[1])
     query = left.stack(task.query, screen.SIDE)
     reference = right.stack(task.reference, screen.SIDE)
+    left.forget()
+    right.forget()
     return screen.screen(query, reference, task.view)
 
 
@@ -304,6 +306,8 @@ def _check_work(task: _CheckTask) -> Float32:
         )
         result[place, : len(check.CHECKS)] = [getattr(measures, name) for name in check.CHECKS]
         result[place, len(check.CHECKS) :] = matrix.ravel()
+    left.forget()
+    right.forget()
     return result
 
 
