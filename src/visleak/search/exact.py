@@ -8,8 +8,8 @@ product of the stored vectors, rounded to float32, so no block or engine ever ch
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Callable, Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, field
 from typing import Final
 
@@ -30,7 +30,7 @@ MARGIN: Final = 1e-5
 
 #: Coordinates kept for the bound, as a share of the width, by whether the best are asked for:
 #: a threshold is far above most pairs, the query's best twenty are not.
-KEPT_FOR_THRESHOLD: Final = 1 / 16
+KEPT_FOR_THRESHOLD: Final = 1 / 20
 KEPT_FOR_BEST: Final = 1 / 2
 
 #: Candidates a query block holds before they are settled: only bounds memory, for floods.
@@ -66,12 +66,28 @@ class ExactSearch:
         with threadpool_limits(1, user_api="blas"), ThreadPoolExecutor(workers) as pool:
             kernel = _kernel(sides, wanted)
             blocks = list(pool.map(lambda a: self._block(sides, kernel, wanted, a), starts))
-            for start in range(0, len(sides.reference), self._reference_block):
-                rows = np.array(sides.reference[start : start + self._reference_block])
-                prepared = kernel.prepare(rows, query=False)
-                list(pool.map(lambda b: b.meet(start, rows, prepared), blocks))  # noqa: B023
-                self._progress(start + len(rows))
+            for part in self._references(sides, kernel, pool):
+                list(pool.map(lambda b: b.meet(part), blocks))  # noqa: B023
+                self._progress(part.start + len(part.rows))
             return _join(list(pool.map(_QueryBlock.finish, blocks)), blocks, sides.order)
+
+    def _references(
+        self, sides: Sides, kernel: Kernel, pool: ThreadPoolExecutor
+    ) -> Iterator[_ReferenceBlock]:
+        """Yield the blocks of references; the next is made while one is worked on."""
+
+        def made(start: int) -> _ReferenceBlock:
+            rows = np.array(sides.reference[start : start + self._reference_block])
+            return _ReferenceBlock(start, rows, kernel.prepare(rows, query=False))
+
+        waiting: Future[_ReferenceBlock] | None = None
+        for start in range(0, len(sides.reference), self._reference_block):
+            following = pool.submit(made, start)
+            if waiting is not None:
+                yield waiting.result()
+            waiting = following
+        if waiting is not None:
+            yield waiting.result()
 
     def _block(self, sides: Sides, kernel: Kernel, wanted: Wanted, start: int) -> _QueryBlock:
         rows = np.asarray(sides.query[start : start + self._query_block])
@@ -89,6 +105,15 @@ def _kernel(sides: Sides, wanted: Wanted) -> Kernel:
     share = KEPT_FOR_BEST if wanted.best else KEPT_FOR_THRESHOLD
     kept = max(1, min(width, round(width * share)))
     return TruncatedKernel(sides.reference, kept, sides.views, sides.make)
+
+
+@dataclass(frozen=True, slots=True)
+class _ReferenceBlock:
+    """A block of references: the row it begins at, its vectors, and these as the kernel's."""
+
+    start: int
+    rows: Float32
+    prepared: Float32
 
 
 @dataclass
@@ -117,25 +142,29 @@ class _QueryBlock:
         self.leaders = np.full((len(self.rows), self.wanted.best), -np.inf, np.float32)
         self.total = np.zeros(len(self.rows), np.int64)
 
-    def meet(self, start: int, rows: Float32, prepared: Float32) -> None:
-        """Compare the queries with a block of references that begins at row ``start``."""
-        bounds = self.kernel.bounds(self.prepared, prepared)
-        penalty = self.sides.penalty[start : start + len(rows)]
-        bounds -= penalty
+    def meet(self, block: _ReferenceBlock) -> None:
+        """Compare the queries with a block of references."""
+        rows = block.rows
+        bounds = self.kernel.bounds(self.prepared, block.prepared)
+        penalty = self.sides.penalty[block.start : block.start + len(rows)]
+        if self.wanted.best:
+            bounds -= penalty
         if self.sides.same:
-            self._leave_out_self(bounds, start)
-        first_guess = bounds if self.kernel.tight else None
-        if self.wanted.best and first_guess is not None:
-            self._raise_floor(first_guess)
+            self._leave_out_self(bounds, block.start)
+        if self.wanted.best and self.kernel.tight:
+            self._raise_floor(bounds)
         query, reference = _places(self._reaching(bounds, penalty))
-        value = bounds[query, reference]
-        if not self.kernel.tight:
+        if self.kernel.tight:
+            value = bounds[query, reference]
+            if not self.wanted.best:
+                value -= penalty[reference]
+        else:
             value = self._corrected(query, reference, rows, penalty, len(bounds) * len(rows))
             if self.wanted.best:
                 self._raise_floor_with(query, value)
             keep = value >= self._needed(query, penalty[reference])
             query, reference, value = query[keep], reference[keep], value[keep]
-        self.pending.append((query, reference + start, value))
+        self.pending.append((query, reference + block.start, value))
         self.held += len(query)
         if self.held > PENDING_LIMIT:
             self._settle()
@@ -153,16 +182,23 @@ class _QueryBlock:
         return needed - np.float32(MARGIN)
 
     def _reaching(self, bounds: Float32, penalty: Float32) -> Bool:
-        """Return which bounds reach the floor of their query or the threshold."""
+        """Return which bounds reach the floor of their query or the threshold.
+
+        Args:
+            bounds: of the corrected similarity where the best are wanted, else of the plain one:
+                that saves a threshold search two passes over the block.
+            penalty: of the block's references.
+        """
         margin = np.float32(MARGIN)
-        reached = np.zeros(bounds.shape, np.bool_)
-        if self.wanted.best:
-            np.greater_equal(bounds, (self.floor - margin)[:, None], out=reached)
+        threshold = np.float32(np.inf if self.wanted.threshold is None else self.wanted.threshold)
+        if not self.wanted.best:
+            return np.asarray(bounds >= threshold - margin)
+        reached = bounds >= (self.floor - margin)[:, None]
         if self.wanted.threshold is not None:
-            reached |= bounds >= np.float32(self.wanted.threshold) - penalty - margin
+            reached |= bounds >= threshold - penalty - margin
         if self.sides.same:
             reached &= np.isfinite(bounds)
-        return reached
+        return np.asarray(reached)
 
     def _raise_floor(self, corrected: Float32) -> None:
         """Raise the floor with a whole block of corrected similarities."""
