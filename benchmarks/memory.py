@@ -12,7 +12,6 @@ that takes about 3 GB of disk and many minutes, and is stored in ``memory_millio
 from __future__ import annotations
 
 import argparse
-import os
 import subprocess
 import tempfile
 import threading
@@ -43,7 +42,7 @@ class Peak:
     Attributes:
         all_mb: all processes together, at the worst moment.
         own_mb: of that, memory that belongs to no file; its own worst moment.
-        largest_mb: the largest process, as the system counts it.
+        largest_mb: the most that one process had, what it shares included.
         processes: how many there were at most.
         seconds: wall time.
     """
@@ -72,14 +71,15 @@ class Watch(threading.Thread):
         super().__init__(daemon=True)
         self._root = root
         self._over = threading.Event()
-        self.all_kb = self.own_kb = self.processes = 0
+        self.all_kb = self.own_kb = self.largest_kb = self.processes = 0
 
     def run(self) -> None:
         """Sample."""
         while not self._over.wait(EVERY):
-            sizes = [size for pid in family(self._root) if (size := pss_kb(pid))]
+            sizes = [size for pid in family(self._root) if (size := sizes_kb(pid))]
             self.all_kb = max(self.all_kb, sum(size[0] for size in sizes))
             self.own_kb = max(self.own_kb, sum(size[1] for size in sizes))
+            self.largest_kb = max([self.largest_kb, *(size[2] for size in sizes)])
             self.processes = max(self.processes, len(sizes))
 
     def stop(self) -> None:
@@ -104,14 +104,16 @@ def family(root: int) -> list[int]:
     return found
 
 
-def pss_kb(process: int) -> tuple[int, int] | None:
-    """Return the proportional set size of a process and the part of it that is of no file."""
+def sizes_kb(process: int) -> tuple[int, int, int] | None:
+    """Return a process's proportional set size, the part of no file, and its most ever resident."""
     try:
-        lines = Path(f"/proc/{process}/smaps_rollup").read_text().splitlines()
+        lines = Path(f"/proc/{process}/smaps_rollup").read_text().splitlines()[1:]
+        lines += Path(f"/proc/{process}/status").read_text().splitlines()
     except OSError:
         return None
-    sizes = {line.split(":")[0]: int(line.split()[1]) for line in lines[1:] if ":" in line}
-    return sizes.get("Pss", 0), sizes.get("Pss_Anon", 0)
+    kept = [line.split() for line in lines if line.startswith(("Pss:", "Pss_Anon:", "VmHWM:"))]
+    sizes = {words[0]: int(words[1]) for words in kept}
+    return sizes.get("Pss:", 0), sizes.get("Pss_Anon:", 0), sizes.get("VmHWM:", 0)
 
 
 def audited(test: Path, train: Path, folder: Path) -> Peak:
@@ -124,14 +126,13 @@ def audited(test: Path, train: Path, folder: Path) -> Peak:
     process = subprocess.Popen(command, stdout=subprocess.DEVNULL)
     watch = Watch(process.pid)
     watch.start()
-    _, status, usage = os.wait4(process.pid, 0)
-    process.returncode = os.waitstatus_to_exitcode(status)
+    process.wait()
     watch.stop()
     if process.returncode:
         raise SystemExit(f"the audit ended with {process.returncode}")
     seconds = time.perf_counter() - begun
-    kb = watch.all_kb / 1e3 * 1.024, watch.own_kb / 1e3 * 1.024, usage.ru_maxrss / 1e3 * 1.024
-    return Peak(*kb, watch.processes, seconds)
+    sizes = (watch.all_kb, watch.own_kb, watch.largest_kb)
+    return Peak(*(size * 1024 / 1e6 for size in sizes), watch.processes, seconds)
 
 
 def grown(data: Path, folder: Path) -> tuple[list[Bar], dict[str, Any]]:
