@@ -72,7 +72,7 @@ def side(
             hits = engine.find(sides, wanted, workers=workers)
             # the design's order of hits: each query's are adjacent, and of one number
             background[part] = hits.similarity.reshape(len(rows), -1).mean(axis=1)
-        forget(prints.matrix)
+            forget(prints.matrix)
     order_of = np.empty(len(prints), np.int64)
     order_of[pc.sort_indices(prints.ids).to_numpy()] = np.arange(len(prints))
     return Side(prints, background, order_of)
@@ -167,7 +167,7 @@ class _Distinct:
         lead = members[edges[:-1]]
         return cls(
             keys=distinct[by_row],
-            matrix=Rows(side.prints.matrix, rows[first[by_row]]),
+            matrix=Rows(side.prints.matrix, rows[first[by_row]], forget),
             background=side.background[lead],
             order=side.order[lead],
             members=members,

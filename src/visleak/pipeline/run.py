@@ -13,7 +13,6 @@ import numpy as np
 from visleak.errors import UsageError, VisleakError
 from visleak.grading import Grader, grade, load_grader
 from visleak.pipeline.candidates import BEST, Side, find_pairs, side, views_for
-from visleak.pipeline.columns import forget
 from visleak.pipeline.fingerprinting import fingerprint
 from visleak.pipeline.labels import coverage, modality
 from visleak.pipeline.local import with_votes
@@ -206,20 +205,13 @@ def _find(
     """Return the candidates of two sets; within a set, best ones need no threshold either."""
     step, total = f"comparing {query.name} with {reference.name}", len(sides[reference.name].prints)
     place.progress(step, 0, total)
-    matrix = sides[reference.name].prints.matrix
-
-    def done_with(done: int) -> None:
-        # what was streamed past the queries need not stay in memory
-        forget(matrix)
-        place.progress(step, done, total)
-
     pairs = find_pairs(
         sides[query.name],
         sides[reference.name],
         encoder=encoder,
         views=views,
         wanted=rule,
-        engine=ExactSearch(progress=done_with),
+        engine=ExactSearch(progress=lambda done: place.progress(step, done, total)),
         workers=place.workers,
     )
     # equal pictures were searched for once

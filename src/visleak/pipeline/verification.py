@@ -33,7 +33,7 @@ SCREEN_WEIGHT: Final = 0.35
 GATE: Final = 0.097
 
 #: Pairs a task.
-SCREEN_CHUNK: Final = 4096
+SCREEN_CHUNK: Final = 1024
 CHECK_CHUNK: Final = 128
 
 #: Columns of stored evidence: the screen, the checks, the relation.

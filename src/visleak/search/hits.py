@@ -37,16 +37,21 @@ class Rows:
     Attributes:
         matrix: ``float32`` (n, d).
         index: ``int64`` (m,): the rows.
+        forget: lets the system take back the memory of the matrix, which stays on disk.
     """
 
     matrix: Float32
     index: Int64
+    forget: Callable[[Float32], None] | None = None
 
     def __len__(self) -> int:
         return len(self.index)
 
     def __getitem__(self, part: slice | Int64) -> Float32:
-        return np.asarray(self.matrix[self.index[part]])
+        rows = np.asarray(self.matrix[self.index[part]])
+        if self.forget is not None:
+            self.forget(self.matrix)
+        return rows
 
 
 @dataclass(frozen=True, slots=True)

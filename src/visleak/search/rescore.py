@@ -14,7 +14,7 @@ from visleak.search.hits import Sides
 VIEW_MARGIN: Final = 1e-5
 
 #: Pairs rescored at a time; only bounds memory.
-CHUNK: Final = 4096
+CHUNK: Final = 512
 
 
 @dataclass(frozen=True, slots=True)
