@@ -16,13 +16,14 @@ if TYPE_CHECKING:
     from visleak.encoders import load_encoder
     from visleak.errors import VisleakError
     from visleak.images import open_images
-    from visleak.records import ImageSet, Pairs
+    from visleak.records import Grade, ImageSet, Pairs
     from visleak.settings import Settings
 
 __version__ = "0.1.0.dev0"
 
 __all__ = [
     "Audit",
+    "Grade",
     "ImageSet",
     "Pairs",
     "Settings",
@@ -35,6 +36,7 @@ __all__ = [
 #: Public name -> module, imported on first use: `import visleak` stays fast.
 _HOMES: Final = {
     "Audit": "visleak.auditing",
+    "Grade": "visleak.records",
     "ImageSet": "visleak.records",
     "Pairs": "visleak.records",
     "Settings": "visleak.settings",

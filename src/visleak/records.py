@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from enum import StrEnum
 from typing import Any, Final, Protocol
 
 import numpy as np
@@ -50,8 +51,26 @@ VIEWS: Final = (
     "inverted",
 )
 
-#: Grades, strongest first (Barz & Denzler 2020, section 3).
-GRADES: Final = ("exact", "near", "similar", "different")
+
+class Grade(StrEnum):
+    """What verification or a person says of a pair (Barz & Denzler 2020, section 3).
+
+    >>> Grade("near") is Grade.NEAR
+    True
+    """
+
+    #: Almost all pixels approximately identical.
+    EXACT = "exact"
+    #: The same camera shot, post-processed.
+    NEAR = "near"
+    #: Another shot that differs only at second glance.
+    SIMILAR = "similar"
+    #: Anything else.
+    DIFFERENT = "different"
+
+
+#: Grades, strongest first.
+GRADES: Final = tuple(grade.value for grade in Grade)
 
 #: Degrees, strongest first (Ramos et al. 2025, section 3).
 DEGREES: Final = ("hard", "soft")
