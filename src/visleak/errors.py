@@ -38,9 +38,3 @@ class MissingExtra(VisleakError):
     def __reduce__(self) -> tuple[type[MissingExtra], tuple[str, str]]:
         # errors travel from workers by pickle, which would pass on the message alone
         return type(self), (self.extra, self._what)
-
-
-class GateTripped(VisleakError):
-    """A ``--fail-on`` gate found more leakage than it allows."""
-
-    exit_code = 3

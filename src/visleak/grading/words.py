@@ -21,7 +21,6 @@ TINTED: Final = 12.0
 SHIFTED: Final = 0.025
 SCALED: Final = 0.03
 TURNED: Final = 2.0
-CROPPED: Final = 0.97
 
 
 def geometry(matrix: Matrix) -> list[str]:

@@ -159,6 +159,11 @@ def _maker() -> bytes:
     return check.digest()
 
 
+def _parts(count: int, step: int) -> list[slice]:
+    """Return the slices that cut ``count`` pairs into tasks."""
+    return [slice(start, start + step) for start in range(0, count, step)]
+
+
 # -- the screen ----------------------------------------------------------------------------------
 
 
@@ -178,21 +183,20 @@ def _screen(
 ) -> None:
     """Fill in the screen's columns of the tables."""
     drawers = _drawers(todo, material, place, screen.thumbnail, 2 * screen.SIDE)
+    shelf = {name: place.share(drawer) for name, drawer in drawers.items()}
     for rows, table in zip(todo, tables, strict=True):
         if not len(rows.index):
             continue
-        sides = (drawers[rows.pairs.query_set], drawers[rows.pairs.reference_set])
-        paths = (place.share(sides[0]), place.share(sides[1]))
-        parts = [
-            slice(start, start + SCREEN_CHUNK) for start in range(0, len(rows.index), SCREEN_CHUNK)
-        ]
+        names = (rows.pairs.query_set, rows.pairs.reference_set)
+        paths = (shelf[names[0]], shelf[names[1]])
+        parts = _parts(len(rows.index), SCREEN_CHUNK)
         query, reference, view = rows.query, rows.reference, rows.pairs.view[rows.index]
         tasks = (_ScreenTask(paths, query[p], reference[p], view[p]) for p in parts)
         for part, (score, shift) in zip(parts, place.each(_screen_work, tasks), strict=True):
             table[rows.index[part], 0] = score
             table[rows.index[part], 1:3] = shift.astype(np.float32) / screen.SIDE
             place.progress("screening pairs", min(part.stop, len(rows.index)), len(rows.index))
-        gone = _gone(sides[0], query) | _gone(sides[1], reference)
+        gone = _gone(drawers[names[0]], query) | _gone(drawers[names[1]], reference)
         table[rows.index[gone], 0] = np.nan
 
 
@@ -244,14 +248,13 @@ def _check(
 ) -> None:
     """Fill in the columns of the full check."""
     drawers = _drawers(survivors, material, place, check.bounded, check.BOUND)
+    shelf = {name: place.share(drawer) for name, drawer in drawers.items()}
     for rows, table in zip(survivors, tables, strict=True):
         if not len(rows.index):
             continue
         names = (rows.pairs.query_set, rows.pairs.reference_set)
-        paths = (place.share(drawers[names[0]]), place.share(drawers[names[1]]))
-        parts = [
-            slice(start, start + CHECK_CHUNK) for start in range(0, len(rows.index), CHECK_CHUNK)
-        ]
+        paths = (shelf[names[0]], shelf[names[1]])
+        parts = _parts(len(rows.index), CHECK_CHUNK)
         tasks = _check_tasks(rows, table, material, paths, parts)
         for part, found in zip(parts, place.each(_check_work, tasks), strict=True):
             table[rows.index[part], 3:] = found

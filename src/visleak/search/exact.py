@@ -91,8 +91,7 @@ class ExactSearch:
 
     def _block(self, sides: Sides, kernel: Kernel, wanted: Wanted, start: int) -> _QueryBlock:
         rows = np.asarray(sides.query[start : start + self._query_block])
-        floor = np.full(len(rows), -np.inf, np.float32)
-        return _QueryBlock(sides, kernel, wanted, start, rows, floor)
+        return _QueryBlock(sides, kernel, wanted, start, rows)
 
 
 def _kernel(sides: Sides, wanted: Wanted) -> Kernel:
@@ -132,13 +131,13 @@ class _QueryBlock:
     wanted: Wanted
     start: int
     rows: Float32
-    floor: Float32
     pending: list[tuple[Int64, Int64, Float32]] = field(default_factory=list)
     held: int = 0
     settled: Scored | None = None
 
     def __post_init__(self) -> None:
         self.prepared = self.kernel.prepare(self.rows, query=True)
+        self.floor = np.full(len(self.rows), -np.inf, np.float32)
         self.leaders = np.full((len(self.rows), self.wanted.best), -np.inf, np.float32)
         self.total = np.zeros(len(self.rows), np.int64)
 
@@ -209,8 +208,8 @@ class _QueryBlock:
     def _raise_floor_with(self, query: Int64, corrected: Float32) -> None:
         """Raise the floor with corrected similarities of some pairs."""
         best = self.wanted.best
-        if len(query) * 4 > self.leaders.size * 16:
-            # many at once (the first blocks): partition the rows of a dense table instead
+        if len(query) > 4 * self.leaders.size:
+            # many at once (the first blocks): partitioning each query's is faster than sorting
             query, corrected = _top_of_each(query, corrected, best)
         rows = np.concatenate([np.repeat(np.arange(len(self.rows)), best), query])
         values = np.concatenate([self.leaders.ravel(), corrected])
