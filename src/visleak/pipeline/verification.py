@@ -25,6 +25,8 @@ from visleak.records import (
     Unreadable,
 )
 from visleak.verify import check, screen
+from visleak.verify.exact import exactly_alike
+from visleak.verify.measures import CHECKS
 
 #: A pair is checked in full where its corrected similarity plus SCREEN_WEIGHT times its screen
 #: score reaches GATE: on judged CIFAR-10 pairs that keeps 99.6 % of the near-duplicates and
@@ -37,7 +39,7 @@ SCREEN_CHUNK: Final = 1024
 CHECK_CHUNK: Final = 128
 
 #: Columns of stored evidence: the screen, the checks, the relation.
-COLUMNS: Final = ("screen", "across", "down", *check.CHECKS)
+COLUMNS: Final = ("screen", "across", "down", *CHECKS)
 _RECORD: Final = len(COLUMNS) + 9
 
 
@@ -293,7 +295,7 @@ def _same_size(rows: _Rows, material: Mapping[str, Material]) -> Bool:
 def _check_work(task: _CheckTask) -> Float32:
     """Return checks and relations of some pairs, (k, checks + 9)."""
     left, right = shared(task.drawers[0]), shared(task.drawers[1])
-    result = np.full((len(task.query), len(check.CHECKS) + 9), np.nan, np.float32)
+    result = np.full((len(task.query), len(CHECKS) + 9), np.nan, np.float32)
     for place, (query, reference) in enumerate(zip(task.query, task.reference, strict=True)):
         one, other = left.picture(int(query)), right.picture(int(reference))
         if not (one.size and other.size):
@@ -307,8 +309,8 @@ def _check_work(task: _CheckTask) -> Float32:
             same_size=bool(task.same_size[place]),
             features=bool(task.tried[place]),
         )
-        result[place, : len(check.CHECKS)] = [getattr(measures, name) for name in check.CHECKS]
-        result[place, len(check.CHECKS) :] = matrix.ravel()
+        result[place, : len(CHECKS)] = [getattr(measures, name) for name in CHECKS]
+        result[place, len(CHECKS) :] = matrix.ravel()
     left.forget()
     right.forget()
     return result
@@ -353,7 +355,7 @@ def _confirm_work(task: _ConfirmTask) -> bool:
         if isinstance(picture, Unreadable):
             return False
         pictures.append(picture.pixels)
-    return check.exactly_alike(*pictures)
+    return exactly_alike(*pictures)
 
 
 def _drawers(

@@ -7,6 +7,7 @@ a picture is [0, 1] x [0, 1] whatever its aspect ratio.
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from functools import cache
 from typing import Any, Final
 
@@ -85,6 +86,31 @@ def overlap(matrix: Matrix, side: int) -> npt.NDArray[np.float32]:
     down = (d * centres + y)[:, None] + c * centres
     inside = (across >= 0) & (across <= 1) & (down >= 0) & (down <= 1)
     return np.asarray(inside, np.float32)
+
+
+def by_correlation(
+    query: Float32, reference: Float32, start: Matrix, sides: Sequence[int]
+) -> Matrix:
+    """Return the affine relation found by correlation, coarse to fine, or the start.
+
+    Args:
+        query, reference: grey ``float32`` (s, s) squares.
+        start: unit matrix to begin from.
+        sides: sides in pixels at which the squares are compared, ascending, at most s.
+    """
+    for side in sides:
+        found = refine(_blurred(query, side), _blurred(reference, side), start)
+        if found is None:
+            return start
+        start = found
+    return start
+
+
+def _blurred(grey: npt.NDArray[np.float32], side: int) -> npt.NDArray[np.float32]:
+    """Return a grey square at a side, a little blurred: noise has no place in an alignment."""
+    if grey.shape[0] != side:
+        grey = np.asarray(cv2.resize(grey, (side, side), interpolation=cv2.INTER_AREA))
+    return np.asarray(cv2.GaussianBlur(grey, (0, 0), 0.7), np.float32)
 
 
 def refine(query: Float32, reference: Float32, start: Matrix) -> Matrix | None:
