@@ -1,0 +1,1 @@
+"""How well an encoder finds changed copies, and thresholds with a stated error rate."""

@@ -1,0 +1,207 @@
+"""Changes beyond the paper: how pictures really look once they have travelled the web.
+
+Compression, captions, logos, borders, stretching, collages, screenshots, slight turns,
+perspective and small crops. Conventions as in :mod:`visleak.robustness.changes`.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Final
+
+import cv2
+import numpy as np
+from PIL import Image, ImageDraw, ImageFont
+
+from visleak.records import Bytes8
+from visleak.robustness.changes import LEAST_LEFT, resized
+
+#: Lines of the caption, and their height as a share of the picture's.
+CAPTION: Final = ("WHEN THE TEST SET", "WAS THE TRAINING SET")
+CAPTION_HEIGHT: Final = 0.11
+
+#: Diameter of the logo as a share of the short side, and how opaque it is.
+LOGO_SIZE: Final = 0.3
+LOGO_OPACITY: Final = 0.9
+
+#: Black margin round the square of the letterbox, as a share of the square's side.
+LETTERBOX_MARGIN: Final = 0.08
+
+#: Factor on the ratio of width to height; the area is kept.
+STRETCH: Final = 1.5
+
+#: Scale of the picture in the drawn page, and size of the page in pictures.
+SHOT_SCALE: Final = 0.7
+SHOT_PAGE: Final = 1.25
+
+#: How far a corner moves inwards at most, as a share of the side.
+PERSPECTIVE: Final = 0.12
+
+#: Share of the area that the small crop keeps.
+AREA: Final = 0.2
+
+_Ink = tuple[int, int, int]
+_WHITE: Final = (255, 255, 255)
+_BLACK: Final = (0, 0, 0)
+
+
+def compressed(pixels: Bytes8, quality: int) -> Bytes8:
+    """Return the picture after JPEG compression (baseline, chroma at half resolution)."""
+    parameters = [cv2.IMWRITE_JPEG_QUALITY, quality]
+    _, stored = cv2.imencode(".jpg", np.ascontiguousarray(pixels[..., ::-1]), parameters)
+    decoded = cv2.imdecode(stored, cv2.IMREAD_COLOR)
+    return np.ascontiguousarray(np.asarray(decoded, np.uint8)[..., ::-1])
+
+
+def captioned(pixels: Bytes8) -> Bytes8:
+    """Return the picture with a white, black-rimmed line at the top and at the bottom."""
+    height, width = pixels.shape[:2]
+    image = Image.fromarray(pixels)
+    draw = ImageDraw.Draw(image)
+    for line, anchor, y in zip(CAPTION, ("mt", "mb"), (0.03, 0.97), strict=True):
+        size = _fitting(line, 0.94 * width, CAPTION_HEIGHT * height)
+        rim = max(1, round(size / 12))
+        draw.text(
+            (width / 2, y * height), line, _WHITE, _font(size), anchor,
+            stroke_width=rim, stroke_fill=_BLACK,
+        )  # fmt: skip
+    return np.asarray(image, np.uint8)
+
+
+def _font(size: float) -> ImageFont.FreeTypeFont | ImageFont.ImageFont:
+    return ImageFont.load_default(size)
+
+
+def _fitting(line: str, width: float, height: float) -> float:
+    """Return the font size at which a line is at most so wide and so high, in pixels."""
+    at_100 = _font(100).getbbox(line)
+    wide, high = at_100[2] - at_100[0], at_100[3] - at_100[1]
+    return max(4.0, 100 * min(width / wide, height / high))
+
+
+def with_logo(pixels: Bytes8, _others: Sequence[Bytes8], rng: np.random.Generator) -> Bytes8:
+    """Return the picture with a round emblem in one of its corners, drawn by chance."""
+    height, width = pixels.shape[:2]
+    side = max(8, round(LOGO_SIZE * min(height, width)))
+    side = min(side, height, width)
+    gap = min(side // 6, (min(height, width) - side) // 2)
+    y = gap if rng.integers(2) else height - side - gap
+    x = gap if rng.integers(2) else width - side - gap
+    emblem, opacity = _emblem(side)
+    result = pixels.astype(np.float64)
+    under = result[y : y + side, x : x + side]
+    under += (emblem - under) * (LOGO_OPACITY * opacity[..., None])
+    return np.rint(result).astype(np.uint8)
+
+
+def _emblem(side: int) -> tuple[Bytes8, np.ndarray[tuple[int, ...], np.dtype[np.float64]]]:
+    """Return colours (side, side, 3) and coverage (side, side) of a star in a disc."""
+    fine = 4 * side
+    image = Image.new("RGB", (fine, fine), (20, 60, 140))
+    cover = Image.new("L", (fine, fine), 0)
+    draw = ImageDraw.Draw(image)
+    ImageDraw.Draw(cover).ellipse((0, 0, fine - 1, fine - 1), 255)
+    rim = 0.06 * fine
+    draw.ellipse((rim, rim, fine - rim, fine - rim), outline=_WHITE, width=max(1, round(rim)))
+    points = []
+    for corner in range(10):
+        radius = fine * (0.34 if corner % 2 == 0 else 0.14)
+        angle = math.pi * corner / 5
+        points.append((fine / 2 + radius * math.sin(angle), fine / 2 - radius * math.cos(angle)))
+    draw.polygon(points, fill=(250, 200, 40))
+    small = image.resize((side, side), Image.Resampling.BOX)
+    mask = cover.resize((side, side), Image.Resampling.BOX)
+    return np.asarray(small, np.uint8), np.asarray(mask, np.float64) / 255
+
+
+def letterboxed(pixels: Bytes8) -> Bytes8:
+    """Return the picture on a black square, with a margin all round."""
+    height, width = pixels.shape[:2]
+    side = max(height, width)
+    side += 2 * round(LETTERBOX_MARGIN * side)
+    result = np.zeros((side, side, 3), np.uint8)
+    y, x = (side - height) // 2, (side - width) // 2
+    result[y : y + height, x : x + width] = pixels
+    return result
+
+
+def stretched(pixels: Bytes8) -> Bytes8:
+    """Return the picture wider by the root of :data:`STRETCH` and lower by as much."""
+    height, width = pixels.shape[:2]
+    factor = math.sqrt(STRETCH)
+    return resized(pixels, max(1, round(width * factor)), max(1, round(height / factor)))
+
+
+def tiled(pixels: Bytes8, others: Sequence[Bytes8], rng: np.random.Generator) -> Bytes8 | None:
+    """Return a canvas of the picture's size with it and three others at half size, shuffled.
+
+    ``None`` where there are not three others.
+    """
+    height, width = pixels.shape[0] // 2, pixels.shape[1] // 2
+    if len(others) < 3 or min(height, width) < 1:
+        return None
+    parts = [resized(part, width, height) for part in (pixels, *others[:3])]
+    a, b, c, d = (parts[place] for place in rng.permutation(4))
+    return np.vstack([np.hstack([a, b]), np.hstack([c, d])])
+
+
+def on_screen(pixels: Bytes8) -> Bytes8:
+    """Return the picture, smaller, in a drawn page with a window bar and lines of text."""
+    height, width = (round(SHOT_PAGE * side) for side in pixels.shape[:2])
+    page = np.full((height, width, 3), 255, np.uint8)
+    bar = max(2, round(0.07 * height))
+    page[:bar] = (222, 225, 230)
+    radius = max(1, round(0.22 * bar))
+    for number, colour in enumerate(((237, 106, 94), (245, 191, 79), (98, 197, 84))):
+        centre = (round(bar * (0.6 + 0.8 * number)), bar // 2)
+        cv2.circle(page, centre, radius, colour, -1, cv2.LINE_AA)
+    left, top = round(0.05 * width), bar + round(0.09 * height)
+    _line(page, (left, bar + round(0.03 * height)), 0.5, 0.028, (50, 55, 60))
+    shown = resized(
+        pixels,
+        max(1, round(SHOT_SCALE * pixels.shape[1])),
+        max(1, round(SHOT_SCALE * pixels.shape[0])),
+    )
+    bottom, right = top + shown.shape[0], left + shown.shape[1]
+    page[top:bottom, left:right] = shown[: height - top, : width - left]
+    for number, share in enumerate((0.56, 0.51, 0.54, 0.32)):
+        _line(page, (left, bottom + round((0.03 + 0.045 * number) * height)), share, 0.018)
+    for number, share in enumerate((0.26, 0.3, 0.24, 0.29, 0.3, 0.2, 0.28, 0.3, 0.17)):
+        at = (right + round(0.04 * width), top + round((0.01 + 0.045 * number) * height))
+        _line(page, at, share, 0.018)
+    return page
+
+
+def _line(
+    page: Bytes8, at: tuple[int, int], width: float, height: float, ink: _Ink = (176, 182, 190)
+) -> None:
+    """Draw a line of text as a bar; its size in shares of the page."""
+    x, y = at
+    tall, wide = max(1, round(height * page.shape[0])), round(width * page.shape[1])
+    page[y : y + tall, x : min(x + wide, round(0.96 * page.shape[1]))] = ink
+
+
+def tilted(pixels: Bytes8, _others: Sequence[Bytes8], rng: np.random.Generator) -> Bytes8:
+    """Return the picture as a photograph of a print: each corner moved inwards; the rest black."""
+    height, width = pixels.shape[:2]
+    corners = np.array([(0, 0), (width, 0), (width, height), (0, height)], np.float32)
+    inwards = np.array([(1, 1), (-1, 1), (-1, -1), (1, -1)], np.float32)
+    moves = rng.uniform(0, PERSPECTIVE, (4, 2)) * (width, height)
+    matrix = cv2.getPerspectiveTransform(corners, (corners + inwards * moves).astype(np.float32))
+    return np.asarray(cv2.warpPerspective(pixels, matrix, (width, height)), np.uint8)
+
+
+def small_part(
+    pixels: Bytes8, _others: Sequence[Bytes8], rng: np.random.Generator
+) -> Bytes8 | None:
+    """Return :data:`AREA` of the picture, of its own shape, at a place drawn by chance.
+
+    ``None`` where the short side would fall below :data:`LEAST_LEFT`.
+    """
+    height, width = pixels.shape[:2]
+    tall, wide = round(height * math.sqrt(AREA)), round(width * math.sqrt(AREA))
+    y, x = int(rng.integers(height - tall + 1)), int(rng.integers(width - wide + 1))
+    if min(tall, wide) < LEAST_LEFT:
+        return None
+    return np.ascontiguousarray(pixels[y : y + tall, x : x + wide])
