@@ -1,0 +1,9 @@
+"""Numbers about numbers: rates, rankings, calibration and the intervals that belong to them.
+
+Rates are at hand here. The rest is imported from its module, for it needs numpy or scipy:
+``ranking``, ``calibration``, ``binomial``, ``resampling``.
+"""
+
+from visleak.stats.rates import Rate, percent, wilson
+
+__all__ = ["Rate", "percent", "wilson"]

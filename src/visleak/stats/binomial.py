@@ -1,0 +1,75 @@
+"""Upper bounds on rare rates that hold for any number of cases, however few."""
+
+from __future__ import annotations
+
+import math
+from typing import Final
+
+from scipy.optimize import brentq
+from scipy.stats import beta
+
+from visleak.errors import UsageError
+
+CONFIDENCE: Final = 0.95
+
+
+def clopper_pearson_upper(k: int, n: int, confidence: float = CONFIDENCE) -> float:
+    """Return the one-sided upper bound of a rate of which ``k`` in ``n`` *independent* cases came.
+
+    The largest rate at which ``k`` or fewer would still come with probability
+    ``1 - confidence``. 1 where ``k`` is ``n`` or nothing was seen.
+
+    Source: Clopper & Pearson 1934, "The use of confidence or fiducial limits".
+
+    >>> round(clopper_pearson_upper(0, 1_000_000) * 1_000_000, 3)
+    2.996
+    """
+    _check(k, n, confidence)
+    return 1.0 if k == n else float(beta.ppf(confidence, k + 1, n - k))
+
+
+def clustered_upper(rate: float, images: int, confidence: float = CONFIDENCE) -> float:
+    """Return the one-sided upper bound of a rate over *pairs of images*, however they depend.
+
+    Two pairs that share an image are not independent: a picture that is alike to everything
+    spoils all of its pairs at once. The mean over all pairs of ``m`` images drawn independently
+    of each other is an average, over all ways to group them, of means of ``m // 2`` independent
+    pairs; so the Chernoff bound of ``n = m // 2`` independent cases holds for it (Hoeffding 1963,
+    "Probability inequalities for sums of bounded random variables", section 5 with theorem 1).
+    The bound is the rate ``p`` at which ``n * KL(rate || p) = -log(1 - confidence)``. It needs no
+    assumption about the pairs of an image, and so is wide: ``1 - (1 - confidence)**(1 / n)`` where
+    nothing was seen, which is the exact binomial bound of n cases.
+
+    Args:
+        rate: share of the pairs, in [0, 1]; a pair seen several times may count by parts.
+        images: how many images the pairs are made of.
+        confidence: between 0 and 1, both excluded.
+
+    >>> round(clustered_upper(0.0, 500), 5), round(clopper_pearson_upper(0, 250), 5)
+    (0.01191, 0.01191)
+    """
+    if not 0.0 <= rate <= 1.0:
+        raise UsageError(f"rate must lie between 0 and 1; got {rate}")
+    _check(0, images, confidence)
+    cases = images // 2
+    needed = -math.log(1.0 - confidence)
+    if cases == 0 or rate == 1.0:
+        return 1.0
+    if rate == 0.0:
+        return -math.expm1(-needed / cases)
+    almost = 1.0 - 1e-15
+    if rate >= almost or cases * _divergence(rate, almost) < needed:
+        return 1.0
+    return float(brentq(lambda p: cases * _divergence(rate, p) - needed, rate, almost, xtol=1e-15))
+
+
+def _divergence(rate: float, p: float) -> float:
+    """Return the relative entropy of two coins, in nats; ``0 < rate < 1``."""
+    return rate * math.log(rate / p) + (1.0 - rate) * (math.log1p(-rate) - math.log1p(-p))
+
+
+def _check(k: int, n: int, confidence: float) -> None:
+    if not 0 <= k <= n:
+        raise UsageError(f"k must lie between 0 and n = {n}; got {k}")
+    if not 0.0 < confidence < 1.0:
+        raise UsageError(f"confidence must lie between 0 and 1; got {confidence}")
