@@ -230,13 +230,13 @@ def audit(
         "command": command,
     }
     count = sum(len(images) for images in (*queries, *references))
-    crew = workers or (_cores() if count >= WORTH_WORKERS else 1)
+    crew = workers_for(count, workers)
     try:
         with folders.claimed(folder):
             finished = folders.holds(folder, about["key"], force=force)
             if not finished:
                 with (
-                    _cached(cache) as store,
+                    open_cache(cache) as store,
                     pipeline.Workplace.at(folder, crew, store, progress) as place,
                 ):
                     outcome = pipeline.run(queries, references, maker, settings, place)
@@ -256,13 +256,18 @@ def audit(
 
 
 @contextlib.contextmanager
-def _cached(cache: str | os.PathLike[str] | None) -> Iterator[Cache | None]:
-    """Open the cache of a run, if it has one."""
+def open_cache(cache: str | os.PathLike[str] | None) -> Iterator[Cache | None]:
+    """Open the cache of a run: a folder's, the ``default`` one, or none."""
     if not cache:
         yield None
         return
     with Cache(default_folder() if cache == "default" else Path(cache)) as store:
         yield store
+
+
+def workers_for(count: int, asked: int | None) -> int:
+    """Return how many processes work on ``count`` images; those asked for, if any were."""
+    return asked or (_cores() if count >= WORTH_WORKERS else 1)
 
 
 def _cores() -> int:

@@ -1,0 +1,205 @@
+"""Direct search: every changed picture against every picture of the collection.
+
+Protocol of Ramos et al. 2025, section 6: no index, no candidates, all pairs. Where an encoder
+makes views of its vectors, a similarity is the highest over them, as in an audit.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+import numpy as np
+import numpy.typing as npt
+
+from visleak.records import Bool, Encoder, Fingerprints, Float32, Int64
+from visleak.robustness.queries import Changed
+from visleak.robustness.roc import Keeper, Largest, Roc, Tally, edges_for
+from visleak.robustness.twins import Twins
+
+#: Queries and references compared at a time; only bounds memory.
+QUERY_BLOCK: Final = 256
+REFERENCE_BLOCK: Final = 4096
+
+
+@dataclass(frozen=True)
+class Searched:
+    """What direct search by one encoder found.
+
+    Attributes:
+        query: ``int64`` (n,): query of each changed picture, an index into the queries.
+        condition: ``int64`` (n,): its condition.
+        own: ``float32`` (n,): similarity to its original.
+        best_wrong: ``float32`` (n,): the highest similarity to a wrong reference; -inf if none.
+        best_twin: ``float32`` (n,): the highest to the original or a twin of it.
+        curves: one ROC a condition.
+        others: ``int64`` (n,): wrong references of each changed picture.
+        left_out: pairs that are neither true nor wrong: twins, and what a collage shows.
+        largest: the wrong pairs of highest similarity; its rows count changed pictures, and
+            positions in the collection.
+    """
+
+    query: Int64
+    condition: Int64
+    own: Float32
+    best_wrong: Float32
+    best_twin: Float32
+    curves: tuple[Roc, ...]
+    others: Int64
+    left_out: int
+    largest: Largest
+
+    @property
+    def right(self) -> Bool:
+        """Which changed pictures find their original, or a twin of it, before all others."""
+        return np.asarray(self.best_twin > self.best_wrong)
+
+
+def search(
+    encoder: Encoder,
+    changed: Changed,
+    queries: Fingerprints,
+    references: Fingerprints,
+    twins: Twins,
+    *,
+    views: Sequence[int],
+    thresholds: tuple[float, ...] = (),
+    keep: int = 1000,
+    progress: Callable[[int, int], None] = lambda done, total: None,
+) -> Searched:
+    """Compare all changed pictures with the whole collection.
+
+    Args:
+        encoder: that made the fingerprints.
+        changed: what the queries are.
+        queries: fingerprints of the changed pictures.
+        references: fingerprints of the collection.
+        twins: pairs of the collection that are no wrong answers.
+        views: that are compared.
+        thresholds: at which false positives are counted exactly, beside multiples of 0.001.
+        keep: how many of the largest wrong pairs to keep.
+        progress: is told how many changed pictures are done.
+    """
+    query, condition = changed.parts(queries.rows)
+    owner = changed.queries[query]
+    place = np.searchsorted(references.rows, owner)
+    own = np.empty(len(queries), np.float32)
+    for start in range(0, len(queries), QUERY_BLOCK):
+        part = slice(start, start + QUERY_BLOCK)
+        own[part] = _paired(encoder, queries.matrix[part], references.matrix[place[part]], views)
+    edges = edges_for(own, thresholds)
+    state = _State(
+        changed, twins, references.rows, query, condition,
+        tallies=[Tally(edges) for _ in changed.conditions],
+        keeper=Keeper(keep), own_place=place,
+        best=np.full((len(queries), 2), -np.inf, np.float32),
+        others=np.zeros(len(queries), np.int64),
+    )  # fmt: skip
+    for start in range(0, len(queries), QUERY_BLOCK):
+        rows = np.arange(start, min(start + QUERY_BLOCK, len(queries)))
+        state.meet(encoder, queries.matrix[rows], references.matrix, rows, views)
+        progress(int(rows[-1]) + 1, len(queries))
+    curves = tuple(
+        tally.roc(own[condition == number]) for number, tally in enumerate(state.tallies)
+    )
+    return Searched(
+        query, condition, own, state.best[:, 0], np.maximum(state.best[:, 1], own), curves,
+        state.others, state.left_out, state.keeper.largest(),
+    )  # fmt: skip
+
+
+@dataclass
+class _State:
+    """What a search has counted so far."""
+
+    changed: Changed
+    twins: Twins
+    rows: Int64
+    query: Int64
+    condition: Int64
+    tallies: list[Tally]
+    keeper: Keeper
+    own_place: Int64
+    best: Float32
+    others: Int64
+    left_out: int = 0
+
+    def meet(
+        self,
+        encoder: Encoder,
+        vectors: Float32,
+        references: Float32,
+        rows: Int64,
+        views: Sequence[int],
+    ) -> None:
+        """Compare a block of changed pictures with all references."""
+        # of the pictures in a block few are of one query: who is allowed is found once each
+        allowed = self._allowed(rows)
+        seen = [_seen(encoder, vectors, view) for view in views]
+        for start in range(0, len(references), REFERENCE_BLOCK):
+            block = np.asarray(references[start : start + REFERENCE_BLOCK], np.float64)
+            similarity = (seen[0] @ block.T).astype(np.float32)
+            for view in seen[1:]:
+                np.maximum(similarity, (view @ block.T).astype(np.float32), out=similarity)
+            self._count(similarity, allowed[:, start : start + len(block)], rows, start)
+
+    def _allowed(self, rows: Int64) -> Bool:
+        """Return which references are not wrong for each changed picture, (rows, references)."""
+        result = np.zeros((len(rows), len(self.rows)), np.bool_)
+        known: dict[tuple[int, bool], Int64] = {}
+        for row, number in enumerate(rows):
+            query = int(self.query[number])
+            shows = bool(self.changed.conditions[int(self.condition[number])].others)
+            if (query, shows) not in known:
+                company = self.changed.company[query] if shows else ()
+                found = self.twins.of([self.changed.queries[query], *company])
+                known[query, shows] = np.flatnonzero(np.isin(self.rows, list(found)))
+            result[row, known[query, shows]] = True
+        return result
+
+    def _count(self, similarity: Float32, allowed: Bool, rows: Int64, start: int) -> None:
+        """Add a block of similarities, (rows, references), to the counts."""
+        self.others[rows] += (~allowed).sum(axis=1)
+        wrong = np.where(allowed, np.float32(-np.inf), similarity)
+        self.best[rows, 0] = np.maximum(self.best[rows, 0], wrong.max(axis=1))
+        twin = self._twins_of(allowed, rows, start)
+        alike = np.where(twin, similarity, np.float32(-np.inf)).max(axis=1)
+        self.best[rows, 1] = np.maximum(self.best[rows, 1], alike)
+        inside = (self.own_place[rows] >= start) & (
+            self.own_place[rows] < start + similarity.shape[1]
+        )
+        self.left_out += int(allowed.sum()) - int(inside.sum())
+        for number in np.unique(self.condition[rows]):
+            mine = self.condition[rows] == number
+            self.tallies[number].add(similarity[mine][~allowed[mine]])
+        at, column = np.nonzero(~allowed & (similarity >= self.keeper.floor))
+        self.keeper.add(similarity[at, column], rows[at], self.rows[column + start])
+
+    def _twins_of(self, allowed: Bool, rows: Int64, start: int) -> Bool:
+        """Return what shows the query itself: not the others of a collage."""
+        shows = np.array([bool(c.others) for c in self.changed.conditions])[self.condition[rows]]
+        if not shows.any():
+            return allowed
+        result = allowed.copy()
+        for row in np.flatnonzero(shows):
+            owner = int(self.changed.queries[self.query[rows[row]]])
+            columns = np.flatnonzero(allowed[row])
+            mine = np.isin(self.rows[columns + start], list(self.twins.of([owner])))
+            result[row, columns[~mine]] = False
+        return result
+
+
+def _seen(encoder: Encoder, vectors: Float32, view: int) -> npt.NDArray[np.float64]:
+    """Return vectors as in a view, in float64."""
+    made = np.asarray(vectors) if view == 0 else encoder.view(np.asarray(vectors), view)
+    return np.asarray(made, np.float64)
+
+
+def _paired(encoder: Encoder, left: Float32, right: Float32, views: Sequence[int]) -> Float32:
+    """Return the similarity of rows of one number, (n,), as it is stored in an audit."""
+    others = np.asarray(right, np.float64)
+    best = np.max(
+        [np.einsum("ij,ij->i", _seen(encoder, left, view), others) for view in views], axis=0
+    )
+    return np.asarray(best, np.float32)

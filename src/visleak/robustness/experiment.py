@@ -1,0 +1,205 @@
+"""``robustness(S)``: how surely an encoder finds changed copies among all pictures of a set."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from typing import Any, Final
+
+import numpy as np
+
+import visleak
+from visleak import pipeline
+from visleak.auditing import open_cache, workers_for
+from visleak.encoders import load_encoder
+from visleak.errors import UsageError, VisleakError
+from visleak.images import open_images
+from visleak.pipeline import Workplace
+from visleak.pipeline.candidates import views_for
+from visleak.pipeline.fingerprinting import fingerprint
+from visleak.pipeline.workplace import Progress
+from visleak.records import Encoder, Fingerprints, ImageSet, Int64
+from visleak.robustness.conditions import Condition, named
+from visleak.robustness.direct import Searched, search
+from visleak.robustness.judged import judge
+from visleak.robustness.queries import NOT_APPLICABLE, Changed, changed_set, drawn
+from visleak.robustness.results import Curve, Direct, Robustness, Tested
+from visleak.robustness.roc import Roc
+from visleak.robustness.twins import Twins, find_twins
+from visleak.stats import Rate
+
+#: Queries drawn where nobody says how many.
+QUERIES: Final = 200
+
+Source = str | os.PathLike[str] | ImageSet | Sequence[Any]
+
+
+def robustness(
+    source: Source,
+    encoders: Sequence[str | Encoder] = ("builtin",),
+    *,
+    conditions: Sequence[str] = ("all",),
+    queries: int = QUERIES,
+    seed: int = 0,
+    verify: bool = True,
+    thresholds: Sequence[float] = (),
+    workers: int | None = None,
+    cache: str | os.PathLike[str] | None = "default",
+    progress: Progress = pipeline.silent,
+) -> Robustness:
+    """Change pictures of a set in many ways and look for them in the whole set.
+
+    The experiment of Ramos et al. 2025, section 6. A picture is bounded to a long side of 500
+    pixels, changed at that resolution, and only then given to the encoder.
+
+    Args:
+        source: the collection; its pictures are the references.
+        encoders: names or objects; for the built-in one the whole pipeline is tried as well.
+        conditions: names, or ``paper``, ``beyond``, ``all``.
+        queries: how many pictures are changed, drawn at random; 0 takes all.
+        seed: of that draw.
+        verify: look at pictures: to leave out repeats within the set, and for the pipeline's row.
+        thresholds: similarities at which to read the curves, beside each encoder's own.
+        workers: processes; never changes the answer.
+        cache: folder for what need not be computed twice; ``None`` for none.
+        progress: is told how far each step is.
+
+    Raises:
+        UsageError: an unknown encoder or condition, or a number that cannot be.
+        VisleakError: fewer than two readable pictures.
+    """
+    if queries < 0 or not encoders:
+        raise UsageError("queries must be 0 (all) or more, and encoders at least one")
+    chosen = named(conditions)
+    makers = _distinct([load_encoder(encoder) for encoder in encoders])
+    images = open_images(source)
+    crew = workers_for(
+        len(images) + min(queries or len(images), len(images)) * len(chosen), workers
+    )
+    with open_cache(cache) as store, Workplace.at(None, crew, store, progress) as place:
+        prints = {maker.name: fingerprint(images, maker, place) for maker in makers}
+        first = prints[makers[0].name]
+        if len(first) < 2:
+            raise VisleakError(
+                f"set {images.name!r} has {len(first)} readable pictures; at least 2 are needed to"
+                " look for one among others"
+            )
+        twins = find_twins(images, first, place, verify=verify)
+        changed = changed_set(images, first.rows, drawn(first.rows, queries, seed), chosen)
+        tested = tuple(
+            _tested(maker, images, changed, prints[maker.name], twins, thresholds, verify, place)
+            for maker in makers
+        )
+    return Robustness(
+        collection=images.name,
+        source=images.source,
+        references=len(first),
+        queries=len(changed.queries),
+        seed=seed,
+        twins=len(twins),
+        graded=twins.graded,
+        unreadable=len(first.problems) + len(images.problems),
+        conditions=chosen,
+        encoders=tested,
+        version=visleak.__version__,
+    )
+
+
+def _distinct(makers: list[Encoder]) -> list[Encoder]:
+    names = [maker.name for maker in makers]
+    for name in names:
+        if names.count(name) > 1:
+            raise UsageError(f"encoder {name!r} is given twice")
+    return makers
+
+
+def thresholds_for(encoder: Encoder, asked: Sequence[float] = ()) -> dict[str, float]:
+    """Return the thresholds at which curves are read, by name: the encoder's own and others."""
+    own = encoder.thresholds or {}
+    found = {name: float(own[name]) for name in ("hard", "soft") if own.get(name) is not None}
+    for value in asked:
+        if not -1.0 <= value <= 1.0:
+            raise UsageError(f"thresholds must be similarities between -1 and 1; got {value}")
+        found[f"{value:g}"] = float(value)
+    return found
+
+
+def _tested(
+    encoder: Encoder,
+    images: ImageSet,
+    changed: Changed,
+    prints: Fingerprints,
+    twins: Twins,
+    asked: Sequence[float],
+    verify: bool,
+    place: Workplace,
+) -> Tested:
+    """Return all figures of one encoder."""
+    thresholds = thresholds_for(encoder, asked)
+    queries = fingerprint(changed.images, encoder, place)
+    found = search(
+        encoder, changed, queries, prints, twins,
+        views=views_for(encoder, "all"),
+        thresholds=tuple(thresholds.values()),
+        progress=lambda done, total: place.progress(f"comparing by {encoder.name}", done, total),
+    )  # fmt: skip
+    looked = verify and encoder.name == "builtin"
+    judged, wrong = judge(images, changed, twins, place) if looked else ((), ())
+    return Tested(
+        encoder.name,
+        encoder.digest,
+        thresholds,
+        tuple(_direct(changed, queries, found, thresholds)),
+        original=_pooled(changed.conditions, found, thresholds, original=True),
+        trans=_pooled(changed.conditions, found, thresholds, original=False),
+        pipeline=judged,
+        wrong=wrong,
+    )
+
+
+def _direct(
+    changed: Changed, queries: Fingerprints, found: Searched, thresholds: dict[str, float]
+) -> list[Direct]:
+    """Return the figures of each condition."""
+    gone = dict.fromkeys(range(len(changed.conditions)), 0)
+    lost = dict(gone)
+    by_name = {condition.name: number for number, condition in enumerate(changed.conditions)}
+    for problem in queries.problems:
+        counts = gone if problem.detail == NOT_APPLICABLE else lost
+        counts[by_name[problem.id.partition("/")[0]]] += 1
+    result = []
+    for number, condition in enumerate(changed.conditions):
+        mine = found.condition == number
+        total = int(mine.sum())
+        result.append(
+            Direct(
+                condition.name,
+                total,
+                gone[number],
+                lost[number],
+                Rate.of(int(found.right[mine].sum()), total),
+                Curve.of(found.curves[number], thresholds),
+            )
+        )
+    return result
+
+
+def _pooled(
+    conditions: tuple[Condition, ...],
+    found: Searched,
+    thresholds: dict[str, float],
+    *,
+    original: bool,
+) -> Curve | None:
+    """Return the curve of the untransformed pictures, or of the paper's transformed ones."""
+    wanted: Int64 = np.array(
+        [
+            number
+            for number, condition in enumerate(conditions)
+            if condition.group == "paper" and (condition.name == "original") == original
+        ],
+        np.int64,
+    )
+    if not len(wanted):
+        return None
+    return Curve.of(Roc.pooled([found.curves[number] for number in wanted]), thresholds)

@@ -1,0 +1,144 @@
+"""A collection's pictures under every condition, as one image set like any other."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Final
+
+import numpy as np
+import pyarrow as pa
+
+from visleak.images import decode
+from visleak.records import Bytes8, ImageSet, Int64, Opener, Unreadable
+from visleak.robustness.changes import LONG_SIDE
+from visleak.robustness.conditions import CONDITIONS, Condition, bounded
+
+#: Detail of what a condition does not apply to: told apart from what cannot be read.
+NOT_APPLICABLE: Final = "the condition does not apply"
+
+#: Pictures of others that are kept decoded.
+KEPT: Final = 64
+
+
+@dataclass(frozen=True)
+class ChangedOpener:
+    """Yields changed pictures: position ``q * len(conditions) + c`` is query q, condition c.
+
+    Conditions travel by name, so that worker processes can have the opener.
+
+    Attributes:
+        opener: of the collection.
+        positions: position of each query in the collection.
+        ids: id of each query.
+        conditions: names.
+        company: for each query the positions of three others, for collages.
+    """
+
+    opener: Opener
+    positions: tuple[int, ...]
+    ids: tuple[str, ...]
+    conditions: tuple[str, ...]
+    company: tuple[tuple[int, ...], ...]
+
+    def read(self, positions: Sequence[int]) -> Iterator[bytes | Bytes8 | Unreadable]:
+        """Yield changed pictures, see :class:`visleak.records.Opener`; each is decoded once."""
+        at, pixels = -1, Unreadable("missing")
+        picture: Bytes8 | Unreadable = pixels
+        other = lru_cache(KEPT)(self._picture)
+        for position in positions:
+            query, number = divmod(int(position), len(self.conditions))
+            if query != at:
+                at, picture = query, self._picture(self.positions[query])
+            if isinstance(picture, Unreadable):
+                yield picture
+                continue
+            condition = CONDITIONS[self.conditions[number]]
+            others = [other(place) for place in self.company[query]] if condition.others else []
+            readable = [each for each in others if not isinstance(each, Unreadable)]
+            changed = condition.of(picture, self.ids[query], readable)
+            yield Unreadable("unsupported", NOT_APPLICABLE) if changed is None else changed
+
+    def _picture(self, position: int) -> Bytes8 | Unreadable:
+        """Return a picture of the collection, bounded, or why there is none."""
+        data = next(iter(self.opener.read([position])))
+        picture = data if isinstance(data, Unreadable) else decode(data, enough=LONG_SIDE)
+        return picture if isinstance(picture, Unreadable) else bounded(picture.pixels)
+
+
+@dataclass(frozen=True)
+class Changed:
+    """The changed pictures of some queries.
+
+    Attributes:
+        images: the set; ids are ``CONDITION/ID``.
+        conditions: in the order of the positions.
+        queries: ``int64`` (q,), ascending: positions of the queries in the collection.
+        company: ``int64`` (q, 3 or 0): positions of the others in each query's collage.
+    """
+
+    images: ImageSet
+    conditions: tuple[Condition, ...]
+    queries: Int64
+    company: Int64
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """Ids of the queries."""
+        opener: ChangedOpener = self.images.opener  # type: ignore[assignment]
+        return opener.ids
+
+    def parts(self, rows: Int64) -> tuple[Int64, Int64]:
+        """Return the query (index into :attr:`queries`) and the condition of positions."""
+        query, condition = np.divmod(rows, len(self.conditions))
+        return query, condition
+
+
+def drawn(readable: Int64, count: int, seed: int) -> Int64:
+    """Return a random share of positions, ascending; all where ``count`` is 0 or enough."""
+    if not 0 < count < len(readable):
+        return readable
+    chosen = np.random.default_rng(seed).choice(len(readable), count, replace=False)
+    return readable[np.sort(chosen)]
+
+
+def changed_set(
+    images: ImageSet, readable: Int64, queries: Int64, conditions: tuple[Condition, ...]
+) -> Changed:
+    """Return the set of all queries under all conditions.
+
+    Args:
+        images: the collection.
+        readable: ``int64``: positions of its pictures that can be read.
+        queries: ``int64``: positions of the queries among them, ascending.
+        conditions: what is done to each.
+    """
+    names = [images.ids[int(place)].as_py() for place in queries]
+    wanted = max(condition.others for condition in conditions)
+    count = wanted if len(readable) > wanted else 0
+    company = np.empty((len(queries), count), np.int64)
+    if count:
+        for row, (place, name) in enumerate(zip(queries, names, strict=True)):
+            company[row] = _company(name, readable[readable != place], count)
+    ids = pa.array(
+        [f"{condition.name}/{name}" for name in names for condition in conditions], pa.string()
+    )
+    opener = ChangedOpener(
+        images.opener,
+        tuple(map(int, queries)),
+        tuple(names),
+        tuple(condition.name for condition in conditions),
+        tuple(tuple(map(int, row)) for row in company),
+    )
+    # not a name that a user's set could have
+    changed = ImageSet(f"{images.name} (changed)", ids, ids, opener)
+    return Changed(changed, conditions, queries, company)
+
+
+def _company(name: str, others: Int64, count: int) -> Int64:
+    """Return the others in the collage of an image: by its id, whatever the other queries."""
+    digest = hashlib.blake2b(name.encode("utf-8", "backslashreplace"), digest_size=16).digest()
+    rng = np.random.default_rng(int.from_bytes(digest, "little"))
+    return rng.choice(others, count, replace=False)

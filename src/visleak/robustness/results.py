@@ -1,0 +1,302 @@
+"""What the experiment found, as records that know how to become JSON."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Any, Final
+
+import numpy as np
+
+from visleak.robustness.conditions import CONSTANTS, Condition
+from visleak.robustness.roc import Roc
+from visleak.stats import Rate
+
+SCHEMA: Final = 1
+
+#: Points of a stored curve.
+POINTS: Final = 400
+
+
+@dataclass(frozen=True)
+class AtThreshold:
+    """What a threshold lets through.
+
+    Attributes:
+        name: ``hard``, ``soft`` or the threshold as text.
+        threshold: similarity.
+        true: true pairs at or above it, of all.
+        false, pairs: wrong pairs at or above it, and of how many.
+    """
+
+    name: str
+    threshold: float
+    true: Rate
+    false: int
+    pairs: int
+
+    @property
+    def fpr(self) -> float:
+        """False-positive rate; NaN where there are no wrong pairs."""
+        return self.false / self.pairs if self.pairs else math.nan
+
+    def as_dict(self) -> dict[str, Any]:
+        """Return what is stored."""
+        return {
+            "threshold": self.threshold,
+            "tpr": self.true.as_dict(),
+            "fpr": plain(self.fpr),
+            "false_positives": self.false,
+            "pairs": self.pairs,
+        }
+
+
+@dataclass(frozen=True)
+class Curve:
+    """A ROC with the figures read off it.
+
+    Attributes:
+        roc: the curve.
+        at: at the thresholds asked for.
+    """
+
+    roc: Roc
+    at: tuple[AtThreshold, ...]
+
+    @classmethod
+    def of(cls, roc: Roc, thresholds: dict[str, float]) -> Curve:
+        """Read a curve at thresholds."""
+        found = tuple(
+            AtThreshold(
+                name,
+                value,
+                Rate.of(roc.true(value), len(roc.positives)),
+                roc.false(value),
+                roc.total,
+            )
+            for name, value in thresholds.items()
+        )
+        return cls(roc, found)
+
+    def as_dict(self, *, points: bool = False) -> dict[str, Any]:
+        """Return what is stored; ``points`` adds the curve, thinned."""
+        result: dict[str, Any] = {
+            "auc": plain(self.roc.auc),
+            "positives": len(self.roc.positives),
+            "negatives": self.roc.total,
+            "at": {each.name: each.as_dict() for each in self.at},
+        }
+        if points:
+            fpr, tpr, threshold = thinned(self.roc)
+            result["points"] = [
+                [plain(x), plain(y), round(float(t), 6)]
+                for x, y, t in zip(fpr, tpr, threshold, strict=True)
+            ]
+        return result
+
+
+@dataclass(frozen=True)
+class Direct:
+    """One condition under one encoder.
+
+    Attributes:
+        condition: name.
+        applies: changed pictures.
+        not_applicable: queries to which the condition does not apply.
+        unreadable: queries that could not be read or changed.
+        r1: share whose most similar reference is the original, or a twin of it.
+        curve: true pairs against all others.
+    """
+
+    condition: str
+    applies: int
+    not_applicable: int
+    unreadable: int
+    r1: Rate
+    curve: Curve
+
+    def as_dict(self) -> dict[str, Any]:
+        """Return what is stored."""
+        return {
+            "applies": self.applies,
+            "not_applicable": self.not_applicable,
+            "unreadable": self.unreadable,
+            "r1": self.r1.as_dict(),
+            **self.curve.as_dict(),
+        }
+
+
+@dataclass(frozen=True)
+class Judged:
+    """One condition under the whole pipeline: candidates, verification, grade.
+
+    Attributes:
+        condition: name.
+        r1: share whose reference of highest probability is the original, or a twin of it.
+        found: share whose pair with the original is graded near or exact.
+        candidates: share whose original is among the candidates.
+        wrong_near, wrong_exact: wrong pairs graded so.
+        wrong_pairs: wrong pairs that were candidates.
+    """
+
+    condition: str
+    r1: Rate
+    found: Rate
+    candidates: Rate
+    wrong_near: int
+    wrong_exact: int
+    wrong_pairs: int
+
+    def as_dict(self) -> dict[str, Any]:
+        """Return what is stored."""
+        return {
+            "r1": self.r1.as_dict(),
+            "near_or_exact": self.found.as_dict(),
+            "among_candidates": self.candidates.as_dict(),
+            "wrong_near": self.wrong_near,
+            "wrong_exact": self.wrong_exact,
+            "wrong_candidates": self.wrong_pairs,
+        }
+
+
+@dataclass(frozen=True)
+class Wrong:
+    """A wrong pair graded near or exact, to look at."""
+
+    condition: str
+    query: str
+    reference: str
+    grade: str
+    probability: float
+    reason: str
+
+    def as_dict(self) -> dict[str, Any]:
+        """Return what is stored."""
+        return {
+            "condition": self.condition,
+            "query": self.query,
+            "reference": self.reference,
+            "grade": self.grade,
+            "probability": self.probability,
+            "reason": self.reason,
+        }
+
+
+@dataclass(frozen=True)
+class Tested:
+    """One encoder.
+
+    Attributes:
+        name, digest: of the encoder.
+        thresholds: at which curves are read, by name.
+        direct: one a condition.
+        original, trans: curves of the untransformed pictures and of the paper's 18 transformed
+            conditions pooled; ``None`` where none of them was asked for.
+        pipeline: one a condition for the built-in encoder, else empty.
+        wrong: wrong pairs that the pipeline grades near or exact.
+    """
+
+    name: str
+    digest: str
+    thresholds: dict[str, float]
+    direct: tuple[Direct, ...]
+    original: Curve | None
+    trans: Curve | None
+    pipeline: tuple[Judged, ...] = ()
+    wrong: tuple[Wrong, ...] = ()
+
+    def as_dict(self) -> dict[str, Any]:
+        """Return what is stored."""
+        return {
+            "name": self.name,
+            "digest": self.digest,
+            "thresholds": self.thresholds,
+            "original": self.original.as_dict(points=True) if self.original else None,
+            "trans": self.trans.as_dict(points=True) if self.trans else None,
+            "conditions": {each.condition: each.as_dict() for each in self.direct},
+            "pipeline": {each.condition: each.as_dict() for each in self.pipeline} or None,
+            "wrong": [each.as_dict() for each in self.wrong],
+        }
+
+
+@dataclass(frozen=True)
+class Robustness:
+    """The whole experiment.
+
+    Attributes:
+        collection: name of the set.
+        source: SOURCE text of the set, or empty.
+        references: pictures of the collection that could be read.
+        queries: how many of them were changed.
+        seed: of the draw of the queries.
+        twins: pairs within the collection that are one picture twice; no wrong answers.
+        graded: whether twins were looked for by looking at the pictures.
+        unreadable: pictures of the collection that could not be read.
+        conditions: that were tried.
+        encoders: what each made of it.
+        version: of visleak.
+    """
+
+    collection: str
+    source: str
+    references: int
+    queries: int
+    seed: int
+    twins: int
+    graded: bool
+    unreadable: int
+    conditions: tuple[Condition, ...]
+    encoders: tuple[Tested, ...]
+    version: str
+
+    @property
+    def headline(self) -> str:
+        """The line a person can repeat."""
+        parts = []
+        for each in self.encoders:
+            changed = [d for d in each.direct if d.condition != "original"] or list(each.direct)
+            total = Rate.of(sum(d.r1.count for d in changed), sum(d.r1.total for d in changed))
+            parts.append(f"{each.name} finds the original of {total} changed pictures first")
+        return "; ".join(parts)
+
+    def as_dict(self) -> dict[str, Any]:
+        """Return what ``robustness.json`` holds."""
+        return {
+            "schema": SCHEMA,
+            "kind": "robustness",
+            "version": self.version,
+            "headline": self.headline,
+            "set": self.collection,
+            "source": self.source,
+            "references": self.references,
+            "queries": self.queries,
+            "seed": self.seed,
+            "twins": self.twins,
+            "twins_by_pictures": self.graded,
+            "unreadable": self.unreadable,
+            "constants": dict(CONSTANTS),
+            "conditions": {
+                c.name: {"group": c.group, "what": c.description} for c in self.conditions
+            },
+            "encoders": [each.as_dict() for each in self.encoders],
+        }
+
+
+def plain(value: float) -> float | None:
+    """Return a number for JSON, which has no NaN."""
+    return None if math.isnan(value) else float(value)
+
+
+def thinned(roc: Roc) -> tuple[np.ndarray[Any, Any], np.ndarray[Any, Any], np.ndarray[Any, Any]]:
+    """Return at most :data:`POINTS` corners of a curve, denser where few are wrong."""
+    fpr, tpr, threshold = roc.points()
+    moves = np.flatnonzero((np.diff(fpr, prepend=-1) != 0) | (np.diff(tpr, prepend=-1) != 0))
+    fpr, tpr, threshold = fpr[moves], tpr[moves], threshold[moves]
+    if len(fpr) <= POINTS:
+        return fpr, tpr, threshold
+    # even steps of the logarithm of the rate and of the rate of true pairs, half each
+    least = 0.5 / max(1, roc.total)
+    far = np.log(fpr + least) - math.log(least)
+    way = far / far[-1] + (tpr - tpr[0]) / max(1e-12, float(tpr[-1] - tpr[0]))
+    chosen = np.unique(np.searchsorted(way, np.linspace(0, way[-1], POINTS)).clip(0, len(way) - 1))
+    return fpr[chosen], tpr[chosen], threshold[chosen]
