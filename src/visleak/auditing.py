@@ -24,6 +24,7 @@ from visleak.errors import UsageError
 from visleak.images import decode, open_images
 from visleak.pipeline import folder as folders
 from visleak.pipeline.summary import summarise
+from visleak.pipeline.thresholds import read_thresholds, thresholds_of
 from visleak.pipeline.workplace import Progress
 from visleak.records import (
     DEGREES,
@@ -195,6 +196,7 @@ def audit(
     *,
     settings: Settings | None = None,
     encoder: str | Encoder | None = None,
+    thresholds: str | os.PathLike[str] | None = None,
     out: str | os.PathLike[str] | None = None,
     workers: int | None = None,
     cache: str | os.PathLike[str] | None = "default",
@@ -209,6 +211,8 @@ def audit(
         train: the training side; without it, ``test`` is compared with itself.
         settings: what is asked for; the defaults suit most.
         encoder: an encoder object, where ``settings.encoder`` does not name one.
+        thresholds: file of ``visleak calibrate`` for this encoder; ``hard`` and ``soft`` of the
+            settings come before it.
         out: folder for the result; by default one that lives as long as the returned object.
             If it holds this very audit, that is returned.
         workers: processes; by default one for each core. Never changes the answer.
@@ -222,10 +226,12 @@ def audit(
     """
     settings = settings or Settings()
     maker = load_encoder(encoder if encoder is not None else settings.encoder)
+    calibrated = read_thresholds(thresholds, maker) if thresholds is not None else None
+    limits = thresholds_of(maker, settings, calibrated)
     queries, references = _sets(test, "test"), _sets(train, "train") if train is not None else ()
     folder = Path(out) if out is not None else Path(tempfile.mkdtemp(prefix="visleak-"))
     about: dict[str, Any] = {
-        "key": folders.key_of(queries, references, maker, settings),
+        "key": folders.key_of(queries, references, maker, settings, limits),
         "opened_in": os.getcwd(),
         "command": command,
     }
@@ -239,7 +245,7 @@ def audit(
                     open_cache(cache) as store,
                     pipeline.Workplace.at(folder, crew, store, progress) as place,
                 ):
-                    outcome = pipeline.run(queries, references, maker, settings, place)
+                    outcome = pipeline.run(queries, references, maker, settings, place, limits)
                     summary = summarise(outcome, maker, settings, visleak.__version__) | about
                     timings = {step: round(time, 3) for step, time in place.seconds.items()}
                     folders.write(folder, outcome, summary | {"timings": timings})

@@ -29,6 +29,7 @@ class Order:
     sets: Sequence[str]
     columns: tuple[str | None, str | None, str | None]
     settings: Settings
+    thresholds: Path | None
     out: Path
     cache: Path | None
     workers: int | None
@@ -48,6 +49,7 @@ def audit(
     search: options.SearchName = "exact",
     hard: options.Hard = None,
     soft: options.Soft = None,
+    thresholds: options.ThresholdsFile = None,
     views: options.Views = "all",
     candidates: options.Candidates = "auto",
     id_: options.Id = None,
@@ -91,6 +93,7 @@ def audit(
         sets=sets or (),
         columns=(id_, label, group),
         settings=settings,
+        thresholds=thresholds,
         out=out,
         cache=_cache_folder(cache),
         workers=workers,
@@ -175,6 +178,7 @@ def _audited(order: Order, compared: Compared, progress: Progress) -> Audit:
         compared.queries,
         compared.references or None,
         settings=order.settings,
+        thresholds=order.thresholds,
         out=order.out,
         workers=order.workers,
         cache=order.cache,

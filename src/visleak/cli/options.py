@@ -102,6 +102,16 @@ Soft = Annotated[
         help="Similarity from which a leak is soft; by default the encoder's own.",
     ),
 ]
+ThresholdsFile = Annotated[
+    Path | None,
+    typer.Option(
+        "--thresholds",
+        metavar="FILE",
+        rich_help_panel=HOW,
+        help="Thresholds that visleak calibrate wrote for this encoder; --hard and --soft come"
+        " before it.",
+    ),
+]
 Views = Annotated[
     str,
     typer.Option(

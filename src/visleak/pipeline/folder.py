@@ -18,6 +18,7 @@ from visleak.errors import UsageError, VisleakError
 from visleak.grading import load_grader
 from visleak.pipeline.run import Outcome
 from visleak.pipeline.tables import image_tables, pair_tables
+from visleak.pipeline.thresholds import Thresholds
 from visleak.pipeline.workplace import remove_leftovers
 from visleak.records import Encoder, ImageSet
 from visleak.settings import Settings
@@ -44,6 +45,7 @@ def key_of(
     references: Sequence[ImageSet],
     encoder: Encoder,
     settings: Settings,
+    thresholds: Thresholds,
 ) -> str | None:
     """Return a digest of everything an audit's answer depends on, or ``None`` if unknowable.
 
@@ -55,6 +57,7 @@ def key_of(
     parts = {
         "settings": settings.as_dict(),
         "encoder": encoder.digest,
+        "thresholds": [thresholds.hard, thresholds.soft, thresholds.provenance],
         "verifier": check.digest().hex(),
         "grader": load_grader().digest,
         "sets": stamps,

@@ -17,6 +17,7 @@ from visleak.pipeline.fingerprinting import fingerprint
 from visleak.pipeline.labels import coverage, modality
 from visleak.pipeline.local import with_votes
 from visleak.pipeline.tables import Compared, degree_of
+from visleak.pipeline.thresholds import Thresholds, thresholds_of
 from visleak.pipeline.verification import Material, equal_bytes, verify
 from visleak.pipeline.workplace import Workplace
 from visleak.records import Encoder, Evidence, ImageSet, Int64, Pairs
@@ -26,22 +27,6 @@ from visleak.settings import Settings
 
 #: Seed of the draw behind ``sample``.
 SAMPLE_SEED = 0
-
-
-@dataclass(frozen=True, slots=True)
-class Thresholds:
-    """Where degrees begin.
-
-    Attributes:
-        hard, soft: similarities; ``None`` where nobody knows.
-        provenance: where they come from, in words.
-        provisional: not yet calibrated at a stated error rate.
-    """
-
-    hard: float | None
-    soft: float | None
-    provenance: str
-    provisional: bool
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,6 +60,7 @@ def run(
     encoder: Encoder,
     settings: Settings,
     place: Workplace,
+    thresholds: Thresholds | None = None,
 ) -> Outcome:
     """Compare every query set with every reference set, and with itself.
 
@@ -84,12 +70,13 @@ def run(
         encoder: makes the fingerprints.
         settings: what is asked for.
         place: where to work.
+        thresholds: where degrees begin; by default as settings and encoder say.
 
     Raises:
         UsageError: two sets of one name, or nothing to compare.
     """
     _check_names(queries, references, settings)
-    thresholds = thresholds_of(encoder, settings)
+    thresholds = thresholds or thresholds_of(encoder, settings)
     views = views_for(encoder, settings.views)
     engine = ExactSearch()
     sides: dict[str, Side] = {}
@@ -124,23 +111,6 @@ def run(
             for couple, pairs, seen in zip(couples, found, evidence, strict=True)
         )
     return Outcome(tuple(queries), tuple(references), sides, compared, thresholds, grader)
-
-
-def thresholds_of(encoder: Encoder, settings: Settings) -> Thresholds:
-    """Return the thresholds: those of the settings, else the encoder's own; never another's."""
-    own = encoder.thresholds or {}
-    hard = settings.hard if settings.hard is not None else own.get("hard")
-    soft = settings.soft if settings.soft is not None else own.get("soft")
-    if hard is not None and soft is not None and hard < soft:
-        # one of the two was given and crosses the other, which is only a default
-        hard, soft = (soft, soft) if settings.soft is not None else (hard, hard)
-    given = [n for n in ("hard", "soft") if getattr(settings, n) is not None]
-    provenance = str(own.get("provenance", "none: this encoder ships no thresholds"))
-    if given:
-        rest = "" if len(given) == 2 else f"; otherwise {provenance}"
-        provenance = f"{' and '.join(given)} given by the caller{rest}"
-    provisional = bool(own.get("provisional", False)) and len(given) < 2
-    return Thresholds(hard, soft, provenance, provisional)
 
 
 def wanted(thresholds: Thresholds, settings: Settings) -> Wanted:

@@ -1,0 +1,109 @@
+"""Thresholds come from the right place, and never from another encoder."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import visleak
+from visleak.encoders import load_encoder
+from visleak.errors import UsageError, VisleakError
+from visleak.pipeline.thresholds import KIND, SCHEMA, read_thresholds, thresholds_of
+from visleak.settings import Settings
+
+ENTRY = {"name": "builtin", "hard": 0.9375, "soft": 0.75, "provenance": "measured on doves"}
+
+
+def written(path: Path, entry: object = None, digest: str | None = None, **extra: Any) -> Path:
+    digest = digest or load_encoder().digest
+    content = {"kind": KIND, "schema": SCHEMA, "encoders": {digest: entry or ENTRY}} | extra
+    path.write_text(json.dumps(content))
+    return path
+
+
+def test_a_file_comes_before_what_ships_and_the_caller_before_the_file(tmp_path: Path) -> None:
+    """Three places, one order."""
+    encoder = load_encoder()
+    entry = read_thresholds(written(tmp_path / "t.json"), encoder)
+    found = thresholds_of(encoder, Settings(), entry)
+    assert (found.hard, found.soft, found.provenance) == (0.9375, 0.75, "measured on doves")
+    assert not found.provisional
+    mixed = thresholds_of(encoder, Settings(hard=0.97), entry)
+    assert (mixed.hard, mixed.soft) == (0.97, 0.75)
+    assert mixed.provenance == "hard given by the caller; otherwise measured on doves"
+    assert thresholds_of(encoder, Settings()).hard == encoder.thresholds["hard"]
+
+
+def test_another_encoders_thresholds_are_refused(tmp_path: Path) -> None:
+    """A similarity of 0.9 means another thing to every encoder."""
+    path = written(tmp_path / "t.json", {**ENTRY, "name": "clip"}, digest="c0ffee" * 4)
+    with pytest.raises(UsageError) as caught:
+        read_thresholds(path, load_encoder())
+    digest = load_encoder().digest[:12]
+    assert str(caught.value) == (
+        f"{path} holds thresholds of clip (c0ffeec0ffee), not of builtin ({digest}); thresholds of"
+        " one encoder never serve another: run `visleak calibrate S --encoder builtin`"
+    )
+
+
+def test_an_audit_uses_the_file(tmp_path: Path, natural: dict[str, np.ndarray]) -> None:
+    """Its thresholds and where they come from stand in the summary, and it is another audit."""
+    folder = tmp_path / "set"
+    folder.mkdir()
+    from PIL import Image
+
+    for name in ("coffee", "moon"):
+        Image.fromarray(natural[name]).save(folder / f"{name}.png")
+    out = tmp_path / "out"
+    visleak.audit(folder, folder, out=out, cache=None)
+    path = written(tmp_path / "t.json")
+    with pytest.raises(UsageError, match="another audit"):
+        visleak.audit(folder, folder, out=out, cache=None, thresholds=path)
+    result = visleak.audit(folder, folder, out=out, cache=None, thresholds=path, force=True)
+    found = result.summary["thresholds"]
+    assert (found["hard"], found["soft"], found["provenance"]) == (
+        0.9375,
+        0.75,
+        ENTRY["provenance"],
+    )
+    again = visleak.audit(folder, folder, out=out, cache=None, thresholds=path)
+    assert again.reused
+
+
+@pytest.mark.parametrize(
+    ("text", "kind", "said"),
+    [
+        (None, UsageError, "is no file; `visleak calibrate` writes one"),
+        ("{", VisleakError, "cannot be read"),
+        ("[]", VisleakError, "is no file of thresholds; `visleak calibrate` writes one"),
+        ('{"kind": "audit"}', VisleakError, "is no file of thresholds"),
+        (f'{{"kind": "{KIND}", "schema": 99}}', VisleakError, "has layout 99, this visleak reads"),
+        (f'{{"kind": "{KIND}", "schema": 1}}', VisleakError, "is damaged: it has no encoders"),
+    ],
+)
+def test_what_is_no_file_of_thresholds_is_refused(
+    tmp_path: Path, text: str | None, kind: type[VisleakError], said: str
+) -> None:
+    """One line that says what to do."""
+    path = tmp_path / "t.json"
+    if text is not None:
+        path.write_text(text)
+    with pytest.raises(kind) as caught:
+        read_thresholds(path, load_encoder())
+    assert said in str(caught.value)
+    assert "\n" not in str(caught.value)
+    assert type(caught.value) is kind
+
+
+@pytest.mark.parametrize(
+    "values", [{"hard": 0.5, "soft": 0.6}, {"hard": 1.5}, {"hard": "0.9"}, {"soft": None}]
+)
+def test_thresholds_that_cannot_be_are_refused(tmp_path: Path, values: dict[str, object]) -> None:
+    """A file that somebody edited must not turn every pair into a leak."""
+    path = written(tmp_path / "t.json", ENTRY | values)
+    with pytest.raises(VisleakError, match="hard and soft must be similarities with -1 <= soft"):
+        read_thresholds(path, load_encoder())
