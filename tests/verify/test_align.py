@@ -9,10 +9,8 @@ import numpy as np
 import pytest
 
 from visleak.records import VIEWS
-from visleak.verify import align
 from visleak.verify.align import (
     believable,
-    by_features,
     overlap,
     refine,
     shift_matrix,
@@ -161,82 +159,3 @@ def test_what_is_believed(change, believed, view):
     """A moderate change of the start, whatever view that is."""
     start = view_matrix(view)
     assert believable(change @ start, start) == believed
-
-
-# -- by local features ---------------------------------------------------------------------------
-
-
-def shrunk(picture, long=256):
-    ratio = long / max(picture.shape[:2])
-    return cv2.resize(picture, None, fx=ratio, fy=ratio, interpolation=cv2.INTER_AREA)
-
-
-def pixels_to_units(width, height):
-    return np.array([[1 / width, 0, 0.5 / width], [0, 1 / height, 0.5 / height], [0, 0, 1]])
-
-
-def rotated_and_cut(picture, degrees, cut):
-    """Return the picture turned about its middle with a border cut off, and the unit matrix."""
-    height, width = picture.shape[:2]
-    turn = np.vstack([cv2.getRotationMatrix2D((width / 2, height / 2), -degrees, 1), [0, 0, 1]])
-    there = cv2.warpAffine(picture, turn[:2], (width, height))[cut:-cut, cut:-cut]
-    pixels = np.array([[1.0, 0, -cut], [0, 1, -cut], [0, 0, 1]]) @ turn
-    planted = pixels_to_units(there.shape[1], there.shape[0]) @ pixels
-    return there, planted @ np.linalg.inv(pixels_to_units(width, height))
-
-
-@pytest.mark.parametrize("name", ["astronaut", "chelsea", "coffee", "coins", "brick"])
-@pytest.mark.parametrize("mirrored", [False, True])
-def test_features_find_a_turned_crop(natural, name, mirrored):
-    """45 degrees, a fifth cut off all around, mirrored or not, in any aspect ratio."""
-    query = shrunk(natural[name])
-    source = np.ascontiguousarray(query[:, ::-1]) if mirrored else query
-    reference, planted = rotated_and_cut(source, 45, min(source.shape[:2]) // 8)
-    if mirrored:
-        planted = planted @ view_matrix(VIEWS.index("mirror"))
-    assert_alike(by_features(query, reference), planted, 0.02)
-
-
-@pytest.mark.parametrize("name", ["astronaut", "coffee", "coins"])
-def test_features_find_a_crop_enlarged(natural, name):
-    """The middle at almost twice the scale, mirrored: what screens and correlation miss."""
-    query = shrunk(natural[name])
-    height, width = query.shape[:2]
-    y, x = height // 5, width // 6
-    part = query[y : height - y, x : width - x][:, ::-1]
-    reference = cv2.resize(part, (width, height), interpolation=cv2.INTER_CUBIC)
-    scale = np.diag([width / (width - 2 * x), height / (height - 2 * y), 1.0])
-    planted = view_matrix(4) @ scale @ shift_matrix(-x / width, -y / height)
-    assert_alike(by_features(query, reference), planted, 0.02)
-
-
-def test_features_of_the_unrelated_agree_on_nothing(natural):
-    """No relation between different pictures."""
-    names = ["astronaut", "chelsea", "coffee", "rocket", "moon", "coins", "brick"]
-    pictures = [shrunk(natural[name]) for name in names]
-    found = [
-        (names[i], names[j])
-        for i in range(len(names))
-        for j in range(len(names))
-        if i != j and by_features(pictures[i], pictures[j]) is not None
-    ]
-    assert found == []
-
-
-def test_features_of_small_or_blank_pictures(natural):
-    """Too few pixels or no texture: none, without an exception."""
-    whole = shrunk(natural["astronaut"])
-    blank = np.full_like(whole, 128)
-    small = np.ascontiguousarray(whole[: align.FEATURE_SIDE - 1])
-    for pair in ((whole, small), (small, whole), (whole, blank), (blank, whole), (blank, blank)):
-        assert by_features(*pair) is None
-
-
-def test_features_give_the_same_answer_twice(natural):
-    """RANSAC draws at random, from a fixed seed: an audit repeats itself."""
-    query = shrunk(natural["coffee"])
-    reference, _ = rotated_and_cut(query, 20, 20)
-    first = by_features(query, reference)
-    cv2.setRNGSeed(7)
-    by_features(shrunk(natural["coins"]), query)
-    np.testing.assert_array_equal(by_features(query, reference), first)

@@ -9,7 +9,7 @@ import numpy.typing as npt
 
 from visleak.grading import words
 from visleak.grading.model import Grader, features
-from visleak.records import GRADES, VIEWS, Bool, Evidence, Float32, Grades, Int8
+from visleak.records import GRADES, Bool, Evidence, Float32, Grades
 
 EXACT, NEAR, SIMILAR, DIFFERENT = range(len(GRADES))
 
@@ -24,7 +24,6 @@ _UNSEEN: Final = "a picture could not be decoded again"
 def grade(
     similarity: Float32,
     background: Float32,
-    view: Int8,
     evidence: Evidence,
     *,
     equal_bytes: Bool,
@@ -35,7 +34,6 @@ def grade(
 
     Args:
         similarity, background: ``float32`` (n,), as in ``Pairs``.
-        view: ``int8`` (n,): the view of the query that was compared.
         evidence: what was measured; NaN where the screen let a pair go.
         equal_bytes: pairs of two copies of the same bytes: exact, whatever else.
         flat: pairs of blank pictures: exact where pixels agree, else similar; never near.
@@ -60,12 +58,12 @@ def grade(
     probability = np.where(exact & flat, 1.0, probability)
     probability = np.where(equal_bytes, 1.0, probability)
     result[unseen], probability[unseen] = -1, np.nan
-    reasons, transforms = _in_words(result, view, evidence, equal_bytes, flat)
+    reasons, transforms = _in_words(result, evidence, equal_bytes, flat)
     return Grades(result, probability.astype(np.float32), reasons, transforms)
 
 
 def _in_words(
-    grades: npt.NDArray[np.int8], view: Int8, evidence: Evidence, equal_bytes: Bool, flat: Bool
+    grades: npt.NDArray[np.int8], evidence: Evidence, equal_bytes: Bool, flat: Bool
 ) -> tuple[tuple[str, ...], tuple[str, ...]]:
     """Return reasons and transforms, a line each a pair."""
     reasons = [_SCREENED] * len(grades)
@@ -74,7 +72,7 @@ def _in_words(
         reasons[row] = _UNSEEN
     for row in np.flatnonzero(equal_bytes):
         reasons[row] = "identical bytes"
-    names = ("within", "patch", "gradient", "gain", "offset", "tint")
+    names = ("within", "patch", "gradient", "gain", "offset", "tint", "inverted")
     checked = ~np.isnan(evidence.checks["gradient"]) & ~equal_bytes
     for row in np.flatnonzero(checked):
         check = {name: float(evidence.checks[name][row]) for name in names}
@@ -83,7 +81,6 @@ def _in_words(
             continue
         if grades[row] in (NEAR, SIMILAR):
             matrix = evidence.matrix[row].reshape(3, 3).astype(np.float64)
-            inverted = VIEWS[view[row]] == "inverted"
-            transforms[row] = words.transform(matrix, check, inverted)
+            transforms[row] = words.transform(matrix, check, check["inverted"] == 1)
         reasons[row] = words.reason(int(grades[row]), transforms[row], check)
     return tuple(reasons), tuple(transforms)

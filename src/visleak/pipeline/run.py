@@ -215,7 +215,6 @@ def _compared(
     grades = grade(
         pairs.similarity,
         pairs.background,
-        pairs.view,
         evidence,
         equal_bytes=equal_bytes(pairs, material),
         flat=material[query.name].prints.flat[pairs.query],

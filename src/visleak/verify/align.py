@@ -15,28 +15,25 @@ import cv2
 import numpy as np
 import numpy.typing as npt
 
-from visleak.records import VIEWS, Bytes8, Float32
+from visleak.records import VIEWS, Bool, Float32
 
 Matrix = npt.NDArray[np.floating[Any]]
 
-# OpenCV's type hints know neither SIFT nor the calls without a mask
+# OpenCV's type hints do not know the calls without a mask
 _cv: Any = cv2
 
 #: Enhanced correlation (Evangelidis & Psarakis 2008) stops after this many steps or this change.
 STEPS: Final = 12
 CHANGE: Final = 2e-3
+FRAME_STEPS: Final = 20
 
 #: Relations outside these bounds are not believed: scale, stretch, shift of the centre.
 SCALES: Final = (0.55, 1.8)
 STRETCH: Final = 0.5
 SHIFT: Final = 0.45
 
-#: Local features are tried where the short side has this many pixels.
-FEATURE_SIDE: Final = 32
-FEATURES: Final = 500
-RATIO: Final = 0.8
-INLIERS: Final = 10
-RANSAC_PIXELS: Final = 3.0
+#: Where a relation is refined in a frame: pixels its corners may move at most, as a share.
+FRAME_MOVE: Final = 0.12
 
 
 def view_matrix(view: int) -> Matrix:
@@ -113,16 +110,17 @@ def _blurred(grey: npt.NDArray[np.float32], side: int) -> npt.NDArray[np.float32
     return np.asarray(cv2.GaussianBlur(grey, (0, 0), 0.7), np.float32)
 
 
-def refine(query: Float32, reference: Float32, start: Matrix) -> Matrix | None:
+def refine(query: Float32, reference: Float32, start: Matrix, steps: int = STEPS) -> Matrix | None:
     """Return the affine relation near ``start`` that correlates best, or ``None``.
 
     Args:
         query, reference: grey ``float32`` (s, s) squares.
         start: unit matrix to begin from.
+        steps: at most this many.
     """
     side = query.shape[0]
     back = _in_pixels(inverse(start), side)[:2].astype(np.float32)
-    criteria = (cv2.TERM_CRITERIA_EPS | cv2.TERM_CRITERIA_COUNT, STEPS, CHANGE)
+    criteria = (cv2.TERM_CRITERIA_EPS | cv2.TERM_CRITERIA_COUNT, steps, CHANGE)
     try:
         _, found = _cv.findTransformECC(
             reference, query, back, cv2.MOTION_AFFINE, criteria, None, 1
@@ -139,6 +137,43 @@ def refine(query: Float32, reference: Float32, start: Matrix) -> Matrix | None:
     return matrix if believable(matrix, start) else None
 
 
+def refine_frame(query: Float32, reference: Float32, mask: Bool) -> Matrix | None:
+    """Return the small affine move of the query that correlates best, or ``None``.
+
+    Args:
+        query, reference: grey ``float32`` (h, w), one lying on the other but for a small move.
+        mask: (h, w): where there is something to compare.
+
+    Returns:
+        Unit matrix.
+    """
+    height, width = mask.shape
+    smooth = [
+        np.asarray(cv2.GaussianBlur(grey, (0, 0), 1.0), np.float32) for grey in (query, reference)
+    ]
+    criteria = (cv2.TERM_CRITERIA_EPS | cv2.TERM_CRITERIA_COUNT, FRAME_STEPS, CHANGE)
+    try:
+        _, found = _cv.findTransformECC(
+            smooth[1],
+            smooth[0],
+            np.eye(2, 3, dtype=np.float32),
+            cv2.MOTION_AFFINE,
+            criteria,
+            mask.astype(np.uint8),
+            1,
+        )
+    except cv2.error:
+        return None
+    pixels = np.eye(3)
+    pixels[:2] = found
+    if not np.isfinite(pixels).all() or abs(np.linalg.det(pixels)) < 0.1:
+        return None
+    to_pixels = unit_to_pixels(width, height)
+    move = inverse(inverse(to_pixels) @ pixels @ to_pixels)
+    corners = np.array([[0, 1, 0, 1], [0, 0, 1, 1], [1, 1, 1, 1.0]])
+    return move if np.abs(move @ corners - corners).max() <= FRAME_MOVE else None
+
+
 def believable(matrix: Matrix, start: Matrix) -> bool:
     """Whether a relation is a moderate change of ``start``."""
     (a, b, x), (c, d, y) = (matrix @ inverse(start))[:2].tolist()
@@ -150,60 +185,7 @@ def believable(matrix: Matrix, start: Matrix) -> bool:
     return stretch <= STRETCH and centre <= SHIFT
 
 
-def by_features(query: Bytes8, reference: Bytes8) -> Matrix | None:
-    """Return the relation that local features agree on (SIFT, RANSAC), or ``None``.
-
-    Finds any rotation, crop and scale, mirrored or not, where both pictures are large enough.
-
-    Args:
-        query, reference: RGB ``uint8`` pictures in their own aspect ratio.
-    """
-    if min(*query.shape[:2], *reference.shape[:2]) < FEATURE_SIDE:
-        return None
-    sift = _cv.SIFT_create(nfeatures=FEATURES)
-    points, words = sift.detectAndCompute(cv2.cvtColor(reference, cv2.COLOR_RGB2GRAY), None)
-    if words is None or len(words) < INLIERS:
-        return None
-    for mirrored in (False, True):
-        picture = np.ascontiguousarray(query[:, ::-1]) if mirrored else query
-        found = _match(sift, picture, (points, words), (query.shape, reference.shape))
-        if found is not None:
-            return found @ view_matrix(VIEWS.index("mirror")) if mirrored else found
-    return None
-
-
-def _match(
-    sift: Any,
-    picture: Bytes8,
-    described: tuple[tuple[cv2.KeyPoint, ...], Float32],
-    shapes: tuple[tuple[int, ...], tuple[int, ...]],
-) -> Matrix | None:
-    """Return the unit matrix that enough features agree on, or ``None``."""
-    points, words = described
-    query_shape, reference_shape = shapes
-    own, own_words = sift.detectAndCompute(cv2.cvtColor(picture, cv2.COLOR_RGB2GRAY), None)
-    if own_words is None or len(own_words) < INLIERS:
-        return None
-    pairs = cv2.BFMatcher(cv2.NORM_L2).knnMatch(own_words, words, k=2)
-    good = [p[0] for p in pairs if len(p) == 2 and p[0].distance < RATIO * p[1].distance]
-    if len(good) < INLIERS:
-        return None
-    from_ = np.array([own[m.queryIdx].pt for m in good], np.float32)
-    to = np.array([points[m.trainIdx].pt for m in good], np.float32)
-    cv2.setRNGSeed(0)
-    found, inside = cv2.estimateAffine2D(
-        from_, to, method=cv2.RANSAC, ransacReprojThreshold=RANSAC_PIXELS, maxIters=2000
-    )
-    if found is None or inside is None or int(inside.sum()) < INLIERS:
-        return None
-    pixels = np.vstack([np.asarray(found, np.float64), [0, 0, 1]])
-    to_pixels = _unit_to_pixels(query_shape[1], query_shape[0])
-    to_units = inverse(_unit_to_pixels(reference_shape[1], reference_shape[0]))
-    matrix = to_units @ pixels @ to_pixels
-    return matrix if abs(np.linalg.det(matrix)) > 0.01 else None
-
-
-def _unit_to_pixels(width: int, height: int) -> Matrix:
+def unit_to_pixels(width: int, height: int) -> Matrix:
     """Return unit coordinates to pixel coordinates, in which pixel centres are whole numbers."""
     return np.array([[width, 0, -0.5], [0, height, -0.5], [0, 0, 1.0]])
 
@@ -223,5 +205,5 @@ def _in_units(matrix: Matrix, side: int) -> Matrix:
 @cache
 def _square_units(side: int) -> tuple[Matrix, Matrix]:
     """Return unit to pixel coordinates of a square, and back."""
-    to_pixels = _unit_to_pixels(side, side)
+    to_pixels = unit_to_pixels(side, side)
     return to_pixels, inverse(to_pixels)

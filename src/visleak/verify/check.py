@@ -4,15 +4,29 @@ from __future__ import annotations
 
 import hashlib
 import json
+from dataclasses import replace
+from types import ModuleType
 from typing import Final
 
 import cv2
 import numpy as np
 
 from visleak.records import VIEWS, Bytes8
-from visleak.verify import align, exact, large, screen, tiny
+from visleak.verify import (
+    align,
+    closeup,
+    exact,
+    features,
+    frame,
+    large,
+    light,
+    overlay,
+    screen,
+    starts,
+    tiny,
+)
 from visleak.verify.align import Matrix
-from visleak.verify.measures import Measures, compare, square
+from visleak.verify.measures import Measures
 
 #: Pictures up to this side are compared as tiny ones.
 TINY: Final = 48
@@ -26,13 +40,15 @@ VERSION: Final = 5
 
 def digest() -> bytes:
     """Return the digest of everything that evidence depends on beside the two pictures."""
-    own = [VERSION, TINY, BOUND, tiny.SIDE, large.SIDE, large.COARSE_SIDE, large.GOOD]
-    pixels = [exact.EXACT_LEVELS, exact.EXACT_SHARE, exact.EXACT_MEAN, exact.EXACT_TILE]
-    moving = [align.STEPS, align.CHANGE, *align.SCALES, align.STRETCH, align.SHIFT]
-    local = [align.FEATURE_SIDE, align.FEATURES, align.RATIO, align.INLIERS, align.RANSAC_PIXELS]
-    recipe = [own, pixels, exact.TILES, moving, local]
-    recipe.append([screen.SIDE, screen.REACH, screen.DAMPING])
-    return hashlib.blake2b(json.dumps(recipe).encode(), digest_size=16).digest()
+    rooms = (align, closeup, exact, features, frame, large, light, overlay, screen, starts, tiny)
+    recipe = [[VERSION, TINY, BOUND], *(_constants(room) for room in rooms)]
+    return hashlib.blake2b(json.dumps(recipe, default=repr).encode(), digest_size=16).digest()
+
+
+def _constants(module: ModuleType) -> list[tuple[str, object]]:
+    """Return a module's public constants by name."""
+    names = sorted(name for name in vars(module) if name.isupper() and name[0] != "_")
+    return [(name, getattr(module, name)) for name in names]
 
 
 def bounded(pixels: Bytes8) -> Bytes8:
@@ -52,7 +68,8 @@ def check(
     shift: tuple[float, float],
     *,
     same_size: bool,
-    features: bool = True,
+    local: bool = True,
+    hopeful: bool = False,
 ) -> tuple[Measures, Matrix]:
     """Return what is measured on a pair, and the relation from query to reference.
 
@@ -61,16 +78,19 @@ def check(
         view: the view in which the query looked most like the reference.
         shift: where the screen found the reference's content, in shares of width and height.
         same_size: whether the full pictures have equal width and height.
-        features: align by local features where correlation does not do.
+        local: align by local features where correlation does not do.
+        hopeful: search long for the relation of tiny pictures; their fingerprints promise one.
     """
     is_tiny = max(*query.shape[:2], *reference.shape[:2]) <= TINY
     # whatever the view: a symmetric picture may look more like its mirror image
     if same_size and exact.exactly_alike(query, reference):
-        side = tiny.SIDE if is_tiny else large.SIDE
         unmoved = np.eye(3)
-        return compare(square(query, side), square(reference, side), unmoved, exact=True), unmoved
+        compared = tiny.compared if is_tiny else large.compared
+        return replace(compared(query, reference, unmoved), exact=1.0), unmoved
     start = align.shift_matrix(*shift) @ align.view_matrix(view)
-    looks = 255 - query if VIEWS[view] == "inverted" else query
+    inverted = VIEWS[view] == "inverted"
     if is_tiny:
-        return tiny.check_tiny(looks, reference, start)
-    return large.check_large(looks, reference, start, features=features)
+        looks, turned = 255 - query if inverted else query, align.view_matrix(view)
+        measures, matrix = tiny.check_tiny(looks, reference, start, turned, hopeful=hopeful)
+        return replace(measures, inverted=float(inverted)), matrix
+    return large.check_large(query, reference, start, inverted=inverted, features=local)

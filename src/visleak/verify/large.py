@@ -1,40 +1,124 @@
-"""The full check of photographs: by correlation, and by local features where that fails."""
+"""The full check of photographs: guess relations, refine them, compare closely.
+
+Correlation guesses from the view and shift that the search found; local features guess any turn,
+crop and scale. Each guess is refined by correlation in the common frame of the two pictures, and
+the relation under which edges agree best is kept.
+"""
 
 from __future__ import annotations
 
 from typing import Final
 
-from visleak.records import Bytes8
-from visleak.verify import align
-from visleak.verify.align import Matrix
-from visleak.verify.measures import Measures, compare, grey, square
+import numpy as np
 
-#: Side of the squares that are compared, and of those aligned before, more coarsely.
-SIDE: Final = 96
+from visleak.records import Bytes8
+from visleak.verify import align, closeup
+from visleak.verify.align import Matrix
+from visleak.verify.features import by_features
+from visleak.verify.frame import SIDE, Frame, Photo, frame, grey
+from visleak.verify.light import light
+from visleak.verify.measures import NOTHING, Measures, square
+from visleak.verify.measures import grey as grey_square
+
+#: Side of the squares in which the view and shift are refined first.
 COARSE_SIDE: Final = 32
 
-#: Gradient agreement below which another way of aligning is tried.
-GOOD: Final = 0.8
+#: Edge agreement below which another way of aligning is tried.
+GOOD: Final = 0.85
 
 
 def check_large(
-    query: Bytes8, reference: Bytes8, start: Matrix, *, features: bool
+    query: Bytes8,
+    reference: Bytes8,
+    start: Matrix,
+    *,
+    inverted: bool = False,
+    features: bool = True,
 ) -> tuple[Measures, Matrix]:
     """Return what is measured on a pair of photographs, and their relation.
 
     Args:
-        query, reference: bounded RGB ``uint8`` pictures; the query inverted where that view is
-            compared.
+        query, reference: bounded RGB ``uint8`` pictures.
         start: unit matrix to begin from: view and shift.
+        inverted: whether the inverted query looked most like the reference.
         features: align by local features where correlation does not do.
     """
-    left, right = square(query, SIDE), square(reference, SIDE)
-    matrix = align.by_correlation(grey(left), grey(right), start, (COARSE_SIDE, SIDE))
-    measures = compare(left, right, matrix)
+    photos = Photo.of(query), Photo.of(reference)
+    looks = 255 - query if inverted else query
+    small = [grey_square(square(picture, COARSE_SIDE)) for picture in (looks, reference)]
+    start = align.by_correlation(small[0], small[1], start, (COARSE_SIDE,))
+    measures, matrix = _refined(photos, start)
     if features and measures.gradient < GOOD:
-        found = align.by_features(query, reference)
-        if found is not None:
-            other = compare(left, right, found, features=True)
+        mirrored = bool(np.linalg.det(start) < 0)
+        relation = by_features(query, reference, mirrored=mirrored, inverted=inverted)
+        if relation is not None:
+            other, there = _refined(photos, relation.matrix, relation.inliers)
             if other.gradient > measures.gradient:
-                return other, found
+                return other, there
     return measures, matrix
+
+
+def compared(query: Bytes8, reference: Bytes8, matrix: Matrix) -> Measures:
+    """Return the measures of two pictures under a relation."""
+    overlap = frame(Photo.of(query), Photo.of(reference), matrix)
+    return measured(overlap) if overlap is not None else NOTHING
+
+
+def _refined(
+    photos: tuple[Photo, Photo], start: Matrix, inliers: int = 0
+) -> tuple[Measures, Matrix]:
+    """Return the measures under a relation, or the better one that correlation makes of it."""
+    begun = frame(*photos, start)
+    if begun is None:
+        return NOTHING, start
+    measures = measured(begun, inliers)
+    moved = _moved(begun)
+    if moved is None:
+        return measures, start
+    matrix = align.inverse(begun.to_frame) @ moved @ begun.to_frame @ start
+    better = frame(*photos, matrix)
+    if better is not None:
+        again = measured(better, inliers)
+        if again.gradient > measures.gradient:
+            return again, matrix
+    return measures, start
+
+
+def _moved(begun: Frame) -> Matrix | None:
+    """Return the small move of the query, in the frame's unit coordinates, that correlates best."""
+    return align.refine_frame(light(begun).fitted, grey(begun.reference), begun.mask)
+
+
+def measured(overlap: Frame, inliers: int = 0) -> Measures:
+    """Return the measures of a pair in its common frame."""
+    fit, mask = light(overlap), overlap.mask
+    ours, theirs, blur = closeup.blurred_alike(fit.fitted, grey(overlap.reference), mask)
+    edges = closeup.edges(ours, theirs, mask)
+    local = closeup.local(ours, theirs, mask)
+    rest = closeup.rest(ours, theirs, mask)
+    inverted = fit.gain < 0
+    return Measures(
+        grey=fit.correlation,
+        gradient=edges.gradient,
+        core=edges.core,
+        colour=fit.colour,
+        residual=rest.residual,
+        within=rest.within,
+        patch=rest.patch,
+        covered=overlap.covered,
+        used=overlap.used,
+        # of the inverted query where that is what the reference is like
+        gain=abs(fit.gain),
+        offset=fit.offset + 255 * fit.gain if inverted else fit.offset,
+        tint=fit.tint,
+        features=float(inliers > 0),
+        side=float(SIDE),
+        exact=0.0,
+        structure=local.structure,
+        agree=local.agree,
+        drift=local.drift,
+        blur=blur,
+        inliers=float(inliers),
+        inverted=float(inverted),
+        pixels=float(np.count_nonzero(mask)),
+    )

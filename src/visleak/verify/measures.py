@@ -1,8 +1,7 @@
-"""What is measured on two squares once one lies on the other."""
+"""What the full check measures on a pair, by name."""
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass, fields
 from typing import Final
 
@@ -11,14 +10,6 @@ import numpy as np
 import numpy.typing as npt
 
 from visleak.records import Bytes8
-from visleak.verify import align
-from visleak.verify.align import Matrix
-from visleak.verify.exact import EXACT_LEVELS
-
-#: Tiles along a side in which local disagreement is measured.
-_TILES: Final = 4
-
-_THREE: Final = np.ones((3, 3), np.uint8)
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,8 +29,22 @@ class Measures:
         gain, offset: brightness of the reference is gain times the query's, plus offset levels.
         tint: largest difference of the mean colour of a channel after the grey fit, levels.
         features: 1 where local features found the relation.
-        side: pixels of the squares that were compared.
+        side: pixels of the squares that were compared, or of the longest side that would be.
         exact: 1 where almost all pixels are approximately identical.
+        structure: mean correlation of small windows, -1..1; this and what follows of photographs
+            only.
+        agree: share of the windows with contrast whose correlation is at least 0.6, 0..1.
+        drift: displacement that is left between the pictures, upper quartile, pixels compared.
+        blur: pixels by which the sharper picture was blurred before comparing.
+        inliers: number of local features that agree on the relation, 0 if it was not made by them.
+        inverted: 1 where the reference is like the inverted query; gain and offset are of that.
+        pixels: number of pixels that were compared.
+        agreement: mean of ``gradient`` and the same of damped gradients, less where little
+            overlaps; this and what follows of tiny pictures only.
+        directions: agreement of the directions of gradients, however weak, upper quartile of the
+            tiles of 1/16 of the picture, 0 where a tile is not covered.
+        detail: correlation of second derivatives over the overlap, -1..1.
+        palette: share of the colours' variance that an affine map of the query's colours explains.
     """
 
     grey: float
@@ -57,10 +62,24 @@ class Measures:
     features: float
     side: float
     exact: float
+    structure: float = 0.0
+    agree: float = 0.0
+    drift: float = 0.0
+    blur: float = 0.0
+    inliers: float = 0.0
+    inverted: float = 0.0
+    pixels: float = 0.0
+    agreement: float = 0.0
+    directions: float = 0.0
+    detail: float = 0.0
+    palette: float = 0.0
 
 
 #: Names of the checks, in the order in which they are stored.
 CHECKS: Final = tuple(field.name for field in fields(Measures))
+
+#: What is measured where next to nothing overlaps.
+NOTHING: Final = Measures(0, 0, 0, 0, 255, 0, 255, 0, 0, 1, 0, 0, 0, 128, 0)
 
 
 def square(pixels: Bytes8, side: int) -> npt.NDArray[np.float32]:
@@ -75,104 +94,3 @@ def square(pixels: Bytes8, side: int) -> npt.NDArray[np.float32]:
 def grey(square: npt.NDArray[np.float32]) -> npt.NDArray[np.float32]:
     """Return the luminance of a square (s, s, 3), (s, s)."""
     return np.asarray(cv2.cvtColor(square, cv2.COLOR_RGB2GRAY), np.float32)
-
-
-def compare(
-    left: npt.NDArray[np.float32],
-    right: npt.NDArray[np.float32],
-    matrix: Matrix,
-    *,
-    features: bool = False,
-    exact: bool = False,
-) -> Measures:
-    """Return the measures of a pair under a relation."""
-    side = left.shape[0]
-    moved = align.warp(left, matrix)
-    mask = align.overlap(matrix, side)
-    pixels = float(mask.sum())
-    covered = pixels / mask.size
-    # an affine relation scales all areas alike
-    used = min(1.0, covered * abs(float(np.linalg.det(align.inverse(matrix)[:2, :2]))))
-    if pixels < mask.size / 16:
-        return Measures(0, 0, 0, 0, 255, 0, 255, covered, used, 1, 0, 0, features, side, exact)
-    query, reference = grey(moved), grey(right)
-    weights = mask.ravel()
-    a, b = _channels(query, moved), _channels(reference, right)
-    mean_a, mean_b = a @ weights / pixels, b @ weights / pixels
-    a, b = (a - mean_a[:, None]) * weights, (b - mean_b[:, None]) * weights
-    product, square_a, square_b = (np.einsum("ij,ij->i", x, y) for x, y in ((a, b), (a, a), (b, b)))
-    scale = np.sqrt(square_a * square_b)
-    correlation = np.where(scale > 1e-3, product / np.maximum(scale, 1e-3), 0.0)
-    gain = float(product[0] / (square_a[0] + pixels))
-    difference = (b[0] - np.float32(gain) * a[0]).reshape(side, side)
-    gradient, core = _gradient_correlation(query, reference, mask)
-    return Measures(
-        grey=float(correlation[0]),
-        gradient=gradient,
-        core=core,
-        colour=float(correlation[1:].mean()),
-        residual=math.sqrt(float((difference * difference).sum()) / pixels),
-        within=1 - np.count_nonzero(np.abs(difference) >= EXACT_LEVELS) / pixels,
-        patch=_worst_tile(difference, mask),
-        covered=covered,
-        used=used,
-        gain=gain,
-        offset=float(mean_b[0] - gain * mean_a[0]),
-        tint=float(np.abs(mean_b[1:] - mean_b[0] - gain * (mean_a[1:] - mean_a[0])).max()),
-        features=float(features),
-        side=float(side),
-        exact=float(exact),
-    )
-
-
-def _channels(
-    grey: npt.NDArray[np.float32], square: npt.NDArray[np.float32]
-) -> npt.NDArray[np.float32]:
-    """Return grey and the three colours as rows (4, pixels)."""
-    rows = np.empty((4, grey.size), np.float32)
-    rows[0] = grey.ravel()
-    rows[1:] = square.reshape(-1, 3).T
-    return rows
-
-
-def _gradient_correlation(
-    query: npt.NDArray[np.float32],
-    reference: npt.NDArray[np.float32],
-    mask: npt.NDArray[np.float32],
-) -> tuple[float, float]:
-    """Return the correlation of the gradient fields inside the overlap, and of its core.
-
-    The core leaves out the quarter of the tiles that agree least: a caption, a logo or a swapped
-    corner stays in a few tiles, the parallax of another shot is everywhere.
-    """
-    inner = cv2.erode(mask, _THREE)
-    product, energy_a, energy_b = (np.zeros(_TILES * _TILES) for _ in range(3))
-    for along in ((1, 0), (0, 1)):
-        a = cv2.Sobel(query, cv2.CV_32F, *along, ksize=3) * inner
-        b = cv2.Sobel(reference, cv2.CV_32F, *along, ksize=3) * inner
-        product += _by_tile(a * b)
-        energy_a += _by_tile(a * a)
-        energy_b += _by_tile(b * b)
-    core = np.argsort(energy_a + energy_b - 2 * product, kind="stable")[: len(product) * 3 // 4]
-    whole = _ratio(product.sum(), energy_a.sum() * energy_b.sum())
-    return whole, _ratio(product[core].sum(), energy_a[core].sum() * energy_b[core].sum())
-
-
-def _ratio(product: float, energies: float) -> float:
-    """Return a correlation from its sums; 0 where one side does not vary."""
-    scale = math.sqrt(energies)
-    return float(product) / scale if scale > 1e-3 else 0.0
-
-
-def _by_tile(values: npt.NDArray[np.float32]) -> npt.NDArray[np.float64]:
-    """Return the sums over 4 x 4 tiles (16,)."""
-    step = values.shape[0] // _TILES
-    tiles = values.reshape(_TILES, step, _TILES, step)
-    return np.asarray(tiles.sum(axis=(1, 3), dtype=np.float64).ravel())
-
-
-def _worst_tile(difference: npt.NDArray[np.float32], mask: npt.NDArray[np.float32]) -> float:
-    """Return the largest root mean square difference in a tile of 1/16 of the picture."""
-    squares, counts = _by_tile(difference * difference), _by_tile(mask)
-    tile = difference.size / _TILES**2
-    return float(np.sqrt((squares / (counts + tile / 8)).max()))

@@ -1,0 +1,178 @@
+"""The common frame of two related photographs: their overlap, once from either picture.
+
+The frame is the part of the reference that the moved query lies on, at the resolution of the
+coarser of the two. So a small crop is compared in as much detail as it has, and a reduced picture
+is not blamed for the detail that it lost.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Final
+
+import cv2
+import numpy as np
+import numpy.typing as npt
+
+from visleak.records import Bool, Bytes8, Float32
+from visleak.verify.align import Matrix, inverse, unit_to_pixels
+
+#: Long side of a frame in pixels, at most, and either side at least.
+SIDE: Final = 128
+LEAST: Final = 16
+
+#: Flat margins (letterbox, canvas of a turned picture, backdrop) differ by this many levels at
+#: most from their corner, have this share of the picture at least, and leave that share.
+FILL_LEVELS: Final = 6
+FILL_LEAST: Final = 0.01
+FILL_LEAVES: Final = 0.2
+
+#: A pixel of a frame is compared where this much of it, of 255, is content.
+INSIDE: Final = 200
+
+#: A frame in which less than this share is covered says nothing.
+COVERED: Final = 0.1
+
+
+@dataclass(frozen=True, slots=True)
+class Photo:
+    """A picture with what of it is content.
+
+    Attributes:
+        pixels: RGB ``uint8`` (h, w, 3).
+        content: 255 where there is content, 0 in flat margins, ``uint8`` (h, w).
+    """
+
+    pixels: Bytes8
+    content: Bytes8
+
+    @classmethod
+    def of(cls, pixels: Bytes8) -> Photo:
+        """Return a picture with its flat margins found."""
+        return cls(pixels, content_of(pixels))
+
+
+@dataclass(frozen=True, slots=True)
+class Frame:
+    """The overlap of two pictures.
+
+    Attributes:
+        query, reference: RGB ``float32`` (h, w, 3).
+        mask: where both have content, (h, w).
+        to_frame: matrix from the reference's unit coordinates to the frame's.
+        covered: share of the reference that the moved query covers, 0..1.
+        used: share of the query that lies on the reference, 0..1.
+    """
+
+    query: Float32
+    reference: Float32
+    mask: Bool
+    to_frame: Matrix
+    covered: float
+    used: float
+
+
+def content_of(pixels: Bytes8) -> Bytes8:
+    """Return 255 where a picture has content and 0 in its flat margins, ``uint8`` (h, w).
+
+    Margins are what has the colour of a corner and hangs together with it. Where next to nothing
+    would be left, all is content.
+    """
+    height, width = pixels.shape[:2]
+    content = np.full((height, width), 255, np.uint8)
+    levels = (FILL_LEVELS,) * 3
+    flags = 4 | cv2.FLOODFILL_MASK_ONLY | cv2.FLOODFILL_FIXED_RANGE | (255 << 8)
+    # never changed, but OpenCV refuses what is read-only
+    picture = np.array(pixels)
+    for corner in ((0, 0), (width - 1, 0), (0, height - 1), (width - 1, height - 1)):
+        mask = np.zeros((height + 2, width + 2), np.uint8)
+        cv2.floodFill(picture, mask, corner, (0, 0, 0), levels, levels, flags)
+        filled = mask[1:-1, 1:-1]
+        if cv2.countNonZero(filled) >= FILL_LEAST * filled.size:
+            content[filled > 0] = 0
+    if cv2.countNonZero(content) < FILL_LEAVES * content.size:
+        content[:] = 255
+    return content
+
+
+def frame(query: Photo, reference: Photo, matrix: Matrix) -> Frame | None:
+    """Return the overlap of two pictures under a relation, or ``None`` where there is too little.
+
+    Args:
+        query, reference: the pictures.
+        matrix: affine, query to reference in unit coordinates.
+    """
+    corners = matrix[:2] @ np.array([[0, 1, 0, 1], [0, 0, 1, 1], [1, 1, 1, 1.0]])
+    (left, top), (right, bottom) = (
+        np.clip(corners.min(axis=1), 0, 1),
+        np.clip(corners.max(axis=1), 0, 1),
+    )
+    if right - left < 1e-3 or bottom - top < 1e-3:
+        return None
+    height, width = reference.pixels.shape[:2]
+    # pixels of the reference for one of the query
+    coarser = math.sqrt(
+        abs(float(np.linalg.det(matrix[:2, :2])))
+        * (width * height)
+        / (query.pixels.shape[0] * query.pixels.shape[1])
+    )
+    across, down = (right - left) * width, (bottom - top) * height
+    fine = min(1 / max(1.0, coarser), SIDE / max(across, down))
+    size = (max(LEAST, round(across * fine)), max(LEAST, round(down * fine)))
+    to_frame = np.array(
+        [
+            [1 / (right - left), 0, -left / (right - left)],
+            [0, 1 / (bottom - top), -top / (bottom - top)],
+            [0, 0, 1.0],
+        ]
+    )
+    theirs, whole = _moved(reference, to_frame, size)
+    ours, part = _moved(query, to_frame @ matrix, size)
+    mask = (whole >= INSIDE) & (part >= INSIDE)
+    if np.count_nonzero(mask) < max(COVERED * mask.size, LEAST * LEAST / 2):
+        return None
+    shared = _shared(matrix)
+    area = abs(float(np.linalg.det(matrix[:2, :2])))
+    return Frame(ours, theirs, mask, to_frame, min(1.0, shared), min(1.0, shared / area))
+
+
+def _shared(matrix: Matrix) -> float:
+    """Return the area that a moved query has in common with the reference, of the latter's 1."""
+    around = np.array([[0, 1, 1, 0], [0, 0, 1, 1], [1, 1, 1, 1.0]])
+    moved = (matrix[:2] @ around).T.astype(np.float32)
+    area, _ = cv2.intersectConvexConvex(moved, around[:2].T.astype(np.float32))
+    return float(area)
+
+
+def _moved(photo: Photo, matrix: Matrix, size: tuple[int, int]) -> tuple[Float32, Bytes8]:
+    """Return a picture and its content in a frame of (width, height) pixels.
+
+    Args:
+        photo: the picture.
+        matrix: from its unit coordinates to the frame's.
+        size: of the frame.
+    """
+    height, width = photo.pixels.shape[:2]
+    area = abs(float(np.linalg.det(matrix[:2, :2]))) * size[0] * size[1]
+    shrink = math.sqrt(width * height / max(area, 1e-6))
+    pixels, content = photo.pixels, photo.content
+    if shrink > 1.1:
+        # averaged before, because the warp only looks at the four nearest pixels
+        smaller = (max(1, round(width / shrink)), max(1, round(height / shrink)))
+        pixels, content = (
+            np.asarray(cv2.resize(plane, smaller, interpolation=cv2.INTER_AREA), np.uint8)
+            for plane in (pixels, content)
+        )
+    height, width = pixels.shape[:2]
+    there = (unit_to_pixels(*size) @ matrix @ inverse(unit_to_pixels(width, height)))[:2]
+    moved = cv2.warpAffine(
+        pixels, there, size, flags=cv2.INTER_LINEAR, borderMode=cv2.BORDER_REPLICATE
+    )
+    inside = cv2.warpAffine(content, there, size, flags=cv2.INTER_LINEAR)
+    return moved.astype(np.float32), np.asarray(inside, np.uint8)
+
+
+def grey(picture: Float32) -> npt.NDArray[np.float32]:
+    """Return the luminance of an RGB ``float32`` picture (h, w)."""
+    return np.asarray(cv2.cvtColor(picture, cv2.COLOR_RGB2GRAY), np.float32)

@@ -1,0 +1,124 @@
+"""How the light and colours of one photograph follow from those of another."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Final
+
+import numpy as np
+import numpy.typing as npt
+
+from visleak.records import Float32
+from visleak.verify.frame import Frame, grey
+
+Float64 = npt.NDArray[np.float64]
+
+#: Pull of the colour fit towards plain luminance, levels squared.
+RIDGE: Final = 10.0
+
+#: Differences (levels, and robust standard deviations) beyond which a pixel has no say in the fit.
+OFF_LEVELS: Final = 2.0
+OFF_SPREADS: Final = 2.5
+
+_LUMINANCE: Final = np.array([0.299, 0.587, 0.114])
+
+#: Median absolute deviation to standard deviation.
+_SPREAD: Final = 1.4826
+
+
+@dataclass(frozen=True, slots=True)
+class Light:
+    """How the reference's grey follows from the query's colours.
+
+    Attributes:
+        gain, offset: grey of the reference is gain times the query's grey, plus offset levels;
+            the gain is negative where one is like the other inverted.
+        fitted: the query's colours as grey values of the reference, ``float32`` (h, w).
+        correlation: of ``fitted`` with the reference's grey, -1..1.
+        colour: mean correlation of the three channels, -1..1.
+        tint: largest difference of a channel's mean from what gain and offset foretell, levels.
+    """
+
+    gain: float
+    offset: float
+    fitted: Float32
+    correlation: float
+    colour: float
+    tint: float
+
+
+@dataclass(frozen=True, slots=True)
+class _Moments:
+    """Means and covariances of the six channels, the query's before the reference's."""
+
+    mean: Float64
+    covariance: Float64
+
+    @classmethod
+    def of(cls, rows: Float32, weight: Float32) -> _Moments:
+        """Return the moments of channels (6, n) with a weight a pixel (n,)."""
+        total = max(1.0, float(weight.sum()))
+        mean = (rows @ weight).astype(np.float64) / total
+        centred = (rows - mean.astype(np.float32)[:, None]) * weight
+        return cls(mean, (centred @ centred.T).astype(np.float64) / total)
+
+    def fit(self) -> tuple[float, Float64, float]:
+        """Return gain, weights of the query's channels and the level they are added to.
+
+        Least squares, with a pull towards plain luminance: a picture in shades of red has no
+        green and blue to go by.
+        """
+        own = self.covariance[:3, :3]
+        across = self.covariance[:3, 3:] @ _LUMINANCE
+        gain = float(_LUMINANCE @ across / (_LUMINANCE @ own @ _LUMINANCE + 1))
+        weights = np.linalg.solve(own + RIDGE * np.eye(3), across + RIDGE * gain * _LUMINANCE)
+        return gain, weights, float(self.mean[3:] @ _LUMINANCE - self.mean[:3] @ weights)
+
+
+def light(frame: Frame) -> Light:
+    """Return the fit of brightness, contrast and colour; also of tints and inversions.
+
+    Least squares, and once more without the pixels that fit least: a caption must not change it.
+    """
+    rows = np.concatenate([frame.query.reshape(-1, 3).T, frame.reference.reshape(-1, 3).T])
+    target = grey(frame.reference).ravel()
+    weight = frame.mask.ravel().astype(np.float32)
+    first = _Moments.of(rows, weight)
+    _, weights, level = first.fit()
+    off = np.abs(target - _mixed(rows, weights, level))
+    limit = OFF_LEVELS + OFF_SPREADS * _SPREAD * float(np.median(off[frame.mask.ravel()]))
+    moments = _Moments.of(rows, weight * (off <= limit))
+    gain, weights, level = moments.fit()
+    return Light(
+        gain=gain,
+        offset=float((moments.mean[3:] - gain * moments.mean[:3]) @ _LUMINANCE),
+        fitted=_mixed(rows, weights, level).reshape(frame.mask.shape),
+        correlation=_explained(first, weights),
+        colour=_by_channel(first),
+        tint=_tint(moments, gain),
+    )
+
+
+def _mixed(rows: Float32, weights: Float64, level: float) -> Float32:
+    return np.asarray(weights.astype(np.float32) @ rows[:3] + np.float32(level), np.float32)
+
+
+def _explained(moments: _Moments, weights: Float64) -> float:
+    """Return the correlation of the weighted channels with the reference's grey."""
+    own, others = moments.covariance[:3, :3], moments.covariance[3:, 3:]
+    product = float(weights @ moments.covariance[:3, 3:] @ _LUMINANCE)
+    energies = float(weights @ own @ weights) * float(_LUMINANCE @ others @ _LUMINANCE)
+    return product / float(np.sqrt(energies)) if energies > 1e-6 else 0.0
+
+
+def _by_channel(moments: _Moments) -> float:
+    spread = np.sqrt(np.maximum(np.diag(moments.covariance), 0))
+    scale = spread[:3] * spread[3:]
+    products = np.diag(moments.covariance[:3, 3:])
+    return float(np.where(scale > 1e-3, products / np.maximum(scale, 1e-3), 0.0).mean())
+
+
+def _tint(moments: _Moments, gain: float) -> float:
+    own, others = moments.mean[:3], moments.mean[3:]
+    move = others - others @ _LUMINANCE - gain * (own - own @ _LUMINANCE)
+    return float(np.abs(move).max())
