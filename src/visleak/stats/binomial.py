@@ -28,30 +28,28 @@ def clopper_pearson_upper(k: int, n: int, confidence: float = CONFIDENCE) -> flo
     return 1.0 if k == n else float(beta.ppf(confidence, k + 1, n - k))
 
 
-def clustered_upper(rate: float, images: int, confidence: float = CONFIDENCE) -> float:
-    """Return the one-sided upper bound of a rate over *pairs of images*, however they depend.
+def chernoff_upper(rate: float, cases: int, confidence: float = CONFIDENCE) -> float:
+    """Return the one-sided upper bound of the mean of independent cases that lie in [0, 1].
 
-    Two pairs that share an image are not independent: a picture that is alike to everything
-    spoils all of its pairs at once. The mean over all pairs of ``m`` images drawn independently
-    of each other is an average, over all ways to group them, of means of ``m // 2`` independent
-    pairs; so the Chernoff bound of ``n = m // 2`` independent cases holds for it (Hoeffding 1963,
-    "Probability inequalities for sums of bounded random variables", section 5 with theorem 1).
-    The bound is the rate ``p`` at which ``n * KL(rate || p) = -log(1 - confidence)``. It needs no
-    assumption about the pairs of an image, and so is wide: ``1 - (1 - confidence)**(1 / n)`` where
-    nothing was seen, which is the exact binomial bound of n cases.
+    Unlike :func:`clopper_pearson_upper` a case may count by parts, such as a pair that is wrong
+    under some of its conditions. The bound is the mean ``p`` at which
+    ``cases * KL(rate || p) = -log(1 - confidence)``; where nothing was seen it is
+    ``1 - (1 - confidence) ** (1 / cases)``, the exact binomial one.
 
     Args:
-        rate: share of the pairs, in [0, 1]; a pair seen several times may count by parts.
-        images: how many images the pairs are made of.
+        rate: mean over the cases, in [0, 1].
+        cases: how many independent cases there are.
         confidence: between 0 and 1, both excluded.
 
-    >>> round(clustered_upper(0.0, 500), 5), round(clopper_pearson_upper(0, 250), 5)
+    Source: Hoeffding 1963, "Probability inequalities for sums of bounded random variables",
+    theorem 1.
+
+    >>> round(chernoff_upper(0.0, 250), 5), round(clopper_pearson_upper(0, 250), 5)
     (0.01191, 0.01191)
     """
     if not 0.0 <= rate <= 1.0:
         raise UsageError(f"rate must lie between 0 and 1; got {rate}")
-    _check(0, images, confidence)
-    cases = images // 2
+    _check(0, cases, confidence)
     needed = -math.log(1.0 - confidence)
     if cases == 0 or rate == 1.0:
         return 1.0
@@ -61,6 +59,28 @@ def clustered_upper(rate: float, images: int, confidence: float = CONFIDENCE) ->
     if rate >= almost or cases * _divergence(rate, almost) < needed:
         return 1.0
     return float(brentq(lambda p: cases * _divergence(rate, p) - needed, rate, almost, xtol=1e-15))
+
+
+def clustered_upper(rate: float, images: int, confidence: float = CONFIDENCE) -> float:
+    """Return the one-sided upper bound of a rate over *pairs of images*, however they depend.
+
+    Two pairs that share an image are not independent: a picture that is alike to everything
+    spoils all of its pairs at once. The mean over all pairs of ``m`` images drawn independently
+    of each other is an average, over all ways to group them, of means of ``m // 2`` independent
+    pairs; so the bound of so many independent cases holds for it (Hoeffding 1963, section 5). It
+    needs no assumption about the pairs of an image, and so is wide.
+
+    Args:
+        rate: mean over the pairs, in [0, 1]; a pair may count by parts.
+        images: how many images the pairs are made of.
+        confidence: between 0 and 1, both excluded.
+
+    >>> round(clustered_upper(0.0, 500), 5)
+    0.01191
+    """
+    if images < 0:
+        raise UsageError(f"images must be 0 or more; got {images}")
+    return chernoff_upper(rate, images // 2, confidence)
 
 
 def _divergence(rate: float, p: float) -> float:
