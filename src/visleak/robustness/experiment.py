@@ -18,7 +18,7 @@ from visleak.pipeline import Workplace
 from visleak.pipeline.candidates import views_for
 from visleak.pipeline.fingerprinting import fingerprint
 from visleak.pipeline.workplace import Progress
-from visleak.records import Encoder, Fingerprints, ImageSet, Int64
+from visleak.records import Bytes8, Encoder, Fingerprints, ImageSet, Int64, Unreadable
 from visleak.robustness.conditions import Condition, named
 from visleak.robustness.direct import Searched, search
 from visleak.robustness.judged import judge
@@ -30,6 +30,9 @@ from visleak.stats import Rate
 
 #: Queries drawn where nobody says how many.
 QUERIES: Final = 200
+
+#: Queries looked at for the contact sheet.
+SHEET_TRIES: Final = 10
 
 Source = str | os.PathLike[str] | ImageSet | Sequence[Any]
 
@@ -102,6 +105,23 @@ def robustness(
         conditions=chosen,
         encoders=tested,
         version=visleak.__version__,
+        sheet=_sheet(changed),
+    )
+
+
+def _sheet(changed: Changed) -> tuple[tuple[str, Bytes8 | None], ...]:
+    """Return the first query to which all conditions apply, else the first, under each."""
+    count = len(changed.conditions)
+    best: Sequence[object] = []
+    for query in range(min(SHEET_TRIES, len(changed.queries))):
+        found = list(changed.images.opener.read(range(query * count, (query + 1) * count)))
+        if not best or not any(isinstance(each, Unreadable) for each in found):
+            best = found
+        if not any(isinstance(each, Unreadable) for each in found):
+            break
+    return tuple(
+        (condition.name, made if isinstance(made, np.ndarray) else None)
+        for condition, made in zip(changed.conditions, best, strict=True)
     )
 
 

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, field
 from typing import Any, Final
 
 import numpy as np
 
+from visleak.records import Bytes8
 from visleak.robustness.conditions import CONSTANTS, Condition
 from visleak.robustness.roc import Roc
-from visleak.stats import Rate
+from visleak.stats import Rate, percent
 
 SCHEMA: Final = 1
 
@@ -235,6 +237,7 @@ class Robustness:
         conditions: that were tried.
         encoders: what each made of it.
         version: of visleak.
+        sheet: one query under every condition, for the contact sheet; not part of the JSON.
     """
 
     collection: str
@@ -248,15 +251,19 @@ class Robustness:
     conditions: tuple[Condition, ...]
     encoders: tuple[Tested, ...]
     version: str
+    sheet: tuple[tuple[str, Bytes8 | None], ...] = field(default=(), repr=False)
 
     @property
     def headline(self) -> str:
         """The line a person can repeat."""
         parts = []
         for each in self.encoders:
-            changed = [d for d in each.direct if d.condition != "original"] or list(each.direct)
-            total = Rate.of(sum(d.r1.count for d in changed), sum(d.r1.total for d in changed))
-            parts.append(f"{each.name} finds the original of {total} changed pictures first")
+            shares = {"by similarity alone": _r1(each.direct)}
+            if each.pipeline:
+                shares = {"with verification": _r1(each.pipeline)} | shares
+            said = " and ".join(f"{percent(r.share)} % {how}" for how, r in shares.items())
+            total = _r1(each.direct).total
+            parts.append(f"{each.name} ranks the original first for {said} ({total:,} changed)")
         return "; ".join(parts)
 
     def as_dict(self) -> dict[str, Any]:
@@ -280,6 +287,12 @@ class Robustness:
             },
             "encoders": [each.as_dict() for each in self.encoders],
         }
+
+
+def _r1(found: Sequence[Direct] | Sequence[Judged]) -> Rate:
+    """Return R@1 over all conditions but the unchanged one, where there are others."""
+    changed = [each for each in found if each.condition != "original"] or found
+    return Rate.of(sum(each.r1.count for each in changed), sum(each.r1.total for each in changed))
 
 
 def plain(value: float) -> float | None:

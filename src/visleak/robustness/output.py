@@ -1,0 +1,66 @@
+"""Writing a result: JSON, tables, plots, contact sheet and page."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import Final
+
+from visleak.errors import UsageError
+from visleak.robustness.figures import radar, roc_plot
+from visleak.robustness.page import page
+from visleak.robustness.results import Robustness
+from visleak.robustness.sheet import contact_sheet, encoded
+from visleak.robustness.tables import HEADER, markdown, rows
+from visleak.store import replacing, write_csv, write_json, write_text
+
+RESULT: Final = "robustness.json"
+TABLE: Final = "conditions.csv"
+MARKDOWN: Final = "conditions.md"
+SHEET: Final = "sheet.png"
+PAGE: Final = "report.html"
+
+
+def claim(folder: str | os.PathLike[str], *, force: bool = False) -> Path:
+    """Return the folder a result may be written to, before any time is spent on it.
+
+    Raises:
+        UsageError: it is a file, or holds a result already.
+    """
+    path = Path(folder)
+    if path.exists() and not path.is_dir():
+        raise UsageError(f"output {path} is a file; choose a folder with -o DIR")
+    if (path / RESULT).exists() and not force:
+        raise UsageError(
+            f"{path} holds a result already ({RESULT}); choose another folder, or --force replaces"
+            " it"
+        )
+    return path
+
+
+def write(result: Robustness, folder: str | os.PathLike[str]) -> Path:
+    """Write everything about a result into a folder; ``robustness.json`` comes last.
+
+    Returns:
+        The folder.
+    """
+    path = Path(folder)
+    plots = {"r1": radar(result), "roc": roc_plot(result)}
+    sheet = contact_sheet(result.sheet) if result.sheet else None
+    for name, files in plots.items():
+        for kind, data in files.items():
+            _write_bytes(path / f"{name}.{kind}", data)
+    if sheet is not None:
+        _write_bytes(path / SHEET, encoded(sheet, "png"))
+    write_csv(path / TABLE, HEADER, rows(result))
+    write_text(path / MARKDOWN, markdown(result))
+    shown = encoded(sheet, "webp") if sheet is not None else None
+    svg = {name: files["svg"] for name, files in plots.items() if files}
+    write_text(path / PAGE, page(result, svg, shown))
+    write_json(path / RESULT, result.as_dict())
+    return path
+
+
+def _write_bytes(path: Path, data: bytes) -> None:
+    with replacing(path) as beside:
+        beside.write_bytes(data)
