@@ -14,8 +14,10 @@ import typer
 
 from visleak.cli import edges
 from visleak.cli.audit_verb import audit
+from visleak.cli.calibrate_verb import calibrate
 from visleak.cli.export import export
 from visleak.cli.report_verb import report
+from visleak.cli.robustness_verb import robustness
 from visleak.cli.show import show
 
 app = typer.Typer(
@@ -32,6 +34,14 @@ app.command(
 app.command("report")(report)
 app.command("show")(show)
 app.command("export")(export)
+app.command(
+    "robustness",
+    epilog="For example: visleak robustness photos/ -o photos-robustness",
+)(robustness)
+app.command(
+    "calibrate",
+    epilog="For example: visleak calibrate photos/ --fpr 1e-5,1e-4 -o thresholds.json",
+)(calibrate)
 
 
 def _version(wanted: bool) -> None:

@@ -95,7 +95,7 @@ def audit(
         settings=settings,
         thresholds=thresholds,
         out=out,
-        cache=_cache_folder(cache),
+        cache=cache_folder(cache),
         workers=workers,
         force=force,
         private=no_pictures,
@@ -119,7 +119,7 @@ def _known_search(name: str) -> str:
     return name
 
 
-def _cache_folder(text: str | None) -> Path | None:
+def cache_folder(text: str | None) -> Path | None:
     """Return the folder of the cache, ``None`` for none."""
     from visleak.cache import default_folder
 

@@ -180,6 +180,47 @@ Force = Annotated[
     bool,
     typer.Option("--force", rich_help_panel=OUT, help="Replace an audit that is there already."),
 ]
+Collection = Annotated[
+    str,
+    typer.Argument(
+        metavar="S",
+        show_default=False,
+        help="A set of pictures, as for audit: a folder, list, archive, table, cifar:..., coco:...",
+    ),
+]
+Conditions = Annotated[
+    str,
+    typer.Option(
+        "--conditions",
+        metavar="NAME,..",
+        rich_help_panel=HOW,
+        help="What is done to pictures: paper (the 19 of Ramos et al.), beyond, all, or names such"
+        " as crop-50,jpeg-30.",
+    ),
+]
+Queries = Annotated[
+    int,
+    typer.Option(
+        "--queries",
+        metavar="N",
+        min=0,
+        rich_help_panel=HOW,
+        help="Pictures that are changed, drawn with the seed; 0 takes all.",
+    ),
+]
+Seed = Annotated[
+    int,
+    typer.Option("--seed", metavar="K", min=0, rich_help_panel=HOW, help="Seed of that draw."),
+]
+Repeats = Annotated[
+    bool,
+    typer.Option(
+        "--no-verify",
+        rich_help_panel=HOW,
+        help="Look at no pictures: repeats within the set are then known by equal bytes only, and"
+        " count as errors else; robustness leaves out the whole pipeline's row.",
+    ),
+]
 Workers = Annotated[
     int | None,
     typer.Option(

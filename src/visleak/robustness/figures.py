@@ -51,7 +51,7 @@ def radar(result: Robustness) -> dict[str, bytes]:
         axes.set_theta_zero_location("N")
         axes.set_theta_direction(-1)
         axes.set_ylim(0, 1)
-        axes.set_yticks([0.25, 0.5, 0.75, 1.0], ["25", "50", "75", "100 %"], fontsize=8)
+        axes.set_yticks([0.25, 0.5, 0.75, 1.0], ["25", "50", "75 %", ""], fontsize=8)
         axes.set_rlabel_position(180.0 / len(names))
         axes.spines["polar"].set_color("#c9ced5")
         axes.set_xticks(angle, [""] * len(names))
@@ -71,7 +71,13 @@ def radar(result: Robustness) -> dict[str, bytes]:
             axes.fill(places, np.nan_to_num(values), color=colour, alpha=0.04)
         figure.suptitle("Originals found first (R@1), by condition", fontweight="bold", y=0.985)
         figure.text(
-            0.5, 0.94, _about(result), ha="center", va="center", fontsize=9, color="#5b636d"
+            0.5,
+            0.94,
+            f"{_about(result)}; the rim is 100 %",
+            ha="center",
+            va="center",
+            fontsize=9,
+            color="#5b636d",
         )
         figure.legend(loc="lower center", ncols=3, fontsize=9, bbox_to_anchor=(0.5, 0.005))
         figure.subplots_adjust(left=0.12, right=0.88, top=0.86, bottom=0.13)

@@ -93,6 +93,22 @@ def _shown_row(each: Direct, judged: Judged | None) -> list[str]:
     return row
 
 
+def aligned(header: list[str], body: list[list[str]]) -> list[str]:
+    """Return a table as lines of plain text, numbers to the right.
+
+    >>> aligned(["name", "n"], [["a", "10"], ["bc", "7"]])
+    ['  name   n', '  a     10', '  bc     7']
+    """
+    rows_ = [header, *body]
+    widths = [max(len(row[column]) for row in rows_) for column in range(len(header))]
+    lines = []
+    for row in rows_:
+        cells = [row[0].ljust(widths[0])]
+        cells += [cell.rjust(width) for cell, width in zip(row[1:], widths[1:], strict=True)]
+        lines.append("  " + "  ".join(cells))
+    return lines
+
+
 def markdown(result: Robustness) -> str:
     """Return ``conditions.md``."""
     parts = [f"# Robustness on {_cell(result.collection)}", "", *(f"- {f}" for f in facts(result))]
