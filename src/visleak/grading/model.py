@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from importlib import resources
 from typing import Any, Final
@@ -21,7 +21,8 @@ Float64 = npt.NDArray[np.float64]
 _MOST: Final = 0.999
 
 
-#: Side up to which pictures count as tiny: the two sizes have weights of their own.
+#: Side up to which pictures count as tiny: the two sizes have models of their own, because the
+#: same agreement says more where there were more pixels to agree.
 TINY: Final = 48
 
 
@@ -33,8 +34,6 @@ def features(similarity: Float32, background: Float32, evidence: Evidence) -> di
     """
     checks = {name: np.asarray(column, np.float64) for name, column in evidence.checks.items()}
     corrected = similarity.astype(np.float64) - background
-    # the same agreement says more where there were more pixels to agree
-    large = (checks["side"] > TINY).astype(np.float64)
 
     def stretched(name: str) -> Float64:
         return np.asarray(np.arctanh(np.clip(checks[name], -_MOST, _MOST)))
@@ -53,10 +52,8 @@ def features(similarity: Float32, background: Float32, evidence: Evidence) -> di
         "covered": checks["covered"],
         "used": checks["used"],
         "features": checks["features"],
-        "large": large,
-        "corrected_tiny": (1 - large) * corrected,
-        "gradient_tiny": (1 - large) * stretched("gradient"),
-        "core_large": large * stretched("core"),
+        "core": stretched("core"),
+        **{name: checks[name] for name in ("agreement", "directions", "detail", "palette")},
     }
 
 
@@ -79,24 +76,59 @@ class Scale:
 
 
 @dataclass(frozen=True, slots=True)
-class Grader:
-    """The shipped model: scales for checked pairs and for those the screen let go.
+class Scales:
+    """What is asked about a checked pair.
 
     Attributes:
-        near: P(near or exact) of pairs that were checked in full.
-        similar: P(similar or closer) of the same.
+        near: P(near or exact).
+        similar: P(similar or closer).
+    """
+
+    near: Scale
+    similar: Scale
+
+
+@dataclass(frozen=True, slots=True)
+class Grader:
+    """The shipped model: scales for checked pairs by size, and for pairs the screen let go.
+
+    Attributes:
+        tiny: for pairs of pictures up to 48 pixels.
+        large: for all other pairs.
         screened: P(near or exact) of pairs the screen let go.
         near_at: probability from which a pair is ``near``.
         digest: of all numbers.
         provenance: what it was fitted on.
     """
 
-    near: Scale
-    similar: Scale
+    tiny: Scales
+    large: Scales
     screened: Scale
     near_at: float
     digest: str
     provenance: str
+
+    def probabilities(
+        self, columns: Mapping[str, Float64], side: Float32
+    ) -> tuple[Float64, Float64]:
+        """Return P(near or exact) and P(similar or closer) of checked pairs, (n,) each.
+
+        Args:
+            columns: of :func:`features`.
+            side: side of the squares that were compared, NaN where the screen let a pair go;
+                those get the screened probability, and 0 for similar.
+        """
+        checked, tiny = ~np.isnan(side), side <= TINY
+        near, similar = (
+            np.where(tiny, getattr(self.tiny, name).probability(columns), other)
+            for name, other in (
+                ("near", self.large.near.probability(columns)),
+                ("similar", self.large.similar.probability(columns)),
+            )
+        )
+        near = np.where(checked, near, self.screened.probability(columns))
+        # who is near is also similar or closer, whatever the two models say
+        return near, np.where(checked, np.maximum(near, similar), 0.0)
 
 
 def load_grader(text: str | None = None) -> Grader:
@@ -109,30 +141,37 @@ def load_grader(text: str | None = None) -> Grader:
         text = resources.files("visleak.grading").joinpath("grader.json").read_text("utf-8")
     try:
         stored: dict[str, Any] = json.loads(text)
-        near, similar, screened = (
-            Scale(float(stored[name]["intercept"]), _weights(stored[name]["weights"]))
-            for name in ("near", "similar", "screened")
+        tiny, large = (
+            Scales(_scale(stored[size]["near"]), _scale(stored[size]["similar"]))
+            for size in ("tiny", "large")
         )
+        screened = _scale(stored["screened"])
         near_at, provenance = float(stored["near_at"]), str(stored["provenance"])
     except (ValueError, KeyError, TypeError, AttributeError) as error:
         raise VisleakError(f"the grader file is not one of visleak's graders: {error!r}") from error
     digest = hashlib.blake2b(text.encode(), digest_size=16).hexdigest()
-    return Grader(near, similar, screened, near_at, digest, provenance)
+    return Grader(tiny, large, screened, near_at, digest, provenance)
 
 
-def _weights(stored: Mapping[str, Any]) -> dict[str, float]:
-    return {name: float(weight) for name, weight in stored.items()}
+def _scale(stored: Mapping[str, Any]) -> Scale:
+    weights = {name: float(weight) for name, weight in stored["weights"].items()}
+    return Scale(float(stored["intercept"]), weights)
 
 
-def as_text(
-    scales: Mapping[str, tuple[float, Sequence[str], Sequence[float]]],
-    *,
-    near_at: float,
-    provenance: str,
-) -> str:
-    """Return a grader as JSON text: name to (intercept, features, weights), six digits."""
-    stored: dict[str, Any] = {"provenance": provenance, "near_at": near_at}
-    for name, (intercept, names, weights) in scales.items():
-        rounded = {key: round(float(w), 6) for key, w in zip(names, weights, strict=True)}
-        stored[name] = {"intercept": round(float(intercept), 6), "weights": rounded}
+def as_text(grader: Grader) -> str:
+    """Return a grader as JSON text, six digits; its digest is that of the text."""
+
+    def written(scale: Scale) -> dict[str, Any]:
+        weights = {name: round(float(weight), 6) for name, weight in scale.weights.items()}
+        return {"intercept": round(float(scale.intercept), 6), "weights": weights}
+
+    stored = {
+        "provenance": grader.provenance,
+        "near_at": grader.near_at,
+        **{
+            size: {"near": written(scales.near), "similar": written(scales.similar)}
+            for size, scales in (("tiny", grader.tiny), ("large", grader.large))
+        },
+        "screened": written(grader.screened),
+    }
     return json.dumps(stored, indent=1) + "\n"

@@ -40,13 +40,8 @@ def grade(
         grader: the model.
     """
     columns = features(similarity, background, evidence)
-    screen, gradient = evidence.checks["screen"], evidence.checks["gradient"]
-    unseen = np.isnan(screen) & ~equal_bytes
-    checked = ~np.isnan(gradient)
-    probability = np.where(
-        checked, grader.near.probability(columns), grader.screened.probability(columns)
-    )
-    closer = np.where(checked, grader.similar.probability(columns), 0.0)
+    unseen = np.isnan(evidence.checks["screen"]) & ~equal_bytes
+    probability, closer = grader.probabilities(columns, evidence.checks["side"])
     result = np.full(len(similarity), DIFFERENT, np.int8)
     result[closer >= 0.5] = SIMILAR
     result[probability >= grader.near_at] = NEAR

@@ -24,7 +24,7 @@ SIDE: Final = 32
 REACH: Final = 8
 
 #: Transform length: the shifts up to REACH are free of wrap-around.
-_LENGTH: Final = SIDE + REACH
+LENGTH: Final = SIDE + REACH
 
 #: Gradients of this size (grey levels) and less count in full, stronger ones by their root.
 DAMPING: Final = 4.0
@@ -106,11 +106,11 @@ class _Spectra:
     @classmethod
     def of(cls, looks: Bytes8, shifts: npt.NDArray[np.int64]) -> _Spectra:
         """Return the spectra of thumbnails (n, 32, 32)."""
-        gradient = _gradient(looks)
-        return cls(scipy.fft.fft2(gradient, (_LENGTH, _LENGTH)), _overlap_energy(gradient, shifts))
+        gradient = damped_gradient(looks)
+        return cls(scipy.fft.fft2(gradient, (LENGTH, LENGTH)), overlap_energy(gradient, shifts))
 
 
-def _gradient(grey: Bytes8) -> npt.NDArray[np.complex64]:
+def damped_gradient(grey: npt.NDArray[np.generic]) -> npt.NDArray[np.complex64]:
     """Return central differences as complex numbers, damped so that no one edge rules."""
     padded = np.pad(grey.astype(np.float32), ((0, 0), (1, 1), (1, 1)), mode="edge")
     across = padded[:, 1:-1, 2:] - padded[:, 1:-1, :-2]
@@ -142,7 +142,7 @@ def _correlate(
     return flat[np.arange(len(flat)), best].astype(np.float32), shift
 
 
-def _overlap_energy(
+def overlap_energy(
     gradient: npt.NDArray[np.complex64], shifts: npt.NDArray[np.int64]
 ) -> npt.NDArray[np.float32]:
     """Return the energy inside the part that overlaps at each pair of shifts (n, down, across)."""

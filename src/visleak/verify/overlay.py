@@ -1,0 +1,220 @@
+"""What is measured on two tiny pictures once one lies on the other."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from functools import cache
+from typing import Final
+
+import cv2
+import numpy as np
+import numpy.typing as npt
+
+from visleak.records import Float32
+from visleak.verify import align
+from visleak.verify.align import Matrix
+from visleak.verify.exact import EXACT_LEVELS
+from visleak.verify.measures import Measures, grey
+
+#: Tiles along a side in which local agreement is measured.
+TILES: Final = 4
+
+#: Gradients of this size (grey levels over two pixels) and less are noise: in damped gradients
+#: they count in full and larger ones by their root, in directions larger ones count alike.
+NOISE: Final = 4.0
+
+#: Share of a tile's pixels that must have a direction before the tile can agree.
+DIRECTED: Final = 0.02
+
+#: Share of the reference below which an overlap is not measured.
+LEAST: Final = 1 / 16
+
+_THREE: Final = np.ones((3, 3), np.uint8)
+
+
+@dataclass(frozen=True, slots=True)
+class Overlay:
+    """The query moved onto the reference.
+
+    Attributes:
+        moved, reference: RGB ``float32`` (s, s, 3).
+        grey: of both, ``float32`` (s, s).
+        mask: 1 where the moved query covers the reference, else 0, (s, s).
+        inner: the mask without its rim: where both have gradients of their own.
+        used: share of the query that lies on the reference, 0..1.
+        tiles: sums over 4 x 4 tiles inside the inner mask, ``float64`` (3, 3, 16): of the product
+            of the gradients, the energy of the query's and of the reference's; of the gradients
+            as they are, damped, and of their directions alone.
+    """
+
+    moved: Float32
+    reference: Float32
+    grey: tuple[Float32, Float32]
+    mask: Float32
+    inner: Float32
+    used: float
+    tiles: npt.NDArray[np.float64]
+
+    @classmethod
+    def of(cls, left: Float32, right: Float32, matrix: Matrix) -> Overlay | None:
+        """Return the overlay of two squares under a relation; ``None`` where little overlaps."""
+        mask = align.overlap(matrix, left.shape[0])
+        covered = float(mask.sum()) / mask.size
+        if covered < LEAST:
+            return None
+        moved, inner = align.warp(left, matrix), cv2.erode(mask, _THREE).astype(np.float32)
+        greys = grey(moved), grey(right)
+        (a, b), (c, d) = matrix[:2, :2].tolist()
+        # an affine relation scales all areas alike
+        used = min(1.0, covered / max(abs(a * d - b * c), 1e-6))
+        return cls(moved, right, greys, mask, inner, used, _agreements(*greys, inner))
+
+    @property
+    def gradient(self) -> float:
+        """Correlation of the gradients, -1..1."""
+        return _correlation(self.tiles[0])
+
+    @property
+    def agreement(self) -> float:
+        """Mean of the correlations of gradients and damped gradients, less for small overlaps."""
+        both = (self.gradient + _correlation(self.tiles[1])) / 2
+        return both * (float(self.inner.sum()) / self.inner.size) ** 0.25
+
+    @property
+    def directions(self) -> float:
+        """How far the directions of gradients agree, upper quartile of the tiles, -1..1.
+
+        A silhouette against the sky agrees in the few tiles that its outline crosses; the same
+        shot agrees wherever there is any texture.
+        """
+        product, ours, theirs = self.tiles[2]
+        tile = self.mask.size / TILES**2
+        agreed = np.sort(product / (np.sqrt(ours * theirs) + DIRECTED * tile))
+        # the quartile of sixteen, by linear interpolation
+        return float(0.75 * agreed[11] + 0.25 * agreed[12])
+
+    @property
+    def core(self) -> float:
+        """Correlation of the gradients without the quarter of the tiles that agrees least."""
+        product, ours, theirs = self.tiles[0]
+        kept = np.argsort(ours + theirs - 2 * product, kind="stable")[: TILES * TILES * 3 // 4]
+        return _correlation(self.tiles[0][:, kept])
+
+    @property
+    def detail(self) -> float:
+        """Correlation of the second derivatives, -1..1."""
+        a, b = (cv2.Laplacian(picture, cv2.CV_32F) * self.inner for picture in self.grey)
+        return _ratio(float(np.vdot(a, b)), float(np.vdot(a, a)) * float(np.vdot(b, b)))
+
+    @property
+    def palette(self) -> float:
+        """Share of the colours' variance that an affine map of the query's colours explains."""
+        weights = self.inner.ravel()
+        pixels = float(weights.sum())
+        ours, theirs = self.moved.reshape(-1, 3), self.reference.reshape(-1, 3)
+        if pixels < 4:
+            return 0.0
+        ours, theirs = ((x - weights @ x / pixels) * weights[:, None] for x in (ours, theirs))
+        # one grey level of noise keeps the map of a picture of one colour from running away
+        shared = (ours.T @ theirs).astype(np.float64)
+        square = (ours.T @ ours).astype(np.float64) + pixels * np.eye(3)
+        total = float(np.vdot(theirs, theirs))
+        return float(np.vdot(shared, np.linalg.solve(square, shared))) / (total + pixels)
+
+
+def measured(overlay: Overlay) -> Measures:
+    """Return the measures of two tiny pictures."""
+    mask, side = overlay.mask, overlay.mask.shape[0]
+    pixels, weights = float(mask.sum()), mask.ravel()
+    a, b = (
+        _channels(*both)
+        for both in zip(overlay.grey, (overlay.moved, overlay.reference), strict=True)
+    )
+    mean_a, mean_b = a @ weights / pixels, b @ weights / pixels
+    a, b = (a - mean_a[:, None]) * weights, (b - mean_b[:, None]) * weights
+    product, square_a, square_b = (np.einsum("ij,ij->i", x, y) for x, y in ((a, b), (a, a), (b, b)))
+    scale = np.sqrt(square_a * square_b)
+    correlation = np.where(scale > 1e-3, product / np.maximum(scale, 1e-3), 0.0)
+    gain = float(product[0] / (square_a[0] + pixels))
+    difference = (b[0] - np.float32(gain) * a[0]).reshape(side, side)
+    return Measures(
+        grey=float(correlation[0]),
+        gradient=overlay.gradient,
+        core=overlay.core,
+        colour=float(correlation[1:].mean()),
+        residual=math.sqrt(float((difference * difference).sum()) / pixels),
+        within=1 - np.count_nonzero(np.abs(difference) >= EXACT_LEVELS) / pixels,
+        patch=_worst_tile(difference, mask),
+        covered=pixels / mask.size,
+        used=overlay.used,
+        gain=gain,
+        offset=float(mean_b[0] - gain * mean_a[0]),
+        tint=float(np.abs(mean_b[1:] - mean_b[0] - gain * (mean_a[1:] - mean_a[0])).max()),
+        features=0.0,
+        side=float(side),
+        exact=0.0,
+        agreement=overlay.agreement,
+        directions=overlay.directions,
+        detail=overlay.detail,
+        palette=overlay.palette,
+    )
+
+
+def _agreements(query: Float32, reference: Float32, inner: Float32) -> npt.NDArray[np.float64]:
+    """Return the sums over tiles of products and energies of gradients, see ``Overlay.tiles``."""
+    across, down = _gradient(np.stack([query, reference]))
+    product = (across[0] * across[1] + down[0] * down[1]) * inner
+    energy = (across * across + down * down) * inner
+    weight = 1 / (np.sqrt(energy) + NOISE)
+    both = weight[0] * weight[1]
+    plain = np.stack([product, energy[0], energy[1]])
+    weights = np.stack([both, weight[0] ** 2, weight[1] ** 2])
+    return _by_tile(np.stack([plain, plain * np.sqrt(weights), plain * weights]))
+
+
+def _gradient(grey: Float32) -> tuple[Float32, Float32]:
+    """Return central differences across and down of pictures (n, s, s)."""
+    padded = np.pad(grey, ((0, 0), (1, 1), (1, 1)), mode="edge")
+    across = padded[:, 1:-1, 2:] - padded[:, 1:-1, :-2]
+    return across, padded[:, 2:, 1:-1] - padded[:, :-2, 1:-1]
+
+
+def _correlation(tiles: npt.NDArray[np.float64]) -> float:
+    """Return a correlation from sums over tiles: products, energies of either side."""
+    product, ours, theirs = tiles.sum(axis=1).tolist()
+    return _ratio(product, ours * theirs)
+
+
+def _ratio(product: float, energies: float) -> float:
+    """Return a correlation from its sums; 0 where one side does not vary."""
+    scale = math.sqrt(energies)
+    return float(product) / scale if scale > 1e-3 else 0.0
+
+
+def _channels(grey: Float32, square: Float32) -> Float32:
+    """Return grey and the three colours as rows (4, pixels)."""
+    rows = np.empty((4, grey.size), np.float32)
+    rows[0] = grey.ravel()
+    rows[1:] = square.reshape(-1, 3).T
+    return rows
+
+
+def _by_tile(values: Float32) -> npt.NDArray[np.float64]:
+    """Return the sums over 4 x 4 tiles, (.., s, s) to (.., 16)."""
+    member = _members(values.shape[-1])
+    sums = member @ values @ member.T
+    return sums.reshape(*values.shape[:-2], -1).astype(np.float64)
+
+
+@cache
+def _members(side: int) -> Float32:
+    """Return which rows belong to which row of tiles, (4, side)."""
+    return np.repeat(np.eye(TILES, dtype=np.float32), side // TILES, axis=1)
+
+
+def _worst_tile(difference: Float32, mask: Float32) -> float:
+    """Return the largest root mean square difference in a tile of 1/16 of the picture."""
+    squares, counts = _by_tile(difference * difference), _by_tile(mask)
+    tile = difference.size / TILES**2
+    return float(np.sqrt((squares / (counts + tile / 8)).max()))
