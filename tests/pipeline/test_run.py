@@ -52,10 +52,10 @@ def test_a_set_alone_is_compared_whole():
 @pytest.mark.parametrize(
     ("settings", "hard", "soft", "provisional"),
     [
-        (Settings(), None, None, True),
+        (Settings(), None, None, False),
         (Settings(hard=0.99, soft=0.9), 0.99, 0.9, False),
-        (Settings(hard=0.3), 0.3, 0.3, True),
-        (Settings(soft=0.97), 0.97, 0.97, True),
+        (Settings(hard=0.3), 0.3, 0.3, False),
+        (Settings(soft=0.97), 0.97, 0.97, False),
     ],
 )
 def test_thresholds_are_given_or_the_encoders_own(settings, hard, soft, provisional):

@@ -38,6 +38,15 @@ def test_a_file_comes_before_what_ships_and_the_caller_before_the_file(tmp_path:
     assert thresholds_of(encoder, Settings()).hard == encoder.thresholds["hard"]
 
 
+def test_provisional_thresholds_stay_so_until_both_are_given() -> None:
+    """An encoder may ship values that nobody has calibrated."""
+    rough = {**ENTRY, "provisional": True}
+    encoder = load_encoder()
+    assert thresholds_of(encoder, Settings(), rough).provisional
+    assert thresholds_of(encoder, Settings(hard=0.95), rough).provisional
+    assert not thresholds_of(encoder, Settings(hard=0.95, soft=0.9), rough).provisional
+
+
 def test_another_encoders_thresholds_are_refused(tmp_path: Path) -> None:
     """A similarity of 0.9 means another thing to every encoder."""
     path = written(tmp_path / "t.json", {**ENTRY, "name": "clip"}, digest="c0ffee" * 4)

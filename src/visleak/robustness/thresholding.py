@@ -74,14 +74,14 @@ class Calibration:
     @property
     def provenance(self) -> str:
         """Where the thresholds come from, in a line."""
-        of = f"{self.queries:,} of {self.images:,}" if self.queries < self.images else ""
+        some = f"{self.queries:,} of " if self.queries < self.images else ""
         return (
-            f"false-positive rates {_rate(self.hard)} (hard) and {_rate(self.soft)} (soft) over"
-            f" {self.hard.pictures:,} pairs of {of or f'{self.images:,}'} pictures of"
-            f" {self.collection} under {len(self.conditions)} conditions; one-sided 95 % bounds"
+            f"hard {_rate(self.hard)}, soft {_rate(self.soft)}, over {self.hard.pictures:,} pairs"
+            f" of different pictures ({some}{self.images:,} pictures: {self.collection};"
+            f" {len(self.conditions)} conditions); one-sided 95 % bounds of the two rates"
             f" {self.hard.upper_pictures:.2g} and {self.soft.upper_pictures:.2g} if pairs of"
             f" pictures are independent, {self.hard.upper_images:.2g} and"
-            f" {self.soft.upper_images:.2g} however they depend; visleak calibrate"
+            f" {self.soft.upper_images:.2g} however those of one picture depend; visleak calibrate"
             f" {self.version}, {self.date}"
         )
 
@@ -131,7 +131,9 @@ class Calibration:
 
 
 def _rate(level: Level) -> str:
-    return f"{level.asked:g}" if level.supported else f"0 seen, {level.asked:g} asked"
+    if level.supported:
+        return f"at a false-positive rate of {level.asked:g}"
+    return f"above every wrong pair seen (a rate of {level.asked:g} was asked for)"
 
 
 def calibrate(
