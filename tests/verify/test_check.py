@@ -210,7 +210,7 @@ def test_pictures_are_bounded(shape, expected):
 COUNTED = [
     *((module, name) for name in ("VERSION", "TINY", "BOUND")),
     *((tiny, name) for name in ("SIDE",)),
-    *((large, name) for name in ("COARSE_SIDE", "GOOD")),
+    *((large, name) for name in ("COARSE_SIDE", "GOOD", "SMALL", "PERFECT", "HOPELESS")),
     *((exact, f"EXACT_{name}") for name in ("LEVELS", "SHARE", "MEAN", "TILE")),
     *((align, name) for name in ("STEPS", "CHANGE", "SCALES", "STRETCH", "SHIFT")),
     *((align, name) for name in ("FRAME_STEPS", "FRAME_MOVE")),
@@ -219,7 +219,10 @@ COUNTED = [
     *((frame, name) for name in ("SIDE", "LEAST", "COVERED", "INSIDE")),
     *((frame, f"FILL_{name}") for name in ("LEVELS", "LEAST", "LEAVES")),
     *((light, name) for name in ("RIDGE", "OFF_LEVELS", "OFF_SPREADS")),
-    *((closeup, name) for name in ("TILES", "BLURS", "WINDOW", "FAINT", "AGREES", "STRONG")),
+    *(
+        (closeup, name)
+        for name in ("TILES", "BLURS", "WINDOW", "FAINT", "AGREES", "STRONG", "EDGE")
+    ),
     *((screen, name) for name in ("SIDE", "REACH", "DAMPING")),
     (exact, "TILES"),
 ]

@@ -137,12 +137,15 @@ def refine(query: Float32, reference: Float32, start: Matrix, steps: int = STEPS
     return matrix if believable(matrix, start) else None
 
 
-def refine_frame(query: Float32, reference: Float32, mask: Bool) -> Matrix | None:
-    """Return the small affine move of the query that correlates best, or ``None``.
+def refine_frame(
+    query: Float32, reference: Float32, mask: Bool, *, perspective: bool = False
+) -> Matrix | None:
+    """Return the small move of the query that correlates best, or ``None``.
 
     Args:
         query, reference: grey ``float32`` (h, w), one lying on the other but for a small move.
         mask: (h, w): where there is something to compare.
+        perspective: look for any change of perspective; else for affine moves.
 
     Returns:
         Unit matrix.
@@ -152,26 +155,36 @@ def refine_frame(query: Float32, reference: Float32, mask: Bool) -> Matrix | Non
         np.asarray(cv2.GaussianBlur(grey, (0, 0), 1.0), np.float32) for grey in (query, reference)
     ]
     criteria = (cv2.TERM_CRITERIA_EPS | cv2.TERM_CRITERIA_COUNT, FRAME_STEPS, CHANGE)
+    motion = cv2.MOTION_HOMOGRAPHY if perspective else cv2.MOTION_AFFINE
+    rows = 3 if perspective else 2
+    begin, valid = np.eye(rows, 3, dtype=np.float32), mask.astype(np.uint8)
     try:
-        _, found = _cv.findTransformECC(
-            smooth[1],
-            smooth[0],
-            np.eye(2, 3, dtype=np.float32),
-            cv2.MOTION_AFFINE,
-            criteria,
-            mask.astype(np.uint8),
-            1,
-        )
+        _, found = _cv.findTransformECC(smooth[1], smooth[0], begin, motion, criteria, valid, 1)
     except cv2.error:
+        # no texture in the overlap, or the steps ran away: there is no such move
         return None
     pixels = np.eye(3)
-    pixels[:2] = found
+    pixels[:rows] = found
     if not np.isfinite(pixels).all() or abs(np.linalg.det(pixels)) < 0.1:
         return None
     to_pixels = unit_to_pixels(width, height)
-    move = inverse(inverse(to_pixels) @ pixels @ to_pixels)
+    move = np.asarray(np.linalg.inv(inverse(to_pixels) @ pixels @ to_pixels))
+    return move / move[2, 2] if _is_small(move) else None
+
+
+def _is_small(move: Matrix) -> bool:
+    """Whether no corner of a frame moves far, nor through infinity."""
     corners = np.array([[0, 1, 0, 1], [0, 0, 1, 1], [1, 1, 1, 1.0]])
-    return move if np.abs(move @ corners - corners).max() <= FRAME_MOVE else None
+    there = move @ corners
+    if (there[2] * np.sign(move[2, 2]) < 0.2 * abs(move[2, 2])).any():
+        return False
+    return bool(np.abs(there[:2] / there[2] - corners[:2]).max() <= FRAME_MOVE)
+
+
+def jacobian(matrix: Matrix) -> Matrix:
+    """Return the (2, 2) linear part of a relation in the middle of the query."""
+    x, y, z = matrix @ np.array([0.5, 0.5, 1.0])
+    return np.asarray((matrix[:2, :2] - np.outer([x / z, y / z], matrix[2, :2])) / z)
 
 
 def believable(matrix: Matrix, start: Matrix) -> bool:

@@ -38,6 +38,9 @@ AGREES: Final = 0.6
 #: Standard deviation (levels) above which a window counts no more than others.
 STRONG: Final = 20.0
 
+#: Weight of a window at the picture's edge, of 1 in its middle.
+EDGE: Final = 0.3
+
 _THREE: Final = np.ones((3, 3), np.uint8)
 
 
@@ -142,16 +145,25 @@ def local(query: Float32, reference: Float32, mask: Bool) -> Local:
     a, b = query - mean_a, reference - mean_b
     spread_a, spread_b = (np.sqrt(np.maximum(mean(x * x), 0)) for x in (a, b))
     correlation = mean(a * b) / (spread_a * spread_b + np.float32(FAINT))
-    contrast = np.minimum(np.maximum(spread_a, spread_b), STRONG) * weight
+    # of the fainter one: what was laid over a picture has more contrast than the picture
+    fainter = np.minimum(spread_a, spread_b)
+    contrast = np.minimum(fainter, STRONG) * weight * _centrality(height, width)
     total = float(contrast.sum()) + 1e-6
     agree = float(contrast[correlation >= AGREES].sum()) / total
     level = np.float32(math.sqrt(FAINT))
     alike = [np.asarray(x / (s + level), np.float32) for x, s in ((a, spread_a), (b, spread_b))]
-    drift = _drift(alike[0], alike[1], weight, side)
+    trust = contrast / (np.maximum(spread_a, spread_b) + level)
+    drift = _drift(alike[0], alike[1], weight, np.asarray(trust, np.float32), side)
     return Local(float((contrast * correlation).sum()) / total, agree, drift)
 
 
-def _drift(query: Float32, reference: Float32, weight: Float32, side: int) -> float:
+def _centrality(height: int, width: int) -> Float32:
+    """Return a weight (h, w): what a picture shows is in its middle, captions are at its edge."""
+    down, across = (np.sin(np.pi * (np.arange(n) + 0.5) / n) for n in (height, width))
+    return np.asarray(EDGE + (1 - EDGE) * np.outer(down, across), np.float32)
+
+
+def _drift(query: Float32, reference: Float32, weight: Float32, trust: Float32, side: int) -> float:
     """Return the upper quartile of the displacement between normalised pictures, pixels."""
     both = np.asarray((query + reference) / 2, np.float32)
     inner = np.asarray(cv2.erode(weight, _THREE), np.float32)
@@ -167,7 +179,7 @@ def _drift(query: Float32, reference: Float32, weight: Float32, side: int) -> fl
     y = ((xx + damping) * yt - xy * xt) / area
     # as sure as the weaker of the two directions
     sure = (xx + yy) / 2 - np.sqrt(((xx - yy) / 2) ** 2 + xy * xy)
-    sure = np.asarray(np.sqrt(np.maximum(sure, 0)) * inner, np.float32)
+    sure = np.asarray(np.sqrt(np.maximum(sure, 0)) * inner * trust, np.float32)
     # windows overlap: every third one says the same
     grid = np.s_[1::3, 1::3]
     distance = np.asarray(np.hypot(x, y), np.float32)

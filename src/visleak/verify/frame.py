@@ -16,7 +16,7 @@ import numpy as np
 import numpy.typing as npt
 
 from visleak.records import Bool, Bytes8, Float32
-from visleak.verify.align import Matrix, inverse, unit_to_pixels
+from visleak.verify.align import Matrix, inverse, jacobian, unit_to_pixels
 
 #: Long side of a frame in pixels, at most, and either side at least.
 SIDE: Final = 128
@@ -101,22 +101,18 @@ def frame(query: Photo, reference: Photo, matrix: Matrix) -> Frame | None:
 
     Args:
         query, reference: the pictures.
-        matrix: affine, query to reference in unit coordinates.
+        matrix: query to reference in unit coordinates.
     """
-    corners = matrix[:2] @ np.array([[0, 1, 0, 1], [0, 0, 1, 1], [1, 1, 1, 1.0]])
-    (left, top), (right, bottom) = (
-        np.clip(corners.min(axis=1), 0, 1),
-        np.clip(corners.max(axis=1), 0, 1),
-    )
+    corners = _around(matrix)
+    area = abs(float(np.linalg.det(jacobian(matrix))))
+    left, top = np.clip(corners.min(axis=0), 0, 1)
+    right, bottom = np.clip(corners.max(axis=0), 0, 1)
     if right - left < 1e-3 or bottom - top < 1e-3:
         return None
     height, width = reference.pixels.shape[:2]
     # pixels of the reference for one of the query
-    coarser = math.sqrt(
-        abs(float(np.linalg.det(matrix[:2, :2])))
-        * (width * height)
-        / (query.pixels.shape[0] * query.pixels.shape[1])
-    )
+    own = query.pixels.shape[0] * query.pixels.shape[1]
+    coarser = math.sqrt(area * (width * height) / own)
     across, down = (right - left) * width, (bottom - top) * height
     fine = min(1 / max(1.0, coarser), SIDE / max(across, down))
     size = (max(LEAST, round(across * fine)), max(LEAST, round(down * fine)))
@@ -132,16 +128,23 @@ def frame(query: Photo, reference: Photo, matrix: Matrix) -> Frame | None:
     mask = (whole >= INSIDE) & (part >= INSIDE)
     if np.count_nonzero(mask) < max(COVERED * mask.size, LEAST * LEAST / 2):
         return None
-    shared = _shared(matrix)
-    area = abs(float(np.linalg.det(matrix[:2, :2])))
-    return Frame(ours, theirs, mask, to_frame, min(1.0, shared), min(1.0, shared / area))
+    shared, whole_query = _shared(corners), _area(corners)
+    return Frame(ours, theirs, mask, to_frame, min(1.0, shared), min(1.0, shared / whole_query))
 
 
-def _shared(matrix: Matrix) -> float:
+def _around(matrix: Matrix) -> Float32:
+    """Return the moved query's corners (4, 2), in their order around it."""
+    corners = matrix @ np.array([[0, 1, 1, 0], [0, 0, 1, 1], [1, 1, 1, 1.0]])
+    return np.asarray((corners[:2] / corners[2]).T, np.float32)
+
+
+def _area(corners: Float32) -> float:
+    return max(abs(float(cv2.contourArea(corners))), 1e-9)
+
+
+def _shared(corners: Float32) -> float:
     """Return the area that a moved query has in common with the reference, of the latter's 1."""
-    around = np.array([[0, 1, 1, 0], [0, 0, 1, 1], [1, 1, 1, 1.0]])
-    moved = (matrix[:2] @ around).T.astype(np.float32)
-    area, _ = cv2.intersectConvexConvex(moved, around[:2].T.astype(np.float32))
+    area, _ = cv2.intersectConvexConvex(corners, _around(np.eye(3)))
     return float(area)
 
 
@@ -154,7 +157,7 @@ def _moved(photo: Photo, matrix: Matrix, size: tuple[int, int]) -> tuple[Float32
         size: of the frame.
     """
     height, width = photo.pixels.shape[:2]
-    area = abs(float(np.linalg.det(matrix[:2, :2]))) * size[0] * size[1]
+    area = abs(float(np.linalg.det(jacobian(matrix)))) * size[0] * size[1]
     shrink = math.sqrt(width * height / max(area, 1e-6))
     pixels, content = photo.pixels, photo.content
     if shrink > 1.1:
@@ -165,11 +168,11 @@ def _moved(photo: Photo, matrix: Matrix, size: tuple[int, int]) -> tuple[Float32
             for plane in (pixels, content)
         )
     height, width = pixels.shape[:2]
-    there = (unit_to_pixels(*size) @ matrix @ inverse(unit_to_pixels(width, height)))[:2]
-    moved = cv2.warpAffine(
+    there = unit_to_pixels(*size) @ matrix @ inverse(unit_to_pixels(width, height))
+    moved = cv2.warpPerspective(
         pixels, there, size, flags=cv2.INTER_LINEAR, borderMode=cv2.BORDER_REPLICATE
     )
-    inside = cv2.warpAffine(content, there, size, flags=cv2.INTER_LINEAR)
+    inside = cv2.warpPerspective(content, there, size, flags=cv2.INTER_LINEAR)
     return moved.astype(np.float32), np.asarray(inside, np.uint8)
 
 

@@ -23,8 +23,15 @@ from visleak.verify.measures import grey as grey_square
 #: Side of the squares in which the view and shift are refined first.
 COARSE_SIDE: Final = 32
 
-#: Edge agreement below which another way of aligning is tried.
+#: Worth of a relation below which another way of aligning is tried.
 GOOD: Final = 0.85
+
+#: How much of its agreement an overlap of next to nothing loses.
+SMALL: Final = 0.5
+
+#: Edge agreement above which no better relation is looked for, and below which no perspective is.
+PERFECT: Final = 0.985
+HOPELESS: Final = 0.3
 
 
 def check_large(
@@ -48,12 +55,12 @@ def check_large(
     small = [grey_square(square(picture, COARSE_SIDE)) for picture in (looks, reference)]
     start = align.by_correlation(small[0], small[1], start, (COARSE_SIDE,))
     measures, matrix = _refined(photos, start)
-    if features and measures.gradient < GOOD:
+    if features and worth(measures) < GOOD:
         mirrored = bool(np.linalg.det(start) < 0)
         relation = by_features(query, reference, mirrored=mirrored, inverted=inverted)
         if relation is not None:
             other, there = _refined(photos, relation.matrix, relation.inliers)
-            if other.gradient > measures.gradient:
+            if worth(other) > worth(measures):
                 return other, there
     return measures, matrix
 
@@ -68,25 +75,34 @@ def _refined(
     photos: tuple[Photo, Photo], start: Matrix, inliers: int = 0
 ) -> tuple[Measures, Matrix]:
     """Return the measures under a relation, or the better one that correlation makes of it."""
-    begun = frame(*photos, start)
-    if begun is None:
+    overlap = frame(*photos, start)
+    if overlap is None:
         return NOTHING, start
-    measures = measured(begun, inliers)
-    moved = _moved(begun)
-    if moved is None:
-        return measures, start
-    matrix = align.inverse(begun.to_frame) @ moved @ begun.to_frame @ start
-    better = frame(*photos, matrix)
-    if better is not None:
+    measures, matrix = measured(overlap, inliers), start
+    for perspective in (False, True):
+        if measures.gradient > PERFECT or (perspective and measures.gradient < HOPELESS):
+            break
+        looks = light(overlap).fitted, grey(overlap.reference)
+        moved = align.refine_frame(*looks, overlap.mask, perspective=perspective)
+        if moved is None:
+            continue
+        there = align.inverse(overlap.to_frame) @ moved @ overlap.to_frame @ matrix
+        better = frame(*photos, there)
+        if better is None:
+            continue
         again = measured(better, inliers)
-        if again.gradient > measures.gradient:
-            return again, matrix
-    return measures, start
+        if worth(again) > worth(measures):
+            measures, matrix, overlap = again, there, better
+    return measures, matrix
 
 
-def _moved(begun: Frame) -> Matrix | None:
-    """Return the small move of the query, in the frame's unit coordinates, that correlates best."""
-    return align.refine_frame(light(begun).fitted, grey(begun.reference), begun.mask)
+def worth(measures: Measures) -> float:
+    """Return how much speaks for a relation: edge agreement, less where little overlaps.
+
+    A small overlap agrees by chance more easily.
+    """
+    share = max(measures.covered, measures.used)
+    return measures.gradient * (1 - SMALL * (1 - share))
 
 
 def measured(overlap: Frame, inliers: int = 0) -> Measures:
