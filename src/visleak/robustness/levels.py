@@ -83,7 +83,7 @@ class Level:
             "bootstrap_95_images": self.interval and [plain(end) for end in self.interval],
             "tpr_original": self.original.as_dict(),
             "tpr_changed": self.changed.as_dict(),
-            "tpr": {name: rate.share for name, rate in self.conditions.items()},
+            "tpr": {name: plain(rate.share) for name, rate in self.conditions.items()},
         }
 
 

@@ -1,0 +1,122 @@
+"""``visleak robustness`` and ``visleak calibrate`` from the command line."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+from calling import refused, run
+from PIL import Image
+
+
+@pytest.fixture(scope="module")
+def pictures(tmp_path_factory: pytest.TempPathFactory, natural: dict[str, np.ndarray]) -> Path:
+    root = tmp_path_factory.mktemp("collection")
+    for name in ("astronaut", "chelsea", "coffee", "coins", "camera"):
+        small = Image.fromarray(natural[name])
+        small.thumbnail((160, 160))
+        small.save(root / f"{name}.png")
+    return root
+
+
+def test_robustness_writes_a_folder_and_says_what_came_out(pictures: Path, tmp_path: Path) -> None:
+    """The first line is one to repeat."""
+    out = tmp_path / "out"
+    given = ("--conditions", "original,flip-h,gauss", "--queries", 3, "--at", 0.5, "-o", out)
+    ran = run("robustness", pictures, *given)
+    assert ran.code == 0
+    assert ran.err == ""
+    first, *rest = ran.out.splitlines()
+    assert first.startswith("builtin ranks the original first for 100.00 % with verification and")
+    assert any(line.split()[:3] == ["flip-h", "3", "100.00"] for line in rest)
+    assert rest[-1] == str(out / "report.html")
+    content = json.loads((out / "robustness.json").read_text())
+    assert content["queries"] == 3
+    assert content["encoders"][0]["conditions"]["gauss"]["at"]["0.5"]["pairs"] == 12
+    code, said = refused("robustness", pictures, "-o", out)
+    assert code == 2
+    assert said.startswith(f"{out} holds a result already")
+
+
+def test_robustness_as_json(pictures: Path, tmp_path: Path) -> None:
+    """Stdout is the file."""
+    out = tmp_path / "out"
+    ran = run(
+        *("robustness", pictures, "--no-verify", "--conditions", "original", "--json", "-o", out)
+    )
+    assert ran.code == 0
+    assert ran.out == (out / "robustness.json").read_text()
+    assert json.loads(ran.out)["encoders"][0]["pipeline"] is None
+
+
+def test_calibrate_then_audit(pictures: Path, tmp_path: Path) -> None:
+    """What the one writes the other takes."""
+    file = tmp_path / "thresholds.json"
+    given = ("--fpr", "0.1,0.2", "--conditions", "original,red", "-o", file)
+    ran = run("calibrate", pictures, *given)
+    assert ran.code == 0
+    assert ran.err == ""
+    hard = json.loads(file.read_text())["encoders"]
+    (entry,) = hard.values()
+    assert f"hard {entry['hard']:g}" in ran.out
+    assert ran.out.splitlines()[-1] == str(file)
+    audited = run("audit", "--set", pictures, "--thresholds", file, "-o", tmp_path / "audit")
+    assert audited.code == 0
+    found = json.loads((tmp_path / "audit" / "audit.json").read_text())["thresholds"]
+    assert (found["hard"], found["soft"]) == (entry["hard"], entry["soft"])
+    assert found["provenance"] == entry["provenance"]
+    code, said = refused("calibrate", pictures, *given)
+    assert (code, said) == (
+        2,
+        f"{file} exists; choose another file with -o FILE, or --force replaces it",
+    )
+
+
+def test_calibrate_says_what_it_cannot_support(pictures: Path, tmp_path: Path) -> None:
+    """Ten pairs of pictures know nothing of one in a million; the file is written all the same."""
+    file = tmp_path / "t.json"
+    ran = run("calibrate", pictures, "--fpr", "1e-6", "--no-verify", "--json", "-o", file)
+    assert ran.code == 0
+    lines = ran.err.splitlines()
+    assert len(lines) == 2
+    assert (
+        "cannot support a rate of 1e-06: with 10 pairs of pictures the smallest is 0.1" in lines[0]
+    )
+    assert json.loads(ran.out) == json.loads(file.read_text())
+
+
+def test_thresholds_of_another_encoder_are_refused(pictures: Path, tmp_path: Path) -> None:
+    """In one line, with exit code 2."""
+    file = tmp_path / "t.json"
+    entry = {"name": "clip", "hard": 0.9, "soft": 0.8, "provenance": "x"}
+    content = {"kind": "visleak thresholds", "schema": 1, "encoders": {"c0ffee" * 5: entry}}
+    file.write_text(json.dumps(content))
+    code, said = refused("audit", "--set", pictures, "--thresholds", file, "-o", tmp_path / "audit")
+    assert code == 2
+    assert "holds thresholds of clip (c0ffeec0ffee), not of builtin" in said
+    assert "thresholds of one encoder never serve another" in said
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (("robustness", "{}", "--encoder", "vgg"), "encoder must be one of builtin; got 'vgg'"),
+        (("robustness", "{}", "--conditions", "blur"), "conditions must be among paper, beyond"),
+        (("robustness", "{}/none"), "does not exist"),
+        (("calibrate", "{}", "--fpr", "tiny"), "--fpr must be one rate or two, such as 1e-6"),
+        (("calibrate", "{}", "--fpr", "2"), "fpr must be a rate between 0 and 1"),
+        (("calibrate", "{}"), "missing option '--fpr'"),
+        (("audit", "--set", "{}", "--thresholds", "{}/t.json"), "t.json is no file"),
+    ],
+)
+def test_wrong_command_lines(
+    pictures: Path, tmp_path: Path, arguments: tuple[str, ...], said: str
+) -> None:
+    """One line, exit code 2, nothing written."""
+    filled = [argument.replace("{}", str(pictures)) for argument in arguments]
+    code, line = refused(*filled, "-o", tmp_path / "out")
+    assert code == 2
+    assert said in line
+    assert not (tmp_path / "out").exists()

@@ -1,0 +1,151 @@
+"""Direct search against loops over all pairs, with planted twins and collages."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from tiny_encoder import TinyEncoder, blobs
+
+from visleak.images import open_images
+from visleak.pipeline import Workplace
+from visleak.pipeline.fingerprinting import fingerprint
+from visleak.records import Fingerprints
+from visleak.robustness import direct
+from visleak.robustness.conditions import named
+from visleak.robustness.queries import NOT_APPLICABLE, Changed, changed_set, drawn
+from visleak.robustness.twins import Twins, find_twins
+from visleak.stats import ranking
+
+CONDITIONS = named(["original", "flip-v", "crop-20", "crop-50", "gauss", "noise", "collage"])
+
+
+@pytest.fixture(scope="module")
+def made() -> tuple[TinyEncoder, Changed, Fingerprints, Fingerprints, Twins]:
+    """Fourteen pictures, one of them twice, one unreadable; nine queries."""
+    pictures: list[object] = [*blobs(13), "no picture"]
+    pictures.append(pictures[4])
+    images = open_images(pictures)
+    encoder = TinyEncoder()
+    with Workplace.at(None, 1, None) as place:
+        prints = fingerprint(images, encoder, place)
+        twins = find_twins(images, prints, place, verify=False)
+        queries = drawn(prints.rows, 9, 3)
+        queries = np.unique(np.append(queries, [4, 14]))
+        changed = changed_set(images, prints.rows, queries, CONDITIONS)
+        found = fingerprint(changed.images, encoder, place)
+        copied = Fingerprints(
+            found.set, found.rows, found.ids, np.array(found.matrix), found.digests,
+            found.sizes, found.flat, found.encoder, found.problems,
+        )  # fmt: skip
+        whole = Fingerprints(
+            prints.set, prints.rows, prints.ids, np.array(prints.matrix), prints.digests,
+            prints.sizes, prints.flat, prints.encoder, prints.problems,
+        )  # fmt: skip
+    return encoder, changed, copied, whole, twins
+
+
+def test_copies_are_twins(made: tuple) -> None:
+    """Equal content is one picture, whatever its id."""
+    twins = made[4]
+    assert (twins.left.tolist(), twins.right.tolist()) == ([4], [14])
+    assert twins.of([4]) == {4, 14}
+    assert twins.of([14, 2]) == {2, 4, 14}
+
+
+def by_hand(made: tuple) -> list[dict[str, object]]:
+    """Return for each changed picture what is true, twin and wrong, by loops."""
+    _, changed, queries, whole, twins = made
+    rows = []
+    for row, position in enumerate(queries.rows):
+        query, number = divmod(int(position), len(changed.conditions))
+        owner = int(changed.queries[query])
+        same = twins.of([owner])
+        company = set(changed.company[query]) if changed.conditions[number].others else set()
+        shown = same | twins.of(company)
+        values = {
+            int(place): np.float32(np.float64(queries.matrix[row]) @ np.float64(whole.matrix[at]))
+            for at, place in enumerate(whole.rows)
+        }
+        rows.append(
+            {
+                "condition": number,
+                "own": values[owner],
+                "twin": max(v for p, v in values.items() if p in same),
+                "wrong": {p: v for p, v in values.items() if p not in shown},
+                "left_out": len(shown) - 1,
+            }
+        )
+    return rows
+
+
+@pytest.mark.parametrize("blocks", [(256, 4096), (5, 3), (1, 1)])
+def test_every_pair_is_counted_once(
+    made: tuple, blocks: tuple[int, int], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Block sizes only bound memory."""
+    monkeypatch.setattr(direct, "QUERY_BLOCK", blocks[0])
+    monkeypatch.setattr(direct, "REFERENCE_BLOCK", blocks[1])
+    encoder, changed, queries, whole, twins = made
+    found = direct.search(encoder, changed, queries, whole, twins, views=(0,), keep=25)
+    expected = by_hand(made)
+    assert found.own == pytest.approx([row["own"] for row in expected], abs=1e-6)
+    assert found.others.tolist() == [len(row["wrong"]) for row in expected]
+    assert found.left_out == sum(row["left_out"] for row in expected)
+    best = [max(row["wrong"].values()) for row in expected]
+    assert found.best_wrong == pytest.approx(best, abs=1e-6)
+    right = [row["twin"] > wrong for row, wrong in zip(expected, best, strict=True)]
+    assert found.right.tolist() == right
+    for number, curve in enumerate(found.curves):
+        own = [row["own"] for row in expected if row["condition"] == number]
+        others = [v for r in expected if r["condition"] == number for v in r["wrong"].values()]
+        assert curve.total == len(others)
+        if not own:
+            assert CONDITIONS[number].name == "crop-50"
+            assert np.isnan(curve.auc)
+            continue
+        score, true = [*own, *others], [True] * len(own) + [False] * len(others)
+        assert curve.auc == pytest.approx(ranking.auc(score, true), abs=1e-9)
+        for threshold in (0.2, 0.5, 0.9):
+            assert curve.false(threshold) == sum(v >= np.float32(threshold) for v in others)
+    every = sorted((v for row in expected for v in row["wrong"].values()), reverse=True)
+    assert found.largest.similarity == pytest.approx(every[:25], abs=1e-6)
+
+
+def test_the_largest_wrong_pairs_carry_their_names(made: tuple) -> None:
+    """The two pictures of a wrong pair can be looked at."""
+    encoder, changed, queries, whole, twins = made
+    found = direct.search(encoder, changed, queries, whole, twins, views=(0,), keep=25)
+    place = {int(p): at for at, p in enumerate(whole.rows)}
+    for value, row, position in zip(
+        found.largest.similarity, found.largest.query, found.largest.reference, strict=True
+    ):
+        again = np.float64(queries.matrix[row]) @ np.float64(whole.matrix[place[int(position)]])
+        assert value == pytest.approx(again, abs=1e-6)
+
+
+def test_what_does_not_apply_is_counted_not_lost(made: tuple) -> None:
+    """96 x 120 less 50 on each side leaves nothing."""
+    _, changed, queries, _, _ = made
+    gone = [problem.id for problem in queries.problems]
+    assert all(problem.detail == NOT_APPLICABLE for problem in queries.problems)
+    assert gone == [f"crop-50/{name}" for name in changed.names]
+
+
+def test_a_collage_shows_three_others_of_the_set(made: tuple) -> None:
+    """Never itself, never one picture twice, and the same whatever else is asked."""
+    _, changed, _, whole, _ = made
+    assert changed.company.shape == (len(changed.queries), 3)
+    for query, company in zip(changed.queries, changed.company, strict=True):
+        assert len({int(query), *map(int, company)}) == 4
+        assert set(company) <= set(whole.rows)
+
+
+def test_the_draw_is_seeded() -> None:
+    """And takes all where there are few."""
+    rows = np.arange(50)
+    assert drawn(rows, 10, 1).tolist() == drawn(rows, 10, 1).tolist()
+    assert drawn(rows, 10, 1).tolist() != drawn(rows, 10, 2).tolist()
+    assert drawn(rows, 0, 1) is rows
+    assert drawn(rows, 50, 1) is rows
+    chosen = drawn(rows, 10, 1)
+    assert (np.diff(chosen) > 0).all()

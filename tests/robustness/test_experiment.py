@@ -1,0 +1,199 @@
+"""The whole experiment on a few natural pictures, and what it writes."""
+
+from __future__ import annotations
+
+import csv
+import json
+import re
+from pathlib import Path
+from xml.etree import ElementTree
+
+import numpy as np
+import pytest
+from PIL import Image
+from tiny_encoder import BlindEncoder, TinyEncoder, blobs
+
+from visleak.errors import UsageError, VisleakError
+from visleak.images import open_images
+from visleak.robustness import robustness
+from visleak.robustness.output import claim, write
+from visleak.robustness.results import POINTS, Robustness, thinned
+from visleak.robustness.roc import Tally, edges_for
+from visleak.robustness.sheet import contact_sheet
+from visleak.robustness.tables import HEADER
+
+CONDITIONS = ["original", "flip-h", "rot-45", "crop-100", "red", "collage"]
+HOSTILE = "<img src=x onerror=alert(1)>|$x$.png"
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory, natural: dict[str, np.ndarray]) -> Path:
+    root = tmp_path_factory.mktemp("pictures")
+    for name in ("astronaut", "chelsea", "coffee", "rocket", "coins", "camera"):
+        small = Image.fromarray(natural[name])
+        small.thumbnail((240, 240))
+        small.save(root / (HOSTILE if name == "rocket" else f"{name}.png"))
+    (root / "broken.png").write_bytes(b"\x89PNG\r\n\x1a\n")
+    return root
+
+
+@pytest.fixture(scope="module")
+def result(folder: Path) -> Robustness:
+    images = open_images(folder, name=f"set {HOSTILE}")
+    return robustness(
+        images, ["builtin", TinyEncoder()], conditions=CONDITIONS, cache=None, workers=1
+    )
+
+
+@pytest.fixture(scope="module")
+def written(result: Robustness, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return write(result, tmp_path_factory.mktemp("out") / "rob")
+
+
+def test_what_applies_is_counted(result: Robustness) -> None:
+    """240 pixels less 200 leave 40 on the long side, too little on the short one."""
+    assert (result.references, result.queries, result.unreadable) == (6, 6, 1)
+    builtin = {each.condition: each for each in result.encoders[0].direct}
+    square = {"astronaut", "camera"}
+    assert builtin["crop-100"].applies == len(square)
+    assert builtin["crop-100"].not_applicable == 6 - len(square)
+    assert all(builtin[name].applies == 6 for name in CONDITIONS if name != "crop-100")
+    assert builtin["collage"].curve.roc.total == 6 * (6 - 4)
+    assert builtin["original"].curve.roc.total == 6 * 5
+
+
+def test_the_pipeline_finds_what_a_fingerprint_cannot(result: Robustness) -> None:
+    """Turned by 45 degrees, only local features and verification see it."""
+    builtin, tiny = result.encoders
+    direct = {each.condition: each for each in builtin.direct}
+    judged = {each.condition: each for each in builtin.pipeline}
+    for name in ("original", "flip-h", "red"):
+        assert direct[name].r1.share == 1.0
+        assert judged[name].r1.share == 1.0
+    assert judged["rot-45"].r1.count > direct["rot-45"].r1.count
+    assert judged["original"].found.share == 1.0
+    assert judged["original"].candidates.share == 1.0
+    assert sum(each.wrong_exact for each in builtin.pipeline) == 0
+    assert tiny.pipeline == ()
+    assert builtin.original is not None
+    assert builtin.original.roc.auc == 1.0
+    assert builtin.trans is not None
+    assert builtin.trans.roc.total == sum(
+        direct[name].curve.roc.total for name in ("flip-h", "rot-45", "crop-100", "red")
+    )
+
+
+def test_order_and_share_do_not_change_a_picture(folder: Path, result: Robustness) -> None:
+    """Fewer queries, other conditions beside: the figures of a pair stay."""
+    fewer = robustness(
+        folder, [TinyEncoder()], conditions=["red"], queries=3, seed=5, verify=False, cache=None
+    )
+    assert fewer.queries == 3
+    own = fewer.encoders[0].direct[0].curve.roc.positives
+    whole = {each.condition: each for each in result.encoders[1].direct}
+    assert set(own) <= set(whole["red"].curve.roc.positives)
+
+
+def test_json_tables_and_plots(written: Path, result: Robustness) -> None:
+    """Everything is there, well-formed, and says the same."""
+    content = json.loads((written / "robustness.json").read_text())
+    assert content["schema"] == 1
+    assert content["constants"]["noise_sigma"] == 25
+    assert [each["name"] for each in content["encoders"]] == ["builtin", "tiny"]
+    assert content["encoders"][0]["digest"] == result.encoders[0].digest
+    stored = content["encoders"][0]["conditions"]["crop-100"]
+    assert stored["r1"]["total"] == stored["applies"] == 2
+    with (written / "conditions.csv").open() as lines:
+        header, *rows = csv.reader(lines)
+    assert tuple(header) == HEADER
+    assert len(rows) == 2 * len(CONDITIONS)
+    for name in ("r1", "roc"):
+        ElementTree.parse(written / f"{name}.svg")
+        with Image.open(written / f"{name}.png") as image:
+            assert min(image.size) > 500
+    with Image.open(written / "sheet.png") as sheet:
+        assert sheet.width > 1000
+
+
+def test_the_same_result_gives_the_same_bytes(written: Path, result: Robustness) -> None:
+    """No date, no random ids."""
+    again = write(result, written.parent / "again")
+    for path in sorted(written.iterdir()):
+        assert (again / path.name).read_bytes() == path.read_bytes(), path.name
+
+
+def test_hostile_names_stay_text(written: Path) -> None:
+    """Names of sets and files are anybody's."""
+    page = (written / "report.html").read_text()
+    assert "<img src=x" not in page
+    assert "&lt;img src=x onerror=alert(1)&gt;" in page
+    assert not re.search(r"(src|href)=.?https?:", page)
+    table = (written / "conditions.md").read_text()
+    assert "<img" not in table.replace("\\<img", "")
+
+
+def test_a_result_is_not_replaced_in_silence(written: Path, tmp_path: Path) -> None:
+    """An hour of work may lie there."""
+    with pytest.raises(UsageError, match=r"holds a result already \(robustness.json\)"):
+        claim(written)
+    assert claim(written, force=True) == written
+    file = tmp_path / "file"
+    file.write_text("x")
+    with pytest.raises(UsageError, match="is a file; choose a folder with -o DIR"):
+        claim(file)
+
+
+@pytest.mark.parametrize(
+    ("given", "kind", "said"),
+    [
+        ({"queries": -1}, UsageError, "queries must be 0 (all) or more, and encoders at least"),
+        ({"encoders": []}, UsageError, "queries must be 0 (all) or more, and encoders at least"),
+        ({"encoders": ["vgg"]}, UsageError, "encoder must be one of builtin; got 'vgg'"),
+        ({"encoders": ["builtin"] * 2}, UsageError, "encoder 'builtin' is given twice"),
+        ({"conditions": ["mirror"]}, UsageError, "conditions must be among paper, beyond, all"),
+        ({"thresholds": [1.2]}, UsageError, "thresholds must be similarities between -1 and 1"),
+        ({"source": blobs(1)}, VisleakError, "has 1 readable pictures; at least 2 are needed"),
+    ],
+)
+def test_what_cannot_be_is_refused(given: dict, kind: type[VisleakError], said: str) -> None:
+    """One line that says what, where, what to do."""
+    call = {"source": blobs(3), "encoders": [TinyEncoder()], "conditions": ["original"]} | given
+    with pytest.raises(kind) as caught:
+        robustness(**call, verify=False, cache=None)
+    assert said in str(caught.value)
+    assert "\n" not in str(caught.value)
+
+
+def test_an_encoder_that_sees_nothing_finds_nothing() -> None:
+    """Equal similarities are no find: R@1 is 0 and AUC one half, not luck of the order."""
+    found = robustness(
+        blobs(5), [BlindEncoder()], conditions=["original"], verify=False, cache=None
+    )
+    (original,) = found.encoders[0].direct
+    assert original.r1.share == 0.0
+    assert original.curve.roc.auc == 0.5
+
+
+def test_a_thinned_curve_keeps_its_ends() -> None:
+    """Thousands of corners become hundreds, the strictest and the loosest among them."""
+    rng = np.random.default_rng(0)
+    positives = rng.uniform(-1, 1, 3000).astype(np.float32)
+    tally = Tally(edges_for(positives))
+    tally.add(rng.uniform(-1, 1, 50_000).astype(np.float32))
+    roc = tally.roc(positives)
+    fpr, tpr, _ = thinned(roc)
+    assert 100 < len(fpr) <= POINTS
+    assert (fpr[-1], tpr[-1]) == (1.0, 1.0)
+    assert fpr[0] <= 1e-3
+    assert (np.diff(fpr) >= 0).all()
+    assert (np.diff(tpr) >= 0).all()
+
+
+def test_the_sheet_says_what_does_not_apply() -> None:
+    """Seven cells a row, an empty one labelled."""
+    cells = [(f"c{i}", np.full((40 + i, 90, 3), 9 * i, np.uint8)) for i in range(9)]
+    full = contact_sheet(cells)
+    gone = contact_sheet([*cells[:-1], ("c8", None)])
+    assert full.shape == gone.shape
+    assert (full != gone).any()
+    assert full.shape[1] > 7 * 200

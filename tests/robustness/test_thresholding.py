@@ -1,0 +1,199 @@
+"""Thresholds leave as many wrong pairs as said, and the bounds are what they claim."""
+
+from __future__ import annotations
+
+import json
+import math
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from scipy.stats import beta
+from tiny_encoder import BlindEncoder, TinyEncoder, blobs
+
+from visleak.errors import UsageError, VisleakError
+from visleak.images import open_images
+from visleak.pipeline import Workplace
+from visleak.pipeline.fingerprinting import fingerprint
+from visleak.pipeline.thresholds import read_thresholds
+from visleak.robustness import calibrate
+from visleak.robustness.conditions import CONDITIONS
+from visleak.robustness.levels import STEP, threshold_at
+from visleak.robustness.thresholding import Calibration, rates
+from visleak.store import write_json
+
+NAMES = ("original", "flip-h", "gauss", "red")
+
+
+@pytest.fixture(scope="module")
+def found() -> Calibration:
+    return calibrate(
+        blobs(30), TinyEncoder(), fpr=(0.003, 0.05), conditions=NAMES, verify=False, cache=None
+    )
+
+
+@pytest.fixture(scope="module")
+def wrong() -> list[tuple[int, int, float]]:
+    """All wrong pairs of the same experiment by loops: query, reference, similarity."""
+    encoder, pictures = TinyEncoder(), blobs(30)
+    with Workplace.at(None, 1, None) as place:
+        plain = np.array(fingerprint(open_images(pictures), encoder, place).matrix, np.float64)
+        result = []
+        for name in NAMES:
+            changed = [CONDITIONS[name].of(p, str(i)) for i, p in enumerate(pictures)]
+            matrix = fingerprint(open_images(changed), encoder, place).matrix
+            similarity = (np.float64(matrix) @ plain.T).astype(np.float32)
+            result += [
+                (i, j, float(similarity[i, j])) for i in range(30) for j in range(30) if i != j
+            ]
+    return result
+
+
+def test_as_many_wrong_pairs_as_asked_for(
+    found: Calibration, wrong: list[tuple[int, int, float]]
+) -> None:
+    """Counted again by loops; the next lower threshold would let too many through."""
+    assert found.hard.pairs == found.soft.pairs == len(wrong) == 30 * 29 * 4
+    assert found.hard.pictures == 30 * 29 // 2
+    for level in (found.hard, found.soft):
+        assert level.supported
+        above = sum(s >= np.float32(level.threshold) for _, _, s in wrong)
+        assert above == level.false <= level.asked * len(wrong)
+        lower = sum(s >= np.float32(level.threshold - STEP) for _, _, s in wrong)
+        assert lower > level.asked * len(wrong)
+    assert found.hard.threshold > found.soft.threshold
+
+
+def test_the_bounds_are_those_of_the_books(
+    found: Calibration, wrong: list[tuple[int, int, float]]
+) -> None:
+    """Clopper and Pearson over all pairs; wider as fewer cases count as independent."""
+    level = found.soft
+    k, n = level.false, level.pairs
+    assert level.upper_pairs == pytest.approx(beta.ppf(0.95, k + 1, n - k))
+    assert level.rate < level.upper_pairs < level.upper_pictures < level.upper_images < 1
+    share = sum(s >= np.float32(level.threshold) for _, _, s in wrong) / len(wrong)
+    for cases, bound in ((435, level.upper_pictures), (15, level.upper_images)):
+        divergence = share * math.log(share / bound)
+        divergence += (1 - share) * math.log((1 - share) / (1 - bound))
+        assert cases * divergence == pytest.approx(math.log(20), rel=1e-6)
+    assert level.interval is not None
+    assert 0 <= level.interval[0] <= level.rate <= level.interval[1]
+
+
+def test_true_pairs_are_counted_by_condition(found: Calibration) -> None:
+    """A mirrored blob is lost to an encoder without views; the original never is."""
+    assert found.hard.original.share == 1.0
+    assert found.hard.conditions["flip-h"].share < 0.5
+    assert found.hard.changed.total == 90
+    total = sum(found.hard.conditions[name].count for name in NAMES[1:])
+    assert total == found.hard.changed.count
+
+
+def test_a_rate_out_of_reach_is_said_in_one_line() -> None:
+    """435 pairs of pictures cannot speak of one in a million."""
+    found = calibrate(
+        blobs(30), TinyEncoder(), fpr=[1e-6], conditions=NAMES, verify=False, cache=None
+    )
+    assert found.hard.false == 0
+    assert not found.hard.supported
+    assert found.hard.asked == 1e-6
+    assert found.soft.asked == 1e-4
+    first = found.notes[0]
+    assert "cannot support a rate of 1e-06: with 435 pairs of pictures the smallest is" in first
+    assert "lies above every wrong pair seen, which bounds the rate by 0.0069" in first
+    assert "\n" not in first
+    assert found.hard.interval is None
+
+
+def test_twins_are_no_errors(wrong: list[tuple[int, int, float]]) -> None:
+    """A picture that is in the set twice would push the threshold to 1."""
+    pictures = blobs(30)
+    twice = calibrate(
+        [*pictures, pictures[7]],
+        TinyEncoder(),
+        fpr=(0.003, 0.05),
+        conditions=NAMES,
+        verify=False,
+        cache=None,
+    )
+    assert twice.twins == 1
+    assert twice.hard.pairs == (31 * 30 - 2) * 4
+    assert twice.hard.threshold < 0.99
+
+
+def test_near_copies_are_found_by_looking(natural: dict[str, np.ndarray]) -> None:
+    """Re-saved in another way, the bytes differ: verification sees that it is one picture."""
+    from visleak.robustness.disguises import compressed
+
+    pictures = [natural[name][:160, :200] for name in ("astronaut", "coffee", "rocket", "moon")]
+    again = [*pictures, compressed(np.ascontiguousarray(pictures[0]), 60)]
+    looked = calibrate(again, fpr=[0.1], conditions=["original"], cache=None)
+    assert looked.twins == 1
+    assert looked.hard.threshold < 0.9
+    blind = calibrate(again, fpr=[0.05], conditions=["original"], cache=None, verify=False)
+    assert blind.twins == 0
+    assert blind.hard.threshold > 0.9
+
+
+def test_the_file_serves_its_encoder_only(found: Calibration, tmp_path: Path) -> None:
+    """Keyed by digest, with all that a reader may ask."""
+    path = tmp_path / "thresholds.json"
+    write_json(path, found.as_dict())
+    entry = read_thresholds(path, TinyEncoder())
+    assert entry["hard"] == found.hard.threshold
+    about = json.loads(path.read_text())["encoders"]["tiny-1"]["calibration"]
+    assert about["images"] == 30
+    assert about["conditions"] == list(NAMES)
+    assert about["hard"]["pairs"] == found.hard.pairs
+    assert about["constants"]["long_side"] == 500
+    assert "0.003 (soft" not in entry["provenance"]
+    assert "hard at a false-positive rate of 0.003, soft at a false" in entry["provenance"]
+    with pytest.raises(UsageError, match=r"holds thresholds of tiny .*, not of blind"):
+        read_thresholds(path, BlindEncoder())
+
+
+@given(st.lists(st.floats(-1, 0.9375, width=32), min_size=1, max_size=50), st.integers(0, 60))
+def test_the_lowest_step_that_leaves_few_enough(values: list[float], allowed: int) -> None:
+    """Whatever the ties: at most so many reach it, and more reach the step below."""
+    largest = np.sort(np.array(values, np.float32))[::-1]
+    threshold = threshold_at(largest, allowed)
+    assert (largest >= np.float32(threshold)).sum() <= max(allowed, 0)
+    if allowed < len(largest):
+        assert (largest >= np.float32(threshold - 1.01 * STEP)).sum() > allowed
+
+
+@pytest.mark.parametrize(
+    ("given", "said"),
+    [
+        ([], "fpr must be one rate or two, hard and soft; got 0"),
+        ([0.1, 0.2, 0.3], "fpr must be one rate or two, hard and soft; got 3"),
+        ([0.0], "fpr must be a rate between 0 and 1, such as 1e-6; got 0"),
+        ([math.nan], "fpr must be a rate between 0 and 1, such as 1e-6; got nan"),
+        ([1e-3, 1e-4], "fpr must name the hard threshold's rate first: 0.001 is above 0.0001"),
+    ],
+)
+def test_rates_that_cannot_be_are_refused(given: list[float], said: str) -> None:
+    """One line each."""
+    with pytest.raises(UsageError) as caught:
+        rates(given)
+    assert said in str(caught.value)
+
+
+def test_an_encoder_that_sees_nothing_is_refused() -> None:
+    """No threshold tells equal similarities apart."""
+    with pytest.raises(
+        VisleakError, match=r"no threshold leaves so few: .* cannot tell them apart"
+    ):
+        calibrate(blobs(6), BlindEncoder(), fpr=[0.01], verify=False, cache=None)
+
+
+def test_a_set_without_pairs_is_refused() -> None:
+    """One picture, or one picture many times over."""
+    one = blobs(1)
+    with pytest.raises(VisleakError, match="has 1 readable pictures; at least 2 are needed"):
+        calibrate(one, TinyEncoder(), fpr=[0.01], cache=None)
+    with pytest.raises(VisleakError, match="holds one picture only, many times over: no pairs"):
+        calibrate(one * 3, TinyEncoder(), fpr=[0.01], verify=False, cache=None)
