@@ -9,6 +9,7 @@ from pathlib import Path
 from xml.etree import ElementTree
 
 import numpy as np
+import pyarrow.parquet as pq
 import pytest
 from PIL import Image
 from tiny_encoder import BlindEncoder, TinyEncoder, blobs
@@ -113,6 +114,42 @@ def test_json_tables_and_plots(written: Path, result: Robustness) -> None:
             assert min(image.size) > 500
     with Image.open(written / "sheet.png") as sheet:
         assert sheet.width > 1000
+
+
+def test_every_changed_picture_has_its_row(written: Path, result: Robustness) -> None:
+    """The figures are counts of these rows; sizes are of the changed pictures."""
+    table = pq.read_table(written / "queries.parquet").to_pylist()
+    assert len(table) == 2 * (5 * 6 + 2)
+    for tested in result.encoders:
+        mine = [row for row in table if row["encoder"] == tested.name]
+        for each in tested.direct:
+            rows = [row for row in mine if row["condition"] == each.condition]
+            assert len(rows) == each.applies
+            assert sum(row["first"] for row in rows) == each.r1.count
+            assert all(row["first"] == (row["similarity"] > row["best_wrong"]) for row in rows)
+        for judged in tested.pipeline:
+            rows = [row for row in mine if row["condition"] == judged.condition]
+            assert sum(row["pipeline_first"] for row in rows) == judged.r1.count
+            near = [row for row in rows if row["grade"] in ("near", "exact")]
+            assert len(near) == judged.found.count
+            seen = [row for row in rows if row["grade"] is not None]
+            assert len(seen) == judged.candidates.count
+            assert all(0 <= row["probability"] <= 1 for row in seen)
+        if not tested.pipeline:
+            assert all(row["pipeline_first"] is row["grade"] is None for row in mine)
+    left = [min(row["width"], row["height"]) for row in table if row["condition"] == "crop-100"]
+    assert set(left) == {40}
+
+
+def test_queries_may_be_named(folder: Path) -> None:
+    """A benchmark names the half it reports; the rest of the set stays among the references."""
+    call = {"encoders": [TinyEncoder()], "conditions": ["red"], "verify": False, "cache": None}
+    found = robustness(folder, queries=["coins.png", "astronaut.png"], **call)
+    assert (found.queries, found.references) == (2, 6)
+    assert found.encoders[0].pictures["query"].to_pylist() == ["astronaut.png", "coins.png"]
+    for wrong, said in ((["coins.png", "broken.png"], "'broken.png' is not one"), ([], "got none")):
+        with pytest.raises(UsageError, match=f"queries must be ids of readable .*; {said}"):
+            robustness(folder, queries=wrong, **call)
 
 
 def test_the_same_result_gives_the_same_bytes(written: Path, result: Robustness) -> None:

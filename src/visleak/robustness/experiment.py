@@ -7,6 +7,8 @@ from collections.abc import Sequence
 from typing import Any, Final
 
 import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
 
 import visleak
 from visleak import pipeline
@@ -18,12 +20,12 @@ from visleak.pipeline import Workplace
 from visleak.pipeline.candidates import views_for
 from visleak.pipeline.fingerprinting import fingerprint
 from visleak.pipeline.workplace import Progress
-from visleak.records import Bytes8, Encoder, Fingerprints, ImageSet, Int64, Unreadable
+from visleak.records import GRADES, Bytes8, Encoder, Fingerprints, ImageSet, Int64, Unreadable
 from visleak.robustness.conditions import Condition, named
 from visleak.robustness.direct import Searched, search
-from visleak.robustness.judged import judge
+from visleak.robustness.judged import Verdicts, judge
 from visleak.robustness.queries import NOT_APPLICABLE, Changed, changed_set, drawn
-from visleak.robustness.results import Curve, Direct, Robustness, Tested
+from visleak.robustness.results import PICTURES, Curve, Direct, Robustness, Tested
 from visleak.robustness.roc import Roc
 from visleak.robustness.twins import Twins, find_twins
 from visleak.stats import Rate
@@ -42,7 +44,7 @@ def robustness(
     encoders: Sequence[str | Encoder] = ("builtin",),
     *,
     conditions: Sequence[str] = ("all",),
-    queries: int = QUERIES,
+    queries: int | Sequence[str] = QUERIES,
     seed: int = 0,
     verify: bool = True,
     thresholds: Sequence[float] = (),
@@ -59,7 +61,7 @@ def robustness(
         source: the collection; its pictures are the references.
         encoders: names or objects; for the built-in one the whole pipeline is tried as well.
         conditions: names, or ``paper``, ``beyond``, ``all``.
-        queries: how many pictures are changed, drawn at random; 0 takes all.
+        queries: how many pictures are changed, drawn at random, 0 for all; or their ids.
         seed: of that draw.
         verify: look at pictures: to leave out repeats within the set, and for the pipeline's row.
         thresholds: similarities at which to read the curves, beside each encoder's own.
@@ -71,14 +73,14 @@ def robustness(
         UsageError: an unknown encoder or condition, or a number that cannot be.
         VisleakError: fewer than two readable pictures.
     """
-    if queries < 0 or not encoders:
+    if (isinstance(queries, int) and queries < 0) or not encoders:
         raise UsageError("queries must be 0 (all) or more, and encoders at least one")
     chosen = named(conditions)
     makers = _distinct([load_encoder(encoder) for encoder in encoders])
     images = open_images(source)
-    crew = workers_for(
-        len(images) + min(queries or len(images), len(images)) * len(chosen), workers
-    )
+    wanted = queries if isinstance(queries, int) else len(queries)
+    changes = min(wanted or len(images), len(images)) * len(chosen)
+    crew = workers_for(len(images) + changes, workers)
     with open_cache(cache) as store, Workplace.at(None, crew, store, progress) as place:
         prints = {maker.name: fingerprint(images, maker, place) for maker in makers}
         first = prints[makers[0].name]
@@ -88,7 +90,8 @@ def robustness(
                 " look for one among others"
             )
         twins = find_twins(images, first, place, verify=verify)
-        changed = changed_set(images, first.rows, drawn(first.rows, queries, seed), chosen)
+        taken = _taken(images, first, queries, seed)
+        changed = changed_set(images, first.rows, taken, chosen)
         tested = tuple(
             _tested(maker, images, changed, prints[maker.name], twins, thresholds, verify, place)
             for maker in makers
@@ -123,6 +126,21 @@ def _sheet(changed: Changed) -> tuple[tuple[str, Bytes8 | None], ...]:
         (condition.name, made if isinstance(made, np.ndarray) else None)
         for condition, made in zip(changed.conditions, best, strict=True)
     )
+
+
+def _taken(
+    images: ImageSet, prints: Fingerprints, queries: int | Sequence[str], seed: int
+) -> Int64:
+    """Return the positions of the queries, ascending."""
+    if isinstance(queries, int):
+        return drawn(prints.rows, queries, seed)
+    wanted = pa.array(dict.fromkeys(queries), pa.string())
+    at = pc.index_in(wanted, prints.ids)
+    if at.null_count or not len(wanted):
+        lost = wanted.filter(pc.is_null(at))
+        which = f"{lost[0].as_py()!r} is not one" if len(lost) else "got none"
+        raise UsageError(f"queries must be ids of readable pictures of {images.name!r}; {which}")
+    return np.sort(prints.rows[at.to_numpy()])
 
 
 def _distinct(makers: list[Encoder]) -> list[Encoder]:
@@ -164,7 +182,7 @@ def _tested(
         progress=lambda done, total: place.progress(f"comparing by {encoder.name}", done, total),
     )  # fmt: skip
     looked = verify and encoder.name == "builtin"
-    judged, wrong = judge(images, changed, twins, place) if looked else ((), ())
+    verdicts = judge(images, changed, twins, place) if looked else None
     return Tested(
         encoder.name,
         encoder.digest,
@@ -172,9 +190,37 @@ def _tested(
         tuple(_direct(changed, queries, found, thresholds)),
         original=_pooled(changed.conditions, found, thresholds, original=True),
         trans=_pooled(changed.conditions, found, thresholds, original=False),
-        pipeline=judged,
-        wrong=wrong,
+        pipeline=verdicts.conditions if verdicts else (),
+        wrong=verdicts.wrong if verdicts else (),
+        pictures=_pictures(encoder.name, changed, queries, found, verdicts),
     )
+
+
+def _pictures(
+    name: str, changed: Changed, queries: Fingerprints, found: Searched, verdicts: Verdicts | None
+) -> pa.Table:
+    """Return what became of every changed picture, one row each."""
+    count = len(queries)
+    names = np.array([condition.name for condition in changed.conditions], dtype=object)
+    columns: dict[str, Any] = {
+        "encoder": pa.array([name] * count, pa.string()),
+        "condition": pa.array(names[found.condition], pa.string()),
+        "query": pa.array(changed.names, pa.string()).take(pa.array(found.query)),
+        "width": queries.sizes[:, 0],
+        "height": queries.sizes[:, 1],
+        "similarity": found.own,
+        "best_wrong": found.best_wrong,
+        "first": found.right,
+        "pipeline_first": pa.nulls(count, pa.bool_()),
+        "grade": pa.nulls(count, pa.string()),
+        "probability": pa.nulls(count, pa.float32()),
+    }
+    if verdicts is not None:
+        grades = np.array([*GRADES, None], dtype=object)
+        columns["pipeline_first"] = verdicts.first
+        columns["grade"] = pa.array(grades[verdicts.grade], pa.string())
+        columns["probability"] = pa.array(verdicts.probability, from_pandas=True)
+    return pa.table(columns, schema=PICTURES)
 
 
 def _direct(

@@ -175,7 +175,7 @@ def _auc(value: float) -> str:
     """Return an AUC with as many digits as tell it from 1.
 
     >>> _auc(0.98), _auc(0.9999999370713), _auc(1.0)
-    ('0.980', '0.99999994', '1')
+    ('0.980', '0.999999937', '1')
     """
     if value == 1.0:
         return "1"

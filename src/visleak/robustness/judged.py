@@ -10,7 +10,7 @@ import pyarrow as pa
 from visleak import pipeline
 from visleak.encoders import load_encoder
 from visleak.pipeline import Workplace
-from visleak.records import GRADES, Bool, Float32, Grade, Grades, ImageSet, Int64, Pairs
+from visleak.records import GRADES, Bool, Float32, Grade, Grades, ImageSet, Int8, Int64, Pairs
 from visleak.robustness.queries import Changed
 from visleak.robustness.results import Judged, Wrong
 from visleak.robustness.twins import Twins
@@ -37,10 +37,29 @@ class _Judgement:
     wrong: Bool
 
 
-def judge(
-    images: ImageSet, changed: Changed, twins: Twins, place: Workplace
-) -> tuple[tuple[Judged, ...], tuple[Wrong, ...]]:
-    """Return what the pipeline makes of every condition, and its wrong near and exact pairs.
+@dataclass(frozen=True)
+class Verdicts:
+    """What the pipeline makes of all changed pictures.
+
+    Attributes:
+        conditions: figures, one a condition.
+        wrong: wrong pairs graded near or exact, most probable first.
+        first: ``bool`` (n,): whether a changed picture's most probable reference is its original
+            or a twin of it.
+        grade: ``int8`` (n,): grade of the pair with the original, an index into ``GRADES``; -1
+            where it was no candidate.
+        probability: ``float32`` (n,): of that pair; NaN where it was no candidate.
+    """
+
+    conditions: tuple[Judged, ...]
+    wrong: tuple[Wrong, ...]
+    first: Bool
+    grade: Int8
+    probability: Float32
+
+
+def judge(images: ImageSet, changed: Changed, twins: Twins, place: Workplace) -> Verdicts | None:
+    """Return what the pipeline makes of every changed picture.
 
     Args:
         images: the collection.
@@ -53,7 +72,7 @@ def judge(
     compared = outcome.compared[0]
     pairs, grades = compared.pairs, compared.grades
     if grades is None:
-        return (), ()
+        return None
     left, right = outcome.sides[changed.images.name].prints, outcome.sides[images.name].prints
     query, condition = changed.parts(left.rows)
     about = _judgement(pairs, right.rows, query, condition, changed, twins)
@@ -62,8 +81,10 @@ def judge(
     hit[pairs.query[first]] = about.twin[first]
     proposed = np.zeros(len(left), np.bool_)
     proposed[pairs.query[about.own]] = True
-    own_grade = np.full(len(left), -1, np.int64)
+    own_grade = np.full(len(left), -1, np.int8)
     own_grade[pairs.query[about.own]] = grades.grade[about.own]
+    probability = np.full(len(left), np.nan, np.float32)
+    probability[pairs.query[about.own]] = grades.probability[about.own]
     judged = []
     for number, each in enumerate(changed.conditions):
         mine, total = condition == number, int((condition == number).sum())
@@ -81,9 +102,10 @@ def judge(
         )
     shown = np.flatnonzero(about.wrong & np.isin(grades.grade, (_EXACT, _NEAR)))
     shown = shown[np.lexsort((shown, -grades.probability[shown]))]
-    return tuple(judged), tuple(
+    wrong_pairs = tuple(
         _wrong(int(row), pairs, grades, changed, query, condition, right.ids) for row in shown
     )
+    return Verdicts(tuple(judged), wrong_pairs, hit, own_grade, probability)
 
 
 def _judgement(

@@ -9,13 +9,14 @@ from typing import Final
 from visleak.errors import UsageError
 from visleak.robustness.figures import radar, roc_plot
 from visleak.robustness.page import page
-from visleak.robustness.results import Robustness
+from visleak.robustness.results import PICTURES, Robustness
 from visleak.robustness.sheet import contact_sheet, encoded
 from visleak.robustness.tables import HEADER, markdown, rows
-from visleak.store import replacing, write_csv, write_json, write_text
+from visleak.store import replacing, write_csv, write_json, write_tables, write_text
 
 RESULT: Final = "robustness.json"
 TABLE: Final = "conditions.csv"
+QUERIES: Final = "queries.parquet"
 MARKDOWN: Final = "conditions.md"
 SHEET: Final = "sheet.png"
 PAGE: Final = "report.html"
@@ -53,6 +54,7 @@ def write(result: Robustness, folder: str | os.PathLike[str]) -> Path:
     if sheet is not None:
         _write_bytes(path / SHEET, encoded(sheet, "png"))
     write_csv(path / TABLE, HEADER, rows(result))
+    write_tables(path / QUERIES, PICTURES, (tested.pictures for tested in result.encoders))
     write_text(path / MARKDOWN, markdown(result))
     shown = encoded(sheet, "webp") if sheet is not None else None
     svg = {name: files["svg"] for name, files in plots.items() if files}

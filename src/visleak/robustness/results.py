@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from typing import Any, Final
 
 import numpy as np
+import pyarrow as pa
 
 from visleak.records import Bytes8
 from visleak.robustness.conditions import CONSTANTS, Condition
@@ -18,6 +19,26 @@ SCHEMA: Final = 1
 
 #: Points of a stored curve.
 POINTS: Final = 400
+
+
+#: One row a changed picture: what became of it. ``width`` and ``height`` are its own, in pixels;
+#: the last three columns are null without the pipeline, the last two where the original was no
+#: candidate.
+PICTURES: Final = pa.schema(
+    [
+        ("encoder", pa.string()),
+        ("condition", pa.string()),
+        ("query", pa.string()),
+        ("width", pa.int32()),
+        ("height", pa.int32()),
+        ("similarity", pa.float32()),
+        ("best_wrong", pa.float32()),
+        ("first", pa.bool_()),
+        ("pipeline_first", pa.bool_()),
+        ("grade", pa.string()),
+        ("probability", pa.float32()),
+    ]
+)
 
 
 @dataclass(frozen=True)
@@ -196,6 +217,7 @@ class Tested:
             conditions pooled; ``None`` where none of them was asked for.
         pipeline: one a condition for the built-in encoder, else empty.
         wrong: wrong pairs that the pipeline grades near or exact.
+        pictures: rows of ``queries.parquet``, see :data:`PICTURES`.
     """
 
     name: str
@@ -206,6 +228,7 @@ class Tested:
     trans: Curve | None
     pipeline: tuple[Judged, ...] = ()
     wrong: tuple[Wrong, ...] = ()
+    pictures: pa.Table = field(default_factory=PICTURES.empty_table, repr=False)
 
     def as_dict(self) -> dict[str, Any]:
         """Return what is stored."""
