@@ -1,0 +1,244 @@
+"""How well visleak detects, and how sure it may be: every figure of docs/detection.md in one run.
+
+usage: VISLEAK_DATA=FOLDER python benchmarks/detection.py
+
+- CIFAR-10: ranking of test images, candidates, calibration, all by 5-fold cross-validation over
+  the judged half of the test set.
+- Photographs: 19 conditions, the reported half as queries, all as references, whole pipeline.
+- Speed of the screen and the full check; re-saves that pass as exact; rates at the thresholds.
+
+Writes ``detection.json`` and the pictures in ``docs/detection``. About ten minutes on two cores.
+"""
+
+from __future__ import annotations
+
+import io
+import time
+from pathlib import Path
+from typing import Any
+
+import detection_cifar
+import detection_figures
+import detection_photos
+import detection_speed
+import numpy as np
+import numpy.typing as npt
+import pyarrow.parquet as pq
+from PIL import Image
+from record import Bar, data_folder, write
+from samples import (
+    Found,
+    Sample,
+    candidates,
+    changed_sample,
+    cifar,
+    cifar_sample,
+    compress,
+    judgements,
+    photographs,
+)
+
+from visleak.cache import Cache
+from visleak.encoders import load_encoder
+from visleak.images import decode, open_images
+from visleak.pipeline import Workplace
+from visleak.records import GRADES, ImageSet
+from visleak.verify import check
+from visleak.verify.exact import exactly_alike
+
+DOCS = Path(__file__).parents[1] / "docs" / "detection"
+UNJUDGED_SHOWN = 50
+
+#: Least R@1 under each condition; crop-100 has two bars of its own.
+R1 = {
+    **dict.fromkeys(("original", "flip-v", "flip-h", "rs-128", "rs-256", "gray"), 1.0),
+    **dict.fromkeys(("red", "green", "blue", "invert", "gauss", "noise"), 0.99),
+    **dict.fromkeys(("rot-45", "rot-135", "rot-225", "rot-315", "crop-20", "crop-50"), 0.99),
+    "crop-100": 0.96,
+}
+R1_LARGE = 0.99
+
+#: Least share of true pairs that are near or exact.
+FOUND, FOUND_HARD = 0.9, 0.7
+HARD = ("invert", "noise", "rot-45", "rot-135", "rot-225", "rot-315")
+
+Pixels = npt.NDArray[np.uint8]
+
+
+def cifar_pixels(data: Path, name: str) -> Pixels:
+    """Return CIFAR-10's pictures by index, (n, 32, 32, 3)."""
+    table = pq.read_table(data / "cifar10" / f"{name}.parquet")
+    pixels = np.empty((len(table), 32, 32, 3), np.uint8)
+    for index, image in zip(table["index"].to_pylist(), table["image"].to_pylist(), strict=True):
+        pixels[index] = np.asarray(Image.open(io.BytesIO(image["bytes"])).convert("RGB"))
+    return pixels
+
+
+def on_cifar(data: Path, place: Workplace) -> tuple[dict[str, Any], list[Bar], Found]:
+    """Measure on CIFAR-10 and draw the pairs that nobody has judged yet."""
+    found, judged = cifar(data, place), judgements(data)
+    sample = cifar_sample(found, judged)
+    planted = changed_sample(photographs(data, "fitting"), place, small=True)
+    figures, probability = detection_cifar.measure(found, judged, sample, planted)
+    _draw_unjudged(data, sample, probability, judged)
+    looked = sample.verdict >= 0
+    kept = sample.verdict != -2
+    near = (sample.verdict == 0) | (sample.verdict == 1)
+    detection_figures.reliability(
+        [
+            ("judged pairs", probability[looked], near[looked]),
+            ("all candidates", probability[kept], near[kept]),
+        ],
+        DOCS / "reliability.svg",
+    )
+    sure = figures["calibration_judged"]
+    precision, recall = (
+        figures["ranking"][name]["value"] for name in ("average_precision", "recall_at_95")
+    )
+    bars = [
+        Bar("CIFAR-10 average precision, near", precision, 0.985, False),
+        Bar("CIFAR-10 recall at 95 % precision", recall, 0.95, False),
+        Bar("near pairs among the candidates", figures["near_pairs_among_candidates"], 0.99, False),
+        Bar("calibration error, judged pairs", sure["error"], 0.05),
+        Bar("recalibration slope, at least", sure["slope"], 0.8, False),
+        Bar("recalibration slope, at most", sure["slope"], 1.25),
+        Bar(
+            "Brier score against the calibrated cosine's",
+            sure["brier"], figures["calibration_cosine"]["brier"],
+        ),
+    ]  # fmt: skip
+    return figures, bars, found
+
+
+def _draw_unjudged(
+    data: Path,
+    sample: Sample,
+    probability: npt.NDArray[np.float64],
+    judged: dict[tuple[str, str], int],
+) -> None:
+    """Draw the unjudged test images that score highest, with their best pair."""
+    queries = detection_cifar.Queries.of(judged)
+    test, train = cifar_pixels(data, "test"), cifar_pixels(data, "train")
+    rows = detection_cifar.highest_unjudged(probability, sample, queries, UNJUDGED_SHOWN)
+    shown = [
+        (
+            test[sample.query[row]],
+            train[int(sample.reference[row])],
+            f"test {sample.query[row]}  train {sample.reference[row]}\np = {probability[row]:.2f}",
+        )
+        for row in rows
+    ]
+    detection_figures.pair_sheet(shown, DOCS / "unjudged.jpg", 5, crisp=True)
+
+
+def on_photos(data: Path, place: Workplace) -> tuple[dict[str, Any], list[Bar]]:
+    """Measure on photographs and draw the wrong pairs that are graded near."""
+    figures, ranked, changed, images = detection_photos.measure(str(data / "photos"), place)
+    bars = []
+    for name, least in R1.items():
+        own = figures["pipeline"][name]
+        bars.append(Bar(f"R@1 {name}", own["r1"], least, False))
+        if name == "crop-100":
+            bars.append(Bar("R@1 crop-100, 96 px and more left", own["r1_large"], R1_LARGE, False))
+        found = FOUND_HARD if name in HARD else FOUND
+        bars.append(Bar(f"near or exact {name}", own["near_or_exact"], found, False))
+    wrong, originals = figures["wrong"], figures["originals"]
+    bars += [
+        Bar("hardest wrong pairs: exact", wrong["exact"], 0),
+        Bar("hardest wrong pairs: near", wrong["near"], 5),
+        Bar("different originals: near or exact", originals["near"] + originals["exact"], 0),
+    ]
+    _draw_wrong(ranked, changed, images)
+    return figures, bars
+
+
+def _draw_wrong(
+    ranked: detection_photos.Ranked, changed: detection_photos.Changed, images: ImageSet
+) -> None:
+    """Draw every wrong pair of photographs that is graded near or exact."""
+    shown = []
+    for query, reference, grade in ranked.wrong.tolist():
+        if GRADES[grade] not in ("near", "exact"):
+            continue
+        pair = [_pixels(changed.images, ranked.rows[query]), _pixels(images, reference)]
+        text = f"{ranked.names[ranked.condition[query]]}\n{GRADES[grade]}"
+        shown.append((pair[0], pair[1], text))
+    if shown:
+        detection_figures.pair_sheet(shown, DOCS / "wrong.jpg", 4)
+    else:
+        (DOCS / "wrong.jpg").unlink(missing_ok=True)
+
+
+def _pixels(images: ImageSet, position: int) -> Pixels:
+    data = next(iter(images.opener.read([position])))
+    return decode(data).pixels  # type: ignore[union-attr]
+
+
+def speeds(data: Path, found: Found, place: Workplace) -> tuple[dict[str, float], list[Bar]]:
+    """Time the screen and the full check."""
+    test, train = cifar_pixels(data, "test"), cifar_pixels(data, "train")
+    originals = photographs(data, "fitting")
+    halves = [picture.crop((0, 0, picture.width * 3 // 4, picture.height)) for picture in originals]
+    large = candidates(
+        open_images(halves, name="queries"), open_images(originals, name="references"), place
+    )
+    bounded = [[check.bounded(np.asarray(p)) for p in side] for side in (halves, originals)]
+    figures = {
+        "screen_pairs_per_second": detection_speed.screen_rate(found, test, train),
+        "check_tiny_pairs_per_second": detection_speed.check_rate(found, test, train),
+        "check_photo_pairs_per_second": detection_speed.photo_rate(
+            large, lambda query, reference: (bounded[0][query], bounded[1][reference])
+        ),
+    }
+    bars = [
+        Bar("screened pairs/s, 32 px", figures["screen_pairs_per_second"], 3000, False),
+        Bar("checked pairs/s, 32 px", figures["check_tiny_pairs_per_second"], 400, False),
+        Bar("checked pairs/s, photographs", figures["check_photo_pairs_per_second"], 60, False),
+    ]
+    return figures, bars
+
+
+def resaves(data: Path) -> dict[str, float]:
+    """Return which share of pictures is exact to its own re-save at JPEG quality 90."""
+    test = cifar_pixels(data, "test")[:2000]
+    pictures = {
+        "photographs": [np.asarray(picture) for picture in photographs(data, "reported")],
+        "cifar": list(test),
+    }
+    return {
+        name: float(
+            np.mean(
+                [exactly_alike(p, np.asarray(compress(Image.fromarray(p), 90))) for p in pixels]
+            )
+        )
+        for name, pixels in pictures.items()
+    }
+
+
+def main() -> None:
+    """Measure everything."""
+    data = data_folder("cifar10", "photos")
+    DOCS.mkdir(exist_ok=True)
+    seconds: dict[str, float] = {}
+    figures: dict[str, Any] = {}
+    bars: list[Bar] = []
+    with Workplace.at(None, 2, None) as bare, Workplace.at(None, 2, Cache(bare.scratch)) as place:
+        start = time.perf_counter()
+        figures["cifar"], more, found = on_cifar(data, place)
+        bars += more
+        seconds["cifar"], start = time.perf_counter() - start, time.perf_counter()
+        figures["photos"], more = on_photos(data, place)
+        bars += more
+        seconds["photos"], start = time.perf_counter() - start, time.perf_counter()
+        figures["speed"], more = speeds(data, found, place)
+        bars += more
+        figures["exact_after_jpeg_90"] = resaves(data)
+        figures["thresholds"] = dict(load_encoder().thresholds or {})
+        seconds["rest"] = time.perf_counter() - start
+    figures["seconds"] = seconds
+    bars.append(Bar("minutes for all of this", sum(seconds.values()) / 60, 15))
+    write(__file__, bars, figures)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,153 @@
+"""The figures of ``detection.py`` on photographs under 19 conditions (Ramos et al. 2025, 6.1).
+
+The queries are the reported half of the photographs, changed; the references are all of them.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from visleak import pipeline
+from visleak.encoders import load_encoder
+from visleak.images import open_images
+from visleak.pipeline import Outcome, Workplace
+from visleak.pipeline.fingerprinting import fingerprint
+from visleak.records import GRADES, Grade, ImageSet
+from visleak.robustness.conditions import named
+from visleak.robustness.experiment import tested
+from visleak.robustness.queries import Changed, changed_set
+from visleak.robustness.twins import find_twins
+from visleak.settings import Settings
+
+EXACT, NEAR = GRADES.index(Grade.EXACT), GRADES.index(Grade.NEAR)
+
+#: Wrong references of a query that count, by rank.
+HARDEST = 20
+
+#: Short side that a crop by 100 pixels must leave to count among the large ones.
+SHORT = 96
+
+
+@dataclass(frozen=True)
+class Ranked:
+    """What the pipeline made of the changed pictures.
+
+    Attributes:
+        condition: ``int64`` (q,): of each changed picture.
+        short: ``int64`` (q,): its short side, pixels.
+        first: whether its own original is ranked first, (q,).
+        found: whether the pair with its original is near or exact, (q,).
+        wrong: one row a wrong reference among the best ``HARDEST``: changed picture, position
+            of the reference, grade.
+        names: of the conditions.
+        rows: ``int64`` (q,): position of each changed picture in its set.
+    """
+
+    condition: npt.NDArray[np.int64]
+    short: npt.NDArray[np.int64]
+    first: npt.NDArray[np.bool_]
+    found: npt.NDArray[np.bool_]
+    wrong: npt.NDArray[np.int64]
+    names: tuple[str, ...]
+    rows: npt.NDArray[np.int64]
+
+    def of(self, name: str) -> npt.NDArray[np.bool_]:
+        """Return which changed pictures are of a condition."""
+        return self.condition == self.names.index(name)
+
+
+def ranked(images: ImageSet, changed: Changed, place: Workplace) -> Ranked:
+    """Run the pipeline and rank each query's references by probability, then by similarity."""
+    outcome = pipeline.run(
+        [changed.images], [images], load_encoder(), Settings(within=False), place
+    )
+    compared = outcome.compared[0]
+    pairs, grades = compared.pairs, compared.grades
+    assert grades is not None
+    left = outcome.sides[changed.images.name].prints
+    right = outcome.sides[images.name].prints
+    query, condition = changed.parts(left.rows)
+    own = right.rows[pairs.reference] == changed.queries[query[pairs.query]]
+    order = np.lexsort((-pairs.similarity, -grades.probability, pairs.query))
+    rank = np.empty(len(order), np.int64)
+    sorted_query = pairs.query[order]
+    rank[order] = np.arange(len(order)) - np.searchsorted(sorted_query, sorted_query)
+    first, found = np.zeros(len(left), bool), np.zeros(len(left), bool)
+    first[pairs.query[own & (rank == 0)]] = True
+    found[pairs.query[own & np.isin(grades.grade, (EXACT, NEAR))]] = True
+    wrong = np.flatnonzero(~own & (rank < HARDEST + 1))
+    table = np.stack([pairs.query[wrong], pairs.reference[wrong], grades.grade[wrong]], axis=1)
+    names = tuple(condition.name for condition in changed.conditions)
+    table[:, 1] = right.rows[table[:, 1]]
+    short = left.sizes.min(axis=1)
+    return Ranked(condition, short, first, found, table.astype(np.int64), names, left.rows)
+
+
+def measure(folder: str, place: Workplace) -> tuple[dict[str, Any], Ranked, Changed, ImageSet]:
+    """Return all figures, and what is needed to show the wrong pairs."""
+    images = open_images(folder, name="photos")
+    names = images.ids.to_pylist()
+    assert names == sorted(names)
+    assert len(names) == 500
+    encoder = load_encoder()
+    prints = fingerprint(images, encoder, place)
+    reported = np.array([row for row in range(len(names)) if row % 4 >= 2], np.int64)
+    changed = changed_set(images, prints.rows, reported, named(("paper",)))
+    result = ranked(images, changed, place)
+    twins = find_twins(images, prints, place)
+    direct = tested(encoder, images, changed, prints, twins, (), False, place)
+    figures = {
+        "pipeline": {name: _condition(result, name) for name in result.names},
+        "wrong": _wrong(result),
+        "originals": _among_originals(images, place),
+        "direct": {
+            "original_auc": direct.original.auc,
+            "trans_auc": direct.trans.auc,
+            "original": direct.original.as_dict(),
+            "trans": direct.trans.as_dict(),
+            "r1": {each.condition: each.r1.share for each in direct.direct},
+        },
+    }
+    return figures, result, changed, images
+
+
+def _condition(result: Ranked, name: str) -> dict[str, Any]:
+    """Return the figures of one condition."""
+    mine = result.of(name)
+    figures = {
+        "queries": int(mine.sum()),
+        "r1": float(result.first[mine].mean()),
+        "near_or_exact": float(result.found[mine].mean()),
+    }
+    large = mine & (result.short >= SHORT)
+    if large.sum() < mine.sum():
+        figures["queries_large"] = int(large.sum())
+        figures["r1_large"] = float(result.first[large].mean())
+    return figures
+
+
+def _wrong(result: Ranked) -> dict[str, int]:
+    """Return how the hardest wrong pairs were graded."""
+    grade = result.wrong[:, 2]
+    return {
+        "pairs": len(grade),
+        "near": int((grade == NEAR).sum()),
+        "exact": int((grade == EXACT).sum()),
+    }
+
+
+def _among_originals(images: ImageSet, place: Workplace) -> dict[str, int]:
+    """Return how many pairs of different untransformed photographs are graded near or exact."""
+    outcome: Outcome = pipeline.run([images], [], load_encoder(), Settings(), place)
+    grades = outcome.compared[0].grades
+    assert grades is not None
+    return {
+        "pairs": len(images) * (len(images) - 1) // 2,
+        "candidates": len(grades),
+        "near": int((grades.grade == NEAR).sum()),
+        "exact": int((grades.grade == EXACT).sum()),
+    }

@@ -1,0 +1,112 @@
+"""The grader: probabilities by hand, two sizes, and the text it is kept in."""
+
+from __future__ import annotations
+
+import json
+from importlib import resources
+
+import numpy as np
+import pytest
+from scipy.special import expit
+
+from visleak.errors import VisleakError
+from visleak.grading import features, load_grader
+from visleak.grading.model import Grader, Scale, Scales, as_text
+from visleak.records import Evidence
+from visleak.verify.measures import CHECKS
+
+NAN = float("nan")
+
+
+def evidence(rows):
+    """Return evidence with one row a mapping of checks; the others are 0.5."""
+    names = ("screen", "across", "down", *CHECKS)
+    columns = {n: np.array([row.get(n, 0.5) for row in rows], np.float32) for n in names}
+    return Evidence(columns, np.zeros((len(rows), 9), np.float32))
+
+
+def grader(**parts):
+    flat = Scale(0.0, {})
+    made = {"tiny": Scales(flat, flat), "large": Scales(flat, flat), "screened": flat}
+    return Grader(**{**made, **parts}, near_at=0.5, digest="d", provenance="p")
+
+
+def columns_of(rows, similarity=0.6, background=0.5):
+    count = len(rows)
+    full = [np.full(count, value, np.float32) for value in (similarity, background)]
+    return features(*full, evidence(rows))
+
+
+def test_a_scale_is_logistic():
+    """Against scipy's logistic function."""
+    scale = Scale(-1.5, {"a": 2.0, "b": -0.25})
+    columns = {"a": np.array([0.0, 1.0, 3.0]), "b": np.array([4.0, 0.0, -2.0])}
+    expected = expit(-1.5 + 2.0 * columns["a"] - 0.25 * columns["b"])
+    np.testing.assert_allclose(scale.probability(columns), expected)
+
+
+def test_odds_beyond_all_numbers_stay_probabilities():
+    """No overflow, no warning."""
+    found = Scale(0.0, {"a": 1e6}).probability({"a": np.array([-1.0, 1.0])})
+    assert 0 <= found[0] < 1e-20
+    assert found[1] == pytest.approx(1)
+
+
+def test_the_two_sizes_have_models_of_their_own():
+    """Up to 48 pixels the tiny one speaks, beyond the large one, unchecked pairs get neither."""
+    tiny = Scales(Scale(1.0, {}), Scale(2.0, {}))
+    large = Scales(Scale(-2.0, {}), Scale(-1.0, {}))
+    made = grader(tiny=tiny, large=large, screened=Scale(-5.0, {}))
+    side = np.array([32, 48, 49, 160, NAN], np.float32)
+    near, similar = made.probabilities(columns_of([{}] * 5), side)
+    np.testing.assert_allclose(near, expit([1.0, 1.0, -2.0, -2.0, -5.0]))
+    np.testing.assert_allclose(similar, [*expit([2.0, 2.0, -1.0, -1.0]), 0.0])
+
+
+def test_who_is_near_is_similar_or_closer():
+    """Whatever the second scale says."""
+    doubtful = Scales(Scale(3.0, {}), Scale(-3.0, {}))
+    near, similar = grader(tiny=doubtful).probabilities(columns_of([{}]), np.float32([32]))
+    assert similar[0] == near[0] == pytest.approx(expit(3.0))
+
+
+def test_features_of_similarity_and_correlations():
+    """Corrected similarity is a difference, correlations come as Fisher's z."""
+    columns = columns_of([{"core": 0.8, "gradient": -1.0, "directions": 0.7}])
+    assert columns["corrected"][0] == pytest.approx(0.1, abs=1e-6)
+    assert columns["core"][0] == pytest.approx(np.arctanh(0.8), abs=1e-6)
+    assert np.isfinite(columns["gradient"][0])
+    assert columns["directions"][0] == pytest.approx(0.7, abs=1e-6)
+
+
+def test_text_and_back():
+    """A grader survives being written, to six digits, and its digest is that of its text."""
+    made = grader(tiny=Scales(Scale(0.1234567, {"core": 2.0}), Scale(1.0, {"grey": 3.5})))
+    text = as_text(made)
+    again = load_grader(text)
+    assert again.tiny.near == Scale(0.123457, {"core": 2.0})
+    assert again.tiny.similar == made.tiny.similar
+    assert again.provenance == "p"
+    assert load_grader(text).digest == again.digest != load_grader(text + " ").digest
+
+
+def test_the_shipped_grader_is_small_and_says_where_it_comes_from():
+    """And looks only at what there is."""
+    text = resources.files("visleak.grading").joinpath("grader.json").read_text("utf-8")
+    assert len(text) < 100_000
+    shipped = load_grader()
+    assert "CIFAR-10" in shipped.provenance
+    assert "photographs" in shipped.provenance
+    known = set(columns_of([{}]))
+    for scales in (shipped.tiny, shipped.large):
+        assert set(scales.near.weights) | set(scales.similar.weights) <= known
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["", "[]", "{}", '{"tiny": 3}', json.dumps({"tiny": {"near": {"intercept": "x"}}})],
+)
+def test_what_is_no_grader_is_refused(text):
+    """In one line."""
+    with pytest.raises(VisleakError, match="the grader file is not one of visleak's graders: "):
+        load_grader(text)
