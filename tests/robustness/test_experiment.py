@@ -17,8 +17,9 @@ from tiny_encoder import BlindEncoder, TinyEncoder, blobs
 from visleak.errors import UsageError, VisleakError
 from visleak.images import open_images
 from visleak.robustness import robustness
+from visleak.robustness.curves import POINTS, thinned
 from visleak.robustness.output import claim, write
-from visleak.robustness.results import POINTS, Robustness, thinned
+from visleak.robustness.results import Robustness
 from visleak.robustness.roc import Tally, edges_for
 from visleak.robustness.sheet import contact_sheet
 from visleak.robustness.tables import HEADER
@@ -61,6 +62,7 @@ def test_what_applies_is_counted(result: Robustness) -> None:
     assert all(builtin[name].applies == 6 for name in CONDITIONS if name != "crop-100")
     assert builtin["collage"].curve.roc.total == 6 * (6 - 4)
     assert builtin["original"].curve.roc.total == 6 * 5
+    assert result.encoders[0].left_out == 6 * 3
 
 
 def test_the_pipeline_finds_what_a_fingerprint_cannot(result: Robustness) -> None:
@@ -93,6 +95,19 @@ def test_order_and_share_do_not_change_a_picture(folder: Path, result: Robustnes
     own = fewer.encoders[0].direct[0].curve.roc.positives
     whole = {each.condition: each for each in result.encoders[1].direct}
     assert set(own) <= set(whole["red"].curve.roc.positives)
+
+
+def test_workers_never_change_an_answer(folder: Path) -> None:
+    """Openers travel to processes; chance goes by picture, not by process."""
+    runs = [
+        robustness(
+            folder, ["builtin"], conditions=["noise", "logo", "collage"], verify=False,
+            cache=None, workers=workers,
+        )
+        for workers in (1, 2)
+    ]  # fmt: skip
+    assert runs[0].as_dict() == runs[1].as_dict()
+    assert runs[0].encoders[0].pictures.equals(runs[1].encoders[0].pictures)
 
 
 def test_json_tables_and_plots(written: Path, result: Robustness) -> None:

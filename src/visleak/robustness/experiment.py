@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Sequence
+from functools import reduce
 from typing import Any, Final
 
 import numpy as np
@@ -22,10 +23,11 @@ from visleak.pipeline.fingerprinting import fingerprint
 from visleak.pipeline.workplace import Progress
 from visleak.records import GRADES, Bytes8, Encoder, Fingerprints, ImageSet, Int64, Unreadable
 from visleak.robustness.conditions import Condition, named
+from visleak.robustness.curves import Curve
 from visleak.robustness.direct import Searched, search
 from visleak.robustness.judged import Verdicts, judge
 from visleak.robustness.queries import NOT_APPLICABLE, Changed, changed_set, drawn
-from visleak.robustness.results import PICTURES, Curve, Direct, Robustness, Tested
+from visleak.robustness.results import PICTURES, Direct, Robustness, Tested
 from visleak.robustness.roc import Roc
 from visleak.robustness.twins import Twins, find_twins
 from visleak.stats import Rate
@@ -90,8 +92,10 @@ def robustness(
                 " look for one among others"
             )
         twins = find_twins(images, first, place, verify=verify)
-        taken = _taken(images, first, queries, seed)
-        changed = changed_set(images, first.rows, taken, chosen)
+        # a cheaper way to decode may forgive a damage that another does not
+        readable = reduce(np.intersect1d, [made.rows for made in prints.values()])
+        taken = _taken(images, readable, queries, seed)
+        changed = changed_set(images, readable, taken, chosen)
         tested = tuple(
             _tested(maker, images, changed, prints[maker.name], twins, thresholds, verify, place)
             for maker in makers
@@ -128,19 +132,17 @@ def _sheet(changed: Changed) -> tuple[tuple[str, Bytes8 | None], ...]:
     )
 
 
-def _taken(
-    images: ImageSet, prints: Fingerprints, queries: int | Sequence[str], seed: int
-) -> Int64:
+def _taken(images: ImageSet, readable: Int64, queries: int | Sequence[str], seed: int) -> Int64:
     """Return the positions of the queries, ascending."""
     if isinstance(queries, int):
-        return drawn(prints.rows, queries, seed)
+        return drawn(readable, queries, seed)
     wanted = pa.array(dict.fromkeys(queries), pa.string())
-    at = pc.index_in(wanted, prints.ids)
+    at = pc.index_in(wanted, images.ids.take(pa.array(readable)))
     if at.null_count or not len(wanted):
         lost = wanted.filter(pc.is_null(at))
         which = f"{lost[0].as_py()!r} is not one" if len(lost) else "got none"
         raise UsageError(f"queries must be ids of readable pictures of {images.name!r}; {which}")
-    return np.sort(prints.rows[at.to_numpy()])
+    return np.sort(readable[at.to_numpy()])
 
 
 def _distinct(makers: list[Encoder]) -> list[Encoder]:
@@ -192,6 +194,7 @@ def _tested(
         trans=_pooled(changed.conditions, found, thresholds, original=False),
         pipeline=verdicts.conditions if verdicts else (),
         wrong=verdicts.wrong if verdicts else (),
+        left_out=found.left_out,
         pictures=_pictures(encoder.name, changed, queries, found, verdicts),
     )
 

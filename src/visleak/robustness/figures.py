@@ -13,7 +13,8 @@ from typing import Any, Final
 
 import numpy as np
 
-from visleak.robustness.results import Curve, Robustness, thinned
+from visleak.robustness.curves import Curve, thinned
+from visleak.robustness.results import Robustness
 
 #: Colours that differ for colour-blind readers too (Wong 2011), and lines that differ in print.
 COLOURS: Final = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9", "#4a5058")

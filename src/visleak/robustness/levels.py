@@ -10,9 +10,9 @@ import numpy as np
 
 from visleak.errors import VisleakError
 from visleak.records import Float32, Int64
+from visleak.robustness.curves import plain
 from visleak.robustness.direct import Searched
 from visleak.robustness.queries import Changed
-from visleak.robustness.results import plain
 from visleak.stats import Rate
 from visleak.stats.binomial import chernoff_upper, clopper_pearson_upper, clustered_upper
 from visleak.stats.resampling import cluster_draws, percentiles

@@ -2,24 +2,18 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final
 
-import numpy as np
 import pyarrow as pa
 
 from visleak.records import Bytes8
 from visleak.robustness.conditions import CONSTANTS, Condition
-from visleak.robustness.roc import Roc
+from visleak.robustness.curves import Curve
 from visleak.stats import Rate, percent
 
 SCHEMA: Final = 1
-
-#: Points of a stored curve.
-POINTS: Final = 400
-
 
 #: One row a changed picture: what became of it. ``width`` and ``height`` are its own, in pixels;
 #: the last three columns are null without the pipeline, the last two where the original was no
@@ -39,83 +33,6 @@ PICTURES: Final = pa.schema(
         ("probability", pa.float32()),
     ]
 )
-
-
-@dataclass(frozen=True)
-class AtThreshold:
-    """What a threshold lets through.
-
-    Attributes:
-        name: ``hard``, ``soft`` or the threshold as text.
-        threshold: similarity.
-        true: true pairs at or above it, of all.
-        false, pairs: wrong pairs at or above it, and of how many.
-    """
-
-    name: str
-    threshold: float
-    true: Rate
-    false: int
-    pairs: int
-
-    @property
-    def fpr(self) -> float:
-        """False-positive rate; NaN where there are no wrong pairs."""
-        return self.false / self.pairs if self.pairs else math.nan
-
-    def as_dict(self) -> dict[str, Any]:
-        """Return what is stored."""
-        return {
-            "threshold": self.threshold,
-            "tpr": self.true.as_dict(),
-            "fpr": plain(self.fpr),
-            "false_positives": self.false,
-            "pairs": self.pairs,
-        }
-
-
-@dataclass(frozen=True)
-class Curve:
-    """A ROC with the figures read off it.
-
-    Attributes:
-        roc: the curve.
-        at: at the thresholds asked for.
-    """
-
-    roc: Roc
-    at: tuple[AtThreshold, ...]
-
-    @classmethod
-    def of(cls, roc: Roc, thresholds: dict[str, float]) -> Curve:
-        """Read a curve at thresholds."""
-        found = tuple(
-            AtThreshold(
-                name,
-                value,
-                Rate.of(roc.true(value), len(roc.positives)),
-                roc.false(value),
-                roc.total,
-            )
-            for name, value in thresholds.items()
-        )
-        return cls(roc, found)
-
-    def as_dict(self, *, points: bool = False) -> dict[str, Any]:
-        """Return what is stored; ``points`` adds the curve, thinned."""
-        result: dict[str, Any] = {
-            "auc": plain(self.roc.auc),
-            "positives": len(self.roc.positives),
-            "negatives": self.roc.total,
-            "at": {each.name: each.as_dict() for each in self.at},
-        }
-        if points:
-            fpr, tpr, threshold = thinned(self.roc)
-            result["points"] = [
-                [plain(x), plain(y), round(float(t), 6)]
-                for x, y, t in zip(fpr, tpr, threshold, strict=True)
-            ]
-        return result
 
 
 @dataclass(frozen=True)
@@ -217,6 +134,7 @@ class Tested:
             conditions pooled; ``None`` where none of them was asked for.
         pipeline: one a condition for the built-in encoder, else empty.
         wrong: wrong pairs that the pipeline grades near or exact.
+        left_out: pairs of the direct search that are neither true nor wrong.
         pictures: rows of ``queries.parquet``, see :data:`PICTURES`.
     """
 
@@ -228,6 +146,7 @@ class Tested:
     trans: Curve | None
     pipeline: tuple[Judged, ...] = ()
     wrong: tuple[Wrong, ...] = ()
+    left_out: int = 0
     pictures: pa.Table = field(default_factory=PICTURES.empty_table, repr=False)
 
     def as_dict(self) -> dict[str, Any]:
@@ -236,6 +155,7 @@ class Tested:
             "name": self.name,
             "digest": self.digest,
             "thresholds": self.thresholds,
+            "pairs_left_out": self.left_out,
             "original": self.original.as_dict(points=True) if self.original else None,
             "trans": self.trans.as_dict(points=True) if self.trans else None,
             "conditions": {each.condition: each.as_dict() for each in self.direct},
@@ -316,23 +236,3 @@ def _r1(found: Sequence[Direct] | Sequence[Judged]) -> Rate:
     """Return R@1 over all conditions but the unchanged one, where there are others."""
     changed = [each for each in found if each.condition != "original"] or found
     return Rate.of(sum(each.r1.count for each in changed), sum(each.r1.total for each in changed))
-
-
-def plain(value: float) -> float | None:
-    """Return a number for JSON, which has no NaN."""
-    return None if math.isnan(value) else float(value)
-
-
-def thinned(roc: Roc) -> tuple[np.ndarray[Any, Any], np.ndarray[Any, Any], np.ndarray[Any, Any]]:
-    """Return at most :data:`POINTS` corners of a curve, denser where few are wrong."""
-    fpr, tpr, threshold = roc.points()
-    moves = np.flatnonzero((np.diff(fpr, prepend=-1) != 0) | (np.diff(tpr, prepend=-1) != 0))
-    fpr, tpr, threshold = fpr[moves], tpr[moves], threshold[moves]
-    if len(fpr) <= POINTS:
-        return fpr, tpr, threshold
-    # even steps of the logarithm of the rate and of the rate of true pairs, half each
-    least = 0.5 / max(1, roc.total)
-    far = np.log(fpr + least) - math.log(least)
-    way = far / far[-1] + (tpr - tpr[0]) / max(1e-12, float(tpr[-1] - tpr[0]))
-    chosen = np.unique(np.searchsorted(way, np.linspace(0, way[-1], POINTS)).clip(0, len(way) - 1))
-    return fpr[chosen], tpr[chosen], threshold[chosen]

@@ -6,7 +6,8 @@ import math
 from collections.abc import Iterator
 from typing import Final
 
-from visleak.robustness.results import AtThreshold, Direct, Judged, Robustness, Tested
+from visleak.robustness.curves import AtThreshold
+from visleak.robustness.results import Direct, Judged, Robustness, Tested
 from visleak.stats import Rate, percent
 
 HEADER: Final = (
