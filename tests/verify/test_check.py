@@ -213,7 +213,7 @@ COUNTED = [
     *((large, name) for name in ("COARSE_SIDE", "GOOD", "SMALL", "PERFECT", "HOPELESS")),
     *((exact, f"EXACT_{name}") for name in ("LEVELS", "SHARE", "MEAN", "TILE")),
     *((align, name) for name in ("STEPS", "CHANGE", "SCALES", "STRETCH", "SHIFT")),
-    *((align, name) for name in ("FRAME_STEPS", "FRAME_MOVE")),
+    *((align, name) for name in ("FRAME_STEPS", "FRAME_CHANGE", "FRAME_MOVE")),
     *((features, name) for name in ("SMALLEST", "FEATURES", "CONTRAST", "RATIO", "INLIERS")),
     *((features, name) for name in ("RANSAC_PIXELS", "PLENTY", "SCALES", "STRETCH")),
     *((frame, name) for name in ("SIDE", "LEAST", "COVERED", "INSIDE")),

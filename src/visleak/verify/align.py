@@ -26,6 +26,7 @@ _cv: Any = cv2
 STEPS: Final = 12
 CHANGE: Final = 2e-3
 FRAME_STEPS: Final = 20
+FRAME_CHANGE: Final = 2e-4
 
 #: Relations outside these bounds are not believed: scale, stretch, shift of the centre.
 SCALES: Final = (0.55, 1.8)
@@ -154,7 +155,7 @@ def refine_frame(
     smooth = [
         np.asarray(cv2.GaussianBlur(grey, (0, 0), 1.0), np.float32) for grey in (query, reference)
     ]
-    criteria = (cv2.TERM_CRITERIA_EPS | cv2.TERM_CRITERIA_COUNT, FRAME_STEPS, CHANGE)
+    criteria = (cv2.TERM_CRITERIA_EPS | cv2.TERM_CRITERIA_COUNT, FRAME_STEPS, FRAME_CHANGE)
     motion = cv2.MOTION_HOMOGRAPHY if perspective else cv2.MOTION_AFFINE
     rows = 3 if perspective else 2
     begin, valid = np.eye(rows, 3, dtype=np.float32), mask.astype(np.uint8)

@@ -41,6 +41,14 @@ STRONG: Final = 20.0
 #: Weight of a window at the picture's edge, of 1 in its middle.
 EDGE: Final = 0.3
 
+#: Share of the windows that drift less than what is told.
+QUANTILE: Final = 0.75
+
+#: A window of less correlation contradicts, and what contradicts is left out of an alignment if
+#: this share at least is left.
+CONTRADICTS: Final = 0.3
+KEPT: Final = 0.3
+
 _THREE: Final = np.ones((3, 3), np.uint8)
 
 
@@ -133,28 +141,62 @@ def local(query: Float32, reference: Float32, mask: Bool) -> Local:
     The correlation is the structure of Wang et al. (SSIM, 2004). The displacement is one step of
     Lucas & Kanade (1981) on pictures whose windows were given one mean and variance.
     """
-    height, width = mask.shape
-    side = max(5, 2 * round(WINDOW * max(height, width) / 2) + 1)
-    weight = mask.astype(np.float32)
-    share = np.maximum(_window(weight, side), 1e-3)
-
-    def mean(values: Float32) -> Float32:
-        return np.asarray(_window(values * weight, side) / share, np.float32)
-
-    mean_a, mean_b = mean(query), mean(reference)
-    a, b = query - mean_a, reference - mean_b
-    spread_a, spread_b = (np.sqrt(np.maximum(mean(x * x), 0)) for x in (a, b))
-    correlation = mean(a * b) / (spread_a * spread_b + np.float32(FAINT))
+    windows = _Windows.of(query, reference, mask)
+    spread_a, spread_b = windows.spread
+    correlation = windows.correlation
     # of the fainter one: what was laid over a picture has more contrast than the picture
     fainter = np.minimum(spread_a, spread_b)
-    contrast = np.minimum(fainter, STRONG) * weight * _centrality(height, width)
+    contrast = np.minimum(fainter, STRONG) * mask * _centrality(*mask.shape)
     total = float(contrast.sum()) + 1e-6
     agree = float(contrast[correlation >= AGREES].sum()) / total
-    level = np.float32(math.sqrt(FAINT))
-    alike = [np.asarray(x / (s + level), np.float32) for x, s in ((a, spread_a), (b, spread_b))]
-    trust = contrast / (np.maximum(spread_a, spread_b) + level)
-    drift = _drift(alike[0], alike[1], weight, np.asarray(trust, np.float32), side)
+    trust = contrast / (np.maximum(spread_a, spread_b) + math.sqrt(FAINT))
+    drift = _drift(windows, mask.astype(np.float32), np.asarray(trust, np.float32))
     return Local(float((contrast * correlation).sum()) / total, agree, drift)
+
+
+def agreeing(query: Float32, reference: Float32, mask: Bool) -> Bool:
+    """Return where windows do not contradict each other, or the mask where little does not.
+
+    A relation is refined there: what was laid over a picture must not pull at it.
+    """
+    kept = mask & (_Windows.of(query, reference, mask).correlation >= CONTRADICTS)
+    enough = np.count_nonzero(kept) >= KEPT * np.count_nonzero(mask)
+    return np.asarray(kept if enough else mask)
+
+
+@dataclass(frozen=True, slots=True)
+class _Windows:
+    """Local statistics of two grey pictures, a window about each pixel, (h, w).
+
+    Attributes:
+        alike: both pictures, their windows brought to one mean and variance.
+        spread: their standard deviations.
+        correlation: of the windows.
+        side: of a window, pixels.
+    """
+
+    alike: tuple[Float32, Float32]
+    spread: tuple[Float32, Float32]
+    correlation: Float32
+    side: int
+
+    @classmethod
+    def of(cls, query: Float32, reference: Float32, mask: Bool) -> _Windows:
+        """Return the statistics; pixels outside the mask have no part in them."""
+        height, width = mask.shape
+        side = max(5, 2 * round(WINDOW * max(height, width) / 2) + 1)
+        weight = mask.astype(np.float32)
+        share = np.maximum(_window(weight, side), 1e-3)
+
+        def mean(values: Float32) -> Float32:
+            return np.asarray(_window(values * weight, side) / share, np.float32)
+
+        a, b = query - mean(query), reference - mean(reference)
+        spreads = [np.asarray(np.sqrt(np.maximum(mean(x * x), 0)), np.float32) for x in (a, b)]
+        correlation = mean(a * b) / (spreads[0] * spreads[1] + np.float32(FAINT))
+        level = np.float32(math.sqrt(FAINT))
+        alike = (a / (spreads[0] + level), b / (spreads[1] + level))
+        return cls(alike, (spreads[0], spreads[1]), np.asarray(correlation, np.float32), side)
 
 
 def _centrality(height: int, width: int) -> Float32:
@@ -163,8 +205,10 @@ def _centrality(height: int, width: int) -> Float32:
     return np.asarray(EDGE + (1 - EDGE) * np.outer(down, across), np.float32)
 
 
-def _drift(query: Float32, reference: Float32, weight: Float32, trust: Float32, side: int) -> float:
+def _drift(windows: _Windows, weight: Float32, trust: Float32) -> float:
     """Return the upper quartile of the displacement between normalised pictures, pixels."""
+    query, reference = windows.alike
+    side = windows.side
     both = np.asarray((query + reference) / 2, np.float32)
     inner = np.asarray(cv2.erode(weight, _THREE), np.float32)
     across, down = (np.asarray(x / 8, np.float32) for x in _gradients(both, inner))
@@ -183,7 +227,7 @@ def _drift(query: Float32, reference: Float32, weight: Float32, trust: Float32, 
     # windows overlap: every third one says the same
     grid = np.s_[1::3, 1::3]
     distance = np.asarray(np.hypot(x, y), np.float32)
-    return _quantile(distance[grid].ravel(), np.asarray(sure[grid].ravel(), np.float32), 0.75)
+    return _quantile(distance[grid].ravel(), np.asarray(sure[grid].ravel(), np.float32), QUANTILE)
 
 
 def _quantile(values: Float32, weights: Float32, share: float) -> float:

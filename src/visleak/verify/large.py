@@ -7,6 +7,7 @@ the relation under which edges agree best is kept.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Final
 
 import numpy as np
@@ -29,8 +30,8 @@ GOOD: Final = 0.85
 #: How much of its agreement an overlap of next to nothing loses.
 SMALL: Final = 0.5
 
-#: Edge agreement above which no better relation is looked for, and below which no perspective is.
-PERFECT: Final = 0.985
+#: Worth above which no better relation is looked for, and below which no perspective is.
+PERFECT: Final = 0.97
 HOPELESS: Final = 0.3
 
 
@@ -53,13 +54,13 @@ def check_large(
     photos = Photo.of(query), Photo.of(reference)
     looks = 255 - query if inverted else query
     small = [grey_square(square(picture, COARSE_SIDE)) for picture in (looks, reference)]
-    start = align.by_correlation(small[0], small[1], start, (COARSE_SIDE,))
-    measures, matrix = _refined(photos, start)
+    coarse = align.by_correlation(small[0], small[1], start, (COARSE_SIDE,))
+    measures, matrix = _refined(photos, (start, coarse))
     if features and worth(measures) < GOOD:
         mirrored = bool(np.linalg.det(start) < 0)
         relation = by_features(query, reference, mirrored=mirrored, inverted=inverted)
         if relation is not None:
-            other, there = _refined(photos, relation.matrix, relation.inliers)
+            other, there = _refined(photos, (relation.matrix,), relation.inliers)
             if worth(other) > worth(measures):
                 return other, there
     return measures, matrix
@@ -72,18 +73,20 @@ def compared(query: Bytes8, reference: Bytes8, matrix: Matrix) -> Measures:
 
 
 def _refined(
-    photos: tuple[Photo, Photo], start: Matrix, inliers: int = 0
+    photos: tuple[Photo, Photo], starts: Sequence[Matrix], inliers: int = 0
 ) -> tuple[Measures, Matrix]:
-    """Return the measures under a relation, or the better one that correlation makes of it."""
-    overlap = frame(*photos, start)
-    if overlap is None:
-        return NOTHING, start
-    measures, matrix = measured(overlap, inliers), start
+    """Return the measures under the best relation, and the better one correlation makes of it."""
+    found = [(frame(*photos, start), start) for start in starts]
+    seen = [(measured(each, inliers), start, each) for each, start in found if each is not None]
+    if not seen:
+        return NOTHING, starts[0]
+    measures, matrix, overlap = max(seen, key=lambda item: worth(item[0]))
     for perspective in (False, True):
-        if measures.gradient > PERFECT or (perspective and measures.gradient < HOPELESS):
+        if worth(measures) > PERFECT or (perspective and worth(measures) < HOPELESS):
             break
-        looks = light(overlap).fitted, grey(overlap.reference)
-        moved = align.refine_frame(*looks, overlap.mask, perspective=perspective)
+        ours, theirs = light(overlap).fitted, grey(overlap.reference)
+        where = closeup.agreeing(ours, theirs, overlap.mask)
+        moved = align.refine_frame(ours, theirs, where, perspective=perspective)
         if moved is None:
             continue
         there = align.inverse(overlap.to_frame) @ moved @ overlap.to_frame @ matrix
@@ -97,12 +100,13 @@ def _refined(
 
 
 def worth(measures: Measures) -> float:
-    """Return how much speaks for a relation: edge agreement, less where little overlaps.
+    """Return how much speaks for a relation: agreement, less where little overlaps.
 
-    A small overlap agrees by chance more easily.
+    Of what was laid over a picture neither ``core`` nor ``structure`` makes much. A small overlap
+    agrees by chance more easily.
     """
     share = max(measures.covered, measures.used)
-    return measures.gradient * (1 - SMALL * (1 - share))
+    return (measures.core + measures.structure) / 2 * (1 - SMALL * (1 - share))
 
 
 def measured(overlap: Frame, inliers: int = 0) -> Measures:
