@@ -25,7 +25,7 @@ def test_robustness_writes_a_folder_and_says_what_came_out(pictures: Path, tmp_p
     """The first line is one to repeat."""
     out = tmp_path / "out"
     given = ("--conditions", "original,flip-h,gauss", "--queries", 3, "--at", 0.5, "-o", out)
-    ran = run("robustness", pictures, *given)
+    ran = run("robustness", f"mine={pictures}", *given)
     assert ran.code == 0
     assert ran.err == ""
     first, *rest = ran.out.splitlines()
@@ -34,6 +34,7 @@ def test_robustness_writes_a_folder_and_says_what_came_out(pictures: Path, tmp_p
     assert rest[-1] == str(out / "report.html")
     content = json.loads((out / "robustness.json").read_text())
     assert content["queries"] == 3
+    assert content["set"] == "mine"
     assert content["encoders"][0]["conditions"]["gauss"]["at"]["0.5"]["pairs"] == 12
     code, said = refused("robustness", pictures, "-o", out)
     assert code == 2

@@ -41,7 +41,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory, natural: dict[str, np.ndarr
 
 @pytest.fixture(scope="module")
 def result(folder: Path) -> Robustness:
-    images = open_images(folder, name=f"set {HOSTILE}")
+    images = open_images(folder, name=f"猫 {HOSTILE}")
     return robustness(
         images, ["builtin", TinyEncoder()], conditions=CONDITIONS, cache=None, workers=1
     )

@@ -60,6 +60,7 @@ def calibrate(
     Compares different pictures of a set, changed in many ways, and writes a file for
     audit --thresholds.
     """
+    from visleak.cli import sets
     from visleak.cli.places import refuse_folder
     from visleak.cli.progress import bars
     from visleak.errors import UsageError
@@ -72,7 +73,7 @@ def calibrate(
         raise UsageError(f"{out} exists; choose another file with -o FILE, or --force replaces it")
     with bars() as progress:
         result = calibrated(
-            source,
+            sets.one(source),
             encoder,
             fpr=rates,
             conditions=[name for name in conditions.split(",") if name],

@@ -183,7 +183,7 @@ Force = Annotated[
 Collection = Annotated[
     str,
     typer.Argument(
-        metavar="S",
+        metavar="[NAME=]S",
         show_default=False,
         help="A set of pictures, as for audit: a folder, list, archive, table, cifar:..., coco:...",
     ),

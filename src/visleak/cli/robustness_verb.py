@@ -70,6 +70,7 @@ def robustness(
 
     Writes figures, plots, a contact sheet of the changes and report.html to a folder.
     """
+    from visleak.cli import sets
     from visleak.cli.progress import bars
     from visleak.robustness import robustness as measured
     from visleak.robustness.output import RESULT, claim, write
@@ -77,7 +78,7 @@ def robustness(
     claim(out, force=force)
     with bars() as progress:
         result = measured(
-            source,
+            sets.one(source),
             encoders or ["builtin"],
             conditions=[name for name in conditions.split(",") if name],
             queries=queries,

@@ -115,6 +115,16 @@ def from_options(
     return Compared(tuple(opened[: len(test)]), tuple(opened[len(test) :]))
 
 
+def one(text: str) -> ImageSet:
+    """Open the one set of a verb that takes no sides: ``[DATASET:]NAME=SOURCE`` or ``SOURCE``.
+
+    Raises:
+        UsageError, VisleakError: as ``open_images``.
+    """
+    dataset, name, source = parse_set(text)
+    return open_images(source, name=writable(name), dataset=writable(dataset))
+
+
 def _asked(option: str, role: str, alone: str, texts: Sequence[str]) -> list[Asked]:
     """Take the arguments of one option apart.
 

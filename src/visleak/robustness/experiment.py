@@ -96,8 +96,8 @@ def robustness(
         readable = reduce(np.intersect1d, [made.rows for made in prints.values()])
         taken = _taken(images, readable, queries, seed)
         changed = changed_set(images, readable, taken, chosen)
-        tested = tuple(
-            _tested(maker, images, changed, prints[maker.name], twins, thresholds, verify, place)
+        found = tuple(
+            tested(maker, images, changed, prints[maker.name], twins, thresholds, verify, place)
             for maker in makers
         )
     return Robustness(
@@ -110,7 +110,7 @@ def robustness(
         graded=twins.graded,
         unreadable=len(first.problems) + len(images.problems),
         conditions=chosen,
-        encoders=tested,
+        encoders=found,
         version=visleak.__version__,
         sheet=_sheet(changed),
     )
@@ -164,7 +164,7 @@ def thresholds_for(encoder: Encoder, asked: Sequence[float] = ()) -> dict[str, f
     return found
 
 
-def _tested(
+def tested(
     encoder: Encoder,
     images: ImageSet,
     changed: Changed,
@@ -174,7 +174,18 @@ def _tested(
     verify: bool,
     place: Workplace,
 ) -> Tested:
-    """Return all figures of one encoder."""
+    """Return all figures of one encoder.
+
+    Args:
+        encoder: the encoder.
+        images: the collection.
+        changed: the queries, from :func:`visleak.robustness.queries.changed_set`.
+        prints: fingerprints of the collection by this encoder.
+        twins: pairs of the collection that are no wrong answers.
+        asked: similarities at which to read the curves, beside the encoder's own thresholds.
+        verify: for the built-in encoder, try the whole pipeline as well.
+        place: where to work.
+    """
     thresholds = thresholds_for(encoder, asked)
     queries = fingerprint(changed.images, encoder, place)
     found = search(

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import io
 import math
+import warnings
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any, Final
@@ -88,7 +89,7 @@ def radar(result: Robustness) -> dict[str, bytes]:
 def _lines(result: Robustness) -> list[Line]:
     found: list[Line] = []
     for tested in result.encoders:
-        name = tested.name
+        name = _text(tested.name)
         if tested.pipeline:
             found.append((f"{name}, whole pipeline", [j.r1.share for j in tested.pipeline]))
             name = f"{name}, fingerprint alone"
@@ -98,16 +99,19 @@ def _lines(result: Robustness) -> list[Line]:
 
 def _about(result: Robustness) -> str:
     name = result.collection if len(result.collection) <= 40 else result.collection[:39] + "…"
-    # names are anybody's text, and a dollar begins a formula
-    return (f"{result.queries:,} queries among {result.references:,} pictures of {name}").replace(
-        "$", r"\$"
-    )
+    return _text(f"{result.queries:,} queries among {result.references:,} pictures of {name}")
+
+
+def _text(name: str) -> str:
+    """Return a name as text for matplotlib: anybody's, and a dollar begins a formula."""
+    safe = "".join(c if c.isprintable() else "\N{REPLACEMENT CHARACTER}" for c in name)
+    return safe.replace("$", r"\$")
 
 
 def roc_plot(result: Robustness) -> dict[str, bytes]:
     """Return the ROC of untransformed and transformed queries as ``{"svg": .., "png": ..}``."""
     curves = [
-        (tested.name, label, curve, number)
+        (_text(tested.name), label, curve, number)
         for number, tested in enumerate(result.encoders)
         for label, curve in (("original", tested.original), ("transformed", tested.trans))
         if curve is not None and len(curve.roc.positives) and curve.roc.total
@@ -212,6 +216,9 @@ def _saved(figure: Any, name: str) -> dict[str, bytes]:
     )
     for kind, options in plans:
         file = io.BytesIO()
-        figure.savefig(file, format=kind, **options)
+        with warnings.catch_warnings():
+            # a sign that the font lacks is drawn as a box, which says enough
+            warnings.filterwarnings("ignore", message="Glyph .* missing from")
+            figure.savefig(file, format=kind, **options)
         result[kind] = file.getvalue()
     return result
