@@ -22,7 +22,7 @@ from visleak.robustness.output import claim, write
 from visleak.robustness.results import Robustness
 from visleak.robustness.roc import Tally, edges_for
 from visleak.robustness.sheet import contact_sheet
-from visleak.robustness.tables import HEADER
+from visleak.robustness.tables import HEADER, facts
 
 CONDITIONS = ["original", "flip-h", "rot-45", "crop-100", "red", "collage"]
 HOSTILE = "<img src=x onerror=alert(1)>|$x$.png"
@@ -174,7 +174,7 @@ def test_the_same_result_gives_the_same_bytes(written: Path, result: Robustness)
         assert (again / path.name).read_bytes() == path.read_bytes(), path.name
 
 
-def test_hostile_names_stay_text(written: Path) -> None:
+def test_hostile_names_stay_text(written: Path, result: Robustness) -> None:
     """Names of sets and files are anybody's."""
     page = (written / "report.html").read_text()
     assert "<img src=x" not in page
@@ -182,6 +182,7 @@ def test_hostile_names_stay_text(written: Path) -> None:
     assert not re.search(r"(src|href)=.?https?:", page)
     table = (written / "conditions.md").read_text()
     assert "<img" not in table.replace("\\<img", "")
+    assert "\\" not in "".join(facts(result))
 
 
 def test_a_result_is_not_replaced_in_silence(written: Path, tmp_path: Path) -> None:

@@ -110,3 +110,17 @@ def thinned(roc: Roc) -> tuple[np.ndarray[Any, Any], np.ndarray[Any, Any], np.nd
     way = far / far[-1] + (tpr - tpr[0]) / max(1e-12, float(tpr[-1] - tpr[0]))
     chosen = np.unique(np.searchsorted(way, np.linspace(0, way[-1], POINTS)).clip(0, len(way) - 1))
     return fpr[chosen], tpr[chosen], threshold[chosen]
+
+
+def auc_text(value: float) -> str:
+    """Return an AUC with as many digits as tell it from 1; a dash where it is unknown.
+
+    >>> auc_text(0.98), auc_text(0.9999999370713), auc_text(1.0)
+    ('0.980', '0.999999937', '1')
+    """
+    if math.isnan(value):
+        return "-"
+    if value == 1.0:
+        return "1"
+    digits = max(3, min(12, math.ceil(-math.log10(1.0 - value)) + 1)) if value < 1.0 else 3
+    return f"{value:.{digits}f}"

@@ -14,7 +14,7 @@ from typing import Any, Final
 
 import numpy as np
 
-from visleak.robustness.curves import Curve, thinned
+from visleak.robustness.curves import Curve, auc_text, thinned
 from visleak.robustness.results import Robustness
 
 #: Colours that differ for colour-blind readers too (Wong 2011), and lines that differ in print.
@@ -127,7 +127,7 @@ def roc_plot(result: Robustness) -> dict[str, bytes]:
             fpr, tpr = _corners(curve, floor)
             axes.plot(
                 fpr, tpr, color=colour, lw=2, ls=(0, (5, 2)) if dashed else "-",
-                label=f"{name}, {label}: AUC {_auc(curve.roc.auc)}", drawstyle="steps-post",
+                label=f"{name}, {label}: AUC {auc_text(curve.roc.auc)}", drawstyle="steps-post",
                 zorder=2 if dashed else 3,
             )  # fmt: skip
             if dashed or result.encoders[number].trans is None:
@@ -174,18 +174,6 @@ def _axes_of_rates(axes: Any, floor: float) -> None:
     axes.set_axisbelow(True)
     axes.set_xlabel("false-positive rate (share of the other pairs, logarithmic)")
     axes.set_ylabel("true-positive rate")
-
-
-def _auc(value: float) -> str:
-    """Return an AUC with as many digits as tell it from 1.
-
-    >>> _auc(0.98), _auc(0.9999999370713), _auc(1.0)
-    ('0.980', '0.999999937', '1')
-    """
-    if value == 1.0:
-        return "1"
-    digits = max(3, min(12, math.ceil(-math.log10(1.0 - value)) + 1)) if value < 1.0 else 3
-    return f"{value:.{digits}f}"
 
 
 @contextmanager

@@ -6,7 +6,7 @@ import math
 from collections.abc import Iterator
 from typing import Final
 
-from visleak.robustness.curves import AtThreshold
+from visleak.robustness.curves import AtThreshold, auc_text
 from visleak.robustness.results import Direct, Judged, Robustness, Tested
 from visleak.stats import Rate, percent
 
@@ -85,7 +85,7 @@ def shown(tested: Tested) -> tuple[list[str], list[list[str]]]:
 def _shown_row(each: Direct, judged: Judged | None) -> list[str]:
     interval = f"{percent(each.r1.low)}-{percent(each.r1.high)}" if each.applies else "-"
     row = [each.condition, f"{each.applies:,}", percent(each.r1.share), interval]
-    row.append("-" if math.isnan(each.curve.roc.auc) else f"{each.curve.roc.auc:.6f}")
+    row.append(auc_text(each.curve.roc.auc))
     for at in each.curve.at:
         row += [percent(at.true.share), f"{at.false:,}"]
     if judged is not None:
@@ -112,7 +112,11 @@ def aligned(header: list[str], body: list[list[str]]) -> list[str]:
 
 def markdown(result: Robustness) -> str:
     """Return ``conditions.md``."""
-    parts = [f"# Robustness on {_cell(result.collection)}", "", *(f"- {f}" for f in facts(result))]
+    parts = [
+        f"# Robustness on {_cell(result.collection)}",
+        "",
+        *(f"- {_cell(fact)}" for fact in facts(result)),
+    ]
     for tested in result.encoders:
         header, body = shown(tested)
         parts += ["", f"## {_cell(tested.name)}", ""]
@@ -129,21 +133,19 @@ def facts(result: Robustness) -> list[str]:
     ]
     if result.unreadable:
         lines.append(f"{result.unreadable:,} pictures could not be read")
-    how = (
-        "near or exact by the audit" if result.graded else "of equal bytes; pictures not looked at"
-    )
+    how = "graded near or exact" if result.graded else "of equal bytes; pictures not looked at"
     lines.append(f"{result.twins:,} pairs within the set are one picture twice ({how}): left out")
     for tested in result.encoders:
         for label, curve in (("original", tested.original), ("transformed", tested.trans)):
             if curve is None:
                 continue
-            parts = [f"AUC {curve.roc.auc:.10g}"]
+            parts = [f"AUC {auc_text(curve.roc.auc)}"]
             for at in curve.at:
                 parts.append(
                     f"at {at.name} ({at.threshold:g}) TPR {_share(at.true)}, FPR {at.fpr:.3g}"
                     f" ({at.false:,} of {at.pairs:,})"
                 )
-            lines.append(f"{_cell(tested.name)}, {label}: {'; '.join(parts)}")
+            lines.append(f"{tested.name}, {label}: {'; '.join(parts)}")
     return lines
 
 
