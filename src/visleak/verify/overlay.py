@@ -32,6 +32,9 @@ LEAST: Final = 1 / 16
 
 _THREE: Final = np.ones((3, 3), np.uint8)
 
+#: Rows of the query's and the reference's channels in the moments.
+_OURS, _THEIRS = np.arange(4), np.arange(4, 8)
+
 
 @dataclass(frozen=True, slots=True)
 class Overlay:
@@ -79,7 +82,7 @@ class Overlay:
     def agreement(self) -> float:
         """Mean of the correlations of gradients and damped gradients, less for small overlaps."""
         both = (self.gradient + _correlation(self.tiles[1])) / 2
-        return both * (float(self.inner.sum()) / self.inner.size) ** 0.25
+        return both * math.sqrt(math.sqrt(float(self.inner.sum()) / self.inner.size))
 
     @property
     def directions(self) -> float:
@@ -107,58 +110,72 @@ class Overlay:
         a, b = (cv2.Laplacian(picture, cv2.CV_32F) * self.inner for picture in self.grey)
         return _ratio(float(np.vdot(a, b)), float(np.vdot(a, a)) * float(np.vdot(b, b)))
 
-    @property
-    def palette(self) -> float:
-        """Share of the colours' variance that an affine map of the query's colours explains."""
-        weights = self.inner.ravel()
-        pixels = float(weights.sum())
-        ours, theirs = self.moved.reshape(-1, 3), self.reference.reshape(-1, 3)
-        if pixels < 4:
-            return 0.0
-        ours, theirs = ((x - weights @ x / pixels) * weights[:, None] for x in (ours, theirs))
-        # one grey level of noise keeps the map of a picture of one colour from running away
-        shared = (ours.T @ theirs).astype(np.float64)
-        square = (ours.T @ ours).astype(np.float64) + pixels * np.eye(3)
-        total = float(np.vdot(theirs, theirs))
-        return float(np.vdot(shared, np.linalg.solve(square, shared))) / (total + pixels)
-
 
 def measured(overlay: Overlay) -> Measures:
     """Return the measures of two tiny pictures."""
     mask, side = overlay.mask, overlay.mask.shape[0]
-    pixels, weights = float(mask.sum()), mask.ravel()
-    a, b = (
-        _channels(*both)
-        for both in zip(overlay.grey, (overlay.moved, overlay.reference), strict=True)
+    pixels = float(mask.sum())
+    mean, moments = _moments(overlay, pixels)
+    product, square_a, square_b = (
+        moments[rows, columns]
+        for rows, columns in ((_OURS, _THEIRS), (_OURS, _OURS), (_THEIRS, _THEIRS))
     )
-    mean_a, mean_b = a @ weights / pixels, b @ weights / pixels
-    a, b = (a - mean_a[:, None]) * weights, (b - mean_b[:, None]) * weights
-    product, square_a, square_b = (np.einsum("ij,ij->i", x, y) for x, y in ((a, b), (a, a), (b, b)))
     scale = np.sqrt(square_a * square_b)
     correlation = np.where(scale > 1e-3, product / np.maximum(scale, 1e-3), 0.0)
     gain = float(product[0] / (square_a[0] + pixels))
-    difference = (b[0] - np.float32(gain) * a[0]).reshape(side, side)
+    shift = mean[_THEIRS] - gain * mean[_OURS]
+    ours, theirs = overlay.grey
+    difference = (theirs - np.float32(gain) * ours - np.float32(shift[0])) * mask
     return Measures(
         grey=float(correlation[0]),
         gradient=overlay.gradient,
         core=overlay.core,
         colour=float(correlation[1:].mean()),
-        residual=math.sqrt(float((difference * difference).sum()) / pixels),
+        residual=math.sqrt(float(np.vdot(difference, difference)) / pixels),
         within=1 - np.count_nonzero(np.abs(difference) >= EXACT_LEVELS) / pixels,
         patch=_worst_tile(difference, mask),
         covered=pixels / mask.size,
         used=overlay.used,
         gain=gain,
-        offset=float(mean_b[0] - gain * mean_a[0]),
-        tint=float(np.abs(mean_b[1:] - mean_b[0] - gain * (mean_a[1:] - mean_a[0])).max()),
+        offset=float(shift[0]),
+        tint=float(np.abs(shift[1:] - shift[0]).max()),
         features=0.0,
         side=float(side),
         exact=0.0,
         agreement=overlay.agreement,
         directions=overlay.directions,
         detail=overlay.detail,
-        palette=overlay.palette,
+        palette=_explained(moments, pixels),
     )
+
+
+def _moments(
+    overlay: Overlay, pixels: float
+) -> tuple[npt.NDArray[np.float64], npt.NDArray[np.float64]]:
+    """Return means (8,) and centred products (8, 8) of grey, red, green, blue of both pictures.
+
+    The query's come first; sums run over the overlap.
+    """
+    weights = overlay.mask.ravel()
+    rows = np.empty((8, weights.size), np.float32)
+    for first, grey_values, square in (
+        (0, overlay.grey[0], overlay.moved),
+        (4, overlay.grey[1], overlay.reference),
+    ):
+        rows[first] = grey_values.ravel()
+        rows[first + 1 : first + 4] = square.reshape(-1, 3).T
+    mean = rows @ weights / np.float32(pixels)
+    rows = (rows - mean[:, None]) * weights
+    return mean.astype(np.float64), (rows @ rows.T).astype(np.float64)
+
+
+def _explained(moments: npt.NDArray[np.float64], pixels: float) -> float:
+    """Return the share of the colours' variance that an affine map of the query's explains."""
+    # one grey level of noise keeps the map of a picture of one colour from running away
+    square = moments[1:4, 1:4] + pixels * np.eye(3)
+    shared = moments[1:4, 5:8]
+    explained = float(np.vdot(shared, np.linalg.solve(square, shared)))
+    return explained / (float(np.trace(moments[5:8, 5:8])) + pixels)
 
 
 def _agreements(query: Float32, reference: Float32, inner: Float32) -> npt.NDArray[np.float64]:
@@ -190,14 +207,6 @@ def _ratio(product: float, energies: float) -> float:
     """Return a correlation from its sums; 0 where one side does not vary."""
     scale = math.sqrt(energies)
     return float(product) / scale if scale > 1e-3 else 0.0
-
-
-def _channels(grey: Float32, square: Float32) -> Float32:
-    """Return grey and the three colours as rows (4, pixels)."""
-    rows = np.empty((4, grey.size), np.float32)
-    rows[0] = grey.ravel()
-    rows[1:] = square.reshape(-1, 3).T
-    return rows
 
 
 def _by_tile(values: Float32) -> npt.NDArray[np.float64]:

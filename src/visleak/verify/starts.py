@@ -16,8 +16,8 @@ from visleak.verify.align import Matrix
 from visleak.verify.screen import LENGTH, REACH, SIDE, damped_gradient, overlap_energy
 
 #: Enlargements along one axis that are tried, in all combinations that stretch moderately.
-STEPS: Final = (0.72, 0.85, 1.0, 1.18, 1.4)
-MOST_STRETCH: Final = 1.42
+STEPS: Final = (0.7, 0.84, 1.0, 1.19, 1.42)
+MOST_STRETCH: Final = 1.25
 
 _SHIFTS: Final = np.arange(-REACH, REACH + 1)
 

@@ -28,9 +28,9 @@ SIDE: Final = 32
 PROMISING: Final = 0.64
 
 #: Relations that are tried then, and steps of their refinement.
-TRIED: Final = 3
-STEPS: Final = 25
-LAST_STEPS: Final = 50
+TRIED: Final = 1
+STEPS: Final = 12
+LAST_STEPS: Final = 25
 
 #: Blur (pixels) before refining: noise has no place in an alignment; less at the end.
 BLUR: Final = 0.7
