@@ -125,7 +125,9 @@ def test_the_score_is_the_normalised_correlation(wide):
     query, reference = middle(wide)[:2], rng.integers(0, 256, (2, SIDE, SIDE), np.uint8)
     score, shift = screen(query, reference, original(2))
     for n in range(2):
-        a, b = (module.damped_gradient(one[n : n + 1])[0].astype(complex) for one in (query, reference))
+        a, b = (
+            module.damped_gradient(one[n : n + 1])[0].astype(complex) for one in (query, reference)
+        )
         best = max(
             (slow_score(a, b, across, down), -down, -across)
             for down in range(-REACH, REACH + 1)
