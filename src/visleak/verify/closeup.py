@@ -44,6 +44,10 @@ EDGE: Final = 0.3
 #: Share of the windows that drift less than what is told.
 QUANTILE: Final = 0.75
 
+#: Drift (pixels) of pictures without texture, and its weight: 1/100 of that of usual texture.
+UNKNOWN: Final = 3.0
+PRIOR: Final = 5e-4
+
 #: A window of less correlation contradicts, and what contradicts is left out of an alignment if
 #: this share at least is left.
 CONTRADICTS: Final = 0.3
@@ -226,17 +230,12 @@ def _drift(windows: _Windows, weight: Float32, trust: Float32) -> float:
     sure = np.asarray(np.sqrt(np.maximum(sure, 0)) * inner * trust, np.float32)
     # windows overlap: every third one says the same
     grid = np.s_[1::3, 1::3]
-    distance = np.asarray(np.hypot(x, y), np.float32)
-    return _quantile(distance[grid].ravel(), np.asarray(sure[grid].ravel(), np.float32), QUANTILE)
-
-
-def _quantile(values: Float32, weights: Float32, share: float) -> float:
-    """Return the value below which a share of the weight lies; 0 where there is none."""
+    distance, sure = np.hypot(x, y)[grid].ravel(), sure[grid].ravel()
+    # without anything to go by the drift is large, not zero
+    values, weights = np.append(distance, UNKNOWN), np.append(sure, PRIOR * len(sure))
     order = np.argsort(values, kind="stable")
     sums = np.cumsum(weights[order], dtype=np.float64)
-    if not len(sums) or sums[-1] <= 0:
-        return 0.0
-    return float(values[order[np.searchsorted(sums, share * sums[-1])]])
+    return float(values[order[np.searchsorted(sums, QUANTILE * sums[-1])]])
 
 
 def _window(values: Float32, side: int) -> Float32:
