@@ -11,8 +11,10 @@ import pytest
 from visleak.records import VIEWS
 from visleak.verify.align import (
     believable,
+    jacobian,
     overlap,
     refine,
+    refine_frame,
     shift_matrix,
     view_matrix,
     warp,
@@ -159,3 +161,49 @@ def test_what_is_believed(change, believed, view):
     """A moderate change of the start, whatever view that is."""
     start = view_matrix(view)
     assert believable(change @ start, start) == believed
+
+
+# -- in a frame ----------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("planted", ["shifted", "turned", "sheared"])
+def test_a_frame_is_refined_to_a_fraction_of_a_pixel(natural, planted):
+    """Where something was pasted over, the mask leaves it out."""
+    query = grey(natural["astronaut"], 128)
+    small = (PLANTED[planted] - np.eye(3)) / 2 + np.eye(3)
+    reference = warp(query, small)
+    mask = np.ones((128, 128), bool)
+    reference[:40, :40], mask[:44, :44] = 255, False
+    assert_alike(refine_frame(query, reference, mask), small, 0.004)
+
+
+def test_a_frame_may_be_refined_in_perspective(natural):
+    """What no affine move explains."""
+    query = grey(natural["coffee"], 128)
+    planted = np.array([[1.02, 0.01, -0.01], [0.0, 0.99, 0.01], [0.04, -0.03, 1.0]])
+    units = np.array([[128, 0, -0.5], [0, 128, -0.5], [0, 0, 1]])
+    reference = cv2.warpPerspective(
+        query, units @ planted @ np.linalg.inv(units), (128, 128), borderMode=cv2.BORDER_REPLICATE
+    )
+    mask = np.ones((128, 128), bool)
+    found = refine_frame(query, reference, mask, perspective=True)
+    assert_alike(found, planted, 0.006)
+    affine = refine_frame(query, reference, mask)
+    assert affine is None or np.abs(moved(affine) - moved(planted)).max() > 0.006
+
+
+def test_a_blank_frame_is_not_refined():
+    """No texture, no move, no exception."""
+    blank = np.full((64, 64), 90, np.float32)
+    assert refine_frame(blank, blank, np.ones((64, 64), bool)) is None
+
+
+def test_the_jacobian_is_the_slope_in_the_middle():
+    """Against differences, of a matrix with perspective."""
+    matrix = np.array([[0.9, 0.1, 0.05], [-0.1, 1.1, 0.0], [0.2, -0.1, 1.0]])
+    step = 1e-6
+    columns = []
+    for along in (np.array([step, 0]), np.array([0, step])):
+        ends = [matrix @ np.append(np.array([0.5, 0.5]) + sign * along, 1) for sign in (1, -1)]
+        columns.append((ends[0][:2] / ends[0][2] - ends[1][:2] / ends[1][2]) / (2 * step))
+    np.testing.assert_allclose(jacobian(matrix), np.column_stack(columns), atol=1e-6)

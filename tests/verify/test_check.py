@@ -223,6 +223,7 @@ COUNTED = [
         (closeup, name)
         for name in ("TILES", "BLURS", "WINDOW", "FAINT", "AGREES", "STRONG", "EDGE")
     ),
+    *((closeup, name) for name in ("QUANTILE", "UNKNOWN", "PRIOR", "CONTRADICTS", "KEPT")),
     *((screen, name) for name in ("SIDE", "REACH", "DAMPING")),
     (exact, "TILES"),
 ]

@@ -9,7 +9,7 @@ import pytest
 from visleak.records import VIEWS
 from visleak.verify import features as module
 from visleak.verify.align import shift_matrix, view_matrix
-from visleak.verify.features import by_features
+from visleak.verify.features import by_features, describe
 
 CORNERS = np.array([[0, 1, 0, 1, 0.5], [0, 0, 1, 1, 0.5], [1, 1, 1, 1, 1.0]])
 
@@ -99,3 +99,40 @@ def test_features_give_the_same_answer_twice(natural):
     cv2.setRNGSeed(7)
     by_features(shrunk(natural["coins"]), query)
     np.testing.assert_array_equal(by_features(query, reference).matrix, first.matrix)
+
+
+@pytest.mark.parametrize("mirrored", [False, True])
+@pytest.mark.parametrize("inverted", [False, True])
+def test_features_see_every_view(natural, mirrored, inverted):
+    """Mirrored, inverted or both: found without being told, and told which."""
+    picture = shrunk(natural["coffee"])
+    query = np.ascontiguousarray(picture[:, ::-1]) if mirrored else picture
+    found = by_features(255 - query if inverted else query, picture)
+    planted = view_matrix(VIEWS.index("mirror")) if mirrored else np.eye(3)
+    assert_alike(found, planted, 0.01)
+    assert found.inverted == inverted
+
+
+def test_the_likely_view_comes_first(natural):
+    """A picture and its mirror image side by side match in both; the hint decides."""
+    half = shrunk(natural["astronaut"])
+    both = np.concatenate([half, half[:, ::-1]], axis=1)
+    plain = by_features(half, both)
+    hinted = by_features(half, both, mirrored=True)
+    assert np.linalg.det(plain.matrix) > 0
+    assert np.linalg.det(hinted.matrix) < 0
+
+
+def test_mirrored_features_are_those_of_the_mirrored_picture(natural):
+    """Permuted descriptors against those of permuted pixels: the nearest is at the same place."""
+    picture = shrunk(natural["coffee"])
+    for changed, flags in (
+        (np.ascontiguousarray(picture[:, ::-1]), (True, False)),
+        (255 - picture, (False, True)),
+    ):
+        own, there = module._seen(describe(picture), *flags), describe(changed)
+        place = np.hypot(*(own.points[:, None] - there.points[None]).transpose(2, 0, 1))
+        words = ((own.words[:, None] - there.words[None]) ** 2).sum(axis=2)
+        rows = np.arange(len(words))
+        same = place[rows, words.argmin(axis=1)] < 1.5
+        assert same.mean() > 0.8
