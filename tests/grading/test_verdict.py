@@ -23,6 +23,7 @@ GRADER = Grader(
 )
 
 SEEN = {"screen": 0.8, "side": 32, "within": 0.96, "gain": 1, "offset": 0, "tint": 0, "patch": 4}
+SEEN |= {"query_ratio": 1.0, "reference_ratio": 1.0}
 
 
 def verdicts(*rows, equal=(), flat=()):

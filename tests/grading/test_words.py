@@ -9,6 +9,7 @@ from visleak.grading import words
 from visleak.verify.align import view_matrix
 
 STILL = {"gain": 1.0, "offset": 0.0, "tint": 0.0, "within": 0.9, "patch": 30.0, "gradient": 0.2}
+STILL |= {"query_ratio": 1.0, "reference_ratio": 1.0}
 
 
 def about_centre(linear):
@@ -43,6 +44,17 @@ def turn(degrees):
 def test_geometry(matrix, expected):
     """From the relation of query to reference."""
     assert words.geometry(matrix) == expected
+
+
+def test_turns_of_oblong_pictures_do_not_stretch():
+    """In unit coordinates they would; a picture squeezed to a square is stretched indeed."""
+    ratio = 4 / 3
+    shape = np.diag([ratio, 1.0])
+    turned = about_centre(np.linalg.inv(shape) @ turn(-45) @ shape)
+    assert words.geometry(turned, (ratio, ratio)) == ["turned 45° anticlockwise"]
+    assert words.geometry(view_matrix(1), (ratio, 1 / ratio)) == ["turned 90° clockwise"]
+    assert words.geometry(np.eye(3), (ratio, ratio)) == []
+    assert words.geometry(np.eye(3), (1.0, ratio)) == ["stretched 1.33 to 1"]
 
 
 @pytest.mark.parametrize(

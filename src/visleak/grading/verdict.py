@@ -67,7 +67,8 @@ def _in_words(
         reasons[row] = _UNSEEN
     for row in np.flatnonzero(equal_bytes):
         reasons[row] = "identical bytes"
-    names = ("within", "patch", "gradient", "gain", "offset", "tint", "inverted")
+    light = ("gain", "offset", "tint", "inverted")
+    names = ("within", "patch", "gradient", *light, "query_ratio", "reference_ratio")
     checked = ~np.isnan(evidence.checks["gradient"]) & ~equal_bytes
     for row in np.flatnonzero(checked):
         check = {name: float(evidence.checks[name][row]) for name in names}

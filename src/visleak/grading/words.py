@@ -23,14 +23,19 @@ SCALED: Final = 0.03
 TURNED: Final = 2.0
 
 
-def geometry(matrix: Matrix) -> list[str]:
+def geometry(matrix: Matrix, ratios: tuple[float, float] = (1.0, 1.0)) -> list[str]:
     """Return in words what a relation does to the query: mirror, turn, crop, scale, shift.
+
+    Args:
+        matrix: query to reference, unit coordinates.
+        ratios: width over height of the query and of the reference: in unit coordinates a
+            picture that was turned by 45 degrees would look stretched, too.
 
     >>> geometry(np.array([[-1.0, 0, 1], [0, 1, 0], [0, 0, 1]]))
     ['mirrored']
     """
     words = []
-    linear = matrix[:2, :2]
+    linear = np.diag([ratios[1], 1.0]) @ matrix[:2, :2] @ np.diag([1 / ratios[0], 1.0])
     if np.linalg.det(linear) < 0:
         # left-right first, the rest after: the same order as in the views
         linear = linear @ np.diag([-1.0, 1.0])
@@ -47,9 +52,9 @@ def geometry(matrix: Matrix) -> list[str]:
 
 def _size(linear: Matrix, matrix: Matrix) -> list[str]:
     across, down = np.linalg.norm(linear, axis=0)
-    scale = float(np.sqrt(across * down))
+    scale = float(np.sqrt(abs(np.linalg.det(matrix[:2, :2]))))
     words = []
-    if abs(across / down - 1) > 2 * SCALED and abs(across - 1) > SCALED:
+    if abs(across / down - 1) > 2 * SCALED:
         words.append(f"stretched {across / down:.2f} to 1")
     if scale > 1 + SCALED:
         words.append(f"cropped to {100 / scale**2:.0f} %")
@@ -79,7 +84,8 @@ def colours(check: Mapping[str, float], inverted: bool) -> list[str]:
 
 def transform(matrix: Matrix, check: Mapping[str, float], inverted: bool) -> str:
     """Return what was done to the query to get the reference; empty where nothing was."""
-    return ", ".join(geometry(matrix) + colours(check, inverted))
+    ratios = (check["query_ratio"], check["reference_ratio"])
+    return ", ".join(geometry(matrix, ratios) + colours(check, inverted))
 
 
 def reason(grade: int, changes: str, check: Mapping[str, float]) -> str:

@@ -81,15 +81,41 @@ def check(
         local: align by local features where correlation does not do.
         hopeful: search long for the relation of tiny pictures; their fingerprints promise one.
     """
-    is_tiny = max(*query.shape[:2], *reference.shape[:2]) <= TINY
-    # whatever the view: a symmetric picture may look more like its mirror image
-    if same_size and exact.exactly_alike(query, reference):
-        unmoved = np.eye(3)
-        compared = tiny.compared if is_tiny else large.compared
-        return replace(compared(query, reference, unmoved), exact=1.0), unmoved
+    found = _same_pixels(query, reference) if same_size else None
+    if found is None:
+        found = _related(query, reference, view, shift, local=local, hopeful=hopeful)
+    ratios = [float(picture.shape[1] / picture.shape[0]) for picture in (query, reference)]
+    return replace(found[0], query_ratio=ratios[0], reference_ratio=ratios[1]), found[1]
+
+
+def _are_tiny(query: Bytes8, reference: Bytes8) -> bool:
+    return bool(max(*query.shape[:2], *reference.shape[:2]) <= TINY)
+
+
+def _same_pixels(query: Bytes8, reference: Bytes8) -> tuple[Measures, Matrix] | None:
+    """Return the measures of pictures that are exactly alike, or ``None``.
+
+    Whatever the view: a symmetric picture may look more like its mirror image.
+    """
+    if not exact.exactly_alike(query, reference):
+        return None
+    compared = tiny.compared if _are_tiny(query, reference) else large.compared
+    return replace(compared(query, reference, np.eye(3)), exact=1.0), np.eye(3)
+
+
+def _related(
+    query: Bytes8,
+    reference: Bytes8,
+    view: int,
+    shift: tuple[float, float],
+    *,
+    local: bool,
+    hopeful: bool,
+) -> tuple[Measures, Matrix]:
+    """Return the measures of two pictures under the relation that is found."""
     start = align.shift_matrix(*shift) @ align.view_matrix(view)
     inverted = VIEWS[view] == "inverted"
-    if is_tiny:
+    if _are_tiny(query, reference):
         looks, turned = 255 - query if inverted else query, align.view_matrix(view)
         measures, matrix = tiny.check_tiny(looks, reference, start, turned, hopeful=hopeful)
         return replace(measures, inverted=float(inverted)), matrix

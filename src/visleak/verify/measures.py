@@ -39,6 +39,7 @@ class Measures:
         inliers: number of local features that agree on the relation, 0 if it was not made by them.
         inverted: 1 where the reference is like the inverted query; gain and offset are of that.
         pixels: number of pixels that were compared.
+        query_ratio, reference_ratio: width over height of either picture.
         agreement: mean of ``gradient`` and the same of damped gradients, less where little
             overlaps; this and what follows of tiny pictures only.
         directions: agreement of the directions of gradients, however weak, upper quartile of the
@@ -69,6 +70,8 @@ class Measures:
     inliers: float = 0.0
     inverted: float = 0.0
     pixels: float = 0.0
+    query_ratio: float = 1.0
+    reference_ratio: float = 1.0
     agreement: float = 0.0
     directions: float = 0.0
     detail: float = 0.0
