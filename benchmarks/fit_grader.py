@@ -16,10 +16,11 @@ from pathlib import Path
 
 import numpy as np
 import numpy.typing as npt
+from PIL import Image
 from record import data_folder
 from samples import (
-    CHANGES,
     LEFT_OUT,
+    SEEN,
     UNJUDGED,
     Found,
     Sample,
@@ -27,6 +28,7 @@ from samples import (
     cifar,
     cifar_sample,
     hard_sample,
+    joined,
     judgements,
     photographs,
 )
@@ -40,11 +42,13 @@ TARGET = Path(__file__).parents[1] / "src" / "visleak" / "grading" / "grader.jso
 
 TINY_NEAR = ("agreement", "corrected", "directions", "palette", "detail")
 TINY_SIMILAR = ("corrected", "agreement", "directions", "grey")
-LARGE_NEAR = ("core",)
-LARGE_SIMILAR = ("corrected", "core")
+LARGE = ("structure", "drift")
 
-#: Ridge on standardised weights, beside a loss summed over pairs.
+#: Ridge on standardised weights, beside a loss summed over weighted pairs.
 RIDGE = 1.0
+
+#: Weight of all photographs together, and share of the true ones in it.
+TOTAL, TRUE_SHARE = 3000.0, 0.65
 
 #: Weight of all true pairs of photographs made tiny, as a share of CIFAR-10's.
 PLANTED = 0.25
@@ -106,6 +110,18 @@ def tiny_near(sample: Sample, planted: Sample) -> Scale:
     return fit(TINY_NEAR, [judged, planted_part(planted, PLANTED * judged.true.sum())])
 
 
+def large_part(sample: Sample, most: int) -> Part:
+    """Return pairs of photographs: every kind of true pair weighs alike, and of wrong pair."""
+    true = sample.verdict <= most
+    weight = np.zeros(len(sample))
+    for side, share in ((true, TRUE_SHARE), (~true, 1 - TRUE_SHARE)):
+        kinds = sorted(set(sample.kind[side].tolist()))
+        for kind in kinds:
+            rows = side & (sample.kind == kind)
+            weight[rows] = TOTAL * share / len(kinds) / rows.sum()
+    return Part(sample.columns, true, weight)
+
+
 def cross_validated(sample: Sample, planted: Sample) -> Float64:
     """Return P(near) of the pairs of a sample, each by a model that saw nothing of its query.
 
@@ -129,34 +145,41 @@ def screened(found: Found, judged: dict[tuple[str, str], int]) -> Scale:
     return Scale(float(np.log(((near & let_go).sum() + 0.5) / let_go.sum())), {})
 
 
+def large_sample(data: Path, place: Workplace) -> Sample:
+    """Return changed photographs of the fitting half and hard negatives made of them."""
+    originals = photographs(data, "fitting")
+    others = [Image.open(p).convert("RGB") for p in sorted((data / "coco128").rglob("*.jpg"))]
+    return joined(changed_sample(originals, place, others=others), hard_sample(originals, place))
+
+
 def main() -> None:
     """Fit and write the grader."""
-    data = data_folder("cifar10", "photos")
-    originals = photographs(data, "fitting")
+    data = data_folder("cifar10", "photos", "coco128")
     with Workplace.at(None, 2, Cache(default_folder())) as place:
         found, judged = cifar(data, place), judgements(data)
         sample = cifar_sample(found, judged)
-        small = changed_sample(originals, place, small=True)
-        planted, hard = changed_sample(originals, place), hard_sample(originals, place)
-    total = float(len(planted) + len(hard))
+        small = changed_sample(photographs(data, "fitting"), place, small=True)
+        large = large_sample(data, place)
     grader = Grader(
         tiny=Scales(tiny_near(sample, small), fit(TINY_SIMILAR, [judged_part(sample, 2)])),
-        large=Scales(
-            fit(LARGE_NEAR, [planted_part(planted, total, hard, 1)]),
-            fit(LARGE_SIMILAR, [planted_part(planted, total, hard, 2)]),
-        ),
+        large=Scales(fit(LARGE, [large_part(large, 1)]), fit(LARGE, [large_part(large, 2)])),
         screened=screened(found, judged),
         near_at=0.5,
         digest="",
         provenance=(
             f"benchmarks/fit_grader.py, {datetime.date.today().isoformat()}: tiny pictures on"
             f" {len(sample):,} checked pairs of CIFAR-10 (even test index) and {len(small):,} of"
-            f" photographs made tiny; large ones on {len(planted):,} of photographs changed by"
-            f" {', '.join(CHANGES)} and {len(hard):,} hard negatives"
+            f" photographs made tiny; large ones on {len(large):,} pairs of photographs and hard"
+            f" negatives, changed by {', '.join(SEEN)}"
         ),
     )
     TARGET.write_text(as_text(grader), "utf-8")
     print(TARGET.read_text("utf-8"))
+    for verdict, name in ((1, "near"), (2, "similar"), (3, "different")):
+        for kind in sorted(set(large.kind[large.verdict == verdict].tolist())):
+            rows = (large.verdict == verdict) & (large.kind == kind)
+            chance = grader.large.near.probability(large.only(rows).columns)
+            print(f"{name:<10}{kind:<10}{rows.sum():>8,} pairs, near {(chance >= 0.5).mean():.3f}")
 
 
 if __name__ == "__main__":

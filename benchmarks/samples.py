@@ -3,14 +3,14 @@
 - CIFAR-10, test against train: pairs of even test index, judged by people (``verdicts_dev.csv``).
 - Photographs: the fitting half of the collection (positions 0 and 1 modulo 4 by name) is cropped,
   mirrored, compressed and blurred; the own original is near, every other candidate is different.
-  Pairs of :mod:`hard_negatives` are similar, whatever they look like.
+  Pairs of :mod:`hard_negatives` are never near; another shot of a scene is similar.
 """
 
 from __future__ import annotations
 
 import csv
 import io
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -18,7 +18,7 @@ import cv2
 import numpy as np
 import numpy.typing as npt
 from hard_negatives import hard_negatives
-from PIL import Image, ImageFilter, ImageOps
+from PIL import Image, ImageFilter
 
 from visleak.encoders import load_encoder
 from visleak.grading import features
@@ -30,12 +30,16 @@ from visleak.pipeline.local import with_votes
 from visleak.pipeline.run import thresholds_of
 from visleak.pipeline.verification import Material, verify
 from visleak.records import Evidence, ImageSet, Pairs
+from visleak.robustness.conditions import CONDITIONS
 from visleak.search.exact import ExactSearch
 from visleak.search.hits import Wanted
 from visleak.settings import Settings
 
 #: Verdicts beside those of people (0 exact, 1 near, 2 similar, 3 different).
 UNJUDGED, LEFT_OUT = -1, -2
+
+#: Hard negatives that are another shot of the scene.
+ANOTHER_SHOT = ("parallax", "stereo", "motion")
 
 #: Side of photographs that are made as small as CIFAR-10's.
 TINY = 32
@@ -76,17 +80,22 @@ class Sample:
         verdict: see the module; ``int64`` (n,).
         query: which query each pair belongs to: a group for cross-validation.
         reference: id of the reference.
+        kind: how the pair came about: a condition or a kind of hard negative, ``wrong`` for any
+            other pair of photographs, empty for CIFAR-10.
     """
 
     columns: dict[str, npt.NDArray[np.float64]]
     verdict: npt.NDArray[np.int64]
     query: npt.NDArray[np.int64]
     reference: npt.NDArray[np.str_]
+    kind: npt.NDArray[np.str_]
 
     def only(self, keep: npt.NDArray[np.bool_]) -> Sample:
         """Return some of the rows."""
         columns = {name: column[keep] for name, column in self.columns.items()}
-        return Sample(columns, self.verdict[keep], self.query[keep], self.reference[keep])
+        return Sample(
+            columns, self.verdict[keep], self.query[keep], self.reference[keep], self.kind[keep]
+        )
 
     def __len__(self) -> int:
         return len(self.verdict)
@@ -153,7 +162,8 @@ def cifar_sample(found: Found, judged: dict[tuple[str, str], int]) -> Sample:
         ]
     )
     index = found.query.astype(np.int64)
-    sample = Sample(found.columns, verdict, index, found.reference)
+    kind = np.full(len(index), "")
+    sample = Sample(found.columns, verdict, index, found.reference, kind)
     return sample.only(found.checked & (index % 2 == 0))
 
 
@@ -172,14 +182,6 @@ def photographs(data: Path, half: str) -> list[Image.Image]:
     ]
 
 
-def crop(picture: Image.Image, border: int) -> Image.Image | None:
-    """Return a picture without a border, or nothing where less than 32 pixels would be left."""
-    width, height = picture.size
-    if min(width, height) - 2 * border < 32:
-        return None
-    return picture.crop((border, border, width - border, height - border))
-
-
 def compress(picture: Image.Image, quality: int) -> Image.Image:
     """Return a picture after JPEG compression."""
     file = io.BytesIO()
@@ -193,57 +195,77 @@ def tiny(picture: Image.Image) -> Image.Image:
     return Image.fromarray(square)
 
 
-Change = Callable[[Image.Image], Image.Image | None]
+#: Conditions that the grader may be fitted on: crop, flip, blur and JPEG.
+SEEN = (
+    *("original", "crop-20", "crop-50", "crop-100", "flip-h", "flip-v"),
+    *("gauss", "jpeg-5", "jpeg-10", "jpeg-30"),
+)
 
-CHANGES: dict[str, Change] = {
-    "crop-20": lambda p: crop(p, 20),
-    "crop-50": lambda p: crop(p, 50),
-    "crop-100": lambda p: crop(p, 100),
-    "flip": ImageOps.mirror,
-    "jpeg-30": lambda p: compress(p, 30),
-    "blur": lambda p: p.filter(ImageFilter.GaussianBlur(2)),
+#: The same for pictures of 32 pixels: cropped and mirrored while they are large, the rest after.
+TINY_SEEN = ("crop-20", "crop-50", "flip-h")
+TINY_AFTER: dict[str, Callable[[Image.Image], Image.Image]] = {
+    "jpeg": lambda picture: compress(picture, 50),
+    "blur": lambda picture: picture.filter(ImageFilter.GaussianBlur(0.7)),
 }
 
-#: The same for pictures of 32 pixels: cropped while they are large, the rest when they are small.
-TINY_CHANGES: dict[str, Change] = {
-    "crop-20": lambda p: tiny(crop(p, 20) or p),
-    "crop-50": lambda p: tiny(crop(p, 50) or p),
-    "flip": lambda p: tiny(ImageOps.mirror(p)),
-    "jpeg-50": lambda p: compress(tiny(p), 50),
-    "blur": lambda p: tiny(p).filter(ImageFilter.GaussianBlur(0.7)),
-}
+
+def changed(
+    originals: Sequence[Image.Image], *, small: bool
+) -> Iterator[tuple[Image.Image, int, str]]:
+    """Yield changed photographs, whose each is, and the condition."""
+    for name in TINY_SEEN if small else SEEN:
+        for number, picture in enumerate(originals):
+            pixels = CONDITIONS[name].of(np.asarray(picture), str(number))
+            if pixels is not None:
+                made = Image.fromarray(pixels)
+                yield tiny(made) if small else made, number, name
+    for name, change in TINY_AFTER.items() if small else ():
+        for number, picture in enumerate(originals):
+            yield change(tiny(picture)), number, name
 
 
 def changed_sample(
-    originals: Sequence[Image.Image], place: Workplace, *, small: bool = False
+    originals: Sequence[Image.Image],
+    place: Workplace,
+    *,
+    small: bool = False,
+    others: Sequence[Image.Image] = (),
 ) -> Sample:
-    """Return the checked pairs of changed photographs with all originals."""
-    queries, truth = [], []
-    for change in (TINY_CHANGES if small else CHANGES).values():
-        for number, picture in enumerate(originals):
-            changed = change(picture)
-            if changed is not None:
-                queries.append(changed)
-                truth.append(number)
-    references = [tiny(picture) for picture in originals] if small else list(originals)
+    """Return the checked pairs of changed photographs with all originals, and with others."""
+    queries, truth, names = zip(*changed(originals, small=small), strict=True)
+    references = [tiny(p) if small else p for p in (*originals, *others)]
     found = candidates(
-        open_images(queries, name="changed"), open_images(references, name="originals"), place
+        open_images(list(queries), name="changed"), open_images(references, name="all"), place
     )
-    owner = np.array([truth[int(query)] for query in found.query])
+    row = found.query.astype(np.int64)
+    owner = np.array(truth)[row]
     same = owner == found.reference.astype(np.int64)
-    sample = Sample(found.columns, np.where(same, 1, 3), owner, found.reference)
-    return sample.only(found.checked)
+    kind = np.where(same, np.array(names)[row], "wrong")
+    sample = Sample(found.columns, np.where(same, 1, 3), owner, found.reference, kind)
+    # nobody asks the grader about pairs that are exact
+    return sample.only(found.checked & (found.evidence.checks["exact"] != 1))
 
 
 def hard_sample(originals: Sequence[Image.Image], place: Workplace) -> Sample:
-    """Return the checked pairs among the hard negatives: all of them similar, none near."""
+    """Return the checked pairs among the hard negatives."""
     hard = hard_negatives([np.asarray(picture) for picture in originals])
     queries = [Image.fromarray(pair.query) for pair in hard]
     references = [Image.fromarray(pair.reference) for pair in hard]
     found = candidates(
         open_images(queries, name="queries"), open_images(references, name="references"), place
     )
-    meant = found.query == found.reference
-    owner = np.array([hard[int(query)].source for query in found.query])
-    sample = Sample(found.columns, np.full(len(owner), 2), owner, found.reference)
-    return sample.only(meant & found.checked)
+    pairs = [hard[int(query)] for query in found.query]
+    kind = np.array([pair.kind for pair in pairs])
+    verdict = np.where(np.isin(kind, ANOTHER_SHOT), 2, 3)
+    owner = np.array([pair.source for pair in pairs])
+    sample = Sample(found.columns, verdict, owner, found.reference, kind)
+    return sample.only((found.query == found.reference) & found.checked)
+
+
+def joined(first: Sample, second: Sample) -> Sample:
+    """Return the pairs of two samples."""
+    columns = {n: np.concatenate([first.columns[n], second.columns[n]]) for n in first.columns}
+    names = ("verdict", "query", "reference", "kind")
+    return Sample(
+        columns, *(np.concatenate([getattr(s, n) for s in (first, second)]) for n in names)
+    )

@@ -21,6 +21,9 @@ Float64 = npt.NDArray[np.float64]
 _MOST: Final = 0.999
 
 
+#: Displacement (pixels compared) that is as good as none.
+_STILL: Final = 0.05
+
 #: Side up to which pictures count as tiny: the two sizes have models of their own, because the
 #: same agreement says more where there were more pixels to agree.
 TINY: Final = 48
@@ -53,6 +56,8 @@ def features(similarity: Float32, background: Float32, evidence: Evidence) -> di
         "used": checks["used"],
         "features": checks["features"],
         "core": stretched("core"),
+        "structure": stretched("structure"),
+        "drift": np.log(checks["drift"] + _STILL),
         **{name: checks[name] for name in ("agreement", "directions", "detail", "palette")},
     }
 
