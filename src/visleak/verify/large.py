@@ -30,8 +30,13 @@ GOOD: Final = 0.85
 #: How much of its agreement an overlap of next to nothing loses.
 SMALL: Final = 0.5
 
-#: Worth above which no better relation is looked for, and below which no perspective is.
+#: How much of its agreement a relation loses for a pixel of drift.
+LOOSE: Final = 0.05
+
+#: Worth and drift (pixels) with which no better relation is looked for, and the worth below which
+#: no perspective is.
 PERFECT: Final = 0.97
+STILL: Final = 0.1
 HOPELESS: Final = 0.3
 
 
@@ -82,7 +87,8 @@ def _refined(
         return NOTHING, starts[0]
     measures, matrix, overlap = max(seen, key=lambda item: worth(item[0]))
     for perspective in (False, True):
-        if worth(measures) > PERFECT or (perspective and worth(measures) < HOPELESS):
+        settled = worth(measures) > PERFECT and measures.drift < STILL
+        if settled or (perspective and worth(measures) < HOPELESS):
             break
         ours, theirs = light(overlap).fitted, grey(overlap.reference)
         where = closeup.agreeing(ours, theirs, overlap.mask)
@@ -102,11 +108,13 @@ def _refined(
 def worth(measures: Measures) -> float:
     """Return how much speaks for a relation: agreement, less where little overlaps.
 
-    Of what was laid over a picture neither ``core`` nor ``structure`` makes much. A small overlap
-    agrees by chance more easily.
+    Agreement hardly changes with the last fraction of a pixel, the drift does. Of what was laid
+    over a picture neither ``core`` nor ``structure`` makes much. A small overlap agrees by chance
+    more easily.
     """
     share = max(measures.covered, measures.used)
-    return (measures.core + measures.structure) / 2 * (1 - SMALL * (1 - share))
+    agreement = (measures.core + measures.structure) / 2 - LOOSE * min(measures.drift, 1.0)
+    return agreement * (1 - SMALL * (1 - share))
 
 
 def measured(overlap: Frame, inliers: int = 0) -> Measures:

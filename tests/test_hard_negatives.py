@@ -1,0 +1,108 @@
+"""The look-alikes that the grader is fitted against: what they promise, and that they are hard."""
+
+from __future__ import annotations
+
+import importlib.util
+from pathlib import Path
+
+import cv2
+import numpy as np
+import pytest
+
+from visleak.verify.check import bounded, check
+
+SOURCE = Path(__file__).parents[1] / "benchmarks" / "hard_negatives.py"
+
+
+@pytest.fixture(scope="module")
+def module():
+    """Load the script from its folder, which is no package."""
+    spec = importlib.util.spec_from_file_location("hard_negatives", SOURCE)
+    loaded = importlib.util.module_from_spec(spec)
+    # dataclasses look their module up by name
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setitem(__import__("sys").modules, "hard_negatives", loaded)
+        spec.loader.exec_module(loaded)
+        yield loaded
+
+
+@pytest.fixture(scope="module")
+def photographs(natural):
+    return [bounded(natural[name]) for name in ("astronaut", "chelsea", "coffee", "rocket")]
+
+
+@pytest.fixture(scope="module")
+def pairs(module, photographs, natural):
+    with pytest.MonkeyPatch.context() as patch:
+        # the stereo pair is another download in some versions of scikit-image
+        halves = (natural["astronaut"], np.roll(natural["astronaut"], 9, axis=1), None)
+        patch.setattr("skimage.data.stereo_motorcycle", lambda: halves)
+        return module.hard_negatives(photographs)
+
+
+def test_every_kind_of_every_photograph(module, pairs, photographs):
+    """One of each, and the crops of the stereo pair."""
+    for kind in set(module.KINDS) - {"stereo"}:
+        assert sorted(p.source for p in pairs if p.kind == kind) == list(range(len(photographs)))
+    assert sum(pair.kind == "stereo" for pair in pairs) == module.STEREO_CROPS
+    assert all(pair.query.dtype == pair.reference.dtype == np.uint8 for pair in pairs)
+
+
+def test_equal_seeds_make_equal_pairs(module, photographs):
+    """Another seed makes others; a photograph's pairs depend on no other but its neighbour."""
+    make = [module.parallax, module.motion]
+    for one in make:
+        first, again, other = (
+            one(photographs[0], np.random.default_rng(seed)) for seed in (1, 1, 2)
+        )
+        np.testing.assert_array_equal(first, again)
+        assert (first != other).any()
+
+
+@pytest.mark.parametrize("seed", range(10))
+def test_crops_apart_share_a_strip_at_most(module, seed):
+    """Every pixel has a number of its own: count those in both."""
+    numbers = np.arange(60 * 80).reshape(60, 80)
+    picture = np.stack([numbers % 256, numbers // 256, np.zeros_like(numbers)], -1).astype(np.uint8)
+    first, second = module.apart(picture, np.random.default_rng(seed))
+    seen = [set(map(tuple, crop.reshape(-1, 3).tolist())) for crop in (first, second)]
+    assert len(seen[0] & seen[1]) <= 0.08 * len(seen[0])
+    assert first.shape == second.shape
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_a_backdrop_keeps_the_border(module, seed):
+    """Black with a white object: 25 to 60 % of it, the border untouched."""
+    black, white = (np.full((120, 160, 3), level, np.uint8) for level in (0, 255))
+    made = module.backdrop(black, white, np.random.default_rng(seed))
+    assert 0.22 < (made > 128).mean() < 0.62
+    assert not made[:4].any()
+    assert not made[:, :4].any()
+
+
+def test_photographs_are_not_changed(module, photographs):
+    """They are references of the pairs."""
+    before = [picture.copy() for picture in photographs]
+    for number, picture in enumerate(photographs):
+        rng = np.random.default_rng(number)
+        module.parallax(picture, rng)
+        module.motion(picture, rng)
+        module.backdrop(picture, photographs[0], rng)
+    for picture, kept in zip(photographs, before, strict=True):
+        np.testing.assert_array_equal(picture, kept)
+
+
+def test_they_drift_or_disagree_where_a_copy_does_not(pairs, photographs):
+    """The measures tell them from a processed copy, each of them."""
+    copies = [cv2.GaussianBlur(picture, (0, 0), 1.5)[8:-8, 8:-8] for picture in photographs]
+
+    def drift(query, reference):
+        same_size = query.shape == reference.shape
+        return check(query, reference, 0, (0.0, 0.0), same_size=same_size)[0].drift
+
+    worst_copy = max(drift(*pair) for pair in zip(copies, photographs, strict=True))
+    made = [pair for pair in pairs if pair.kind != "stereo"]
+    drifts = [drift(bounded(pair.query), bounded(pair.reference)) for pair in made]
+    assert worst_copy < 0.2
+    assert min(drifts) > worst_copy
+    assert np.median(drifts) > 0.8
