@@ -10,6 +10,7 @@ import numpy as np
 import numpy.typing as npt
 from PIL import Image, ImageDraw, ImageFont
 
+from visleak.stats import wilson
 from visleak.stats.calibration import reliability_bins
 
 Pixels = npt.NDArray[np.uint8]
@@ -77,8 +78,10 @@ def reliability(
         axes.plot([0, 1], [0, 1], color="#c9ced5", linewidth=1, zorder=1)
         for (name, chance, true), colour in zip(curves, ("#d0492f", "#2c6cb0"), strict=False):
             bins = reliability_bins(chance, true)
-            x, y = [b.probability for b in bins], [b.share for b in bins]
-            low, high = [b.share - b.low for b in bins], [b.high - b.share for b in bins]
+            x, y = [b.predicted for b in bins], [b.observed for b in bins]
+            ends = [wilson(round(b.observed * b.count), b.count) for b in bins]
+            low = [share - end[0] for share, end in zip(y, ends, strict=True)]
+            high = [end[1] - share for share, end in zip(y, ends, strict=True)]
             axes.errorbar(
                 x, y, yerr=[low, high], fmt="o-", color=colour, markersize=5, linewidth=1.4,
                 elinewidth=0.9, capsize=2, label=f"{name}, {len(true):,} pairs",
