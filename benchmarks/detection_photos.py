@@ -105,8 +105,8 @@ def measure(folder: str, place: Workplace) -> tuple[dict[str, Any], Ranked, Chan
         "wrong": _wrong(result),
         "originals": _among_originals(images, place),
         "direct": {
-            "original_auc": direct.original.auc,
-            "trans_auc": direct.trans.auc,
+            "original_auc": direct.original.roc.auc,
+            "trans_auc": direct.trans.roc.auc,
             "original": direct.original.as_dict(),
             "trans": direct.trans.as_dict(),
             "r1": {each.condition: each.r1.share for each in direct.direct},

@@ -48,7 +48,7 @@ def screen_rate(found: Found, test: Pixels, train: Pixels, count: int = 20_000) 
             _thumbnails(train[reference[part]]),
             found.pairs.view[part],
         )
-        for part in (slice(start, start + 1024) for start in range(0, count, 1024))
+        for part in (slice(start, min(count, start + 1024)) for start in range(0, count, 1024))
     ]
     return per_second(_screened, parts)
 

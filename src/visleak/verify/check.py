@@ -116,7 +116,6 @@ def _related(
     start = align.shift_matrix(*shift) @ align.view_matrix(view)
     inverted = VIEWS[view] == "inverted"
     if _are_tiny(query, reference):
-        looks, turned = 255 - query if inverted else query, align.view_matrix(view)
-        measures, matrix = tiny.check_tiny(looks, reference, start, turned, hopeful=hopeful)
-        return replace(measures, inverted=float(inverted)), matrix
+        turned = align.view_matrix(view)
+        return tiny.check_tiny(query, reference, start, turned, inverted=inverted, hopeful=hopeful)
     return large.check_large(query, reference, start, inverted=inverted, features=local)

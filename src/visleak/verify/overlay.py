@@ -111,8 +111,8 @@ class Overlay:
         return _ratio(float(np.vdot(a, b)), float(np.vdot(a, a)) * float(np.vdot(b, b)))
 
 
-def measured(overlay: Overlay) -> Measures:
-    """Return the measures of two tiny pictures."""
+def measured(overlay: Overlay, *, inverted: bool = False) -> Measures:
+    """Return the measures of two tiny pictures; ``inverted``: the query is its own inversion."""
     mask, side = overlay.mask, overlay.mask.shape[0]
     pixels = float(mask.sum())
     mean, moments = _moments(overlay, pixels)
@@ -142,6 +142,7 @@ def measured(overlay: Overlay) -> Measures:
         features=0.0,
         side=float(side),
         exact=0.0,
+        inverted=float(inverted),
         agreement=overlay.agreement,
         directions=overlay.directions,
         detail=overlay.detail,
@@ -191,10 +192,13 @@ def _agreements(query: Float32, reference: Float32, inner: Float32) -> npt.NDArr
 
 
 def _gradient(grey: Float32) -> tuple[Float32, Float32]:
-    """Return central differences across and down of pictures (n, s, s)."""
-    padded = np.pad(grey, ((0, 0), (1, 1), (1, 1)), mode="edge")
-    across = padded[:, 1:-1, 2:] - padded[:, 1:-1, :-2]
-    return across, padded[:, 2:, 1:-1] - padded[:, :-2, 1:-1]
+    """Return central differences across and down of pictures (n, s, s), edges repeated."""
+    across, down = np.empty_like(grey), np.empty_like(grey)
+    for along, made in ((grey, across), (np.swapaxes(grey, 1, 2), np.swapaxes(down, 1, 2))):
+        np.subtract(along[..., 2:], along[..., :-2], out=made[..., 1:-1])
+        np.subtract(along[..., 1], along[..., 0], out=made[..., 0])
+        np.subtract(along[..., -1], along[..., -2], out=made[..., -1])
+    return across, down
 
 
 def _correlation(tiles: npt.NDArray[np.float64]) -> float:

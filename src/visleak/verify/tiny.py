@@ -41,23 +41,30 @@ NOTHING_SEEN: Final = replace(NOTHING, side=float(SIDE))
 
 
 def check_tiny(
-    query: Bytes8, reference: Bytes8, start: Matrix, view: Matrix, *, hopeful: bool = False
+    query: Bytes8,
+    reference: Bytes8,
+    start: Matrix,
+    view: Matrix,
+    *,
+    inverted: bool = False,
+    hopeful: bool = False,
 ) -> tuple[Measures, Matrix]:
     """Return what is measured on a pair of tiny pictures, and their relation.
 
     Args:
-        query, reference: RGB ``uint8`` pictures; the query inverted where that view is compared.
+        query, reference: RGB ``uint8`` pictures.
         start: unit matrix to begin from: view and shift.
         view: unit matrix of the view alone.
+        inverted: whether the inverted query is compared.
         hopeful: search for better relations even where the first one does not look promising.
     """
-    squares = square(query, SIDE), square(reference, SIDE)
+    squares = square(255 - query if inverted else query, SIDE), square(reference, SIDE)
     greys = grey(squares[0]), grey(squares[1])
     matrix = align.by_correlation(*greys, start, (SIDE,))
     overlay = Overlay.of(*squares, matrix)
     if hopeful or (overlay is not None and overlay.directions >= PROMISING):
         overlay, matrix = _searched(squares, greys, view, (overlay, matrix))
-    return (NOTHING_SEEN if overlay is None else measured(overlay)), matrix
+    return (NOTHING_SEEN if overlay is None else measured(overlay, inverted=inverted)), matrix
 
 
 def compared(query: Bytes8, reference: Bytes8, matrix: Matrix) -> Measures:
@@ -76,6 +83,7 @@ def _searched(
     relations = [start @ view for start in starts(align.warp(greys[0], view), greys[1], TRIED)]
     query, reference = _blurred(greys, BLUR)
     refined = [align.refine(query, reference, relation, STEPS) for relation in relations]
+    # refining may also lead away: what was found first stands beside it
     best = _better(squares, begun, [*relations, *refined])
     query, reference = _blurred(greys, LAST_BLUR)
     return _better(squares, best, [align.refine(query, reference, best[1], LAST_STEPS)])
