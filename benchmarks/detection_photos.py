@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
+from samples import SEEN
 
 from visleak import pipeline
 from visleak.encoders import load_encoder
@@ -102,6 +103,10 @@ def measure(folder: str, place: Workplace) -> tuple[dict[str, Any], Ranked, Chan
     direct = tested(encoder, images, changed, prints, twins, (), False, place)
     figures = {
         "pipeline": {name: _condition(result, name) for name in result.names},
+        "pooled": {
+            "seen when fitting": _pooled(result, True),
+            "unseen": _pooled(result, False),
+        },
         "wrong": _wrong(result),
         "originals": _among_originals(images, place),
         "direct": {
@@ -128,6 +133,22 @@ def _condition(result: Ranked, name: str) -> dict[str, Any]:
         figures["queries_large"] = int(large.sum())
         figures["r1_large"] = float(result.first[large].mean())
     return figures
+
+
+def _pooled(result: Ranked, seen: bool) -> dict[str, Any]:
+    """Return the figures over all changes that the grader was fitted on, or over the others."""
+    numbers = [
+        number
+        for number, name in enumerate(result.names)
+        if (name in SEEN) == seen and name != "original"
+    ]
+    mine = np.isin(result.condition, numbers)
+    return {
+        "conditions": len(numbers),
+        "queries": int(mine.sum()),
+        "r1": float(result.first[mine].mean()),
+        "near_or_exact": float(result.found[mine].mean()),
+    }
 
 
 def _wrong(result: Ranked) -> dict[str, int]:
