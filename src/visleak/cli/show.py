@@ -135,11 +135,13 @@ def _table(image: dict[str, Any], pairs: Sequence[dict[str, Any]]) -> Iterator[R
 
 
 def _cells(row: dict[str, Any], image: dict[str, Any]) -> Iterator[str]:
+    from visleak.stats import chance
+
     mine = (row["query_set"], row["query"]) == (image["set"], image["id"])
     other = "reference" if mine else "query"
     yield row["grade"] or row["degree"] or "-"
     yield f"{row['similarity']:.3f}"
-    yield "-" if row["probability"] is None else f"{row['probability']:.3f}"
+    yield "-" if row["probability"] is None else chance(row["probability"])
     yield edges.plain(row[f"{other}_set"])
     yield edges.plain(row[other])
     yield edges.plain(row["transform"] or "")
@@ -165,6 +167,7 @@ def _draw(audit: Audit, image: dict[str, Any], pairs: Sequence[dict[str, Any]], 
     from visleak.errors import VisleakError
     from visleak.gallery import write_card
     from visleak.report.findings import relation
+    from visleak.stats import chance
 
     if not pairs:
         raise VisleakError(f"{image['id']!r} has no pair to draw")
@@ -179,6 +182,6 @@ def _draw(audit: Audit, image: dict[str, Any], pairs: Sequence[dict[str, Any]], 
     title = f"{best['query_set']}: {best['query']}   {best['reference_set']}: {best['reference']}"
     said = [best["grade"] or best["degree"] or "", f"similarity {best['similarity']:.3f}"]
     if best["probability"] is not None:
-        said.append(f"probability {best['probability']:.3f}")
+        said.append(f"probability {chance(best['probability'])}")
     lines = [", ".join(part for part in said if part), best["reason"] or ""]
     write_card(out, pictures[0], pictures[1], relation(best), title=title, lines=lines)

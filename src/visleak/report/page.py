@@ -22,7 +22,7 @@ from visleak.report import findings, model, sections
 from visleak.report.choice import CAP
 from visleak.report.findings import Findings, Pictures
 from visleak.report.model import Summary
-from visleak.stats import Rate, percent
+from visleak.stats import Rate, chance, percent
 from visleak.store import REPORT, write_text
 
 #: Most histograms and bar charts of a kind; with more query sets the rest is left to the table.
@@ -108,7 +108,7 @@ def write_report(
 
 @cache
 def _environment() -> Environment:
-    return Environment(
+    environment = Environment(
         loader=PackageLoader("visleak.report"),
         autoescape=True,
         undefined=StrictUndefined,
@@ -116,6 +116,8 @@ def _environment() -> Environment:
         trim_blocks=True,
         lstrip_blocks=True,
     )
+    environment.filters["chance"] = chance
+    return environment
 
 
 def _visible(value: Any) -> Any:

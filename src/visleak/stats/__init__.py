@@ -4,6 +4,6 @@ Rates are at hand here. The rest is imported from its module, for it needs numpy
 ``ranking``, ``calibration``, ``binomial``, ``resampling``.
 """
 
-from visleak.stats.rates import Rate, percent, wilson
+from visleak.stats.rates import Rate, chance, percent, wilson
 
-__all__ = ["Rate", "percent", "wilson"]
+__all__ = ["Rate", "chance", "percent", "wilson"]

@@ -70,6 +70,19 @@ def percent(share: float) -> str:
     return f"{100.0 * share:.2f}"
 
 
+def chance(probability: float) -> str:
+    """Write a probability with three decimals; what is not certain never reads as certain.
+
+    >>> chance(0.25), chance(1.0), chance(0.99998), chance(0.0), chance(0.0001)
+    ('0.250', '1.000', '>0.999', '0.000', '<0.001')
+    """
+    if 0.0 < probability < 0.0005:
+        return "<0.001"
+    if 0.9995 <= probability < 1.0:
+        return ">0.999"
+    return f"{probability:.3f}"
+
+
 @dataclass(frozen=True, slots=True)
 class Rate:
     """How many of how many, as a share with its interval. Make it with :meth:`of`.
