@@ -115,8 +115,11 @@ def damped_gradient(grey: npt.NDArray[np.generic]) -> npt.NDArray[np.complex64]:
     padded = np.pad(grey.astype(np.float32), ((0, 0), (1, 1), (1, 1)), mode="edge")
     across = padded[:, 1:-1, 2:] - padded[:, 1:-1, :-2]
     down = padded[:, 2:, 1:-1] - padded[:, :-2, 1:-1]
-    gradient = across + 1j * down
-    return np.asarray(gradient / np.sqrt(np.abs(gradient) + DAMPING), np.complex64)
+    # in real numbers: NumPy's complex absolute value and division take four times as long
+    weight = 1 / np.sqrt(np.sqrt(across * across + down * down) + np.float32(DAMPING))
+    gradient = np.empty(across.shape, np.complex64)
+    gradient.real, gradient.imag = across * weight, down * weight
+    return gradient
 
 
 def _correlate(
@@ -147,8 +150,9 @@ def overlap_energy(
 ) -> npt.NDArray[np.float32]:
     """Return the energy inside the part that overlaps at each pair of shifts (n, down, across)."""
     squared = gradient.real**2 + gradient.imag**2
-    sums = np.zeros((len(gradient), SIDE + 1, SIDE + 1), np.float32)
-    np.cumsum(np.cumsum(squared, axis=1), axis=2, out=sums[:, 1:, 1:])
     first, last = np.maximum(0, shifts), SIDE + np.minimum(0, shifts)
-    rows = sums[:, last] - sums[:, first]
-    return np.asarray(rows[:, :, last] - rows[:, :, first])
+    down = np.zeros((len(gradient), SIDE + 1, SIDE), np.float32)
+    np.cumsum(squared, axis=1, out=down[:, 1:])
+    across = np.zeros((len(gradient), len(shifts), SIDE + 1), np.float32)
+    np.cumsum(down[:, last] - down[:, first], axis=2, out=across[:, :, 1:])
+    return np.asarray(across[:, :, last] - across[:, :, first])
