@@ -13,7 +13,8 @@ from visleak.errors import VisleakError
 from visleak.grading import features, load_grader
 from visleak.grading.model import Grader, Scale, Scales, as_text
 from visleak.records import Evidence
-from visleak.verify.measures import CHECKS
+from visleak.verify.measures import CHECKS, NOTHING
+from visleak.verify.tiny import NOTHING_SEEN
 
 NAN = float("nan")
 
@@ -100,6 +101,16 @@ def test_the_shipped_grader_is_small_and_says_where_it_comes_from():
     known = set(columns_of([{}]))
     for scales in (shipped.tiny, shipped.large):
         assert set(scales.near.weights) | set(scales.similar.weights) <= known
+
+
+@pytest.mark.parametrize("nothing", [NOTHING, NOTHING_SEEN])
+def test_nothing_measured_is_not_near(nothing):
+    """Where two pictures hardly overlap, no number that was left out may speak for a leak."""
+    rows = [{name: getattr(nothing, name) for name in CHECKS}]
+    columns = columns_of(rows, similarity=0.9, background=0.5)
+    near, similar = load_grader().probabilities(columns, np.float32([nothing.side]))
+    assert near[0] < 0.01
+    assert similar[0] < 0.5
 
 
 @pytest.mark.parametrize(

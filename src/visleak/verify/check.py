@@ -35,7 +35,7 @@ TINY: Final = 48
 BOUND: Final = 256
 
 #: Version of the measures: part of the digest that keys cached evidence.
-VERSION: Final = 7
+VERSION: Final = 8
 
 
 def digest() -> bytes:

@@ -17,6 +17,7 @@ import numpy.typing as npt
 
 from visleak.records import Bool, Float32
 from visleak.verify.exact import EXACT_LEVELS
+from visleak.verify.measures import UNKNOWN
 
 Float64 = npt.NDArray[np.float64]
 
@@ -44,8 +45,7 @@ EDGE: Final = 0.3
 #: Share of the windows that drift less than what is told.
 QUANTILE: Final = 0.75
 
-#: Drift (pixels) of pictures without texture, and its weight: 1/100 of that of usual texture.
-UNKNOWN: Final = 3.0
+#: Weight of the unknown drift of pictures without texture: 1/100 of that of usual texture.
 PRIOR: Final = 5e-4
 
 #: A window of less correlation contradicts, and what contradicts is left out of an alignment if

@@ -81,8 +81,11 @@ class Measures:
 #: Names of the checks, in the order in which they are stored.
 CHECKS: Final = tuple(field.name for field in fields(Measures))
 
+#: Drift (pixels) where nothing tells how much there is: that of pictures unlike each other.
+UNKNOWN: Final = 3.0
+
 #: What is measured where next to nothing overlaps.
-NOTHING: Final = Measures(0, 0, 0, 0, 255, 0, 255, 0, 0, 1, 0, 0, 0, 128, 0)
+NOTHING: Final = Measures(0, 0, 0, 0, 255, 0, 255, 0, 0, 1, 0, 0, 0, 128, 0, drift=UNKNOWN)
 
 
 def square(pixels: Bytes8, side: int) -> npt.NDArray[np.float32]:
