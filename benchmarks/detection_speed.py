@@ -11,6 +11,7 @@ import numpy as np
 import numpy.typing as npt
 from samples import Found
 
+from visleak.pipeline.verification import HOPEFUL
 from visleak.verify import check, screen
 
 PROCESSES = 2
@@ -58,7 +59,7 @@ def check_rate(found: Found, test: Pixels, train: Pixels, count: int = 4000) -> 
     checked = np.flatnonzero(found.checked)
     chosen = checked[:: max(1, len(checked) // count)]
     query, reference = _rows(found, chosen)
-    hopeful = found.pairs.similarity - found.pairs.background >= 0.17
+    hopeful = found.pairs.similarity - found.pairs.background >= HOPEFUL
     jobs = [
         (test[q], train[r], *_start(found, int(row)), False, bool(hopeful[row]))
         for q, r, row in zip(query, reference, chosen, strict=True)

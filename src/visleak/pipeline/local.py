@@ -274,13 +274,14 @@ def _similarity(
     others = reference.prints.matrix[right].astype(np.float64)
     views = range(max(1, encoder.views))
     exact = np.stack(
-        [np.einsum("ij,ij->i", _seen(encoder, vectors, v), others) for v in views]
+        [np.einsum("ij,ij->i", seen_vectors(encoder, vectors, v), others) for v in views]
     ).astype(np.float32)
     best = exact.argmax(axis=0)
     return exact[best, np.arange(len(left))], best.astype(np.int8)
 
 
-def _seen(encoder: Encoder, vectors: Float32, view: int) -> npt.NDArray[np.float64]:
+def seen_vectors(encoder: Encoder, vectors: Float32, view: int) -> npt.NDArray[np.float64]:
+    """Return vectors as in a view, ``float64``: what similarities are computed from."""
     made = vectors if view == 0 else encoder.view(vectors, view)
     return np.asarray(made, np.float64)
 

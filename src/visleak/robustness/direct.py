@@ -11,8 +11,8 @@ from dataclasses import dataclass
 from typing import Final
 
 import numpy as np
-import numpy.typing as npt
 
+from visleak.pipeline.local import seen_vectors
 from visleak.records import Bool, Encoder, Fingerprints, Float32, Int64
 from visleak.robustness.queries import Changed
 from visleak.robustness.roc import Keeper, Largest, Roc, Tally, edges_for
@@ -136,7 +136,7 @@ class _State:
         """Compare a block of changed pictures with all references."""
         # of the pictures in a block few are of one query: who is allowed is found once each
         allowed = self._allowed(rows)
-        seen = [_seen(encoder, vectors, view) for view in views]
+        seen = [seen_vectors(encoder, vectors, view) for view in views]
         for start in range(0, len(references), REFERENCE_BLOCK):
             block = np.asarray(references[start : start + REFERENCE_BLOCK], np.float64)
             similarity = (seen[0] @ block.T).astype(np.float32)
@@ -190,16 +190,10 @@ class _State:
         return result
 
 
-def _seen(encoder: Encoder, vectors: Float32, view: int) -> npt.NDArray[np.float64]:
-    """Return vectors as in a view, in float64."""
-    made = np.asarray(vectors) if view == 0 else encoder.view(np.asarray(vectors), view)
-    return np.asarray(made, np.float64)
-
-
 def _paired(encoder: Encoder, left: Float32, right: Float32, views: Sequence[int]) -> Float32:
     """Return the similarity of rows of one number, (n,), as it is stored in an audit."""
     others = np.asarray(right, np.float64)
     best = np.max(
-        [np.einsum("ij,ij->i", _seen(encoder, left, view), others) for view in views], axis=0
+        [np.einsum("ij,ij->i", seen_vectors(encoder, left, view), others) for view in views], axis=0
     )
     return np.asarray(best, np.float32)

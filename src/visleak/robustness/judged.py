@@ -25,13 +25,11 @@ class _Judgement:
     """Candidate pairs with what is true of them.
 
     Attributes:
-        row: ``int64`` (n,): row of the changed picture.
         own: pairs with the original.
         twin: pairs with the original or a twin of it.
         wrong: pairs with what is neither, nor shown in a collage.
     """
 
-    row: Int64
     own: Bool
     twin: Bool
     wrong: Bool
@@ -130,7 +128,7 @@ def _judgement(
             company = changed.company[int(query[number])].tolist()
         shown = same | twins.of(company)
         allowed[start:stop] = np.isin(reference[start:stop], list(shown))
-    return _Judgement(pairs.query, own, twin, ~allowed)
+    return _Judgement(own, twin, ~allowed)
 
 
 def _runs(query: Int64) -> list[tuple[int, int]]:

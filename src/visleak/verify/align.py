@@ -7,7 +7,6 @@ a picture is [0, 1] x [0, 1] whatever its aspect ratio.
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
 from functools import cache
 from typing import Any, Final
 
@@ -27,6 +26,9 @@ STEPS: Final = 12
 CHANGE: Final = 2e-3
 FRAME_STEPS: Final = 20
 FRAME_CHANGE: Final = 2e-4
+
+#: Blur (pixels) before two squares are aligned.
+BLUR: Final = 0.7
 
 #: Relations outside these bounds are not believed: scale, stretch, shift of the centre.
 SCALES: Final = (0.55, 1.8)
@@ -86,29 +88,20 @@ def overlap(matrix: Matrix, side: int) -> npt.NDArray[np.float32]:
     return np.asarray(inside, np.float32)
 
 
-def by_correlation(
-    query: Float32, reference: Float32, start: Matrix, sides: Sequence[int]
-) -> Matrix:
-    """Return the affine relation found by correlation, coarse to fine, or the start.
+def by_correlation(query: Float32, reference: Float32, start: Matrix) -> Matrix:
+    """Return the affine relation found by correlation, or the start.
 
     Args:
         query, reference: grey ``float32`` (s, s) squares.
         start: unit matrix to begin from.
-        sides: sides in pixels at which the squares are compared, ascending, at most s.
     """
-    for side in sides:
-        found = refine(_blurred(query, side), _blurred(reference, side), start)
-        if found is None:
-            return start
-        start = found
-    return start
+    found = refine(blurred(query), blurred(reference), start)
+    return start if found is None else found
 
 
-def _blurred(grey: npt.NDArray[np.float32], side: int) -> npt.NDArray[np.float32]:
-    """Return a grey square at a side, a little blurred: noise has no place in an alignment."""
-    if grey.shape[0] != side:
-        grey = np.asarray(cv2.resize(grey, (side, side), interpolation=cv2.INTER_AREA))
-    return np.asarray(cv2.GaussianBlur(grey, (0, 0), 0.7), np.float32)
+def blurred(grey: Float32, pixels: float = BLUR) -> Float32:
+    """Return a grey picture, a little blurred: noise has no place in an alignment."""
+    return np.asarray(cv2.GaussianBlur(grey, (0, 0), pixels), np.float32)
 
 
 def refine(query: Float32, reference: Float32, start: Matrix, steps: int = STEPS) -> Matrix | None:

@@ -59,7 +59,7 @@ def check_large(
     photos = Photo.of(query), Photo.of(reference)
     looks = 255 - query if inverted else query
     small = [grey_square(square(picture, COARSE_SIDE)) for picture in (looks, reference)]
-    coarse = align.by_correlation(small[0], small[1], start, (COARSE_SIDE,))
+    coarse = align.by_correlation(small[0], small[1], start)
     measures, matrix = _refined(photos, (start, coarse))
     if features and worth(measures) < GOOD:
         mirrored = bool(np.linalg.det(start) < 0)

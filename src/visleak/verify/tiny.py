@@ -11,9 +11,6 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Final
 
-import cv2
-import numpy as np
-
 from visleak.records import Bytes8, Float32
 from visleak.verify import align
 from visleak.verify.align import Matrix
@@ -32,8 +29,7 @@ TRIED: Final = 1
 STEPS: Final = 12
 LAST_STEPS: Final = 25
 
-#: Blur (pixels) before refining: noise has no place in an alignment; less at the end.
-BLUR: Final = 0.7
+#: Blur (pixels) before the last refinement, when little is left to find.
 LAST_BLUR: Final = 0.5
 
 #: What is measured where next to nothing overlaps.
@@ -60,7 +56,7 @@ def check_tiny(
     """
     squares = square(255 - query if inverted else query, SIDE), square(reference, SIDE)
     greys = grey(squares[0]), grey(squares[1])
-    matrix = align.by_correlation(*greys, start, (SIDE,))
+    matrix = align.by_correlation(*greys, start)
     overlay = Overlay.of(*squares, matrix)
     if hopeful or (overlay is not None and overlay.directions >= PROMISING):
         overlay, matrix = _searched(squares, greys, view, (overlay, matrix))
@@ -81,11 +77,11 @@ def _searched(
 ) -> tuple[Overlay | None, Matrix]:
     """Return the overlay that agrees best among those of several scales and shifts."""
     relations = [start @ view for start in starts(align.warp(greys[0], view), greys[1], TRIED)]
-    query, reference = _blurred(greys, BLUR)
+    query, reference = (align.blurred(grey_square) for grey_square in greys)
     refined = [align.refine(query, reference, relation, STEPS) for relation in relations]
     # refining may also lead away: what was found first stands beside it
     best = _better(squares, begun, [*relations, *refined])
-    query, reference = _blurred(greys, LAST_BLUR)
+    query, reference = (align.blurred(grey_square, LAST_BLUR) for grey_square in greys)
     return _better(squares, best, [align.refine(query, reference, best[1], LAST_STEPS)])
 
 
@@ -101,8 +97,3 @@ def _better(
         if relation is not None and overlay is not None and overlay.agreement > agreement:
             best, agreement = (overlay, relation), overlay.agreement
     return best
-
-
-def _blurred(greys: tuple[Float32, Float32], pixels: float) -> list[Float32]:
-    """Return two grey squares blurred by some pixels."""
-    return [np.asarray(cv2.GaussianBlur(one, (0, 0), pixels), np.float32) for one in greys]
