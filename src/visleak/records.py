@@ -153,6 +153,7 @@ class ImageSet:
         source: the SOURCE text that reproduces the set.
         options: the columns it was opened with (``id``, ``label``, ``group``), as given.
         problems: images the listing itself found unusable (not part of ``ids``).
+        pictures: there are pictures to look at; ``False`` where only vectors are left of them.
     """
 
     name: str
@@ -169,6 +170,7 @@ class ImageSet:
     source: str = ""
     problems: tuple[Problem, ...] = ()
     options: Mapping[str, str] = field(default_factory=dict)
+    pictures: bool = True
 
     def __post_init__(self) -> None:
         columns = (self.locators, self.labels, self.captions, self.groups, self.frames)
@@ -197,6 +199,65 @@ class ImageSet:
 
     def __len__(self) -> int:
         return len(self.ids)
+
+
+class Partition(Protocol):
+    """A part of a set of embeddings: one file of vectors. Picklable; nothing is read before asked.
+
+    Attributes:
+        locator: where a person finds it.
+        rows: number of vectors.
+        stamp: text that changes when the file does.
+    """
+
+    locator: str
+    rows: int
+    stamp: str
+
+    def matrix(self) -> npt.NDArray[Any]:
+        """Return the vectors as stored, (rows, width), any float type, memory-mapped if it can be.
+
+        Rows need not be of unit length: :func:`visleak.vectors.unit_rows` makes them so.
+        """
+        ...
+
+    def columns(self, rows: Int64 | None = None) -> Mapping[str, pa.Array]:
+        """Return what is known of some images (all by default): at least ``id``.
+
+        ``label``, ``caption``, ``group``, ``digest``, ``width``, ``height`` and ``locator`` are
+        there if the set has them. Ids are unique in the set.
+        """
+        ...
+
+
+@dataclass(frozen=True)
+class EmbeddingSet:
+    """A named set of embeddings made elsewhere; may be far larger than memory.
+
+    Attributes:
+        name: the set's name, unique within an audit.
+        partitions: its files, in storage order.
+        width: number of coordinates of a vector.
+        encoder: digest of the encoder that made them; empty where only its name is known.
+        encoder_name: how the command line calls that encoder; empty where nobody said.
+        thresholds: that the encoder came with, or ``None``.
+        dataset, roles, annotated, source, options: as in :class:`ImageSet`.
+    """
+
+    name: str
+    partitions: tuple[Partition, ...]
+    width: int
+    encoder: str = ""
+    encoder_name: str = ""
+    thresholds: Mapping[str, Any] | None = None
+    dataset: str = ""
+    roles: tuple[str, ...] = ()
+    annotated: bool = False
+    source: str = ""
+    options: Mapping[str, str] = field(default_factory=dict)
+
+    def __len__(self) -> int:
+        return sum(partition.rows for partition in self.partitions)
 
 
 @dataclass(frozen=True)
@@ -363,4 +424,35 @@ class Encoder(Protocol):
 
     def view(self, vectors: Float32, view: int) -> Float32:
         """Return the vectors that the given view of the same pictures would have."""
+        ...
+
+
+class Preparation(Protocol):
+    """Makes of a picture what a network takes. Picklable: it runs where pictures are decoded."""
+
+    def __call__(self, picture: Picture) -> npt.NDArray[Any]:
+        """Return the network's input for one picture, without a batch axis."""
+        ...
+
+
+class BatchEncoder(Encoder, Protocol):
+    """An encoder that wants many pictures at a time in one place: a network, perhaps on a GPU.
+
+    Workers decode and prepare; :meth:`forward` is called in the process that began the run.
+
+    Attributes:
+        batch: pictures a call of :meth:`forward`.
+        preparation: makes the network's input of a picture.
+        precision: of the arithmetic (``fp32``, ``fp16``, ``bf16``). Not part of the digest, which
+            tells what the vectors mean; part of the key under which they are cached.
+        device: where the network runs, for people (``cpu``, ``cuda:0``).
+    """
+
+    batch: int
+    preparation: Preparation
+    precision: str
+    device: str
+
+    def forward(self, prepared: Sequence[npt.NDArray[Any]]) -> Float32:
+        """Return unit vectors (n, width) of prepared pictures."""
         ...

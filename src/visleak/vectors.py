@@ -1,0 +1,48 @@
+"""Vectors that were stored elsewhere, made fit for comparison: unit rows in ``float32``."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, Final
+
+import numpy as np
+import numpy.typing as npt
+
+from visleak.records import Bool, Float32
+
+#: A stored row whose length is off by more than this is counted.
+NORM_TOLERANCE: Final = 1e-2
+
+
+@dataclass(frozen=True, slots=True)
+class UnitRows:
+    """Stored rows at unit length.
+
+    Attributes:
+        matrix: ``float32`` (n, d); unit rows, all zero where a stored row is zero or no number.
+        broken: ``bool`` (n,): the stored row holds NaN or infinity.
+        off: ``bool`` (n,): its length differs from 1 by more than :data:`NORM_TOLERANCE`.
+    """
+
+    matrix: Float32
+    broken: Bool
+    off: Bool
+
+
+def unit_rows(stored: npt.NDArray[Any]) -> UnitRows:
+    """Return stored rows (n, d) of any float type at unit length.
+
+    Each row is worked on by itself in ``float64``, so the result does not depend on which rows
+    come together.
+
+    >>> unit_rows(np.array([[3.0, 4.0], [np.nan, 1.0]], np.float16)).matrix.tolist()
+    [[0.6000000238418579, 0.800000011920929], [0.0, 0.0]]
+    """
+    rows = np.asarray(stored, np.float64)
+    norms = np.sqrt(np.einsum("ij,ij->i", rows, rows))
+    broken = ~np.isfinite(norms)
+    usable = ~broken & (norms > 0)
+    matrix = np.zeros(rows.shape, np.float32)
+    matrix[usable] = rows[usable] / norms[usable, None]
+    off = ~broken & (np.abs(norms - 1.0) > NORM_TOLERANCE)
+    return UnitRows(matrix, broken, np.asarray(off))
