@@ -19,15 +19,23 @@ from functools import cache
 from importlib import resources
 from typing import Any, Final
 
-import cv2
 import numpy as np
 import numpy.typing as npt
 
+from visleak.encoders.flatness import (
+    BATCH,
+    BINS,
+    FLAT_BELOW,
+    LUMA,
+    SIDE,
+    VOTE_SCALE,
+    gradient_votes,
+    mean_gradient,
+    squeeze,
+)
 from visleak.records import VIEWS, Bool, Float32, Picture
 
-SIDE: Final = 32
 CELLS: Final = 8
-BINS: Final = 8
 COLOURS: Final = 4
 ORIENTATION_WIDTH: Final = CELLS * CELLS * BINS
 WIDTH: Final = ORIENTATION_WIDTH + COLOURS * COLOURS * 3
@@ -36,21 +44,8 @@ WIDTH: Final = ORIENTATION_WIDTH + COLOURS * COLOURS * 3
 #: 0.3-0.5 are alike, 0.7 and more lose near-duplicates with changed colours).
 COLOUR_WEIGHT: Final = 0.4
 
-#: Gradient votes are counted in 1/32 grey levels: the largest sum still fits in 24 bits, so
-#: float32 matrix products add them up without rounding, in any order.
-VOTE_SCALE: Final = 32
-
 #: Square roots of votes are kept as whole multiples of 1/16, for sums without rounding.
 ROOT_SCALE: Final = 16
-
-#: Mean gradient (grey levels over two pixels) below which a picture has nothing to compare.
-FLAT_BELOW: Final = 0.6
-
-#: Luma weights of ITU-R BT.601 in 1/256.
-LUMA: Final = (77, 150, 29)
-
-#: Pictures worked on at a time; only bounds memory.
-BATCH: Final = 256
 
 
 class BuiltinEncoder:
@@ -77,7 +72,7 @@ class BuiltinEncoder:
         flat = np.empty(len(pictures), np.bool_)
         for start in range(0, len(pictures), BATCH):
             part = slice(start, start + BATCH)
-            squares = np.stack([_squeeze(picture.pixels) for picture in pictures[part]])
+            squares = np.stack([squeeze(picture.pixels) for picture in pictures[part]])
             vectors[part], flat[part] = describe(squares)
         return vectors, flat
 
@@ -105,30 +100,12 @@ def describe(squares: npt.NDArray[np.uint8]) -> tuple[Float32, Bool]:
     return vectors.astype(np.float32), flat
 
 
-def _squeeze(pixels: npt.NDArray[np.uint8]) -> npt.NDArray[np.uint8]:
-    """Return the picture as a 32 x 32 square, aspect ratio given up."""
-    height, width = pixels.shape[:2]
-    if (height, width) == (SIDE, SIDE):
-        return pixels
-    shrinking = height >= SIDE and width >= SIDE
-    method = cv2.INTER_AREA if shrinking else cv2.INTER_LINEAR
-    if not shrinking and max(height, width) > 4 * SIDE:
-        # linear interpolation would skip most pixels of the long side: average that one first
-        shape = (min(width, SIDE), min(height, SIDE))
-        pixels = np.asarray(cv2.resize(pixels, shape, interpolation=cv2.INTER_AREA), np.uint8)
-    return np.asarray(cv2.resize(pixels, (SIDE, SIDE), interpolation=method), np.uint8)
-
-
 def _orientation_grid(
     squares: npt.NDArray[np.uint8],
 ) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.float64]]:
     """Return centred roots of the orientation votes (n, 512) and the mean gradient (n,)."""
-    grey = squares.astype(np.int32) @ np.array(LUMA, np.int32)
-    padded = np.pad(grey, ((0, 0), (1, 1), (1, 1)), mode="edge")
-    across = _grey_levels(padded[:, 1:-1, 2:] - padded[:, 1:-1, :-2])
-    down = _grey_levels(padded[:, 2:, 1:-1] - padded[:, :-2, 1:-1])
-    votes = np.take(_vote_table(), (across + 255) * 511 + (down + 255), axis=0)
-    energy = votes.sum(axis=(1, 2, 3), dtype=np.float64) / (VOTE_SCALE * SIDE * SIDE)
+    votes = gradient_votes(squares)
+    energy = mean_gradient(votes)
     count = len(squares)
     spread = _spread()
     rows = spread @ votes.reshape(count, SIDE, SIDE * BINS)
@@ -137,12 +114,6 @@ def _orientation_grid(
     roots = roots.reshape(count, ORIENTATION_WIDTH)
     centred = roots * ORIENTATION_WIDTH - roots.sum(axis=1, keepdims=True)
     return np.asarray(centred, np.int64), energy
-
-
-def _grey_levels(difference: npt.NDArray[np.int32]) -> npt.NDArray[np.int32]:
-    """Round differences in 1/256 grey levels to whole ones, alike for both signs."""
-    rounded = (np.abs(difference) + 128) >> 8
-    return np.where(difference < 0, -rounded, rounded)
 
 
 def _colour_grid(squares: npt.NDArray[np.uint8]) -> npt.NDArray[np.int64]:
@@ -166,32 +137,6 @@ def _spread() -> Float32:
     centre = (np.arange(SIDE) + 0.5) * CELLS / SIDE - 0.5
     distance = np.abs(np.clip(centre, 0, CELLS - 1)[None, :] - np.arange(CELLS)[:, None])
     return np.asarray(np.rint(8 * np.maximum(0, 1 - distance)), np.float32)
-
-
-@cache
-def _vote_table() -> Float32:
-    """Return the votes of a gradient (across, down), each in -255..255: (511 * 511, 8).
-
-    Computed for angles of 0 to 45 degrees and unfolded, so that mirrored and turned gradients
-    give exactly the mirrored and turned votes.
-    """
-    table = np.zeros((511, 511, BINS), np.float32)
-    across, down = np.meshgrid(np.arange(256), np.arange(256), indexing="ij")
-    octant = down <= across
-    angle = np.degrees(np.arctan2(down, across)) / 22.5
-    magnitude = np.rint(np.hypot(across, down) * VOTE_SCALE)
-    first = np.zeros((256, 256, BINS), np.float32)
-    for bin_ in range(3):
-        share = np.maximum(0.0, 1.0 - np.abs(angle - bin_))
-        first[..., bin_] = np.where(octant, np.rint(magnitude * share), 0.0)
-    swapped = np.swapaxes(first, 0, 1)[..., (4 - np.arange(BINS)) % BINS]
-    quadrant = np.where(octant[..., None], first, swapped)
-    mirrored = quadrant[..., -np.arange(BINS) % BINS]
-    table[255:, 255:] = quadrant
-    table[255::-1, 255::-1] = quadrant
-    table[255::-1, 255:] = mirrored
-    table[255:, 255::-1] = mirrored
-    return np.asarray(table.reshape(-1, BINS))
 
 
 @cache
