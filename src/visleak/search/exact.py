@@ -14,10 +14,10 @@ from dataclasses import dataclass, field
 from typing import Final
 
 import numpy as np
-import numpy.typing as npt
 from threadpoolctl import threadpool_limits
 
-from visleak.records import VIEWS, Bool, Float32, Int8, Int64
+from visleak.records import VIEWS, Bool, Float32, Int64
+from visleak.search.chosen import chosen, joined, no_hits
 from visleak.search.hits import Hits, Sides, Wanted
 from visleak.search.kernels import DihedralKernel, Kernel, TruncatedKernel, dihedral_basis
 from visleak.search.rescore import Scored, rescore
@@ -61,7 +61,7 @@ class ExactSearch:
         """Return the wanted pairs; see :class:`visleak.search.hits.Search`."""
         starts = range(0, len(sides.query), self._query_block)
         if not starts or not len(sides.reference):
-            return _no_hits(len(sides.query))
+            return no_hits(len(sides.query))
         # one BLAS thread each: the worker threads share the cores among themselves
         with threadpool_limits(1, user_api="blas"), ThreadPoolExecutor(workers) as pool:
             kernel = _kernel(sides, wanted)
@@ -69,7 +69,9 @@ class ExactSearch:
             for part in self._references(sides, kernel, pool):
                 list(pool.map(lambda b: b.meet(part), blocks))  # noqa: B023
                 self._progress(part.start + len(part.rows))
-            return _join(list(pool.map(_QueryBlock.finish, blocks)), blocks, sides.order)
+            results = list(pool.map(_QueryBlock.finish, blocks))
+        parts = [(b.start, *result) for b, result in zip(blocks, results, strict=True)]
+        return joined(parts, sides.order)
 
     def _references(
         self, sides: Sides, kernel: Kernel, pool: ThreadPoolExecutor
@@ -248,8 +250,8 @@ class _QueryBlock:
             reached = scored.only(scored.similarity >= np.float32(self.wanted.threshold))
             weight = self.sides.weight
             np.add.at(self.total, reached.query, 1 if weight is None else weight[reached.reference])
-        joined = scored if self.settled is None else self.settled.plus(scored)
-        self.settled = joined.only(_wanted_of(joined, self.sides, self.wanted))
+        both = scored if self.settled is None else self.settled.plus(scored)
+        self.settled = both.only(chosen(both, self.sides, self.wanted))
         return self.settled
 
     def finish(self) -> tuple[Scored, Int64]:
@@ -279,49 +281,3 @@ def _top_of_each(query: Int64, value: Float32, best: int) -> tuple[Int64, Float3
         kept_value.append(part)
         kept_query.append(np.full(len(part), query[start]))
     return np.concatenate(kept_query), np.concatenate(kept_value)
-
-
-def _wanted_of(scored: Scored, sides: Sides, wanted: Wanted) -> Bool:
-    """Return which rescored pairs are wanted: the best of each query, and those by threshold."""
-    tie = sides.order[scored.reference]
-    keep = np.zeros(len(scored.query), np.bool_)
-    if wanted.best:
-        corrected = scored.similarity.astype(np.float64) - sides.penalty[scored.reference]
-        keep |= _rank(scored.query, corrected, tie) < wanted.best
-    if wanted.threshold is not None:
-        reached = scored.similarity >= np.float32(wanted.threshold)
-        similarity = np.where(reached, scored.similarity, -np.inf)
-        keep |= reached & (_rank(scored.query, similarity, tie) < wanted.cap)
-    return keep
-
-
-def _rank(query: Int64, value: npt.NDArray[np.floating], tie: Int64) -> Int64:
-    """Return each row's place among the rows of its query, from 0, higher values first."""
-    order = np.lexsort((tie, -value, query))
-    rank = np.empty(len(query), np.int64)
-    rank[order] = np.arange(len(query)) - np.searchsorted(query[order], query[order])
-    return rank
-
-
-def _join(results: list[tuple[Scored, Int64]], blocks: list[_QueryBlock], order: Int64) -> Hits:
-    """Put the blocks' findings together, sorted as :class:`visleak.search.hits.Hits` promises."""
-    query = np.concatenate(
-        [scored.query + block.start for (scored, _), block in zip(results, blocks, strict=True)]
-    )
-    reference = np.concatenate([scored.reference for scored, _ in results])
-    similarity = np.concatenate([scored.similarity for scored, _ in results])
-    view = np.concatenate([scored.view for scored, _ in results])
-    sorted_ = np.lexsort((order[reference], -similarity, query))
-    return Hits(
-        query=query[sorted_],
-        reference=reference[sorted_],
-        similarity=similarity[sorted_],
-        view=view[sorted_],
-        total=np.concatenate([total for _, total in results]),
-    )
-
-
-def _no_hits(queries: int) -> Hits:
-    empty: Int64 = np.empty(0, np.int64)
-    view: Int8 = np.empty(0, np.int8)
-    return Hits(empty, empty, np.empty(0, np.float32), view, np.zeros(queries, np.int64))
