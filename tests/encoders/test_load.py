@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from importlib import import_module
+
 import pytest
 
 from visleak.encoders import ENCODERS, load_encoder
+from visleak.encoders.request import Request, parse
 from visleak.errors import UsageError
 
 PARTS = ("name", "digest", "width", "enough", "views", "thresholds", "cohort", "encode", "view")
@@ -24,10 +27,16 @@ class Whole:
 
 
 @pytest.mark.parametrize("name", ENCODERS)
-def test_every_named_encoder_has_every_part(name: str) -> None:
-    """Whatever the table names keeps the protocol."""
-    encoder = load_encoder(name)
-    assert encoder.name == name
+def test_the_table_names_functions(name: str) -> None:
+    """A wrong dotted path would be seen by the user of that encoder only."""
+    module, _, function = ENCODERS[name].partition(":")
+    assert callable(getattr(import_module(module), function))
+
+
+def test_the_builtin_encoder_has_every_part() -> None:
+    """It keeps the protocol."""
+    encoder = load_encoder()
+    assert encoder.name == "builtin"
     assert [part for part in PARTS if not hasattr(encoder, part)] == []
 
 
@@ -45,7 +54,92 @@ def test_an_object_that_lacks_a_part_is_refused(part: str) -> None:
         load_encoder(lacking)
 
 
-def test_an_unknown_name_is_refused() -> None:
-    """The message lists what there is."""
-    with pytest.raises(UsageError, match=r"^encoder must be one of builtin.*; got 'clip2'$"):
-        load_encoder("clip2")
+def test_an_object_takes_no_options() -> None:
+    """They would be ignored."""
+    with pytest.raises(UsageError, match=r"^an encoder object takes no options here; got batch$"):
+        load_encoder(Whole(), batch=3)
+
+
+def asked(text: str, name: str, argument: str = "", **options: str) -> tuple[str, Request]:
+    return text, Request(text, name, argument, options)
+
+
+@pytest.mark.parametrize(
+    ("text", "request_"),
+    [
+        asked("clip", "clip"),
+        asked("clip:a/b-c", "clip", "a/b-c"),
+        asked("clip:hf-hub:a/b", "clip", "hf-hub:a/b"),
+        asked("clip:/x,y/z", "clip", "/x,y/z"),
+        asked("clip?prep=laion", "clip", prep="laion"),
+        asked(
+            "sscd:/a?b/c.pt?resize=320x320&batch=8",
+            "sscd",
+            "/a?b/c.pt",
+            resize="320x320",
+            batch="8",
+        ),
+        asked("clip?a=b=c", "clip", a="b=c"),
+        asked("", ""),
+    ],
+)
+def test_a_text_is_taken_apart(text: str, request_: Request) -> None:
+    """The name ends at the first colon, the options begin at the last question mark."""
+    assert parse(text) == request_
+
+
+WRONG = {
+    "clip2": r"encoder must be one of builtin.*; got 'clip2'",
+    "": r"encoder must be one of builtin.*; got ''",
+    "builtin:x": r"encoder builtin takes nothing after its name; got 'builtin:x'",
+    "builtin?batch=3": (
+        r"encoder builtin has no option 'batch'; it has none; got 'builtin\?batch=3'"
+    ),
+    "builtin?": (
+        r"options of an encoder are written NAME\?OPTION=VALUE&OPTION=VALUE; got '' in 'builtin\?'"
+    ),
+    "builtin?batch": (
+        r"options of an encoder are written NAME\?OPTION=VALUE&OPTION=VALUE; got 'batch' in"
+        r" 'builtin\?batch'"
+    ),
+    "builtin?a=1&a=2": r"option a is given twice in encoder 'builtin\?a=1&a=2'",
+}
+
+
+@pytest.mark.parametrize("text", WRONG)
+def test_a_wrong_text_is_refused(text: str) -> None:
+    """In one line that says what there is."""
+    with pytest.raises(UsageError, match=f"^{WRONG[text]}$"):
+        load_encoder(text)
+
+
+def test_options_may_come_as_arguments() -> None:
+    """And come before those in the text."""
+    with pytest.raises(UsageError, match=r"^encoder builtin has no option 'batch'"):
+        load_encoder("builtin", batch=3)
+
+
+@pytest.mark.parametrize("value", ["0", "-1", "1.5", "many", "9" * 5000, "²"])
+def test_a_number_is_a_whole_number(value: str) -> None:
+    """Of bounded length: int() refuses thousands of digits in its own words."""
+    said = r"^option batch of encoder x must be a whole number, 1 or more; got "
+    with pytest.raises(UsageError, match=said):
+        parse(f"x?batch={value}").number("batch", 32)
+
+
+def test_choices_and_arguments() -> None:
+    """What is there is returned, what is not is named."""
+    request = parse("x?prep=b&batch=7")
+    assert (request.choice("prep", ("a", "b"), "a"), request.choice("to", ("c",), "c")) == (
+        "b",
+        "c",
+    )
+    assert (request.number("batch", 32), request.number("more", 5)) == (7, 5)
+    with pytest.raises(
+        UsageError, match=r"^option prep of encoder x must be one of a, c; got 'b'$"
+    ):
+        request.choice("prep", ("a", "c"), "a")
+    said = r"^encoder x needs FILE after its name: x:FILE; got 'x\?prep=b&batch=7'$"
+    with pytest.raises(UsageError, match=said):
+        request.wanted_argument("FILE")
+    assert parse("x:y").wanted_argument("FILE") == "y"

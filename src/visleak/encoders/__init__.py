@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from dataclasses import replace
 from importlib import import_module
 from typing import Final
 
+from visleak.encoders.request import Request, parse
 from visleak.errors import UsageError
 from visleak.records import Encoder
 
-#: Name on the command line -> class, imported on use.
-ENCODERS: Final = {"builtin": "visleak.encoders.builtin:BuiltinEncoder"}
+#: Name on the command line -> function from a request to the encoder, imported on use.
+ENCODERS: Final = {
+    "builtin": "visleak.encoders.builtin:builtin_encoder",
+}
 
 #: What an encoder object must have.
 _PARTS: Final = (
@@ -18,22 +23,43 @@ _PARTS: Final = (
 )
 
 
-def load_encoder(encoder: str | Encoder = "builtin") -> Encoder:
-    """Return the encoder of a name, or the given object if it is one.
+def load_encoder(encoder: str | Encoder = "builtin", **options: object) -> Encoder:
+    """Return the encoder of a text, or the given object if it is one.
+
+    Args:
+        encoder: ``NAME[:ARGUMENT][?OPTION=VALUE&...]``, or an object.
+        options: more options, by name; they come before those in the text.
 
     Raises:
-        UsageError: there is no encoder of that name, or the object lacks a part.
+        UsageError: there is no encoder of that name, it lacks what was asked of it, or the
+            object lacks a part.
+        MissingExtra: it needs a package that is not installed.
+        VisleakError: its weights cannot be had.
 
     >>> load_encoder("builtin").width
     560
     """
     if not isinstance(encoder, str):
-        missing = [part for part in _PARTS if not hasattr(encoder, part)]
-        if missing:
-            raise UsageError(f"the encoder object lacks {', '.join(missing)}")
-        return encoder
-    if encoder not in ENCODERS:
+        return _checked(encoder, options)
+    request = parse(encoder)
+    request = replace(
+        request,
+        options={**request.options, **{name: str(value) for name, value in options.items()}},
+    )
+    if request.name not in ENCODERS:
         raise UsageError(f"encoder must be one of {', '.join(ENCODERS)}; got {encoder!r}")
-    module, _, name = ENCODERS[encoder].partition(":")
-    made: Encoder = getattr(import_module(module), name)()
-    return made
+    module, _, name = ENCODERS[request.name].partition(":")
+    make: Callable[[Request], Encoder] = getattr(import_module(module), name)
+    return make(request)
+
+
+def _checked(encoder: Encoder, options: dict[str, object]) -> Encoder:
+    """Return an encoder object that has every part."""
+    missing = [part for part in _PARTS if not hasattr(encoder, part)]
+    if missing:
+        raise UsageError(f"the encoder object lacks {', '.join(missing)}")
+    if options:
+        raise UsageError(
+            f"an encoder object takes no options here; got {', '.join(sorted(options))}"
+        )
+    return encoder

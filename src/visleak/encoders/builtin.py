@@ -33,6 +33,7 @@ from visleak.encoders.flatness import (
     mean_gradient,
     squeeze,
 )
+from visleak.encoders.request import Request
 from visleak.records import VIEWS, Bool, Float32, Picture
 
 CELLS: Final = 8
@@ -80,6 +81,13 @@ class BuiltinEncoder:
         """Return the vectors of the given view (index into ``VIEWS``) of the same pictures."""
         order, sign = view_coordinates(view)
         return np.asarray(vectors[:, order] * sign)
+
+
+def builtin_encoder(request: Request) -> BuiltinEncoder:
+    """Return the built-in encoder, which has nothing to choose."""
+    request.no_argument()
+    request.knows()
+    return BuiltinEncoder()
 
 
 def describe(squares: npt.NDArray[np.uint8]) -> tuple[Float32, Bool]:

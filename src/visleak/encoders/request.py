@@ -1,0 +1,137 @@
+"""What a caller asks of an encoder: ``NAME[:ARGUMENT][?OPTION=VALUE&...]``, taken apart."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+
+from visleak.errors import UsageError
+
+
+@dataclass(frozen=True, slots=True)
+class Request:
+    """An encoder's text, taken apart.
+
+    Attributes:
+        text: as the caller gave it.
+        name: in front of the first ``:``; a name of :data:`visleak.encoders.ENCODERS`.
+        argument: behind it, such as a file or the name of a model; empty where there is none.
+        options: what stands behind the last ``?``, by name.
+    """
+
+    text: str
+    name: str
+    argument: str = ""
+    options: Mapping[str, str] = field(default_factory=dict)
+
+    def knows(self, *options: str) -> None:
+        """Refuse options that the encoder does not have.
+
+        Raises:
+            UsageError: one was given; the message lists those there are.
+        """
+        for option in self.options:
+            if option not in options:
+                have = ", ".join(sorted(options))
+                raise UsageError(
+                    f"encoder {self.name} has no option {option!r};"
+                    f" {f'its options are {have}' if have else 'it has none'}; got {self.text!r}"
+                )
+
+    def no_argument(self) -> None:
+        """Refuse an argument behind the name.
+
+        Raises:
+            UsageError: one was given.
+        """
+        if self.argument:
+            raise UsageError(f"encoder {self.name} takes nothing after its name; got {self.text!r}")
+
+    def wanted_argument(self, what: str) -> str:
+        """Return the argument.
+
+        Args:
+            what: the argument in words, such as ``FILE``.
+
+        Raises:
+            UsageError: it is missing.
+        """
+        if not self.argument:
+            raise UsageError(
+                f"encoder {self.name} needs {what} after its name: {self.name}:{what};"
+                f" got {self.text!r}"
+            )
+        return self.argument
+
+    def choice(self, option: str, allowed: Sequence[str], default: str) -> str:
+        """Return an option that is one of some words.
+
+        Raises:
+            UsageError: it is another one.
+        """
+        value = self.options.get(option, default)
+        if value not in allowed:
+            raise self.refused(option, f"one of {', '.join(allowed)}")
+        return value
+
+    def number(self, option: str, default: int, least: int = 1) -> int:
+        """Return an option that is a whole number.
+
+        Raises:
+            UsageError: it is none, or below ``least``.
+        """
+        value = self.options.get(option, str(default))
+        # a thousand digits are no wish; int() would refuse them in its own words
+        if not (value.isascii() and value.isdecimal() and len(value) < 10) or int(value) < least:
+            raise self.refused(option, f"a whole number, {least} or more")
+        return int(value)
+
+    def refused(self, option: str, allowed: str) -> UsageError:
+        """Return the error for an option's value.
+
+        >>> str(parse("clip?batch=0").refused("batch", "1 or more"))
+        "option batch of encoder clip must be 1 or more; got '0'"
+        """
+        return UsageError(
+            f"option {option} of encoder {self.name} must be {allowed};"
+            f" got {self.options.get(option, '')!r}"
+        )
+
+    def named(self, *options: str) -> str:
+        """Return the encoder's text with only those options that say what its vectors mean.
+
+        Args:
+            options: their names, in the order in which they shall stand.
+
+        >>> parse("clip:M?device=cpu&prep=laion").named("prep")
+        'clip:M?prep=laion'
+        """
+        told = [f"{option}={self.options[option]}" for option in options if option in self.options]
+        argument = f":{self.argument}" if self.argument else ""
+        return f"{self.name}{argument}{'?' if told else ''}{'&'.join(told)}"
+
+
+def parse(text: str) -> Request:
+    """Take an encoder's text apart.
+
+    Raises:
+        UsageError: what stands behind the ``?`` is no list of options.
+
+    >>> request = parse("sscd:disc.pt?resize=320x320&batch=8")
+    >>> request.name, request.argument, dict(request.options)
+    ('sscd', 'disc.pt', {'resize': '320x320', 'batch': '8'})
+    """
+    rest, asked, told = text.rpartition("?")
+    name, _, argument = (rest if asked else text).partition(":")
+    options: dict[str, str] = {}
+    for part in told.split("&") if asked else ():
+        option, equals, value = part.partition("=")
+        if not (option and equals and value):
+            raise UsageError(
+                "options of an encoder are written NAME?OPTION=VALUE&OPTION=VALUE;"
+                f" got {part!r} in {text!r}"
+            )
+        if option in options:
+            raise UsageError(f"option {option} is given twice in encoder {text!r}")
+        options[option] = value
+    return Request(text, name, argument, options)
