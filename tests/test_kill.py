@@ -87,8 +87,8 @@ class Place:
         """Run to the end in this process, which need not start; one worker gives the same."""
         started = Workplace.at
 
-        def alone(folder, workers, cache, progress):
-            return started(folder, 1, cache, progress)
+        def alone(folder, workers, *others):
+            return started(folder, 1, *others)
 
         with monkeypatch.context() as patch, open(os.devnull, "w") as nowhere:
             patch.setattr(Workplace, "at", alone)

@@ -2,22 +2,31 @@
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from pathlib import Path
 from typing import Final
 
 import numpy as np
 import numpy.typing as npt
 
-from visleak.cache import Cache
 from visleak.encoders.local import BOUND, DIGEST, SMALLEST, local_features, view_features
 from visleak.images import content_digest, decode
 from visleak.pipeline.candidates import INVERSE_VIEW, Side
 from visleak.pipeline.columns import GrowingColumn
-from visleak.pipeline.workplace import Workplace, shared
-from visleak.records import VIEWS, Encoder, Float32, ImageSet, Int8, Int64, Pairs, Unreadable
+from visleak.pipeline.workplace import Handle, Reach, Workplace, shared
+from visleak.records import (
+    VIEWS,
+    Bytes8,
+    Encoder,
+    Float32,
+    ImageSet,
+    Int8,
+    Int64,
+    Pairs,
+    Unreadable,
+)
 from visleak.search.votes import FeatureRows, LocalIndex, Votes
 
 #: More references than this are too many to vote on.
@@ -93,8 +102,8 @@ def _large(side: Side, smallest: int) -> Int64:
 
 @dataclass(frozen=True, slots=True)
 class _Task:
-    opener: Path
-    cache: Path | None
+    opener: Handle
+    cache: Reach | None
     positions: Int64
 
 
@@ -112,7 +121,7 @@ def extract(images: ImageSet, side: Side, place: Workplace) -> Patches:
     rows = _large(side, SMALLEST_QUERY)
     positions = side.prints.rows[rows]
     opener = place.share(images.opener)
-    cache = place.cache.path.parent if place.cache else None
+    cache = place.reach()
     parts = [positions[start : start + CHUNK] for start in range(0, len(positions), CHUNK)]
     counts: list[int] = []
     widths: list[int] = []
@@ -161,25 +170,26 @@ def _unpack(packed: bytes) -> tuple[int, npt.NDArray[np.uint8], Float32]:
 def _work(task: _Task) -> _Found:
     """Return the features of some pictures; none where one cannot be decoded any more."""
     found = _Found([], [], [])
-    cache = Cache(task.cache) if task.cache is not None else None
-    for data in shared(task.opener).read(task.positions.tolist()):
-        digest = b"" if isinstance(data, Unreadable) else content_digest(data)
-        known = cache.get(_maker(), [digest]).get(digest) if cache is not None else None
-        fresh = known is None and bool(digest)
-        if known is None:
-            picture = data if isinstance(data, Unreadable) else decode(data, enough=BOUND)
-            if isinstance(picture, Unreadable):
-                known, fresh = np.int32(0).tobytes(), False
-            else:
-                features = local_features(np.asarray(picture.pixels), smallest=SMALLEST_QUERY)
-                known = np.array(features.width, "<i4").tobytes()
-                known += features.keypoints.astype("<f4").tobytes() + features.descriptors.tobytes()
-        found.packed.append(known)
-        found.digests.append(digest)
-        found.fresh.append(fresh)
-    if cache is not None:
-        cache.close()
+    with contextlib.ExitStack() as stack:
+        cache = stack.enter_context(task.cache.open()) if task.cache is not None else None
+        for data in shared(task.opener).read(task.positions.tolist()):
+            digest = b"" if isinstance(data, Unreadable) else content_digest(data)
+            known = cache.get(_maker(), [digest]).get(digest) if cache is not None else None
+            fresh = None if known is not None else _packed(data)
+            found.packed.append(known or fresh or np.int32(0).tobytes())
+            found.digests.append(digest)
+            found.fresh.append(fresh is not None)
     return found
+
+
+def _packed(data: bytes | Bytes8 | Unreadable) -> bytes | None:
+    """Return the features of a picture as they are kept, ``None`` if it cannot be decoded."""
+    picture = data if isinstance(data, Unreadable) else decode(data, enough=BOUND)
+    if isinstance(picture, Unreadable):
+        return None
+    features = local_features(np.asarray(picture.pixels), smallest=SMALLEST_QUERY)
+    width = np.array(features.width, "<i4").tobytes()
+    return width + features.keypoints.astype("<f4").tobytes() + features.descriptors.tobytes()
 
 
 def add_votes(

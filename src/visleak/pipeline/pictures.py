@@ -13,7 +13,7 @@ import numpy.typing as npt
 
 from visleak.images import decode
 from visleak.pipeline.columns import GrowingColumn, forget
-from visleak.pipeline.workplace import Workplace, shared
+from visleak.pipeline.workplace import Handle, Workplace, shared
 from visleak.records import Bytes8, Fingerprints, ImageSet, Int64, Unreadable
 
 #: Pictures a task.
@@ -72,7 +72,7 @@ def _mapped(path: Path) -> Bytes8:
 
 @dataclass(frozen=True, slots=True)
 class _Task:
-    opener: Path
+    opener: Handle
     positions: Int64
     reduce: Reduce
     enough: int

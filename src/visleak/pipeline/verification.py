@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Final
 
 import numpy as np
@@ -12,7 +11,7 @@ import numpy.typing as npt
 
 from visleak.images import decode
 from visleak.pipeline.pictures import Drawer, fill
-from visleak.pipeline.workplace import Workplace, shared
+from visleak.pipeline.workplace import Handle, Workplace, shared
 from visleak.records import (
     Bool,
     Bytes8,
@@ -180,7 +179,7 @@ def _parts(count: int, step: int) -> list[slice]:
 
 @dataclass(frozen=True, slots=True)
 class _ScreenTask:
-    drawers: tuple[Path, Path]
+    drawers: tuple[Handle, Handle]
     query: Int64
     reference: Int64
     view: npt.NDArray[np.int8]
@@ -242,7 +241,7 @@ def _survives(rows: _Rows, table: Float32, material: Mapping[str, Material]) -> 
 
 @dataclass(frozen=True, slots=True)
 class _CheckTask:
-    drawers: tuple[Path, Path]
+    drawers: tuple[Handle, Handle]
     query: Int64
     reference: Int64
     view: npt.NDArray[np.int8]
@@ -277,7 +276,7 @@ def _check_tasks(
     rows: _Rows,
     table: Float32,
     material: Mapping[str, Material],
-    paths: tuple[Path, Path],
+    paths: tuple[Handle, Handle],
     parts: Sequence[slice],
 ) -> Iterator[_CheckTask]:
     query, reference = rows.query, rows.reference
@@ -333,7 +332,7 @@ def _check_work(task: _CheckTask) -> Float32:
 
 @dataclass(frozen=True, slots=True)
 class _ConfirmTask:
-    openers: tuple[Path, Path]
+    openers: tuple[Handle, Handle]
     query: int
     reference: int
 
