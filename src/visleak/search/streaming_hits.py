@@ -1,0 +1,271 @@
+"""What a search through one partition found, and how the findings of many become one answer.
+
+All of a query's pairs are in one order: falling similarity, then the reference's id. Every
+partition keeps the first of them that may be wanted, so the first over all partitions are among
+what the partitions kept, and merging gives what one search over everything would have given.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
+from typing import Final
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from visleak.records import Bool, Float32, Int64
+from visleak.search.hits import Wanted
+
+#: Layout of :meth:`PartitionHits.to_bytes`; bytes of another layout are not read.
+LAYOUT: Final = b"1"
+
+#: Pairs that wait before they are merged into what is kept so far.
+PENDING_LIMIT: Final = 1_000_000
+
+
+@dataclass(frozen=True)
+class PartitionHits:
+    """What one partition holds of the wanted pairs. Small, picklable, and complete for a merge.
+
+    It carries the ids of its hits, so that a merge opens no partition again.
+
+    Attributes:
+        query: ``int64`` (n,): rows of the query matrix.
+        row: ``int64`` (n,): rows of the partition.
+        similarity: ``float32`` (n,).
+        id: Arrow string array (n,): ids of the references.
+        total: ``int64``, one a query: pairs of this partition at or above the threshold, before
+            the cap.
+        broken: ``int64`` (k,), ascending: rows that hold NaN or infinity; they are never hits.
+        off: rows whose length is off by more than :data:`visleak.vectors.NORM_TOLERANCE`.
+        rows: rows of the partition.
+    """
+
+    query: Int64
+    row: Int64
+    similarity: Float32
+    id: pa.StringArray
+    total: Int64
+    broken: Int64
+    off: int
+    rows: int
+
+    def __post_init__(self) -> None:
+        n = len(self.query)
+        if not (len(self.row) == len(self.similarity) == len(self.id) == n):
+            raise ValueError(f"hits of a partition: all columns must have {n} rows")
+
+    def __len__(self) -> int:
+        return len(self.query)
+
+    def to_bytes(self) -> bytes:
+        """Return the hits as an Arrow stream, for a cache or a wire."""
+        columns = {
+            "query": pa.array(self.query),
+            "row": pa.array(self.row),
+            "similarity": pa.array(self.similarity),
+            "id": self.id,
+            "total": pa.array(self.total),
+            "broken": pa.array(self.broken),
+            "counts": pa.array([self.off, self.rows], pa.int64()),
+        }
+        # columns of different lengths: one row of lists
+        lists = [pa.ListArray.from_arrays([0, len(c)], c) for c in columns.values()]
+        batch = pa.record_batch(lists, list(columns)).replace_schema_metadata({b"layout": LAYOUT})
+        sink = pa.BufferOutputStream()
+        with pa.ipc.new_stream(sink, batch.schema) as writer:
+            writer.write_batch(batch)
+        return bytes(sink.getvalue())
+
+    @classmethod
+    def from_bytes(cls, stored: bytes) -> PartitionHits:
+        """Return what :meth:`to_bytes` stored.
+
+        Raises:
+            ValueError: these are no hits, or hits of another layout.
+        """
+        try:
+            with pa.ipc.open_stream(stored) as reader:
+                batch = reader.read_next_batch()
+            if (batch.schema.metadata or {}).get(b"layout") != LAYOUT:
+                raise ValueError("hits of a partition: bytes of another layout")
+            column = {name: batch.column(name).flatten() for name in batch.schema.names}
+            numbers = {
+                name: np.array(column[name].to_numpy(zero_copy_only=False))
+                for name in ("query", "row", "similarity", "total", "broken", "counts")
+            }
+            off, rows = (int(count) for count in numbers.pop("counts"))
+            return cls(**numbers, id=column["id"], off=off, rows=rows)
+        except (pa.ArrowException, KeyError, StopIteration, EOFError) as error:
+            raise ValueError("hits of a partition: bytes that cannot be read") from error
+
+
+@dataclass(frozen=True)
+class StreamHits:
+    """What a stream over all partitions found, sorted by query, falling similarity, id.
+
+    Attributes:
+        query: ``int64`` (n,): rows of the query matrix.
+        partition: ``int64`` (n,): which partition.
+        row: ``int64`` (n,): row within it.
+        similarity: ``float32`` (n,): float64 dot product of the unit rows, rounded.
+        id: Arrow string array (n,): ids of the references.
+        total: ``int64``, one a query: pairs at or above the threshold, before the cap.
+        broken: ``int64`` (k, 2): partition and row of every vector that holds NaN or infinity.
+        off: vectors whose length is off by more than :data:`visleak.vectors.NORM_TOLERANCE`.
+        rows: vectors that were streamed, the broken ones included.
+    """
+
+    query: Int64
+    partition: Int64
+    row: Int64
+    similarity: Float32
+    id: pa.StringArray
+    total: Int64
+    broken: Int64
+    off: int
+    rows: int
+
+    def __len__(self) -> int:
+        return len(self.query)
+
+
+def kept(
+    query: Int64, similarity: Float32, wanted: Wanted, ids: Callable[[Int64], pa.StringArray]
+) -> Bool:
+    """Return which pairs may be wanted when these are all, or some, of a query's pairs.
+
+    Args:
+        query: ``int64`` (n,).
+        similarity: ``float32`` (n,).
+        wanted: what is asked for.
+        ids: returns the references' ids of some of the n pairs. It is asked only for pairs that
+            tie where a query's list is cut.
+    """
+    limit = np.full(len(query), wanted.best)
+    if wanted.threshold is not None:
+        limit[similarity >= np.float32(wanted.threshold)] = max(wanted.best, wanted.cap)
+    order = np.lexsort((-similarity, query))
+    rank = _rank(query, order)
+    # pairs of one query and one similarity are adjacent; where the cut goes through them, ids say
+    begins = np.ones(len(order), np.bool_)
+    begins[1:] = (query[order][1:] != query[order][:-1]) | (np.diff(similarity[order]) != 0)
+    group = np.cumsum(begins) - 1
+    first = rank[order][begins]
+    last = first + np.bincount(group, minlength=len(first)) - 1
+    at = limit[order][begins]
+    cut = np.flatnonzero(((first < at) & (last >= at))[group])
+    if len(cut):
+        ties = np.zeros(len(query), np.int64)
+        ties[order[cut]] = id_ranks(ids(order[cut]))
+        rank = _rank(query, np.lexsort((ties, -similarity, query)))
+    return np.asarray(rank < limit)
+
+
+def id_ranks(ids: pa.StringArray) -> Int64:
+    """Return the place of each id in the order of ids, the same for equal ids."""
+    return np.asarray(pc.rank(ids, tiebreaker="dense").to_numpy(), np.int64)
+
+
+def _rank(query: Int64, order: Int64) -> Int64:
+    """Return each pair's place among those of its query; ``order`` sorts by query first."""
+    rank = np.empty(len(order), np.int64)
+    rank[order] = np.arange(len(order)) - np.searchsorted(query[order], query[order])
+    return rank
+
+
+@dataclass
+class Merger:
+    """Takes the findings of partitions, in any order, and keeps what is wanted of them.
+
+    Args:
+        queries: number of queries.
+        wanted: what is asked for.
+    """
+
+    queries: int
+    wanted: Wanted
+    _columns: list[tuple[Int64, Int64, Int64, Float32, pa.StringArray]] = field(
+        default_factory=list, init=False
+    )
+    _held: int = field(default=0, init=False)
+    _settled: int = field(default=0, init=False)
+
+    def __post_init__(self) -> None:
+        self.total: Int64 = np.zeros(self.queries, np.int64)
+        self._broken: list[Int64] = []
+        self.off = self.rows = 0
+
+    def add(self, partition: int, found: PartitionHits) -> None:
+        """Take what was found in a partition.
+
+        Raises:
+            ValueError: it was found for other queries.
+        """
+        if len(found.total) != self.queries:
+            raise ValueError(f"hits for {len(found.total)} queries, not {self.queries}")
+        self.total += found.total
+        self.off += found.off
+        self.rows += found.rows
+        self._broken.append(np.stack([np.full(len(found.broken), partition), found.broken], axis=1))
+        place = np.full(len(found), partition, np.int64)
+        self._columns.append((found.query, place, found.row, found.similarity, found.id))
+        self._held += len(found)
+        if self._held > self._settled + max(PENDING_LIMIT, self._settled):
+            self._settle()
+
+    def _settle(self) -> tuple[Int64, Int64, Int64, Float32, pa.StringArray]:
+        query, partition, row, similarity, ids = self._joined()
+        keep = kept(query, similarity, self.wanted, lambda some: ids.take(pa.array(some)))
+        chosen = np.flatnonzero(keep)
+        columns = (
+            query[chosen], partition[chosen], row[chosen], similarity[chosen],
+            ids.take(pa.array(chosen)),
+        )  # fmt: skip
+        self._columns = [columns]
+        self._held = self._settled = len(chosen)
+        return columns
+
+    def _joined(self) -> tuple[Int64, Int64, Int64, Float32, pa.StringArray]:
+        none: Int64 = np.empty(0, np.int64)
+        empty = (none, none, none, np.empty(0, np.float32), pa.array([], pa.string()))
+        query, partition, row, similarity, ids = zip(empty, *self._columns, strict=True)
+        together = tuple(np.concatenate(each) for each in (query, partition, row))
+        # equal ids (of two sets in one stream) tie by partition and row: these come sorted
+        order = np.lexsort((together[2], together[1]))
+        joined = pa.chunked_array(ids).combine_chunks().take(pa.array(order))
+        first, second, third = (each[order] for each in together)
+        return first, second, third, np.concatenate(similarity)[order], joined
+
+    def finish(self) -> StreamHits:
+        """Return what is wanted over all partitions taken."""
+        query, partition, row, similarity, ids = self._settle()
+        order = np.lexsort((id_ranks(ids), -similarity, query))
+        broken = np.concatenate([np.empty((0, 2), np.int64), *self._broken])
+        return StreamHits(
+            query=query[order],
+            partition=partition[order],
+            row=row[order],
+            similarity=similarity[order],
+            id=ids.take(pa.array(order)),
+            total=self.total,
+            broken=broken[np.lexsort((broken[:, 1], broken[:, 0]))],
+            off=self.off,
+            rows=self.rows,
+        )
+
+
+def merge(queries: int, wanted: Wanted, found: Iterable[tuple[int, PartitionHits]]) -> StreamHits:
+    """Merge partitions' hits into what one search over everything would have given.
+
+    Args:
+        queries: number of queries.
+        wanted: what was asked for in every partition.
+        found: number of a partition and what it holds, in any order.
+    """
+    merger = Merger(queries, wanted)
+    for partition, hits in found:
+        merger.add(partition, hits)
+    return merger.finish()

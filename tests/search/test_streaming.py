@@ -1,0 +1,252 @@
+"""The stream against exact search through everything at once: byte for byte, however it is cut."""
+
+from __future__ import annotations
+
+import itertools
+import pickle
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+import numpy as np
+import pyarrow as pa
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from vectors import units
+
+from visleak.search import streaming, streaming_findings, streaming_hits
+from visleak.search.exact import ExactSearch
+from visleak.search.hits import Sides, Wanted
+from visleak.search.streaming import PartitionSearch, find_in_partition, stream
+from visleak.search.streaming_hits import PartitionHits, merge
+from visleak.vectors import unit_rows
+
+WIDTH = 24
+
+
+@dataclass
+class Shard:
+    """A partition in memory that counts what is asked of it."""
+
+    stored: np.ndarray
+    ids: np.ndarray
+    locator: str = "memory"
+    stamp: str = "1"
+    read: int = 0
+    asked: list[int] = field(default_factory=list)
+
+    @property
+    def rows(self) -> int:
+        return len(self.stored)
+
+    def matrix(self) -> np.ndarray:
+        self.read += 1
+        return self.stored
+
+    def columns(self, rows: np.ndarray | None = None) -> Mapping[str, pa.Array]:
+        chosen = self.ids if rows is None else self.ids[rows]
+        self.asked.append(len(chosen))
+        return {"id": pa.array(chosen, pa.string())}
+
+
+def shards(stored: np.ndarray, cuts: list[int], seed: int = 0) -> list[Shard]:
+    """Cut a matrix into partitions; its ids come in any order."""
+    ids = np.array([f"{i}" for i in np.random.default_rng(seed).permutation(len(stored))], object)
+    edges = [0, *sorted(min(cut, len(stored)) for cut in cuts), len(stored)]
+    return [Shard(stored[a:b], ids[a:b]) for a, b in itertools.pairwise(edges)]
+
+
+def expected(query: np.ndarray, partitions: list[Shard], wanted: Wanted):
+    """Search everything at once: load, normalise, leave out what is no number."""
+    stored = np.concatenate([np.asarray(each.stored, np.float64) for each in partitions])
+    ids = np.concatenate([each.ids for each in partitions])
+    loaded = unit_rows(stored)
+    rows = np.flatnonzero(~loaded.broken)
+    order = np.empty(len(rows), np.int64)
+    order[np.argsort(ids[rows].astype(str), kind="stable")] = np.arange(len(rows))
+    reference = loaded.matrix[rows]
+    sides = Sides(query, reference, np.zeros(len(rows), np.float32), order)
+    return ExactSearch().find(sides, wanted), rows, ids, loaded
+
+
+def assert_equals_exact(query, partitions, wanted, found) -> None:
+    hits, rows, ids, loaded = expected(query, partitions, wanted)
+    offsets = np.cumsum([0, *(each.rows for each in partitions)])
+    np.testing.assert_array_equal(found.query, hits.query)
+    np.testing.assert_array_equal(offsets[found.partition] + found.row, rows[hits.reference])
+    assert found.similarity.tobytes() == hits.similarity.tobytes()
+    assert found.id.to_pylist() == ids[rows[hits.reference]].tolist()
+    np.testing.assert_array_equal(found.total, hits.total)
+    places = offsets[found.broken[:, 0]] + found.broken[:, 1]
+    np.testing.assert_array_equal(places, np.flatnonzero(loaded.broken))
+    assert found.off == loaded.off.sum()
+    assert found.rows == offsets[-1]
+
+
+def planted(seed: int, queries: int, references: int, width: int = WIDTH):
+    """Return queries and references with copies, near copies and repeated vectors."""
+    rng = np.random.default_rng(seed)
+    reference = units(rng, references, width, repeats=0.4)
+    query = units(rng, queries, width, repeats=0.2)
+    for i in range(0, queries if references else 0, 2):
+        near = reference[rng.integers(references)] + rng.normal(size=width) * rng.choice(
+            [0, 0.01, 0.05]
+        )
+        query[i] = near / np.linalg.norm(near)
+    return query, reference
+
+
+def spoiled(reference: np.ndarray, seed: int, kind: str) -> np.ndarray:
+    """Store vectors the way files do: in some float type, some of them damaged."""
+    rng = np.random.default_rng(seed)
+    rows = reference.astype(np.float64)
+    if "scaled" in kind and len(rows):
+        rows *= rng.choice([0.5, 1.0, 1.0099, 1.0101, 7.0], len(rows))[:, None]
+    stored = rows.astype(kind.split(maxsplit=1)[0])
+    if "damaged" in kind and len(rows):
+        some = rng.choice(len(rows), max(1, len(rows) // 8))
+        for row in some:
+            stored[row, rng.integers(WIDTH)] = rng.choice([np.nan, np.inf, -np.inf])
+        stored[rng.integers(len(rows))] = 0
+    return stored
+
+
+KINDS = ("float16", "float32", "float64", "float16 scaled damaged", "float32 scaled damaged")
+
+questions = st.builds(
+    Wanted,
+    threshold=st.sampled_from([None, -1.0, 0.0, 0.3, 0.9, 0.999, 1.0]),
+    best=st.sampled_from([0, 1, 2, 20, 200]),
+    cap=st.sampled_from([1, 2, 7, 1000]),
+)
+
+
+@settings(max_examples=150)
+@given(
+    st.integers(0, 2**32 - 1),
+    st.integers(0, 30),
+    st.integers(0, 120),
+    st.lists(st.integers(0, 120), max_size=5),
+    questions,
+    st.sampled_from(KINDS),
+    st.integers(1, 3),
+    st.sampled_from([1, 7, 1000]),
+    st.sampled_from([1, 50, 10**6]),
+)
+def test_any_cut_answers_as_one_search_over_everything(
+    seed, queries, references, cuts, wanted, kind, workers, block, limit
+):
+    """Partitions, blocks, threads and what is settled when never change a byte."""
+    query, reference = planted(seed, queries, references)
+    partitions = shards(spoiled(reference, seed, kind), cuts, seed)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(streaming, "BLOCK", block)
+        patch.setattr(streaming_findings, "PENDING_LIMIT", limit)
+        patch.setattr(streaming_hits, "PENDING_LIMIT", limit)
+        found = stream(query, partitions, wanted, workers=workers)
+    assert_equals_exact(query, partitions, wanted, found)
+
+
+def test_a_search_is_picklable_and_its_hits_survive_as_bytes():
+    """Ray sends the question to nodes and keeps answers in files: neither may change one."""
+    query, reference = planted(3, 20, 200)
+    partitions = shards(spoiled(reference, 3, KINDS[3]), [50, 50, 130], 3)
+    wanted = Wanted(0.9, best=3, cap=4)
+    search = pickle.loads(pickle.dumps(PartitionSearch(query, wanted)))
+    found = []
+    for number, partition in reversed(list(enumerate(partitions))):
+        hits = search.find(pickle.loads(pickle.dumps(partition)))
+        found.append((number, PartitionHits.from_bytes(hits.to_bytes())))
+    assert len(found[0][1])
+    assert_equals_exact(query, partitions, wanted, merge(len(query), wanted, found))
+
+
+@pytest.mark.parametrize("stored", [b"", b"no hits", pa.py_buffer(b"\0" * 64).to_pybytes()])
+def test_other_bytes_are_no_hits(stored):
+    """A damaged cache must not become an answer."""
+    with pytest.raises(ValueError, match="hits of a partition: bytes"):
+        PartitionHits.from_bytes(stored)
+
+
+def test_bytes_of_another_layout_are_refused(monkeypatch):
+    """What a later version keeps may mean something else."""
+    found = find_in_partition(
+        *planted(1, 5, 0)[:1], shards(np.zeros((3, WIDTH)), [])[0], Wanted(0.5)
+    )
+    stored = found.to_bytes()
+    monkeypatch.setattr(streaming_hits, "LAYOUT", b"2")
+    with pytest.raises(ValueError, match="another layout"):
+        PartitionHits.from_bytes(stored)
+
+
+class Box(dict):
+    """Keeps findings by the partition's stamp."""
+
+    def get(self, partition):
+        return dict.get(self, partition.stamp)
+
+    def put(self, partition, found):
+        self[partition.stamp] = found
+
+
+def test_what_is_kept_is_not_searched_again():
+    """A run that was cut off reads only the partitions it had not finished."""
+    query, reference = planted(5, 20, 200)
+    partitions = shards(reference, [40, 90], 5)
+    for number, partition in enumerate(partitions):
+        partition.stamp = str(number)
+    box, wanted = Box(), Wanted(0.9, best=2)
+    whole = stream(query, partitions, wanted, keep=box)
+    assert [each.read for each in partitions] == [1, 1, 1]
+    del box["1"]
+    box["2"] = b"damaged"
+    again = stream(query, partitions, wanted, keep=box)
+    assert [each.read for each in partitions] == [1, 2, 2]
+    assert_equals_exact(query, partitions, wanted, again)
+    assert again.similarity.tobytes() == whole.similarity.tobytes()
+
+
+def test_progress_counts_every_row_once_wherever_it_is_done():
+    """People are told how far it is: kept partitions and those done elsewhere count too."""
+    query, reference = planted(6, 5, 100)
+    partitions = shards(reference, [30, 60], 6)
+    for number, partition in enumerate(partitions):
+        partition.stamp = str(number)
+    box, wanted = Box(), Wanted(0.9)
+    stream(query, partitions[:1], wanted, keep=box)
+    for run in (None, lambda search, some: [(n, search.find(p)) for n, p in some]):
+        told: list[int] = []
+        stream(query, partitions, wanted, keep=Box(box), progress=told.append, run=run)
+        assert told == sorted(told)
+        assert told[0] == 30
+        assert told[-1] == 100
+
+
+def test_ids_are_asked_only_for_hits():
+    """Reading the metadata of hundreds of millions of images would cost more than the search."""
+    query, reference = planted(7, 4, 500)
+    partitions = shards(reference, [100], 7)
+    found = stream(query, partitions, Wanted(0.9, best=0))
+    asked = sum(sum(each.asked) for each in partitions)
+    assert 0 < asked <= 2 * len(found)
+    none = shards(-np.ones((50, WIDTH)), [])
+    stream(np.abs(query), none, Wanted(0.9, best=0))
+    assert none[0].asked == []
+
+
+def test_a_flood_of_equal_vectors_is_cut_by_id_and_counted():
+    """A placeholder picture may be in a crawl a million times: the cap holds, the count is true."""
+    query = units(np.random.default_rng(8), 2, WIDTH)
+    stored = np.repeat(query[:1], 5000, axis=0)
+    partitions = shards(stored, [1000, 1500], 8)
+    found = stream(query, partitions, Wanted(0.99, best=0, cap=7))
+    assert found.total.tolist() == [5000, 0]
+    assert found.id.to_pylist() == sorted(str(i) for i in range(5000))[:7]
+
+
+def test_hits_for_other_queries_are_not_merged():
+    """Findings of another question would count for the wrong pictures."""
+    query, reference = planted(9, 5, 10)
+    found = find_in_partition(query, shards(reference, [])[0], Wanted(0.5))
+    with pytest.raises(ValueError, match="hits for 5 queries, not 6"):
+        merge(6, Wanted(0.5), [(0, found)])
