@@ -25,7 +25,17 @@ LEVELS = (
     ("images", "encoders", "search", "verify", "grading", "store", "cache"),
     ("pipeline",),
     ("auditing",),
-    ("report", "export", "review", "remedy", "impact", "robustness", "dlede", "memorization"),
+    (
+        "report",
+        "export",
+        "review",
+        "remedy",
+        "impact",
+        "robustness",
+        "dlede",
+        "memorization",
+        "study",
+    ),
     ("cli",),
 )
 LEVEL = {room: level for level, rooms in enumerate(LEVELS) for room in rooms}

@@ -242,14 +242,22 @@ def read_summary(folder: Path) -> dict[str, Any]:
     return summary
 
 
-def read_table(folder: Path, name: str, columns: list[str] | None = None) -> pa.Table:
+def read_table(
+    folder: Path, name: str, columns: list[str] | None = None, where: Any = None
+) -> pa.Table:
     """Read a table of an audit folder.
+
+    Args:
+        folder: the audit folder.
+        name: of the table.
+        columns: to read; all by default.
+        where: an Arrow expression; rows for which it does not hold are not kept in memory.
 
     Raises:
         VisleakError: the file is missing or damaged.
     """
     path = folder / name
     try:
-        return pq.read_table(path, columns=columns)
+        return pq.read_table(path, columns=columns, filters=where)
     except (OSError, pa.ArrowException) as error:
         raise VisleakError(f"{path} cannot be read ({error}); run the audit again") from error
