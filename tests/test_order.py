@@ -20,7 +20,7 @@ from PIL import Image, ImageOps
 
 import visleak
 from visleak.encoders import builtin
-from visleak.pipeline import candidates, fingerprinting, local, pictures, verification
+from visleak.pipeline import candidates, fingerprinting, local, pictures, prints, verification
 from visleak.search import exact, rescore
 from visleak.store import IMAGES, PAIRS
 from visleak.verify import screen
@@ -33,7 +33,7 @@ SIZES = (
     (builtin, "BATCH"),
     (candidates, "CHUNK"),
     (exact, "PENDING_LIMIT"),
-    (fingerprinting, "BYTES_WAITING"),
+    (prints, "BYTES_WAITING"),
     (fingerprinting, "CHUNK"),
     (fingerprinting, "PIXELS_WAITING"),
     (local, "CHUNK"),

@@ -15,7 +15,7 @@ from PIL import Image
 from visleak.cache import Cache
 from visleak.encoders.builtin import BuiltinEncoder
 from visleak.images import content_digest, open_images
-from visleak.pipeline import fingerprinting
+from visleak.pipeline import fingerprinting, prints
 from visleak.pipeline.fingerprinting import fingerprint
 from visleak.pipeline.workplace import Workplace
 from visleak.records import ImageSet, Unreadable
@@ -138,7 +138,7 @@ def test_chunks_and_memory_limits_change_nothing(images, tmp_path, monkeypatch, 
     expected = run(images, tmp_path)
     monkeypatch.setattr(fingerprinting, "CHUNK", chunk)
     if limit:
-        monkeypatch.setattr(fingerprinting, limit, 1)
+        monkeypatch.setattr(prints if limit == "BYTES_WAITING" else fingerprinting, limit, 1)
     assert_same(run(images, tmp_path), expected)
 
 

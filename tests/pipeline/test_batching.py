@@ -1,0 +1,262 @@
+"""Encoders that take batches: the same rows as one by one, whatever is prepared where and when."""
+
+from __future__ import annotations
+
+import re
+import tracemalloc
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from networks import Network, picky, whole
+from test_fingerprinting import BAD, COUNT, GOOD, HERE, assert_same, image_set, stored
+
+from visleak.cache import Cache
+from visleak.errors import MissingExtra, VisleakError
+from visleak.images import decode
+from visleak.pipeline import batching
+from visleak.pipeline.fingerprinting import fingerprint
+from visleak.pipeline.prints import maker
+from visleak.pipeline.workplace import Workplace
+
+
+@pytest.fixture
+def images(tmp_path):
+    return image_set(stored(), tmp_path / "notes")
+
+
+def run(images, tmp_path, encoder, workers=1, cache=None, **options):
+    """Return plain copies of the fingerprints' columns."""
+    with Workplace.at(tmp_path, workers, cache) as place:
+        prints = fingerprint(images, encoder, place, **options)
+        return replace(prints, matrix=np.array(prints.matrix))
+
+
+def test_rows_are_those_of_encode(images, tmp_path):
+    """Oracle: each picture decoded and encoded by itself; the rest is told with its reason."""
+    network = Network()
+    prints = run(images, tmp_path, network)
+    assert prints.rows.tolist() == GOOD
+    assert [(p.id, p.reason) for p in prints.problems] == [(f"id-{n}", BAD[n]) for n in sorted(BAD)]
+    items = stored()
+    for row, vector, flat in zip(prints.rows, prints.matrix, prints.flat, strict=True):
+        expected, blank = Network().encode([decode(items[row])])
+        np.testing.assert_array_equal(vector, expected[0])
+        assert flat == blank[0]
+    assert network.calls == [8, 8, 8, 8, 3]
+
+
+@pytest.mark.parametrize("first", [1, 7, 512])
+@pytest.mark.parametrize("limit", [1, 5_000, 10**9])
+@pytest.mark.parametrize("preparation", [whole, None])
+def test_chunks_and_memory_limits_change_nothing(
+    images, tmp_path, monkeypatch, first, limit, preparation
+):
+    """Not a byte, and not which pictures come to the network together."""
+    chosen = {"preparation": preparation} if preparation else {}
+    expected, network = Network(**chosen), Network(**chosen)
+    wanted = run(images, tmp_path, expected)
+    monkeypatch.setattr(batching, "FIRST_CHUNK", first)
+    monkeypatch.setattr(batching, "TASK_BYTES", limit)
+    for note in (tmp_path / "notes").iterdir():
+        note.unlink()
+    assert_same(run(images, tmp_path, network), wanted)
+    assert network.calls == expected.calls
+    if limit == 10**9:
+        assert images.opener.noted() == list(range(COUNT))
+
+
+def test_workers_and_cache_change_nothing(images, tmp_path, monkeypatch):
+    """Two workers, who get the preparation and never the network; a half-filled cache; a full."""
+    wanted = run(images, tmp_path, Network())
+    monkeypatch.setenv("PYTHONPATH", HERE)
+    monkeypatch.setattr(batching, "FIRST_CHUNK", 6)
+    with Cache(tmp_path / "cache") as cache:
+        run(images, tmp_path, Network(), cache=cache, rows=np.arange(3, 12))
+        network = Network()
+        assert_same(run(images, tmp_path, network, 2, cache), wanted)
+        # seven of ids 3 to 11 can be read, and 17 is a copy of one of them
+        assert sum(network.calls) == len(GOOD) - 8
+        again = Network()
+        assert_same(run(images, tmp_path, again, 2, cache), wanted)
+        assert again.calls == []
+
+
+def test_precision_keeps_entries_apart(images, tmp_path):
+    """Half precision makes other numbers of the same meaning; the digest stays."""
+    with Cache(tmp_path / "cache") as cache:
+        run(images, tmp_path, Network(), cache=cache)
+        half = Network(precision="fp16")
+        run(images, tmp_path, half, cache=cache)
+        # 5 and 17 are copies of 4, which may be known by the time they are read
+        assert sum(half.calls) >= len(GOOD) - 2
+    assert maker(Network()) == b"fingerprint network-1 fp32"
+
+
+def test_nothing_is_kept_of_what_is_known_in_this_run_only(images, tmp_path):
+    """An object without a digest of its own must not meet another's vectors."""
+    with Cache(tmp_path / "cache") as cache:
+        for _ in range(2):
+            network = Network(lasting=False)
+            run(images, tmp_path, network, cache=cache)
+            assert sum(network.calls) == len(GOOD)
+
+
+def test_pictures_that_cannot_be_prepared_are_told(images, tmp_path):
+    """One that fails does not end the run; its line says which encoder and why."""
+    prints = run(images, tmp_path, Network(picky))
+    told = {p.id: (p.reason, p.detail) for p in prints.problems}
+    assert told["id-3"] == (
+        "unsupported",
+        "it cannot be prepared for network (ZeroDivisionError: no height)",
+    )
+    assert told["id-2"] == ("too-large", "not enough memory to prepare it for network")
+    assert prints.rows.tolist() == [n for n in GOOD if n not in (2, 3)]
+    positions = [int(p.id.partition("-")[2]) for p in prints.problems]
+    assert positions == sorted(positions)
+
+
+def test_pictures_without_numbers_are_told(tmp_path):
+    """NaN and infinity are no vector: listed, in the set's order, and not kept."""
+    items = list(np.random.default_rng(3).integers(0, 256, (20, 9, 9, 3), np.uint8))
+    images = image_set([*items[:7], b"words", *items[7:]], tmp_path / "n")
+
+    class Broken(Network):
+        def forward(self, prepared):
+            vectors = super().forward(prepared)
+            vectors[0, 3], vectors[-1, 0] = np.nan, np.inf
+            return vectors
+
+    with Cache(tmp_path / "cache") as cache:
+        prints = run(images, tmp_path, Broken(), cache=cache)
+        lost = "the encoder network made no numbers of it"
+        told = [(p.id, p.reason) for p in prints.problems if p.detail == lost]
+        assert told == [(f"id-{n}", "unsupported") for n in (0, 8, 9, 16, 17, 20)]
+        assert [p.id for p in prints.problems][1] == "id-7"
+        assert np.isfinite(prints.matrix).all()
+        assert len(prints) == 14
+        sound = Network()
+        assert len(run(images, tmp_path, sound, cache=cache)) == 20
+        assert sum(sound.calls) == len(told)
+
+
+@pytest.mark.parametrize(
+    ("error", "line"),
+    [
+        (
+            RuntimeError("CUDA out of memory. Tried to allocate 20 GiB\nsecond line"),
+            "encoder network ran out of memory on cuda:0 with 8 pictures at a time; use a smaller"
+            " batch (--batch 4)",
+        ),
+        (
+            MemoryError(),
+            "encoder network ran out of memory on cuda:0 with 8 pictures at a time; use a smaller"
+            " batch (--batch 4)",
+        ),
+        (
+            RuntimeError("mat1 and mat2\ndo not fit"),
+            "encoder network failed on 8 pictures on cuda:0 (RuntimeError: mat1 and mat2 do not"
+            " fit)",
+        ),
+    ],
+)
+def test_a_network_that_fails_is_told_in_a_line(images, tmp_path, error, line):
+    """With what to do where anything can be done."""
+
+    class Failing(Network):
+        device = "cuda:0"
+
+        def forward(self, prepared):
+            raise error
+
+    with pytest.raises(VisleakError, match=f"^{re.escape(line)}$"):
+        run(images, tmp_path, Failing())
+
+
+def test_one_picture_too_many_for_the_device(tmp_path, images):
+    """A batch of one cannot be made smaller."""
+
+    class Failing(Network):
+        def forward(self, prepared):
+            raise MemoryError
+
+    with pytest.raises(VisleakError, match=r"; it takes another device \(--device cpu\) or a sm"):
+        run(images, tmp_path, Failing(batch=1))
+
+
+def test_errors_on_purpose_pass(images, tmp_path):
+    """They are one line already."""
+
+    class Failing(Network):
+        def forward(self, prepared):
+            raise MissingExtra("torch", "this")
+
+    with pytest.raises(MissingExtra):
+        run(images, tmp_path, Failing())
+
+
+@pytest.mark.parametrize("shape", [(8, 74), (7, 75), (8, 75, 1)])
+def test_what_is_no_vector_is_refused(images, tmp_path, shape):
+    """Else rows would end up with other pictures."""
+
+    class Odd(Network):
+        def forward(self, prepared):
+            return np.zeros(shape, np.float32)
+
+    line = f"encoder network returned an array {shape} for 8 pictures; it must be (8, 75)"
+    with pytest.raises(VisleakError, match=f"^{re.escape(line)}$"):
+        run(images, tmp_path, Odd())
+
+
+def test_an_empty_set(tmp_path):
+    """No rows of the right shape, and no call."""
+    network = Network()
+    prints = run(image_set([], tmp_path / "n"), tmp_path, network)
+    assert prints.matrix.shape == (0, 75)
+    assert network.calls == []
+
+
+def test_progress_is_told_after_each_batch(images, tmp_path):
+    """A slow network must not look hung."""
+    told = []
+    with Workplace.at(tmp_path, 1, None, lambda *said: told.append(said[1])) as place:
+        fingerprint(images, Network(), place)
+    assert told == sorted(told)
+    assert told[-1] == COUNT
+    assert max(np.diff([0, *told])) <= 8 + len(BAD)
+
+
+@pytest.mark.slow
+def test_memory_is_bounded(tmp_path, monkeypatch):
+    """All pixels as the network's input: 120 MB of pictures never lie in memory together."""
+    pixels = np.random.default_rng(0).integers(0, 256, (700, 700, 3), np.uint8)
+    images = image_set([pixels] * 80, tmp_path / "n")
+    monkeypatch.setattr(batching, "TASK_BYTES", 4_000_000)
+
+    class Shrinking(Network):
+        batch = 4
+
+    def copy(picture):
+        return picture.pixels.copy()
+
+    tracemalloc.start()
+    try:
+        run(images, tmp_path, Shrinking(copy))
+        _, peak = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    # the first task has 16 pictures, but stops at twice the bound
+    assert peak < 5 * 4_000_000 + 4 * pixels.nbytes
+
+
+def test_in_memory_bound_of_the_first_task(images, tmp_path, monkeypatch):
+    """A task that meets its bound hands the rest back; every picture still has its row."""
+    monkeypatch.setattr(batching, "TASK_BYTES", 3_000)
+    with Workplace.at(tmp_path, 1, None) as place:
+        recipe = batching._Recipe("network", b"", 0, whole)
+        task = batching._Task(place.share(images.opener), place.share(recipe), None, range(COUNT))
+        done = batching.prepare(task)
+    assert [one.position for one in done.ready] == [0, 1, 2, 3]
+    assert done.unreadable == ()
+    assert list(done.rest) == list(range(4, COUNT))
+    assert done.bytes > 6_000
