@@ -191,4 +191,4 @@ def test_help_lists_every_target(clone: Path) -> None:
 def test_settings_are_those_the_papers_speak_of() -> None:
     """The default audit is the one that the README describes."""
     plain: dict[str, Any] = Settings().as_dict()
-    assert (plain["encoder"], plain["views"], plain["candidates"]) == ("builtin", "all", "auto")
+    assert (plain["encoder"], plain["views"], plain["candidates"]) == ("", "all", "auto")

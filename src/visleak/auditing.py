@@ -8,6 +8,7 @@ import shutil
 import tempfile
 import weakref
 from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import replace
 from html import escape
 from pathlib import Path
 from typing import Any
@@ -19,17 +20,19 @@ import pyarrow.compute as pc
 import visleak
 from visleak import pipeline
 from visleak.cache import Cache, default_folder
-from visleak.encoders import load_encoder
 from visleak.errors import UsageError
 from visleak.images import decode, open_images
 from visleak.pipeline import folder as folders
+from visleak.pipeline.stored_encoder import encoder_for
 from visleak.pipeline.summary import summarise
 from visleak.pipeline.thresholds import read_thresholds, thresholds_of
 from visleak.pipeline.workplace import Progress
 from visleak.records import (
     DEGREES,
     GRADES,
+    AnySet,
     Bytes8,
+    EmbeddingSet,
     Encoder,
     ImageSet,
     Problem,
@@ -52,7 +55,7 @@ WORTH_WORKERS = 400
 #: Short side of the pictures handed out for display.
 SHOWN = 320
 
-Source = str | os.PathLike[str] | ImageSet | Sequence[Any]
+Source = str | os.PathLike[str] | AnySet | Sequence[Any]
 
 
 class Audit:
@@ -74,7 +77,7 @@ class Audit:
         self.folder = Path(folder)
         self.summary: dict[str, Any] = read_summary(self.folder)
         self.reused = False
-        self._opened: dict[str, ImageSet] = {}
+        self._opened: dict[str, AnySet] = {}
 
     @property
     def headline(self) -> str:
@@ -125,9 +128,11 @@ class Audit:
         """Return pictures of a set for display, RGB ``uint8``; what cannot be read is left out.
 
         Raises:
-            UsageError: there is no such set, or its source is gone.
+            UsageError: there is no such set, it holds embeddings only, or its source is gone.
         """
         images = self._images_of(set_name)
+        if isinstance(images, EmbeddingSet):
+            raise UsageError(f"set {set_name!r} holds embeddings only; it has no pictures to show")
         wanted = list(dict.fromkeys(ids))
         places = pc.index_in(pa.array(wanted, pa.string()), images.ids).to_pylist()
         order = sorted(
@@ -141,7 +146,7 @@ class Audit:
                 result[name] = np.asarray(picture.pixels)
         return result
 
-    def _images_of(self, name: str) -> ImageSet:
+    def _images_of(self, name: str) -> AnySet:
         if name not in self._opened:
             about = next((s for s in self.summary["sets"] if s["name"] == name), None)
             if about is None:
@@ -191,8 +196,8 @@ def resolved(source: str, base: Path) -> str:
 
 
 def audit(
-    test: Source | Sequence[ImageSet],
-    train: Source | Sequence[ImageSet] | None = None,
+    test: Source | Sequence[AnySet],
+    train: Source | Sequence[AnySet] | None = None,
     *,
     settings: Settings | None = None,
     encoder: str | Encoder | None = None,
@@ -225,10 +230,13 @@ def audit(
         UsageError, VisleakError: see their messages.
     """
     settings = settings or Settings()
-    maker = load_encoder(encoder if encoder is not None else settings.encoder)
+    queries, references = _sets(test, "test"), _sets(train, "train") if train is not None else ()
+    maker = encoder_for(
+        (*queries, *references), encoder if encoder is not None else settings.encoder
+    )
+    settings = replace(settings, encoder=settings.encoder or maker.name)
     calibrated = read_thresholds(thresholds, maker) if thresholds is not None else None
     limits = thresholds_of(maker, settings, calibrated)
-    queries, references = _sets(test, "test"), _sets(train, "train") if train is not None else ()
     folder = Path(out) if out is not None else Path(tempfile.mkdtemp(prefix="visleak-"))
     about: dict[str, Any] = {
         "key": folders.key_of(queries, references, maker, settings, limits),
@@ -283,11 +291,12 @@ def _cores() -> int:
     return os.cpu_count() or 1
 
 
-def _sets(source: Source | Sequence[ImageSet], name: str) -> tuple[ImageSet, ...]:
+def _sets(source: Source | Sequence[AnySet], name: str) -> tuple[AnySet, ...]:
     """Return one side's sets."""
-    if isinstance(source, ImageSet):
+    if isinstance(source, ImageSet | EmbeddingSet):
         return (source,)
-    if not isinstance(source, str | os.PathLike) and all(isinstance(s, ImageSet) for s in source):
+    opened = ImageSet | EmbeddingSet
+    if not isinstance(source, str | os.PathLike) and all(isinstance(s, opened) for s in source):
         return tuple(source)
     role = "benchmark" if name == "test" else "training"
     return (open_images(source, name=name, roles=(role,)),)

@@ -202,17 +202,22 @@ class ImageSet:
 
 
 class Partition(Protocol):
-    """A part of a set of embeddings: one file of vectors. Picklable; nothing is read before asked.
+    """A part of a set of embeddings: one file of vectors. Picklable; read only when asked."""
 
-    Attributes:
-        locator: where a person finds it.
-        rows: number of vectors.
-        stamp: text that changes when the file does.
-    """
+    @property
+    def locator(self) -> str:
+        """Where a person finds it."""
+        ...
 
-    locator: str
-    rows: int
-    stamp: str
+    @property
+    def rows(self) -> int:
+        """Number of vectors."""
+        ...
+
+    @property
+    def stamp(self) -> str:
+        """Text that changes when the file does."""
+        ...
 
     def matrix(self) -> npt.NDArray[Any]:
         """Return the vectors as stored, (rows, width), any float type, memory-mapped if it can be.
@@ -260,6 +265,10 @@ class EmbeddingSet:
         return sum(partition.rows for partition in self.partitions)
 
 
+#: What an audit compares.
+AnySet = ImageSet | EmbeddingSet
+
+
 @dataclass(frozen=True)
 class Fingerprints:
     """What an encoder made of the readable images of a set.
@@ -274,6 +283,8 @@ class Fingerprints:
         flat: ``bool`` (n,): next to no gradient energy (blank, black frames).
         encoder: digest of the encoder, as text.
         problems: the images that could not be read.
+        of_bytes: ``digests`` are of stored bytes; ``False`` where only vectors were left, whose
+            digests tell equal vectors apart from others and never equal one of bytes.
     """
 
     set: str
@@ -285,6 +296,7 @@ class Fingerprints:
     flat: Bool
     encoder: str
     problems: tuple[Problem, ...] = ()
+    of_bytes: bool = True
 
     def __post_init__(self) -> None:
         n = len(self.ids)

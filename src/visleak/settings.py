@@ -10,7 +10,7 @@ from visleak.errors import UsageError
 
 SEARCHES: Final = ("exact",)
 VIEW_CHOICES: Final = ("none", "mirror", "all")
-CANDIDATE_RULES: Final = ("auto", "nearest")
+CANDIDATE_RULES: Final = ("auto", "nearest", "best")
 ANNOTATIONS: Final = ("auto", "used", "unused")
 
 
@@ -22,11 +22,13 @@ class Settings:
     the answer.
 
     Attributes:
-        encoder: name of the encoder.
+        encoder: text of the encoder; empty takes that of the embeddings, or ``builtin``.
         search: name of the search engine; ``exact`` is the only one so far.
         hard, soft: thresholds on similarity; ``None`` takes the encoder's own.
         views: which views of a query are compared: ``none``, ``mirror`` or ``all``.
-        candidates: ``auto`` (thresholds and best twenty) or ``nearest`` (each query's one nearest).
+        candidates: ``auto`` (thresholds and best twenty; of embeddings that pass by, thresholds
+            alone), ``best`` (thresholds and best twenty, of those too) or ``nearest`` (each
+            query's one nearest).
         local: also take candidates that share local features (pictures of 96 pixels and more).
         within: also look for duplicates within each query set.
         verify: look at the pictures of the candidate pairs and grade them.
@@ -42,7 +44,7 @@ class Settings:
     visleak.errors.UsageError: views must be one of none, mirror, all; got 'some'
     """
 
-    encoder: str = "builtin"
+    encoder: str = ""
     search: str = "exact"
     hard: float | None = None
     soft: float | None = None

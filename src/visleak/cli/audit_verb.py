@@ -45,7 +45,7 @@ def audit(
     train: options.Train = None,
     sets: options.Sets = None,
     out: options.OutFolder = Path("visleak-audit"),
-    encoder: options.EncoderName = "builtin",
+    encoder: options.EncoderName = None,
     search: options.SearchName = "exact",
     hard: options.Hard = None,
     soft: options.Soft = None,
@@ -75,7 +75,7 @@ def audit(
     asked = [gates.parse(text) for text in fail_on or ()]
     gates.check(asked, verify=not no_verify)
     settings = Settings(
-        encoder=encoder,
+        encoder=encoder or "",
         search=_known_search(search),
         hard=hard,
         soft=soft,

@@ -29,7 +29,7 @@ def calibrate(
             " that is not given: a hundred times the hard one's, up to 0.01.",
         ),
     ],
-    encoder: options.EncoderName = "builtin",
+    encoder: options.EncoderName = None,
     conditions: options.Conditions = "paper",
     queries: options.Queries = 0,
     seed: options.Seed = 0,
@@ -74,7 +74,7 @@ def calibrate(
     with bars() as progress:
         result = calibrated(
             sets.one(source),
-            encoder,
+            encoder or "builtin",
             fpr=rates,
             conditions=[name for name in conditions.split(",") if name],
             queries=queries,

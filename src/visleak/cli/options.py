@@ -28,7 +28,7 @@ Test = Annotated[
         metavar="[[DATASET:]NAME=]SOURCE",
         rich_help_panel=SETS,
         help="Test images: a folder, list, glob, .csv or .parquet, .zip, .tar, cifar:FOLDER#test,"
-        " coco:FILE or yolo:FILE#val. May be repeated.",
+        " coco:FILE, yolo:FILE#val or emb:FOLDER (embeddings). May be repeated.",
     ),
 ]
 Train = Annotated[
@@ -79,7 +79,13 @@ Sample = Annotated[
     ),
 ]
 EncoderName = Annotated[
-    str, typer.Option("--encoder", metavar="NAME", rich_help_panel=HOW, help="Fingerprint.")
+    str | None,
+    typer.Option(
+        "--encoder",
+        metavar="NAME",
+        rich_help_panel=HOW,
+        help="Fingerprint; by default that of the embeddings, or builtin.",
+    ),
 ]
 SearchName = Annotated[
     str, typer.Option("--search", metavar="exact", rich_help_panel=HOW, help="Search engine.")
@@ -125,10 +131,10 @@ Candidates = Annotated[
     str,
     typer.Option(
         "--candidates",
-        metavar="auto|nearest",
+        metavar="auto|best|nearest",
         rich_help_panel=HOW,
-        help="Pairs that are looked at: by thresholds and the best twenty of each image, or the"
-        " nearest alone.",
+        help="Pairs that are looked at: by thresholds and the best twenty of each image (auto: of"
+        " training embeddings by thresholds alone), or the nearest alone.",
     ),
 ]
 NoWithin = Annotated[

@@ -8,10 +8,10 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from visleak.errors import UsageError
-from visleak.images import open_images, open_splits, parse_set
+from visleak.images import open_images, open_pictures, open_splits, parse_set
 from visleak.images.request import writable
 from visleak.images.sources import derived_name
-from visleak.records import ImageSet
+from visleak.records import AnySet, ImageSet
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,8 +46,8 @@ class Columns:
 class Compared:
     """The two sides of an audit."""
 
-    queries: tuple[ImageSet, ...]
-    references: tuple[ImageSet, ...]
+    queries: tuple[AnySet, ...]
+    references: tuple[AnySet, ...]
 
 
 def refuse_mixtures(
@@ -122,7 +122,7 @@ def one(text: str) -> ImageSet:
         UsageError, VisleakError: as ``open_images``.
     """
     dataset, name, source = parse_set(text)
-    return open_images(source, name=writable(name), dataset=writable(dataset))
+    return open_pictures(source, name=writable(name), dataset=writable(dataset))
 
 
 def _asked(option: str, role: str, alone: str, texts: Sequence[str]) -> list[Asked]:

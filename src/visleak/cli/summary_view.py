@@ -96,7 +96,7 @@ def _facts(audit: Audit) -> Iterator[Text]:
     if conflicts := content["label_conflicts"]:
         words = f"{_counted(conflicts, 'near or exact pair')} with different labels"
         yield _fact("labels", words, "yellow")
-    flat = sum(each["flat"] for each in content["sets"])
+    flat = sum(each["flat"] or 0 for each in content["sets"])
     if flat:
         yield _fact("blank", f"{_counted(flat, 'picture')} without content, counted apart")
     yield from _unreadable(audit)

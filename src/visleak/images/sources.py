@@ -14,7 +14,7 @@ from urllib.parse import parse_qsl
 
 from visleak.errors import UsageError
 from visleak.images.request import Request
-from visleak.records import ImageSet
+from visleak.records import AnySet, EmbeddingSet, ImageSet
 
 ARCHIVES: Final = (".tar", ".tar.gz", ".tgz", ".tar.bz2", ".tbz2", ".tar.xz", ".txz")
 
@@ -23,6 +23,7 @@ PREFIXES: Final = {
     "cifar": "visleak.images.cifar:open_cifar",
     "coco": "visleak.images.annotated:open_coco",
     "yolo": "visleak.images.annotated:open_yolo",
+    "emb": "visleak.images.embeddings:open_embeddings",
 }
 
 
@@ -85,7 +86,7 @@ KINDS: Final = (
 
 
 def open_images(
-    source: str | os.PathLike[str] | ImageSet | Sequence[Any],
+    source: str | os.PathLike[str] | AnySet | Sequence[Any],
     *,
     name: str | None = None,
     dataset: str = "",
@@ -93,7 +94,7 @@ def open_images(
     id: str | None = None,
     label: str | None = None,
     group: str | None = None,
-) -> ImageSet:
+) -> AnySet:
     """List the pictures of a source; no pixel is read.
 
     Args:
@@ -111,7 +112,7 @@ def open_images(
         UsageError: the source is of no known kind or does not exist, or a column does not.
         VisleakError: it holds no pictures, or cannot be read as what it seems.
     """
-    if isinstance(source, ImageSet):
+    if isinstance(source, ImageSet | EmbeddingSet):
         return source
     if not isinstance(source, str | os.PathLike):
         from visleak.images.memory import open_memory
@@ -123,7 +124,7 @@ def open_images(
     text = os.fspath(source)
     opens, path, split, options = locate(text, plain=not isinstance(source, str))
     return cast(
-        ImageSet,
+        AnySet,
         _import(opens)(
             Request(
                 text=text,
@@ -139,6 +140,23 @@ def open_images(
             )
         ),
     )
+
+
+def open_pictures(
+    source: str | os.PathLike[str] | AnySet | Sequence[Any], **wishes: Any
+) -> ImageSet:
+    """As :func:`open_images`, for what cannot be done without looking at pictures.
+
+    Raises:
+        UsageError: also where the source is a set of embeddings.
+    """
+    images = open_images(source, **wishes)
+    if isinstance(images, EmbeddingSet):
+        raise UsageError(
+            f"{images.source or images.name} is a set of embeddings: there are no pictures to look"
+            " at; give the pictures that they were made of"
+        )
+    return images
 
 
 def locate(text: str, plain: bool = False) -> tuple[str, Path, str, dict[str, str]]:

@@ -11,7 +11,7 @@ from typing import Final
 
 from visleak.errors import UsageError
 from visleak.images.columns import SPLITS, canonical_split
-from visleak.images.sources import open_images, split_prefix
+from visleak.images.sources import open_pictures, split_prefix
 from visleak.records import ImageSet
 
 _TABLES: Final = (".csv", ".tsv", ".parquet")
@@ -33,7 +33,7 @@ def open_splits(
             with ``train*.parquet`` ... files; a manifest or Parquet file with a ``split`` column;
             a YOLO ``data.yaml``; ``cifar:FOLDER``.
         dataset: name of the data set; by default the folder's.
-        id, label, group: as for :func:`visleak.images.open_images`.
+        id, label, group: as for :func:`visleak.images.open_pictures`.
 
     Returns:
         The sets by split, ``train``, ``val`` and ``test`` first. ``train`` has the role
@@ -59,7 +59,7 @@ def open_splits(
         )
     folder = path if path.is_dir() else path.resolve().parent
     return {
-        split: open_images(
+        split: open_pictures(
             sources[split],
             name=split,
             dataset=dataset or folder.resolve().name,

@@ -20,7 +20,7 @@ from visleak.pipeline.run import Outcome
 from visleak.pipeline.tables import image_tables, pair_tables
 from visleak.pipeline.thresholds import Thresholds
 from visleak.pipeline.workplace import remove_leftovers
-from visleak.records import Encoder, ImageSet
+from visleak.records import AnySet, EmbeddingSet, Encoder, ImageSet
 from visleak.settings import Settings
 from visleak.store import (
     AUDIT,
@@ -41,8 +41,8 @@ LOCK: Final = ".visleak.lock"
 
 
 def key_of(
-    queries: Sequence[ImageSet],
-    references: Sequence[ImageSet],
+    queries: Sequence[AnySet],
+    references: Sequence[AnySet],
     encoder: Encoder,
     settings: Settings,
     thresholds: Thresholds,
@@ -51,7 +51,7 @@ def key_of(
 
     Files stand in by name, size and time of change; pictures in memory cannot be stamped.
     """
-    stamps = [_stamp(images) for images in (*queries, *references)]
+    stamps = [stamp_of(images) for images in (*queries, *references)]
     if None in stamps:
         return None
     parts = {
@@ -67,13 +67,23 @@ def key_of(
     return hashlib.blake2b(text.encode(), digest_size=16).hexdigest()
 
 
-def _stamp(images: ImageSet) -> str | None:
-    """Return a digest of a set's listing and of the state of its files."""
+def stamp_of(images: AnySet) -> str | None:
+    """Return a digest of a set's listing and of the state of its files, ``None`` without files."""
     if not images.source:
         return None
     hasher = hashlib.blake2b(digest_size=16)
     about = [images.name, images.dataset, *images.roles, str(images.annotated), images.source]
     hasher.update("\0".join(about).encode(errors="surrogateescape"))
+    if isinstance(images, EmbeddingSet):
+        chosen = [f"{name}={value}" for name, value in sorted(images.options.items())]
+        files = [f"{part.locator} {part.stamp}" for part in images.partitions]
+        hasher.update("\0".join([*chosen, *files]).encode(errors="surrogateescape"))
+        return hasher.hexdigest()
+    _stamp_images(hasher, images)
+    return hasher.hexdigest()
+
+
+def _stamp_images(hasher: hashlib.blake2b, images: ImageSet) -> None:
     for column in (images.ids, images.locators, images.labels, images.captions, images.groups):
         for buffer in column.buffers() if column is not None else ():
             hasher.update(buffer or b"-")
@@ -85,7 +95,6 @@ def _stamp(images: ImageSet) -> str | None:
             hasher.update(f"{status.st_size} {status.st_mtime_ns} ".encode())
         except OSError:
             hasher.update(b"missing ")
-    return hasher.hexdigest()
 
 
 @contextlib.contextmanager

@@ -108,7 +108,9 @@ def headline(
     graded = total.get("near_or_exact")
     by_degree = total.get("hard_or_soft")
     rate = graded or by_degree
-    what = "a near-duplicate or exact copy" if graded else "a picture above the soft threshold"
+    what = (
+        "a near-duplicate or exact copy" if graded else "a picture at or above the soft threshold"
+    )
     where = "elsewhere in the same set" if alone else f"in {_listed(references)}"
     if rate is None:
         return f"{name} was compared with {_listed(references)}; no thresholds, so no rate"
@@ -118,8 +120,17 @@ def headline(
         return f"none of the {name} images could be read"
     return (
         f"{counted.count:,} of {images} ({percent(counted.share)} %, {counted.interval}) "
-        f"{'has' if counted.count == 1 else 'have'} {what} {where}"
+        f"{'has' if counted.count == 1 else 'have'} {what} {where}{'' if graded else _hard(total)}"
     )
+
+
+def _hard(total: Mapping[str, dict[str, Any] | None]) -> str:
+    """Return how many of the images by degree are hard; nothing where none can be."""
+    rate = total.get("hard")
+    if rate is None or not rate["count"]:
+        return ""
+    counted = Rate.from_dict(rate)
+    return f", {counted.count:,} ({percent(counted.share)} %) one at or above the hard threshold"
 
 
 def _listed(names: Sequence[str]) -> str:

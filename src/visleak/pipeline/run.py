@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence, Set
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
-from functools import partial
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 
@@ -16,11 +15,13 @@ from visleak.pipeline.candidates import BEST, Side, find_pairs, side, views_for
 from visleak.pipeline.fingerprinting import fingerprint
 from visleak.pipeline.labels import coverage, modality
 from visleak.pipeline.local import with_votes
+from visleak.pipeline.passing import pass_by
+from visleak.pipeline.stored import Taken, take_in
 from visleak.pipeline.tables import Compared, degree_of
 from visleak.pipeline.thresholds import Thresholds, thresholds_of
 from visleak.pipeline.verification import Material, equal_bytes, verify
 from visleak.pipeline.workplace import Workplace
-from visleak.records import Encoder, Evidence, ImageSet, Int64, Pairs
+from visleak.records import AnySet, EmbeddingSet, Encoder, Evidence, ImageSet, Int64, Pairs
 from visleak.search.exact import ExactSearch
 from visleak.search.hits import Wanted
 from visleak.settings import Settings
@@ -34,11 +35,13 @@ class Outcome:
     """What a run found; everything the audit folder is written from.
 
     Attributes:
-        queries, references: the sets, in the order of the call.
+        queries, references: the sets, in the order of the call; of embeddings that passed by,
+            the images that are in a pair.
         sides: fingerprints and backgrounds by set name.
         compared: one record a comparison; those within a query set last.
         thresholds: that were used.
         grader: that was used, or ``None``.
+        embeddings: sets of which there are only embeddings, by name.
     """
 
     queries: tuple[ImageSet, ...]
@@ -47,6 +50,7 @@ class Outcome:
     compared: tuple[Compared, ...]
     thresholds: Thresholds
     grader: Grader | None
+    embeddings: Mapping[str, Taken] = field(default_factory=dict)
 
     @property
     def sets(self) -> tuple[ImageSet, ...]:
@@ -55,8 +59,8 @@ class Outcome:
 
 
 def run(
-    queries: Sequence[ImageSet],
-    references: Sequence[ImageSet],
+    queries: Sequence[AnySet],
+    references: Sequence[AnySet],
     encoder: Encoder,
     settings: Settings,
     place: Workplace,
@@ -77,40 +81,126 @@ def run(
     """
     _check_names(queries, references, settings)
     thresholds = thresholds or thresholds_of(encoder, settings)
-    views = views_for(encoder, settings.views)
-    engine = ExactSearch()
-    sides: dict[str, Side] = {}
-    material: dict[str, Material] = {}
+    desk = _Desk(encoder, views_for(encoder, settings.views), settings, place)
+    tested = {images.name for images in queries}
     for images in (*queries, *references):
-        if images.name in sides:
-            continue
-        drawn = _drawn(images, settings) if images in queries else None
-        with timed(place, "fingerprint"):
-            prints = fingerprint(images, encoder, place, drawn)
-        with timed(place, "background"):
-            sides[images.name] = side(prints, encoder, views, engine, place.workers)
-        material[images.name] = Material(images, prints)
-    couples = [(q, r) for q in queries for r in references if q.name != r.name]
+        if images.name not in desk.sides and not _passes(images, tested):
+            desk.take(images, images.name in tested)
+    couples = [(q.name, r.name) for q in queries for r in references if q.name != r.name]
     if settings.within and not settings.sample:
-        couples += [(q, q) for q in queries]
+        couples += [(q.name, q.name) for q in queries]
     with timed(place, "search"):
-        find = partial(_find, sides, encoder, views, wanted(thresholds, settings), place)
-        found = [find(q, r) for q, r in couples]
-    if settings.candidates == "auto" and settings.local:
+        passed = desk.pass_by([q.name for q in queries], references, thresholds)
+        rule = wanted(thresholds, settings)
+        found = [passed.get(couple) or desk.find(couple, rule) for couple in couples]
+    seen = [i for i, couple in enumerate(couples) if desk.has_pictures(couple)]
+    if settings.candidates != "nearest" and settings.local:
         with timed(place, "local"):
-            by_name = {name: own.images for name, own in material.items()}
-            found = list(with_votes(found, sides, by_name, encoder, place))
+            by_name = {name: own.images for name, own in desk.material.items()}
+            voted = with_votes([found[i] for i in seen], desk.sides, by_name, encoder, place)
+            for i, pairs in zip(seen, voted, strict=True):
+                found[i] = pairs
     evidence: list[Evidence | None] = [None] * len(found)
-    grader = load_grader() if settings.verify else None
+    grader = load_grader() if settings.verify and seen else None
     if grader is not None:
         with timed(place, "verify"):
-            evidence = list(verify(found, material, place))
+            looked = verify([found[i] for i in seen], desk.material, place)
+            for i, own in zip(seen, looked, strict=True):
+                evidence[i] = own
     with timed(place, "grade"):
         compared = tuple(
-            _compared(couple, pairs, seen, material, thresholds, grader, settings)
-            for couple, pairs, seen in zip(couples, found, evidence, strict=True)
+            _compared(pairs, measured, desk.material, thresholds, grader, settings)
+            for pairs, measured in zip(found, evidence, strict=True)
         )
-    return Outcome(tuple(queries), tuple(references), sides, compared, thresholds, grader)
+    listed = {name: own.images for name, own in desk.material.items()}
+    return Outcome(
+        tuple(listed[images.name] for images in queries),
+        tuple(listed[images.name] for images in references),
+        desk.sides,
+        compared,
+        thresholds,
+        grader,
+        desk.embeddings,
+    )
+
+
+def _passes(images: AnySet, tested: Set[str]) -> bool:
+    """Whether a set passes by instead of being taken in."""
+    return isinstance(images, EmbeddingSet) and images.name not in tested
+
+
+@dataclass
+class _Desk:
+    """What a run has at hand: the sets taken in so far, and how they are compared."""
+
+    encoder: Encoder
+    views: tuple[int, ...]
+    settings: Settings
+    place: Workplace
+    sides: dict[str, Side] = field(default_factory=dict)
+    material: dict[str, Material] = field(default_factory=dict)
+    embeddings: dict[str, Taken] = field(default_factory=dict)
+
+    def take(self, images: AnySet, tested: bool) -> None:
+        """Make fingerprints of a set, or take in those that are there."""
+        drawn = _drawn(images, self.settings) if tested else None
+        with timed(self.place, "fingerprint"):
+            if isinstance(images, EmbeddingSet):
+                taken = take_in(images, self.encoder.digest, self.place, drawn)
+                self.embeddings[images.name] = taken
+                own = Material(taken.images, taken.prints)
+            else:
+                own = Material(images, fingerprint(images, self.encoder, self.place, drawn))
+        with timed(self.place, "background"):
+            self.sides[images.name] = side(
+                own.prints, self.encoder, self.views, ExactSearch(), self.place.workers
+            )
+        self.material[images.name] = own
+
+    def pass_by(
+        self, queries: Sequence[str], references: Sequence[AnySet], thresholds: Thresholds
+    ) -> dict[tuple[str, str], Pairs]:
+        """Let the embeddings of the training side pass by; return the pairs by names."""
+        found: dict[tuple[str, str], Pairs] = {}
+        for images in references:
+            if not isinstance(images, EmbeddingSet) or images.name in self.sides:
+                continue
+            passed = pass_by(
+                [self.sides[name] for name in queries],
+                images,
+                encoder=self.encoder,
+                views=self.views,
+                wanted=wanted_in_passing(thresholds, self.settings),
+                engine=ExactSearch(),
+                place=self.place,
+            )
+            self.embeddings[images.name] = passed.taken
+            self.material[images.name] = Material(passed.taken.images, passed.taken.prints)
+            self.sides[images.name] = passed.side
+            found |= {(pairs.query_set, pairs.reference_set): pairs for pairs in passed.pairs}
+        return found
+
+    def find(self, couple: tuple[str, str], rule: Wanted) -> Pairs:
+        """Return the candidates of two sets; within a set, best ones need no threshold either."""
+        query, reference = couple
+        step, total = f"comparing {query} with {reference}", len(self.sides[reference].prints)
+        self.place.progress(step, 0, total)
+        pairs = find_pairs(
+            self.sides[query],
+            self.sides[reference],
+            encoder=self.encoder,
+            views=self.views,
+            wanted=rule,
+            engine=ExactSearch(progress=lambda done: self.place.progress(step, done, total)),
+            workers=self.place.workers,
+        )
+        # equal pictures were searched for once
+        self.place.progress(step, total, total)
+        return pairs
+
+    def has_pictures(self, couple: tuple[str, str]) -> bool:
+        """Whether there are pictures of both sets to look at."""
+        return all(self.material[name].images.pictures for name in couple)
 
 
 def wanted(thresholds: Thresholds, settings: Settings) -> Wanted:
@@ -118,6 +208,17 @@ def wanted(thresholds: Thresholds, settings: Settings) -> Wanted:
     if settings.candidates == "nearest":
         return Wanted(None, best=1, cap=settings.per_query)
     return Wanted(thresholds.soft, best=BEST, cap=settings.per_query)
+
+
+def wanted_in_passing(thresholds: Thresholds, settings: Settings) -> Wanted:
+    """Return what is asked of embeddings that pass by: by threshold alone, where there is one.
+
+    A search by threshold passes over nearly everything unread in detail; the best of each query
+    are not bounded from below, so that every vector must be looked at.
+    """
+    if settings.candidates == "auto" and thresholds.soft is not None:
+        return Wanted(thresholds.soft, best=0, cap=settings.per_query)
+    return wanted(thresholds, settings)
 
 
 @contextmanager
@@ -131,7 +232,7 @@ def timed(place: Workplace, step: str) -> Iterator[None]:
 
 
 def _check_names(
-    queries: Sequence[ImageSet], references: Sequence[ImageSet], settings: Settings
+    queries: Sequence[AnySet], references: Sequence[AnySet], settings: Settings
 ) -> None:
     if not queries or not (references or settings.within):
         raise UsageError("nothing to compare: give --test and --train, or --set")
@@ -155,7 +256,7 @@ def _check_names(
             raise UsageError(f"two sets are called {images.name!r}; name them: --train NAME=SOURCE")
 
 
-def _drawn(images: ImageSet, settings: Settings) -> Int64 | None:
+def _drawn(images: AnySet, settings: Settings) -> Int64 | None:
     """Return the rows of a random sample of a query set, or ``None`` for all."""
     if not 0 < settings.sample < len(images):
         return None
@@ -163,34 +264,7 @@ def _drawn(images: ImageSet, settings: Settings) -> Int64 | None:
     return np.sort(rng.choice(len(images), settings.sample, replace=False)).astype(np.int64)
 
 
-def _find(
-    sides: Mapping[str, Side],
-    encoder: Encoder,
-    views: tuple[int, ...],
-    rule: Wanted,
-    place: Workplace,
-    query: ImageSet,
-    reference: ImageSet,
-) -> Pairs:
-    """Return the candidates of two sets; within a set, best ones need no threshold either."""
-    step, total = f"comparing {query.name} with {reference.name}", len(sides[reference.name].prints)
-    place.progress(step, 0, total)
-    pairs = find_pairs(
-        sides[query.name],
-        sides[reference.name],
-        encoder=encoder,
-        views=views,
-        wanted=rule,
-        engine=ExactSearch(progress=lambda done: place.progress(step, done, total)),
-        workers=place.workers,
-    )
-    # equal pictures were searched for once
-    place.progress(step, total, total)
-    return pairs
-
-
 def _compared(
-    couple: tuple[ImageSet, ImageSet],
     pairs: Pairs,
     evidence: Evidence | None,
     material: Mapping[str, Material],
@@ -199,7 +273,7 @@ def _compared(
     settings: Settings,
 ) -> Compared:
     """Return a comparison with its degrees and verdicts."""
-    query, reference = couple
+    query, reference = (material[name].images for name in (pairs.query_set, pairs.reference_set))
     verdict = Compared(
         query=query,
         reference=reference,

@@ -11,8 +11,9 @@ import numpy as np
 from visleak.pipeline import rates
 from visleak.pipeline.labels import comparable, relation
 from visleak.pipeline.run import Outcome
+from visleak.pipeline.stored import Taken
 from visleak.pipeline.tables import Compared
-from visleak.records import Encoder, ImageSet
+from visleak.records import Encoder, Fingerprints, ImageSet
 from visleak.settings import Settings
 from visleak.store import SCHEMA
 from visleak.verify import check
@@ -56,20 +57,48 @@ def summarise(outcome: Outcome, encoder: Encoder, settings: Settings, tool: str)
 
 
 def _set(outcome: Outcome, images: ImageSet) -> dict[str, Any]:
-    prints = outcome.sides[images.name].prints
-    problems = (*images.problems, *prints.problems)
-    return {
+    about = {
         "name": images.name,
         "dataset": images.dataset,
         "roles": list(images.roles),
         "side": "query" if images in outcome.queries else "reference",
         "source": images.source,
         "options": dict(images.options),
+        "pictures": images.pictures,
+    }
+    taken = outcome.embeddings.get(images.name)
+    counts = _counts(outcome, images) if taken is None else _counts_of_embeddings(taken)
+    return about | counts
+
+
+def _counts_of_embeddings(taken: Taken) -> dict[str, Any]:
+    """Return the counts of a set of embeddings; of one that passed by, some are not known."""
+    prints = taken.prints
+    unreadable = len(prints.problems)
+    return {
+        "images": taken.vectors,
+        "readable": taken.vectors - unreadable if taken.streamed else len(prints),
+        "flat": None if taken.streamed else int(prints.flat.sum()),
+        "unreadable": unreadable,
+        "distinct": None if taken.streamed else _distinct(prints),
+        "listed": len(prints),
+        "norms_off": taken.off,
+    }
+
+
+def _distinct(prints: Fingerprints) -> int:
+    return len(np.unique(np.ascontiguousarray(prints.digests).view("V16")))
+
+
+def _counts(outcome: Outcome, images: ImageSet) -> dict[str, Any]:
+    prints = outcome.sides[images.name].prints
+    problems = (*images.problems, *prints.problems)
+    return {
         "images": len(images) + len(images.problems),
         "readable": len(prints),
         "flat": int(prints.flat.sum()),
         "unreadable": len(problems),
-        "distinct": len(np.unique(np.ascontiguousarray(prints.digests).view("V16"))),
+        "distinct": _distinct(prints),
     }
 
 
@@ -107,7 +136,8 @@ def _total(outcome: Outcome, images: ImageSet) -> dict[str, Any]:
     own = [each for each in outcome.compared if each.query.name == images.name]
     leaks = [each for each in own if each.coverage != "within"]
     best = rates.union([rates.strongest(each, side) for each in leaks or own])
-    total = rates.rates(best, outcome.grader is not None, _measured(outcome))
+    graded = all(each.grades is not None for each in leaks or own)
+    total = rates.rates(best, graded, _measured(outcome))
     names = [each.reference.name for each in leaks or own]
     return {
         "query_set": images.name,
@@ -135,10 +165,19 @@ def _skipped(outcome: Outcome, settings: Settings) -> list[str]:
     said = []
     if not settings.verify:
         said.append("verification: switched off, so there are degrees but no grades")
+    elif outcome.embeddings:
+        names = ", ".join(outcome.embeddings)
+        said.append(
+            f"verification of {names}: there are embeddings only, so there are degrees but no"
+            " grades"
+        )
     if settings.sample:
         said.append(f"queries: a sample of {settings.sample} images a set, drawn with a fixed seed")
     if not settings.within or settings.sample:
         said.append("repeats within the test sets: not looked for")
+    off = sum(taken.off for taken in outcome.embeddings.values())
+    if off:
+        said.append(f"lengths: {off:,} vectors were not of unit length and were made so")
     capped = _capped(outcome, settings)
     if capped:
         said.append(

@@ -144,6 +144,11 @@ def _named(codes: npt.NDArray[np.int8], names: tuple[str, ...]) -> pa.Array:
     return pa.DictionaryArray.from_arrays(indices, pa.array(names)).dictionary_decode()
 
 
+def _positive(sizes: npt.NDArray[np.int32]) -> pa.Array:
+    """Return sizes, null where they are not known."""
+    return pa.array(sizes, mask=sizes == 0)
+
+
 def _constant(value: str, count: int) -> pa.Array:
     return pa.repeat(pa.scalar(value, pa.string()), count)
 
@@ -219,7 +224,8 @@ def _image_rows(
 ) -> pa.Table:
     prints = side.prints
     listed = prints.rows[rows]
-    digests = [prints.digests[row].tobytes().hex() for row in rows]
+    known = prints.of_bytes
+    digests = [prints.digests[row].tobytes().hex() if known else None for row in rows]
     columns: dict[str, Any] = {
         "set": _constant(images.name, len(rows)),
         "id": prints.ids.take(pa.array(rows)),
@@ -228,8 +234,8 @@ def _image_rows(
         "caption": _taken(images.captions, listed),
         "group": _taken(images.groups, listed),
         "frame": _taken(images.frames, listed, pa.int64()),
-        "width": prints.sizes[rows, 0],
-        "height": prints.sizes[rows, 1],
+        "width": _positive(prints.sizes[rows, 0]),
+        "height": _positive(prints.sizes[rows, 1]),
         "flat": prints.flat[rows],
         "locator": images.locators.take(pa.array(listed)),
         **nearest_columns,

@@ -16,7 +16,7 @@ from visleak import pipeline
 from visleak.auditing import open_cache, workers_for
 from visleak.encoders import load_encoder
 from visleak.errors import UsageError, VisleakError
-from visleak.images import open_images
+from visleak.images import open_pictures
 from visleak.pipeline import Workplace
 from visleak.pipeline.candidates import views_for
 from visleak.pipeline.fingerprinting import fingerprint
@@ -79,7 +79,7 @@ def robustness(
         raise UsageError("queries must be 0 (all) or more, and encoders at least one")
     chosen = named(conditions)
     makers = _distinct([load_encoder(encoder) for encoder in encoders])
-    images = open_images(source)
+    images = open_pictures(source)
     wanted = queries if isinstance(queries, int) else len(queries)
     changes = min(wanted or len(images), len(images)) * len(chosen)
     crew = workers_for(len(images) + changes, workers)

@@ -14,7 +14,7 @@ from visleak import pipeline
 from visleak.auditing import open_cache, workers_for
 from visleak.encoders import load_encoder
 from visleak.errors import UsageError, VisleakError
-from visleak.images import open_images
+from visleak.images import open_pictures
 from visleak.pipeline import Workplace
 from visleak.pipeline.candidates import views_for
 from visleak.pipeline.fingerprinting import fingerprint
@@ -173,7 +173,7 @@ def calibrate(
     """
     asked = rates(fpr)
     chosen, maker = named(conditions), load_encoder(encoder)
-    images = open_images(source)
+    images = open_pictures(source)
     crew = workers_for(len(images) * (1 + len(chosen)), workers)
     with open_cache(cache) as store, Workplace.at(None, crew, store, progress) as place:
         prints = fingerprint(images, maker, place)

@@ -1,0 +1,275 @@
+"""Files of vectors as partitions of a set: ``.npy`` with texts beside it, Parquet with both."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final, Protocol
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+
+from visleak.errors import VisleakError
+from visleak.images.columns import as_text
+from visleak.records import Int64
+
+#: Types of the numbers that are read.
+FLOATS: Final = ("float16", "float32", "float64")
+
+#: Columns that stay numbers or marks; all others are text.
+_PLAIN: Final = {"width": pa.int32(), "height": pa.int32(), "flat": pa.bool_()}
+
+
+class About(Protocol):
+    """What is known of the images behind the rows of a file."""
+
+    def columns(self, rows: Int64) -> Mapping[str, pa.Array]:
+        """Return the known columns of some rows."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class Lines:
+    """A text file with one id a line.
+
+    Attributes:
+        path: the file.
+    """
+
+    path: str
+
+    def columns(self, rows: Int64) -> Mapping[str, pa.Array]:
+        """Return the ids of some rows."""
+        return {"id": read_lines(Path(self.path)).take(pa.array(rows))}
+
+
+@dataclass(frozen=True, slots=True)
+class Table:
+    """A Parquet file with one row a vector.
+
+    Attributes:
+        path: the file.
+        names: what a column is for (``id``, ``label``, ...) to its name in the file.
+        start: row of the file at which the partition begins.
+        pattern: finds the group in the id, where the group is no column.
+    """
+
+    path: str
+    names: Mapping[str, str]
+    start: int = 0
+    pattern: re.Pattern[str] | None = None
+
+    def columns(self, rows: Int64) -> Mapping[str, pa.Array]:
+        """Return the known columns of some rows."""
+        stored = rows_of(self.path, list(dict.fromkeys(self.names.values())), rows + self.start)
+        found = {}
+        for use, name in self.names.items():
+            column = stored[name]
+            plain = _PLAIN.get(use)
+            found[use] = (
+                as_text(column, name) if plain is None else column.cast(plain).combine_chunks()
+            )
+        return found
+
+
+@dataclass(frozen=True, slots=True)
+class NpyPartition:
+    """A ``.npy`` file, memory-mapped.
+
+    Attributes:
+        locator: the file.
+        rows, width: shape of its matrix.
+        stamp: size and time of change of the files.
+        first: number of its first row in the whole set: the id of images that have no other.
+        about: what is known of the images, or ``None``.
+        pattern: finds the group in the id.
+    """
+
+    locator: str
+    rows: int
+    width: int
+    stamp: str
+    first: int = 0
+    about: About | None = None
+    pattern: re.Pattern[str] | None = None
+
+    def matrix(self) -> npt.NDArray[Any]:
+        """Return the vectors as stored, see :class:`visleak.records.Partition`."""
+        if not self.rows:
+            return np.empty((0, self.width), np.float32)
+        try:
+            stored = np.load(self.locator, mmap_mode="r", allow_pickle=False)
+        except (OSError, ValueError) as error:
+            raise VisleakError(f"{self.locator} cannot be read: {_line(error)}") from error
+        if stored.shape != (self.rows, self.width):
+            raise VisleakError(f"{self.locator} has changed since it was opened")
+        return np.asarray(stored)
+
+    def columns(self, rows: Int64 | None = None) -> Mapping[str, pa.Array]:
+        """Return what is known of some images, see :class:`visleak.records.Partition`."""
+        return _described(self, self.about, rows)
+
+
+@dataclass(frozen=True, slots=True)
+class ParquetPartition:
+    """Some row groups of a Parquet file with a column of vectors.
+
+    Attributes:
+        locator: the file.
+        rows, width, stamp, first, about, pattern: as of :class:`NpyPartition`.
+        column: name of the column.
+        groups: numbers of the row groups.
+        start: row of the file at which they begin.
+    """
+
+    locator: str
+    rows: int
+    width: int
+    stamp: str
+    column: str
+    groups: tuple[int, ...]
+    start: int = 0
+    first: int = 0
+    about: About | None = None
+    pattern: re.Pattern[str] | None = None
+
+    def matrix(self) -> npt.NDArray[Any]:
+        """Return the vectors as stored, see :class:`visleak.records.Partition`; in memory."""
+        try:
+            with pq.ParquetFile(self.locator, memory_map=True) as file:
+                stored = file.read_row_groups(list(self.groups), columns=[self.column])
+        except (pa.ArrowException, OSError) as error:
+            raise VisleakError(f"{self.locator} cannot be read: {_line(error)}") from error
+        return vectors_of(stored[self.column].combine_chunks(), self.width, self.locator)
+
+    def columns(self, rows: Int64 | None = None) -> Mapping[str, pa.Array]:
+        """Return what is known of some images, see :class:`visleak.records.Partition`."""
+        return _described(self, self.about, rows)
+
+
+def _described(
+    part: NpyPartition | ParquetPartition, about: About | None, rows: Int64 | None
+) -> Mapping[str, pa.Array]:
+    """Return the columns of some rows; ids and locators are made up where none are stored."""
+    picked = np.arange(part.rows, dtype=np.int64) if rows is None else rows
+    found = dict(about.columns(picked)) if about is not None else {}
+    if "id" not in found:
+        found["id"] = pa.array(part.first + picked, pa.int64()).cast(pa.string())
+    if found["id"].null_count:
+        row = int(picked[np.flatnonzero(found["id"].is_null())[0]])
+        raise VisleakError(f"{part.locator}: the id of row {row} is null; choose another --id")
+    if "locator" not in found:
+        start = part.start if isinstance(part, ParquetPartition) else 0
+        numbers = pa.array(start + picked, pa.int64()).cast(pa.string())
+        place = pa.scalar(part.locator, pa.string())
+        found["locator"] = pc.binary_join_element_wise(place, numbers, "!").cast(pa.string())
+    if part.pattern is not None:
+        found["group"] = pa.array(
+            (_captured(part.pattern, id_) for id_ in found["id"].to_pylist()), pa.string()
+        )
+    return found
+
+
+def _captured(pattern: re.Pattern[str], id_: str) -> str | None:
+    found = pattern.search(id_)
+    return found[1 if pattern.groups else 0] if found else None
+
+
+def rows_of(path: str, names: Sequence[str], rows: Int64) -> pa.Table:
+    """Read some columns of some rows of a Parquet file; only the row groups that hold them.
+
+    Raises:
+        VisleakError: the file cannot be read.
+    """
+    try:
+        with pq.ParquetFile(path, memory_map=True) as file:
+            footer = file.metadata
+            sizes = [footer.row_group(i).num_rows for i in range(footer.num_row_groups)]
+            starts = np.concatenate([[0], np.cumsum(sizes)]).astype(np.int64)
+            owner = np.searchsorted(starts, rows, side="right") - 1
+            groups = np.unique(owner)
+            table = file.read_row_groups(groups.tolist(), columns=list(names))
+    except (pa.ArrowException, OSError) as error:
+        raise VisleakError(f"{path} cannot be read: {_line(error)}") from error
+    kept = np.diff(starts)[groups]
+    begins = np.concatenate([[0], np.cumsum(kept)])[:-1]
+    place = rows - starts[owner] + begins[np.searchsorted(groups, owner)]
+    return table.take(pa.array(place.astype(np.int64)))
+
+
+def vectors_of(column: pa.Array, width: int, locator: str) -> npt.NDArray[Any]:
+    """Return a column of lists as a matrix (rows, width); NaN where there is no vector.
+
+    Raises:
+        VisleakError: a vector has another width.
+    """
+    missing = column.is_null().to_numpy(zero_copy_only=False)
+    lengths = pc.list_value_length(column).fill_null(width).to_numpy(zero_copy_only=False)
+    wrong = np.flatnonzero(lengths != width)
+    if len(wrong):
+        raise VisleakError(
+            f"{locator}: a vector has {int(lengths[wrong[0]])} numbers, the first has {width};"
+            " all must have the same"
+        )
+    there = column.drop_null().flatten()
+    values = there.to_numpy(zero_copy_only=False).reshape(-1, width)
+    if not missing.any():
+        return np.asarray(values)
+    matrix = np.full((len(column), width), np.nan, values.dtype)
+    matrix[~missing] = values
+    return matrix
+
+
+def read_lines(path: Path) -> pa.StringArray:
+    """Return the lines of a text file of ids.
+
+    Raises:
+        VisleakError: it is no UTF-8 text.
+    """
+    try:
+        text = path.read_text(encoding="utf-8-sig")
+    except (OSError, UnicodeDecodeError) as error:
+        raise VisleakError(f"{path} cannot be read as UTF-8 text: {_line(error)}") from error
+    lines = text.removesuffix("\n").split("\n") if text else []
+    return pa.array([line.rstrip("\r") for line in lines], pa.string())
+
+
+def npy_shape(path: Path) -> tuple[int, int]:
+    """Return the shape of a matrix in a ``.npy`` file from its header.
+
+    Raises:
+        VisleakError: it holds something else, or less than its header says.
+    """
+    try:
+        with path.open("rb") as file:
+            version = np.lib.format.read_magic(file)
+            reader: Any = getattr(np.lib.format, f"read_array_header_{version[0]}_0")
+            shape, _, dtype = reader(file)
+            begins = file.tell()
+    except (OSError, ValueError, AttributeError) as error:
+        raise VisleakError(f"{path} is no .npy file: {_line(error)}") from error
+    if dtype.name not in FLOATS or len(shape) != 2:
+        raise VisleakError(
+            f"{path} holds {dtype} of shape {shape}; vectors are a matrix (rows, width) of"
+            f" {', '.join(FLOATS)}"
+        )
+    wanted, there = begins + shape[0] * shape[1] * dtype.itemsize, path.stat().st_size
+    if there < wanted:
+        raise VisleakError(f"{path} is truncated: {there:,} of {wanted:,} bytes are there")
+    return int(shape[0]), int(shape[1])
+
+
+def stamp_of(*paths: Path | str) -> str:
+    """Return a text that changes when one of the files does."""
+    found = [os.stat(path) for path in paths]
+    return " ".join(f"{status.st_size} {status.st_mtime_ns}" for status in found)
+
+
+def _line(error: BaseException) -> str:
+    return " ".join(str(error).split())[:200]

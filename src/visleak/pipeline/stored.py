@@ -1,0 +1,263 @@
+"""Sets of embeddings: whose vectors they are, and taking them in as fingerprints."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from visleak.errors import VisleakError
+from visleak.pipeline.columns import GrowingColumn, forget
+from visleak.pipeline.workplace import Workplace
+from visleak.records import (
+    Bool,
+    Bytes8,
+    EmbeddingSet,
+    Fingerprints,
+    Float32,
+    ImageSet,
+    Int64,
+    Partition,
+    Problem,
+    Unreadable,
+)
+from visleak.vectors import unit_rows
+
+#: Rows taken in at a time; only bounds memory.
+CHUNK: Final = 8192
+
+#: Keeps the digests of vectors apart from those of bytes.
+_DOMAIN: Final = b"visleak vector"
+
+
+@dataclass(frozen=True)
+class NoPictures:
+    """The opener of a set of which only vectors are left."""
+
+    def read(self, positions: Sequence[int]) -> Iterator[bytes | Bytes8 | Unreadable]:
+        """Yield, for each position, that there is no picture."""
+        for _ in positions:
+            yield Unreadable("missing", "of this set there are only embeddings")
+
+
+@dataclass(frozen=True, slots=True)
+class Taken:
+    """A set of embeddings as the pipeline works with it.
+
+    Attributes:
+        images: the images that are worked with: all, or those that are in a pair.
+        prints: their fingerprints.
+        vectors: number of vectors of the whole set.
+        off: how many of them were not of unit length and were made so.
+        streamed: ``images`` are only those that are in a pair.
+    """
+
+    images: ImageSet
+    prints: Fingerprints
+    vectors: int
+    off: int
+    streamed: bool
+
+
+def take_in(images: EmbeddingSet, encoder: str, place: Workplace, drawn: Int64 | None) -> Taken:
+    """Return a whole set of embeddings as fingerprints; the matrix goes to the scratch folder.
+
+    Args:
+        images: the set.
+        encoder: digest of the run's encoder.
+        place: where to work.
+        drawn: rows to take, ascending; default all.
+    """
+    columns = joined_columns([part.columns() for part in images.partitions])
+    step, total = f"reading {images.name}", len(images)
+    matrix = GrowingColumn(place.file(".matrix"), np.float32, (images.width,))
+    rows: list[Int64] = [np.empty(0, np.int64)]
+    broken: list[Int64] = [np.empty(0, np.int64)]
+    off = 0
+    for first, stored in _chunks(images.partitions):
+        picked = _picked(first, len(stored), drawn)
+        unit = unit_rows(stored[picked - first])
+        matrix.append(unit.matrix[~unit.broken])
+        rows.append(picked[~unit.broken])
+        broken.append(picked[unit.broken])
+        off += int(unit.off.sum())
+        place.progress(step, first + len(stored), total)
+    kept = np.concatenate(rows)
+    listed = image_set(images, columns)
+    problems = problems_of(images, np.concatenate(broken))
+    prints = fingerprints(images, kept, kept, matrix.mapped(), columns, encoder, problems)
+    return Taken(listed, prints, total, off, streamed=False)
+
+
+def _chunks(partitions: Sequence[Partition]) -> Iterator[tuple[int, Any]]:
+    """Yield the number of the first row and the stored rows of bounded parts."""
+    first = 0
+    for partition in partitions:
+        matrix = partition.matrix()
+        for start in range(0, partition.rows, CHUNK):
+            yield first + start, matrix[start : start + CHUNK]
+        forget(matrix)
+        first += partition.rows
+
+
+def _picked(first: int, count: int, drawn: Int64 | None) -> Int64:
+    """Return the rows to take of a part that begins at ``first``."""
+    if drawn is None:
+        return np.arange(first, first + count)
+    return drawn[np.searchsorted(drawn, first) : np.searchsorted(drawn, first + count)]
+
+
+# -- from columns to records ---------------------------------------------------------------------
+
+
+def joined_columns(parts: Sequence[Mapping[str, pa.Array]]) -> dict[str, pa.Array]:
+    """Return the columns of several partitions, one after the other; null where one lacks it."""
+    names = dict.fromkeys(name for part in parts for name in part)
+    joined = {}
+    for name in names:
+        kind = next(part[name].type for part in parts if name in part)
+        pieces = [part[name] if name in part else pa.nulls(len(part["id"]), kind) for part in parts]
+        joined[name] = pa.concat_arrays(pieces)
+    return joined
+
+
+def columns_at(images: EmbeddingSet, rows: Int64) -> dict[str, pa.Array]:
+    """Return what is known of some images of a set.
+
+    Args:
+        images: the set.
+        rows: rows over all partitions, ascending.
+    """
+    parts = [part.columns(inside) for part, inside in located(images.partitions, rows)]
+    return joined_columns(parts or [images.partitions[0].columns(rows)])
+
+
+def located(partitions: Sequence[Partition], rows: Int64) -> Iterator[tuple[Partition, Int64]]:
+    """Yield each partition that holds some of the ascending rows, and which of its own they are."""
+    first = 0
+    for partition in partitions:
+        low, high = np.searchsorted(rows, [first, first + partition.rows])
+        if high > low:
+            yield partition, rows[low:high] - first
+        first += partition.rows
+
+
+def vectors_at(images: EmbeddingSet, rows: Int64) -> Float32:
+    """Return the unit vectors of some images of a set, rows ascending over all partitions."""
+    parts = [np.empty((0, images.width), np.float32)]
+    for partition, inside in located(images.partitions, rows):
+        matrix = partition.matrix()
+        parts.append(unit_rows(matrix[inside]).matrix)
+        forget(matrix)
+    return np.concatenate(parts)
+
+
+def image_set(images: EmbeddingSet, columns: Mapping[str, pa.Array]) -> ImageSet:
+    """Return a set of embeddings, or some rows of it, as a set of images without pictures."""
+    return ImageSet(
+        name=images.name,
+        ids=columns["id"],
+        locators=columns["locator"],
+        opener=NoPictures(),
+        labels=columns.get("label"),
+        captions=columns.get("caption"),
+        groups=columns.get("group"),
+        dataset=images.dataset,
+        roles=images.roles,
+        annotated=images.annotated,
+        source=images.source,
+        options=images.options,
+        pictures=False,
+    )
+
+
+def problems_of(images: EmbeddingSet, broken: Int64) -> tuple[Problem, ...]:
+    """Return the rows of ``unreadable.csv`` of vectors that are no numbers."""
+    found = []
+    for partition, rows in located(images.partitions, np.sort(broken)):
+        columns = partition.columns(rows)
+        ids, locators = columns["id"].to_pylist(), columns["locator"].to_pylist()
+        for row, id_, locator in zip(rows.tolist(), ids, locators, strict=True):
+            detail = f"row {row} of {partition.locator} is no number"
+            found.append(Problem(images.name, id_, locator or "", "corrupt", detail))
+    return tuple(found)
+
+
+def fingerprints(
+    images: EmbeddingSet,
+    rows: Int64,
+    listed: Int64,
+    matrix: Float32,
+    columns: Mapping[str, pa.Array],
+    encoder: str,
+    problems: tuple[Problem, ...],
+) -> Fingerprints:
+    """Return vectors with what is known of their images.
+
+    Args:
+        images: the set.
+        rows: position of each vector's image in the image set.
+        listed: its position in ``columns``.
+        matrix: unit rows.
+        columns: what is known of the images.
+        encoder: digest of the encoder.
+        problems: vectors that are no numbers.
+    """
+    known = {name: column.take(pa.array(listed)) for name, column in columns.items()}
+    digests = stored_digests(known.get("digest"))
+    sizes = np.stack([_whole(known.get(name), len(listed)) for name in ("width", "height")], axis=1)
+    return Fingerprints(
+        set=images.name,
+        rows=rows,
+        ids=known["id"],
+        matrix=matrix,
+        digests=vector_digests(matrix) if digests is None else digests,
+        sizes=sizes.astype(np.int32),
+        flat=flat_of(known, len(listed)),
+        encoder=encoder,
+        problems=problems,
+        of_bytes=digests is not None,
+    )
+
+
+def flat_of(columns: Mapping[str, pa.Array], count: int) -> Bool:
+    """Return which images are known to be flat."""
+    if "flat" not in columns:
+        return np.zeros(count, np.bool_)
+    return np.asarray(pc.fill_null(columns["flat"], False).to_numpy(zero_copy_only=False), np.bool_)
+
+
+def _whole(column: pa.Array | None, count: int) -> Int64:
+    """Return a column of whole numbers, 0 where unknown."""
+    if column is None:
+        return np.zeros(count, np.int64)
+    return np.asarray(pc.fill_null(column, 0).to_numpy(zero_copy_only=False), np.int64)
+
+
+def stored_digests(column: pa.Array | None) -> Bytes8 | None:
+    """Return digests from their hexadecimal text (n, 16); ``None`` unless all are there.
+
+    Raises:
+        VisleakError: a text is no digest.
+    """
+    if column is None or column.null_count:
+        return None
+    try:
+        joined = b"".join(bytes.fromhex(text) for text in column.to_pylist())
+        return np.frombuffer(joined, np.uint8).reshape(len(column), 16)
+    except ValueError as error:
+        raise VisleakError(f"a content digest in a manifest's table is damaged: {error}") from error
+
+
+def vector_digests(matrix: Float32) -> Bytes8:
+    """Return digests of vectors (n, 16); they never equal a digest of bytes."""
+    found = np.empty((len(matrix), 16), np.uint8)
+    for row, vector in enumerate(matrix):
+        hashed = hashlib.blake2b(vector.tobytes(), digest_size=16, person=_DOMAIN)
+        found[row] = np.frombuffer(hashed.digest(), np.uint8)
+    return found
