@@ -21,7 +21,7 @@ ROOT = Path(visleak.__file__).parent
 LEVELS = (
     ("errors",),
     ("records",),
-    ("settings", "groups", "stats", "gallery", "plots", "vectors"),
+    ("settings", "groups", "stats", "gallery", "plots", "drawing", "vectors"),
     ("images", "encoders", "search", "verify", "grading", "store", "cache"),
     ("pipeline",),
     ("auditing",),

@@ -5,41 +5,17 @@ Layout after figures 1 and 2 of Ramos et al. 2025. The same numbers give the sam
 
 from __future__ import annotations
 
-import io
 import math
-import warnings
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
 from typing import Any, Final
 
 import numpy as np
 
+from visleak.drawing import as_text, figure_of, saved
 from visleak.robustness.curves import Curve, auc_text, thinned
 from visleak.robustness.results import Robustness
 
 #: Colours that differ for colour-blind readers too (Wong 2011), and lines that differ in print.
 COLOURS: Final = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9", "#4a5058")
-
-STYLE: Final[dict[str, Any]] = {
-    "font.family": "sans-serif",
-    "font.sans-serif": ["DejaVu Sans"],
-    "font.size": 10,
-    "axes.edgecolor": "#8a919a",
-    "axes.labelcolor": "#1d2127",
-    "axes.titlesize": 12,
-    "axes.titleweight": "bold",
-    "axes.spines.top": False,
-    "axes.spines.right": False,
-    "xtick.color": "#4a5058",
-    "ytick.color": "#4a5058",
-    "grid.color": "#dfe3e8",
-    "grid.linewidth": 0.8,
-    "legend.frameon": False,
-    "savefig.facecolor": "white",
-    "svg.fonttype": "path",
-    "svg.hashsalt": "visleak",
-    "path.simplify": False,
-}
 
 #: What is drawn from: name, shares by condition.
 Line = tuple[str, list[float]]
@@ -49,7 +25,8 @@ def radar(result: Robustness) -> dict[str, bytes]:
     """Return the radar of R@1 as ``{"svg": .., "png": ..}``; one line an encoder."""
     names = [condition.name for condition in result.conditions]
     angle = np.linspace(0, 2 * math.pi, len(names), endpoint=False)
-    with _figure((7.4, 7.4), polar=True) as (figure, axes):
+    with figure_of((7.4, 7.4)) as figure:
+        axes = figure.add_subplot(projection="polar")
         axes.set_theta_zero_location("N")
         axes.set_theta_direction(-1)
         axes.set_ylim(0, 1)
@@ -83,13 +60,13 @@ def radar(result: Robustness) -> dict[str, bytes]:
         )
         figure.legend(loc="lower center", ncols=3, fontsize=9, bbox_to_anchor=(0.5, 0.005))
         figure.subplots_adjust(left=0.12, right=0.88, top=0.86, bottom=0.13)
-        return _saved(figure, "radar")
+        return saved(figure, "radar")
 
 
 def _lines(result: Robustness) -> list[Line]:
     found: list[Line] = []
     for tested in result.encoders:
-        name = _text(tested.name)
+        name = as_text(tested.name)
         if tested.pipeline:
             found.append((f"{name}, whole pipeline", [j.r1.share for j in tested.pipeline]))
             name = f"{name}, fingerprint alone"
@@ -99,19 +76,13 @@ def _lines(result: Robustness) -> list[Line]:
 
 def _about(result: Robustness) -> str:
     name = result.collection if len(result.collection) <= 40 else result.collection[:39] + "…"
-    return _text(f"{result.queries:,} queries among {result.references:,} pictures of {name}")
-
-
-def _text(name: str) -> str:
-    """Return a name as text for matplotlib: anybody's, and a dollar begins a formula."""
-    safe = "".join(c if c.isprintable() else "\N{REPLACEMENT CHARACTER}" for c in name)
-    return safe.replace("$", r"\$")
+    return as_text(f"{result.queries:,} queries among {result.references:,} pictures of {name}")
 
 
 def roc_plot(result: Robustness) -> dict[str, bytes]:
     """Return the ROC of untransformed and transformed queries as ``{"svg": .., "png": ..}``."""
     curves = [
-        (_text(tested.name), label, curve, number)
+        (as_text(tested.name), label, curve, number)
         for number, tested in enumerate(result.encoders)
         for label, curve in (("original", tested.original), ("transformed", tested.trans))
         if curve is not None and len(curve.roc.positives) and curve.roc.total
@@ -120,7 +91,8 @@ def roc_plot(result: Robustness) -> dict[str, bytes]:
         return {}
     least = min(1.0 / curve.roc.total for _, _, curve, _ in curves)
     floor = 10.0 ** (math.floor(math.log10(least)) - 0.6)
-    with _figure((7.6, 5.2)) as (figure, axes):
+    with figure_of((7.6, 5.2)) as figure:
+        axes = figure.add_subplot()
         for name, label, curve, number in curves:
             colour = COLOURS[number % len(COLOURS)]
             dashed = label == "transformed"
@@ -137,7 +109,7 @@ def roc_plot(result: Robustness) -> dict[str, bytes]:
         axes.text(0, 1.03, _about(result), transform=axes.transAxes, fontsize=9, color="#5b636d")
         axes.legend(loc="lower right", fontsize=9)
         figure.subplots_adjust(left=0.12, right=0.97, top=0.86, bottom=0.12)
-        return _saved(figure, "roc")
+        return saved(figure, "roc")
 
 
 def _corners(curve: Curve, floor: float) -> tuple[list[float], list[float]]:
@@ -174,39 +146,3 @@ def _axes_of_rates(axes: Any, floor: float) -> None:
     axes.set_axisbelow(True)
     axes.set_xlabel("false-positive rate (share of the other pairs, logarithmic)")
     axes.set_ylabel("true-positive rate")
-
-
-@contextmanager
-def _figure(size: tuple[float, float], *, polar: bool = False) -> Iterator[tuple[Any, Any]]:
-    """Give a figure with one pair of axes, in this module's style and without a display."""
-    import matplotlib as mpl
-    from matplotlib.backends.backend_agg import FigureCanvasAgg
-    from matplotlib.figure import Figure
-
-    with mpl.rc_context():
-        mpl.rcdefaults()
-        parameters: Any = mpl.rcParams
-        parameters.update(STYLE)
-        figure = Figure(figsize=size)
-        FigureCanvasAgg(figure)
-        yield figure, figure.add_subplot(projection="polar" if polar else None)
-
-
-def _saved(figure: Any, name: str) -> dict[str, bytes]:
-    """Return a figure's files, without date or version."""
-    import matplotlib as mpl
-
-    result = {}
-    mpl.rcParams["svg.hashsalt"] = f"visleak {name}"
-    plans: Sequence[tuple[str, dict[str, Any]]] = (
-        ("svg", {"metadata": {"Date": None, "Creator": None}}),
-        ("png", {"metadata": {"Software": None}, "dpi": 160}),
-    )
-    for kind, options in plans:
-        file = io.BytesIO()
-        with warnings.catch_warnings():
-            # a sign that the font lacks is drawn as a box, which says enough
-            warnings.filterwarnings("ignore", message="Glyph .* missing from")
-            figure.savefig(file, format=kind, **options)
-        result[kind] = file.getvalue()
-    return result

@@ -35,7 +35,9 @@ class Located:
 def locate(study: Study, environment: Mapping[str, str] | None = None) -> dict[str, Located]:
     """Return where each set of a study lies, by name; nothing is opened."""
     known = os.environ if environment is None else environment
-    return {each.name: _located(each, study.folder, known) for each in study.sets}
+    # absolute: a source is the same wherever the command runs
+    folder = study.folder.absolute()
+    return {each.name: _located(each, folder, known) for each in study.sets}
 
 
 def _located(each: StudySet, folder: Path, environment: Mapping[str, str]) -> Located:
