@@ -67,7 +67,7 @@ class Processes:
         workers: number of processes; 1 works in this process.
     """
 
-    sees_scratch = True
+    here = True
 
     def __init__(self, scratch: Path, workers: int) -> None:
         self.scratch = scratch

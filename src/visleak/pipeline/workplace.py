@@ -64,10 +64,11 @@ class Crew(Protocol):
     """Who carries tasks out: processes of this machine, or a cluster. Never changes an answer.
 
     Attributes:
-        sees_scratch: workers can read what this process writes into the scratch folder.
+        here: they are processes of this machine: they see this process's files, the scratch
+            folder and the cache among them.
     """
 
-    sees_scratch: bool
+    here: bool
 
     def share(self, value: object) -> Handle:
         """Put a value where every worker can load it once."""

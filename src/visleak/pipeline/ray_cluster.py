@@ -1,0 +1,174 @@
+"""Joining a Ray cluster, or starting one of this machine for the length of a run."""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import os
+import secrets
+import shutil
+import signal
+import tempfile
+import threading
+import time
+from collections.abc import Iterator, Mapping
+from typing import Any, Final
+
+from visleak.errors import MissingExtra, UsageError, VisleakError
+
+#: Seconds for which a count of the cluster's processors holds; nodes come and go.
+FRESH: Final = 5.0
+
+#: Names of sockets are short: Ray adds some 70 letters to its folder, of the 107 there may be.
+LONGEST_FOLDER: Final = 30
+
+
+class Cluster:
+    """A cluster that this process has joined.
+
+    Attributes:
+        ray: the package.
+    """
+
+    def __init__(self, ray: Any, leaving: contextlib.ExitStack) -> None:
+        self.ray = ray
+        self._leaving = leaving
+        self._counted = (0.0, 1)
+
+    def processors(self) -> int:
+        """Return how many processors the cluster has now, at least 1."""
+        now = time.monotonic()
+        if now > self._counted[0]:
+            count = int(self.ray.cluster_resources().get("CPU", 0))
+            self._counted = (now + FRESH, max(1, count))
+        return self._counted[1]
+
+    def beside(self, kind: type, *arguments: object) -> Any:
+        """Return an actor on the node of this very process; it takes no processor."""
+        from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
+
+        node = self.ray.get_runtime_context().get_node_id()
+        strategy = NodeAffinitySchedulingStrategy(node, soft=False)
+        return (
+            self.ray.remote(kind)
+            .options(num_cpus=0, scheduling_strategy=strategy, max_restarts=-1, max_task_retries=-1)
+            .remote(*arguments)
+        )
+
+    def leave(self) -> None:
+        """Leave the cluster; end it if it was started for this run."""
+        self._leaving.close()
+
+
+def joined(address: str | None, workers: int) -> Cluster:
+    """Join the cluster at an address; without one, start one of ``workers`` processors here.
+
+    A cluster that this process is part of already is used, and left as it is.
+
+    Raises:
+        MissingExtra: ray is not installed.
+        UsageError: the address is of a kind that cannot be joined.
+        VisleakError: nothing answers there.
+    """
+    if address is not None and "://" in address:
+        raise UsageError(
+            f"--ray-address is auto or HOST:PORT, given on a node of the cluster; got {address!r}"
+        )
+    # before the import, which reads them
+    environment = {"RAY_USAGE_STATS_ENABLED": "0"}
+    if address is None and "RAY_AUTH_MODE" not in os.environ:
+        # else Ray makes a token for this user and keeps it in the home folder
+        environment |= {"RAY_AUTH_MODE": "token", "RAY_AUTH_TOKEN": secrets.token_hex(32)}
+    with contextlib.ExitStack() as stack:
+        stack.enter_context(_environment(environment))
+        try:
+            import ray
+        except ImportError as error:
+            raise MissingExtra("ray", "--engine ray") from error
+        if ray.is_initialized():
+            return Cluster(ray, stack.pop_all())
+        stack.enter_context(_quiet())
+        with _signals_kept():
+            if address is None:
+                _start(ray, workers, stack)
+            else:
+                _join(ray, address)
+        stack.callback(ray.shutdown)
+        return Cluster(ray, stack.pop_all())
+
+
+def _start(ray: Any, workers: int, stack: contextlib.ExitStack) -> None:
+    base = tempfile.gettempdir()
+    folder = tempfile.mkdtemp(
+        prefix="visleak-ray-", dir=base if len(base) < LONGEST_FOLDER else "/tmp"
+    )
+    stack.callback(shutil.rmtree, folder, ignore_errors=True)
+    try:
+        ray.init(
+            address="local",
+            num_cpus=workers,
+            include_dashboard=False,
+            log_to_driver=False,
+            logging_level=logging.ERROR,
+            _temp_dir=folder,
+        )
+    except (RuntimeError, OSError, ValueError) as error:
+        raise VisleakError(
+            f"Ray could not be started on this machine ({one_line(error)}); use --engine local"
+        ) from error
+
+
+def _join(ray: Any, address: str) -> None:
+    try:
+        ray.init(address=address, log_to_driver=False, logging_level=logging.ERROR)
+    except (ConnectionError, RuntimeError, OSError, ValueError) as error:
+        raise VisleakError(
+            f"no Ray cluster can be joined at {address!r} ({one_line(error)}); start one with"
+            " `ray start --head`, and run visleak on one of its nodes"
+        ) from error
+
+
+def one_line(error: BaseException) -> str:
+    """Return the first line of what an error says, of bounded length."""
+    text = str(error).strip().partition("\n")[0].strip()
+    return text if len(text) <= 300 else f"{text[:297]}..."
+
+
+@contextlib.contextmanager
+def _environment(values: Mapping[str, str]) -> Iterator[None]:
+    """Set variables, and put back what was there."""
+    before = {name: os.environ.get(name) for name in values}
+    os.environ.update(values)
+    try:
+        yield
+    finally:
+        for name, value in before.items():
+            if value is None:
+                os.environ.pop(name, None)
+            else:
+                os.environ[name] = value
+
+
+@contextlib.contextmanager
+def _quiet() -> Iterator[None]:
+    """Let Ray say nothing but errors on this process's stderr."""
+    logger = logging.getLogger("ray")
+    level = logger.level
+    logger.setLevel(logging.ERROR)
+    try:
+        yield
+    finally:
+        logger.setLevel(level)
+
+
+@contextlib.contextmanager
+def _signals_kept() -> Iterator[None]:
+    """Keep this process's own answer to SIGTERM, which Ray replaces."""
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    before = signal.getsignal(signal.SIGTERM)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, before)
