@@ -14,6 +14,8 @@ from visleak.records import Encoder
 #: Name on the command line -> function from a request to the encoder, imported on use.
 ENCODERS: Final = {
     "builtin": "visleak.encoders.builtin:builtin_encoder",
+    "phash": "visleak.encoders.hashes:phash_encoder",
+    "pdq": "visleak.encoders.hashes:pdq_encoder",
 }
 
 #: What an encoder object must have.

@@ -1,0 +1,149 @@
+"""Perceptual hashes as baselines: ``phash`` (64 bits) and ``pdq`` (256 bits).
+
+A hash of ``n`` bits becomes the unit vector of its bits and their complements over ``sqrt(n)``:
+the dot product of two such vectors is 1 - d / n, where d is their Hamming distance, exactly.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, Final
+
+import numpy as np
+import numpy.typing as npt
+from PIL import Image
+
+from visleak.encoders.flatness import flat
+from visleak.encoders.request import Request
+from visleak.errors import MissingExtra
+from visleak.records import Bool, Bytes8, Float32, Picture
+
+#: Sides of the picture phash looks at, and of its low frequencies that become bits.
+SIDE: Final = 32
+LOW: Final = 8
+
+#: Most bits of 256 in which two PDQ hashes of one picture differ, and the quality (0..100) from
+#: which a hash is worth comparing: github.com/facebook/ThreatExchange, pdq/README.md, "Matching".
+PDQ_DISTANCE: Final = 31
+PDQ_QUALITY: Final = 50
+
+#: Bits (k,) of a picture, and whether they say anything.
+Hash = Callable[[Bytes8], tuple[Bool, bool]]
+
+
+class HashEncoder:
+    """An encoder whose vectors are the bits of a hash.
+
+    Pictures are decoded whole: a hash depends on how a picture was made smaller.
+
+    Args:
+        name: how the command line calls it.
+        version: of the hash; part of the digest.
+        bits: of the hash.
+        hash_of: makes it.
+        thresholds: that were published for it, or ``None``.
+    """
+
+    enough = 0
+    views = 1
+    cohort: Float32 | None = None
+
+    def __init__(
+        self,
+        name: str,
+        version: str,
+        bits: int,
+        hash_of: Hash,
+        thresholds: Mapping[str, Any] | None = None,
+    ) -> None:
+        self.name = name
+        self.digest = hashlib.blake2b(f"{name} {version}".encode(), digest_size=16).hexdigest()
+        self.width = 2 * bits
+        self.thresholds = thresholds
+        self._hash_of = hash_of
+
+    def encode(self, pictures: Sequence[Picture]) -> tuple[Float32, Bool]:
+        """Return unit vectors (n, width) and whether each picture is flat (n,)."""
+        vectors = np.empty((len(pictures), self.width), np.float32)
+        blank = flat(pictures)
+        for row, picture in enumerate(pictures):
+            bits, telling = self._hash_of(picture.pixels)
+            vectors[row] = vector_of(bits)
+            blank[row] |= not telling
+        return vectors, blank
+
+    def view(self, vectors: Float32, view: int) -> Float32:
+        """Return the vectors as they are: there is no view but the original."""
+        return vectors
+
+
+def vector_of(bits: Bool) -> Float32:
+    """Return the unit vector of a hash, (2 k,) of its k bits.
+
+    >>> one, other = np.array([True, True, False, False]), np.array([True, False, False, False])
+    >>> float(vector_of(one) @ vector_of(other))
+    0.75
+    """
+    return np.concatenate([bits, ~bits]).astype(np.float32) / np.float32(np.sqrt(len(bits)))
+
+
+def phash(pixels: Bytes8) -> Bool:
+    """Return the 64 bits of the DCT hash, low frequencies above their median, row by row.
+
+    The bits of ``imagehash.phash`` (ImageHash 4) with its default sizes, after
+    hackerfactor.com, "Looks Like It" (2011).
+
+    >>> int(phash(np.zeros((40, 60, 3), np.uint8)).sum())
+    0
+    """
+    from scipy.fft import dct
+
+    small = Image.fromarray(pixels).convert("L").resize((SIDE, SIDE), Image.Resampling.LANCZOS)
+    grey = np.asarray(small, np.float64)
+    low: npt.NDArray[np.float64] = dct(dct(grey, axis=0), axis=1)[:LOW, :LOW]
+    return np.asarray(low > np.median(low)).ravel()
+
+
+def phash_encoder(request: Request) -> HashEncoder:
+    """Return ``phash``. Nobody published thresholds with it."""
+    request.no_argument()
+    request.knows()
+    return HashEncoder("phash", "1", LOW * LOW, _told)
+
+
+def _told(pixels: Bytes8) -> tuple[Bool, bool]:
+    return phash(pixels), True
+
+
+def pdq_encoder(request: Request) -> HashEncoder:
+    """Return ``pdq`` (Facebook 2019) with the one threshold its authors recommend.
+
+    A hash of low quality counts as flat: its authors discard it.
+
+    Raises:
+        MissingExtra: the package ``pdqhash`` is not installed.
+    """
+    request.no_argument()
+    request.knows()
+    try:
+        from pdqhash import compute
+    except ImportError as error:
+        raise MissingExtra("pdq", "the encoder pdq") from error
+    del compute
+    same = 1.0 - PDQ_DISTANCE / 256
+    thresholds = {
+        "hard": same,
+        "soft": same,
+        "provenance": f"ThreatExchange, pdq/README.md: hashes match up to a distance of"
+        f" {PDQ_DISTANCE} of 256; it names one threshold, so nothing is soft alone",
+    }
+    return HashEncoder("pdq", "1", 256, pdq, thresholds)
+
+
+def pdq(pixels: Bytes8) -> tuple[Bool, bool]:
+    """Return the 256 bits of PDQ, and whether their quality is good enough to compare them."""
+    from pdqhash import compute
+
+    bits, quality = compute(np.ascontiguousarray(pixels))
+    return np.asarray(bits, np.bool_), int(quality) >= PDQ_QUALITY

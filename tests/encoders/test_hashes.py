@@ -1,0 +1,143 @@
+"""Perceptual hashes: the bits of the libraries they come from, similarities exactly 1 - d/n."""
+
+from __future__ import annotations
+
+import re
+import sys
+
+import hypothesis.strategies as st
+import imagehash
+import numpy as np
+import pdqhash
+import pytest
+from hypothesis import given, settings
+from PIL import Image
+from skimage import data as photographs
+
+from visleak.encoders import load_encoder
+from visleak.encoders.hashes import pdq, phash, vector_of
+from visleak.errors import MissingExtra, UsageError
+from visleak.records import Picture
+
+
+def picture(pixels: np.ndarray) -> Picture:
+    return Picture(pixels, pixels.shape[1], pixels.shape[0])
+
+
+def pictures() -> list[np.ndarray]:
+    """Return photographs, noise, ramps and narrow pictures."""
+    rng = np.random.default_rng(0)
+    shapes = [(32, 32), (8, 8), (1, 1), (3, 200), (200, 3), (31, 33), (500, 333)]
+    noise = [rng.integers(0, 256, (*shape, 3), np.uint8) for shape in shapes]
+    ramp = np.tile(np.arange(256, dtype=np.uint8)[:, None], (1, 90, 3))[..., :3].reshape(256, -1, 3)
+    shots = [photographs.astronaut(), photographs.cat(), photographs.rocket()]
+    return [*noise, np.ascontiguousarray(ramp), *shots, *(shot[::3, ::2].copy() for shot in shots)]
+
+
+@pytest.mark.parametrize("pixels", pictures(), ids=lambda pixels: str(pixels.shape))
+def test_phash_is_imagehash(pixels: np.ndarray) -> None:
+    """Bit for bit, so that published distances hold."""
+    expected = imagehash.phash(Image.fromarray(pixels)).hash.ravel()
+    np.testing.assert_array_equal(phash(pixels), expected)
+
+
+@settings(max_examples=60, deadline=None)
+@given(st.integers(0, 2**32), st.integers(2, 70), st.integers(2, 70), st.integers(1, 256))
+def test_phash_is_imagehash_on_any_pixels(seed: int, height: int, width: int, levels: int) -> None:
+    """Few grey levels included, where many coefficients are alike."""
+    rng = np.random.default_rng(seed)
+    pixels = rng.integers(0, levels, (height, width, 3), np.uint8)
+    expected = imagehash.phash(Image.fromarray(pixels)).hash.ravel()
+    np.testing.assert_array_equal(phash(pixels), expected)
+
+
+@pytest.mark.parametrize("pixels", pictures(), ids=lambda pixels: str(pixels.shape))
+def test_pdq_is_pdqhash(pixels: np.ndarray) -> None:
+    """Bit for bit; views of larger arrays too."""
+    expected, quality = pdqhash.compute(pixels)
+    bits, telling = pdq(pixels)
+    np.testing.assert_array_equal(bits, expected.astype(bool))
+    assert telling == (quality >= 50)
+    mirrored, _ = pdq(pixels[:, ::-1])
+    again, _ = pdqhash.compute(np.ascontiguousarray(pixels[:, ::-1]))
+    np.testing.assert_array_equal(mirrored, again.astype(bool))
+
+
+@pytest.mark.parametrize("name", ["phash", "pdq"])
+def test_similarity_is_one_minus_distance_over_bits(name: str) -> None:
+    """Exactly, in float32 and in float64, summed in any order: no rounding at a threshold."""
+    encoder = load_encoder(name)
+    shown = [picture(pixels) for pixels in pictures()]
+    vectors, _ = encoder.encode(shown)
+    assert vectors.shape == (len(shown), encoder.width)
+    assert vectors.dtype == np.float32
+    bits = vectors[:, : encoder.width // 2] > 0
+    for matrix in (vectors, vectors.astype(np.float64)):
+        similarity = matrix @ matrix.T
+        for row, one in enumerate(bits):
+            for column, other in enumerate(bits):
+                distance = int((one != other).sum())
+                assert similarity[row, column] == 1 - distance / len(one)
+
+
+@given(st.lists(st.booleans(), min_size=64, max_size=64))
+def test_any_hash_is_a_unit_vector(bits: list[bool]) -> None:
+    """All bits set, or none, included."""
+    vector = vector_of(np.array(bits))
+    assert float(vector @ vector) == 1.0
+
+
+@pytest.mark.parametrize("name", ["phash", "pdq"])
+def test_a_vector_depends_on_its_picture_alone(name: str) -> None:
+    """Not on those it came with."""
+    encoder = load_encoder(name)
+    shown = [picture(pixels) for pixels in pictures()]
+    together, blank = encoder.encode(shown)
+    alone = [encoder.encode([each]) for each in shown]
+    np.testing.assert_array_equal(together, np.concatenate([vectors for vectors, _ in alone]))
+    np.testing.assert_array_equal(blank, np.concatenate([found for _, found in alone]))
+    assert encoder.encode([])[0].shape == (0, encoder.width)
+
+
+@pytest.mark.parametrize("name", ["phash", "pdq"])
+def test_blank_pictures_are_flat(name: str) -> None:
+    """All blank pictures have one hash: it must not make them leaks of each other."""
+    grey = picture(np.full((50, 70, 3), 90, np.uint8))
+    _, found = load_encoder(name).encode([grey, picture(photographs.cat())])
+    assert found.tolist() == [True, False]
+
+
+def test_pdq_of_low_quality_is_flat() -> None:
+    """Its authors discard such hashes: a soft ramp has edges for others, none for PDQ."""
+    ramp = np.linspace(100, 220, 128).astype(np.uint8)
+    soft = np.ascontiguousarray(np.broadcast_to(ramp[None, :, None], (128, 128, 3)))
+    assert pdqhash.compute(soft)[1] < 50
+    assert load_encoder("pdq").encode([picture(soft)])[1].tolist() == [True]
+    assert load_encoder("phash").encode([picture(soft)])[1].tolist() == [False]
+
+
+def test_thresholds_are_published_ones_or_none() -> None:
+    """A distance of 31 of 256 still counts for PDQ, 32 does not."""
+    encoder = load_encoder("pdq")
+    assert encoder.thresholds is not None
+    for name in ("hard", "soft"):
+        assert 1 - 31 / 256 >= np.float32(encoder.thresholds[name]) > 1 - 32 / 256
+    assert "31 of 256" in encoder.thresholds["provenance"]
+    assert load_encoder("phash").thresholds is None
+
+
+def test_one_encoder_is_not_the_other() -> None:
+    """And nothing but themselves is taken."""
+    assert load_encoder("phash").digest != load_encoder("pdq").digest
+    with pytest.raises(UsageError, match=r"^encoder phash has no option 'size'; it has none; got "):
+        load_encoder("phash?size=16")
+    with pytest.raises(UsageError, match=r"^encoder pdq takes nothing after its name; got 'pdq:x'"):
+        load_encoder("pdq:x")
+
+
+def test_pdq_without_its_package(monkeypatch: pytest.MonkeyPatch) -> None:
+    """One line with what to install."""
+    monkeypatch.setitem(sys.modules, "pdqhash", None)
+    line = "the encoder pdq needs an extra: pip install 'visleak[pdq]'"
+    with pytest.raises(MissingExtra, match=f"^{re.escape(line)}$"):
+        load_encoder("pdq")
