@@ -1,0 +1,222 @@
+"""How much of what exact search finds an engine finds: measured on a sample of the queries.
+
+An index that loses leaks must say so. Its answer to some queries, drawn with a fixed seed, is
+compared with that of :class:`visleak.search.exact.ExactSearch`. An engine never finds a pair that
+is none, because every candidate is scored again exactly; so recall is all there is to measure.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any, Final
+
+import numpy as np
+
+from visleak.records import Bool, Int64
+from visleak.search.chosen import chosen, joined
+from visleak.search.exact import ExactSearch
+from visleak.search.hits import Hits, Rows, Sides, Wanted
+from visleak.search.rescore import Scored
+from visleak.stats import Rate, percent
+
+#: Seed of the draw of queries.
+SEED: Final = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Recall:
+    """What an engine found of what exact search finds for the same queries.
+
+    Attributes:
+        queries: how many queries were compared.
+        pairs: of the pairs at or above the threshold, those that were found.
+        leaks: of the queries with such a pair, those for which at least one was found.
+        best: of the places among the best of a query, those filled as well as exact search fills
+            them. References of equal similarity are equally good (Aumueller, Bernhardsson &
+            Faithfull, "ANN-Benchmarks", Information Systems 87, 2020, section 3).
+    """
+
+    queries: int
+    pairs: Rate
+    leaks: Rate
+    best: Rate
+
+    @property
+    def worst(self) -> float:
+        """The smaller share of pairs and best, in [0, 1]; 1 where neither was to be found."""
+        return min((r.share for r in (self.pairs, self.best) if r.total), default=1.0)
+
+    def plus(self, other: Recall) -> Recall:
+        """Return the recall over both searches."""
+        return Recall(
+            self.queries + other.queries,
+            _sum(self.pairs, other.pairs),
+            _sum(self.leaks, other.leaks),
+            _sum(self.best, other.best),
+        )
+
+    def as_dict(self) -> dict[str, Any]:
+        """Return what ``audit.json`` holds."""
+        return {
+            "queries": self.queries,
+            "pairs": self.pairs.as_dict(),
+            "leaks": self.leaks.as_dict(),
+            "best": self.best.as_dict(),
+        }
+
+
+def _sum(a: Rate, b: Rate) -> Rate:
+    return Rate.of(a.count + b.count, a.total + b.total)
+
+
+@dataclass(frozen=True, slots=True)
+class Account:
+    """What an engine says of one search.
+
+    Attributes:
+        engine: its name.
+        index: what it searched through, in the words of faiss; ``exact`` where it used none.
+        parameters: how it searched.
+        exact: it finds everything by construction.
+        recall: measured beside exact search; ``None`` where nothing was measured.
+    """
+
+    engine: str
+    index: str
+    parameters: Mapping[str, float] = field(default_factory=dict)
+    exact: bool = False
+    recall: Recall | None = None
+
+    def as_dict(self) -> dict[str, Any]:
+        """Return what ``audit.json`` holds."""
+        return {
+            "engine": self.engine,
+            "index": self.index,
+            "parameters": dict(self.parameters),
+            "exact": self.exact,
+            "recall": self.recall.as_dict() if self.recall else None,
+        }
+
+    def __str__(self) -> str:
+        """What a person must know before trusting a rate: what the index did not find."""
+        name = f"{self.engine} {self.index}"
+        if self.recall is None or not self.recall.queries:
+            return f"{name}: what it misses was not measured"
+        pairs, best = self.recall.pairs, self.recall.best
+        found = []
+        if pairs.total:
+            found.append(f"{_share(pairs)} of the pairs from the soft threshold on")
+        if best.total:
+            found.append(f"{_share(best)} of the best ones")
+        if not found:
+            return f"{name}: in a sample of {self.recall.queries:,} queries there was no pair"
+        unit = "query" if self.recall.queries == 1 else "queries"
+        return (
+            f"{name} found {' and '.join(found)} that exact search finds, in a sample of"
+            f" {self.recall.queries:,} {unit}"
+        )
+
+
+def _share(rate: Rate) -> str:
+    return f"{percent(rate.share)} % ({rate.count:,} of {rate.total:,}, {rate.interval})"
+
+
+def sampled(queries: int, count: int) -> tuple[Int64, Int64]:
+    """Return rows of queries to tune on and others to measure on, each ascending.
+
+    Up to ``count`` each, with nothing in common but where there is only one query.
+    """
+    drawn = np.random.default_rng(SEED).permutation(queries)[: 2 * count].astype(np.int64)
+    measured, tuned = np.sort(drawn[0::2]), np.sort(drawn[1::2])
+    return (tuned if len(tuned) else measured), measured
+
+
+def part_of(rows: Int64, sides: Sides) -> Sides:
+    """Return the sides with some of the queries only; they are no longer one set."""
+    own = sides.query
+    if isinstance(own, Rows):
+        return replace(sides, query=Rows(own.matrix, own.index[rows], own.forget), same=False)
+    return replace(sides, query=Rows(own, rows), same=False)
+
+
+def exact_answer(sides: Sides, wanted: Wanted, rows: Int64, workers: int) -> Hits:
+    """Return what exact search finds for some queries, numbered as in ``rows``.
+
+    Totals are not counted for queries of a set that is compared with itself.
+    """
+    asked = wanted
+    if sides.same:  # one more of each, for a picture is its own best match
+        asked = replace(wanted, best=wanted.best and wanted.best + 1, cap=wanted.cap + 1)
+    hits = ExactSearch().find(part_of(rows, sides), asked, workers=workers)
+    if not sides.same:
+        return hits
+    scored = Scored(hits.query, hits.reference, hits.similarity, hits.view)
+    scored = scored.only(rows[scored.query] != scored.reference)
+    kept = scored.only(chosen(scored, sides, wanted))
+    return joined([(0, kept, np.zeros(len(rows), np.int64))], sides.order)
+
+
+def only_queries(hits: Hits, rows: Int64) -> Hits:
+    """Return the hits of some queries, ascending, numbered by their place in ``rows``."""
+    keep = np.isin(hits.query, rows)
+    return Hits(
+        np.searchsorted(rows, hits.query[keep]),
+        hits.reference[keep],
+        hits.similarity[keep],
+        hits.view[keep],
+        hits.total[rows],
+    )
+
+
+def recall(found: Hits, exact: Hits, sides: Sides, wanted: Wanted) -> Recall:
+    """Compare two answers to the same queries.
+
+    Args:
+        found: of the engine.
+        exact: of exact search.
+        sides: what was searched.
+        wanted: what was asked for.
+    """
+    queries, references = len(exact.total), len(sides.order)
+    pairs = leaks = best = Rate.of(0, 0)
+    if wanted.threshold is not None:
+        ours, theirs = (_reached(hits, wanted.threshold) for hits in (found, exact))
+        keys = exact.query[theirs] * references + exact.reference[theirs]
+        met = np.isin(keys, found.query[ours] * references + found.reference[ours])
+        pairs = Rate.of(int(met.sum()), len(keys))
+        leaking = np.unique(exact.query[theirs])
+        leaks = Rate.of(int(np.isin(leaking, found.query[ours]).sum()), len(leaking))
+    if wanted.best:
+        last, places = _last_of_best(exact, sides, wanted.best, queries)
+        good = _corrected(found, sides) >= last[found.query]
+        filled = np.minimum(np.bincount(found.query[good], minlength=queries), places)
+        best = Rate.of(int(filled.sum()), int(places.sum()))
+    return Recall(queries, pairs, leaks, best)
+
+
+def _reached(hits: Hits, threshold: float) -> Bool:
+    return np.asarray(hits.similarity >= np.float32(threshold))
+
+
+def _corrected(hits: Hits, sides: Sides) -> np.ndarray[Any, np.dtype[np.float64]]:
+    """Return what the best are ranked by."""
+    return np.asarray(hits.similarity.astype(np.float64) - sides.penalty[hits.reference])
+
+
+def _last_of_best(
+    exact: Hits, sides: Sides, best: int, queries: int
+) -> tuple[np.ndarray[Any, np.dtype[np.float64]], Int64]:
+    """Return each query's corrected similarity of its last place, and how many places it has."""
+    value = _corrected(exact, sides)
+    order = np.lexsort((-value, exact.query))
+    place = np.arange(len(order)) - np.searchsorted(exact.query[order], exact.query[order])
+    top = order[place < best]
+    last = np.full(queries, np.inf)
+    np.minimum.at(last, exact.query[top], value[top])
+    return last, np.bincount(exact.query[top], minlength=queries)
+
+
+def in_words(accounts: Iterable[Account]) -> list[str]:
+    """Return a line for each index that may miss something; equal lines once."""
+    return list(dict.fromkeys(f"search: {each}" for each in accounts if not each.exact))

@@ -1,0 +1,94 @@
+"""The engines under one roof, for the conformance suite: name -> what makes one."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from visleak.search.exact import ExactSearch
+from visleak.search.faiss_search import FaissSearch
+from visleak.search.hits import Hits, Sides, Wanted
+from visleak.search.streaming import Run, stream
+
+
+@dataclass(frozen=True)
+class Part:
+    """Some references as a partition; ids sort as ``order`` says."""
+
+    rows_: np.ndarray
+    order: np.ndarray
+    locator: str = "part"
+
+    @property
+    def stamp(self) -> str:
+        return f"{self.locator}-{len(self.rows_)}"
+
+    @property
+    def rows(self) -> int:
+        return len(self.rows_)
+
+    def matrix(self) -> np.ndarray:
+        return self.rows_
+
+    def columns(self, rows: np.ndarray | None = None) -> dict[str, pa.Array]:
+        chosen = self.order if rows is None else self.order[rows]
+        return {"id": pa.array([f"{rank:09d}" for rank in chosen], pa.string())}
+
+
+@dataclass
+class Passing:
+    """An engine for partitions, asked like one for two matrices.
+
+    Answers questions without penalty, weight and views, between two sets.
+    """
+
+    run: Run | None = None
+    parts: int = 3
+
+    def find(self, sides: Sides, wanted: Wanted, *, workers: int = 1) -> Hits:
+        reference = np.asarray(sides.reference[:])
+        cuts = np.array_split(np.arange(len(reference)), self.parts)
+        parts = [
+            Part(reference[cut], sides.order[cut], f"part-{number}")
+            for number, cut in enumerate(cuts)
+        ]
+        found = stream(np.asarray(sides.query[:]), parts, wanted, workers=workers, run=self.run)
+        first = np.array([cut[0] if len(cut) else 0 for cut in cuts], np.int64)
+        assert found.rows == len(reference)
+        np.testing.assert_array_equal(
+            pc.cast(found.id, pa.int64()).to_numpy(),
+            sides.order[first[found.partition] + found.row],
+        )
+        return Hits(
+            query=found.query,
+            reference=first[found.partition] + found.row,
+            similarity=found.similarity,
+            view=np.zeros(len(found.query), np.int8),
+            total=found.total,
+        )
+
+
+Maker = Callable[[], Any]
+
+#: Engines that answer every question as brute force does, byte for byte.
+EXACT: dict[str, Maker] = {
+    "exact": ExactSearch,
+    "exact-in-small-blocks": lambda: ExactSearch(7, 11),
+    "faiss": FaissSearch,
+    "faiss-flat": lambda: FaissSearch("flat"),
+}
+
+#: The same for questions about two plain sets.
+PLAIN: dict[str, Maker] = {"streaming": Passing}
+
+#: Engines that may miss pairs, and say how many.
+APPROXIMATE: dict[str, Maker] = {
+    "faiss-hnsw": lambda: FaissSearch("hnsw"),
+    "faiss-ivf": lambda: FaissSearch("ivf"),
+    "faiss-ivfpq": lambda: FaissSearch("ivfpq"),
+}

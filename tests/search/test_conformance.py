@@ -1,0 +1,278 @@
+"""One suite for all engines: planted answers, checked against brute force in float64.
+
+An engine that claims to find everything must give the oracle's answer byte for byte. One that may
+miss pairs must be right in what it finds, must find the planted duplicates, and must say itself
+how much it found.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from engines import APPROXIMATE, EXACT, PLAIN
+from vectors import ALL, GRID, GRID_WIDTH, assert_same, brute_force, grid_view, similarities, units
+
+from visleak.search.hits import Rows, Sides, Wanted
+
+#: What an engine that may miss pairs must still find of the planted ones.
+BAR = 0.97
+
+#: The coordinate that no view moves or flips.
+MIDDLE = 2 * (GRID * GRID // 2)
+
+Question = tuple[Sides, Wanted]
+
+
+def sides_of(query, reference, seed=0, **others) -> Sides:
+    rng = np.random.default_rng(seed)
+    count = len(reference)
+    sides = Sides(
+        query=query,
+        reference=reference,
+        penalty=np.zeros(count, np.float32),
+        order=rng.permutation(count).astype(np.int64),
+    )
+    return replace(sides, **others)
+
+
+def planted(queries=60, references=400, width=GRID_WIDTH, seed=1, noise=0.05):
+    """Return two sides where query i is a noisy copy of reference 3 i."""
+    rng = np.random.default_rng(seed)
+    reference = units(rng, references, width, repeats=0.1)
+    copies = reference[3 * np.arange(queries)].astype(float)
+    copies += rng.normal(0, noise, copies.shape) / np.sqrt(width)
+    copies /= np.linalg.norm(copies, axis=1, keepdims=True)
+    return copies.astype(np.float32), reference
+
+
+def one_axis(values) -> np.ndarray:
+    """Return unit rows with the given values in the middle coordinate."""
+    cosine = np.array(values, np.float32)
+    rows = np.zeros((len(cosine), GRID_WIDTH), np.float32)
+    rows[:, MIDDLE] = cosine
+    rows[:, 0] = np.sqrt(np.maximum(0, 1 - cosine.astype(float) ** 2))
+    return rows
+
+
+def copies() -> Question:
+    return sides_of(*planted()), Wanted(0.9, best=3)
+
+
+def identical_vectors() -> Question:
+    one = units(np.random.default_rng(2), 1, GRID_WIDTH)
+    reference = np.concatenate([np.repeat(one, 90, 0), units(np.random.default_rng(3), 40, 18)])
+    return sides_of(np.repeat(one, 4, 0), reference), Wanted(0.9, best=5, cap=7)
+
+
+def ties_at_the_last_place() -> Question:
+    """Three different similarities, thirty of each: the last of the best falls into a tie."""
+    reference = one_axis(np.repeat([0.95, 0.9, 0.85], 30))
+    return sides_of(one_axis([1.0]), reference), Wanted(None, best=45)
+
+
+def exactly_reached() -> Question:
+    """A similarity at the threshold counts, the next smaller number does not."""
+    below = np.nextafter(np.float32(0.85), np.float32(0))
+    return sides_of(one_axis([1.0]), one_axis([0.85, below] * 20)), Wanted(0.85, best=0)
+
+
+def threshold_of_one() -> Question:
+    """Only a vector whose product with itself rounds to 1 reaches it."""
+    query, reference = planted(noise=0)
+    query[0] = reference[0] = one_axis([1.0])
+    return sides_of(query, reference), Wanted(1.0, best=0)
+
+
+def capped() -> Question:
+    return sides_of(*planted()), Wanted(0.2, best=0, cap=4)
+
+
+def everything() -> Question:
+    query, reference = planted(20, 60)
+    return sides_of(query, reference), Wanted(-1.0, best=0)
+
+
+def more_than_there_are() -> Question:
+    return sides_of(*planted(20, 60)), Wanted(None, best=200)
+
+
+def nothing_alike() -> Question:
+    return sides_of(*planted(20, 60)), Wanted(1.0, best=0)
+
+
+def zero_vectors() -> Question:
+    query, reference = planted(20, 100)
+    query[::5], reference[::7] = 0, 0
+    return sides_of(query, reference), Wanted(0.5, best=4)
+
+
+def no_queries() -> Question:
+    query, reference = planted(20, 60)
+    return sides_of(query[:0], reference), Wanted(0.5, best=2)
+
+
+def no_references() -> Question:
+    query, reference = planted(20, 60)
+    return sides_of(query, reference[:0]), Wanted(0.5, best=2)
+
+
+def one_row() -> Question:
+    query, reference = planted(20, 60)
+    return sides_of(query[:1], reference[:1]), Wanted(0.5, best=2)
+
+
+PLAIN_QUESTIONS: dict[str, Callable[[], Question]] = {
+    made.__name__: made
+    for made in (
+        copies, identical_vectors, ties_at_the_last_place, exactly_reached, threshold_of_one,
+        capped, everything, more_than_there_are, nothing_alike, zero_vectors, no_queries,
+        no_references, one_row,
+    )
+}  # fmt: skip
+
+
+def weighted() -> Question:
+    """Totals count the pictures a row stands for."""
+    sides, _ = copies()
+    return replace(sides, weight=1 + np.arange(len(sides.order))), Wanted(0.5, best=0, cap=2)
+
+
+def penalised() -> Question:
+    """The best are those of the highest similarity after a penalty; the threshold knows none."""
+    sides, _ = copies()
+    penalty = np.random.default_rng(4).random(len(sides.order)).astype(np.float32) / 2
+    return replace(sides, penalty=penalty), Wanted(0.9, best=3)
+
+
+def with_itself() -> Question:
+    """Nobody is a copy of oneself; equal vectors are of each other."""
+    rows = units(np.random.default_rng(5), 150, GRID_WIDTH, repeats=0.3)
+    return sides_of(rows, rows, same=True), Wanted(0.9, best=3)
+
+
+def seen_in_views() -> Question:
+    """Mirrored, turned and inverted copies."""
+    query, reference = planted()
+    for i in range(len(query)):
+        query[i] = grid_view(query[[i]], i % 9)[0]
+    return sides_of(query, reference, views=ALL, make=grid_view), Wanted(0.9, best=3)
+
+
+def with_itself_in_views() -> Question:
+    rows = units(np.random.default_rng(6), 80, GRID_WIDTH, repeats=0.3)
+    penalty = np.full(80, 0.1, np.float32)
+    sides = sides_of(rows, rows, same=True, views=ALL, make=grid_view, penalty=penalty)
+    return sides, Wanted(0.6, best=2, cap=3)
+
+
+def of_a_larger_matrix() -> Question:
+    """Sides may be rows of a matrix on disk."""
+    query, reference = planted()
+    rows = Rows(query, np.arange(0, 60, 2)), Rows(reference, np.arange(0, 400, 3))
+    return sides_of(*rows), Wanted(0.9, best=3)
+
+
+FULL_QUESTIONS = PLAIN_QUESTIONS | {
+    made.__name__: made
+    for made in (
+        weighted, penalised, with_itself, seen_in_views, with_itself_in_views, of_a_larger_matrix,
+    )
+}  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def oracle():
+    """Return the answer of brute force to a question, each worked out once."""
+    answers = {}
+
+    def answer(name):
+        if name not in answers:
+            sides, wanted = FULL_QUESTIONS[name]()
+            answers[name] = sides, wanted, brute_force(sides, wanted)
+        return answers[name]
+
+    return answer
+
+
+def test_the_questions_are_worth_asking(oracle):
+    """The planted answers are there, or agreement on them would mean nothing."""
+    for name in FULL_QUESTIONS:
+        answer = oracle(name)[2]
+        empty = name in ("nothing_alike", "no_queries", "no_references")
+        assert (len(answer.query) == 0) == empty, name
+    assert len(oracle("copies")[2].query) >= 180
+    assert oracle("exactly_reached")[2].total.tolist() == [20]
+    assert oracle("capped")[2].total.max() > 4
+    assert set(oracle("seen_in_views")[2].view.tolist()) == set(ALL)
+
+
+@pytest.mark.parametrize("question", FULL_QUESTIONS)
+@pytest.mark.parametrize("engine", EXACT)
+def test_engines_that_find_everything(engine, question, oracle):
+    """Every column is the oracle's, bit for bit, whatever the number of workers."""
+    sides, wanted, expected = oracle(question)
+    for workers in (1, 2):
+        assert_same(EXACT[engine]().find(sides, wanted, workers=workers), expected)
+
+
+@pytest.mark.parametrize("question", PLAIN_QUESTIONS)
+@pytest.mark.parametrize("engine", PLAIN)
+def test_engines_for_partitions(engine, question, oracle):
+    """The same for those that take the references part by part."""
+    sides, wanted, expected = oracle(question)
+    assert_same(PLAIN[engine]().find(sides, wanted, workers=2), expected)
+
+
+@pytest.mark.parametrize("question", FULL_QUESTIONS)
+@pytest.mark.parametrize("engine", APPROXIMATE)
+def test_what_an_index_finds_is_right(engine, question, oracle):
+    """It may miss pairs, but none is wrong or there twice, and it keeps to what is asked."""
+    sides, wanted, expected = oracle(question)
+    found = APPROXIMATE[engine]().find(sides, wanted)
+    similarity, view = similarities(sides)
+    np.testing.assert_array_equal(found.similarity, similarity[found.query, found.reference])
+    np.testing.assert_array_equal(found.view, view[found.query, found.reference])
+    if sides.same:
+        assert (found.query != found.reference).all()
+    pairs = list(zip(found.query.tolist(), found.reference.tolist(), strict=True))
+    assert len(set(pairs)) == len(pairs)
+    assert (found.total <= expected.total).all()
+    order = np.lexsort((sides.order[found.reference], -found.similarity, found.query))
+    np.testing.assert_array_equal(order, np.arange(len(order)))
+    most = max(wanted.best, 0 if wanted.threshold is None else wanted.cap + wanted.best)
+    assert np.bincount(found.query, minlength=1).max() <= most
+
+
+@pytest.mark.parametrize("engine", APPROXIMATE)
+@pytest.mark.parametrize("question", ["copies", "seen_in_views", "with_itself", "penalised"])
+def test_an_index_finds_planted_duplicates(engine, question, oracle):
+    """A threshold search that finds nothing must not pass."""
+    sides, wanted, expected = oracle(question)
+    found = APPROXIMATE[engine]().find(sides, wanted)
+    keys = [
+        set((hits.query * 1000 + hits.reference)[hits.similarity >= wanted.threshold].tolist())
+        for hits in (found, expected)
+    ]
+    assert len(keys[1]) >= 40
+    assert len(keys[0] & keys[1]) >= BAR * len(keys[1])
+
+
+@pytest.mark.parametrize("engine", [*APPROXIMATE, "faiss-flat"])
+def test_an_index_says_what_it_missed(engine, oracle):
+    """Its own account, from a sample, agrees with brute force."""
+    sides, wanted, expected = oracle("penalised")
+    search = (APPROXIMATE | EXACT)[engine]()
+    found = search.find(sides, wanted)
+    (account,) = search.accounts
+    measured = account.recall
+    assert measured.queries == len(expected.total) // 2  # others were tuned on
+    hit, there = (int((h.similarity >= np.float32(0.9)).sum()) for h in (found, expected))
+    assert measured.pairs.total == pytest.approx(there / 2, abs=5)
+    assert measured.pairs.share == pytest.approx(hit / there, abs=0.05)
+    assert measured.best.total == 3 * measured.queries
+    assert account.exact == (engine == "faiss-flat")
+    if account.exact:
+        assert measured.pairs.share == measured.best.share == measured.leaks.share == 1
