@@ -13,6 +13,7 @@ import numpy as np
 import pyarrow.compute as pc
 
 from visleak.pipeline.candidates import SAME_COLOUR, Side, side
+from visleak.pipeline.partitions import streamed
 from visleak.pipeline.stored import (
     Taken,
     columns_at,
@@ -25,7 +26,6 @@ from visleak.pipeline.stored import (
 from visleak.pipeline.workplace import Workplace
 from visleak.records import Bool, EmbeddingSet, Encoder, Float32, Int8, Int64, Pairs
 from visleak.search.hits import Search, Wanted
-from visleak.search.streaming import stream
 from visleak.search.streaming_hits import StreamHits
 
 
@@ -81,11 +81,11 @@ def pass_by(
     """
     step = f"streaming {reference.name}"
     place.progress(step, 0, len(reference))
-    found = stream(
+    found = streamed(
         _all_views(queries, encoder, views),
         reference.partitions,
         wanted,
-        workers=place.workers,
+        place,
         progress=lambda done: place.progress(step, done, len(reference)),
     )
     first = np.cumsum([0, *(part.rows for part in reference.partitions)])
