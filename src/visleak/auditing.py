@@ -23,10 +23,11 @@ from visleak.cache import Cache, default_folder
 from visleak.errors import UsageError
 from visleak.images import decode, open_images
 from visleak.pipeline import folder as folders
+from visleak.pipeline.processes import Processes
 from visleak.pipeline.stored_encoder import encoder_for
 from visleak.pipeline.summary import summarise
 from visleak.pipeline.thresholds import read_thresholds, thresholds_of
-from visleak.pipeline.workplace import Progress
+from visleak.pipeline.workplace import Engine, Progress
 from visleak.records import (
     DEGREES,
     GRADES,
@@ -206,6 +207,7 @@ def audit(
     workers: int | None = None,
     cache: str | os.PathLike[str] | None = "default",
     progress: Progress = pipeline.silent,
+    engine: Engine = Processes,
     force: bool = False,
     command: str | None = None,
 ) -> Audit:
@@ -223,6 +225,8 @@ def audit(
         workers: processes; by default one for each core. Never changes the answer.
         cache: folder for what need not be computed twice; ``None`` for none.
         progress: is told how far each step is.
+        engine: who carries the work out, such as :class:`visleak.pipeline.ray_engine.RayEngine`;
+            by default processes of this machine. Never changes the answer.
         force: replace another audit in ``out``.
         command: command line to note in the result.
 
@@ -251,7 +255,7 @@ def audit(
             if not finished:
                 with (
                     open_cache(cache) as store,
-                    pipeline.Workplace.at(folder, crew, store, progress) as place,
+                    pipeline.Workplace.at(folder, crew, store, progress, engine) as place,
                 ):
                     outcome = pipeline.run(queries, references, maker, settings, place, limits)
                     summary = summarise(outcome, maker, settings, visleak.__version__) | about

@@ -11,11 +11,12 @@ from typing import TYPE_CHECKING
 import typer
 
 from visleak.cli import edges, gates, options
+from visleak.cli.engines import engine_of
 
 if TYPE_CHECKING:
     from visleak.auditing import Audit
     from visleak.cli.sets import Compared
-    from visleak.pipeline.workplace import Progress
+    from visleak.pipeline.workplace import Engine, Progress
     from visleak.settings import Settings
 
 
@@ -33,6 +34,7 @@ class Order:
     out: Path
     cache: Path | None
     workers: int | None
+    engine: Engine
     force: bool
     private: bool
     command: str
@@ -64,6 +66,8 @@ def audit(
     json: options.Json = False,
     force: options.Force = False,
     workers: options.Workers = None,
+    engine: options.EngineName = "local",
+    ray_address: options.RayAddress = None,
     cache: options.CacheFolder = None,
 ) -> None:
     """Find the test images that also occur in the training images.
@@ -97,6 +101,7 @@ def audit(
         out=out,
         cache=cache_folder(cache),
         workers=workers,
+        engine=engine_of(engine, ray_address),
         force=force,
         private=no_pictures,
         command=_command(context),
@@ -181,6 +186,7 @@ def _audited(order: Order, compared: Compared, progress: Progress) -> Audit:
         thresholds=order.thresholds,
         out=order.out,
         workers=order.workers,
+        engine=order.engine,
         cache=order.cache,
         progress=progress,
         force=order.force,

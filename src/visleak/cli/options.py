@@ -237,6 +237,25 @@ Workers = Annotated[
         help="Processes; by default one for each core.",
     ),
 ]
+EngineName = Annotated[
+    str,
+    typer.Option(
+        "--engine",
+        metavar="local|ray",
+        rich_help_panel=SPEED,
+        help="Who works: processes of this machine, or a Ray cluster.",
+    ),
+]
+RayAddress = Annotated[
+    str | None,
+    typer.Option(
+        "--ray-address",
+        metavar="auto|HOST:PORT",
+        rich_help_panel=SPEED,
+        help="Cluster to join, from one of its nodes; by default $RAY_ADDRESS, else one is started"
+        " here for this run. Implies --engine ray.",
+    ),
+]
 CacheFolder = Annotated[
     str | None,
     typer.Option(
