@@ -28,6 +28,7 @@ LEVELS = (
     (
         "report",
         "export",
+        "embedding",
         "review",
         "remedy",
         "impact",

@@ -15,6 +15,7 @@ import typer
 from visleak.cli import edges
 from visleak.cli.audit_verb import audit
 from visleak.cli.calibrate_verb import calibrate
+from visleak.cli.encode_verb import encode
 from visleak.cli.export import export
 from visleak.cli.report_verb import report
 from visleak.cli.robustness_verb import robustness
@@ -31,6 +32,10 @@ app.command(
     "audit",
     epilog="For example: visleak audit --test test/ --train train.zip --fail-on near=1%",
 )(audit)
+app.command(
+    "encode",
+    epilog="For example: visleak encode photos/ --encoder clip -o photos-clip",
+)(encode)
 app.command("report")(report)
 app.command("show")(show)
 app.command("export")(export)

@@ -37,9 +37,9 @@ class Asked:
 class Columns:
     """Columns to take from tables."""
 
-    id: str | None
-    label: str | None
-    group: str | None
+    id: str | None = None
+    label: str | None = None
+    group: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,14 +115,21 @@ def from_options(
     return Compared(tuple(opened[: len(test)]), tuple(opened[len(test) :]))
 
 
-def one(text: str) -> ImageSet:
+def one(text: str, columns: Columns = Columns()) -> ImageSet:
     """Open the one set of a verb that takes no sides: ``[DATASET:]NAME=SOURCE`` or ``SOURCE``.
 
     Raises:
         UsageError, VisleakError: as ``open_images``.
     """
     dataset, name, source = parse_set(text)
-    return open_pictures(source, name=writable(name), dataset=writable(dataset))
+    return open_pictures(
+        source,
+        name=writable(name),
+        dataset=writable(dataset),
+        id=columns.id,
+        label=columns.label,
+        group=columns.group,
+    )
 
 
 def _asked(option: str, role: str, alone: str, texts: Sequence[str]) -> list[Asked]:
