@@ -1,0 +1,327 @@
+"""``visleak encode``: the fingerprints of a set as files that others can compare with."""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import json
+import os
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any, Final
+
+import numpy as np
+import pyarrow as pa
+
+import visleak
+from visleak import pipeline
+from visleak.auditing import open_cache, workers_for
+from visleak.embedding.hiding import Salt, salt_for, write_mapping
+from visleak.embedding.shards import NOTES, Note, Shard, read_note, texts_of, write_shard
+from visleak.encoders import load_encoder
+from visleak.errors import UsageError, VisleakError
+from visleak.images.embedding_manifest import KIND, MANIFEST, SCHEMA, TEXTS, UNFINISHED, VECTORS
+from visleak.pipeline.fingerprinting import fingerprint
+from visleak.pipeline.folder import LOCK, claimed, stamp_of
+from visleak.pipeline.workplace import Progress, Workplace
+from visleak.records import Encoder, Fingerprints, ImageSet, Int64, Problem
+from visleak.store import UNREADABLE, remove_unfinished, write_json, write_problems
+
+#: Images a shard.
+SHARD: Final = 1_000_000
+
+DTYPES: Final = ("float16", "float32")
+
+
+@dataclass(frozen=True, slots=True)
+class Encoded:
+    """A finished folder of embeddings.
+
+    Attributes:
+        folder: where it lies.
+        vectors: how many there are.
+        unreadable: images that could not be read.
+        shards: number of files of vectors.
+        reused: it was there already, and nothing was computed.
+        salt, mapping: what its owner keeps of an anonymous folder, else ``None``.
+    """
+
+    folder: Path
+    vectors: int
+    unreadable: int
+    shards: int
+    reused: bool
+    salt: Path | None = None
+    mapping: Path | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class _Job:
+    """What is written, and what it depends on.
+
+    Attributes:
+        images: the set.
+        encoder: makes the vectors.
+        folder: where to.
+        dtype: of the stored numbers.
+        shard: images a shard.
+        salt: for anonymous ids, or ``None``.
+        names: ids in the folder, of all images.
+        order: positions of the images, in the order in which they are written.
+        key: digest of everything the folder depends on; ``None`` if unknowable.
+    """
+
+    images: ImageSet
+    encoder: Encoder
+    folder: Path
+    dtype: str
+    shard: int
+    salt: Salt | None
+    names: pa.StringArray
+    order: Int64
+    key: str | None
+
+    @property
+    def shards(self) -> list[Shard]:
+        """All shards."""
+        return [Shard(self.folder, n) for n in range(-(-len(self.images) // self.shard))]
+
+    def positions(self, shard: Shard) -> Int64:
+        """Return which images are in a shard, ascending, as they are read."""
+        start = shard.number * self.shard
+        return np.sort(self.order[start : start + self.shard])
+
+
+def encode(
+    images: ImageSet,
+    encoder: str | Encoder,
+    out: str | os.PathLike[str],
+    *,
+    shard: int = SHARD,
+    dtype: str = "float16",
+    anonymous: bool = False,
+    salt: str | os.PathLike[str] | None = None,
+    workers: int | None = None,
+    cache: str | os.PathLike[str] | None = "default",
+    progress: Progress = pipeline.silent,
+    force: bool = False,
+) -> Encoded:
+    """Write the vectors of a set in clip-retrieval's layout, with a manifest.
+
+    A run that was stopped goes on with the first shard that is missing.
+
+    Args:
+        images: the set.
+        encoder: an encoder or its text.
+        out: the folder.
+        shard: images a shard.
+        dtype: ``float16`` or ``float32``.
+        anonymous: call images by salted hashes, in their order, and write nothing else of them.
+            The salt and a table that maps the hashes back are written beside the folder.
+        salt: file with the salt to use.
+        workers: processes; by default one for each core.
+        cache: folder for what need not be computed twice; ``None`` for none.
+        progress: is told how far it is.
+        force: replace other embeddings in ``out``.
+
+    Raises:
+        UsageError: an argument cannot be used, or ``out`` holds something else.
+        VisleakError: the encoder or the disk fails.
+    """
+    if dtype not in DTYPES:
+        raise UsageError(f"dtype must be one of {', '.join(DTYPES)}; got {dtype!r}")
+    if shard < 1:
+        raise UsageError(f"shard must be 1 image or more; got {shard}")
+    if salt is not None and not anonymous:
+        raise UsageError("a salt is for anonymous ids: give --anonymous too")
+    maker, folder = load_encoder(encoder), Path(out)
+    _refuse_foreign(folder)
+    secret = salt_for(folder, Path(salt) if salt is not None else None) if anonymous else None
+    job = _job(images, maker, folder, dtype, shard, secret)
+    with claimed(folder):
+        finished = _claim(job, force)
+        with open_cache(cache) as store:
+            crew = workers_for(len(images), workers)
+            notes = [
+                read_note(each) or _written(job, each, crew, store, progress)
+                for each in (() if finished else job.shards)
+            ]
+        if not finished:
+            _finish(job, notes)
+        for leftover in (folder / UNFINISHED, *folder.glob(NOTES)):
+            leftover.unlink(missing_ok=True)
+        mapping = write_mapping(folder, images, job.names) if secret else None
+    return replace(_result(folder, finished), salt=secret.path if secret else None, mapping=mapping)
+
+
+def _job(
+    images: ImageSet, encoder: Encoder, folder: Path, dtype: str, shard: int, salt: Salt | None
+) -> _Job:
+    names = images.ids if salt is None else salt.hashed(images.ids)
+    # the order of hashes tells nothing; that of the set might
+    order = np.arange(len(names)) if salt is None else np.argsort(np.array(names.to_pylist()))
+    stamp = stamp_of(images)
+    parts = [stamp, encoder.digest, _precision(encoder), dtype, shard, salt is not None]
+    hasher = hashlib.blake2b(
+        json.dumps(parts).encode(), digest_size=16, key=salt.key if salt else b""
+    )
+    key = None if stamp is None else hasher.hexdigest()
+    return _Job(images, encoder, folder, dtype, shard, salt, names, order, key)
+
+
+def _precision(encoder: Encoder) -> str:
+    """Return the arithmetic behind the vectors; networks may be run in several."""
+    return str(getattr(encoder, "precision", "fp32"))
+
+
+def _refuse_foreign(folder: Path) -> None:
+    """Refuse a folder with anything in it that is not from an earlier run."""
+    if not folder.is_dir():
+        return
+    ours = (folder / UNFINISHED).is_file() or _manifest(folder) is not None
+    other = next((p.name for p in folder.iterdir() if p.name != LOCK), None)
+    if other is not None and not ours:
+        raise UsageError(
+            f"{folder} holds something else ({other!r}); choose a new folder with -o DIR"
+        )
+
+
+def _manifest(folder: Path) -> dict[str, Any] | None:
+    """Return the manifest of a finished folder."""
+    with contextlib.suppress(OSError, ValueError):
+        content = json.loads((folder / MANIFEST).read_text(encoding="utf-8"))
+        if isinstance(content, dict) and content.get("kind") == KIND:
+            return content
+    return None
+
+
+def _claim(job: _Job, force: bool) -> bool:
+    """Make the folder ready for a job; return whether it is done already.
+
+    Raises:
+        UsageError: the folder holds another set, or one of another encoder.
+    """
+    folder, manifest = job.folder, _manifest(job.folder)
+    for place in (VECTORS, TEXTS):
+        remove_unfinished(folder / place)
+    there = manifest.get("key") if manifest else _begun(folder)
+    if manifest is None and not (folder / UNFINISHED).is_file():
+        there = job.key
+    elif force or there is None or there != job.key:
+        if not force:
+            raise UsageError(
+                f"{folder} holds embeddings of another set, encoder or layout; choose another"
+                " folder with -o DIR, or replace them with --force"
+            )
+        _clear(folder)
+        manifest = None
+    if manifest is None:
+        write_json(folder / UNFINISHED, {"kind": KIND, "schema": SCHEMA, "key": job.key})
+    return manifest is not None
+
+
+def _begun(folder: Path) -> str | None:
+    """Return the key of a folder that was begun."""
+    with contextlib.suppress(OSError, ValueError, KeyError, TypeError):
+        return str(json.loads((folder / UNFINISHED).read_text(encoding="utf-8"))["key"])
+    return None
+
+
+def _clear(folder: Path) -> None:
+    """Remove what an earlier run wrote, and nothing else."""
+    for pattern in (MANIFEST, NOTES, UNREADABLE, f"{VECTORS}/{VECTORS}_*.npy"):
+        for path in folder.glob(pattern):
+            path.unlink()
+    for path in folder.glob(f"{TEXTS}/{TEXTS}_*.parquet"):
+        path.unlink()
+
+
+def _written(job: _Job, shard: Shard, workers: int, store: Any, progress: Progress) -> Note:
+    """Encode and write one shard."""
+    positions = job.positions(shard)
+    before = shard.number * job.shard
+
+    def told(step: str, done: int, total: int) -> None:
+        progress(f"encoding {job.images.name}", before + done, len(job.images))
+
+    with Workplace.at(job.folder, workers, store, told) as place:
+        # a set of one shard is read as a whole, whatever it can be read by
+        drawn = None if len(positions) == len(job.images) else positions
+        prints = fingerprint(job.images, job.encoder, place, drawn)
+        try:
+            return _stored(job, shard, prints)
+        except OSError as error:
+            raise VisleakError(f"{job.folder} cannot be written: {error}") from error
+
+
+def _stored(job: _Job, shard: Shard, prints: Fingerprints) -> Note:
+    if job.salt is None:
+        order = np.arange(len(prints))
+        table = texts_of(job.images, prints, order)
+        return write_shard(shard, prints, order, job.dtype, table, prints.problems)
+    names = job.names.take(pa.array(prints.rows))
+    order = np.argsort(np.array(names.to_pylist(), str), kind="stable")
+    flat = pa.array(prints.flat[order])
+    table = pa.table({"id": names.take(pa.array(order)), "flat": flat})
+    return write_shard(shard, prints, order, job.dtype, table, _hidden(job, prints.problems))
+
+
+def _hidden(job: _Job, problems: Sequence[Problem]) -> list[Problem]:
+    """Return problems without anything that tells which image they are of."""
+    if job.salt is None:
+        return list(problems)
+    ids = job.salt.hashed(pa.array([problem.id for problem in problems], pa.string()))
+    found = zip(ids.to_pylist(), problems, strict=True)
+    hidden = [Problem("", id_, "", problem.reason) for id_, problem in found]
+    return sorted(hidden, key=lambda problem: problem.id)
+
+
+def _finish(job: _Job, notes: Sequence[Note]) -> None:
+    """Write what stands above the shards, the manifest last."""
+    problems = [*_hidden(job, job.images.problems), *(p for note in notes for p in note.problems)]
+    write_problems(job.folder / UNREADABLE, problems)
+    write_json(job.folder / MANIFEST, _content(job, notes, len(problems)))
+
+
+def _content(job: _Job, notes: Sequence[Note], unreadable: int) -> dict[str, Any]:
+    """Return the content of the manifest."""
+    images, encoder, salt = job.images, job.encoder, job.salt
+    about = {"set": images.name, "dataset": images.dataset, "source": images.source}
+    return {
+        "kind": KIND,
+        "schema": SCHEMA,
+        "visleak": visleak.__version__,
+        "encoder": {
+            "name": encoder.name,
+            "digest": encoder.digest,
+            "width": encoder.width,
+            "precision": _precision(encoder),
+        },
+        "thresholds": dict(encoder.thresholds) if encoder.thresholds else None,
+        "dtype": job.dtype,
+        "vectors": sum(note.rows for note in notes),
+        "unreadable": unreadable,
+        "ids": "id",
+        "anonymous": salt is not None,
+        **({} if salt else about),
+        "shards": [
+            {
+                "vectors": f"{VECTORS}/{shard.vectors.name}",
+                "metadata": f"{TEXTS}/{shard.texts.name}",
+                "rows": note.rows,
+                "digest": note.digest,
+            }
+            for shard, note in zip(job.shards, notes, strict=True)
+        ],
+        "key": job.key,
+    }
+
+
+def _result(folder: Path, reused: bool) -> Encoded:
+    manifest = _manifest(folder)
+    if manifest is None:
+        raise VisleakError(f"{folder / MANIFEST} cannot be read")
+    return Encoded(
+        folder, manifest["vectors"], manifest["unreadable"], len(manifest["shards"]), reused
+    )
