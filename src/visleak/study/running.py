@@ -260,6 +260,10 @@ class _Work:
                 continue
             held = self._held(place, job)
             done |= set(held)
+            unread = [name for name in held if name in self.faults]
+            if unread:
+                self._fail(job, held, self.faults[unread[0]])
+                continue
             self._note(self._audited(place, held, job.reference), job)
         return done
 
@@ -267,7 +271,7 @@ class _Work:
         """Return the query sets of a finished audit, if all of them are still asked for."""
         sets = Audit(place).summary["sets"]
         held = [each["name"] for each in sets if each["side"] == "query"]
-        gone = [name for name in held if name not in job.queries or name not in self.opened]
+        gone = [name for name in held if name not in job.queries]
         if gone:
             raise UsageError(
                 f"{place} holds an audit of {gone[0]!r} too, which is not compared with"

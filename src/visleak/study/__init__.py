@@ -1,0 +1,45 @@
+"""Many sets compared with each other as one file says: the experiment of Ramos et al. 2025."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+from visleak.study.config import Study, StudySet
+from visleak.study.output import write
+from visleak.study.paper import NOTHING, read_paper
+from visleak.study.reading import read_study
+from visleak.study.results import Result, result_of
+from visleak.study.running import Options, run
+
+__all__ = ["Options", "Result", "Study", "StudySet", "read_study", "study"]
+
+
+def study(
+    config: str | os.PathLike[str] | Study,
+    out: str | os.PathLike[str],
+    options: Options | None = None,
+) -> Result:
+    """Compare the sets of a file with each other, and write what comes out to a folder.
+
+    Audits that are finished in the folder are used again, so that a killed study goes on.
+
+    Args:
+        config: a TOML file of sets, or what :func:`read_study` made of one.
+        out: the folder: ``study.json``, tables, figures, ``study.html``, and ``audits/``.
+        options: workers, cache and the like; nothing of it changes the answer.
+
+    Returns:
+        What was found; ``failed`` lists comparisons that came to nothing, while the others went on.
+
+    Raises:
+        UsageError: a mistake in the file, or the folder holds audits of other sets or settings.
+        VisleakError: there is nothing to compare.
+    """
+    asked = config if isinstance(config, Study) else read_study(config)
+    paper = read_paper(asked.paper) if asked.paper is not None else NOTHING
+    folder = Path(out)
+    done = run(asked, folder, options or Options())
+    result = result_of(done, folder, paper)
+    write(result, folder)
+    return result

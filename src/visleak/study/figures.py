@@ -1,0 +1,215 @@
+"""The study's figures: matrices of references and benchmarks, and bars a benchmark.
+
+Layout after figures 3 and 4 of Ramos et al. 2025.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, Final
+
+import numpy as np
+
+from visleak.drawing import as_text, figure_of, saved
+from visleak.stats import Rate, percent
+from visleak.study.paper import shown
+from visleak.study.results import Result, Union
+
+#: Panels of a matrix: rate, title, map of colours.
+DEGREES: Final = (
+    ("hard", "Hard leaks, %", "Reds"),
+    ("soft", "Soft leaks, %", "Blues"),
+    ("hard_or_soft", "Hard or soft, %", "Greys"),
+)
+GRADES: Final = (
+    ("exact", "Exact, %", "Reds"),
+    ("near", "Near, %", "Oranges"),
+    ("near_or_exact", "Near or exact, %", "Greys"),
+)
+
+#: Two parts of a bar: rate, name, colour. Told apart by lightness and hatching too.
+BARS: Final = (("hard", "hard", "#b3261e", ""), ("soft", "soft", "#7fb0e0", "///"))
+
+INK: Final = "#1d2127"
+QUIET: Final = "#5b636d"
+EMPTY: Final = "#f3f4f6"
+
+#: Names are cut to this many characters in figures; tables have them whole.
+LONGEST: Final = 26
+
+Panel = tuple[str, str, str]
+
+
+def matrix(result: Result, panels: Sequence[Panel], name: str) -> dict[str, bytes]:
+    """Return the matrices of some rates beside each other; nothing where there are no cells.
+
+    Args:
+        result: what was found.
+        panels: rate, title and colours of each matrix, left to right.
+        name: of the figure.
+    """
+    rows, columns = result.rows, result.columns
+    if not rows or not columns:
+        return {}
+    side = 0.085 * max(len(_name(row)) for row in rows) + 0.25
+    top = 0.075 * max(len(_name(column)) for column in columns) + 0.75
+    wide, high = 0.74 * len(columns), 0.5 * len(rows)
+    gap = 0.3
+    width = side + len(panels) * (wide + gap)
+    height = top + high + 0.15
+    # a narrow figure still needs room for its titles
+    stretch = max(1.0, 2.0 / wide)
+    width = side + len(panels) * (wide * stretch + gap)
+    with figure_of((width, height)) as figure:
+        for number, panel in enumerate(panels):
+            left = (side + number * (wide * stretch + gap)) / width
+            box = (left, 0.15 / height, wide * stretch / width, high / height)
+            axes = figure.add_axes(box)
+            _panel(axes, result, panel, names=number == 0)
+        return saved(figure, name)
+
+
+def _panel(axes: Any, result: Result, panel: Panel, *, names: bool) -> None:
+    """Draw one matrix: the deeper the higher, every cell with its number."""
+    rate, title, colours = panel
+    rows, columns = result.rows, result.columns
+    shares = np.full((len(rows), len(columns)), np.nan)
+    for y, reference in enumerate(rows):
+        for x, query in enumerate(columns):
+            cell = result.cell(query, reference)
+            found = cell.rates[rate] if cell is not None else None
+            if found is not None and found.total:
+                shares[y, x] = found.share
+    peak = float(np.nanmax(shares)) if np.isfinite(shares).any() else 0.0
+    axes.set_facecolor(EMPTY)
+    # the palest tenth stays unused, so that nothing looks like no comparison
+    painted = 0.08 + 0.82 * (shares / peak if peak else np.where(np.isnan(shares), np.nan, 0.0))
+    axes.imshow(painted, cmap=colours, vmin=0.0, vmax=1.0, aspect="auto", interpolation="nearest")
+    for y, reference in enumerate(rows):
+        for x, query in enumerate(columns):
+            cell = result.cell(query, reference)
+            published = shown(cell.paper.get(rate)) if cell is not None else ""
+            _number(axes, x, y, float(shares[y, x]), float(painted[y, x]), published)
+    axes.set_xticks(range(len(columns)), [_name(column) for column in columns], fontsize=9)
+    for label in axes.get_xticklabels():
+        label.set(rotation=40, ha="left", rotation_mode="anchor")
+    axes.xaxis.tick_top()
+    axes.set_yticks(range(len(rows)), [_name(row) for row in rows] if names else [], fontsize=9)
+    axes.tick_params(length=0)
+    axes.set_xticks(np.arange(-0.5, len(columns)), minor=True)
+    axes.set_yticks(np.arange(-0.5, len(rows)), minor=True)
+    axes.grid(which="minor", color="white", linewidth=2.5)
+    axes.tick_params(which="minor", length=0)
+    for spine in axes.spines.values():
+        spine.set_visible(False)
+    axes.annotate(
+        title, (0, 1), xycoords=("axes fraction", "figure fraction"), xytext=(0, -8),
+        textcoords="offset points", va="top", fontsize=12, fontweight="bold", color=INK,
+    )  # fmt: skip
+
+
+def _number(axes: Any, x: int, y: int, share: float, depth: float, published: str) -> None:
+    """Write a cell's share, and what is published of it underneath."""
+    ink = "white" if depth > 0.58 else INK
+    if np.isnan(share):
+        axes.text(x, y, "–", ha="center", va="center", fontsize=9, color=QUIET)
+        return
+    lift = 0.13 if published else 0.0
+    axes.text(x, y - lift, percent(share), ha="center", va="center", fontsize=10, color=ink)
+    if published:
+        axes.text(x, y + 0.24, f"({published})", ha="center", va="center", fontsize=7.5, color=ink)
+
+
+def _name(name: str) -> str:
+    return as_text(name if len(name) <= LONGEST else f"{name[: LONGEST - 1]}…")
+
+
+def bars(unions: Sequence[Union], title: str, name: str) -> dict[str, bytes]:
+    """Return one bar a benchmark, hard and soft stacked, with the interval of their sum.
+
+    Args:
+        unions: from top to bottom; those without degrees are left out.
+        title: what the bars are.
+        name: of the figure.
+    """
+    drawn = [union for union in unions if (rate := union.rates["hard_or_soft"]) and rate.total]
+    if not drawn:
+        return {}
+    height = 1.15 + 0.46 * len(drawn)
+    side = 0.09 * max(len(_name(union.query)) for union in drawn) + 0.3
+    width = side + 7.2
+    with figure_of((width, height)) as figure:
+        axes = figure.add_axes((side / width, 0.5 / height, 4.7 / width, 1 - 1.15 / height))
+        for y, union in enumerate(drawn):
+            _bar(axes, y, union)
+        reach = max(_reach(union) for union in drawn)
+        axes.set_xlim(0, max(1.06 * reach, 0.1))
+        axes.set_ylim(len(drawn) - 0.4, -0.6)
+        axes.set_yticks(range(len(drawn)), [_name(union.query) for union in drawn])
+        axes.tick_params(axis="y", length=0)
+        axes.grid(axis="x")
+        axes.set_axisbelow(True)
+        axes.set_xlabel("images that leak, %; the line is the 95 % interval of the sum")
+        figure.text(0.02, 1 - 0.1 / height, title, va="top", fontweight="bold", fontsize=12)
+        _legend(axes, published=any(union.paper for union in drawn))
+        return saved(figure, name)
+
+
+def _bar(axes: Any, y: int, union: Union) -> None:
+    """Draw a benchmark's bar, its interval, its numbers, and what is published of it."""
+    start = 0.0
+    for rate, _, colour, hatch in BARS:
+        length = 100 * _known(union.rates[rate]).share
+        axes.barh(y, length, 0.56, left=start, color=colour, hatch=hatch, edgecolor="white", lw=0.5)
+        start += length
+    total = _known(union.rates["hard_or_soft"])
+    axes.plot([100 * total.low, 100 * total.high], [y, y], color=INK, lw=1.4, zorder=3)
+    for published in _published(union):
+        axes.plot(published, y, marker="D", ms=6, mfc="white", mec=INK, mew=1.3, zorder=4)
+    hard, soft = (percent(_known(union.rates[rate]).share) for rate in ("hard", "soft"))
+    axes.annotate(
+        f"{hard} + {soft} = {percent(total.share)} %", (1, y),
+        xycoords=("axes fraction", "data"), xytext=(8, 0), textcoords="offset points",
+        va="center", fontsize=9, color=INK, annotation_clip=False,
+    )  # fmt: skip
+
+
+def _known(rate: Rate | None) -> Rate:
+    return rate if rate is not None else Rate.of(0, 1)
+
+
+def _published(union: Union) -> list[float]:
+    value = union.paper.get("hard_or_soft")
+    return [value] if isinstance(value, float) else []
+
+
+def _reach(union: Union) -> float:
+    return max(100 * _known(union.rates["hard_or_soft"]).high, *_published(union), 0.0)
+
+
+def _legend(axes: Any, *, published: bool) -> None:
+    from matplotlib.lines import Line2D
+    from matplotlib.patches import Patch
+
+    handles: list[Any] = [
+        Patch(facecolor=colour, hatch=hatch, edgecolor="white", label=name)
+        for _, name, colour, hatch in BARS
+    ]
+    if published:
+        handles.append(
+            Line2D(
+                [],
+                [],
+                marker="D",
+                ms=6,
+                mfc="white",
+                mec=INK,
+                mew=1.3,
+                ls="",
+                label="published sum",
+            )
+        )
+    axes.legend(
+        handles=handles, loc="lower left", bbox_to_anchor=(0, 1.0), ncols=3, fontsize=9,
+        borderaxespad=0.1, handlelength=1.4, columnspacing=1.2,
+    )  # fmt: skip

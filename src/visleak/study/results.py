@@ -1,0 +1,293 @@
+"""What a study found: cells, unions over references, repeats; all that its outputs show."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final
+
+from visleak.errors import VisleakError
+from visleak.pipeline.rates import CUMULATIVE, EXCLUSIVE
+from visleak.stats import Rate, percent
+from visleak.study.answers import together
+from visleak.study.config import fits
+from visleak.study.paper import NOTHING, Paper, Values
+from visleak.study.plan import Comparison, LeftOut
+from visleak.study.running import Run
+
+#: Rates by name, in the order of every table.
+RATES: Final = (*EXCLUSIVE, *CUMULATIVE)
+
+Rates = Mapping[str, Rate | None]
+
+
+@dataclass(frozen=True, slots=True)
+class Cell:
+    """A comparison and what came out.
+
+    Attributes:
+        comparison: which.
+        modality: ``full`` or ``image-only``.
+        audit: the audit's folder, relative to the study's.
+        rates: of the query set's readable images.
+        own: pairs left out as one image that is known to be in both sets.
+        paper: published values, in per cent.
+    """
+
+    comparison: Comparison
+    modality: str
+    audit: str
+    rates: Rates
+    own: int
+    paper: Values
+
+
+@dataclass(frozen=True, slots=True)
+class Union:
+    """A benchmark against several references at once: an image that leaks into any of them.
+
+    Attributes:
+        query: the benchmark.
+        coverage: of the comparisons: ``intra``, ``inter``, or ``any`` for all.
+        references: names of the sets.
+        rates: over the benchmark's readable images.
+        paper: published values, in per cent.
+    """
+
+    query: str
+    coverage: str
+    references: tuple[str, ...]
+    rates: Rates
+    paper: Values
+
+
+@dataclass(frozen=True, slots=True)
+class Repeats:
+    """Images of one set that repeat each other: never a leak.
+
+    Attributes:
+        query: the set.
+        pairs, images: of grade exact or near; each unordered pair once.
+    """
+
+    query: str
+    pairs: int
+    images: int
+
+
+@dataclass(frozen=True)
+class Result:
+    """What a study found.
+
+    Attributes:
+        run: what was done.
+        paper: published values.
+        cells: one a comparison, in the order of the plan.
+        unions: by benchmark: ``intra``, ``inter``, ``any``.
+        repeats: of the query sets, if they were looked for.
+        rows, columns: references and queries of the matrix, in its order.
+        notes: what a reader must know, one line each.
+    """
+
+    run: Run
+    paper: Paper
+    cells: tuple[Cell, ...]
+    unions: tuple[Union, ...]
+    repeats: tuple[Repeats, ...]
+    rows: tuple[str, ...]
+    columns: tuple[str, ...]
+    notes: tuple[str, ...]
+
+    @property
+    def title(self) -> str:
+        """What the study is called."""
+        return self.run.study.title
+
+    @property
+    def has_degrees(self) -> bool:
+        """Whether similarity was judged anywhere."""
+        return any(cell.rates["hard_or_soft"] for cell in self.cells)
+
+    @property
+    def has_grades(self) -> bool:
+        """Whether pictures were looked at anywhere."""
+        return any(cell.rates["near_or_exact"] for cell in self.cells)
+
+    @property
+    def failed(self) -> tuple[LeftOut, ...]:
+        """Comparisons that came to nothing."""
+        return self.run.failed
+
+    @property
+    def totals(self) -> tuple[Union, ...]:
+        """One a benchmark: over all its references."""
+        return tuple(union for union in self.unions if union.coverage == "any")
+
+    def cell(self, query: str, reference: str) -> Cell | None:
+        """Return the cell of two sets, if they were compared."""
+        for cell in self.cells:
+            if (cell.comparison.query, cell.comparison.reference) == (query, reference):
+                return cell
+        return None
+
+    @property
+    def headlines(self) -> tuple[str, ...]:
+        """The lines a person can repeat: one a benchmark."""
+        return tuple(_headline(union) for union in self.totals)
+
+
+def result_of(run: Run, folder: Path, paper: Paper = NOTHING) -> Result:
+    """Put together what a study found.
+
+    Args:
+        run: the study, carried out.
+        folder: it was written to.
+        paper: published values.
+
+    Raises:
+        VisleakError: two audits disagree on how many images of a set can be read.
+    """
+    cells = tuple(_cell(run, each, folder, paper) for each in run.leaks)
+    compared = {cell.comparison for cell in cells}
+    study = run.study
+    names = [each.name for each in study.sets]
+    in_matrix = [each for each in compared if _takes_part(study.references, study.queries, each)]
+    return Result(
+        run=run,
+        paper=paper,
+        cells=cells,
+        unions=tuple(_unions(run, paper)),
+        repeats=tuple(_repeats(run)),
+        rows=_ordered(study.references or names, {each.reference for each in in_matrix}),
+        columns=_ordered(study.queries or names, {each.query for each in in_matrix}),
+        notes=tuple(_notes(run, cells)),
+    )
+
+
+def _takes_part(references: Sequence[str], queries: Sequence[str], each: Comparison) -> bool:
+    """Whether a comparison is a cell of the matrix; a side left open takes every set."""
+    return (not references or each.reference in references) and (
+        not queries or each.query in queries
+    )
+
+
+def _ordered(names: Sequence[str], wanted: set[str]) -> tuple[str, ...]:
+    return tuple(name for name in names if name in wanted)
+
+
+def _cell(run: Run, each: Comparison, folder: Path, paper: Paper) -> Cell:
+    audit, leaks = run.audits[each], run.leaks[each]
+    about = next(
+        stored
+        for stored in audit.summary["comparisons"]
+        if (stored["query_set"], stored["reference_set"]) == (each.query, each.reference)
+    )
+    return Cell(
+        comparison=each,
+        modality=about["modality"],
+        audit=audit.folder.relative_to(folder).as_posix(),
+        rates=leaks.rates(),
+        own=leaks.own,
+        paper=paper.of(each.query, each.reference),
+    )
+
+
+def _unions(run: Run, paper: Paper) -> list[Union]:
+    """Return the unions of each benchmark, in the order of the file."""
+    result = []
+    for name in [each.name for each in run.study.sets]:
+        own = [each for each in run.leaks if each.query == name]
+        totals = {run.leaks[each].total for each in own}
+        if len(totals) > 1:
+            raise VisleakError(
+                f"audits of {name!r} disagree on how many of its images can be read"
+                f" ({', '.join(f'{n:,}' for n in sorted(totals))}): its files changed between"
+                " them; do all again with --force"
+            )
+        for coverage in ("intra", "inter", "any"):
+            part = [each for each in own if coverage in ("any", each.coverage)]
+            if part:
+                leaks = together([run.leaks[each] for each in part])
+                result.append(
+                    Union(
+                        query=name,
+                        coverage=coverage,
+                        references=tuple(each.reference for each in part),
+                        rates=leaks.rates(),
+                        paper=paper.intra.get(name, {}) if coverage == "intra" else {},
+                    )
+                )
+    return result
+
+
+def _repeats(run: Run) -> list[Repeats]:
+    found = []
+    for audit in run.within:
+        for each in audit.summary["comparisons"]:
+            counts = each.get("within")
+            if counts:
+                pairs, images = counts["duplicate_pairs"], counts["distinct_images"]
+                both = [count["exact"] + count["near"] for count in (pairs, images)]
+                found.append(Repeats(each["query_set"], *both))
+    return found
+
+
+def _headline(union: Union) -> str:
+    """Return the line of a benchmark that a person can repeat."""
+    degree, grade = union.rates["hard_or_soft"], union.rates["near_or_exact"]
+    counted = degree or grade
+    into = (
+        union.references[0]
+        if len(union.references) == 1
+        else (f"at least one of {len(union.references)} sets")
+    )
+    if counted is None:
+        return f"{union.query}: compared with {into}; no thresholds and no grades, so no rate"
+    if not counted.total:
+        return f"{union.query}: none of its images could be read"
+    said = f"{union.query}: {counted} leak into {into}"
+    if degree is None:
+        return f"{said} (near or exact)"
+    parts = [
+        f"{name} {percent(rate.share)} %"
+        for name in ("hard", "soft")
+        if (rate := union.rates[name])
+    ]
+    said += f": {', '.join(parts)}"
+    return f"{said}; near or exact {percent(grade.share)} %" if grade else said
+
+
+def _notes(run: Run, cells: Sequence[Cell]) -> list[str]:
+    """Return what a reader must know to read the numbers."""
+    notes = []
+    summaries = {id(audit): audit.summary for audit in run.audits.values()}.values()
+    for said in dict.fromkeys(_measure(summary) for summary in summaries):
+        notes.append(said)
+    if run.study.settings.sample:
+        count = run.study.settings.sample
+        notes.append(f"a sample of {count:,} images of each benchmark, drawn with a fixed seed")
+    for each in run.study.sets:
+        images = run.opened.get(each.name)
+        if images is not None and not fits(each.images, len(images)):
+            notes.append(f"{each.name} holds {len(images):,} images; published are {each.images}")
+    bad: dict[str, int] = {}
+    for summary in summaries:
+        bad |= {each["name"]: each["unreadable"] for each in summary["sets"]}
+    notes += [f"{name}: {count:,} images could not be read" for name, count in bad.items() if count]
+    for cell in cells:
+        made = cell.comparison
+        if made.match:
+            notes.append(
+                f"{made.query} and {made.reference} have images in common: {cell.own:,} pairs with"
+                f" one id (match {made.match}) are left out here; the audit's own report has them"
+            )
+    return notes
+
+
+def _measure(summary: Mapping[str, Any]) -> str:
+    """Return encoder and thresholds of an audit in words."""
+    found = summary["thresholds"]
+    known = [f"{name} >= {found[name]:g}" for name in ("hard", "soft") if found[name] is not None]
+    limits = ", ".join(known) or "no thresholds are known, so there are no degrees"
+    return f"encoder {summary['encoder']['name']}: {limits} ({found['provenance']})"

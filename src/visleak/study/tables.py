@@ -1,0 +1,257 @@
+"""The study's tables: for people as texts, for machines as rows of CSV."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from visleak.stats import Rate, percent
+from visleak.study.markup import latex_table, markdown_cell, markdown_table
+from visleak.study.paper import Values, shown
+from visleak.study.plan import LeftOut, Plan
+from visleak.study.results import RATES, Cell, Rates, Result, Union
+
+CELLS: Final = (
+    *("query_set", "reference_set", "coverage", "modality", "rate"),
+    *("count", "total", "share", "low", "high", "published_percent"),
+)
+UNIONS: Final = ("query_set", "coverage", "reference_sets", *CELLS[4:])
+
+#: Matrices: rate and title.
+MATRICES: Final = (
+    ("hard", "Hard leaks, %"),
+    ("soft", "Soft leaks, %"),
+    ("hard_or_soft", "Hard or soft, %"),
+    ("near_or_exact", "Near or exact, %"),
+)
+
+#: Rates of the tables of unions and comparisons: name and words.
+SHOWN: Final = (
+    ("hard", "hard"),
+    ("soft", "soft"),
+    ("hard_or_soft", "hard or soft"),
+    ("near_or_exact", "near or exact"),
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Grid:
+    """A table for people.
+
+    Attributes:
+        title: what it shows.
+        header, rows: texts.
+    """
+
+    title: str
+    header: list[str]
+    rows: list[list[str]]
+
+
+def cell_rows(result: Result) -> Iterator[tuple[str, ...]]:
+    """Yield the rows of ``comparisons.csv``: one a comparison and rate."""
+    for cell in result.cells:
+        each = cell.comparison
+        about = (each.query, each.reference, each.coverage, cell.modality)
+        yield from (about + row for row in _rate_rows(cell.rates, cell.paper))
+
+
+def union_rows(result: Result) -> Iterator[tuple[str, ...]]:
+    """Yield the rows of ``benchmarks.csv``: one a benchmark, coverage and rate."""
+    for union in result.unions:
+        about = (union.query, union.coverage, " ".join(union.references))
+        yield from (about + row for row in _rate_rows(union.rates, union.paper))
+
+
+def _rate_rows(rates: Rates, paper: Values) -> Iterator[tuple[str, ...]]:
+    for name in RATES:
+        rate = rates[name]
+        if rate is not None:
+            numbers = (_number(value) for value in (rate.share, rate.low, rate.high))
+            published = shown(paper.get(name))
+            yield (name, str(rate.count), str(rate.total), *numbers, published)
+
+
+def _number(value: float) -> str:
+    return "" if math.isnan(value) else f"{value:.6f}".rstrip("0").rstrip(".")
+
+
+def grids(result: Result) -> list[Grid]:
+    """Return all tables of a study; one without a number is left out."""
+    found = [_matrix(result, rate, title) for rate, title in MATRICES]
+    found.append(_of_unions("Within a dataset", result, "intra"))
+    found.append(_of_unions("Leaks into any of its references", result, "any"))
+    found.append(_comparisons(result))
+    if result.repeats:
+        rows = [[r.query, f"{r.images:,}", f"{r.pairs:,}"] for r in result.repeats]
+        title = "Repeats within a set (near or exact; no leaks)"
+        found.append(Grid(title, ["set", "images", "pairs"], rows))
+    return [grid for grid in found if grid.rows]
+
+
+def _matrix(result: Result, rate: str, title: str) -> Grid:
+    """Return references by queries; where something is published, ours / published."""
+    rows = []
+    published = known = False
+    for reference in result.rows:
+        row = [reference]
+        for query in result.columns:
+            cell = result.cell(query, reference)
+            known |= cell is not None and cell.rates[rate] is not None
+            published |= cell is not None and bool(shown(cell.paper.get(rate)))
+            row.append(_share(cell, rate))
+        rows.append(row)
+    title += " (ours / published)" if published else ""
+    return Grid(title, ["reference", *result.columns], rows if known else [])
+
+
+def _share(cell: Cell | None, rate: str) -> str:
+    found = cell.rates[rate] if cell is not None else None
+    if cell is None or found is None:
+        return "–"
+    published = shown(cell.paper.get(rate))
+    return percent(found.share) + (f" / {published}" if published else "")
+
+
+def _of_unions(title: str, result: Result, coverage: str) -> Grid:
+    """Return one row a benchmark over several references."""
+    unions = [union for union in result.unions if union.coverage == coverage]
+    names = _known([union.rates for union in unions])
+    papers = [union.paper for union in unions]
+    header = ["benchmark", "references", "images", *_rate_header(names, papers)]
+    rows = [
+        [
+            union.query,
+            _listed(union),
+            *_rate_cells(union.rates, union.paper, names, papers),
+        ]
+        for union in unions
+    ]
+    return Grid(title, header, rows if names else [])
+
+
+def _listed(union: Union) -> str:
+    return union.references[0] if len(union.references) == 1 else str(len(union.references))
+
+
+def _comparisons(result: Result) -> Grid:
+    names = _known([cell.rates for cell in result.cells])
+    papers = [cell.paper for cell in result.cells]
+    about = ["benchmark", "reference", "coverage", "modality", "images"]
+    rows = [
+        [
+            cell.comparison.query,
+            cell.comparison.reference,
+            cell.comparison.coverage,
+            cell.modality,
+            *_rate_cells(cell.rates, cell.paper, names, papers),
+        ]
+        for cell in result.cells
+    ]
+    return Grid("Every comparison", [*about, *_rate_header(names, papers)], rows if names else [])
+
+
+def _known(rates: Sequence[Rates]) -> list[tuple[str, str]]:
+    """Return the rates of :data:`SHOWN` that anything is known of."""
+    return [(name, words) for name, words in SHOWN if any(each[name] for each in rates)]
+
+
+def _has_published(name: str, papers: Sequence[Values]) -> bool:
+    return any(shown(paper.get(name)) for paper in papers)
+
+
+def _rate_header(names: Sequence[tuple[str, str]], papers: Sequence[Values]) -> list[str]:
+    header = []
+    for name, words in names:
+        header += [words, "%", "95 % CI"]
+        header += ["published %"] if _has_published(name, papers) else []
+    return header
+
+
+def _rate_cells(
+    rates: Rates, paper: Values, names: Sequence[tuple[str, str]], papers: Sequence[Values]
+) -> list[str]:
+    """Return images, and for each rate its count, share, interval, and what is published."""
+    counted = next((rates[name] for name, _ in names if rates[name] is not None), None)
+    row = [f"{counted.total:,}" if counted is not None else "–"]
+    for name, _ in names:
+        row += _rate_texts(rates[name])
+        row += [shown(paper.get(name)) or "–"] if _has_published(name, papers) else []
+    return row
+
+
+def _rate_texts(rate: Rate | None) -> list[str]:
+    if rate is None or not rate.total:
+        return ["–", "–", "–"]
+    interval = f"{percent(rate.low)}-{percent(rate.high)}"
+    return [f"{rate.count:,}", percent(rate.share), interval]
+
+
+def left_out(result: Result) -> list[tuple[str, list[str]]]:
+    """Return what was not compared: a title and lines each, in words."""
+    plan = result.run.plan
+    groups = (
+        ("Came to nothing", result.failed),
+        ("Not compared, because one set is known to be part of the other", plan.included),
+        ("Not compared, because a set is not there", plan.skipped),
+    )
+    found = [(title, [_left(left) for left in lefts]) for title, lefts in groups if lefts]
+    if plan.idle:
+        found.append(("Sets in no comparison", list(plan.idle)))
+    return found
+
+
+def _left(left: LeftOut) -> str:
+    return f"{left.comparison.query} against {left.comparison.reference}: {left.why}"
+
+
+def markdown(result: Result) -> str:
+    """Return ``study.md``."""
+    lines = [f"# {markdown_cell(result.title)}", ""]
+    lines += [f"- {markdown_cell(line)}" for line in (*result.headlines, *result.notes)]
+    for grid in grids(result):
+        lines += [
+            "",
+            f"## {markdown_cell(grid.title)}",
+            "",
+            *markdown_table(grid.header, grid.rows),
+        ]
+    for title, left in left_out(result):
+        lines += ["", f"## {markdown_cell(title)}", ""]
+        lines += [f"- {markdown_cell(line)}" for line in left]
+    if result.paper.source:
+        lines += ["", f"Published: {markdown_cell(result.paper.source)}"]
+    return "\n".join(lines) + "\n"
+
+
+def latex(result: Result) -> str:
+    """Return ``study.tex``: every table, to be included in a document."""
+    lines = ["% needs \\usepackage{booktabs} and \\usepackage[T1]{fontenc}"]
+    for grid in grids(result):
+        lines += ["", *latex_table(grid.header, grid.rows, grid.title)]
+    return "\n".join(lines) + "\n"
+
+
+def planned(plan: Plan) -> Grid:
+    """Return a plan as a table: every comparison, and what becomes of it."""
+    rows = [[e.reference, e.query, e.coverage, _done(e.match)] for e in plan.comparisons]
+    for word, lefts in (("left out", plan.included), ("skipped", plan.skipped)):
+        for left in lefts:
+            each = left.comparison
+            rows.append([each.reference, each.query, each.coverage, f"{word}: {left.why}"])
+    return Grid("Plan", ["reference", "benchmark", "coverage", "what"], rows)
+
+
+def _done(match: str) -> str:
+    return f"compare, own copies left out by {match}" if match else "compare"
+
+
+def counted(plan: Plan) -> str:
+    """Return how much a plan holds, in words."""
+    return (
+        f"{len(plan.comparisons)} comparisons in {len(plan.by_reference())} audits;"
+        f" {len(plan.included)} left out as known inclusions, {len(plan.skipped)} skipped because"
+        " a set is not there"
+    )
