@@ -14,7 +14,7 @@ from visleak.settings import Settings
 @pytest.mark.parametrize(
     ("given", "said"),
     [
-        ({"search": "annoy"}, "search must be one of exact; got 'annoy'"),
+        ({"search": "annoy"}, "search must be one of exact, faiss; got 'annoy'"),
         ({"views": ""}, "views must be one of none, mirror, all; got ''"),
         ({"candidates": "all"}, "candidates must be one of auto, nearest; got 'all'"),
         ({"annotations": "yes"}, "annotations must be one of auto, used, unused; got 'yes'"),

@@ -8,7 +8,7 @@ from typing import Any, Final
 
 from visleak.errors import UsageError
 
-SEARCHES: Final = ("exact",)
+SEARCHES: Final = ("exact", "faiss")
 VIEW_CHOICES: Final = ("none", "mirror", "all")
 CANDIDATE_RULES: Final = ("auto", "nearest", "best")
 ANNOTATIONS: Final = ("auto", "used", "unused")
@@ -23,7 +23,7 @@ class Settings:
 
     Attributes:
         encoder: text of the encoder; empty takes that of the embeddings, or ``builtin``.
-        search: name of the search engine; ``exact`` is the only one so far.
+        search: name of the search engine; all but ``exact`` may miss pairs, and say how many.
         hard, soft: thresholds on similarity; ``None`` takes the encoder's own.
         views: which views of a query are compared: ``none``, ``mirror`` or ``all``.
         candidates: ``auto`` (thresholds and best twenty; of embeddings that pass by, thresholds

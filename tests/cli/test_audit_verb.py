@@ -182,7 +182,7 @@ def test_nothing_readable(tmp_path: Path) -> None:
     ("arguments", "said"),
     [
         (["--encoder", "nosuch"], "encoder must be one of builtin; got 'nosuch'"),
-        (["--search", "faiss"], "search must be one of exact; got 'faiss'"),
+        (["--search", "annoy"], "search must be one of exact, faiss; got 'annoy'"),
         (["--views", "some"], "views must be one of none, mirror, all; got 'some'"),
         (["--candidates", "x"], "candidates must be one of auto, nearest; got 'x'"),
         (["--annotations", "x"], "annotations must be one of auto, used, unused; got 'x'"),

@@ -80,7 +80,7 @@ def audit(
     gates.check(asked, verify=not no_verify)
     settings = Settings(
         encoder=encoder or "",
-        search=_known_search(search),
+        search=search,
         hard=hard,
         soft=soft,
         views=views,
@@ -113,15 +113,6 @@ def audit(
         edges.complain(line)
     if lines:
         raise typer.Exit(3)
-
-
-def _known_search(name: str) -> str:
-    """Return the name of a search engine that this version has."""
-    from visleak.errors import UsageError
-
-    if name != "exact":
-        raise UsageError(f"search must be one of exact; got {name!r}")
-    return name
 
 
 def cache_folder(text: str | None) -> Path | None:

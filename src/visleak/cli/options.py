@@ -88,7 +88,14 @@ EncoderName = Annotated[
     ),
 ]
 SearchName = Annotated[
-    str, typer.Option("--search", metavar="exact", rich_help_panel=HOW, help="Search engine.")
+    str,
+    typer.Option(
+        "--search",
+        metavar="exact|faiss",
+        rich_help_panel=HOW,
+        help="Search engine. An index of faiss may miss pairs; how many is measured and written"
+        " into the audit.",
+    ),
 ]
 Hard = Annotated[
     float | None,

@@ -16,6 +16,7 @@ import pyarrow.compute as pc
 
 from visleak.pipeline.columns import forget
 from visleak.records import Bool, Encoder, Fingerprints, Float32, Int8, Int64, Pairs
+from visleak.search.exact import ExactSearch
 from visleak.search.hits import Hits, Rows, Search, Sides, Wanted
 
 #: References a query gets by background-corrected similarity.
@@ -109,7 +110,9 @@ def find_pairs(
             views=seen,
             make=encoder.view if len(seen) > 1 else None,
         )
-        hits = engine.find(sides, rule, workers=workers)
+        # blank pictures are few and alike: nothing is to be gained from an index of them
+        finder = ExactSearch() if flat else engine
+        hits = finder.find(sides, rule, workers=workers)
         if not same:
             hits = _with_equal_bytes(hits, left, right, rule.threshold)
         found = found.plus(_expand(hits, left, right, len(query.prints), rule.cap, same))

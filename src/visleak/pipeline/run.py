@@ -22,6 +22,8 @@ from visleak.pipeline.thresholds import Thresholds, thresholds_of
 from visleak.pipeline.verification import Material, equal_bytes, verify
 from visleak.pipeline.workplace import Workplace
 from visleak.records import AnySet, EmbeddingSet, Encoder, Evidence, ImageSet, Int64, Pairs
+from visleak.search import load_search
+from visleak.search.account import Account
 from visleak.search.exact import ExactSearch
 from visleak.search.hits import Wanted
 from visleak.settings import Settings
@@ -42,6 +44,7 @@ class Outcome:
         thresholds: that were used.
         grader: that was used, or ``None``.
         embeddings: sets of which there are only embeddings, by name.
+        accounts: what the search engine says of itself, by the names of the sets compared.
     """
 
     queries: tuple[ImageSet, ...]
@@ -51,6 +54,7 @@ class Outcome:
     thresholds: Thresholds
     grader: Grader | None
     embeddings: Mapping[str, Taken] = field(default_factory=dict)
+    accounts: Mapping[tuple[str, str], Sequence[Account]] = field(default_factory=dict)
 
     @property
     def sets(self) -> tuple[ImageSet, ...]:
@@ -121,6 +125,7 @@ def run(
         thresholds,
         grader,
         desk.embeddings,
+        desk.accounts,
     )
 
 
@@ -140,6 +145,7 @@ class _Desk:
     sides: dict[str, Side] = field(default_factory=dict)
     material: dict[str, Material] = field(default_factory=dict)
     embeddings: dict[str, Taken] = field(default_factory=dict)
+    accounts: dict[tuple[str, str], Sequence[Account]] = field(default_factory=dict)
 
     def take(self, images: AnySet, tested: bool) -> None:
         """Make fingerprints of a set, or take in those that are there."""
@@ -185,15 +191,19 @@ class _Desk:
         query, reference = couple
         step, total = f"comparing {query} with {reference}", len(self.sides[reference].prints)
         self.place.progress(step, 0, total)
+        engine = load_search(
+            self.settings.search, progress=lambda done: self.place.progress(step, done, total)
+        )
         pairs = find_pairs(
             self.sides[query],
             self.sides[reference],
             encoder=self.encoder,
             views=self.views,
             wanted=rule,
-            engine=ExactSearch(progress=lambda done: self.place.progress(step, done, total)),
+            engine=engine,
             workers=self.place.workers,
         )
+        self.accounts[couple] = tuple(engine.accounts)
         # equal pictures were searched for once
         self.place.progress(step, total, total)
         return pairs

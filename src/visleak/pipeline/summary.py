@@ -45,6 +45,7 @@ def summarise(outcome: Outcome, encoder: Encoder, settings: Settings, tool: str)
             "provenance": outcome.thresholds.provenance,
             "provisional": outcome.thresholds.provisional,
         },
+        "search": _search(outcome, settings),
         "verifier": {"digest": check.digest().hex()} if outcome.grader else None,
         "grader": _grader(outcome),
         "comparisons": [_comparison(outcome, each) for each in outcome.compared],
@@ -53,6 +54,19 @@ def summarise(outcome: Outcome, encoder: Encoder, settings: Settings, tool: str)
         "skipped": _skipped(outcome, settings),
         "versions": {name: _version(name) for name in PACKAGES}
         | {"python": platform.python_version()},
+    }
+
+
+def _search(outcome: Outcome, settings: Settings) -> dict[str, Any]:
+    """Return how pairs were searched for, and what an index missed of them."""
+    return {
+        "engine": settings.search,
+        "version": _version("faiss-cpu") if settings.search == "faiss" else None,
+        "indexes": [
+            {"query_set": query, "reference_set": reference} | account.as_dict()
+            for (query, reference), accounts in outcome.accounts.items()
+            for account in accounts
+        ],
     }
 
 
@@ -171,6 +185,12 @@ def _skipped(outcome: Outcome, settings: Settings) -> list[str]:
             f"verification of {names}: there are embeddings only, so there are degrees but no"
             " grades"
         )
+    said += [
+        f"search for {query} in {reference}: {account}"
+        for (query, reference), accounts in outcome.accounts.items()
+        for account in accounts
+        if not account.exact
+    ]
     if settings.sample:
         said.append(f"queries: a sample of {settings.sample} images a set, drawn with a fixed seed")
     if not settings.within or settings.sample:

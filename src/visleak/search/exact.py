@@ -8,7 +8,7 @@ product of the stored vectors, rounded to float32, so no block or engine ever ch
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, field
 from typing import Final
@@ -17,6 +17,7 @@ import numpy as np
 from threadpoolctl import threadpool_limits
 
 from visleak.records import VIEWS, Bool, Float32, Int64
+from visleak.search.account import Account
 from visleak.search.chosen import chosen, joined, no_hits
 from visleak.search.hits import Hits, Sides, Wanted
 from visleak.search.kernels import DihedralKernel, Kernel, TruncatedKernel, dihedral_basis
@@ -46,6 +47,7 @@ class ExactSearch:
     """
 
     name = "exact"
+    accounts: Sequence[Account] = ()
 
     def __init__(
         self,

@@ -13,6 +13,7 @@ from typing import Final
 import numpy as np
 from threadpoolctl import threadpool_limits
 
+from visleak.search.account import Account, Recall
 from visleak.search.chosen import no_hits
 from visleak.search.exact import ExactSearch
 from visleak.search.faiss_candidates import found
@@ -28,14 +29,7 @@ from visleak.search.faiss_index import (
 )
 from visleak.search.faiss_tuning import TARGET, tune
 from visleak.search.hits import Hits, Sides, Wanted
-from visleak.search.recall import (
-    Account,
-    Recall,
-    exact_answer,
-    only_queries,
-    recall,
-    sampled,
-)
+from visleak.search.recall import exact_answer, only_queries, recall, sampled
 
 #: Queries to tune on, and as many others to measure on.
 SAMPLE: Final = 200

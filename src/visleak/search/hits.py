@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -10,6 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from visleak.records import Float32, Int8, Int64
+from visleak.search.account import Account
 
 #: Makes the vectors of a view of the same pictures: (vectors, index into VIEWS) -> vectors.
 ViewMaker = Callable[[Float32, int], Float32]
@@ -99,6 +100,11 @@ class Hits:
 
 class Search(Protocol):
     """A search engine. All engines give the same answer or say in the audit what they miss."""
+
+    @property
+    def accounts(self) -> Sequence[Account]:
+        """What was done in each call of :meth:`find`; nothing where everything was found."""
+        ...
 
     def find(self, sides: Sides, wanted: Wanted, *, workers: int = 1) -> Hits:
         """Return the wanted pairs."""
