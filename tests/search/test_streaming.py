@@ -14,11 +14,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from vectors import units
 
-from visleak.search import streaming, streaming_findings, streaming_hits
+from visleak.search import streaming, streaming_findings, streaming_hits, streaming_plan
 from visleak.search.exact import ExactSearch
 from visleak.search.hits import Sides, Wanted
 from visleak.search.streaming import PartitionSearch, find_in_partition, stream
 from visleak.search.streaming_hits import PartitionHits, merge
+from visleak.search.streaming_screen import ProductScreen
 from visleak.vectors import unit_rows
 
 WIDTH = 24
@@ -132,15 +133,19 @@ questions = st.builds(
     st.integers(1, 3),
     st.sampled_from([1, 7, 1000]),
     st.sampled_from([1, 50, 10**6]),
+    st.booleans(),
 )
 def test_any_cut_answers_as_one_search_over_everything(
-    seed, queries, references, cuts, wanted, kind, workers, block, limit
+    seed, queries, references, cuts, wanted, kind, workers, block, limit, planned
 ):
     """Partitions, blocks, threads and what is settled when never change a byte."""
     query, reference = planted(seed, queries, references)
     partitions = shards(spoiled(reference, seed, kind), cuts, seed)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(streaming, "BLOCK", block)
+        patch.setattr(ProductScreen, "block", block)
+        if planned:
+            patch.setattr(streaming, "FEW_ROWS", 1)
+            patch.setattr(streaming_plan, "FINDING_AXES", 0)
         patch.setattr(streaming_findings, "PENDING_LIMIT", limit)
         patch.setattr(streaming_hits, "PENDING_LIMIT", limit)
         found = stream(query, partitions, wanted, workers=workers)

@@ -3,8 +3,8 @@
 The queries (all benchmarks together) stay in memory. Every partition of the reference side is
 read once, in blocks that fit into the processor's cache; a block is converted, compared and
 forgotten. What comes out is what :class:`visleak.search.exact.ExactSearch` finds in the whole
-matrix of unit rows, byte for byte: blocks only select, :data:`visleak.search.exact.MARGIN` below
-what is asked, and the similarity of a selected pair is the float64 dot product of the ``float32``
+matrix of unit rows, byte for byte: blocks only select, a margin below what is asked that covers
+all rounding, and the similarity of a selected pair is the float64 dot product of the ``float32``
 unit rows, rounded to ``float32``. Ties go by id.
 
 :func:`find_in_partition` is a pure function of its arguments, for any process or machine.
@@ -14,22 +14,31 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from threading import Lock
-from typing import Final, Protocol
+from typing import Any, Final, Protocol
 
 import numpy as np
+import numpy.typing as npt
 from threadpoolctl import threadpool_limits
 
 from visleak.records import Float32, Partition
-from visleak.search.exact import MARGIN
 from visleak.search.hits import Wanted
+from visleak.search.streaming_blocks import dot_error, forget
 from visleak.search.streaming_findings import Findings
 from visleak.search.streaming_hits import Merger, PartitionHits, StreamHits
-from visleak.vectors import UnitRows, unit_rows
+from visleak.search.streaming_plan import choose, sampled, whole
+from visleak.search.streaming_screen import ProductScreen, Screen
+from visleak.vectors import unit_rows
 
-#: Rows of a partition worked on at a time; never changes an answer.
-BLOCK: Final = 1024
+#: Partitions of fewer rows are not worth choosing a screen for.
+FEW_ROWS: Final = 4096
+
+#: Bytes read of a partition before the system is told that they are no longer needed.
+FORGET_AFTER: Final = 2**27
+
+#: Rows whose similarities are taken first, so that the floor of the best is not at the bottom.
+SEED_ROWS: Final = 1024
 
 #: Pairs rescored at a time; only bounds memory.
 CHUNK: Final = 4096
@@ -42,10 +51,21 @@ class PartitionSearch:
     Attributes:
         query: ``float32`` (n, d): unit rows, of all benchmarks together.
         wanted: which pairs. The best are those of highest similarity: there is no penalty.
+        rows: about how many rows it will be put to, over all partitions; for the choice of a
+            screen only, which never changes an answer.
     """
 
     query: Float32
     wanted: Wanted
+    rows: int = 0
+    _screens: dict[str, Screen] = field(default_factory=dict, init=False, compare=False)
+    _lock: Any = field(default_factory=Lock, init=False, compare=False)
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {"query": self.query, "wanted": self.wanted, "rows": self.rows}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        self.__dict__.update(state, _screens={}, _lock=Lock())
 
     def find(
         self,
@@ -55,9 +75,39 @@ class PartitionSearch:
         progress: Callable[[int], None] | None = None,
     ) -> PartitionHits:
         """Return what a partition holds; see :func:`find_in_partition`."""
-        return find_in_partition(
-            self.query, partition, self.wanted, workers=workers, progress=progress
-        )
+        stored = partition.matrix()
+        found = Findings(len(self.query), self.wanted, partition)
+        screen = self._screen(stored)
+        if self.wanted.best:
+            found.raise_floor(_certain_floor(self.query, stored, self.wanted.best))
+        blocks = _Blocks(stored, screen.block)
+
+        def work() -> None:
+            for start, rows in blocks:
+                _meet(self.query, rows, start, screen, found)
+                if progress is not None:
+                    progress(len(rows))
+
+        # one BLAS thread each: the worker threads share the cores among themselves
+        with threadpool_limits(1, user_api="blas"), ThreadPoolExecutor(workers) as pool:
+            try:
+                for task in [pool.submit(work) for _ in range(workers)]:
+                    task.result()
+            except BaseException:
+                blocks.stop()
+                raise
+        return found.finish(len(stored))
+
+    def _screen(self, stored: npt.NDArray[Any]) -> Screen:
+        """Return the screen for a partition: made once, from the first that has rows enough."""
+        name = "many" if len(self.query) and len(stored) >= FEW_ROWS else "few"
+        with self._lock:
+            if name not in self._screens:
+                part = whole(self.query.shape[1])
+                if name == "many":
+                    part = choose(self.query, stored, self.wanted, max(self.rows, len(stored)))
+                self._screens[name] = ProductScreen(self.query, part)
+            return self._screens[name]
 
 
 class Kept(Protocol):
@@ -103,40 +153,68 @@ def find_in_partition(
         workers: threads that share the blocks among themselves; never changes the answer.
         progress: called with the number of rows done since the last call, from any thread.
     """
-    stored = partition.matrix()
-    found = Findings(len(query), wanted, partition)
-
-    def work(start: int) -> None:
-        rows = unit_rows(stored[start : start + BLOCK])
-        _meet(query, rows, start, wanted.best, found)
-        if progress is not None:
-            progress(len(rows.matrix))
-
-    # one BLAS thread each: the worker threads share the cores among themselves
-    with threadpool_limits(1, user_api="blas"), ThreadPoolExecutor(workers) as pool:
-        for _ in pool.map(work, range(0, len(stored), BLOCK)):
-            pass
-    return found.finish(len(stored))
+    search = PartitionSearch(np.ascontiguousarray(query, np.float32), wanted)
+    return search.find(partition, workers=workers, progress=progress)
 
 
-def _meet(query: Float32, rows: UnitRows, start: int, best: int, found: Findings) -> None:
-    """Compare all queries with a block of rows."""
-    rough = query @ rows.matrix.T
-    rough[:, rows.broken] = -np.inf
-    floor = found.floor
-    if 0 < best < rough.shape[1]:
-        # so many of this block alone are at least as similar
-        floor = np.maximum(floor, np.partition(rough, -best, axis=1)[:, -best] - np.float32(MARGIN))
-        floor = np.minimum(floor, found.threshold)
-    left, right = np.nonzero((rough >= (floor - np.float32(MARGIN))[:, None]) & ~rows.broken)
-    for first in range(0, len(left), CHUNK):
-        one, other = left[first : first + CHUNK], right[first : first + CHUNK]
+class _Blocks:
+    """The blocks of a partition, handed out to threads one after another."""
+
+    def __init__(self, stored: npt.NDArray[Any], size: int) -> None:
+        self._stored = stored
+        self._size = size
+        self._next = self._read = 0
+        self._lock = Lock()
+
+    def __iter__(self) -> Iterator[tuple[int, npt.NDArray[Any]]]:
+        while True:
+            with self._lock:
+                start = self._next
+                rows = self._stored[start : start + self._size]
+                if not len(rows):
+                    return
+                self._next += len(rows)
+                self._read += rows.nbytes
+                if self._read > FORGET_AFTER:
+                    forget(self._stored)
+                    self._read = 0
+            yield start, rows
+
+    def stop(self) -> None:
+        """Hand out no more."""
+        with self._lock:
+            self._next = len(self._stored)
+
+
+def _meet(
+    query: Float32, stored: npt.NDArray[Any], start: int, screen: Screen, found: Findings
+) -> None:
+    """Compare all queries with a block of rows that begins at ``start``."""
+    seen = screen.look(stored, found.floor)
+    found.note(seen.broken + start, seen.off)
+    if not len(seen.row):
+        return
+    rows, place = np.unique(seen.row, return_inverse=True)
+    matrix = unit_rows(stored[rows]).matrix
+    for first in range(0, len(place), CHUNK):
+        one, other = seen.query[first : first + CHUNK], place[first : first + CHUNK]
         # einsum sums each row by itself, so a pair's value does not depend on its neighbours
         exact = np.einsum(
-            "ij,ij->i", query[one].astype(np.float64), rows.matrix[other].astype(np.float64)
+            "ij,ij->i", query[one].astype(np.float64), matrix[other].astype(np.float64)
         )
-        found.add(one, other + start, exact.astype(np.float32))
-    found.note(np.flatnonzero(rows.broken) + start, int(rows.off.sum()))
+        found.add(one, rows[other] + start, exact.astype(np.float32))
+
+
+def _certain_floor(query: Float32, stored: npt.NDArray[Any], best: int) -> Float32:
+    """Return similarities that at least ``best`` rows of a partition reach, one a query."""
+    sample = sampled(stored, max(SEED_ROWS, 8 * best))
+    floor = np.full(len(query), -np.inf, np.float32)
+    if len(sample) >= best:
+        for start in range(0, len(query), CHUNK):
+            part = slice(start, start + CHUNK)
+            similarity = query[part] @ sample.T
+            floor[part] = np.partition(similarity, -best, axis=1)[:, -best]
+    return floor - np.float32(2 * dot_error(query.shape[1]))
 
 
 def stream(
@@ -160,7 +238,8 @@ def stream(
         keep: keeps what was found in a partition, and gives it back when it is asked for again.
         run: puts the question to the partitions somewhere else; by default one after another here.
     """
-    search = PartitionSearch(np.ascontiguousarray(query, np.float32), wanted)
+    rows = sum(partition.rows for partition in partitions)
+    search = PartitionSearch(np.ascontiguousarray(query, np.float32), wanted, rows)
     merger = Merger(len(query), wanted)
     done = _Done(progress)
     todo = []

@@ -63,6 +63,11 @@ class Findings:
             self._broken.append(broken)
             self._off += off
 
+    def raise_floor(self, floor: Float32) -> None:
+        """Take similarities that the wanted number of pairs of each query are known to reach."""
+        with self._lock:
+            self.floor = np.minimum(np.maximum(self.floor, floor), self.threshold)
+
     def _raise_floor(self, query: Int64, similarity: Float32) -> None:
         """Let the new pairs take their places among the best so far."""
         best = self._wanted.best
@@ -73,7 +78,8 @@ class Findings:
         rank = np.arange(len(order)) - np.searchsorted(rows[order], rows[order])
         leaders = values[order[rank < best]].reshape(len(touched), best)
         self._leaders[touched] = leaders
-        self.floor[touched] = np.minimum(leaders[:, -1], self.threshold)
+        reached = np.maximum(leaders[:, -1], self.floor[touched])
+        self.floor[touched] = np.minimum(reached, self.threshold)
 
     def _settle(self) -> tuple[Int64, Int64, Float32]:
         """Cut what is held to what may be wanted, in the order of rows."""
