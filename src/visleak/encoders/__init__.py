@@ -14,6 +14,13 @@ from visleak.records import Encoder
 #: Name on the command line -> function from a request to the encoder, imported on use.
 ENCODERS: Final = {
     "builtin": "visleak.encoders.builtin:builtin_encoder",
+    "clip": "visleak.encoders.clip:clip_encoder",
+    "dinov2": "visleak.encoders.huggingface:dinov2_encoder",
+    "resnet152": "visleak.encoders.huggingface:resnet152_encoder",
+    "sscd": "visleak.encoders.sscd:sscd_encoder",
+    "hf": "visleak.encoders.huggingface:hf_encoder",
+    "timm": "visleak.encoders.timm_models:timm_encoder",
+    "onnx": "visleak.encoders.onnx:onnx_encoder",
     "phash": "visleak.encoders.hashes:phash_encoder",
     "pdq": "visleak.encoders.hashes:pdq_encoder",
 }

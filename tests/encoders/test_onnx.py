@@ -1,0 +1,489 @@
+"""ONNX files: torch's own numbers, every error one line, and a digest of all that counts."""
+
+from __future__ import annotations
+
+import json
+import re
+import warnings
+from pathlib import Path
+
+import numpy as np
+import onnx
+import onnxruntime
+import pytest
+from PIL import Image
+
+from visleak.encoders import load_encoder
+from visleak.encoders.onnx_data import external_files
+from visleak.encoders.onnx_recipe import Recipe, read_recipe
+from visleak.errors import MissingExtra, UsageError, VisleakError
+from visleak.records import Picture
+
+torch = pytest.importorskip("torch")
+
+MEAN, STD = [0.485, 0.456, 0.406], [0.229, 0.224, 0.225]
+RECIPE = {
+    "visleak": "onnx encoder",
+    "schema": 1,
+    "size": 20,
+    "resize": "short-side",
+    "crop": [16, 18],
+    "interpolation": "bilinear",
+    "mean": MEAN,
+    "std": STD,
+}
+
+
+def network() -> torch.nn.Module:
+    """Return a small network from pictures (n, 3, 16, 18) to vectors (n, 10)."""
+    torch.manual_seed(0)
+    return torch.nn.Sequential(
+        torch.nn.Conv2d(3, 8, 2, stride=2),
+        torch.nn.GELU(),
+        torch.nn.AvgPool2d((4, 3)),
+        torch.nn.Flatten(),
+        torch.nn.Linear(48, 10),
+    ).eval()
+
+
+def export(model: torch.nn.Module, path: Path, *, fixed: int = 0, **names: list[str]) -> None:
+    options = {"input_names": ["pixels"], "output_names": ["vectors"], **names}
+    axes = {name: {0: "n"} for several in options.values() for name in several}
+    with warnings.catch_warnings():
+        # the exporter that writes one file is on its way out; it is the one that needs no more
+        warnings.simplefilter("ignore")
+        torch.onnx.export(
+            model,
+            (torch.zeros(fixed or 2, 3, 16, 18),),
+            str(path),
+            dynamo=False,
+            dynamic_axes=None if fixed else axes,
+            **options,
+        )
+
+
+@pytest.fixture(scope="module")
+def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Return an exported network with its recipe."""
+    path = tmp_path_factory.mktemp("made") / "net.onnx"
+    export(network(), path)
+    write(path)
+    return path
+
+
+def write(path: Path, **others: object) -> None:
+    recipe = {name: value for name, value in {**RECIPE, **others}.items() if value != "-"}
+    path.with_name(path.name + ".json").write_text(json.dumps(recipe))
+
+
+def copied(path: Path, folder: Path, **others: object) -> Path:
+    copy = folder / "net.onnx"
+    copy.write_bytes(path.read_bytes())
+    write(copy, **others)
+    return copy
+
+
+def shown(seed: int = 0, count: int = 5) -> list[Picture]:
+    rng = np.random.default_rng(seed)
+    made = []
+    for n in range(count):
+        rough = rng.integers(0, 256, (6, 8, 3), np.uint8)
+        picture = np.asarray(Image.fromarray(rough).resize((50 + n, 40 + 3 * n)))
+        made.append(Picture(picture, picture.shape[1], picture.shape[0]))
+    return made
+
+
+def by_hand(pictures: list[Picture]) -> np.ndarray:
+    """Return the network's input (n, 3, 16, 18), through Pillow and plain arithmetic."""
+    rows = []
+    for picture in pictures:
+        image = Image.fromarray(picture.pixels)
+        scale = 20 / min(image.size)
+        size = (int(image.width * scale + 1e-9), int(image.height * scale + 1e-9))
+        image = image.resize(size, Image.Resampling.BILINEAR)
+        left, top = (image.width - 18) // 2, (image.height - 16) // 2
+        pixels = np.asarray(image.crop((left, top, left + 18, top + 16)), np.float64) / 255
+        rows.append(((pixels - MEAN) / STD).transpose(2, 0, 1))
+    return np.stack(rows).astype(np.float32)
+
+
+def unit(rows: np.ndarray) -> np.ndarray:
+    return rows / np.linalg.norm(rows, axis=1, keepdims=True)
+
+
+# -- numbers -------------------------------------------------------------------------------------
+
+
+def test_vectors_are_those_of_torch(made: Path) -> None:
+    """To 1e-5: the network in torch, fed by hand; and onnxruntime, fed by hand."""
+    encoder = load_encoder(f"onnx:{made}")
+    vectors, blank = encoder.encode(shown())
+    prepared = by_hand(shown())
+    with torch.no_grad():
+        expected = network()(torch.from_numpy(prepared)).numpy()
+    np.testing.assert_allclose(vectors, unit(expected), atol=1e-5)
+    session = onnxruntime.InferenceSession(str(made), providers=["CPUExecutionProvider"])
+    (direct,) = session.run(None, {"pixels": prepared})
+    np.testing.assert_allclose(vectors, unit(direct), atol=1e-5)
+    assert vectors.dtype == np.float32
+    assert not blank.any()
+    assert (encoder.width, encoder.device, encoder.precision) == (10, "cpu", "fp32")
+    assert encoder.thresholds is None
+
+
+def test_batches_change_nothing_to_speak_of(made: Path) -> None:
+    """Three at a time, one at a time, all at once; none at all."""
+    several = load_encoder(f"onnx:{made}?batch=3").encode(shown(1, 7))[0]
+    for batch in (1, 100):
+        vectors, _ = load_encoder(f"onnx:{made}", batch=batch).encode(shown(1, 7))
+        np.testing.assert_allclose(vectors, several, atol=1e-6)
+    assert load_encoder(f"onnx:{made}").encode([])[0].shape == (0, 10)
+
+
+def test_a_network_of_fixed_batch(tmp_path: Path) -> None:
+    """Exported for four pictures: the last call is filled up and cut off."""
+    path = tmp_path / "four.onnx"
+    export(network(), path, fixed=4)
+    write(path)
+    encoder = load_encoder(f"onnx:{path}?batch=50")
+    assert encoder.batch == 4
+    with torch.no_grad():
+        expected = network()(torch.from_numpy(by_hand(shown(2, 6)))).numpy()
+    np.testing.assert_allclose(encoder.encode(shown(2, 6))[0], unit(expected), atol=1e-5)
+
+
+def test_order_of_channels_and_axes(tmp_path: Path) -> None:
+    """BGR and NHWC are what the network sees, mean and std in its own order."""
+
+    class Other(torch.nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.inner = network()
+
+        def forward(self, pixels: torch.Tensor) -> torch.Tensor:
+            return self.inner(pixels.permute(0, 3, 1, 2).flip(1))
+
+    path = tmp_path / "other.onnx"
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        torch.onnx.export(
+            Other().eval(), (torch.zeros(1, 16, 18, 3),), str(path), dynamo=False,
+            input_names=["x"], output_names=["y"], dynamic_axes={"x": {0: "n"}, "y": {0: "n"}},
+        )  # fmt: skip
+    write(
+        path, channels="BGR", layout="NHWC", mean=MEAN[::-1], std=STD[::-1], input="x", output="y"
+    )
+    with torch.no_grad():
+        expected = network()(torch.from_numpy(by_hand(shown()))).numpy()
+    vectors, _ = load_encoder(f"onnx:{path}").encode(shown())
+    np.testing.assert_allclose(vectors, unit(expected), atol=1e-5)
+
+
+def test_squash_takes_one_number_or_two(made: Path, tmp_path: Path) -> None:
+    """The aspect ratio is given up; no crop is needed."""
+    path = copied(made, tmp_path, size=[16, 18], resize="-", crop="-", interpolation="bicubic")
+    rows = [
+        np.asarray(Image.fromarray(p.pixels).resize((18, 16), Image.Resampling.BICUBIC)) / 255
+        for p in shown()
+    ]
+    prepared = ((np.stack(rows) - MEAN) / STD).transpose(0, 3, 1, 2).astype(np.float32)
+    with torch.no_grad():
+        expected = network()(torch.from_numpy(prepared)).numpy()
+    np.testing.assert_allclose(
+        load_encoder(f"onnx:{path}").encode(shown())[0], unit(expected), atol=1e-5
+    )
+
+
+def test_half_precision(made: Path, tmp_path: Path) -> None:
+    """A network that takes and gives fp16; its precision is part of the cache's key."""
+    path = tmp_path / "half.onnx"
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        torch.onnx.export(
+            network().half(), (torch.zeros(1, 3, 16, 18).half(),), str(path), dynamo=False,
+            input_names=["x"], output_names=["y"], dynamic_axes={"x": {0: "n"}, "y": {0: "n"}},
+        )  # fmt: skip
+    write(path)
+    encoder = load_encoder(f"onnx:{path}")
+    assert encoder.precision == "fp16"
+    vectors, _ = encoder.encode(shown())
+    np.testing.assert_allclose(vectors, load_encoder(f"onnx:{made}").encode(shown())[0], atol=5e-3)
+    np.testing.assert_allclose(np.linalg.norm(vectors, axis=1), 1, atol=1e-6)
+
+
+def test_no_direction_is_no_number(tmp_path: Path) -> None:
+    """A vector of zeros becomes NaN, which the pipeline lists, and never a silent zero."""
+
+    class Nothing(torch.nn.Module):
+        def forward(self, pixels: torch.Tensor) -> torch.Tensor:
+            return pixels.mean(dim=(2, 3)) * 0
+
+    path = tmp_path / "nothing.onnx"
+    export(Nothing(), path)
+    write(path)
+    assert np.isnan(load_encoder(f"onnx:{path}").encode(shown())[0]).all()
+
+
+# -- the digest ----------------------------------------------------------------------------------
+
+
+def test_the_digest_covers_all_that_counts(made: Path, tmp_path: Path) -> None:
+    """Weights, preprocessing, thresholds; not the place, the notes, the batch or the spacing."""
+    digest = load_encoder(f"onnx:{made}").digest
+    same = copied(made, tmp_path, about={"trained": "here"})
+    assert load_encoder(f"onnx:{same}?batch=2&device=cpu").digest == digest
+    limits = {"hard": 0.9, "soft": 0.8, "provenance": "measured"}
+    digests = {digest}
+    for others in ({"interpolation": "bicubic"}, {"std": [0.2] * 3}, {"thresholds": limits}):
+        encoder = load_encoder(f"onnx:{copied(made, tmp_path, **others)}")
+        digests.add(encoder.digest)
+    assert encoder.thresholds == limits
+    model = onnx.load(str(made))
+    weights = onnx.numpy_helper.to_array(model.graph.initializer[0]).copy()
+    weights.flat[0] += 1e-3
+    model.graph.initializer[0].CopyFrom(
+        onnx.numpy_helper.from_array(weights, model.graph.initializer[0].name)
+    )
+    other = copied(made, tmp_path)
+    onnx.save(model, str(other))
+    digests.add(load_encoder(f"onnx:{other}").digest)
+    assert len(digests) == 5
+
+
+@pytest.fixture
+def spread(made: Path, tmp_path: Path) -> Path:
+    """Return the network with its weights in files of their own, one for each tensor."""
+    path = tmp_path / "spread.onnx"
+    onnx.save(
+        onnx.load(str(made)), str(path), save_as_external_data=True,
+        all_tensors_to_one_file=False, size_threshold=0, convert_attribute=True,
+    )  # fmt: skip
+    write(path)
+    return path
+
+
+def test_weights_in_other_files_count(made: Path, spread: Path) -> None:
+    """The same vectors; another byte in one of them is another digest; a lost one is told."""
+    encoder = load_encoder(f"onnx:{spread}")
+    expected = load_encoder(f"onnx:{made}").encode(shown())[0]
+    np.testing.assert_array_equal(encoder.encode(shown())[0], expected)
+    stated = {
+        entry.value
+        for tensor in onnx.load(str(spread), load_external_data=False).graph.initializer
+        for entry in tensor.external_data
+        if entry.key == "location"
+    }
+    names = external_files(memoryview(spread.read_bytes()))
+    assert stated
+    assert stated <= set(names)
+    for name in names:
+        file = spread.parent / name
+        held = bytearray(file.read_bytes())
+        held[0] ^= 1
+        file.write_bytes(held)
+        assert load_encoder(f"onnx:{spread}").digest != encoder.digest, name
+        held[0] ^= 1
+        file.write_bytes(held)
+    assert load_encoder(f"onnx:{spread}").digest == encoder.digest
+    file.unlink()
+    with pytest.raises(VisleakError, match=r"keeps weights in .*, and there is no such file$"):
+        load_encoder(f"onnx:{spread}")
+
+
+def test_weights_outside_the_folder_are_refused(made: Path, tmp_path: Path) -> None:
+    """A file from somebody else must not make us read another one."""
+    model = onnx.load(str(made))
+    tensor = model.graph.initializer[0]
+    tensor.ClearField("raw_data")
+    tensor.data_location = onnx.TensorProto.EXTERNAL
+    tensor.external_data.add(key="location", value="../secret")
+    path = copied(made, tmp_path)
+    path.write_bytes(model.SerializeToString())
+    with pytest.raises(VisleakError, match=r"keeps weights in '\.\./secret', outside its folder$"):
+        load_encoder(f"onnx:{path}")
+
+
+# -- what is refused -----------------------------------------------------------------------------
+
+
+def refused(text: str, line: str, kind: type[VisleakError] = VisleakError) -> None:
+    with pytest.raises(kind) as caught:
+        load_encoder(text)
+    assert type(caught.value) is kind
+    assert re.search(line, str(caught.value)), str(caught.value)
+    assert "\n" not in str(caught.value)
+
+
+def test_files_that_are_not_there(made: Path, tmp_path: Path) -> None:
+    """The network, the recipe beside it, the recipe that was named."""
+    refused("onnx", r"^encoder onnx needs FILE after its name: onnx:FILE", UsageError)
+    refused(f"onnx:{tmp_path}/no.onnx", r"^no such ONNX file: .*/no\.onnx$", UsageError)
+    (tmp_path / "net.onnx").write_bytes(made.read_bytes())
+    refused(
+        f"onnx:{tmp_path}/net.onnx", r"^no such file: .*net\.onnx\.json; it says how", UsageError
+    )
+    refused(f"onnx:{made}?prep={tmp_path}/p.json", r"^no such file: .*/p\.json; it s", UsageError)
+
+
+def test_another_recipe_can_be_named(made: Path, tmp_path: Path) -> None:
+    """The one beside the network is then not looked at."""
+    (tmp_path / "prep.json").write_text(json.dumps({**RECIPE, "interpolation": "nearest"}))
+    encoder = load_encoder(f"onnx:{made}?prep={tmp_path}/prep.json")
+    assert encoder.preparation.resample == 0
+    assert encoder.name == f"onnx:{made}?prep={tmp_path}/prep.json"
+
+
+@pytest.mark.parametrize(
+    ("text", "line"),
+    [
+        ("{", r"net\.onnx\.json cannot be read \("),
+        ("[" * 100_000, r"net\.onnx\.json cannot be read \("),
+        ("[]", r'net\.onnx\.json does not say "visleak": "onnx encoder"; see docs/encoders\.md$'),
+        ({"visleak": "thresholds"}, r'does not say "visleak"'),
+        ({"schema": 2}, r"has layout 2, this visleak reads up to 1; use a newer one$"),
+        ({"schema": "-"}, r"has layout None"),
+        ({"size": "-"}, r"net\.onnx\.json: size is missing$"),
+        ({"sice": 3}, r"'sice' is not known; known are size, resize, .*, thresholds, about$"),
+        ({"size": 0}, r"size must be a number of pixels up to 4096, or \[height, width\]; got 0$"),
+        ({"size": True}, r"size must be a number of pixels"),
+        ({"crop": [1, 2, 3]}, r"crop must be a number of pixels"),
+        ({"crop": "-"}, r"resize short-side takes one number as size, and a crop"),
+        ({"size": [20, 30]}, r"resize short-side takes one number as size, and a crop"),
+        ({"mean": [1, 2]}, r"mean must be three numbers, one a channel; got \[1, 2\]$"),
+        ({"std": [1, 0, 1]}, r"std must be above 0; got \[1\.0, 0\.0, 1\.0\]$"),
+        ({"std": [1, "a", 1]}, r"std must be three numbers"),
+        ({"channels": "RGBA"}, r"channels must be one of RGB, BGR; got 'RGBA'$"),
+        ({"interpolation": 3}, r"interpolation must be one of nearest, lanczos, .*; got 3$"),
+        ({"normalise": "yes"}, r"normalise must be true or false; got 'yes'$"),
+        ({"enough": -1}, r"enough must be a number of pixels from 0 to 4096; got -1$"),
+        ({"input": 1}, r"input must be a name; got 1$"),
+        (
+            {"thresholds": {"hard": 0.5, "soft": 0.7, "provenance": ""}},
+            r"thresholds must hold hard",
+        ),
+        ({"thresholds": {"hard": 0.9, "soft": 0.7}}, r"thresholds must hold hard and soft, sim"),
+    ],
+)
+def test_a_bad_recipe_is_told_in_a_line(
+    made: Path, tmp_path: Path, text: object, line: str
+) -> None:
+    """With the file's name, what is allowed and what came."""
+    path = copied(made, tmp_path, **(text if isinstance(text, dict) else {}))
+    if isinstance(text, str):
+        path.with_name("net.onnx.json").write_text(text)
+    refused(f"onnx:{path}", line)
+
+
+@pytest.mark.parametrize("data", [b"", b"words", b"\x3a\xff\xff\xff\xff\x0fmore", b"\0" * 99])
+def test_what_is_no_network(made: Path, tmp_path: Path, data: bytes) -> None:
+    """Refused by our reader or by onnxruntime, in one line that names the file."""
+    path = copied(made, tmp_path)
+    path.write_bytes(data)
+    refused(f"onnx:{path}", rf"^{re.escape(str(path))} (is no ONNX file|cannot be loaded) \(")
+
+
+class Two(torch.nn.Module):
+    """Two outputs, one of them no vectors."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.inner = network()
+
+    def forward(self, pixels: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+        return self.inner(pixels), self.inner[0](pixels)
+
+
+def test_several_outputs(tmp_path: Path) -> None:
+    """One must be named, and be vectors."""
+    path = tmp_path / "two.onnx"
+    export(Two().eval(), path, output_names=["vectors", "map"])
+    write(path)
+    refused(
+        f"onnx:{path}", r'two\.onnx has several outputs: vectors, map; name the vectors as "out'
+    )
+    write(path, output="maps")
+    refused(f"onnx:{path}", r"has no output 'maps'; its outputs are vectors, map$")
+    write(path, output="map")
+    refused(
+        f"onnx:{path}", r"^output 'map' of .* is float32 \(1, 8, 8, 9\) for one picture; it mus"
+    )
+    write(path, output="vectors")
+    assert load_encoder(f"onnx:{path}").width == 10
+
+
+def test_shapes_that_do_not_fit(made: Path, tmp_path: Path) -> None:
+    """Pictures of another size, another layout, another input."""
+    path = copied(made, tmp_path, crop=[16, 20])
+    refused(
+        f"onnx:{path}", r"cannot be run on a picture of 16 x 20 pixels \(.*; compare size, crop"
+    )
+    path = copied(made, tmp_path, layout="NHWC")
+    refused(f"onnx:{path}", r"cannot be run on a picture of 16 x 18 pixels \(")
+    path = copied(made, tmp_path, input="image")
+    refused(f"onnx:{path}", r"takes pixels; it must take the one named 'image'$")
+    path = copied(made, tmp_path, normalise=False)
+    refused(f"onnx:{path}", r'has length .*, and its json says "normalise": false; set it to true$')
+
+
+def test_inputs_that_are_no_pictures(tmp_path: Path) -> None:
+    """Two of them, a vector, whole numbers."""
+    value, kind = onnx.helper.make_tensor_value_info, onnx.TensorProto
+    out = value("y", kind.FLOAT, ["n", 3])
+
+    def save(inputs: list[onnx.ValueInfoProto], nodes: list[onnx.NodeProto]) -> Path:
+        graph = onnx.helper.make_graph(nodes, "g", inputs, [out])
+        opset = [onnx.helper.make_opsetid("", 17)]
+        onnx.save(onnx.helper.make_model(graph, opset_imports=opset, ir_version=8), path)
+        write(path)
+        return path
+
+    path = tmp_path / "odd.onnx"
+    node = onnx.helper.make_node
+    save([value("a", kind.FLOAT, ["n", 3]), value("b", kind.FLOAT, ["n", 3])],
+         [node("Add", ["a", "b"], ["y"])])  # fmt: skip
+    refused(f"onnx:{path}", r"takes a, b; it must take one, the pictures$")
+    save([value("a", kind.FLOAT, ["n", 3])], [node("Relu", ["a"], ["y"])])
+    refused(f"onnx:{path}", r"takes tensor\(float\) of 2 axes; it must take tensor\(float\) or ten")
+    save([value("a", kind.INT64, ["n", 3, 16, 18])], [node("Cast", ["a"], ["y"], to=kind.FLOAT)])
+    refused(f"onnx:{path}", r"takes tensor\(int64\) of 4 axes; it must take")
+
+
+def test_options(made: Path) -> None:
+    """Devices and batches that cannot be."""
+    refused(f"onnx:{made}?device=gpu", r"must be auto, cpu, cuda or cuda:N; got 'gpu'$", UsageError)
+    refused(f"onnx:{made}?batch=0", r"batch of encoder onnx must be a whole number", UsageError)
+    refused(f"onnx:{made}?precision=fp16", r"^encoder onnx has no option 'precision'", UsageError)
+
+
+@pytest.mark.skipif(
+    "CUDAExecutionProvider" in onnxruntime.get_available_providers(), reason="there is a GPU"
+)
+def test_a_device_that_is_not_there(made: Path) -> None:
+    """Never silently slow."""
+    refused(f"onnx:{made}?device=cuda", r"^device cuda is not there: this onnxruntime", UsageError)
+
+
+def test_without_onnxruntime(made: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """One line with what to install."""
+    monkeypatch.setitem(__import__("sys").modules, "onnxruntime", None)
+    line = r"^the encoder onnx needs an extra: pip install 'visleak\[onnx\]'$"
+    refused(f"onnx:{made}", line, MissingExtra)
+
+
+# -- writing -------------------------------------------------------------------------------------
+
+
+def test_what_is_written_is_read(tmp_path: Path) -> None:
+    """For whoever exports a network: the recipe as a value, and back."""
+    for recipe in (
+        Recipe(size=(16, 16), mean=(0.5, 0.5, 0.5), std=(0.25, 0.25, 0.25)),
+        Recipe(
+            size=(256,), mean=(0.0, 0.0, 0.0), std=(1.0, 1.0, 1.0), resize="short-side",
+            crop=(224, 200), interpolation="box", rounding="even", channels="BGR", layout="NHWC",
+            input="a", output="b", normalise=False, enough=320,
+            thresholds={"hard": 0.9, "soft": 0.5, "provenance": "here"},
+        ),
+    ):  # fmt: skip
+        file = tmp_path / "net.onnx.json"
+        file.write_text(json.dumps(recipe.as_dict()))
+        assert read_recipe(file) == recipe
