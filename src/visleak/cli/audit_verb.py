@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 import typer
 
-from visleak.cli import edges, gates, options
+from visleak.cli import config_verb, edges, gates, options
 from visleak.cli.engines import engine_of
 
 if TYPE_CHECKING:
@@ -46,6 +46,8 @@ def audit(
     test: options.Test = None,
     train: options.Train = None,
     sets: options.Sets = None,
+    config: options.Config = None,
+    plan: options.Plan = False,
     out: options.OutFolder = Path("visleak-audit"),
     encoder: options.EncoderName = None,
     search: options.SearchName = "exact",
@@ -77,6 +79,24 @@ def audit(
     from visleak.settings import Settings
 
     asked = [gates.parse(text) for text in fail_on or ()]
+    if config is not None or plan:
+        config_verb.refuse_other_options(context, config)
+        config_verb.study(
+            config_verb.StudyOrder(
+                config=config or Path(),
+                out=config_verb.folder_of(context, out),
+                plan=plan,
+                gates=asked,
+                json=json,
+                force=force,
+                private=no_pictures,
+                workers=workers,
+                engine=engine_of(engine, ray_address),
+                cache=cache_folder(cache),
+                command=_command(context),
+            )
+        )
+        return
     gates.check(asked, verify=not no_verify)
     settings = Settings(
         encoder=encoder or "",
@@ -148,6 +168,7 @@ def _kept_if_interrupted(order: Order) -> Audit:
 def carry_out(order: Order) -> Audit:
     """Open the sets, audit them and write the report."""
     from visleak.cli import sets
+    from visleak.cli.pictures import write_page
     from visleak.cli.progress import bars
 
     sets.refuse_mixtures(order.folder, order.test, order.train, order.sets)
@@ -161,7 +182,7 @@ def carry_out(order: Order) -> Audit:
         )
         progress("listing images", 1, 1)
         result = _audited(order, compared, progress)
-        _report(result, order, progress)
+        write_page(result, private=order.private, progress=progress)
     if result.reused:
         edges.note(f"reused: {order.out} holds this very audit, finished; --force does it again")
     return result
@@ -183,23 +204,6 @@ def _audited(order: Order, compared: Compared, progress: Progress) -> Audit:
         force=order.force,
         command=order.command,
     )
-
-
-def _report(result: Audit, order: Order, progress: Progress) -> None:
-    """Write the page, unless that of the same audit is there.
-
-    Without pictures it is always written: one with pictures may lie there.
-    """
-    from visleak.cli.pictures import shown_pictures
-    from visleak.report import write_report
-    from visleak.store import REPORT
-
-    if result.reused and not order.private and (result.folder / REPORT).is_file():
-        return
-    progress("writing the report", 0, 0)
-    pictures = None if order.private else shown_pictures(result)
-    write_report(result.folder, pictures=pictures, private=order.private)
-    progress("writing the report", 1, 1)
 
 
 def _render(result: Audit, *, json: bool) -> None:

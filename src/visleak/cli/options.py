@@ -49,6 +49,24 @@ Sets = Annotated[
         help="A set to compare with itself; several are also compared with each other.",
     ),
 ]
+Config = Annotated[
+    Path | None,
+    typer.Option(
+        "--config",
+        metavar="FILE",
+        rich_help_panel=SETS,
+        help="A TOML file of named sets: every pair of them that makes sense is compared, and the"
+        " result is a study with matrices (docs/study.md).",
+    ),
+]
+Plan = Annotated[
+    bool,
+    typer.Option(
+        "--plan",
+        rich_help_panel=SETS,
+        help="With --config: print what would be compared, and stop.",
+    ),
+]
 Id = Annotated[
     str | None,
     typer.Option("--id", metavar="COLUMN", rich_help_panel=SETS, help="Column with the ids."),

@@ -1,4 +1,4 @@
-"""Pictures of an audit's sets for display, as far as they are still to be had."""
+"""An audit's page, and the pictures in it as far as they are still to be had."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from visleak.errors import VisleakError
 
 if TYPE_CHECKING:
     from visleak.auditing import Audit
+    from visleak.pipeline.workplace import Progress
     from visleak.records import Bytes8
 
 
@@ -27,3 +28,19 @@ def shown_pictures(audit: Audit) -> Callable[[str, list[str]], dict[str, Bytes8]
             return {}
 
     return pictures
+
+
+def write_page(result: Audit, *, private: bool, progress: Progress) -> None:
+    """Write an audit's page, unless that of the same audit is there.
+
+    Without pictures it is always written: one with pictures may lie there.
+    """
+    from visleak.report import write_report
+    from visleak.store import REPORT
+
+    if result.reused and not private and (result.folder / REPORT).is_file():
+        return
+    progress("writing the report", 0, 0)
+    pictures = None if private else shown_pictures(result)
+    write_report(result.folder, pictures=pictures, private=private)
+    progress("writing the report", 1, 1)

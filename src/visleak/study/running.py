@@ -16,7 +16,8 @@ from visleak.auditing import Audit, audit
 from visleak.errors import UsageError, VisleakError
 from visleak.images import open_images
 from visleak.pipeline.folder import claimed
-from visleak.pipeline.workplace import Progress
+from visleak.pipeline.processes import Processes
+from visleak.pipeline.workplace import Engine, Progress
 from visleak.records import AnySet
 from visleak.store import AUDIT
 from visleak.study.answers import Leaks, leaks_of
@@ -42,13 +43,14 @@ class Options:
     """How a study is run; nothing of it changes an answer.
 
     Attributes:
-        workers, cache, force, command: as of :func:`visleak.audit`.
+        workers, cache, engine, force, command: as of :func:`visleak.audit`.
         watch: is told what is being done.
         finished: is given every audit.
     """
 
     workers: int | None = None
     cache: str | os.PathLike[str] | None = "default"
+    engine: Engine = Processes
     force: bool = False
     command: str | None = None
     watch: Watch = lambda name: nullcontext(pipeline.silent)
@@ -325,6 +327,7 @@ class _Work:
                 out=place,
                 workers=self.options.workers,
                 cache=self.options.cache,
+                engine=self.options.engine,
                 progress=progress,
                 force=self.options.force,
                 command=self.options.command,

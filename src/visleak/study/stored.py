@@ -5,8 +5,9 @@ from __future__ import annotations
 from typing import Any, Final
 
 import visleak
+from visleak.study.config import Study
 from visleak.study.paper import Values
-from visleak.study.plan import LeftOut
+from visleak.study.plan import LeftOut, Plan
 from visleak.study.results import RATES, Cell, Rates, Result, Union
 from visleak.study.running import Run
 
@@ -41,6 +42,22 @@ def as_dict(result: Result) -> dict[str, Any]:
         "skipped": [_left_dict(left) for left in run.plan.skipped],
         "failed": [_left_dict(left) for left in run.failed],
         "notes": list(result.notes),
+    }
+
+
+def plan_dict(study: Study, plan: Plan) -> dict[str, Any]:
+    """Return a plan as plain values."""
+    return {
+        "schema": SCHEMA,
+        "kind": "visleak study plan",
+        "title": study.title,
+        "comparisons": [
+            {"query_set": e.query, "reference_set": e.reference, "coverage": e.coverage}
+            for e in plan.comparisons
+        ],
+        "included": [_left_dict(left) for left in plan.included],
+        "skipped": [_left_dict(left) for left in plan.skipped],
+        "idle": list(plan.idle),
     }
 
 

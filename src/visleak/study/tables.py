@@ -153,6 +153,22 @@ def _comparisons(result: Result) -> Grid:
     return Grid("Every comparison", [*about, *_rate_header(names, papers)], rows if names else [])
 
 
+def short(result: Result) -> Grid:
+    """Return one row a comparison for a terminal: shares, and the published total."""
+    names = _known([cell.rates for cell in result.cells])
+    published = _has_published("hard_or_soft", [cell.paper for cell in result.cells])
+    header = ["benchmark", "reference", "images", *(f"{words} %" for _, words in names)]
+    rows = []
+    for cell in result.cells:
+        counted = next((cell.rates[name] for name, _ in names if cell.rates[name]), None)
+        row = [cell.comparison.query, cell.comparison.reference]
+        row.append(f"{counted.total:,}" if counted else "–")
+        row += [percent(rate.share) if (rate := cell.rates[name]) else "–" for name, _ in names]
+        row += [shown(cell.paper.get("hard_or_soft")) or "–"] if published else []
+        rows.append(row)
+    return Grid("Comparisons", [*header, *(["published %"] if published else [])], rows)
+
+
 def _known(rates: Sequence[Rates]) -> list[tuple[str, str]]:
     """Return the rates of :data:`SHOWN` that anything is known of."""
     return [(name, words) for name, words in SHOWN if any(each[name] for each in rates)]

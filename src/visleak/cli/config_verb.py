@@ -1,0 +1,188 @@
+"""``visleak audit --config``: a study of many sets, as a file says."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+import typer
+
+from visleak.cli import edges, gates
+
+if TYPE_CHECKING:
+    from visleak.auditing import Audit
+    from visleak.pipeline.workplace import Engine, Progress
+    from visleak.study import Result, Study
+
+#: Parameters of the verb that a file of sets leaves to the command line.
+LEFT: Final = (
+    *("config", "plan", "out", "json", "force", "fail_on", "no_pictures"),
+    *("workers", "cache", "engine", "ray_address"),
+)
+
+#: Where a study goes if nobody says.
+FOLDER: Final = Path("visleak-study")
+
+
+@dataclass(frozen=True, slots=True)
+class StudyOrder:
+    """Which study, and how to go about it."""
+
+    config: Path
+    out: Path
+    plan: bool
+    gates: Sequence[gates.Gate]
+    json: bool
+    force: bool
+    private: bool
+    workers: int | None
+    engine: Engine
+    cache: Path | None
+    command: str
+
+
+def refuse_other_options(context: typer.Context, config: Path | None) -> None:
+    """Refuse options that the file answers, so that none is ignored.
+
+    Raises:
+        UsageError: one was given, or there is no file.
+    """
+    from visleak.errors import UsageError
+
+    if config is None:
+        raise UsageError("--plan says what --config FILE would compare; give --config FILE")
+    for parameter in context.command.params:
+        name = parameter.name or ""
+        source = context.get_parameter_source(name)
+        if name not in LEFT and source is not None and source.name == "COMMANDLINE":
+            shown = parameter.opts[0] if name != "folder" else "DIR"
+            raise UsageError(
+                f"{shown} and --config: with --config the file says what is compared and how;"
+                f" write it there ([audit] or [sets.NAME]), and leave {shown} out"
+            )
+
+
+def folder_of(context: typer.Context, out: Path) -> Path:
+    """Return the folder of a study: the one given, else one that is not an audit's."""
+    source = context.get_parameter_source("out")
+    given = source is not None and source.name == "COMMANDLINE"
+    return out if given else FOLDER
+
+
+def study(order: StudyOrder) -> None:
+    """Carry a study out, say what came out, and exit as its gates say."""
+    from visleak.study import read_study
+
+    asked = read_study(order.config)
+    gates.check(order.gates, verify=asked.settings.verify)
+    if order.plan:
+        _show_plan(asked, json=order.json)
+        return
+    result = _kept_if_interrupted(order, asked)
+    _show(result, order)
+    for left in result.failed:
+        each = left.comparison
+        edges.complain(f"{each.query} against {each.reference}: {left.why}")
+    lines = gates.tripped(order.gates, _summary(order.out))
+    for line in lines:
+        edges.complain(line)
+    if result.failed:
+        raise typer.Exit(1)
+    if lines:
+        raise typer.Exit(3)
+
+
+def _show_plan(asked: Study, *, json: bool) -> None:
+    """Print what would be compared; nothing is opened."""
+    from visleak.study.places import locate
+    from visleak.study.plan import plan
+    from visleak.study.running import missing_sets
+    from visleak.study.stored import plan_dict
+    from visleak.study.tables import counted, planned
+    from visleak.study.texts import left_aligned
+
+    made = plan(asked, missing_sets(locate(asked)))
+    if json:
+        from json import dumps
+
+        edges.say(dumps(plan_dict(asked, made), indent=1, ensure_ascii=False) + "\n")
+        return
+    grid = planned(made)
+    lines = left_aligned(grid.header, [[edges.plain(cell) for cell in row] for row in grid.rows])
+    idle = [f"in no comparison: {edges.plain(', '.join(made.idle))}"] if made.idle else []
+    edges.say("\n".join([*lines, "", *idle, counted(made)]) + "\n")
+
+
+def _kept_if_interrupted(order: StudyOrder, asked: Study) -> Result:
+    from visleak.study import Options
+    from visleak.study import study as studied
+
+    options = Options(
+        workers=order.workers,
+        cache=order.cache,
+        engine=order.engine,
+        force=order.force,
+        command=order.command,
+        watch=_watch,
+        finished=lambda audit: _report(audit, order.private),
+    )
+    try:
+        return studied(asked, order.out, options)
+    except KeyboardInterrupt as error:
+        word, code = edges.verdict(error)
+        raise edges.Stopped(
+            f"{word}; finished audits are kept in {order.out}, and the same command goes on from"
+            " there",
+            code,
+        ) from error
+
+
+@contextmanager
+def _watch(name: str) -> Iterator[Progress]:
+    """Show how far an audit is; its bars go when it is done."""
+    from visleak.cli.progress import bars
+
+    with bars() as progress:
+
+        def named(step: str, done: int, total: int) -> None:
+            progress(f"{name}: {step}", done, total)
+
+        yield named
+
+
+def _report(audit: Audit, private: bool) -> None:
+    from visleak.cli.pictures import write_page
+
+    with _watch(audit.folder.name) as progress:
+        write_page(audit, private=private, progress=progress)
+
+
+def _summary(folder: Path) -> dict[str, object]:
+    import json
+
+    from visleak.study.output import RESULT
+
+    content: dict[str, object] = json.loads((folder / RESULT).read_text(encoding="utf-8"))
+    return content
+
+
+def _show(result: Result, order: StudyOrder) -> None:
+    from visleak.study.output import PAGE, RESULT
+    from visleak.study.tables import counted, short
+    from visleak.study.texts import left_aligned
+
+    if order.json:
+        edges.say_bytes((order.out / RESULT).read_bytes())
+        return
+    lines = [edges.plain(line) for line in result.headlines]
+    grid = short(result)
+    rows = [[edges.plain(cell) for cell in row] for row in grid.rows]
+    lines += ["", *left_aligned(grid.header, rows, numbers=len(grid.header) - 2), ""]
+    lines += [edges.plain(note) for note in result.notes]
+    lines.append(counted(result.run.plan))
+    if result.run.reused:
+        lines.append(f"{result.run.reused} audits were finished before; --force does them again")
+    edges.say("\n".join([*lines, "", edges.plain(str(order.out / PAGE))]) + "\n")

@@ -1,0 +1,26 @@
+"""Tables as lines of plain text."""
+
+from __future__ import annotations
+
+
+def left_aligned(header: list[str], rows: list[list[str]], numbers: int = 0) -> list[str]:
+    """Return a table as lines, columns two blanks apart.
+
+    Args:
+        header, rows: the cells.
+        numbers: so many columns at the end stand to the right.
+
+    >>> left_aligned(["name", "n"], [["a", "10"], ["bc", "7"]], numbers=1)
+    ['name   n', 'a     10', 'bc     7']
+    """
+    table = [header, *rows]
+    widths = [max(len(row[column]) for row in table) for column in range(len(header))]
+    first = len(header) - numbers
+    lines = []
+    for row in table:
+        cells = [
+            cell.rjust(width) if column >= first else cell.ljust(width)
+            for column, (cell, width) in enumerate(zip(row, widths, strict=True))
+        ]
+        lines.append("  ".join(cells).rstrip())
+    return lines
