@@ -101,10 +101,11 @@ def _show_plan(asked: Study, *, json: bool) -> None:
     from visleak.study.plan import plan
     from visleak.study.running import missing_sets
     from visleak.study.stored import plan_dict
-    from visleak.study.tables import counted, planned
+    from visleak.study.tables import absent, counted, planned
     from visleak.study.texts import left_aligned
 
-    made = plan(asked, missing_sets(locate(asked)))
+    missing = missing_sets(locate(asked))
+    made = plan(asked, missing)
     if json:
         from json import dumps
 
@@ -112,8 +113,9 @@ def _show_plan(asked: Study, *, json: bool) -> None:
         return
     grid = planned(made)
     lines = left_aligned(grid.header, [[edges.plain(cell) for cell in row] for row in grid.rows])
-    idle = [f"in no comparison: {edges.plain(', '.join(made.idle))}"] if made.idle else []
-    edges.say("\n".join([*lines, "", *idle, counted(made)]) + "\n")
+    left = [f"not there: {line}" for line in absent(made, missing)]
+    left += [f"in no comparison: {name}" for name in made.idle]
+    edges.say("\n".join([*lines, "", *map(edges.plain, left), counted(made)]) + "\n")
 
 
 def _kept_if_interrupted(order: StudyOrder, asked: Study) -> Result:
@@ -171,7 +173,7 @@ def _summary(folder: Path) -> dict[str, object]:
 
 def _show(result: Result, order: StudyOrder) -> None:
     from visleak.study.output import PAGE, RESULT
-    from visleak.study.tables import counted, short
+    from visleak.study.tables import absent, counted, short
     from visleak.study.texts import left_aligned
 
     if order.json:
@@ -182,6 +184,9 @@ def _show(result: Result, order: StudyOrder) -> None:
     rows = [[edges.plain(cell) for cell in row] for row in grid.rows]
     lines += ["", *left_aligned(grid.header, rows, numbers=len(grid.header) - 2), ""]
     lines += [edges.plain(note) for note in result.notes]
+    lines += [
+        edges.plain(f"not there: {line}") for line in absent(result.run.plan, result.run.missing)
+    ]
     lines.append(counted(result.run.plan))
     if result.run.reused:
         lines.append(f"{result.run.reused} audits were finished before; --force does them again")

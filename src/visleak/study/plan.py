@@ -79,8 +79,7 @@ def plan(study: Study, missing: Mapping[str, str] | None = None) -> Plan:
         if whole:
             included.append(LeftOut(each, whole))
         elif absent := [name for name in (query.name, reference.name) if name in missing]:
-            why = "; ".join(f"{name}: {missing[name]}" for name in absent)
-            skipped.append(LeftOut(each, why))
+            skipped.append(LeftOut(each, f"needs {' and '.join(absent)}"))
         else:
             made.append(each)
     seen = [*made, *(left.comparison for left in (*included, *skipped))]

@@ -290,4 +290,5 @@ def _measure(summary: Mapping[str, Any]) -> str:
     found = summary["thresholds"]
     known = [f"{name} >= {found[name]:g}" for name in ("hard", "soft") if found[name] is not None]
     limits = ", ".join(known) or "no thresholds are known, so there are no degrees"
-    return f"encoder {summary['encoder']['name']}: {limits} ({found['provenance']})"
+    provisional = " (provisional)" if found["provisional"] else ""
+    return f"encoder {summary['encoder']['name']}: {limits}{provisional}"

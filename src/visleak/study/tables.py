@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
@@ -208,15 +208,26 @@ def _rate_texts(rate: Rate | None) -> list[str]:
 def left_out(result: Result) -> list[tuple[str, list[str]]]:
     """Return what was not compared: a title and lines each, in words."""
     plan = result.run.plan
-    groups = (
-        ("Came to nothing", result.failed),
-        ("Not compared, because one set is known to be part of the other", plan.included),
-        ("Not compared, because a set is not there", plan.skipped),
-    )
-    found = [(title, [_left(left) for left in lefts]) for title, lefts in groups if lefts]
-    if plan.idle:
-        found.append(("Sets in no comparison", list(plan.idle)))
-    return found
+    found = [
+        ("Came to nothing", [_left(left) for left in result.failed]),
+        ("Known inclusions, not compared", [_left(left) for left in plan.included]),
+        ("Sets that are not there", absent(plan, result.run.missing)),
+        ("Sets in no comparison", list(plan.idle)),
+    ]
+    return [(title, lines) for title, lines in found if lines]
+
+
+def absent(plan: Plan, missing: Mapping[str, str]) -> list[str]:
+    """Return the sets that are not there, why, and how many comparisons lack them."""
+    lines = []
+    for name, why in missing.items():
+        lacking = [left for left in plan.skipped if name in _sides(left)]
+        lines.append(f"{name}: {why}; in {len(lacking)} comparisons")
+    return lines
+
+
+def _sides(left: LeftOut) -> tuple[str, str]:
+    return left.comparison.query, left.comparison.reference
 
 
 def _left(left: LeftOut) -> str:
