@@ -22,6 +22,8 @@ from visleak import pipeline
 from visleak.cache import Cache, default_folder
 from visleak.errors import UsageError
 from visleak.images import decode, open_images
+from visleak.images.addresses import redacted
+from visleak.images.sources import resolved
 from visleak.pipeline import folder as folders
 from visleak.pipeline.processes import Processes
 from visleak.pipeline.stored_encoder import encoder_for
@@ -188,14 +190,6 @@ class Audit:
         return f"<p><b>{escape(self.headline)}</b></p><table>{head}{''.join(rows)}</table>"
 
 
-def resolved(source: str, base: Path) -> str:
-    """Return a stored SOURCE as seen from here: relative paths count from where it was given."""
-    prefix, colon, rest = source.partition(":")
-    if not colon or "/" in prefix or len(prefix) == 1:
-        prefix, colon, rest = "", "", source
-    return f"{prefix}{colon}{base / rest}"
-
-
 def audit(
     test: Source | Sequence[AnySet],
     train: Source | Sequence[AnySet] | None = None,
@@ -245,7 +239,7 @@ def audit(
     about: dict[str, Any] = {
         "key": folders.key_of(queries, references, maker, settings, limits),
         "opened_in": os.getcwd(),
-        "command": command,
+        "command": command and redacted(command),
     }
     count = sum(len(images) for images in (*queries, *references))
     crew = workers_for(count, workers)

@@ -62,12 +62,13 @@ def test_a_name_like_a_folder_is_found(tmp_path, monkeypatch):
 def test_unknown_sources_name_the_known_ones(tmp_path, put):
     known = (
         r"a source is a folder of Parquet files, a folder, a glob, .*, a \.zip archive,"
-        r" a \.tar archive, a picture, or begins with cifar:, coco:, yolo:$"
+        r" a \.tar archive, a picture, a pattern of \.tar shards, an address \(https://, s3://,"
+        r" gs://\), or begins with cifar:, coco:, yolo:, .*hf:"
     )
     with pytest.raises(
-        UsageError, match=rf"source 'hf:mnist#test': hf: is no kind of source; {known}"
+        UsageError, match=rf"source 'tfds:mnist#test': tfds: is no kind of source; {known}"
     ):
-        open_images("hf:mnist#test")
+        open_images("tfds:mnist#test")
     with pytest.raises(UsageError, match=rf"source '.*/a.doc' is of no known kind; {known}"):
         open_images(put("a.doc", "x"))
     with pytest.raises(UsageError, match=rf"source 'nope' does not exist; {known}"):

@@ -21,6 +21,9 @@ from visleak.images.folder import is_picture_name, labels_of
 from visleak.images.request import Request
 from visleak.records import ImageSet, Opener, Problem
 
+#: Endings of tar archives.
+TARS: Final = (".tar", ".tar.gz", ".tgz", ".tar.bz2", ".tbz2", ".tar.xz", ".txz")
+
 #: An archive with more members is refused.
 MAX_MEMBERS: Final = 5_000_000
 
@@ -60,15 +63,19 @@ def is_bomb(size: int, packed: int) -> bool:
     return size > RATIO_FROM and size > MAX_RATIO * packed
 
 
-def too_many(request: Request) -> VisleakError:
+def too_many(shown: str) -> VisleakError:
     """Return the error for an archive beyond :data:`MAX_MEMBERS`."""
-    return VisleakError(f"archive {request.text} has more than {MAX_MEMBERS:,} members")
+    return VisleakError(f"archive {shown} has more than {MAX_MEMBERS:,} members")
 
 
-def damaged(request: Request, error: Exception) -> VisleakError:
+def damaged(shown: str, error: Exception) -> VisleakError:
     """Return the error for an archive that cannot be listed."""
-    said = " ".join(str(error).split())[:200] or type(error).__name__
-    return VisleakError(f"archive {request.text} cannot be read: {said}")
+    return VisleakError(f"archive {shown} cannot be read: {said(error)}")
+
+
+def said(error: Exception) -> str:
+    """Return what an error says, in one line."""
+    return " ".join(str(error).split())[:200] or type(error).__name__
 
 
 def member_set(
@@ -80,7 +87,7 @@ def member_set(
     texts = [name.encode("utf-8", "backslashreplace").decode() for name in names]
     return request.image_set(
         pa.array(texts, pa.string()),
-        pa.array((f"{request.path}!{name}" for name in texts), pa.string()),
+        pa.array((f"{request.shown}!{name}" for name in texts), pa.string()),
         opener,
         labels=labels_of(texts),
         problems=problems,

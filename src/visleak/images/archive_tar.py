@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import builtins
 import bz2
 import gzip
 import lzma
@@ -12,7 +11,7 @@ import tarfile
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
-from typing import IO, Any, Final, cast
+from typing import IO, Any, Final, Self, cast
 
 import numpy as np
 
@@ -30,6 +29,7 @@ from visleak.images.archive import (
 )
 from visleak.images.folder import why_not
 from visleak.images.request import Request
+from visleak.images.stores import StoreError, opened, size_of_file, stamp_of_file
 from visleak.records import Bytes8, ImageSet, Int64, Problem, Unreadable
 
 #: First bytes of a packed archive, and what opens it.
@@ -44,16 +44,28 @@ class TarStream:
     """The plain bytes of a tar archive, packed or not, that refuses to become a bomb.
 
     Args:
-        path: the archive; how it is packed is read from its first bytes.
+        path: the archive, or its address; how it is packed is read from its first bytes.
+
+    Attributes:
+        packed: whether the archive is packed.
+        stamp: of a remote archive, see :class:`visleak.images.stores.RemoteFile`.
     """
 
     def __init__(self, path: str) -> None:
-        with open(path, "rb") as file:
-            head = file.read(6)
+        self._base = opened(path)
+        head = self._base.read(6)
+        self._base.seek(0)
+        self.stamp = stamp_of_file(self._base)
         packer = next((opens for magic, opens in PACKERS if head.startswith(magic)), None)
         self.packed = packer is not None
-        self._limit = max(RATIO_FROM, MAX_RATIO * os.path.getsize(path))
-        self._file: IO[bytes] = (packer or builtins.open)(path, "rb")
+        self._limit = max(RATIO_FROM, MAX_RATIO * (size_of_file(self._base) or 0))
+        self._file: IO[bytes] = packer(self._base, "rb") if packer else self._base
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
 
     def read(self, size: int) -> bytes:
         """Return up to ``size`` bytes.
@@ -87,6 +99,7 @@ class TarStream:
     def close(self) -> None:
         """Close the file."""
         self._file.close()
+        self._base.close()
 
 
 @dataclass
@@ -96,23 +109,33 @@ class TarOpener:
     The stream stays open between calls, so that ascending positions unpack the archive once.
 
     Attributes:
-        path: the archive.
+        path: the archive, or its address.
         offsets, sizes: ``int64``: where each picture's bytes lie in the plain archive.
+        stamp: of a remote archive, see :class:`visleak.images.stores.RemoteFile`.
     """
 
     path: str
     offsets: Int64
     sizes: Int64
+    stamp: str | None = ""
     _lock: Any = field(default_factory=threading.Lock, repr=False, compare=False)
     _stream: TarStream | None = field(default=None, repr=False, compare=False)
     _owner: int = field(default=0, repr=False, compare=False)
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return TarOpener, (self.path, self.offsets, self.sizes)
+        return TarOpener, (self.path, self.offsets, self.sizes, self.stamp)
 
     def __del__(self) -> None:
         if self._stream is not None:
             self._stream.close()
+
+    def close(self) -> None:
+        """Let go of the archive; the next read opens it again."""
+        if self._owner == os.getpid():
+            with self._lock:
+                if self._stream is not None:
+                    self._stream.close()
+                self._stream = None
 
     def read(self, positions: Sequence[int]) -> Iterator[bytes | Bytes8 | Unreadable]:
         """Yield the members at the positions, see :class:`visleak.records.Opener`."""
@@ -132,7 +155,7 @@ class TarOpener:
                 self._stream = TarStream(self.path)
             self._stream.seek(offset)
             data = self._stream.read(size)
-        except (FileNotFoundError, PermissionError) as error:
+        except (FileNotFoundError, PermissionError, StoreError) as error:
             return why_not(error)
         except DAMAGE as error:
             self._stream = None
@@ -153,48 +176,63 @@ def open_tar(request: Request) -> ImageSet:
     places: dict[str, tuple[int, int]] = {}
     links: list[tuple[str, str]] = []
     try:
-        for name, member in _tar_members(request):
-            if member.islnk():
-                links.append((name, member.linkname))
-            elif member.issym():
-                target = posixpath.join(posixpath.dirname(name), member.linkname)
-                links.append((name, posixpath.normpath(target)))
-            elif member.isreg() and not member.issparse():
-                if name in places:
-                    raise VisleakError(f"archive {request.text} has two members named {name!r}")
-                places[name] = (member.offset_data, member.size)
+        with TarStream(request.place) as stream:
+            stamp = stream.stamp
+            for member in members_of(stream, request.text):
+                name = member.name
+                if not is_picture_member(name):
+                    continue
+                if member.islnk() or member.issym():
+                    links.append((name, link_target(member)))
+                elif member.isreg() and not member.issparse():
+                    if name in places:
+                        raise VisleakError(f"archive {request.text} has two members named {name!r}")
+                    places[name] = (member.offset_data, member.size)
     except DAMAGE as error:
-        raise damaged(request, error) from error
+        raise damaged(request.text, error) from error
     problems = []
     for name, target in links:
         if target in places and name not in places:
             places[name] = places[target]
         else:
-            locator = f"{request.path}!{name}"
+            locator = f"{request.shown}!{name}"
             detail = "a link to no picture of the archive"
             problems.append(Problem(request.name, name, locator, "missing", detail))
     # A link lies where its target lies, so that reading stays ascending.
     names = sorted(places, key=lambda name: (places[name], name))
     where = np.array([places[name] for name in names], dtype=np.int64).reshape(-1, 2)
-    opener = TarOpener(str(request.path), where[:, 0].copy(), where[:, 1].copy())
+    opener = TarOpener(request.place, where[:, 0].copy(), where[:, 1].copy(), stamp)
     return member_set(request, names, opener, problems)
 
 
-def _tar_members(request: Request) -> Iterator[tuple[str, tarfile.TarInfo]]:
-    """Yield the members with a picture's name; raises if something else follows the last one."""
-    stream = TarStream(str(request.path))
-    try:
-        with tarfile.open(fileobj=cast(Any, stream), mode="r:") as archive:
-            count = 0
-            while (member := archive.next()) is not None:
-                archive.members = []  # type: ignore[attr-defined]  # it would keep all
-                count += 1
-                if count > MAX_MEMBERS:
-                    raise too_many(request)
-                if is_picture_member(member.name):
-                    yield member.name, member
-            stream.seek(archive.offset)
-            if stream.read(tarfile.BLOCKSIZE).strip(b"\0"):
-                raise ValueError(f"no member begins at byte {archive.offset:,}")
-    finally:
-        stream.close()
+def link_target(member: tarfile.TarInfo) -> str:
+    """Return the name of the member that a link leads to."""
+    if member.islnk():
+        return member.linkname
+    return posixpath.normpath(posixpath.join(posixpath.dirname(member.name), member.linkname))
+
+
+def members_of(stream: TarStream, shown: str) -> Iterator[tarfile.TarInfo]:
+    """Yield the members of an archive, in their order.
+
+    The stream may be read between two members, as long as nobody goes back.
+
+    Args:
+        stream: the archive, at its beginning.
+        shown: how messages call it.
+
+    Raises:
+        VisleakError: it has too many members.
+        ValueError: something else than members follows the last one.
+    """
+    with tarfile.open(fileobj=cast(Any, stream), mode="r:") as archive:
+        count = 0
+        while (member := archive.next()) is not None:
+            archive.members = []  # type: ignore[attr-defined]  # it would keep all
+            count += 1
+            if count > MAX_MEMBERS:
+                raise too_many(shown)
+            yield member
+        stream.seek(archive.offset)
+        if stream.read(tarfile.BLOCKSIZE).strip(b"\0"):
+            raise ValueError(f"no member begins at byte {archive.offset:,}")

@@ -25,6 +25,7 @@ from visleak.images.archive import (
 )
 from visleak.images.folder import why_not
 from visleak.images.request import Request
+from visleak.images.stores import StoreError, opened, stamp_of_file
 from visleak.records import Bytes8, ImageSet, Int64, Unreadable
 
 
@@ -36,15 +37,17 @@ class ZipOpener:
         path: the archive.
         members: ``int64`` (n, 6): offset of the local header, packed size, size, method, CRC
             and flags of each picture.
+        stamp: of a remote archive, see :class:`visleak.images.stores.RemoteFile`.
     """
 
     path: str
     members: Int64
+    stamp: str | None = ""
 
     def read(self, positions: Sequence[int]) -> Iterator[bytes | Bytes8 | Unreadable]:
         """Yield the members at the positions, see :class:`visleak.records.Opener`."""
         try:
-            with open(self.path, "rb") as file:
+            with opened(self.path) as file:
                 for position in positions:
                     yield _member(file, self.members[position])
         except OSError as error:
@@ -72,6 +75,8 @@ def _member(file: IO[bytes], row: Int64) -> bytes | Unreadable:
         file.seek(name + extra, os.SEEK_CUR)
         data = unpack(file.read(packed), size)
     except DAMAGE as error:
+        if isinstance(error, StoreError):
+            raise
         return Unreadable("corrupt", f"the archive member cannot be unpacked: {error}")
     if len(data) != size or zlib.crc32(data) != crc:
         return Unreadable("corrupt", "the archive member fails its checksum")
@@ -103,12 +108,12 @@ def open_zip(request: Request) -> ImageSet:
     request.refuse_columns("the archive")
     request.refuse_split()
     try:
-        with zipfile.ZipFile(request.path) as archive:
-            infos = archive.infolist()
+        with opened(request.place) as file, zipfile.ZipFile(file) as archive:
+            infos, stamp = archive.infolist(), stamp_of_file(file)
     except DAMAGE as error:
-        raise damaged(request, error) from error
+        raise damaged(request.text, error) from error
     if len(infos) > MAX_MEMBERS:
-        raise too_many(request)
+        raise too_many(request.text)
     infos = [info for info in infos if not info.is_dir() and is_picture_member(info.filename)]
     infos.sort(key=lambda info: info.header_offset)
     rows = [
@@ -117,5 +122,5 @@ def open_zip(request: Request) -> ImageSet:
     ]
     members = np.array(rows, dtype=np.int64).reshape(-1, 6)
     return member_set(
-        request, [info.filename for info in infos], ZipOpener(str(request.path), members)
+        request, [info.filename for info in infos], ZipOpener(request.place, members, stamp)
     )

@@ -14,6 +14,7 @@ import pyarrow as pa
 
 from visleak.images.formats import SUFFIXES
 from visleak.images.request import Request
+from visleak.images.stores import StoreError
 from visleak.records import Bytes8, ImageSet, Problem, Unreadable
 
 #: A larger file is not read into memory.
@@ -66,7 +67,13 @@ def _over_limit(size: int) -> Unreadable:
 
 
 def why_not(error: OSError | ValueError) -> Unreadable:
-    """Return the reason for what the system said about a file."""
+    """Return the reason for what the system, or a remote store, said about a file."""
+    if isinstance(error, StoreError):
+        return Unreadable(error.reason, str(error))
+    return _why_not_here(error)
+
+
+def _why_not_here(error: OSError | ValueError) -> Unreadable:
     if isinstance(error, FileNotFoundError | NotADirectoryError):
         return Unreadable("missing", "no such file")
     if isinstance(error, PermissionError):

@@ -8,9 +8,14 @@ import os
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
+import pyarrow as pa
+
 from visleak.errors import VisleakError
+from visleak.images.addresses import folder_of, redacted
+from visleak.images.fetching import RemoteOpener, remote_places, without_secrets
 from visleak.images.folder import Walk, as_text, file_set, is_picture_name, labels_of
-from visleak.images.request import Request
+from visleak.images.request import Request, writable
+from visleak.images.stores import opened
 from visleak.records import ImageSet
 
 
@@ -22,21 +27,29 @@ def open_list(request: Request) -> ImageSet:
     """
     request.refuse_columns("the file list")
     request.refuse_split()
-    names = read_list(request.path)
-    root = request.path.parent
-    return file_set(request, root, [relative_name(name, root) for name in names])
+    names, folder = read_list(request.place), folder_of(request.place)
+    places = remote_places(request, names, folder)
+    if places is None:
+        root = Path(folder)
+        return file_set(request, root, [relative_name(name, root) for name in names])
+    if not names:
+        request.no_pictures()
+    ids = without_secrets(pa.array(map(writable, names), pa.string()))
+    return request.image_set(ids, without_secrets(places), RemoteOpener(places))
 
 
-def read_list(path: Path) -> list[str]:
+def read_list(path: str | os.PathLike[str]) -> list[str]:
     """Return the lines of a text file that are not blank.
 
     Raises:
         VisleakError: the file is not UTF-8 text.
     """
     try:
-        text = path.read_text(encoding="utf-8-sig")
+        with opened(os.fspath(path)) as file:
+            text = file.read().decode("utf-8-sig")
     except (OSError, UnicodeDecodeError) as error:
-        raise VisleakError(f"file list {path} cannot be read as UTF-8 text: {error}") from error
+        shown = redacted(os.fspath(path))
+        raise VisleakError(f"file list {shown} cannot be read as UTF-8 text: {error}") from error
     lines = (line.rstrip("\r") for line in text.split("\n"))
     return [line for line in lines if line.strip()]
 

@@ -3,17 +3,21 @@
 from __future__ import annotations
 
 import csv
+import io
 import os
-from pathlib import Path
 
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.csv
 
 from visleak.errors import VisleakError
+from visleak.images.addresses import folder_of, is_address, path_of, redacted
 from visleak.images.columns import as_text, class_names_of, describe, rows_of_split, wanted_columns
+from visleak.images.fetching import RemoteOpener, remote_places, without_secrets
 from visleak.images.folder import FileOpener
 from visleak.images.request import Request
-from visleak.records import ImageSet
+from visleak.images.stores import arrow_source, opened
+from visleak.records import ImageSet, Opener
 
 
 def open_manifest(request: Request) -> ImageSet:
@@ -23,35 +27,39 @@ def open_manifest(request: Request) -> ImageSet:
         VisleakError: no ``path`` column, or no CSV.
         UsageError: a column was asked for that is not there.
     """
-    return manifest_set(request, read_csv(request.path), request.path.parent)
+    return manifest_set(request, read_csv(request.place), folder_of(request.place))
 
 
-def read_csv(path: Path) -> pa.Table:
+def read_csv(place: str | os.PathLike[str]) -> pa.Table:
     """Read a CSV file, all columns as text; empty cells are null.
 
     Raises:
         VisleakError: the file is no UTF-8 CSV with a header.
     """
-    delimiter = "\t" if path.suffix.lower() == ".tsv" else ","
+    place = os.fspath(place)
+    path = path_of(place) if is_address(place) else place
+    delimiter = "\t" if path.lower().endswith(".tsv") else ","
     try:
-        with path.open(encoding="utf-8-sig", newline="") as lines:
+        with opened(place) as file:
+            lines = io.TextIOWrapper(file, encoding="utf-8-sig", newline="")
             header = next(csv.reader(lines, delimiter=delimiter), [])
-        return pa.csv.read_csv(
-            path,
-            parse_options=pa.csv.ParseOptions(delimiter=delimiter, newlines_in_values=True),
-            convert_options=pa.csv.ConvertOptions(
-                column_types={name: pa.string() for name in header},
-                null_values=[""],
-                strings_can_be_null=True,
-            ),
-        )
+        with arrow_source(place) as source:
+            return pa.csv.read_csv(
+                source,
+                parse_options=pa.csv.ParseOptions(delimiter=delimiter, newlines_in_values=True),
+                convert_options=pa.csv.ConvertOptions(
+                    column_types={name: pa.string() for name in header},
+                    null_values=[""],
+                    strings_can_be_null=True,
+                ),
+            )
     except (OSError, UnicodeDecodeError, csv.Error, pa.ArrowException) as error:
         said = " ".join(str(error).split())[:200]
-        raise VisleakError(f"manifest {path} cannot be read as CSV: {said}") from error
+        raise VisleakError(f"manifest {redacted(place)} cannot be read as CSV: {said}") from error
 
 
-def manifest_set(request: Request, table: pa.Table, root: Path) -> ImageSet:
-    """Return the set of a table with a ``path`` column, relative to ``root``.
+def manifest_set(request: Request, table: pa.Table, root: str) -> ImageSet:
+    """Return the set of a table with a ``path`` column, relative to the folder ``root``.
 
     Raises:
         VisleakError: there is no such column.
@@ -70,14 +78,20 @@ def manifest_set(request: Request, table: pa.Table, root: Path) -> ImageSet:
     if rows is not None:
         table = table.take(rows)
     paths = as_text(table["path"], "path")
-    described = describe(table, request, paths, class_names_of(table.schema))
+    fetched = remote_places(request, paths.to_pylist(), root)
+    described = describe(table, request, without_secrets(paths), class_names_of(table.schema))
+    if fetched is None:
+        locators = pa.array(
+            (os.path.join(root, name) if name else root for name in paths.to_pylist()), pa.string()
+        )
+        opener: Opener = FileOpener(root, paths.cast(pa.binary()))
+    else:
+        locators = pc.fill_null(without_secrets(fetched), redacted(root))
+        opener = RemoteOpener(fetched)
     return request.image_set(
-        described.ids,
-        pa.array(
-            (os.path.join(root, name) if name else str(root) for name in paths.to_pylist()),
-            pa.string(),
-        ),
-        FileOpener(str(root), paths.cast(pa.binary())),
+        without_secrets(described.ids),
+        locators,
+        opener,
         labels=described.labels,
         captions=described.captions,
         groups=described.groups,

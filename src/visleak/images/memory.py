@@ -1,12 +1,13 @@
-"""Pictures that a Python program already holds: Pillow images and arrays."""
+"""Pictures that a Python program already holds: Pillow images, arrays and tensors."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Final
 
 import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 from PIL import Image
 
@@ -16,6 +17,9 @@ from visleak.images.pixels import rgb_of_array, rgb_of_image
 from visleak.images.request import Request, writable
 from visleak.records import Bytes8, ImageSet, Unreadable
 
+#: How far a float of a tensor may lie outside [0, 1] by rounding.
+SLACK: Final = 1e-4
+
 
 @dataclass(frozen=True)
 class MemoryOpener:
@@ -23,7 +27,7 @@ class MemoryOpener:
 
     Attributes:
         pictures: anything with a length and an item for each number; an item is a Pillow image,
-            an array, or a tuple that begins with one of them.
+            an array, a tensor, or a tuple that begins with one of them.
     """
 
     pictures: Any
@@ -33,7 +37,7 @@ class MemoryOpener:
         for position in positions:
             try:
                 item = self.pictures[int(position)]
-                yield rgb_of(item[0] if isinstance(item, tuple) and item else item)
+                yield rgb_of(picture_in(item))
             except Exception as error:  # items may come from anybody's code
                 yield Unreadable("corrupt", " ".join(str(error).split())[:200])
 
@@ -41,19 +45,15 @@ class MemoryOpener:
 def rgb_of(picture: Any) -> bytes | Bytes8 | Unreadable:
     """Return a Pillow image or an array as ``uint8`` (height, width, 3), or why that cannot be.
 
-    Bytes are an encoded picture and are passed on.
+    Bytes are an encoded picture and are passed on. A tensor of torch has its channels first and
+    is ``uint8`` or a float in [0, 1].
     """
-    if isinstance(picture, bytes):
-        return picture
     if isinstance(picture, Image.Image):
-        try:
-            exif = picture.info.get("exif")
-            orientation = orientation_of(exif) if isinstance(exif, bytes) else 1
-            picture.load()
-            return rgb_of_image(turned(picture, orientation))
-        except OSError as error:
-            reason = "truncated" if "truncated" in str(error) else "corrupt"
-            return Unreadable(reason, " ".join(str(error).split())[:200])
+        return _of_image(picture)
+    if is_tensor(picture):
+        picture = _of_tensor(picture)
+    if isinstance(picture, bytes | Unreadable):
+        return picture
     if isinstance(picture, np.ndarray):
         if not picture.size:
             return Unreadable("empty", f"an array of shape {picture.shape} has no pixels")
@@ -63,10 +63,58 @@ def rgb_of(picture: Any) -> bytes | Bytes8 | Unreadable:
     )
 
 
-def open_memory(pictures: Any, request: Request) -> ImageSet:
+def _of_image(picture: Image.Image) -> Bytes8 | Unreadable:
+    try:
+        exif = picture.info.get("exif")
+        orientation = orientation_of(exif) if isinstance(exif, bytes) else 1
+        picture.load()
+        return rgb_of_image(turned(picture, orientation))
+    except OSError as error:
+        reason = "truncated" if "truncated" in str(error) else "corrupt"
+        return Unreadable(reason, " ".join(str(error).split())[:200])
+
+
+def is_tensor(value: Any) -> bool:
+    """Whether a value is a tensor of torch, which is not imported to find out."""
+    return any(base.__module__.partition(".")[0] == "torch" for base in type(value).__mro__)
+
+
+def _of_tensor(tensor: Any) -> npt.NDArray[Any] | Unreadable:
+    """Return a tensor (channels, height, width) as an array with its channels last."""
+    values: npt.NDArray[Any] = tensor.detach().cpu().numpy()
+    if values.ndim == 3:
+        values = values.transpose(1, 2, 0)
+    if values.dtype.kind != "f":
+        return values
+    if values.size and not (values.min() >= -SLACK and values.max() <= 1 + SLACK):
+        return Unreadable(
+            "unsupported",
+            "its values are not in [0, 1]: they are normalised; give the data set without its"
+            " transform",
+        )
+    return np.asarray(np.rint(np.clip(values, 0, 1) * 255), np.uint8)
+
+
+def picture_in(item: Any) -> Any:
+    """Return the picture of an item, which may be (picture, label, ...)."""
+    return item[0] if isinstance(item, tuple) and item else item
+
+
+def open_memory(
+    pictures: Any,
+    request: Request,
+    targets: Sequence[Any] | None = None,
+    names: Mapping[int, str] | None = None,
+) -> ImageSet:
     """Make a set of a sequence of pictures or of (picture, label).
 
     Ids are the row numbers. If the first item is a tuple, every item is asked for its label now.
+
+    Args:
+        pictures: the sequence.
+        request: the caller's wishes.
+        targets: the labels, where they are known without asking the items.
+        names: names of labels that are numbers.
 
     Raises:
         UsageError: the object is no sequence, or one single picture.
@@ -87,13 +135,15 @@ def open_memory(pictures: Any, request: Request) -> ImageSet:
     if not count:
         request.no_pictures()
     ids = pa.array(range(count), pa.int64()).cast(pa.string())
-    labels = None
-    if isinstance(_item(pictures, 0), tuple):
-        labels = pa.array((_label(_item(pictures, row)) for row in range(count)), pa.string())
+    if targets is None and isinstance(_item(pictures, 0), tuple):
+        targets = [_target(_item(pictures, row)) for row in range(count)]
+    labels = None if targets is None else label_column(targets, names or {})
     return request.image_set(ids, ids, MemoryOpener(pictures), labels=labels)
 
 
 def _is_one_picture(pictures: Any) -> bool:
+    if is_tensor(pictures) and hasattr(pictures, "shape"):
+        return bool(pictures.ndim < 3 or (pictures.ndim == 3 and pictures.shape[0] in (1, 3, 4)))
     if not isinstance(pictures, np.ndarray):
         return False
     return pictures.ndim < 3 or (pictures.ndim == 3 and pictures.shape[2] in (3, 4))
@@ -107,8 +157,19 @@ def _item(pictures: Any, row: int) -> Any:
         return None
 
 
-def _label(item: Any) -> str | None:
-    if not isinstance(item, tuple) or len(item) < 2 or item[1] is None:
+def _target(item: Any) -> Any:
+    return item[1] if isinstance(item, tuple) and len(item) > 1 else None
+
+
+def label_column(targets: Sequence[Any], names: Mapping[int, str]) -> pa.StringArray:
+    """Return labels as text: the name of a number where it has one."""
+    return pa.array((_label(target, names) for target in targets), pa.string())
+
+
+def _label(target: Any, names: Mapping[int, str]) -> str | None:
+    scalar = isinstance(target, np.generic) or (is_tensor(target) and target.ndim == 0)
+    value = target.item() if scalar else target
+    if value is None:
         return None
-    value = item[1]
-    return writable(str(value.item() if isinstance(value, np.generic) else value))
+    known = isinstance(value, int) and not isinstance(value, bool)
+    return writable(str(names.get(value, value) if known else value))

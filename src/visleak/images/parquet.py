@@ -15,6 +15,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from visleak.errors import VisleakError
+from visleak.images.addresses import folder_of, is_address, redacted
 from visleak.images.columns import (
     as_text,
     class_names_of,
@@ -22,8 +23,10 @@ from visleak.images.columns import (
     rows_of_split,
     wanted_columns,
 )
-from visleak.images.lists import glob_names, split_glob
+from visleak.images.folder import why_not
+from visleak.images.patterns import globbed
 from visleak.images.request import Request
+from visleak.images.stores import StoreError, arrow_source, opened, stamp_of_file
 from visleak.records import Bytes8, ImageSet, Int64, Unreadable
 
 #: Columns that may hold the pictures, in order of preference.
@@ -43,6 +46,7 @@ class ParquetOpener:
         starts: ``int64``: row at which each row group begins, over all files, and the end.
         owners: ``int64`` (groups, 2): file and number within the file of each row group.
         rows: ``int64``: the row of each position, ascending; ``None`` where they are the same.
+        stamp: of remote files, see :class:`visleak.images.stores.RemoteFile`.
     """
 
     files: tuple[str, ...]
@@ -50,6 +54,7 @@ class ParquetOpener:
     starts: Int64
     owners: Int64
     rows: Int64 | None = None
+    stamp: str | None = ""
     _footers: dict[int, pq.FileMetaData] = field(default_factory=dict, repr=False)
 
     def __getstate__(self) -> dict[str, Any]:
@@ -74,6 +79,8 @@ class ParquetOpener:
             for value in self._values(group, inside):
                 yield Unreadable("missing", "the row holds no picture") if value is None else value
                 done += 1
+        except StoreError as error:
+            failure = why_not(error)
         except FileNotFoundError:
             failure = Unreadable("missing", "the Parquet file is gone")
         except PermissionError:
@@ -87,9 +94,10 @@ class ParquetOpener:
 
     def _values(self, group: int, inside: list[int]) -> Iterator[bytes | None]:
         owner, number = (int(value) for value in self.owners[group])
-        with pq.ParquetFile(
-            self.files[owner], metadata=self._footers.get(owner), buffer_size=1 << 20
-        ) as file:
+        with (
+            arrow_source(self.files[owner]) as source,
+            pq.ParquetFile(source, metadata=self._footers.get(owner), buffer_size=1 << 20) as file,
+        ):
             self._footers[owner] = file.metadata
             wanted, start = iter(inside), 0
             row = next(wanted)
@@ -155,12 +163,12 @@ def open_parquet(request: Request) -> ImageSet:
     if column is None:
         from visleak.images.manifest import manifest_set
 
-        return manifest_set(request, read_tables(files, schema.names), files[0].parent)
+        return manifest_set(request, read_tables(files, schema.names), folder_of(files[0]))
     return _bytes_set(request, files, footers, column)
 
 
 def _bytes_set(
-    request: Request, files: list[Path], footers: list[pq.FileMetaData], column: str
+    request: Request, files: list[str], footers: list[pq.FileMetaData], column: str
 ) -> ImageSet:
     schema = footers[0].schema.to_arrow_schema()
     base = column.removesuffix(".bytes")
@@ -186,11 +194,12 @@ def _bytes_set(
         described.ids,
         locators,
         ParquetOpener(
-            tuple(str(file) for file in files),
+            tuple(files),
             column,
             starts,
             owners,
             None if rows is None else rows.to_numpy(),
+            _stamp(files),
         ),
         labels=described.labels,
         captions=described.captions,
@@ -199,16 +208,21 @@ def _bytes_set(
     )
 
 
-def parquet_files(request: Request) -> list[Path]:
+def parquet_files(request: Request) -> list[str]:
     """Return the files of a Parquet source: itself, those of a folder, or those of a glob."""
-    path = request.path
+    path, place = request.path, request.place
+    if is_address(place):
+        return _remote_files(place, request) if "*" in place else [place]
     if path.is_dir():
-        return shards_of(path)
-    if path.exists():
-        return [path]
-    root, pattern = split_glob(str(path))
-    names = glob_names(root, pattern, lambda name: not name.startswith("."))
-    return sorted(Path(root, name) for name in names)
+        return [str(file) for file in shards_of(path)]
+    return [place] if path.exists() else globbed(place, ".parquet")
+
+
+def _remote_files(pattern: str, request: Request) -> list[str]:
+    try:
+        return globbed(pattern, ".parquet") or request.no_pictures("no object matches")
+    except StoreError as error:
+        raise VisleakError(f"{request.text} cannot be listed: {error}") from error
 
 
 def shards_of(folder: Path) -> list[Path]:
@@ -222,31 +236,50 @@ def shards_of(folder: Path) -> list[Path]:
     return []
 
 
-def read_footer(file: Path) -> pq.FileMetaData:
+def read_footer(file: str | os.PathLike[str]) -> pq.FileMetaData:
     """Read what a Parquet file says of itself.
 
     Raises:
         VisleakError: it is no Parquet file.
     """
     try:
-        return pq.read_metadata(file)
+        with arrow_source(os.fspath(file)) as source:
+            return pq.read_metadata(source)
     except (pa.ArrowException, OSError) as error:
         said = " ".join(str(error).split())[:200]
-        raise VisleakError(f"{file} cannot be read as Parquet: {said}") from error
+        raise VisleakError(
+            f"{redacted(os.fspath(file))} cannot be read as Parquet: {said}"
+        ) from error
 
 
-def read_tables(files: Sequence[Path], columns: list[str]) -> pa.Table:
+def read_tables(files: Sequence[str | os.PathLike[str]], columns: list[str]) -> pa.Table:
     """Read some columns of several Parquet files, one after the other.
 
     Raises:
         VisleakError: they cannot be read, or do not fit together.
     """
     try:
-        tables = [pq.ParquetFile(file).read(columns=columns) for file in files]
+        tables = [_table(os.fspath(file), columns) for file in files]
         return pa.concat_tables(tables, promote_options="permissive")
     except (pa.ArrowException, OSError) as error:
         said = " ".join(str(error).split())[:200]
-        raise VisleakError(f"{files[0]}: its columns cannot be read: {said}") from error
+        raise VisleakError(
+            f"{redacted(os.fspath(files[0]))}: its columns cannot be read: {said}"
+        ) from error
+
+
+def _table(file: str, columns: list[str]) -> pa.Table:
+    with arrow_source(file) as source:
+        return pq.ParquetFile(source).read(columns=columns)
+
+
+def _stamp(files: Sequence[str]) -> str | None:
+    """Return a text that changes when a remote file does; ``None`` where that cannot be told."""
+    stamps: list[str | None] = []
+    for file in filter(is_address, files):
+        with opened(file) as source:
+            stamps.append(stamp_of_file(source))
+    return None if None in stamps else "\n".join(map(str, stamps))
 
 
 def _layout(footers: list[pq.FileMetaData]) -> tuple[Int64, Int64]:
@@ -257,11 +290,11 @@ def _layout(footers: list[pq.FileMetaData]) -> tuple[Int64, Int64]:
     return starts, np.asarray(owners, dtype=np.int64).reshape(-1, 2)
 
 
-def _locators(files: Sequence[Path], sizes: Sequence[int]) -> pa.StringArray:
+def _locators(files: Sequence[str], sizes: Sequence[int]) -> pa.StringArray:
     """Return ``file!row`` for each row."""
     parts = [
         pc.binary_join_element_wise(
-            os.fspath(file), pa.array(np.arange(size)).cast(pa.string()), "!"
+            redacted(file), pa.array(np.arange(size)).cast(pa.string()), "!"
         )
         for file, size in zip(files, sizes, strict=True)
     ]

@@ -11,6 +11,7 @@ from typing import NoReturn
 import pyarrow as pa
 
 from visleak.errors import UsageError, VisleakError
+from visleak.images.addresses import redacted
 from visleak.records import ImageSet, Opener, Problem
 
 
@@ -30,6 +31,8 @@ class Request:
     Attributes:
         text: the SOURCE as the caller gave it.
         path: its file or folder (or glob pattern).
+        place: where it is, as text: the path, an address or a pattern. An address may hold a
+            password: only :attr:`shown` goes into messages and locators.
         split: what stands after ``#``, else empty.
         options: what stands after ``?``, by name.
         name, dataset, roles: for the set.
@@ -38,6 +41,7 @@ class Request:
 
     text: str
     path: Path
+    place: str = ""
     split: str = ""
     options: Mapping[str, str] = field(default_factory=dict)
     name: str = ""
@@ -46,6 +50,11 @@ class Request:
     id: str | None = None
     label: str | None = None
     group: str | None = None
+
+    @property
+    def shown(self) -> str:
+        """The place without secrets."""
+        return redacted(self.place or str(self.path))
 
     @property
     def group_pattern(self) -> re.Pattern[str] | None:
@@ -71,12 +80,19 @@ class Request:
             hint = "; group may be /regex/ on the id" if option == "group" else ""
             raise UsageError(f"{option} {value!r}: {what} {self.text} has no columns{hint}")
 
+    def refuse_options(self, *known: str) -> None:
+        """Refuse what stands after ``?`` and is not known."""
+        for option in self.options:
+            if option not in known:
+                allowed = f"; known are {', '.join(known)}" if known else "; it has none"
+                raise UsageError(f"source {self.text!r}: ?{option}= is no option of it{allowed}")
+
     def refuse_split(self) -> None:
         """Refuse ``#split`` for a source that has no splits."""
         if self.split:
             raise UsageError(
                 f"source {self.text!r}: #{self.split} chooses a split of a manifest or Parquet with"
-                " a `split` column, of cifar: or of yolo:; this source has none"
+                " a `split` column, of cifar:, yolo:, kitti: or hf:; this source has none"
             )
 
     def no_pictures(self, detail: str = "") -> NoReturn:

@@ -6,25 +6,34 @@ import glob
 import importlib
 import os
 import re
-from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final, cast
 from urllib.parse import parse_qsl
 
 from visleak.errors import UsageError
+from visleak.images.addresses import is_address, known_scheme, path_of, redacted
+from visleak.images.archive import TARS
+from visleak.images.formats import SUFFIXES
+from visleak.images.patterns import names_shards
 from visleak.images.request import Request
 from visleak.records import AnySet, EmbeddingSet, ImageSet
-
-ARCHIVES: Final = (".tar", ".tar.gz", ".tgz", ".tar.bz2", ".tbz2", ".tar.xz", ".txz")
 
 #: SOURCE with a prefix: prefix to the function that opens it.
 PREFIXES: Final = {
     "cifar": "visleak.images.cifar:open_cifar",
     "coco": "visleak.images.annotated:open_coco",
     "yolo": "visleak.images.annotated:open_yolo",
+    "kitti": "visleak.images.kitti:open_kitti",
+    "wds": "visleak.images.webdataset:open_webdataset",
+    "hf": "visleak.images.hub:open_hub",
     "emb": "visleak.images.embeddings:open_embeddings",
 }
+
+
+#: Prefixes after which no path of this machine need stand.
+FREE: Final = ("hf", "wds")
 
 
 @dataclass(frozen=True)
@@ -35,11 +44,30 @@ class Kind:
         shown: how messages call it.
         is_it: whether a path is one.
         opens: dotted path of the function that opens it.
+        options: what may stand after ``?``.
     """
 
     shown: str
     is_it: Callable[[Path], bool]
     opens: str
+    options: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class Located:
+    """A SOURCE taken apart.
+
+    Attributes:
+        opens: dotted path of the function that opens it.
+        place: path, address or pattern, as given.
+        split: what stands after ``#``.
+        options: what stands after ``?``.
+    """
+
+    opens: str
+    place: str
+    split: str = ""
+    options: Mapping[str, str] = field(default_factory=dict)
 
 
 def _ends(*suffixes: str) -> Callable[[Path], bool]:
@@ -66,6 +94,16 @@ def _holds_shards(path: Path) -> bool:
     return bool(shards_of(path)) and next(Walk(str(path)).names(), None) is None
 
 
+def _lists_shards(path: Path) -> bool:
+    """Whether a text file names tar archives and nothing else."""
+    if not _ends(".txt")(path):
+        return False
+    from visleak.images.lists import read_list
+
+    names = read_list(path)
+    return bool(names) and all(name.lower().endswith(TARS) for name in names)
+
+
 #: SOURCE without a prefix, in the order in which they are tried.
 KINDS: Final = (
     Kind("a folder of Parquet files", _holds_shards, "visleak.images.parquet:open_parquet"),
@@ -76,12 +114,29 @@ KINDS: Final = (
         "visleak.images.lists:open_glob",
     ),
     Kind("a glob of .parquet files", _is_glob, "visleak.images.parquet:open_parquet"),
-    Kind("a .txt file list", _ends(".txt"), "visleak.images.lists:open_list"),
-    Kind("a .csv manifest", _ends(".csv", ".tsv"), "visleak.images.manifest:open_manifest"),
-    Kind("a .parquet file", _ends(".parquet"), "visleak.images.parquet:open_parquet"),
+    Kind("a .txt list of .tar shards", _lists_shards, "visleak.images.webdataset:open_shard_list"),
+    Kind("a .txt file list", _ends(".txt"), "visleak.images.lists:open_list", ("remote",)),
+    Kind(
+        "a .csv manifest",
+        _ends(".csv", ".tsv"),
+        "visleak.images.manifest:open_manifest",
+        ("remote",),
+    ),
+    Kind("a .parquet file", _ends(".parquet"), "visleak.images.parquet:open_parquet", ("remote",)),
     Kind("a .zip archive", _ends(".zip"), "visleak.images.archive_zip:open_zip"),
-    Kind("a .tar archive", _ends(*ARCHIVES), "visleak.images.archive_tar:open_tar"),
+    Kind("a .tar archive", _ends(*TARS), "visleak.images.archive_tar:open_tar"),
     Kind("a picture", _is_picture, "visleak.images.folder:open_file"),
+)
+
+
+#: An address by its ending; anything else is a folder.
+REMOTE: Final = (
+    ((".csv", ".tsv"), "visleak.images.manifest:open_manifest"),
+    ((".parquet",), "visleak.images.parquet:open_parquet"),
+    ((".txt",), "visleak.images.lists:open_list"),
+    ((".zip",), "visleak.images.archive_zip:open_zip"),
+    (TARS, "visleak.images.archive_tar:open_tar"),
+    (tuple(SUFFIXES), "visleak.images.remote:open_remote_picture"),
 )
 
 
@@ -100,8 +155,14 @@ def open_images(
     Args:
         source: SOURCE text or a path: a folder (sub-folders are labels), a ``.txt`` list, a glob,
             a ``.csv`` or ``.parquet`` manifest, Parquet with image bytes, a ``.zip`` or ``.tar``
-            archive, ``cifar:FOLDER#test``, ``coco:FILE``, ``yolo:data.yaml#val``; or a sequence
-            of Pillow images or arrays, or of (picture, label); or a set, which is returned.
+            archive, WebDataset shards (``train-{000..146}.tar``, a glob, a union ``A::B``,
+            ``wds:FILE``), any of these in a remote store (``https://``, ``s3://``, ``gs://``),
+            ``hf:NAME#split``, ``cifar:FOLDER#test``, ``coco:FILE``, ``yolo:data.yaml#val``,
+            ``kitti:FOLDER``, or embeddings
+            (``emb:FOLDER?encoder=clip``), which make an :class:`EmbeddingSet`; or a list of
+            shards; or a Hugging Face ``Dataset`` or ``IterableDataset``; or a sequence of Pillow
+            images, arrays or tensors, or of (picture, label), such as a torchvision data set; or
+            a set, which is returned.
         name: name of the set; by default after the source.
         dataset: sets of one dataset leak *intra*, of two *inter*.
         roles: what the set is used for, some of ``benchmark``, ``training``, ``pretraining``.
@@ -115,22 +176,32 @@ def open_images(
     if isinstance(source, ImageSet | EmbeddingSet):
         return source
     if not isinstance(source, str | os.PathLike):
-        from visleak.images.memory import open_memory
-
-        chosen = Request(
-            "", Path(), "", {}, name or "images", dataset, tuple(roles), id, label, group
-        )
-        return open_memory(source, chosen)
-    text = os.fspath(source)
-    opens, path, split, options = locate(text, plain=not isinstance(source, str))
+        if not _is_list_of_names(source):
+            return _open_object(
+                source,
+                Request(
+                    text="",
+                    path=Path(),
+                    name=name or "images",
+                    dataset=dataset,
+                    roles=tuple(roles),
+                    id=id,
+                    label=label,
+                    group=group,
+                ),
+            )
+        source = _union(cast(Sequence[Any], source))
+    text = os.fspath(cast(str, source))
+    found = locate(text, plain=not isinstance(source, str))
     return cast(
         AnySet,
-        _import(opens)(
+        _import(found.opens)(
             Request(
-                text=text,
-                path=path,
-                split=split,
-                options=options,
+                text=redacted(text),
+                path=Path(found.place),
+                place=found.place,
+                split=found.split,
+                options=found.options,
                 name=name or derived_name(text),
                 dataset=dataset,
                 roles=tuple(roles),
@@ -140,6 +211,33 @@ def open_images(
             )
         ),
     )
+
+
+def _is_list_of_names(source: Any) -> bool:
+    return (
+        isinstance(source, list | tuple)
+        and bool(source)
+        and all(isinstance(item, str | os.PathLike) for item in source)
+    )
+
+
+def _union(shards: Sequence[Any]) -> str:
+    names = [os.fspath(shard) for shard in shards]
+    other = next((name for name in names if not name.partition("?")[0].lower().endswith(TARS)), "")
+    if other:
+        raise UsageError(
+            f"a list of names is one of .tar shards; got {redacted(other)!r}: give other sources"
+            " one by one, or a .txt file list"
+        )
+    return "wds:" + "::".join(names)
+
+
+def _open_object(source: Any, request: Request) -> ImageSet:
+    """Open what a Python program holds."""
+    # by name, so that nobody's object makes a heavy package load
+    of_hub = any(base.__module__.partition(".")[0] == "datasets" for base in type(source).__mro__)
+    module = "visleak.images.hub:open_object" if of_hub else "visleak.images.mapped:open_mapped"
+    return cast(ImageSet, _import(module)(source, request))
 
 
 def open_pictures(
@@ -159,8 +257,8 @@ def open_pictures(
     return images
 
 
-def locate(text: str, plain: bool = False) -> tuple[str, Path, str, dict[str, str]]:
-    """Return what opens a SOURCE (dotted path), its path, its split and its options.
+def locate(text: str, plain: bool = False) -> Located:
+    """Take a SOURCE apart and find what opens it.
 
     Args:
         text: the SOURCE.
@@ -171,22 +269,49 @@ def locate(text: str, plain: bool = False) -> tuple[str, Path, str, dict[str, st
     """
     if not text:
         raise UsageError(f"a source is empty; {_supported()}")
-    prefix, rest = ("", text) if plain or Path(text).exists() else split_prefix(text)
-    if prefix:
-        if prefix not in PREFIXES:
-            raise UsageError(f"source {text!r}: {prefix}: is no kind of source; {_supported()}")
-        path, split, options = _parts(rest)
-        if not path.exists():
-            raise UsageError(f"source {text!r}: {path} does not exist")
-        return PREFIXES[prefix], path, split, options
-    path, split = Path(text), ""
-    if not path.exists() and "#" in text:
+    if plain or Path(text).exists():
+        return _local(text)
+    if names_shards(text):
+        return Located(PREFIXES["wds"], text)
+    if is_address(text):
+        return _remote(text)
+    prefix, rest = split_prefix(text)
+    if not prefix:
+        return _local(text)
+    if prefix not in PREFIXES:
+        raise UsageError(f"source {text!r}: {prefix}: is no kind of source; {_supported()}")
+    if prefix in FREE and is_address(rest):
+        return Located(PREFIXES[prefix], rest)
+    path, split, options = _parts(rest)
+    if prefix not in FREE and not Path(path).exists():
+        raise UsageError(f"source {text!r}: {path} does not exist")
+    return Located(PREFIXES[prefix], path, split, options)
+
+
+def _remote(text: str) -> Located:
+    """Take an address apart; what stands after its ``?`` is the store's."""
+    known_scheme(text)
+    place, _, split = text.partition("#")
+    name = path_of(place).lower()
+    opens = next((opens for endings, opens in REMOTE if name.endswith(endings)), None)
+    return Located(opens or "visleak.images.remote:open_remote_folder", place, split)
+
+
+def _local(text: str) -> Located:
+    """Take a SOURCE without a prefix apart."""
+    place, split, options = _parts(text)
+    if not Path(place).exists():
+        place, split, options = text, "", {}
         before, _, after = text.rpartition("#")
-        if Path(before).exists() or glob.has_magic(before):
-            path, split = Path(before), after
+        if glob.has_magic(before):
+            place, split = before, after
+    path = Path(place)
     for kind in KINDS:
         if kind.is_it(path):
-            return kind.opens, path, split, {}
+            other = next((option for option in options if option not in kind.options), None)
+            if other is not None:
+                raise UsageError(f"source {text!r}: ?{other}= is no option of {kind.shown}")
+            return Located(kind.opens, place, split, options)
     if not path.exists():
         raise UsageError(f"source {text!r} does not exist; {_supported()}")
     raise UsageError(f"source {text!r} is of no known kind; {_supported()}")
@@ -194,7 +319,11 @@ def locate(text: str, plain: bool = False) -> tuple[str, Path, str, dict[str, st
 
 def _supported() -> str:
     prefixed = ", ".join(f"{prefix}:" for prefix in PREFIXES)
-    return f"a source is {', '.join(kind.shown for kind in KINDS)}, or begins with {prefixed}"
+    shown = ", ".join(kind.shown for kind in KINDS)
+    return (
+        f"a source is {shown}, a pattern of .tar shards, an address (https://, s3://, gs://), or"
+        f" begins with {prefixed}"
+    )
 
 
 def split_prefix(text: str) -> tuple[str, str]:
@@ -207,15 +336,15 @@ def split_prefix(text: str) -> tuple[str, str]:
     return (found[1], text[found.end() :]) if found else ("", text)
 
 
-def _parts(rest: str) -> tuple[Path, str, dict[str, str]]:
+def _parts(rest: str) -> tuple[str, str, dict[str, str]]:
     """Split ``path?name=value#split``, of which any but the path may be missing."""
     path, split, options = rest, "", {}
     if not Path(path).exists() and "#" in path:
         path, _, split = path.rpartition("#")
-    if not Path(path).exists() and "?" in path:
+    if not Path(path).exists() and re.search(r"\?\w+=", path):
         path, _, query = path.rpartition("?")
         options = dict(parse_qsl(query, keep_blank_values=True))
-    return Path(path), split, options
+    return path, split, options
 
 
 def derived_name(text: str) -> str:
@@ -223,21 +352,51 @@ def derived_name(text: str) -> str:
 
     >>> derived_name("data/cats.tar.gz"), derived_name("cifar:c10#test"), derived_name("a/**/*.png")
     ('cats', 'test', 'a')
+    >>> derived_name("a/train-{00..11}.tar"), derived_name("https://me:secret@host/val.zip?sig=1")
+    ('train', 'val')
     """
-    prefix, rest = ("", text) if Path(text).exists() else split_prefix(text)
-    path, split, _ = _parts(rest) if prefix or "#" in rest else (Path(rest), "", {})
+    if Path(text).exists():
+        return _stem(text)
+    prefix, rest = ("", redacted(text)) if is_address(text) else split_prefix(redacted(text))
+    path, split, _ = _parts(rest) if prefix or "#" in rest else (rest, "", {})
     if split:
         return split
-    if _is_glob(path):
-        parts = str(path).split("/")
-        first = next(i for i, part in enumerate(parts) if glob.has_magic(part))
-        stem = re.split(r"[*?\[]", parts[first])[0].strip("-_. ")
+    first = path.partition("::")[0]
+    if is_address(first):
+        first = path_of(first).strip("/") or first.partition("://")[2]
+    return _stem(first)
+
+
+def _stem(place: str) -> str:
+    """Return the name of a path or of a pattern, without ending."""
+    path = Path(place)
+    if _is_glob(path) or (names_shards(place) and not path.exists()):
+        parts = place.split("/")
+        first = next(i for i, part in enumerate(parts) if re.search(r"[*?\[{]", part))
+        stem = re.split(r"[*?\[{]", parts[first])[0].strip("-_. ")
         return stem or (parts[first - 1] if first else "") or "images"
     stem = path.resolve().name or "images"
-    ending = next((e for e in ARCHIVES if stem.lower().endswith(e) and len(stem) > len(e)), "")
+    ending = next((e for e in TARS if stem.lower().endswith(e) and len(stem) > len(e)), "")
     if ending:
         return stem[: -len(ending)]
     return stem if path.is_dir() else Path(stem).stem
+
+
+def resolved(source: str, base: Path) -> str:
+    """Return a stored SOURCE as seen from here: relative paths count from where it was given.
+
+    >>> resolved("cifar:c10#test", Path("/data")), resolved("a-{0..3}.tar::s3://b.tar", Path("/x"))
+    ('cifar:/data/c10#test', '/x/a-{0..3}.tar::s3://b.tar')
+    """
+    prefix, colon, rest = "", "", source
+    if not is_address(source) and not (base / source).exists():
+        prefix, rest = split_prefix(source)
+        colon = ":" if prefix else ""
+    if prefix == "hf" and not (base / _parts(rest)[0]).exists():
+        return source  # a name on the hub
+    parts = rest.split("::") if prefix == "wds" or names_shards(rest) else [rest]
+    seen = (part if is_address(part) else f"{base / part}" for part in parts)
+    return f"{prefix}{colon}{'::'.join(seen)}"
 
 
 def parse_set(text: str) -> tuple[str, str, str]:

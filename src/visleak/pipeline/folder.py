@@ -68,7 +68,7 @@ def key_of(
 
 
 def stamp_of(images: AnySet) -> str | None:
-    """Return a digest of a set's listing and of the state of its files, ``None`` without files."""
+    """Return a digest of a set's listing and of the state of its files, ``None`` if unknowable."""
     if not images.source:
         return None
     hasher = hashlib.blake2b(digest_size=16)
@@ -79,6 +79,11 @@ def stamp_of(images: AnySet) -> str | None:
         files = [f"{part.locator} {part.stamp}" for part in images.partitions]
         hasher.update("\0".join([*chosen, *files]).encode(errors="surrogateescape"))
         return hasher.hexdigest()
+    # an opener of what is not a file here says itself whether that has changed
+    own = getattr(images.opener, "stamp", "")
+    if own is None:
+        return None
+    hasher.update(own.encode(errors="surrogateescape"))
     _stamp_images(hasher, images)
     return hasher.hexdigest()
 

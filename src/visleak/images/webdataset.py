@@ -1,0 +1,343 @@
+"""WebDataset: shards of tar archives in which the members of one basename are one sample.
+
+Listed in one pass a shard, in which only headers and small side files are read; what is packed
+or remote is streamed. Reading goes forward, too, so no shard ever needs random access.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import tarfile
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from visleak.errors import UsageError, VisleakError
+from visleak.images.addresses import folder_of, redacted
+from visleak.images.archive import DAMAGE, TARS, said
+from visleak.images.archive_tar import TarOpener, TarStream, link_target, members_of
+from visleak.images.folder import why_not
+from visleak.images.formats import SUFFIXES
+from visleak.images.joining import joined_opener
+from visleak.images.lists import read_list
+from visleak.images.patterns import shards_of_pattern
+from visleak.images.request import Request, writable
+from visleak.images.stores import StoreError
+from visleak.records import ImageSet, Problem
+
+#: Side files that say something of a sample, by the end of their extension.
+CAPTIONS: Final = ("txt", "caption")
+
+#: A side file with more bytes is not read.
+MAX_SIDE_BYTES: Final = 1 << 20
+
+#: Extensions of pictures, the usual ones first; of several in a sample the first is taken.
+PICTURES: Final = (
+    *("jpg", "jpeg", "png", "webp"),
+    *sorted({suffix[1:] for suffix in SUFFIXES} - {"jpg", "jpeg", "png", "webp"}),
+)
+
+#: Key and extension of a member, as the webdataset library parts them.
+_MEMBER: Final = re.compile(r"((?:.*/|)[^.]+)[.]([^/]*)", re.DOTALL)
+
+
+@dataclass
+class Sample:
+    """The members of one key.
+
+    Attributes:
+        key: path up to the first dot of the file's name.
+        places: extension, lower case, to offset and size.
+        side: what the side files say: ``cls``, ``txt`` and ``caption`` as text, ``json`` parsed.
+    """
+
+    key: str
+    places: dict[str, tuple[int, int]] = field(default_factory=dict)
+    side: dict[str, Any] = field(default_factory=dict)
+
+    def picture(self, wanted: str | None) -> tuple[int, int] | None:
+        """Return where the picture lies: the wanted extension's, else the likeliest."""
+        if wanted is not None:
+            return self.places.get(wanted.lower().lstrip("."))
+        for ending in PICTURES:
+            if ending in self.places:
+                return self.places[ending]
+        ends = (e for e in self.places if e.rpartition(".")[2] in PICTURES)
+        first = next(ends, None)
+        return None if first is None else self.places[first]
+
+
+@dataclass(frozen=True)
+class Listing:
+    """What a shard holds.
+
+    Attributes:
+        shard: its path or address.
+        keys, labels, captions, groups, ids: Arrow string arrays, a row a sample with a picture.
+        opener: reads their pictures.
+        problems: (key or empty, reason, detail) of what is no use.
+    """
+
+    shard: str
+    keys: pa.StringArray
+    labels: pa.StringArray
+    captions: pa.StringArray
+    groups: pa.StringArray
+    ids: pa.StringArray
+    opener: TarOpener
+    problems: tuple[tuple[str, str, str], ...]
+
+
+def open_webdataset(request: Request) -> ImageSet:
+    """List the samples of WebDataset shards: a brace pattern, a glob, a union, or one shard.
+
+    Ids are the keys, with the shard's name before them where a key is in two shards. Labels
+    come from ``.cls``, captions from ``.txt`` or ``.caption``, both else from ``.json``.
+    ``?image=EXT`` chooses the picture of samples that have several.
+
+    Raises:
+        UsageError: the pattern is none, matches nothing or names a shard twice.
+        VisleakError: no shard holds a picture, or one holds a key twice.
+    """
+    try:
+        shards = shards_of_pattern(request.place)
+    except StoreError as error:
+        raise VisleakError(f"source {request.text!r} cannot be listed: {error}") from error
+    return _set_of(shards, request)
+
+
+def open_shard_list(request: Request) -> ImageSet:
+    """List the samples of the shards that a text file names, one a line, relative to its folder.
+
+    Raises:
+        VisleakError, UsageError: see :func:`open_webdataset`.
+    """
+    folder = folder_of(request.place)
+    return _set_of([os.path.join(folder, name) for name in read_list(request.place)], request)
+
+
+def _set_of(shards: Sequence[str], request: Request) -> ImageSet:
+    request.refuse_split()
+    request.refuse_options("image")
+    listings = [list_shard(shard, request) for shard in shards]
+    problems = [p for listing in listings for p in _problems(listing, request)]
+    kept = [listing for listing in listings if len(listing.keys)]
+    if not kept:
+        request.no_pictures(problems[0].detail if problems else "the shards are empty")
+    _refuse_missing_columns(kept, request)
+    return request.image_set(
+        _ids(kept, request),
+        pa.concat_arrays([_locators(listing) for listing in kept]),
+        joined_opener([listing.opener for listing in kept], [len(each.keys) for each in kept]),
+        labels=_column([listing.labels for listing in kept]),
+        captions=_column([listing.captions for listing in kept]),
+        groups=_column([listing.groups for listing in kept]),
+        problems=problems,
+    )
+
+
+def list_shard(shard: str, request: Request) -> Listing:
+    """Return what a shard holds; a shard that is not there or damaged becomes a problem of it."""
+    samples: list[Sample] = []
+    problems: list[tuple[str, str, str]] = []
+    stamp: str | None = ""
+    try:
+        with TarStream(shard) as stream:
+            stamp = stream.stamp
+            _collect(stream, redacted(shard), samples)
+    except (FileNotFoundError, PermissionError, IsADirectoryError, StoreError) as error:
+        why = why_not(error)
+        problems.append(("", why.reason, f"the shard cannot be read: {why.detail}"))
+    except DAMAGE as error:
+        kept = f"the {len(samples):,} samples before are kept"
+        problems.append(("", "corrupt", f"the shard is damaged: {said(error)}; {kept}"))
+    wanted = request.options.get("image")
+    found: list[tuple[Sample, tuple[int, int]]] = []
+    for sample in samples:
+        place = sample.picture(wanted)
+        if place is None:
+            has = ", ".join(writable(ending) for ending in (*sample.places, *sample.side)) or "none"
+            detail = f"the sample holds no {wanted or 'picture'}; its members: {has}"
+            problems.append((sample.key, "missing", detail))
+        else:
+            found.append((sample, place))
+    _refuse_repeats([sample.key for sample, _ in found], shard)
+    return _listing(shard, found, request, stamp, problems)
+
+
+def _listing(
+    shard: str,
+    found: Sequence[tuple[Sample, tuple[int, int]]],
+    request: Request,
+    stamp: str | None,
+    problems: Sequence[tuple[str, str, str]],
+) -> Listing:
+    where = np.array([place for _, place in found], dtype=np.int64).reshape(-1, 2)
+    # a link lies where its target lies; reading must stay ascending
+    order = np.lexsort((np.arange(len(found)), where[:, 0]))
+    where, samples = where[order], [found[at][0] for at in order]
+    group = None if request.group_pattern else request.group
+
+    def texts(make: Any) -> pa.StringArray:
+        return pa.array((make(sample.side) for sample in samples), pa.string())
+
+    return Listing(
+        shard,
+        pa.array((writable(sample.key) for sample in samples), pa.string()),
+        texts(lambda side: _label(side, request.label)),
+        texts(_caption),
+        texts(lambda side: _field(side, group) if group else None),
+        texts(lambda side: _field(side, request.id) if request.id else None),
+        TarOpener(shard, where[:, 0].copy(), where[:, 1].copy(), stamp),
+        tuple(problems),
+    )
+
+
+def _collect(stream: TarStream, shown: str, samples: list[Sample]) -> None:
+    """Append the samples of a shard, in which members of one key stand next to each other.
+
+    Those before any damage are there when it raises.
+    """
+    regular: dict[str, tuple[int, int]] = {}
+    for member in members_of(stream, shown):
+        parted = _MEMBER.fullmatch(member.name)
+        name = member.name.rpartition("/")[2]
+        if parted is None or (name.startswith("__") and name.endswith("__")):
+            continue
+        key, ending = parted[1], parted[2].lower()
+        place = _place(member, regular)
+        if place is None:
+            continue
+        if not samples or samples[-1].key != key:
+            samples.append(Sample(key))
+        sample = samples[-1]
+        if ending in ("cls", "json", *CAPTIONS):
+            if member.isreg() and member.size <= MAX_SIDE_BYTES:
+                sample.side[ending] = _read_side(stream, member, ending)
+        else:
+            sample.places[ending] = place
+
+
+def _place(member: tarfile.TarInfo, regular: dict[str, tuple[int, int]]) -> tuple[int, int] | None:
+    """Return where a member's bytes lie; ``None`` for what is no file."""
+    if member.islnk() or member.issym():
+        return regular.get(link_target(member))
+    if not member.isreg() or member.issparse():
+        return None
+    place = (member.offset_data, member.size)
+    regular[member.name] = place
+    return place
+
+
+def _read_side(stream: TarStream, member: tarfile.TarInfo, ending: str) -> Any:
+    """Return what a side file says; ``None`` where it is no text or no JSON object."""
+    stream.seek(member.offset_data)
+    data = stream.read(member.size)
+    try:
+        if ending == "json":
+            content = json.loads(data)
+            return content if isinstance(content, dict) else None
+        return writable(data.decode("utf-8").strip())
+    except (ValueError, RecursionError):
+        return None
+
+
+def _field(side: Mapping[str, Any], name: str) -> str | None:
+    """Return a field of the JSON side file as text."""
+    value = (side.get("json") or {}).get(name)
+    if isinstance(value, bool) or not isinstance(value, str | int):
+        return None
+    return writable(str(value))
+
+
+def _label(side: Mapping[str, Any], wanted: str | None) -> str | None:
+    if wanted is not None and wanted != "cls":
+        return _field(side, wanted)
+    if side.get("cls"):
+        return str(side["cls"])
+    names = ("cls",) if wanted else ("label_name", "label", "cls")
+    return next((text for name in names if (text := _field(side, name)) is not None), None)
+
+
+def _caption(side: Mapping[str, Any]) -> str | None:
+    text = next((str(side[name]) for name in CAPTIONS if side.get(name)), None)
+    return _field(side, "caption") if text is None else text
+
+
+def _refuse_repeats(keys: Sequence[str], shard: str) -> None:
+    seen: set[str] = set()
+    for key in keys:
+        if key in seen:
+            raise VisleakError(
+                f"shard {redacted(shard)} holds the key {writable(key)!r} twice; the members of a"
+                " sample must stand next to each other, and no two samples have one key"
+            )
+        seen.add(key)
+
+
+def _refuse_missing_columns(listings: Sequence[Listing], request: Request) -> None:
+    """Refuse a column that no sample has, and an id that one has not."""
+    group = None if request.group_pattern else request.group
+    for option, value in (("id", request.id), ("label", request.label), ("group", group)):
+        columns = [getattr(listing, f"{option}s") for listing in listings]
+        nulls = sum(column.null_count for column in columns)
+        count = sum(len(column) for column in columns)
+        if value is not None and (nulls == count or (option == "id" and nulls)):
+            which = "no sample has" if nulls == count else f"{nulls:,} samples do not have"
+            raise UsageError(
+                f"{option} {value!r}: {which} this in the .json beside the picture of"
+                f" {request.text}"
+            )
+
+
+def _ids(listings: Sequence[Listing], request: Request) -> pa.StringArray:
+    """Return the keys; with the shard's name before them where a key is in two shards."""
+    if request.id is not None:
+        return pa.concat_arrays([listing.ids for listing in listings])
+    keys = pa.concat_arrays([listing.keys for listing in listings])
+    if pc.count_distinct(keys).as_py() == len(keys):
+        return keys
+    names = shard_names([listing.shard for listing in listings])
+    return pa.concat_arrays(
+        pc.binary_join_element_wise(name, listing.keys, "/")
+        for name, listing in zip(names, listings, strict=True)
+    )
+
+
+def shard_names(shards: Sequence[str]) -> list[str]:
+    """Return a short name for each shard: that of its file, or its path where two are alike.
+
+    >>> shard_names(["a/00.tar", "a/01.tar.gz"]), shard_names(["a/0.tar", "b/0.tar"])
+    (['00', '01'], ['a/0', 'b/0'])
+    """
+    plain = []
+    for shard in map(redacted, shards):
+        ending = next((e for e in sorted(TARS, key=len)[::-1] if shard.lower().endswith(e)), "")
+        plain.append(writable(shard[: len(shard) - len(ending)]))
+    short = [name.rpartition("/")[2] for name in plain]
+    return short if len(set(short)) == len(short) else plain
+
+
+def _locators(listing: Listing) -> pa.StringArray:
+    return pc.binary_join_element_wise(writable(redacted(listing.shard)), listing.keys, "!").cast(
+        pa.string()
+    )
+
+
+def _column(parts: Sequence[pa.StringArray]) -> pa.StringArray | None:
+    column = pa.concat_arrays(list(parts))
+    return None if column.null_count == len(column) else column
+
+
+def _problems(listing: Listing, request: Request) -> Iterator[Problem]:
+    shard = writable(redacted(listing.shard))
+    for key, reason, detail in listing.problems:
+        name = writable(key)
+        locator = f"{shard}!{name}" if key else shard
+        yield Problem(request.name, name or shard, locator, reason, writable(detail))
