@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
@@ -13,7 +13,7 @@ import numpy.typing as npt
 
 from visleak.images import decode
 from visleak.pipeline.columns import GrowingColumn, forget
-from visleak.pipeline.workplace import Handle, Workplace, shared
+from visleak.pipeline.workplace import Carried, Handle, Workplace, shared
 from visleak.records import Bytes8, Fingerprints, ImageSet, Int64, Unreadable
 
 #: Pictures a task.
@@ -25,16 +25,16 @@ Reduce = Callable[[Bytes8], Bytes8]
 
 @dataclass(frozen=True, slots=True)
 class Drawer:
-    """Reduced pictures of one set in a scratch file, by row of its fingerprints.
+    """Reduced pictures of one set, by row of its fingerprints.
 
     Attributes:
-        path: file with the pixels, one picture after the other.
+        pixels: scratch file with the pixels, one picture after the other, or the pixels themselves.
         slot: ``int64`` (n,): place of each fingerprint row in the drawer, or -1.
         offset: ``int64`` (k + 1,): where each picture's bytes begin.
         shape: ``int32`` (k, 2): height and width; 0 where the picture could not be decoded.
     """
 
-    path: Path
+    pixels: Path | Bytes8
     slot: Int64
     offset: Int64
     shape: npt.NDArray[np.int32]
@@ -46,12 +46,12 @@ class Drawer:
         start, stop = int(self.offset[place]), int(self.offset[place + 1])
         depth = (stop - start) // max(1, height * width)
         shape = (height, width) if depth == 1 else (height, width, depth)
-        return _mapped(self.path)[start:stop].reshape(shape)
+        return self._all()[start:stop].reshape(shape)
 
     def stack(self, rows: Int64, side: int) -> Bytes8:
         """Return square one-channel pictures of one size (n, side, side), zero where none is."""
         place = self.slot[rows]
-        flat = _mapped(self.path).reshape(-1, side * side) if self.offset[-1] else None
+        flat = self._all().reshape(-1, side * side) if self.offset[-1] else None
         result = np.zeros((len(rows), side, side), np.uint8)
         there = np.flatnonzero(self.shape[place, 0] > 0)
         if flat is not None:
@@ -62,7 +62,49 @@ class Drawer:
     def forget(self) -> None:
         """Let the system take back the memory of the pictures that were looked at."""
         if self.offset[-1]:
-            forget(_mapped(self.path))
+            forget(self._all())
+
+    def only(self, rows: Int64) -> tuple[Drawer, Int64]:
+        """Return some pictures in a drawer that can be sent, and their rows in it.
+
+        Args:
+            rows: ``int64`` (n,), in any order; a picture that is asked for twice is sent once.
+        """
+        places, row = np.unique(self.slot[rows], return_inverse=True)
+        starts, stops = self.offset[places], self.offset[places + 1]
+        pixels = [np.empty(0, np.uint8)]
+        if self.offset[-1]:
+            stored = self._all()
+            pixels += [stored[a:b] for a, b in zip(starts, stops, strict=True)]
+        offset = np.concatenate([[0], np.cumsum(stops - starts)]).astype(np.int64)
+        slot = np.arange(len(places))
+        drawer = Drawer(np.concatenate(pixels), slot, offset, self.shape[places])
+        self.forget()
+        return drawer, row.astype(np.int64)
+
+    def _all(self) -> Bytes8:
+        return _mapped(self.pixels) if isinstance(self.pixels, Path) else self.pixels
+
+
+class Shelf:
+    """Drawers as workers get at them.
+
+    Args:
+        drawers: by the names of their sets.
+        place: its workers read the scratch file, or are sent the pictures that a task needs.
+    """
+
+    def __init__(self, drawers: Mapping[str, Drawer], place: Workplace) -> None:
+        self._drawers = drawers
+        here = place.crew.here
+        self._shared = {name: place.share(each) for name, each in drawers.items()} if here else {}
+
+    def hand(self, name: str, rows: Int64) -> tuple[Handle, Int64]:
+        """Return a drawer with at least the pictures of some rows, and their rows in it."""
+        if name in self._shared:
+            return self._shared[name], rows
+        drawer, inside = self._drawers[name].only(rows)
+        return Carried(drawer), inside
 
 
 @lru_cache(maxsize=8)

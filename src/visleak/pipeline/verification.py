@@ -10,7 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from visleak.images import decode
-from visleak.pipeline.pictures import Drawer, fill
+from visleak.pipeline.pictures import Drawer, Shelf, fill
 from visleak.pipeline.workplace import Handle, Workplace, shared
 from visleak.records import (
     Bool,
@@ -193,21 +193,28 @@ def _screen(
 ) -> None:
     """Fill in the screen's columns of the tables."""
     drawers = _drawers(todo, material, place, screen.thumbnail, 2 * screen.SIDE)
-    shelf = {name: place.share(drawer) for name, drawer in drawers.items()}
+    shelf = Shelf(drawers, place)
     for rows, table in zip(todo, tables, strict=True):
         if not len(rows.index):
             continue
         names = (rows.pairs.query_set, rows.pairs.reference_set)
-        paths = (shelf[names[0]], shelf[names[1]])
         parts = _parts(len(rows.index), SCREEN_CHUNK)
         query, reference, view = rows.query, rows.reference, rows.pairs.view[rows.index]
-        tasks = (_ScreenTask(paths, query[p], reference[p], view[p]) for p in parts)
+        tasks = (_ScreenTask(*_handed(rows, part, shelf), view[part]) for part in parts)
         for part, (score, shift) in zip(parts, place.each(_screen_work, tasks), strict=True):
             table[rows.index[part], 0] = score
             table[rows.index[part], 1:3] = shift.astype(np.float32) / screen.SIDE
             place.progress("screening pairs", min(part.stop, len(rows.index)), len(rows.index))
         gone = _gone(drawers[names[0]], query) | _gone(drawers[names[1]], reference)
         table[rows.index[gone], 0] = np.nan
+
+
+def _handed(rows: _Rows, part: slice, shelf: Shelf) -> tuple[tuple[Handle, Handle], Int64, Int64]:
+    """Return the drawers of both sides with what some pairs need, and their rows in them."""
+    pairs, index = rows.pairs, rows.index[part]
+    left, query = shelf.hand(pairs.query_set, pairs.query[index])
+    right, reference = shelf.hand(pairs.reference_set, pairs.reference[index])
+    return (left, right), query, reference
 
 
 def _gone(drawer: Drawer, rows: Int64) -> Bool:
@@ -259,14 +266,12 @@ def _check(
 ) -> None:
     """Fill in the columns of the full check."""
     drawers = _drawers(survivors, material, place, check.bounded, check.BOUND)
-    shelf = {name: place.share(drawer) for name, drawer in drawers.items()}
+    shelf = Shelf(drawers, place)
     for rows, table in zip(survivors, tables, strict=True):
         if not len(rows.index):
             continue
-        names = (rows.pairs.query_set, rows.pairs.reference_set)
-        paths = (shelf[names[0]], shelf[names[1]])
         parts = _parts(len(rows.index), CHECK_CHUNK)
-        tasks = _check_tasks(rows, table, material, paths, parts)
+        tasks = _check_tasks(rows, table, material, shelf, parts)
         for part, found in zip(parts, place.each(_check_work, tasks), strict=True):
             table[rows.index[part], 3:] = found
             place.progress("checking pairs", min(part.stop, len(rows.index)), len(rows.index))
@@ -276,18 +281,15 @@ def _check_tasks(
     rows: _Rows,
     table: Float32,
     material: Mapping[str, Material],
-    paths: tuple[Handle, Handle],
+    shelf: Shelf,
     parts: Sequence[slice],
 ) -> Iterator[_CheckTask]:
-    query, reference = rows.query, rows.reference
     same_size = _same_size(rows, material)
     tried, hopeful = _tried(rows.pairs, rows.index), _hopeful(rows.pairs, rows.index)
     for part in parts:
         index = rows.index[part]
         yield _CheckTask(
-            paths,
-            query[part],
-            reference[part],
+            *_handed(rows, part, shelf),
             rows.pairs.view[index],
             table[index, 1:3],
             same_size[part],

@@ -44,6 +44,17 @@ class Handle(Protocol):
         ...
 
 
+@dataclass(frozen=True, slots=True)
+class Carried:
+    """A value that a task carries itself, because no other task needs it."""
+
+    value: Any
+
+    def load(self) -> Any:
+        """Return the value."""
+        return self.value
+
+
 class Known(Protocol):
     """Looks up entries of the cache."""
 
