@@ -1,0 +1,65 @@
+"""``clip``: the image tower of a CLIP, through transformers or open_clip: the same vectors."""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+from visleak.encoders.clip_form import transformers_digest
+from visleak.encoders.network import RUNNING, NetworkEncoder, Running, Tower
+from visleak.encoders.open_clips import load_open_clip
+from visleak.encoders.preparing import PREPS
+from visleak.encoders.processors import read_preprocessing
+from visleak.encoders.published import OPENAI_CLIP, published
+from visleak.encoders.request import Request
+from visleak.encoders.weights import find_model, load_weights, refuse_missing, transformers_for
+from visleak.errors import VisleakError
+
+BACKENDS: Final = ("transformers", "open_clip")
+
+
+def clip_encoder(request: Request) -> NetworkEncoder:
+    """Return a CLIP by name or folder; OpenAI's ViT-B/32 by default.
+
+    Raises:
+        UsageError: an option it does not have.
+        MissingExtra: the library is not installed.
+        VisleakError: the weights cannot be had, or are of no CLIP.
+    """
+    request.knows("prep", "backend", *RUNNING)
+    prep = request.choice("prep", PREPS, PREPS[0])
+    of_open_clip = request.argument.startswith("hf-hub:")
+    backend = request.choice("backend", BACKENDS, BACKENDS[1 if of_open_clip else 0])
+    running = Running.asked(request)
+    if backend == "open_clip":
+        tower, preprocessing = load_open_clip(request, prep)
+    else:
+        tower, found = _load(request)
+        preprocessing = read_preprocessing(found, prep)
+    name = request.named("prep")
+    return NetworkEncoder(name, tower, preprocessing, running, published(request))
+
+
+def _load(request: Request) -> tuple[Tower, Any]:
+    """Return a tower of transformers, and the folder it comes from."""
+    transformers = transformers_for("encoder clip")
+    found = find_model(request, OPENAI_CLIP)
+    kind = found.config().get("model_type")
+    if kind not in ("clip", "clip_vision_model"):
+        raise VisleakError(
+            f"encoder clip: model {found.name} is a {kind!r}, no CLIP; other models of transformers"
+            f" are hf:{found.name}"
+        )
+    if kind == "clip":
+        whole = transformers.CLIPConfig.from_pretrained(str(found.path))
+        config = whole.vision_config
+        config.projection_dim = whole.projection_dim
+    else:
+        config = transformers.CLIPVisionConfig.from_pretrained(str(found.path))
+    factory = transformers.CLIPVisionModelWithProjection
+    module, missing = load_weights(found, factory, config=config)
+    refuse_missing(found, missing)
+    return Tower(module, _image_embeds, transformers_digest(module)), found.path
+
+
+def _image_embeds(module: Any, inputs: Any) -> Any:
+    return module(pixel_values=inputs).image_embeds

@@ -1,0 +1,157 @@
+"""``hf``: any vision model of transformers; ``dinov2`` and ``resnet152`` are two of them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any, Final
+
+from visleak.encoders.network import RUNNING, NetworkEncoder, Running, Tower, tensors_digest
+from visleak.encoders.processors import read_preprocessing
+from visleak.encoders.request import Request
+from visleak.encoders.weights import Found, find_model, load_weights, refuse_missing
+from visleak.encoders.weights import transformers_for as library
+from visleak.errors import UsageError, VisleakError
+
+DINOV2: Final = "facebook/dinov2-base"
+RESNET152: Final = "microsoft/resnet-152"
+
+#: Parts of a configuration that say where a model comes from or how it is trained, not what it
+#: computes.
+_NO_MATTER: Final = (
+    *("transformers_version", "_name_or_path", "_commit_hash", "architectures", "dtype"),
+    *("torch_dtype", "id2label", "label2id", "problem_type", "initializer_range"),
+    *("initializer_factor", "use_cache", "return_dict", "output_attentions"),
+    *("output_hidden_states", "_attn_implementation_autoset"),
+)
+
+
+def _projected(module: Any, inputs: Any) -> Any:
+    made = module.get_image_features(pixel_values=inputs)
+    return getattr(made, "pooler_output", made)
+
+
+def _embeds(module: Any, inputs: Any) -> Any:
+    return module(pixel_values=inputs).image_embeds
+
+
+def _pooled(module: Any, inputs: Any) -> Any:
+    return module(pixel_values=inputs).pooler_output
+
+
+def _class_token(module: Any, inputs: Any) -> Any:
+    return module(pixel_values=inputs).last_hidden_state[:, 0]
+
+
+def _mean(module: Any, inputs: Any) -> Any:
+    last = module(pixel_values=inputs).last_hidden_state
+    return last.mean(dim=(2, 3)) if last.ndim == 4 else last.mean(dim=1)
+
+
+#: What may become the vector, in the order in which it is tried.
+FEATURES: Final[Mapping[str, Callable[[Any, Any], Any]]] = {
+    "projected": _projected,
+    "image_embeds": _embeds,
+    "pooler_output": _pooled,
+    "cls": _class_token,
+    "mean": _mean,
+}
+
+
+def dinov2_encoder(request: Request) -> NetworkEncoder:
+    """Return DINOv2 (ViT-B/14 by default): the class token after the last layer norm."""
+    request.knows(*RUNNING)
+    return _encoder(request, find_model(request, DINOV2), "cls", "dinov2")
+
+
+def resnet152_encoder(request: Request) -> NetworkEncoder:
+    """Return ResNet-152, or the ResNet of a folder: the averaged features before the classes."""
+    request.knows(*RUNNING)
+    return _encoder(request, find_model(request, RESNET152), "pooler_output", "resnet")
+
+
+def hf_encoder(request: Request) -> NetworkEncoder:
+    """Return any vision model by name or folder.
+
+    Its vector is the first there is of: ``projected`` (the image side of a model of pictures and
+    texts), ``image_embeds``, ``pooler_output`` if the weights have what it needs, ``cls`` (the
+    class token of the last layer), ``mean`` (of the last layer's tokens or feature map). The
+    option ``feature`` names one. Which one it was is part of the digest.
+    """
+    request.wanted_argument("NAME_OR_FOLDER")
+    request.knows("feature", *RUNNING)
+    feature = request.choice("feature", ("auto", *FEATURES), "auto")
+    return _encoder(request, find_model(request), feature)
+
+
+def _encoder(request: Request, found: Found, feature: str, kind: str = "") -> NetworkEncoder:
+    running = Running.asked(request)
+    told = str(found.config().get("model_type", ""))
+    if kind and not told.startswith(kind):
+        raise VisleakError(
+            f"encoder {request.name}: model {found.name} is a {told!r}, no {kind}; other models of"
+            f" transformers are hf:{found.name}"
+        )
+    preprocessing = read_preprocessing(found.path)
+    transformers = library(f"encoder {request.name}")
+    module, missing = load_weights(found, transformers.AutoModel)
+    # what a classifier was trained without is no part of its features
+    pooler = frozenset(name for name in missing if "pooler." in f".{name}")
+    refuse_missing(found, missing - pooler)
+    chosen = _chosen(request, module, feature, pooled=not pooler)
+    about = {
+        "model": {
+            name: value
+            for name, value in module.config.to_diff_dict().items()
+            if name not in _NO_MATTER
+        },
+        "feature": chosen,
+    }
+    weights = ((name, each) for name, each in module.state_dict().items() if name not in pooler)
+    tower = Tower(module, FEATURES[chosen], tensors_digest(weights, about))
+    return NetworkEncoder(request.named("feature"), tower, preprocessing, running)
+
+
+def _chosen(request: Request, module: Any, feature: str, pooled: bool) -> str:
+    """Return which feature becomes the vector."""
+    there = _features(request, module, pooled)
+    if feature == "auto":
+        return there[0]
+    if feature not in there:
+        raise UsageError(
+            f"option feature of encoder {request.name} must be one of {', '.join(there)} for this"
+            f" model; got {feature!r}"
+        )
+    return feature
+
+
+def _features(request: Request, module: Any, pooled: bool) -> list[str]:
+    """Return what a model has of :data:`FEATURES`, in their order."""
+    import torch
+
+    config = module.config
+    size = getattr(config, "image_size", None) or 64
+    sides = (size, size) if isinstance(size, int) else tuple(size)
+    if hasattr(module, "get_image_features"):
+        return ["projected"]
+    with torch.inference_mode():
+        try:
+            made = module.eval()(pixel_values=torch.zeros(1, 3, *sides))
+        except Exception as error:
+            raise VisleakError(
+                f"encoder {request.name}: model {request.argument or request.name} does not take"
+                f" pictures alone ({type(error).__name__}: {' '.join(str(error).split())[:120]})"
+            ) from error
+    there = [name for name in ("image_embeds",) if getattr(made, name, None) is not None]
+    if pooled and getattr(made, "pooler_output", None) is not None:
+        there.append("pooler_output")
+    last = getattr(made, "last_hidden_state", None)
+    if last is not None:
+        names = [name.rsplit(".", 1)[-1] for name in module.state_dict()]
+        if last.ndim == 3 and {"cls_token", "class_embedding"} & set(names):
+            there.append("cls")
+        there.append("mean")
+    if not there:
+        raise VisleakError(
+            f"encoder {request.name}: model {request.argument} makes none of {', '.join(FEATURES)}"
+        )
+    return there

@@ -1,0 +1,90 @@
+"""``sscd``: the copy detection network of Pizzi et al. (2022), as published in TorchScript.
+
+The published files (``sscd_disc_mixup.torchscript.pt`` and others) take pictures normalised as
+ImageNet's and give one descriptor each. A TorchScript file is a program of torch's own operators,
+which may also read and write files: load those only whose maker you trust.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import warnings
+from pathlib import Path
+from types import ModuleType
+from typing import Any, Final
+
+from visleak.encoders.network import (
+    RUNNING,
+    NetworkEncoder,
+    Running,
+    Tower,
+    digest,
+    torch_for,
+)
+from visleak.encoders.preparing import PixelPreparation
+from visleak.encoders.processors import Preprocessing, Scaling
+from visleak.encoders.request import Request
+from visleak.errors import VisleakError
+
+#: The published resizings: the short side to 288, or a square whatever the shape.
+RESIZES: Final = {"288": (288,), "320x320": (320, 320)}
+
+_BILINEAR: Final = 2
+_IMAGENET: Final = Scaling(1 / 255, (0.485, 0.456, 0.406), (0.229, 0.224, 0.225))
+
+#: Where the published files are described.
+HOME: Final = "https://github.com/facebookresearch/sscd-copy-detection"
+
+
+def sscd_encoder(request: Request) -> NetworkEncoder:
+    """Return SSCD from a TorchScript file.
+
+    Raises:
+        UsageError: no file is named, or an option it does not have.
+        VisleakError: there is no such file, or it is no TorchScript with SSCD's signature.
+    """
+    path = Path(request.wanted_argument("FILE")).expanduser()
+    request.knows("resize", *RUNNING)
+    resize = RESIZES[request.choice("resize", tuple(RESIZES), "288")]
+    running = Running.asked(request)
+    torch = torch_for("encoder sscd")
+    if not path.is_file():
+        raise VisleakError(
+            f"encoder sscd: there is no file {path}; get sscd_disc_mixup.torchscript.pt as {HOME}"
+            " says, then sscd:FILE"
+        )
+    with path.open("rb") as file:
+        content = hashlib.file_digest(file, lambda: hashlib.blake2b(digest_size=16)).hexdigest()
+    tower = Tower(_script(torch, path), _call, digest(content, {"network": "TorchScript"}))
+    pixels = PixelPreparation(resize, (), _BILINEAR)
+    try:
+        return NetworkEncoder(
+            request.named("resize"), tower, Preprocessing(pixels, _IMAGENET), running
+        )
+    except (RuntimeError, AttributeError, IndexError) as error:
+        raise VisleakError(
+            f"encoder sscd: {path} does not make a vector of a picture ({_said(error)}); it must"
+            " take a batch (n, 3, height, width) and return (n, width)"
+        ) from error
+
+
+def _script(torch: ModuleType, path: Path) -> Any:
+    try:
+        with warnings.catch_warnings():
+            # torch asks makers of new files for another format; these are published as they are
+            warnings.filterwarnings("ignore", category=DeprecationWarning, module="torch.jit")
+            return torch.jit.load(str(path), map_location="cpu").float()
+    except (RuntimeError, ValueError, OSError) as error:
+        raise VisleakError(
+            f"encoder sscd: {path} is no TorchScript ({_said(error)}); get"
+            f" sscd_disc_mixup.torchscript.pt as {HOME} says"
+        ) from error
+
+
+def _said(error: Exception) -> str:
+    """Return a library's message as the start of one line."""
+    return f"{type(error).__name__}: {' '.join(str(error).split())[:120]}"
+
+
+def _call(module: Any, inputs: Any) -> Any:
+    return module(inputs)

@@ -1,0 +1,252 @@
+"""Models in folders and on the Hugging Face hub: found, fetched, loaded by transformers."""
+
+from __future__ import annotations
+
+import json
+import logging
+import sys
+import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from types import ModuleType
+from typing import Any, Final
+
+from visleak.encoders.request import Request
+from visleak.errors import MissingExtra, VisleakError
+
+#: What tells how to build and feed a model, where it is there.
+DESCRIPTIONS: Final = ("config.json", "preprocessor_config.json", "processor_config.json")
+
+#: Weights, in order of preference; an index names the parts of what is in several files.
+WEIGHTS: Final = (
+    "model.safetensors",
+    "model.safetensors.index.json",
+    "pytorch_model.bin",
+    "pytorch_model.bin.index.json",
+)
+
+#: Seconds that the hub has for an answer.
+PATIENCE: Final = 8.0
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """A model's folder.
+
+    Attributes:
+        name: as the caller named it.
+        path: where its files lie.
+    """
+
+    name: str
+    path: Path
+
+    def config(self) -> dict[str, Any]:
+        """Return ``config.json``.
+
+        Raises:
+            VisleakError: it is missing or damaged.
+        """
+        file = self.path / DESCRIPTIONS[0]
+        try:
+            content = json.loads(file.read_text(encoding="utf-8"))
+        except (OSError, ValueError, RecursionError) as error:
+            raise VisleakError(f"model {self.name}: {file} cannot be read ({error})") from error
+        if not isinstance(content, dict):
+            raise VisleakError(f"model {self.name}: {file} must hold names and values")
+        return content
+
+
+def transformers_for(what: str) -> ModuleType:
+    """Return transformers.
+
+    Raises:
+        MissingExtra: it, or torch, is not installed.
+    """
+    try:
+        import torch  # noqa: F401  (transformers does without, and has no models then)
+        import transformers
+    except ImportError as error:
+        raise MissingExtra("torch", what) from error
+    module: ModuleType = transformers
+    return module
+
+
+def find_model(request: Request, default: str = "") -> Found:
+    """Return the folder of the model that a request names: its own, or the hub's copy.
+
+    A folder is taken as it is. Another name is looked for in the Hugging Face cache first, and
+    only then asked for on the hub.
+
+    Args:
+        request: whose argument is the folder or the name.
+        default: the name where there is no argument.
+
+    Raises:
+        VisleakError: it cannot be had; the message says what was looked for, where, and how to
+            get it.
+    """
+    name = request.argument or default
+    path = Path(name).expanduser()
+    if path.is_dir():
+        return Found(name, _whole(name, path))
+    if name.startswith(("/", ".", "~")) or name.count("/") > 1:
+        raise VisleakError(
+            f"encoder {request.name}: there is no folder {name}; give a folder with config.json and"
+            " model.safetensors, or the name of a model on the Hugging Face hub"
+        )
+    return Found(name, _from_hub(request.name, name))
+
+
+def _whole(name: str, path: Path) -> Path:
+    """Return a folder that holds a model."""
+    if not (path / DESCRIPTIONS[0]).is_file():
+        raise VisleakError(
+            f"model {name}: the folder has no config.json; give the folder that `hf download` or"
+            " save_pretrained wrote"
+        )
+    if not any((path / file).is_file() for file in WEIGHTS):
+        raise VisleakError(
+            f"model {name}: the folder has no weights, none of {', '.join(WEIGHTS)}; give the"
+            " folder that `hf download` or save_pretrained wrote"
+        )
+    return path
+
+
+def _from_hub(encoder: str, name: str) -> Path:
+    transformers_for(f"encoder {encoder}")
+    import huggingface_hub as hub
+
+    try:
+        try:
+            return _whole(name, Path(hub.snapshot_download(name, local_files_only=True)))
+        except (FileNotFoundError, VisleakError):
+            # not in the cache, or in parts only
+            return _fetched(hub, name)
+    except VisleakError:
+        raise
+    except Exception as error:
+        # the hub's libraries let through whatever their own raise: a dozen kinds
+        raise VisleakError(
+            f"encoder {encoder}: model {name!r} is no folder and not in the cache"
+            f" {hub.constants.HF_HUB_CACHE}, and {hub.constants.ENDPOINT} {_why(error)}; where it"
+            f" can be had: `hf download {name} --local-dir FOLDER`, then {encoder}:FOLDER"
+        ) from error
+
+
+def _fetched(hub: ModuleType, name: str) -> Path:
+    """Return a model's folder in the cache, after it was fetched."""
+    there = [each.rfilename for each in hub.HfApi().model_info(name, timeout=PATIENCE).siblings]
+    weights = next((file for file in WEIGHTS if file in there), None)
+    if weights is None or DESCRIPTIONS[0] not in there:
+        raise VisleakError(
+            f"model {name} on {hub.constants.ENDPOINT} has no config.json or none of"
+            f" {', '.join(WEIGHTS)}: it was not made for transformers"
+        )
+    wanted = [file for file in DESCRIPTIONS if file in there] + [weights]
+    if weights.endswith(".index.json"):
+        stem, ending = weights.removesuffix(".index.json").rsplit(".", 1)
+        wanted += [file for file in there if file.startswith(f"{stem}-") and file.endswith(ending)]
+    with quiet(progress=sys.stderr.isatty()):
+        return Path(hub.snapshot_download(name, allow_patterns=wanted, etag_timeout=PATIENCE))
+
+
+def _why(error: Exception) -> str:
+    """Return in a few words why the hub did not give a model."""
+    kind = type(error).__name__
+    status = getattr(getattr(error, "response", None), "status_code", None)
+    if kind == "GatedRepoError" or status == 403:
+        return "gives it to those only who asked for access (`hf auth login`)"
+    if status in (401, 404):
+        return "has no such model, or a private one (`hf auth login`)"
+    if kind == "HFValidationError":
+        return "has no models of such a name (OWNER/NAME)"
+    if status is not None:
+        return f"answered with status {status}"
+    return f"cannot be reached ({kind}{_cause(error)})"
+
+
+def _cause(error: Exception) -> str:
+    text = " ".join(str(error).split())
+    return f": {text[:120]}" if text else ""
+
+
+def load_weights(found: Found, factory: Any, **options: Any) -> tuple[Any, frozenset[str]]:
+    """Return a model of transformers and the names of weights that its files lack.
+
+    Weights come from safetensors, or from files read with ``weights_only``; code that comes with
+    a model is never run.
+
+    Args:
+        found: its folder.
+        factory: the class with ``from_pretrained``.
+        options: for ``from_pretrained``.
+
+    Raises:
+        VisleakError: the files are damaged, or of another kind of model.
+    """
+    try:
+        with quiet():
+            model, about = factory.from_pretrained(
+                str(found.path),
+                local_files_only=True,
+                trust_remote_code=False,
+                output_loading_info=True,
+                **options,
+            )
+    except Exception as error:
+        # the library raises OSError, ValueError, KeyError, RuntimeError, SafetensorError ...
+        raise VisleakError(
+            f"model {found.name} cannot be loaded from {found.path} ({type(error).__name__}"
+            f"{_cause(error)})"
+        ) from error
+    missing = frozenset(about["missing_keys"]) | {_key(key) for key in about["mismatched_keys"]}
+    return model.float(), missing
+
+
+def _key(mismatch: Any) -> str:
+    return str(mismatch[0] if isinstance(mismatch, tuple) else mismatch)
+
+
+def refuse_missing(found: Found, missing: frozenset[str]) -> None:
+    """Refuse a model some of whose weights would be random numbers."""
+    if missing:
+        raise VisleakError(
+            f"model {found.name}: the weights in {found.path} lack {len(missing)} tensors, such as"
+            f" {min(missing)}; they are of another model than config.json says"
+        )
+
+
+@contextmanager
+def quiet(progress: bool = False) -> Iterator[None]:
+    """Keep the libraries from writing to the terminal; put their settings back after.
+
+    What matters of it is checked or raised.
+
+    Args:
+        progress: let bars of downloads through.
+    """
+    import huggingface_hub.utils as hub
+    import transformers.utils.logging as logs
+
+    root = logging.getLogger()
+    levels, bars = (root.level, logs.get_verbosity()), logs.is_progress_bar_enabled()
+    hidden = hub.are_progress_bars_disabled()
+    root.setLevel(logging.CRITICAL)
+    logs.set_verbosity_error()
+    # hides the hub's bars, too
+    logs.disable_progress_bar()
+    if progress and not hidden:
+        hub.enable_progress_bars()
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            yield
+    finally:
+        root.setLevel(levels[0])
+        logs.set_verbosity(levels[1])
+        if bars:
+            logs.enable_progress_bar()
+        (hub.disable_progress_bars if hidden else hub.enable_progress_bars)()
