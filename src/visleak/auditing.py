@@ -7,7 +7,7 @@ import os
 import shutil
 import tempfile
 import weakref
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from html import escape
 from pathlib import Path
@@ -37,6 +37,7 @@ from visleak.records import (
     Bytes8,
     EmbeddingSet,
     Encoder,
+    Encodes,
     ImageSet,
     Problem,
     Unreadable,
@@ -195,7 +196,8 @@ def audit(
     train: Source | Sequence[AnySet] | None = None,
     *,
     settings: Settings | None = None,
-    encoder: str | Encoder | None = None,
+    encoder: str | Encoder | Encodes | None = None,
+    encoder_options: Mapping[str, object] | None = None,
     thresholds: str | os.PathLike[str] | None = None,
     out: str | os.PathLike[str] | None = None,
     workers: int | None = None,
@@ -211,7 +213,10 @@ def audit(
         test: the test side: SOURCE text, a path, an ``ImageSet``, several, or pictures.
         train: the training side; without it, ``test`` is compared with itself.
         settings: what is asked for; the defaults suit most.
-        encoder: an encoder object, where ``settings.encoder`` does not name one.
+        encoder: an encoder object, or an object with a method ``encode``, where
+            ``settings.encoder`` does not name one.
+        encoder_options: options of the encoder by name, such as ``device``, ``batch`` and
+            ``precision``; as in ``load_encoder``.
         thresholds: file of ``visleak calibrate`` for this encoder; ``hard`` and ``soft`` of the
             settings come before it.
         out: folder for the result; by default one that lives as long as the returned object.
@@ -230,9 +235,12 @@ def audit(
     settings = settings or Settings()
     queries, references = _sets(test, "test"), _sets(train, "train") if train is not None else ()
     maker = encoder_for(
-        (*queries, *references), encoder if encoder is not None else settings.encoder
+        (*queries, *references),
+        encoder if encoder is not None else settings.encoder,
+        encoder_options,
     )
-    settings = replace(settings, encoder=settings.encoder or maker.name)
+    # what its vectors mean, without where and how fast they are made
+    settings = replace(settings, encoder=maker.name)
     calibrated = read_thresholds(thresholds, maker) if thresholds is not None else None
     limits = thresholds_of(maker, settings, calibrated)
     folder = Path(out) if out is not None else Path(tempfile.mkdtemp(prefix="visleak-"))
@@ -294,7 +302,8 @@ def _sets(source: Source | Sequence[AnySet], name: str) -> tuple[AnySet, ...]:
     if isinstance(source, ImageSet | EmbeddingSet):
         return (source,)
     opened = ImageSet | EmbeddingSet
-    if not isinstance(source, str | os.PathLike) and all(isinstance(s, opened) for s in source):
+    # a data set object is not looked through: it may decode pictures, or be a stream
+    if isinstance(source, list | tuple) and all(isinstance(s, opened) for s in source):
         return tuple(source)
     role = "benchmark" if name == "test" else "training"
     return (open_images(source, name=name, roles=(role,)),)

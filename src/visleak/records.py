@@ -439,6 +439,14 @@ class Encoder(Protocol):
         ...
 
 
+class Encodes(Protocol):
+    """The one method that makes an object an encoder of ``load_encoder``."""
+
+    def encode(self, pictures: list[Bytes8], /) -> Any:
+        """Return an array of floats (n, width), one row a picture of ``uint8`` RGB."""
+        ...
+
+
 class Preparation(Protocol):
     """Makes of a picture what a network takes. Picklable: it runs where pictures are decoded."""
 

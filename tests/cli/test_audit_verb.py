@@ -181,7 +181,7 @@ def test_nothing_readable(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
-        (["--encoder", "nosuch"], "encoder must be one of builtin; got 'nosuch'"),
+        (["--encoder", "nosuch"], "encoder must be one of builtin, "),
         (["--search", "annoy"], "search must be one of exact, faiss; got 'annoy'"),
         (["--views", "some"], "views must be one of none, mirror, all; got 'some'"),
         (["--candidates", "x"], "candidates must be one of auto, nearest; got 'x'"),

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import replace
 from importlib import import_module
-from typing import Final
+from typing import Any, Final
 
 from visleak.encoders.request import Request, parse
 from visleak.errors import UsageError
-from visleak.records import Encoder
+from visleak.records import Encoder, Encodes
 
 #: Name on the command line -> function from a request to the encoder, imported on use.
 ENCODERS: Final = {
@@ -31,12 +31,17 @@ _PARTS: Final = (
     *("encode", "view"),
 )
 
+#: Of these no object has any that is to be wrapped: it has one method only.
+_MORE: Final = ("view", "views", "cohort")
 
-def load_encoder(encoder: str | Encoder = "builtin", **options: object) -> Encoder:
+
+def load_encoder(encoder: str | Encoder | Encodes = "builtin", **options: object) -> Encoder:
     """Return the encoder of a text, or the given object if it is one.
 
     Args:
-        encoder: ``NAME[:ARGUMENT][?OPTION=VALUE&...]``, or an object.
+        encoder: ``NAME[:ARGUMENT][?OPTION=VALUE&...]``, an encoder, or an object that has one
+            method: ``encode``, from a list of pictures (``uint8``, height x width x 3, RGB) to an
+            array of floats (n, width).
         options: more options, by name; they come before those in the text.
 
     Raises:
@@ -62,13 +67,18 @@ def load_encoder(encoder: str | Encoder = "builtin", **options: object) -> Encod
     return make(request)
 
 
-def _checked(encoder: Encoder, options: dict[str, object]) -> Encoder:
-    """Return an encoder object that has every part."""
-    missing = [part for part in _PARTS if not hasattr(encoder, part)]
-    if missing:
-        raise UsageError(f"the encoder object lacks {', '.join(missing)}")
+def _checked(encoder: Any, options: dict[str, object]) -> Encoder:
+    """Return an encoder object that has every part, wrapped if it has one method only."""
     if options:
         raise UsageError(
             f"an encoder object takes no options here; got {', '.join(sorted(options))}"
         )
-    return encoder
+    if isinstance(encoder, type) or not any(hasattr(encoder, part) for part in _MORE):
+        from visleak.encoders.wrapped import wrapped
+
+        return wrapped(encoder)
+    missing = [part for part in _PARTS if not hasattr(encoder, part)]
+    if missing:
+        raise UsageError(f"the encoder object lacks {', '.join(missing)}")
+    made: Encoder = encoder
+    return made

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final
 
+from visleak.encoders.limits import stated_thresholds
 from visleak.encoders.preparing import PixelPreparation
 from visleak.errors import UsageError, VisleakError
 
@@ -185,18 +186,7 @@ def _count(name: str, value: object) -> int:
 
 
 def _thresholds(name: str, value: object) -> Mapping[str, Any] | None:
-    if value is None:
-        return None
-    found: Mapping[str, Any] = value if isinstance(value, dict) else {}
-    told = found.get("provenance")
-    stated = [found.get(key) for key in ("hard", "soft")]
-    numbers = [float(n) for n in stated if isinstance(n, int | float)]
-    if len(numbers) != 2 or not -1 <= numbers[1] <= numbers[0] <= 1 or not isinstance(told, str):
-        raise ValueError(
-            f"{name} must hold hard and soft, similarities with -1 <= soft <= hard <= 1, and"
-            f" provenance, a text; got {value!r}"
-        )
-    return {"hard": numbers[0], "soft": numbers[1], "provenance": told}
+    return stated_thresholds(value)
 
 
 _READERS: Final[Mapping[str, Callable[[str, object], Any]]] = {

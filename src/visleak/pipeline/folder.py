@@ -49,12 +49,13 @@ def key_of(
 ) -> str | None:
     """Return a digest of everything an audit's answer depends on, or ``None`` if unknowable.
 
-    Files stand in by name, size and time of change; pictures in memory cannot be stamped.
+    Files stand in by name, size and time of change; pictures in memory cannot be stamped, nor can
+    an encoder that only this run knows.
     """
     stamps = [stamp_of(images) for images in (*queries, *references)]
-    if None in stamps:
+    if None in stamps or not getattr(encoder, "lasting", True):
         return None
-    parts = {
+    parts: dict[str, Any] = {
         "settings": settings.as_dict(),
         "encoder": encoder.digest,
         "thresholds": [thresholds.hard, thresholds.soft, thresholds.provenance],
@@ -63,6 +64,8 @@ def key_of(
         "sets": stamps,
         "queries": len(queries),
     }
+    if precision := getattr(encoder, "precision", ""):
+        parts["precision"] = precision
     text = json.dumps(parts, sort_keys=True)
     return hashlib.blake2b(text.encode(), digest_size=16).hexdigest()
 

@@ -7,8 +7,10 @@ from dataclasses import dataclass
 from typing import Any, Final, NoReturn
 
 from visleak.encoders import load_encoder
+from visleak.encoders.published import published
+from visleak.encoders.request import parse
 from visleak.errors import VisleakError
-from visleak.records import AnySet, Bool, EmbeddingSet, Encoder, Float32, Picture
+from visleak.records import AnySet, Bool, EmbeddingSet, Encoder, Encodes, Float32, Picture
 
 #: The encoder of an audit of pictures for which nobody named one.
 DEFAULT: Final = "builtin"
@@ -57,12 +59,17 @@ class StoredEncoder:
         )
 
 
-def encoder_for(sets: Sequence[AnySet], asked: str | Encoder) -> Encoder:
+def encoder_for(
+    sets: Sequence[AnySet],
+    asked: str | Encoder | Encodes,
+    options: Mapping[str, object] | None = None,
+) -> Encoder:
     """Return the encoder of an audit.
 
     Args:
         sets: what is compared.
         asked: an encoder or its text; empty takes that of the embeddings, else ``builtin``.
+        options: of ``load_encoder``, where a model is loaded.
 
     Raises:
         VisleakError: some vectors are of another encoder, or of another width.
@@ -70,21 +77,27 @@ def encoder_for(sets: Sequence[AnySet], asked: str | Encoder) -> Encoder:
     """
     stored = [images for images in sets if isinstance(images, EmbeddingSet)]
     if not stored:
-        return load_encoder(asked or DEFAULT)
-    encoder = _chosen(stored, asked, alone=len(stored) == len(sets))
+        return load_encoder(asked or DEFAULT, **(options or {}))
+    encoder = _chosen(stored, asked, options or {}, alone=len(stored) == len(sets))
     for images in stored:
         _check(images, encoder)
     return encoder
 
 
-def _chosen(stored: Sequence[EmbeddingSet], asked: str | Encoder, *, alone: bool) -> Encoder:
+def _chosen(
+    stored: Sequence[EmbeddingSet],
+    asked: str | Encoder | Encodes,
+    options: Mapping[str, object],
+    *,
+    alone: bool,
+) -> Encoder:
     """Return the encoder; a model is loaded only where pictures must be encoded."""
     if not isinstance(asked, str):
-        return load_encoder(asked)
+        return load_encoder(asked, **options)
     lead = next((images for images in stored if images.encoder), stored[0])
     if not alone:
-        return load_encoder(asked or lead.encoder_name)
-    if asked not in ("", lead.encoder_name):
+        return load_encoder(asked or lead.encoder_name, **options)
+    if asked and _network(asked) != _network(lead.encoder_name):
         _mismatch(lead, asked, "")
     if lead.encoder_name == DEFAULT:
         own = load_encoder(DEFAULT)
@@ -95,14 +108,28 @@ def _chosen(stored: Sequence[EmbeddingSet], asked: str | Encoder, *, alone: bool
         name=lead.encoder_name,
         digest=lead.encoder or BY_NAME + lead.encoder_name,
         width=lead.width,
-        thresholds=lead.thresholds,
+        thresholds=lead.thresholds if lead.encoder else published(lead.encoder_name),
     )
+
+
+def _network(text: str) -> str:
+    """Return an encoder's text without how pictures are resized before it.
+
+    A name is all that is known of many vectors; LAION's were made by ``clip`` of resized pictures,
+    and are compared with queries of ``clip`` as well as of ``clip?prep=laion``.
+    """
+    request = parse(text)
+    return request.named(*sorted(set(request.options) - {"prep"}))
 
 
 def _check(images: EmbeddingSet, encoder: Encoder) -> None:
     """Refuse vectors that are not the encoder's."""
     known = images.encoder and not encoder.digest.startswith(BY_NAME)
-    same = images.encoder == encoder.digest if known else images.encoder_name == encoder.name
+    same = (
+        images.encoder == encoder.digest
+        if known
+        else _network(images.encoder_name) == _network(encoder.name)
+    )
     if not same:
         _mismatch(images, encoder.name, encoder.digest)
     if images.width != encoder.width:

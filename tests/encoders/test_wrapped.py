@@ -1,0 +1,189 @@
+"""Objects with one method: made encoders, or refused in one line."""
+
+from __future__ import annotations
+
+import re
+
+import numpy as np
+import pytest
+from objects import Means, Unpicklable
+
+from visleak.encoders import load_encoder
+from visleak.errors import UsageError, VisleakError
+from visleak.records import Picture
+
+
+def shown(count: int = 5) -> list[Picture]:
+    rng = np.random.default_rng(0)
+    made = [rng.integers(0, 256, (10 + n, 20 - n, 3), np.uint8) for n in range(count)]
+    return [Picture(pixels, pixels.shape[1], pixels.shape[0]) for pixels in made]
+
+
+def test_vectors_are_those_of_the_object_at_unit_length() -> None:
+    """In batches of the object's own size, of whole pictures."""
+    encoder = load_encoder(Means())
+    assert (encoder.name, encoder.width, encoder.views, encoder.enough) == ("Means", 6, 1, 0)
+    assert encoder.thresholds is None
+    vectors, blank = encoder.encode(shown())
+    raw = Means().encode([picture.pixels for picture in shown()])
+    np.testing.assert_allclose(vectors, raw / np.linalg.norm(raw, axis=1)[:, None], rtol=1e-6)
+    assert vectors.dtype == np.float32
+    assert blank.tolist() == [False] * 5
+    assert encoder.encode([])[0].shape == (0, 6)
+
+
+def test_what_it_says_of_itself_counts() -> None:
+    """Name, digest, thresholds, width, batch and enough; a stated width spares the first call."""
+    calls = []
+
+    class Told(Means):
+        name, digest, width, batch, enough = "told", "told-1", 6, 2, 64
+        thresholds = {"hard": 0.9, "soft": 0.8, "provenance": "measured"}  # noqa: RUF012
+
+        def encode(self, images):
+            calls.append(len(images))
+            return super().encode(images)
+
+    encoder = load_encoder(Told())
+    assert (encoder.name, encoder.digest, encoder.width, encoder.enough) == (
+        "told",
+        "told-1",
+        6,
+        64,
+    )
+    assert encoder.thresholds == {"hard": 0.9, "soft": 0.8, "provenance": "measured"}
+    assert encoder.lasting
+    assert calls == []
+    encoder.encode(shown())
+    assert calls == [2, 2, 1]
+
+
+def test_a_wrapped_object_passes_again() -> None:
+    """It is an encoder now."""
+    encoder = load_encoder(Means())
+    assert load_encoder(encoder) is encoder
+
+
+def test_the_digest_follows_data_and_class() -> None:
+    """The same object again: the same; another value in it, or another class: another."""
+    digests = [load_encoder(thing).digest for thing in (Means(), Means(), Means(2.0))]
+    assert digests[0] == digests[1]
+    assert digests[0] != digests[2]
+    assert load_encoder(Means()).lasting
+
+    class Local(Means):
+        pass
+
+    # a class inside a function cannot be pickled by name
+    assert not load_encoder(Local()).lasting
+
+
+def test_the_digest_follows_the_source(tmp_path, monkeypatch) -> None:
+    """The object's pickle only names its class: an edited method must not meet old vectors."""
+    import importlib
+
+    monkeypatch.syspath_prepend(tmp_path)
+    text = (
+        "class Edited:\n    def encode(self, images):\n        return [[float({})]] * len(images)\n"
+    )
+    digests = []
+    for constant in (1, 2, 1):
+        (tmp_path / "edited_encoder.py").write_text(text.format(constant))
+        importlib.invalidate_caches()
+        monkeypatch.delitem(__import__("sys").modules, "edited_encoder", raising=False)
+        import linecache
+
+        linecache.clearcache()
+        monkeypatch.setattr("sys.dont_write_bytecode", True)
+        module = importlib.import_module("edited_encoder")
+        digests.append(load_encoder(module.Edited()).digest)
+    assert digests[0] == digests[2] != digests[1]
+
+
+def test_an_object_nobody_can_know_again() -> None:
+    """Another digest every time, so that nothing is taken for its work."""
+    first, second = load_encoder(Unpicklable()), load_encoder(Unpicklable())
+    assert not first.lasting
+    assert first.digest != second.digest
+
+
+def returning(made, **attributes) -> object:
+    def encode(self, images):
+        return made(images) if callable(made) else made
+
+    return type("Odd", (), {"encode": encode, **attributes})()
+
+
+NOT_FLOATS = "; it must return an array of floats, one row a picture"
+
+
+@pytest.mark.parametrize(
+    ("made", "line"),
+    [
+        (lambda images: np.ones(4), "an array (4,) for 1 pictures; it must be (1, width)"),
+        (lambda images: np.ones((2, 4)), "an array (2, 4) for 1 pictures; it must be (1, width)"),
+        (lambda images: np.ones((1, 0)), "an array (1, 0) for 1 pictures; it must be (1, width)"),
+        (lambda images: np.ones((1, 4), int), f"int64{NOT_FLOATS}"),
+        (lambda images: np.ones((1, 4), complex), f"complex128{NOT_FLOATS}"),
+        (lambda images: None, f"object{NOT_FLOATS}"),
+    ],
+)
+def test_what_is_no_vector_is_told_at_once(made, line) -> None:
+    """Before any picture of the user's is read."""
+    with pytest.raises(VisleakError, match=rf"^encode of Odd returned {re.escape(line)}$"):
+        load_encoder(returning(made))
+
+
+def test_an_object_that_fails_is_told_at_once() -> None:
+    """With the error's own words."""
+    line = (
+        r"^encode of Odd failed on a grey picture of 224 x 224 pixels \(IndexError: list index out"
+    )
+    with pytest.raises(VisleakError, match=line):
+        load_encoder(returning(lambda images: images[9]))
+
+
+def test_vectors_of_another_width_are_told() -> None:
+    """And too few rows."""
+    encoder = load_encoder(returning(lambda images: np.ones((len(images), 3 + len(images)))))
+    line = "encode of Odd returned vectors of 5 numbers; they must be of 4, as before"
+    with pytest.raises(VisleakError, match=f"^{re.escape(line)}$"):
+        encoder.forward([picture.pixels for picture in shown(2)])
+    encoder = load_encoder(returning(lambda images: np.ones((1, 4))))
+    line = r"^encode of Odd returned an array \(1, 4\) for 2 pictures; it must be \(2, width\)$"
+    with pytest.raises(VisleakError, match=line):
+        encoder.forward([picture.pixels for picture in shown(2)])
+
+
+def test_rows_without_a_direction_are_no_numbers() -> None:
+    """The pipeline lists such pictures."""
+    encoder = load_encoder(returning(lambda images: np.zeros((len(images), 4))))
+    assert np.isnan(encoder.forward([picture.pixels for picture in shown(2)])).all()
+
+
+@pytest.mark.parametrize(
+    ("attributes", "line"),
+    [
+        ({"digest": 3}, "encoder Odd: digest must be a text; got 3"),
+        ({"digest": ""}, "encoder Odd: digest must be a text; got ''"),
+        ({"width": 0}, "encoder Odd: width must be a whole number, 1 or more; got 0"),
+        ({"batch": 2.5}, "encoder Odd: batch must be a whole number, 1 or more; got 2.5"),
+        ({"thresholds": (0.9, 0.8)}, "encoder Odd: thresholds must hold hard and soft, similarities"
+         " with -1 <= soft <= hard <= 1, and provenance, a text; got (0.9, 0.8)"),
+    ],
+)  # fmt: skip
+def test_attributes_that_cannot_be(attributes, line) -> None:
+    """One line that names the attribute."""
+    with pytest.raises(UsageError, match=f"^{re.escape(line)}$"):
+        load_encoder(returning(lambda images: np.ones((len(images), 4)), **attributes))
+
+
+def test_what_is_no_encoder_at_all() -> None:
+    """A class instead of an object, an object without the method, options for an object."""
+    with pytest.raises(UsageError, match=r"^the encoder is the class Means; give an object of it$"):
+        load_encoder(Means)
+    line = r"^the encoder object lacks encode, the method from pictures to vectors; got a dict$"
+    with pytest.raises(UsageError, match=line):
+        load_encoder({})
+    with pytest.raises(UsageError, match=r"^an encoder object takes no options here; got batch$"):
+        load_encoder(Means(), batch=3)
