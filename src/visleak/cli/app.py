@@ -17,6 +17,7 @@ from visleak.cli.audit_verb import audit
 from visleak.cli.calibrate_verb import calibrate
 from visleak.cli.encode_verb import encode
 from visleak.cli.export import export
+from visleak.cli.find_verb import find
 from visleak.cli.report_verb import report
 from visleak.cli.robustness_verb import robustness
 from visleak.cli.show import show
@@ -38,6 +39,10 @@ app.command(
 )(encode)
 app.command("report")(report)
 app.command("show")(show)
+app.command(
+    "find",
+    epilog="For example: visleak find holiday.jpg --in train/",
+)(find)
 app.command("export")(export)
 app.command(
     "robustness",

@@ -1,5 +1,6 @@
 """Embeddings as files: writing them for others, and asking what is in them."""
 
-from visleak.embedding.encode import Encoded, encode
+from visleak.embedding.encoding import Encoded, encode
+from visleak.embedding.finding import Found, Match, find
 
-__all__ = ["Encoded", "encode"]
+__all__ = ["Encoded", "Found", "Match", "encode", "find"]

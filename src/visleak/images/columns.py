@@ -95,14 +95,15 @@ def _ids(table: pa.Table, request: Request, paths: pa.StringArray | None) -> pa.
     if request.id is not None:
         return as_text(table[request.id], request.id)
     for name in ID_COLUMNS:
-        if name in table.column_names and _can_identify(table[name]):
+        if name in table.column_names and can_identify(table[name]):
             return as_text(table[name], name)
-    if paths is not None and _can_identify(paths):
+    if paths is not None and can_identify(paths):
         return paths
     return pa.array(range(table.num_rows), pa.int64()).cast(pa.string())
 
 
-def _can_identify(column: pa.Array | pa.ChunkedArray) -> bool:
+def can_identify(column: pa.Array | pa.ChunkedArray) -> bool:
+    """Whether a column tells all rows apart: text or whole numbers, no null, all different."""
     kind = column.type
     if not (pa.types.is_integer(kind) or _is_text(kind)) or column.null_count:
         return False

@@ -17,7 +17,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from visleak.errors import UsageError, VisleakError
-from visleak.images.columns import ID_COLUMNS, as_text
+from visleak.images.columns import ID_COLUMNS, can_identify
 from visleak.images.embedding_files import (
     Lines,
     NpyPartition,
@@ -28,7 +28,7 @@ from visleak.images.embedding_files import (
     stamp_of,
 )
 from visleak.images.embedding_manifest import TEXTS, VECTORS, Manifest, read_manifest
-from visleak.images.parquet import read_footer
+from visleak.images.parquet import read_footer, read_tables
 from visleak.images.request import Request
 from visleak.records import EmbeddingSet
 
@@ -389,12 +389,7 @@ def _id_column(files: Files, there: Sequence[str]) -> str | None:
     for name in (*ID_COLUMNS, *PATH_COLUMNS):
         if name not in there:
             continue
-        try:
-            stored = pa.chunked_array(
-                [as_text(pq.read_table(p, columns=[name])[name], name) for p in _paths(files)]
-            )
-        except (pa.ArrowException, OSError, VisleakError):
-            continue
-        if not stored.null_count and pc.count_distinct(stored).as_py() == len(stored):
+        tables = read_tables([Path(path) for path in _paths(files)], [name])
+        if can_identify(tables[name]):
             return name
     return None

@@ -298,7 +298,7 @@ def _content(job: _Job, notes: Sequence[Note], unreadable: int) -> dict[str, Any
             "width": encoder.width,
             "precision": _precision(encoder),
         },
-        "thresholds": dict(encoder.thresholds) if encoder.thresholds else None,
+        "thresholds": _thresholds(encoder),
         "dtype": job.dtype,
         "vectors": sum(note.rows for note in notes),
         "unreadable": unreadable,
@@ -315,6 +315,19 @@ def _content(job: _Job, notes: Sequence[Note], unreadable: int) -> dict[str, Any
             for shard, note in zip(job.shards, notes, strict=True)
         ],
         "key": job.key,
+    }
+
+
+def _thresholds(encoder: Encoder) -> dict[str, Any] | None:
+    """Return what a reader of the vectors needs to know of the encoder's thresholds."""
+    own = encoder.thresholds
+    if not own or own.get("hard") is None or own.get("soft") is None:
+        return None
+    return {
+        "hard": own["hard"],
+        "soft": own["soft"],
+        "provenance": str(own.get("provenance", "")),
+        "provisional": bool(own.get("provisional", False)),
     }
 
 

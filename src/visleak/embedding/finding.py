@@ -1,0 +1,201 @@
+"""``visleak find``: is this picture in there?"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any, Final
+
+import pyarrow as pa
+
+from visleak import pipeline
+from visleak.auditing import Audit, audit
+from visleak.errors import UsageError, VisleakError
+from visleak.images import open_images
+from visleak.images.embedding_manifest import MANIFEST, UNFINISHED, VECTORS
+from visleak.images.folder import file_set
+from visleak.images.request import Request
+from visleak.images.sources import resolved
+from visleak.pipeline.candidates import BEST
+from visleak.pipeline.workplace import Progress
+from visleak.records import GRADES, AnySet, ImageSet
+from visleak.settings import Settings
+from visleak.store import AUDIT, IMAGES, read_summary, read_table
+
+#: Name of the set of the pictures that are looked for.
+ASKED: Final = "images asked for"
+
+
+@dataclass(frozen=True, slots=True)
+class Match:
+    """An image that may be the one that is looked for.
+
+    Attributes:
+        set, id, locator: which image.
+        similarity: higher is more alike.
+        degree: ``hard``, ``soft`` or ``None``.
+        grade, probability, reason: what a look at the pictures says; ``None`` where there are
+            only embeddings.
+    """
+
+    set: str
+    id: str
+    locator: str | None
+    similarity: float
+    degree: str | None
+    grade: str | None
+    probability: float | None
+    reason: str | None
+
+    @property
+    def same(self) -> bool:
+        """Whether it is the same picture: near or exact, or of a degree where nobody looked."""
+        return self.degree is not None if self.grade is None else self.grade in GRADES[:2]
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """What became of one picture.
+
+    Attributes:
+        image: the file, as given.
+        unreadable: why it could not be read, or ``None``.
+        matches: the closest images, most likely ones first.
+    """
+
+    image: str
+    unreadable: str | None
+    matches: tuple[Match, ...]
+
+    @property
+    def found(self) -> bool:
+        """Whether the picture is in there."""
+        return any(match.same for match in self.matches)
+
+    def as_dict(self) -> dict[str, Any]:
+        """Return it as plain values."""
+        return {**asdict(self), "matches": [asdict(m) for m in self.matches], "found": self.found}
+
+
+def find(
+    images: Sequence[str | os.PathLike[str]],
+    place: str | os.PathLike[str],
+    *,
+    encoder: str = "",
+    k: int = 5,
+    workers: int | None = None,
+    cache: str | os.PathLike[str] | None = "default",
+    progress: Progress = pipeline.silent,
+) -> list[Found]:
+    """Look for pictures in a set, in a folder of embeddings, or in the sets of an audit.
+
+    Args:
+        images: picture files.
+        place: SOURCE, a folder that ``visleak encode`` wrote, or an audit folder.
+        encoder: text of the encoder; by default that of the embeddings or of the audit.
+        k: most matches of a picture.
+        workers: processes; by default one for each core.
+        cache: folder for what need not be computed twice; ``None`` for none.
+        progress: is told how far it is.
+
+    Raises:
+        UsageError: a file or the place does not exist, or ``k`` is out of range.
+        VisleakError: no picture can be read, or see the message.
+    """
+    if not 1 <= k <= BEST:
+        raise UsageError(f"k must be from 1 to {BEST}; got {k}")
+    asked = _asked(images)
+    sets, settings = _places(os.fspath(place), encoder)
+    result = audit(
+        [asked], sets, settings=settings, workers=workers, cache=cache, progress=progress
+    )
+    gone = {problem.id: problem.reason for problem in result.unreadable() if problem.set == ASKED}
+    if len(gone) == len(asked):
+        first = next(iter(gone.items()))
+        raise VisleakError(f"{first[0]} cannot be read: {first[1]}")
+    matches = _matches(result)
+    return [
+        Found(image, gone.get(image), tuple(matches.get(image, ())[:k]))
+        for image in asked.ids.to_pylist()
+    ]
+
+
+def _asked(images: Sequence[str | os.PathLike[str]]) -> ImageSet:
+    """Return the pictures that are looked for as a set, each once; their ids are as given."""
+    names = list(dict.fromkeys(os.fspath(image) for image in images))
+    for name in names:
+        if not Path(name).is_file():
+            raise UsageError(f"image {name!r} is no file")
+    if not names:
+        raise UsageError("give at least one picture to look for")
+    return file_set(Request(text="", path=Path(), name=ASKED, dataset=ASKED), Path(), names)
+
+
+def _places(place: str, encoder: str) -> tuple[list[AnySet], Settings]:
+    """Return the sets to look in, and the settings to look with."""
+    path = Path(place)
+    plain = Settings(encoder=encoder, candidates="best", within=False)
+    if (path / AUDIT).is_file():
+        return _sets_of(path, encoder)
+    if path.is_dir() and any((path / name).exists() for name in (MANIFEST, UNFINISHED, VECTORS)):
+        place = f"emb:{place}"
+    return [open_images(place)], plain
+
+
+def _sets_of(folder: Path, encoder: str) -> tuple[list[AnySet], Settings]:
+    """Return the sets of an audit, with its encoder and thresholds."""
+    summary = read_summary(folder)
+    base = Path(summary.get("opened_in", "."))
+    sets: list[AnySet] = []
+    for about in summary["sets"]:
+        if not about["source"]:
+            raise UsageError(
+                f"set {about['name']!r} of {folder} was given in memory; look in its source"
+            )
+        source = resolved(about["source"], base)
+        sets.append(open_images(source, name=about["name"], **about.get("options", {})))
+    used = summary["settings"]
+    limits = {} if encoder else {name: summary["thresholds"][name] for name in ("hard", "soft")}
+    return sets, Settings(
+        encoder=encoder or used["encoder"], candidates="best", within=False, **limits
+    )
+
+
+def _matches(result: Audit) -> dict[str, list[Match]]:
+    """Return the pairs of each picture, most likely the same first, closest first among equals."""
+    rows = result.pairs().to_pylist()
+    where = _locators(result.folder)
+    rank = {grade: place for place, grade in enumerate(GRADES)}
+    rows.sort(
+        key=lambda row: (
+            rank.get(row["grade"], len(GRADES)),
+            -(row["probability"] or 0.0),
+            -row["similarity"],
+            row["reference_set"],
+            row["reference"],
+        )
+    )
+    found: dict[str, list[Match]] = {}
+    for row in rows:
+        found.setdefault(row["query"], []).append(
+            Match(
+                set=row["reference_set"],
+                id=row["reference"],
+                locator=where.get((row["reference_set"], row["reference"])),
+                similarity=row["similarity"],
+                degree=row["degree"],
+                grade=row["grade"],
+                probability=row["probability"],
+                reason=row["reason"],
+            )
+        )
+    return found
+
+
+def _locators(folder: Path) -> dict[tuple[str, str], str | None]:
+    """Return where the images of an audit lie."""
+    table: pa.Table = read_table(folder, IMAGES, ["set", "id", "locator"])
+    sets, ids, locators = (table[name].to_pylist() for name in table.column_names)
+    return dict(zip(zip(sets, ids, strict=True), locators, strict=True))
