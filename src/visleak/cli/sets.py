@@ -9,6 +9,7 @@ from pathlib import Path
 
 from visleak.errors import UsageError
 from visleak.images import open_images, open_pictures, open_splits, parse_set
+from visleak.images.addresses import redacted
 from visleak.images.request import writable
 from visleak.images.sources import derived_name
 from visleak.records import AnySet, ImageSet
@@ -142,7 +143,7 @@ def _asked(option: str, role: str, alone: str, texts: Sequence[str]) -> list[Ask
         dataset, name, source = parse_set(text)
         names: tuple[str, ...] = (name,)
         if source == text:
-            parent = Path(source.partition("#")[0]).resolve().parent.name
+            parent = Path(redacted(source).partition("#")[0]).resolve().parent.name
             names = (derived_name(source), f"{parent}/{derived_name(source)}")
             names = (alone, *names) if alone and len(texts) == 1 else names
         names = tuple(writable(name) for name in names)
@@ -172,7 +173,7 @@ def named(asked: Sequence[Asked]) -> list[str]:
             first = asked[twice[0]]
             raise UsageError(
                 f"two sets are called {names[twice[0]]!r}; names must differ:"
-                f" {first.option} NAME={first.source}"
+                f" {first.option} NAME={redacted(first.source)}"
             )
         for row in moved:
             level[row] += 1

@@ -271,14 +271,14 @@ def locate(text: str, plain: bool = False) -> Located:
         raise UsageError(f"a source is empty; {_supported()}")
     if plain or Path(text).exists():
         return _local(text)
-    if names_shards(text):
-        return Located(PREFIXES["wds"], text)
-    if is_address(text):
-        return _remote(text)
     prefix, rest = split_prefix(text)
-    if not prefix:
-        return _local(text)
     if prefix not in PREFIXES:
+        if names_shards(text):
+            return Located(PREFIXES["wds"], text)
+        if is_address(text):
+            return _remote(text)
+        if not prefix:
+            return _local(text)
         raise UsageError(f"source {text!r}: {prefix}: is no kind of source; {_supported()}")
     if prefix in FREE and is_address(rest):
         return Located(PREFIXES[prefix], rest)
@@ -357,7 +357,9 @@ def derived_name(text: str) -> str:
     """
     if Path(text).exists():
         return _stem(text)
-    prefix, rest = ("", redacted(text)) if is_address(text) else split_prefix(redacted(text))
+    prefix, rest = split_prefix(redacted(text))
+    if prefix not in PREFIXES:
+        prefix, rest = "", redacted(text)
     path, split, _ = _parts(rest) if prefix or "#" in rest else (rest, "", {})
     if split:
         return split
@@ -372,8 +374,8 @@ def _stem(place: str) -> str:
     path = Path(place)
     if _is_glob(path) or (names_shards(place) and not path.exists()):
         parts = place.split("/")
-        first = next(i for i, part in enumerate(parts) if re.search(r"[*?\[{]", part))
-        stem = re.split(r"[*?\[{]", parts[first])[0].strip("-_. ")
+        first = next((i for i, part in enumerate(parts) if re.search(r"[*?\[{}]", part)), -1)
+        stem = re.split(r"[*?\[{}]", parts[first])[0].strip("-_. ")
         return stem or (parts[first - 1] if first else "") or "images"
     stem = path.resolve().name or "images"
     ending = next((e for e in TARS if stem.lower().endswith(e) and len(stem) > len(e)), "")

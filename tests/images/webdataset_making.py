@@ -1,0 +1,28 @@
+"""WebDataset shards for tests."""
+
+from __future__ import annotations
+
+import io
+import json
+import tarfile
+
+
+def add(archive, name, data):
+    info = tarfile.TarInfo(name)
+    info.size = len(data)
+    archive.addfile(info, io.BytesIO(data))
+
+
+def write_shard(path, samples, mode="w"):
+    """Write samples, (key, {extension: bytes, text, number or dict}), as webdataset stores them."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with tarfile.open(path, mode) as archive:
+        for key, parts in samples:
+            for ending, value in parts.items():
+                data = json.dumps(value) if isinstance(value, dict) else value
+                add(
+                    archive,
+                    f"{key}.{ending}",
+                    data if isinstance(data, bytes) else str(data).encode(),
+                )
+    return path
