@@ -12,16 +12,16 @@ import hashlib
 import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from types import ModuleType
 from typing import Any, Final
 
 import numpy as np
 import numpy.typing as npt
 
 from visleak.encoders.flatness import flat
+from visleak.encoders.libraries import library
 from visleak.encoders.processors import Preprocessing
 from visleak.encoders.request import Request
-from visleak.errors import MissingExtra, UsageError, VisleakError
+from visleak.errors import UsageError, VisleakError
 from visleak.records import Bool, Float32, Picture
 from visleak.vectors import unit_rows
 
@@ -33,20 +33,6 @@ PRECISIONS: Final = ("auto", "fp32", "fp16", "bf16")
 #: Pictures a call of the network, where nobody says.
 CPU_BATCH: Final = 16
 GPU_BATCH: Final = 256
-
-
-def torch_for(what: str) -> ModuleType:
-    """Return torch.
-
-    Raises:
-        MissingExtra: it is not installed.
-    """
-    try:
-        import torch
-    except ImportError as error:
-        raise MissingExtra("torch", what) from error
-    module: ModuleType = torch
-    return module
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,7 +65,7 @@ class Running:
 
 
 def _device(request: Request) -> str:
-    torch = torch_for(f"encoder {request.name}")
+    torch = library("torch", "torch", f"encoder {request.name}")
     asked = request.options.get("device", "auto")
     kind, colon, number = asked.partition(":")
     numbered = kind == "cuda" and number.isascii() and number.isdecimal() and len(number) < 4
@@ -129,7 +115,7 @@ class NetworkEncoder:
         running: Running,
         thresholds: Mapping[str, Any] | None = None,
     ) -> None:
-        self._torch = torch_for(f"encoder {name}")
+        self._torch = library("torch", "torch", f"encoder {name}")
         self.name = name
         self.preparation = preprocessing.pixels
         self.precision, self.device = running.precision, running.device
@@ -137,6 +123,8 @@ class NetworkEncoder:
         self.digest = digest(tower.digest, preprocessing.recipe())
         # pictures of many shapes go one at a time: a vector must not depend on its neighbours
         self.batch = running.batch if self.preparation.shape else 1
+        #: with its name, what another process needs to load it on a device of its own
+        self.running_options = {"precision": self.precision, "batch": running.batch}
         self._scaling = preprocessing.scaling
         self._vectors = tower.vectors
         dtypes = {"fp32": "float32", "fp16": "float16", "bf16": "bfloat16"}

@@ -65,6 +65,8 @@ class OnnxEncoder:
         self._type, self.precision = TYPES[taken.type]
         self._fixed = taken.shape[0] if isinstance(taken.shape[0], int) else 0
         self.batch = self._fixed or batch
+        #: with its name, what another process needs to load it on a device of its own
+        self.running_options = {"batch": batch}
         grey = np.full((*recipe.shape, 3), 128, np.uint8)
         self.width = self._tried(grey)
 

@@ -11,6 +11,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from visleak.images import decode
+from visleak.pipeline.afar import batched_afar, opener_for, travels
 from visleak.pipeline.batching import batched
 from visleak.pipeline.columns import GrowingColumn
 from visleak.pipeline.prints import (
@@ -34,6 +35,7 @@ from visleak.records import (
     Fingerprints,
     ImageSet,
     Int64,
+    Opener,
     Picture,
     Problem,
     Unreadable,
@@ -53,7 +55,8 @@ def fingerprint(
 
     Args:
         images: the set.
-        encoder: makes the vectors; where it takes batches, in this process.
+        encoder: makes the vectors; where it takes batches, in this process or in a
+            cluster's workers.
         place: where to work.
         rows: positions to take, ascending; default all.
     """
@@ -61,11 +64,8 @@ def fingerprint(
     # what only this very run knows again is not worth keeping
     cache = place.cache if getattr(encoder, "lasting", True) else None
     reach = place.reach() if cache is not None else None
-    made = (
-        batched(images.opener, positions, cast(BatchEncoder, encoder), place, reach)
-        if hasattr(encoder, "forward")
-        else _encoded_in_workers(images, positions, encoder, place, reach)
-    )
+    opener = opener_for(images, positions, place)
+    made = _made(opener, positions, encoder, place, reach)
     refused: list[Refused] = []
     done = 0
     with GrowingColumn(place.file(".matrix"), np.float32, (encoder.width,)) as matrix:
@@ -79,6 +79,22 @@ def fingerprint(
             place.progress(f"reading {images.name}", done, len(positions))
         refused.sort(key=lambda each: each[0])
         return columns.fingerprints(images, encoder.digest, tuple(_problems(images, refused)))
+
+
+def _made(
+    opener: Opener,
+    positions: range | Int64,
+    encoder: Encoder,
+    place: Workplace,
+    cache: Reach | None,
+) -> Iterator[Chunk]:
+    """Yield what became of each part of a set, made where the encoder is best run."""
+    if not hasattr(encoder, "forward"):
+        return _encoded_in_workers(opener, positions, encoder, place, cache)
+    network = cast(BatchEncoder, encoder)
+    if place.crew.here or not travels(network):
+        return batched(opener, positions, network, place, cache)
+    return batched_afar(opener, positions, network, place, cache)
 
 
 def _problems(images: ImageSet, refused: Iterable[Refused]) -> Iterator[Problem]:
@@ -141,16 +157,16 @@ class _Task:
 
 
 def _encoded_in_workers(
-    images: ImageSet,
+    opener: Opener,
     positions: range | Int64,
     encoder: Encoder,
     place: Workplace,
     cache: Reach | None,
 ) -> Iterator[Chunk]:
     """Yield what became of each chunk of a set."""
-    opener, shown = place.share(images.opener), place.share(encoder)
+    read, shown = place.share(opener), place.share(encoder)
     parts = (positions[start : start + CHUNK] for start in range(0, len(positions), CHUNK))
-    return place.each(_work, (_Task(opener, shown, cache, part) for part in parts))
+    return place.each(_work, (_Task(read, shown, cache, part) for part in parts))
 
 
 def _work(task: _Task) -> Chunk:

@@ -95,7 +95,9 @@ class Processes:
         """Return how workers find the cache."""
         return CacheFolder(cache.path.parent)
 
-    def each(self, function: Callable[[T], R], tasks: Iterable[T]) -> Iterator[R]:
+    def each(
+        self, function: Callable[[T], R], tasks: Iterable[T], *, network: bool = False
+    ) -> Iterator[R]:
         """Yield ``function(task)`` for every task, in order."""
         if self.workers <= 1:
             yield from map(function, tasks)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import logging
+import math
 import os
 import secrets
 import shutil
@@ -42,6 +43,15 @@ class Cluster:
             count = int(self.ray.cluster_resources().get("CPU", 0))
             self._counted = (now + FRESH, max(1, count))
         return self._counted[1]
+
+    def gpu_share(self) -> float:
+        """Return how much of a GPU there is for a processor, on nodes that have any; 0 if none."""
+        nodes = [node["Resources"] for node in self.ray.nodes() if node["Alive"]]
+        cards = sum(each["GPU"] for each in nodes if "GPU" in each)
+        beside = sum(each.get("CPU", 0) for each in nodes if "GPU" in each)
+        share: float = cards / beside if beside else cards
+        # Ray counts in units of 1/10,000; several whole GPUs are of no use to a task
+        return min(1.0, math.floor(share * 10_000) / 10_000.0)
 
     def beside(self, kind: type, *arguments: object) -> Any:
         """Return an actor on the node of this very process; it takes no processor."""

@@ -104,15 +104,27 @@ class RayCrew:
             self._keeper = self._cluster.beside(_Keeper, str(cache.path.parent.absolute()))
         return KeptBeside(self._keeper)
 
-    def each(self, function: Callable[[T], R], tasks: Iterable[T]) -> Iterator[R]:
+    def each(
+        self, function: Callable[[T], R], tasks: Iterable[T], *, network: bool = False
+    ) -> Iterator[R]:
         """Yield ``function(task)`` for every task, in order; dead workers' tasks are repeated.
+
+        Args:
+            function: importable by its name on every node.
+            tasks: what it is called with.
+            network: it runs a network: on nodes with GPUs, if there are any, which their
+                processors share.
 
         Raises:
             VisleakError: a task's workers died again and again.
             Exception: whatever a task raised, as it is.
         """
         remote = self._cluster.ray.remote(_carry_out).options(
-            num_cpus=1, max_retries=RETRIES, name=function.__name__
+            num_cpus=1,
+            # given here and not to remote(): else a worker would end with its first task
+            num_gpus=self._cluster.gpu_share() if network else 0,
+            max_retries=RETRIES,
+            name=function.__name__,
         )
         waiting: deque[Any] = deque()
         try:

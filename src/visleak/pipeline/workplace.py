@@ -89,8 +89,16 @@ class Crew(Protocol):
         """Return how workers find the cache."""
         ...
 
-    def each(self, function: Callable[[T], R], tasks: Iterable[T]) -> Iterator[R]:
-        """Yield ``function(task)`` for every task, in order; tasks are taken as needed."""
+    def each(
+        self, function: Callable[[T], R], tasks: Iterable[T], *, network: bool = False
+    ) -> Iterator[R]:
+        """Yield ``function(task)`` for every task, in order; tasks are taken as needed.
+
+        Args:
+            function: importable by its name.
+            tasks: what it is called with.
+            network: it runs a network, on a GPU where workers have any.
+        """
         ...
 
     def close(self) -> None:
