@@ -19,10 +19,16 @@ from visleak.search.hits import Wanted
 from visleak.search.streaming_screen import Part
 from visleak.vectors import unit_rows
 
-#: Rows looked at to choose, in this many runs (a file is read faster in runs).
-SAMPLE_QUERIES: Final = 256
-SAMPLE_ROWS: Final = 1024
-RUNS: Final = 8
+#: Rows of either side that the costs are measured on.
+TRIED_QUERIES: Final = 256
+TRIED_ROWS: Final = 1024
+
+#: Rows of either side that axes are found from; others than those they are tried on, for which
+#: they would seem better than they are.
+LEARNT_FROM: Final = 4096
+
+#: A sample is read in so many runs: a file gives runs faster than single rows.
+RUNS: Final = 16
 
 #: Costs in multiply-adds of the matrix product: to compare a pair with the floor, to look at one
 #: that reached it in full, to cut a coordinate out of a row, and to find the axes of a width of 1.
@@ -60,8 +66,8 @@ def choose(query: Float32, stored: npt.NDArray[Any], wanted: Wanted, rows: int) 
         rows: how many will be searched with it, in this partition and in others.
     """
     width = query.shape[1]
-    left = query[:: max(1, len(query) // SAMPLE_QUERIES)][:SAMPLE_QUERIES]
-    right = sampled(stored, SAMPLE_ROWS)
+    left, other_left = _parted(sampled(query, TRIED_QUERIES + LEARNT_FROM), TRIED_QUERIES)
+    right, other_right = _parted(sampled(stored, TRIED_ROWS + LEARNT_FROM), TRIED_ROWS)
     plain = len(query) * (width + COMPARING)
     choices = [(plain, whole(width))]
     if not len(right):
@@ -71,12 +77,19 @@ def choose(query: Float32, stored: npt.NDArray[Any], wanted: Wanted, rows: int) 
         choices.append((_cost(len(query), part, left, right, floor), part))
     cheapest = min(choices, key=lambda choice: choice[0])
     if cheapest[0] * rows > FINDING_AXES * width**3:
-        axes = _axes(left, right)
+        axes = _axes(other_left, other_right)
         for kept in _sizes(width):
             part = Part(0, kept, np.ascontiguousarray(axes[:, :kept]))
             choices.append((_cost(len(query), part, left, right, floor), part))
         cheapest = min(choices, key=lambda choice: choice[0])
     return cheapest[1]
+
+
+def _parted(rows: Float32, count: int) -> tuple[Float32, Float32]:
+    """Return about ``count`` of the rows, evenly spread, and the others (all, if there are few)."""
+    tried = np.zeros(len(rows), np.bool_)
+    tried[:: max(1, len(rows) // count)] = True
+    return rows[tried], rows if tried.all() else rows[~tried]
 
 
 def _sizes(width: int) -> Iterator[int]:
