@@ -28,8 +28,11 @@ WAITS: Final = (0.5, 2.0)
 CONNECT_SECONDS: Final = 20
 READ_SECONDS: Final = 60
 
-#: Bytes asked for at a time; a gap up to this is read through rather than jumped over.
+#: Bytes asked for at a time.
 BLOCK: Final = 1 << 20
+
+#: A gap of more bytes is jumped over by a new request rather than read through.
+JUMP: Final = 1 << 20
 
 #: A listing with more folders below each other is taken for a loop.
 MAX_DEPTH: Final = 32
@@ -231,6 +234,7 @@ class RemoteFile(io.RawIOBase):
         self._url = url
         self._at = self._stream_at = 0
         self._stream: _WebStream | _StoreStream | None = None
+        self._jumps = True
         self.size: int | None = None
         self.stamp: str | None = None
         first = attempted(lambda: self._connect(0))
@@ -292,7 +296,7 @@ class RemoteFile(io.RawIOBase):
         """Return up to ``size`` bytes from here; a failure lets go of the connection."""
         try:
             stream, gap = self._stream, self._at - self._stream_at
-            if stream is None or gap < 0 or gap > BLOCK:
+            if stream is None or gap < 0 or (gap > JUMP and self._jumps):
                 stream = self._connect(self._at)
             while self._stream_at < self._at:
                 skipped = stream.read(min(BLOCK, self._at - self._stream_at))
@@ -314,6 +318,7 @@ class RemoteFile(io.RawIOBase):
             stream.close()
             raise StoreError("io-error", "the object changed while it was read")
         self._stream, self._stream_at = stream, stream.begins
+        self._jumps = stream.begins == offset
         return stream
 
 
