@@ -15,6 +15,7 @@ from visleak.pipeline.candidates import BEST, Side, find_pairs, side, views_for
 from visleak.pipeline.fingerprinting import fingerprint
 from visleak.pipeline.labels import coverage, modality
 from visleak.pipeline.local import with_votes
+from visleak.pipeline.parted import search_for
 from visleak.pipeline.passing import pass_by
 from visleak.pipeline.stored import Taken, take_in
 from visleak.pipeline.tables import Compared, degree_of
@@ -22,7 +23,6 @@ from visleak.pipeline.thresholds import Thresholds, thresholds_of
 from visleak.pipeline.verification import Material, equal_bytes, verify
 from visleak.pipeline.workplace import Workplace
 from visleak.records import AnySet, EmbeddingSet, Encoder, Evidence, ImageSet, Int64, Pairs
-from visleak.search import load_search
 from visleak.search.account import Account
 from visleak.search.exact import ExactSearch
 from visleak.search.hits import Wanted
@@ -191,8 +191,8 @@ class _Desk:
         query, reference = couple
         step, total = f"comparing {query} with {reference}", len(self.sides[reference].prints)
         self.place.progress(step, 0, total)
-        engine = load_search(
-            self.settings.search, progress=lambda done: self.place.progress(step, done, total)
+        engine = search_for(
+            self.settings.search, self.place, lambda done: self.place.progress(step, done, total)
         )
         pairs = find_pairs(
             self.sides[query],
