@@ -22,6 +22,7 @@ from visleak.pipeline.tables import Compared, degree_of
 from visleak.pipeline.thresholds import Thresholds, thresholds_of
 from visleak.pipeline.verification import Material, equal_bytes, verify
 from visleak.pipeline.workplace import Workplace
+from visleak.pipeline.yardstick import measured
 from visleak.records import AnySet, EmbeddingSet, Encoder, Evidence, ImageSet, Int64, Pairs
 from visleak.search.account import Account
 from visleak.search.exact import ExactSearch
@@ -105,16 +106,20 @@ def run(
             for i, pairs in zip(seen, voted, strict=True):
                 found[i] = pairs
     evidence: list[Evidence | None] = [None] * len(found)
+    gauge = list(found)
     grader = load_grader() if settings.verify and seen else None
     if grader is not None:
         with timed(place, "verify"):
-            looked = verify([found[i] for i in seen], desk.material, place)
-            for i, own in zip(seen, looked, strict=True):
-                evidence[i] = own
+            gauged = measured(
+                [found[i] for i in seen], desk.material, encoder, settings.views, place
+            )
+            looked = verify(gauged, desk.material, place)
+            for i, pairs, own in zip(seen, gauged, looked, strict=True):
+                gauge[i], evidence[i] = pairs, own
     with timed(place, "grade"):
         compared = tuple(
-            _compared(pairs, measured, desk.material, thresholds, grader, settings)
-            for pairs, measured in zip(found, evidence, strict=True)
+            _compared(pairs, by, own, desk.material, thresholds, grader, settings)
+            for pairs, by, own in zip(found, gauge, evidence, strict=True)
         )
     listed = {name: own.images for name, own in desk.material.items()}
     return Outcome(
@@ -276,13 +281,18 @@ def _drawn(images: AnySet, settings: Settings) -> Int64 | None:
 
 def _compared(
     pairs: Pairs,
+    gauge: Pairs,
     evidence: Evidence | None,
     material: Mapping[str, Material],
     thresholds: Thresholds,
     grader: Grader | None,
     settings: Settings,
 ) -> Compared:
-    """Return a comparison with its degrees and verdicts."""
+    """Return a comparison with its degrees and verdicts.
+
+    Degrees are by the pairs' own similarities, verdicts by those of ``gauge``, the same pairs as
+    the built-in fingerprint sees them.
+    """
     query, reference = (material[name].images for name in (pairs.query_set, pairs.reference_set))
     verdict = Compared(
         query=query,
@@ -297,8 +307,8 @@ def _compared(
     if evidence is None or grader is None:
         return verdict
     grades = grade(
-        pairs.similarity,
-        pairs.background,
+        gauge.similarity,
+        gauge.background,
         evidence,
         equal_bytes=equal_bytes(pairs, material),
         flat=material[query.name].prints.flat[pairs.query],

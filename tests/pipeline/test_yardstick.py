@@ -1,0 +1,133 @@
+"""Verdicts do not depend on who found a pair: the built-in fingerprint measures it in any case."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import cv2
+import numpy as np
+import pytest
+from networks import Network
+
+from visleak import Settings
+from visleak.auditing import audit
+from visleak.encoders import load_encoder
+from visleak.images import open_images
+from visleak.pipeline import yardstick
+from visleak.pipeline.candidates import views_for
+from visleak.pipeline.fingerprinting import fingerprint
+from visleak.pipeline.verification import Material
+from visleak.pipeline.workplace import Workplace
+from visleak.records import VIEWS, ImageSet, Pairs
+
+
+class Everything(Network):
+    """Finds any two pictures alike: taken for the built-in similarity, all would pass for near."""
+
+    name, digest, width = "everything", "everything-1", 76
+
+    def forward(self, prepared):
+        rows = np.full((len(prepared), self.width), 0.01, np.float32)
+        rows[:, :75] = 0.2 * super().forward(prepared)
+        rows[:, 75] = 1
+        return rows / np.linalg.norm(rows, axis=1, keepdims=True)
+
+
+def blobs(count: int, seed: int) -> list[np.ndarray]:
+    rng = np.random.default_rng(seed)
+    rough = rng.integers(0, 256, (count, 5, 5, 3), np.uint8)
+    return [cv2.resize(one, (32, 32), interpolation=cv2.INTER_CUBIC) for one in rough]
+
+
+@pytest.fixture(scope="module")
+def sets() -> tuple[ImageSet, ImageSet]:
+    """Return tiny pictures and training ones: three copies, changed or seen in a mirror."""
+    test, train = blobs(14, 0), blobs(20, 1)
+    train[3] = test[2]
+    train[7] = test[5][:, ::-1].copy()
+    train[9] = np.clip(test[8] * 0.8 + 20, 0, 255).astype(np.uint8)
+    return open_images(test, name="test"), open_images(train, name="train")
+
+
+def verdicts(found) -> dict[tuple[str, str], tuple[object, ...]]:
+    table = found.pairs().to_pylist()
+    return {
+        (row["query_set"] + row["query"], row["reference_set"] + row["reference"]): (
+            row["grade"], row["probability"], row["transform"],
+        )
+        for row in table
+    }  # fmt: skip
+
+
+def test_a_verdict_depends_on_the_pair_alone(sets) -> None:
+    """Grade, probability and transform to the bit, whichever encoder found the pair."""
+    own = audit(*sets, settings=Settings(local=False), cache=None, workers=1)
+    other = audit(*sets, settings=Settings(local=False), encoder=Everything(), cache=None)
+    expected, found = verdicts(own), verdicts(other)
+    common = expected.keys() & found.keys()
+    assert len(common) > 100
+    assert {pair: found[pair] for pair in common} == {pair: expected[pair] for pair in common}
+    assert own.rate("near_or_exact").count == other.rate("near_or_exact").count >= 3
+    # while degrees are the encoder's own: it calls everything a leak
+    assert other.rate("soft").count + other.rate("hard").count == 14
+    assert other.rate("exact").count == 1
+
+
+def test_similarities_are_those_of_the_built_in_fingerprint(sets, tmp_path, monkeypatch) -> None:
+    """Oracle: pair by pair, the highest over all views that are asked for."""
+    builtin, encoder = load_encoder("builtin"), Everything()
+    monkeypatch.setattr(yardstick, "CHUNK", 2)
+    query, reference = np.array([2, 5, 5, 9, 2]), np.array([3, 7, 0, 0, 19])
+    blank = np.zeros(len(query), np.float32)
+    with Workplace.at(tmp_path, 1, None) as place:
+        prints = [fingerprint(images, encoder, place) for images in sets]
+        material = {
+            images.name: Material(images, made) for images, made in zip(sets, prints, strict=True)
+        }
+        pairs = Pairs("test", "train", query, reference, blank, blank,
+                      np.zeros(5, np.int8), np.zeros(14, np.int64))  # fmt: skip
+        (made,) = yardstick.measured([pairs], material, encoder, "all", place)
+        whole = [np.array(fingerprint(images, builtin, place).matrix) for images in sets]
+        assert yardstick.measured([pairs], material, builtin, "all", place)[0] is pairs
+        (plain,) = yardstick.measured([pairs], material, encoder, "none", place)
+    for n in range(5):
+        left, right = whole[0][query[n]][None], whole[1][reference[n]].astype(np.float64)
+        seen = [
+            float(np.float32((builtin.view(left, view).astype(np.float64) @ right)[0]))
+            for view in views_for(builtin, "all")
+        ]
+        assert made.similarity[n] == max(seen)
+        assert made.view[n] == int(np.argmax(seen))
+        assert plain.similarity[n] == seen[0]
+    assert VIEWS[made.view[1]] == "mirror"
+    assert (made.background > 0.1).all()
+
+
+def test_pictures_that_are_gone_by_then(sets, tmp_path) -> None:
+    """A pair that cannot be measured any more counts as unlike; it is no crash."""
+    encoder = Everything()
+    with Workplace.at(tmp_path, 1, None) as place:
+        prints = [fingerprint(images, encoder, place) for images in sets]
+        gone = replace(sets[0], opener=Gone(sets[0].opener, 5))
+        material = {"test": Material(gone, prints[0]), "train": Material(sets[1], prints[1])}
+        query, reference = np.array([2, 5, 9]), np.array([3, 7, 4])
+        blank = np.zeros(3, np.float32)
+        pairs = Pairs("test", "train", query, reference, blank, blank,
+                      np.zeros(3, np.int8), np.zeros(14, np.int64))  # fmt: skip
+        (made,) = yardstick.measured([pairs], material, encoder, "all", place)
+    assert made.similarity[1] == 0
+    assert made.similarity[0] > 0.99
+    assert (made.background == 0).tolist() == [False, True, False]
+
+
+class Gone:
+    """An opener of a set of which one picture was deleted."""
+
+    def __init__(self, opener, position):
+        self.opener, self.position = opener, position
+
+    def read(self, positions):
+        from visleak.records import Unreadable
+
+        for position, data in zip(positions, self.opener.read(positions), strict=True):
+            yield Unreadable("missing") if position == self.position else data
