@@ -98,6 +98,13 @@ def tripped(gates: Iterable[Gate], summary: Mapping[str, Any]) -> list[str]:
     return lines
 
 
+def _why(gate: Gate) -> str:
+    """Say why a rate was not measured."""
+    if gate.name in GRADED:
+        return "a grade needs pictures, and some sets are of embeddings; ask for hard or soft"
+    return "no thresholds are known for the encoder; give --hard and --soft"
+
+
 def _measured(gate: Gate, summary: Mapping[str, Any]) -> Iterable[tuple[str, str, Rate]]:
     """Yield whose rate, what it says, and the rate."""
     if gate.name == UNREADABLE:
@@ -109,8 +116,5 @@ def _measured(gate: Gate, summary: Mapping[str, Any]) -> Iterable[tuple[str, str
     for each in summary["totals"]:
         stored = each["rates"].get(key)
         if stored is None:
-            raise UsageError(
-                f"--fail-on {gate.name}: this audit did not measure it (no thresholds are known"
-                " for the encoder; give --hard and --soft)"
-            )
+            raise UsageError(f"--fail-on {gate.name}: this audit did not measure it ({_why(gate)})")
         yield f"{each['query_set']} images", f"have {what}", Rate.from_dict(stored)

@@ -20,7 +20,11 @@ def shown_pictures(audit: Audit) -> Callable[[str, list[str]], dict[str, Bytes8]
     Where a source is gone the report is still worth having; what is missing is said on stderr.
     """
 
+    without = {each["name"] for each in audit.summary["sets"] if not each.get("pictures", True)}
+
     def pictures(name: str, ids: list[str]) -> dict[str, Bytes8]:
+        if name in without:
+            return {}
         try:
             return audit.pictures(name, ids)
         except VisleakError as error:

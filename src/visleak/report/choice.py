@@ -47,7 +47,8 @@ class Ledger:
         within: both images are of one set: a duplicate and no leak.
         conflict: a leak or duplicate whose two labels are known to differ.
         shown: worth a card beyond the few that stand for their kind.
-        verified: whether any pair has a grade.
+        verified: whether any pair has a grade. Of two sets without any, degrees stand for grades:
+            one of them is of embeddings.
     """
 
     key: Int64
@@ -77,13 +78,15 @@ def ledger(pairs: pa.Table) -> Ledger:
     grade, degree = ranks(pairs["grade"], GRADES), ranks(pairs["degree"], DEGREES)
     within = np.asarray(_is(pairs["coverage"], "within"))
     verified = bool((grade < len(GRADES)).any())
-    leak = grade <= GRADES.index("near") if verified else degree < len(DEGREES)
+    looked = _looked(combine(query_set, reference_set), grade < len(GRADES))
+    of_degree = ~looked & (degree < len(DEGREES))
+    leak = (grade <= GRADES.index("near")) | of_degree
     conflict = leak & _is(pairs["label_relation"], "different")
     probability = pairs["probability"].to_numpy().astype(np.float64)
     similarity = pairs["similarity"].to_numpy().astype(np.float64)
     certain = np.where(np.isnan(probability), -1.0, probability)
     order = np.lexsort((-similarity, degree, grade, -certain))
-    kind = grade if verified else degree
+    kind = np.where(looked, grade, len(GRADES) + 1 + degree)
     return Ledger(
         key=combine(query_set, codes(pairs["query"])),
         stratum=combine(query_set, reference_set, within, kind, conflict),
@@ -91,9 +94,14 @@ def ledger(pairs: pa.Table) -> Ledger:
         leak=leak,
         within=within,
         conflict=conflict,
-        shown=grade <= GRADES.index("similar") if verified else degree < len(DEGREES),
+        shown=(grade <= GRADES.index("similar")) | of_degree,
         verified=verified,
     )
+
+
+def _looked(couple: Int64, graded: Bool) -> Bool:
+    """Return which pairs are of two sets whose pictures were looked at."""
+    return np.asarray(np.isin(couple, couple[graded]))
 
 
 def choose(pairs: Ledger, cap: int = CAP) -> Choice:

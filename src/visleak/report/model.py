@@ -93,9 +93,9 @@ class SetRow:
     source: str
     images: int
     readable: int
-    flat: int
+    flat: int | None
     unreadable: int
-    distinct: int
+    distinct: int | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -154,7 +154,7 @@ class Summary:
     @property
     def deciding(self) -> tuple[Rate, ...]:
         """The rate of each query set that decides whether a leak was found."""
-        names = ("near_or_exact",) if self.verified else ("hard_or_soft",)
+        names = ("near_or_exact", "hard_or_soft") if self.verified else ("hard_or_soft",)
         found = [[s.rates[n] for n in names if n in s.rates] for s in self.standings]
         return tuple(rates[0] for rates in found if rates)
 
@@ -178,6 +178,8 @@ def read(folder: Path) -> Summary:
     """
     raw = read_summary(folder)
     verified = _map(raw.get("settings")).get("verify") is not False
+    # without a grader no comparison had pictures on both sides
+    verified &= raw.get("grader", True) is not None
     comparisons = [_comparison(item, verified) for item in _maps(raw.get("comparisons"))]
     leaks = tuple(c for c in comparisons if c.coverage != "within")
     thresholds = _map(raw.get("thresholds"))
@@ -247,16 +249,20 @@ def _comparison(item: Mapping[str, Any], verified: bool) -> Comparison:
 
 
 def _set(item: Mapping[str, Any]) -> SetRow:
-    counts = {
-        name: int(item.get(name) or 0)
-        for name in ("images", "readable", "flat", "unreadable", "distinct")
-    }
+    counts = {name: int(item.get(name) or 0) for name in ("images", "readable", "unreadable")}
+    # of embeddings that passed by, some counts are not known
+    flat, distinct = (
+        None if item.get(name, 0) is None else int(item[name]) if name in item else 0
+        for name in ("flat", "distinct")
+    )
     return SetRow(
         name=_text(item.get("name")),
         dataset=_text(item.get("dataset")),
         roles=", ".join(_text(role) for role in item.get("roles") or ()),
         side=_text(item.get("side")),
         source=_text(item.get("source")),
+        flat=flat,
+        distinct=distinct,
         **counts,
     )
 
