@@ -19,12 +19,12 @@ from visleak.study.results import Result, Union
 DEGREES: Final = (
     ("hard", "Hard leaks, %", "Reds"),
     ("soft", "Soft leaks, %", "Blues"),
-    ("hard_or_soft", "Hard or soft, %", "Greys"),
+    ("hard_or_soft", "Hard or soft, %", "Purples"),
 )
 GRADES: Final = (
     ("exact", "Exact, %", "Reds"),
     ("near", "Near, %", "Oranges"),
-    ("near_or_exact", "Near or exact, %", "Greys"),
+    ("near_or_exact", "Near or exact, %", "Purples"),
 )
 
 #: Two parts of a bar: rate, name, colour. Told apart by lightness and hatching too.
@@ -33,6 +33,10 @@ BARS: Final = (("hard", "hard", "#b3261e", ""), ("soft", "soft", "#7fb0e0", "///
 INK: Final = "#1d2127"
 QUIET: Final = "#5b636d"
 EMPTY: Final = "#f3f4f6"
+
+#: Inches: width of a cell, and of a letter of a name.
+CELL: Final = 0.6
+LETTER: Final = 0.085
 
 #: Names are cut to this many characters in figures; tables have them whole.
 LONGEST: Final = 26
@@ -51,25 +55,28 @@ def matrix(result: Result, panels: Sequence[Panel], name: str) -> dict[str, byte
     rows, columns = result.rows, result.columns
     if not rows or not columns:
         return {}
-    side = 0.085 * max(len(_name(row)) for row in rows) + 0.25
-    top = 0.075 * max(len(_name(column)) for column in columns) + 0.75
-    wide, high = 0.74 * len(columns), 0.5 * len(rows)
-    gap = 0.3
-    width = side + len(panels) * (wide + gap)
-    height = top + high + 0.15
-    # a narrow figure still needs room for its titles
-    stretch = max(1.0, 2.0 / wide)
-    width = side + len(panels) * (wide * stretch + gap)
+    wide, high = max(CELL * len(columns), 1.9), 0.5 * len(rows)
+    side = LETTER * max(len(_name(row)) for row in rows) + 0.25
+    slanted = _slanted(columns, wide)
+    longest = max(len(_name(column)) for column in columns)
+    top = 0.5 + (0.62 * LETTER * longest if slanted else 0.12)
+    # the last slanted name leans out of its panel
+    gap = max(0.3, 0.5 * LETTER * len(_name(columns[-1]))) if slanted else 0.3
+    width, height = side + len(panels) * (wide + gap), top + high + 0.12
     with figure_of((width, height)) as figure:
         for number, panel in enumerate(panels):
-            left = (side + number * (wide * stretch + gap)) / width
-            box = (left, 0.15 / height, wide * stretch / width, high / height)
-            axes = figure.add_axes(box)
-            _panel(axes, result, panel, names=number == 0)
+            left = side + number * (wide + gap)
+            box = (left / width, 0.12 / height, wide / width, high / height)
+            _panel(figure.add_axes(box), result, panel, names=number == 0, slanted=slanted)
         return saved(figure, name)
 
 
-def _panel(axes: Any, result: Result, panel: Panel, *, names: bool) -> None:
+def _slanted(columns: Sequence[str], wide: float) -> bool:
+    """Whether names do not fit over columns that share a width in inches."""
+    return max(len(_name(column)) for column in columns) * LETTER > 0.95 * wide / len(columns)
+
+
+def _panel(axes: Any, result: Result, panel: Panel, *, names: bool, slanted: bool) -> None:
     """Draw one matrix: the deeper the higher, every cell with its number."""
     rate, title, colours = panel
     rows, columns = result.rows, result.columns
@@ -90,10 +97,12 @@ def _panel(axes: Any, result: Result, panel: Panel, *, names: bool) -> None:
             cell = result.cell(query, reference)
             published = shown(cell.paper.get(rate)) if cell is not None else ""
             _number(axes, x, y, float(shares[y, x]), float(painted[y, x]), published)
-    axes.set_xticks(range(len(columns)), [_name(column) for column in columns], fontsize=9)
-    for label in axes.get_xticklabels():
-        label.set(rotation=40, ha="left", rotation_mode="anchor")
     axes.xaxis.tick_top()
+    lean: dict[str, Any] = {"rotation": 38, "ha": "left", "rotation_mode": "anchor"}
+    axes.set_xticks(
+        range(len(columns)), [_name(column) for column in columns], fontsize=9,
+        **(lean if slanted else {}),
+    )  # fmt: skip
     axes.set_yticks(range(len(rows)), [_name(row) for row in rows] if names else [], fontsize=9)
     axes.tick_params(length=0)
     axes.set_xticks(np.arange(-0.5, len(columns)), minor=True)
@@ -102,6 +111,8 @@ def _panel(axes: Any, result: Result, panel: Panel, *, names: bool) -> None:
     axes.tick_params(which="minor", length=0)
     for spine in axes.spines.values():
         spine.set_visible(False)
+    if any(shown(cell.paper.get(rate)) for cell in result.cells):
+        title += ", ours (published)"
     axes.annotate(
         title, (0, 1), xycoords=("axes fraction", "figure fraction"), xytext=(0, -8),
         textcoords="offset points", va="top", fontsize=12, fontweight="bold", color=INK,
@@ -115,9 +126,9 @@ def _number(axes: Any, x: int, y: int, share: float, depth: float, published: st
         axes.text(x, y, "–", ha="center", va="center", fontsize=9, color=QUIET)
         return
     lift = 0.13 if published else 0.0
-    axes.text(x, y - lift, percent(share), ha="center", va="center", fontsize=10, color=ink)
+    axes.text(x, y - lift, percent(share), ha="center", va="center", fontsize=9.5, color=ink)
     if published:
-        axes.text(x, y + 0.24, f"({published})", ha="center", va="center", fontsize=7.5, color=ink)
+        axes.text(x, y + 0.24, f"({published})", ha="center", va="center", fontsize=7, color=ink)
 
 
 def _name(name: str) -> str:
@@ -137,7 +148,7 @@ def bars(unions: Sequence[Union], title: str, name: str) -> dict[str, bytes]:
         return {}
     height = 1.15 + 0.46 * len(drawn)
     side = 0.09 * max(len(_name(union.query)) for union in drawn) + 0.3
-    width = side + 7.2
+    width = side + 6.7
     with figure_of((width, height)) as figure:
         axes = figure.add_axes((side / width, 0.5 / height, 4.7 / width, 1 - 1.15 / height))
         for y, union in enumerate(drawn):

@@ -74,7 +74,7 @@ class _Table:
         for value in values:
             if not isinstance(value, str):
                 raise self.fault(
-                    f"key {key!r}", f"must be a list of texts; {_shown(value)} is none"
+                    f"key {key!r}", f"must be a list of texts; got {_shown(value)} in it"
                 )
             if values.count(value) > 1:
                 raise self.fault(f"key {key!r}", f"{value!r} stands there twice")

@@ -1,0 +1,80 @@
+"""Small sets of pictures and a file that names them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+import numpy as np
+from PIL import Image
+
+from visleak.study import Options, Result, study
+
+#: A name that a page, a spreadsheet, LaTeX and a formula would all misread.
+HOSTILE = "=<img src=x onerror=alert(1)> $x$ a_b & 50 %"
+
+#: Which crops a set holds: number -> picture. Equal numbers are equal pictures.
+SETS = {
+    "one/train": [0, 1, 2, 3, 4, 5],
+    "one/test": [0, 1, 6, 7, 8],
+    "two/train": [1, 2, 6, 9],
+    "crawl": [7, 8, 10],
+}
+
+
+def crop(natural: Mapping[str, np.ndarray], number: int, side: int = 72) -> Image.Image:
+    """Return a region of a natural picture; two numbers never show the same."""
+    names = ("astronaut", "chelsea", "coffee", "rocket")
+    picture = natural[names[number % len(names)]]
+    top, left = 20 + 80 * (number // len(names)), 30 + 75 * (number // len(names))
+    return Image.fromarray(picture[top : top + side, left : left + side])
+
+
+def write_pictures(
+    root: Path, natural: Mapping[str, np.ndarray], sets: Mapping[str, Sequence[int]]
+) -> None:
+    for name, numbers in sets.items():
+        (root / name).mkdir(parents=True, exist_ok=True)
+        for number in numbers:
+            crop(natural, number).save(root / name / f"{number:02d}.png")
+
+
+def table(name: str, **keys: object) -> str:
+    """Return a set of the file; a key of ``None`` is left out."""
+    lines = [f"{key} = {_toml(value)}" for key, value in keys.items() if value is not None]
+    quoted = name.replace("\\", "\\\\").replace('"', '\\"')
+    return "\n".join([f'[sets."{quoted}"]', *lines, ""]) + "\n"
+
+
+def _toml(value: object) -> str:
+    if isinstance(value, bool):
+        return str(value).lower()
+    if isinstance(value, str):
+        return f"'{value}'"
+    if isinstance(value, list):
+        return f"[{', '.join(map(_toml, value))}]"
+    if isinstance(value, dict):
+        return "{" + ", ".join(f"{key} = {_toml(each)}" for key, each in value.items()) + "}"
+    return str(value)
+
+
+def sets_of(audit: str = "verify = false") -> str:
+    """Return the file of :data:`SETS`."""
+    return (
+        f"title = 'small'\n[audit]\n{audit}\n"
+        + table("one-train", dataset="one", roles=["T"], source="one/train")
+        + table("one-test", dataset="one", roles=["B"], source="one/test")
+        + table("two-train", dataset="two", roles=["T"], source="two/train")
+        + table("crawl", roles=["P"], source="crawl")
+    )
+
+
+def quick(**options: object) -> Options:
+    """Return options that neither start processes nor keep anything."""
+    return Options(workers=1, cache=None, **options)  # type: ignore[arg-type]
+
+
+def carried_out(root: Path, text: str, out: str = "out", **options: object) -> Result:
+    """Write the file and carry it out."""
+    (root / "sets.toml").write_text(text, encoding="utf-8")
+    return study(root / "sets.toml", root / out, quick(**options))

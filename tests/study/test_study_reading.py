@@ -1,0 +1,145 @@
+"""Every mistake in a file of sets is one line with file, set and key."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from study_making import table
+
+from visleak.errors import UsageError
+from visleak.study import read_study
+from visleak.study.config import Inclusion
+from visleak.study.places import locate
+
+A = table("a", roles=["B"])
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("sets = ", "is no TOML that can be read: Invalid value"),
+        ("", "key 'sets': there are no sets; write a table [sets.NAME] for each"),
+        ("sets = 3", "key 'sets': must be a table; got 3"),
+        ("sets.a = 3", "key 'sets.a': must be a table [sets.NAME]; got 3"),
+        ("setts = 3\n" + A, "key 'setts': there is no such key; did you mean 'sets'?"),
+        (table("a", rolls=["B"]), "set 'a', key 'rolls': there is no such key; did you mean 'rol"),
+        (table("a", roles="B"), "set 'a', key 'roles': must be a list; got 'B'"),
+        (table("a", roles=["bench"]), "set 'a', key 'roles': 'bench' is no role; did you mean 'be"),
+        (table("a", roles=["X"]), "'X' is no role; known are benchmark, training, pretraining"),
+        (table("a", roles=[3]), "set 'a', key 'roles': must be a list of texts; got 3 in it"),
+        (table("a", roles=["B", "B"]), "set 'a', key 'roles': 'B' stands there twice"),
+        (table("a", source="x"), "set 'a', key 'roles': is missing; give some of benchmark, train"),
+        (table("a", roles=["B"], source=3), "set 'a', key 'source': must be text; got 3"),
+        (table("a", roles=["B"], images=True), "key 'images': must be a whole number or text; got"),
+        (table("a", roles=["B"], images="3 M"), "must be a count such as 31783 or \"118k\"; got"),
+        (table(" ", roles=["B"]), "set ' ', name: a set needs a name: [sets.NAME]"),
+        (
+            table("a", roles=["B"], contains=["val"]) + table("vals", roles=["T"]),
+            "set 'a', key 'contains': there is no set 'val'; did you mean 'vals'?",
+        ),
+        (table("a", roles=["B"], contains=["a"]), "key 'contains': a set is not part of itself"),
+        (table("a", roles=["B"], contains=[3]), "lists names of sets, or {set = .., match = ..}"),
+        (
+            table("a", roles=["B"], contains=[{"sett": "b"}]),
+            "set 'a', key 'contains', key 'sett': there is no such key; did you mean 'set'?",
+        ),
+        (table("a", roles=["B"], contains=[{"match": "id"}]), "key 'set': is missing; name the"),
+        (
+            table("a", roles=["B"], contains=[{"set": "b", "match": "/(/"}]),
+            "key 'match': '/(/' is no regular expression: missing ), unterminated subpattern",
+        ),
+        (
+            table("a", roles=["B"], contains=[{"set": "b", "match": "/x/"}]),
+            "key 'match': must be \"id\" or \"/regex/\" with a group; got '/x/'",
+        ),
+        ("[audit]\nhrad = 0.9\n" + A, "[audit], key 'hrad': there is no such key; did you mean 'h"),
+        ("[audit]\nhard = '1'\n" + A, "[audit], key 'hard': must be a number; got '1'"),
+        ("[audit]\nverify = 1\n" + A, "[audit], key 'verify': must be true or false; got 1"),
+        ("[audit]\nsample = 1.5\n" + A, "[audit], key 'sample': must be a whole number; got 1.5"),
+        ("[audit]\nviews = 'some'\n" + A, "[audit], key 'views': views must be one of none, mir"),
+        ("[audit]\nhard = 0.1\nsoft = 0.2\n" + A, "[audit], keys: hard (0.1) must not be below so"),
+        ("[matrix]\nrows = []\n" + A, "[matrix], key 'rows': there is no such key; known are ref"),
+        ("[matrix]\nqueries = ['b']\n" + A, "[matrix], key 'queries': there is no set 'b'; known"),
+        ("[matrix]\nreferences = ['a']\n" + A, "'a' has neither the role training nor pretraining"),
+        (
+            "[matrix]\nqueries = ['t']\n" + table("t", roles=["T"]),
+            "[matrix], key 'queries': 't' has not the role benchmark",
+        ),
+    ],
+)  # fmt: skip
+def test_a_mistake_is_one_line(tmp_path: Path, text: str, said: str) -> None:
+    file = tmp_path / "my.toml"
+    file.write_text(text, encoding="utf-8")
+    with pytest.raises(UsageError) as caught:
+        read_study(file)
+    assert said in str(caught.value)
+    assert str(file) in str(caught.value)
+    assert "\n" not in str(caught.value)
+
+
+def test_files_that_are_none(tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match=r"no\.toml is no file; it is a TOML file with \[sets"):
+        read_study(tmp_path / "no.toml")
+    (tmp_path / "latin.toml").write_bytes(b"title = '\xe9'")
+    with pytest.raises(UsageError, match=r"latin\.toml is no TOML that can be read: 'utf-8' codec"):
+        read_study(tmp_path / "latin.toml")
+
+
+def test_what_a_file_says(tmp_path: Path) -> None:
+    """Letters stand for roles; settings are those of an audit, repeats within apart."""
+    file = tmp_path / "my.toml"
+    file.write_text(
+        "[audit]\nhard = 1\nthresholds = 't.json'\n"
+        + table("a", roles=["B", "T"], id="name", contains=["b"])
+        + table("b", roles=["pretraining"], dataset="x", images="40k")
+    )
+    found = read_study(file)
+    assert found.title == "my"
+    assert found.thresholds == tmp_path / "t.json"
+    assert (found.settings.hard, found.settings.within, found.settings.verify) == (1, False, True)
+    a, b = found.sets
+    assert (a.roles, a.dataset, a.columns) == (("benchmark", "training"), "a", (("id", "name"),))
+    assert a.contains == (Inclusion("b"),)
+    assert (b.roles, b.dataset, b.images) == (("pretraining",), "x", "40k")
+
+
+def test_where_sets_lie(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Relative to the file, ``~``, ``${NAME}``; what is missing says why and is not opened."""
+    monkeypatch.setenv("HOME", str(tmp_path / "home"))
+    for name in ("rel", "data/x", "home/pics"):
+        (tmp_path / name).mkdir(parents=True)
+    (tmp_path / "ann.json").touch()
+    sources = {
+        "rel": "rel",
+        "split": "coco:ann.json?images=rel#x",
+        "home": "~/pics",
+        "variable": "${MINE}/x",
+        "prefixed": "emb:${MINE}/x?encoder=clip",
+        "absolute": str(tmp_path / "rel"),
+        "glob": "re*",
+        "remote": "https://host/a.tar",
+        "hub": "hf:name/set#test",
+        "empty": "",
+        "unset": "${NOBODY_SET_THIS}/x",
+        "gone": "nowhere/at/all",
+        "no-glob": "zz*",
+    }
+    file = tmp_path / "sets.toml"
+    file.write_text("".join(table(n, roles=["B"], source=s) for n, s in sources.items()))
+    found = locate(read_study(file), {"MINE": str(tmp_path / "data")})
+    missing = {name: each.missing for name, each in found.items() if each.missing}
+    assert missing == {
+        "empty": "source is not filled in",
+        "unset": "environment variable NOBODY_SET_THIS is not set",
+        "gone": "source nowhere/at/all does not exist",
+        "no-glob": "source zz* does not exist",
+    }
+    assert found["rel"].source == found["absolute"].source == str(tmp_path / "rel")
+    assert found["split"].source == f"coco:{tmp_path}/ann.json?images=rel#x"
+    assert found["home"].source == str(tmp_path / "home" / "pics")
+    assert found["variable"].source == str(tmp_path / "data" / "x")
+    assert found["prefixed"].source == f"emb:{tmp_path}/data/x?encoder=clip"
+    assert found["glob"].source == str(tmp_path / "re*")
+    assert found["remote"].source == "https://host/a.tar"
+    assert found["hub"].source == "hf:name/set#test"
