@@ -2,16 +2,25 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any, Final
 
 from visleak.encoders.clip_form import transformers_digest
+from visleak.encoders.libraries import member, said
 from visleak.encoders.network import RUNNING, NetworkEncoder, Running, Tower
-from visleak.encoders.open_clips import load_open_clip
+from visleak.encoders.open_clips import HUB, load_open_clip
 from visleak.encoders.preparing import PREPS
 from visleak.encoders.processors import read_preprocessing
 from visleak.encoders.published import OPENAI_CLIP, published
 from visleak.encoders.request import Request
-from visleak.encoders.weights import find_model, load_weights, refuse_missing, transformers_for
+from visleak.encoders.weights import (
+    Found,
+    find_model,
+    load_weights,
+    quiet,
+    refuse_missing,
+    transformers_for,
+)
 from visleak.errors import VisleakError
 
 BACKENDS: Final = ("transformers", "open_clip")
@@ -27,7 +36,7 @@ def clip_encoder(request: Request) -> NetworkEncoder:
     """
     request.knows("prep", "backend", *RUNNING)
     prep = request.choice("prep", PREPS, PREPS[0])
-    of_open_clip = request.argument.startswith("hf-hub:")
+    of_open_clip = request.argument.startswith(HUB)
     backend = request.choice("backend", BACKENDS, BACKENDS[1 if of_open_clip else 0])
     running = Running.asked(request)
     if backend == "open_clip":
@@ -35,11 +44,12 @@ def clip_encoder(request: Request) -> NetworkEncoder:
     else:
         tower, found = _load(request)
         preprocessing = read_preprocessing(found, prep)
-    name = request.named("prep")
+    # a name that only open_clip knows is no name without it
+    name = request.named("prep", "backend") if request.argument else request.named("prep")
     return NetworkEncoder(name, tower, preprocessing, running, published(request))
 
 
-def _load(request: Request) -> tuple[Tower, Any]:
+def _load(request: Request) -> tuple[Tower, Path]:
     """Return a tower of transformers, and the folder it comes from."""
     transformers = transformers_for("encoder clip")
     found = find_model(request, OPENAI_CLIP)
@@ -49,16 +59,28 @@ def _load(request: Request) -> tuple[Tower, Any]:
             f"encoder clip: model {found.name} is a {kind!r}, no CLIP; other models of transformers"
             f" are hf:{found.name}"
         )
-    if kind == "clip":
-        whole = transformers.CLIPConfig.from_pretrained(str(found.path))
-        config = whole.vision_config
-        config.projection_dim = whole.projection_dim
-    else:
-        config = transformers.CLIPVisionConfig.from_pretrained(str(found.path))
-    factory = transformers.CLIPVisionModelWithProjection
+    config = _vision_config(transformers, found, whole=kind == "clip")
+    factory = member(transformers, "CLIPVisionModelWithProjection", "encoder clip")
     module, missing = load_weights(found, factory, config=config)
     refuse_missing(found, missing)
     return Tower(module, _image_embeds, transformers_digest(module)), found.path
+
+
+def _vision_config(transformers: Any, found: Found, whole: bool) -> Any:
+    """Return the configuration of the image tower, in a model that is ``whole`` or that alone."""
+    try:
+        with quiet():
+            if not whole:
+                return transformers.CLIPVisionConfig.from_dict(found.config())
+            config = transformers.CLIPConfig.from_dict(found.config())
+    except Exception as error:
+        # the library checks values in many ways
+        raise VisleakError(
+            f"model {found.name}: {found.path / 'config.json'} is not understood ({said(error)})"
+        ) from error
+    # the width of the vectors is told twice, and may differ
+    config.vision_config.projection_dim = config.projection_dim
+    return config.vision_config
 
 
 def _image_embeds(module: Any, inputs: Any) -> Any:

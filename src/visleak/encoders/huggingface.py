@@ -5,11 +5,17 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any, Final
 
+from visleak.encoders.libraries import member, said
 from visleak.encoders.network import RUNNING, NetworkEncoder, Running, Tower, tensors_digest
 from visleak.encoders.processors import read_preprocessing
 from visleak.encoders.request import Request
-from visleak.encoders.weights import Found, find_model, load_weights, refuse_missing
-from visleak.encoders.weights import transformers_for as library
+from visleak.encoders.weights import (
+    Found,
+    find_model,
+    load_weights,
+    refuse_missing,
+    transformers_for,
+)
 from visleak.errors import UsageError, VisleakError
 
 DINOV2: Final = "facebook/dinov2-base"
@@ -92,23 +98,26 @@ def _encoder(request: Request, found: Found, feature: str, kind: str = "") -> Ne
             f" transformers are hf:{found.name}"
         )
     preprocessing = read_preprocessing(found.path)
-    transformers = library(f"encoder {request.name}")
-    module, missing = load_weights(found, transformers.AutoModel)
+    what = f"encoder {request.name}"
+    factory = member(transformers_for(what), "AutoModel", what)
+    module, missing = load_weights(found, factory)
     # what a classifier was trained without is no part of its features
     pooler = frozenset(name for name in missing if "pooler." in f".{name}")
     refuse_missing(found, missing - pooler)
     chosen = _chosen(request, module, feature, pooled=not pooler)
-    about = {
-        "model": {
-            name: value
-            for name, value in module.config.to_diff_dict().items()
-            if name not in _NO_MATTER
-        },
-        "feature": chosen,
-    }
+    about = {"model": _matters(module.config.to_diff_dict()), "feature": chosen}
     weights = ((name, each) for name, each in module.state_dict().items() if name not in pooler)
     tower = Tower(module, FEATURES[chosen], tensors_digest(weights, about))
     return NetworkEncoder(request.named("feature"), tower, preprocessing, running)
+
+
+def _matters(config: Mapping[str, Any]) -> dict[str, Any]:
+    """Return what a configuration says about what the model computes."""
+    return {
+        name: _matters(value) if isinstance(value, Mapping) else value
+        for name, value in config.items()
+        if name not in _NO_MATTER
+    }
 
 
 def _chosen(request: Request, module: Any, feature: str, pooled: bool) -> str:
@@ -139,7 +148,7 @@ def _features(request: Request, module: Any, pooled: bool) -> list[str]:
         except Exception as error:
             raise VisleakError(
                 f"encoder {request.name}: model {request.argument or request.name} does not take"
-                f" pictures alone ({type(error).__name__}: {' '.join(str(error).split())[:120]})"
+                f" pictures alone ({said(error)})"
             ) from error
     there = [name for name in ("image_embeds",) if getattr(made, name, None) is not None]
     if pooled and getattr(made, "pooler_output", None) is not None:

@@ -2,18 +2,34 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
-from types import ModuleType
 from typing import Any, Final
 
 from visleak.encoders.clip_form import open_clip_digest
+from visleak.encoders.libraries import library, said
 from visleak.encoders.network import Tower
 from visleak.encoders.preparing import PixelPreparation
 from visleak.encoders.processors import Preprocessing, Scaling
 from visleak.encoders.published import OPENAI_CLIP
 from visleak.encoders.request import Request
-from visleak.encoders.weights import quiet
-from visleak.errors import MissingExtra, UsageError, VisleakError
+from visleak.encoders.weights import Layout, hub_model, quiet, whole
+from visleak.errors import UsageError, VisleakError
+
+#: What stands before a name on the hub, and before a folder, as open_clip has it.
+HUB: Final = "hf-hub:"
+_LOCAL: Final = "local-dir:"
+_USE: Final = "clip:FOLDER?backend=open_clip"
+
+#: What the weights' own entry says about pictures.
+_TOLD: Final = ("mean", "std", "interpolation", "resize_mode")
+
+LAYOUT: Final = Layout(
+    "open_clip",
+    "open_clip_config.json",
+    ("open_clip_model.safetensors", "open_clip_pytorch_model.bin"),
+)
 
 #: What open_clip calls the paper's network; without ``quickgelu`` it would get another activation.
 DEFAULT: Final = ("ViT-B-32-quickgelu", "openai")
@@ -23,61 +39,62 @@ def load_open_clip(request: Request, prep: str) -> tuple[Tower, Preprocessing]:
     """Return the image tower of a model of open_clip, and its preprocessing.
 
     Raises:
-        MissingExtra: open_clip, or the torchvision it needs, cannot be imported.
+        MissingExtra: open_clip is not installed.
         UsageError: the name is none of open_clip's.
         VisleakError: the weights cannot be had.
     """
-    open_clip = _library()
-    model, pretrained = _named(request, open_clip)
+    open_clip = library("open_clip", "open-clip", "clip through open_clip")
+    model, options = _source(request, open_clip)
     try:
         with quiet():
-            made = open_clip.create_model(model, pretrained=pretrained, require_pretrained=True)
+            made = open_clip.create_model(model, require_pretrained=True, **options)
     except Exception as error:
-        # open_clip and the libraries below it raise what they like
-        text = " ".join(str(error).split())[:160]
+        # open_clip and what it calls raise what they like
         raise VisleakError(
-            f"encoder clip: open_clip cannot load {model}{f'/{pretrained}' if pretrained else ''}"
-            f" ({type(error).__name__}: {text}); where it can be had: `hf download` the model, then"
-            " clip:FOLDER"
+            f"encoder clip: open_clip cannot load {model} ({said(error)})"
         ) from error
     tower = made.visual.float()
     return Tower(tower, _call, open_clip_digest(tower)), _preprocessing(made, prep)
 
 
-def _library() -> ModuleType:
-    try:
-        import open_clip
-    except (ImportError, RuntimeError) as error:
-        # a torchvision that was built for another torch raises RuntimeError
-        raise MissingExtra("open-clip", "clip through open_clip") from error
-    module: ModuleType = open_clip
-    return module
-
-
-def _named(request: Request, open_clip: ModuleType) -> tuple[str, str | None]:
-    """Return the model and the name of its weights, as open_clip calls them."""
+def _source(request: Request, open_clip: Any) -> tuple[str, Mapping[str, Any]]:
+    """Return what open_clip calls the model, and what else it is to be told."""
     text = request.argument
-    if not text or text == OPENAI_CLIP:
-        return DEFAULT
-    if text.startswith(("hf-hub:", "local-dir:")):
-        return text, None
-    if Path(text).expanduser().is_dir():
-        return f"local-dir:{Path(text).expanduser()}", None
-    model, _, pretrained = text.partition("/")
+    if text.startswith(HUB):
+        return f"{_LOCAL}{hub_model('clip', text.removeprefix(HUB), LAYOUT, _USE)}", {}
+    folder = Path(text).expanduser()
+    if text and (folder.is_dir() or text.startswith(("/", ".", "~"))):
+        return f"{_LOCAL}{whole(text, folder, LAYOUT)}", {}
+    model, tag = DEFAULT if not text or text == OPENAI_CLIP else _known(text, open_clip)
+    config = open_clip.get_pretrained_cfg(model, tag)
+    name, _, file = str(config.get("hf_hub", "")).rpartition("/")
+    if not name:
+        return model, {"pretrained": tag}
+    # open_clip itself would ask the hub first and wait for a minute where it cannot be reached
+    layout = replace(LAYOUT, config="", weights=(file,) if file else LAYOUT.weights)
+    found = hub_model("clip", name, layout, _USE)
+    weights = next(found / each for each in layout.weights if (found / each).is_file())
+    told = {part: config[part] for part in _TOLD if config.get(part) is not None}
+    return model, {"pretrained": str(weights), "force_preprocess_cfg": told}
+
+
+def _known(text: str, open_clip: Any) -> tuple[str, str]:
+    """Return the model and its weights that a text ``MODEL/WEIGHTS`` names."""
+    model, _, tag = text.partition("/")
     known = open_clip.list_pretrained_tags_by_model(model)
-    if pretrained not in known:
-        if model in open_clip.list_models():
-            raise UsageError(
-                f"encoder clip: open_clip has {model} with {', '.join(known) or 'no weights'}; got"
-                f" {text!r}"
-            )
+    if tag in known:
+        quick = f"{model}-quickgelu"
+        asks = bool(open_clip.get_pretrained_cfg(model, tag).get("quick_gelu"))
+        return (quick if asks and quick in open_clip.list_models() else model), tag
+    if model in open_clip.list_models():
         raise UsageError(
-            f"encoder clip: open_clip takes MODEL/WEIGHTS such as ViT-B-32/laion2b_s34b_b79k,"
-            f" hf-hub:OWNER/NAME or a folder with open_clip_config.json; got {text!r}"
+            f"encoder clip: open_clip has {model} with {', '.join(known) or 'no weights'}; got"
+            f" {text!r}"
         )
-    quick = f"{model}-quickgelu"
-    asks = bool(open_clip.get_pretrained_cfg(model, pretrained).get("quick_gelu"))
-    return (quick if asks and quick in open_clip.list_models() else model), pretrained
+    raise UsageError(
+        "encoder clip: open_clip takes MODEL/WEIGHTS such as ViT-B-32/laion2b_s34b_b79k,"
+        f" hf-hub:OWNER/NAME or a folder with open_clip_config.json; got {text!r}"
+    )
 
 
 def _call(module: Any, inputs: Any) -> Any:

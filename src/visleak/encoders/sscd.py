@@ -10,16 +10,15 @@ from __future__ import annotations
 import hashlib
 import warnings
 from pathlib import Path
-from types import ModuleType
 from typing import Any, Final
 
+from visleak.encoders.libraries import library, said
 from visleak.encoders.network import (
     RUNNING,
     NetworkEncoder,
     Running,
     Tower,
     digest,
-    torch_for,
 )
 from visleak.encoders.preparing import PixelPreparation
 from visleak.encoders.processors import Preprocessing, Scaling
@@ -47,7 +46,7 @@ def sscd_encoder(request: Request) -> NetworkEncoder:
     request.knows("resize", *RUNNING)
     resize = RESIZES[request.choice("resize", tuple(RESIZES), "288")]
     running = Running.asked(request)
-    torch = torch_for("encoder sscd")
+    torch = library("torch", "torch", "encoder sscd")
     if not path.is_file():
         raise VisleakError(
             f"encoder sscd: there is no file {path}; get sscd_disc_mixup.torchscript.pt as {HOME}"
@@ -63,12 +62,12 @@ def sscd_encoder(request: Request) -> NetworkEncoder:
         )
     except (RuntimeError, AttributeError, IndexError) as error:
         raise VisleakError(
-            f"encoder sscd: {path} does not make a vector of a picture ({_said(error)}); it must"
+            f"encoder sscd: {path} does not make a vector of a picture ({said(error)}); it must"
             " take a batch (n, 3, height, width) and return (n, width)"
         ) from error
 
 
-def _script(torch: ModuleType, path: Path) -> Any:
+def _script(torch: Any, path: Path) -> Any:
     try:
         with warnings.catch_warnings():
             # torch asks makers of new files for another format; these are published as they are
@@ -76,14 +75,9 @@ def _script(torch: ModuleType, path: Path) -> Any:
             return torch.jit.load(str(path), map_location="cpu").float()
     except (RuntimeError, ValueError, OSError) as error:
         raise VisleakError(
-            f"encoder sscd: {path} is no TorchScript ({_said(error)}); get"
+            f"encoder sscd: {path} is no TorchScript ({said(error)}); get"
             f" sscd_disc_mixup.torchscript.pt as {HOME} says"
         ) from error
-
-
-def _said(error: Exception) -> str:
-    """Return a library's message as the start of one line."""
-    return f"{type(error).__name__}: {' '.join(str(error).split())[:120]}"
 
 
 def _call(module: Any, inputs: Any) -> Any:

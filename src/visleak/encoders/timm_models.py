@@ -5,25 +5,29 @@ from __future__ import annotations
 import difflib
 from collections.abc import Mapping
 from math import floor
-from types import ModuleType
+from pathlib import Path
 from typing import Any, Final
 
+from visleak.encoders.libraries import library, said
 from visleak.encoders.network import RUNNING, NetworkEncoder, Running, Tower, tensors_digest
 from visleak.encoders.preparing import PixelPreparation
 from visleak.encoders.processors import Preprocessing, Scaling
 from visleak.encoders.request import Request
-from visleak.encoders.weights import quiet
-from visleak.errors import MissingExtra, UsageError, VisleakError
+from visleak.encoders.weights import Layout, hub_model, quiet, whole
+from visleak.errors import UsageError, VisleakError
 
 #: timm's names of Pillow's filters.
 _FILTERS: Final = {"nearest": 0, "lanczos": 1, "bilinear": 2, "bicubic": 3, "box": 4, "hamming": 5}
 
-#: Prefixes behind which timm takes something else than its own names.
-_ELSEWHERE: Final = ("hf-hub:", "hf_hub:", "local-dir:")
+#: What stands before a folder, as timm has it.
+_LOCAL: Final = "local-dir:"
+_USE: Final = "timm:FOLDER"
+
+LAYOUT: Final = Layout("timm", "config.json", ("model.safetensors", "pytorch_model.bin"))
 
 
 def timm_encoder(request: Request) -> NetworkEncoder:
-    """Return a model of timm by name, ``hf-hub:OWNER/NAME`` or ``local-dir:FOLDER``.
+    """Return a model of timm by name, ``hf-hub:OWNER/NAME`` or folder.
 
     Raises:
         UsageError: timm knows no such model.
@@ -32,15 +36,9 @@ def timm_encoder(request: Request) -> NetworkEncoder:
     """
     name = request.wanted_argument("NAME")
     request.knows(*RUNNING)
-    timm = _library()
+    timm = library("timm", "timm", "encoder timm")
     running = Running.asked(request)
-    if not name.startswith(_ELSEWHERE) and not timm.is_model(name.partition(".")[0]):
-        close = ", ".join(difflib.get_close_matches(name, timm.list_models(), n=3))
-        raise UsageError(
-            f"encoder timm: timm {timm.__version__} has no model {name!r}"
-            f"{f'; near are {close}' if close else ''}"
-        )
-    module = _loaded(timm, name)
+    module = _loaded(timm, *_weights(timm, name))
     config = timm.data.resolve_model_data_config(module)
     about = {
         "timm": str(module.pretrained_cfg.get("architecture", name)),
@@ -50,29 +48,42 @@ def timm_encoder(request: Request) -> NetworkEncoder:
     return NetworkEncoder(request.named(), tower, _preprocessing(name, config), running)
 
 
-def _library() -> ModuleType:
+def _weights(timm: Any, name: str) -> tuple[str, Mapping[str, Any]]:
+    """Return what timm calls a model, and where its weights are if we have them already."""
+    for prefix in ("hf-hub:", "hf_hub:"):
+        if name.startswith(prefix):
+            folder = hub_model("timm", name.removeprefix(prefix), LAYOUT, _USE)
+            return f"{_LOCAL}{folder}", {}
+    folder = Path(name.removeprefix(_LOCAL)).expanduser()
+    if name.startswith((_LOCAL, "/", ".", "~")) or folder.is_dir():
+        return f"{_LOCAL}{whole(name, folder, LAYOUT)}", {}
     try:
-        import timm
-        import timm.data
-    except (ImportError, RuntimeError) as error:
-        # a torchvision that was built for another torch raises RuntimeError
-        raise MissingExtra("timm", "encoder timm") from error
-    module: ModuleType = timm
-    return module
+        config = timm.get_pretrained_cfg(name)
+    except (RuntimeError, KeyError):
+        config = None
+    if config is None or not config.has_weights:
+        close = ", ".join(difflib.get_close_matches(name, timm.list_pretrained(), n=3))
+        raise UsageError(
+            f"encoder timm: timm {timm.__version__} has no weights named {name!r}"
+            f"{f'; near are {close}' if close else ''}"
+        )
+    if not config.hf_hub_id:
+        return name, {}
+    # timm itself would ask the hub first and wait for a minute where it cannot be reached
+    folder = hub_model("timm", config.hf_hub_id, LAYOUT, _USE)
+    file = next(folder / each for each in LAYOUT.weights if (folder / each).is_file())
+    return name, {"file": str(file), "hf_hub_id": None, "url": ""}
 
 
-def _loaded(timm: ModuleType, name: str) -> Any:
+def _loaded(timm: Any, name: str, overlay: Mapping[str, Any]) -> Any:
     try:
         with quiet():
-            return timm.create_model(name, pretrained=True, num_classes=0).float()
+            return timm.create_model(
+                name, pretrained=True, num_classes=0, pretrained_cfg_overlay=dict(overlay)
+            ).float()
     except Exception as error:
-        # timm and the hub's libraries raise what they like
-        said = " ".join(str(error).split())[:160]
-        raise VisleakError(
-            f"encoder timm: the weights of {name} cannot be had ({type(error).__name__}: {said});"
-            " where they can be had: `hf download timm/NAME --local-dir FOLDER`, then"
-            " timm:local-dir:FOLDER"
-        ) from error
+        # timm and what it calls raise what they like
+        raise VisleakError(f"encoder timm: {name} cannot be loaded ({said(error)})") from error
 
 
 def _call(module: Any, inputs: Any) -> Any:

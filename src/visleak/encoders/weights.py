@@ -10,21 +10,40 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from types import ModuleType
 from typing import Any, Final
 
+from visleak.encoders.libraries import broken, library, said
 from visleak.encoders.request import Request
-from visleak.errors import MissingExtra, VisleakError
+from visleak.errors import VisleakError
 
-#: What tells how to build and feed a model, where it is there.
-DESCRIPTIONS: Final = ("config.json", "preprocessor_config.json", "processor_config.json")
 
-#: Weights, in order of preference; an index names the parts of what is in several files.
-WEIGHTS: Final = (
-    "model.safetensors",
-    "model.safetensors.index.json",
-    "pytorch_model.bin",
-    "pytorch_model.bin.index.json",
+@dataclass(frozen=True, slots=True)
+class Layout:
+    """The files of a model, as a library writes them.
+
+    Attributes:
+        library: whose they are.
+        config: tells how to build the model; empty where the library knows without.
+        weights: in order of preference; an index names the parts of what is in several files.
+        others: taken along where they are there.
+    """
+
+    library: str
+    config: str
+    weights: tuple[str, ...]
+    others: tuple[str, ...] = ()
+
+
+TRANSFORMERS: Final = Layout(
+    "transformers",
+    "config.json",
+    (
+        "model.safetensors",
+        "model.safetensors.index.json",
+        "pytorch_model.bin",
+        "pytorch_model.bin.index.json",
+    ),
+    ("preprocessor_config.json", "processor_config.json"),
 )
 
 #: Seconds that the hub has for an answer.
@@ -49,7 +68,7 @@ class Found:
         Raises:
             VisleakError: it is missing or damaged.
         """
-        file = self.path / DESCRIPTIONS[0]
+        file = self.path / TRANSFORMERS.config
         try:
             content = json.loads(file.read_text(encoding="utf-8"))
         except (OSError, ValueError, RecursionError) as error:
@@ -59,19 +78,15 @@ class Found:
         return content
 
 
-def transformers_for(what: str) -> ModuleType:
+def transformers_for(what: str) -> Any:
     """Return transformers.
 
     Raises:
         MissingExtra: it, or torch, is not installed.
     """
-    try:
-        import torch  # noqa: F401  (transformers does without, and has no models then)
-        import transformers
-    except ImportError as error:
-        raise MissingExtra("torch", what) from error
-    module: ModuleType = transformers
-    return module
+    # transformers can be imported without torch, and has no models then
+    library("torch", "torch", what)
+    return library("transformers", "torch", what)
 
 
 def find_model(request: Request, default: str = "") -> Found:
@@ -91,40 +106,56 @@ def find_model(request: Request, default: str = "") -> Found:
     name = request.argument or default
     path = Path(name).expanduser()
     if path.is_dir():
-        return Found(name, _whole(name, path))
+        return Found(name, whole(name, path, TRANSFORMERS))
     if name.startswith(("/", ".", "~")) or name.count("/") > 1:
         raise VisleakError(
             f"encoder {request.name}: there is no folder {name}; give a folder with config.json and"
             " model.safetensors, or the name of a model on the Hugging Face hub"
         )
-    return Found(name, _from_hub(request.name, name))
+    return Found(name, hub_model(request.name, name, TRANSFORMERS, f"{request.name}:FOLDER"))
 
 
-def _whole(name: str, path: Path) -> Path:
-    """Return a folder that holds a model."""
-    if not (path / DESCRIPTIONS[0]).is_file():
-        raise VisleakError(
-            f"model {name}: the folder has no config.json; give the folder that `hf download` or"
-            " save_pretrained wrote"
-        )
-    if not any((path / file).is_file() for file in WEIGHTS):
-        raise VisleakError(
-            f"model {name}: the folder has no weights, none of {', '.join(WEIGHTS)}; give the"
-            " folder that `hf download` or save_pretrained wrote"
-        )
-    return path
+def whole(name: str, path: Path, layout: Layout) -> Path:
+    """Return a folder that holds a model.
+
+    Raises:
+        VisleakError: a file is missing.
+    """
+    if layout.config and not (path / layout.config).is_file():
+        missing = layout.config
+    elif not any((path / file).is_file() for file in layout.weights):
+        missing = f"weights, none of {', '.join(layout.weights)}"
+    else:
+        return path
+    raise VisleakError(
+        f"model {name}: the folder {path} has no {missing}; give one with a model of"
+        f" {layout.library}, as `hf download` writes it"
+    )
 
 
-def _from_hub(encoder: str, name: str) -> Path:
+def hub_model(encoder: str, name: str, layout: Layout, use: str) -> Path:
+    """Return the folder of a model of the hub: from the cache, else fetched.
+
+    Args:
+        encoder: its name on the command line, for messages.
+        name: ``OWNER/NAME``.
+        layout: which files are wanted.
+        use: how the encoder is written with a folder, for messages.
+
+    Raises:
+        VisleakError: it cannot be had.
+    """
     transformers_for(f"encoder {encoder}")
     import huggingface_hub as hub
 
     try:
-        try:
-            return _whole(name, Path(hub.snapshot_download(name, local_files_only=True)))
-        except (FileNotFoundError, VisleakError):
-            # not in the cache, or in parts only
-            return _fetched(hub, name)
+        with quiet(progress=sys.stderr.isatty()):
+            try:
+                found = hub.snapshot_download(name, local_files_only=True)
+                return whole(name, Path(found), layout)
+            except (FileNotFoundError, VisleakError):
+                # not in the cache, or in parts only
+                return _fetched(hub, name, layout)
     except VisleakError:
         raise
     except Exception as error:
@@ -132,25 +163,24 @@ def _from_hub(encoder: str, name: str) -> Path:
         raise VisleakError(
             f"encoder {encoder}: model {name!r} is no folder and not in the cache"
             f" {hub.constants.HF_HUB_CACHE}, and {hub.constants.ENDPOINT} {_why(error)}; where it"
-            f" can be had: `hf download {name} --local-dir FOLDER`, then {encoder}:FOLDER"
+            f" can be had: `hf download {name} --local-dir FOLDER`, then {use}"
         ) from error
 
 
-def _fetched(hub: ModuleType, name: str) -> Path:
+def _fetched(hub: Any, name: str, layout: Layout) -> Path:
     """Return a model's folder in the cache, after it was fetched."""
     there = [each.rfilename for each in hub.HfApi().model_info(name, timeout=PATIENCE).siblings]
-    weights = next((file for file in WEIGHTS if file in there), None)
-    if weights is None or DESCRIPTIONS[0] not in there:
+    weights = next((file for file in layout.weights if file in there), None)
+    if weights is None or (layout.config and layout.config not in there):
         raise VisleakError(
-            f"model {name} on {hub.constants.ENDPOINT} has no config.json or none of"
-            f" {', '.join(WEIGHTS)}: it was not made for transformers"
+            f"model {name} on {hub.constants.ENDPOINT} was not made for {layout.library}: it has no"
+            f" {layout.config or 'weights'}, or none of {', '.join(layout.weights)}"
         )
-    wanted = [file for file in DESCRIPTIONS if file in there] + [weights]
+    wanted = [weights, *(file for file in (layout.config, *layout.others) if file in there)]
     if weights.endswith(".index.json"):
         stem, ending = weights.removesuffix(".index.json").rsplit(".", 1)
         wanted += [file for file in there if file.startswith(f"{stem}-") and file.endswith(ending)]
-    with quiet(progress=sys.stderr.isatty()):
-        return Path(hub.snapshot_download(name, allow_patterns=wanted, etag_timeout=PATIENCE))
+    return Path(hub.snapshot_download(name, allow_patterns=wanted, etag_timeout=PATIENCE))
 
 
 def _why(error: Exception) -> str:
@@ -165,12 +195,7 @@ def _why(error: Exception) -> str:
         return "has no models of such a name (OWNER/NAME)"
     if status is not None:
         return f"answered with status {status}"
-    return f"cannot be reached ({kind}{_cause(error)})"
-
-
-def _cause(error: Exception) -> str:
-    text = " ".join(str(error).split())
-    return f": {text[:120]}" if text else ""
+    return f"cannot be reached ({said(error)})"
 
 
 def load_weights(found: Found, factory: Any, **options: Any) -> tuple[Any, frozenset[str]]:
@@ -196,11 +221,12 @@ def load_weights(found: Found, factory: Any, **options: Any) -> tuple[Any, froze
                 output_loading_info=True,
                 **options,
             )
+    except ImportError as error:
+        raise broken("transformers", f"model {found.name}", error) from error
     except Exception as error:
         # the library raises OSError, ValueError, KeyError, RuntimeError, SafetensorError ...
         raise VisleakError(
-            f"model {found.name} cannot be loaded from {found.path} ({type(error).__name__}"
-            f"{_cause(error)})"
+            f"model {found.name} cannot be loaded from {found.path} ({said(error)})"
         ) from error
     missing = frozenset(about["missing_keys"]) | {_key(key) for key in about["mismatched_keys"]}
     return model.float(), missing
@@ -231,11 +257,11 @@ def quiet(progress: bool = False) -> Iterator[None]:
     import huggingface_hub.utils as hub
     import transformers.utils.logging as logs
 
-    root = logging.getLogger()
-    levels, bars = (root.level, logs.get_verbosity()), logs.is_progress_bar_enabled()
+    loggers = [logging.getLogger(name) for name in ("", "transformers", "huggingface_hub")]
+    levels, bars = [logger.level for logger in loggers], logs.is_progress_bar_enabled()
     hidden = hub.are_progress_bars_disabled()
-    root.setLevel(logging.CRITICAL)
-    logs.set_verbosity_error()
+    for logger in loggers:
+        logger.setLevel(logging.CRITICAL)
     # hides the hub's bars, too
     logs.disable_progress_bar()
     if progress and not hidden:
@@ -245,8 +271,8 @@ def quiet(progress: bool = False) -> Iterator[None]:
             warnings.simplefilter("ignore")
             yield
     finally:
-        root.setLevel(levels[0])
-        logs.set_verbosity(levels[1])
+        for logger, level in zip(loggers, levels, strict=True):
+            logger.setLevel(level)
         if bars:
             logs.enable_progress_bar()
         (hub.disable_progress_bars if hidden else hub.enable_progress_bars)()

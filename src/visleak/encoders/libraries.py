@@ -1,0 +1,64 @@
+"""Heavy libraries, imported on use; what is missing or broken is said in one line."""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import Any
+
+from visleak.errors import MissingExtra, VisleakError
+
+
+def library(name: str, extra: str, what: str) -> Any:
+    """Return a library.
+
+    Args:
+        name: of its module.
+        extra: that installs it.
+        what: what needs it, in words.
+
+    Raises:
+        MissingExtra: it is not installed.
+        VisleakError: it is installed and cannot be imported.
+    """
+    try:
+        return import_module(name)
+    except ImportError as error:
+        if isinstance(error, ModuleNotFoundError) and error.name == name.partition(".")[0]:
+            raise MissingExtra(extra, what) from error
+        raise broken(name, what, error) from error
+    except RuntimeError as error:
+        raise broken(name, what, error) from error
+
+
+def member(module: Any, name: str, what: str) -> Any:
+    """Return a part of a library that is imported only when it is asked for.
+
+    Raises:
+        VisleakError: the library does not have it, or cannot import it.
+    """
+    try:
+        return getattr(module, name)
+    except (ImportError, AttributeError, RuntimeError) as error:
+        raise broken(f"{module.__name__}.{name}", what, error) from error
+
+
+def said(error: BaseException, most: int = 160) -> str:
+    """Return the kind and the message of a library's error as a part of one line.
+
+    >>> said(ValueError("two" + chr(10) + "lines"))
+    'ValueError: two lines'
+    """
+    text = " ".join(str(error).split())
+    return f"{type(error).__name__}: {text[:most]}" if text else type(error).__name__
+
+
+def broken(name: str, what: str, error: Exception) -> VisleakError:
+    """Return the error for a library that is there and cannot be imported."""
+    cause: BaseException = error
+    while cause.__cause__ is not None:
+        cause = cause.__cause__
+    return VisleakError(
+        f"{what} needs {name}, which is installed but cannot be imported ({said(cause)}); a"
+        " torchvision that was built for another torch does that: install the one of your torch"
+        " (pytorch.org), or none"
+    )
