@@ -105,10 +105,7 @@ def test_a_web_server(address, tmp_path, wanted):
     assert "reused: " in run("audit", *sides, "-o", tmp_path / "a").err
     code, said = refused("audit", "--test", f"{base}/a.tar?sig={SECRET}", "--train", f"{base}/b")
     assert code == 1
-    assert (
-        said
-        == f"archive http://{address}/a.tar cannot be read: the server says 404: it has no such object"
-    )
+    assert said.startswith(f"archive http://{address}/a.tar cannot be read: the server says 404")
 
 
 def test_a_hub_data_set_on_disk(dataset, tmp_path, wanted):

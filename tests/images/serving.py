@@ -52,6 +52,10 @@ class Handler(SimpleHTTPRequestHandler):
             start = int(found[1])
             if start >= len(data):
                 return self.failed(416)
+        return self.answered(path, data, start)
+
+    def answered(self, path, data, start):
+        switches = self.server.switches
         body = data[start:]
         self.send_response(206 if start else 200)
         if start:

@@ -274,10 +274,9 @@ def test_whether_a_finished_audit_may_be_used_again(everything):
 
 def test_an_object_that_changes_while_it_is_read(everything, blobs, monkeypatch):
     monkeypatch.setattr(stores, "JUMP", 100)
-    with served(everything) as (url, _):
-        with stores.RemoteFile(f"{url}/all.tar") as file:
+    with served(everything) as (url, _), stores.RemoteFile(f"{url}/all.tar") as file:
+        file.read(10)
+        write_shard(everything / "all.tar", [("other", {"png": blobs[0] * 9})])
+        file.seek(5000)
+        with pytest.raises(stores.StoreError, match=r"^the object changed while it was read$"):
             file.read(10)
-            write_shard(everything / "all.tar", [("other", {"png": blobs[0] * 9})])
-            file.seek(5000)
-            with pytest.raises(stores.StoreError, match=r"^the object changed while it was read$"):
-                file.read(10)

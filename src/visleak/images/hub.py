@@ -147,8 +147,12 @@ def open_object(source: Any, request: Request) -> ImageSet:
     if isinstance(source, dict):
         splits = ", ".join(map(str, source))
         raise UsageError(f"source holds the splits {splits}; give one of them: source['SPLIT']")
-    if hasattr(source, "__getitem__") and hasattr(source, "__len__"):
-        return _mapped_set(source, request, remote=False)
+    return _set_of(source, request, remote=False)
+
+
+def _set_of(source: Any, request: Request, remote: bool) -> ImageSet:
+    if hasattr(source, "__len__"):
+        return _mapped_set(source, request, remote)
     return _streamed_set(source, request)
 
 
@@ -168,10 +172,7 @@ def open_hub(request: Request) -> ImageSet:
     loaded = _loaded(request)
     if isinstance(loaded, dict):
         loaded = _split_of(loaded, request)
-    remote = not Path(request.place).exists()
-    if hasattr(loaded, "__getitem__"):
-        return _mapped_set(loaded, request, remote)
-    return _streamed_set(loaded, request)
+    return _set_of(loaded, request, remote=not Path(request.place).exists())
 
 
 def _loaded(request: Request) -> Any:
