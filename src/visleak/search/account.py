@@ -27,11 +27,6 @@ class Recall:
     leaks: Rate
     best: Rate
 
-    @property
-    def worst(self) -> float:
-        """The smaller share of pairs and best, in [0, 1]; 1 where neither was to be found."""
-        return min((r.share for r in (self.pairs, self.best) if r.total), default=1.0)
-
     def plus(self, other: Recall) -> Recall:
         """Return the recall over both searches."""
         return Recall(

@@ -27,23 +27,24 @@ from visleak.search.faiss_index import (
     kind_for,
     threads,
 )
-from visleak.search.faiss_tuning import TARGET, tune
+from visleak.search.faiss_tuning import tune
 from visleak.search.hits import Hits, Sides, Wanted
-from visleak.search.recall import exact_answer, only_queries, recall, sampled
+from visleak.search.recall import measure, sampled
 
 #: Queries to tune on, and as many others to measure on.
 SAMPLE: Final = 200
+
+#: Views of a query that an index is asked for one by one.
+MOST_VIEWS: Final = 2
 
 
 class FaissSearch:
     """Finds pairs through an index of faiss.
 
     Args:
-        kind: of index; by default chosen by the number of references, and exact search where the
-            queries are so few that measuring the recall would search for all of them anyway.
+        kind: of index; by default what :func:`suited` says.
         progress: called with the number of references done.
         sample: queries to tune on, and as many others to measure on.
-        target: recall that the effort is tuned to.
 
     Attributes:
         accounts: what was done in each call of :meth:`find`, in order.
@@ -57,13 +58,11 @@ class FaissSearch:
         *,
         progress: Callable[[int], None] | None = None,
         sample: int = SAMPLE,
-        target: float = TARGET,
     ) -> None:
         faiss()
         self._kind = kind
         self._progress = progress or (lambda done: None)
         self._sample = sample
-        self._target = target
         self.accounts: list[Account] = []
 
     def find(self, sides: Sides, wanted: Wanted, *, workers: int = 1) -> Hits:
@@ -71,36 +70,36 @@ class FaissSearch:
 
         An index that is not flat may miss some: ``total`` then counts what was found, too.
         """
-        queries, references = len(sides.query), len(sides.reference)
-        if not queries or not references:
-            return no_hits(queries)
-        kind = self._kind or kind_for(references)
-        if self._kind is None and kind != "flat" and queries <= 2 * self._sample:
+        references = len(sides.reference)
+        if not len(sides.query) or not references:
+            return no_hits(len(sides.query))
+        kind = self._kind or suited(sides, self._sample)
+        if kind is None:
             self.accounts.append(Account(self.name, "exact", exact=True))
             return ExactSearch(progress=self._progress).find(sides, wanted, workers=workers)
         with threads(workers), threadpool_limits(workers, user_api="blas"):
             penalised = bool(wanted.best and sides.penalty.any())
-            width = sides.query[:1].shape[1]
-            layout = Layout.of(kind, references, width, penalised)
+            layout = Layout.of(kind, references, sides.query[:1].shape[1], penalised)
             index = build(layout, sides.reference, sides.penalty, lambda n: self._progress(n // 2))
-            hits, account = search(
-                index, sides, wanted, workers=workers, sample=self._sample, target=self._target
-            )
+            tuned, measured = sampled(len(sides.query), self._sample)
+            effort = Effort() if index.exact else tune(index, sides, wanted, tuned, workers)
+            hits = found(index, sides, wanted, np.arange(len(sides.query)), effort)
+            seen = measure(hits, sides, wanted, measured, workers)
         self._progress(references)
-        self.accounts.append(account)
+        self.accounts.append(account_of(index, effort, seen))
         return hits
 
 
-def search(
-    index: Index, sides: Sides, wanted: Wanted, *, workers: int, sample: int, target: float
-) -> tuple[Hits, Account]:
-    """Tune an index on some queries, search it for all, and measure what it missed on others."""
-    tuned, measured = sampled(len(sides.query), sample)
-    effort = Effort() if index.exact else tune(index, sides, wanted, tuned, target, workers)
-    hits = found(index, sides, wanted, np.arange(len(sides.query)), effort)
-    beside = exact_answer(sides, wanted, measured, workers)
-    seen = recall(only_queries(hits, measured), beside, sides, wanted)
-    return hits, account_of(index, effort, seen)
+def suited(sides: Sides, sample: int) -> Kind | None:
+    """Return the kind of index for a search, by the number of references; ``None`` for none.
+
+    No index serves where the queries are so few that tuning and measuring would search for all of
+    them exactly, nor where all views are compared: exact search compares the nine at one and a
+    half times the price of one, an index looks nine times (``benchmarks/search_engines.py``).
+    """
+    kind = kind_for(len(sides.reference))
+    few = len(sides.query) <= 2 * sample
+    return None if kind != "flat" and (few or len(sides.views) > MOST_VIEWS) else kind
 
 
 def account_of(index: Index, effort: Effort, seen: Recall | None) -> Account:

@@ -71,6 +71,12 @@ def only_queries(hits: Hits, rows: Int64) -> Hits:
     )
 
 
+def measure(hits: Hits, sides: Sides, wanted: Wanted, rows: Int64, workers: int) -> Recall:
+    """Return how much of what exact search finds for some queries is among the hits of all."""
+    exact = exact_answer(sides, wanted, rows, workers)
+    return recall(only_queries(hits, rows), exact, sides, wanted)
+
+
 def recall(found: Hits, exact: Hits, sides: Sides, wanted: Wanted) -> Recall:
     """Compare two answers to the same queries.
 
