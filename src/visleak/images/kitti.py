@@ -90,10 +90,12 @@ def _layout(request: Request, camera: str) -> Layout:
         if base == request.path and request.split and base.name != part:
             continue
         for kind, images, labels in (
-            ("object", f"image_{camera}", f"label_{camera}"),
-            ("tracking", f"image_0{camera}", f"label_0{camera}"),
+            # objects are labelled in the left colour camera's pictures, for all cameras
+            ("object", f"image_{camera}", "label_2"),
+            ("tracking", f"image_0{camera}", "label_02"),
         ):
-            if (base / images).is_dir():
+            # below a raw drive's camera lies `data`, below a tracking camera its sequences
+            if (base / images).is_dir() and not (base / images / "data").is_dir():
                 there = (base / labels).is_dir()
                 return Layout(base / images, base / labels if there else None, kind)
     if not request.split and any(_DRIVE.search(str(path)) for path in _near(request.path)):

@@ -67,7 +67,7 @@ def open_mapped(source: Any, request: Request) -> ImageSet:
         UsageError: it is no sequence, an index is not in it, or its transform normalises.
         VisleakError: it is empty.
     """
-    if hasattr(source, "dataset") and hasattr(source, "indices"):
+    if _is_subset(source):
         return _subset(source, request)
     files = _files(source)
     if files is not None:
@@ -81,14 +81,14 @@ def open_mapped(source: Any, request: Request) -> ImageSet:
 
 
 def _subset(source: Any, request: Request) -> ImageSet:
-    """Return the chosen rows of a data set, under the ids that they have in the whole."""
-    whole = open_mapped(source.dataset, replace(request, group=None))
-    rows = np.asarray(list(source.indices), np.int64)
+    """Return the chosen rows of a data set, each once, under the ids they have in the whole."""
+    rows, inner = _rows(source), source.dataset
+    while _is_subset(inner):
+        rows, inner = _taken(_rows(inner), rows), inner.dataset
     if not len(rows):
         request.no_pictures("the subset is empty")
-    if rows.min() < 0 or rows.max() >= len(whole):
-        raise UsageError(f"source: a subset of {len(whole)} pictures names row {rows.max()}")
-    rows = np.unique(rows)
+    whole = open_mapped(inner, replace(request, group=None))
+    rows = _taken(np.arange(len(whole)), np.unique(rows))
     taken = pa.array(rows)
     return request.image_set(
         whole.ids.take(taken),
@@ -96,6 +96,22 @@ def _subset(source: Any, request: Request) -> ImageSet:
         ChosenOpener(whole.opener, rows),
         labels=None if whole.labels is None else whole.labels.take(taken),
     )
+
+
+def _is_subset(source: Any) -> bool:
+    return hasattr(source, "dataset") and hasattr(source, "indices")
+
+
+def _rows(subset: Any) -> Int64:
+    return np.asarray(list(subset.indices), np.int64)
+
+
+def _taken(values: Int64, rows: Int64) -> Int64:
+    """Return ``values[rows]``; refuses rows that are not there."""
+    if len(rows) and (rows.min() < 0 or rows.max() >= len(values)):
+        wrong = rows.min() if rows.min() < 0 else rows.max()
+        raise UsageError(f"source: a subset of {len(values)} pictures names row {wrong}")
+    return values[rows]
 
 
 def _files(source: Any) -> list[tuple[str, Any]] | None:

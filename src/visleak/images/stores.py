@@ -8,6 +8,7 @@ is built on :func:`opened` never needs more than a stream.
 from __future__ import annotations
 
 import contextlib
+import importlib.util
 import io
 import os
 import time
@@ -16,7 +17,7 @@ from functools import lru_cache, partial
 from typing import IO, Any, Final, TypeVar, cast
 from urllib.parse import quote
 
-from visleak.errors import MissingExtra
+from visleak.errors import MissingExtra, VisleakError
 from visleak.images.addresses import is_address, is_web, known_scheme, redacted, scheme_of
 
 T = TypeVar("T")
@@ -101,7 +102,7 @@ def attempted(action: Callable[[], T]) -> T:
     for wait in (*WAITS, None):
         try:
             return action()
-        except MissingExtra:
+        except VisleakError:
             raise
         except Exception as error:  # each store has exceptions of its own
             failure = store_error(error)
@@ -118,9 +119,9 @@ def filesystem(scheme: str) -> Any:
     Its settings (an endpoint, anonymous access) are taken from fsspec's own configuration.
 
     Raises:
-        MissingExtra: fsspec, or what this scheme needs beside it, is not installed.
+        MissingExtra: fsspec, or what it needs, is not installed.
+        VisleakError: what this scheme needs beside it is not installed.
     """
-    what = f"a {scheme}:// source"
     try:
         import fsspec
 
@@ -143,7 +144,9 @@ def filesystem(scheme: str) -> Any:
             options = {"config_kwargs": options}
         return fsspec.filesystem(scheme, use_listings_cache=False, **options)
     except ImportError as error:
-        raise MissingExtra("remote", what) from error
+        if scheme == "gs" and importlib.util.find_spec("fsspec"):
+            raise VisleakError("a gs:// source needs gcsfs: pip install gcsfs") from error
+        raise MissingExtra("remote", f"a {scheme}:// source") from error
 
 
 class _WebStream:
