@@ -58,7 +58,7 @@ def _toml(value: object) -> str:
     return str(value)
 
 
-def sets_of(audit: str = "verify = false") -> str:
+def sets_of(audit: str = "verify = false\nlocal = false") -> str:
     """Return the file of :data:`SETS`."""
     return (
         f"title = 'small'\n[audit]\n{audit}\n"

@@ -1,0 +1,209 @@
+"""What leaks, read from the audits' tables, against plain set arithmetic on the same tables."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from pathlib import Path
+
+import numpy as np
+import pyarrow.parquet as pq
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from PIL import Image
+from study_making import SETS, carried_out, crop, sets_of, table, write_pictures
+
+from visleak.auditing import Audit
+from visleak.study import Result
+from visleak.study.answers import Leaks, leaks_of, together
+from visleak.study.plan import Comparison
+from visleak.study.results import RATES, Union
+
+#: More leaks, blank pictures on both sides, a repeat within the queries.
+GRADED = "verify = true\nwithin = true"
+
+
+@pytest.fixture(scope="module")
+def root(tmp_path_factory: pytest.TempPathFactory, natural: Mapping[str, np.ndarray]) -> Path:
+    root = tmp_path_factory.mktemp("answers")
+    write_pictures(root, natural, SETS)
+    crop(natural, 0).save(root / "one/test/a-repeat.jpg", quality=20)
+    crop(natural, 3).rotate(3).save(root / "one/test/a-turn.jpg")
+    for name in ("one/test", "one/train", "crawl"):
+        Image.new("RGB", (72, 72), (90, 90, 90)).save(root / name / "blank.png")
+    (root / "one/test/broken.png").write_bytes(b"\x89PNG\r\n\x1a\n")
+    return root
+
+
+@pytest.fixture(scope="module")
+def result(root: Path) -> Result:
+    return carried_out(root, sets_of(GRADED))
+
+
+def brute(folder: Path, query: str, references: set[str], column: str, words: set[str]) -> set[str]:
+    """Return the images that leak, by going through all rows of all tables."""
+    found = set()
+    for audit in sorted((folder / "audits").iterdir()):
+        flat = {
+            (row["set"], row["id"])
+            for row in pq.read_table(audit / "images.parquet").to_pylist()
+            if row["flat"]
+        }
+        for row in pq.read_table(audit / "pairs.parquet").to_pylist():
+            mine = row["query_set"] == query and row["reference_set"] in references
+            if mine and (query, row["query"]) not in flat and row[column] in words:
+                found.add(row["query"])
+    return found
+
+
+def test_a_cell_is_what_its_audit_says(result: Result, root: Path) -> None:
+    """The audit counts from its arrays, the study from its tables."""
+    assert len(result.cells) == 3
+    for cell in result.cells:
+        summary = json.loads((root / "out" / cell.audit / "audit.json").read_text())
+        (stored,) = [
+            c for c in summary["comparisons"] if c["reference_set"] == cell.comparison.reference
+        ]
+        for name in RATES:
+            assert cell.rates[name].as_dict() == stored["rates"][name], name
+        assert cell.comparison.coverage == stored["coverage"]
+
+
+def test_unions_are_unions_of_images(result: Result, root: Path) -> None:
+    """An image leaks if it leaks into any; it is hard if it is hard in any."""
+    assert [union.coverage for union in result.unions] == ["intra", "inter", "any"]
+    for union in result.unions:
+        ask = (root / "out", union.query, set(union.references))
+        hard = brute(*ask, "degree", {"hard"})
+        either = brute(*ask, "degree", {"hard", "soft"})
+        near = brute(*ask, "grade", {"exact", "near"})
+        assert union.rates["hard"].count == len(hard)
+        assert union.rates["soft"].count == len(either - hard)
+        assert union.rates["hard_or_soft"].count == len(either)
+        assert union.rates["near_or_exact"].count == len(near)
+        assert union.rates["hard"].total == 8
+
+
+def test_what_is_planted_is_what_comes_out(result: Result) -> None:
+    """Not only consistent: equal pictures of different sets, and nothing else, are exact."""
+    exact = {c.comparison.reference: c.rates["exact"].count for c in result.cells}
+    assert exact == {"one-train": 2, "two-train": 2, "crawl": 2}
+    everything = next(u for u in result.unions if u.coverage == "any")
+    # 0, 1 (in two of them), 6, 7, 8, and the repeat of 0, which is a near copy of train's 0 too
+    assert everything.rates["exact"].count == 5
+    assert everything.rates["near_or_exact"].count >= 6
+
+
+def test_repeats_within_are_counted_apart(result: Result) -> None:
+    """The repeat stands in no cell as itself, and in no table of an audit against a reference."""
+    (repeats,) = result.repeats
+    assert (repeats.query, repeats.pairs, repeats.images) == ("one-test", 1, 2)
+    for audit in {id(a): a for a in result.run.audits.values()}.values():
+        assert "within" not in audit.pairs()["coverage"].to_pylist()
+
+
+def test_an_audit_with_repeats_gives_the_same_leaks(result: Result, root: Path) -> None:
+    """A table may hold pairs within a set; they are never leaks."""
+    import visleak
+
+    audit = visleak.audit(
+        visleak.open_images(root / "one/test", name="one-test", dataset="one"),
+        visleak.open_images(root / "one/train", name="one-train", dataset="one"),
+        settings=visleak.Settings(within=True),
+        out=root / "mixed",
+        workers=1,
+        cache=None,
+    )
+    assert "within" in audit.pairs()["coverage"].to_pylist()
+    each = Comparison("one-test", "one-train", "intra")
+    (own,) = [c for c in result.cells if c.comparison.reference == "one-train"]
+    assert leaks_of(audit, [each])[each].rates() == own.rates
+
+
+codes = st.dictionaries(st.sampled_from("abcdefgh"), st.integers(0, 1))
+
+
+@given(st.lists(codes, min_size=1, max_size=4))
+def test_union_against_set_arithmetic(parts: list[dict[str, int]]) -> None:
+    """For any leaks: hard is the union of the hard, soft what is soft in some and hard in none."""
+    leaks = [Leaks(8, part, {}, True, True) for part in parts]
+    hard = {image for part in parts for image, code in part.items() if code == 0}
+    both = {image for part in parts for image in part}
+    rates = together(leaks).rates()
+    assert rates["hard"].count == len(hard)
+    assert rates["soft"].count == len(both - hard)
+    assert rates["hard_or_soft"].count == len(both)
+
+
+def test_a_union_over_what_was_not_looked_at_is_not_known() -> None:
+    """Embeddings have no grade: saying zero would be a claim."""
+    graded = Leaks(4, {"a": 0}, {"a": 1}, True, True)
+    vectors = Leaks(4, {"b": 1}, {}, True, False)
+    rates = together([graded, vectors]).rates()
+    assert rates["near_or_exact"] is None
+    assert rates["hard_or_soft"].count == 2
+    unmeasured = Leaks(4, {}, {"c": 0}, False, True)
+    assert together([graded, unmeasured]).rates()["hard"] is None
+
+
+def union_of(result: Result) -> Union:
+    (union,) = [each for each in result.unions if each.coverage == "any"]
+    return union
+
+
+@pytest.fixture
+def releases(tmp_path: Path, natural: Mapping[str, np.ndarray]) -> Path:
+    """A val set whose images are also in train, named after numbers; one more leaks in fact."""
+    write_pictures(tmp_path, natural, {"val": [0, 1, 2, 3], "train": [0, 1, 2, 5]})
+    for path in list((tmp_path / "val").iterdir()):
+        path.rename(path.with_name(f"VAL_{path.name}"))
+    # another image of train shows what val's number 3 shows
+    crop(natural, 3).save(tmp_path / "train" / "99.png")
+    return tmp_path
+
+
+@pytest.mark.parametrize(
+    ("contains", "pairs", "leaks"),
+    [
+        (None, 0, 4),
+        ([{"set": "val", "match": "id"}], 0, 4),
+        ([{"set": "val", "match": r"/(\d+)\.png$/"}], 3, 1),
+    ],
+)
+def test_own_copies_are_left_out_by_id(
+    releases: Path, contains: list | None, pairs: int, leaks: int
+) -> None:
+    """Of four images three are known to be in both sets; the fourth is a finding."""
+    text = (
+        "[audit]\nverify = false\n"
+        + table("val", dataset="d", roles=["B"], source="val")
+        + table("train", dataset="d", roles=["T"], source="train", contains=contains)
+    )
+    result = carried_out(releases, text)
+    assert union_of(result).rates["hard"].count == leaks
+    assert result.cells[0].own == pairs
+    told = [note for note in result.notes if "images in common" in note]
+    assert len(told) == (1 if contains else 0)
+    if pairs:
+        assert f"{pairs} pairs with one id" in told[0]
+
+
+def test_a_sample_is_the_same_in_every_audit(root: Path) -> None:
+    """Else the union would be over different images."""
+    result = carried_out(root, sets_of("verify = false\nsample = 4"), out="sampled")
+    drawn = set()
+    for audit in {id(a): a for a in result.run.audits.values()}.values():
+        rows = audit.images().to_pylist()
+        drawn.add(frozenset(row["id"] for row in rows if row["set"] == "one-test"))
+    assert len(drawn) == 1
+    assert union_of(result).rates["hard"].total == len(next(iter(drawn)))
+    assert any("a sample of 4 images of each benchmark" in note for note in result.notes)
+
+
+def test_reading_is_by_name_not_by_order(result: Result) -> None:
+    """A comparison that an audit does not hold is no silent zero."""
+    audit = next(iter(result.run.audits.values()))
+    assert isinstance(audit, Audit)
+    with pytest.raises(KeyError):
+        leaks_of(audit, [Comparison("one-test", "elsewhere", "inter")])

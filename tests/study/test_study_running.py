@@ -1,0 +1,269 @@
+"""A study goes on where it stopped, does only what is new, and survives what is broken."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+from study_making import HOSTILE, carried_out, sets_of, table
+
+from visleak.errors import UsageError, VisleakError
+from visleak.study import Options, output, read_study, study
+from visleak.study.running import folder_name
+
+PATIENCE = 120
+
+
+@pytest.fixture(autouse=True)
+def _no_figures(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Drawing takes longer than these studies."""
+    monkeypatch.setattr(output, "FIGURES", {})
+
+
+def content(folder: Path) -> dict[str, bytes]:
+    """Return what must be the same, whatever happened before: all but timings."""
+    return {
+        str(path.relative_to(folder)): path.read_bytes()
+        for path in sorted(folder.rglob("*"))
+        if path.is_file() and path.name != "audit.json" and not path.name.startswith(".")
+    }
+
+
+def states(folder: Path) -> dict[str, int]:
+    """Return when each audit was finished."""
+    return {path.parent.name: path.stat().st_mtime_ns for path in folder.rglob("audit.json")}
+
+
+def test_one_audit_a_reference_with_all_its_queries(place: Path) -> None:
+    """Every benchmark is answered in one pass over a training set."""
+    text = sets_of() + table("two-test", dataset="two", roles=["B"], source="crawl")
+    result = carried_out(place, text)
+    assert sorted(path.name for path in (place / "out/audits").iterdir()) == [
+        "crawl",
+        "one-train",
+        "two-train",
+    ]
+    audits = {cell.audit: set() for cell in result.cells}
+    for cell in result.cells:
+        audits[cell.audit].add(cell.comparison.query)
+    assert set(audits) == {"audits/crawl", "audits/one-train", "audits/two-train"}
+    assert all(queries == {"one-test", "two-test"} for queries in audits.values())
+
+
+def test_what_is_finished_is_used_again(place: Path) -> None:
+    carried_out(place, sets_of())
+    first, before = content(place / "out"), states(place / "out")
+    again = carried_out(place, sets_of())
+    assert again.run.reused == 3
+    assert states(place / "out") == before
+    assert content(place / "out") == first
+
+
+def test_a_benchmark_that_is_added_is_all_that_is_new(place: Path) -> None:
+    """A pass over a large training set is not done again for those that have been answered."""
+    carried_out(place, sets_of())
+    before = states(place / "out")
+    more = sets_of() + table("late", dataset="late", roles=["B"], source="crawl")
+    result = carried_out(place, more)
+    after = states(place / "out")
+    assert {name: after[name] for name in before} == before
+    assert set(after) - set(before) == {"one-train+2", "two-train+2", "crawl+2"}
+    assert result.run.reused == 3
+    whole = carried_out(place, more, out="whole")
+    assert {c.comparison: c.rates for c in result.cells} == {
+        c.comparison: c.rates for c in whole.cells
+    }
+    assert [u.rates for u in result.unions] == [u.rates for u in whole.unions]
+    third = carried_out(place, more)
+    assert third.run.reused == 6
+    assert states(place / "out") == after
+
+
+def test_other_settings_are_refused_before_any_work(place: Path) -> None:
+    carried_out(place, sets_of())
+    before = states(place / "out")
+    with pytest.raises(UsageError, match=r"one-train holds another audit .* --force"):
+        carried_out(place, sets_of("verify = false\nviews = 'none'"))
+    assert states(place / "out") == before
+    forced = carried_out(place, sets_of("verify = false\nviews = 'none'"), force=True)
+    assert forced.run.reused == 0
+    assert carried_out(place, sets_of("verify = false\nviews = 'none'")).run.reused == 3
+
+
+def test_force_takes_what_was_added_into_one_audit(place: Path) -> None:
+    carried_out(place, sets_of())
+    more = sets_of() + table("late", dataset="late", roles=["B"], source="crawl")
+    carried_out(place, more)
+    carried_out(place, more, force=True)
+    assert set(states(place / "out")) == {"one-train", "two-train", "crawl"}
+    assert carried_out(place, more).run.reused == 3
+
+
+def test_a_set_that_is_taken_out_is_said(place: Path) -> None:
+    more = sets_of() + table("late", dataset="late", roles=["B"], source="crawl")
+    carried_out(place, more)
+    with pytest.raises(UsageError, match=r"holds an audit of 'late' too, which is not compared"):
+        carried_out(place, sets_of())
+
+
+def test_one_broken_source_does_not_end_the_rest(place: Path) -> None:
+    """A corrupt archive is content: reported for its comparisons, the others are made."""
+    (place / "bad.zip").write_bytes(b"PK\x03\x04 but no archive")
+    text = (
+        sets_of()
+        + table("bad-train", roles=["T"], source="bad.zip")
+        + table("bad-test", roles=["B"], source="bad.zip")
+    )
+    result = carried_out(place, text)
+    assert {cell.comparison.reference for cell in result.cells} == {
+        "one-train",
+        "two-train",
+        "crawl",
+    }
+    failed = {(f.comparison.query, f.comparison.reference) for f in result.failed}
+    assert failed == {
+        ("one-test", "bad-train"),
+        ("bad-test", "bad-train"),
+        ("bad-test", "one-train"),
+        ("bad-test", "two-train"),
+        ("bad-test", "crawl"),
+    }
+    assert all("bad.zip" in f.why and "\n" not in f.why for f in result.failed)
+    assert "Came to nothing" in (place / "out/study.md").read_text()
+    # mended, only what failed is made
+    (place / "bad.zip").unlink()
+    shutil.make_archive(str(place / "bad"), "zip", place / "crawl")
+    mended = carried_out(place, text)
+    assert mended.failed == ()
+    assert mended.run.reused == 3
+    assert len(mended.cells) == 8
+
+
+def test_an_audit_that_breaks_does_not_end_the_rest(
+    place: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from visleak.study import running
+
+    real = running.audit
+
+    def breaking(queries, references, **rest):
+        if references[0].name == "two-train":
+            raise VisleakError("the vectors are of another encoder")
+        return real(queries, references, **rest)
+
+    monkeypatch.setattr(running, "audit", breaking)
+    result = carried_out(place, sets_of())
+    (left,) = result.failed
+    assert (left.comparison.reference, left.why) == (
+        "two-train",
+        "the vectors are of another encoder",
+    )
+    assert len(result.cells) == 2
+
+
+def test_a_source_that_breaks_later_leaves_its_answer_alone(place: Path) -> None:
+    """The finished audit cannot be checked any more, so it is not used; nor is it thrown away."""
+    carried_out(place, sets_of())
+    before = states(place / "out")
+    shutil.rmtree(place / "crawl")
+    (place / "crawl").write_bytes(b"nonsense")
+    result = carried_out(place, sets_of())
+    assert {left.comparison.reference for left in result.failed} == {"crawl"}
+    assert states(place / "out") == before
+
+
+def test_sets_that_are_not_there_are_skipped_and_said(place: Path) -> None:
+    text = sets_of() + table("nobody", roles=["P"]) + table("gone", roles=["P"], source="gone/")
+    result = carried_out(place, text)
+    assert len(result.run.plan.skipped) == 2
+    assert result.failed == ()
+    page = (place / "out/study.html").read_text()
+    assert "nobody: source is not filled in; in 1 comparisons" in page
+    assert "gone: source gone/ does not exist; in 1 comparisons" in page
+
+
+def test_nothing_to_compare(place: Path) -> None:
+    with pytest.raises(VisleakError, match=r"nothing to compare: 1 of 2 sets are not there \(set"):
+        carried_out(place, table("a", roles=["B"]) + table("b", roles=["T"], source="crawl"))
+    with pytest.raises(VisleakError, match="no benchmark meets a training set of another name"):
+        carried_out(place, table("a", roles=["B"], source="crawl"))
+    assert not (place / "out").exists()
+
+
+def test_a_setting_that_no_audit_takes_ends_the_run(place: Path) -> None:
+    """It would fail everywhere, hours apart."""
+    with pytest.raises(UsageError, match="encoder must be one of"):
+        carried_out(place, sets_of("encoder = 'vgg'"))
+
+
+def test_two_runs_at_one_folder(place: Path) -> None:
+    from visleak.pipeline.folder import claimed
+
+    (place / "sets.toml").write_text(sets_of())
+    with (
+        claimed(place / "out"),
+        pytest.raises(VisleakError, match="another run is writing to"),
+    ):
+        study(place / "sets.toml", place / "out", Options(workers=1, cache=None))
+
+
+def test_it_does_not_matter_where_the_command_runs(
+    place: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Sources count from the file: from another folder the same audits are the same."""
+    carried_out(place, sets_of())
+    monkeypatch.chdir(place)
+    again = study(read_study("sets.toml"), "out", Options(workers=1, cache=None))
+    assert again.run.reused == 3
+
+
+@pytest.mark.parametrize("after", ["one-train", pytest.param("two-train", marks=pytest.mark.slow)])
+def test_killed_and_carried_on(place: Path, after: str) -> None:
+    """Killed when one audit is done: the next run makes the others; the result is the same."""
+    expected = content_of_whole(place)
+    (place / "sets.toml").write_text(sets_of())
+    process = subprocess.Popen(
+        [sys.executable, "-m", "visleak", "audit", "--config", str(place / "sets.toml"), "-o",
+         str(place / "out"), "--cache", "off", "--workers", "1", "--no-pictures"],
+        stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, start_new_session=True,
+    )  # fmt: skip
+    end = time.monotonic() + PATIENCE
+    while not (place / "out/audits" / after / "audit.json").is_file():
+        assert process.poll() is None
+        assert time.monotonic() < end
+        time.sleep(0.001)
+    os.killpg(process.pid, signal.SIGKILL)
+    process.wait(PATIENCE)
+    kept = states(place / "out")
+    assert after in kept
+    result = carried_out(place, sets_of())
+    assert result.run.reused == len(kept)
+    now = states(place / "out")
+    assert {name: now[name] for name in kept} == kept
+    found = content(place / "out")
+    assert {name: found[name] for name in expected} == expected
+
+
+def content_of_whole(place: Path) -> dict[str, bytes]:
+    """Return what a run gives that nobody disturbed."""
+    carried_out(place, sets_of())
+    found = content(place / "out")
+    shutil.rmtree(place / "out")
+    return found
+
+
+def test_names_of_sets_are_harmless_and_different_as_folders() -> None:
+    names = ["a", "A", "a/b", "a%2Fb", "..", ".", ".hidden", "a b", HOSTILE, "x" * 300, "x" * 301]
+    folders = [folder_name(name) for name in names]
+    assert len(set(folders)) == len(names)
+    for folder in folders:
+        assert len(folder) < 200
+        assert "/" not in folder
+        assert not folder.startswith(".")
+        assert "+" not in folder
