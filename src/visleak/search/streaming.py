@@ -25,6 +25,7 @@ from threadpoolctl import threadpool_limits
 from visleak.records import Float32, Partition
 from visleak.search.hits import Wanted
 from visleak.search.streaming_blocks import dot_error, forget
+from visleak.search.streaming_device import DeviceScreen, torch_device
 from visleak.search.streaming_findings import Findings
 from visleak.search.streaming_hits import Merger, PartitionHits, StreamHits
 from visleak.search.streaming_plan import choose, sampled, whole
@@ -53,19 +54,23 @@ class PartitionSearch:
         wanted: which pairs. The best are those of highest similarity: there is no penalty.
         rows: about how many rows it will be put to, over all partitions; for the choice of a
             screen only, which never changes an answer.
+        device: ``cpu`` (numpy), ``auto`` (a GPU if torch is there and sees one, else numpy),
+            ``cuda`` or ``cuda:N``; never changes an answer.
     """
 
     query: Float32
     wanted: Wanted
     rows: int = 0
-    _screens: dict[str, Screen] = field(default_factory=dict, init=False, compare=False)
+    device: str = "cpu"
+    _screens: dict[bool, Screen] = field(default_factory=dict, init=False, compare=False)
     _lock: Any = field(default_factory=Lock, init=False, compare=False)
 
     def __getstate__(self) -> dict[str, Any]:
-        return {"query": self.query, "wanted": self.wanted, "rows": self.rows}
+        # screens hold threads' memory and devices: another process makes its own
+        return {key: value for key, value in vars(self).items() if not key.startswith("_")}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
-        self.__dict__.update(state, _screens={}, _lock=Lock())
+        vars(self).update(state, _screens={}, _lock=Lock())
 
     def find(
         self,
@@ -100,14 +105,20 @@ class PartitionSearch:
 
     def _screen(self, stored: npt.NDArray[Any]) -> Screen:
         """Return the screen for a partition: made once, from the first that has rows enough."""
-        name = "many" if len(self.query) and len(stored) >= FEW_ROWS else "few"
+        many = len(self.query) > 0 and len(stored) >= FEW_ROWS
         with self._lock:
-            if name not in self._screens:
-                part = whole(self.query.shape[1])
-                if name == "many":
-                    part = choose(self.query, stored, self.wanted, max(self.rows, len(stored)))
-                self._screens[name] = ProductScreen(self.query, part)
-            return self._screens[name]
+            if many not in self._screens:
+                self._screens[many] = self._made(stored, many)
+            return self._screens[many]
+
+    def _made(self, stored: npt.NDArray[Any], many: bool) -> Screen:
+        device = torch_device(self.device)
+        if device is not None:
+            return DeviceScreen(self.query, device)
+        if not many:
+            return ProductScreen(self.query, whole(self.query.shape[1]))
+        rows = max(self.rows, len(stored))
+        return ProductScreen(self.query, choose(self.query, stored, self.wanted, rows))
 
 
 class Kept(Protocol):
@@ -143,6 +154,7 @@ def find_in_partition(
     *,
     workers: int = 1,
     progress: Callable[[int], None] | None = None,
+    device: str = "cpu",
 ) -> PartitionHits:
     """Return the wanted pairs between the queries and one partition.
 
@@ -152,8 +164,13 @@ def find_in_partition(
         wanted: which pairs.
         workers: threads that share the blocks among themselves; never changes the answer.
         progress: called with the number of rows done since the last call, from any thread.
+        device: as in :class:`PartitionSearch`.
+
+    Raises:
+        MissingExtra: a GPU is asked for, and there is no torch.
+        UsageError: no such device.
     """
-    search = PartitionSearch(np.ascontiguousarray(query, np.float32), wanted)
+    search = PartitionSearch(np.ascontiguousarray(query, np.float32), wanted, device=device)
     return search.find(partition, workers=workers, progress=progress)
 
 
@@ -226,6 +243,7 @@ def stream(
     progress: Callable[[int], None] | None = None,
     keep: Kept | None = None,
     run: Run | None = None,
+    device: str = "cpu",
 ) -> StreamHits:
     """Return the wanted pairs between the queries and all partitions, read once.
 
@@ -237,9 +255,14 @@ def stream(
         progress: called with the number of rows done so far.
         keep: keeps what was found in a partition, and gives it back when it is asked for again.
         run: puts the question to the partitions somewhere else; by default one after another here.
+        device: as in :class:`PartitionSearch`.
+
+    Raises:
+        MissingExtra: a GPU is asked for, and there is no torch.
+        UsageError: no such device.
     """
     rows = sum(partition.rows for partition in partitions)
-    search = PartitionSearch(np.ascontiguousarray(query, np.float32), wanted, rows)
+    search = PartitionSearch(np.ascontiguousarray(query, np.float32), wanted, rows, device)
     merger = Merger(len(query), wanted)
     done = _Done(progress)
     todo = []

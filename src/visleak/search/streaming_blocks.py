@@ -30,19 +30,21 @@ HALF_SCALE: Final = np.float32(2.0**112)
 
 
 @dataclass(frozen=True, slots=True)
-class Block:
-    """Some rows of a partition.
+class Judged:
+    """What the lengths of some stored rows say.
 
     Attributes:
-        rows: ``float32`` (m, d), as stored; zero where a row is broken.
-        scale: ``float32`` (m,): ``rows * scale`` are of unit length, but for an error of at most
+        scale: ``float32`` (m,): rows times this are of unit length, but for an error of at most
             :func:`length_error`; 0 where a row is zero or broken.
-        broken: ``int64`` (k,): rows that hold NaN or infinity.
+        odd: ``int64`` (k,): rows so short, long or broken that they must be replaced.
+        replaced: ``float32`` (k, d): by these; zero where a row is zero or broken.
+        broken: ``int64`` (j,): rows that hold NaN or infinity.
         off: how many are of another length than 1.
     """
 
-    rows: Float32
     scale: Float32
+    odd: Int64
+    replaced: Float32
     broken: Int64
     off: int
 
@@ -56,33 +58,39 @@ def dot_error(terms: int) -> float:
 
 
 def length_error(width: int) -> float:
-    """Return the largest relative error of ``rows * scale`` in :class:`Block`."""
+    """Return the largest relative error of rows times :attr:`Judged.scale`."""
     # the root halves the error of the sum; root, division, product and unit rows round once each
     return dot_error(width) / 2 + 5 * ROUNDING
 
 
-def read_block(stored: npt.NDArray[Any], out: Float32) -> Block:
-    """Return stored rows (m, d) of any float type as a block; ``out`` (m, d) becomes its rows."""
+def read_block(stored: npt.NDArray[Any], out: Float32) -> Judged:
+    """Write stored rows (m, d) of any float type into ``out`` (m, d), fit to be scaled."""
     widen(stored, out)
     with np.errstate(over="ignore", invalid="ignore"):
-        lengths = np.sqrt(np.einsum("ij,ij->i", out, out))
+        judged = judge(stored, np.sqrt(np.einsum("ij,ij->i", out, out)))
+    out[judged.odd] = judged.replaced
+    return judged
+
+
+def judge(stored: npt.NDArray[Any], lengths: Float32) -> Judged:
+    """Return what rough lengths of stored rows say, and look closer where they do not say enough.
+
+    Args:
+        stored: (m, d), of any float type.
+        lengths: ``float32`` (m,): root of the ``float32`` sum of squares.
+    """
     sane = (lengths > SANE_LENGTHS[0]) & (lengths < SANE_LENGTHS[1])
-    distance = np.abs(lengths - np.float32(1))
-    # near the tolerance the exact length decides
-    unsure = np.abs(distance - np.float32(NORM_TOLERANCE)) < 4 * dot_error(out.shape[1])
-    unsure &= sane
-    off = int(np.count_nonzero((distance > NORM_TOLERANCE) & sane & ~unsure))
+    usable = np.asarray(np.where(sane, lengths, 1), np.float32)
+    distance = np.abs(usable - np.float32(1))
+    unsure = np.abs(distance - NORM_TOLERANCE) < 4 * dot_error(stored.shape[1])
+    off = int(np.count_nonzero((distance > NORM_TOLERANCE) & ~unsure))
     if unsure.any():
         off += int(unit_rows(stored[unsure]).off.sum())
-    if sane.all():
-        return Block(out, 1 / lengths, np.empty(0, np.int64), off)
     odd = np.flatnonzero(~sane)
     exact = unit_rows(stored[odd])
-    out[odd] = exact.matrix
-    scale = np.ones(len(out), np.float32)
-    scale[sane] = 1 / lengths[sane]
+    scale = np.reciprocal(usable)
     scale[odd[~exact.matrix.any(axis=1)]] = 0
-    return Block(out, scale, odd[exact.broken], off + int(exact.off.sum()))
+    return Judged(scale, odd, exact.matrix, odd[exact.broken], off + int(exact.off.sum()))
 
 
 def widen(stored: npt.NDArray[Any], out: Float32) -> None:

@@ -19,7 +19,6 @@ from visleak.records import Float32, Int64
 from visleak.search.exact import MARGIN
 from visleak.search.streaming_blocks import (
     ROUNDING,
-    Block,
     dot_error,
     length_error,
     read_block,
@@ -139,29 +138,30 @@ class ProductScreen:
     def look(self, stored: npt.NDArray[Any], floor: Float32) -> Seen:
         """Return pairs that may reach the floor; see :class:`Screen`."""
         room = self._room(stored.shape)
-        block = read_block(stored, room.rows[: len(stored)])
-        query, row = self._reaching(self._prepared(block, room), floor, room)
+        rows = room.rows[: len(stored)]
+        judged = read_block(stored, rows)
+        query, row = self._reaching(self._prepared(rows, judged.scale, room), floor, room)
         if not self._whole:
-            query, row = self._compared(block, query, row, floor)
-        if len(block.broken):
-            keep = ~np.isin(row, block.broken)
+            query, row = self._compared(rows, judged.scale, query, row, floor)
+        if len(judged.broken):
+            keep = ~np.isin(row, judged.broken)
             query, row = query[keep], row[keep]
-        return Seen(query, row, block.broken, block.off)
+        return Seen(query, row, judged.broken, judged.off)
 
-    def _prepared(self, block: Block, room: _Room) -> Float32:
+    def _prepared(self, rows: Float32, scale: Float32, room: _Room) -> Float32:
         """Return the first parts of a block's rows, and the lengths of the rests behind them."""
         kept = self._part.kept
-        prepared = room.prepared[: len(block.rows)]
+        prepared = room.prepared[: len(rows)]
         first = prepared[:, :kept]
         if self._part.axes is None:
-            run = block.rows[:, self._part.start : self._part.stop]
-            np.multiply(run, block.scale[:, None], out=first)
+            run = rows[:, self._part.start : self._part.stop]
+            np.multiply(run, scale[:, None], out=first)
         else:
-            np.matmul(block.rows, self._part.axes, out=first)
-            first *= block.scale[:, None]
+            np.matmul(rows, self._part.axes, out=first)
+            first *= scale[:, None]
         if not self._whole:
             prepared[:, kept] = self._rest(first)
-            prepared[block.scale == 0, kept] = 0
+            prepared[scale == 0, kept] = 0
         return prepared
 
     def _reaching(self, prepared: Float32, floor: Float32, room: _Room) -> tuple[Int64, Int64]:
@@ -184,15 +184,15 @@ class ProductScreen:
         return np.concatenate([none, *queries]), np.concatenate([none, *rows])
 
     def _compared(
-        self, block: Block, query: Int64, row: Int64, floor: Float32
+        self, rows: Float32, scale: Float32, query: Int64, row: Int64, floor: Float32
     ) -> tuple[Int64, Int64]:
         """Return the pairs whose similarity in ``float32`` reaches the floor."""
         keep = np.empty(len(query), np.bool_)
         needed = floor - self._slack
         for start in range(0, len(query), CHUNK):
             part = slice(start, start + CHUNK)
-            product = np.einsum("ij,ij->i", self._query[query[part]], block.rows[row[part]])
-            keep[part] = product * block.scale[row[part]] >= needed[query[part]]
+            product = np.einsum("ij,ij->i", self._query[query[part]], rows[row[part]])
+            keep[part] = product * scale[row[part]] >= needed[query[part]]
         return query[keep], row[keep]
 
     def _room(self, shape: tuple[int, ...]) -> _Room:
