@@ -1,0 +1,24 @@
+"""Models for the tests of encoders."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+import tiny_models
+
+
+@pytest.fixture(scope="session")
+def models(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Return a folder with small models of transformers and a TorchScript file."""
+    torch = pytest.importorskip("torch")
+    pytest.importorskip("transformers")
+    # both cores are busy with tests already: threads of torch would only wait for each other
+    torch.set_num_threads(1)
+    folder = tmp_path_factory.mktemp("models")
+    tiny_models.make_clip(folder / "clip")
+    tiny_models.make_dinov2(folder / "dinov2")
+    tiny_models.make_resnet(folder / "resnet")
+    tiny_models.make_vit(folder / "vit")
+    tiny_models.make_sscd(folder / "sscd.torchscript.pt")
+    return folder

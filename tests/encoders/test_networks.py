@@ -1,0 +1,261 @@
+"""Learned encoders against numbers computed by the library directly."""
+
+from __future__ import annotations
+
+import pickle
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from PIL import Image
+from tiny_models import make_clip, pictures, resized, unit
+
+from visleak.encoders import load_encoder
+from visleak.encoders.flatness import flat
+from visleak.encoders.preparing import as_laion
+from visleak.errors import UsageError, VisleakError
+from visleak.records import Picture
+
+
+def by_library(folder: Path, processor: Any, model: Any, feature: Callable[[Any], Any]) -> Any:
+    """Return what a model of transformers makes of pictures, one at a time."""
+    import torch
+
+    from visleak.encoders.weights import quiet
+
+    with quiet():
+        model, processor = model.from_pretrained(folder), processor.from_pretrained(folder)
+
+    def vectors(shown: list[Picture]) -> np.ndarray:
+        made = []
+        for picture in shown:
+            # a picture one pixel high could be taken for channels first
+            inputs = processor(Image.fromarray(picture.pixels), return_tensors="pt")
+            with torch.inference_mode():
+                made.append(feature(model.eval()(**inputs)).flatten(1).numpy())
+        return unit(np.concatenate(made))
+
+    return vectors
+
+
+@pytest.fixture(scope="module")
+def expected(models: Path) -> dict[str, Callable[[list[Picture]], np.ndarray]]:
+    """Return, for each encoder, the library's own way to its vectors."""
+    import transformers
+    from transformers.models.bit.image_processing_pil_bit import BitImageProcessorPil
+    from transformers.models.clip.image_processing_pil_clip import CLIPImageProcessorPil
+    from transformers.models.convnext.image_processing_pil_convnext import (
+        ConvNextImageProcessorPil,
+    )
+    from transformers.models.vit.image_processing_pil_vit import ViTImageProcessorPil
+
+    config = transformers.CLIPConfig.from_pretrained(models / "clip")
+    config.vision_config.projection_dim = config.projection_dim
+
+    class Vision(transformers.CLIPVisionModelWithProjection):
+        @classmethod
+        def from_pretrained(cls, folder: Path) -> Any:
+            return super().from_pretrained(folder, config=config.vision_config)
+
+    def class_token(made: Any) -> Any:
+        return made.last_hidden_state[:, 0]
+
+    clip = by_library(models / "clip", CLIPImageProcessorPil, Vision, lambda m: m.image_embeds)
+    dinov2 = by_library(
+        models / "dinov2", BitImageProcessorPil, transformers.Dinov2Model, class_token
+    )
+    resnet = by_library(
+        models / "resnet",
+        ConvNextImageProcessorPil,
+        transformers.ResNetModel,
+        lambda made: made.pooler_output,
+    )
+    vit = by_library(models / "vit", ViTImageProcessorPil, transformers.ViTModel, class_token)
+    return {
+        f"clip:{models}/clip": clip,
+        f"dinov2:{models}/dinov2": dinov2,
+        f"resnet152:{models}/resnet": resnet,
+        f"hf:{models}/clip": clip,
+        f"hf:{models}/dinov2": dinov2,
+        f"hf:{models}/resnet": resnet,
+        f"hf:{models}/vit": vit,
+    }
+
+
+KINDS = (
+    *("clip:{}/clip", "dinov2:{}/dinov2", "resnet152:{}/resnet"),
+    *("hf:{}/clip", "hf:{}/dinov2", "hf:{}/resnet", "hf:{}/vit"),
+)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_the_same_vectors_as_the_library(kind, models, expected, natural):
+    """Preprocessing, network and feature, all together, to 1e-5."""
+    text, shown = kind.format(models), pictures(natural)
+    encoder = load_encoder(text)
+    vectors, blank = encoder.encode(shown)
+    wanted = expected[text](shown)
+    # else the comparison would tell nothing
+    assert np.abs(wanted @ wanted.T)[np.triu_indices(len(shown), 1)].max() < 0.999
+    np.testing.assert_allclose(vectors, wanted, atol=1e-5)
+    assert (encoder.name, encoder.width, encoder.thresholds) == (text, wanted.shape[1], None)
+    assert (encoder.enough, encoder.views, encoder.cohort) == (0, 1, None)
+    assert blank.tolist() == flat(shown).tolist()
+
+
+# torch asks for another format; SSCD is published in this one
+@pytest.mark.filterwarnings("ignore:`torch.jit.load` is:DeprecationWarning")
+@pytest.mark.parametrize("resize", ["288", "320x320"])
+def test_sscd_resizes_as_published(models, natural, resize):
+    """The short side to 288, or a square; bilinear; ImageNet's normalisation."""
+    import torch
+
+    shown = pictures(natural)[:5]
+    encoder = load_encoder(f"sscd:{models}/sscd.torchscript.pt?resize={resize}")
+    sides = [int(side) for side in resize.split("x")]
+    with torch.inference_mode():
+        script = torch.jit.load(str(models / "sscd.torchscript.pt")).eval()
+        wanted = [script(resized(each.pixels, sides)[None]).numpy() for each in shown]
+    np.testing.assert_allclose(encoder.encode(shown)[0], unit(np.concatenate(wanted)), atol=1e-5)
+    assert encoder.batch == (1 if resize == "288" else 16)
+
+
+def test_sscd_variants_are_two_encoders(models):
+    """Other vectors, other digest; the default is the short side."""
+    path = f"sscd:{models}/sscd.torchscript.pt"
+    short, same, square = (
+        load_encoder(path + options) for options in ("", "?resize=288", "?resize=320x320")
+    )
+    assert short.digest == same.digest != square.digest
+    assert (short.name, square.name) == (path, f"{path}?resize=320x320")
+
+
+@pytest.mark.parametrize("prep", ["laion", "laion-nojpeg"])
+def test_laions_resizing_comes_before_clips_own(models, natural, prep):
+    """The encoder with prep is the plain one on pictures that were resized before."""
+    shown = pictures(natural)
+    plain = load_encoder(f"clip:{models}/clip")
+    laion = load_encoder(f"clip:{models}/clip?prep={prep}")
+    before = [as_laion(each.pixels, jpeg=prep == "laion") for each in shown]
+    wanted, _ = plain.encode([Picture(each, 256, 256) for each in before])
+    np.testing.assert_allclose(laion.encode(shown)[0], wanted, atol=1e-6)
+    assert laion.digest != plain.digest
+    assert laion.name == f"clip:{models}/clip?prep={prep}"
+    assert np.abs(wanted - plain.encode(shown)[0]).max() > 1e-3
+
+
+@pytest.mark.parametrize("kind", ["clip:{}/clip", "resnet152:{}/resnet"])
+def test_neighbours_do_not_change_a_vector(kind, models, natural):
+    """Whatever comes with a picture, wherever it stands; another batch, next to nothing."""
+    encoder, shown = load_encoder(kind.format(models), batch=4), pictures(natural)
+    prepared = [encoder.preparation(each) for each in shown]
+    together = encoder.forward(prepared)
+    alone = np.concatenate([encoder.forward([each]) for each in prepared])
+    np.testing.assert_allclose(together, alone, atol=1e-7)
+    np.testing.assert_allclose(together[::-1], encoder.forward(prepared[::-1]), atol=1e-7)
+    larger = load_encoder(kind.format(models), batch=64)
+    assert larger.digest == encoder.digest
+    np.testing.assert_allclose(larger.forward(prepared), together, atol=1e-6)
+    assert encoder.forward([]).shape == (0, encoder.width)
+    assert encoder.encode([])[0].shape == (0, encoder.width)
+
+
+def test_what_runs_where_pictures_are_decoded_is_small(models, natural):
+    """The preparation goes to workers by pickle, without the network."""
+    encoder = load_encoder(f"clip:{models}/clip")
+    packed = pickle.dumps(encoder.preparation)
+    assert len(packed) < 1000
+    shown = pictures(natural)[0]
+    np.testing.assert_array_equal(pickle.loads(packed)(shown), encoder.preparation(shown))
+
+
+def test_half_precision_is_near_and_of_the_same_digest(models, natural):
+    """The digest tells what the vectors mean; precision and device are told beside."""
+    full = load_encoder(f"clip:{models}/clip?device=cpu")
+    half = load_encoder(f"clip:{models}/clip?precision=bf16")
+    assert (full.precision, full.device, half.precision) == ("fp32", "cpu", "bf16")
+    assert full.digest == half.digest
+    assert full.name == half.name == f"clip:{models}/clip"
+    vectors, wanted = (each.encode(pictures(natural))[0] for each in (half, full))
+    assert (vectors * wanted).sum(axis=1).min() > 0.99
+    assert np.abs(vectors - wanted).max() > 1e-5
+
+
+def test_digests_follow_weights_and_preprocessing(models, tmp_path):
+    """Equal files, equal digest; any other weight or step, another one."""
+    digest = load_encoder(f"clip:{models}/clip").digest
+    assert load_encoder(f"clip:{make_clip(tmp_path / 'same')}").digest == digest
+    assert load_encoder(f"clip:{make_clip(tmp_path / 'other', seed=1)}").digest != digest
+    config = tmp_path / "same" / "preprocessor_config.json"
+    text = config.read_text()
+    for before, after in (
+        ('"resample": 3', '"resample": 2'),
+        ('"shortest_edge": 48', '"shortest_edge": 50'),
+    ):
+        assert before in text
+        config.write_text(text.replace(before, after))
+        assert load_encoder(f"clip:{tmp_path / 'same'}").digest != digest
+    config.write_text(text)
+    assert load_encoder(f"clip:{tmp_path / 'same'}").digest == digest
+
+
+def test_the_feature_of_hf_can_be_named(models, natural):
+    """And stands in name and digest."""
+    shown = pictures(natural)[:2]
+    text = f"hf:{models}/dinov2"
+    pooled, token, mean = (
+        load_encoder(text + options) for options in ("", "?feature=cls", "?feature=mean")
+    )
+    assert mean.name == f"{text}?feature=mean"
+    assert len({pooled.digest, token.digest, mean.digest}) == 3
+    np.testing.assert_allclose(pooled.encode(shown)[0], token.encode(shown)[0], atol=1e-6)
+    assert np.abs(pooled.encode(shown)[0] - mean.encode(shown)[0]).max() > 1e-2
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("hf:{}/vit?feature=pooler_output", "must be one of cls, mean for this model; got 'pool"),
+        ("hf:{}/vit?feature=best", "must be one of auto, projected, image_embeds, pooler_output"),
+        ("hf", "encoder hf needs NAME_OR_FOLDER after its name: hf:NAME_OR_FOLDER; got 'hf'"),
+        ("sscd", "encoder sscd needs FILE after its name: sscd:FILE; got 'sscd'"),
+        ("clip:{}/clip?prep=coco", "must be one of none, laion, laion-nojpeg; got 'coco'"),
+        (
+            "clip?feature=cls",
+            "encoder clip has no option 'feature'; its options are backend, batch",
+        ),
+        ("clip:{}/clip?device=tpu", "must be auto, cpu, cuda, cuda:N or mps; got 'tpu'"),
+        ("clip:{}/clip?device=cuda:x", "must be auto, cpu, cuda, cuda:N or mps; got 'cuda:x'"),
+        ("clip:{}/clip?device=cpu:1", "must be auto, cpu, cuda, cuda:N or mps; got 'cpu:1'"),
+        ("clip:{}/clip?device=cuda:99", "device cuda:99 is not there: torch "),
+        ("clip:{}/clip?precision=int8", "must be one of auto, fp32, fp16, bf16; got 'int8'"),
+        ("clip:{}/clip?batch=0", "option batch of encoder clip must be a whole number, 1 or more"),
+        ("sscd:x.pt?resize=224", "option resize of encoder sscd must be one of 288, 320x320"),
+    ],
+)
+def test_what_cannot_be_is_said_in_one_line(models, text, said):
+    """It lists what there is."""
+    with pytest.raises(UsageError) as caught:
+        load_encoder(text.format(models))
+    assert said in str(caught.value)
+    assert "\n" not in str(caught.value)
+
+
+def test_numbers_beyond_the_precision_are_no_vectors(models, natural, monkeypatch):
+    """A picture must not vanish as a row of zeros."""
+    encoder = load_encoder(f"clip:{models}/clip")
+    run = encoder._run
+    monkeypatch.setattr(encoder, "_run", lambda pixels: run(pixels) * np.float32(np.inf))
+    with pytest.raises(VisleakError, match=r"makes no numbers of a picture in fp32 on cpu; use pr"):
+        encoder.encode(pictures(natural)[:1])
+
+
+def test_the_only_view_is_the_original(models):
+    """A network's vectors cannot be mirrored."""
+    encoder = load_encoder(f"clip:{models}/clip")
+    rows = np.eye(2, encoder.width, dtype=np.float32)
+    assert encoder.view(rows, 0) is rows
+    with pytest.raises(ValueError, match="has no view 4"):
+        encoder.view(rows, 4)

@@ -1,0 +1,189 @@
+"""Small real networks, made with the libraries that the large ones come from."""
+
+from __future__ import annotations
+
+import os
+import warnings
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import cv2
+import numpy as np
+
+from visleak.records import Picture
+
+
+def pictures(natural: dict[str, np.ndarray]) -> list[Picture]:
+    """Return pictures of odd sizes: landscape, portrait, grey, long, tiny."""
+    shapes = {
+        "astronaut": (97, 131),
+        "chelsea": (200, 133),
+        "coffee": (64, 64),
+        "rocket": (55, 330),
+        "camera": (301, 202),
+        "brick": (9, 14),
+        "moon": (1, 3),
+    }
+    made = []
+    for name, (height, width) in shapes.items():
+        small = cv2.resize(natural[name], (width, height), interpolation=cv2.INTER_AREA)
+        made.append(Picture(np.ascontiguousarray(small), width, height))
+    return made
+
+
+def unit(rows: np.ndarray) -> np.ndarray:
+    rows = rows.astype(np.float64)
+    return rows / np.linalg.norm(rows, axis=1, keepdims=True)
+
+
+def lively(module: Any, seed: int = 0) -> Any:
+    """Give a network large random weights, so that its vectors tell pictures apart."""
+    import torch
+
+    made = torch.Generator().manual_seed(seed)
+    with torch.no_grad():
+        for name, parameter in module.named_parameters():
+            noise = torch.randn(parameter.shape, generator=made)
+            if parameter.ndim > 1:
+                parameter.copy_(noise * (1.5 / parameter[0].numel() ** 0.5))
+            else:
+                parameter.copy_(0.2 * noise + name.endswith("weight"))
+    return module.eval()
+
+
+def save(folder: Path, module: Any, processor: Any) -> Path:
+    """Write a model as transformers does, without its bars and notes."""
+    from visleak.encoders.weights import quiet
+
+    with quiet():
+        module.save_pretrained(folder)
+        processor.save_pretrained(folder)
+    return folder
+
+
+def clip_config() -> Any:
+    from transformers import CLIPConfig
+
+    text = {"vocab_size": 50, "hidden_size": 16, "num_hidden_layers": 1, "intermediate_size": 16}
+    heads = {"num_attention_heads": 2, "max_position_embeddings": 8}
+    vision = {"hidden_size": 32, "num_hidden_layers": 2, "num_attention_heads": 4}
+    shape = {"intermediate_size": 64, "image_size": 48, "patch_size": 16}
+    # the width of the vectors is not the vision part's default: both must be read
+    return CLIPConfig(
+        text_config={**text, **heads, "bos_token_id": 1, "eos_token_id": 2},
+        vision_config={**vision, **shape},
+        projection_dim=24,
+    )
+
+
+def make_clip(folder: Path, seed: int = 0) -> Path:
+    from transformers import CLIPModel
+    from transformers.models.clip.image_processing_pil_clip import CLIPImageProcessorPil
+
+    sides = {"shortest_edge": 48}, {"height": 48, "width": 48}
+    processor = CLIPImageProcessorPil(size=sides[0], crop_size=sides[1])
+    return save(folder, lively(CLIPModel(clip_config()), seed), processor)
+
+
+def make_dinov2(folder: Path) -> Path:
+    from transformers import Dinov2Config, Dinov2Model
+    from transformers.models.bit.image_processing_pil_bit import BitImageProcessorPil
+
+    # trained at another size than it is used at, like the published one
+    config = Dinov2Config(
+        hidden_size=32,
+        num_hidden_layers=2,
+        num_attention_heads=4,
+        image_size=70,
+        patch_size=14,
+        mlp_ratio=2,
+    )
+    processor = BitImageProcessorPil(
+        size={"shortest_edge": 64}, crop_size={"height": 56, "width": 56}
+    )
+    return save(folder, lively(Dinov2Model(config)), processor)
+
+
+def make_resnet(folder: Path) -> Path:
+    from transformers import ResNetConfig, ResNetForImageClassification
+    from transformers.models.convnext.image_processing_pil_convnext import (
+        ConvNextImageProcessorPil,
+    )
+
+    config = ResNetConfig(embedding_size=8, hidden_sizes=[8, 16, 24, 40], depths=[1, 1, 2, 1])
+    processor = ConvNextImageProcessorPil(size={"shortest_edge": 64}, crop_pct=0.875)
+    return save(folder, lively(ResNetForImageClassification(config)), processor)
+
+
+def make_vit(folder: Path) -> Path:
+    """A classifier: its weights have no pooler, which transformers would fill with noise."""
+    from transformers import ViTConfig, ViTForImageClassification
+    from transformers.models.vit.image_processing_pil_vit import ViTImageProcessorPil
+
+    config = ViTConfig(
+        hidden_size=32,
+        num_hidden_layers=2,
+        num_attention_heads=4,
+        intermediate_size=64,
+        image_size=48,
+        patch_size=16,
+    )
+    processor = ViTImageProcessorPil(size={"height": 48, "width": 48})
+    return save(folder, lively(ViTForImageClassification(config)), processor)
+
+
+def make_sscd(path: Path, width: int = 20) -> Path:
+    """Write a TorchScript file with SSCD's signature: pictures of any size -> descriptors."""
+    import torch
+
+    torch.manual_seed(0)
+
+    class Descriptor(torch.nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.features = torch.nn.Sequential(
+                torch.nn.Conv2d(3, 12, 7, stride=4),
+                torch.nn.BatchNorm2d(12),
+                torch.nn.ReLU(),
+                torch.nn.Conv2d(12, 16, 3, stride=2),
+            )
+            self.embedding = torch.nn.Linear(16, width)
+
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            pooled = self.features(x).clamp(min=1e-6).pow(3.0).mean(dim=[2, 3]).pow(1 / 3)
+            return torch.nn.functional.normalize(self.embedding(pooled))
+
+    with warnings.catch_warnings():
+        # torch asks for another format; SSCD is published in this one
+        warnings.simplefilter("ignore", DeprecationWarning)
+        torch.jit.script(lively(Descriptor())).save(str(path))
+    return path
+
+
+def resized(pixels: np.ndarray, sides: Sequence[int]) -> Any:
+    """Resize as torchvision's Resize does on Pillow pictures, to a tensor normalised as SSCD's."""
+    import torch
+    from PIL import Image
+
+    image = Image.fromarray(pixels)
+    if len(sides) == 2:
+        image = image.resize((sides[1], sides[0]), Image.Resampling.BILINEAR)
+    else:
+        short = min(image.size)
+        shape = tuple(int(sides[0] * side / short) for side in image.size)
+        image = image.resize(shape, Image.Resampling.BILINEAR)
+    values = torch.from_numpy(np.array(image)).permute(2, 0, 1).float() / 255
+    mean, std = ([0.485, 0.456, 0.406], [0.229, 0.224, 0.225])
+    return (values - torch.tensor(mean).view(3, 1, 1)) / torch.tensor(std).view(3, 1, 1)
+
+
+def no_hub(monkeypatch: Any, cache: Path, address: str = "http://127.0.0.1:9") -> None:
+    """Let the hub be somewhere else: by default where nobody listens."""
+    import huggingface_hub.constants as constants
+
+    for name in ("HF_HUB_OFFLINE", "HF_TOKEN", "HF_ENDPOINT"):
+        if name in os.environ:
+            monkeypatch.delenv(name)
+    for name, value in (("ENDPOINT", address), ("HF_HUB_CACHE", str(cache))):
+        monkeypatch.setattr(constants, name, value)
