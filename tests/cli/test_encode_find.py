@@ -1,0 +1,189 @@
+"""``visleak encode``, ``visleak find``, and what other verbs say to embeddings."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+from calling import HOSTILE, refused, run
+
+from visleak.cli.edges import plain
+
+
+@pytest.fixture(scope="module")
+def encoded(dataset: Path, tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
+    """Both splits of the data set as embeddings."""
+    root = tmp_path_factory.mktemp("encoded")
+    for split in ("test", "train"):
+        ran = run("encode", dataset / split, "-o", root / split, "--shard", 4)
+        assert ran.code == 0, ran.err
+    return {split: root / split for split in ("test", "train")}
+
+
+def test_encode_says_what_it_wrote(dataset: Path, tmp_path: Path) -> None:
+    ran = run("encode", dataset / "test", "-o", tmp_path / "out", "--shard", 4)
+    assert (ran.code, ran.err) == (0, "")
+    assert ran.out == f"6 vectors in 2 files, 1 unreadable\n{tmp_path / 'out'}\n"
+    again = run("encode", dataset / "test", "-o", tmp_path / "out", "--shard", 4)
+    assert (again.code, again.out) == (0, ran.out)
+    assert again.err == f"reused: {tmp_path / 'out'} holds these very vectors, finished\n"
+    assert refused("encode", dataset / "train", "-o", tmp_path / "out") == (
+        2,
+        f"{tmp_path / 'out'} holds embeddings of another set, encoder or layout; choose another"
+        " folder with -o DIR, or replace them with --force",
+    )
+    assert run("encode", dataset / "train", "-o", tmp_path / "out", "--force").code == 0
+
+
+def test_encode_needs_an_output_and_pictures(dataset: Path, encoded: dict[str, Path]) -> None:
+    code, said = refused("encode", dataset / "test")
+    assert (code, "'--output'" in said) == (2, True)
+    code, said = refused("encode", f"emb:{encoded['test']}", "-o", "unused")
+    assert code == 2
+    assert said.endswith(
+        "is a set of embeddings: there are no pictures to look at; give the pictures that they"
+        " were made of"
+    )
+
+
+def test_anonymous_warns_of_thumbnails_and_says_what_to_keep(dataset: Path, tmp_path: Path) -> None:
+    out = tmp_path / "pub"
+    ran = run("encode", dataset / "test", "-o", out, "--anonymous")
+    assert ran.code == 0
+    assert ran.err == (
+        "note: the built-in fingerprint contains a thumbnail (colours and edges) of every picture,"
+        " whatever the ids are; publish a learned encoder's vectors: --encoder clip\n"
+    )
+    assert ran.out.splitlines()[-1] == (
+        f"keep, and never publish: {out}.salt (the salt) and {out}.ids.csv"
+        " (which hash is which image)"
+    )
+    assert HOSTILE.splitlines()[0] in (tmp_path / "pub.ids.csv").read_text()
+    found = run("audit", "--test", f"emb:{out}", "--train", dataset / "train",
+                "-o", tmp_path / "audit", "--json")  # fmt: skip
+    assert found.code == 0
+    assert json.loads(found.out)["totals"][0]["rates"]["hard_or_soft"]["count"] == 3
+
+
+def test_an_audit_of_embeddings_speaks_of_degrees(
+    encoded: dict[str, Path], dataset: Path, tmp_path: Path
+) -> None:
+    sides = ("--test", f"emb:{encoded['test']}", "--train", f"emb:{encoded['train']}")
+    ran = run("audit", *sides, "-o", tmp_path / "out")
+    assert (ran.code, ran.err) == (0, "")
+    assert ran.out.startswith("3 of 6 test images (50.00 %")
+    assert "have a picture at or above the soft threshold in train" in ran.out
+    assert run("audit", *sides, "-o", tmp_path / "out").err.startswith("reused: ")
+    (tmp_path / "out" / "report.html").unlink()
+    assert run("report", tmp_path / "out").code == 0
+    page = (tmp_path / "out" / "report.html").read_text()
+    assert "No pictures were compared" in page
+    gate = run("audit", *sides, "-o", tmp_path / "gate", "--fail-on", "near")
+    assert (gate.code, gate.err) == (
+        2,
+        "visleak: --fail-on near: this audit did not measure it (a grade needs pictures, and some"
+        " sets are of embeddings; ask for hard or soft)\n",
+    )
+    assert run("audit", *sides, "-o", tmp_path / "gate", "--fail-on", "soft=50%").code == 0
+    assert run("audit", *sides, "-o", tmp_path / "gate", "--fail-on", "soft=49%").code == 3
+    shown = run("show", tmp_path / "out", "thing/copy.png", "-o", tmp_path / "a.png")
+    assert shown.code == 2
+    assert shown.err.endswith("set 'test' holds embeddings only; it has no pictures to show\n")
+
+
+def test_a_changed_file_is_another_audit(encoded: dict[str, Path], tmp_path: Path) -> None:
+    """Its stamp is part of the audit's key."""
+    np.save(tmp_path / "v.npy", np.eye(4, dtype=np.float16))
+    sides = ("--test", f"a=emb:{tmp_path}/v.npy?encoder=x", "--train",
+             f"b=emb:{tmp_path}/v.npy?encoder=x", "--hard", 0.9, "--soft", 0.8)  # fmt: skip
+    assert run("audit", *sides, "-o", tmp_path / "out").code == 0
+    assert "reused" in run("audit", *sides, "-o", tmp_path / "out").err
+    np.save(tmp_path / "v.npy", np.eye(4, dtype=np.float32))
+    assert refused("audit", *sides, "-o", tmp_path / "out")[0] == 2
+
+
+def test_encoders_must_agree(encoded: dict[str, Path], tmp_path: Path) -> None:
+    np.save(tmp_path / "v.npy", np.eye(560, dtype=np.float16))
+    code, said = refused("audit", "--test", f"emb:{encoded['test']}", "--train",
+                         f"emb:{tmp_path}/v.npy?encoder=clip", "-o", tmp_path / "out")  # fmt: skip
+    assert code == 1
+    assert "was made with encoder clip, the audit uses builtin (digest " in said
+    code, said = refused("audit", "--test", f"emb:{encoded['test']}", "--train",
+                         f"emb:{encoded['train']}", "--encoder", "clip",
+                         "-o", tmp_path / "out")  # fmt: skip
+    assert code == 1
+    assert "was made with encoder builtin (digest " in said
+    assert not (tmp_path / "out").exists()
+
+
+@pytest.mark.parametrize("verb", [("robustness",), ("calibrate", "--fpr", "0.01")])
+def test_verbs_that_change_pictures_need_them(
+    verb: tuple[str, ...], encoded: dict[str, Path], tmp_path: Path
+) -> None:
+    code, said = refused(*verb, f"emb:{encoded['test']}", "-o", tmp_path / "out")
+    assert code == 2
+    assert "is a set of embeddings: there are no pictures to look at" in said
+
+
+# -- find ----------------------------------------------------------------------------------------
+
+
+def test_find_in_pictures_looks_at_them(dataset: Path) -> None:
+    copy, other = dataset / "test" / "thing" / "copy.png", dataset / "test" / "thing" / "q0.png"
+    ran = run("find", copy, other, "--in", dataset / "train", "--json", "-k", 2)
+    assert (ran.code, ran.err) == (0, "")
+    found = json.loads(ran.out)["images"]
+    assert [(each["image"], each["found"]) for each in found] == [
+        (str(copy), True),
+        (str(other), False),
+    ]
+    best = found[0]["matches"][0]
+    assert (best["set"], best["id"], best["grade"]) == ("train", "thing/t0.png", "exact")
+    assert best["locator"] == str(dataset / "train" / "thing" / "t0.png")
+    assert [len(each["matches"]) for each in found] == [2, 2]
+    text = run("find", copy, "--in", dataset / "train").out
+    assert text.splitlines()[0] == f"{copy}: found: thing/t0.png of train (exact)"
+
+
+def test_find_in_embeddings_speaks_of_likeness(dataset: Path, encoded: dict[str, Path]) -> None:
+    copy, other = dataset / "test" / "thing" / "copy.png", dataset / "test" / "thing" / "q0.png"
+    for place in (encoded["train"], f"emb:{encoded['train']}"):
+        first, second = json.loads(run("find", copy, other, "--in", place, "--json").out)["images"]
+        assert (first["found"], second["found"]) == (True, False)
+        assert first["matches"][0]["degree"] == "hard"
+        assert (first["matches"][0]["grade"], len(second["matches"])) == (None, 5)
+    lines = run("find", copy, other, "--in", encoded["train"]).out.splitlines()
+    assert lines[0].endswith("something as alike as a copy is there: thing/t0.png of train (hard)")
+    assert any(": not found; the most alike has similarity 0." in line for line in lines)
+
+
+def test_find_in_an_audit_looks_through_its_sets(dataset: Path, audited: Path) -> None:
+    picture = dataset / "train" / "thing" / "t1.png"
+    found = json.loads(run("find", picture, "--in", audited, "--json").out)["images"][0]
+    assert [(m["set"], m["id"], m["grade"]) for m in found["matches"][:2]] == [
+        ("train", "thing/t1.png", "exact"),
+        ("test", "thing/mirrored.png", "near"),
+    ]
+
+
+def test_find_says_what_is_wrong(dataset: Path, tmp_path: Path) -> None:
+    picture, train = dataset / "test" / "thing" / "copy.png", dataset / "train"
+    assert refused("find", tmp_path / "no.png", "--in", train) == (
+        2, f"image '{tmp_path / 'no.png'}' is no file",
+    )  # fmt: skip
+    assert "does not exist" in refused("find", picture, "--in", tmp_path / "no")[1]
+    text = dataset / "test" / "thing" / "text.jpg"
+    assert refused("find", text, "--in", train) == (1, f"{text} cannot be read: not-an-image")
+    ran = run("find", text, picture, "--in", train)
+    assert ran.code == 0
+    assert f"{text}: cannot be read (not-an-image)" in ran.out
+
+
+def test_find_prints_hostile_names_in_one_line(dataset: Path) -> None:
+    picture = dataset / "test" / "thing" / HOSTILE
+    ran = run("find", picture, "--in", dataset / "test")
+    assert ran.code == 0
+    assert ran.out.splitlines()[0].startswith(f"{plain(str(picture))}: found: ")
+    assert "\x1b" not in ran.out
