@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import io
+
 import numpy as np
 import pytest
+from PIL import Image
 
 from visleak.auditing import audit
 from visleak.encoders import load_encoder
@@ -34,6 +37,53 @@ def test_a_sample_is_of_the_queries(tmp_path):
     assert sampled[0] == sampled[1]
     assert "repeats within the test sets: not looked for" in runs[0].summary["skipped"]
     assert runs[0].rate().total == 7
+
+
+def test_a_sample_is_told_as_an_estimate(tmp_path):
+    """Size of the sample, the interval of the share in all, and how many of all that is."""
+    shown = pictures(60, 0)
+    test = open_images(shown, name="a")
+    train = open_images([*shown[::3], *pictures(9, 1)], name="b")
+    found = audit(test, train, settings=Settings(sample=20), out=tmp_path / "s", cache=None)
+    rate = found.rate()
+    least, most = rate.expected
+    assert rate.population == 60
+    assert found.headline == (
+        f"estimate from a sample of 20 of 60 a images: {rate.count} ({100 * rate.share:.2f} %,"
+        f" {rate.interval}) have a near-duplicate or exact copy in b, so {least} to {most} of all"
+    )
+    whole = audit(test, train, settings=Settings(sample=60), out=tmp_path / "w", cache=None)
+    assert least <= whole.rate().count <= most
+    assert whole.rate().count >= 20
+    assert whole.rate().population is None
+    assert whole.headline.startswith(f"{whole.rate().count} of 60 a images (")
+
+
+def test_unreadable_images_are_no_part_of_what_a_sample_stands_for(tmp_path):
+    """Of those that were not drawn nobody knows; of those drawn it is known."""
+    shown = pictures(40, 0)
+    items = [b"words" if n % 4 == 0 else png(pixels) for n, pixels in enumerate(shown)]
+    for n, item in enumerate(items):
+        (tmp_path / "test").mkdir(exist_ok=True)
+        (tmp_path / "test" / f"{n:02}.png").write_bytes(item)
+    found = audit(
+        open_images(tmp_path / "test", name="a"),
+        open_images(shown[:9], name="b"),
+        settings=Settings(sample=20),
+        out=tmp_path / "out",
+        cache=None,
+    )
+    lost = len(found.unreadable())
+    assert lost
+    assert found.rate().total == 20 - lost
+    assert found.rate().population == 40 - lost
+
+
+def png(pixels):
+    """Return an encoded picture."""
+    out = io.BytesIO()
+    Image.fromarray(pixels).save(out, "PNG")
+    return out.getvalue()
 
 
 def pa_equal(column, value):

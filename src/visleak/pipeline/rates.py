@@ -64,21 +64,31 @@ def union(parts: Sequence[Strongest]) -> Strongest:
     }
 
 
-def rates(best: Strongest, graded: bool, measured: bool) -> dict[str, dict[str, Any] | None]:
+def rates(
+    best: Strongest,
+    graded: bool,
+    measured: bool,
+    population: int | None = None,
+    *,
+    hard: bool = True,
+) -> dict[str, dict[str, Any] | None]:
     """Return exclusive and cumulative rates over the images; ``None`` where not measured.
 
     Args:
         best: the strongest degree and grade of each image.
         graded: pictures were looked at.
         measured: there are thresholds.
+        population: of how many images these were drawn, where they are a sample.
+        hard: there is a hard threshold; without it nobody knows which leaks are hard.
     """
     there = {"degree": measured, "grade": graded}
+    unknown = () if hard else ("hard", "soft")
     result: dict[str, dict[str, Any] | None] = {}
     for name, (scale, code) in {**EXCLUSIVE, **CUMULATIVE}.items():
         codes = best[scale]
         hit = codes <= code if name in CUMULATIVE else codes == code
-        rate = Rate.of(int(hit.sum()), len(codes))
-        result[name] = rate.as_dict() if there[scale] else None
+        rate = Rate.of(int(hit.sum()), len(codes), population=population)
+        result[name] = rate.as_dict() if there[scale] and name not in unknown else None
     return result
 
 
@@ -118,9 +128,16 @@ def headline(
     images = f"{counted.total:,} {name} images"
     if not counted.total:
         return f"none of the {name} images could be read"
-    return (
-        f"{counted.count:,} of {images} ({percent(counted.share)} %, {counted.interval}) "
+    found = (
+        f"({percent(counted.share)} %, {counted.interval}) "
         f"{'has' if counted.count == 1 else 'have'} {what} {where}{'' if graded else _hard(total)}"
+    )
+    if counted.population is None:
+        return f"{counted.count:,} of {images} {found}"
+    least, most = counted.expected
+    return (
+        f"estimate from a sample of {counted.total:,} of {counted.population:,} {name} images:"
+        f" {counted.count:,} {found}, so {least:,} to {most:,} of all"
     )
 
 

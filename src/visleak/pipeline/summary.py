@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import platform
+import shlex
 from importlib.metadata import PackageNotFoundError, version
 from typing import Any
 
@@ -51,7 +52,7 @@ def summarise(outcome: Outcome, encoder: Encoder, settings: Settings, tool: str)
         "comparisons": [_comparison(outcome, each) for each in outcome.compared],
         "totals": totals,
         "label_conflicts": sum(_conflicts(outcome, each) for each in outcome.compared),
-        "skipped": _skipped(outcome, settings),
+        "skipped": _skipped(outcome, encoder.name, settings),
         "versions": {name: _version(name) for name in PACKAGES}
         | {"python": platform.python_version()},
     }
@@ -132,7 +133,7 @@ def _comparison(outcome: Outcome, compared: Compared) -> dict[str, Any]:
         "coverage": compared.coverage,
         "modality": compared.modality,
         "queries": len(side.prints),
-        "rates": rates.rates(best, compared.grades is not None, _measured(outcome)),
+        "rates": _rates(outcome, compared.query, best, compared.grades is not None),
         "pairs": len(compared.pairs),
     }
     if compared.coverage == "within":
@@ -140,8 +141,29 @@ def _comparison(outcome: Outcome, compared: Compared) -> dict[str, Any]:
     return result
 
 
-def _measured(outcome: Outcome) -> bool:
-    return outcome.thresholds.soft is not None
+def _rates(
+    outcome: Outcome, images: ImageSet, best: rates.Strongest, graded: bool
+) -> dict[str, dict[str, Any] | None]:
+    """Return the rates of a query set from the strongest that each image has."""
+    return rates.rates(
+        best,
+        graded,
+        outcome.thresholds.soft is not None,
+        _population(outcome, images),
+        hard=outcome.thresholds.hard is not None,
+    )
+
+
+def _population(outcome: Outcome, images: ImageSet) -> int | None:
+    """Return of how many images that can be read a sample of a query set was drawn.
+
+    ``None`` where all were taken. Only those drawn are known to be unreadable or not.
+    """
+    prints = outcome.sides[images.name].prints
+    taken = outcome.embeddings.get(images.name)
+    whole = len(images) if taken is None else taken.vectors
+    lost = len(prints.problems)
+    return whole - lost if len(prints) + lost < whole else None
 
 
 def _total(outcome: Outcome, images: ImageSet) -> dict[str, Any]:
@@ -151,7 +173,7 @@ def _total(outcome: Outcome, images: ImageSet) -> dict[str, Any]:
     leaks = [each for each in own if each.coverage != "within"]
     best = rates.union([rates.strongest(each, side) for each in leaks or own])
     graded = all(each.grades is not None for each in leaks or own)
-    total = rates.rates(best, graded, _measured(outcome))
+    total = _rates(outcome, images, best, graded)
     names = [each.reference.name for each in leaks or own]
     return {
         "query_set": images.name,
@@ -174,9 +196,16 @@ def _conflicts(outcome: Outcome, compared: Compared) -> int:
     return int(related.to_pylist().count("different"))
 
 
-def _skipped(outcome: Outcome, settings: Settings) -> list[str]:
+def _skipped(outcome: Outcome, encoder: str, settings: Settings) -> list[str]:
     """Return, in words, what the audit did not do and why."""
     said = []
+    thresholds = outcome.thresholds
+    if thresholds.soft is None and thresholds.hard is None:
+        said.append(
+            f"degrees: no thresholds are known for encoder {encoder}; find them with `visleak"
+            f" calibrate S --encoder {shlex.quote(encoder)} --fpr 1e-6` for --thresholds, or give"
+            " --hard and --soft"
+        )
     if not settings.verify:
         said.append("verification: switched off, so there are degrees but no grades")
     elif outcome.embeddings:

@@ -50,6 +50,9 @@ def thresholds_of(
     if hard is not None and soft is not None and hard < soft:
         # one of the two was given and crosses the other, which is only a default
         hard, soft = (soft, soft) if settings.soft is not None else (hard, hard)
+    if soft is None and hard is not None:
+        # the one threshold there is: whatever reaches it is hard, and nothing is soft alone
+        soft = hard
     given = [n for n in ("hard", "soft") if getattr(settings, n) is not None]
     provenance = str(own.get("provenance", "none: this encoder ships no thresholds"))
     if given:

@@ -2,6 +2,7 @@
 
 Every rate visleak prints comes with an interval, because a test set is a sample: two leaks in
 a hundred images and two hundred in ten thousand are the same share and not the same knowledge.
+Where images were drawn from a set, the interval is of the share in that set.
 """
 
 from __future__ import annotations
@@ -15,7 +16,9 @@ from typing import Any
 from visleak.errors import UsageError
 
 
-def wilson(k: int, n: int, confidence: float = 0.95) -> tuple[float, float]:
+def wilson(
+    k: int, n: int, confidence: float = 0.95, population: int | None = None
+) -> tuple[float, float]:
     """Return the score interval of a share ``k / n``, both ends within [0, 1].
 
     Unlike the textbook ``p +- z * s`` it stays honest where no or all images leak.
@@ -24,11 +27,17 @@ def wilson(k: int, n: int, confidence: float = 0.95) -> tuple[float, float]:
         k: how many of them, between 0 and ``n``.
         n: how many there are; 0 gives ``(nan, nan)``, because nothing is known.
         confidence: between 0 and 1, both excluded.
+        population: of how many the ``n`` were drawn, each at most once: the interval is then of
+            the share in just these, narrower by the finite population correction (``n`` counts
+            as ``n (population - 1) / (population - n)``); a point where all were drawn. By
+            default they are drawn from endlessly many.
 
     Raises:
-        UsageError: ``k`` does not lie between 0 and ``n``, or ``confidence`` not between 0 and 1.
+        UsageError: ``k`` does not lie between 0 and ``n``, ``confidence`` not between 0 and 1, or
+            ``n`` were never drawn of so few.
 
-    Source: Wilson 1927, "Probable inference, the law of succession, and statistical inference".
+    Source: Wilson 1927, "Probable inference, the law of succession, and statistical inference";
+    Cochran 1977, "Sampling techniques", section 2.6, for the correction.
 
     >>> tuple(round(end, 4) for end in wilson(289, 10_000))
     (0.0258, 0.0324)
@@ -36,20 +45,41 @@ def wilson(k: int, n: int, confidence: float = 0.95) -> tuple[float, float]:
     (0.0, 1.0)
     >>> wilson(0, 0)
     (nan, nan)
+    >>> tuple(round(end, 4) for end in wilson(14, 500, population=1_000))
+    (0.0194, 0.0402)
     """
     if not 0 <= k <= n:
         raise UsageError(f"k must lie between 0 and n = {n}; got {k}")
     if not 0.0 < confidence < 1.0:
         raise UsageError(f"confidence must lie between 0 and 1; got {confidence}")
+    if population is not None and population < n:
+        raise UsageError(f"population must be at least n = {n}; got {population}")
     if n == 0:
         return math.nan, math.nan
+    if population is not None:
+        return _finite(k, n, confidence, population)
+    return _score(k / n, n, confidence)
+
+
+def _finite(k: int, n: int, confidence: float, population: int) -> tuple[float, float]:
+    """Return the interval of a share of a population of which ``n`` have been looked at."""
+    # who was looked at is known
+    least, most = k / population, (population - n + k) / population
+    if n == population:
+        return least, most
+    low, high = _score(k / n, n * (population - 1) / (population - n), confidence)
+    return max(low, least), min(high, most)
+
+
+def _score(share: float, n: float, confidence: float) -> tuple[float, float]:
+    """Return the score interval of a share of ``n``, which need not be whole."""
     z = NormalDist().inv_cdf(0.5 + confidence / 2.0)
-    share, spread = k / n, z * z / n
+    spread = z * z / n
     centre = (share + spread / 2.0) / (1.0 + spread)
     half = z * math.sqrt(share * (1.0 - share) / n + spread / (4.0 * n)) / (1.0 + spread)
     # The closed form is exact at both ends; in floating point it misses them by an ulp.
-    low = 0.0 if k == 0 else max(0.0, centre - half)
-    high = 1.0 if k == n else min(1.0, centre + half)
+    low = 0.0 if share == 0.0 else max(0.0, centre - half)
+    high = 1.0 if share == 1.0 else min(1.0, centre + half)
     return low, high
 
 
@@ -93,6 +123,7 @@ class Rate:
         low, high: ends of the Wilson interval, shares in [0, 1]; NaN where ``total`` is 0.
         share: ``count / total``; NaN where ``total`` is 0.
         confidence: how often such an interval holds the true share.
+        population: of how many the ``total`` were drawn; the interval is of their share then.
 
     >>> print(Rate.of(289, 10_000))
     289 of 10,000 (2.89 %, 95 % CI 2.58-3.24)
@@ -106,22 +137,30 @@ class Rate:
     high: float
     share: float
     confidence: float = 0.95
+    population: int | None = None
 
     @classmethod
-    def of(cls, count: int, total: int, confidence: float = 0.95) -> Rate:
-        """Return the rate of ``count`` in ``total``."""
-        low, high = wilson(count, total, confidence)
+    def of(
+        cls, count: int, total: int, confidence: float = 0.95, population: int | None = None
+    ) -> Rate:
+        """Return the rate of ``count`` in ``total``, see :func:`wilson`."""
+        low, high = wilson(count, total, confidence, population)
         share = count / total if total else math.nan
-        return cls(int(count), int(total), low, high, share, confidence)
+        return cls(int(count), int(total), low, high, share, confidence, population)
 
     @classmethod
     def from_dict(cls, value: Mapping[str, Any]) -> Rate:
-        """Return a stored rate; only its ``count`` and ``total`` are believed.
+        """Return a stored rate; only its ``count``, ``total`` and ``population`` are believed.
 
         >>> Rate.from_dict(Rate.of(3, 9).as_dict()) == Rate.of(3, 9)
         True
         """
-        return cls.of(int(value["count"]), int(value["total"]))
+        population = value.get("population")
+        return cls.of(
+            int(value["count"]),
+            int(value["total"]),
+            population=None if population is None else int(population),
+        )
 
     def as_dict(self) -> dict[str, float | int | None]:
         """Return what ``audit.json`` holds; unknown ends are ``None``, for JSON has no NaN."""
@@ -132,7 +171,18 @@ class Rate:
             "share": self.share if known else None,
             "low": self.low if known else None,
             "high": self.high if known else None,
+            **({} if self.population is None else {"population": self.population}),
         }
+
+    @property
+    def expected(self) -> tuple[int, int]:
+        """How many of the population, at least and at most, by the interval.
+
+        >>> Rate.of(14, 500, population=10_000).expected
+        (169, 459)
+        """
+        whole = self.population if self.population is not None else self.total
+        return math.floor(self.low * whole + 1e-9), math.ceil(self.high * whole - 1e-9)
 
     @property
     def interval(self) -> str:
