@@ -6,6 +6,8 @@ is only ever read forward. Code that comes with a data set is never run.
 
 from __future__ import annotations
 
+import contextlib
+import logging
 import os
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
@@ -184,17 +186,35 @@ def _loaded(request: Request) -> Any:
     place, config = Path(request.place), request.options.get("config")
     streaming = request.options.get("streaming", "no") in ("yes", "true", "1")
     try:
-        if (place / "state.json").is_file() or (place / "dataset_dict.json").is_file():
-            return datasets.load_from_disk(str(place))
-        datasets.disable_progress_bars()
-        return datasets.load_dataset(
-            str(place) if place.exists() else request.place,
-            config,
-            revision=request.options.get("revision"),
-            streaming=streaming,
-        )
+        with _quiet(datasets):
+            if (place / "state.json").is_file() or (place / "dataset_dict.json").is_file():
+                return datasets.load_from_disk(str(place))
+            return datasets.load_dataset(
+                str(place) if place.exists() else request.place,
+                config,
+                revision=request.options.get("revision"),
+                streaming=streaming,
+            )
     except Exception as error:  # the library, the network and each file format have their own
         raise VisleakError(_not_had(request, error)) from error
+
+
+@contextlib.contextmanager
+def _quiet(datasets: Any) -> Iterator[None]:
+    """Keep the libraries from telling of each attempt; what went wrong is said once, at the end."""
+    loggers = [logging.getLogger(name) for name in ("datasets", "huggingface_hub")]
+    levels = [logger.level for logger in loggers]
+    shown = not datasets.are_progress_bars_disabled()
+    try:
+        datasets.disable_progress_bars()
+        for logger in loggers:
+            logger.setLevel(logging.CRITICAL)
+        yield
+    finally:
+        if shown:
+            datasets.enable_progress_bars()
+        for logger, level in zip(loggers, levels, strict=True):
+            logger.setLevel(level)
 
 
 def _not_had(request: Request, error: Exception) -> str:
