@@ -27,8 +27,10 @@ Test = Annotated[
         "--test",
         metavar="[[DATASET:]NAME=]SOURCE",
         rich_help_panel=SETS,
-        help="Test images: a folder, list, glob, .csv or .parquet, .zip, .tar, cifar:FOLDER#test,"
-        " coco:FILE, yolo:FILE#val or emb:FOLDER (embeddings). May be repeated.",
+        help="Test images: a folder, list, glob, .csv or .parquet, .zip, .tar, shards such as"
+        " a-{000..146}.tar, any of these at https://, s3:// or gs://, hf:NAME#test,"
+        " cifar:FOLDER#test, kitti:FOLDER, coco:FILE, yolo:FILE#val or emb:FOLDER (embeddings)."
+        " May be repeated.",
     ),
 ]
 Train = Annotated[
