@@ -11,6 +11,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from visleak.search.exact import ExactSearch
+from visleak.search.faiss_partitions import FaissPartitions
 from visleak.search.faiss_search import FaissSearch
 from visleak.search.hits import Hits, Sides, Wanted
 from visleak.search.streaming import Run, stream
@@ -84,7 +85,11 @@ EXACT: dict[str, Maker] = {
 }
 
 #: The same for questions about two plain sets.
-PLAIN: dict[str, Maker] = {"streaming": Passing}
+PLAIN: dict[str, Maker] = {
+    "streaming": Passing,
+    "faiss-partitions": lambda: Passing(FaissPartitions()),
+    "faiss-one-partition": lambda: Passing(FaissPartitions(), parts=1),
+}
 
 #: Engines that may miss pairs, and say how many.
 APPROXIMATE: dict[str, Maker] = {

@@ -17,6 +17,7 @@ import numpy as np
 from visleak.cache import Cache
 from visleak.pipeline.workplace import Handle, Workplace, shared
 from visleak.records import Float32, Partition
+from visleak.search import PartitionEngine
 from visleak.search.hits import Wanted
 from visleak.search.streaming import PartitionSearch, stream
 from visleak.search.streaming_hits import LAYOUT, PartitionHits, StreamHits
@@ -31,6 +32,7 @@ def streamed(
     wanted: Wanted,
     place: Workplace,
     progress: Callable[[int], None] | None = None,
+    through: PartitionEngine | None = None,
 ) -> StreamHits:
     """Return the wanted pairs between the queries and all partitions, read once.
 
@@ -41,7 +43,11 @@ def streamed(
         place: where to work. Threads of this process take a partition together; workers of a
             cluster take one each, and fetch the queries once a node.
         progress: called with the number of rows done so far.
+        through: answers for the partitions instead, through indexes that are kept.
     """
+    if through is not None:
+        # what may lack pairs must not be kept as the answer of those who find all
+        return stream(query, partitions, wanted, progress=progress, run=through)
     return stream(
         query,
         partitions,

@@ -25,6 +25,7 @@ from visleak.pipeline.stored import (
 )
 from visleak.pipeline.workplace import Workplace
 from visleak.records import Bool, EmbeddingSet, Encoder, Float32, Int8, Int64, Pairs
+from visleak.search import PartitionEngine
 from visleak.search.hits import Search, Wanted
 from visleak.search.streaming_hits import StreamHits
 
@@ -67,6 +68,7 @@ def pass_by(
     wanted: Wanted,
     engine: Search,
     place: Workplace,
+    through: PartitionEngine | None = None,
 ) -> Passed:
     """Compare all test sets with a set of embeddings in one pass.
 
@@ -78,6 +80,7 @@ def pass_by(
         wanted: which pairs; the best are those of highest similarity, without correction.
         engine: looks for the background of the images in pairs.
         place: where to work.
+        through: looks for pairs through indexes; by default every vector is compared.
     """
     step = f"streaming {reference.name}"
     place.progress(step, 0, len(reference))
@@ -87,12 +90,13 @@ def pass_by(
         wanted,
         place,
         progress=lambda done: place.progress(step, done, len(reference)),
+        through=through,
     )
     first = np.cumsum([0, *(part.rows for part in reference.partitions)])
     count = sum(len(each.prints) for each in queries)
     hits = _hits(found, first, count, views)
     rows = np.unique(hits.reference)
-    columns = columns_at(reference, rows)
+    columns = columns_at(reference, rows, ("id", "flat"))
     rank = np.empty(len(rows), np.int64)
     rank[pc.sort_indices(columns["id"]).to_numpy()] = np.arange(len(rows))
     flat = np.concatenate([each.prints.flat for each in queries])

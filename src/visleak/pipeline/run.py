@@ -24,6 +24,7 @@ from visleak.pipeline.verification import Material, equal_bytes, verify
 from visleak.pipeline.workplace import Workplace
 from visleak.pipeline.yardstick import measured
 from visleak.records import AnySet, EmbeddingSet, Encoder, Evidence, ImageSet, Int64, Pairs
+from visleak.search import load_partition_search, load_search
 from visleak.search.account import Account
 from visleak.search.exact import ExactSearch
 from visleak.search.hits import Wanted
@@ -85,6 +86,7 @@ def run(
         UsageError: two sets of one name, or nothing to compare.
     """
     _check_names(queries, references, settings)
+    _check_search(settings, place)
     thresholds = thresholds or thresholds_of(encoder, settings)
     desk = _Desk(encoder, views_for(encoder, settings.views), settings, place)
     tested = {images.name for images in queries}
@@ -176,6 +178,9 @@ class _Desk:
         for images in references:
             if not isinstance(images, EmbeddingSet) or images.name in self.sides:
                 continue
+            through = load_partition_search(
+                self.settings.search, self.place.indexes, self.place.workers
+            )
             passed = pass_by(
                 [self.sides[name] for name in queries],
                 images,
@@ -184,7 +189,10 @@ class _Desk:
                 wanted=wanted_in_passing(thresholds, self.settings),
                 engine=ExactSearch(),
                 place=self.place,
+                through=through,
             )
+            if through is not None:
+                self.accounts[", ".join(queries), images.name] = (through.account,)
             self.embeddings[images.name] = passed.taken
             self.material[images.name] = Material(passed.taken.images, passed.taken.prints)
             self.sides[images.name] = passed.side
@@ -269,6 +277,21 @@ def _check_names(
         twin = by_name.get(images.name)
         if twin is not None and twin.source != images.source:
             raise UsageError(f"two sets are called {images.name!r}; name them: --train NAME=SOURCE")
+
+
+def _check_search(settings: Settings, place: Workplace) -> None:
+    """Refuse before the work what could not be done after it.
+
+    Raises:
+        UsageError: the engine of the search does not work where the run does.
+        MissingExtra: its package is not installed.
+    """
+    load_search(settings.search)
+    if settings.search != ExactSearch.name and not place.crew.here:
+        raise UsageError(
+            f"search {settings.search} works on this machine only: leave out --engine, or take"
+            " --search exact"
+        )
 
 
 def _drawn(images: AnySet, settings: Settings) -> Int64 | None:

@@ -163,6 +163,11 @@ class Workplace:
         """Put a value where every worker can load it once, with :func:`shared`."""
         return self.crew.share(value)
 
+    @property
+    def indexes(self) -> Path | None:
+        """Where indexes of embeddings are kept between runs, ``None`` where there is no cache."""
+        return self.cache.path.parent / "indexes" if self.cache is not None else None
+
     def reach(self) -> Reach | None:
         """Return how workers find the cache, ``None`` where there is none."""
         return self.crew.reach(self.cache) if self.cache is not None else None

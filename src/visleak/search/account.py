@@ -28,9 +28,9 @@ class Recall:
     best: Rate
 
     def plus(self, other: Recall) -> Recall:
-        """Return the recall over both searches."""
+        """Return the recall over both searches, of the same queries."""
         return Recall(
-            self.queries + other.queries,
+            max(self.queries, other.queries),
             _sum(self.pairs, other.pairs),
             _sum(self.leaks, other.leaks),
             _sum(self.best, other.best),
@@ -92,9 +92,11 @@ class Account:
         if not found:
             return f"{name}: in a sample of {self.recall.queries:,} queries there was no pair"
         unit = "query" if self.recall.queries == 1 else "queries"
+        parts = self.parameters.get("partitions", 1)
+        where = f", in {self.parameters['measured']:,} of {parts:,} partitions" if parts > 1 else ""
         return (
             f"{name} found {' and '.join(found)} that exact search finds, in a sample of"
-            f" {self.recall.queries:,} {unit}"
+            f" {self.recall.queries:,} {unit}{where}"
         )
 
 

@@ -1,0 +1,185 @@
+"""One index a partition, their findings merged: for embeddings that are searched again and again.
+
+Ramos et al. (2025) search LAION through one index for each million embeddings, since a single one
+over all of them gave poor retrieval. An index is built once and kept; later audits load it and
+read only the vectors of candidates, and all of a few partitions, on which recall is measured.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Final, cast
+
+import numpy as np
+import pyarrow as pa
+from threadpoolctl import threadpool_limits
+
+from visleak.records import Float32, Int64, Partition
+from visleak.search.account import Account, Recall
+from visleak.search.faiss_candidates import found
+from visleak.search.faiss_index import BLOCK, Effort, Kind, Layout, build, faiss, kind_for, threads
+from visleak.search.faiss_search import SAMPLE, account_of
+from visleak.search.faiss_store import Shelf, Shelved, question
+from visleak.search.faiss_tuning import tune
+from visleak.search.hits import Hits, Rows, Sides, Wanted
+from visleak.search.recall import measure, sampled
+from visleak.search.streaming import PartitionSearch
+from visleak.search.streaming_hits import PartitionHits, id_ranks
+from visleak.vectors import unit_rows
+
+#: Partitions on which recall is measured, for measuring reads them whole.
+MEASURED: Final = 8
+
+
+class StoredRows(Rows):
+    """All rows of a stored matrix, of any float type, made unit rows when asked for."""
+
+    __slots__ = ()
+
+    def __len__(self) -> int:
+        return len(self.matrix)
+
+    def __getitem__(self, part: slice | Int64) -> Float32:
+        return unit_rows(self.matrix[part]).matrix
+
+
+class FaissPartitions:
+    """Puts a question to partitions through an index each: a :class:`visleak.search.streaming.Run`.
+
+    Args:
+        folder: where indexes are kept; ``None`` builds them again each time.
+        workers: threads.
+        kind: of index; by default chosen by each partition's rows.
+        sample: queries to tune on, and as many others to measure on.
+        measured: partitions to measure recall on, evenly spread.
+    """
+
+    name = "faiss"
+
+    def __init__(
+        self,
+        folder: Path | None = None,
+        *,
+        workers: int = 1,
+        kind: Kind | None = None,
+        sample: int = SAMPLE,
+        measured: int = MEASURED,
+    ) -> None:
+        faiss()
+        self._shelf = Shelf(folder)
+        self._workers = workers
+        self._kind = kind
+        self._sample = sample
+        self._measured = measured
+        self._done: list[Account] = []
+
+    def __call__(
+        self, search: PartitionSearch, partitions: Sequence[tuple[int, Partition]]
+    ) -> Iterator[tuple[int, PartitionHits]]:
+        """Yield each partition's number and what was found in it."""
+        count = len(partitions)
+        chosen = set(np.linspace(0, count - 1, min(count, self._measured)).astype(int).tolist())
+        for place, (number, partition) in enumerate(partitions):
+            yield number, self._find(search, partition, place in chosen)
+
+    @property
+    def account(self) -> Account:
+        """What was done so far, over all partitions; recall is that of the measured ones."""
+        keys = Counter(each.index for each in self._done)
+        seen: Recall | None = None
+        for each in self._done:
+            if each.recall is not None:
+                seen = each.recall if seen is None else seen.plus(each.recall)
+        parameters: dict[str, float] = {
+            "partitions": len(self._done),
+            "measured": sum(each.recall is not None for each in self._done),
+        }
+        for each in self._done:
+            for name, value in each.parameters.items():
+                parameters[name] = max(value, parameters.get(name, value))
+        exact = all(each.exact for each in self._done)
+        return Account(self.name, ", ".join(sorted(keys)) or "none", parameters, exact, seen)
+
+    def _find(self, search: PartitionSearch, partition: Partition, measured: bool) -> PartitionHits:
+        """Return what a partition holds, as far as its index finds it."""
+        if not partition.rows or not len(search.query):
+            return _nothing(partition, len(search.query))
+        with threads(self._workers), threadpool_limits(self._workers, user_api="blas"):
+            kind = self._kind or kind_for(partition.rows)
+            layout = Layout.of(kind, partition.rows, search.query.shape[1], penalised=False)
+            stored = cast(Float32, partition.matrix())
+            rows = StoredRows(stored, np.empty(0, np.int64))
+            entry = self._shelf.get(partition, layout) or self._built(partition, layout, rows)
+            sides = _sides(search.query, rows, partition, entry)
+            tuned, others = sampled(len(search.query), self._sample)
+            effort = self._effort(partition, entry, sides, search.wanted, tuned)
+            every = np.arange(len(search.query))
+            hits = found(entry.index, sides, search.wanted, every, effort)
+            seen = measure(hits, sides, search.wanted, others, self._workers) if measured else None
+        self._done.append(account_of(entry.index, effort, seen))
+        return _of_partition(hits, partition, entry)
+
+    def _built(self, partition: Partition, layout: Layout, rows: StoredRows) -> Shelved:
+        """Return a new index of a partition, and keep it."""
+        none = np.zeros(len(rows), np.float32)
+        index = build(layout, rows, none, lambda done: None)
+        broken, off = [np.empty(0, np.int64)], 0
+        for start in range(0, len(rows), BLOCK):
+            unit = unit_rows(rows.matrix[start : start + BLOCK])
+            broken.append(np.flatnonzero(unit.broken) + start)
+            off += int(unit.off.sum())
+        entry = Shelved(index, np.concatenate(broken), off)
+        self._shelf.put(partition, layout, entry)
+        return entry
+
+    def _effort(
+        self, partition: Partition, entry: Shelved, sides: Sides, wanted: Wanted, rows: Int64
+    ) -> Effort:
+        """Return how hard to look: as tuned when the question first came up."""
+        if entry.index.exact:
+            return Effort()
+        name = question(wanted)
+        if name not in entry.efforts:
+            entry.efforts[name] = tune(entry.index, sides, wanted, rows, self._workers)
+            self._shelf.put(partition, entry.index.layout, entry)
+        return entry.efforts[name]
+
+
+def _sides(query: Float32, rows: StoredRows, partition: Partition, entry: Shelved) -> Sides:
+    """Return the queries and a partition; ties go by id where all pairs are found, else by row."""
+    count = len(rows)
+    order = id_ranks(partition.columns()["id"]) if entry.index.exact else np.arange(count)
+    return Sides(query, rows, np.zeros(count, np.float32), order)
+
+
+def _of_partition(hits: Hits, partition: Partition, entry: Shelved) -> PartitionHits:
+    """Return hits as those of a partition, without rows that are no numbers."""
+    keep = ~np.isin(hits.reference, entry.broken)
+    row = hits.reference[keep]
+    asked, place = np.unique(row, return_inverse=True)
+    ids = (
+        partition.columns(asked)["id"].cast(pa.string())
+        if len(asked)
+        else pa.array([], pa.string())
+    )
+    return PartitionHits(
+        query=hits.query[keep],
+        row=row,
+        similarity=hits.similarity[keep],
+        id=ids.take(pa.array(place)),
+        total=hits.total,
+        broken=entry.broken,
+        off=entry.off,
+        rows=partition.rows,
+    )
+
+
+def _nothing(partition: Partition, queries: int) -> PartitionHits:
+    """Return what is found where there is nothing to compare."""
+    none = np.empty(0, np.int64)
+    return PartitionHits(
+        none, none, np.empty(0, np.float32), pa.array([], pa.string()),
+        np.zeros(queries, np.int64), none, 0, partition.rows,
+    )  # fmt: skip

@@ -1,0 +1,105 @@
+"""One index a partition: kept on disk, loaded later, never trusted where it does not fit."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+from engines import Part
+from vectors import units
+
+from visleak.search import faiss_partitions, load_partition_search
+from visleak.search.faiss_partitions import FaissPartitions
+from visleak.search.hits import Wanted
+from visleak.search.streaming import stream
+
+WANTED = Wanted(0.9, best=2)
+
+
+@pytest.fixture
+def sets():
+    """Return queries, and three partitions that hold a near copy of each."""
+    rng = np.random.default_rng(0)
+    reference = units(rng, 1500, 24)
+    query = reference[::25] + rng.normal(0, 0.02, (60, 24)) / np.sqrt(24)
+    query = (query / np.linalg.norm(query, axis=1, keepdims=True)).astype(np.float32)
+    stored = reference.astype(np.float16)
+    stored[7] = np.nan
+    parts = [
+        Part(stored[i * 500 : i * 500 + 500], np.arange(i * 500, i * 500 + 500), f"p{i}")
+        for i in range(3)
+    ]
+    return query, parts
+
+
+def answer(found):
+    return [(q, i, s) for q, i, s in zip(found.query, found.id.to_pylist(), found.similarity)]  # noqa: B905
+
+
+@pytest.mark.parametrize("kind", ["flat", "hnsw", "ivf", "ivfpq"])
+def test_indexes_are_built_once(sets, tmp_path: Path, monkeypatch, kind):
+    """A second search loads them, finds the same and builds nothing; planted copies are found."""
+    query, parts = sets
+    exact = stream(query, parts, WANTED)
+    first = stream(query, parts, WANTED, run=FaissPartitions(tmp_path, kind=kind))
+    assert len(list(tmp_path.glob("*.faiss"))) == 3
+    assert not list(tmp_path.glob(".*.part"))
+    monkeypatch.setattr(faiss_partitions, "build", None)
+    engine = FaissPartitions(tmp_path, kind=kind)
+    second = stream(query, parts, WANTED, run=engine)
+    assert answer(second) == answer(first)
+    assert (first.broken.tolist(), first.off) == (exact.broken.tolist(), exact.off)
+    planted, met = ({q for q, _, s in answer(f) if s >= 0.9} for f in (exact, first))
+    assert len(planted) >= 58
+    assert len(met & planted) >= 0.97 * len(planted)
+    if kind == "flat":
+        assert answer(first) == answer(exact)
+    assert engine.account.exact == (kind == "flat")
+    assert engine.account.recall.pairs.share >= 0.95
+
+
+@pytest.mark.parametrize("damage", ["cut", "other", "described", "gone"])
+def test_a_damaged_index_is_built_again(sets, tmp_path: Path, damage):
+    """Whatever happened to the files, the answer is the same."""
+    query, parts = sets
+    first = stream(query, parts, WANTED, run=FaissPartitions(tmp_path, kind="ivf"))
+    indexes, described = sorted(tmp_path.glob("*.faiss")), sorted(tmp_path.glob("*.json"))
+    if damage == "cut":
+        indexes[0].write_bytes(indexes[0].read_bytes()[:-100])
+    elif damage == "other":
+        indexes[0].write_bytes(bytes(indexes[0].stat().st_size))
+    elif damage == "described":
+        described[0].write_text("{")
+    else:
+        indexes[0].unlink()
+    again = stream(query, parts, WANTED, run=FaissPartitions(tmp_path, kind="ivf"))
+    assert answer(again) == answer(first)
+
+
+def test_a_changed_file_has_an_index_of_its_own(sets, tmp_path: Path):
+    """The stamp is part of the name."""
+    query, parts = sets
+    stream(query, parts[:1], WANTED, run=FaissPartitions(tmp_path))
+    changed = Part(parts[1].rows_, parts[0].order, "p0-changed")
+    found = stream(query, [changed], WANTED, run=FaissPartitions(tmp_path))
+    assert answer(found) == answer(stream(query, [changed], WANTED))
+    assert len(list(tmp_path.glob("*.faiss"))) == 2
+
+
+def test_recall_is_measured_on_some_partitions(sets):
+    """Measuring reads a partition whole, so of many only some are measured, and that is said."""
+    query, parts = sets
+    engine = FaissPartitions(kind="ivf", measured=2)
+    stream(query, parts, WANTED, run=engine)
+    account = engine.account
+    assert account.recall.best.total == 2 * 2 * 30
+    assert (account.parameters["partitions"], account.parameters["measured"]) == (3, 2)
+    assert account.recall.queries == 30  # half of the queries were tuned on
+    assert "in 2 of 3 partitions" in str(account)
+
+
+def test_only_engines_with_an_index_come_for_partitions(tmp_path: Path):
+    """Exact search reads them through."""
+    assert load_partition_search("exact", tmp_path, 1) is None
+    assert isinstance(load_partition_search("faiss", tmp_path, 1), FaissPartitions)
