@@ -11,7 +11,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from visleak.errors import UsageError, VisleakError
-from visleak.images import embeddings, open_images
+from visleak.images import embedding_layout, embeddings, open_images
 from visleak.images.embedding_manifest import KIND
 from visleak.records import EmbeddingSet
 
@@ -163,7 +163,7 @@ def test_one_file_alone(tmp_path):
 @pytest.mark.parametrize("fixed", [True, False])
 def test_parquet_with_a_column_of_vectors(tmp_path, monkeypatch, fixed):
     """A partition is some row groups; a missing vector is no number, so that it is told of."""
-    monkeypatch.setattr(embeddings, "GROUP_ROWS", 4)
+    monkeypatch.setattr(embedding_layout, "GROUP_ROWS", 4)
     stored = vectors(9, dtype=np.float32)
     kind = pa.list_(pa.float32(), 4) if fixed else pa.list_(pa.float32())
     rows = [None if row == 6 else list(map(float, stored[row])) for row in range(9)]
@@ -290,4 +290,4 @@ def test_null_ids_are_told(tmp_path):
     clip_retrieval(tmp_path, [3], id=lambda row: None if row == 1 else str(row))
     images = opened(f"emb:{tmp_path}?encoder=clip", id="id")
     with pytest.raises(VisleakError, match=r"the id of row 1 is null; choose another --id"):
-        images.partitions[0].columns()
+        images.partitions[0].columns()["id"]

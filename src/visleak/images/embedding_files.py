@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final, Protocol
@@ -29,8 +29,13 @@ _PLAIN: Final = {"width": pa.int32(), "height": pa.int32(), "flat": pa.bool_()}
 class About(Protocol):
     """What is known of the images behind the rows of a file."""
 
-    def columns(self, rows: Int64) -> Mapping[str, pa.Array]:
-        """Return the known columns of some rows."""
+    @property
+    def uses(self) -> tuple[str, ...]:
+        """What is known: ``id``, ``label``, ..."""
+        ...
+
+    def column(self, use: str, rows: Int64) -> pa.Array:
+        """Return one of them for some rows."""
         ...
 
 
@@ -44,9 +49,14 @@ class Lines:
 
     path: str
 
-    def columns(self, rows: Int64) -> Mapping[str, pa.Array]:
+    @property
+    def uses(self) -> tuple[str, ...]:
+        """Ids are all there is."""
+        return ("id",)
+
+    def column(self, use: str, rows: Int64) -> pa.Array:
         """Return the ids of some rows."""
-        return {"id": read_lines(Path(self.path)).take(pa.array(rows))}
+        return read_lines(Path(self.path)).take(pa.array(rows))
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,25 +67,23 @@ class Table:
         path: the file.
         names: what a column is for (``id``, ``label``, ...) to its name in the file.
         start: row of the file at which the partition begins.
-        pattern: finds the group in the id, where the group is no column.
     """
 
     path: str
     names: Mapping[str, str]
     start: int = 0
-    pattern: re.Pattern[str] | None = None
 
-    def columns(self, rows: Int64) -> Mapping[str, pa.Array]:
-        """Return the known columns of some rows."""
-        stored = rows_of(self.path, list(dict.fromkeys(self.names.values())), rows + self.start)
-        found = {}
-        for use, name in self.names.items():
-            column = stored[name]
-            plain = _PLAIN.get(use)
-            found[use] = (
-                as_text(column, name) if plain is None else column.cast(plain).combine_chunks()
-            )
-        return found
+    @property
+    def uses(self) -> tuple[str, ...]:
+        """What the columns are for."""
+        return tuple(self.names)
+
+    def column(self, use: str, rows: Int64) -> pa.Array:
+        """Return a column for some rows: text, or numbers where they are meant as such."""
+        name = self.names[use]
+        stored = rows_of(self.path, name, rows + self.start)
+        plain = _PLAIN.get(use)
+        return as_text(stored, name) if plain is None else stored.cast(plain).combine_chunks()
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,7 +121,7 @@ class NpyPartition:
 
     def columns(self, rows: Int64 | None = None) -> Mapping[str, pa.Array]:
         """Return what is known of some images, see :class:`visleak.records.Partition`."""
-        return _described(self, self.about, rows)
+        return _known(self, rows)
 
 
 @dataclass(frozen=True, slots=True)
@@ -150,30 +158,62 @@ class ParquetPartition:
 
     def columns(self, rows: Int64 | None = None) -> Mapping[str, pa.Array]:
         """Return what is known of some images, see :class:`visleak.records.Partition`."""
-        return _described(self, self.about, rows)
+        return _known(self, rows)
 
 
-def _described(
-    part: NpyPartition | ParquetPartition, about: About | None, rows: Int64 | None
-) -> Mapping[str, pa.Array]:
-    """Return the columns of some rows; ids and locators are made up where none are stored."""
-    picked = np.arange(part.rows, dtype=np.int64) if rows is None else rows
-    found = dict(about.columns(picked)) if about is not None else {}
-    if "id" not in found:
-        found["id"] = pa.array(part.first + picked, pa.int64()).cast(pa.string())
-    if found["id"].null_count:
-        row = int(picked[np.flatnonzero(found["id"].is_null())[0]])
-        raise VisleakError(f"{part.locator}: the id of row {row} is null; choose another --id")
-    if "locator" not in found:
-        start = part.start if isinstance(part, ParquetPartition) else 0
-        numbers = pa.array(start + picked, pa.int64()).cast(pa.string())
-        place = pa.scalar(part.locator, pa.string())
-        found["locator"] = pc.binary_join_element_wise(place, numbers, "!").cast(pa.string())
-    if part.pattern is not None:
-        found["group"] = pa.array(
-            (_captured(part.pattern, id_) for id_ in found["id"].to_pylist()), pa.string()
-        )
-    return found
+class Known(Mapping[str, pa.Array]):
+    """What is known of some images; a column is read when it is asked for.
+
+    Args:
+        part: of whose images.
+        rows: which.
+    """
+
+    def __init__(self, part: NpyPartition | ParquetPartition, rows: Int64) -> None:
+        self._part = part
+        self._rows = rows
+        stored = part.about.uses if part.about is not None else ()
+        grouped = ("group",) if part.pattern is not None else ()
+        self._uses = tuple(dict.fromkeys(("id", "locator", *stored, *grouped)))
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._uses)
+
+    def __len__(self) -> int:
+        return len(self._uses)
+
+    def __contains__(self, use: object) -> bool:
+        return use in self._uses
+
+    def __getitem__(self, use: str) -> pa.Array:
+        if use not in self._uses:
+            raise KeyError(use)
+        part, about = self._part, self._part.about
+        if use == "group" and part.pattern is not None:
+            ids = self["id"].to_pylist()
+            return pa.array((_captured(part.pattern, id_) for id_ in ids), pa.string())
+        if about is None or use not in about.uses:
+            return self._id() if use == "id" else self._locator()
+        column = about.column(use, self._rows)
+        if use == "id" and column.null_count:
+            row = int(self._rows[np.flatnonzero(column.is_null())[0]])
+            raise VisleakError(f"{part.locator}: the id of row {row} is null; choose another --id")
+        return column
+
+    def _id(self) -> pa.Array:
+        """Return the row numbers over the whole set."""
+        return pa.array(self._part.first + self._rows, pa.int64()).cast(pa.string())
+
+    def _locator(self) -> pa.Array:
+        """Return ``FILE!ROW``."""
+        start = self._part.start if isinstance(self._part, ParquetPartition) else 0
+        numbers = pa.array(start + self._rows, pa.int64()).cast(pa.string())
+        place = pa.scalar(self._part.locator, pa.string())
+        return pc.binary_join_element_wise(place, numbers, "!").cast(pa.string())
+
+
+def _known(part: NpyPartition | ParquetPartition, rows: Int64 | None) -> Known:
+    return Known(part, np.arange(part.rows, dtype=np.int64) if rows is None else rows)
 
 
 def _captured(pattern: re.Pattern[str], id_: str) -> str | None:
@@ -181,8 +221,8 @@ def _captured(pattern: re.Pattern[str], id_: str) -> str | None:
     return found[1 if pattern.groups else 0] if found else None
 
 
-def rows_of(path: str, names: Sequence[str], rows: Int64) -> pa.Table:
-    """Read some columns of some rows of a Parquet file; only the row groups that hold them.
+def rows_of(path: str, name: str, rows: Int64) -> pa.ChunkedArray:
+    """Read some rows of a column of a Parquet file; only the row groups that hold them.
 
     Raises:
         VisleakError: the file cannot be read.
@@ -194,13 +234,13 @@ def rows_of(path: str, names: Sequence[str], rows: Int64) -> pa.Table:
             starts = np.concatenate([[0], np.cumsum(sizes)]).astype(np.int64)
             owner = np.searchsorted(starts, rows, side="right") - 1
             groups = np.unique(owner)
-            table = file.read_row_groups(groups.tolist(), columns=list(names))
+            stored = file.read_row_groups(groups.tolist(), columns=[name])[name]
     except (pa.ArrowException, OSError) as error:
         raise VisleakError(f"{path} cannot be read: {_line(error)}") from error
     kept = np.diff(starts)[groups]
     begins = np.concatenate([[0], np.cumsum(kept)])[:-1]
     place = rows - starts[owner] + begins[np.searchsorted(groups, owner)]
-    return table.take(pa.array(place.astype(np.int64)))
+    return stored.take(pa.array(place.astype(np.int64)))
 
 
 def vectors_of(column: pa.Array, width: int, locator: str) -> npt.NDArray[Any]:

@@ -5,29 +5,18 @@ Opening reads headers and footers, and of small sets the columns that may be ids
 
 from __future__ import annotations
 
-import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Final
 
 import numpy as np
-import pyarrow as pa
-import pyarrow.compute as pc
-import pyarrow.parquet as pq
 
 from visleak.errors import UsageError, VisleakError
 from visleak.images.columns import ID_COLUMNS, can_identify
-from visleak.images.embedding_files import (
-    Lines,
-    NpyPartition,
-    ParquetPartition,
-    Table,
-    npy_shape,
-    read_lines,
-    stamp_of,
-)
-from visleak.images.embedding_manifest import TEXTS, VECTORS, Manifest, read_manifest
+from visleak.images.embedding_files import ParquetPartition, Table
+from visleak.images.embedding_layout import Files, files_of
+from visleak.images.embedding_manifest import Manifest, read_manifest
 from visleak.images.parquet import read_footer, read_tables
 from visleak.images.request import Request
 from visleak.records import EmbeddingSet
@@ -38,12 +27,6 @@ CHECKED: Final = 2_000_000
 
 #: Columns with the name of the picture's file, which is its id where no other column is.
 PATH_COLUMNS: Final = ("path", "image_path", "file_name")
-
-#: Columns with the vectors, in order of preference.
-VECTOR_COLUMNS: Final = ("embedding", "vector", "image_embedding", "embeddings", "emb", "features")
-
-#: Vectors of a Parquet file that are held in memory at a time.
-GROUP_ROWS: Final = 250_000
 
 #: What a column is for, and how it may be called.
 _USES: Final = {
@@ -59,8 +42,6 @@ _USES: Final = {
 _OWN: Final = ("digest", "flat")
 
 _OPTIONS: Final = ("encoder", "column")
-
-Files = Sequence[NpyPartition | ParquetPartition]
 
 
 def open_embeddings(request: Request) -> EmbeddingSet:
@@ -79,7 +60,7 @@ def open_embeddings(request: Request) -> EmbeddingSet:
                 f" {option!r}"
             )
     manifest = read_manifest(request.path) if request.path.is_dir() else None
-    files = _with_ids(_numbered(_files(request)), request, manifest)
+    files = _with_ids(_numbered(files_of(request)), request, manifest)
     width = _one_width(request, files)
     if manifest is not None:
         _check_manifest(request.path, manifest, files, width)
@@ -114,173 +95,6 @@ def open_embeddings(request: Request) -> EmbeddingSet:
             if value is not None
         },
     )
-
-
-# -- which files there are -----------------------------------------------------------------------
-
-
-def _files(request: Request) -> Files:
-    """Return the partitions of whatever layout there is, in the order of their numbers."""
-    path = request.path
-    if path.is_file():
-        if path.suffix == ".npy":
-            return [_npy(path, _beside(path, alone=False))]
-        if path.suffix == ".parquet":
-            return list(_parquet(path, request))
-        raise UsageError(
-            f"source {request.text!r}: {path.name} is no .npy and no .parquet file; emb: takes one"
-            " of them, or a folder of them"
-        )
-    place = path / VECTORS if (path / VECTORS).is_dir() else path
-    vectors = in_order(place.glob("*.npy"))
-    if vectors:
-        return _with_tables(path, vectors) or [
-            _npy(file, _beside(file, alone=len(vectors) == 1)) for file in vectors
-        ]
-    return [part for file in in_order(path.glob("*.parquet")) for part in _parquet(file, request)]
-
-
-def in_order(files: Iterable[Path]) -> list[Path]:
-    """Return files in the order of the numbers in their names: 2 before 10; no hidden ones.
-
-    >>> [p.name for p in in_order([Path("a_10.npy"), Path("a_2.npy"), Path(".a_1.npy")])]
-    ['a_2.npy', 'a_10.npy']
-    """
-
-    def key(file: Path) -> tuple[list[tuple[int, str]], str]:
-        parts = re.split(r"(\d+)", file.name)
-        return [(int(p), "") if p.isdigit() else (-1, p) for p in parts], file.name
-
-    return sorted((file for file in files if not file.name.startswith(".")), key=key)
-
-
-def _with_tables(folder: Path, vectors: Sequence[Path]) -> Files:
-    """Return clip-retrieval's layout: ``img_emb_N.npy`` and ``metadata_N.parquet``; else nothing.
-
-    Raises:
-        VisleakError: some vectors have their table and others have not.
-    """
-    place = folder / TEXTS if (folder / TEXTS).is_dir() else folder
-    tables = {_number(file): file for file in in_order(place.glob(f"{TEXTS}_*.parquet"))}
-    if not tables or any(_number(file) is None for file in vectors):
-        return []
-    lacking = next((file for file in vectors if _number(file) not in tables), None)
-    if lacking is not None:
-        raise VisleakError(
-            f"{lacking} has no {TEXTS}_{_number(lacking)}.parquet in {place}, other vectors have:"
-            " fetch it, or leave all of them out to go by row number"
-        )
-    return [_npy(file, tables[_number(file)]) for file in vectors]
-
-
-def _number(file: Path) -> int | None:
-    found = re.search(r"(\d+)$", file.stem)
-    return int(found[1]) if found else None
-
-
-def _beside(file: Path, *, alone: bool) -> Path | None:
-    """Return the file with the ids of the vectors of a ``.npy`` file."""
-    own = (".ids.txt", ".ids.parquet", ".parquet")
-    names = [file.with_name(file.stem + ending) for ending in own]
-    if alone:
-        names += [file.parent / name for name in ("ids.txt", "ids.parquet", f"{TEXTS}.parquet")]
-    return next((name for name in names if name.is_file()), None)
-
-
-def _npy(file: Path, texts: Path | None) -> NpyPartition:
-    """Return a ``.npy`` file as a partition.
-
-    Raises:
-        VisleakError: it is damaged, or its texts are of another number of images.
-    """
-    rows, width = npy_shape(file)
-    if texts is None:
-        return NpyPartition(str(file), rows, width, stamp_of(file))
-    about: Lines | Table
-    if texts.suffix == ".txt":
-        about, known = Lines(str(texts)), len(read_lines(texts))
-    else:
-        about, known = Table(str(texts), {}), read_footer(texts).num_rows
-    if known != rows:
-        raise VisleakError(
-            f"{file} holds {rows:,} vectors and {texts} speaks of {known:,} images; they must be"
-            " of one number"
-        )
-    return NpyPartition(str(file), rows, width, stamp_of(file, texts), about=about)
-
-
-def _parquet(file: Path, request: Request) -> Iterator[ParquetPartition]:
-    """Yield the partitions of a Parquet file with a column of vectors."""
-    footer = read_footer(file)
-    column = _vector_column(file, footer.schema.to_arrow_schema(), request.options.get("column"))
-    width = _width_of(file, column)
-    stamp = stamp_of(file)
-    begins, rows = 0, 0
-    groups: list[int] = []
-    for number in range(footer.num_row_groups):
-        groups.append(number)
-        rows += footer.row_group(number).num_rows
-        if rows >= GROUP_ROWS or number + 1 == footer.num_row_groups:
-            yield ParquetPartition(
-                locator=str(file),
-                rows=rows,
-                width=width,
-                stamp=f"{stamp} {groups[0]}-{groups[-1]}",
-                column=column,
-                groups=tuple(groups),
-                start=begins,
-                about=Table(str(file), {}, begins),
-            )
-            begins, rows, groups = begins + rows, 0, []
-
-
-def _vector_column(file: Path, schema: pa.Schema, wanted: str | None) -> str:
-    """Return the column with the vectors.
-
-    Raises:
-        UsageError: the wanted one is none.
-        VisleakError: there is none, or several and none is wanted.
-    """
-    lists = [str(field.name) for field in schema if _is_vector(field.type)]
-    if wanted is not None:
-        if wanted in lists:
-            return wanted
-        there = ", ".join(lists) or "none"
-        raise UsageError(f"column {wanted!r}: {file} has no such column of vectors; it has {there}")
-    if len(lists) == 1:
-        return lists[0]
-    usual = [name for name in VECTOR_COLUMNS if name in lists]
-    if usual:
-        return usual[0]
-    if lists:
-        raise VisleakError(
-            f"{file} has several columns of vectors ({', '.join(lists)}); choose one:"
-            f" emb:{file}?column={lists[0]}"
-        )
-    raise VisleakError(
-        f"{file} has no column of vectors (lists of floats); it has {', '.join(schema.names)}"
-    )
-
-
-def _is_vector(kind: pa.DataType) -> bool:
-    nested = (pa.types.is_list, pa.types.is_large_list, pa.types.is_fixed_size_list)
-    return any(test(kind) for test in nested) and bool(pa.types.is_floating(kind.value_type))
-
-
-def _width_of(file: Path, column: str) -> int:
-    """Return the number of coordinates of the first vector of a column."""
-    with pq.ParquetFile(file) as opened:
-        kind = opened.schema_arrow.field(column).type
-        if pa.types.is_fixed_size_list(kind):
-            return int(kind.list_size)
-        for batch in opened.iter_batches(1, columns=[column]):
-            length = pc.list_value_length(batch.column(0))[0].as_py()
-            if length is not None:
-                return int(length)
-    raise VisleakError(f"{file}: column {column!r} holds no vector")
-
-
-# -- how they fit together -----------------------------------------------------------------------
 
 
 def _numbered(files: Files) -> Files:
@@ -320,34 +134,25 @@ def _check_manifest(folder: Path, manifest: Manifest, files: Files, width: int) 
         )
 
 
-# -- what is known of the images -----------------------------------------------------------------
-
-
-@dataclass(frozen=True, slots=True)
-class _Columns:
-    """Which columns of the tables are used."""
-
-    names: Mapping[str, str]
-    pattern: re.Pattern[str] | None
-
-
 def _with_ids(files: Files, request: Request, manifest: Manifest | None) -> Files:
     """Return the partitions with what is known of their images."""
     tables = [part for part in files if isinstance(part.about, Table)]
     if not tables:
         request.refuse_columns("the set of embeddings")
         return [replace(part, pattern=request.group_pattern) for part in files]
-    chosen = _chosen(tables, request, manifest)
+    names = _names(tables, request, manifest)
     return [
-        replace(part, about=replace(part.about, names=chosen.names), pattern=chosen.pattern)
-        if isinstance(part.about, Table)
-        else part
+        replace(
+            part,
+            about=replace(part.about, names=names) if isinstance(part.about, Table) else part.about,
+            pattern=request.group_pattern,
+        )
         for part in files
     ]
 
 
-def _chosen(files: Files, request: Request, manifest: Manifest | None) -> _Columns:
-    """Return which columns say what; those that all files have."""
+def _names(files: Files, request: Request, manifest: Manifest | None) -> dict[str, str]:
+    """Return which column says what, by what it is for; of the columns that all files have."""
     schemas = [read_footer(Path(path)).schema.to_arrow_schema() for path in _paths(files)]
     vectors = {part.column for part in files if isinstance(part, ParquetPartition)}
     there = [
@@ -375,7 +180,7 @@ def _chosen(files: Files, request: Request, manifest: Manifest | None) -> _Colum
     if "id" not in names:
         found = "id" if manifest is not None and "id" in there else _id_column(files, there)
         names |= {"id": found} if found else {}
-    return _Columns(names, pattern)
+    return names
 
 
 def _paths(files: Files) -> list[str]:

@@ -126,15 +126,21 @@ def joined_columns(parts: Sequence[Mapping[str, pa.Array]]) -> dict[str, pa.Arra
     return joined
 
 
-def columns_at(images: EmbeddingSet, rows: Int64) -> dict[str, pa.Array]:
+def columns_at(
+    images: EmbeddingSet, rows: Int64, names: Sequence[str] | None = None
+) -> dict[str, pa.Array]:
     """Return what is known of some images of a set.
 
     Args:
         images: the set.
         rows: rows over all partitions, ascending.
+        names: columns that are wanted, as far as they are there; default all.
     """
     parts = [part.columns(inside) for part, inside in located(images.partitions, rows)]
-    return joined_columns(parts or [images.partitions[0].columns(rows)])
+    parts = parts or [images.partitions[0].columns(rows)]
+    if names is not None:
+        parts = [{name: part[name] for name in names if name in part} for part in parts]
+    return joined_columns(parts)
 
 
 def located(partitions: Sequence[Partition], rows: Int64) -> Iterator[tuple[Partition, Int64]]:
