@@ -185,6 +185,11 @@ def _show(result: Result, order: StudyOrder) -> None:
     lines += ["", *left_aligned(grid.header, rows, numbers=len(grid.header) - 2), ""]
     lines += [edges.plain(note) for note in result.notes]
     lines += [
+        edges.plain(f"repeats within {each.query}: {each.images:,} images, near or exact; no leaks")
+        for each in result.repeats
+        if each.images
+    ]
+    lines += [
         edges.plain(f"not there: {line}") for line in absent(result.run.plan, result.run.missing)
     ]
     lines.append(counted(result.run.plan))

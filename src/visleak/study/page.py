@@ -13,7 +13,7 @@ from urllib.parse import quote
 from visleak.gallery import data_uri
 from visleak.store import REPORT
 from visleak.study.results import Result
-from visleak.study.tables import grids, left_out
+from visleak.study.tables import left_out, lists
 
 
 def page(result: Result, figures: Mapping[str, bytes], words: Mapping[str, str]) -> str:
@@ -31,7 +31,7 @@ def page(result: Result, figures: Mapping[str, bytes], words: Mapping[str, str])
             {"source": data_uri(data, "image/svg+xml"), "told": words[name]}
             for name, data in figures.items()
         ],
-        grids=grids(result),
+        grids=lists(result),
         left_out=left_out(result),
         audits=_audits(result),
         policy=_policy(),

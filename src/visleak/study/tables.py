@@ -78,12 +78,19 @@ def _number(value: float) -> str:
     return "" if math.isnan(value) else f"{value:.6f}".rstrip("0").rstrip(".")
 
 
-def grids(result: Result) -> list[Grid]:
-    """Return all tables of a study; one without a number is left out."""
+def matrices(result: Result) -> list[Grid]:
+    """Return the figures' matrices as tables; one without a number is left out."""
     found = [_matrix(result, rate, title) for rate, title in MATRICES]
-    found.append(_of_unions("Within a dataset", result, "intra"))
-    found.append(_of_unions("Leaks into any of its references", result, "any"))
-    found.append(_comparisons(result))
+    return [grid for grid in found if grid.rows]
+
+
+def lists(result: Result) -> list[Grid]:
+    """Return the tables with counts and intervals; one without a number is left out."""
+    found = [
+        _of_unions("Leaks into any of its references", result, "any"),
+        _of_unions("Within a dataset", result, "intra"),
+        _comparisons(result),
+    ]
     if result.repeats:
         rows = [[r.query, f"{r.images:,}", f"{r.pairs:,}"] for r in result.repeats]
         title = "Repeats within a set (near or exact; no leaks)"
@@ -238,7 +245,7 @@ def markdown(result: Result) -> str:
     """Return ``study.md``."""
     lines = [f"# {markdown_cell(result.title)}", ""]
     lines += [f"- {markdown_cell(line)}" for line in (*result.headlines, *result.notes)]
-    for grid in grids(result):
+    for grid in (*matrices(result), *lists(result)):
         lines += [
             "",
             f"## {markdown_cell(grid.title)}",
@@ -256,7 +263,7 @@ def markdown(result: Result) -> str:
 def latex(result: Result) -> str:
     """Return ``study.tex``: every table, to be included in a document."""
     lines = ["% needs \\usepackage{booktabs} and \\usepackage[T1]{fontenc}"]
-    for grid in grids(result):
+    for grid in (*matrices(result), *lists(result)):
         lines += ["", *latex_table(grid.header, grid.rows, grid.title)]
     return "\n".join(lines) + "\n"
 

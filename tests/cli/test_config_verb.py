@@ -1,0 +1,117 @@
+"""``visleak audit --config`` from the command line."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+from calling import refused, run
+
+TEXT = """
+title = 'tiny'
+[audit]
+views = 'mirror'
+local = false
+[sets.test]
+dataset = 'd'
+roles = ['B']
+source = 'test'
+[sets.train]
+dataset = 'd'
+roles = ['T']
+source = 'train'
+[sets.nobody]
+roles = ['P']
+"""
+
+
+@pytest.fixture(scope="module")
+def config(dataset: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    file = tmp_path_factory.mktemp("config") / "sets.toml"
+    file.write_text(
+        TEXT.replace("'test'", f"'{dataset}/test'").replace("'train'", f"'{dataset}/train'")
+    )
+    return file
+
+
+def test_a_study_says_what_came_out_and_where(config: Path, tmp_path: Path) -> None:
+    """The first line is one to repeat; the same command again computes nothing."""
+    ran = run("audit", "--config", config, "-o", tmp_path / "out")
+    assert ran.code == 0
+    assert ran.err == ""
+    lines = ran.out.splitlines()
+    assert lines[0].startswith("test: 3 of 6 (50.00 %, 95 % CI 18.76-81.24) leak into train: hard")
+    assert "not there: nobody: source is not filled in; in 1 comparisons" in lines
+    assert lines[-1] == str(tmp_path / "out" / "study.html")
+    assert (tmp_path / "out" / "audits" / "train" / "report.html").stat().st_size > 10_000
+    again = run("audit", "--config", config, "-o", tmp_path / "out")
+    assert "1 audits were finished before; --force does them again" in again.out
+    assert again.out.splitlines()[0] == lines[0]
+    as_json = run("audit", "--config", config, "-o", tmp_path / "out", "--json")
+    assert as_json.out == (tmp_path / "out" / "study.json").read_text()
+
+
+def test_gates(config: Path, tmp_path: Path) -> None:
+    given = ("audit", "--config", config, "-o", tmp_path / "out", "--no-pictures")
+    tripped = run(*given, "--fail-on", "near=10%")
+    assert tripped.code == 3
+    assert "gate near: 3 of 6 test images (50.00 %)" in tripped.err
+    assert run(*given, "--fail-on", "near=60%").code == 0
+    assert run(*given, "--fail-on", "unreadable").code == 3
+
+
+def test_the_plan_is_printed_and_nothing_is_done(config: Path, tmp_path: Path) -> None:
+    ran = run("audit", "--config", config, "-o", tmp_path / "out", "--plan")
+    assert ran.code == 0
+    assert not (tmp_path / "out").exists()
+    rows = [line.split() for line in ran.out.splitlines()]
+    assert ["train", "test", "intra", "compare"] in rows
+    assert ["nobody", "test", "inter", "skipped:", "needs", "nobody"] in rows
+    assert ran.out.splitlines()[-1].startswith("1 comparisons in 1 audits; 0 left out as known")
+    planned = json.loads(run("audit", "--config", config, "--plan", "--json").out)
+    assert planned["comparisons"] == [
+        {"query_set": "test", "reference_set": "train", "coverage": "intra"}
+    ]
+
+
+def test_a_comparison_that_fails_is_said_and_ends_with_1(
+    config: Path, dataset: Path, tmp_path: Path
+) -> None:
+    """The rest is done and written; --no-pictures keeps to itself."""
+    (tmp_path / "bad.zip").write_bytes(b"PK\x03\x04 no archive")
+    file = tmp_path / "sets.toml"
+    file.write_text(config.read_text() + "[sets.bad]\nroles = ['T']\nsource = 'bad.zip'\n")
+    ran = run("audit", "--config", file, "-o", tmp_path / "out", "--no-pictures")
+    assert ran.code == 1
+    (line,) = ran.err.splitlines()
+    assert line.startswith("visleak: test against bad: set 'bad': ")
+    assert "bad.zip" in line
+    assert json.loads((tmp_path / "out/study.json").read_text())["failed"][0]["query_set"] == "test"
+    assert ran.out.startswith("test: 3 of 6 ")
+
+
+@pytest.mark.parametrize(
+    ("given", "said"),
+    [
+        (("--plan",), "--plan says what --config FILE would compare; give --config FILE"),
+        (("--config", "no.toml"), "config no.toml is no file; it is a TOML file with [sets.NAME]"),
+        (("--config", "CONFIG", "--hard", "0.9"), "--hard and --config: with --config the file"),
+        (("--config", "CONFIG", "--test", "x"), "--test and --config: with --config the file says"),
+        (("x", "--config", "CONFIG"), "DIR and --config: with --config the file says what is comp"),
+        (("--config", "CONFIG", "--no-verify"), "--no-verify and --config: with --config the file"),
+    ],
+)  # fmt: skip
+def test_what_cannot_be_is_refused(config: Path, given: tuple[str, ...], said: str) -> None:
+    """Nothing is ignored: an option that the file answers is a mistake."""
+    code, message = refused("audit", *(str(config) if g == "CONFIG" else g for g in given))
+    assert code == 2
+    assert message.startswith(said)
+
+
+def test_a_gate_for_grades_needs_pictures(config: Path, tmp_path: Path) -> None:
+    file = tmp_path / "sets.toml"
+    file.write_text(config.read_text().replace("local = false", "verify = false"))
+    code, message = refused("audit", "--config", file, "--fail-on", "near")
+    assert code == 2
+    assert "asks for a grade" in message

@@ -1,0 +1,250 @@
+"""What a study writes: figures with something on them, tables that add up, names as text."""
+
+from __future__ import annotations
+
+import csv
+import json
+import re
+from collections.abc import Mapping
+from pathlib import Path
+from xml.etree import ElementTree
+
+import numpy as np
+import pytest
+from PIL import Image
+from study_making import HOSTILE, SETS, carried_out, sets_of, table, write_pictures
+
+from visleak.stats import Rate
+from visleak.study import Result
+from visleak.study.figures import BARS, DEGREES, bars, matrix
+from visleak.study.output import write
+from visleak.study.results import RATES
+from visleak.study.tables import CELLS, UNIONS
+
+PAPER = {
+    "kind": "visleak published values",
+    "schema": 1,
+    "source": "Somebody <b> 2020",
+    "cells": [{"query": HOSTILE, "reference": "one-train", "hard": 12.34, "soft": 0.5}],
+    "intra": [{"query": HOSTILE, "hard": None, "soft": [1, 2]}],
+}
+
+
+@pytest.fixture(scope="module")
+def root(tmp_path_factory: pytest.TempPathFactory, natural: Mapping[str, np.ndarray]) -> Path:
+    root = tmp_path_factory.mktemp("output")
+    write_pictures(root, natural, SETS)
+    (root / "paper.json").write_text(json.dumps(PAPER))
+    return root
+
+
+@pytest.fixture(scope="module")
+def result(root: Path) -> Result:
+    """A graded study with a benchmark that has a name of its own."""
+    hostile = table(HOSTILE, dataset="one", roles=["B"], source="one/test")
+    text = "paper = 'paper.json'\n" + sets_of("verify = true") + hostile
+    return carried_out(root, text + table("nobody", roles=["P"]))
+
+
+@pytest.fixture(scope="module")
+def out(root: Path, result: Result) -> Path:
+    return root / "out"
+
+
+@pytest.mark.parametrize("name", ["matrix", "grades", "intra", "union"])
+def test_figures_are_made_and_not_empty(out: Path, name: str) -> None:
+    ElementTree.parse(out / f"{name}.svg")
+    with Image.open(out / f"{name}.png") as image:
+        assert image.width > 500
+        colours = image.convert("RGB").getcolors(1 << 24)
+    # the white page, and not only grey writing on it
+    assert colours is not None
+    shares = {colour: count / (image.width * image.height) for count, colour in colours}
+    assert shares[255, 255, 255] < 0.97
+    assert any(max(c) - min(c) > 60 and share > 0.003 for c, share in shares.items())
+
+
+def test_a_cell_of_the_matrix_has_the_colour_of_its_share(
+    result: Result, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The deeper the higher; what was not compared has no colour at all."""
+    from visleak.study import figures
+
+    drawn: dict[str, np.ndarray] = {}
+    real = figures._panel
+
+    def spied(axes, result, panel, **rest):
+        real(axes, result, panel, **rest)
+        drawn[panel[0]] = np.ma.filled(axes.images[0].get_array().astype(float), np.nan)
+
+    monkeypatch.setattr(figures, "_panel", spied)
+    matrix(result, DEGREES, "matrix")
+    assert set(drawn) == {"hard", "soft", "hard_or_soft"}
+    for rate, painted in drawn.items():
+        for y, reference in enumerate(result.rows):
+            for x, query in enumerate(result.columns):
+                cell = result.cell(query, reference)
+                share = cell.rates[rate].share if cell else np.nan
+                assert np.isnan(painted[y, x]) == np.isnan(share)
+        known = [
+            (c.rates[rate].share, painted[y, x])
+            for y, r in enumerate(result.rows)
+            for x, q in enumerate(result.columns)
+            if (c := result.cell(q, r))
+        ]
+        order = sorted(known)
+        assert [depth for _, depth in order] == sorted(depth for _, depth in known)
+
+
+def test_bars_are_as_long_as_their_shares(result: Result, monkeypatch: pytest.MonkeyPatch) -> None:
+    from visleak.study import figures
+
+    lengths: list[list[float]] = []
+    real = figures._bar
+
+    def spied(axes, y, union):
+        before = len(axes.patches)
+        real(axes, y, union)
+        lengths.append([patch.get_width() for patch in axes.patches[before:]])
+
+    monkeypatch.setattr(figures, "_bar", spied)
+    bars(result.totals, "title", "x")
+    expected = [[100 * u.rates[name].share for name, *_ in BARS] for u in result.totals]
+    np.testing.assert_allclose(lengths, expected)
+
+
+def test_no_figure_without_numbers(result: Result, root: Path) -> None:
+    """A study without grades has no figure of them, also where one stood before."""
+    folder = root / "plain"
+    folder.mkdir()
+    (folder / "grades.png").write_bytes(b"of an earlier study")
+    carried_out(root, sets_of(), out="plain")
+    assert not (folder / "grades.png").exists()
+    assert (folder / "matrix.png").exists()
+    assert bars([], "t", "x") == {}
+
+
+def test_the_json_is_the_study(out: Path, result: Result) -> None:
+    stored = json.loads((out / "study.json").read_text())
+    assert (stored["schema"], stored["kind"]) == (1, "visleak study")
+    assert len(stored["comparisons"]) == len(result.cells) == 6
+    assert len(stored["totals"]) == 2
+    assert [each["missing"] for each in stored["sets"] if each["name"] == "nobody"] == [
+        "source is not filled in"
+    ]
+    assert {each["query_set"] for each in stored["skipped"]} == {"one-test", HOSTILE}
+    (published,) = [c["published"] for c in stored["comparisons"] if c["published"]]
+    assert published == {"hard": 12.34, "soft": 0.5, "hard_or_soft": 12.84}
+    text = (out / "study.json").read_text()
+    assert str(out.parent) not in text, "a path of this machine"
+
+
+def test_the_csv_files_hold_every_rate(out: Path, result: Result) -> None:
+    with (out / "comparisons.csv").open(newline="") as lines:
+        header, *rows = csv.reader(lines)
+    assert tuple(header) == CELLS
+    assert len(rows) == len(result.cells) * len(RATES)
+    for cell in result.cells:
+        each = cell.comparison
+        mine = [
+            dict(zip(CELLS, row, strict=True))
+            for row in rows
+            if row[0].lstrip("'") == each.query and row[1] == each.reference
+        ]
+        for row in mine:
+            rate = cell.rates[row["rate"]]
+            assert (int(row["count"]), int(row["total"])) == (rate.count, rate.total)
+            assert float(row["low"]) == pytest.approx(rate.low, abs=1e-6)
+    with (out / "benchmarks.csv").open(newline="") as lines:
+        header, *rows = csv.reader(lines)
+    assert tuple(header) == UNIONS
+    assert len(rows) == len(result.unions) * len(RATES)
+
+
+def test_a_name_is_no_formula(out: Path) -> None:
+    for name in ("comparisons.csv", "benchmarks.csv"):
+        with (out / name).open(newline="") as lines:
+            cells = [cell for row in csv.reader(lines) for cell in row]
+        assert "'" + HOSTILE in cells
+        assert not any(cell.startswith(("=", "+", "@")) for cell in cells)
+
+
+def test_a_name_is_no_markup(out: Path) -> None:
+    """On the page, in Markdown, in SVG and in LaTeX."""
+    page = (out / "study.html").read_text()
+    assert "<img src=x" not in page
+    assert "&lt;img src=x onerror=alert(1)&gt;" in page
+    assert "Somebody &lt;b&gt; 2020" in page
+    assert not re.search(r"(src|href)=.?https?:", page)
+    markdown = (out / "study.md").read_text()
+    assert "<img" not in markdown.replace("\\<img", "")
+    for line in markdown.splitlines():
+        if line.startswith("| "):
+            bare = re.sub(r"\\.", "", line)
+            assert bare.count("|") > 2
+    tex = (out / "study.tex").read_text()
+    body = re.sub(r"\\[&%$#_{}]", "", tex)
+    assert r"\textless{}img src=x onerror=alert(1)\textgreater{} \$x\$ a\_b \& 50 \%" in tex
+    assert "$" not in body
+    assert "#" not in body
+
+
+def test_a_latex_table_has_one_shape(out: Path) -> None:
+    """As many cells in every row as columns are declared: else LaTeX stops."""
+    tex = re.sub(r"\\&", "", (out / "study.tex").read_text())
+    tables = re.findall(r"\\begin{tabular}{(.*?)}\n(.*?)\\end{tabular}", tex, re.DOTALL)
+    assert len(tables) == 7
+    for columns, text in tables:
+        rows = [line for line in text.splitlines() if line.endswith(r"\\")]
+        assert len(rows) > 1
+        assert {row.count("&") + 1 for row in rows} == {len(columns)}
+
+
+def test_the_page_keeps_to_its_policy(out: Path) -> None:
+    """No script, no network, no style but its own; links lead to reports that will be there."""
+    page = (out / "study.html").read_text()
+    (policy,) = re.findall(r'Content-Security-Policy" content="(.*?)"', page)
+    assert "default-src &#39;none&#39;" in policy or "default-src 'none'" in policy
+    assert "unsafe" not in policy
+    assert "<script" not in page
+    assert " style=" not in page
+    links = re.findall(r'<a href="(.*?)"', page)
+    assert links
+    for link in links:
+        assert re.fullmatch(r"audits/[-\w.%+]+/report\.html", link)
+        assert (out / link).parent.is_dir()
+
+
+def test_the_policy_allows_the_style_sheet(out: Path) -> None:
+    import base64
+    import hashlib
+
+    page = (out / "study.html").read_text()
+    (style,) = re.findall(r"<style>(.*?)</style>", page, re.DOTALL)
+    digest = base64.b64encode(hashlib.sha256(style.encode()).digest()).decode()
+    assert f"sha256-{digest}" in page.replace("&#43;", "+").replace("&#34;", '"')
+
+
+def test_ours_and_published_stand_side_by_side(out: Path, result: Result) -> None:
+    """Where a named cell is computed; the rest has its own number alone."""
+    lines = (out / "study.md").read_text()
+    cell = result.cell(HOSTILE, "one-train")
+    share = f"{100 * cell.rates['hard'].share:.2f}"
+    assert f"{share} / 12.34" in lines
+    assert "## Hard leaks, % (ours / published)" in lines
+    assert "| 1.00-2.00 |" in lines
+    assert "Published: Somebody \\<b\\> 2020" in lines
+
+
+def test_the_same_study_gives_the_same_bytes(out: Path, result: Result, root: Path) -> None:
+    """No date, no random ids."""
+    write(result, root / "again")
+    for path in sorted((root / "again").iterdir()):
+        assert (out / path.name).read_bytes() == path.read_bytes(), path.name
+
+
+def test_headlines_say_what_to_repeat(result: Result) -> None:
+    first = result.headlines[0]
+    total = result.totals[0].rates["hard_or_soft"]
+    assert first.startswith(f"one-test: {Rate.of(total.count, total.total)} leak into at least one")
+    assert "; near or exact " in first

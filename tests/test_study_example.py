@@ -1,0 +1,98 @@
+"""The example that needs no data: what is planted in it is found, and nothing else."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from types import ModuleType
+
+import pytest
+
+from visleak.study import Options, Result, read_study, study
+from visleak.study.places import locate
+from visleak.study.plan import plan
+from visleak.study.running import missing_sets
+
+EXAMPLES = Path(__file__).parents[1] / "examples"
+
+
+@pytest.fixture(scope="module")
+def example() -> Iterator[ModuleType]:
+    # the name of the module is that of a room's function: only this test imports it
+    sys.path.insert(0, str(EXAMPLES))
+    try:
+        import study as example
+
+        yield example
+    finally:
+        sys.path.remove(str(EXAMPLES))
+        sys.modules.pop("study", None)
+        sys.modules.pop("demo", None)
+
+
+Made = tuple[Path, dict[tuple[str, str], int]]
+
+
+@pytest.fixture(scope="module")
+def made(example: ModuleType, tmp_path_factory: pytest.TempPathFactory) -> Made:
+    folder = tmp_path_factory.mktemp("made")
+    return folder, example.build(folder)
+
+
+def test_the_plan_of_the_example(made: Made) -> None:
+    folder, truth = made
+    asked = read_study(folder / "sets.toml")
+    planned = plan(asked, missing_sets(locate(asked)))
+    assert set(truth) <= {(each.query, each.reference) for each in planned.comparisons}
+    assert [left.why for left in planned.included] == ["shore-val is part of shore-train2"]
+    assert {left.why for left in planned.skipped} == {"needs elsewhere"}
+
+
+def test_the_same_sets_come_out_again(made: Made, example: ModuleType, tmp_path: Path) -> None:
+    folder, truth = made
+    assert example.build(tmp_path) == truth
+    for path in tmp_path.rglob("*.jpg"):
+        assert path.read_bytes() == (folder / path.relative_to(tmp_path)).read_bytes()
+
+
+@pytest.fixture(scope="module")
+def result(made: Made) -> Result:
+    folder, _ = made
+    return study(folder / "sets.toml", folder / "study", Options(workers=1, cache=None))
+
+
+@pytest.mark.slow
+def test_what_is_planted_is_found_and_nothing_else(
+    made: Made, example: ModuleType, result: Result
+) -> None:
+    folder, truth = made
+    found = {
+        (cell.comparison.query, cell.comparison.reference): cell.rates["near_or_exact"].count
+        for cell in result.cells
+    }
+    assert found == {couple: truth.get(couple, 0) for couple in found}
+    assert set(truth) <= set(found)
+    stored = json.loads((folder / "study" / "study.json").read_text())
+    lines = example.compare(stored, truth)
+    assert len(lines) == 1 + len(found)
+    for line in lines[1:]:
+        assert line.split()[2] == line.split()[3], line
+
+
+@pytest.mark.slow
+def test_the_union_counts_an_image_once(made: Made, result: Result) -> None:
+    """What leaks into train and its second release is one image, not two."""
+    _, truth = made
+    (total,) = [union for union in result.totals if union.query == "shore-test"]
+    parts = [("shore-train", 3), ("shore-val", 1), ("crawl", 4)]
+    assert all(truth["shore-test", reference] == count for reference, count in parts)
+    assert total.rates["near_or_exact"].count == sum(count for _, count in parts)
+
+
+def test_the_example_for_local_data_can_be_read() -> None:
+    """Whether its sources are there or not."""
+    planned = plan(read_study(EXAMPLES / "local.toml"))
+    assert len(planned.comparisons) == 7
+    assert len(planned.included) == 1
