@@ -184,7 +184,7 @@ def test_nothing_readable(tmp_path: Path) -> None:
         (["--encoder", "nosuch"], "encoder must be one of builtin, "),
         (["--search", "annoy"], "search must be one of exact, faiss; got 'annoy'"),
         (["--views", "some"], "views must be one of none, mirror, all; got 'some'"),
-        (["--candidates", "x"], "candidates must be one of auto, nearest; got 'x'"),
+        (["--candidates", "x"], "candidates must be one of auto, nearest, best; got 'x'"),
         (["--annotations", "x"], "annotations must be one of auto, used, unused; got 'x'"),
         (["--hard", "2"], "hard must be a similarity between -1 and 1; got 2.0"),
         (["--hard", "0.1", "--soft", "0.2"], "hard (0.1) must not be below soft (0.2)"),

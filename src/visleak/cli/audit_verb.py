@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import shlex
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 import typer
 
@@ -16,8 +16,14 @@ from visleak.cli.engines import engine_of
 if TYPE_CHECKING:
     from visleak.auditing import Audit
     from visleak.cli.sets import Compared
+    from visleak.pipeline.cost import Cost
     from visleak.pipeline.workplace import Engine, Progress
+    from visleak.records import Encoder
     from visleak.settings import Settings
+
+#: Images from which a run is timed beforehand, and seconds from which its cost is told.
+WORTH_TELLING: Final = 200
+TELL_ABOVE: Final = 5.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,6 +44,8 @@ class Order:
     force: bool
     private: bool
     command: str
+    gates: Sequence[gates.Gate] = ()
+    encoder_options: Mapping[str, object] = field(default_factory=dict)
 
 
 def audit(
@@ -50,6 +58,7 @@ def audit(
     plan: options.Plan = False,
     out: options.OutFolder = Path("visleak-audit"),
     encoder: options.EncoderName = None,
+    precision: options.Precision = None,
     search: options.SearchName = "exact",
     hard: options.Hard = None,
     soft: options.Soft = None,
@@ -66,8 +75,11 @@ def audit(
     fail_on: options.FailOn = None,
     no_pictures: options.NoPictures = False,
     json: options.Json = False,
+    cost: options.CostOnly = False,
     force: options.Force = False,
     workers: options.Workers = None,
+    device: options.Device = None,
+    batch: options.Batch = None,
     engine: options.EngineName = "local",
     ray_address: options.RayAddress = None,
     cache: options.CacheFolder = None,
@@ -125,7 +137,12 @@ def audit(
         force=force,
         private=no_pictures,
         command=_command(context),
+        gates=asked,
+        encoder_options=_given(device=device, batch=batch, precision=precision),
     )
+    if cost:
+        say_cost(order, json=json)
+        return
     result = _kept_if_interrupted(order)
     _render(result, json=json)
     lines = gates.tripped(asked, result.summary)
@@ -133,6 +150,11 @@ def audit(
         edges.complain(line)
     if lines:
         raise typer.Exit(3)
+
+
+def _given(**asked: object) -> dict[str, object]:
+    """Return what was asked for."""
+    return {name: value for name, value in asked.items() if value is not None}
 
 
 def cache_folder(text: str | None) -> Path | None:
@@ -167,34 +189,100 @@ def _kept_if_interrupted(order: Order) -> Audit:
 
 def carry_out(order: Order) -> Audit:
     """Open the sets, audit them and write the report."""
-    from visleak.cli import sets
     from visleak.cli.pictures import write_page
     from visleak.cli.progress import bars
 
-    sets.refuse_mixtures(order.folder, order.test, order.train, order.sets)
     with bars() as progress:
-        progress("listing images", 0, 0)
-        columns = sets.Columns(*order.columns)
-        compared = (
-            sets.from_folder(order.folder, columns)
-            if order.folder
-            else sets.from_options(order.test, order.train, order.sets, columns)
-        )
-        progress("listing images", 1, 1)
-        result = _audited(order, compared, progress)
+        compared, encoder = _opened(order, progress)
+    _warn_of_cost(order, compared, encoder)
+    with bars() as progress:
+        result = _audited(order, compared, encoder, progress)
         write_page(result, private=order.private, progress=progress)
     if result.reused:
         edges.note(f"reused: {order.out} holds this very audit, finished; --force does it again")
     return result
 
 
-def _audited(order: Order, compared: Compared, progress: Progress) -> Audit:
+def _opened(order: Order, progress: Progress) -> tuple[Compared, Encoder]:
+    """Open the sets and load the encoder; refuse gates that cannot be answered."""
+    from visleak.cli import sets
+    from visleak.pipeline.stored_encoder import encoder_for
+    from visleak.pipeline.thresholds import read_thresholds, thresholds_of
+
+    sets.refuse_mixtures(order.folder, order.test, order.train, order.sets)
+    progress("listing images", 0, 0)
+    columns = sets.Columns(*order.columns)
+    compared = (
+        sets.from_folder(order.folder, columns)
+        if order.folder
+        else sets.from_options(order.test, order.train, order.sets, columns)
+    )
+    progress("listing images", 1, 1)
+    progress("loading the encoder", 0, 0)
+    everything = (*compared.queries, *compared.references)
+    encoder = encoder_for(everything, order.settings.encoder, order.encoder_options)
+    calibrated = read_thresholds(order.thresholds, encoder) if order.thresholds else None
+    limits = thresholds_of(encoder, order.settings, calibrated)
+    gates.refuse_unmeasured(order.gates, encoder.name, limits)
+    progress("loading the encoder", 1, 1)
+    return compared, encoder
+
+
+def say_cost(order: Order, *, json: bool) -> None:
+    """Print what an audit would cost."""
+    import json as js
+
+    from visleak.cli import cost_view
+    from visleak.cli.progress import bars
+
+    with bars() as progress:
+        compared, encoder = _opened(order, progress)
+        progress("timing a handful of images", 0, 0)
+        found = _cost(order, compared, encoder)
+    said = js.dumps(found.as_dict(), indent=1) if json else cost_view.line(found)
+    edges.say(f"{said}\n")
+
+
+def _warn_of_cost(order: Order, compared: Compared, encoder: Encoder) -> None:
+    """Tell a person at a terminal what a run of more than a few seconds will cost."""
+    import sys
+
+    from visleak.cli import cost_view
+    from visleak.store import AUDIT
+
+    count = sum(len(images) for images in (*compared.queries, *compared.references))
+    finished = (order.out / AUDIT).is_file() and not order.force
+    if not sys.stderr.isatty() or finished or count < WORTH_TELLING:
+        return
+    found = _cost(order, compared, encoder)
+    if found.seconds is None or found.seconds > TELL_ABOVE:
+        edges.note(cost_view.line(found))
+
+
+def _cost(order: Order, compared: Compared, encoder: Encoder) -> Cost:
+    from visleak.auditing import open_cache, workers_for
+    from visleak.pipeline.cost import cost_of
+
+    count = sum(len(images) for images in (*compared.queries, *compared.references))
+    with open_cache(order.cache) as cache:
+        return cost_of(
+            compared.queries,
+            compared.references,
+            encoder,
+            order.settings,
+            workers_for(count, order.workers),
+            cache,
+        )
+
+
+def _audited(order: Order, compared: Compared, encoder: Encoder, progress: Progress) -> Audit:
     from visleak.auditing import audit as audited
 
     return audited(
         compared.queries,
         compared.references or None,
         settings=order.settings,
+        encoder=encoder,
         thresholds=order.thresholds,
         out=order.out,
         workers=order.workers,

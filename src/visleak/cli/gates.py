@@ -5,10 +5,13 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from visleak.errors import UsageError
 from visleak.stats import Rate, percent
+
+if TYPE_CHECKING:
+    from visleak.pipeline.thresholds import Thresholds
 
 #: Gate to the rate of that grade or degree *or stronger*, and how a line calls such images.
 RATES: Final = {
@@ -74,6 +77,22 @@ def check(gates: Iterable[Gate], *, verify: bool) -> None:
             raise UsageError(
                 f"--fail-on {gate.name} asks for a grade, and --no-verify gives none;"
                 " ask for hard or soft"
+            )
+
+
+def refuse_unmeasured(gates: Iterable[Gate], encoder: str, limits: Thresholds) -> None:
+    """Refuse gates by degree where nobody knows a threshold, before anything is read.
+
+    Raises:
+        UsageError: a gate asks for a degree that cannot be measured.
+    """
+    known = {"hard": limits.hard, "soft": limits.soft}
+    for gate in gates:
+        if gate.name in known and known[gate.name] is None:
+            raise UsageError(
+                f"--fail-on {gate.name} needs a threshold, and none is known for encoder"
+                f" {encoder}; give --{gate.name} X, or --thresholds with a file of visleak"
+                " calibrate"
             )
 
 

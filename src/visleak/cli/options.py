@@ -283,6 +283,43 @@ RayAddress = Annotated[
         " here for this run. Implies --engine ray.",
     ),
 ]
+Device = Annotated[
+    str | None,
+    typer.Option(
+        "--device",
+        metavar="auto|cpu|cuda|..",
+        rich_help_panel=SPEED,
+        help="Where a network runs; by default on a GPU if there is one.",
+    ),
+]
+Batch = Annotated[
+    int | None,
+    typer.Option(
+        "--batch",
+        metavar="N",
+        min=1,
+        rich_help_panel=SPEED,
+        help="Pictures that a network takes at a time; fewer need less memory.",
+    ),
+]
+Precision = Annotated[
+    str | None,
+    typer.Option(
+        "--precision",
+        metavar="fp32|fp16|bf16",
+        rich_help_panel=HOW,
+        help="Arithmetic of a network. The halves are faster on a GPU and change similarities in"
+        " about the third decimal.",
+    ),
+]
+CostOnly = Annotated[
+    bool,
+    typer.Option(
+        "--cost",
+        rich_help_panel=OUT,
+        help="Say what the audit would cost (images, bytes, time, disk), and stop.",
+    ),
+]
 CacheFolder = Annotated[
     str | None,
     typer.Option(

@@ -13,6 +13,9 @@ from visleak.cli.edges import plain
 if TYPE_CHECKING:
     from visleak.pipeline.workplace import Progress
 
+#: How the steps begin that count images.
+IMAGES = ("reading ", "local features of ")
+
 
 def _silent(step: str, done: int, total: int) -> None:
     """Take no note."""
@@ -63,7 +66,9 @@ def _shown() -> Any:
             speed = task.finished_speed or task.speed
             took = (task.finished_time if task.finished else task.elapsed) or 0.0
             left = None if task.finished else task.time_remaining
-            return Text(told(int(task.completed), int(task.total or 0), speed, took, left), "dim")
+            unit = " images" if task.description.startswith(IMAGES) else ""
+            done, total = int(task.completed), int(task.total or 0)
+            return Text(told(done, total, speed, took, left, unit), "dim")
 
     return Progress(
         SpinnerColumn(finished_text="[green]✓"),
@@ -75,7 +80,9 @@ def _shown() -> Any:
     )
 
 
-def told(done: int, total: int, speed: float | None, took: float, left: float | None) -> str:
+def told(
+    done: int, total: int, speed: float | None, took: float, left: float | None, unit: str = ""
+) -> str:
     """Return how far a step is, in words.
 
     Args:
@@ -83,24 +90,27 @@ def told(done: int, total: int, speed: float | None, took: float, left: float | 
         speed: units a second, if known.
         took: seconds since the step began, or in all if it is done.
         left: seconds to go, if known.
+        unit: what is counted, with a space in front.
 
-    >>> told(200, 1_000, 50.0, 4.0, 16.0)
-    '200 of 1,000, 50/s, 16 s left'
+    >>> told(200, 1_000, 50.0, 4.0, 16.0, " images")
+    '200 of 1,000, 50 images/s, 16 s left'
+    >>> told(2, 10, 0.25, 8.0, 32.0)
+    '2 of 10, 0.25/s, 32 s left'
     >>> told(1, 1, None, 75.0, None)
     '1:15'
     """
     parts = []
     if total > 1:
         parts.append(f"{done:,} of {total:,}")
-        parts += [f"{speed:,.0f}/s"] if speed else []
-    parts.append(_duration(took) if left is None else f"{_duration(left)} left")
+        parts += [f"{speed:,.{0 if speed >= 10 else 2}f}{unit}/s"] if speed else []
+    parts.append(duration(took) if left is None else f"{duration(left)} left")
     return ", ".join(parts)
 
 
-def _duration(seconds: float) -> str:
+def duration(seconds: float) -> str:
     """Return a duration as people read it.
 
-    >>> _duration(7.6), _duration(75), _duration(3_700)
+    >>> duration(7.6), duration(75), duration(3_700)
     ('8 s', '1:15', '1:01:40')
     """
     whole = round(seconds)

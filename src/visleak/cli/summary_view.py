@@ -35,7 +35,9 @@ def summary(audit: Audit) -> Iterator[RenderableType]:
     for total in content["totals"]:
         yield _headline(total)
     yield Text()
-    yield _rates(content)
+    rates = _rates(content)
+    if rates.row_count:
+        yield rates
     yield from _within(content)
     yield Text()
     yield from _facts(audit)

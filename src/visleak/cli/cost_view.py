@@ -1,0 +1,43 @@
+"""What an audit will cost, in a line."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from visleak.cli.progress import duration
+
+if TYPE_CHECKING:
+    from visleak.pipeline.cost import Cost
+
+_UNITS: Final = ("bytes", "kB", "MB", "GB", "TB")
+
+
+def line(cost: Cost) -> str:
+    """Return the cost as one line."""
+    parts = [f"{cost.images:,} images"]
+    if cost.bytes is not None:
+        parts[0] += f" ({size(cost.bytes)})"
+    if cost.embeddings:
+        parts.append(f"{cost.embeddings:,} embeddings")
+    if cost.seconds is not None and cost.images:
+        crew = f"{cost.processes} process{'' if cost.processes == 1 else 'es'}"
+        parts.append(
+            f"about {duration(max(1.0, cost.seconds))} to read and encode with {crew}"
+            f" ({cost.timed} timed), comparing comes on top"
+        )
+    disk = f"at least {size(cost.scratch)} of scratch"
+    if cost.cache:
+        disk += f", up to {size(cost.cache)} of cache"
+    return "; ".join([*parts, disk])
+
+
+def size(count: int) -> str:
+    """Return a number of bytes as people read it.
+
+    >>> size(999), size(1_500), size(23_400_000)
+    ('999 bytes', '1.5 kB', '23 MB')
+    """
+    value, unit = float(count), 0
+    while value >= 999.5 and unit + 1 < len(_UNITS):
+        value, unit = value / 1000, unit + 1
+    return f"{value:,.1f} {_UNITS[unit]}" if unit and value < 10 else f"{value:,.0f} {_UNITS[unit]}"

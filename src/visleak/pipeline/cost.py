@@ -1,0 +1,213 @@
+"""What an audit will cost, before it starts: images, bytes, time, disk."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from itertools import pairwise
+from typing import Any, Final
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from visleak.cache import Cache
+from visleak.encoders.flatness import flat
+from visleak.encoders.local import MOST
+from visleak.images import content_digest, decode
+from visleak.pipeline.batching import forwarded
+from visleak.pipeline.local import MOST_REFERENCES
+from visleak.pipeline.prints import maker
+from visleak.records import AnySet, Encoder, ImageSet, Picture, Unreadable
+from visleak.settings import Settings
+
+#: Pictures of a set that are timed, and seconds after which no more are.
+TIMED: Final = 32
+PATIENCE: Final = 2.0
+
+#: Files of a set that are asked for their size; where there are more, the rest is taken for alike.
+ASKED: Final = 2_000
+
+#: Bytes of one local feature: descriptor and keypoint.
+FEATURE_BYTES: Final = 128 + 16
+
+#: Bytes a cache entry takes beside its value: keys, facts, pages that are not full.
+ENTRY_BYTES: Final = 100
+
+
+@dataclass(frozen=True, slots=True)
+class Cost:
+    """What an audit will cost. Comparing and checking pairs comes on top of ``seconds``.
+
+    Attributes:
+        images: to read.
+        embeddings: vectors made elsewhere, to read.
+        bytes: of the images' files; ``None`` where they cannot be asked, as in a stream.
+        seconds: to read, decode and encode the images; less what the cache knows. ``None`` where
+            none of those tried could be read.
+        timed: pictures that were timed for that.
+        processes: that work on it.
+        scratch: bytes in the output folder while it runs, at least.
+        cache: bytes added to the cache, at most.
+    """
+
+    images: int
+    embeddings: int
+    bytes: int | None
+    seconds: float | None
+    timed: int
+    processes: int
+    scratch: int
+    cache: int
+
+    def as_dict(self) -> dict[str, Any]:
+        """Return plain values."""
+        return asdict(self)
+
+
+def cost_of(
+    queries: Sequence[AnySet],
+    references: Sequence[AnySet],
+    encoder: Encoder,
+    settings: Settings,
+    processes: int,
+    cache: Cache | None,
+) -> Cost:
+    """Return what an audit will cost, from a handful of its images.
+
+    Args:
+        queries, references, encoder, settings: of the audit.
+        processes: that will work on it.
+        cache: that it will use.
+    """
+    sets = {images.name: images for images in (*references, *queries)}
+    asked = {
+        images.name: min(settings.sample or len(images), len(images))
+        if images in queries
+        else len(images)
+        for images in sets.values()
+    }
+    read = [images for images in sets.values() if isinstance(images, ImageSet)]
+    count = sum(asked[images.name] for images in read)
+    stored = [bytes_of(images) for images in read]
+    seconds, timed = 0.0, 0
+    for images in read:
+        handful = _timed(images, encoder, cache)
+        timed += handful.pictures
+        seconds += asked[images.name] * handful.each(processes)
+    features = 0
+    if settings.local and settings.candidates != "nearest":
+        features = sum(n for n in asked.values() if n <= MOST_REFERENCES) * MOST * FEATURE_BYTES
+    vectors = count * encoder.width * 4
+    return Cost(
+        images=count,
+        embeddings=sum(asked.values()) - count,
+        bytes=None
+        if None in stored
+        else sum(
+            round((size or 0) * asked[images.name] / max(1, len(images)))
+            for size, images in zip(stored, read, strict=True)
+        ),
+        seconds=seconds if timed else None,
+        timed=timed,
+        processes=processes,
+        scratch=vectors + features,
+        cache=0 if cache is None else vectors + features + 2 * count * ENTRY_BYTES,
+    )
+
+
+@dataclass(slots=True)
+class _Handful:
+    """Seconds that some pictures took: to read, to make ready, to encode in one place."""
+
+    pictures: int = 0
+    read: float = 0.0
+    ready: float = 0.0
+    network: float = 0.0
+
+    def each(self, processes: int) -> float:
+        """Return the seconds a picture takes where so many processes work on it."""
+        spread, alone = (self.read + self.ready) / processes, self.network
+        # a network works on one batch while the next ones are made ready
+        whole = max(spread, alone) if processes > 1 else spread + alone
+        return whole / max(1, self.pictures)
+
+
+def _timed(images: ImageSet, encoder: Encoder, cache: Cache | None) -> _Handful:
+    """Time a handful of pictures; those that the cache knows take reading only."""
+    found = _Handful()
+    fresh: list[Picture] = []
+    began = last = time.perf_counter()
+    for data in images.opener.read(_chosen(images)):
+        if not isinstance(data, Unreadable):
+            digest = content_digest(data)
+            known = cache is not None and digest in cache.get(maker(encoder), [digest])
+            now = time.perf_counter()
+            found.pictures += 1
+            found.read += now - last
+            picture = None if known else decode(data, enough=encoder.enough)
+            found.ready += time.perf_counter() - now
+            if isinstance(picture, Picture):
+                fresh.append(picture)
+        last = time.perf_counter()
+        if last - began > PATIENCE:
+            break
+    if fresh:
+        _encode(encoder, fresh, found)
+    return found
+
+
+def _encode(encoder: Any, pictures: Sequence[Picture], found: _Handful) -> None:
+    """Add the seconds that encoding takes."""
+    start = time.perf_counter()
+    if not hasattr(encoder, "forward"):
+        encoder.encode(pictures)
+        found.ready += time.perf_counter() - start
+        return
+    prepared = [encoder.preparation(picture) for picture in pictures]
+    flat(pictures)
+    found.ready += time.perf_counter() - start
+    # the first call of a network takes longer than all others
+    forwarded(encoder, prepared[:1])
+    start = time.perf_counter()
+    edges = [*range(0, len(prepared), encoder.batch), len(prepared)]
+    for begin, end in pairwise(edges):
+        forwarded(encoder, prepared[begin:end])
+        if time.perf_counter() - start > PATIENCE:
+            found.network += (time.perf_counter() - start) * len(prepared) / end
+            return
+    found.network += time.perf_counter() - start
+
+
+def _chosen(images: ImageSet) -> list[int]:
+    """Return the positions to time: all over the set if each is a file of its own, else in front.
+
+    What lies in a stream costs all that lies before it.
+    """
+    count = min(TIMED, max(4, len(images) // 50), len(images))
+    if len(_files(images)) < len(images):
+        return list(range(count))
+    return sorted({int(at) for at in np.linspace(0, len(images) - 1, count)})
+
+
+def _files(images: ImageSet) -> pa.Array:
+    """Return the files that a set lies in; a locator inside one is FILE!MEMBER."""
+    return pc.unique(pc.list_element(pc.split_pattern(images.locators, "!", max_splits=1), 0))
+
+
+def bytes_of(images: ImageSet) -> int | None:
+    """Return the bytes of the files that a set lies in, ``None`` where they are no local files.
+
+    Of many files a share is asked.
+    """
+    files = _files(images)
+    step = max(1, len(files) // ASKED)
+    sizes = []
+    for file in files[::step].to_pylist():
+        try:
+            sizes.append(os.stat(file).st_size)
+        except (OSError, ValueError):
+            continue
+    return round(sum(sizes) * len(files) / len(sizes)) if sizes else None
