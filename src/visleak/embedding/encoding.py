@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import hashlib
 import json
 import os
@@ -17,16 +16,17 @@ import pyarrow as pa
 import visleak
 from visleak import pipeline
 from visleak.auditing import open_cache, workers_for
+from visleak.embedding.claims import claim, manifest_of, refuse_foreign, tidy
 from visleak.embedding.hiding import Salt, salt_for, write_mapping
-from visleak.embedding.shards import NOTES, Note, Shard, read_note, texts_of, write_shard
+from visleak.embedding.shards import Note, Shard, read_note, texts_of, write_shard
 from visleak.encoders import load_encoder
 from visleak.errors import UsageError, VisleakError
-from visleak.images.embedding_manifest import KIND, MANIFEST, SCHEMA, TEXTS, UNFINISHED, VECTORS
+from visleak.images.embedding_manifest import KIND, MANIFEST, SCHEMA, TEXTS, VECTORS
 from visleak.pipeline.fingerprinting import fingerprint
-from visleak.pipeline.folder import LOCK, claimed, stamp_of
+from visleak.pipeline.folder import claimed, stamp_of
 from visleak.pipeline.workplace import Progress, Workplace
 from visleak.records import Encoder, Fingerprints, ImageSet, Int64, Problem
-from visleak.store import UNREADABLE, remove_unfinished, write_json, write_problems
+from visleak.store import UNREADABLE, write_json, write_problems
 
 #: Images a shard.
 SHARD: Final = 1_000_000
@@ -136,11 +136,11 @@ def encode(
     if salt is not None and not anonymous:
         raise UsageError("a salt is for anonymous ids: give --anonymous too")
     maker, folder = load_encoder(encoder), Path(out)
-    _refuse_foreign(folder)
+    refuse_foreign(folder)
     secret = salt_for(folder, Path(salt) if salt is not None else None) if anonymous else None
     job = _job(images, maker, folder, dtype, shard, secret)
     with claimed(folder):
-        finished = _claim(job, force)
+        finished = claim(folder, job.key, force=force)
         with open_cache(cache) as store:
             crew = workers_for(len(images), workers)
             notes = [
@@ -149,8 +149,7 @@ def encode(
             ]
         if not finished:
             _finish(job, notes)
-        for leftover in (folder / UNFINISHED, *folder.glob(NOTES)):
-            leftover.unlink(missing_ok=True)
+        tidy(folder)
         mapping = write_mapping(folder, images, job.names) if secret else None
     return replace(_result(folder, finished), salt=secret.path if secret else None, mapping=mapping)
 
@@ -173,68 +172,6 @@ def _job(
 def _precision(encoder: Encoder) -> str:
     """Return the arithmetic behind the vectors; networks may be run in several."""
     return str(getattr(encoder, "precision", "fp32"))
-
-
-def _refuse_foreign(folder: Path) -> None:
-    """Refuse a folder with anything in it that is not from an earlier run."""
-    if not folder.is_dir():
-        return
-    ours = (folder / UNFINISHED).is_file() or _manifest(folder) is not None
-    other = next((p.name for p in folder.iterdir() if p.name != LOCK), None)
-    if other is not None and not ours:
-        raise UsageError(
-            f"{folder} holds something else ({other!r}); choose a new folder with -o DIR"
-        )
-
-
-def _manifest(folder: Path) -> dict[str, Any] | None:
-    """Return the manifest of a finished folder."""
-    with contextlib.suppress(OSError, ValueError):
-        content = json.loads((folder / MANIFEST).read_text(encoding="utf-8"))
-        if isinstance(content, dict) and content.get("kind") == KIND:
-            return content
-    return None
-
-
-def _claim(job: _Job, force: bool) -> bool:
-    """Make the folder ready for a job; return whether it is done already.
-
-    Raises:
-        UsageError: the folder holds another set, or one of another encoder.
-    """
-    folder, manifest = job.folder, _manifest(job.folder)
-    for place in (VECTORS, TEXTS):
-        remove_unfinished(folder / place)
-    there = manifest.get("key") if manifest else _begun(folder)
-    if manifest is None and not (folder / UNFINISHED).is_file():
-        there = job.key
-    elif force or there is None or there != job.key:
-        if not force:
-            raise UsageError(
-                f"{folder} holds embeddings of another set, encoder or layout; choose another"
-                " folder with -o DIR, or replace them with --force"
-            )
-        _clear(folder)
-        manifest = None
-    if manifest is None:
-        write_json(folder / UNFINISHED, {"kind": KIND, "schema": SCHEMA, "key": job.key})
-    return manifest is not None
-
-
-def _begun(folder: Path) -> str | None:
-    """Return the key of a folder that was begun."""
-    with contextlib.suppress(OSError, ValueError, KeyError, TypeError):
-        return str(json.loads((folder / UNFINISHED).read_text(encoding="utf-8"))["key"])
-    return None
-
-
-def _clear(folder: Path) -> None:
-    """Remove what an earlier run wrote, and nothing else."""
-    for pattern in (MANIFEST, NOTES, UNREADABLE, f"{VECTORS}/{VECTORS}_*.npy"):
-        for path in folder.glob(pattern):
-            path.unlink()
-    for path in folder.glob(f"{TEXTS}/{TEXTS}_*.parquet"):
-        path.unlink()
 
 
 def _written(job: _Job, shard: Shard, workers: int, store: Any, progress: Progress) -> Note:
@@ -332,7 +269,7 @@ def _thresholds(encoder: Encoder) -> dict[str, Any] | None:
 
 
 def _result(folder: Path, reused: bool) -> Encoded:
-    manifest = _manifest(folder)
+    manifest = manifest_of(folder)
     if manifest is None:
         raise VisleakError(f"{folder / MANIFEST} cannot be read")
     return Encoded(
