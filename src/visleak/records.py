@@ -132,6 +132,9 @@ class Opener(Protocol):
         Encoded pictures come as ``bytes``, pictures that are stored as arrays as ``uint8``
         arrays of shape (height, width, 3); what cannot be had comes as :class:`Unreadable`
         and never as an exception.
+
+        A set is read in up to three passes, and positions ascend from call to call of a pass. So
+        what only streams is read forward, and starts over when asked for what is past.
         """
         ...
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pickle
+import socket
 import zipfile
 
 import pyarrow as pa
@@ -15,6 +16,7 @@ from visleak.errors import UsageError, VisleakError
 from visleak.images import fetching, open_images, stores
 from visleak.images.addresses import redacted
 from visleak.pipeline.folder import stamp_of
+from visleak.records import Unreadable
 
 fsspec = pytest.importorskip("fsspec", reason="fsspec is not installed")
 pytest.importorskip("aiohttp", reason="aiohttp is not installed")
@@ -209,6 +211,14 @@ def test_secrets_are_shown_nowhere(everything, caplog):
         images = open_images(f"{everything}/signed.csv?remote=yes")
         assert images.ids.to_pylist() == ["0", "1", "2"], "alike without the query: row numbers"
         assert SECRET not in repr(list(images.opener.read(range(3))))
+    for text in (
+        f"coco:https://me:{SECRET}@h/x",
+        f"nope:https://me:{SECRET}@h/x",
+        f"ftp://{SECRET}@h/",
+    ):
+        with pytest.raises(UsageError) as caught:
+            open_images(text)
+        assert SECRET not in str(caught.value)
     assert SECRET not in caplog.text
     assert redacted(f"x 's3://a:{SECRET}@b/c?{SIGNED}' y") == "x 's3://b/c' y"
 
@@ -244,6 +254,17 @@ def test_a_remote_table_names_its_own_host_only(everything, place):
         (everything / "evil.csv").write_text("path\n/etc/passwd\n../../../etc/passwd\n")
         found = list(open_images(f"{url}/evil.csv").opener.read([0, 1]))
         assert [f.reason for f in found] == ["missing", "missing"]
+
+
+def test_a_server_that_never_answers(monkeypatch):
+    monkeypatch.setattr(stores, "READ_SECONDS", 0.1)
+    stores.filesystem.cache_clear()
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        url = f"http://127.0.0.1:{silent.getsockname()[1]}/a.png"
+        [found] = open_images(url).opener.read([0])
+    fsspec.filesystem("http").clear_instance_cache()
+    stores.filesystem.cache_clear()
+    assert found == Unreadable("io-error", "the store did not answer in time")
 
 
 def test_an_object_without_end_is_not_read_to_the_end(everything, monkeypatch):

@@ -8,7 +8,7 @@ import pytest
 
 from visleak.errors import UsageError, VisleakError
 from visleak.images import open_images, parse_set
-from visleak.images.sources import KINDS, PREFIXES
+from visleak.images.sources import KINDS, PREFIXES, resolved
 
 
 @pytest.mark.parametrize(
@@ -77,6 +77,28 @@ def test_unknown_sources_name_the_known_ones(tmp_path, put):
         open_images("")
     with pytest.raises(UsageError, match=r"source 'coco:x.json': x.json does not exist"):
         open_images("coco:x.json")
+
+
+@pytest.mark.parametrize(
+    ("source", "want"),
+    [
+        ("a/b.zip", "{base}/a/b.zip"),
+        ("/x/b.zip", "/x/b.zip"),
+        ("cifar:c10#test", "cifar:{base}/c10#test"),
+        ("coco:/x/a.json", "coco:/x/a.json"),
+        ("here#x", "{base}/here#x"),
+        ("table.csv?remote=yes#test", "{base}/table.csv?remote=yes#test"),
+        ("hf:user/set?config=a#test", "hf:user/set?config=a#test"),
+        ("hf:here#test", "hf:{base}/here#test"),
+        ("a-{0..3}.tar::/x/b.tar", "{base}/a-{0..3}.tar::/x/b.tar"),
+        ("wds:a.tar?image=l.png", "wds:{base}/a.tar?image=l.png"),
+        ("wds:s3://box/a.tar", "wds:s3://box/a.tar"),
+        ("s3://box/a.tar", "s3://box/a.tar"),
+    ],
+)
+def test_a_stored_source_is_found_from_elsewhere(tmp_path, source, want):
+    (tmp_path / "here").mkdir()
+    assert resolved(source, tmp_path) == want.replace("{base}", str(tmp_path))
 
 
 def test_splits_of_what_has_none(tmp_path, put):

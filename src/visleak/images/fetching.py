@@ -6,7 +6,6 @@ a table that was opened with ``?remote=yes``.
 
 from __future__ import annotations
 
-import io
 import os
 from collections import deque
 from collections.abc import Iterator, Sequence
@@ -21,7 +20,7 @@ from visleak.errors import UsageError
 from visleak.images.addresses import SCHEMES, is_address, joined, origin_of, redacted, scheme_of
 from visleak.images.folder import MAX_FILE_BYTES, read_file, why_not
 from visleak.images.request import Request
-from visleak.images.stores import RemoteFile
+from visleak.images.stores import BLOCK, RemoteFile
 from visleak.records import Bytes8, Unreadable
 
 #: Pictures fetched at a time; a store answers one late, but many at once.
@@ -67,10 +66,13 @@ def fetched(place: str | None) -> bytes | Unreadable:
         with RemoteFile(place) as file:
             if file.size is not None and file.size > MAX_FILE_BYTES:
                 return _over_limit(file.size)
-            data = io.BufferedReader(file).read(MAX_FILE_BYTES + 1)
+            pieces, size = [], 0
+            while (piece := file.read(BLOCK)) and size <= MAX_FILE_BYTES:
+                pieces.append(piece)
+                size += len(piece)
     except (OSError, ValueError) as error:
         return why_not(error)
-    return data if len(data) <= MAX_FILE_BYTES else _over_limit(len(data))
+    return b"".join(pieces) if size <= MAX_FILE_BYTES else _over_limit(size)
 
 
 def _over_limit(size: int) -> Unreadable:

@@ -97,7 +97,8 @@ class Request:
 
     def no_pictures(self, detail: str = "") -> NoReturn:
         """Refuse an empty set."""
-        raise VisleakError(f"{self.text} holds no pictures{detail and f' ({detail})'}")
+        name = self.text or f"set {self.name!r}"
+        raise VisleakError(f"{name} holds no pictures{detail and f' ({detail})'}")
 
     def image_set(
         self,

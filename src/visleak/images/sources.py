@@ -279,12 +279,14 @@ def locate(text: str, plain: bool = False) -> Located:
             return _remote(text)
         if not prefix:
             return _local(text)
-        raise UsageError(f"source {text!r}: {prefix}: is no kind of source; {_supported()}")
+        raise UsageError(
+            f"source {redacted(text)!r}: {prefix}: is no kind of source; {_supported()}"
+        )
     if prefix in FREE and is_address(rest):
         return Located(PREFIXES[prefix], rest)
     path, split, options = _parts(rest)
     if prefix not in FREE and not Path(path).exists():
-        raise UsageError(f"source {text!r}: {path} does not exist")
+        raise UsageError(redacted(f"source {text!r}: {path} does not exist"))
     return Located(PREFIXES[prefix], path, split, options)
 
 
@@ -313,7 +315,7 @@ def _local(text: str) -> Located:
                 raise UsageError(f"source {text!r}: ?{other}= is no option of {kind.shown}")
             return Located(kind.opens, place, split, options)
     if not path.exists():
-        raise UsageError(f"source {text!r} does not exist; {_supported()}")
+        raise UsageError(f"source {redacted(text)!r} does not exist; {_supported()}")
     raise UsageError(f"source {text!r} is of no known kind; {_supported()}")
 
 
@@ -424,7 +426,9 @@ def parse_set(text: str) -> tuple[str, str, str]:
         return "", derived_name(text), text
     dataset, colon, name = head.rpartition(":")
     if not name or not source or (colon and not dataset):
-        raise UsageError(f"a set is [DATASET:]NAME=SOURCE with no part empty; got {text!r}")
+        raise UsageError(
+            f"a set is [DATASET:]NAME=SOURCE with no part empty; got {redacted(text)!r}"
+        )
     return dataset, name, source
 
 
