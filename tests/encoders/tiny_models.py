@@ -185,5 +185,7 @@ def no_hub(monkeypatch: Any, cache: Path, address: str = "http://127.0.0.1:9") -
     for name in ("HF_HUB_OFFLINE", "HF_TOKEN", "HF_ENDPOINT"):
         if name in os.environ:
             monkeypatch.delenv(name)
-    for name, value in (("ENDPOINT", address), ("HF_HUB_CACHE", str(cache))):
-        monkeypatch.setattr(constants, name, value)
+    template = address + "/{repo_id}/resolve/{revision}/{filename}"
+    monkeypatch.setattr(constants, "ENDPOINT", address)
+    monkeypatch.setattr(constants, "HUGGINGFACE_CO_URL_TEMPLATE", template)
+    monkeypatch.setattr(constants, "HF_HUB_CACHE", str(cache))

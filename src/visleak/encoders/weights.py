@@ -149,13 +149,19 @@ def hub_model(encoder: str, name: str, layout: Layout, use: str) -> Path:
     import huggingface_hub as hub
 
     try:
-        with quiet(progress=sys.stderr.isatty()):
-            try:
-                found = hub.snapshot_download(name, local_files_only=True)
-                return whole(name, Path(found), layout)
-            except (FileNotFoundError, VisleakError):
-                # not in the cache, or in parts only
+        folder = _cached(hub, name, layout)
+        if folder and (
+            not layout.others or any((folder / each).is_file() for each in layout.others)
+        ):
+            return folder
+        try:
+            with quiet(progress=sys.stderr.isatty()):
                 return _fetched(hub, name, layout)
+        except Exception:
+            # a network without its description is still better than none
+            if folder:
+                return folder
+            raise
     except VisleakError:
         raise
     except Exception as error:
@@ -165,6 +171,23 @@ def hub_model(encoder: str, name: str, layout: Layout, use: str) -> Path:
             f" {hub.constants.HF_HUB_CACHE}, and {hub.constants.ENDPOINT} {_why(error)}; where it"
             f" can be had: `hf download {name} --local-dir FOLDER`, then {use}"
         ) from error
+
+
+def _cached(hub: Any, name: str, layout: Layout) -> Path | None:
+    """Return a model's folder in the cache if all of its weights are there."""
+
+    def cached(file: str) -> Path | None:
+        path = hub.try_to_load_from_cache(name, file)
+        return Path(path) if isinstance(path, str) else None
+
+    weights = next(filter(None, map(cached, layout.weights)), None)
+    if weights is None or (layout.config and cached(layout.config) is None):
+        return None
+    if weights.name.endswith(".index.json"):
+        parts = set(json.loads(weights.read_text(encoding="utf-8"))["weight_map"].values())
+        if not all((weights.parent / part).is_file() for part in parts):
+            return None
+    return weights.parent
 
 
 def _fetched(hub: Any, name: str, layout: Layout) -> Path:

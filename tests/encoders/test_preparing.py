@@ -1,0 +1,149 @@
+"""Preprocessing against the libraries' own, to the bit."""
+
+from __future__ import annotations
+
+from importlib import import_module
+
+import cv2
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from PIL import Image
+
+from visleak.encoders import preparing
+from visleak.encoders.preparing import LAION_SIDE, PixelPreparation, as_laion
+from visleak.encoders.processors import KINDS, read_preprocessing
+from visleak.records import Picture
+
+
+def smooth(seed: int, height: int, width: int) -> np.ndarray:
+    rough = np.random.default_rng(seed).integers(0, 256, (9, 9, 3), np.uint8)
+    return cv2.resize(rough, (width, height), interpolation=cv2.INTER_CUBIC)
+
+
+def prepared(preparation: PixelPreparation, pixels: np.ndarray) -> np.ndarray:
+    made = preparation(Picture(pixels, pixels.shape[1], pixels.shape[0]))
+    assert made.dtype == np.uint8
+    assert made.flags.c_contiguous
+    return made
+
+
+@pytest.fixture(scope="module", params=KINDS)
+def pair(request, tmp_path_factory):
+    """Return a processor of transformers with its own defaults, and our reading of its file."""
+    pytest.importorskip("transformers")
+    name = request.param.lower()
+    module = import_module(f"transformers.models.{name}.image_processing_pil_{name}")
+    processor = getattr(module, f"{request.param}ImageProcessorPil")()
+    folder = tmp_path_factory.mktemp("processor")
+    (folder / "preprocessor_config.json").write_text(
+        f'{{"image_processor_type": "{request.param}ImageProcessor"}}'
+    )
+    return processor, read_preprocessing(folder)
+
+
+@pytest.mark.parametrize(
+    ("height", "width"), [(60, 91), (301, 224), (224, 224), (500, 501), (40, 700), (5, 3), (4, 4)]
+)
+def test_every_known_kind_prepares_as_its_library(pair, height, width):
+    """With nothing but its name in the file: the defaults are the library's."""
+    processor, ours = pair
+    pixels = smooth(height, height, width)
+    wanted = processor(Image.fromarray(pixels), return_tensors="np")["pixel_values"][0]
+    made = prepared(ours.pixels, pixels).astype(np.float64)
+    scaled = (made * ours.scaling.factor - ours.scaling.mean) / ours.scaling.std
+    np.testing.assert_allclose(scaled.transpose(2, 0, 1), wanted, atol=1e-5)
+    assert ours.pixels.shape == made.shape[:2]
+
+
+@settings(max_examples=40)
+@given(
+    st.integers(1, 90), st.integers(1, 90), st.integers(1, 60), st.integers(1, 60),
+    st.integers(1, 60),
+)  # fmt: skip
+def test_crops_and_short_sides_for_all_sizes(height, width, short, tall, wide):
+    """transformers' arithmetic, odd margins and pictures smaller than the crop included."""
+    library = pytest.importorskip("transformers.models.clip.image_processing_pil_clip")
+    processor = library.CLIPImageProcessorPil(
+        size={"shortest_edge": short},
+        crop_size={"height": tall, "width": wide},
+        do_rescale=False,
+        do_normalize=False,
+    )
+    pixels = smooth(1, height, width)
+    wanted = processor(Image.fromarray(pixels), return_tensors="np")["pixel_values"][0]
+    made = prepared(PixelPreparation((short,), (tall, wide)), pixels)
+    np.testing.assert_array_equal(made, wanted.transpose(1, 2, 0))
+
+
+@pytest.mark.parametrize(("side", "crop", "start"), [(9, 6, 2), (11, 6, 2), (7, 6, 0), (6, 6, 0)])
+def test_odd_crops_as_torchvision_begin_at_the_even_pixel(side, crop, start):
+    """CenterCrop rounds (side - crop) / 2 to the even number; transformers rounds it down."""
+    pixels = np.arange(side, dtype=np.uint8)[None, :, None].repeat(crop, 0).repeat(3, 2)
+    made = prepared(PixelPreparation((), (crop, crop), rounding="even"), pixels)
+    assert made[0, 0, 0] == start
+    small = prepared(PixelPreparation((), (8, 9), rounding="even"), np.full((3, 4, 3), 7, np.uint8))
+    # torchvision pads in front with half of what is missing, rounded down
+    rows, columns = np.nonzero(small[..., 0])
+    assert (rows.min(), rows.max(), columns.min(), columns.max()) == (2, 4, 2, 5)
+
+
+def test_a_very_long_picture_is_resized_only_where_it_is_kept(monkeypatch):
+    """Otherwise 1 x 40,000 pixels would become gigabytes; the pixels are those of the long way."""
+    preparation = PixelPreparation((32,), (32, 30))
+    for height, width in [(20, 900), (900, 20), (50, 70)]:
+        pixels = smooth(3, height, width)
+        wanted = prepared(preparation, pixels)
+        monkeypatch.setattr(preparing, "MOST_PIXELS", 1000)
+        made = prepared(preparation, pixels)
+        monkeypatch.undo()
+        assert np.abs(made.astype(int) - wanted).max() <= 1
+        assert (made != wanted).mean() < 0.05
+    long = np.zeros((1, 40_000, 3), np.uint8)
+    assert prepared(PixelPreparation((224,), (224, 224)), long).shape == (224, 224, 3)
+
+
+def test_a_line_of_pixels_is_not_resized_to_gigabytes():
+    """Where nothing is cropped, the long side ends where memory would."""
+    made = prepared(PixelPreparation((288,)), np.zeros((1, 40_000, 3), np.uint8))
+    assert made.shape == (288, preparing.MOST_PIXELS // 288, 3)
+
+
+@pytest.mark.parametrize(
+    ("height", "width"), [(400, 300), (300, 401), (100, 80), (256, 200), (256, 256), (1, 900)]
+)
+def test_laions_resizing(height, width):
+    """img2dataset's mode border, step by step."""
+    pixels = smooth(4, height, width)
+    bgr = pixels[..., ::-1]
+    scale = 256 / max(height, width)
+    if scale != 1:
+        method = cv2.INTER_AREA if scale < 1 else cv2.INTER_LANCZOS4
+        shape = max(round(width * scale), 1), max(round(height * scale), 1)
+        bgr = cv2.resize(bgr, shape, interpolation=method)
+    down, across = 256 - bgr.shape[0], 256 - bgr.shape[1]
+    border = down // 2, down - down // 2, across // 2, across - across // 2
+    square = cv2.copyMakeBorder(bgr, *border, cv2.BORDER_CONSTANT, value=(255, 255, 255))
+    stored = cv2.imencode(".jpg", square, [cv2.IMWRITE_JPEG_QUALITY, 95])[1]
+    again = cv2.imdecode(stored, cv2.IMREAD_COLOR)
+    np.testing.assert_array_equal(as_laion(pixels, jpeg=False), square[..., ::-1])
+    # two decoders of JPEG may round apart
+    made = as_laion(pixels).astype(int)
+    assert made.shape == (LAION_SIDE, LAION_SIDE, 3)
+    assert np.abs(made - again[..., ::-1]).max() <= 2
+
+
+def test_the_recipe_tells_all_that_matters():
+    """It becomes part of the digest."""
+    plain = PixelPreparation((224,), (224, 224))
+    others = [
+        PixelPreparation((256,), (224, 224)),
+        PixelPreparation((224,), (200, 224)),
+        PixelPreparation((224,), (224, 224), 2),
+        PixelPreparation((224,), (224, 224), rounding="even"),
+        PixelPreparation((224,), (224, 224), prep="laion"),
+        PixelPreparation((224,), (224, 224), prep="laion-nojpeg"),
+    ]
+    recipes = [str(each.recipe()) for each in (plain, *others)]
+    assert len(set(recipes)) == len(recipes)

@@ -1,0 +1,378 @@
+"""Where weights come from: folders, the cache, a hub; and what is said where they do not."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import pickle
+import shutil
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Iterator
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+
+import pytest
+from tiny_models import make_sscd, no_hub
+
+from visleak.encoders import load_encoder
+from visleak.errors import MissingExtra, VisleakError
+
+
+def refused(text: str) -> str:
+    """Return the one line with which an encoder is refused."""
+    with pytest.raises(VisleakError) as caught:
+        load_encoder(text)
+    assert caught.value.exit_code == 1
+    assert "\n" not in str(caught.value)
+    return str(caught.value)
+
+
+# -- a hub ---------------------------------------------------------------------------------------
+
+
+class Hub(BaseHTTPRequestHandler):
+    """The three answers of the Hugging Face hub that fetching a model takes."""
+
+    files: dict[str, Path] = {}  # noqa: RUF012
+    asked: list[str] = []  # noqa: RUF012
+    commit = "0" * 40
+
+    def do_HEAD(self) -> None:
+        self._answer(body=False)
+
+    def do_GET(self) -> None:
+        self._answer(body=True)
+
+    def _answer(self, body: bool) -> None:
+        self.asked.append(f"{self.command} {self.path}")
+        model, _, file = self.path.partition(f"/resolve/{self.commit}/")
+        if self.path.startswith("/api/models/owner/clip/tree/"):
+            listed = [
+                {"type": "file", "path": name, "size": path.stat().st_size, "oid": "0" * 40}
+                for name, path in self.files.items()
+            ]
+            self._send(json.dumps(listed).encode(), body)
+        elif self.path.startswith("/api/models/owner/clip"):
+            there = [{"rfilename": name} for name in self.files]
+            content = {"id": "owner/clip", "sha": self.commit, "siblings": there}
+            self._send(json.dumps(content).encode(), body)
+        elif model == "/owner/clip" and file in self.files:
+            self._send(self.files[file].read_bytes(), body)
+        else:
+            self.send_response(403 if "gated" in self.path else 404)
+            self.send_header(
+                "X-Error-Code", "GatedRepo" if "gated" in self.path else "RepoNotFound"
+            )
+            self.send_header("Content-Length", "0")
+            self.end_headers()
+
+    def _send(self, content: bytes, body: bool) -> None:
+        self.send_response(200)
+        self.send_header("Content-Length", str(len(content)))
+        self.send_header("ETag", f'"{hashlib.sha1(content).hexdigest()}"')
+        self.send_header("X-Repo-Commit", self.commit)
+        self.end_headers()
+        if body:
+            self.wfile.write(content)
+
+    def log_message(self, *args: object) -> None:
+        """Say nothing."""
+
+
+@pytest.fixture
+def hub(models, tmp_path, monkeypatch) -> Iterator[type[Hub]]:
+    """Run a hub with one model, and a file that nobody needs."""
+    unneeded = tmp_path / "flax_model.msgpack"
+    unneeded.write_bytes(b"large")
+    files = {path.name: path for path in (models / "clip").iterdir()}
+    monkeypatch.setattr(Hub, "files", {**files, unneeded.name: unneeded})
+    monkeypatch.setattr(Hub, "asked", [])
+    server = ThreadingHTTPServer(("127.0.0.1", 0), Hub)
+    threading.Thread(target=server.serve_forever, args=(0.01,), daemon=True).start()
+    no_hub(monkeypatch, tmp_path / "cache", f"http://127.0.0.1:{server.server_port}")
+    yield Hub
+    server.shutdown()
+    server.server_close()
+
+
+def test_a_model_of_the_hub_is_fetched_once(hub, models, tmp_path, monkeypatch):
+    """What is needed of it; the second time without the hub."""
+    fetched = load_encoder("clip:owner/clip")
+    assert fetched.digest == load_encoder(f"clip:{models}/clip").digest
+    assert (fetched.name, fetched.thresholds) == ("clip:owner/clip", None)
+    assert any("model.safetensors" in line for line in hub.asked)
+    assert not any("msgpack" in line for line in hub.asked)
+    hub.asked.clear()
+    assert load_encoder("clip:owner/clip").digest == fetched.digest
+    assert hub.asked == []
+    no_hub(monkeypatch, tmp_path / "cache")
+    assert load_encoder("clip:owner/clip").digest == fetched.digest
+
+
+def test_weights_in_several_files(hub, models, tmp_path, monkeypatch):
+    """An index names them; where one is missing in the cache, the hub is asked again."""
+    from safetensors.torch import load_file, save_file
+
+    weights = load_file(models / "clip" / "model.safetensors")
+    names, parts = sorted(weights), ("model-1-of-2.safetensors", "model-2-of-2.safetensors")
+    files = {name: path for name, path in Hub.files.items() if name != "model.safetensors"}
+    listed = {}
+    for number, part in enumerate(parts):
+        chosen = names[number::2]
+        save_file({each: weights[each] for each in chosen}, tmp_path / part, {"format": "pt"})
+        files[part] = tmp_path / part
+        listed.update(dict.fromkeys(chosen, part))
+    files["model.safetensors.index.json"] = tmp_path / "index"
+    (tmp_path / "index").write_text(json.dumps({"metadata": {}, "weight_map": listed}))
+    monkeypatch.setattr(Hub, "files", files)
+    wanted = load_encoder(f"clip:{models}/clip").digest
+    assert load_encoder("clip:owner/clip").digest == wanted
+    hub.asked.clear()
+    assert load_encoder("clip:owner/clip").digest == wanted
+    assert hub.asked == []
+    (lost,) = (tmp_path / "cache").rglob(f"snapshots/*/{parts[1]}")
+    lost.unlink()
+    assert load_encoder("clip:owner/clip").digest == wanted
+    assert hub.asked != []
+
+
+@pytest.mark.parametrize(
+    ("name", "said"),
+    [
+        ("owner/none", "has no such model, or a private one (`hf auth login`)"),
+        ("owner/gated", "gives it to those only who asked for access (`hf auth login`)"),
+        ("own er/x", "has no models of such a name (OWNER/NAME)"),
+    ],
+)
+def test_what_the_hub_does_not_have(hub, name, said):
+    """It is said why."""
+    assert said in refused(f"clip:{name}")
+
+
+def test_a_model_of_another_library_is_refused(hub, monkeypatch):
+    """Weights that transformers does not read are not fetched."""
+    monkeypatch.setattr(Hub, "files", {"config.json": Path("x"), "flax_model.msgpack": Path("y")})
+    said = refused("clip:owner/clip")
+    assert "was not made for transformers: it has no config.json, or none of model.safe" in said
+    assert not any("resolve" in line for line in hub.asked)
+
+
+def test_a_hub_that_cannot_be_reached_is_one_line_within_seconds(models, tmp_path, monkeypatch):
+    """What was looked for, where, and how to get it."""
+    no_hub(monkeypatch, tmp_path)
+    began = time.monotonic()
+    said = refused("clip")
+    assert time.monotonic() - began < 10
+    assert said.startswith(
+        "encoder clip: model 'openai/clip-vit-base-patch32' is no folder and not in the cache"
+        f" {tmp_path}, and http://127.0.0.1:9 cannot be reached ("
+    )
+    assert said.endswith(
+        "; where it can be had: `hf download openai/clip-vit-base-patch32 --local-dir FOLDER`,"
+        " then clip:FOLDER"
+    )
+    assert "facebook/dinov2-base" in refused("dinov2")
+    assert "microsoft/resnet-152" in refused("resnet152")
+
+
+@pytest.mark.slow
+def test_the_command_line_says_it_in_one_line(tmp_path, natural):
+    """No traceback, no bars, no notes of the libraries; exit code 1."""
+    from PIL import Image
+
+    Image.fromarray(natural["coffee"]).save(tmp_path / "one.png")
+    surroundings = {
+        **os.environ,
+        "HF_ENDPOINT": "http://127.0.0.1:9",
+        "HF_HUB_CACHE": str(tmp_path / "cache"),
+    }
+    call = ["calibrate", str(tmp_path), "--fpr", "1e-3", "--encoder", "clip?device=cpu"]
+    made = subprocess.run(
+        [sys.executable, "-m", "visleak", *call, "-o", str(tmp_path / "thresholds.json")],
+        capture_output=True,
+        text=True,
+        check=False,
+        env=surroundings,
+    )
+    assert (made.returncode, made.stdout) == (1, "")
+    assert len(made.stderr.splitlines()) == 1
+    assert "openai/clip-vit-base-patch32" in made.stderr
+
+
+# -- folders -------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def copy(models, tmp_path) -> Path:
+    """Return a copy of the small CLIP that may be damaged."""
+    return Path(shutil.copytree(models / "clip", tmp_path / "copy"))
+
+
+@pytest.mark.parametrize("text", ["clip:/no/such/folder", "clip:./nowhere", "hf:a/b/c"])
+def test_a_folder_that_is_not_there(models, text):
+    """It is not looked for on the hub."""
+    said = refused(text)
+    assert "there is no folder" in said
+    assert "give a folder with config.json and model.safetensors" in said
+
+
+def test_a_folder_without_configuration_or_weights(copy):
+    """What is missing is named."""
+    (copy / "model.safetensors").unlink()
+    assert "has no weights, none of model.safetensors, " in refused(f"clip:{copy}")
+    (copy / "config.json").unlink()
+    assert f"the folder {copy} has no config.json; give one" in refused(f"clip:{copy}")
+
+
+@pytest.mark.parametrize(
+    ("content", "said"),
+    [
+        ("{", "config.json cannot be read (Expecting"),
+        ("[]", "config.json must hold names and values"),
+        ('{"model_type": "bert"}', "is a 'bert', no CLIP; other models of transformers are hf:"),
+        ('{"model_type": "clip", "projection_dim": "many"}', "config.json is not understood ("),
+    ],
+)
+def test_a_configuration_that_is_not_understood(copy, content, said):
+    """The file is named."""
+    (copy / "config.json").write_text(content)
+    assert said in refused(f"clip:{copy}")
+
+
+def test_weights_that_are_missing_are_never_random(copy, models):
+    """transformers would fill them with noise and say so in passing."""
+    from safetensors.torch import load_file, save_file
+
+    weights = load_file(copy / "model.safetensors")
+    del weights["visual_projection.weight"]
+    save_file(weights, copy / "model.safetensors", metadata={"format": "pt"})
+    said = refused(f"clip:{copy}")
+    assert "lack 1 tensors, such as visual_projection.weight; they are of another model" in said
+
+
+def test_damaged_weights(copy):
+    """Half a file."""
+    file = copy / "model.safetensors"
+    file.write_bytes(file.read_bytes()[:1000])
+    assert f"model {copy} cannot be loaded from {copy} (SafetensorError" in refused(f"clip:{copy}")
+
+
+class Trap:
+    """Does something when it is read."""
+
+    def __init__(self, file: Path) -> None:
+        self.file = file
+
+    def __reduce__(self) -> tuple[object, tuple[object, ...]]:
+        return Path.touch, (self.file,)
+
+
+def test_a_pickle_in_place_of_weights_does_nothing(copy, tmp_path):
+    """Old weights are pickles, which could do anything: only tensors are read of them."""
+    (copy / "model.safetensors").unlink()
+    (copy / "pytorch_model.bin").write_bytes(pickle.dumps({"x": Trap(tmp_path / "sprung")}))
+    assert "cannot be loaded" in refused(f"clip:{copy}")
+    assert not (tmp_path / "sprung").exists()
+
+
+def test_old_weights_are_read(copy, models):
+    """Tensors in a pickle, read with weights_only: the same digest."""
+    import torch
+    from safetensors.torch import load_file
+
+    torch.save(load_file(copy / "model.safetensors"), copy / "pytorch_model.bin")
+    (copy / "model.safetensors").unlink()
+    assert load_encoder(f"clip:{copy}").digest == load_encoder(f"clip:{models}/clip").digest
+
+
+def test_code_of_a_model_is_never_run(copy, tmp_path):
+    """A repository may name classes of its own, in its own files."""
+    sprung = tmp_path / "sprung"
+    (copy / "theirs.py").write_text(f"open({str(sprung)!r}, 'w')\n")
+    config = {
+        "model_type": "theirs",
+        "auto_map": {"AutoConfig": "theirs.C", "AutoModel": "theirs.M"},
+    }
+    (copy / "config.json").write_text(json.dumps(config))
+    assert "cannot be loaded" in refused(f"hf:{copy}")
+    assert not sprung.exists()
+
+
+# -- TorchScript ---------------------------------------------------------------------------------
+
+
+def test_sscd_without_its_file(models, tmp_path):
+    """Where to get it."""
+    said = refused(f"sscd:{tmp_path}/disc.pt")
+    assert said == (
+        f"encoder sscd: there is no file {tmp_path}/disc.pt; get sscd_disc_mixup.torchscript.pt as"
+        " https://github.com/facebookresearch/sscd-copy-detection says, then sscd:FILE"
+    )
+
+
+def test_sscd_from_something_else(models, tmp_path):
+    """Neither text nor a script that makes something else of pictures."""
+    import torch
+
+    text = tmp_path / "text.pt"
+    text.write_text("no script")
+    assert f"encoder sscd: {text} is no TorchScript (RuntimeError" in refused(f"sscd:{text}")
+    linear = tmp_path / "linear.pt"
+    with pytest.warns(DeprecationWarning, match="torch.jit.script"):
+        torch.jit.script(torch.nn.Linear(3, 4)).save(str(linear))
+    said = refused(f"sscd:{linear}")
+    assert f"{linear} does not make a vector of a picture (RuntimeError" in said
+
+
+def test_sscds_digest_is_the_files(models, tmp_path):
+    """Equal bytes, equal digest."""
+    first = load_encoder(f"sscd:{models}/sscd.torchscript.pt").digest
+    same = shutil.copy(models / "sscd.torchscript.pt", tmp_path / "same.pt")
+    assert load_encoder(f"sscd:{same}").digest == first
+    assert load_encoder(f"sscd:{make_sscd(tmp_path / 'other.pt', 24)}").digest != first
+
+
+# -- libraries -----------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("text", "module", "extra"),
+    [
+        ("clip", "torch", "torch"),
+        ("clip", "transformers", "torch"),
+        ("dinov2", "transformers", "torch"),
+        ("sscd:x", "torch", "torch"),
+        ("timm:resnet50", "timm", "timm"),
+        ("clip?backend=open_clip", "open_clip", "open-clip"),
+    ],
+)
+def test_a_library_that_is_not_installed(monkeypatch, text, module, extra):
+    """The exact command that installs it."""
+
+    class Nothing:
+        def find_spec(self, name: str, path: object = None, target: object = None) -> None:
+            if name.partition(".")[0] == module:
+                raise ModuleNotFoundError(f"No module named {name!r}", name=name)
+
+    for name in [each for each in sys.modules if each.partition(".")[0] == module]:
+        if "." not in name:
+            monkeypatch.delitem(sys.modules, name)
+    monkeypatch.setattr(sys, "meta_path", [Nothing(), *sys.meta_path])
+    with pytest.raises(MissingExtra, match=rf" needs an extra: pip install 'visleak\[{extra}\]'$"):
+        load_encoder(text)
+
+
+def test_a_library_that_cannot_be_imported(monkeypatch, tmp_path):
+    """A torchvision of another torch breaks those that import it; the cause is named."""
+    (tmp_path / "timm.py").write_text("raise RuntimeError('operator torchvision::nms')\n")
+    monkeypatch.syspath_prepend(tmp_path)
+    monkeypatch.delitem(sys.modules, "timm", raising=False)
+    said = refused("timm:resnet50")
+    assert said.startswith(
+        "encoder timm needs timm, which is installed but cannot be imported (RuntimeError: operator"
+        " torchvision::nms); a torchvision that was built for another torch does that"
+    )
