@@ -1,0 +1,175 @@
+"""``audit --cost``, options for the encoder, and audits by encoders without thresholds."""
+
+from __future__ import annotations
+
+import json
+import re
+from pathlib import Path
+
+import numpy as np
+import pyarrow.parquet as pq
+import pytest
+from calling import refused, run
+
+from visleak.cli.cost_view import line, size
+from visleak.pipeline.cost import Cost
+
+
+def test_cost_says_a_line_and_stops(dataset: Path, tmp_path: Path) -> None:
+    """Images, bytes, time, disk; nothing is written where the audit would go."""
+    ran = run("audit", dataset, "-o", tmp_path / "out", "--cost", "--cache", "off")
+    assert ran.code == 0
+    assert re.fullmatch(
+        r"13 images \(\d+ kB\); about 1 s to read and encode with 1 process \(8 timed\), comparing"
+        r" comes on top; at least 497 kB of scratch\n",
+        ran.out,
+    ), ran.out
+    assert not (tmp_path / "out").exists()
+
+
+def test_cost_as_json(dataset: Path, tmp_path: Path) -> None:
+    """The same as numbers."""
+    ran = run("audit", dataset, "--cost", "--json", "--cache", tmp_path / "cache")
+    assert ran.code == 0
+    found = json.loads(ran.out)
+    assert list(found) == [
+        *("images", "embeddings", "bytes", "seconds", "timed", "processes", "scratch", "cache")
+    ]
+    assert found["images"] == 13
+    assert found["bytes"] == sum(
+        file.stat().st_size for part in ("test", "train") for file in dataset.glob(f"{part}/*/*")
+    )
+
+
+def test_the_line_of_a_large_run() -> None:
+    """Units that people read; what is not known is left out."""
+    cost = Cost(407_314_000, 12, None, 86_400.0, 64, 16, 834_179_072_000, 0)
+    assert line(cost) == (
+        "407,314,000 images; 12 embeddings; about 24:00:00 to read and encode with 16 processes (64"
+        " timed), comparing comes on top; at least 834 GB of scratch"
+    )
+    assert line(Cost(3, 0, 1_500, None, 0, 1, 10, 20)) == (
+        "3 images (1.5 kB); at least 10 bytes of scratch, up to 20 bytes of cache"
+    )
+    assert size(999_600) == "1.0 MB"
+
+
+@pytest.fixture(scope="module")
+def unmeasured(dataset: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Return an audit by an encoder without thresholds."""
+    folder = tmp_path_factory.mktemp("unmeasured") / "out"
+    assert run("audit", dataset, "-o", folder, "--encoder", "phash").code == 0
+    return folder
+
+
+HOW = (
+    "degrees: no thresholds are known for encoder phash; find them with `visleak calibrate S"
+    " --encoder phash --fpr 1e-6` for --thresholds, or give --hard and --soft"
+)
+
+
+def test_without_thresholds_there_are_no_degrees(
+    unmeasured: Path, dataset: Path, tmp_path: Path
+) -> None:
+    """Null in every row and rate; grades are there; one line says how to calibrate."""
+    audit = json.loads((unmeasured / "audit.json").read_text())
+    (total,) = audit["totals"]
+    assert total["rates"]["hard"] is total["rates"]["hard_or_soft"] is None
+    assert total["rates"]["near_or_exact"]["count"] == 3
+    assert audit["thresholds"]["hard"] is audit["thresholds"]["soft"] is None
+    assert audit["skipped"] == [HOW]
+    pairs = pq.read_table(unmeasured / "pairs.parquet")
+    assert pairs["degree"].null_count == len(pairs) > 0
+    assert pairs["grade"].null_count == 0
+    ran = run("audit", dataset, "-o", unmeasured, "--encoder", "phash")
+    assert ran.out.startswith("3 of 6 test images")
+    assert "thresholds  none are known for this encoder\n" in ran.out
+    assert f"not done    {HOW}\n" in ran.out
+    assert "near or exact" in ran.out
+    assert "hard or soft" not in ran.out
+    assert ran.err.startswith("reused: ")
+
+
+def test_its_report_opens(unmeasured: Path) -> None:
+    """The page has the figures that there are."""
+    page = (unmeasured / "report.html").read_text()
+    assert "3 of 6 test images" in page
+    assert "hard or soft" not in page
+
+
+def test_without_thresholds_and_pictures_nothing_is_claimed(dataset: Path, tmp_path: Path) -> None:
+    """No rate, no empty table, no crash."""
+    out = tmp_path / "out"
+    ran = run("audit", dataset, "-o", out, "--encoder", "phash", "--no-verify")
+    assert ran.code == 0
+    assert ran.out.startswith("test was compared with train; no thresholds, so no rate\n")
+    assert "images   share" not in ran.out
+    assert HOW in ran.out
+
+
+@pytest.mark.parametrize("gate", ["hard", "soft"])
+def test_a_gate_without_a_threshold_is_refused_before_the_work(
+    dataset: Path, tmp_path: Path, gate: str
+) -> None:
+    """In one line, and nothing is read."""
+    out = tmp_path / "out"
+    code, message = refused(
+        "audit", dataset, "-o", out, "--encoder", "phash", "--fail-on", gate
+    )  # fmt: skip
+    assert code == 2
+    assert message == (
+        f"--fail-on {gate} needs a threshold, and none is known for encoder phash; give --{gate} X,"
+        " or --thresholds with a file of visleak calibrate"
+    )
+    assert not out.exists()
+
+
+def test_thresholds_of_the_caller_serve(dataset: Path, tmp_path: Path) -> None:
+    """One is enough for hard ones; soft alone leaves open what is hard."""
+    base = ("audit", dataset, "--encoder", "phash", "--no-verify")
+    ran = run(*base, "-o", tmp_path / "h", "--hard", "0.95", "--fail-on", "hard=90%")
+    assert ran.code == 0
+    assert "hard 0.95, soft 0.95" in ran.out
+    rates = json.loads((tmp_path / "h" / "audit.json").read_text())["totals"][0]["rates"]
+    assert rates["hard"]["count"] == rates["hard_or_soft"]["count"] == 2
+    assert rates["soft"]["count"] == 0
+    ran = run(*base, "-o", tmp_path / "s", "--soft", "0.95", "--fail-on", "soft=90%")
+    assert ran.code == 0
+    rates = json.loads((tmp_path / "s" / "audit.json").read_text())["totals"][0]["rates"]
+    assert rates["hard"] is rates["soft"] is None
+    assert rates["hard_or_soft"]["count"] == 2
+    code, message = refused(*base, "-o", tmp_path / "x", "--soft", "0.95", "--fail-on", "hard")
+    assert (code, message[:32]) == (2, "--fail-on hard needs a threshold")
+
+
+def test_thresholds_come_from_calibrate(dataset: Path, tmp_path: Path, natural) -> None:
+    """What the line says works: calibrate, then audit with the file; degrees are there."""
+    from PIL import Image
+
+    photos = tmp_path / "photos"
+    photos.mkdir()
+    for name, pixels in natural.items():
+        Image.fromarray(np.ascontiguousarray(pixels[:160, :160])).save(photos / f"{name}.png")
+    file = tmp_path / "t.json"
+    ran = run(
+        "calibrate", photos, "--encoder", "phash", "--fpr", "0.01", "-o", file,
+        "--no-verify", "--conditions", "original,flip-h",
+    )  # fmt: skip
+    assert ran.code == 0, ran.err
+    out = tmp_path / "out"
+    ran = run("audit", dataset, "-o", out, "--encoder", "phash", "--no-verify",
+              "--thresholds", file, "--fail-on", "hard=90%")  # fmt: skip
+    assert ran.code == 0, ran.err
+    assert json.loads((out / "audit.json").read_text())["totals"][0]["rates"]["hard"]["count"] >= 2
+    code, message = refused("audit", dataset, "-o", tmp_path / "y", "--thresholds", file)
+    assert code == 2
+    assert "thresholds of one encoder never serve another" in message
+
+
+@pytest.mark.parametrize("option", ["device=cpu", "batch=3", "precision=fp16"])
+def test_options_that_the_encoder_does_not_have(dataset: Path, option: str) -> None:
+    """The built-in one is no network."""
+    name, _, value = option.partition("=")
+    code, message = refused("audit", dataset, f"--{name}", value)
+    assert code == 2
+    assert message.startswith(f"encoder builtin has no option '{name}'")

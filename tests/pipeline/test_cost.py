@@ -1,0 +1,125 @@
+"""The cost before start: counted where it can be counted, timed on real pictures, cheap itself."""
+
+from __future__ import annotations
+
+import time
+from dataclasses import replace
+
+import numpy as np
+import pyarrow as pa
+import pytest
+from networks import Network
+from PIL import Image
+
+from visleak.cache import Cache
+from visleak.encoders import load_encoder
+from visleak.images import open_images
+from visleak.pipeline import cost as costs
+from visleak.pipeline.cost import cost_of
+from visleak.pipeline.fingerprinting import fingerprint
+from visleak.pipeline.workplace import Workplace
+from visleak.settings import Settings
+
+LOCAL_OFF = Settings(local=False)
+
+
+@pytest.fixture
+def folder(tmp_path):
+    rng = np.random.default_rng(0)
+    (tmp_path / "set").mkdir()
+    for n in range(100):
+        pixels = rng.integers(0, 256, (20 + n, 30, 3), np.uint8)
+        Image.fromarray(pixels).save(tmp_path / "set" / f"{n:03}.png")
+    return tmp_path / "set"
+
+
+class Slow(Network):
+    """10 ms a picture here, 30 ms a picture in the network, and a second the first time."""
+
+    calls = 0
+
+    def __init__(self):
+        super().__init__(self.prepared)
+
+    def prepared(self, picture):
+        time.sleep(0.01)
+        return np.zeros((2, 2, 3), np.uint8)
+
+    def forward(self, prepared):
+        time.sleep(0.03 * len(prepared) + (1.0 if not self.calls else 0))
+        self.calls = [*(self.calls or []), len(prepared)]
+        return np.ones((len(prepared), self.width), np.float32)
+
+
+def test_what_is_counted(folder):
+    """Images, bytes, disk: exactly; each set once."""
+    test, train = open_images(folder, name="test"), open_images(folder, name="train")
+    builtin = load_encoder()
+    found = cost_of([test], [train, test], builtin, LOCAL_OFF, 1, None)
+    assert found.images == 200
+    assert found.bytes == 2 * sum(file.stat().st_size for file in folder.iterdir())
+    assert found.scratch == 200 * builtin.width * 4
+    assert found.cache == 0
+    assert found.timed == 8
+    sampled = cost_of([test], [train], builtin, Settings(local=False, sample=10), 1, None)
+    assert sampled.images == 110
+    assert sampled.bytes == pytest.approx(1.1 * found.bytes / 2, rel=0.01)
+    local = cost_of([test], [train], builtin, Settings(), 1, None)
+    assert local.scratch == found.scratch + 200 * 250 * 144
+
+
+def test_time_of_a_network(folder, monkeypatch):
+    """Warming up does not count; where workers prepare, the slower of the two decides."""
+    images = open_images(folder, name="test")
+    monkeypatch.setattr(costs, "TIMED", 6)
+    alone = cost_of([images], [], Slow(), LOCAL_OFF, 1, None)
+    assert alone.timed == 4
+    assert 100 * 0.04 <= alone.seconds <= 100 * 0.06
+    spread = cost_of([images], [], Slow(), LOCAL_OFF, 10, None)
+    assert 100 * 0.03 <= spread.seconds < 100 * 0.04
+
+
+def test_what_the_cache_knows_takes_no_time(folder, tmp_path):
+    """A second run is told to be short."""
+    images = open_images(folder, name="test")
+    with Cache(tmp_path / "cache") as cache:
+        before = cost_of([images], [], Slow(), LOCAL_OFF, 1, cache)
+        with Workplace.at(tmp_path, 1, cache) as place:
+            fingerprint(images, Network(), place)
+        after = cost_of([images], [], Slow(), LOCAL_OFF, 1, cache)
+    assert before.seconds > 4
+    assert after.seconds < 1
+    assert before.cache > before.scratch
+
+
+def test_it_is_cheap(tmp_path, monkeypatch):
+    """A slow source is given up on; few pictures are read, in order, from the front of a stream."""
+    read = []
+
+    class Stream:
+        def read(self, positions):
+            for position in positions:
+                read.append(position)
+                time.sleep(0.05)
+                yield np.zeros((8, 8, 3), np.uint8)
+
+    images = open_images(list(np.zeros((5000, 8, 8, 3), np.uint8)), name="test")
+    members = pa.array([f"gone.tar!{n}" for n in range(len(images))])
+    images = replace(images, opener=Stream(), locators=members)
+    monkeypatch.setattr(costs, "PATIENCE", 0.2)
+    found = cost_of([images], [], load_encoder(), LOCAL_OFF, 1, None)
+    assert read == list(range(len(read)))
+    assert len(read) <= 6
+    assert found.bytes is None
+    assert found.seconds >= 5000 * 0.05
+
+
+def test_unreadable_pictures_are_no_obstacle(tmp_path):
+    """Nothing to time: no time is told."""
+    (tmp_path / "a.png").write_bytes(b"words")
+    found = cost_of([open_images(tmp_path, name="a")], [], load_encoder(), LOCAL_OFF, 1, None)
+    assert found.images == 1
+    assert found.seconds is not None
+    (tmp_path / "a.png").unlink()
+    images = open_images([np.zeros((8, 8, 3), np.uint8)], name="b")
+    assert cost_of([images], [], load_encoder(), LOCAL_OFF, 1, None).bytes is None
