@@ -82,7 +82,7 @@ class Account:
         """What a person must know before trusting a rate: what the index did not find."""
         name = f"{self.engine} {self.index}"
         if self.recall is None or not self.recall.queries:
-            return f"{name}: what it misses was not measured"
+            return f"{name} may miss pairs: how many was not measured"
         pairs, best = self.recall.pairs, self.recall.best
         found = []
         if pairs.total:
@@ -90,13 +90,16 @@ class Account:
         if best.total:
             found.append(f"{_share(best)} of the best ones")
         if not found:
-            return f"{name}: in a sample of {self.recall.queries:,} queries there was no pair"
+            return (
+                f"{name} may miss pairs: in a sample of {self.recall.queries:,} queries there was"
+                " none to find"
+            )
         unit = "query" if self.recall.queries == 1 else "queries"
         parts = self.parameters.get("partitions", 1)
         where = f", in {self.parameters['measured']:,} of {parts:,} partitions" if parts > 1 else ""
         return (
-            f"{name} found {' and '.join(found)} that exact search finds, in a sample of"
-            f" {self.recall.queries:,} {unit}{where}"
+            f"{name} may miss pairs: it found {' and '.join(found)} that exact search finds, in a"
+            f" sample of {self.recall.queries:,} {unit}{where}"
         )
 
 

@@ -1,0 +1,55 @@
+"""``--search faiss`` from the pictures to the folder."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+import visleak
+from visleak import Settings
+from visleak.store import PAIRS
+
+
+@pytest.fixture(scope="module")
+def sets():
+    """Return 60 noisy pictures, and 90 of which thirty are brighter copies of them."""
+    rng = np.random.default_rng(0)
+    coarse = rng.integers(30, 200, (120, 6, 6, 3)).astype(np.uint8)
+    pictures = [np.kron(grid, np.ones((8, 8, 1), np.uint8)) for grid in coarse]
+    return pictures[:60], [p + 20 for p in pictures[:30]] + pictures[60:]
+
+
+def audited(sets, folder, **asked):
+    settings = Settings(verify=False, **asked)
+    return visleak.audit(*sets, settings=settings, out=folder, cache=None, workers=1)
+
+
+def test_a_flat_index_writes_the_same_table(sets, tmp_path):
+    """Byte for byte, and the audit says what was searched through."""
+    exact = audited(sets, tmp_path / "exact")
+    found = audited(sets, tmp_path / "faiss", search="faiss")
+    assert exact.rate("hard_or_soft").count >= 25
+    assert (exact.folder / PAIRS).read_bytes() == (found.folder / PAIRS).read_bytes()
+    assert exact.summary["search"] == {"engine": "exact", "version": None, "indexes": []}
+    told = found.summary["search"]
+    assert told["engine"] == "faiss"
+    assert told["version"]
+    assert [each["index"] for each in told["indexes"]] == ["Flat", "Flat"]  # and within test
+    first = told["indexes"][0]
+    assert first["recall"]["pairs"]["count"] == first["recall"]["pairs"]["total"] > 0
+    assert not [line for line in found.summary["skipped"] if "faiss" in line]
+
+
+def test_an_index_that_may_lose_leaks_says_so(sets, tmp_path, monkeypatch):
+    """In the summary, and so in the report."""
+    monkeypatch.setattr("visleak.search.faiss_search.suited", lambda sides, sample: "hnsw")
+    found = audited(sets, tmp_path / "out", search="faiss", within=False)
+    (line,) = [line for line in found.summary["skipped"] if "faiss" in line]
+    name, pictures = (found.summary["sets"][i]["name"] for i in (0, 1))
+    assert line.startswith(
+        f"search for {name} in {pictures}: faiss HNSW32 may miss pairs: it found"
+    )
+    (told,) = found.summary["search"]["indexes"]
+    assert (told["index"], told["exact"]) == ("HNSW32", False)
+    assert told["parameters"]["efSearch"] >= 16
+    assert told["recall"]["queries"] == 30
