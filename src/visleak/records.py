@@ -133,7 +133,7 @@ class Opener(Protocol):
         arrays of shape (height, width, 3); what cannot be had comes as :class:`Unreadable`
         and never as an exception.
 
-        A set is read in up to three passes, and positions ascend from call to call of a pass. So
+        A set is read in several passes, and positions ascend from call to call of a pass. So
         what only streams is read forward, and starts over when asked for what is past.
         """
         ...

@@ -58,7 +58,7 @@ class TarStream:
         self.stamp = stamp_of_file(self._base)
         packer = next((opens for magic, opens in PACKERS if head.startswith(magic)), None)
         self.packed = packer is not None
-        self._limit = max(RATIO_FROM, MAX_RATIO * (size_of_file(self._base) or 0))
+        self._size = size_of_file(self._base)
         self._file: IO[bytes] = packer(self._base, "rb") if packer else self._base
 
     def __enter__(self) -> Self:
@@ -89,7 +89,11 @@ class TarStream:
         return self._file.seek(offset, whence)
 
     def _refuse_bomb(self, end: int) -> None:
-        if self.packed and end > self._limit + tarfile.RECORDSIZE:
+        if not self.packed:
+            return
+        # where a server does not say how large it is, what was read of it so far counts
+        size = self._base.tell() if self._size is None else self._size
+        if end > max(RATIO_FROM, MAX_RATIO * size) + tarfile.RECORDSIZE:
             raise ValueError(f"it unpacks to more than {MAX_RATIO} times its size")
 
     def tell(self) -> int:

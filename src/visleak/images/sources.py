@@ -273,8 +273,9 @@ def locate(text: str, plain: bool = False) -> Located:
         return _local(text)
     prefix, rest = split_prefix(text)
     if prefix not in PREFIXES:
-        if names_shards(text):
-            return Located(PREFIXES["wds"], text)
+        pattern, _, split = text.partition("#")
+        if names_shards(pattern):
+            return Located(PREFIXES["wds"], pattern, split)
         if is_address(text):
             return _remote(text)
         if not prefix:

@@ -11,7 +11,9 @@ import os
 import re
 import tarfile
 from collections.abc import Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any, Final
 
 import numpy as np
@@ -19,9 +21,10 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from visleak.errors import UsageError, VisleakError
-from visleak.images.addresses import folder_of, redacted
+from visleak.images.addresses import folder_of, is_address, redacted
 from visleak.images.archive import DAMAGE, TARS, said
 from visleak.images.archive_tar import TarOpener, TarStream, link_target, members_of
+from visleak.images.fetching import TOGETHER
 from visleak.images.folder import why_not
 from visleak.images.formats import SUFFIXES
 from visleak.images.joining import joined_opener
@@ -125,7 +128,11 @@ def open_shard_list(request: Request) -> ImageSet:
 def _set_of(shards: Sequence[str], request: Request) -> ImageSet:
     request.refuse_split()
     request.refuse_options("image")
-    listings = [list_shard(shard, request) for shard in shards]
+    if any(map(is_address, shards)):  # a store answers one late, but many at once
+        with ThreadPoolExecutor(TOGETHER) as threads:
+            listings = list(threads.map(partial(list_shard, request=request), shards))
+    else:
+        listings = [list_shard(shard, request) for shard in shards]
     problems = [p for listing in listings for p in _problems(listing, request)]
     kept = [listing for listing in listings if len(listing.keys)]
     if not kept:
