@@ -10,12 +10,13 @@ import sys
 import time
 from pathlib import Path
 
+import numpy as np
 import pytest
 from study_making import HOSTILE, carried_out, sets_of, table
 
 from visleak.errors import UsageError, VisleakError
 from visleak.study import Options, output, read_study, study
-from visleak.study.running import folder_name
+from visleak.study.audits import folder_name
 
 PATIENCE = 120
 
@@ -96,6 +97,7 @@ def test_other_settings_are_refused_before_any_work(place: Path) -> None:
     assert carried_out(place, sets_of("verify = false\nviews = 'none'")).run.reused == 3
 
 
+@pytest.mark.slow
 def test_force_takes_what_was_added_into_one_audit(place: Path) -> None:
     carried_out(place, sets_of())
     more = sets_of() + table("late", dataset="late", roles=["B"], source="crawl")
@@ -148,16 +150,16 @@ def test_one_broken_source_does_not_end_the_rest(place: Path) -> None:
 def test_an_audit_that_breaks_does_not_end_the_rest(
     place: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from visleak.study import running
+    from visleak.study import audits
 
-    real = running.audit
+    real = audits.audit
 
     def breaking(queries, references, **rest):
         if references[0].name == "two-train":
             raise VisleakError("the vectors are of another encoder")
         return real(queries, references, **rest)
 
-    monkeypatch.setattr(running, "audit", breaking)
+    monkeypatch.setattr(audits, "audit", breaking)
     result = carried_out(place, sets_of())
     (left,) = result.failed
     assert (left.comparison.reference, left.why) == (
@@ -167,6 +169,39 @@ def test_an_audit_that_breaks_does_not_end_the_rest(
     assert len(result.cells) == 2
 
 
+def test_a_benchmark_that_an_audit_refuses_does_not_take_the_others_along(place: Path) -> None:
+    """All queries go in one call; vectors of another encoder must not spoil it for pictures."""
+    (place / "emb").mkdir()
+    np.save(place / "emb" / "img_emb_0.npy", np.eye(5, 512, dtype=np.float16))
+    other = table("other", roles=["B"], source="emb:emb?encoder=clip")
+    result = carried_out(place, sets_of() + other)
+    assert {left.comparison.query for left in result.failed} == {"other"}
+    assert len(result.failed) == 3
+    assert all("made with encoder clip, the audit uses builtin" in f.why for f in result.failed)
+    assert [cell.comparison.query for cell in result.cells] == ["one-test"] * 3
+
+
+@pytest.mark.slow
+def test_embeddings_and_pictures_in_one_study(place: Path) -> None:
+    """Vectors have degrees and no grades; a union over both says nothing about grades."""
+    from visleak.cli import main
+
+    with pytest.raises(SystemExit) as ended:
+        main(["encode", str(place / "crawl"), "--encoder", "builtin", "-o", str(place / "vectors")])
+    assert ended.value.code == 0
+    text = sets_of("local = false").replace("source = 'crawl'", "source = 'emb:vectors'")
+    result = carried_out(place, text)
+    plain = carried_out(place, sets_of("local = false"), out="pictures")
+    for cell, pictures in zip(result.cells, plain.cells, strict=True):
+        same = ("hard", "hard_or_soft")
+        assert [cell.rates[n].count for n in same] == [pictures.rates[n].count for n in same]
+        has_pictures = cell.comparison.reference != "crawl"
+        assert (cell.rates["near_or_exact"] is not None) == has_pictures
+    assert [u.rates["near_or_exact"] is None for u in result.unions] == [False, True, True]
+    assert "near or exact" not in result.headlines[0]
+
+
+@pytest.mark.slow
 def test_a_source_that_breaks_later_leaves_its_answer_alone(place: Path) -> None:
     """The finished audit cannot be checked any more, so it is not used; nor is it thrown away."""
     carried_out(place, sets_of())
@@ -213,6 +248,7 @@ def test_two_runs_at_one_folder(place: Path) -> None:
         study(place / "sets.toml", place / "out", Options(workers=1, cache=None))
 
 
+@pytest.mark.slow
 def test_it_does_not_matter_where_the_command_runs(
     place: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

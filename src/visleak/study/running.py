@@ -1,60 +1,22 @@
-"""One audit a reference set, all its queries in one pass; what is finished is used again."""
+"""A study carried out: its sets opened, its audits made or used again, their answers read."""
 
 from __future__ import annotations
 
-import hashlib
-import os
 import urllib.parse
-from collections.abc import Callable, Mapping, Sequence
-from contextlib import AbstractContextManager, nullcontext
-from dataclasses import dataclass, field, replace
+from collections.abc import Mapping
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Final
 
-from visleak import pipeline
-from visleak.auditing import Audit, audit
-from visleak.errors import UsageError, VisleakError
+from visleak.auditing import Audit
+from visleak.errors import VisleakError
 from visleak.images import open_images
 from visleak.pipeline.folder import claimed
-from visleak.pipeline.processes import Processes
-from visleak.pipeline.workplace import Engine, Progress
 from visleak.records import AnySet
-from visleak.store import AUDIT
 from visleak.study.answers import Leaks, leaks_of
+from visleak.study.audits import Options, Work, jobs_of
 from visleak.study.config import Study, StudySet
 from visleak.study.places import Located, locate
 from visleak.study.plan import Comparison, LeftOut, Plan, plan
-
-AUDITS: Final = "audits"
-WITHIN: Final = "within"
-
-#: Longer names of sets are cut in names of folders.
-_LONGEST: Final = 120
-
-#: Is told of every audit that begins; gives what is told how far its steps are.
-Watch = Callable[[str], AbstractContextManager[Progress]]
-
-#: Is given every audit, also those that were there before (``reused``).
-Finished = Callable[[Audit], None]
-
-
-@dataclass(frozen=True, slots=True)
-class Options:
-    """How a study is run; nothing of it changes an answer.
-
-    Attributes:
-        workers, cache, engine, force, command: as of :func:`visleak.audit`.
-        watch: is told what is being done.
-        finished: is given every audit.
-    """
-
-    workers: int | None = None
-    cache: str | os.PathLike[str] | None = "default"
-    engine: Engine = Processes
-    force: bool = False
-    command: str | None = None
-    watch: Watch = lambda name: nullcontext(pipeline.silent)
-    finished: Finished = lambda audit: None
 
 
 @dataclass(frozen=True)
@@ -110,8 +72,8 @@ def run(study: Study, folder: Path, options: Options) -> Run:
             progress("listing images", 0, 0)
             opened, faults = _open(study, located, planned)
             progress("listing images", 1, 1)
-        work = _Work(study, folder, options, opened, faults)
-        work.answer(_jobs(planned, folder, study))
+        work = Work(study, folder, options, opened, faults)
+        work.answer(jobs_of(planned, folder, study))
     leaks = {}
     for audits, own in work.answers:
         leaks.update(leaks_of(audits, own))
@@ -175,186 +137,3 @@ def _with_encoder(source: str, each: StudySet) -> str:
     if not each.encoder or not source.startswith("emb:") or "encoder=" in source:
         return source
     return f"{source}{'&' if '?' in source else '?'}encoder={urllib.parse.quote(each.encoder, '')}"
-
-
-@dataclass(frozen=True, slots=True)
-class _Job:
-    """An audit to make: of queries against a reference, or of repeats within the queries.
-
-    Attributes:
-        base: its folder; what is added later goes beside it, to ``base+2`` and so on.
-        queries: names of the sets.
-        reference: name of the set; empty to look for repeats.
-        comparisons: that it answers.
-    """
-
-    base: Path
-    queries: tuple[str, ...]
-    reference: str
-    comparisons: tuple[Comparison, ...] = ()
-
-
-def _jobs(planned: Plan, folder: Path, study: Study) -> list[_Job]:
-    jobs = [
-        _Job(
-            folder / AUDITS / folder_name(reference),
-            tuple(each.query for each in comparisons),
-            reference,
-            comparisons,
-        )
-        for reference, comparisons in planned.by_reference().items()
-    ]
-    if study.settings.within:
-        queries = tuple(dict.fromkeys(each.query for each in planned.comparisons))
-        repeats = tuple(Comparison(name, name, "within") for name in queries)
-        jobs.append(_Job(folder / WITHIN, queries, "", repeats))
-    return jobs
-
-
-def folder_name(name: str) -> str:
-    """Return a name for a folder, different for different sets, harmless on any disk.
-
-    >>> folder_name("coco-val2014"), folder_name("../a b"), folder_name(".")
-    ('coco-val2014', '%2E.%2Fa%20b', '%2E')
-    """
-    quoted = urllib.parse.quote(name, safe="").replace("~", "%7E")
-    if quoted.startswith("."):
-        quoted = f"%2E{quoted[1:]}"
-    if len(quoted) <= _LONGEST:
-        return quoted
-    digest = hashlib.blake2b(name.encode(), digest_size=8).hexdigest()
-    return f"{quoted[:_LONGEST].rstrip('%')}-{digest}"
-
-
-@dataclass
-class _Work:
-    """The audits of a study while they are made.
-
-    Attributes:
-        answers: audits with the comparisons they answer.
-        within: audits of repeats.
-    """
-
-    study: Study
-    folder: Path
-    options: Options
-    opened: Mapping[str, AnySet]
-    faults: Mapping[str, str]
-    answers: list[tuple[Audit, tuple[Comparison, ...]]] = field(default_factory=list)
-    within: list[Audit] = field(default_factory=list)
-    failed: list[LeftOut] = field(default_factory=list)
-    reused: int = 0
-
-    def answer(self, jobs: Sequence[_Job]) -> None:
-        """Use what is finished, then make what is not."""
-        # first all that is there: audits of other settings must be known before hours of work
-        left = [(job, self._reuse(job)) for job in jobs]
-        for job, done in left:
-            self._make(job, [name for name in job.queries if name not in done])
-
-    def _reuse(self, job: _Job) -> set[str]:
-        """Take the finished audits of a job; return the query sets they answer for."""
-        done: set[str] = set()
-        if self.options.force or job.reference in self.faults:
-            return done
-        for place in _places(job.base):
-            if not (place / AUDIT).is_file():
-                continue
-            held = self._held(place, job)
-            done |= set(held)
-            unread = [name for name in held if name in self.faults]
-            if unread:
-                self._fail(job, held, self.faults[unread[0]])
-                continue
-            self._note(self._audited(place, held, job.reference), job)
-        return done
-
-    def _held(self, place: Path, job: _Job) -> list[str]:
-        """Return the query sets of a finished audit, if all of them are still asked for."""
-        sets = Audit(place).summary["sets"]
-        held = [each["name"] for each in sets if each["side"] == "query"]
-        gone = [name for name in held if name not in job.queries]
-        if gone:
-            raise UsageError(
-                f"{place} holds an audit of {gone[0]!r} too, which is not compared with"
-                f" {job.reference!r} any more; choose another folder with -o DIR, or do all"
-                " again with --force"
-            )
-        return held
-
-    def _make(self, job: _Job, queries: Sequence[str]) -> None:
-        """Make the audit of the queries that are not answered for."""
-        for name in (*queries, job.reference):
-            if name in self.faults:
-                self._fail(job, [name] if name != job.reference else queries, self.faults[name])
-        if job.reference in self.faults:
-            return
-        queries = [name for name in queries if name in self.opened]
-        if not queries:
-            return
-        try:
-            found = self._audited(self._free(job), queries, job.reference)
-        except UsageError:
-            raise
-        except VisleakError as error:
-            self._fail(job, queries, str(error))
-        else:
-            self._note(found, job)
-
-    def _free(self, job: _Job) -> Path:
-        """Return the folder for the audit that a job still needs."""
-        places = _places(job.base)
-        if not self.options.force:
-            return next(place for place in places if not (place / AUDIT).is_file())
-        # what was added to an audit that is done again is part of it now
-        for added in places[1:]:
-            (added / AUDIT).unlink(missing_ok=True)
-        return job.base
-
-    def _audited(self, place: Path, queries: Sequence[str], reference: str) -> Audit:
-        encoder = self.study.named(reference).encoder if reference else ""
-        settings = replace(
-            self.study.settings,
-            encoder=encoder or self.study.settings.encoder,
-            within=not reference,
-        )
-        with self.options.watch(reference or "repeats within the sets") as progress:
-            return audit(
-                [self.opened[name] for name in queries],
-                [self.opened[reference]] if reference else None,
-                settings=settings,
-                thresholds=self.study.thresholds,
-                out=place,
-                workers=self.options.workers,
-                cache=self.options.cache,
-                engine=self.options.engine,
-                progress=progress,
-                force=self.options.force,
-                command=self.options.command,
-            )
-
-    def _note(self, found: Audit, job: _Job) -> None:
-        """Take an audit as the answer to its comparisons."""
-        self.reused += found.reused
-        self.options.finished(found)
-        if not job.reference:
-            self.within.append(found)
-            return
-        held = {each["query_set"] for each in found.summary["comparisons"]}
-        self.answers.append((found, tuple(e for e in job.comparisons if e.query in held)))
-
-    def _fail(self, job: _Job, queries: Sequence[str], why: str) -> None:
-        for each in job.comparisons:
-            if each.query in queries and each not in [left.comparison for left in self.failed]:
-                self.failed.append(LeftOut(each, why))
-
-
-def _places(base: Path) -> list[Path]:
-    """Return the folders of a job that are there, and the next that is not.
-
-    No name of a set gives a folder with a plus in it.
-    """
-    found = [base]
-    while found[-1].exists():
-        found.append(base.with_name(f"{base.name}+{len(found) + 1}"))
-    return found
