@@ -18,6 +18,7 @@ from PIL import Image
 import visleak
 from visleak.embedding import encode
 from visleak.encoders import load_encoder
+from visleak.encoders.builtin import BuiltinEncoder
 from visleak.errors import UsageError, VisleakError
 from visleak.images import open_images
 from visleak.pipeline.fingerprinting import fingerprint
@@ -322,3 +323,27 @@ def test_half_precision_moves_similarities_by_less_than_a_thousandth(
     assert key.keys() == {(row["query"], row["reference"]) for row in found}
     for row in found:
         assert row["similarity"] == pytest.approx(key[row["query"], row["reference"]], abs=1e-3)
+
+
+def test_an_encoders_folder_is_no_part_of_an_anonymous_manifest(
+    source: Path, tmp_path: Path
+) -> None:
+    """Weights by path are named by their file; the digest says which they are."""
+    weights = tmp_path / "home" / "weights"
+    weights.mkdir(parents=True)
+
+    class Learned(BuiltinEncoder):
+        name = f"clip:{weights}?prep=laion"
+        digest = "of its own"
+
+    names = {}
+    for anonymous in (True, False):
+        folder = tmp_path / str(anonymous)
+        encode(open_images(source), Learned(), folder, anonymous=anonymous, cache=None)
+        stored = open_images(f"emb:{folder}")
+        assert isinstance(stored, EmbeddingSet)
+        names[anonymous] = stored.encoder_name
+    assert names == {True: "clip:weights?prep=laion", False: Learned.name}
+    assert str(tmp_path).encode() not in (tmp_path / "True" / "manifest.json").read_bytes()
+    found = visleak.audit(f"emb:{tmp_path / 'True'}", f"emb:{tmp_path / 'False'}", cache=None)
+    assert found.summary["totals"][0]["rates"]["hard"]["count"] == 7

@@ -357,3 +357,15 @@ def test_vectors_of_the_builtin_encoder_have_its_views_and_background():
     assert (encoder.views, encoder.digest) == (9, digest)
     older = embeddings("t", np.ones((2, 560)), encoder="of before", encoder_name="builtin")
     assert encoder_for([older], "").views == 1
+
+
+def test_another_folder_with_the_same_weights_is_the_same_encoder(monkeypatch):
+    """A path is no identity: what the user names is loaded, and its digest compared."""
+    mine = StoredEncoder("clip:/mine", "d", WIDTH, None)
+    monkeypatch.setattr("visleak.pipeline.stored_encoder.load_encoder", lambda asked: mine)
+    theirs = embeddings("t", clouds(1, 2), encoder="d", encoder_name="clip:theirs")
+    assert encoder_for([theirs], "clip:/mine") is mine
+    other = embeddings("t", clouds(1, 2), encoder="e", encoder_name="clip:theirs")
+    assert "made with encoder clip:theirs (digest e), the audit uses clip:/mine" in refused(
+        [other], "clip:/mine"
+    )

@@ -17,7 +17,7 @@ import visleak
 from visleak import pipeline
 from visleak.auditing import open_cache, workers_for
 from visleak.embedding.claims import claim, manifest_of, refuse_foreign, tidy
-from visleak.embedding.hiding import Salt, salt_for, write_mapping
+from visleak.embedding.hiding import Salt, public_name, salt_for, write_mapping
 from visleak.embedding.shards import Note, Shard, read_note, texts_of, write_shard
 from visleak.encoders import load_encoder
 from visleak.errors import UsageError, VisleakError
@@ -230,7 +230,7 @@ def _content(job: _Job, notes: Sequence[Note], unreadable: int) -> dict[str, Any
         "schema": SCHEMA,
         "visleak": visleak.__version__,
         "encoder": {
-            "name": encoder.name,
+            "name": public_name(encoder.name) if salt else encoder.name,
             "digest": encoder.digest,
             "width": encoder.width,
             "precision": _precision(encoder),

@@ -5,12 +5,13 @@ from __future__ import annotations
 import hashlib
 import os
 import secrets
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Final
 
 import pyarrow as pa
 
+from visleak.encoders.request import parse
 from visleak.errors import UsageError, VisleakError
 from visleak.records import ImageSet
 from visleak.store import replacing, write_csv
@@ -82,6 +83,18 @@ def beside(folder: Path, ending: str) -> Path:
     """Return a name beside a folder."""
     plain = folder.resolve()
     return plain.with_name(plain.name + ending)
+
+
+def public_name(text: str) -> str:
+    """Return an encoder's text without the folders of this machine.
+
+    >>> public_name("clip"), public_name("sscd:/nowhere/at/all.pt?resize=288")
+    ('clip', 'sscd:/nowhere/at/all.pt?resize=288')
+    """
+    request = parse(text)
+    if not request.argument or not Path(request.argument).exists():
+        return text
+    return replace(request, argument=Path(request.argument).name).named(*request.options)
 
 
 def write_mapping(folder: Path, images: ImageSet, hashed: pa.StringArray) -> Path:

@@ -98,7 +98,10 @@ def _chosen(
     if not alone:
         return load_encoder(asked or lead.encoder_name, **options)
     if asked and _network(asked) != _network(lead.encoder_name):
-        _mismatch(lead, asked, "")
+        if parse(asked).name != parse(lead.encoder_name).name or not lead.encoder:
+            _mismatch(lead, asked, "")
+        # the same kind under another name or from another folder: its digest tells
+        return load_encoder(asked)
     if lead.encoder_name == DEFAULT:
         own = load_encoder(DEFAULT)
         # its cohort and views serve vectors that were stored as well
