@@ -36,6 +36,7 @@ LEVELS = (
         "dlede",
         "memorization",
         "study",
+        "doctor",
     ),
     ("cli",),
 )

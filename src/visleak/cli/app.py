@@ -15,6 +15,7 @@ import typer
 from visleak.cli import edges
 from visleak.cli.audit_verb import audit
 from visleak.cli.calibrate_verb import calibrate
+from visleak.cli.doctor import doctor
 from visleak.cli.encode_verb import encode
 from visleak.cli.export import export
 from visleak.cli.find_verb import find
@@ -52,6 +53,7 @@ app.command(
     "calibrate",
     epilog="For example: visleak calibrate photos/ --fpr 1e-5,1e-4 -o thresholds.json",
 )(calibrate)
+app.command("doctor")(doctor)
 
 
 def _version(wanted: bool) -> None:

@@ -1,0 +1,220 @@
+"""``visleak doctor``: what it names in installations made on purpose, and what it says of ours."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import time
+from importlib.metadata import version
+from pathlib import Path
+
+import pytest
+
+from visleak.doctor import checkup, examine
+from visleak.doctor.packages import Extra, extras, installed, versions
+from visleak.doctor.probes import PROBES, Answer, ask
+
+STATED = (
+    "numpy>=1.26",
+    "torch>=2.2; extra == 'torch'",
+    'transformers >=4.44 ; extra == "torch"',
+    "visleak[torch]; extra == 'timm'",
+    "timm>=1.0; extra == 'timm'",
+    "faiss-cpu>=1.8; extra == 'faiss'",
+    "aiohttp>=3.9; python_version >= '3.8' and extra == 'remote'",
+    "pytest; extra == 'dev'",
+)
+
+
+def test_extras_and_what_they_lack() -> None:
+    """Those made of others included; too old is missing too; our own tools are left out."""
+    there = {"torch": "2.13.0+cpu", "transformers": "4.9.1", "faiss-gpu": "1.9.0"}
+    assert extras(there, STATED) == (
+        Extra("faiss", ()),
+        Extra("remote", ("aiohttp",)),
+        Extra("timm", ("transformers 4.9.1 (it takes 4.44)", "timm")),
+        Extra("torch", ("transformers 4.9.1 (it takes 4.44)",)),
+    )
+    assert extras(there, STATED)[2].install == "pip install 'visleak[timm]'"
+
+
+def test_extras_of_this_installation() -> None:
+    """The names that stand in pyproject.toml can be told apart in real metadata."""
+    found = {each.name: each.missing for each in extras(installed())}
+    assert {"torch", "onnx", "faiss", "ray", "hf", "remote", "heif"} <= found.keys()
+    assert "dev" not in found
+
+
+def test_versions_are_those_of_the_metadata() -> None:
+    """Whichever package brings it."""
+    assert versions(installed())["numpy"] == version("numpy")
+    told = versions({"opencv-python": "4.9", "onnxruntime-gpu": "1.18"})
+    assert (told["cv2"], told["onnxruntime"], told["torch"]) == ("4.9", "1.18", None)
+
+
+def test_two_packages_of_cv2() -> None:
+    """Each overwrites the other's files, and which one works is chance."""
+    there = {"opencv-python": "4.9.0", "opencv-python-headless": "5.0.0"}
+    (trouble,) = checkup.troubles(there, {"cv2": Answer({}, None)})
+    assert trouble.what == (
+        "opencv-python-headless 5.0.0 and opencv-python 4.9.0 both bring cv2 and overwrite each"
+        " other's files"
+    )
+    assert trouble.remedy == (
+        "pip uninstall -y opencv-python-headless opencv-python && pip install"
+        " opencv-python-headless"
+    )
+
+
+@pytest.mark.parametrize(
+    ("there", "remedy"),
+    [
+        (
+            {"opencv-python": "4.9"},
+            "pip uninstall -y opencv-python && pip install opencv-python-headless",
+        ),
+        ({}, "pip install --force-reinstall opencv-python-headless"),
+    ],
+)
+def test_cv2_that_does_not_import(there: dict[str, str], remedy: str) -> None:
+    """As in a container without a display's libraries."""
+    error = "ImportError: libGL.so.1: cannot open shared object file"
+    (trouble,) = checkup.troubles(there, {"cv2": Answer({}, error)})
+    assert trouble.what == f"cv2 does not work ({error})"
+    assert trouble.remedy == remedy
+
+
+def test_a_broken_torch_is_not_blamed_on_torchvision() -> None:
+    """Two lines, each with its own remedy."""
+    answers = {"torch": Answer({}, "ImportError: x"), "torchvision": Answer({}, "ImportError: x")}
+    found = checkup.troubles({}, answers)
+    assert [each.remedy for each in found] == [
+        "pip install --force-reinstall torch",
+        "pip install --force-reinstall torchvision",
+    ]
+
+
+# -- children ------------------------------------------------------------------------------------
+
+
+def test_what_children_say(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Answers, errors, deaths, silence, and one that hangs; all at once."""
+    monkeypatch.setattr("visleak.doctor.probes.PATIENCE", 2.0)
+    probes = {
+        "good": "print('noise'); print('{\"a\": 1}')",
+        "bad": "raise RuntimeError('operator torchvision::nms does not exist')",
+        "dead": "import os, signal; os.kill(os.getpid(), signal.SIGKILL)",
+        "silent": "pass",
+        "ends": "import sys; sys.exit(3)",
+        "hangs": "import time; time.sleep(60)",
+    }
+    start = time.monotonic()
+    found = ask(list(probes), probes)
+    assert time.monotonic() - start < 20
+    assert found == {
+        "good": Answer({"a": 1}, None),
+        "bad": Answer({}, "RuntimeError: operator torchvision::nms does not exist"),
+        "dead": Answer({}, "the process was killed by signal 9"),
+        "silent": Answer({}, "it said nothing that can be read"),
+        "ends": Answer({}, "exit code 3"),
+        "hangs": Answer({}, "no answer within 2 s"),
+    }
+
+
+def test_the_probe_of_cv2_works() -> None:
+    """It is the one every installation must pass."""
+    answer = ask(["cv2"])["cv2"]
+    assert answer.error is None
+    assert any(pool["api"] == "blas" and pool["threads"] >= 1 for pool in answer.found["pools"])
+    assert PROBES.keys() == {"cv2", "torch", "torchvision", "onnxruntime"}
+
+
+@pytest.mark.slow
+def test_this_installation() -> None:
+    """The probes of torch and onnxruntime on the real packages."""
+    pytest.importorskip("torch")
+    found = examine()
+    assert found.devices[0]["name"] == "cpu"
+    assert found.versions["torch"] == version("torch")
+    assert not [each for each in found.troubles if not each.what.startswith("torchvision")]
+    json.dumps(found.as_dict())
+
+
+# -- the verb ------------------------------------------------------------------------------------
+
+
+def pretend(folder: Path, name: str, number: str, code: str) -> None:
+    """Install a package that is not what it says."""
+    (folder / f"{name.replace('-', '_')}-{number}.dist-info").mkdir(parents=True)
+    metadata = folder / f"{name.replace('-', '_')}-{number}.dist-info" / "METADATA"
+    metadata.write_text(f"Metadata-Version: 2.1\nName: {name}\nVersion: {number}\n")
+    (folder / f"{name}.py").write_text(code)
+
+
+TORCH = """
+class cuda:
+    is_available = staticmethod(lambda: True)
+    device_count = staticmethod(lambda: 1)
+    get_device_name = staticmethod(lambda n: "Some GPU")
+    class _P:
+        total_memory = 80_000_000_000
+    get_device_properties = staticmethod(lambda n: cuda._P)
+class backends:
+    class mps:
+        is_available = staticmethod(lambda: False)
+class version:
+    cuda = "12.4"
+get_num_threads = lambda: 4
+"""
+
+
+def doctor(paths: Path, cache: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [sys.executable, "-m", "visleak", "doctor", *arguments],
+        env={**os.environ, "PYTHONPATH": str(paths), "VISLEAK_CACHE": str(cache)},
+        check=False,
+        capture_output=True,
+        text=True,
+        timeout=100,
+    )
+
+
+def test_a_broken_installation(tmp_path: Path) -> None:
+    """Two packages of cv2 and a torchvision of another torch: named, with what to do; exit 1.
+
+    The import that fails happens in a child, so that the rest is still told.
+    """
+    site, cache = tmp_path / "site", tmp_path / "cache"
+    pretend(site, "torch", "9.1", TORCH)
+    error = "operator torchvision::nms does not exist"
+    pretend(site, "torchvision", "0.99", f"raise RuntimeError({error!r})")
+    pretend(site, "opencv-python", "4.9", "")
+    pretend(site, "onnxruntime", "1.99", "get_available_providers = lambda: []")
+    cache.mkdir()
+    (cache / "cache-1.sqlite").write_bytes(b"x" * 2_500_000)
+    ran = doctor(site, cache)
+    assert ran.returncode == 1, ran.stderr
+    assert ran.stderr == ""
+    said = ran.stdout.splitlines()
+    assert f"cache       {cache}, 2.5 MB" in said
+    assert "            cuda:0 (Some GPU, 80 GB)" in said
+    broken = said.index(
+        f"broken      torchvision 0.99 does not work beside torch 9.1 (RuntimeError: {error}); it"
+        " breaks transformers and timm too"
+    )
+    assert said[broken + 1].startswith("            to mend it: pip uninstall -y torchvision, or ")
+    assert [line for line in said if line.endswith("overwrite each other's files")]
+    found = json.loads(doctor(site, cache, "--json").stdout)
+    assert len(found["troubles"]) == 2
+    assert found["versions"]["torch"] == "9.1"
+    assert found["devices"][1] == {"name": "cuda:0", "what": "Some GPU", "bytes": 80_000_000_000}
+
+
+def test_a_cache_that_cannot_be_written(tmp_path: Path) -> None:
+    """A file where the folder would be."""
+    (tmp_path / "file").write_text("")
+    (trouble,) = checkup._cache_troubles(checkup._cache(tmp_path / "file" / "cache"))
+    assert trouble.what == f"the cache folder {tmp_path / 'file' / 'cache'} cannot be written"
+    assert checkup._cache_troubles(checkup._cache(tmp_path / "new" / "cache")) == ()
