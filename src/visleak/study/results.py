@@ -19,6 +19,9 @@ from visleak.study.running import Run
 #: Rates by name, in the order of every table.
 RATES: Final = (*EXCLUSIVE, *CUMULATIVE)
 
+#: How notes of audits begin that a study has in words of its own.
+_SAID_HERE: Final = ("queries: a sample", "repeats within", "verification: switched off")
+
 Rates = Mapping[str, Rate | None]
 
 
@@ -267,6 +270,10 @@ def _notes(run: Run, cells: Sequence[Cell]) -> list[str]:
     if run.study.settings.sample:
         count = run.study.settings.sample
         notes.append(f"a sample of {count:,} images of each benchmark, drawn with a fixed seed")
+    # what every audit says of itself; two of these a study says better
+    for summary in summaries:
+        notes += [said for said in summary["skipped"] if not said.startswith(_SAID_HERE)]
+    notes = list(dict.fromkeys(notes))
     for each in run.study.sets:
         images = run.opened.get(each.name)
         if images is not None and not fits(each.images, len(images)):
