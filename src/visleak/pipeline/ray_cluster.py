@@ -9,16 +9,21 @@ import os
 import secrets
 import shutil
 import signal
+import socket
 import tempfile
 import threading
 import time
 from collections.abc import Iterator, Mapping
+from pathlib import Path
 from typing import Any, Final
 
 from visleak.errors import MissingExtra, UsageError, VisleakError
 
 #: Seconds for which a count of the cluster's processors holds; nodes come and go.
 FRESH: Final = 5.0
+
+#: Seconds to wait for an answer of a cluster's head.
+PATIENCE: Final = 10.0
 
 #: Names of sockets are short: Ray adds some 70 letters to its folder, of the 107 there may be.
 LONGEST_FOLDER: Final = 30
@@ -80,13 +85,11 @@ def joined(address: str | None, workers: int) -> Cluster:
         UsageError: the address is of a kind that cannot be joined.
         VisleakError: nothing answers there.
     """
-    if address is not None and "://" in address:
-        raise UsageError(
-            f"--ray-address is auto or HOST:PORT, given on a node of the cluster; got {address!r}"
-        )
+    if address not in (None, "auto", "local"):
+        _check(str(address))
     # before the import, which reads them
     environment = {"RAY_USAGE_STATS_ENABLED": "0"}
-    if address is None and "RAY_AUTH_MODE" not in os.environ:
+    if address in (None, "local") and "RAY_AUTH_MODE" not in os.environ:
         # else Ray makes a token for this user and keeps it in the home folder
         environment |= {"RAY_AUTH_MODE": "token", "RAY_AUTH_TOKEN": secrets.token_hex(32)}
     with contextlib.ExitStack() as stack:
@@ -98,21 +101,48 @@ def joined(address: str | None, workers: int) -> Cluster:
         if ray.is_initialized():
             return Cluster(ray, stack.pop_all())
         stack.enter_context(_quiet())
-        with _signals_kept():
-            if address is None:
-                _start(ray, workers, stack)
-            else:
-                _join(ray, address)
+        folder = _folder(stack) if address in (None, "local") else None
         stack.callback(ray.shutdown)
+        with _signals_kept():
+            if folder is not None:
+                _start(ray, workers, folder)
+            else:
+                _join(ray, str(address))
         return Cluster(ray, stack.pop_all())
 
 
-def _start(ray: Any, workers: int, stack: contextlib.ExitStack) -> None:
+def _check(address: str) -> None:
+    """Refuse an address where nothing listens: Ray itself would try for minutes."""
+    host, _, port = address.rpartition(":")
+    if not (host and port.isascii() and port.isdecimal()) or "/" in host:
+        raise UsageError(
+            "the address of a Ray cluster (--ray-address, RAY_ADDRESS) is auto or HOST:PORT, as"
+            f" seen from one of its nodes; got {address!r}"
+        )
+    try:
+        socket.create_connection((host.strip("[]"), int(port)), timeout=PATIENCE).close()
+    except (OSError, OverflowError) as error:
+        raise VisleakError(_unreachable(address, error)) from error
+
+
+def _unreachable(address: str, error: BaseException) -> str:
+    return (
+        f"no Ray cluster can be joined at {address!r} ({one_line(error)}); start one with"
+        " `ray start --head`, and run visleak on one of its nodes"
+    )
+
+
+def _folder(stack: contextlib.ExitStack) -> str:
+    """Return a folder for Ray's files, which is removed when the stack is left."""
     base = tempfile.gettempdir()
     folder = tempfile.mkdtemp(
         prefix="visleak-ray-", dir=base if len(base) < LONGEST_FOLDER else "/tmp"
     )
-    stack.callback(shutil.rmtree, folder, ignore_errors=True)
+    stack.callback(_remove, Path(folder))
+    return folder
+
+
+def _start(ray: Any, workers: int, folder: str) -> None:
     try:
         ray.init(
             address="local",
@@ -128,14 +158,19 @@ def _start(ray: Any, workers: int, stack: contextlib.ExitStack) -> None:
         ) from error
 
 
+def _remove(folder: Path) -> None:
+    """Remove Ray's folder, in which processes that are ending may still write."""
+    end = time.monotonic() + PATIENCE
+    while folder.exists() and time.monotonic() < end:
+        shutil.rmtree(folder, ignore_errors=True)
+        time.sleep(0.05)
+
+
 def _join(ray: Any, address: str) -> None:
     try:
         ray.init(address=address, log_to_driver=False, logging_level=logging.ERROR)
     except (ConnectionError, RuntimeError, OSError, ValueError) as error:
-        raise VisleakError(
-            f"no Ray cluster can be joined at {address!r} ({one_line(error)}); start one with"
-            " `ray start --head`, and run visleak on one of its nodes"
-        ) from error
+        raise VisleakError(_unreachable(address, error)) from error
 
 
 def one_line(error: BaseException) -> str:
@@ -173,12 +208,16 @@ def _quiet() -> Iterator[None]:
 
 @contextlib.contextmanager
 def _signals_kept() -> Iterator[None]:
-    """Keep this process's own answer to SIGTERM, which Ray replaces."""
+    """Keep this process's own answer to SIGTERM, which Ray replaces by an exit of its own."""
     if threading.current_thread() is not threading.main_thread():
         yield
         return
     before = signal.getsignal(signal.SIGTERM)
     try:
         yield
+    except SystemExit as error:
+        if callable(before):
+            before(signal.SIGTERM, None)
+        raise KeyboardInterrupt from error
     finally:
         signal.signal(signal.SIGTERM, before)

@@ -1,0 +1,348 @@
+"""The engine on a Ray cluster: the same bytes, whatever dies; nothing of it is left behind.
+
+The cluster is two nodes on this machine: two stores of objects, two sets of workers, one disk.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import sqlite3
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import cluster_working
+import numpy as np
+import pytest
+import working
+
+from visleak.auditing import audit
+from visleak.cache import FILE
+from visleak.encoders import load_encoder
+from visleak.errors import MissingExtra, UsageError, VisleakError
+from visleak.images import open_images
+from visleak.pipeline.fingerprinting import fingerprint
+from visleak.pipeline.partitions import streamed
+from visleak.pipeline.ray_engine import RayEngine
+from visleak.pipeline.workplace import Workplace
+from visleak.search.hits import Wanted
+from visleak.settings import Settings
+from visleak.store import IMAGES, PAIRS, UNREADABLE
+from visleak.vectors import unit_rows
+
+HERE = str(Path(__file__).parent)
+
+#: Seconds after which what should have happened has not.
+PATIENCE = 60
+
+pytestmark = [
+    pytest.mark.slow,
+    # Ray leaves the ends of its subprocesses and their logs to the collector
+    pytest.mark.filterwarnings("ignore::ResourceWarning"),
+    pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning"),
+]
+
+
+@pytest.fixture(scope="module")
+def cluster() -> Iterator[Any]:
+    """Two nodes of one processor each."""
+    pytest.importorskip("ray")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("PYTHONPATH", HERE)
+        patch.setenv("RAY_USAGE_STATS_ENABLED", "0")
+        patch.setenv("RAY_AUTH_MODE", "disabled")
+        from ray.cluster_utils import Cluster
+
+        nodes = Cluster(initialize_head=True, head_node_args=_node())
+        nodes.add_node(**_node())
+        yield nodes
+        nodes.shutdown()
+
+
+def _node() -> dict[str, Any]:
+    return {"num_cpus": 1, "include_dashboard": False, "object_store_memory": 100_000_000}
+
+
+@pytest.fixture(scope="module")
+def engine(cluster) -> RayEngine:
+    return RayEngine(cluster.address)
+
+
+@pytest.fixture(scope="module")
+def place(engine, tmp_path_factory) -> Iterator[Workplace]:
+    with Workplace.at(tmp_path_factory.mktemp("scratch"), 2, None, engine=engine) as place:
+        yield place
+
+
+def files(folder: Path) -> dict[str, bytes]:
+    return {name: (folder / name).read_bytes() for name in (PAIRS, IMAGES, UNREADABLE)}
+
+
+# -- tasks ---------------------------------------------------------------------------------------
+
+
+def test_results_come_in_order_and_tasks_as_they_are_needed(place):
+    taken = []
+
+    def tasks():
+        for number in range(500):
+            taken.append(number)
+            yield number
+
+    assert list(place.each(working.slow_first, range(30))) == list(range(30))
+    assert list(place.each(working.double, [])) == []
+    results = place.each(working.double, tasks())
+    assert next(results) == 0
+    assert len(taken) < 10
+    results.close()
+
+
+def test_an_array_is_shared_once_a_node_and_never_copied(place):
+    """It lies in the memory that all workers of a node map, and nobody can write it."""
+    handle = place.share({"matrix": np.ones((1000, 512), np.float32)})
+    found = list(place.each(cluster_working.where_it_lies, [handle] * 30))
+    assert len({node for _, _, node in found}) == 2
+    assert all("/plasma" in mapping and not writeable for mapping, writeable, _ in found)
+
+
+def test_workers_use_one_thread_in_the_folder_of_the_run(place):
+    for threads, folder in place.each(cluster_working.threads_and_folder, range(4)):
+        assert set(threads) == {1}
+        assert folder == os.getcwd()
+
+
+@pytest.mark.parametrize(
+    ("function", "kind", "said"),
+    [
+        (working.fail, UsageError, "the third is wrong"),
+        (working.fail_oddly, KeyError, "0"),
+        (working.lack, MissingExtra, "HEIF pictures needs an extra: pip install 'visleak[heif]'"),
+    ],
+)
+def test_an_error_surfaces_as_it_is(place, function, kind, said):
+    """Once, by its own kind and text, and not as one of Ray's."""
+    with pytest.raises(kind) as caught:
+        list(place.each(function, range(5)))
+    assert str(caught.value) == said
+    assert type(caught.value) is kind
+    assert list(place.each(working.double, [4])) == [8]
+
+
+def test_a_killed_workers_task_is_done_again(place, tmp_path):
+    tasks = [(number, str(tmp_path)) for number in range(20)]
+    assert list(place.each(cluster_working.die_once, tasks)) == list(range(20))
+    assert (tmp_path / "killed").read_text().isdecimal()
+
+
+def test_a_task_that_always_kills_its_worker_ends_in_one_line(place, monkeypatch):
+    monkeypatch.setattr("visleak.pipeline.ray_engine.RETRIES", 1)
+    with pytest.raises(VisleakError) as caught:
+        list(place.each(cluster_working.die_always, [1]))
+    said = str(caught.value)
+    assert said.startswith("a task was tried 2 times and its workers died (WorkerCrashedError: ")
+    assert said.endswith("; give them more memory, or the nodes fewer processors (num_cpus)")
+    assert "\n" not in said
+
+
+def test_what_cannot_be_sent_is_one_line(place):
+    with pytest.raises(VisleakError) as caught:
+        place.share(working.Stubborn([]))
+    said = str(caught.value)
+    assert said.startswith("Stubborn cannot be sent to the workers of a cluster (")
+    assert said.endswith("; use --engine local with workers=1")
+    assert "\n" not in said
+
+
+# -- pictures ------------------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def pictures(natural) -> tuple[list[np.ndarray], list[np.ndarray]]:
+    """Training and test pictures; every fifth test picture is a mirrored training picture."""
+    rng = np.random.default_rng(0)
+    sources = list(natural.values())
+
+    def crop() -> np.ndarray:
+        source = sources[rng.integers(len(sources))]
+        top, left = (int(rng.integers(0, side - 96)) for side in source.shape[:2])
+        return np.ascontiguousarray(source[top : top + 96, left : left + 96])
+
+    train = [crop() for _ in range(90)]
+    test = [crop() if n % 5 else np.ascontiguousarray(train[n][:, ::-1]) for n in range(20)]
+    return train, test
+
+
+def test_an_audit_of_pictures_is_the_same(engine, place, pictures, tmp_path, monkeypatch):
+    """Every step: decoding, encoding, the join in parts, local features, verification."""
+    monkeypatch.setattr("visleak.pipeline.parted.PartedSearch.__init__.__defaults__", (None, 40))
+    train, test = pictures
+    here = audit(test, train, out=tmp_path / "here", cache=None, workers=1)
+    assert set(here.pairs()["grade"].to_pylist()) >= {"near", "different"}
+    audit(test, train, out=tmp_path / "there", cache=tmp_path / "cache", engine=engine)
+    assert files(tmp_path / "there") == files(tmp_path / "here")
+    # and from the cache, which the workers ask for through an actor
+    before = (tmp_path / "cache" / FILE).read_bytes()
+    audit(test, train, out=tmp_path / "again", cache=tmp_path / "cache", engine=engine)
+    assert files(tmp_path / "again") == files(tmp_path / "here")
+    assert (tmp_path / "cache" / FILE).read_bytes() == before
+
+
+def test_a_worker_is_killed_while_pictures_are_read(place, engine, pictures, tmp_path):
+    """Nothing is lost and nothing stands twice."""
+    items = pictures[0] * 8
+    images = open_images(items, name="train")
+    mortal = replace(images, opener=cluster_working.Mortal(items, 600, tmp_path))
+    encoder = load_encoder("builtin")
+    with Workplace.at(tmp_path, 1, None) as alone:
+        expected = fingerprint(images, encoder, alone)
+        found = fingerprint(mortal, encoder, place)
+        assert (tmp_path / "killed").read_text().isdecimal()
+        assert np.array_equal(found.rows, expected.rows)
+        assert np.array_equal(found.matrix, expected.matrix)
+        assert np.array_equal(found.digests, expected.digests)
+
+
+def test_a_node_that_sees_other_files_is_one_line(place, pictures):
+    """Else all of its pictures would be called missing, and the audit would be another one."""
+    images = open_images(pictures[1], name="test")
+    strange = cluster_working.Elsewhere(pictures[1], os.getpid())
+    images = replace(images, opener=strange)
+    with pytest.raises(VisleakError) as caught:
+        fingerprint(images, load_encoder("builtin"), place)
+    said = str(caught.value)
+    assert said.startswith("node ")
+    assert " does not see " in said
+    assert said.endswith(
+        " (it is another picture); put the images where every node finds them under the same path"
+    )
+
+
+# -- embeddings ----------------------------------------------------------------------------------
+
+
+def write_shards(folder: Path, shards: int, rows: int) -> tuple[str, str]:
+    """Write a test file, and training shards that hold some of its vectors; return SOURCEs."""
+    rng = np.random.default_rng(1)
+
+    def vectors(count: int) -> np.ndarray:
+        return unit_rows(rng.standard_normal((count, 64))).matrix.astype(np.float16)
+
+    (folder / "train").mkdir()
+    queries = vectors(400)
+    np.save(folder / "test.npy", queries)
+    for number in range(shards):
+        part = vectors(rows)
+        part[::97] = queries[rng.integers(0, 400, len(part[::97]))]
+        part[5] = np.nan
+        np.save(folder / "train" / f"img_emb_{number}.npy", part)
+    return f"emb:{folder / 'test.npy'}?encoder=x", f"emb:{folder / 'train'}?encoder=x"
+
+
+ASKED = Settings(encoder="x", hard=0.98, soft=0.9)
+
+
+def test_an_audit_of_embeddings_is_the_same(place, engine, tmp_path):
+    sources = write_shards(tmp_path, 5, 3000)
+    test, train = (open_images(source, name=n) for source, n in zip(sources, "qr", strict=True))
+    audit(test, train, settings=ASKED, out=tmp_path / "here", cache=None, workers=1)
+    audit(test, train, settings=ASKED, out=tmp_path / "there", cache=None, engine=engine)
+    assert files(tmp_path / "there") == files(tmp_path / "here")
+    found = audit(test, train, settings=ASKED, out=tmp_path / "there", cache=None, workers=1)
+    assert found.reused, "the engine is no part of an audit's key"
+    assert len(found.pairs()) >= 5 * 30
+
+
+def test_a_node_is_removed_while_partitions_pass(cluster, place, tmp_path):
+    """Its tasks are done on the nodes that are left; every partition counts once."""
+    parts = [cluster_working.SlowPartition(f"p{n}", 400, n, str(tmp_path)) for n in range(24)]
+    rng = np.random.default_rng(9)
+    query = unit_rows(rng.standard_normal((50, 16))).matrix
+    wanted = Wanted(0.7, best=3)
+    with Workplace.at(tmp_path, 1, None) as alone:
+        expected = streamed(query, [*parts], wanted, alone)
+    node = cluster.add_node(**_node())
+    removed = threading.Thread(target=_remove_when_busy, args=(cluster, node, tmp_path))
+    removed.start()
+    found = streamed(query, [*parts], wanted, place)
+    removed.join(PATIENCE)
+    assert not removed.is_alive()
+    assert not [name for name in cluster.worker_nodes if name is node]
+    for column in ("query", "partition", "row", "similarity", "total"):
+        assert np.array_equal(getattr(found, column), getattr(expected, column)), column
+    assert found.id == expected.id
+    assert found.rows == 24 * 400
+
+
+def _remove_when_busy(cluster: Any, node: Any, notes: Path) -> None:
+    """Remove a node as soon as it works on a partition."""
+    end = time.monotonic() + PATIENCE
+    while not list(notes.glob(f"{node.node_id} *")) and time.monotonic() < end:
+        time.sleep(0.005)
+    cluster.remove_node(node, allow_graceful=False)
+
+
+def kept(cache: Path) -> int:
+    """Return how many partitions' findings a cache holds."""
+    try:
+        with sqlite3.connect(f"file:{cache / FILE}?mode=ro", uri=True, timeout=10) as db:
+            return int(
+                db.execute(
+                    "SELECT count(*) FROM entries WHERE CAST(maker AS TEXT) LIKE 'partition hits%'"
+                ).fetchone()[0]
+            )
+    except sqlite3.OperationalError:
+        return 0
+
+
+def test_a_killed_driver_is_taken_up_again(cluster, place, engine, tmp_path, monkeypatch):
+    """The cluster outlives it; partitions that were done are not searched again."""
+    sources = write_shards(tmp_path, 24, 20_000)
+    cache, out = tmp_path / "cache", tmp_path / "out"
+    command = [
+        sys.executable, "-m", "visleak", "audit", "--test", f"q={sources[0]}", "--train",
+        f"r={sources[1]}", "--hard", "0.98", "--soft", "0.9", "-o", str(out), "--cache",
+        str(cache), "--ray-address", cluster.address,
+    ]  # fmt: skip
+    process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+    end = time.monotonic() + PATIENCE
+    while kept(cache) < 3 and process.poll() is None and time.monotonic() < end:
+        time.sleep(0.01)
+    process.send_signal(signal.SIGKILL)
+    process.communicate()
+    done = kept(cache)
+    assert 3 <= done < 24
+    tasks = _counted(monkeypatch)
+    test, train = (open_images(source, name=n) for source, n in zip(sources, "qr", strict=True))
+    audit(test, train, settings=ASKED, out=out, cache=cache, engine=engine)
+    assert len(tasks) == 24 - done
+    audit(test, train, settings=ASKED, out=tmp_path / "here", cache=None, workers=1)
+    assert files(out) == files(tmp_path / "here")
+    # the findings serve the other engine as well
+    monkeypatch.setattr("visleak.search.streaming.find_in_partition", None)
+    audit(test, train, settings=ASKED, out=tmp_path / "third", cache=cache, workers=1)
+    assert files(tmp_path / "third") == files(tmp_path / "here")
+
+
+def _counted(monkeypatch: pytest.MonkeyPatch) -> list[object]:
+    """Return a list that grows with each task that is handed to the cluster."""
+    from visleak.pipeline.ray_engine import RayCrew
+
+    tasks: list[object] = []
+    plain = RayCrew.each
+
+    def each(self, function, given, **options):
+        def noted():
+            for task in given:
+                tasks.append(task)
+                yield task
+
+        return plain(self, function, noted(), **options)
+
+    monkeypatch.setattr(RayCrew, "each", each)
+    return tasks
