@@ -12,7 +12,8 @@ import pytest
 from PIL import Image
 
 from visleak.errors import MissingExtra, UsageError, VisleakError
-from visleak.images import content_digest, hub, open_images
+from visleak.images import content_digest, open_images
+from visleak.images.hub_openers import HubOpener
 from visleak.pipeline.folder import stamp_of
 from visleak.records import Unreadable
 
@@ -257,4 +258,4 @@ def test_what_may_be_asked_of_a_name(monkeypatch, plain):
     assert asked["call"] == (("user/set", "full"), {"revision": "v1", "streaming": False})
     assert images.locators[2].as_py() == "hf:user/set#train!2"
     assert images.name == "train"
-    assert isinstance(images.opener, hub.HubOpener)
+    assert isinstance(images.opener, HubOpener)

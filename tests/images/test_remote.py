@@ -13,7 +13,7 @@ from serving import served
 from webdataset_making import write_shard
 
 from visleak.errors import UsageError, VisleakError
-from visleak.images import fetching, open_images, stores
+from visleak.images import fetching, open_images, remote_file, stores
 from visleak.images.addresses import redacted
 from visleak.pipeline.folder import stamp_of
 from visleak.records import Unreadable
@@ -104,7 +104,7 @@ def test_the_store_in_memory(everything):
 
 def test_a_tar_is_one_request_a_pass(everything, monkeypatch):
     """What only streams is never jumped about in."""
-    monkeypatch.setattr(stores, "BLOCK", 1024)
+    monkeypatch.setattr(remote_file, "BLOCK", 1024)
     with served(everything, ranges=False) as (url, server):
         images = open_images(f"{url}/all.tar")
         server.asked.clear()
@@ -294,8 +294,8 @@ def test_whether_a_finished_audit_may_be_used_again(everything):
 
 
 def test_an_object_that_changes_while_it_is_read(everything, blobs, monkeypatch):
-    monkeypatch.setattr(stores, "JUMP", 100)
-    with served(everything) as (url, _), stores.RemoteFile(f"{url}/all.tar") as file:
+    monkeypatch.setattr(remote_file, "JUMP", 100)
+    with served(everything) as (url, _), remote_file.RemoteFile(f"{url}/all.tar") as file:
         file.read(10)
         write_shard(everything / "all.tar", [("other", {"png": blobs[0] * 9})])
         file.seek(5000)

@@ -8,7 +8,8 @@ import pytest
 
 from visleak.errors import UsageError, VisleakError
 from visleak.images import open_images, parse_set
-from visleak.images.sources import KINDS, PREFIXES, resolved
+from visleak.images.kinds import KINDS
+from visleak.images.sources import PREFIXES, resolved
 
 
 @pytest.mark.parametrize(

@@ -15,7 +15,7 @@ from webdataset_making import add, write_shard
 from visleak.errors import UsageError, VisleakError
 from visleak.images import open_images
 from visleak.images.patterns import expanded
-from visleak.images.webdataset import MAX_SIDE_BYTES
+from visleak.images.samples import MAX_SIDE_BYTES
 
 webdataset = pytest.importorskip("webdataset", reason="webdataset is not installed")
 braceexpand = pytest.importorskip("braceexpand", reason="braceexpand is not installed")

@@ -28,8 +28,9 @@ from visleak.images.archive import (
     too_many,
 )
 from visleak.images.folder import why_not
+from visleak.images.remote_file import opened, size_of_file, stamp_of_file
 from visleak.images.request import Request
-from visleak.images.stores import StoreError, opened, size_of_file, stamp_of_file
+from visleak.images.stores import StoreError
 from visleak.records import Bytes8, ImageSet, Int64, Problem, Unreadable
 
 #: First bytes of a packed archive, and what opens it.
@@ -48,7 +49,7 @@ class TarStream:
 
     Attributes:
         packed: whether the archive is packed.
-        stamp: of a remote archive, see :class:`visleak.images.stores.RemoteFile`.
+        stamp: of a remote archive, see :class:`visleak.images.remote_file.RemoteFile`.
     """
 
     def __init__(self, path: str) -> None:
@@ -115,7 +116,7 @@ class TarOpener:
     Attributes:
         path: the archive, or its address.
         offsets, sizes: ``int64``: where each picture's bytes lie in the plain archive.
-        stamp: of a remote archive, see :class:`visleak.images.stores.RemoteFile`.
+        stamp: of a remote archive, see :class:`visleak.images.remote_file.RemoteFile`.
     """
 
     path: str

@@ -24,8 +24,9 @@ from visleak.images.archive import (
     too_many,
 )
 from visleak.images.folder import why_not
+from visleak.images.remote_file import opened, stamp_of_file
 from visleak.images.request import Request
-from visleak.images.stores import StoreError, opened, stamp_of_file
+from visleak.images.stores import StoreError
 from visleak.records import Bytes8, ImageSet, Int64, Unreadable
 
 
@@ -37,7 +38,7 @@ class ZipOpener:
         path: the archive.
         members: ``int64`` (n, 6): offset of the local header, packed size, size, method, CRC
             and flags of each picture.
-        stamp: of a remote archive, see :class:`visleak.images.stores.RemoteFile`.
+        stamp: of a remote archive, see :class:`visleak.images.remote_file.RemoteFile`.
     """
 
     path: str

@@ -19,8 +19,8 @@ import pyarrow.compute as pc
 from visleak.errors import UsageError
 from visleak.images.addresses import SCHEMES, is_address, joined, origin_of, redacted, scheme_of
 from visleak.images.folder import MAX_FILE_BYTES, read_file, why_not
+from visleak.images.remote_file import BLOCK, RemoteFile
 from visleak.images.request import Request
-from visleak.images.stores import BLOCK, RemoteFile
 from visleak.records import Bytes8, Unreadable
 
 #: Pictures fetched at a time; a store answers one late, but many at once.

@@ -14,8 +14,8 @@ from visleak.errors import VisleakError
 from visleak.images.addresses import folder_of, redacted
 from visleak.images.fetching import RemoteOpener, remote_places, without_secrets
 from visleak.images.folder import Walk, as_text, file_set, is_picture_name, labels_of
+from visleak.images.remote_file import opened
 from visleak.images.request import Request, writable
-from visleak.images.stores import opened
 from visleak.records import ImageSet
 
 

@@ -15,8 +15,8 @@ from visleak.images.addresses import folder_of, is_address, path_of, redacted
 from visleak.images.columns import as_text, class_names_of, describe, rows_of_split, wanted_columns
 from visleak.images.fetching import RemoteOpener, remote_places, without_secrets
 from visleak.images.folder import FileOpener
+from visleak.images.remote_file import arrow_source, opened
 from visleak.images.request import Request
-from visleak.images.stores import arrow_source, opened
 from visleak.records import ImageSet, Opener
 
 

@@ -25,8 +25,9 @@ from visleak.images.columns import (
 )
 from visleak.images.folder import why_not
 from visleak.images.patterns import globbed
+from visleak.images.remote_file import arrow_source, opened, stamp_of_file
 from visleak.images.request import Request
-from visleak.images.stores import StoreError, arrow_source, opened, stamp_of_file
+from visleak.images.stores import StoreError
 from visleak.records import Bytes8, ImageSet, Int64, Unreadable
 
 #: Columns that may hold the pictures, in order of preference.
@@ -46,7 +47,7 @@ class ParquetOpener:
         starts: ``int64``: row at which each row group begins, over all files, and the end.
         owners: ``int64`` (groups, 2): file and number within the file of each row group.
         rows: ``int64``: the row of each position, ascending; ``None`` where they are the same.
-        stamp: of remote files, see :class:`visleak.images.stores.RemoteFile`.
+        stamp: of remote files, see :class:`visleak.images.remote_file.RemoteFile`.
     """
 
     files: tuple[str, ...]
