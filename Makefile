@@ -32,7 +32,7 @@ bench: $(VENV)/.ready-test ## measure again (needs VISLEAK_DATA); fit_*.py are r
 	  echo "== $$script"; $(BIN)/python "$$script"; done
 
 clean: ## remove everything that make made
-	rm -rf $(VENV) demo build dist .mypy_cache .ruff_cache .pytest_cache .hypothesis
+	rm -rf $(VENV) .venv-torchvision demo build dist .mypy_cache .ruff_cache .pytest_cache .hypothesis
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +
 
 # -- the virtual environment ----------------------------------------------------------------------

@@ -1,0 +1,259 @@
+"""timm and open_clip, which need a torchvision that fits; `.ci/run` makes one where it can."""
+
+from __future__ import annotations
+
+import json
+from importlib import import_module
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from PIL import Image
+from tiny_models import lively, no_hub, pictures, unit
+
+from visleak.encoders import load_encoder
+from visleak.errors import UsageError, VisleakError
+from visleak.records import Picture
+
+
+def working(name: str) -> Any:
+    """Return a library, or skip: it is installed nowhere but beside a fitting torchvision."""
+    try:
+        return import_module(name)
+    except (ImportError, RuntimeError) as error:
+        pytest.skip(f"{name} cannot be imported here ({type(error).__name__}: {error})")
+
+
+@pytest.fixture(scope="module")
+def timm() -> Any:
+    return working("timm")
+
+
+@pytest.fixture(scope="module")
+def open_clip() -> Any:
+    return working("open_clip")
+
+
+def by_transform(transform: Any, network: Any, shown: list[Picture]) -> np.ndarray:
+    """Return the vectors of a library's own transform and network."""
+    import torch
+
+    inputs = torch.stack([transform(Image.fromarray(each.pixels)) for each in shown])
+    with torch.inference_mode():
+        return unit(network(inputs).numpy())
+
+
+# -- open_clip -----------------------------------------------------------------------------------
+
+VISION = {"image_size": 48, "layers": 2, "width": 32, "head_width": 8, "mlp_ratio": 2.0}
+TEXT = {"context_length": 8, "vocab_size": 50, "width": 16, "heads": 2, "layers": 1}
+CONFIG = {
+    "embed_dim": 24,
+    "quick_gelu": True,
+    "vision_cfg": {**VISION, "patch_size": 16},
+    "text_cfg": TEXT,
+}
+
+
+def in_open_clips_form(state: dict[str, Any]) -> dict[str, Any]:
+    """Return the weights of transformers' vision tower as open_clip stores them."""
+    import torch
+
+    def of(name: str) -> Any:
+        return state[name if name.startswith("visual") else f"vision_model.{name}"]
+
+    made = {
+        "class_embedding": of("embeddings.class_embedding"),
+        "positional_embedding": of("embeddings.position_embedding.weight"),
+        "conv1.weight": of("embeddings.patch_embedding.weight"),
+        "proj": of("visual_projection.weight").T,
+    }
+    for kind in ("weight", "bias"):
+        made[f"ln_pre.{kind}"] = of(f"pre_layrnorm.{kind}")
+        made[f"ln_post.{kind}"] = of(f"post_layernorm.{kind}")
+        for layer in range(2):
+            theirs, ours = f"transformer.resblocks.{layer}", f"encoder.layers.{layer}"
+            heads = [of(f"{ours}.self_attn.{which}_proj.{kind}") for which in "qkv"]
+            made[f"{theirs}.attn.in_proj_{kind}"] = torch.cat(heads)
+            made[f"{theirs}.attn.out_proj.{kind}"] = of(f"{ours}.self_attn.out_proj.{kind}")
+            made[f"{theirs}.mlp.c_fc.{kind}"] = of(f"{ours}.mlp.fc1.{kind}")
+            made[f"{theirs}.mlp.c_proj.{kind}"] = of(f"{ours}.mlp.fc2.{kind}")
+            for number in (1, 2):
+                made[f"{theirs}.ln_{number}.{kind}"] = of(f"{ours}.layer_norm{number}.{kind}")
+    return made
+
+
+def write_open_clip(folder: Path, model: Any, config: dict[str, Any]) -> Path:
+    import torch
+
+    folder.mkdir()
+    torch.save(model.state_dict(), folder / "open_clip_pytorch_model.bin")
+    text = json.dumps({"model_cfg": config, "preprocess_cfg": {}})
+    (folder / "open_clip_config.json").write_text(text)
+    return folder
+
+
+@pytest.fixture(scope="module")
+def converted(open_clip, models, tmp_path_factory) -> Path:
+    """Return the small CLIP of transformers in open_clip's form."""
+    from safetensors.torch import load_file
+
+    model = open_clip.CLIP(**CONFIG)
+    weights = load_file(models / "clip" / "model.safetensors")
+    model.visual.load_state_dict(in_open_clips_form(weights))
+    return write_open_clip(tmp_path_factory.mktemp("converted") / "clip", model, CONFIG)
+
+
+@pytest.mark.parametrize("prep", ["", "prep=laion&"])
+def test_one_clip_through_two_libraries(converted, models, natural, prep):
+    """The same vectors and the same digest, whoever loads it."""
+    shown = pictures(natural)
+    through = load_encoder(f"clip:{converted}?{prep}backend=open_clip")
+    direct = load_encoder(f"clip:{models}/clip?{prep}backend=transformers")
+    assert through.digest == direct.digest
+    np.testing.assert_allclose(through.encode(shown)[0], direct.encode(shown)[0], atol=1e-6)
+
+
+def test_open_clips_own_vectors(open_clip, converted, natural):
+    """Its transform crops odd margins a pixel aside; elsewhere the numbers are its own."""
+    model, _, transform = open_clip.create_model_and_transforms(f"local-dir:{converted}")
+    shown = [each for each in pictures(natural) if each.height == each.width]
+    shown += [Picture(np.ascontiguousarray(natural["coffee"][:100, :150]), 150, 100)]
+    wanted = by_transform(transform, model.eval().visual, shown)
+    encoder = load_encoder(f"clip:{converted}?backend=open_clip")
+    np.testing.assert_allclose(encoder.encode(shown)[0], wanted, atol=1e-5)
+    assert encoder.name == f"clip:{converted}?backend=open_clip"
+    assert encoder.thresholds is None
+
+
+@pytest.mark.parametrize(
+    "change", [{"quick_gelu": False}, {"vision_cfg": {**CONFIG["vision_cfg"], "head_width": 16}}]
+)
+def test_what_a_clip_does_with_its_weights_is_in_the_digest(open_clip, converted, tmp_path, change):
+    """The same weights with another activation or number of heads are another network."""
+    import torch
+
+    config = CONFIG | change
+    model = open_clip.CLIP(**config)
+    model.load_state_dict(torch.load(converted / "open_clip_pytorch_model.bin", weights_only=True))
+    other = load_encoder(f"clip:{write_open_clip(tmp_path / 'x', model, config)}?backend=open_clip")
+    assert other.digest != load_encoder(f"clip:{converted}?backend=open_clip").digest
+
+
+def test_towers_that_only_open_clip_has(open_clip, tmp_path, natural):
+    """A convolutional tower: open_clip's numbers, a digest of its own."""
+    config = CONFIG | {"vision_cfg": {"image_size": 64, "layers": [1, 1, 1, 1], "width": 8}}
+    model = lively(open_clip.CLIP(**config))
+    folder = write_open_clip(tmp_path / "rn", model, config)
+    _, _, transform = open_clip.create_model_and_transforms(f"local-dir:{folder}")
+    shown = [Picture(np.ascontiguousarray(natural[name][:200, :200]), 200, 200) for name in natural]
+    encoder = load_encoder(f"clip:{folder}?backend=open_clip")
+    wanted = by_transform(transform, model.eval().visual, shown)
+    np.testing.assert_allclose(encoder.encode(shown)[0], wanted, atol=1e-5)
+
+
+@pytest.mark.parametrize(
+    ("text", "kind", "said"),
+    [
+        (
+            "clip:ViT-B-32/best?backend=open_clip",
+            UsageError,
+            "open_clip has ViT-B-32 with openai",
+        ),
+        ("clip:owner/model?backend=open_clip", UsageError, "open_clip takes MODEL/WEIGHTS such as"),
+        ("clip:/nowhere?backend=open_clip", VisleakError, "has no open_clip_config.json; give one"),
+        (
+            "clip?backend=open_clip",
+            VisleakError,
+            "timm/vit_base_patch32_clip_224.openai' is no",
+        ),
+        ("clip:hf-hub:a/b", VisleakError, "model 'a/b' is no folder and not in the cache"),
+    ],
+)
+def test_what_open_clip_cannot_load(open_clip, tmp_path, monkeypatch, text, kind, said):
+    """One line within seconds, with what there is or how to get it."""
+    no_hub(monkeypatch, tmp_path)
+    with pytest.raises(kind) as caught:
+        load_encoder(text)
+    assert said in str(caught.value)
+    assert "\n" not in str(caught.value)
+
+
+def test_damaged_weights_of_open_clip(converted, tmp_path):
+    """Not a file of tensors."""
+    folder = tmp_path / "damaged"
+    folder.mkdir()
+    (folder / "open_clip_config.json").write_text((converted / "open_clip_config.json").read_text())
+    (folder / "open_clip_pytorch_model.bin").write_bytes(b"no weights")
+    with pytest.raises(VisleakError) as caught:
+        load_encoder(f"clip:{folder}?backend=open_clip")
+    assert str(caught.value).startswith(f"encoder clip: open_clip cannot load local-dir:{folder} (")
+    assert "\n" not in str(caught.value)
+
+
+# -- timm ----------------------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module", params=[("resnet10t", {}), ("test_vit", {"crop_mode": "squash"})])
+def saved(request, timm, tmp_path_factory) -> Path:
+    """Return a folder with a small model of timm."""
+    name, config = request.param
+    model = lively(timm.create_model(name, pretrained=False))
+    model.pretrained_cfg.update(config)
+    folder = tmp_path_factory.mktemp("timm") / name
+    timm.models.save_for_hf(model, folder, safe_serialization=True)
+    return folder
+
+
+def test_timms_vectors_are_its_own(timm, saved, natural):
+    """Its transform, its pooled features."""
+    shown = pictures(natural)
+    model = timm.create_model(f"local-dir:{saved}", pretrained=True, num_classes=0).eval()
+    config = timm.data.resolve_model_data_config(model)
+    transform = timm.data.create_transform(**config, is_training=False)
+    encoder = load_encoder(f"timm:{saved}")
+    wanted = by_transform(transform, model, shown)
+    np.testing.assert_allclose(encoder.encode(shown)[0], wanted, atol=1e-5)
+    assert np.abs(wanted @ wanted.T)[np.triu_indices(len(shown), 1)].max() < 0.9999
+    assert (encoder.name, encoder.thresholds) == (f"timm:{saved}", None)
+    assert encoder.digest == load_encoder(f"timm:local-dir:{saved}").digest
+
+
+@pytest.mark.parametrize(
+    ("text", "kind", "said"),
+    [
+        ("timm:resnet5000", UsageError, "has no weights named 'resnet5000'; near are resnet50"),
+        ("timm:resnet50", VisleakError, "model 'timm/resnet50.a1_in1k' is no folder and not in th"),
+        ("timm:hf-hub:a/b", VisleakError, "model 'a/b' is no folder and not in the cache"),
+        (
+            "timm:/nowhere",
+            VisleakError,
+            "the folder /nowhere has no config.json; give one with",
+        ),
+        ("timm", UsageError, "encoder timm needs NAME after its name: timm:NAME; got 'timm'"),
+    ],
+)
+def test_what_timm_cannot_load(timm, tmp_path, monkeypatch, text, kind, said):
+    """One line within seconds, with what there is or how to get it."""
+    no_hub(monkeypatch, tmp_path)
+    with pytest.raises(kind) as caught:
+        load_encoder(text)
+    assert said in str(caught.value)
+    assert "\n" not in str(caught.value)
+
+
+def test_timm_with_weights_from_the_cache(timm, saved, tmp_path, monkeypatch):
+    """A name of timm, its files in the hub's cache, and no hub."""
+    no_hub(monkeypatch, tmp_path)
+    name = timm.get_pretrained_cfg(saved.name).hf_hub_id
+    there = tmp_path / f"models--{name.replace('/', '--')}"
+    commit = "1" * 40
+    (there / "snapshots" / commit).mkdir(parents=True)
+    (there / "refs").mkdir()
+    (there / "refs" / "main").write_text(commit)
+    for file in saved.iterdir():
+        (there / "snapshots" / commit / file.name).write_bytes(file.read_bytes())
+    named, folder = load_encoder(f"timm:{saved.name}"), load_encoder(f"timm:{saved}")
+    # the folder of the second one asks for another resizing
+    assert (named.digest == folder.digest) == (saved.name == "resnet10t")
