@@ -42,11 +42,11 @@ def test_a_study_says_what_came_out_and_where(config: Path, tmp_path: Path) -> N
     assert ran.err == ""
     lines = ran.out.splitlines()
     assert lines[0].startswith("test: 3 of 6 (50.00 %, 95 % CI 18.76-81.24) leak into train: hard")
-    assert "not there: nobody: source is not filled in; in 1 comparisons" in lines
+    assert "not there: nobody: source is not filled in (1 comparison)" in lines
     assert lines[-1] == str(tmp_path / "out" / "study.html")
     assert (tmp_path / "out" / "audits" / "train" / "report.html").stat().st_size > 10_000
     again = run("audit", "--config", config, "-o", tmp_path / "out")
-    assert "1 audits were finished before; --force does them again" in again.out
+    assert "1 audit finished before; --force does all again" in again.out
     assert again.out.splitlines()[0] == lines[0]
     as_json = run("audit", "--config", config, "-o", tmp_path / "out", "--json")
     assert as_json.out == (tmp_path / "out" / "study.json").read_text()
@@ -68,7 +68,7 @@ def test_the_plan_is_printed_and_nothing_is_done(config: Path, tmp_path: Path) -
     rows = [line.split() for line in ran.out.splitlines()]
     assert ["train", "test", "intra", "compare"] in rows
     assert ["nobody", "test", "inter", "skipped:", "needs", "nobody"] in rows
-    assert ran.out.splitlines()[-1].startswith("1 comparisons in 1 audits; 0 left out as known")
+    assert ran.out.splitlines()[-1].startswith("1 comparison in 1 audit; 0 left out as known")
     planned = json.loads(run("audit", "--config", config, "--plan", "--json").out)
     assert planned["comparisons"] == [
         {"query_set": "test", "reference_set": "train", "coverage": "intra"}

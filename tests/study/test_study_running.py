@@ -219,8 +219,8 @@ def test_sets_that_are_not_there_are_skipped_and_said(place: Path) -> None:
     assert len(result.run.plan.skipped) == 2
     assert result.failed == ()
     page = (place / "out/study.html").read_text()
-    assert "nobody: source is not filled in; in 1 comparisons" in page
-    assert "gone: source gone/ does not exist; in 1 comparisons" in page
+    assert "nobody: source is not filled in (1 comparison)" in page
+    assert "gone: source gone/ does not exist (1 comparison)" in page
 
 
 def test_nothing_to_compare(place: Path) -> None:
@@ -233,8 +233,16 @@ def test_nothing_to_compare(place: Path) -> None:
 
 def test_a_setting_that_no_audit_takes_ends_the_run(place: Path) -> None:
     """It would fail everywhere, hours apart."""
-    with pytest.raises(UsageError, match="encoder must be one of"):
-        carried_out(place, sets_of("encoder = 'vgg'"))
+    with pytest.raises(UsageError, match=r"thresholds .*no\.json is no file"):
+        carried_out(place, sets_of("thresholds = 'no.json'"))
+
+
+def test_a_sample_has_no_repeats_within(place: Path) -> None:
+    """A set alone is compared whole; the study says so and does the rest."""
+    result = carried_out(place, sets_of("verify = false\nlocal = false\nwithin = true\nsample = 3"))
+    assert result.repeats == ()
+    assert len(result.cells) == 3
+    assert "repeats within the benchmarks: not looked for in a sample" in result.notes
 
 
 def test_two_runs_at_one_folder(place: Path) -> None:

@@ -83,9 +83,8 @@ def study(order: StudyOrder) -> None:
         return
     result = _kept_if_interrupted(order, asked)
     _show(result, order)
-    for left in result.failed:
-        each = left.comparison
-        edges.complain(f"{each.query} against {each.reference}: {left.why}")
+    for line in _failures(result):
+        edges.complain(line)
     lines = gates.tripped(order.gates, _summary(order.out))
     for line in lines:
         edges.complain(line)
@@ -95,13 +94,23 @@ def study(order: StudyOrder) -> None:
         raise typer.Exit(3)
 
 
+def _failures(result: Result) -> list[str]:
+    """Return a line for each thing that went wrong: the first comparison it cost, and how many."""
+    lines = []
+    for why in dict.fromkeys(left.why for left in result.failed):
+        first, *others = [left.comparison for left in result.failed if left.why == why]
+        more = f" and {len(others)} more" if others else ""
+        lines.append(f"{first.query} against {first.reference}{more}: {why}")
+    return lines
+
+
 def _show_plan(asked: Study, *, json: bool) -> None:
     """Print what would be compared; nothing is opened."""
     from visleak.study.places import locate
     from visleak.study.plan import plan
     from visleak.study.running import missing_sets
     from visleak.study.stored import plan_dict
-    from visleak.study.tables import absent, counted, planned
+    from visleak.study.tables import absent, extent, planned
     from visleak.study.texts import left_aligned
 
     missing = missing_sets(locate(asked))
@@ -115,7 +124,7 @@ def _show_plan(asked: Study, *, json: bool) -> None:
     lines = left_aligned(grid.header, [[edges.plain(cell) for cell in row] for row in grid.rows])
     left = [f"not there: {line}" for line in absent(made, missing)]
     left += [f"in no comparison: {name}" for name in made.idle]
-    edges.say("\n".join([*lines, "", *map(edges.plain, left), counted(made)]) + "\n")
+    edges.say("\n".join([*lines, "", *map(edges.plain, left), extent(made)]) + "\n")
 
 
 def _kept_if_interrupted(order: StudyOrder, asked: Study) -> Result:
@@ -173,8 +182,8 @@ def _summary(folder: Path) -> dict[str, object]:
 
 def _show(result: Result, order: StudyOrder) -> None:
     from visleak.study.output import PAGE, RESULT
-    from visleak.study.tables import absent, counted, short
-    from visleak.study.texts import left_aligned
+    from visleak.study.tables import absent, extent, short
+    from visleak.study.texts import counted, left_aligned
 
     if order.json:
         edges.say_bytes((order.out / RESULT).read_bytes())
@@ -192,7 +201,9 @@ def _show(result: Result, order: StudyOrder) -> None:
     lines += [
         edges.plain(f"not there: {line}") for line in absent(result.run.plan, result.run.missing)
     ]
-    lines.append(counted(result.run.plan))
+    lines.append(extent(result.run.plan))
     if result.run.reused:
-        lines.append(f"{result.run.reused} audits were finished before; --force does them again")
+        lines.append(
+            f"{counted(result.run.reused, 'audit')} finished before; --force does all again"
+        )
     edges.say("\n".join([*lines, "", edges.plain(str(order.out / PAGE))]) + "\n")

@@ -82,7 +82,8 @@ def jobs_of(planned: Plan, folder: Path, study: Study) -> list[Job]:
         )
         for reference, comparisons in planned.by_reference().items()
     ]
-    if study.settings.within:
+    # a sample is drawn to compare it with something else
+    if study.settings.within and not study.settings.sample:
         queries = tuple(dict.fromkeys(each.query for each in planned.comparisons))
         repeats = tuple(Comparison(name, name, "within") for name in queries)
         jobs.append(Job(folder / WITHIN, queries, "", repeats))

@@ -11,6 +11,8 @@ from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Any, Final, get_type_hints
 
+from visleak.encoders import ENCODERS
+from visleak.encoders.request import parse
 from visleak.errors import UsageError
 from visleak.records import ROLES
 from visleak.settings import Settings
@@ -67,6 +69,18 @@ class _Table:
     def text(self, key: str) -> str:
         value: str | None = self.get(key, str)
         return value or ""
+
+    def encoder(self) -> str:
+        """Return the text of an encoder that there is; nothing of it is loaded."""
+        text = self.text("encoder")
+        try:
+            name = parse(text).name if text else ""
+        except UsageError as error:
+            raise self.fault("key 'encoder'", str(error)) from error
+        if text and name not in ENCODERS:
+            said = f"there is no encoder {name!r}; {_meant(name, tuple(ENCODERS))}"
+            raise self.fault("key 'encoder'", said)
+        return text
 
     def names(self, key: str) -> tuple[str, ...]:
         """Return a list of texts, none twice."""
@@ -169,7 +183,7 @@ def _set(path: Path, name: str, value: object) -> StudySet:
         split=texts["split"],
         roles=_roles(table),
         source=texts["source"],
-        encoder=texts["encoder"],
+        encoder=table.encoder(),
         images=_images(table),
         contains=_contains(table),
         columns=tuple((key, texts[key]) for key in _COLUMNS if texts[key]),
@@ -237,6 +251,7 @@ def _settings(audit: _Table) -> Settings:
         if key != "thresholds":
             kinds = getattr(hints[key], "__args__", (hints[key],))
             given[key] = audit.get(key, *(kind for kind in kinds if kind is not type(None)))
+    audit.encoder()
     # repeats within a set are no leaks and are the same whatever it is compared with
     given.setdefault("within", False)
     for key, value in given.items():

@@ -270,6 +270,8 @@ def _notes(run: Run, cells: Sequence[Cell]) -> list[str]:
     if run.study.settings.sample:
         count = run.study.settings.sample
         notes.append(f"a sample of {count:,} images of each benchmark, drawn with a fixed seed")
+        if run.study.settings.within:
+            notes.append("repeats within the benchmarks: not looked for in a sample")
     # what every audit says of itself; two of these a study says better
     for summary in summaries:
         notes += [said for said in summary["skipped"] if not said.startswith(_SAID_HERE)]

@@ -12,6 +12,7 @@ from visleak.study.markup import latex_table, markdown_cell, markdown_table
 from visleak.study.paper import Values, shown
 from visleak.study.plan import LeftOut, Plan
 from visleak.study.results import RATES, Cell, Rates, Result, Union
+from visleak.study.texts import counted
 
 CELLS: Final = (
     *("query_set", "reference_set", "coverage", "modality", "rate"),
@@ -167,9 +168,9 @@ def short(result: Result) -> Grid:
     header = ["benchmark", "reference", "images", *(f"{words} %" for _, words in names)]
     rows = []
     for cell in result.cells:
-        counted = next((cell.rates[name] for name, _ in names if cell.rates[name]), None)
+        known = next((cell.rates[name] for name, _ in names if cell.rates[name]), None)
         row = [cell.comparison.query, cell.comparison.reference]
-        row.append(f"{counted.total:,}" if counted else "–")
+        row.append(f"{known.total:,}" if known else "–")
         row += [percent(rate.share) if (rate := cell.rates[name]) else "–" for name, _ in names]
         row += [shown(cell.paper.get("hard_or_soft")) or "–"] if published else []
         rows.append(row)
@@ -197,8 +198,8 @@ def _rate_cells(
     rates: Rates, paper: Values, names: Sequence[tuple[str, str]], papers: Sequence[Values]
 ) -> list[str]:
     """Return images, and for each rate its count, share, interval, and what is published."""
-    counted = next((rates[name] for name, _ in names if rates[name] is not None), None)
-    row = [f"{counted.total:,}" if counted is not None else "–"]
+    known = next((rates[name] for name, _ in names if rates[name] is not None), None)
+    row = [f"{known.total:,}" if known is not None else "–"]
     for name, _ in names:
         row += _rate_texts(rates[name])
         row += [shown(paper.get(name)) or "–"] if _has_published(name, papers) else []
@@ -229,7 +230,7 @@ def absent(plan: Plan, missing: Mapping[str, str]) -> list[str]:
     lines = []
     for name, why in missing.items():
         lacking = [left for left in plan.skipped if name in _sides(left)]
-        lines.append(f"{name}: {why}; in {len(lacking)} comparisons")
+        lines.append(f"{name}: {why} ({counted(len(lacking), 'comparison')})")
     return lines
 
 
@@ -282,10 +283,10 @@ def _done(match: str) -> str:
     return f"compare, own copies left out by {match}" if match else "compare"
 
 
-def counted(plan: Plan) -> str:
+def extent(plan: Plan) -> str:
     """Return how much a plan holds, in words."""
     return (
-        f"{len(plan.comparisons)} comparisons in {len(plan.by_reference())} audits;"
-        f" {len(plan.included)} left out as known inclusions, {len(plan.skipped)} skipped because"
-        " a set is not there"
+        f"{counted(len(plan.comparisons), 'comparison')} in"
+        f" {counted(len(plan.by_reference()), 'audit')}; {len(plan.included)} left out as known"
+        f" inclusions, {len(plan.skipped)} skipped because a set is not there"
     )

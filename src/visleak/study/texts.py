@@ -1,6 +1,15 @@
-"""Tables as lines of plain text."""
+"""Counts and tables as plain text."""
 
 from __future__ import annotations
+
+
+def counted(count: int, what: str) -> str:
+    """Return a count with its noun.
+
+    >>> counted(1, "audit"), counted(2_000, "audit")
+    ('1 audit', '2,000 audits')
+    """
+    return f"{count:,} {what}{'' if count == 1 else 's'}"
 
 
 def left_aligned(header: list[str], rows: list[list[str]], numbers: int = 0) -> list[str]:
