@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+import sys
+from types import SimpleNamespace
+
 import numpy as np
 import pytest
 
 import visleak
 from visleak import Settings
+from visleak.errors import MissingExtra, UsageError
+from visleak.pipeline.run import _check_search
 from visleak.store import PAIRS
 
 
@@ -53,3 +58,22 @@ def test_an_index_that_may_lose_leaks_says_so(sets, tmp_path, monkeypatch):
     assert (told["index"], told["exact"]) == ("HNSW32", False)
     assert told["parameters"]["efSearch"] >= 16
     assert told["recall"]["queries"] == 30
+
+
+def test_indexes_are_for_one_machine():
+    """Told before the work, not after."""
+    place = SimpleNamespace(crew=SimpleNamespace(here=False))
+    with pytest.raises(UsageError) as caught:
+        _check_search(Settings(search="faiss"), place)
+    assert str(caught.value) == (
+        "search faiss works on this machine only: leave out --engine, or take --search exact"
+    )
+    _check_search(Settings(), place)
+
+
+def test_a_missing_package_is_told_before_the_work(sets, tmp_path, monkeypatch):
+    """No fingerprint is made for nothing."""
+    monkeypatch.setitem(sys.modules, "faiss", None)
+    monkeypatch.setattr(sys.modules["visleak.pipeline.run"], "fingerprint", None)
+    with pytest.raises(MissingExtra, match=r"pip install 'visleak\[faiss\]'"):
+        audited(sets, tmp_path / "out", search="faiss")
