@@ -55,7 +55,7 @@ A = table("a", roles=["B"])
         ),
         ("[audit]\nhrad = 0.9\n" + A, "[audit], key 'hrad': there is no such key; did you mean 'h"),
         ("[audit]\nencoder = 'clpi'\n" + A, "[audit], key 'encoder': there is no encoder 'clpi';"),
-        (table("a", roles=["B"], encoder="vgg"), "set 'a', key 'encoder': there is no encoder 'vgg'"),
+        (table("a", roles=["B"], encoder="vgg"), "set 'a', key 'encoder': there is no encoder 'vg"),
         ("[audit]\nhard = '1'\n" + A, "[audit], key 'hard': must be a number; got '1'"),
         ("[audit]\nverify = 1\n" + A, "[audit], key 'verify': must be true or false; got 1"),
         ("[audit]\nsample = 1.5\n" + A, "[audit], key 'sample': must be a whole number; got 1.5"),

@@ -191,7 +191,8 @@ def _show(result: Result, order: StudyOrder) -> None:
     lines = [edges.plain(line) for line in result.headlines]
     grid = short(result)
     rows = [[edges.plain(cell) for cell in row] for row in grid.rows]
-    lines += ["", *left_aligned(grid.header, rows, numbers=len(grid.header) - 2), ""]
+    if rows:
+        lines += ["", *left_aligned(grid.header, rows, numbers=len(grid.header) - 2), ""]
     lines += [edges.plain(note) for note in result.notes]
     lines += [
         edges.plain(f"repeats within {each.query}: {each.images:,} images, near or exact; no leaks")
