@@ -180,7 +180,7 @@ def pictures(natural) -> tuple[list[np.ndarray], list[np.ndarray]]:
 
 def test_an_audit_of_pictures_is_the_same(engine, place, pictures, tmp_path, monkeypatch):
     """Every step: decoding, encoding, the join in parts, local features, verification."""
-    monkeypatch.setattr("visleak.pipeline.parted.PartedSearch.__init__.__defaults__", (None, 40))
+    monkeypatch.setattr("visleak.pipeline.parted.PART", 40)
     train, test = pictures
     here = audit(test, train, out=tmp_path / "here", cache=None, workers=1)
     assert set(here.pairs()["grade"].to_pylist()) >= {"near", "different"}

@@ -4,12 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from apart import apart
+from visleak.pipeline.parted import PartedSearch
+from visleak.pipeline.partitions import Elsewhere
 from visleak.search.exact import ExactSearch
 from visleak.search.faiss_partitions import FaissPartitions
 from visleak.search.faiss_search import FaissSearch
@@ -82,11 +86,13 @@ EXACT: dict[str, Maker] = {
     "exact-in-small-blocks": lambda: ExactSearch(7, 11),
     "faiss": FaissSearch,
     "faiss-flat": lambda: FaissSearch("flat"),
+    "parts-elsewhere": lambda: PartedSearch(apart(Path()), part=60),
 }
 
 #: The same for questions about two plain sets.
 PLAIN: dict[str, Maker] = {
     "streaming": Passing,
+    "streaming-elsewhere": lambda: Passing(Elsewhere(apart(Path()))),
     "faiss-partitions": lambda: Passing(FaissPartitions()),
     "faiss-one-partition": lambda: Passing(FaissPartitions(), parts=1),
 }

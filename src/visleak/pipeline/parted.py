@@ -68,17 +68,17 @@ class PartedSearch:
     Args:
         place: its workers search the parts.
         progress: called with the number of references done.
-        part: references a task; never changes an answer.
+        part: references a task, by default :data:`PART`; never changes an answer.
     """
 
     accounts: Sequence[Account] = ()
 
     def __init__(
-        self, place: Workplace, progress: Callable[[int], None] | None = None, part: int = PART
+        self, place: Workplace, progress: Callable[[int], None] | None = None, part: int = 0
     ) -> None:
         self._place = place
         self._progress = progress or (lambda done: None)
-        self._part = part
+        self._part = part or PART
 
     def find(self, sides: Sides, wanted: Wanted, *, workers: int = 1) -> Hits:
         """Return the wanted pairs; see :class:`visleak.search.hits.Search`."""

@@ -55,7 +55,7 @@ def streamed(
         workers=place.workers,
         progress=progress,
         keep=KeptHits(place.cache, query, wanted) if place.cache is not None else None,
-        run=None if place.crew.here else _Elsewhere(place),
+        run=None if place.crew.here else Elsewhere(place),
     )
 
 
@@ -101,7 +101,7 @@ class _Task:
 
 
 @dataclass(frozen=True, slots=True)
-class _Elsewhere:
+class Elsewhere:
     """Puts the question to partitions on workers; see :class:`visleak.search.streaming.Run`."""
 
     place: Workplace

@@ -1,0 +1,60 @@
+"""A crew in this very process that behaves as if its workers were on other machines."""
+
+from __future__ import annotations
+
+import pickle
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from visleak.pipeline.processes import CacheFolder
+from visleak.pipeline.workplace import Workplace
+
+
+@dataclass(frozen=True)
+class Sent:
+    """A value that travelled."""
+
+    data: bytes
+
+    def load(self) -> Any:
+        return pickle.loads(self.data)
+
+
+class Apart:
+    """Whatever goes to a worker or comes from it is pickled; nothing else is shared.
+
+    Attributes:
+        tasks: names of the functions of all tasks so far.
+        largest: bytes of the largest task so far.
+    """
+
+    here = False
+
+    def __init__(self, scratch: Path | None = None, workers: int = 1) -> None:
+        self.tasks: list[str] = []
+        self.networks = 0
+        self.largest = 0
+
+    def share(self, value):
+        return Sent(pickle.dumps(value))
+
+    def reach(self, cache):
+        return CacheFolder(cache.path.parent)
+
+    def each(self, function, tasks, *, network=False):
+        for task in tasks:
+            sent = pickle.dumps((function, task))
+            self.tasks.append(function.__name__)
+            self.networks += network
+            self.largest = max(self.largest, len(sent))
+            there, given = pickle.loads(sent)
+            yield pickle.loads(pickle.dumps(there(given)))
+
+    def close(self) -> None:
+        pass
+
+
+def apart(folder: Path, cache=None) -> Workplace:
+    """Return a workplace with such a crew."""
+    return Workplace(folder, 1, cache, lambda *said: None, Apart())

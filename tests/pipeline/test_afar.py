@@ -1,0 +1,243 @@
+"""Workers on other machines: the same bytes, from what travels alone."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import replace
+from pathlib import Path
+
+import cluster_working
+import numpy as np
+import pytest
+from networks import Network
+
+from apart import Apart, apart
+from visleak.auditing import audit
+from visleak.cache import Cache
+from visleak.encoders import load_encoder
+from visleak.errors import VisleakError
+from visleak.images import open_images
+from visleak.pipeline.afar import opener_for
+from visleak.pipeline.fingerprinting import fingerprint
+from visleak.pipeline.parted import PartedSearch, search_for
+from visleak.pipeline.partitions import KeptHits, streamed
+from visleak.pipeline.pictures import Drawer
+from visleak.pipeline.workplace import Workplace
+from visleak.search.exact import ExactSearch
+from visleak.search.hits import Wanted
+from visleak.store import IMAGES, PAIRS
+from visleak.vectors import unit_rows
+
+
+@pytest.fixture
+def alone(tmp_path):
+    (tmp_path / "alone").mkdir()
+    with Workplace.at(tmp_path / "alone", 1, None) as place:
+        yield place
+
+
+def crops(natural, count, side, seed=0):
+    rng = np.random.default_rng(seed)
+    sources = list(natural.values())
+    found = []
+    for _ in range(count):
+        source = sources[rng.integers(len(sources))]
+        top, left = (int(rng.integers(0, edge - side)) for edge in source.shape[:2])
+        found.append(np.ascontiguousarray(source[top : top + side, left : left + side]))
+    return found
+
+
+def test_every_step_of_an_audit_of_pictures(natural, tmp_path, monkeypatch):
+    """Verification included, whose workers cannot read the scratch folder."""
+    monkeypatch.setattr("visleak.pipeline.parted.PART", 16)
+    train = crops(natural, 40, 64)
+    test = [np.ascontiguousarray(train[n][:, ::-1]) for n in range(6)] + crops(natural, 6, 64, 1)
+    here = audit(test, train, out=tmp_path / "here", cache=None, workers=1)
+    crew = Apart()
+    audit(test, train, out=tmp_path / "there", cache=tmp_path / "c", engine=lambda *_: crew)
+    for name in (PAIRS, IMAGES):
+        assert (tmp_path / "there" / name).read_bytes() == (tmp_path / "here" / name).read_bytes()
+    assert {"_work", "_search", "_screen_work", "_check_work"} <= set(crew.tasks)
+    assert "near" in here.pairs()["grade"].to_pylist()
+
+
+# -- what is sent --------------------------------------------------------------------------------
+
+
+def test_a_drawer_is_sent_with_the_pictures_of_a_task_alone(tmp_path):
+    """In any order, twice, or none at all; a picture that was not decoded stays empty."""
+    rng = np.random.default_rng(0)
+    shapes = np.array([(3, 4), (0, 0), (5, 2), (3, 4)], np.int32)
+    pictures = [rng.integers(0, 256, (*shape, 3), np.uint8) for shape in shapes]
+    path = tmp_path / "pixels"
+    path.write_bytes(b"".join(picture.tobytes() for picture in pictures))
+    offset = np.cumsum([0, *(picture.size for picture in pictures)])
+    slot = np.array([-1, 2, 0, -1, 1, 3])
+    drawer = Drawer(path, slot, offset, shapes)
+    asked = np.array([5, 4, 1, 5])
+    sent, rows = drawer.only(asked)
+    path.unlink()
+    for row, original in zip(rows, asked, strict=True):
+        expected = pictures[slot[original]]
+        found = sent.picture(int(row))
+        assert np.array_equal(found, expected) if expected.size else not found.size
+    assert sent.pixels.nbytes == pictures[3].nbytes + pictures[1].nbytes + pictures[2].nbytes
+    nothing, rows = drawer.only(np.empty(0, np.int64))
+    assert len(rows) == 0
+    assert nothing.offset[-1] == 0
+
+
+def test_tasks_do_not_grow_with_the_sets(natural, tmp_path):
+    """A drawer's places are one a fingerprint; of hundreds of millions they must stay here."""
+    place = apart(tmp_path)
+    images = open_images(crops(natural, 30, 40))
+    prints = fingerprint(images, load_encoder("builtin"), place)
+    from visleak.pipeline.pictures import Shelf, fill
+    from visleak.verify.check import bounded
+
+    drawer = fill(images, prints, np.arange(30), bounded, 256, place)
+    many = replace(drawer, slot=np.concatenate([drawer.slot, np.full(1_000_000, -1)]))
+    handle, _ = Shelf({"images": many}, place).hand("images", np.array([3, 4]))
+    assert handle.load().pixels.nbytes == 2 * 40 * 40 * 3
+    assert len(handle.load().slot) == 2
+
+
+def test_an_opener_proves_what_it_sees(natural, tmp_path):
+    place = apart(tmp_path)
+    pictures = crops(natural, 5, 40)
+    images = open_images(pictures, name="test")
+    proven = opener_for(images, range(5), place)
+    strange = cluster_working.Elsewhere([255 - picture for picture in pictures], -1)
+    with pytest.raises(VisleakError, match=r"does not see .* \(it is another picture\); put the"):
+        next(iter(replace(proven, opener=strange).read([1])))
+    for found, expected in zip(proven.read([1, 3]), pictures[1::2], strict=True):
+        assert np.array_equal(found, expected)
+    home = replace(images, opener=cluster_working.Elsewhere(pictures, os.getpid()))
+    assert np.array_equal(next(iter(opener_for(home, range(5), place).read([2]))), pictures[2])
+
+
+def test_the_first_picture_that_can_be_read_is_the_proof(tmp_path):
+    """A set may begin with pictures that nobody can read."""
+    from PIL import Image
+
+    (tmp_path / "set").mkdir()
+    for number in range(3):
+        Image.new("RGB", (40, 40), (number, 0, 0)).save(tmp_path / "set" / f"{number}.png")
+    images = open_images(tmp_path / "set")
+    (tmp_path / "set" / "0.png").unlink()
+    proven = opener_for(images, range(3), apart(tmp_path))
+    assert proven.locator.endswith("1.png")
+    (tmp_path / "set").rename(tmp_path / "gone")
+    with pytest.raises(VisleakError, match=r"does not see .*1\.png \(missing\); put the images"):
+        proven.read([2])
+    none = opener_for(images, range(3), apart(tmp_path))
+    assert [item.reason for item in none.read([0, 2])] == ["missing", "missing"]
+
+
+# -- networks ------------------------------------------------------------------------------------
+
+
+class Known(Network):
+    """A network that workers can load by its name."""
+
+    running_options = {"precision": "fp32", "batch": 8}  # noqa: RUF012
+
+
+def test_a_network_is_loaded_where_its_pictures_are(natural, alone, tmp_path, monkeypatch):
+    """With its options; the vectors are those of one network for all."""
+    asked = []
+
+    def load(name, **options):
+        asked.append((name, options))
+        return Known()
+
+    monkeypatch.setattr("visleak.pipeline.afar.load_encoder", load)
+    monkeypatch.setattr("visleak.pipeline.afar.CHUNK", 10)
+    _forget_networks()
+    images = open_images([*crops(natural, 33, 40), np.zeros((23, 40, 3), np.uint8)])
+    expected = fingerprint(images, Known(), alone)
+    place = apart(tmp_path, Cache(tmp_path / "cache"))
+    for _ in range(2):
+        found = fingerprint(images, Known(), place)
+        assert np.array_equal(found.matrix, expected.matrix)
+        assert np.array_equal(found.rows, expected.rows)
+        assert np.array_equal(found.flat, expected.flat)
+    assert asked == [("network", {"precision": "fp32", "batch": 8})]
+    assert place.crew.networks == 8
+    place.cache.close()
+
+
+def test_other_weights_on_a_node_are_refused(natural, tmp_path, monkeypatch):
+    def other(name, **options):
+        return Known(digest="network-2")
+
+    monkeypatch.setattr("visleak.pipeline.afar.load_encoder", other)
+    _forget_networks()
+    with pytest.raises(VisleakError) as caught:
+        fingerprint(open_images(crops(natural, 3, 40)), Known(), apart(tmp_path))
+    said = str(caught.value)
+    assert said.startswith("encoder network on node ")
+    assert said.endswith(
+        " has digest network-2, and this run is of network-1; install the same weights and"
+        " versions on every node"
+    )
+
+
+def test_an_object_of_the_callers_does_not_travel(natural, alone, tmp_path):
+    """Its network runs in this process; pictures are decoded elsewhere."""
+    images = open_images(crops(natural, 9, 40))
+    place = apart(tmp_path)
+    found, expected = (fingerprint(images, Network(), p) for p in (place, alone))
+    assert np.array_equal(found.matrix, expected.matrix)
+    assert place.crew.networks == 0
+    assert place.crew.tasks
+
+
+def _forget_networks() -> None:
+    from visleak.pipeline.afar import _loaded
+
+    _loaded.cache_clear()
+
+
+# -- the search ----------------------------------------------------------------------------------
+
+
+def test_the_engine_is_chosen_by_where_workers_are(alone, tmp_path):
+    assert isinstance(search_for("exact", apart(tmp_path)), PartedSearch)
+    assert isinstance(search_for("exact", alone), ExactSearch)
+
+
+def partitions(folder: Path, count: int = 4) -> list[cluster_working.SlowPartition]:
+    return [cluster_working.SlowPartition(f"p{n}", 300, n, str(folder)) for n in range(count)]
+
+
+def test_findings_are_kept_for_this_very_question(tmp_path):
+    """Another query, rule or partition is another question; damaged entries are no answer."""
+    query = unit_rows(np.random.default_rng(0).standard_normal((20, 16))).matrix
+    rule = Wanted(0.6, best=0)
+    parts = partitions(tmp_path)
+    with Cache(tmp_path / "cache") as cache:
+        place = apart(tmp_path, cache)
+        first = streamed(query, parts, rule, place)
+        assert len(first) > 20
+        assert place.crew.tasks == ["_find"] * 4
+        again = streamed(query, parts, rule, place)
+        assert place.crew.tasks == ["_find"] * 4
+        assert again.id == first.id
+        assert np.array_equal(again.similarity, first.similarity)
+        other = query.copy()
+        other[0] = -other[0]
+        for question in (
+            (other, parts, rule),
+            (query, parts, Wanted(0.61, best=0)),
+            (query, parts, Wanted(0.6, best=1)),
+            (query, [replace(part, stamp="2") for part in parts], rule),
+        ):
+            before = len(place.crew.tasks)
+            streamed(*question, place)
+            assert len(place.crew.tasks) == before + 4
+        kept = KeptHits(cache, query, rule)
+        assert kept.get(parts[0]) is not None
+        cache._db.execute("UPDATE entries SET value = x'00'")
+        assert kept.get(parts[0]) is None
+        assert streamed(query, parts, rule, place).id == first.id
