@@ -11,8 +11,9 @@ from pathlib import Path
 import pytest
 from calling import refused, run
 
-from visleak.auditing import Audit
+from visleak.auditing import Audit, audit
 from visleak.images import open_images
+from visleak.settings import Settings
 
 #: What must not depend on where pictures lie.
 COLUMNS = ["query", "reference", "similarity", "background", "view", "grade", "probability"]
@@ -106,6 +107,47 @@ def test_a_web_server(address, tmp_path, wanted):
     code, said = refused("audit", "--test", f"{base}/a.tar?sig={SECRET}", "--train", f"{base}/b")
     assert code == 1
     assert said.startswith(f"archive http://{address}/a.tar cannot be read: the server says 404")
+
+
+class Files:
+    """As torchvision.datasets.ImageFolder."""
+
+    classes = ("thing",)
+
+    def __init__(self, root):
+        self.root = root
+        self.samples = [(str(file), 0) for file in sorted((root / "thing").iterdir())]
+
+    def __len__(self):
+        return len(self.samples)
+
+    def __getitem__(self, row):
+        raise AssertionError("the files are read, not the items")
+
+
+def test_objects_of_a_program(dataset, tmp_path, wanted):
+    """A stream on one side, a torchvision-style data set on the other."""
+    datasets = pytest.importorskip("datasets", reason="datasets is not installed")
+    files = sorted((dataset / "train" / "thing").iterdir())
+
+    def rows():
+        for file in files:
+            yield {"image": {"bytes": file.read_bytes(), "path": None}}
+
+    features = datasets.Features({"image": datasets.Image()})
+    stream = datasets.IterableDataset.from_generator(rows, features=features)
+    settings = Settings(within=False)
+    result = audit(
+        Files(dataset / "test"), stream, settings=settings, out=tmp_path / "a", cache=None
+    )
+    found = result.pairs().select(COLUMNS).to_pylist()
+    for row in found:
+        row["query"] = key(row["query"])
+        row["reference"] = key(f"thing/{files[int(row['reference'])].name}")
+    names = {key(f"thing/{file.name}") for file in files}
+    across = [row for row in wanted if row["reference"] in names]
+    assert sorted(found, key=lambda row: (row["query"], row["reference"])) == across
+    assert len(result.pictures("train", ["2"])) == 1
 
 
 def test_a_hub_data_set_on_disk(dataset, tmp_path, wanted):

@@ -154,6 +154,31 @@ def test_a_broken_connection_is_taken_up_where_it_broke(everything, blobs):
         assert list(images.opener.read([0])) == blobs[:1]
 
 
+def test_a_list_of_remote_shards(everything, blobs):
+    with served(everything) as (url, _):
+        (everything / "shards.txt").write_text(f"wds/s-0.tar\n{url}/wds/s-1.tar\n")
+        with pytest.raises(UsageError, match=r"names 1 files by address, .*\?remote=yes$"):
+            open_images(everything / "shards.txt")
+        images = open_images(f"{everything}/shards.txt?remote=yes")
+        assert list(images.opener.read(range(8))) == blobs
+        assert stamp_of(images) is not None
+
+
+def test_reading_beyond_the_end(everything, monkeypatch):
+    monkeypatch.setattr(remote_file, "JUMP", 100)
+    for switches in ({}, {"ranges": False}):
+        with (
+            served(everything, **switches) as (url, _),
+            remote_file.RemoteFile(f"{url}/all.csv") as file,
+        ):
+            end = file.seek(0, 2)
+            assert end == (everything / "all.csv").stat().st_size
+            file.seek(end + 5000)
+            assert file.read(1) == b""
+            file.seek(0)
+            assert file.read(4) == b"path"
+
+
 def test_a_missing_shard_and_a_forbidden_one(everything):
     with served(everything, status={"s-1.tar": 403}) as (url, _):
         images = open_images(f"{url}/wds/s-{{0..2}}.tar")
@@ -230,7 +255,7 @@ def test_a_table_here_names_addresses_only_where_that_is_allowed(everything, blo
             f"path\npics/cat/1 #.png\n{url}/pics/cat/3%20%23.png\nfile:///etc/passwd\n"
         )
         said = (
-            rf"^{table} names 2 pictures by address, the first at {url}; nothing is fetched unless"
+            rf"^{table} names 2 files by address, the first at {url}; nothing is fetched unless"
             rf" you allow it: {table}\?remote=yes$"
         )
         with pytest.raises(UsageError, match=said):

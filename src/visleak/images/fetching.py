@@ -106,7 +106,7 @@ def remote_places(request: Request, names: Sequence[str | None], root: str) -> A
         return None
     elif request.options.get("remote", "no") not in ("yes", "true", "1"):
         raise UsageError(
-            f"{request.text} names {len(addresses):,} pictures by address, the first at"
+            f"{request.text} names {len(addresses):,} files by address, the first at"
             f" {origin_of(addresses[0])}; nothing is fetched unless you allow it:"
             f" {request.path}?remote=yes"
         )

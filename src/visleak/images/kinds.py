@@ -74,7 +74,12 @@ KINDS: Final = (
         "visleak.images.lists:open_glob",
     ),
     Kind("a glob of .parquet files", is_glob, "visleak.images.parquet:open_parquet"),
-    Kind("a .txt list of .tar shards", _lists_shards, "visleak.images.webdataset:open_shard_list"),
+    Kind(
+        "a .txt list of .tar shards",
+        _lists_shards,
+        "visleak.images.webdataset:open_shard_list",
+        ("image", "remote"),
+    ),
     Kind("a .txt file list", _ends(".txt"), "visleak.images.lists:open_list", ("remote",)),
     Kind(
         "a .csv manifest",

@@ -123,7 +123,7 @@ def shards_of_pattern(text: str) -> list[str]:
     """
     found: list[str] = []
     for part in text.split("::"):
-        for name in expanded(part):
+        for name in [part] if os.path.exists(part) else expanded(part):
             magic = _has_magic(name) and not os.path.exists(name)
             found += _matching(name) if magic else [name]
     if len(set(found)) < len(found):

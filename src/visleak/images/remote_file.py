@@ -39,13 +39,14 @@ class _WebStream:
 
         self._fs, self._sync = filesystem(scheme_of(url)), sync
         self._answer = sync(self._fs.loop, self._asked, quote(url, safe=SENT_AS_IS), offset)
-        headers = self._answer.headers
-        self.begins = offset if self._answer.status == 206 else 0
-        length = headers.get("Content-Length", "")
-        total = headers.get("Content-Range", "").rpartition("/")[2] if self.begins else length
+        status, headers = self._answer.status, self._answer.headers
+        self._beyond = status == 416  # nothing lies that far
+        self.begins = offset if status == 206 or self._beyond else 0
+        length, span = headers.get("Content-Length", ""), headers.get("Content-Range", "")
+        total = length if status == 200 else span.rpartition("/")[2]
         self.size = int(total) if total.isdecimal() else None
         tag = headers.get("ETag") or headers.get("Last-Modified")
-        self.stamp = f"{self.size} {tag}" if tag else None
+        self.stamp = f"{self.size} {tag}" if tag and not self._beyond else None
 
     async def _asked(self, url: str, offset: int) -> Any:
         session = await self._fs.set_session()
@@ -59,7 +60,7 @@ class _WebStream:
         return answer
 
     def read(self, size: int) -> bytes:
-        if self._answer.status == 416:  # nothing lies that far
+        if self._beyond:
             return b""
         return cast(bytes, self._sync(self._fs.loop, self._answer.content.read, size))
 

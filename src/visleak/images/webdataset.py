@@ -21,7 +21,7 @@ from visleak.errors import UsageError, VisleakError
 from visleak.images.addresses import folder_of, is_address, redacted
 from visleak.images.archive import DAMAGE, TARS, said
 from visleak.images.archive_tar import TarOpener, TarStream
-from visleak.images.fetching import TOGETHER
+from visleak.images.fetching import TOGETHER, remote_places
 from visleak.images.folder import why_not
 from visleak.images.joining import joined_opener
 from visleak.images.lists import read_list
@@ -77,13 +77,16 @@ def open_shard_list(request: Request) -> ImageSet:
     Raises:
         VisleakError, UsageError: see :func:`open_webdataset`.
     """
-    folder = folder_of(request.place)
-    return _set_of([os.path.join(folder, name) for name in read_list(request.place)], request)
+    names, folder = read_list(request.place), folder_of(request.place)
+    places = remote_places(request, names, folder)
+    if places is None:
+        return _set_of([os.path.join(folder, name) for name in names], request)
+    return _set_of(places.to_pylist(), request)
 
 
 def _set_of(shards: Sequence[str], request: Request) -> ImageSet:
     request.refuse_split()
-    request.refuse_options("image")
+    request.refuse_options("image", "remote")
     if any(map(is_address, shards)):  # a store answers one late, but many at once
         with ThreadPoolExecutor(TOGETHER) as threads:
             listings = list(threads.map(partial(list_shard, request=request), shards))
