@@ -115,13 +115,15 @@ def _best(
     floor = _floor(query, reference, score, len(rows), best) - np.float32(MARGIN)
     keep = score >= floor[query]
     query, reference = query[keep], reference[keep]
-    if index.exact and ids.shape[1] < len(index):
-        tied = np.flatnonzero(scores[:, -1] >= floor[owner])
-        for row in tied:  # as many as were fetched are equally good: take all
-            _, _, more = index.reaching(stacked[[row]], float(floor[owner[row]]), penalised=True)
-            query = np.concatenate([query, np.full(len(more), owner[row])])
-            reference = np.concatenate([reference, more])
-    return query, reference
+    if not index.exact or ids.shape[1] == len(index):
+        return query, reference
+    # where as many as were fetched are equally good, all that are have to be looked at
+    tied = np.flatnonzero(scores[:, -1] >= floor[owner])
+    lists = [
+        index.reaching(stacked[[row]], float(floor[owner[row]]), penalised=True)[2] for row in tied
+    ]
+    owners = np.repeat(owner[tied], [len(each) for each in lists])
+    return np.concatenate([query, owners]), np.concatenate([reference, *lists])
 
 
 def _floor(query: Int64, reference: Int64, score: Float32, queries: int, best: int) -> Float32:
