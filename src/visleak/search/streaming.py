@@ -82,16 +82,18 @@ class PartitionSearch:
         """Return what a partition holds; see :func:`find_in_partition`."""
         stored = partition.matrix()
         found = Findings(len(self.query), self.wanted, partition)
-        screen = self._screen(stored)
-        if self.wanted.best:
-            found.raise_floor(_certain_floor(self.query, stored, self.wanted.best))
+        with _quiet():
+            screen = self._screen(stored)
+            if self.wanted.best:
+                found.raise_floor(_certain_floor(self.query, stored, self.wanted.best))
         blocks = _Blocks(stored, screen.block)
 
         def work() -> None:
-            for start, rows in blocks:
-                _meet(self.query, rows, start, screen, found)
-                if progress is not None:
-                    progress(len(rows))
+            with _quiet():
+                for start, rows in blocks:
+                    _meet(self.query, rows, start, screen, found)
+                    if progress is not None:
+                        progress(len(rows))
 
         # one BLAS thread each: the worker threads share the cores among themselves
         with threadpool_limits(1, user_api="blas"), ThreadPoolExecutor(workers) as pool:
@@ -172,6 +174,13 @@ def find_in_partition(
     """
     search = PartitionSearch(np.ascontiguousarray(query, np.float32), wanted, device=device)
     return search.find(partition, workers=workers, progress=progress)
+
+
+def _quiet() -> np.errstate:
+    """Silence numpy in this thread: products of small finite matrices may raise flags in BLAS,
+    which computes on memory beyond them and drops the result. Rows that are no numbers are
+    found by their length."""
+    return np.errstate(invalid="ignore", over="ignore")
 
 
 class _Blocks:

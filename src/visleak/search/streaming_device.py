@@ -22,7 +22,7 @@ import numpy as np
 import numpy.typing as npt
 
 from visleak.errors import MissingExtra, UsageError
-from visleak.records import Float32
+from visleak.records import Float32, Int64
 from visleak.search.streaming_blocks import Judged, dot_error, judge, length_error
 from visleak.search.streaming_screen import Seen
 
@@ -103,16 +103,24 @@ class DeviceScreen:
     def look(self, stored: npt.NDArray[Any], floor: Float32) -> Seen:
         """Return pairs that may reach the floor; see :class:`Screen`."""
         rows, judged = self._prepared(stored)
-        needed = self._torch.tensor(floor - np.float32(self._slack), device=self._device)
+        query, row = self.reaching(rows, self._torch.tensor(floor, device=self._device)).T
+        keep = ~np.isin(row, judged.broken)
+        return Seen(query[keep], row[keep], judged.broken, judged.off)
+
+    def reaching(self, rows: Any, floor: Any) -> Int64:
+        """Return pairs (n, 2) of query and row that may reach the floor.
+
+        Args:
+            rows: tensor (m, d) on the device: unit rows in half precision.
+            floor: tensor on the device: ``float32``, one a query.
+        """
         found = []
         for start in range(0, len(floor), TILE):
             tile = slice(start, start + TILE)
-            reached = self._query[tile] @ rows.T >= needed[tile, None]
+            reached = self._query[tile] @ rows.T >= (floor[tile] - self._slack)[:, None]
             places = self._torch.nonzero(reached).cpu().numpy()
             found.append(places + np.array([start, 0]))
-        query, row = np.concatenate([np.empty((0, 2), np.int64), *found]).T
-        keep = ~np.isin(row, judged.broken)
-        return Seen(query[keep], row[keep], judged.broken, judged.off)
+        return np.concatenate([np.empty((0, 2), np.int64), *found])
 
     def _prepared(self, stored: npt.NDArray[Any]) -> tuple[Any, Judged]:
         """Return unit rows in half precision on the device, and what is known of their lengths."""

@@ -23,8 +23,7 @@ from visleak.vectors import unit_rows
 TRIED_QUERIES: Final = 256
 TRIED_ROWS: Final = 1024
 
-#: Rows of either side that axes are found from; others than those they are tried on, for which
-#: they would seem better than they are.
+#: Rows of either side that axes are found from.
 LEARNT_FROM: Final = 4096
 
 #: A sample is read in so many runs: a file gives runs faster than single rows.
@@ -35,7 +34,7 @@ RUNS: Final = 16
 COMPARING: Final = 10.0
 LOOKING: Final = 10_000.0
 CUTTING: Final = 10.0
-FINDING_AXES: Final = 100.0
+FINDING_AXES: Final = 250.0
 
 #: How many coordinates to try, in shares of the width.
 SHARES: Final = (1 / 64, 1 / 32, 3 / 64, 1 / 16, 3 / 32, 1 / 8, 9 / 64, 5 / 32, 11 / 64,
@@ -47,12 +46,20 @@ def whole(width: int) -> Part:
     return Part(0, width)
 
 
-def sampled(stored: npt.NDArray[Any], count: int) -> Float32:
-    """Return unit rows of some runs of a matrix, the broken ones left out."""
-    length = max(1, count // RUNS)
-    starts = np.unique(np.linspace(0, max(0, len(stored) - length), RUNS).astype(np.int64))
-    rows = np.unique((starts[:, None] + np.arange(length)).ravel())
-    read = unit_rows(stored[rows[rows < len(stored)]])
+def sampled(stored: npt.NDArray[Any], count: int, shift: int = 0) -> Float32:
+    """Return unit rows of some runs of a matrix, the broken ones left out.
+
+    Args:
+        stored: (n, d).
+        count: about how many rows.
+        shift: runs by which to step aside, for other rows; where there are few, they overlap.
+    """
+    if not len(stored):
+        return np.empty(stored.shape, np.float32)
+    length = -(-min(count, len(stored)) // RUNS)
+    starts = np.linspace(0, len(stored) - length, RUNS).astype(np.int64)
+    rows = np.unique((starts[:, None] + shift * length + np.arange(length)).ravel() % len(stored))
+    read = unit_rows(stored[rows])
     return read.matrix[~read.broken]
 
 
@@ -66,8 +73,7 @@ def choose(query: Float32, stored: npt.NDArray[Any], wanted: Wanted, rows: int) 
         rows: how many will be searched with it, in this partition and in others.
     """
     width = query.shape[1]
-    left, other_left = _parted(sampled(query, TRIED_QUERIES + LEARNT_FROM), TRIED_QUERIES)
-    right, other_right = _parted(sampled(stored, TRIED_ROWS + LEARNT_FROM), TRIED_ROWS)
+    left, right = sampled(query, TRIED_QUERIES), sampled(stored, TRIED_ROWS)
     plain = len(query) * (width + COMPARING)
     choices = [(plain, whole(width))]
     if not len(right):
@@ -77,19 +83,13 @@ def choose(query: Float32, stored: npt.NDArray[Any], wanted: Wanted, rows: int) 
         choices.append((_cost(len(query), part, left, right, floor), part))
     cheapest = min(choices, key=lambda choice: choice[0])
     if cheapest[0] * rows > FINDING_AXES * width**3:
-        axes = _axes(other_left, other_right)
+        # from other rows than they are tried on, for which they would seem better than they are
+        axes = _axes(sampled(query, LEARNT_FROM, shift=1), sampled(stored, LEARNT_FROM, shift=1))
         for kept in _sizes(width):
             part = Part(0, kept, np.ascontiguousarray(axes[:, :kept]))
             choices.append((_cost(len(query), part, left, right, floor), part))
         cheapest = min(choices, key=lambda choice: choice[0])
     return cheapest[1]
-
-
-def _parted(rows: Float32, count: int) -> tuple[Float32, Float32]:
-    """Return about ``count`` of the rows, evenly spread, and the others (all, if there are few)."""
-    tried = np.zeros(len(rows), np.bool_)
-    tried[:: max(1, len(rows) // count)] = True
-    return rows[tried], rows if tried.all() else rows[~tried]
 
 
 def _sizes(width: int) -> Iterator[int]:
