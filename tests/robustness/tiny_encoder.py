@@ -10,6 +10,11 @@ import numpy as np
 from visleak.records import Picture
 
 
+def thumbnail(picture: Picture) -> np.ndarray:
+    """Return what the tiny encoder sees."""
+    return cv2.resize(picture.pixels, (6, 6), interpolation=cv2.INTER_AREA)
+
+
 class TinyEncoder:
     """The 6 x 6 thumbnail, centred, in 1/64: coarse enough for equal similarities to occur."""
 
@@ -24,8 +29,7 @@ class TinyEncoder:
     def encode(self, pictures: Sequence[Picture]) -> tuple[np.ndarray, np.ndarray]:
         rows = []
         for picture in pictures:
-            small = cv2.resize(picture.pixels, (6, 6), interpolation=cv2.INTER_AREA)
-            row = small.astype(np.float32).ravel() - 127.5
+            row = thumbnail(picture).astype(np.float32).ravel() - 127.5
             rows.append(row / max(1e-6, float(np.linalg.norm(row))))
         return np.asarray(rows, np.float32), np.zeros(len(rows), bool)
 
@@ -55,3 +59,22 @@ def blobs(count: int, seed: int = 0, side: tuple[int, int] = (96, 120)) -> list[
         smooth = cv2.resize(rough, side[::-1], interpolation=cv2.INTER_CUBIC)
         made.append(cv2.addWeighted(smooth, 0.85, fine, 0.15, 0))
     return made
+
+
+class TinyNetwork(TinyEncoder):
+    """The tiny encoder as one that takes batches: the same numbers, prepared in workers."""
+
+    name = "tiny-network"
+    digest = "tiny-network-1"
+    batch = 7
+    precision = "fp32"
+    device = "cpu"
+    preparation = staticmethod(thumbnail)
+
+    def forward(self, prepared: Sequence[np.ndarray]) -> np.ndarray:
+        rows = np.stack(prepared).reshape(len(prepared), -1).astype(np.float32) - 127.5
+        norms = [max(1e-6, float(np.linalg.norm(row))) for row in rows]
+        return rows / np.array(norms, np.float32)[:, None]
+
+    def __reduce__(self) -> tuple[object, ...]:
+        raise TypeError("the network must not travel")
