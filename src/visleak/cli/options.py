@@ -104,7 +104,8 @@ EncoderName = Annotated[
         "--encoder",
         metavar="NAME",
         rich_help_panel=HOW,
-        help="Fingerprint; by default that of the embeddings, or builtin.",
+        help="What makes vectors of pictures: builtin, clip, dinov2, sscd:FILE and others, see"
+        " docs/encoders.md; by default that of the embeddings, or builtin.",
     ),
 ]
 SearchName = Annotated[
