@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pickle
 import socket
+import sys
 import zipfile
 
 import pyarrow as pa
@@ -12,7 +13,7 @@ import pytest
 from serving import served
 from webdataset_making import write_shard
 
-from visleak.errors import UsageError, VisleakError
+from visleak.errors import MissingExtra, UsageError, VisleakError
 from visleak.images import fetching, open_images, remote_file, stores
 from visleak.images.addresses import redacted
 from visleak.pipeline.folder import stamp_of
@@ -279,6 +280,21 @@ def test_a_remote_table_names_its_own_host_only(everything, place):
         (everything / "evil.csv").write_text("path\n/etc/passwd\n../../../etc/passwd\n")
         found = list(open_images(f"{url}/evil.csv").opener.read([0, 1]))
         assert [f.reason for f in found] == ["missing", "missing"]
+
+
+def test_what_is_not_installed(monkeypatch, tmp_path):
+    (tmp_path / "a.csv").write_text("path\nhttp://h/a.png\n")
+    stores.filesystem.cache_clear()
+    monkeypatch.setitem(sys.modules, "aiohttp", None)
+    said = r"^a http:// source needs an extra: pip install 'visleak\[remote\]'$"
+    for source in ("http://h/a.zip", "http://h/{0..1}.tar", "http://h/x/"):
+        with pytest.raises(MissingExtra, match=said):
+            open_images(source)
+    with pytest.raises(MissingExtra, match=said):
+        list(open_images(f"{tmp_path}/a.csv?remote=yes").opener.read([0]))
+    monkeypatch.setitem(sys.modules, "gcsfs", None)
+    with pytest.raises(VisleakError, match=r"^a gs:// source needs gcsfs: pip install gcsfs$"):
+        open_images("gs://bucket/pics")
 
 
 def test_a_server_that_never_answers(monkeypatch):
