@@ -41,8 +41,8 @@ FORGET_AFTER: Final = 2**27
 #: Rows whose similarities are taken first, so that the floor of the best is not at the bottom.
 SEED_ROWS: Final = 1024
 
-#: Pairs rescored at a time; only bounds memory.
-CHUNK: Final = 4096
+#: Pairs rescored, or queries looked at, at a time; only bounds memory.
+CHUNK: Final = 512
 
 
 @dataclass(frozen=True)
@@ -177,9 +177,11 @@ def find_in_partition(
 
 
 def _quiet() -> np.errstate:
-    """Silence numpy in this thread: products of small finite matrices may raise flags in BLAS,
-    which computes on memory beyond them and drops the result. Rows that are no numbers are
-    found by their length."""
+    """Silence numpy in this thread.
+
+    Products of small finite matrices may raise flags in BLAS, which also computes on memory
+    beyond them and drops the result. Rows that are no numbers are found by their length.
+    """
     return np.errstate(invalid="ignore", over="ignore")
 
 
