@@ -82,7 +82,7 @@ class OnnxEncoder:
 
     def forward(self, prepared: Sequence[npt.NDArray[Any]]) -> Float32:
         """Return unit vectors (n, width) of prepared pictures, NaN where there are no numbers."""
-        made = self._computed(np.stack(prepared)).astype(np.float64)
+        made = self._computed(np.stack(prepared), self.batch).astype(np.float64)
         if not self._recipe.normalise:
             return made.astype(np.float32)
         norms = np.sqrt(np.einsum("ij,ij->i", made, made))
@@ -94,11 +94,15 @@ class OnnxEncoder:
         """Return the vectors as they are: there is no view but the original."""
         return vectors
 
-    def _computed(self, pixels: npt.NDArray[np.uint8]) -> npt.NDArray[Any]:
-        """Return what the network makes of pixels (n, height, width, 3)."""
+    def _computed(self, pixels: npt.NDArray[np.uint8], size: int) -> npt.NDArray[Any]:
+        """Return what the network makes of pixels (n, height, width, 3), fed as ``size`` rows.
+
+        The sums of a network depend on the shape of its input: filled up to one size, a vector
+        does not depend on how many came with its picture.
+        """
         count = len(pixels)
-        if self._fixed > count:
-            pixels = np.concatenate([pixels, np.repeat(pixels[-1:], self._fixed - count, axis=0)])
+        if size > count:
+            pixels = np.concatenate([pixels, np.repeat(pixels[-1:], size - count, axis=0)])
         recipe = self._recipe
         if recipe.channels == "BGR":
             pixels = pixels[..., ::-1]
@@ -113,7 +117,7 @@ class OnnxEncoder:
     def _tried(self, pixels: npt.NDArray[np.uint8]) -> int:
         """Return the width of the vectors that the network makes of a picture."""
         try:
-            made = self._computed(pixels[None])
+            made = self._computed(pixels[None], self._fixed)
         except Exception as error:
             raise VisleakError(
                 f"{self._path} cannot be run on a picture of {pixels.shape[0]} x"
