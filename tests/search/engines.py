@@ -2,23 +2,28 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
+from unittest import mock
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
+import pytest
 
 from apart import apart
 from visleak.pipeline.parted import PartedSearch
 from visleak.pipeline.partitions import Elsewhere
+from visleak.records import Partition
+from visleak.search import streaming
 from visleak.search.exact import ExactSearch
 from visleak.search.faiss_partitions import FaissPartitions
 from visleak.search.faiss_search import FaissSearch
 from visleak.search.hits import Hits, Sides, Wanted
-from visleak.search.streaming import Run, stream
+from visleak.search.streaming import PartitionSearch, Run, stream
+from visleak.search.streaming_hits import PartitionHits
 
 
 @dataclass(frozen=True)
@@ -78,6 +83,17 @@ class Passing:
         )
 
 
+def through_torch(
+    search: PartitionSearch, partitions: Sequence[tuple[int, Partition]]
+) -> Iterator[tuple[int, PartitionHits]]:
+    """Put the question to partitions by the path of a GPU, on the processor."""
+    pytest.importorskip("torch")
+    with mock.patch.object(streaming, "torch_device", return_value="cpu"):
+        own = PartitionSearch(search.query, search.wanted, device="auto")
+        for number, partition in partitions:
+            yield number, own.find(partition)
+
+
 Maker = Callable[[], Any]
 
 #: Engines that answer every question as brute force does, byte for byte.
@@ -92,6 +108,7 @@ EXACT: dict[str, Maker] = {
 #: The same for questions about two plain sets.
 PLAIN: dict[str, Maker] = {
     "streaming": Passing,
+    "streaming-torch": lambda: Passing(through_torch),
     "streaming-elsewhere": lambda: Passing(Elsewhere(apart(Path()))),
     "faiss-partitions": lambda: Passing(FaissPartitions()),
     "faiss-one-partition": lambda: Passing(FaissPartitions(), parts=1),
