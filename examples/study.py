@@ -14,7 +14,7 @@ import subprocess
 import sys
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 from demo import photographs
 from PIL import Image, ImageOps
@@ -161,12 +161,10 @@ def _named(folder: str) -> str:
     return folder.replace("/", "-")
 
 
-def compare(result: Mapping[str, object], truth: Mapping[tuple[str, str], int]) -> list[str]:
+def compare(result: Mapping[str, Any], truth: Mapping[tuple[str, str], int]) -> list[str]:
     """Return what was planted and what the study found, one line a comparison."""
     lines = [f"{'benchmark':<12}{'reference':<14}{'planted':>8}{'near or exact':>15}"]
-    comparisons = result["comparisons"]
-    assert isinstance(comparisons, list)
-    for each in comparisons:
+    for each in result["comparisons"]:
         query, reference = each["query_set"], each["reference_set"]
         found = each["rates"]["near_or_exact"]["count"]
         planted = truth.get((query, reference), 0)

@@ -74,6 +74,14 @@ def quick(**options: object) -> Options:
     return Options(workers=1, cache=None, **options)  # type: ignore[arg-type]
 
 
+def with_reports() -> dict[str, object]:
+    """Return options that write each audit's report, as the verb does."""
+    from visleak.cli.pictures import write_page
+    from visleak.pipeline.workplace import silent
+
+    return {"finished": lambda audit: write_page(audit, private=True, progress=silent)}
+
+
 def carried_out(root: Path, text: str, out: str = "out", **options: object) -> Result:
     """Write the file and carry it out."""
     (root / "sets.toml").write_text(text, encoding="utf-8")

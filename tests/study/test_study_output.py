@@ -12,7 +12,7 @@ from xml.etree import ElementTree
 import numpy as np
 import pytest
 from PIL import Image
-from study_making import HOSTILE, SETS, carried_out, sets_of, table, write_pictures
+from study_making import HOSTILE, SETS, carried_out, sets_of, table, with_reports, write_pictures
 
 from visleak.stats import Rate
 from visleak.study import Result
@@ -43,7 +43,7 @@ def result(root: Path) -> Result:
     """A graded study with a benchmark that has a name of its own."""
     hostile = table(HOSTILE, dataset="one", roles=["B"], source="one/test")
     text = "paper = 'paper.json'\n" + sets_of("verify = true") + hostile
-    return carried_out(root, text + table("nobody", roles=["P"]))
+    return carried_out(root, text + table("nobody", roles=["P"]), **with_reports())
 
 
 @pytest.fixture(scope="module")
@@ -120,6 +120,8 @@ def test_no_figure_without_numbers(result: Result, root: Path) -> None:
     (folder / "grades.png").write_bytes(b"of an earlier study")
     carried_out(root, sets_of(), out="plain")
     assert not (folder / "grades.png").exists()
+    # nor a link to a report that nobody wrote
+    assert "<a href" not in (folder / "study.html").read_text()
     assert (folder / "matrix.png").exists()
     assert bars([], "t", "x") == {}
 
@@ -209,10 +211,10 @@ def test_the_page_keeps_to_its_policy(out: Path) -> None:
     assert "<script" not in page
     assert " style=" not in page
     links = re.findall(r'<a href="(.*?)"', page)
-    assert links
+    assert len(links) == 3
     for link in links:
         assert re.fullmatch(r"audits/[-\w.%+]+/report\.html", link)
-        assert (out / link).parent.is_dir()
+        assert (out / link).is_file()
 
 
 def test_the_policy_allows_the_style_sheet(out: Path) -> None:

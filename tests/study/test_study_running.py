@@ -12,7 +12,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from study_making import HOSTILE, carried_out, sets_of, table
+from study_making import HOSTILE, carried_out, sets_of, table, with_reports
 
 from visleak.errors import UsageError, VisleakError
 from visleak.study import Options, output, read_study, study
@@ -28,11 +28,13 @@ def _no_figures(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def content(folder: Path) -> dict[str, bytes]:
-    """Return what must be the same, whatever happened before: all but timings."""
+    """Return what must be the same, whatever happened before: all but what tells of the run."""
     return {
         str(path.relative_to(folder)): path.read_bytes()
         for path in sorted(folder.rglob("*"))
-        if path.is_file() and path.name != "audit.json" and not path.name.startswith(".")
+        if path.is_file()
+        and path.name not in ("audit.json", "report.html")
+        and not path.name.startswith(".")
     }
 
 
@@ -286,7 +288,7 @@ def test_killed_and_carried_on(place: Path, after: str) -> None:
     process.wait(PATIENCE)
     kept = states(place / "out")
     assert after in kept
-    result = carried_out(place, sets_of())
+    result = carried_out(place, sets_of(), **with_reports())
     assert result.run.reused == len(kept)
     now = states(place / "out")
     assert {name: now[name] for name in kept} == kept
@@ -296,7 +298,7 @@ def test_killed_and_carried_on(place: Path, after: str) -> None:
 
 def content_of_whole(place: Path) -> dict[str, bytes]:
     """Return what a run gives that nobody disturbed."""
-    carried_out(place, sets_of())
+    carried_out(place, sets_of(), **with_reports())
     found = content(place / "out")
     shutil.rmtree(place / "out")
     return found

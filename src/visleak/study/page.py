@@ -42,18 +42,16 @@ def page(result: Result, figures: Mapping[str, bytes], words: Mapping[str, str])
 
 
 def _audits(result: Result) -> list[dict[str, Any]]:
-    """Return the audits: reference, queries, link to the report relative to the page."""
+    """Return the audits: reference, queries, and the path of the report if there is one."""
     found: dict[str, dict[str, Any]] = {}
     for cell in result.cells:
         entry = found.setdefault(
-            cell.audit,
-            {
-                "reference": cell.comparison.reference,
-                "queries": [],
-                "link": f"{quote(cell.audit)}/{REPORT}",
-            },
+            cell.audit, {"reference": cell.comparison.reference, "queries": [], "link": ""}
         )
         entry["queries"].append(cell.comparison.query)
+        # the verb writes reports, visleak.study does not
+        if (result.run.audits[cell.comparison].folder / REPORT).is_file():
+            entry["link"] = f"{quote(cell.audit)}/{REPORT}"
     return list(found.values())
 
 
