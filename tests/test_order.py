@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import io
 import os
-import sys
 from collections.abc import Mapping
 from dataclasses import dataclass
-from functools import partial
+from functools import partial, partialmethod
 from pathlib import Path
 
 import hypothesis
@@ -272,8 +271,8 @@ def test_sizes_of_chunks_and_blocks(folder, expected, monkeypatch, sizes):
         for (module, name), size in zip(SIZES, sizes, strict=False):
             assert hasattr(module, name)
             patch.setattr(module, name, size)
-        search = partial(exact.ExactSearch, sizes[-1], sizes[-2])
-        patch.setattr(sys.modules["visleak.pipeline.run"], "ExactSearch", search)
+        make = partialmethod(exact.ExactSearch.__init__, sizes[-1], sizes[-2])
+        patch.setattr(exact.ExactSearch, "__init__", make)
         got = audited(folder / "test.parquet", folder / "train.parquet")
     assert_same(got, expected)
 

@@ -2,36 +2,26 @@
 
 from __future__ import annotations
 
-import time
-from collections.abc import Iterator, Mapping, Sequence, Set
-from contextlib import contextmanager
+from collections.abc import Mapping, Sequence, Set
 from dataclasses import dataclass, field, replace
-
-import numpy as np
 
 from visleak.errors import UsageError, VisleakError
 from visleak.grading import Grader, grade, load_grader
-from visleak.pipeline.candidates import BEST, Side, find_pairs, side, views_for
-from visleak.pipeline.fingerprinting import fingerprint
+from visleak.pipeline.candidates import Side, views_for
+from visleak.pipeline.desk import Desk, wanted
 from visleak.pipeline.labels import coverage, modality
 from visleak.pipeline.local import with_votes
-from visleak.pipeline.parted import search_for
-from visleak.pipeline.passing import pass_by
-from visleak.pipeline.stored import Taken, take_in
+from visleak.pipeline.stored import Taken
 from visleak.pipeline.tables import Compared, degree_of
 from visleak.pipeline.thresholds import Thresholds, thresholds_of
 from visleak.pipeline.verification import Material, equal_bytes, verify
-from visleak.pipeline.workplace import Workplace
+from visleak.pipeline.workplace import Workplace, timed
 from visleak.pipeline.yardstick import measured
-from visleak.records import AnySet, EmbeddingSet, Encoder, Evidence, ImageSet, Int64, Pairs
-from visleak.search import load_partition_search, load_search
+from visleak.records import AnySet, EmbeddingSet, Encoder, Evidence, ImageSet, Pairs
+from visleak.search import load_search
 from visleak.search.account import Account
 from visleak.search.exact import ExactSearch
-from visleak.search.hits import Wanted
 from visleak.settings import Settings
-
-#: Seed of the draw behind ``sample``.
-SAMPLE_SEED = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,7 +78,7 @@ def run(
     _check_names(queries, references, settings)
     _check_search(settings, place)
     thresholds = thresholds or thresholds_of(encoder, settings)
-    desk = _Desk(encoder, views_for(encoder, settings.views), settings, place)
+    desk = Desk(encoder, views_for(encoder, settings.views), settings, place)
     tested = {images.name for images in queries}
     for images in (*queries, *references):
         if images.name not in desk.sides and not _passes(images, tested):
@@ -141,119 +131,6 @@ def _passes(images: AnySet, tested: Set[str]) -> bool:
     return isinstance(images, EmbeddingSet) and images.name not in tested
 
 
-@dataclass
-class _Desk:
-    """What a run has at hand: the sets taken in so far, and how they are compared."""
-
-    encoder: Encoder
-    views: tuple[int, ...]
-    settings: Settings
-    place: Workplace
-    sides: dict[str, Side] = field(default_factory=dict)
-    material: dict[str, Material] = field(default_factory=dict)
-    embeddings: dict[str, Taken] = field(default_factory=dict)
-    accounts: dict[tuple[str, str], Sequence[Account]] = field(default_factory=dict)
-
-    def take(self, images: AnySet, tested: bool) -> None:
-        """Make fingerprints of a set, or take in those that are there."""
-        drawn = _drawn(images, self.settings) if tested else None
-        with timed(self.place, "fingerprint"):
-            if isinstance(images, EmbeddingSet):
-                taken = take_in(images, self.encoder.digest, self.place, drawn)
-                self.embeddings[images.name] = taken
-                own = Material(taken.images, taken.prints)
-            else:
-                own = Material(images, fingerprint(images, self.encoder, self.place, drawn))
-        with timed(self.place, "background"):
-            self.sides[images.name] = side(
-                own.prints, self.encoder, self.views, ExactSearch(), self.place.workers
-            )
-        self.material[images.name] = own
-
-    def pass_by(
-        self, queries: Sequence[str], references: Sequence[AnySet], thresholds: Thresholds
-    ) -> dict[tuple[str, str], Pairs]:
-        """Let the embeddings of the training side pass by; return the pairs by names."""
-        found: dict[tuple[str, str], Pairs] = {}
-        for images in references:
-            if not isinstance(images, EmbeddingSet) or images.name in self.sides:
-                continue
-            through = load_partition_search(
-                self.settings.search, self.place.indexes, self.place.workers
-            )
-            passed = pass_by(
-                [self.sides[name] for name in queries],
-                images,
-                encoder=self.encoder,
-                views=self.views,
-                wanted=wanted_in_passing(thresholds, self.settings),
-                engine=ExactSearch(),
-                place=self.place,
-                through=through,
-            )
-            if through is not None:
-                self.accounts[", ".join(queries), images.name] = (through.account,)
-            self.embeddings[images.name] = passed.taken
-            self.material[images.name] = Material(passed.taken.images, passed.taken.prints)
-            self.sides[images.name] = passed.side
-            found |= {(pairs.query_set, pairs.reference_set): pairs for pairs in passed.pairs}
-        return found
-
-    def find(self, couple: tuple[str, str], rule: Wanted) -> Pairs:
-        """Return the candidates of two sets; within a set, best ones need no threshold either."""
-        query, reference = couple
-        step, total = f"comparing {query} with {reference}", len(self.sides[reference].prints)
-        self.place.progress(step, 0, total)
-        engine = search_for(
-            self.settings.search, self.place, lambda done: self.place.progress(step, done, total)
-        )
-        pairs = find_pairs(
-            self.sides[query],
-            self.sides[reference],
-            encoder=self.encoder,
-            views=self.views,
-            wanted=rule,
-            engine=engine,
-            workers=self.place.workers,
-        )
-        self.accounts[couple] = tuple(engine.accounts)
-        # equal pictures were searched for once
-        self.place.progress(step, total, total)
-        return pairs
-
-    def has_pictures(self, couple: tuple[str, str]) -> bool:
-        """Whether there are pictures of both sets to look at."""
-        return all(self.material[name].images.pictures for name in couple)
-
-
-def wanted(thresholds: Thresholds, settings: Settings) -> Wanted:
-    """Return what the search is asked for."""
-    if settings.candidates == "nearest":
-        return Wanted(None, best=1, cap=settings.per_query)
-    return Wanted(thresholds.soft, best=BEST, cap=settings.per_query)
-
-
-def wanted_in_passing(thresholds: Thresholds, settings: Settings) -> Wanted:
-    """Return what is asked of embeddings that pass by: by threshold alone, where there is one.
-
-    A search by threshold passes over nearly everything unread in detail; the best of each query
-    are not bounded from below, so that every vector must be looked at.
-    """
-    if settings.candidates == "auto" and thresholds.soft is not None:
-        return Wanted(thresholds.soft, best=0, cap=settings.per_query)
-    return wanted(thresholds, settings)
-
-
-@contextmanager
-def timed(place: Workplace, step: str) -> Iterator[None]:
-    """Add the wall time of a step to the record."""
-    start = time.perf_counter()
-    try:
-        yield
-    finally:
-        place.seconds[step] = place.seconds.get(step, 0.0) + time.perf_counter() - start
-
-
 def _check_names(
     queries: Sequence[AnySet], references: Sequence[AnySet], settings: Settings
 ) -> None:
@@ -292,14 +169,6 @@ def _check_search(settings: Settings, place: Workplace) -> None:
             f"search {settings.search} works on this machine only: leave out --engine, or take"
             " --search exact"
         )
-
-
-def _drawn(images: AnySet, settings: Settings) -> Int64 | None:
-    """Return the rows of a random sample of a query set, or ``None`` for all."""
-    if not 0 < settings.sample < len(images):
-        return None
-    rng = np.random.default_rng(SAMPLE_SEED)
-    return np.sort(rng.choice(len(images), settings.sample, replace=False)).astype(np.int64)
 
 
 def _compared(

@@ -6,6 +6,7 @@ import contextlib
 import itertools
 import shutil
 import tempfile
+import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
@@ -175,6 +176,16 @@ class Workplace:
     def each(self, function: Callable[[T], R], tasks: Iterable[T]) -> Iterator[R]:
         """Yield ``function(task)`` for every task, in order; the work is spread over workers."""
         return self.crew.each(function, tasks)
+
+
+@contextlib.contextmanager
+def timed(place: Workplace, step: str) -> Iterator[None]:
+    """Add the wall time of a step to the record."""
+    start = time.perf_counter()
+    try:
+        yield
+    finally:
+        place.seconds[step] = place.seconds.get(step, 0.0) + time.perf_counter() - start
 
 
 def shared(handle: Handle) -> Any:
