@@ -123,6 +123,22 @@ def test_a_stream_that_ends_early_or_breaks(plain):
         open_images(empty)
 
 
+def test_a_stream_that_does_not_say_what_its_columns_are(blobs):
+    def told():
+        yield from ({"img": {"bytes": blob, "path": None}, "label": 1} for blob in blobs)
+
+    def untold():
+        yield from ({"img": Image.open(io.BytesIO(blob))} for blob in blobs)
+
+    images = open_images(datasets.IterableDataset.from_generator(told))
+    assert list(images.opener.read([0, 9])) == [blobs[0], blobs[9]]
+    said = (
+        r"^the data set does not say what its columns are, and its first rows do not tell \(.*\);"
+    )
+    with pytest.raises(VisleakError, match=said):
+        open_images(datasets.IterableDataset.from_generator(untold))
+
+
 def test_the_library_s_own_stream(plain, blobs):
     images = open_images(plain.to_iterable_dataset(num_shards=2))
     assert list(images.opener.read(range(10))) == blobs

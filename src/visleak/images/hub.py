@@ -173,10 +173,9 @@ def _mapped_set(source: Any, request: Request, remote: bool) -> ImageSet:
 
 def _streamed_set(source: Any, request: Request) -> ImageSet:
     """Return the set of a data set that only streams; one pass tells how long it is."""
+    if source.features is None:
+        source = _with_features(source, request)
     features = source.features
-    if features is None:
-        source = source._resolve_features()
-        features = source.features
     schema = None if features is None else features.arrow_schema
     column = _picture_column(schema, request)
     undecoded = _undecoded(source, column)
@@ -202,6 +201,18 @@ def _streamed_set(source: Any, request: Request) -> ImageSet:
     return _described(
         table, features, request, StreamOpener(undecoded.select_columns([column]), column)
     )
+
+
+def _with_features(source: Any, request: Request) -> Any:
+    """Return a stream that did not say what its columns are with what its first rows tell."""
+    try:
+        return source._resolve_features()
+    except Exception as error:  # each storage has exceptions of its own
+        said = redacted(" ".join(str(error).split()))[:200] or type(error).__name__
+        raise VisleakError(
+            f"{request.text or 'the data set'} does not say what its columns are, and its first"
+            f" rows do not tell ({said}); make it with features=Features(..)"
+        ) from error
 
 
 def _undecoded(source: Any, column: str) -> Any:
