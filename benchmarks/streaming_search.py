@@ -360,7 +360,6 @@ def on_gpu(folder: Path) -> None:
     if not torch.cuda.is_available():
         print("skipped: no GPU (1 benchmark)")
         return
-    from visleak.search.streaming_device import BLOCK as ROWS
     from visleak.search.streaming_device import DeviceScreen
 
     recipe = Recipe("isotropic")
@@ -378,7 +377,7 @@ def on_gpu(folder: Path) -> None:
 
     best = 2 * side**3 / timed(lambda: square @ square) / 1e12
     screen = DeviceScreen(query, "cuda")
-    rows = torch.tensor(recipe.rows(ROWS, 3), device="cuda").to(torch.float16)
+    rows = torch.tensor(recipe.rows(screen.block, 3), device="cuda").to(torch.float16)
     floor = torch.full((MANY,), TAU, device="cuda")
     resident = timed(lambda: screen.reaching(rows, floor))
     whole = timed(lambda: stream(query, reference.partitions, WANTED, workers=CORES, device="cuda"))
@@ -391,8 +390,8 @@ def on_gpu(folder: Path) -> None:
         "device": name,
         "stated peak, TFLOP/s": stated,
         "a large square product, TFLOP/s": round(best, 1),
-        "screen on the device, TFLOP/s": round(products * ROWS / resident, 1),
-        "screen / stated peak": round(products * ROWS / resident / stated, 3),
+        "screen on the device, TFLOP/s": round(products * len(rows) / resident, 1),
+        "screen / stated peak": round(products * len(rows) / resident / stated, 3),
         "whole pass from files, TFLOP/s": round(products * len(reference) / whole, 1),
         "whole pass / stated peak": round(products * len(reference) / whole / stated, 3),
         "whole pass, rows/s": round(len(reference) / whole),

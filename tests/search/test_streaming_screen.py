@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from vectors import units
 
-from visleak.errors import MissingExtra, UsageError
+from visleak.errors import MissingExtra, UsageError, VisleakError
 from visleak.search import streaming, streaming_blocks
 from visleak.search.hits import Wanted
 from visleak.search.streaming import PartitionSearch
@@ -255,6 +255,19 @@ def test_without_torch_only_a_gpu_that_was_asked_for_is_missed(monkeypatch):
     assert torch_device("auto") is None
     with pytest.raises(MissingExtra, match=r"a search on cuda needs an extra: pip install"):
         torch_device("cuda")
+
+
+def test_a_full_gpu_is_said_in_one_line(monkeypatch):
+    """Another program may hold its memory."""
+    torch = pytest.importorskip("torch")
+
+    def full(self, rows, floor):
+        raise torch.cuda.OutOfMemoryError("CUDA out of memory")
+
+    query, stored, floor, _ = hard_case(1)
+    monkeypatch.setattr(DeviceScreen, "reaching", full)
+    with pytest.raises(VisleakError, match=r"^cpu has too little free memory to search on; use"):
+        DeviceScreen(query, "cpu").look(stored, floor)
 
 
 def test_the_device_never_changes_a_byte():

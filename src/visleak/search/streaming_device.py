@@ -21,14 +21,18 @@ from typing import Any, Final
 import numpy as np
 import numpy.typing as npt
 
-from visleak.errors import MissingExtra, UsageError
+from visleak.errors import MissingExtra, UsageError, VisleakError
 from visleak.records import Float32, Int64
 from visleak.search.streaming_blocks import Judged, dot_error, judge, length_error
 from visleak.search.streaming_screen import Seen
 
-#: Rows and queries of one product on a device; its result takes 2 bytes a pair.
-BLOCK: Final = 16_384
+#: Pairs and queries of one product on a device: its result takes 3 bytes a pair, and where
+#: everything is wanted its list of places takes 16.
+PAIRS: Final = 2**27
 TILE: Final = 8_192
+
+#: Rows at a time, however few or many the queries are.
+BLOCKS: Final = (1024, 65_536)
 
 #: Relative rounding of the precisions a device may compute in.
 PRECISIONS: Final = {"fp16": 2.0**-11, "bf16": 2.0**-8}
@@ -85,11 +89,10 @@ class DeviceScreen:
         precision: one of :data:`PRECISIONS`.
     """
 
-    block = BLOCK
-
     def __init__(self, query: Float32, device: str, precision: str = "fp16") -> None:
         import torch
 
+        self.block = int(np.clip(PAIRS // max(1, len(query)), *BLOCKS))
         self._torch = torch
         self._device = device
         self._kind = {"fp16": torch.float16, "bf16": torch.bfloat16}[precision]
@@ -101,9 +104,19 @@ class DeviceScreen:
         self._query = torch.tensor(query, device=device).to(self._kind)
 
     def look(self, stored: npt.NDArray[Any], floor: Float32) -> Seen:
-        """Return pairs that may reach the floor; see :class:`Screen`."""
-        rows, judged = self._prepared(stored)
-        query, row = self.reaching(rows, self._torch.tensor(floor, device=self._device)).T
+        """Return pairs that may reach the floor; see :class:`Screen`.
+
+        Raises:
+            VisleakError: the device has too little memory.
+        """
+        try:
+            rows, judged = self._prepared(stored)
+            query, row = self.reaching(rows, self._torch.tensor(floor, device=self._device)).T
+        except self._torch.cuda.OutOfMemoryError as error:
+            raise VisleakError(
+                f"{self._device} has too little free memory to search on; use the processor"
+                " (device cpu), or free memory of the GPU"
+            ) from error
         keep = ~np.isin(row, judged.broken)
         return Seen(query[keep], row[keep], judged.broken, judged.off)
 
