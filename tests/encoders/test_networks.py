@@ -15,7 +15,7 @@ from tiny_models import make_clip, pictures, resized, unit
 from visleak.encoders import load_encoder
 from visleak.encoders.flatness import flat
 from visleak.encoders.preparing import as_laion
-from visleak.errors import UsageError, VisleakError
+from visleak.errors import UsageError
 from visleak.records import Picture
 
 

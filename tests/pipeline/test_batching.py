@@ -260,3 +260,19 @@ def test_in_memory_bound_of_the_first_task(images, tmp_path, monkeypatch):
     assert done.unreadable == ()
     assert list(done.rest) == list(range(4, COUNT))
     assert done.bytes > 6_000
+
+
+def test_no_numbers_in_half_precision(tmp_path):
+    """The line says what helps."""
+
+    class Overflowing(Network):
+        precision = "fp16"
+
+        def forward(self, prepared):
+            return np.full((len(prepared), self.width), np.inf, np.float32)
+
+    images = image_set([np.zeros((9, 9, 3), np.uint8)], tmp_path / "n")
+    (problem,) = run(images, tmp_path, Overflowing()).problems
+    assert problem.detail == (
+        "the encoder network made no numbers of it in fp16; use --precision fp32"
+    )

@@ -21,7 +21,7 @@ from visleak.encoders.flatness import flat
 from visleak.encoders.libraries import library
 from visleak.encoders.processors import Preprocessing
 from visleak.encoders.request import Request
-from visleak.errors import UsageError, VisleakError
+from visleak.errors import UsageError
 from visleak.records import Bool, Float32, Picture
 from visleak.vectors import unit_rows
 

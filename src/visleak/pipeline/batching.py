@@ -211,7 +211,7 @@ class _Line:
                 continue
             vector = self._made.pop(one.position)
             if vector is None:
-                refused.append((one.position, no_numbers(self.encoder.name)))
+                refused.append((one.position, no_numbers(self.encoder)))
             else:
                 made = replace(one.print, vector=vector)
                 rows.append(Row(one.position, one.digest, made, fresh=True))

@@ -221,6 +221,6 @@ def _prints(
     usable = np.asarray(np.isfinite(vectors).all(axis=1))
     for index, (position, picture) in enumerate(zip(positions, pictures, strict=True)):
         if not usable[index]:
-            unreadable.append((position, no_numbers(encoder.name)))
+            unreadable.append((position, no_numbers(encoder)))
             continue
         yield position, Print(picture.width, picture.height, bool(flat[index]), vectors[index])

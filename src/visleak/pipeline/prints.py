@@ -90,9 +90,11 @@ def read_items(
         yield items
 
 
-def no_numbers(encoder: str) -> Unreadable:
+def no_numbers(encoder: Encoder) -> Unreadable:
     """Return why a picture is left out for which an encoder returned NaN or infinity."""
-    return Unreadable("unsupported", f"the encoder {encoder} made no numbers of it")
+    precision = getattr(encoder, "precision", "")
+    advice = f" in {precision}; use --precision fp32" if precision in ("fp16", "bf16") else ""
+    return Unreadable("unsupported", f"the encoder {encoder.name} made no numbers of it{advice}")
 
 
 def maker(encoder: Encoder) -> bytes:
