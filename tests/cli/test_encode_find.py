@@ -6,6 +6,7 @@ import json
 from pathlib import Path
 
 import numpy as np
+import pyarrow.parquet as pq
 import pytest
 from calling import HOSTILE, refused, run
 
@@ -80,6 +81,7 @@ def test_an_audit_of_embeddings_speaks_of_degrees(
     assert run("report", tmp_path / "out").code == 0
     page = (tmp_path / "out" / "report.html").read_text()
     assert "No pictures were compared" in page
+    assert "No pictures were at hand when this page was made" in page
     gate = run("audit", *sides, "-o", tmp_path / "gate", "--fail-on", "near")
     assert (gate.code, gate.err) == (
         2,
@@ -91,6 +93,33 @@ def test_an_audit_of_embeddings_speaks_of_degrees(
     shown = run("show", tmp_path / "out", "thing/copy.png", "-o", tmp_path / "a.png")
     assert shown.code == 2
     assert shown.err.endswith("set 'test' holds embeddings only; it has no pictures to show\n")
+
+
+def test_pictures_beside_embeddings_are_looked_at(
+    encoded: dict[str, Path], dataset: Path, tmp_path: Path
+) -> None:
+    """Grades where there are pictures; over all references none, which is not none found."""
+    trained = ("--train", f"emb:{encoded['train']}", "--train", f"pictures={dataset / 'train'}")
+    ran = run("audit", "--test", dataset / "test", *trained, "-o", tmp_path / "out", "--json")
+    assert (ran.code, ran.err) == (0, "")
+    summary = json.loads(ran.out)
+    rates = {each["reference_set"]: each["rates"] for each in summary["comparisons"]}
+    assert rates["pictures"]["near_or_exact"]["count"] == 3
+    assert rates["train"]["near_or_exact"] is None
+    assert rates["train"]["hard_or_soft"] == rates["pictures"]["hard_or_soft"]
+    total = summary["totals"][0]["rates"]
+    assert (total["near_or_exact"], total["hard_or_soft"]["count"]) == (None, 3)
+    assert summary["grader"] is not None
+    assert "verification of train: there are embeddings only" in " ".join(summary["skipped"])
+    pairs = pq.read_table(tmp_path / "out" / "pairs.parquet").to_pylist()
+    looked = {(row["reference_set"], row["grade"] is not None) for row in pairs}
+    assert looked == {("train", False), ("pictures", True), ("test", True)}
+    shown = run("show", tmp_path / "out", "thing/copy.png").out
+    assert "exact" in shown
+    assert "hard" in shown
+    page = (tmp_path / "out" / "report.html").read_text()
+    assert page.count("or its set holds embeddings only") <= 4
+    assert "data:image/" in page
 
 
 def test_a_changed_file_is_another_audit(encoded: dict[str, Path], tmp_path: Path) -> None:

@@ -14,13 +14,15 @@ if TYPE_CHECKING:
     from visleak.records import Bytes8
 
 
-def shown_pictures(audit: Audit) -> Callable[[str, list[str]], dict[str, Bytes8]]:
-    """Return the function that hands pictures to the report.
+def shown_pictures(audit: Audit) -> Callable[[str, list[str]], dict[str, Bytes8]] | None:
+    """Return the function that hands pictures to the report; ``None`` if no set has any.
 
     Where a source is gone the report is still worth having; what is missing is said on stderr.
     """
 
     without = {each["name"] for each in audit.summary["sets"] if not each.get("pictures", True)}
+    if len(without) == len(audit.summary["sets"]):
+        return None
 
     def pictures(name: str, ids: list[str]) -> dict[str, Bytes8]:
         if name in without:

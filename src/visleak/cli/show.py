@@ -116,7 +116,7 @@ def _table(image: dict[str, Any], pairs: Sequence[dict[str, Any]]) -> Iterator[R
     from rich.table import Table
     from rich.text import Text
 
-    size = f"{image['width']} x {image['height']}"
+    size = f"{image['width']} x {image['height']}" if image["width"] else "size unknown"
     label = f", label {edges.plain(image['label'])}" if image["label"] else ""
     head = f"{edges.plain(image['id'])} of {edges.plain(image['set'])} ({size}{label})"
     yield Text(head, "bold")
