@@ -146,6 +146,13 @@ def test_one_file_with_ids_beside_it(tmp_path, ending):
     assert column(opened(f"emb:{tmp_path}?encoder=clip")) == ["x", "y", "z"]
 
 
+@pytest.mark.parametrize("text", ["clip?prep=laion", "clip%3Fprep%3Dlaion"])
+def test_an_encoder_with_options_is_named_as_anywhere(tmp_path, text):
+    np.save(tmp_path / "a.npy", vectors(3))
+    images = opened(f"emb:{tmp_path / 'a.npy'}?encoder={text}")
+    assert images.encoder_name == "clip?prep=laion"
+
+
 def test_one_file_alone(tmp_path):
     path = tmp_path / "a.npy"
     np.save(path, vectors(3))

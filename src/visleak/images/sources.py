@@ -257,8 +257,10 @@ def _parts(rest: str) -> tuple[str, str, dict[str, str]]:
     path, split, options = rest, "", {}
     if not Path(path).exists() and "#" in path:
         path, _, split = path.rpartition("#")
-    if not Path(path).exists() and re.search(r"\?\w+=", path):
-        path, _, query = path.rpartition("?")
+    asked = re.search(r"\?\w+=", path)
+    if asked is not None and not Path(path).exists():
+        # an option may itself be a text with options: emb:laion?encoder=clip?prep=laion
+        path, query = path[: asked.start()], path[asked.start() + 1 :]
         options = dict(parse_qsl(query, keep_blank_values=True))
     return path, split, options
 
