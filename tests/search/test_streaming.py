@@ -18,6 +18,7 @@ from visleak.search import streaming, streaming_findings, streaming_hits, stream
 from visleak.search.exact import ExactSearch
 from visleak.search.hits import Sides, Wanted
 from visleak.search.streaming import PartitionSearch, find_in_partition, stream
+from visleak.search.streaming_blocks import forget
 from visleak.search.streaming_hits import PartitionHits, merge
 from visleak.search.streaming_screen import ProductScreen
 from visleak.vectors import unit_rows
@@ -173,6 +174,17 @@ def test_other_bytes_are_no_hits(stored):
         PartitionHits.from_bytes(stored)
 
 
+def test_bytes_that_were_cut_off_are_no_hits():
+    """A full disk ends a file anywhere."""
+    query, reference = planted(1, 9, 60)
+    found = find_in_partition(query, shards(reference, [])[0], Wanted(0.5))
+    stored = found.to_bytes()
+    for length in range(0, len(stored) - 16, 61):
+        with pytest.raises(ValueError, match="hits of a partition: bytes"):
+            PartitionHits.from_bytes(stored[:length])
+    assert PartitionHits.from_bytes(stored).id.equals(found.id)
+
+
 def test_bytes_of_another_layout_are_refused(monkeypatch):
     """What a later version keeps may mean something else."""
     found = find_in_partition(
@@ -237,6 +249,53 @@ def test_ids_are_asked_only_for_hits():
     none = shards(-np.ones((50, WIDTH)), [])
     stream(np.abs(query), none, Wanted(0.9, best=0))
     assert none[0].asked == []
+
+
+@pytest.mark.parametrize("even", [True, False], ids=["even", "decaying"])
+@pytest.mark.parametrize("wanted", [Wanted(0.9, best=0), Wanted(0.97, best=2, cap=3)], ids=str)
+def test_chosen_screens_lose_nothing_at_the_edge_of_the_threshold(even, wanted, monkeypatch):
+    """Real sizes, where a part of the coordinates decides: pairs a hair above must be found."""
+    rng, width = np.random.default_rng(4), 96
+    spectrum = np.ones(width) if even else 1 / np.arange(1, width + 1)
+    turn = np.linalg.qr(rng.normal(size=(width, width)))[0]
+    rows = rng.normal(size=(9400, width)) * np.sqrt(spectrum / spectrum.sum()) @ turn
+    rows = (rows + turn[0]) / np.linalg.norm(rows + turn[0], axis=1, keepdims=True)
+    query, stored = rows[:400].astype(np.float32), rows[400:]
+    for number, distance in enumerate(np.tile([0, 1e-8, -1e-8, 1e-6, -1e-6, 1e-4, -1e-4], 50)):
+        vector, goal = query[number].astype(np.float64), wanted.threshold + distance
+        noise = rng.normal(size=width)
+        noise -= noise @ vector / (vector @ vector) * vector
+        stored[number * 25] = goal * vector + noise * np.sqrt(1 - goal**2) / np.linalg.norm(noise)
+    monkeypatch.setattr(streaming_plan, "FINDING_AXES", 0.0)
+    partitions = shards(stored.astype(np.float32), [4500, 4510], 4)
+    search = PartitionSearch(query, wanted)
+    found = [(n, search.find(each, workers=2)) for n, each in enumerate(partitions)]
+    assert_equals_exact(query, partitions, wanted, merge(len(query), wanted, found))
+    assert sum(hits.total.sum() for _, hits in found) > 100
+    if not wanted.best:
+        part = search._screens[True]._part
+        assert part.kept < width
+        assert (part.axes is None) is even
+
+
+def test_memory_of_a_mapped_partition_is_given_back_on_the_way(tmp_path, monkeypatch):
+    """A file may be larger than memory; what is forgotten is read again where it is needed."""
+    query, reference = planted(10, 20, 400)
+    (shard,) = shards(reference, [], 10)
+    np.save(tmp_path / "rows.npy", reference)
+    shard.stored = np.load(tmp_path / "rows.npy", mmap_mode="r")
+    forgotten = []
+
+    def watched(stored):
+        forgotten.append(len(stored))
+        forget(stored)
+
+    monkeypatch.setattr(streaming, "forget", watched)
+    monkeypatch.setattr(streaming, "FORGET_AFTER", 100 * WIDTH * 4)
+    monkeypatch.setattr(ProductScreen, "block", 50)
+    wanted = Wanted(0.9, best=1)
+    assert_equals_exact(query, [shard], wanted, stream(query, [shard], wanted, workers=2))
+    assert forgotten == [400, 400]
 
 
 def test_a_flood_of_equal_vectors_is_cut_by_id_and_counted():

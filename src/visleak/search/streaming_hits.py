@@ -98,7 +98,7 @@ class PartitionHits:
             }
             off, rows = (int(count) for count in numbers.pop("counts"))
             return cls(**numbers, id=column["id"], off=off, rows=rows)
-        except (pa.ArrowException, KeyError, StopIteration, EOFError) as error:
+        except (pa.ArrowException, OSError, EOFError, KeyError, StopIteration) as error:
             raise ValueError("hits of a partition: bytes that cannot be read") from error
 
 
