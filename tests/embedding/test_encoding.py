@@ -268,6 +268,14 @@ def pairs(audit: visleak.Audit) -> list[dict[str, object]]:
     return [row for row in found if row["degree"] is not None]
 
 
+def totals(audit: visleak.Audit) -> dict[str, int]:
+    """How many pairs each test image has; of blank ones only the best is looked for."""
+    rows = audit.images().to_pylist()
+    return {
+        row["id"]: row["pairs_total"] for row in rows if row["set"] == "test" and not row["flat"]
+    }
+
+
 @pytest.fixture
 def leaking(tmp_path: Path, natural: dict[str, np.ndarray]) -> tuple[Path, Path]:
     """Two folders with copies, mirrored copies and blank pictures between them."""
@@ -308,6 +316,7 @@ def test_an_audit_of_embeddings_is_the_audit_of_their_pictures(
         sides = [f"emb:{tmp_path / s}" if isinstance(s, str) else s for s in (left, right)]
         found = visleak.audit(*sides, settings=settings, cache=None)
         assert pairs(found) == known, (left, right)
+        assert totals(found) == totals(expected), (left, right)
         assert found.summary["totals"][0]["rates"] == expected.summary["totals"][0]["rates"]
 
 
