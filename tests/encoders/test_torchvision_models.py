@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import pickle
 from importlib import import_module
 from pathlib import Path
 from typing import Any
@@ -190,6 +191,33 @@ def test_damaged_weights_of_open_clip(converted, tmp_path):
         load_encoder(f"clip:{folder}?backend=open_clip")
     assert str(caught.value).startswith(f"encoder clip: open_clip cannot load local-dir:{folder} (")
     assert "\n" not in str(caught.value)
+
+
+class Trap:
+    """Does something when it is read."""
+
+    def __init__(self, file: Path) -> None:
+        self.file = file
+
+    def __reduce__(self) -> tuple[object, tuple[object, ...]]:
+        return Path.touch, (self.file,)
+
+
+@pytest.mark.parametrize("library", ["open_clip", "timm"])
+def test_a_pickle_in_place_of_weights_does_nothing(library, tmp_path, request):
+    """Old weights are pickles, which could do anything: only tensors are read of them."""
+    working(library)
+    name, text = {
+        "open_clip": ("open_clip_pytorch_model.bin", f"clip:{tmp_path}?backend=open_clip"),
+        "timm": ("pytorch_model.bin", f"timm:{tmp_path}"),
+    }[library]
+    config = {"architecture": "resnet10t", "num_classes": 1000, "pretrained_cfg": {}}
+    (tmp_path / "config.json").write_text(json.dumps(config))
+    (tmp_path / "open_clip_config.json").write_text(json.dumps({"model_cfg": CONFIG}))
+    (tmp_path / name).write_bytes(pickle.dumps({"x": Trap(tmp_path / "sprung")}))
+    with pytest.raises(VisleakError, match="cannot"):
+        load_encoder(text)
+    assert not (tmp_path / "sprung").exists()
 
 
 # -- timm ----------------------------------------------------------------------------------------

@@ -46,7 +46,9 @@ def clip_encoder(request: Request) -> NetworkEncoder:
         preprocessing = read_preprocessing(found, prep)
     # a name that only open_clip knows is no name without it
     name = request.named("prep", "backend") if request.argument else request.named("prep")
-    return NetworkEncoder(name, tower, preprocessing, running, published(request))
+    encoder = NetworkEncoder(name, tower, preprocessing, running, published(request))
+    encoder.running_options["backend"] = backend
+    return encoder
 
 
 def _load(request: Request) -> tuple[Tower, Path]:
