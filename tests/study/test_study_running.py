@@ -203,6 +203,19 @@ def test_embeddings_and_pictures_in_one_study(place: Path) -> None:
     assert "near or exact" not in result.headlines[0]
 
 
+def test_a_damaged_audit_costs_its_own_comparisons(place: Path) -> None:
+    """It is not written over in silence; --force does it again."""
+    carried_out(place, sets_of())
+    (place / "out/audits/crawl/audit.json").write_text("{")
+    result = carried_out(place, sets_of())
+    (left,) = result.failed
+    assert left.comparison.reference == "crawl"
+    assert "audit.json is damaged" in left.why
+    assert (place / "out/audits/crawl/audit.json").read_text() == "{"
+    assert result.run.reused == 2
+    assert carried_out(place, sets_of(), force=True).failed == ()
+
+
 @pytest.mark.slow
 def test_a_source_that_breaks_later_leaves_its_answer_alone(place: Path) -> None:
     """The finished audit cannot be checked any more, so it is not used; nor is it thrown away."""

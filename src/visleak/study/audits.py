@@ -139,13 +139,20 @@ class Work:
         for place in _places(job.base):
             if not (place / AUDIT).is_file():
                 continue
-            held = self._held(place, job)
+            held: Sequence[str] = job.queries
+            try:
+                held = self._held(place, job)
+                unread = [name for name in held if name in self.faults]
+                if unread:
+                    self._fail(job, held, self.faults[unread[0]])
+                else:
+                    self._note(self._audited(place, held, job.reference), job)
+            except UsageError:
+                raise
+            except VisleakError as error:
+                # a damaged audit stays as it is: somebody may have judged its pairs
+                self._fail(job, held, str(error))
             done |= set(held)
-            unread = [name for name in held if name in self.faults]
-            if unread:
-                self._fail(job, held, self.faults[unread[0]])
-                continue
-            self._note(self._audited(place, held, job.reference), job)
         return done
 
     def _held(self, place: Path, job: Job) -> list[str]:
