@@ -59,7 +59,9 @@ def matrix(result: Result, panels: Sequence[Panel], name: str) -> dict[str, byte
     side = LETTER * max(len(_name(row)) for row in rows) + 0.25
     slanted = _slanted(columns, wide)
     longest = max(len(_name(column)) for column in columns)
-    top = 0.5 + (0.62 * LETTER * longest if slanted else 0.12)
+    top = (0.7 if _has_published(result, [panel[0] for panel in panels]) else 0.5) + (
+        0.62 * LETTER * longest if slanted else 0.12
+    )
     # the last slanted name leans out of its panel
     gap = max(0.3, 0.5 * LETTER * len(_name(columns[-1]))) if slanted else 0.3
     width, height = side + len(panels) * (wide + gap), top + high + 0.12
@@ -111,12 +113,23 @@ def _panel(axes: Any, result: Result, panel: Panel, *, names: bool, slanted: boo
     axes.tick_params(which="minor", length=0)
     for spine in axes.spines.values():
         spine.set_visible(False)
-    if any(shown(cell.paper.get(rate)) for cell in result.cells):
-        title += ", ours (published)"
+    _title(axes, title, 12, -8, weight="bold", color=INK)
+    if names and _has_published(result, [rate]):
+        _title(axes, "in brackets: published", 8.5, -25, color=QUIET)
+
+
+def _title(axes: Any, words: str, size: float, down: float, **look: Any) -> None:
+    """Write a line over a matrix, so many points below the figure's upper edge."""
     axes.annotate(
-        title, (0, 1), xycoords=("axes fraction", "figure fraction"), xytext=(0, -8),
-        textcoords="offset points", va="top", fontsize=12, fontweight="bold", color=INK,
+        words, (0, 1), xycoords=("axes fraction", "figure fraction"), xytext=(0, down),
+        textcoords="offset points", va="top", fontsize=size, **look,
     )  # fmt: skip
+
+
+def _has_published(result: Result, rates: Sequence[str]) -> bool:
+    """Whether any cell of the matrix has a published value of some rates."""
+    cells = (result.cell(query, row) for row in result.rows for query in result.columns)
+    return any(shown(cell.paper.get(rate)) for cell in cells if cell for rate in rates)
 
 
 def _number(axes: Any, x: int, y: int, share: float, depth: float, published: str) -> None:
