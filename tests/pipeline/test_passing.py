@@ -205,7 +205,7 @@ def test_degrees_without_grades():
         assert rates[name] is None
     assert summary["headline"] == (
         "2 of 4 t images (50.00 %, 95 % CI 15.00-85.00) have a picture at or above the soft"
-        " threshold in r, 2 (50.00 %) one at or above the hard threshold"
+        " threshold in r, 2 of them (50.00 %) at or above the hard threshold"
     )
     assert summary["verifier"] is None
     assert summary["skipped"] == [
@@ -369,3 +369,15 @@ def test_another_folder_with_the_same_weights_is_the_same_encoder(monkeypatch):
     assert "made with encoder clip:theirs (digest e), the audit uses clip:/mine" in refused(
         [other], "clip:/mine"
     )
+
+
+def test_sides_without_a_single_number():
+    """Nothing to compare is told, and ends no run."""
+    broken = np.full((3, WIDTH), np.nan, np.float32)
+    good = embeddings("g", clouds(1, 4))
+    _, rows, _, summary = ran([embeddings("t", broken)], [good], within=False)
+    assert rows == []
+    assert summary["headline"] == "none of the t images could be read"
+    outcome, rows, _, _ = ran([good], [embeddings("r", broken)], within=False)
+    assert rows == []
+    assert len(outcome.sides["r"].prints.problems) == 3

@@ -104,9 +104,9 @@ def pass_by(
     hits = _of_one_kind(hits, rows, flat, flat_of(columns, len(rows)), "flat" in columns)
     hits = _chosen(hits, rank[np.searchsorted(rows, hits.reference)], flat, wanted)
     broken = first[found.broken[:, 0]] + found.broken[:, 1]
-    taken = _taken(reference, np.unique(hits.reference), encoder.digest, found.off, broken)
-    own = side(taken.prints, encoder, views, engine, place.workers)
     listed = np.unique(hits.reference)
+    taken = _taken(reference, listed, encoder.digest, found.off, broken)
+    own = side(taken.prints, encoder, views, engine, place.workers)
     pairs, start = [], 0
     for each in queries:
         stop = start + len(each.prints)
@@ -172,17 +172,9 @@ def _chosen(hits: _Hits, tie: Int64, flat: Bool, wanted: Wanted) -> _Hits:
 
 def _taken(reference: EmbeddingSet, rows: Int64, encoder: str, off: int, broken: Int64) -> Taken:
     """Return some rows of a set as its images."""
-    columns = columns_at(reference, rows)
-    here = np.arange(len(rows))
-    prints = fingerprints(
-        reference,
-        here,
-        here,
-        vectors_at(reference, rows),
-        columns,
-        encoder,
-        problems_of(reference, broken),
-    )
+    columns, vectors = columns_at(reference, rows), vectors_at(reference, rows)
+    problems = problems_of(reference, broken)
+    prints = fingerprints(reference, np.arange(len(rows)), vectors, columns, encoder, problems)
     return Taken(image_set(reference, columns), prints, len(reference), off, streamed=True)
 
 

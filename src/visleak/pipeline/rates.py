@@ -147,7 +147,8 @@ def _hard(total: Mapping[str, dict[str, Any] | None]) -> str:
     if rate is None or not rate["count"]:
         return ""
     counted = Rate.from_dict(rate)
-    return f", {counted.count:,} ({percent(counted.share)} %) one at or above the hard threshold"
+    share = percent(counted.share)
+    return f", {counted.count:,} of them ({share} %) at or above the hard threshold"
 
 
 def _listed(names: Sequence[str]) -> str:

@@ -90,7 +90,7 @@ def take_in(images: EmbeddingSet, encoder: str, place: Workplace, drawn: Int64 |
     kept = np.concatenate(rows)
     listed = image_set(images, columns)
     problems = problems_of(images, np.concatenate(broken))
-    prints = fingerprints(images, kept, kept, matrix.mapped(), columns, encoder, problems)
+    prints = fingerprints(images, kept, matrix.mapped(), columns, encoder, problems)
     return Taken(listed, prints, total, off, streamed=False)
 
 
@@ -197,7 +197,6 @@ def problems_of(images: EmbeddingSet, broken: Int64) -> tuple[Problem, ...]:
 def fingerprints(
     images: EmbeddingSet,
     rows: Int64,
-    listed: Int64,
     matrix: Float32,
     columns: Mapping[str, pa.Array],
     encoder: str,
@@ -207,16 +206,15 @@ def fingerprints(
 
     Args:
         images: the set.
-        rows: position of each vector's image in the image set.
-        listed: its position in ``columns``.
+        rows: position of each vector's image in ``columns`` and in the image set.
         matrix: unit rows.
         columns: what is known of the images.
         encoder: digest of the encoder.
         problems: vectors that are no numbers.
     """
-    known = {name: column.take(pa.array(listed)) for name, column in columns.items()}
+    known = {name: column.take(pa.array(rows)) for name, column in columns.items()}
     digests = stored_digests(known.get("digest"))
-    sizes = np.stack([_whole(known.get(name), len(listed)) for name in ("width", "height")], axis=1)
+    sizes = np.stack([_whole(known.get(name), len(rows)) for name in ("width", "height")], axis=1)
     return Fingerprints(
         set=images.name,
         rows=rows,
@@ -224,7 +222,7 @@ def fingerprints(
         matrix=matrix,
         digests=vector_digests(matrix) if digests is None else digests,
         sizes=sizes.astype(np.int32),
-        flat=flat_of(known, len(listed)),
+        flat=flat_of(known, len(rows)),
         encoder=encoder,
         problems=problems,
         of_bytes=digests is not None,
