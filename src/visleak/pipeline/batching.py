@@ -41,9 +41,9 @@ from visleak.records import (
     Unreadable,
 )
 
-#: Pictures of the first tasks, and the most of a later one.
+#: Pictures of the first tasks, and the most of a later one: the network waits for whole tasks.
 FIRST_CHUNK: Final = 16
-MOST: Final = 512
+MOST: Final = 128
 
 #: Bytes of prepared pictures a task should return; bounds memory: a few tasks a worker wait.
 TASK_BYTES: Final = 32_000_000
@@ -135,7 +135,9 @@ def _in_order(place: Workplace, whole: _Task, pace: _Pace) -> Iterator[tuple[_Ta
     def tasks() -> Iterator[_Task]:
         start, total = 0, len(whole.positions)
         while start < total:
-            stop = min(start + pace.size, total)
+            # towards the end smaller ones, so that all workers end together
+            share = max(FIRST_CHUNK, (total - start) // (2 * place.workers))
+            stop = min(start + min(pace.size, share), total)
             handed.append(replace(whole, positions=whole.positions[start:stop]))
             yield handed[-1]
             start = stop
