@@ -1,0 +1,98 @@
+"""The estimate of docs/cluster.md: worked out from the measured rates, and from nothing else."""
+
+from __future__ import annotations
+
+import doctest
+import importlib.util
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import yaml
+
+ROOT = Path(__file__).parents[1]
+SOURCE = ROOT / "benchmarks" / "cluster_cost.py"
+FIGURES = json.loads((ROOT / "benchmarks" / "ray_rates.json").read_text())["figures"]
+PAGE = (ROOT / "docs" / "cluster.md").read_text("utf-8")
+
+MADE_UP = {
+    "queries": 1_000,
+    "vectors_a_second_and_core_ray": 100_000,
+    "bytes_a_vector": 1_000,
+    "images_a_second_and_core_ray": 1_000,
+    "comparisons_a_second_and_core": 2_000,
+    "backgrounds_a_second_and_core": 2_000,
+    "bytes_an_image": 50_000,
+}
+
+
+@pytest.fixture(scope="module")
+def module():
+    """Load the script from its folder, which is no package."""
+    spec = importlib.util.spec_from_file_location("cluster_cost", SOURCE)
+    loaded = importlib.util.module_from_spec(spec)
+    # dataclasses look their module up by name
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setitem(sys.modules, "cluster_cost", loaded)
+        spec.loader.exec_module(loaded)
+        yield loaded
+
+
+def test_the_sums_by_hand(module):
+    """4e8 / 1e5 / 3600 = 1.11 core hours; a picture takes 1 + 0.5 + 0.5 ms."""
+    lines = module.table(MADE_UP, price=0.5).splitlines()
+    rows = [[cell.strip() for cell in line.strip("|").split("|")] for line in lines[2:]]
+    assert [row[1:] for row in rows] == [
+        ["400 million", "1.1", "0.011", "0.4", "0.56"],
+        ["5 billion", "14", "0.14", "5", "6.9"],
+        ["400 million", "220", "2.2", "20", "110"],
+        ["5 billion", "2,800", "28", "250", "1,400"],
+    ]
+    assert all("1,000 test images" in row[0] for row in rows)
+    assert "cost" not in module.table(MADE_UP)
+
+
+def test_examples_in_the_docstrings(module):
+    assert doctest.testmod(module).failed == 0
+
+
+def test_the_page_states_the_measured_table(module):
+    assert module.table(FIGURES) in PAGE
+
+
+def test_the_page_states_the_measured_figures():
+    ratio = {
+        what: FIGURES[f"{what}_a_second_and_core_ray"] / FIGURES[f"{what}_a_second_and_core_local"]
+        for what in ("vectors", "images")
+    }
+    read = FIGURES["vectors_a_second_and_core_ray"] * FIGURES["bytes_a_vector"] / 1e9
+    for said in (
+        f"photographs of {FIGURES['bytes_an_image']:,} bytes",
+        f"a core takes in {read:.2f} GB a second, so a hundred need {100 * read:.0f} GB",
+        f"{FIGURES['backgrounds_a_second_and_core']:,} pictures a second and core",
+        f"did {ratio['vectors']:.0%} (embeddings) and {ratio['images']:.0%} (pictures)",
+    ):
+        assert said in PAGE, said
+
+
+def test_the_script_prints_the_table():
+    done = subprocess.run(
+        [sys.executable, str(SOURCE), "0.04"], check=True, capture_output=True, text=True
+    )
+    assert done.stdout.splitlines()[0].endswith("| TB read | cost |")
+
+
+def test_ray_takes_the_cluster_files():
+    """By its own schema, with its own defaults; that they need nothing of ours is in the text."""
+    pytest.importorskip("ray")
+    from ray.autoscaler._private.util import prepare_config, validate_config
+
+    files = [part.partition("```")[0] for part in PAGE.split("```yaml\n")[1:]]
+    assert len(files) == 2
+    for text in files:
+        config = yaml.safe_load(text)
+        validate_config(prepare_config(config))
+        assert any("ray start --head" in line for line in config["head_start_ray_commands"])
+        assert any("$RAY_HEAD_IP" in line for line in config["worker_start_ray_commands"])
