@@ -86,11 +86,19 @@ class Recipe:
 
     def rows(self, count: int, seed: int) -> Float32:
         """Return unit rows (count, WIDTH)."""
+        return self.around(self.spread(count, seed))
+
+    def spread(self, count: int, seed: int) -> Float32:
+        """Return what differs from the mean (count, WIDTH)."""
         rng = np.random.default_rng(seed)
         rows = rng.standard_normal((count, WIDTH), np.float32) @ self._axes
         if self.name == "isotropic":
             rows /= np.linalg.norm(rows, axis=1, keepdims=True)
-        rows += self._mean.astype(np.float32)
+        return np.asarray(rows, np.float32)
+
+    def around(self, spread: Float32) -> Float32:
+        """Return the mean and what differs from it, at unit length."""
+        rows = spread + self._mean.astype(np.float32)
         rows /= np.linalg.norm(rows, axis=1, keepdims=True)
         return np.asarray(rows, np.float32)
 
@@ -265,10 +273,10 @@ def plain_run(folder: Path) -> None:
 
 
 def million_rows(recipe: Recipe, shard: int) -> Iterator[npt.NDArray[np.float16]]:
-    """Yield a million rows in pieces: a pool of them, its coordinates rolled another way each."""
-    pool = recipe.rows(MILLION // 16, 3)
+    """Yield a million rows in pieces: a pool, spread around the mean another way for each."""
+    pool = recipe.spread(MILLION // 16, 3)
     for piece in range(16):
-        yield np.roll(pool, 16 * shard + piece, axis=1).astype(np.float16)
+        yield recipe.around(np.roll(pool, 16 * shard + piece, axis=1)).astype(np.float16)
 
 
 def write_millions(folder: Path, shards: int, query: Float32) -> None:
