@@ -14,6 +14,7 @@ from networks import Network
 from apart import Apart, apart
 from visleak.auditing import audit
 from visleak.cache import Cache
+from visleak.embedding import encode
 from visleak.encoders import load_encoder
 from visleak.errors import VisleakError
 from visleak.images import open_images
@@ -59,6 +60,20 @@ def test_every_step_of_an_audit_of_pictures(natural, tmp_path, monkeypatch):
         assert (tmp_path / "there" / name).read_bytes() == (tmp_path / "here" / name).read_bytes()
     assert {"_work", "_search", "_screen_work", "_check_work"} <= set(crew.tasks)
     assert "near" in here.pairs()["grade"].to_pylist()
+
+
+def test_vectors_that_are_written_as_files(natural, tmp_path):
+    """The same files, whoever made them; the network of an object stays here."""
+    images = open_images(crops(natural, 30, 40), name="test")
+    encode(images, "builtin", tmp_path / "here", shard=12, cache=None, workers=1)
+    crew = Apart()
+    encode(images, "builtin", tmp_path / "there", shard=12, cache=None, engine=lambda *_: crew)
+    written = sorted((tmp_path / "here").rglob("*.*"))
+    assert len([path for path in written if path.suffix == ".npy"]) == 3
+    for path in written:
+        other = tmp_path / "there" / path.relative_to(tmp_path / "here")
+        assert other.read_bytes() == path.read_bytes(), path.name
+    assert crew.tasks == ["_work"] * 3
 
 
 # -- what is sent --------------------------------------------------------------------------------

@@ -9,6 +9,7 @@ import typer
 
 from visleak.cli import edges, options
 from visleak.cli.audit_verb import cache_folder
+from visleak.cli.engines import engine_of
 
 if TYPE_CHECKING:
     from visleak.embedding import Encoded
@@ -82,6 +83,8 @@ def encode(
         ),
     ] = False,
     workers: options.Workers = None,
+    engine: options.EngineName = "local",
+    ray_address: options.RayAddress = None,
     cache: options.CacheFolder = None,
 ) -> None:
     """Write the vectors of a set of pictures as files that others can compare with.
@@ -115,6 +118,7 @@ def encode(
                 workers=workers,
                 cache=cache_folder(cache),
                 progress=progress,
+                engine=engine_of(engine, ray_address),
                 force=force,
             )
     except KeyboardInterrupt as error:

@@ -24,7 +24,8 @@ from visleak.errors import UsageError, VisleakError
 from visleak.images.embedding_manifest import KIND, MANIFEST, SCHEMA, TEXTS, VECTORS
 from visleak.pipeline.fingerprinting import fingerprint
 from visleak.pipeline.folder import claimed, stamp_of
-from visleak.pipeline.workplace import Progress, Workplace
+from visleak.pipeline.processes import Processes
+from visleak.pipeline.workplace import Engine, Progress, Workplace
 from visleak.records import Encoder, Fingerprints, ImageSet, Int64, Problem
 from visleak.store import UNREADABLE, write_json, write_problems
 
@@ -105,6 +106,7 @@ def encode(
     workers: int | None = None,
     cache: str | os.PathLike[str] | None = "default",
     progress: Progress = pipeline.silent,
+    engine: Engine = Processes,
     force: bool = False,
 ) -> Encoded:
     """Write the vectors of a set in clip-retrieval's layout, with a manifest.
@@ -123,6 +125,7 @@ def encode(
         workers: processes; by default one for each core.
         cache: folder for what need not be computed twice; ``None`` for none.
         progress: is told how far it is.
+        engine: who carries the work out; by default processes of this machine.
         force: replace other embeddings in ``out``.
 
     Raises:
@@ -144,7 +147,7 @@ def encode(
         with open_cache(cache) as store:
             crew = workers_for(len(images), workers)
             notes = [
-                read_note(each) or _written(job, each, crew, store, progress)
+                read_note(each) or _written(job, each, crew, store, progress, engine)
                 for each in (() if finished else job.shards)
             ]
         if not finished:
@@ -174,7 +177,9 @@ def _precision(encoder: Encoder) -> str:
     return str(getattr(encoder, "precision", "fp32"))
 
 
-def _written(job: _Job, shard: Shard, workers: int, store: Any, progress: Progress) -> Note:
+def _written(
+    job: _Job, shard: Shard, workers: int, store: Any, progress: Progress, engine: Engine
+) -> Note:
     """Encode and write one shard."""
     positions = job.positions(shard)
     before = shard.number * job.shard
@@ -182,7 +187,7 @@ def _written(job: _Job, shard: Shard, workers: int, store: Any, progress: Progre
     def told(step: str, done: int, total: int) -> None:
         progress(f"encoding {job.images.name}", before + done, len(job.images))
 
-    with Workplace.at(job.folder, workers, store, told) as place:
+    with Workplace.at(job.folder, workers, store, told, engine) as place:
         # a set of one shard is read as a whole, whatever it can be read by
         drawn = None if len(positions) == len(job.images) else positions
         prints = fingerprint(job.images, job.encoder, place, drawn)
