@@ -133,6 +133,8 @@ def test_weights_in_several_files(hub, models, tmp_path, monkeypatch):
     assert load_encoder("clip:owner/clip").digest == wanted
     hub.asked.clear()
     assert load_encoder("clip:owner/clip").digest == wanted
+    parted = load_encoder("hf:owner/clip").digest
+    assert parted == load_encoder(f"hf:{models}/clip").digest
     assert hub.asked == []
     (lost,) = (tmp_path / "cache").rglob(f"snapshots/*/{parts[1]}")
     lost.unlink()
@@ -279,14 +281,15 @@ def test_a_pickle_in_place_of_weights_does_nothing(copy, tmp_path):
     assert not (tmp_path / "sprung").exists()
 
 
-def test_old_weights_are_read(copy, models):
+@pytest.mark.parametrize("kind", ["clip", "hf"])
+def test_old_weights_are_read(copy, models, kind):
     """Tensors in a pickle, read with weights_only: the same digest."""
     import torch
     from safetensors.torch import load_file
 
     torch.save(load_file(copy / "model.safetensors"), copy / "pytorch_model.bin")
     (copy / "model.safetensors").unlink()
-    assert load_encoder(f"clip:{copy}").digest == load_encoder(f"clip:{models}/clip").digest
+    assert load_encoder(f"{kind}:{copy}").digest == load_encoder(f"{kind}:{models}/clip").digest
 
 
 def test_code_of_a_model_is_never_run(copy, tmp_path):

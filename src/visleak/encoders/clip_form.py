@@ -45,7 +45,7 @@ def transformers_digest(module: Any) -> str:
     )
     state = module.state_dict().items()
     return tensors_digest(
-        ((name.removeprefix("vision_model."), tensor) for name, tensor in state), about
+        {name.removeprefix("vision_model."): tensor for name, tensor in state}, about
     )
 
 
@@ -55,8 +55,8 @@ def open_clip_digest(tower: Any) -> str:
     about = _plain(tower)
     if about is None:
         # other towers exist in open_clip only: its names are as good as any
-        return tensors_digest(iter(state.items()), {"open_clip": str(tower)})
-    return tensors_digest(_canonical(state), _recipe(**about))
+        return tensors_digest(state, {"open_clip": str(tower)})
+    return tensors_digest(dict(_canonical(state)), _recipe(**about))
 
 
 def _plain(tower: Any) -> Mapping[str, Any] | None:

@@ -9,6 +9,7 @@ from visleak.encoders.libraries import member, said
 from visleak.encoders.network import RUNNING, NetworkEncoder, Running, Tower, tensors_digest
 from visleak.encoders.processors import read_preprocessing
 from visleak.encoders.request import Request
+from visleak.encoders.stored_tensors import StoredTensors
 from visleak.encoders.weights import (
     Found,
     find_model,
@@ -105,9 +106,9 @@ def _encoder(request: Request, found: Found, feature: str, kind: str = "") -> Ne
     pooler = frozenset(name for name in missing if "pooler." in f".{name}")
     refuse_missing(found, missing - pooler)
     chosen = _chosen(request, module, feature, pooled=not pooler)
-    about = {"model": _matters(module.config.to_diff_dict()), "feature": chosen}
-    weights = ((name, each) for name, each in module.state_dict().items() if name not in pooler)
-    tower = Tower(module, FEATURES[chosen], tensors_digest(weights, about))
+    about = {"model": _matters(found.config()), "feature": chosen}
+    # of the files, not of the module: its names and defaults change with the library's version
+    tower = Tower(module, FEATURES[chosen], tensors_digest(StoredTensors(found.path), about))
     return NetworkEncoder(request.named("feature"), tower, preprocessing, running)
 
 

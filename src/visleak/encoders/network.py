@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from typing import Any, Final
@@ -200,16 +200,17 @@ def digest(*parts: str | Mapping[str, Any]) -> str:
     return hashlib.blake2b(text.encode(), digest_size=16).hexdigest()
 
 
-def tensors_digest(tensors: Iterator[tuple[str, Any]], about: Mapping[str, Any]) -> str:
+def tensors_digest(tensors: Mapping[str, Any], about: Mapping[str, Any]) -> str:
     """Return the digest of a network's tensors, as ``float32``, and of what is done with them.
 
     Args:
-        tensors: names and tensors, in any order; whole numbers (counters, positions) are no
-            weights and left out.
+        tensors: by name; whole numbers (counters, positions) are no weights and left out. One is
+            asked for at a time.
         about: everything else that the network's vectors depend on, as plain values.
     """
     hasher = hashlib.blake2b(json.dumps(about, sort_keys=True).encode(), digest_size=16)
-    for name, tensor in sorted(tensors, key=lambda pair: pair[0]):
+    for name in sorted(tensors):
+        tensor = tensors[name]
         if not tensor.is_floating_point():
             continue
         values = tensor.detach().float().cpu().contiguous().numpy().astype("<f4", copy=False)

@@ -44,7 +44,7 @@ def timm_encoder(request: Request) -> NetworkEncoder:
         "timm": str(module.pretrained_cfg.get("architecture", name)),
         "modules": str(module),
     }
-    tower = Tower(module, _call, tensors_digest(iter(module.state_dict().items()), about))
+    tower = Tower(module, _call, tensors_digest(module.state_dict(), about))
     return NetworkEncoder(request.named(), tower, _preprocessing(name, config), running)
 
 
