@@ -16,7 +16,7 @@ from visleak.settings import Settings
     [
         ({"search": "annoy"}, "search must be one of exact, faiss; got 'annoy'"),
         ({"views": ""}, "views must be one of none, mirror, all; got ''"),
-        ({"candidates": "all"}, "candidates must be one of auto, nearest; got 'all'"),
+        ({"candidates": "all"}, "candidates must be one of auto, nearest, best; got 'all'"),
         ({"annotations": "yes"}, "annotations must be one of auto, used, unused; got 'yes'"),
         ({"hard": 1.5}, "hard must be a similarity between -1 and 1; got 1.5"),
         ({"soft": float("nan")}, "soft must be a similarity between -1 and 1; got nan"),
