@@ -112,6 +112,16 @@ def test_memory_of_a_mapped_file_is_given_back_and_read_again(tmp_path):
     assert stored.sum() == total
 
 
+def test_memory_that_is_on_no_disk_is_kept(tmp_path):
+    """A mapping that takes changes in memory would lose them."""
+    np.save(tmp_path / "rows.npy", np.ones((2000, WIDTH), np.float32))
+    stored = np.load(tmp_path / "rows.npy", mmap_mode="c")
+    stored[:] = 2
+    forget(stored[5:])
+    forget(np.full(3, 2.0))
+    assert (stored == 2).all()
+
+
 # -- screens ---------------------------------------------------------------------------------------
 
 

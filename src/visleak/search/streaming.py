@@ -224,13 +224,13 @@ def _meet(
         return
     rows, place = np.unique(seen.row, return_inverse=True)
     matrix = unit_rows(stored[rows]).matrix
+    exact = np.empty(len(place), np.float32)
     for first in range(0, len(place), CHUNK):
-        one, other = seen.query[first : first + CHUNK], place[first : first + CHUNK]
+        part = slice(first, first + CHUNK)
+        left, right = query[seen.query[part]], matrix[place[part]]
         # einsum sums each row by itself, so a pair's value does not depend on its neighbours
-        exact = np.einsum(
-            "ij,ij->i", query[one].astype(np.float64), matrix[other].astype(np.float64)
-        )
-        found.add(one, rows[other] + start, exact.astype(np.float32))
+        exact[part] = np.einsum("ij,ij->i", left.astype(np.float64), right.astype(np.float64))
+    found.add(seen.query, seen.row + start, exact)
 
 
 def _certain_floor(query: Float32, stored: npt.NDArray[Any], best: int) -> Float32:

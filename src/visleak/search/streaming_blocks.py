@@ -121,6 +121,8 @@ def forget(stored: npt.NDArray[Any]) -> None:
     """Let the system take back the memory of a memory-mapped array; its values stay on disk."""
     base: Any = stored
     while isinstance(base, np.ndarray) and base.base is not None:
+        if isinstance(base, np.memmap) and base.mode == "c":
+            return  # what was changed in memory is on no disk
         base = base.base
     if isinstance(base, mmap.mmap) and hasattr(mmap, "MADV_DONTNEED"):
         base.madvise(mmap.MADV_DONTNEED)

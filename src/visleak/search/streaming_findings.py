@@ -48,8 +48,7 @@ class Findings:
         with self._lock:
             keep = similarity >= self.floor[query]
             query, row, similarity = query[keep], row[keep], similarity[keep]
-            reached = query[similarity >= self.threshold]
-            self._total += np.bincount(reached, minlength=len(self._total))
+            np.add.at(self._total, query[similarity >= self.threshold], 1)
             if self._wanted.best and len(query):
                 self._raise_floor(query, similarity)
             self._pairs.append((query, row, similarity))
