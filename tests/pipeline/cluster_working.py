@@ -57,6 +57,11 @@ def where_it_lies(handle: Handle) -> tuple[str, bool, str]:
     return "nowhere", array.flags.writeable, node
 
 
+def gpu_and_process(number: int) -> tuple[str, int]:
+    time.sleep(0.05)
+    return os.environ.get("CUDA_VISIBLE_DEVICES", ""), os.getpid()
+
+
 def threads_and_folder(number: int) -> tuple[list[int], str]:
     from threadpoolctl import threadpool_info
 

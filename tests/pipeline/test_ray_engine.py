@@ -150,6 +150,23 @@ def test_a_task_that_always_kills_its_worker_ends_in_one_line(place, monkeypatch
     assert "\n" not in said
 
 
+def test_networks_go_where_gpus_are_and_stay_loaded(cluster, place):
+    """Processors of a node share its GPUs; a worker keeps its network from task to task.
+
+    Ray counts GPUs without looking: the node says that it has one.
+    """
+    assert list(place.crew.each(working.double, [1], network=True)) == [2], "no GPU, no network?"
+    node = cluster.add_node(**{**_node(), "num_cpus": 2}, num_gpus=1)
+    try:
+        found = list(place.crew.each(cluster_working.gpu_and_process, range(40), network=True))
+        plain = list(place.crew.each(cluster_working.gpu_and_process, range(4)))
+    finally:
+        cluster.remove_node(node)
+    assert {devices for devices, _ in found} == {"0"}
+    assert len({process for _, process in found}) == 2
+    assert {devices for devices, _ in plain} == {""}
+
+
 def test_what_cannot_be_sent_is_one_line(place):
     with pytest.raises(VisleakError) as caught:
         place.share(working.Stubborn([]))
