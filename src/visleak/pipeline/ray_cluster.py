@@ -220,4 +220,5 @@ def _signals_kept() -> Iterator[None]:
             before(signal.SIGTERM, None)
         raise KeyboardInterrupt from error
     finally:
-        signal.signal(signal.SIGTERM, before)
+        if before is not None:
+            signal.signal(signal.SIGTERM, before)

@@ -159,6 +159,8 @@ class RayCrew:
     def close(self) -> None:
         """Leave the cluster, or end it if it was started here."""
         self._keeper = None
+        # what is left of values in this process must go before their store does
+        _fetched.cache_clear()
         self._cluster.leave()
 
 
