@@ -9,7 +9,7 @@ import tiny_models
 
 
 @pytest.fixture(scope="session")
-def models(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def saved_models(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Return a folder with small models of transformers and a TorchScript file."""
     torch = pytest.importorskip("torch")
     pytest.importorskip("transformers")
@@ -22,3 +22,12 @@ def models(tmp_path_factory: pytest.TempPathFactory) -> Path:
     tiny_models.make_vit(folder / "vit")
     tiny_models.make_sscd(folder / "sscd.torchscript.pt")
     return folder
+
+
+@pytest.fixture
+def models(saved_models: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Return the same folder where ``device=auto`` is the CPU, whatever the machine has."""
+    import torch
+
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
+    return saved_models

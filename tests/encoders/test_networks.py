@@ -41,7 +41,7 @@ def by_library(folder: Path, processor: Any, model: Any, feature: Callable[[Any]
 
 
 @pytest.fixture(scope="module")
-def expected(models: Path) -> dict[str, Callable[[list[Picture]], np.ndarray]]:
+def expected(saved_models: Path) -> dict[str, Callable[[list[Picture]], np.ndarray]]:
     """Return, for each encoder, the library's own way to its vectors."""
     import transformers
     from transformers.models.bit.image_processing_pil_bit import BitImageProcessorPil
@@ -51,7 +51,7 @@ def expected(models: Path) -> dict[str, Callable[[list[Picture]], np.ndarray]]:
     )
     from transformers.models.vit.image_processing_pil_vit import ViTImageProcessorPil
 
-    config = transformers.CLIPConfig.from_pretrained(models / "clip")
+    config = transformers.CLIPConfig.from_pretrained(saved_models / "clip")
     config.vision_config.projection_dim = config.projection_dim
 
     class Vision(transformers.CLIPVisionModelWithProjection):
@@ -59,28 +59,33 @@ def expected(models: Path) -> dict[str, Callable[[list[Picture]], np.ndarray]]:
         def from_pretrained(cls, folder: Path) -> Any:
             return super().from_pretrained(folder, config=config.vision_config)
 
+    def embeds(made: Any) -> Any:
+        return made.image_embeds
+
     def class_token(made: Any) -> Any:
         return made.last_hidden_state[:, 0]
 
-    clip = by_library(models / "clip", CLIPImageProcessorPil, Vision, lambda m: m.image_embeds)
+    clip = by_library(
+        saved_models / "clip", CLIPImageProcessorPil, Vision, lambda m: m.image_embeds
+    )
     dinov2 = by_library(
-        models / "dinov2", BitImageProcessorPil, transformers.Dinov2Model, class_token
+        saved_models / "dinov2", BitImageProcessorPil, transformers.Dinov2Model, class_token
     )
     resnet = by_library(
-        models / "resnet",
+        saved_models / "resnet",
         ConvNextImageProcessorPil,
         transformers.ResNetModel,
         lambda made: made.pooler_output,
     )
-    vit = by_library(models / "vit", ViTImageProcessorPil, transformers.ViTModel, class_token)
+    vit = by_library(saved_models / "vit", ViTImageProcessorPil, transformers.ViTModel, class_token)
     return {
-        f"clip:{models}/clip": clip,
-        f"dinov2:{models}/dinov2": dinov2,
-        f"resnet152:{models}/resnet": resnet,
-        f"hf:{models}/clip": clip,
-        f"hf:{models}/dinov2": dinov2,
-        f"hf:{models}/resnet": resnet,
-        f"hf:{models}/vit": vit,
+        f"clip:{saved_models}/clip": clip,
+        f"dinov2:{saved_models}/dinov2": dinov2,
+        f"resnet152:{saved_models}/resnet": resnet,
+        f"hf:{saved_models}/clip": clip,
+        f"hf:{saved_models}/dinov2": dinov2,
+        f"hf:{saved_models}/resnet": resnet,
+        f"hf:{saved_models}/vit": vit,
     }
 
 
@@ -267,6 +272,24 @@ def test_numbers_beyond_the_precision_are_no_vectors(models, natural, monkeypatc
         vectors, _ = encoder.encode(pictures(natural)[:2])
         assert np.isnan(vectors[0]).all()
         assert np.isfinite(vectors[1]).all()
+
+
+@pytest.mark.parametrize(("precision", "off"), [("fp32", 1e-5), ("auto", 5e-3)])
+@pytest.mark.parametrize("kind", ["clip:{}/clip", "resnet152:{}/resnet"])
+def test_a_gpu_makes_the_same_vectors(saved_models, natural, kind, precision, off):
+    """In full precision without TF32; half of it by default; alone as among others."""
+    import torch
+
+    if not torch.cuda.is_available():
+        pytest.skip("needs a CUDA GPU")
+    shown = pictures(natural)
+    wanted, _ = load_encoder(kind.format(saved_models), device="cpu").encode(shown)
+    encoder = load_encoder(kind.format(saved_models), precision=precision)
+    assert encoder.device == "cuda:0"
+    assert encoder.precision == ("fp16" if precision == "auto" else "fp32")
+    vectors, _ = encoder.encode(shown)
+    np.testing.assert_allclose(vectors, wanted, atol=off)
+    np.testing.assert_array_equal(encoder.encode(shown[2:3])[0], vectors[2:3])
 
 
 def test_the_only_view_is_the_original(models):

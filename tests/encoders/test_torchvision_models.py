@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import pickle
+from functools import partial
 from importlib import import_module
 from pathlib import Path
 from typing import Any
@@ -16,6 +17,8 @@ from tiny_models import lively, no_hub, pictures, unit
 from visleak.encoders import load_encoder
 from visleak.errors import UsageError, VisleakError
 from visleak.records import Picture
+
+on_cpu = partial(load_encoder, device="cpu")
 
 
 def working(name: str) -> Any:
@@ -96,12 +99,12 @@ def write_open_clip(folder: Path, model: Any, config: dict[str, Any]) -> Path:
 
 
 @pytest.fixture(scope="module")
-def converted(open_clip, models, tmp_path_factory) -> Path:
+def converted(open_clip, saved_models, tmp_path_factory) -> Path:
     """Return the small CLIP of transformers in open_clip's form."""
     from safetensors.torch import load_file
 
     model = open_clip.CLIP(**CONFIG)
-    weights = load_file(models / "clip" / "model.safetensors")
+    weights = load_file(saved_models / "clip" / "model.safetensors")
     model.visual.load_state_dict(in_open_clips_form(weights))
     return write_open_clip(tmp_path_factory.mktemp("converted") / "clip", model, CONFIG)
 
@@ -110,8 +113,8 @@ def converted(open_clip, models, tmp_path_factory) -> Path:
 def test_one_clip_through_two_libraries(converted, models, natural, prep):
     """The same vectors and the same digest, whoever loads it."""
     shown = pictures(natural)
-    through = load_encoder(f"clip:{converted}?{prep}backend=open_clip")
-    direct = load_encoder(f"clip:{models}/clip?{prep}backend=transformers")
+    through = on_cpu(f"clip:{converted}?{prep}backend=open_clip")
+    direct = on_cpu(f"clip:{models}/clip?{prep}backend=transformers")
     assert through.digest == direct.digest
     np.testing.assert_allclose(through.encode(shown)[0], direct.encode(shown)[0], atol=1e-6)
 
@@ -122,7 +125,7 @@ def test_open_clips_own_vectors(open_clip, converted, natural):
     shown = [each for each in pictures(natural) if each.height == each.width]
     shown += [Picture(np.ascontiguousarray(natural["coffee"][:100, :150]), 150, 100)]
     wanted = by_transform(transform, model.eval().visual, shown)
-    encoder = load_encoder(f"clip:{converted}?backend=open_clip")
+    encoder = on_cpu(f"clip:{converted}?backend=open_clip")
     np.testing.assert_allclose(encoder.encode(shown)[0], wanted, atol=1e-5)
     assert encoder.name == f"clip:{converted}?backend=open_clip"
     assert encoder.thresholds is None
@@ -138,8 +141,8 @@ def test_what_a_clip_does_with_its_weights_is_in_the_digest(open_clip, converted
     config = CONFIG | change
     model = open_clip.CLIP(**config)
     model.load_state_dict(torch.load(converted / "open_clip_pytorch_model.bin", weights_only=True))
-    other = load_encoder(f"clip:{write_open_clip(tmp_path / 'x', model, config)}?backend=open_clip")
-    assert other.digest != load_encoder(f"clip:{converted}?backend=open_clip").digest
+    other = on_cpu(f"clip:{write_open_clip(tmp_path / 'x', model, config)}?backend=open_clip")
+    assert other.digest != on_cpu(f"clip:{converted}?backend=open_clip").digest
 
 
 def test_towers_that_only_open_clip_has(open_clip, tmp_path, natural):
@@ -149,7 +152,7 @@ def test_towers_that_only_open_clip_has(open_clip, tmp_path, natural):
     folder = write_open_clip(tmp_path / "rn", model, config)
     _, _, transform = open_clip.create_model_and_transforms(f"local-dir:{folder}")
     shown = [Picture(np.ascontiguousarray(natural[name][:200, :200]), 200, 200) for name in natural]
-    encoder = load_encoder(f"clip:{folder}?backend=open_clip")
+    encoder = on_cpu(f"clip:{folder}?backend=open_clip")
     wanted = by_transform(transform, model.eval().visual, shown)
     np.testing.assert_allclose(encoder.encode(shown)[0], wanted, atol=1e-5)
 
@@ -176,7 +179,7 @@ def test_what_open_clip_cannot_load(open_clip, tmp_path, monkeypatch, text, kind
     """One line within seconds, with what there is or how to get it."""
     no_hub(monkeypatch, tmp_path)
     with pytest.raises(kind) as caught:
-        load_encoder(text)
+        on_cpu(text)
     assert said in str(caught.value)
     assert "\n" not in str(caught.value)
 
@@ -188,7 +191,7 @@ def test_damaged_weights_of_open_clip(converted, tmp_path):
     (folder / "open_clip_config.json").write_text((converted / "open_clip_config.json").read_text())
     (folder / "open_clip_pytorch_model.bin").write_bytes(b"no weights")
     with pytest.raises(VisleakError) as caught:
-        load_encoder(f"clip:{folder}?backend=open_clip")
+        on_cpu(f"clip:{folder}?backend=open_clip")
     assert str(caught.value).startswith(f"encoder clip: open_clip cannot load local-dir:{folder} (")
     assert "\n" not in str(caught.value)
 
@@ -216,7 +219,7 @@ def test_a_pickle_in_place_of_weights_does_nothing(library, tmp_path, request):
     (tmp_path / "open_clip_config.json").write_text(json.dumps({"model_cfg": CONFIG}))
     (tmp_path / name).write_bytes(pickle.dumps({"x": Trap(tmp_path / "sprung")}))
     with pytest.raises(VisleakError, match="cannot"):
-        load_encoder(text)
+        on_cpu(text)
     assert not (tmp_path / "sprung").exists()
 
 
@@ -240,12 +243,12 @@ def test_timms_vectors_are_its_own(timm, saved, natural):
     model = timm.create_model(f"local-dir:{saved}", pretrained=True, num_classes=0).eval()
     config = timm.data.resolve_model_data_config(model)
     transform = timm.data.create_transform(**config, is_training=False)
-    encoder = load_encoder(f"timm:{saved}")
+    encoder = on_cpu(f"timm:{saved}")
     wanted = by_transform(transform, model, shown)
     np.testing.assert_allclose(encoder.encode(shown)[0], wanted, atol=1e-5)
     assert np.abs(wanted @ wanted.T)[np.triu_indices(len(shown), 1)].max() < 0.9999
     assert (encoder.name, encoder.thresholds) == (f"timm:{saved}", None)
-    assert encoder.digest == load_encoder(f"timm:local-dir:{saved}").digest
+    assert encoder.digest == on_cpu(f"timm:local-dir:{saved}").digest
 
 
 @pytest.mark.parametrize(
@@ -266,7 +269,7 @@ def test_what_timm_cannot_load(timm, tmp_path, monkeypatch, text, kind, said):
     """One line within seconds, with what there is or how to get it."""
     no_hub(monkeypatch, tmp_path)
     with pytest.raises(kind) as caught:
-        load_encoder(text)
+        on_cpu(text)
     assert said in str(caught.value)
     assert "\n" not in str(caught.value)
 
@@ -282,6 +285,6 @@ def test_timm_with_weights_from_the_cache(timm, saved, tmp_path, monkeypatch):
     (there / "refs" / "main").write_text(commit)
     for file in saved.iterdir():
         (there / "snapshots" / commit / file.name).write_bytes(file.read_bytes())
-    named, folder = load_encoder(f"timm:{saved.name}"), load_encoder(f"timm:{saved}")
+    named, folder = on_cpu(f"timm:{saved.name}"), on_cpu(f"timm:{saved}")
     # the folder of the second one asks for another resizing
     assert (named.digest == folder.digest) == (saved.name == "resnet10t")
