@@ -112,6 +112,19 @@ def test_a_finished_folder_is_reused_and_another_set_refused(source: Path, tmp_p
     assert tree(out) == tree(alone.folder)
 
 
+def test_a_shard_without_a_readable_picture_is_an_empty_file(tmp_path: Path) -> None:
+    folder = pictures(tmp_path / "photos", 4)
+    for number in range(2):
+        (folder / "class0" / f"a{number}.png").write_bytes(b"no picture")
+    done = encode(open_images(folder), ENCODER, tmp_path / "out", shard=2, cache=None)
+    assert (done.vectors, done.unreadable, done.shards) == (4, 2, 3)
+    stored = open_images(f"emb:{done.folder}")
+    assert isinstance(stored, EmbeddingSet)
+    assert [part.rows for part in stored.partitions] == [0, 2, 2]
+    found = visleak.audit(stored, f"emb:{done.folder}", cache=None)
+    assert found.summary["totals"][0]["rates"]["hard"]["count"] == 4
+
+
 def test_other_peoples_folders_are_left_alone(source: Path, tmp_path: Path) -> None:
     with pytest.raises(UsageError, match=r"holds something else \('class[01]'\); choose a new"):
         encode(open_images(source), ENCODER, source, cache=None, force=True)

@@ -74,7 +74,7 @@ def test_laions_files_come_in_the_order_of_their_numbers(tmp_path):
     assert (images.width, len(images), images.thresholds) == (4, 24, None)
     for number, part in enumerate(images.partitions):
         stored = part.matrix()
-        assert isinstance(stored.base, np.memmap | np.ndarray)
+        assert isinstance(stored.base, np.memmap)
         np.testing.assert_array_equal(stored, vectors(2, seed=number))
     assert column(images) == [str(row) for row in range(24)]
     assert column(images, "locator") == [f"http://u/{row}" for row in range(24)]
