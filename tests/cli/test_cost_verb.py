@@ -2,8 +2,13 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
+import os
+import pty
 import re
+import subprocess
+import sys
 from pathlib import Path
 
 import numpy as np
@@ -173,3 +178,32 @@ def test_options_that_the_encoder_does_not_have(dataset: Path, option: str) -> N
     code, message = refused("audit", dataset, f"--{name}", value)
     assert code == 2
     assert message.startswith(f"encoder builtin has no option '{name}'")
+
+
+TOLD = """
+import sys
+import visleak.cli.audit_verb as verb
+verb.WORTH_TELLING, verb.TELL_ABOVE = 1, 0.0
+from visleak.cli import main
+main(sys.argv[1:])
+"""
+
+
+def test_a_person_at_a_terminal_is_told_before_a_long_run(dataset: Path, tmp_path: Path) -> None:
+    """Once, on stderr, and not again where the audit is there already."""
+    for times in (1, 0):
+        leader, follower = pty.openpty()
+        with subprocess.Popen(
+            [sys.executable, "-c", TOLD, "audit", dataset, "-o", tmp_path / "out"],
+            stdout=subprocess.DEVNULL,
+            stderr=follower,
+            env={**os.environ, "TERM": "xterm-256color", "COLUMNS": "100"},
+        ) as process:
+            os.close(follower)
+            parts = []
+            with contextlib.suppress(OSError):  # how Linux tells the end of a terminal
+                while part := os.read(leader, 65536):
+                    parts.append(part)
+        os.close(leader)
+        assert process.returncode == 0
+        assert b"".join(parts).decode().count("13 images (152 kB); about 1 s to read and") == times
