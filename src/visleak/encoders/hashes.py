@@ -15,8 +15,8 @@ import numpy.typing as npt
 from PIL import Image
 
 from visleak.encoders.flatness import flat
+from visleak.encoders.libraries import library
 from visleak.encoders.request import Request
-from visleak.errors import MissingExtra
 from visleak.records import Bool, Bytes8, Float32, Picture
 
 #: Sides of the picture phash looks at, and of its low frequencies that become bits.
@@ -126,11 +126,7 @@ def pdq_encoder(request: Request) -> HashEncoder:
     """
     request.no_argument()
     request.knows()
-    try:
-        from pdqhash import compute
-    except ImportError as error:
-        raise MissingExtra("pdq", "the encoder pdq") from error
-    del compute
+    library("pdqhash", "pdq", "the encoder pdq")
     same = 1.0 - PDQ_DISTANCE / 256
     thresholds = {
         "hard": same,

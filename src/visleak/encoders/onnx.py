@@ -13,10 +13,11 @@ import numpy as np
 import numpy.typing as npt
 
 from visleak.encoders.flatness import flat
+from visleak.encoders.libraries import library
 from visleak.encoders.onnx_data import external_files
 from visleak.encoders.onnx_recipe import Recipe, read_recipe
 from visleak.encoders.request import Request
-from visleak.errors import MissingExtra, UsageError, VisleakError
+from visleak.errors import UsageError, VisleakError
 from visleak.records import Bool, Float32, Picture
 from visleak.vectors import NORM_TOLERANCE
 
@@ -156,10 +157,7 @@ def onnx_encoder(request: Request) -> OnnxEncoder:
 
 def _session(path: Path, device: str) -> tuple[Any, str]:
     """Load a network; return it and where it runs."""
-    try:
-        import onnxruntime
-    except ImportError as error:
-        raise MissingExtra("onnx", "the encoder onnx") from error
+    onnxruntime = library("onnxruntime", "onnx", "the encoder onnx")
     onnxruntime.set_default_logger_severity(4)
     there = "CUDAExecutionProvider" in onnxruntime.get_available_providers()
     if device.startswith("cuda") and not there:
