@@ -144,11 +144,10 @@ def turns(functions: Sequence[Callable[[], Any]], rounds: int = ROUNDS) -> list[
 
 
 def each_block(
-    matrices: Sequence[npt.NDArray[Any]],
-    workers: int,
-    work: Callable[[npt.NDArray[Any]], object],
+    reference: EmbeddingSet, workers: int, work: Callable[[npt.NDArray[Any]], object]
 ) -> None:
-    """Work on all blocks of some matrices, shared among threads."""
+    """Map the files into memory, as a pass does, and work on all blocks, shared among threads."""
+    matrices = [partition.matrix() for partition in reference.partitions]
     blocks = [(m, start) for m in matrices for start in range(0, len(m), BLOCK)]
     with threadpool_limits(1, user_api="blas"), ThreadPoolExecutor(workers) as pool:
         list(pool.map(lambda b: work(b[0][b[1] : b[1] + BLOCK]), blocks))
@@ -175,7 +174,6 @@ def against_reading(recipe: Recipe, folder: Path) -> tuple[list[Bar], dict[str, 
     """Few queries: the pass beside reading and converting alone."""
     query = recipe.rows(FEW, 1)
     reference = folder_of(recipe, query, folder, FEW_SHARDS)
-    matrices = [partition.matrix() for partition in reference.partitions]
     rows = len(reference)
 
     def convert(block: npt.NDArray[Any]) -> object:
@@ -188,9 +186,9 @@ def against_reading(recipe: Recipe, folder: Path) -> tuple[list[Bar], dict[str, 
 
     one, many, own, ours = turns(
         [
-            lambda: each_block(matrices, 1, convert),
-            lambda: each_block(matrices, CORES, convert),
-            lambda: each_block(matrices, CORES, own_conversion),
+            lambda: each_block(reference, 1, convert),
+            lambda: each_block(reference, CORES, convert),
+            lambda: each_block(reference, CORES, own_conversion),
             lambda: stream(query, reference.partitions, WANTED, workers=CORES),
         ]
     )

@@ -45,7 +45,7 @@ SEED_ROWS: Final = 1024
 CHUNK: Final = 512
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class PartitionSearch:
     """A question that can be put to any partition, in this process or in another. Picklable.
 
@@ -62,8 +62,8 @@ class PartitionSearch:
     wanted: Wanted
     rows: int = 0
     device: str = "cpu"
-    _screens: dict[bool, Screen] = field(default_factory=dict, init=False, compare=False)
-    _lock: Any = field(default_factory=Lock, init=False, compare=False)
+    _screens: dict[bool, Screen] = field(default_factory=dict, init=False)
+    _lock: Any = field(default_factory=Lock, init=False)
 
     def __getstate__(self) -> dict[str, Any]:
         # screens hold threads' memory and devices: another process makes its own
