@@ -10,6 +10,7 @@ import signal
 import sqlite3
 import subprocess
 import sys
+import tempfile
 import threading
 import time
 from collections.abc import Iterator
@@ -53,10 +54,15 @@ pytestmark = [
 def cluster() -> Iterator[Any]:
     """Two nodes of one processor each."""
     pytest.importorskip("ray")
-    with pytest.MonkeyPatch.context() as patch:
+    with (
+        pytest.MonkeyPatch.context() as patch,
+        # of a short name: sockets lie in it
+        tempfile.TemporaryDirectory(prefix="vl-", dir="/tmp", ignore_cleanup_errors=True) as folder,
+    ):
         patch.setenv("PYTHONPATH", HERE)
         patch.setenv("RAY_USAGE_STATS_ENABLED", "0")
         patch.setenv("RAY_AUTH_MODE", "disabled")
+        patch.setenv("RAY_TMPDIR", folder)
         from ray.cluster_utils import Cluster
 
         nodes = Cluster(initialize_head=True, head_node_args=_node())
