@@ -188,6 +188,17 @@ def test_find_in_embeddings_speaks_of_likeness(dataset: Path, encoded: dict[str,
     assert any(": not found; the most alike has similarity 0." in line for line in lines)
 
 
+def test_find_says_nothing_that_no_threshold_tells(dataset: Path, tmp_path: Path) -> None:
+    """phash ships no thresholds: with vectors alone, even similarity 1 is no verdict."""
+    copy, hashes = dataset / "test" / "thing" / "copy.png", tmp_path / "hashes"
+    assert run("encode", dataset / "train", "--encoder", "phash", "-o", hashes).code == 0
+    found = json.loads(run("find", copy, "--in", hashes, "--json").out)["images"][0]
+    assert (found["found"], found["matches"][0]["similarity"]) == (None, 1.0)
+    assert "the most alike has similarity 1.000; no thresholds are known for this encoder" in (
+        run("find", copy, "--in", hashes).out
+    )
+
+
 def test_find_in_an_audit_looks_through_its_sets(dataset: Path, audited: Path) -> None:
     picture = dataset / "train" / "thing" / "t1.png"
     found = json.loads(run("find", picture, "--in", audited, "--json").out)["images"][0]

@@ -85,8 +85,11 @@ def _verdict(each: Found) -> str:
     if not each.matches:
         return "not found, and nothing is like it"
     same = next((match for match in each.matches if match.same), None)
+    closest = f"the most alike has similarity {each.matches[0].similarity:.3f}"
+    if same is None and not each.told:
+        return f"{closest}; no thresholds are known for this encoder, so that says nothing yet"
     if same is None:
-        return f"not found; the most alike has similarity {each.matches[0].similarity:.3f}"
+        return f"not found; {closest}"
     # without a look at pictures a degree is all that can be said
     sure = "found" if same.grade is not None else "something as alike as a copy is there"
     which = f"{edges.plain(same.id)} of {edges.plain(same.set)}"

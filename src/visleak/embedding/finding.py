@@ -63,16 +63,19 @@ class Found:
         image: the file, as given.
         unreadable: why it could not be read, or ``None``.
         matches: the closest images, most likely ones first.
+        told: there were pictures to look at or thresholds to go by; else nobody can say more
+            than how alike the closest are.
     """
 
     image: str
     unreadable: str | None
     matches: tuple[Match, ...]
+    told: bool = True
 
     @property
-    def found(self) -> bool:
-        """Whether the picture is in there."""
-        return any(match.same for match in self.matches)
+    def found(self) -> bool | None:
+        """Whether the picture is in there; ``None`` where nothing tells."""
+        return any(match.same for match in self.matches) if self.told else None
 
     def as_dict(self) -> dict[str, Any]:
         """Return it as plain values."""
@@ -116,10 +119,13 @@ def find(
         first = next(iter(gone.items()))
         raise VisleakError(f"{first[0]} cannot be read: {first[1]}")
     matches = _matches(result)
-    return [
-        Found(image, gone.get(image), tuple(matches.get(image, ())[:k]))
-        for image in asked.ids.to_pylist()
-    ]
+    limits = [result.summary["thresholds"][name] is not None for name in ("hard", "soft")]
+    found = []
+    for image in asked.ids.to_pylist():
+        own = tuple(matches.get(image, ())[:k])
+        told = any(limits) or any(match.grade is not None for match in own)
+        found.append(Found(image, gone.get(image), own, told))
+    return found
 
 
 def _asked(images: Sequence[str | os.PathLike[str]]) -> ImageSet:
