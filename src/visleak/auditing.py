@@ -204,6 +204,7 @@ def audit(
     cache: str | os.PathLike[str] | None = "default",
     progress: Progress = pipeline.silent,
     engine: Engine = Processes,
+    device: str = "cpu",
     force: bool = False,
     command: str | None = None,
 ) -> Audit:
@@ -226,6 +227,8 @@ def audit(
         progress: is told how far each step is.
         engine: who carries the work out, such as :class:`visleak.pipeline.ray_engine.RayEngine`;
             by default processes of this machine. Never changes the answer.
+        device: where embeddings that pass by are compared: ``cpu``, ``auto`` (a GPU if there is
+            one) or ``cuda:N``. Never changes the answer.
         force: replace another audit in ``out``.
         command: command line to note in the result.
 
@@ -257,7 +260,7 @@ def audit(
             if not finished:
                 with (
                     open_cache(cache) as store,
-                    pipeline.Workplace.at(folder, crew, store, progress, engine) as place,
+                    pipeline.Workplace.at(folder, crew, store, progress, engine, device) as place,
                 ):
                     outcome = pipeline.run(queries, references, maker, settings, place, limits)
                     summary = summarise(outcome, maker, settings, visleak.__version__) | about

@@ -122,6 +122,21 @@ def test_pictures_beside_embeddings_are_looked_at(
     assert "data:image/" in page
 
 
+def test_a_device_may_be_asked_for_where_only_vectors_are_compared(
+    dataset: Path, encoded: dict[str, Path], tmp_path: Path
+) -> None:
+    """The built-in fingerprint has no device, the comparison with embeddings has."""
+    sides = ("--test", dataset / "test", "--train", f"emb:{encoded['train']}")
+    assert run("audit", *sides, "--device", "auto", "-o", tmp_path / "auto").code == 0
+    code, said = refused("audit", *sides, "--device", "cuda:97", "-o", tmp_path / "far")
+    assert code == 2
+    assert said.startswith("device cuda:97 is not there: torch ")
+    assert said.endswith(" GPUs; take auto or cpu")
+    pictures = ("--test", dataset / "test", "--train", dataset / "train")
+    code, said = refused("audit", *pictures, "--device", "auto", "-o", tmp_path / "none")
+    assert (code, "has no option 'device'" in said) == (2, True)
+
+
 def test_a_changed_file_is_another_audit(encoded: dict[str, Path], tmp_path: Path) -> None:
     """Its stamp is part of the audit's key."""
     np.save(tmp_path / "v.npy", np.eye(4, dtype=np.float16))

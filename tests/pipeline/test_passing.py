@@ -66,10 +66,10 @@ def embeddings(name: str, vectors: Any, sizes: list[int] | None = None, **change
     return EmbeddingSet(name=name, partitions=partitions, width=vectors.shape[1], **known)
 
 
-def ran(queries, references, settings=None, **changes):
+def ran(queries, references, settings=None, device="cpu", **changes):
     encoder = encoder_for([*queries, *references], "")
     settings = settings or Settings(encoder="net", hard=0.9, soft=0.7, **changes)
-    with pipeline.Workplace.at(None, 1, None) as place:
+    with pipeline.Workplace.at(None, 1, None, device=device) as place:
         outcome = pipeline.run(queries, references, encoder, settings, place)
         tables = list(pair_tables(outcome.compared, outcome.sides))
         images = list(image_tables(outcome.sets, outcome.compared, outcome.sides))
@@ -381,3 +381,25 @@ def test_sides_without_a_single_number():
     outcome, rows, _, _ = ran([good], [embeddings("r", broken)], within=False)
     assert rows == []
     assert len(outcome.sides["r"].prints.problems) == 3
+
+
+def test_the_device_changes_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    """By the code for GPUs, run on the processor: the same rows, and it was that code."""
+    pytest.importorskip("torch")
+    from visleak.search.streaming_device import DeviceScreen
+
+    rng = np.random.default_rng(5)
+    vectors = rng.normal(size=(60, WIDTH))
+    sets = [embeddings("q", vectors[:20])], [embeddings("r", vectors[10:], [25, 25])]
+    expected = ran(*sets)[1]
+    looks: list[int] = []
+    look = DeviceScreen.look
+
+    def counted(self: DeviceScreen, stored: Any, floor: Any) -> Any:
+        looks.append(len(stored))
+        return look(self, stored, floor)
+
+    monkeypatch.setattr(DeviceScreen, "look", counted)
+    assert ran(*sets, device="torch-cpu")[1] == expected
+    assert sum(looks) == 50
+    assert len(expected) >= 10

@@ -287,11 +287,18 @@ def _audited(order: Order, compared: Compared, encoder: Encoder, progress: Progr
         out=order.out,
         workers=order.workers,
         engine=order.engine,
+        device=_comparing(order.encoder_options.get("device")),
         cache=order.cache,
         progress=progress,
         force=order.force,
         command=order.command,
     )
+
+
+def _comparing(device: object) -> str:
+    """Return where embeddings are compared: on a GPU only where somebody asked for one."""
+    asked = str(device or "cpu")
+    return asked if asked == "auto" or asked.startswith("cuda") else "cpu"
 
 
 def _render(result: Audit, *, json: bool) -> None:

@@ -290,7 +290,8 @@ Device = Annotated[
         "--device",
         metavar="auto|cpu|cuda|..",
         rich_help_panel=SPEED,
-        help="Where a network runs; by default on a GPU if there is one.",
+        help="Where a network runs (by default on a GPU if there is one), and where embeddings are"
+        " compared (by default on the processor).",
     ),
 ]
 Batch = Annotated[

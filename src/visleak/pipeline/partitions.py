@@ -56,6 +56,7 @@ def streamed(
         progress=progress,
         keep=KeptHits(place.cache, query, wanted) if place.cache is not None else None,
         run=None if place.crew.here else Elsewhere(place),
+        device=place.device,
     )
 
 
@@ -112,7 +113,7 @@ class Elsewhere:
         """Yield each partition's number and what was found in it, in their order."""
         question = self.place.share(search)
         tasks = (_Task(question, number, partition) for number, partition in partitions)
-        return self.place.each(_find, tasks)
+        return self.place.crew.each(_find, tasks, network=self.place.device != "cpu")
 
 
 def _find(task: _Task) -> tuple[int, PartitionHits]:

@@ -21,6 +21,7 @@ from visleak.records import AnySet, EmbeddingSet, Encoder, Evidence, ImageSet, P
 from visleak.search import load_search
 from visleak.search.account import Account
 from visleak.search.exact import ExactSearch
+from visleak.search.streaming_device import torch_device
 from visleak.settings import Settings
 
 
@@ -160,10 +161,13 @@ def _check_search(settings: Settings, place: Workplace) -> None:
     """Refuse before the work what could not be done after it.
 
     Raises:
-        UsageError: the engine of the search does not work where the run does.
+        UsageError: the engine of the search does not work where the run does, or the device is
+            not there.
         MissingExtra: its package is not installed.
     """
     load_search(settings.search)
+    if place.crew.here:
+        torch_device(place.device)
     if settings.search != ExactSearch.name and not place.crew.here:
         raise UsageError(
             f"search {settings.search} works on this machine only: leave out --engine, or take"

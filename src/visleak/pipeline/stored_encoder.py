@@ -15,6 +15,9 @@ from visleak.records import AnySet, Bool, EmbeddingSet, Encoder, Encodes, Float3
 #: The encoder of an audit of pictures for which nobody named one.
 DEFAULT: Final = "builtin"
 
+#: Encoders that compute on no device: one that is asked for is meant for the comparison.
+WITHOUT_DEVICE: Final = (DEFAULT, "phash", "pdq")
+
 #: What the digest of an encoder begins with of which only the name is known.
 BY_NAME: Final = "by name: "
 
@@ -96,7 +99,9 @@ def _chosen(
         return load_encoder(asked, **options)
     lead = next((images for images in stored if images.encoder), stored[0])
     if not alone:
-        return load_encoder(asked or lead.encoder_name, **options)
+        name = asked or lead.encoder_name
+        unused = {"device"} if parse(name).name in WITHOUT_DEVICE else set()
+        return load_encoder(name, **{key: options[key] for key in options if key not in unused})
     if asked and _network(asked) != _network(lead.encoder_name):
         if parse(asked).name != parse(lead.encoder_name).name or not lead.encoder:
             _mismatch(lead, asked, "")

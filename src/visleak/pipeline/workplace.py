@@ -121,6 +121,7 @@ class Workplace:
         cache: where results are kept between runs, or ``None``.
         progress: is told how far a step is.
         crew: who carries tasks out.
+        device: where stored vectors are compared: ``cpu``, ``auto`` or a GPU.
         seconds: wall time a step, for the record.
     """
 
@@ -129,6 +130,7 @@ class Workplace:
     cache: Cache | None
     progress: Progress
     crew: Crew
+    device: str = "cpu"
     seconds: dict[str, float] = field(default_factory=dict)
     _names: Iterator[int] = field(default_factory=itertools.count)
 
@@ -141,6 +143,7 @@ class Workplace:
         cache: Cache | None,
         progress: Progress = silent,
         engine: Engine = Processes,
+        device: str = "cpu",
     ) -> Iterator[Self]:
         """Make a workplace with its scratch folder in ``folder`` (default: the system's own)."""
         try:
@@ -150,7 +153,7 @@ class Workplace:
         try:
             crew = engine(scratch, workers)
             try:
-                yield cls(scratch, workers, cache, progress, crew)
+                yield cls(scratch, workers, cache, progress, crew, device)
             finally:
                 crew.close()
         finally:
