@@ -21,7 +21,17 @@ ROOT = Path(visleak.__file__).parent
 LEVELS = (
     ("errors",),
     ("records",),
-    ("settings", "groups", "stats", "gallery", "plots", "drawing", "vectors"),
+    (
+        "settings",
+        "groups",
+        "stats",
+        "gallery",
+        "plots",
+        "drawing",
+        "vectors",
+        "documents",
+        "templates",
+    ),
     ("images", "encoders", "search", "verify", "grading", "store", "cache"),
     ("pipeline",),
     ("auditing",),

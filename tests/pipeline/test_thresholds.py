@@ -88,8 +88,12 @@ def test_an_audit_uses_the_file(tmp_path: Path, natural: dict[str, np.ndarray]) 
     [
         (None, UsageError, "is no file; `visleak calibrate` writes one"),
         ("{", VisleakError, "cannot be read"),
-        ("[]", VisleakError, "is no file of thresholds; `visleak calibrate` writes one"),
-        ('{"kind": "audit"}', VisleakError, "is no file of thresholds"),
+        (
+            "[]",
+            VisleakError,
+            'does not say "kind": "visleak thresholds"; `visleak calibrate` writes',
+        ),
+        ('{"kind": "audit"}', VisleakError, 'does not say "kind"'),
         (f'{{"kind": "{KIND}", "schema": 99}}', VisleakError, "has layout 99, this visleak reads"),
         (f'{{"kind": "{KIND}", "schema": 1}}', VisleakError, "is damaged: it has no encoders"),
     ],

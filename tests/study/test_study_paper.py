@@ -68,7 +68,7 @@ GOOD = {"kind": "visleak published values", "schema": 1, "source": "somebody", "
 @pytest.mark.parametrize(
     ("content", "said"),
     [
-        ([], "is no file of published values: its kind is not 'visleak published values'"),
+        ([], 'does not say "kind": "visleak published values"; it holds no'),
         (GOOD | {"schema": 2}, "has layout 2, this visleak reads up to 1; use a newer one"),
         (GOOD | {"source": 3}, "is damaged: source is missing, or no text"),
         (GOOD | {"cells": {}}, "is damaged: cells is no list of objects"),

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final
 
+from visleak.documents import read_document
 from visleak.encoders.limits import stated_thresholds
 from visleak.encoders.preparing import PixelPreparation
 from visleak.errors import UsageError, VisleakError
@@ -99,17 +99,7 @@ def read_recipe(path: Path) -> Recipe:
             f"no such file: {path}; it says how pictures are prepared for the network"
             " (docs/encoders.md), another one is named by ?prep=FILE.json"
         )
-    try:
-        content = json.loads(path.read_text(encoding="utf-8"))
-    except (OSError, ValueError, RecursionError) as error:
-        raise VisleakError(f"{path} cannot be read ({error})") from error
-    if not isinstance(content, dict) or content.get("visleak") != KIND:
-        raise VisleakError(f'{path} does not say "visleak": "{KIND}"; see docs/encoders.md')
-    schema = content.get("schema")
-    if not isinstance(schema, int) or not 1 <= schema <= SCHEMA:
-        raise VisleakError(
-            f"{path} has layout {schema!r}, this visleak reads up to {SCHEMA}; use a newer one"
-        )
+    content = read_document(path, KIND, SCHEMA, "see docs/encoders.md", key="visleak")
     # notes of whoever wrote the file
     given = {k: v for k, v in content.items() if k not in ("visleak", "schema", "about")}
     try:

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import json
 import os
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
+from visleak.documents import read_document
 from visleak.errors import UsageError, VisleakError
 from visleak.records import Encoder
 from visleak.settings import Settings
@@ -92,17 +92,7 @@ def read_thresholds(path: str | os.PathLike[str], encoder: Encoder) -> Mapping[s
 def _read(path: Path) -> Mapping[str, Any]:
     if not path.is_file():
         raise UsageError(f"thresholds {path} is no file; `visleak calibrate` writes one")
-    try:
-        content = json.loads(path.read_text(encoding="utf-8"))
-    except (ValueError, OSError, RecursionError) as error:
-        raise VisleakError(f"thresholds {path} cannot be read ({error})") from error
-    if not isinstance(content, dict) or content.get("kind") != KIND:
-        raise VisleakError(f"{path} is no file of thresholds; `visleak calibrate` writes one")
-    schema = content.get("schema")
-    if not isinstance(schema, int) or schema > SCHEMA:
-        raise VisleakError(
-            f"{path} has layout {schema!r}, this visleak reads up to {SCHEMA}; use a newer one"
-        )
+    content = read_document(path, KIND, SCHEMA, "`visleak calibrate` writes files of thresholds")
     if not isinstance(content.get("encoders"), dict):
         raise VisleakError(f"{path} is damaged: it has no encoders; run `visleak calibrate` again")
     return content

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any, Final
 
 import numpy as np
-from jinja2 import Environment, PackageLoader, StrictUndefined
+from jinja2 import Environment
 from markupsafe import Markup, escape
 
 from visleak import plots
@@ -24,6 +24,7 @@ from visleak.report.findings import Findings, Pictures
 from visleak.report.model import Summary
 from visleak.stats import Rate, chance, percent
 from visleak.store import REPORT, write_text
+from visleak.templates import environment
 
 #: Most histograms and bar charts of a kind; with more query sets the rest is left to the table.
 MOST_CHARTS: Final = 6
@@ -108,16 +109,9 @@ def write_report(
 
 @cache
 def _environment() -> Environment:
-    environment = Environment(
-        loader=PackageLoader("visleak.report"),
-        autoescape=True,
-        undefined=StrictUndefined,
-        finalize=_visible,
-        trim_blocks=True,
-        lstrip_blocks=True,
-    )
-    environment.filters["chance"] = chance
-    return environment
+    made = environment("visleak.report", _visible)
+    made.filters["chance"] = chance
+    return made
 
 
 def _visible(value: Any) -> Any:

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from functools import cache
-from typing import Any
 
 from visleak.gallery import data_uri
 from visleak.robustness.results import Robustness
 from visleak.robustness.tables import facts, shown
+from visleak.templates import environment
 
 
 def page(result: Robustness, svg: Mapping[str, bytes], sheet: bytes | None) -> str:
@@ -23,25 +22,14 @@ def page(result: Robustness, svg: Mapping[str, bytes], sheet: bytes | None) -> s
     for tested in result.encoders:
         header, rows = shown(tested)
         tables.append({"encoder": tested, "header": header, "rows": rows})
-    text: str = _template().render(
-        result=result,
-        facts=facts(result),
-        tables=tables,
-        plots={name: data_uri(data, "image/svg+xml") for name, data in svg.items()},
-        sheet=data_uri(sheet) if sheet is not None else None,
+    return (
+        environment("visleak.robustness")
+        .get_template("page.html.j2")
+        .render(
+            result=result,
+            facts=facts(result),
+            tables=tables,
+            plots={name: data_uri(data, "image/svg+xml") for name, data in svg.items()},
+            sheet=data_uri(sheet) if sheet is not None else None,
+        )
     )
-    return text
-
-
-@cache
-def _template() -> Any:
-    from jinja2 import Environment, PackageLoader, StrictUndefined
-
-    environment = Environment(
-        loader=PackageLoader("visleak.robustness"),
-        autoescape=True,
-        undefined=StrictUndefined,
-        trim_blocks=True,
-        lstrip_blocks=True,
-    )
-    return environment.get_template("page.html.j2")

@@ -14,6 +14,7 @@ from visleak.gallery import data_uri
 from visleak.store import REPORT
 from visleak.study.results import Result
 from visleak.study.tables import left_out, lists
+from visleak.templates import environment
 
 
 def page(result: Result, figures: Mapping[str, bytes], words: Mapping[str, str]) -> str:
@@ -24,18 +25,21 @@ def page(result: Result, figures: Mapping[str, bytes], words: Mapping[str, str])
         figures: SVG by name, in the order of the page.
         words: what each figure shows, by name.
     """
-    template = _template()
-    text: str = template.render(
-        result=result,
-        figures=[
-            {"source": data_uri(data, "image/svg+xml"), "told": words[name]}
-            for name, data in figures.items()
-        ],
-        grids=lists(result),
-        left_out=left_out(result),
-        audits=_audits(result),
-        policy=_policy(),
-        style=_style(),
+    text = (
+        environment("visleak.study")
+        .get_template("study.html.j2")
+        .render(
+            result=result,
+            figures=[
+                {"source": data_uri(data, "image/svg+xml"), "told": words[name]}
+                for name, data in figures.items()
+            ],
+            grids=lists(result),
+            left_out=left_out(result),
+            audits=_audits(result),
+            policy=_policy(),
+            style=_style(),
+        )
     )
     # a name that is no UTF-8 holds lone surrogates
     return text.encode("utf-8", "backslashreplace").decode("utf-8")
@@ -53,20 +57,6 @@ def _audits(result: Result) -> list[dict[str, Any]]:
         if (result.run.audits[cell.comparison].folder / REPORT).is_file():
             entry["link"] = f"{quote(cell.audit)}/{REPORT}"
     return list(found.values())
-
-
-@cache
-def _template() -> Any:
-    from jinja2 import Environment, PackageLoader, StrictUndefined
-
-    environment = Environment(
-        loader=PackageLoader("visleak.study"),
-        autoescape=True,
-        undefined=StrictUndefined,
-        trim_blocks=True,
-        lstrip_blocks=True,
-    )
-    return environment.get_template("study.html.j2")
 
 
 @cache

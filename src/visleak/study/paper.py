@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import json
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
+from visleak.documents import read_document
 from visleak.errors import UsageError, VisleakError
 
 KIND: Final = "visleak published values"
@@ -54,17 +54,7 @@ def read_paper(path: Path) -> Paper:
     """
     if not path.is_file():
         raise UsageError(f"published values {path} is no file; leave `paper` out, or name one")
-    try:
-        content = json.loads(path.read_text(encoding="utf-8"))
-    except (OSError, ValueError, RecursionError) as error:
-        raise VisleakError(f"published values {path} cannot be read ({error})") from error
-    if not isinstance(content, dict) or content.get("kind") != KIND:
-        raise VisleakError(f"{path} is no file of published values: its kind is not {KIND!r}")
-    schema = content.get("schema")
-    if not isinstance(schema, int) or schema > SCHEMA:
-        raise VisleakError(
-            f"{path} has layout {schema!r}, this visleak reads up to {SCHEMA}; use a newer one"
-        )
+    content = read_document(path, KIND, SCHEMA, "it holds no published values (docs/study.md)")
     try:
         cells = {
             (_text(row, "query"), _text(row, "reference")): _values(row)
