@@ -1,7 +1,8 @@
-"""Vectors that were stored elsewhere, made fit for comparison: unit rows in ``float32``."""
+"""Stored vectors: made fit for comparison as unit rows in ``float32``, and let go of again."""
 
 from __future__ import annotations
 
+import mmap
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -46,3 +47,14 @@ def unit_rows(stored: npt.NDArray[Any]) -> UnitRows:
     matrix[usable] = rows[usable] / norms[usable, None]
     off = ~broken & (np.abs(norms - 1.0) > NORM_TOLERANCE)
     return UnitRows(matrix, broken, np.asarray(off))
+
+
+def forget(stored: npt.NDArray[Any]) -> None:
+    """Let the system take back the memory of a memory-mapped array; its values stay on disk."""
+    base: Any = stored
+    while isinstance(base, np.ndarray) and base.base is not None:
+        if isinstance(base, np.memmap) and base.mode == "c":
+            return  # what was changed in memory is on no disk
+        base = base.base
+    if isinstance(base, mmap.mmap) and hasattr(mmap, "MADV_DONTNEED"):
+        base.madvise(mmap.MADV_DONTNEED)

@@ -7,7 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from visleak.pipeline.columns import GrowingColumn, forget
+from visleak.pipeline.columns import GrowingColumn
+from visleak.vectors import forget
 
 
 @given(sizes=st.lists(st.integers(0, 7), max_size=6), width=st.sampled_from([(), (3,), (2, 2)]))

@@ -18,10 +18,9 @@ from visleak.search import streaming, streaming_findings, streaming_hits, stream
 from visleak.search.exact import ExactSearch
 from visleak.search.hits import Sides, Wanted
 from visleak.search.streaming import PartitionSearch, find_in_partition, stream
-from visleak.search.streaming_blocks import forget
 from visleak.search.streaming_hits import PartitionHits, merge
 from visleak.search.streaming_screen import ProductScreen
-from visleak.vectors import unit_rows
+from visleak.vectors import forget, unit_rows
 
 WIDTH = 24
 

@@ -12,11 +12,11 @@ from visleak.errors import MissingExtra, UsageError, VisleakError
 from visleak.search import streaming, streaming_blocks
 from visleak.search.hits import Wanted
 from visleak.search.streaming import PartitionSearch
-from visleak.search.streaming_blocks import forget, read_block, widen
+from visleak.search.streaming_blocks import read_block, widen
 from visleak.search.streaming_device import DeviceScreen, half_error, torch_device
 from visleak.search.streaming_plan import choose, whole
 from visleak.search.streaming_screen import Part, ProductScreen
-from visleak.vectors import unit_rows
+from visleak.vectors import forget, unit_rows
 
 WIDTH = 64
 

@@ -14,10 +14,10 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow.compute as pc
 
-from visleak.pipeline.columns import forget
 from visleak.records import Bool, Encoder, Fingerprints, Float32, Int8, Int64, Pairs
 from visleak.search.exact import ExactSearch
 from visleak.search.hits import Hits, Rows, Search, Sides, Wanted
+from visleak.vectors import forget
 
 #: References a query gets by background-corrected similarity.
 BEST: Final = 20

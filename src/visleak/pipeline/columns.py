@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import mmap
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
@@ -52,12 +51,3 @@ class GrowingColumn:
         trace: TracebackType | None,
     ) -> None:
         self._file.close()
-
-
-def forget(array: npt.NDArray[Any]) -> None:
-    """Let the system take back the memory of a memory-mapped array; its values stay on disk."""
-    base: Any = array
-    while isinstance(base, np.ndarray) and base.base is not None:
-        base = base.base
-    if isinstance(base, mmap.mmap) and hasattr(mmap, "MADV_DONTNEED"):
-        base.madvise(mmap.MADV_DONTNEED)

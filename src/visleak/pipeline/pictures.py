@@ -12,9 +12,10 @@ import numpy as np
 import numpy.typing as npt
 
 from visleak.images import decode
-from visleak.pipeline.columns import GrowingColumn, forget
+from visleak.pipeline.columns import GrowingColumn
 from visleak.pipeline.workplace import Carried, Handle, Workplace, shared
 from visleak.records import Bytes8, Fingerprints, ImageSet, Int64, Unreadable
+from visleak.vectors import forget
 
 #: Pictures a task.
 CHUNK: Final = 256

@@ -12,7 +12,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from visleak.errors import VisleakError
-from visleak.pipeline.columns import GrowingColumn, forget
+from visleak.pipeline.columns import GrowingColumn
 from visleak.pipeline.workplace import Workplace
 from visleak.records import (
     Bool,
@@ -26,7 +26,7 @@ from visleak.records import (
     Problem,
     Unreadable,
 )
-from visleak.vectors import unit_rows
+from visleak.vectors import forget, unit_rows
 
 #: Rows taken in at a time; only bounds memory.
 CHUNK: Final = 8192

@@ -52,7 +52,7 @@ def summarise(outcome: Outcome, encoder: Encoder, settings: Settings, tool: str)
         "comparisons": [_comparison(outcome, each) for each in outcome.compared],
         "totals": totals,
         "label_conflicts": sum(_conflicts(outcome, each) for each in outcome.compared),
-        "skipped": _skipped(outcome, encoder.name, settings),
+        "skipped": _skipped(outcome, encoder, settings),
         "versions": {name: _version(name) for name in PACKAGES}
         | {"python": platform.python_version()},
     }
@@ -196,15 +196,20 @@ def _conflicts(outcome: Outcome, compared: Compared) -> int:
     return int(related.to_pylist().count("different"))
 
 
-def _skipped(outcome: Outcome, encoder: str, settings: Settings) -> list[str]:
+def _skipped(outcome: Outcome, encoder: Encoder, settings: Settings) -> list[str]:
     """Return, in words, what the audit did not do and why."""
     said = []
-    thresholds = outcome.thresholds
+    thresholds, name = outcome.thresholds, encoder.name
     if thresholds.soft is None and thresholds.hard is None:
         said.append(
-            f"degrees: no thresholds are known for encoder {encoder}; find them with `visleak"
-            f" calibrate S --encoder {shlex.quote(encoder)} --fpr 1e-6` for --thresholds, or give"
+            f"degrees: no thresholds are known for encoder {name}; find them with `visleak"
+            f" calibrate S --encoder {shlex.quote(name)} --fpr 1e-6` for --thresholds, or give"
             " --hard and --soft"
+        )
+    if encoder.views <= 1 and settings.views != "none":
+        said.append(
+            f"views: {name} sees pictures as they are; mirrored, turned and inverted copies"
+            f" {_views_by_others(outcome, settings)}"
         )
     if not settings.verify:
         said.append("verification: switched off, so there are degrees but no grades")
@@ -234,6 +239,14 @@ def _skipped(outcome: Outcome, encoder: str, settings: Settings) -> list[str]:
             " threshold; the most alike are listed, the true count is in images.parquet"
         )
     return said
+
+
+def _views_by_others(outcome: Outcome, settings: Settings) -> str:
+    """Return whether local features looked for what an encoder without views cannot see."""
+    seen = any(each.query.pictures and each.reference.pictures for each in outcome.compared)
+    if seen and settings.local and settings.candidates != "nearest":
+        return "are found by local features only, in pictures of 96 pixels and more"
+    return "were not looked for"
 
 
 def _capped(outcome: Outcome, settings: Settings) -> int:

@@ -6,7 +6,6 @@ the stored rows again by :func:`visleak.vectors.unit_rows`, for the few pairs th
 
 from __future__ import annotations
 
-import mmap
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -115,14 +114,3 @@ def widen(stored: npt.NDArray[Any], out: Float32) -> None:
 def _keeps_subnormals() -> bool:
     """Whether this thread computes with subnormal numbers; some libraries switch that off."""
     return bool((np.full(1, 1e-40, np.float32) * np.float32(1e30))[0] > 0)
-
-
-def forget(stored: npt.NDArray[Any]) -> None:
-    """Let the system take back the memory of a memory-mapped array; its values stay on disk."""
-    base: Any = stored
-    while isinstance(base, np.ndarray) and base.base is not None:
-        if isinstance(base, np.memmap) and base.mode == "c":
-            return  # what was changed in memory is on no disk
-        base = base.base
-    if isinstance(base, mmap.mmap) and hasattr(mmap, "MADV_DONTNEED"):
-        base.madvise(mmap.MADV_DONTNEED)
