@@ -110,11 +110,8 @@ def test_an_interrupt_takes_the_cluster_away(short):
 
 
 def _alive(group: int) -> bool:
-    """Whether processes of a group are left, after a while in which they may end.
-
-    Workers of Ray look after their node every few seconds, and later on a busy machine.
-    """
-    for _ in range(400):
+    """Whether processes of a group are left, after a while in which they may end."""
+    for _ in range(100):
         try:
             os.killpg(group, 0)
         except ProcessLookupError:

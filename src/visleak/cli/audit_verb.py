@@ -145,6 +145,11 @@ def audit(
         return
     result = _kept_if_interrupted(order)
     _render(result, json=json)
+    _pass_gates(asked, result)
+
+
+def _pass_gates(asked: Sequence[gates.Gate], result: Audit) -> None:
+    """Say which gates a result tripped; end with 3 if there are any."""
     lines = gates.tripped(asked, result.summary)
     for line in lines:
         edges.complain(line)

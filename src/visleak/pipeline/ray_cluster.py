@@ -25,6 +25,9 @@ FRESH: Final = 5.0
 #: Seconds to wait for an answer of a cluster's head.
 PATIENCE: Final = 10.0
 
+#: Seconds in which Ray's processes may end by themselves.
+GRACE: Final = 1.0
+
 #: Names of sockets are short: Ray adds some 70 letters to its folder, of the 107 there may be.
 LONGEST_FOLDER: Final = 30
 
@@ -160,10 +163,42 @@ def _start(ray: Any, workers: int, folder: str) -> None:
 
 def _remove(folder: Path) -> None:
     """Remove Ray's folder, in which processes that are ending may still write."""
+    _end_users(folder)
     end = time.monotonic() + PATIENCE
     while folder.exists() and time.monotonic() < end:
         shutil.rmtree(folder, ignore_errors=True)
         time.sleep(0.05)
+
+
+def _end_users(folder: Path) -> None:
+    """End the processes that Ray left behind: an interrupt may end a node before its agents.
+
+    They are told by the logs in the folder that they hold open, as Linux shows it.
+    """
+    begun = time.monotonic()
+    while users := _users_of(folder):
+        waited = time.monotonic() - begun
+        if waited > PATIENCE:
+            return
+        if waited > GRACE:
+            for user in users:
+                with contextlib.suppress(ProcessLookupError, PermissionError):
+                    os.kill(user, signal.SIGKILL)
+        time.sleep(0.1)
+
+
+def _users_of(folder: Path) -> list[int]:
+    """Return the other processes of this user that have files in a folder open."""
+    found = []
+    for process in Path("/proc").glob("[0-9]*"):
+        try:
+            opened = [os.readlink(each) for each in (process / "fd").iterdir()]
+        except OSError:
+            # it ended meanwhile, or is somebody else's
+            continue
+        if any(path.startswith(f"{folder}/") for path in opened):
+            found.append(int(process.name))
+    return [number for number in found if number != os.getpid()]
 
 
 def _join(ray: Any, address: str) -> None:
