@@ -17,6 +17,7 @@ import pyarrow.parquet as pq
 
 from visleak.errors import VisleakError
 from visleak.images.columns import as_text
+from visleak.images.request import captured
 from visleak.records import Int64
 
 #: Types of the numbers that are read.
@@ -191,7 +192,7 @@ class Known(Mapping[str, pa.Array]):
         part, about = self._part, self._part.about
         if use == "group" and part.pattern is not None:
             ids = self["id"].to_pylist()
-            return pa.array((_captured(part.pattern, id_) for id_ in ids), pa.string())
+            return pa.array((captured(part.pattern, id_) for id_ in ids), pa.string())
         if about is None or use not in about.uses:
             return self._id() if use == "id" else self._locator()
         column = about.column(use, self._rows)
@@ -214,11 +215,6 @@ class Known(Mapping[str, pa.Array]):
 
 def _known(part: NpyPartition | ParquetPartition, rows: Int64 | None) -> Known:
     return Known(part, np.arange(part.rows, dtype=np.int64) if rows is None else rows)
-
-
-def _captured(pattern: re.Pattern[str], id_: str) -> str | None:
-    found = pattern.search(id_)
-    return found[1 if pattern.groups else 0] if found else None
 
 
 def rows_of(path: str, name: str, rows: Int64) -> pa.ChunkedArray:

@@ -122,7 +122,7 @@ class Request:
             self.no_pictures()
         pattern = self.group_pattern
         if pattern is not None:
-            groups = pa.array((_captured(pattern, id_) for id_ in ids.to_pylist()), pa.string())
+            groups = pa.array((captured(pattern, id_) for id_ in ids.to_pylist()), pa.string())
         return ImageSet(
             name=self.name,
             ids=ids,
@@ -145,6 +145,7 @@ class Request:
         )
 
 
-def _captured(pattern: re.Pattern[str], id_: str) -> str | None:
+def captured(pattern: re.Pattern[str], id_: str) -> str | None:
+    """Return what a pattern's first group, or the pattern, finds in an id."""
     found = pattern.search(id_)
     return found[1 if pattern.groups else 0] if found else None
