@@ -170,7 +170,7 @@ class _Distinct:
         lead = members[edges[:-1]]
         return cls(
             keys=distinct[by_row],
-            matrix=Rows(side.prints.matrix, rows[first[by_row]], forget),
+            matrix=Rows(side.prints.matrix, rows[first[by_row]]),
             background=side.background[lead],
             order=side.order[lead],
             members=members,

@@ -11,6 +11,7 @@ import numpy.typing as npt
 
 from visleak.records import Float32, Int8, Int64
 from visleak.search.account import Account
+from visleak.vectors import forget
 
 #: Makes the vectors of a view of the same pictures: (vectors, index into VIEWS) -> vectors.
 ViewMaker = Callable[[Float32, int], Float32]
@@ -38,20 +39,17 @@ class Rows:
     Attributes:
         matrix: ``float32`` (n, d).
         index: ``int64`` (m,): the rows.
-        forget: lets the system take back the memory of the matrix, which stays on disk.
     """
 
     matrix: Float32
     index: Int64
-    forget: Callable[[Float32], None] | None = None
 
     def __len__(self) -> int:
         return len(self.index)
 
     def __getitem__(self, part: slice | Int64) -> Float32:
         rows = np.asarray(self.matrix[self.index[part]])
-        if self.forget is not None:
-            self.forget(self.matrix)
+        forget(self.matrix)
         return rows
 
 

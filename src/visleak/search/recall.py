@@ -38,7 +38,7 @@ def part_of(rows: Int64, sides: Sides) -> Sides:
     """Return the sides with some of the queries only; they are no longer one set."""
     own = sides.query
     if isinstance(own, Rows):
-        return replace(sides, query=Rows(own.matrix, own.index[rows], own.forget), same=False)
+        return replace(sides, query=Rows(own.matrix, own.index[rows]), same=False)
     return replace(sides, query=Rows(own, rows), same=False)
 
 
