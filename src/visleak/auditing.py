@@ -134,7 +134,7 @@ class Audit:
         Raises:
             UsageError: there is no such set, it holds embeddings only, or its source is gone.
         """
-        images = self._images_of(set_name)
+        images = self.images_of(set_name)
         if isinstance(images, EmbeddingSet):
             raise UsageError(f"set {set_name!r} holds embeddings only; it has no pictures to show")
         wanted = list(dict.fromkeys(ids))
@@ -150,7 +150,12 @@ class Audit:
                 result[name] = np.asarray(picture.pixels)
         return result
 
-    def _images_of(self, name: str) -> AnySet:
+    def images_of(self, name: str) -> AnySet:
+        """Return a set of the audit, opened again if need be.
+
+        Raises:
+            UsageError: there is no such set, it was given in memory, or its source is gone.
+        """
         if name not in self._opened:
             about = next((s for s in self.summary["sets"] if s["name"] == name), None)
             if about is None:

@@ -1,0 +1,1 @@
+"""Remedies: data sets without leaks, planned first and written only when asked."""
