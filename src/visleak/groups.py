@@ -1,0 +1,71 @@
+"""Connected components: which images belong together because pairs or groups tie them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from visleak.records import Int64
+
+
+def components(count: int, ties: Sequence[tuple[Int64, Int64]]) -> Int64:
+    """Return the connected component of each image, numbered in the order of their first images.
+
+    Args:
+        count: number of images.
+        ties: edges as pairs of equally long arrays of positions in [0, count); direction and
+            repetition do not matter.
+
+    Returns:
+        ``int64`` (count,): number of the component; whoever is tied to nobody is alone in one.
+
+    Raises:
+        ValueError: a position is no image's.
+
+    >>> components(5, [(np.array([3, 1]), np.array([1, 4]))]).tolist()
+    [0, 1, 2, 1, 1]
+    """
+    from scipy.sparse import coo_array
+    from scipy.sparse.csgraph import connected_components
+
+    first = np.concatenate([np.asarray(tie[0], np.int64) for tie in ties] or [np.empty(0, int)])
+    second = np.concatenate([np.asarray(tie[1], np.int64) for tie in ties] or [np.empty(0, int)])
+    if len(first) and not 0 <= min(first.min(), second.min()) <= max(first.max(), second.max()) < (
+        count
+    ):
+        raise ValueError(f"a tie names an image that is none of the {count}")
+    if not count:
+        return np.empty(0, np.int64)
+    graph = coo_array((np.ones(len(first)), (first, second)), shape=(count, count))
+    _, labels = connected_components(graph, directed=False)
+    return numbered(labels)
+
+
+def numbered(values: npt.NDArray[Any]) -> Int64:
+    """Return a number for each value: 0 for the first that occurs, 1 for the next other one.
+
+    >>> numbered(np.array(["b", "a", "b"])).tolist()
+    [0, 1, 0]
+    """
+    _, first, inverse = np.unique(values, return_index=True, return_inverse=True)
+    rank = np.empty(len(first), np.int64)
+    rank[np.argsort(first)] = np.arange(len(first))
+    return rank[inverse.ravel()]
+
+
+def chained(codes: Int64) -> tuple[Int64, Int64]:
+    """Return ties that join all images of one code, one tie fewer than there are images of it.
+
+    Args:
+        codes: ``int64`` (n,): group or content of each image; negative where it has none.
+
+    >>> [end.tolist() for end in chained(np.array([7, -1, 5, 7, -1, 7]))]
+    [[0, 3], [3, 5]]
+    """
+    rows = np.flatnonzero(codes >= 0)
+    rows = rows[np.argsort(codes[rows], kind="stable")]
+    same = np.flatnonzero(codes[rows[1:]] == codes[rows[:-1]])
+    return rows[same], rows[same + 1]
