@@ -38,9 +38,14 @@ def comparable(query: ImageSet, reference: ImageSet) -> bool:
     """Whether the labels of two sets speak of the same classes."""
     if query.labels is None or reference.labels is None:
         return False
-    left, right = _vocabulary(query.labels), _vocabulary(reference.labels)
-    smaller = min(len(left), len(right))
-    return smaller > 0 and len(left & right) >= SHARED * smaller
+    return share_classes(query.labels, reference.labels)
+
+
+def share_classes(left: pa.Array, right: pa.Array) -> bool:
+    """Whether two columns of labels share :data:`SHARED` of the smaller vocabulary."""
+    mine, theirs = _vocabulary(left), _vocabulary(right)
+    smaller = min(len(mine), len(theirs))
+    return smaller > 0 and len(mine & theirs) >= SHARED * smaller
 
 
 def _vocabulary(labels: pa.StringArray) -> set[str]:

@@ -1,0 +1,267 @@
+"""The pairs of an audit with verdicts laid over: what every verb after the audit reads."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any, Final
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from visleak.pipeline.labels import relation, share_classes
+from visleak.records import Int64
+from visleak.store import IMAGES, PAIRS, PAIRS_SCHEMA, read_summary, read_table
+from visleak.verdicts.ledger import read_verdicts
+from visleak.verdicts.record import NEAR, Key, Verdict, pair_key
+from visleak.verdicts.settling import Settled, settle
+
+#: Columns that verdicts add: the grade of the machine, and whether people spoke of the pair.
+ADDED: Final = pa.schema([("machine_grade", pa.string()), ("judged", pa.string())])
+
+#: Columns of a pair without which verdicts cannot be laid over.
+_WHO: Final = ("query_set", "query", "reference_set", "reference")
+_GRADED: Final = ("grade", "probability")
+
+#: Why a pair stands in the table that the machine had not listed.
+UNLISTED: Final = "judged by a person; the machine had not listed it"
+
+
+def judged_pairs(
+    folder: Path, columns: Sequence[str] | None = None, verdicts: Iterable[Verdict] | None = None
+) -> pa.Table:
+    """Return ``pairs.parquet`` with the verdicts of people laid over.
+
+    ``grade`` is theirs and ``probability`` 1 or 0 where they agree; disputed pairs keep both.
+    Two columns are added: ``machine_grade``, and ``judged``: ``human``, ``disputed`` or null.
+    Pairs that people judged and the machine had not listed are there too, in their place;
+    ``similarity`` is null where nobody measured it.
+
+    Args:
+        folder: the audit folder.
+        columns: to return, the added ones among them; by default all.
+        verdicts: to lay over, in order of time; by default those of the folder.
+
+    Raises:
+        VisleakError: a file of the folder is damaged.
+    """
+    settled = settle(read_verdicts(folder) if verdicts is None else verdicts)
+    wanted = list(columns) if columns is not None else [*PAIRS_SCHEMA.names, *ADDED.names]
+    if not settled:
+        return _unjudged(folder, wanted)
+    stored = [name for name in wanted if name not in ADDED.names]
+    needed = list(dict.fromkeys([*stored, *_WHO, *_GRADED]))
+    images = _judged_images(folder, settled)
+    table = read_table(folder, PAIRS, needed)
+    keys = _keys(table, images, settled)
+    table = _laid_over(table, keys, settled)
+    missing = _unlisted(folder, images, settled, _listed(table, keys))
+    if missing is not None:
+        names = table.column_names
+        table = pa.concat_tables([table, missing.select(names)])
+        if {"similarity", *_WHO} <= set(names):
+            table = _sorted(table)
+    return table.select(wanted)
+
+
+def digests_of(folder: Path, table: pa.Table) -> tuple[pa.Array, pa.Array]:
+    """Return the content digests of the queries and references of rows of a table of pairs.
+
+    Null where only vectors are left of an image.
+    """
+    images = read_table(folder, IMAGES, ["set", "id", "digest"])
+    found = []
+    for side in ("query", "reference"):
+        digests = np.full(table.num_rows, None, object)
+        for rows, own, place in _places(table, side, images):
+            values = own["digest"].combine_chunks().take(pa.array(place, mask=place < 0))
+            digests[rows] = values.to_numpy(zero_copy_only=False)
+        found.append(pa.array(digests, pa.string()))
+    return found[0], found[1]
+
+
+def _unjudged(folder: Path, wanted: Sequence[str]) -> pa.Table:
+    """Return the table as it is, with what nobody judged in the added columns."""
+    stored = [name for name in wanted if name not in ADDED.names]
+    asked = [*stored, "grade"] if "machine_grade" in wanted and "grade" not in stored else stored
+    table = read_table(folder, PAIRS, asked)
+    if "machine_grade" in wanted:
+        table = table.append_column(ADDED.field("machine_grade"), table["grade"])
+    if "judged" in wanted:
+        nothing = pa.nulls(table.num_rows, pa.string())
+        table = table.append_column(ADDED.field("judged"), nothing)
+    return table.select(wanted)
+
+
+def _judged_images(folder: Path, settled: Mapping[Key, Settled]) -> pa.Table:
+    """Return the images of the audit that somebody judged."""
+    digests = pa.array(sorted({digest for key in settled for digest in key}), pa.string())
+    columns = ["set", "id", "digest", "label", "flat", "nearest_set", "nearest"]
+    return read_table(
+        folder, IMAGES, [*columns, "nearest_similarity"], pc.field("digest").isin(digests)
+    )
+
+
+def _places(
+    table: pa.Table, side: str, images: pa.Table
+) -> Iterator[tuple[Int64, pa.Table, Int64]]:
+    """Yield, set by set, rows of the pairs, the images of the set, and which of them each is.
+
+    -1 where a row's image is not among them.
+    """
+    sets = table[f"{side}_set"]
+    for name in pc.unique(images["set"]).to_pylist():
+        own = images.filter(pc.equal(images["set"], name))
+        rows = np.flatnonzero(pc.equal(sets, name).to_numpy())
+        ids = table[side].take(pa.array(rows)).combine_chunks()
+        place = pc.index_in(ids, own["id"].combine_chunks())
+        yield rows, own, pc.fill_null(place, -1).to_numpy().astype(np.int64)
+
+
+def _keys(table: pa.Table, images: pa.Table, settled: Mapping[Key, Settled]) -> dict[int, Key]:
+    """Return which rows somebody judged, and the key of each."""
+    sides = []
+    for side in ("query", "reference"):
+        digest: dict[int, str] = {}
+        for rows, own, place in _places(table, side, images):
+            names = own["digest"].to_pylist()
+            known = np.flatnonzero(place >= 0)
+            digest.update(
+                (int(row), names[at]) for row, at in zip(rows[known], place[known], strict=True)
+            )
+        sides.append(digest)
+    left, right = sides
+    keys = {row: pair_key(left[row], right[row]) for row in sorted(left.keys() & right.keys())}
+    return {row: key for row, key in keys.items() if key in settled}
+
+
+def _laid_over(
+    table: pa.Table, keys: Mapping[int, Key], settled: Mapping[Key, Settled]
+) -> pa.Table:
+    """Return the table with the grades of people in the rows that they judged."""
+    machine = table["grade"]
+    grades = machine.to_numpy(zero_copy_only=False).astype(object)
+    chances = table["probability"].to_numpy(zero_copy_only=False).copy()
+    judged = np.full(table.num_rows, None, object)
+    for row, key in keys.items():
+        grade = settled[key].grade
+        judged[row] = "disputed" if grade is None else "human"
+        if grade is not None:
+            grades[row], chances[row] = grade, float(grade in NEAR)
+    columns = {
+        "grade": pa.array(grades, pa.string()),
+        "probability": pa.array(chances, pa.float32(), from_pandas=True),
+    }
+    for name, column in columns.items():
+        table = table.set_column(table.column_names.index(name), name, column)
+    table = table.append_column(ADDED.field("machine_grade"), machine)
+    return table.append_column(ADDED.field("judged"), pa.array(judged, pa.string()))
+
+
+def _listed(table: pa.Table, keys: Mapping[int, Key]) -> set[tuple[str, str, Key]]:
+    """Return which judged pairs the machine listed, by comparison."""
+    rows = pa.array(list(keys), pa.int64())
+    sets = (table[name].take(rows).to_pylist() for name in ("query_set", "reference_set"))
+    return set(zip(*sets, keys.values(), strict=True))
+
+
+def _unlisted(
+    folder: Path,
+    images: pa.Table,
+    settled: Mapping[Key, Settled],
+    listed: set[tuple[str, str, Key]],
+) -> pa.Table | None:
+    """Return rows for the judged pairs that the machine had not listed, ``None`` if all were."""
+    holders: dict[tuple[str, str], list[dict[str, Any]]] = {}
+    for image in images.to_pylist():
+        holders.setdefault((image["set"], image["digest"]), []).append(image)
+    rows: list[dict[str, Any]] = []
+    comparisons = read_summary(folder)["comparisons"]
+    for comparison in comparisons:
+        own = comparison["query_set"], comparison["reference_set"]
+        for key, each in settled.items():
+            if each.grade is None or (*own, key) in listed:
+                continue
+            # the first said may be the query or the reference; within a set it is the lower id
+            for left, right in {key, key[::-1]}:
+                rows += _rows(
+                    holders.get((own[0], left), ()),
+                    holders.get((own[1], right), ()),
+                    comparison,
+                    each,
+                )
+    if not rows:
+        return None
+    table = pa.Table.from_pylist(rows, pa.schema([*PAIRS_SCHEMA, *ADDED]))
+    return _related(folder, table, comparisons)
+
+
+def _rows(
+    queries: Sequence[Mapping[str, Any]],
+    references: Sequence[Mapping[str, Any]],
+    comparison: Mapping[str, Any],
+    settled: Settled,
+) -> Iterator[dict[str, Any]]:
+    """Yield the rows of one judged pair of contents in one comparison; blank images have none."""
+    inside = comparison["coverage"] == "within"
+    measured = [v.similarity for v in settled.verdicts if v.similarity is not None]
+    for query in queries:
+        for reference in references:
+            if (inside and query["id"] >= reference["id"]) or query["flat"] or reference["flat"]:
+                continue
+            nearest = (query["nearest_set"], query["nearest"])
+            own = nearest == (reference["set"], reference["id"])
+            yield {
+                "query_set": query["set"],
+                "query": query["id"],
+                "reference_set": reference["set"],
+                "reference": reference["id"],
+                "similarity": query["nearest_similarity"] if own else next(iter(measured), None),
+                "grade": settled.grade,
+                "probability": float(settled.grade in NEAR),
+                "reason": UNLISTED,
+                "query_label": query["label"],
+                "reference_label": reference["label"],
+                "modality": comparison["modality"],
+                "coverage": comparison["coverage"],
+                "judged": "human",
+            }
+
+
+def _related(folder: Path, table: pa.Table, comparisons: Sequence[Mapping[str, Any]]) -> pa.Table:
+    """Return the rows with the relation of their labels filled in."""
+    images = read_table(folder, IMAGES, ["set", "label"])
+    labels = {
+        name: pc.unique(images.filter(pc.equal(images["set"], name))["label"])
+        for name in pc.unique(images["set"]).to_pylist()
+    }
+    parts = []
+    for comparison in comparisons:
+        left, right = comparison["query_set"], comparison["reference_set"]
+        own = table.filter(
+            pc.and_(pc.equal(table["query_set"], left), pc.equal(table["reference_set"], right))
+        )
+        alike = left in labels and right in labels and share_classes(labels[left], labels[right])
+        said = relation(
+            own["query_label"].combine_chunks(), own["reference_label"].combine_chunks(), alike
+        )
+        place = own.column_names.index("label_relation")
+        parts.append(own.set_column(place, "label_relation", said))
+    return pa.concat_tables(parts)
+
+
+def _sorted(table: pa.Table) -> pa.Table:
+    """Return pairs in the order of ``pairs.parquet``; those without a similarity come last."""
+    order = pc.sort_indices(
+        table,
+        sort_keys=[
+            ("query_set", "ascending"),
+            ("query", "ascending"),
+            ("similarity", "descending"),
+            ("reference_set", "ascending"),
+            ("reference", "ascending"),
+        ],
+        null_placement="at_end",
+    )
+    return table.take(order)
