@@ -4,10 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import cache
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 if TYPE_CHECKING:
     from jinja2 import Environment
+
+#: Characters that turn text around.
+_TURNED: Final = frozenset("\u200e\u200f\u202a\u202b\u202c\u202d\u202e\u2066\u2067\u2068\u2069")
 
 
 @cache
@@ -27,4 +30,18 @@ def environment(package: str, finalize: Callable[[Any], Any] | None = None) -> E
         finalize=finalize,
         trim_blocks=True,
         lstrip_blocks=True,
+    )
+
+
+def visible(value: Any) -> Any:
+    """Make characters visible that hide or turn around what stands beside them.
+
+    >>> visible("gpj\\u202e.exe")
+    'gpj\\\\u202e.exe'
+    """
+    if type(value) is not str or value.isprintable():
+        return value
+    return "".join(
+        f"\\u{ord(c):04x}" if c in _TURNED or (ord(c) < 32 and c not in "\n\t") else c
+        for c in value
     )

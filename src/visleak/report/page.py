@@ -24,12 +24,10 @@ from visleak.report.findings import Findings, Pictures
 from visleak.report.model import Summary
 from visleak.stats import Rate, chance, percent
 from visleak.store import REPORT, write_text
-from visleak.templates import environment
+from visleak.templates import environment, visible
 
 #: Most histograms and bar charts of a kind; with more query sets the rest is left to the table.
 MOST_CHARTS: Final = 6
-
-_TURNED: Final = frozenset("\u200e\u200f\u202a\u202b\u202c\u202d\u202e\u2066\u2067\u2068\u2069")
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,23 +107,9 @@ def write_report(
 
 @cache
 def _environment() -> Environment:
-    made = environment("visleak.report", _visible)
+    made = environment("visleak.report", visible)
     made.filters["chance"] = chance
     return made
-
-
-def _visible(value: Any) -> Any:
-    """Make characters visible that hide or turn around what stands beside them.
-
-    >>> _visible("gpj\\u202e.exe")
-    'gpj\\\\u202e.exe'
-    """
-    if type(value) is not str or value.isprintable():
-        return value
-    return "".join(
-        f"\\u{ord(c):04x}" if c in _TURNED or (ord(c) < 32 and c not in "\n\t") else c
-        for c in value
-    )
 
 
 def _unbroken(text: str) -> Markup:
@@ -135,7 +119,7 @@ def _unbroken(text: str) -> Markup:
     <span class="nowrap">2</span> of <span class="nowrap">9</span> &lt;b&gt; \
 (<span class="nowrap">2.58-3.24 %</span>)
     """
-    parts = re.split(r"(\d[\d.,]*(?:-\d[\d.,]*)?(?: %)?)", str(_visible(text)))
+    parts = re.split(r"(\d[\d.,]*(?:-\d[\d.,]*)?(?: %)?)", str(visible(text)))
     return Markup("").join(
         Markup('<span class="nowrap">{}</span>').format(part) if index % 2 else escape(part)
         for index, part in enumerate(parts)
