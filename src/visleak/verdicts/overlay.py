@@ -262,6 +262,5 @@ def _sorted(table: pa.Table) -> pa.Table:
             ("reference_set", "ascending"),
             ("reference", "ascending"),
         ],
-        null_placement="at_end",
     )
     return table.take(order)
