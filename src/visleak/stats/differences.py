@@ -1,0 +1,67 @@
+"""Whether two shares differ: of the same images, or of two sets of images."""
+
+from __future__ import annotations
+
+import math
+
+from scipy.stats import binom
+
+from visleak.errors import UsageError
+from visleak.stats.rates import wilson
+
+
+def mcnemar_exact(only_before: int, only_after: int) -> float:
+    """Return the two-sided probability of so uneven a change, if nothing had really changed.
+
+    For one list of images that is asked a yes-no question twice. Images that answer the same
+    both times say nothing; of the others each answer is as likely as the other if nothing
+    changed, so their counts are those of a fair coin.
+
+    Args:
+        only_before: images that said yes the first time alone.
+        only_after: images that said yes the second time alone.
+
+    Returns:
+        Between 0 and 1; 1 where nothing changed at all.
+
+    Source: McNemar 1947, "Note on the sampling error of the difference between correlated
+    proportions or percentages", in its exact binomial form.
+
+    >>> round(mcnemar_exact(1, 8), 4), mcnemar_exact(0, 0)
+    (0.0391, 1.0)
+    """
+    if only_before < 0 or only_after < 0:
+        raise UsageError(f"counts must be 0 or more; got {only_before} and {only_after}")
+    changed = only_before + only_after
+    return min(1.0, 2.0 * float(binom.cdf(min(only_before, only_after), changed, 0.5)))
+
+
+def newcombe(
+    before: tuple[int, int], after: tuple[int, int], confidence: float = 0.95
+) -> tuple[float, float]:
+    """Return the interval of the difference of two shares, after minus before.
+
+    For two independent samples. Where they share images it is wider than it need be.
+
+    Args:
+        before, after: how many, and of how many.
+        confidence: between 0 and 1, both excluded.
+
+    Returns:
+        Both ends, within [-1, 1]; ``(nan, nan)`` where one sample is empty.
+
+    Source: Newcombe 1998, "Interval estimation for the difference between independent
+    proportions", method 10.
+
+    >>> tuple(round(end, 4) for end in newcombe((48, 80), (56, 70)))
+    (0.0524, 0.3339)
+    """
+    ends_before = wilson(*before, confidence)
+    ends_after = wilson(*after, confidence)
+    if not before[1] or not after[1]:
+        return math.nan, math.nan
+    share_before, share_after = before[0] / before[1], after[0] / after[1]
+    change = share_after - share_before
+    down = math.hypot(share_after - ends_after[0], ends_before[1] - share_before)
+    up = math.hypot(ends_after[1] - share_after, share_before - ends_before[0])
+    return max(-1.0, change - down), min(1.0, change + up)
