@@ -10,7 +10,7 @@ from __future__ import annotations
 import base64
 import io
 import os
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import cache
@@ -23,7 +23,7 @@ import numpy.typing as npt
 from PIL import Image, ImageDraw, ImageFont
 
 from visleak.errors import VisleakError
-from visleak.records import Bytes8
+from visleak.records import VIEWS, Bytes8
 
 Float64 = npt.NDArray[np.float64]
 Matrix = Sequence[float] | npt.NDArray[Any] | None
@@ -96,6 +96,26 @@ def card(query: Bytes8, reference: Bytes8, matrix: Matrix = None, *, side: int =
         thumb(reference, side=side),
         thumb(difference(query, reference, matrix, side=side), side=side),
     )
+
+
+def relation(row: Mapping[str, Any]) -> list[float] | None:
+    """Return the matrix of a row of ``pairs.parquet``; where none was fitted, that of its view.
+
+    >>> relation({"matrix": None, "view": "mirror"})
+    [-1.0, 0.0, 1.0, 0.0, 1.0, 0.0, 0.0, 0.0, 1.0]
+    """
+    matrix = row["matrix"]
+    if matrix is not None and all(value is not None and np.isfinite(value) for value in matrix):
+        return [float(value) for value in matrix]
+    view = row["view"]
+    if view not in VIEWS or view in ("original", "inverted"):
+        return None
+    turn = np.array([[0.0, -1.0, 1.0], [1.0, 0.0, 0.0], [0.0, 0.0, 1.0]])
+    mirror = np.array([[-1.0, 0.0, 1.0], [0.0, 1.0, 0.0], [0.0, 0.0, 1.0]])
+    first = mirror if view.startswith("mirror") else np.eye(3)
+    turns = int(view.rpartition("-")[2]) // 90 if view[-1].isdigit() else 0
+    whole = np.linalg.matrix_power(turn, turns) @ first
+    return [float(value) + 0.0 for value in whole.ravel()]
 
 
 def thumb(pixels: Bytes8, *, side: int = SIDE) -> Thumb:

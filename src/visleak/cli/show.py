@@ -165,8 +165,7 @@ def _draw(audit: Audit, image: dict[str, Any], pairs: Sequence[dict[str, Any]], 
         VisleakError: there is none, or a picture cannot be read any more.
     """
     from visleak.errors import VisleakError
-    from visleak.gallery import write_card
-    from visleak.report.findings import relation
+    from visleak.gallery import relation, write_card
     from visleak.stats import chance
 
     if not pairs:

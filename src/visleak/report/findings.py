@@ -14,8 +14,8 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from visleak.errors import VisleakError
-from visleak.gallery import Card, card
-from visleak.records import VIEWS, Bytes8
+from visleak.gallery import Card, card, relation
+from visleak.records import Bytes8
 from visleak.report.choice import COLUMNS, Choice, Ledger, choose, ledger
 from visleak.stats import Rate
 from visleak.store import IMAGES, PAIRS, read_table
@@ -226,26 +226,6 @@ def _card(
         **{name: row[name] or "" for name in (*texts, "modality", "coverage")},
         **{name: row[name] for name in ("query_set", "query", "reference_set", "reference")},
     )
-
-
-def relation(row: dict[str, Any]) -> list[float] | None:
-    """Return the matrix of a pair; where none was fitted, that of the view that matched best.
-
-    >>> relation({"matrix": None, "view": "mirror"})
-    [-1.0, 0.0, 1.0, 0.0, 1.0, 0.0, 0.0, 0.0, 1.0]
-    """
-    matrix = row["matrix"]
-    if matrix is not None and all(value is not None and np.isfinite(value) for value in matrix):
-        return [float(value) for value in matrix]
-    view = row["view"]
-    if view not in VIEWS or view in ("original", "inverted"):
-        return None
-    turn = np.array([[0.0, -1.0, 1.0], [1.0, 0.0, 0.0], [0.0, 0.0, 1.0]])
-    mirror = np.array([[-1.0, 0.0, 1.0], [0.0, 1.0, 0.0], [0.0, 0.0, 1.0]])
-    first = mirror if view.startswith("mirror") else np.eye(3)
-    turns = int(view.rpartition("-")[2]) // 90 if view[-1].isdigit() else 0
-    whole = np.linalg.matrix_power(turn, turns) @ first
-    return [float(value) + 0.0 for value in whole.ravel()]
 
 
 def _known(value: float | None) -> float | None:
