@@ -16,11 +16,11 @@ def export(
         str,
         typer.Option(
             "--as",
-            metavar="cifair|ids|csv",
+            metavar="cifair|ids|csv|accepted",
             show_default=False,
             help="cifair: TestID,TrainID,Distance,Judgment, with the repeats within the test set"
             " in a second file; ids: the leaking test images, one a line; csv: all pairs with all"
-            " columns.",
+            " columns; accepted: leaking pairs by content, for audit --baseline.",
         ),
     ],
     out: Annotated[
@@ -32,8 +32,8 @@ def export(
         typer.Option(
             "--grade",
             metavar="exact|near|similar|different",
-            help="Weakest grade to write; by default similar for cifair, near for ids, any for"
-            " csv.",
+            help="Weakest grade to write; by default similar for cifair, near for ids and"
+            " accepted, any for csv.",
         ),
     ] = None,
     set_name: Annotated[

@@ -16,11 +16,15 @@ import pyarrow.compute as pc
 from visleak.errors import UsageError, VisleakError
 from visleak.records import GRADES
 from visleak.store import IMAGES, PAIRS, csv_cell, read_summary, read_table, replacing
+from visleak.verdicts.accepted import write_accepted
 
 #: Header and grades of the lists of ciFAIR (Barz & Denzler 2020).
 CIFAIR_HEADER: Final = ("TestID", "TrainID", "Distance", "Judgment")
 CIFAIR_GRADES: Final = ("exact", "near", "similar")
 WITHIN_SUFFIX: Final = "_within_test"
+
+#: Formats that hold several test sets.
+WHOLE: Final = ("csv", "accepted")
 
 #: Rows turned into text at a time.
 CHUNK: Final = 50_000
@@ -43,9 +47,10 @@ def export(
             repeats within the test set go to a second file beside it, ``_within_test`` before the
             suffix, whose TrainID is a test id. ``ids``: the leaking images of the test set, one
             a line, those that the headline counts. ``csv``: every column of every pair.
+            ``accepted``: leaking pairs by content digest, for ``--baseline``.
         out: file to write; an older one is replaced in one step.
         grade: weakest grade to write, or stronger; by default ``similar`` for ``cifair``, ``near``
-            for ``ids`` and every pair for ``csv``.
+            for ``ids`` and ``accepted``, and every pair for ``csv``.
         query_set: the test set to write; needed by ``cifair`` and ``ids`` where there are several.
 
     Returns:
@@ -71,11 +76,11 @@ def export(
     names = [total["query_set"] for total in summary["totals"]]
     if query_set is not None and query_set not in names:
         raise UsageError(f"set must be one of {', '.join(names)}; got {query_set!r}")
-    if query_set is None and as_ != "csv" and len(names) > 1:
+    if query_set is None and as_ not in WHOLE and len(names) > 1:
         raise UsageError(
             f"{as_} holds one test set, this audit has {', '.join(names)}; choose one with --set"
         )
-    wanted = query_set if query_set is not None or as_ == "csv" else names[0]
+    wanted = query_set if query_set is not None or as_ in WHOLE else names[0]
     return FORMATS[as_](Path(folder), path, grade, wanted)
 
 
@@ -212,4 +217,5 @@ FORMATS: Final[dict[str, Callable[[Path, Path, str | None, str | None], tuple[Pa
     "cifair": _cifair,
     "ids": _ids,
     "csv": _csv,
+    "accepted": write_accepted,
 }
