@@ -200,7 +200,7 @@ def test_several_sets(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("as_", "grade", "said"),
     [
-        ("xml", None, "the format must be one of cifair, ids, csv; got 'xml'"),
+        ("xml", None, "the format must be one of cifair, ids, csv, accepted; got 'xml'"),
         ("ids", "nearly", "grade must be one of exact, near, similar, different; got 'nearly'"),
     ],
 )
