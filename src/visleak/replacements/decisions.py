@@ -1,0 +1,299 @@
+"""What was decided about the images of a pool: approved for a test image, or rejected.
+
+One SQLite file in the audit folder and a plain copy of it. Decisions are keyed by content, so
+they outlive renames and another audit of the same images. The file itself sees to it that an
+image of the pool stands in for one test image only, and that a test image has one replacement,
+however many pages and processes decide at once.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import sqlite3
+import threading
+from collections.abc import Collection, Iterator
+from dataclasses import astuple, dataclass, field, fields, replace
+from pathlib import Path
+from types import TracebackType
+from typing import Final, Self
+
+from visleak.errors import VisleakError
+from visleak.store import write_csv
+from visleak.verdicts.record import now, reviewer_name
+
+FILE: Final = "replacements.sqlite"
+PLAIN: Final = "replacements.csv"
+
+#: Version of the file's layout.
+LAYOUT: Final = 1
+
+#: Seconds to wait for another process that is writing.
+PATIENCE: Final = 60.0
+
+APPROVED: Final = "approved"
+REJECTED: Final = "rejected"
+WITHDRAWN: Final = "withdrawn"
+
+#: Who chose: a person looked, or the first that the machine found nothing against.
+CHOOSERS: Final = ("person", "machine")
+
+_TABLES: Final = """
+CREATE TABLE IF NOT EXISTS decisions (
+    number INTEGER PRIMARY KEY, decision TEXT NOT NULL,
+    test_digest TEXT NOT NULL, copy INTEGER NOT NULL, pool_digest TEXT NOT NULL,
+    test_set TEXT NOT NULL, test TEXT NOT NULL, pool TEXT NOT NULL, class TEXT NOT NULL,
+    reviewer TEXT NOT NULL, how TEXT NOT NULL, time TEXT NOT NULL, withdrawn TEXT NOT NULL
+);
+CREATE UNIQUE INDEX IF NOT EXISTS one_decision_an_image
+    ON decisions (pool_digest) WHERE withdrawn = '';
+CREATE UNIQUE INDEX IF NOT EXISTS one_replacement_a_test_image
+    ON decisions (test_digest, copy) WHERE withdrawn = '' AND decision = 'approved';
+"""
+
+
+class Taken(VisleakError):
+    """Somebody else decided first: the test image has a replacement, or the image is in use."""
+
+
+@dataclass(frozen=True, slots=True)
+class Decision:
+    """What was decided about an image of the pool while it was shown for a test image.
+
+    Attributes:
+        decision: ``approved`` or ``rejected``.
+        test_digest: content digest of the test image, hexadecimal.
+        copy: which of the test images of this content, in the order of the set; 0 is the first.
+        pool_digest: content digest of the image of the pool.
+        test_set, test: set and id of the test image when it was decided.
+        pool: id of the image of the pool.
+        label: class of the test image; empty where it has none.
+        reviewer: who decided.
+        how: one of :data:`CHOOSERS`.
+        time: when, ISO 8601 in UTC.
+        withdrawn: when it was taken back; empty where it stands.
+    """
+
+    decision: str
+    test_digest: str
+    copy: int
+    pool_digest: str
+    test_set: str
+    test: str
+    pool: str
+    label: str
+    reviewer: str
+    how: str
+    time: str = field(default_factory=now)
+    withdrawn: str = ""
+
+    def __post_init__(self) -> None:
+        if self.decision not in (APPROVED, REJECTED):
+            raise ValueError(f"a decision is {APPROVED} or {REJECTED}; got {self.decision!r}")
+        if self.how not in CHOOSERS:
+            raise ValueError(f"how must be one of {', '.join(CHOOSERS)}; got {self.how!r}")
+        object.__setattr__(self, "reviewer", reviewer_name(self.reviewer))
+
+
+#: Columns of ``replacements.csv``.
+COLUMNS: Final = tuple("class" if f.name == "label" else f.name for f in fields(Decision))
+
+
+class Decisions:
+    """The decisions of an audit folder. Use as a context manager.
+
+    Safe from several threads and under several processes; what a call returned from is on disk.
+
+    Args:
+        folder: the audit folder.
+
+    Raises:
+        VisleakError: the file cannot be used, or a newer visleak wrote it.
+    """
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self.path = folder / FILE
+        self._lock = threading.RLock()
+        try:
+            # the plain journal: decisions are few, and it works on every file system
+            self._db = sqlite3.connect(
+                self.path, timeout=PATIENCE, check_same_thread=False, isolation_level=None
+            )
+        except sqlite3.Error as error:
+            raise VisleakError(f"{self.path} cannot be opened ({error})") from error
+        try:
+            self._prepare()
+        except BaseException:
+            self._db.close()
+            raise
+
+    @classmethod
+    def copied(cls, folder: Path, into: Path) -> Self:
+        """Return a copy of a folder's decisions in another folder, to try things out on."""
+        source = folder / FILE
+        if source.is_file():
+            with (
+                contextlib.closing(sqlite3.connect(source, timeout=PATIENCE)) as old,
+                contextlib.closing(sqlite3.connect(into / FILE)) as new,
+                _explained(source),
+            ):
+                old.backup(new)
+        return cls(into)
+
+    def _prepare(self) -> None:
+        with self._writing():
+            version = int(self._db.execute("PRAGMA user_version").fetchone()[0])
+            if version > LAYOUT:
+                raise VisleakError(
+                    f"{self.path} has layout {version}, this visleak reads up to {LAYOUT}:"
+                    " upgrade visleak"
+                )
+            if version < LAYOUT:
+                for statement in _TABLES.split(";\n"):
+                    self._db.execute(statement)
+                self._db.execute(f"PRAGMA user_version = {LAYOUT}")
+        if self.all():
+            # a kill after a decision may have left the plain copy behind
+            self.write_plain()
+
+    # -- deciding --------------------------------------------------------------------------------
+
+    def approve(self, decision: Decision, known: Collection[str]) -> frozenset[str]:
+        """Store an approval, unless others were stored that its machine check did not see.
+
+        Args:
+            decision: the approval.
+            known: digests of the approved images with which this one was compared.
+
+        Returns:
+            Digests of approved images that are not among ``known``; if there are any, nothing was
+            stored: compare with these as well and come again.
+
+        Raises:
+            Taken: the test image has a replacement, or the image of the pool was decided about.
+        """
+        with self._writing():
+            rows = self._db.execute(
+                "SELECT pool_digest FROM decisions WHERE withdrawn = '' AND decision = 'approved'"
+                " AND NOT (test_digest = ? AND copy = ?)",
+                (decision.test_digest, decision.copy),
+            )
+            unseen = frozenset(digest for (digest,) in rows) - frozenset(known)
+            if not unseen:
+                self._insert(decision)
+        if not unseen:
+            self.write_plain()
+        return unseen
+
+    def reject(self, decision: Decision) -> None:
+        """Store a rejection: the image is not offered again, for any test image.
+
+        Raises:
+            Taken: the image of the pool was decided about.
+        """
+        with self._writing():
+            self._insert(decision)
+        self.write_plain()
+
+    def undo(self, reviewer: str) -> Decision | None:
+        """Withdraw a reviewer's last standing decision and return it; ``None`` if there is none."""
+        return self._withdraw("reviewer = ?", (reviewer,))
+
+    def withdraw(self, test_digest: str, copy: int) -> Decision | None:
+        """Withdraw the replacement of a test image and return it; ``None`` if there is none."""
+        return self._withdraw(
+            "test_digest = ? AND copy = ? AND decision = 'approved'", (test_digest, copy)
+        )
+
+    def _withdraw(self, where: str, values: tuple[object, ...]) -> Decision | None:
+        with self._writing():
+            row = self._db.execute(
+                f"SELECT * FROM decisions WHERE withdrawn = '' AND {where}"
+                " ORDER BY number DESC LIMIT 1",
+                values,
+            ).fetchone()
+            if row is None:
+                return None
+            time = now()
+            self._db.execute("UPDATE decisions SET withdrawn = ? WHERE number = ?", (time, row[0]))
+        self.write_plain()
+        return replace(Decision(*row[1:]), withdrawn=time)
+
+    def _insert(self, decision: Decision) -> None:
+        try:
+            self._db.execute(
+                f"INSERT INTO decisions VALUES (NULL{', ?' * len(COLUMNS)})", astuple(decision)
+            )
+        except sqlite3.IntegrityError as error:
+            of_pool = "pool_digest" in str(error)
+            raise Taken(
+                f"{decision.pool} of the pool was decided about before; take another"
+                if of_pool
+                else f"{decision.test_set}/{decision.test} has a replacement; withdraw that first"
+            ) from error
+
+    # -- reading ---------------------------------------------------------------------------------
+
+    def standing(self) -> tuple[Decision, ...]:
+        """Return the decisions that were not withdrawn, in the order in which they were made."""
+        return tuple(each for each in self.all() if not each.withdrawn)
+
+    def all(self) -> tuple[Decision, ...]:
+        """Return all decisions, the withdrawn ones among them, in the order they were made."""
+        with self._lock, _explained(self.path):
+            rows = self._db.execute("SELECT * FROM decisions ORDER BY number").fetchall()
+        return tuple(Decision(*row[1:]) for row in rows)
+
+    def write_plain(self) -> None:
+        """Write the plain copy, ``replacements.csv``, in one step."""
+        # under the lock of the writers: an older copy never takes the place of a newer one
+        with self._writing():
+            write_csv(self.folder / PLAIN, COLUMNS, map(_cells, self.all()))
+
+    # -- the file --------------------------------------------------------------------------------
+
+    @contextlib.contextmanager
+    def _writing(self) -> Iterator[None]:
+        """Hold the file's write lock; what was written is on disk afterwards, or nothing is."""
+        with self._lock, _explained(self.path):
+            self._db.execute("BEGIN IMMEDIATE")
+            try:
+                yield
+            except BaseException:
+                self._db.execute("ROLLBACK")
+                raise
+            self._db.execute("COMMIT")
+
+    def close(self) -> None:
+        """Let go of the file."""
+        self._db.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.close()
+
+
+def _cells(decision: Decision) -> tuple[str, ...]:
+    """Return a row of the plain copy; one that was taken back is called so."""
+    state = WITHDRAWN if decision.withdrawn else decision.decision
+    return (state, *map(str, astuple(decision)[1:]))
+
+
+@contextlib.contextmanager
+def _explained(path: Path) -> Iterator[None]:
+    """Say in one line what to do about a damaged file, a full disk, a lock nobody gives up."""
+    try:
+        yield
+    except sqlite3.IntegrityError:
+        raise
+    except sqlite3.Error as error:
+        raise VisleakError(
+            f"{path} cannot be used ({error}); its plain copy is {PLAIN} beside it"
+        ) from error

@@ -1,0 +1,176 @@
+"""Which test images need a replacement (Barz & Denzler 2020, section 4)."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from visleak.errors import UsageError
+from visleak.records import GRADES, Fingerprints, ImageSet
+
+#: What a duplicate is, unless somebody says otherwise.
+GRADE: Final = "similar"
+
+#: Columns of ``judged_pairs`` that are read.
+COLUMNS: Final = (
+    "query_set",
+    "query",
+    "reference_set",
+    "reference",
+    "similarity",
+    "grade",
+    "coverage",
+    "judged",
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Leak:
+    """An image that a test image repeats.
+
+    Attributes:
+        set, id: which image.
+        grade: of the pair.
+        similarity: of the pair; ``None`` where a person named it and nobody measured.
+        within: the image is one of the test set itself.
+    """
+
+    set: str
+    id: str
+    grade: str
+    similarity: float | None
+    within: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Duplicate:
+    """A test image that needs a replacement.
+
+    Attributes:
+        position: in its set.
+        id: of the image.
+        digest: of its content, hexadecimal.
+        copy: which of the set's images of this content it is; 0 is the first.
+        label: its class as stored, or ``None``.
+        leaks: what it repeats, strongest and most alike first.
+    """
+
+    position: int
+    id: str
+    digest: str
+    copy: int
+    label: str | None
+    leaks: tuple[Leak, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Duplicates:
+    """The test images that need a replacement, and those left out.
+
+    Attributes:
+        grade: a pair of this grade or a stronger one makes a duplicate.
+        images: the duplicates, in the order of the set.
+        pairs: the rows of ``judged_pairs`` that make them so.
+        blank: blank test images with such a pair; they are never counted as leaks.
+        disputed: test images that only pairs make duplicates about which reviewers disagree.
+    """
+
+    grade: str
+    images: tuple[Duplicate, ...]
+    pairs: pa.Table
+    blank: int
+    disputed: int
+
+
+def find_duplicates(
+    pairs: pa.Table,
+    images: ImageSet,
+    prints: Fingerprints,
+    grade: str = GRADE,
+    *,
+    include_disputed: bool = False,
+) -> Duplicates:
+    """Return the images of a test set that repeat a training image or another test image.
+
+    Every query of a pair with another set counts, and of a pair within the test set only the
+    image in the column ``query``: the other one stays.
+
+    Args:
+        pairs: of the audit, with verdicts laid over; at least :data:`COLUMNS`.
+        images: the test set.
+        prints: its fingerprints.
+        grade: the weakest grade that makes a duplicate.
+        include_disputed: count pairs about which reviewers disagree by the machine's grade.
+
+    Raises:
+        UsageError: the grade is none of those allowed.
+    """
+    allowed = GRADES[:3]
+    if grade not in allowed:
+        raise UsageError(f"grade must be one of {', '.join(allowed)}; got {grade!r}")
+    strong = pc.is_in(pairs["grade"], pa.array(allowed[: allowed.index(grade) + 1]))
+    own = pairs.filter(pc.and_(strong, pc.equal(pairs["query_set"], images.name)))
+    disputed = pc.fill_null(pc.equal(own["judged"], "disputed"), False)
+    settled = own.filter(pc.invert(disputed))
+    taken = own if include_disputed else settled
+    doubtful = set(own["query"].to_pylist()) - set(taken["query"].to_pylist())
+    blank = set(prints.ids.filter(pa.array(prints.flat)).to_pylist())
+    leaking = set(taken["query"].to_pylist())
+    kept = taken.filter(pc.invert(pc.is_in(taken["query"], pa.array(sorted(blank), pa.string()))))
+    return Duplicates(
+        grade=grade,
+        images=_described(kept, images, prints),
+        pairs=kept,
+        blank=len(leaking & blank),
+        disputed=len(doubtful - blank),
+    )
+
+
+def _described(pairs: pa.Table, images: ImageSet, prints: Fingerprints) -> tuple[Duplicate, ...]:
+    """Return the queries of pairs in the order of their set."""
+    leaks: dict[str, list[Leak]] = {}
+    for row in pairs.select([name for name in COLUMNS if name != "judged"]).to_pylist():
+        leaks.setdefault(row["query"], []).append(_leak(row))
+    seen: Counter[str] = Counter()
+    found = []
+    digests = [bytes(digest).hex() for digest in prints.digests]
+    for position, id_, digest in zip(
+        prints.rows.tolist(), prints.ids.to_pylist(), digests, strict=True
+    ):
+        copy = seen[digest]
+        seen[digest] += 1
+        if id_ in leaks:
+            label = images.labels[position].as_py() if images.labels is not None else None
+            found.append(Duplicate(position, id_, digest, copy, label, _sorted(leaks[id_])))
+    return tuple(found)
+
+
+def _leak(row: dict[str, Any]) -> Leak:
+    return Leak(
+        set=row["reference_set"],
+        id=row["reference"],
+        grade=row["grade"],
+        similarity=row["similarity"],
+        within=row["coverage"] == "within",
+    )
+
+
+def _sorted(leaks: Sequence[Leak]) -> tuple[Leak, ...]:
+    """Return leaks, those into training and strong ones first."""
+    return tuple(
+        sorted(
+            leaks,
+            key=lambda leak: (
+                leak.within,
+                GRADES.index(leak.grade),
+                -(leak.similarity if leak.similarity is not None else -1.0),
+                leak.set,
+                leak.id,
+            ),
+        )
+    )

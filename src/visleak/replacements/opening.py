@@ -1,0 +1,233 @@
+"""Opening an audit and a pool to choose replacements."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Mapping
+from contextlib import AbstractContextManager, ExitStack, contextmanager
+from dataclasses import dataclass, replace
+from typing import Any
+
+import pyarrow.compute as pc
+
+from visleak import pipeline
+from visleak.auditing import Audit, open_cache, workers_for
+from visleak.encoders import load_encoder
+from visleak.errors import UsageError, VisleakError
+from visleak.images import open_pictures
+from visleak.images.addresses import redacted
+from visleak.pipeline.candidates import Side, views_for
+from visleak.pipeline.desk import Desk
+from visleak.pipeline.verification import Material
+from visleak.pipeline.workplace import Progress, Workplace
+from visleak.records import EmbeddingSet, Encoder, ImageSet
+from visleak.replacements.checking import Checker
+from visleak.replacements.decisions import Decisions
+from visleak.replacements.duplicates import COLUMNS, GRADE, Duplicates, find_duplicates
+from visleak.replacements.neighbours import Neighbours
+from visleak.replacements.pool import Pool, class_of, make_pool
+from visleak.replacements.selection import Selection
+from visleak.settings import Settings
+from visleak.store import IMAGES, read_table
+from visleak.verdicts import judged_pairs
+
+
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """What replacements are chosen for, and from where.
+
+    Attributes:
+        pool: SOURCE of the pool.
+        id, label: columns of the pool.
+        query_set: the test set; needed where the audit has several.
+        grade: the weakest grade of a pair that makes a duplicate.
+        include_disputed: count pairs about which reviewers disagree by the machine's grade.
+        seed: of the order in which candidates are tried.
+    """
+
+    pool: str | os.PathLike[str] | ImageSet
+    id: str | None = None
+    label: str | None = None
+    query_set: str | None = None
+    grade: str = GRADE
+    include_disputed: bool = False
+    seed: int = 0
+
+
+@contextmanager
+def open_selection(
+    folder: str | os.PathLike[str],
+    asked: Asked,
+    *,
+    trial: bool = False,
+    workers: int | None = None,
+    cache: str | os.PathLike[str] | None = "default",
+    progress: Progress = pipeline.silent,
+) -> Iterator[Selection]:
+    """Open an audit and a pool to choose replacements for the duplicates of a test set.
+
+    Args:
+        folder: the audit folder.
+        asked: what is wanted.
+        trial: decide on a copy: nothing is written into the audit folder.
+        workers: processes that read pictures; by default one for each core.
+        cache: folder for what need not be computed twice; ``None`` for none.
+        progress: is told how far each step is.
+
+    Raises:
+        UsageError: the audit has no grades, no such test set or no pictures; or the pool has none,
+            or none of the classes.
+        VisleakError: the images or the encoder are not those of the audit any more.
+    """
+    result = Audit(folder)
+    name = _test_set(result, asked.query_set)
+    sets = _sets_of(result)
+    encoder = _encoder_of(result)
+    images = _opened_pool(asked, sets)
+    views = str(result.summary["settings"]["views"])
+    crew = workers_for(sum(map(len, (*sets.values(), images))), workers)
+    with ExitStack() as stack:
+        store = stack.enter_context(open_cache(cache))
+        place = stack.enter_context(Workplace.at(None, crew, store, progress))
+        desk = Desk(encoder, views_for(encoder, views), Settings(), place)
+        for each in (*sets.values(), images):
+            desk.take(each, tested=False)
+        _refuse_other_images(result, desk.material)
+        duplicates = find_duplicates(
+            judged_pairs(result.folder, COLUMNS),
+            sets[name],
+            desk.material[name].prints,
+            asked.grade,
+            include_disputed=asked.include_disputed,
+        )
+        pool, by_class = _pool_of(desk, sets, images.name, name, asked.seed)
+        _refuse_other_classes(by_class, duplicates, pool, asked)
+        decisions = stack.enter_context(
+            Decisions.copied(result.folder, place.scratch) if trial else Decisions(result.folder)
+        )
+
+        def workplace() -> AbstractContextManager[Workplace]:
+            # a few pairs at a time: to start processes would take longer than to look at them
+            return Workplace.at(None, 1, store)
+
+        existing: dict[str, Side] = {each: desk.sides[each] for each in sets}
+        yield Selection(
+            material=desk.material,
+            duplicates=duplicates,
+            test_set=name,
+            pool=pool,
+            by_class=by_class,
+            neighbours=Neighbours(existing, desk.sides[images.name], encoder, desk.views, crew),
+            checker=Checker(desk.material, desk.sides, images.name, encoder, views, workplace),
+            decisions=decisions,
+        )
+
+
+def _test_set(result: Audit, asked: str | None) -> str:
+    """Return the test set whose duplicates are replaced."""
+    if result.summary["grader"] is None:
+        raise UsageError(
+            f"{result.folder} was audited without verification, so no pair has a grade; audit"
+            " again without --no-verify"
+        )
+    names = [str(total["query_set"]) for total in result.summary["totals"]]
+    if asked is not None and asked not in names:
+        raise UsageError(f"set must be one of {', '.join(names)}; got {asked!r}")
+    if asked is None and len(names) > 1:
+        raise UsageError(
+            f"this audit has the test sets {', '.join(names)}; one is replaced at a time: choose"
+            " it with --set"
+        )
+    return asked or names[0]
+
+
+def _sets_of(result: Audit) -> dict[str, ImageSet]:
+    """Return the sets of the audit, opened again."""
+    sets: dict[str, ImageSet] = {}
+    for about in result.summary["sets"]:
+        images = result.images_of(about["name"])
+        if isinstance(images, EmbeddingSet):
+            raise UsageError(
+                f"set {images.name!r} of the audit holds embeddings only; a candidate is compared"
+                " with pictures: audit the pictures themselves"
+            )
+        sets[images.name] = images
+    return sets
+
+
+def _encoder_of(result: Audit) -> Encoder:
+    """Return the encoder of the audit.
+
+    Raises:
+        VisleakError: what goes by its name now is another one.
+    """
+    about = result.summary["encoder"]
+    encoder = load_encoder(about["name"])
+    if encoder.digest != about["digest"]:
+        raise VisleakError(
+            f"encoder {about['name']} has digest {encoder.digest[:12]} here, the audit was made"
+            f" with {about['digest'][:12]}; audit again, or bring that one back"
+        )
+    return encoder
+
+
+def _opened_pool(asked: Asked, sets: Mapping[str, ImageSet]) -> ImageSet:
+    """Return the pool under a name that no set of the audit has."""
+    name = "pool"
+    while name in sets:
+        name += "+"
+    if isinstance(asked.pool, ImageSet):
+        return replace(asked.pool, name=name)
+    images = open_pictures(asked.pool, name=name, id=asked.id, label=asked.label)
+    if not len(images):
+        raise VisleakError(f"the pool {redacted(os.fspath(asked.pool))} holds no images")
+    return images
+
+
+def _refuse_other_images(result: Audit, material: Mapping[str, Material]) -> None:
+    """Refuse sets that have changed since they were audited.
+
+    Raises:
+        VisleakError: an image is not there any more, or another one is in its place.
+    """
+    stored = read_table(result.folder, IMAGES, ["set", "id", "digest"])
+    for about in result.summary["sets"]:
+        name = about["name"]
+        prints = material[name].prints
+        own = stored.filter(pc.equal(stored["set"], name))
+        place = pc.index_in(own["id"].combine_chunks(), prints.ids).to_pylist()
+        digests = own["digest"].to_pylist()
+        now = [None if at is None else bytes(prints.digests[at]).hex() for at in place]
+        changed = sum(a != b for a, b in zip(digests, now, strict=True))
+        if changed:
+            raise VisleakError(
+                f"{changed:,} images of set {name!r} ({about['source']}) are not those that were"
+                " audited; audit again"
+            )
+
+
+def _pool_of(
+    desk: Desk, sets: Mapping[str, Any], pool: str, test: str, seed: int
+) -> tuple[Pool, bool]:
+    """Return the pool, and whether replacements are chosen by class."""
+    existing = {bytes(digest) for each in sets for digest in desk.material[each].prints.digests}
+    own = desk.material[pool]
+    made = make_pool(own.images, own.prints, existing, seed)
+    return made, sets[test].labels is not None and own.images.labels is not None
+
+
+def _refuse_other_classes(by_class: bool, duplicates: Duplicates, pool: Pool, asked: Asked) -> None:
+    """Refuse a pool that has labels, and none of those that are needed."""
+    needed = sorted({each.label for each in duplicates.images if each.label is not None})
+    if not by_class or not needed or any(class_of(label) in pool.queues for label in needed):
+        return
+    there = sorted(label for label in pool.queues if label is not None)
+    raise UsageError(
+        f"no class is in both: the duplicates are of {_some(needed)}, the pool has"
+        f" {_some(there)}; choose its column with --label"
+    )
+
+
+def _some(names: list[str]) -> str:
+    shown = ", ".join(names[:5])
+    return f"{shown} and {len(names) - 5} more" if len(names) > 5 else shown or "none"

@@ -1,0 +1,99 @@
+"""The pool that replacements come from: who of it can be one, and in which order they are tried."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Mapping, Set
+from dataclasses import dataclass
+
+import numpy as np
+import pyarrow as pa
+
+from visleak.pipeline.labels import normalised
+from visleak.records import Fingerprints, ImageSet, Int64
+
+
+@dataclass(frozen=True)
+class Pool:
+    """The images that may stand in for test images.
+
+    Attributes:
+        images: the set.
+        prints: fingerprints of those that can be read.
+        queues: class, as labels are compared, to rows of ``prints`` in the order in which they
+            are tried; ``None`` leads to all of them.
+        known: images whose content is in the audit already.
+        repeated: images whose content another one of the pool has.
+        blank: images without anything to see.
+        unreadable: images that cannot be read.
+        seed: of the order.
+    """
+
+    images: ImageSet
+    prints: Fingerprints
+    queues: Mapping[str | None, Int64]
+    known: int
+    repeated: int
+    blank: int
+    unreadable: int
+    seed: int
+
+    @property
+    def usable(self) -> int:
+        """How many images may stand in."""
+        return len(self.queues[None])
+
+
+def make_pool(images: ImageSet, prints: Fingerprints, existing: Set[bytes], seed: int) -> Pool:
+    """Return a pool without what is in the audit, repeated or blank.
+
+    Candidates are tried in random order and not by similarity, so that the test set stays as
+    representative as it was. The order is that of BLAKE2b of the seed and the content, so it
+    depends on nothing but these.
+
+    Args:
+        images: the set.
+        prints: its fingerprints.
+        existing: content digests of all images of the audit.
+        seed: of the order.
+    """
+    digests = [bytes(digest) for digest in prints.digests]
+    order = sorted(range(len(digests)), key=lambda row: (_rank(digests[row], seed), row))
+    known = [row for row in order if digests[row] in existing]
+    blank = [row for row in order if prints.flat[row] and digests[row] not in existing]
+    out = {*known, *blank}
+    # equal contents are neighbours in the order; the first in the set is the one that is tried
+    first = {digests[row]: row for row in reversed(order)}
+    usable = [row for row in order if row not in out and first[digests[row]] == row]
+    queues: dict[str | None, list[int]] = {None: usable}
+    for row, label in zip(usable, _labels(images, prints, usable), strict=True):
+        if label is not None:
+            queues.setdefault(label, []).append(row)
+    return Pool(
+        images=images,
+        prints=prints,
+        queues={label: np.array(rows, np.int64) for label, rows in queues.items()},
+        known=len(known),
+        repeated=len(order) - len(out) - len(usable),
+        blank=len(blank),
+        unreadable=len(images.problems) + len(prints.problems),
+        seed=seed,
+    )
+
+
+def class_of(label: str | None) -> str | None:
+    """Return a label as labels are compared, ``None`` for none."""
+    compared: str | None = normalised(pa.array([label], pa.string()))[0].as_py()
+    return compared
+
+
+def _labels(images: ImageSet, prints: Fingerprints, rows: list[int]) -> list[str | None]:
+    if images.labels is None:
+        return [None] * len(rows)
+    positions = pa.array(prints.rows[rows], pa.int64())
+    labels: list[str | None] = normalised(images.labels.take(positions)).to_pylist()
+    return labels
+
+
+def _rank(digest: bytes, seed: int) -> bytes:
+    return hashlib.blake2b(digest, digest_size=16, key=str(seed).encode()).digest()

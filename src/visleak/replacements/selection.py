@@ -1,0 +1,432 @@
+"""Choosing replacements: who is offered for which duplicate, and what was decided so far."""
+
+from __future__ import annotations
+
+import math
+import threading
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+import numpy as np
+import pyarrow.compute as pc
+
+from visleak.errors import UsageError, VisleakError
+from visleak.pipeline.verification import Material
+from visleak.records import Int64
+from visleak.replacements.checking import Checker, Look
+from visleak.replacements.decisions import APPROVED, REJECTED, Decision, Decisions
+from visleak.replacements.duplicates import Duplicate, Duplicates, Leak
+from visleak.replacements.neighbours import Neighbour, Neighbours
+from visleak.replacements.pool import Pool, class_of
+
+#: The reviewer in whose name the machine chooses.
+MACHINE: Final = "visleak"
+
+#: Candidates looked at together; the answer for one does not depend on the others.
+BLOCK: Final = 16
+
+#: Candidates searched for at once, beyond those that are sure to be asked for.
+SPARE: Final = 32
+
+_COPY: Final = {"exact": "exact copy of", "near": "near copy of", "similar": "very similar to"}
+
+
+class NotEligible(VisleakError):
+    """The machine found the candidate in its nearest neighbours."""
+
+
+@dataclass(frozen=True, slots=True)
+class Near:
+    """A neighbour of a candidate, in words.
+
+    Attributes:
+        set, id, label: which image.
+        similarity: of the encoder, the largest over the views.
+        look: what the machine says of the pair.
+    """
+
+    set: str
+    id: str
+    label: str | None
+    similarity: float
+    look: Look
+
+    @property
+    def distance(self) -> float:
+        """Euclidean distance of the unit vectors."""
+        return distance(self.similarity)
+
+
+@dataclass(frozen=True, slots=True)
+class Candidate:
+    """An image of the pool and what is near it.
+
+    Attributes:
+        row: of the pool's fingerprints.
+        id, label: of the image.
+        digest: of its content, hexadecimal.
+        nearest: its three nearest neighbours, nearest first.
+    """
+
+    row: int
+    id: str
+    label: str | None
+    digest: str
+    nearest: tuple[Near, ...]
+
+    @property
+    def objection(self) -> str:
+        """Why it may not be approved; empty where nothing is known against it."""
+        for near in self.nearest:
+            if near.look.grade != "different":
+                what = _COPY.get(near.look.grade or "", "could not be compared with")
+                return f"not eligible: {what} {near.set}/{near.id}"
+        return ""
+
+
+@dataclass(frozen=True, slots=True)
+class Offer:
+    """What stands at a duplicate.
+
+    Attributes:
+        approved: its replacement, as it was decided, or ``None``.
+        candidate: the image to decide about: the replacement if there is one, else the next one
+            that is eligible; ``None`` where no candidate of the class is left.
+        passed: candidates before it that are not eligible.
+        left: candidates of the class about which nobody decided, those passed over among them.
+    """
+
+    approved: Decision | None
+    candidate: Candidate | None
+    passed: tuple[Candidate, ...]
+    left: int
+
+
+@dataclass(frozen=True, slots=True)
+class ClassCount:
+    """How far the duplicates of a class are."""
+
+    label: str
+    duplicates: int
+    approved: int
+    left: int
+
+
+class Selection:
+    """The choice of replacements for the duplicates of an audit. Safe under several threads.
+
+    Made by :func:`visleak.replacements.open_selection`.
+
+    Args:
+        material: the sets of the audit and the pool, by name.
+        duplicates: of the test set.
+        test_set: its name.
+        pool: where replacements come from.
+        by_class: a replacement must be of the class of the test image.
+        neighbours, checker: of the pool.
+        decisions: what was decided.
+    """
+
+    def __init__(
+        self,
+        material: dict[str, Material],
+        duplicates: Duplicates,
+        test_set: str,
+        pool: Pool,
+        by_class: bool,
+        neighbours: Neighbours,
+        checker: Checker,
+        decisions: Decisions,
+    ) -> None:
+        self.material = material
+        self.duplicates = duplicates
+        self.test_set = test_set
+        self.pool = pool
+        self.by_class = by_class
+        self._neighbours = neighbours
+        self._checker = checker
+        self._decisions = decisions
+        self._lock = threading.RLock()
+        usable = pool.queues[None].tolist()
+        self._rows = {bytes(pool.prints.digests[row]).hex(): row for row in usable}
+
+    # -- what was decided ------------------------------------------------------------------------
+
+    def approvals(self) -> dict[tuple[str, int], Decision]:
+        """Return the standing approvals by content and copy of the test image."""
+        return {
+            (each.test_digest, each.copy): each
+            for each in self._decisions.standing()
+            if each.decision == APPROVED
+        }
+
+    def similarity(self, duplicate: Duplicate, leak: Leak) -> float:
+        """Return the similarity of a duplicate and what it repeats, measured if need be."""
+        if leak.similarity is not None:
+            return leak.similarity
+        sets = (self.test_set, leak.set)
+        rows = [
+            int(pc.index(self.material[name].prints.ids, id_).as_py())
+            for name, id_ in zip(sets, (duplicate.id, leak.id), strict=True)
+        ]
+        return self._neighbours.similarity(sets, (rows[0], rows[1]))
+
+    def row_of(self, digest: str) -> int | None:
+        """Return the row of the pool of a content, ``None`` where the pool does not have it."""
+        return self._rows.get(digest)
+
+    def counts(self) -> tuple[ClassCount, ...]:
+        """Return how far each class is, by name."""
+        approved = self.approvals()
+        decided = {each.pool_digest for each in self._decisions.standing()}
+        by_label: dict[str | None, list[Duplicate]] = {}
+        for each in self.duplicates.images:
+            by_label.setdefault(each.label, []).append(each)
+        return tuple(
+            ClassCount(
+                label=label or "",
+                duplicates=len(own),
+                approved=sum((each.digest, each.copy) in approved for each in own),
+                left=len(self._open(self._queue(own[0]), decided)),
+            )
+            for label, own in sorted(by_label.items(), key=lambda item: item[0] or "")
+        )
+
+    # -- what is offered -------------------------------------------------------------------------
+
+    def warm_up(self) -> None:
+        """Search for the neighbours of the candidates that will be asked for, all at once."""
+        with self._lock:
+            self._neighbours.search(self._soon())
+
+    def offer(self, place: int, after: str | None = None) -> Offer:
+        """Return what stands at a duplicate.
+
+        Args:
+            place: in ``duplicates.images``.
+            after: content digest of a candidate to go on from; from the last to the first again.
+        """
+        with self._lock:
+            duplicate = self.duplicates.images[place]
+            decision = self.approvals().get((duplicate.digest, duplicate.copy))
+            waiting = self._waiting(duplicate)
+            left = len(waiting)
+            if decision is not None:
+                row = self._rows.get(decision.pool_digest)
+                shown = self.candidates([row])[0] if row is not None else None
+                return Offer(decision, shown, (), left)
+            last = self._rows.get(after or "")
+            start = waiting.index(last) + 1 if last in waiting else 0
+            passed: list[Candidate] = []
+            for candidate in self._examined(waiting[start:] + waiting[:start]):
+                if not candidate.objection:
+                    return Offer(None, candidate, tuple(passed), left)
+                passed.append(candidate)
+            return Offer(None, None, tuple(passed), left)
+
+    def candidates(self, rows: Sequence[int]) -> list[Candidate]:
+        """Return rows of the pool with their neighbours and what the machine says of them."""
+        with self._lock:
+            return self._described(rows, self._approved(self.approvals().values()))
+
+    def objection(self, approved: Decision) -> str:
+        """Return why an approval can no longer be used; empty where it can.
+
+        The pool may be another one now, and the audit may hold images that it did not.
+        """
+        with self._lock:
+            row = self._rows.get(approved.pool_digest)
+            if row is None:
+                return "not in this pool"
+            before: list[Decision] = []
+            for each in self.approvals().values():
+                if each.pool_digest == approved.pool_digest:
+                    break
+                before.append(each)
+            # those approved later were compared with this one, not the other way round
+            return self._described([row], self._approved(before))[0].objection
+
+    # -- deciding --------------------------------------------------------------------------------
+
+    def approve(self, place: int, digest: str, reviewer: str, how: str = "person") -> Decision:
+        """Approve an image of the pool for a duplicate; it joins the neighbours at once.
+
+        Args:
+            place: in ``duplicates.images``.
+            digest: of the image's content.
+            reviewer: who approves.
+            how: ``person`` or ``machine``.
+
+        Raises:
+            UsageError: the image is not in the pool, or of another class.
+            NotEligible: it is a copy of an image of the audit or of an approved one.
+            Taken: the duplicate has a replacement, or the image was decided about.
+        """
+        with self._lock:
+            decision = self._decision(APPROVED, place, digest, reviewer, how)
+            while True:
+                known = {each.pool_digest for each in self.approvals().values()}
+                (candidate,) = self.candidates([self._rows[digest]])
+                if candidate.objection:
+                    raise NotEligible(f"{candidate.id}: {candidate.objection}")
+                if not self._decisions.approve(decision, known):
+                    return decision
+
+    def reject(self, place: int, digest: str, reviewer: str) -> Decision:
+        """Reject an image of the pool: it is offered for no duplicate any more.
+
+        Raises:
+            UsageError: the image is not in the pool, or of another class.
+            Taken: it was decided about.
+        """
+        with self._lock:
+            decision = self._decision(REJECTED, place, digest, reviewer, "person")
+            self._decisions.reject(decision)
+            return decision
+
+    def undo(self, reviewer: str) -> Decision | None:
+        """Withdraw what a reviewer decided last, and return it."""
+        return self._decisions.undo(reviewer)
+
+    def withdraw(self, place: int) -> Decision | None:
+        """Withdraw the replacement of a duplicate, whoever approved it, and return it."""
+        duplicate = self.duplicates.images[place]
+        return self._decisions.withdraw(duplicate.digest, duplicate.copy)
+
+    def choose(self, progress: Callable[[int, int], None]) -> int:
+        """Let the machine choose for every duplicate that has no replacement.
+
+        The first candidate in the order of the pool is taken that is a copy of none of its three
+        nearest neighbours, those approved before it among them.
+
+        Args:
+            progress: is told how many duplicates of how many are done.
+
+        Returns:
+            How many were chosen.
+        """
+        with self._lock:
+            self._prepare(self._soon())
+            chosen = 0
+            for place, duplicate in enumerate(self.duplicates.images):
+                if (duplicate.digest, duplicate.copy) not in self.approvals():
+                    offer = self.offer(place)
+                    if offer.candidate is not None:
+                        self.approve(place, offer.candidate.digest, MACHINE, "machine")
+                        chosen += 1
+                progress(place + 1, len(self.duplicates.images))
+            return chosen
+
+    def _decision(
+        self, decision: str, place: int, digest: str, reviewer: str, how: str
+    ) -> Decision:
+        duplicate = self.duplicates.images[place]
+        row = self._rows.get(digest)
+        if row is None:
+            raise UsageError(f"no usable image of the pool has the content {digest!r}")
+        id_ = self.pool.prints.ids[row].as_py()
+        if row not in self._queue(duplicate):
+            raise UsageError(f"{id_} of the pool is not of the class {duplicate.label}")
+        return Decision(
+            decision=decision,
+            test_digest=duplicate.digest,
+            copy=duplicate.copy,
+            pool_digest=digest,
+            test_set=self.test_set,
+            test=duplicate.id,
+            pool=id_,
+            label=duplicate.label or "",
+            reviewer=reviewer,
+            how=how,
+        )
+
+    # -- queues ----------------------------------------------------------------------------------
+
+    def _queue(self, duplicate: Duplicate) -> Int64:
+        label = class_of(duplicate.label) if self.by_class else None
+        return self.pool.queues.get(label, np.empty(0, np.int64))
+
+    def _waiting(self, duplicate: Duplicate) -> list[int]:
+        """Return the candidates of a duplicate about which nobody decided, in their order."""
+        decided = {each.pool_digest for each in self._decisions.standing()}
+        return self._open(self._queue(duplicate), decided)
+
+    def _open(self, queue: Int64, decided: set[str]) -> list[int]:
+        rows = {self._rows[digest] for digest in decided & self._rows.keys()}
+        return [row for row in queue.tolist() if row not in rows]
+
+    def _soon(self) -> list[int]:
+        """Return the candidates that are sure to be asked for, and some to spare."""
+        approved = self.approvals()
+        needed: dict[str | None, list[Duplicate]] = {}
+        for each in self.duplicates.images:
+            if (each.digest, each.copy) not in approved:
+                needed.setdefault(class_of(each.label), []).append(each)
+        return [
+            row
+            for own in needed.values()
+            for row in self._waiting(own[0])[: len(own) + len(own) // 8 + SPARE]
+        ]
+
+    # -- what is near ----------------------------------------------------------------------------
+
+    def _approved(self, decisions: Iterable[Decision]) -> Int64:
+        """Return the rows of approved images, as far as this pool has them."""
+        rows = [self._rows.get(each.pool_digest) for each in decisions]
+        return np.array([row for row in rows if row is not None], np.int64)
+
+    def _examined(self, rows: Sequence[int]) -> Iterator[Candidate]:
+        """Yield candidates in order; a block of them is prepared together."""
+        for start in range(0, len(rows), BLOCK):
+            block = rows[start : start + BLOCK]
+            self._prepare(block)
+            for row in block:
+                yield self.candidates([row])[0]
+
+    def _prepare(self, rows: Sequence[int]) -> None:
+        """Look at candidates and the neighbours that they have in the audit, all at once."""
+        self._neighbours.search(rows)
+        self._described(rows, np.empty(0, np.int64))
+
+    def _described(self, rows: Sequence[int], approved: Int64) -> list[Candidate]:
+        near = {row: self._neighbours.of(row, approved) for row in rows}
+        couples = [(row, each) for row, found in near.items() for each in found]
+        looks = self._checker.look(couples)
+        prints = self.pool.prints
+        return [
+            Candidate(
+                row=row,
+                id=prints.ids[row].as_py(),
+                label=_label(self.material[prints.set], row),
+                digest=bytes(prints.digests[row]).hex(),
+                nearest=tuple(self._near(each, looks[row, each.set, each.row]) for each in found),
+            )
+            for row, found in near.items()
+        ]
+
+    def _near(self, neighbour: Neighbour, look: Look) -> Near:
+        own = self.material[neighbour.set]
+        return Near(
+            set=neighbour.set,
+            id=own.prints.ids[neighbour.row].as_py(),
+            label=_label(own, neighbour.row),
+            similarity=neighbour.similarity,
+            look=look,
+        )
+
+
+def distance(similarity: float) -> float:
+    """Return the Euclidean distance of unit vectors of a similarity, as ciFAIR writes it.
+
+    >>> distance(0.5)
+    1.0
+    """
+    return math.sqrt(max(0.0, 2.0 - 2.0 * similarity))
+
+
+def _label(own: Material, row: int) -> str | None:
+    if own.images.labels is None:
+        return None
+    label: str | None = own.images.labels[int(own.prints.rows[row])].as_py()
+    return label
