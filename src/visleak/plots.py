@@ -9,7 +9,7 @@ numbers give the same bytes.
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from html import escape
 from typing import Final
@@ -160,6 +160,39 @@ def stacked_bars(names: Sequence[str], hard: Sequence[float], soft: Sequence[flo
     bottom = top + row * len(names)
     parts += _scale(bottom, limit)
     return _svg(WIDTH, bottom + 20, "Share of hard and soft leaks in each query set", parts)
+
+
+def stacked_counts(
+    rows: Sequence[tuple[str, Mapping[str, int]]], colours: Sequence[str], told: str
+) -> str:
+    """Draw one horizontal bar a row, its counts stacked, all on one scale.
+
+    Args:
+        rows: from top to bottom: what stands over the bar, and counts by key of
+            :data:`COLOURS`, from left to right.
+        colours: those that the legend explains; with none there is no legend.
+        told: what the chart shows, for those who cannot see it.
+    """
+    row, top = 42, 32 if colours else 0
+    most = max((sum(counts.values()) for _, counts in rows), default=0)
+    parts = [_swatch(84 * place, colour, colour) for place, colour in enumerate(colours)]
+    for index, (name, counts) in enumerate(rows):
+        y, x, total = top + row * index, 0.0, sum(counts.values())
+        note = " + ".join(f"{count:,}" for count in counts.values())
+        note = f"{note} = {total:,}" if len(counts) > 1 else note
+        parts += [
+            _text(0, y + 14, name, room=36),
+            _text(WIDTH, y + 14, note, 13, "end", colour="quiet"),
+            _rect(0, y + 20, WIDTH, 12, colour="track"),
+        ]
+        for colour, count in counts.items():
+            length = WIDTH * count / most if most else 0.0
+            if count:
+                shape = _rect(x, y + 20, length, 12, colour=colour)
+                said = f"{name}, {colour}: {count:,}" if colours else f"{name}: {count:,}"
+                parts.append(_titled(shape, said))
+            x += length
+    return _svg(WIDTH, top + row * len(rows), told, parts)
 
 
 def rate_bars(bars: Sequence[Bar], told: str) -> str:

@@ -1,0 +1,23 @@
+"""How many duplicates of which kind, as Barz & Denzler (2020) print them, before and after review.
+
+A duplicate is a pair that is exact, near or similar. Source: their figures 1 and 4 and table 1.
+"""
+
+from visleak.counts.counting import Counts, SetCounts, count
+from visleak.counts.examples import Example
+from visleak.counts.review import Review, review_of
+from visleak.counts.tally import Class, State, Tally
+from visleak.counts.writing import write_counts
+
+__all__ = [
+    "Class",
+    "Counts",
+    "Example",
+    "Review",
+    "SetCounts",
+    "State",
+    "Tally",
+    "count",
+    "review_of",
+    "write_counts",
+]

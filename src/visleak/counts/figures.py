@@ -1,0 +1,41 @@
+"""The counts as drawings: duplicates per type (figure 4 of the paper) and per class (table 1)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Final
+
+from visleak import plots
+from visleak.counts.counting import Counts, SetCounts
+from visleak.counts.tally import State
+
+#: Most classes of a drawing; the table has all.
+MOST_CLASSES: Final = 12
+
+#: What the kinds of duplicates are called on a page.
+KINDS: Final = {"train-test": "with training images", "within": "within the test set"}
+
+
+def types_figure(counts: Counts) -> str:
+    """Draw the pairs of each kind by type, the machine's above those after review."""
+    rows = [row for own in counts.sets for row in _rows(own, counts)]
+    return plots.stacked_counts(rows, counts.grades, "Pairs of duplicates by type")
+
+
+def _rows(own: SetCounts, counts: Counts) -> Iterator[tuple[str, dict[str, int]]]:
+    before = f"{own.query_set}, " if len(counts.sets) > 1 else ""
+    states: list[tuple[str, State]] = [("", own.after)]
+    if counts.review is not None:
+        states = [(": machine alone", own.before), (": after review", own.after)]
+    for kind in own.after.kinds:
+        for words, state in states:
+            yield f"{before}{KINDS[kind]}{words}", dict(state.kinds[kind].pairs)
+
+
+def classes_figure(own: SetCounts) -> str | None:
+    """Draw a test set's images with a duplicate by class; ``None`` where no class has any."""
+    rows = [(c.name or "(no label)", {"near": c.images}) for c in own.classes if c.images]
+    if not rows:
+        return None
+    told = f"Images of {own.query_set} with a duplicate, by class"
+    return plots.stacked_counts(rows[:MOST_CLASSES], (), told)
