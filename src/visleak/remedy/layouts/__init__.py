@@ -1,0 +1,90 @@
+"""The layouts of data sets that can be written: which one a set has, and what each can hold."""
+
+from __future__ import annotations
+
+import importlib
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Final, cast
+
+from visleak.errors import UsageError
+from visleak.images.addresses import is_address
+from visleak.images.folder import FileOpener
+from visleak.images.sources import locate
+from visleak.records import ImageSet
+from visleak.remedy.contents import FilledPart
+from visleak.remedy.layouts.place import Opened, Place
+
+
+@dataclass(frozen=True)
+class Layout:
+    """How a kind of data set lies on disk.
+
+    Attributes:
+        name: how messages call it.
+        writes: dotted path of the function that writes it.
+        holds: how it stores a picture: ``named`` (a file whose ending says the format), ``bytes``
+            (encoded, any format) or ``arrays`` (pixels).
+        files: its pictures are files, which can be linked.
+        mixes: a part may be made of several sets.
+        swaps: another picture may take the place of one; not so where boxes belong to pictures.
+    """
+
+    name: str
+    writes: str
+    holds: str = "named"
+    files: bool = True
+    mixes: bool = True
+    swaps: bool = True
+
+    def write(self, parts: Sequence[FilledPart], place: Place) -> list[Opened]:
+        """Write parts of this layout and return how each is opened."""
+        module, _, function = self.writes.partition(":")
+        writer = cast(
+            "Callable[[Sequence[FilledPart], Place], list[Opened]]",
+            getattr(importlib.import_module(module), function),
+        )
+        return writer(parts, place)
+
+
+_FOLDER: Final = Layout("a folder of pictures", "visleak.remedy.layouts.files:write_folder")
+_PARQUET: Final = Layout(
+    "Parquet with pictures",
+    "visleak.remedy.layouts.parquet:write_parquet",
+    holds="bytes",
+    files=False,
+)
+
+#: Function that opens a kind of source: the layout it is written in.
+LAYOUTS: Final = {
+    "visleak.images.folder:open_folder": _FOLDER,
+    "visleak.images.folder:open_file": _FOLDER,
+    "visleak.images.lists:open_glob": _FOLDER,
+    "visleak.images.remote:open_remote_folder": _FOLDER,
+    "visleak.images.remote:open_remote_picture": _FOLDER,
+    "visleak.images.parquet:open_parquet": _PARQUET,
+}
+
+
+def layout_of(images: ImageSet) -> Layout:
+    """Return the layout of a set.
+
+    Raises:
+        UsageError: the set was given in memory, is gone, or is of a kind that cannot be written.
+    """
+    if not images.source:
+        raise UsageError(
+            f"set {images.name!r} was given in memory; a clean copy needs a source on disk"
+        )
+    layout = LAYOUTS.get(locate(images.source).opens)
+    if layout is None:
+        raise UsageError(
+            f"set {images.name!r}: {images.source} is of a kind that is not written; write the"
+            " lists alone with --as manifest"
+        )
+    return layout
+
+
+def linkable(images: ImageSet) -> bool:
+    """Whether the pictures of a set are files of this machine."""
+    return isinstance(images.opener, FileOpener) and not is_address(images.source)

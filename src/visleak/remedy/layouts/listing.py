@@ -1,0 +1,79 @@
+"""A plain list of pictures that are files: where each lies, with what is known of it."""
+
+from __future__ import annotations
+
+import csv
+import os
+from typing import Final
+
+from visleak.errors import UsageError, VisleakError
+from visleak.remedy.contents import FilledPart
+from visleak.remedy.layouts.place import Opened, Place
+
+#: Columns beside ``id`` and ``path``, and those of a set that they are taken from.
+COLUMNS: Final = {"label": "labels", "caption": "captions", "group": "groups", "frame": "frames"}
+
+
+def write_listing(part: FilledPart, place: Place) -> Opened:
+    """Write ``PART.csv`` (id, path, and label, caption, group, frame where they are known).
+
+    Paths are relative to the list, so it keeps working when it is moved together with the data.
+    It is read back as a CSV manifest; its cells are plain, so they are not guarded against
+    spreadsheets, which would change ids.
+
+    Raises:
+        UsageError: an image is no file.
+        VisleakError: a name is not UTF-8.
+    """
+    path = place.made(f"{part.name}.csv")
+    columns = {
+        column: part.column(source)
+        for column, source in COLUMNS.items()
+        if any(getattr(piece.images, source) is not None for piece in part.pieces)
+    }
+    ids = ids_of(part)
+    try:
+        with path.open("w", encoding="utf-8", newline="") as file:
+            writer = csv.writer(file, lineterminator="\n")
+            writer.writerow(["id", "path", *columns])
+            for row in zip(ids, files_of(part, place, path), *columns.values(), strict=True):
+                writer.writerow(["" if value is None else value for value in row])
+    except UnicodeEncodeError as error:
+        raise VisleakError(
+            f"a name of part {part.name!r} is not UTF-8 and cannot stand in a list; use --as copy"
+            " or --as link"
+        ) from error
+    return Opened(path.name, ids=tuple(ids))
+
+
+def files_of(part: FilledPart, place: Place, beside: os.PathLike[str]) -> list[str]:
+    """Return the file of each image of a part, relative to the folder of a list.
+
+    Raises:
+        UsageError: an image is no file.
+    """
+    found = []
+    for piece in part.pieces:
+        for position in piece.keep.tolist():
+            file = piece.path(position)
+            if file is None:
+                raise UsageError(
+                    f"set {piece.images.name!r}: an image is no file that a list could name; use"
+                    " --as copy"
+                )
+            found.append(place.link_to(file, place.folder / beside))
+    return found
+
+
+def ids_of(part: FilledPart) -> list[str]:
+    """Return the ids of a part; one that is taken gets the name of its set before it."""
+    taken: set[str] = set()
+    ids = []
+    for piece in part.pieces:
+        for own in piece.column("ids"):
+            free = str(own)
+            while free in taken:
+                free = f"{piece.images.name}/{free}"
+            taken.add(free)
+            ids.append(free)
+    return ids

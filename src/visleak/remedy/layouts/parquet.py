@@ -1,0 +1,171 @@
+"""Parquet files that hold the pictures: the same schema, with the rows that are kept."""
+
+from __future__ import annotations
+
+import itertools
+import os
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any, Final, cast
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+
+from visleak.errors import VisleakError
+from visleak.images.addresses import path_of, redacted
+from visleak.images.parquet import ParquetOpener
+from visleak.images.remote_file import arrow_source
+from visleak.images.sources import locate
+from visleak.remedy.contents import Filled, FilledPart, Stand
+from visleak.remedy.layouts.place import Opened, Place
+
+#: Bytes of a row group that are held at once.
+HELD: Final = 128 << 20
+
+
+def write_parquet(parts: Sequence[FilledPart], place: Place) -> list[Opened]:
+    """Write the shards of each part under their names: schema, metadata, packing as they were.
+
+    Raises:
+        VisleakError: the sets of a part have different columns.
+    """
+    return [_write(part, place) for part in parts]
+
+
+def _write(part: FilledPart, place: Place) -> Opened:
+    refuse_other_columns(part)
+    shards = [
+        (piece, number, file)
+        for piece in part.pieces
+        for number, file in enumerate(_opener(piece).files)
+    ]
+    names = shard_names([file for _, _, file in shards])
+    for name, (piece, number, _) in zip(names, shards, strict=True):
+        write_shard(piece, number, place.made(place.below(part, name)), place)
+    split = locate(part.pieces[0].images.source).split
+    return Opened(
+        place.below(part, names[0] if len(names) == 1 else ""),
+        after=f"#{split}" if split else "",
+        options=part.pieces[0].images.options,
+    )
+
+
+def _opener(piece: Filled) -> ParquetOpener:
+    return cast(ParquetOpener, piece.images.opener)
+
+
+def refuse_other_columns(part: FilledPart) -> None:
+    """Refuse to put sets with different columns into one data set.
+
+    Raises:
+        VisleakError: they differ.
+    """
+    schemas = []
+    for piece in part.pieces:
+        with arrow_source(_opener(piece).files[0]) as source:
+            schemas.append(pq.read_schema(source))
+    for piece, schema in zip(part.pieces, schemas, strict=True):
+        if not schema.equals(schemas[0], check_metadata=False):
+            first = part.pieces[0].images.name
+            raise VisleakError(
+                f"part {part.name!r}: sets {first!r} and {piece.images.name!r} have different"
+                " columns and cannot become one Parquet data set; use --as manifest"
+            )
+
+
+def shard_names(files: Sequence[str]) -> list[str]:
+    """Return the names of shards in the result, which sort in the order of the shards.
+
+    >>> shard_names(["a/train-0.parquet", "a/train-1.parquet"])
+    ['train-0.parquet', 'train-1.parquet']
+    >>> shard_names(["train.parquet", "test.parquet"])
+    ['00-train.parquet', '01-test.parquet']
+    """
+    names = [os.path.basename(path_of(file) if "://" in file else file) for file in files]
+    if all(before < after for before, after in itertools.pairwise(names)):
+        return names
+    width = max(2, len(str(len(names) - 1)))
+    return [f"{number:0{width}d}-{name}" for number, name in enumerate(names)]
+
+
+def write_shard(piece: Filled, number: int, path: Path, place: Place) -> None:
+    """Write the rows of one file that are kept, row group by row group."""
+    opener = _opener(piece)
+    with (
+        arrow_source(opener.files[number]) as source,
+        pq.ParquetFile(source, buffer_size=1 << 20) as file,
+    ):
+        rows = file.metadata.num_rows
+        with pq.ParquetWriter(path, file.schema_arrow, **_packing(file.metadata)) as writer:
+            for start, table, places in _kept(piece, number, file):
+                writer.write_table(_with_stands(table, places, piece.instead, opener.column))
+                place.progress(f"writing {redacted(path.name)}", start, rows)
+        place.progress(f"writing {redacted(path.name)}", rows, rows)
+
+
+def _kept(
+    piece: Filled, number: int, file: pq.ParquetFile
+) -> Iterator[tuple[int, pa.Table, list[int]]]:
+    """Yield the kept rows of a file: where they begin, the rows, and their positions in the set."""
+    opener = _opener(piece)
+    all_rows = piece.keep if opener.rows is None else opener.rows[piece.keep]
+    for group in np.flatnonzero(opener.owners[:, 0] == number).tolist():
+        start, end = int(opener.starts[group]), int(opener.starts[group + 1])
+        first, last = np.searchsorted(all_rows, [start, end])
+        if first == last:
+            continue
+        inside = all_rows[first:last] - start
+        positions = piece.keep[first:last]
+        for begin, table in _batches(file, int(opener.owners[group, 1])):
+            low, high = np.searchsorted(inside, [begin, begin + table.num_rows])
+            if low < high:
+                taken = table.take(pa.array(inside[low:high] - begin))
+                yield start + begin, taken, positions[low:high].tolist()
+
+
+def _batches(file: pq.ParquetFile, group: int) -> Iterator[tuple[int, pa.Table]]:
+    footer = file.metadata.row_group(group)
+    size = max(1, min(footer.num_rows, HELD * footer.num_rows // max(1, footer.total_byte_size)))
+    begin = 0
+    for batch in file.iter_batches(size, row_groups=[group], use_threads=False):
+        yield begin, pa.Table.from_batches([batch])
+        begin += batch.num_rows
+
+
+def _with_stands(
+    table: pa.Table, places: Sequence[int], instead: Mapping[int, Stand], column: str
+) -> pa.Table:
+    """Put what takes the place of pictures into their rows; all other columns stay."""
+    mask = np.array([place in instead for place in places], np.bool_)
+    if not mask.any():
+        return table
+    base, _, leaf = column.partition(".")
+    values = table[base].combine_chunks()
+    held = values.field(leaf) if leaf else values
+    stands = [instead[place].stored for place in places if place in instead]
+    held = pc.replace_with_mask(held, pa.array(mask), pa.array(stands, held.type))
+    if leaf:
+        fields = [values.type.field(i) for i in range(values.type.num_fields)]
+        children = [held if f.name == leaf else values.field(f.name) for f in fields]
+        held = pa.StructArray.from_arrays(children, fields=fields, mask=values.is_null())
+    return table.set_column(table.column_names.index(base), table.schema.field(base), held)
+
+
+def _packing(footer: pq.FileMetaData) -> dict[str, Any]:
+    """Return how the columns of a file are packed, for a writer."""
+    if not footer.num_row_groups:
+        return {}
+    group = footer.row_group(0)
+    columns = [group.column(i) for i in range(group.num_columns)]
+    return {
+        "compression": {
+            c.path_in_schema: "none" if c.compression == "UNCOMPRESSED" else c.compression.lower()
+            for c in columns
+        },
+        "use_dictionary": [
+            c.path_in_schema for c in columns if any("DICTIONARY" in e for e in c.encodings)
+        ],
+        "write_statistics": [c.path_in_schema for c in columns if c.is_stats_set],
+    }

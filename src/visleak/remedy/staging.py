@@ -1,0 +1,158 @@
+"""A folder that is written beside its final name and gets it in one step, or not at all."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import re
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Final
+
+from visleak.errors import UsageError, VisleakError
+
+#: Up to so many files are pushed to the disk one by one; of more, the system is asked to push all.
+ONE_BY_ONE: Final = 500
+
+
+@contextlib.contextmanager
+def staged(out: Path) -> Iterator[Path]:
+    """Give an empty hidden folder beside ``out``; on success it becomes ``out`` in one step.
+
+    What killed runs left behind there is removed first. On failure nothing is left.
+
+    Raises:
+        VisleakError: the folder cannot be made, or another run is writing there.
+    """
+    beside = out.with_name(f".{out.name}.{os.getpid()}.part")
+    try:
+        out.parent.mkdir(parents=True, exist_ok=True)
+        _remove_leftovers(out)
+        beside.mkdir()
+        handle = os.open(beside, os.O_RDONLY)
+    except FileExistsError as error:
+        raise VisleakError(f"another run is writing to {out}; wait for it") from error
+    except OSError as error:
+        raise VisleakError(f"{out} cannot be written: {error.strerror or error}") from error
+    try:
+        _lock(handle)
+        yield beside
+        _flush_all(beside)
+        os.rename(beside, out)
+        _flush(out.parent)
+    except BaseException:
+        shutil.rmtree(beside, ignore_errors=True)
+        raise
+    finally:
+        os.close(handle)
+
+
+def refuse_place(out: Path, inputs: list[Path]) -> None:
+    """Refuse an output folder that is an input, lies in one, or holds one.
+
+    Raises:
+        UsageError: it is so.
+    """
+    real = Path(os.path.realpath(out))
+    for given in inputs:
+        source = Path(os.path.realpath(given))
+        if real == source or (source.is_dir() and source in real.parents):
+            raise UsageError(
+                f"the output {out} is, or lies in, the input {given}, which is never changed;"
+                " choose another -o DIR"
+            )
+
+
+def refuse_small_disk(out: Path, wanted: int) -> None:
+    """Refuse to begin where the disk has not room enough.
+
+    Raises:
+        VisleakError: it has not.
+    """
+    place = out.parent
+    while not place.exists():
+        place = place.parent
+    free = shutil.disk_usage(place).free
+    if wanted > free:
+        raise VisleakError(
+            f"{out} needs {sized(wanted)}, its disk has {sized(free)} free; make room, or write"
+            " links or lists alone with --as link or --as manifest"
+        )
+
+
+def sized(count: int) -> str:
+    """Return a number of bytes as people read it.
+
+    >>> sized(999), sized(12_345_678)
+    ('999 bytes', '12.3 MB')
+    """
+    for unit, factor in (("TB", 1e12), ("GB", 1e9), ("MB", 1e6), ("kB", 1e3)):
+        if count >= factor:
+            return f"{count / factor:.1f} {unit}"
+    return f"{count} bytes"
+
+
+def _remove_leftovers(out: Path) -> None:
+    """Remove hidden folders of this output whose writers are gone."""
+    pattern = re.compile(rf"\.{re.escape(out.name)}\.(\d+)\.part")
+    for entry in os.scandir(out.parent):
+        found = pattern.fullmatch(entry.name)
+        if not found or not entry.is_dir(follow_symlinks=False):
+            continue
+        if int(found[1]) != os.getpid() and not _is_held(entry.path, int(found[1])):
+            shutil.rmtree(entry.path, ignore_errors=True)
+
+
+def _is_held(folder: str, process: int) -> bool:
+    """Whether a writer is at work: it holds the folder's lock, or its process runs here."""
+    try:
+        os.kill(process, 0)
+    except ProcessLookupError:
+        pass
+    except OSError:
+        return True
+    else:
+        return True
+    # the process may live in another container that shares the disk
+    handle = os.open(folder, os.O_RDONLY)
+    try:
+        return not _lock(handle)
+    finally:
+        os.close(handle)
+
+
+def _lock(handle: int) -> bool:
+    """Take the lock of an open folder, as far as the system has locks; say whether it was free."""
+    try:
+        import fcntl
+    except ImportError:
+        return True
+    try:
+        fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    except OSError:  # this file system has no locks
+        return True
+    return True
+
+
+def _flush_all(folder: Path) -> None:
+    """Push a folder and all that is in it to the disk."""
+    names = [os.path.join(top, name) for top, _, files in os.walk(folder) for name in files]
+    if len(names) > ONE_BY_ONE and hasattr(os, "sync"):
+        os.sync()
+        return
+    for name in names:
+        if not os.path.islink(name):
+            _flush(name)
+    for top, _, _ in os.walk(folder, topdown=False):
+        _flush(top)
+
+
+def _flush(path: str | Path) -> None:
+    handle = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(handle)
+    finally:
+        os.close(handle)

@@ -1,0 +1,366 @@
+"""Data sets written whole or not at all, in the layout that they came in."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final
+
+import pyarrow as pa
+
+import visleak
+from visleak.errors import UsageError, VisleakError
+from visleak.images.addresses import is_address
+from visleak.images.folder import FileOpener
+from visleak.images.lists import split_glob
+from visleak.images.sources import locate
+from visleak.pipeline.workplace import Progress, silent
+from visleak.records import ImageSet, Problem
+from visleak.remedy.contents import FilledPart, fill
+from visleak.remedy.layouts import Layout, layout_of, linkable
+from visleak.remedy.layouts.place import Opened, Place
+from visleak.remedy.manifest import (
+    KEPT,
+    KEPT_COLUMNS,
+    MANIFEST,
+    REMOVED,
+    REMOVED_COLUMNS,
+    Removed,
+    changed,
+    read_files,
+    read_manifest,
+    write_manifest,
+    write_rows,
+)
+from visleak.remedy.parts import Part
+from visleak.remedy.staging import refuse_place, refuse_small_disk, staged
+from visleak.remedy.verifying import verify
+
+#: What a result consists of: lists alone, lists and links, lists and copies.
+HOWS: Final = ("manifest", "link", "copy")
+
+
+@dataclass(frozen=True)
+class Written:
+    """A data set that was written.
+
+    Attributes:
+        folder: where it lies.
+        how: ``manifest``, ``link`` or ``copy``.
+        sources: part to the SOURCE that opens it; of a part of which only ids were listed, none.
+        counts: part to its number of images.
+        files: number of files and links, the lists among them.
+        bytes: what the files hold.
+        unreadable: images that were to be kept and could not be read.
+        reused: it was there already, the very same.
+    """
+
+    folder: Path
+    how: str
+    sources: Mapping[str, str]
+    counts: Mapping[str, int]
+    files: int
+    bytes: int
+    unreadable: tuple[Problem, ...]
+    reused: bool = False
+
+
+def write(
+    parts: Sequence[Part],
+    out: Path,
+    how: str,
+    *,
+    about: Mapping[str, Any],
+    extra: Mapping[str, bytes] | None = None,
+    removed: Iterable[Removed] = (),
+    known: Mapping[str, pa.Table] | None = None,
+    progress: Progress = silent,
+) -> Written:
+    """Write parts as data sets in the layout of their sets, all of them or nothing.
+
+    Everything goes into a hidden folder beside ``out``, is read back and compared with the source
+    by content digest, pushed to the disk, and gets its name in one step.
+
+    Args:
+        parts: what is written; names differ.
+        out: folder that does not exist, or is empty; or holds this very result.
+        how: ``manifest`` (lists alone), ``link`` (symbolic links to the files) or ``copy``.
+        about: what was asked, for the manifest; plain values, nothing that changes between runs.
+        extra: more files, by name.
+        removed: images that are left out, for ``removed.csv``.
+        known: by set, columns ``id`` and ``digest`` of the images that an audit saw: what is not
+            the same any more is refused.
+        progress: is told how far each step is.
+
+    Raises:
+        UsageError: ``out`` is taken or lies in an input, or the layout cannot hold what is asked.
+        VisleakError: an input changed, the disk is full, or something was read back differently.
+    """
+    _refuse_words(parts, how)
+    refuse_place(out, [path for images in _sets(parts) for path in _inputs(images)])
+    _refuse_taken(out)
+    layouts = {part.name: _layout(part, how) for part in parts}
+    holds = {name: layout.holds if layout else "bytes" for name, layout in layouts.items()}
+    filled = fill(parts, holds, known or {}, progress)
+    empty = next((part.name for part in filled if not len(part)), None)
+    if empty is not None:
+        raise VisleakError(f"nothing is left of {empty!r}; no data set is written")
+    left_out = list(removed)
+    key = _key(filled, how, about, extra or {}, left_out)
+    if (out / MANIFEST).exists():
+        return _reused(out, key, filled)
+    if how == "copy":
+        refuse_small_disk(out, sum(int(p.sizes.sum()) for part in filled for p in part.pieces))
+    try:
+        with staged(out) as folder:
+            place = Place(folder, out, how, len(parts) > 1, progress)
+            opened = _write_parts(filled, layouts, place)
+            names = {
+                part.name: verify(part, opened[part.name], folder, progress)
+                for part in filled
+                if part.name in opened
+            }
+            _write_lists(place, filled, names, left_out, extra or {})
+            content = _content(filled, layouts, opened, how, about, key, len(left_out))
+            write_manifest(folder, content)
+    except OSError as error:
+        raise VisleakError(f"{out} cannot be written: {error.strerror or error}") from error
+    return _written(out, filled, reused=False)
+
+
+def _refuse_words(parts: Sequence[Part], how: str) -> None:
+    if how not in HOWS:
+        raise UsageError(f"as must be one of {', '.join(HOWS)}; got {how!r}")
+    names = [part.name for part in parts]
+    if not parts or len(set(names)) < len(names):
+        raise UsageError("parts must have different names, and there must be one")
+    for name in names:
+        if not name or name.startswith(".") or "/" in name or "\0" in name:
+            raise UsageError(
+                f"part {name!r} cannot be the name of a folder; name the set otherwise"
+            )
+
+
+def _sets(parts: Sequence[Part]) -> Iterator[ImageSet]:
+    for part in parts:
+        for piece in part.pieces:
+            yield piece.images
+            yield from (substitute.images for substitute in piece.instead.values())
+
+
+def _inputs(images: ImageSet) -> Iterator[Path]:
+    """Yield the folders and files of a set that nothing may be written into."""
+    if not images.source or is_address(images.source):
+        return
+    found = locate(images.source)
+    if found.opens.endswith(":open_glob"):
+        yield Path(split_glob(found.place)[0])
+    elif Path(found.place).exists():
+        yield Path(found.place)
+    # a list names files here and there; its own folder may hold the result
+    if isinstance(images.opener, FileOpener) and not found.place.endswith(_LISTS):
+        yield Path(images.opener.root)
+
+
+_LISTS: Final = (".txt", ".csv", ".tsv", ".parquet")
+
+
+def _refuse_taken(out: Path) -> None:
+    """Refuse an output that holds something else."""
+    if not os.path.lexists(out) or (out / MANIFEST).is_file():
+        return
+    if not out.is_dir() or any(out.iterdir()):
+        raise UsageError(f"the output {out} exists; choose a new folder with -o DIR")
+
+
+def _layout(part: Part, how: str) -> Layout | None:
+    """Return the layout a part is written in; ``None`` where ids are all that is listed."""
+    if not part.pieces:
+        raise VisleakError(f"nothing is left of {part.name!r}; no data set is written")
+    if how == "manifest" and not all(linkable(piece.images) for piece in part.pieces):
+        return None
+    found = [layout_of(piece.images) for piece in part.pieces]
+    layout, name = found[0], part.pieces[0].images.name
+    other = next((p for p, each in zip(part.pieces, found, strict=True) if each != layout), None)
+    if other is not None:
+        raise UsageError(
+            f"part {part.name!r}: set {name!r} is {layout.name} and {other.images.name!r} is"
+            f" {layout_of(other.images).name}; they cannot become one, use --as manifest"
+        )
+    if len(part.pieces) > 1 and not layout.mixes:
+        raise UsageError(
+            f"part {part.name!r}: images cannot be moved from set to set in {layout.name}; use"
+            " --as manifest"
+        )
+    if any(piece.instead for piece in part.pieces) and not layout.swaps:
+        raise UsageError(
+            f"set {name!r} is {layout.name}, whose pictures have annotations of their own: no"
+            " other picture can take their place; purge it instead"
+        )
+    if how == "link" and not all(linkable(piece.images) for piece in part.pieces):
+        raise UsageError(
+            f"set {name!r} is {layout.name}, and there are no files to link to; use --as copy"
+        )
+    return layout
+
+
+def _key(
+    parts: Sequence[FilledPart],
+    how: str,
+    about: Mapping[str, Any],
+    extra: Mapping[str, bytes],
+    removed: Sequence[Removed],
+) -> str:
+    """Return a digest of everything that the result depends on."""
+    hasher = hashlib.blake2b(digest_size=16)
+    hasher.update(json.dumps([how, about], sort_keys=True).encode())
+    for part in parts:
+        hasher.update(json.dumps([part.name, part.column("ids"), part.column("labels")]).encode())
+        hasher.update(part.digests().tobytes())
+    for name, data in sorted(extra.items()):
+        hasher.update(json.dumps([name, hashlib.blake2b(data).hexdigest()]).encode())
+    hasher.update(json.dumps(removed).encode())
+    return hasher.hexdigest()
+
+
+def _reused(out: Path, key: str, filled: Sequence[FilledPart]) -> Written:
+    """Return a finished result that is there already.
+
+    Raises:
+        UsageError: it is another one, or was changed since.
+    """
+    content = read_manifest(out)
+    if content.get("key") != key:
+        raise UsageError(
+            f"the output {out} holds another clean data set; choose a new folder with -o DIR"
+        )
+    for file in read_files(out, content):
+        what = changed(out, file)
+        if what is not None:
+            raise UsageError(
+                f"the output {out} holds this result, but {file.path} was changed since: {what};"
+                " choose a new folder with -o DIR"
+            )
+    return _written(out, filled, reused=True)
+
+
+def _write_parts(
+    filled: Sequence[FilledPart], layouts: Mapping[str, Layout | None], place: Place
+) -> dict[str, Opened]:
+    """Write the parts, those of one layout together; return how those that can be are opened."""
+    opened: dict[str, Opened] = {}
+    for layout in dict.fromkeys(layouts.values()):
+        own = [part for part in filled if layouts[part.name] == layout]
+        if layout is not None:
+            names = [part.name for part in own]
+            opened.update(zip(names, layout.write(own, place), strict=True))
+    return opened
+
+
+def _write_lists(
+    place: Place,
+    filled: Sequence[FilledPart],
+    names: Mapping[str, Sequence[str]],
+    removed: Sequence[Removed],
+    extra: Mapping[str, bytes],
+) -> None:
+    problems = [
+        Removed(p.set, p.id, "", p.locator, "", f"unreadable: {p.reason}")
+        for part in filled
+        for piece in part.pieces
+        for p in piece.problems
+    ]
+    write_rows(place.made(KEPT), KEPT_COLUMNS, _kept_rows(filled, names))
+    write_rows(place.made(REMOVED), REMOVED_COLUMNS, [*removed, *problems])
+    for name, data in extra.items():
+        place.made(name).write_bytes(data)
+
+
+def _kept_rows(
+    filled: Sequence[FilledPart], names: Mapping[str, Sequence[str]]
+) -> Iterator[tuple[str, ...]]:
+    for part in filled:
+        new = iter(names.get(part.name, ()))
+        for piece in part.pieces:
+            columns = (piece.column(name) for name in ("ids", "locators", "labels"))
+            for at, digest, id_, locator, label in zip(
+                piece.keep.tolist(), piece.digests, *columns, strict=True
+            ):
+                stand = piece.instead.get(at)
+                yield (
+                    piece.images.name,
+                    id_ or "",
+                    digest.tobytes().hex(),
+                    locator or "",
+                    label or "",
+                    "" if stand is None else "replaced",
+                    "" if stand is None else f"{stand.set}/{stand.id}",
+                    part.name,
+                    next(new, ""),
+                )
+
+
+def _content(
+    filled: Sequence[FilledPart],
+    layouts: Mapping[str, Layout | None],
+    opened: Mapping[str, Opened],
+    how: str,
+    about: Mapping[str, Any],
+    key: str,
+    removed: int,
+) -> dict[str, Any]:
+    """Return what ``manifest.json`` says."""
+    parts = []
+    for part in filled:
+        layout, way = layouts[part.name], opened.get(part.name)
+        parts.append(
+            {
+                "name": part.name,
+                "layout": layout.name if layout else "ids alone",
+                "opens": way.as_dict() if way else None,
+                "images": len(part),
+                "replaced": sum(len(piece.instead) for piece in part.pieces),
+                "pieces": [
+                    {
+                        "set": piece.images.name,
+                        "source": piece.images.source,
+                        "kept": len(piece),
+                        "of": len(piece.images),
+                    }
+                    for piece in part.pieces
+                ],
+            }
+        )
+    return {
+        "visleak": visleak.__version__,
+        "key": key,
+        "about": dict(about),
+        "as": how,
+        "parts": parts,
+        "removed": removed,
+        "unreadable": sum(len(piece.problems) for part in filled for piece in part.pieces),
+        "lists": {"kept": KEPT, "removed": REMOVED},
+    }
+
+
+def _written(out: Path, filled: Sequence[FilledPart], reused: bool) -> Written:
+    content = read_manifest(out)
+    files = read_files(out, content)
+    return Written(
+        out,
+        content["as"],
+        {
+            part["name"]: Opened(**part["opens"]).source(out)
+            for part in content["parts"]
+            if part["opens"] is not None
+        },
+        {part.name: len(part) for part in filled},
+        len(files) + 2,
+        sum(file.bytes for file in files),
+        tuple(p for part in filled for piece in part.pieces for p in piece.problems),
+        reused,
+    )
