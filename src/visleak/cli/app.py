@@ -22,6 +22,8 @@ from visleak.cli.find_verb import find
 from visleak.cli.report_verb import report
 from visleak.cli.robustness_verb import robustness
 from visleak.cli.show import show
+from visleak.cli.stats_verb import stats
+from visleak.cli.verdicts_verb import verdicts
 
 app = typer.Typer(
     name="visleak",
@@ -45,6 +47,14 @@ app.command(
     epilog="For example: visleak find holiday.jpg --in train/",
 )(find)
 app.command("export")(export)
+app.command(
+    "stats",
+    epilog="For example: visleak stats visleak-audit --grade near -o counts",
+)(stats)
+app.command(
+    "verdicts",
+    epilog="For example: visleak verdicts visleak-audit import duplicates.csv --reviewer Ada",
+)(verdicts)
 app.command(
     "robustness",
     epilog="For example: visleak robustness photos/ -o photos-robustness",

@@ -10,6 +10,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from rich.console import RenderableType
+    from rich.table import Table
 
 #: Columns of what is no terminal.
 WIDEST: Final = 10_000
@@ -32,3 +33,22 @@ def rendered(parts: Iterable[RenderableType]) -> str:
             console.print(part, soft_wrap=isinstance(part, Text))
     text = captured.get()
     return text if console.is_terminal else re.sub(r"[ ]+$", "", text, flags=re.MULTILINE)
+
+
+def plain_table(*names: str, numbers: int) -> Table:
+    """Return an empty table as the summary's.
+
+    Args:
+        names: of its columns.
+        numbers: how many of the last columns hold numbers.
+    """
+    from rich import box
+    from rich.table import Table
+
+    table = Table(box=box.SIMPLE_HEAD, pad_edge=False, show_edge=False, header_style="dim")
+    for place, name in enumerate(names):
+        if place < len(names) - numbers:
+            table.add_column(name, overflow="fold")
+        else:
+            table.add_column(name, justify="right", no_wrap=True)
+    return table
