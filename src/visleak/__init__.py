@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from visleak.auditing import Audit, audit
     from visleak.encoders import load_encoder
     from visleak.errors import VisleakError
+    from visleak.gating import assert_no_leak
     from visleak.images import open_images
     from visleak.records import Grade, ImageSet, Pairs
     from visleak.settings import Settings
@@ -28,6 +29,7 @@ __all__ = [
     "Pairs",
     "Settings",
     "VisleakError",
+    "assert_no_leak",
     "audit",
     "load_encoder",
     "open_images",
@@ -41,6 +43,7 @@ _HOMES: Final = {
     "Pairs": "visleak.records",
     "Settings": "visleak.settings",
     "VisleakError": "visleak.errors",
+    "assert_no_leak": "visleak.gating",
     "audit": "visleak.auditing",
     "load_encoder": "visleak.encoders",
     "open_images": "visleak.images",

@@ -45,3 +45,16 @@ def visible(value: Any) -> Any:
         f"\\u{ord(c):04x}" if c in _TURNED or (ord(c) < 32 and c not in "\n\t") else c
         for c in value
     )
+
+
+def plain(text: str) -> str:
+    r"""Return untrusted text as one line that no terminal takes for a command.
+
+    >>> print(plain("a" + chr(27) + "[31mred" + chr(10) + ".png"))
+    a\x1b[31mred\n.png
+    """
+    if text.isprintable():
+        return text
+    return "".join(
+        c if c.isprintable() else c.encode("unicode_escape").decode("ascii") for c in text
+    )

@@ -14,9 +14,13 @@ from typing import Any, Final
 
 import typer
 
+from visleak import templates
 from visleak.errors import VisleakError
 
 INTERRUPTED: Final = 128 + signal.SIGINT
+
+#: Untrusted text as one line that no terminal takes for a command.
+plain: Final = templates.plain
 
 #: What typer raises for a wrong command line, whichever click it carries.
 Refusal: Final[Any] = next(
@@ -34,19 +38,6 @@ class Stopped(VisleakError):
 
 class Terminated(KeyboardInterrupt):
     """SIGTERM came; everything is put in order as for Ctrl-C."""
-
-
-def plain(text: str) -> str:
-    r"""Return untrusted text as one line that no terminal takes for a command.
-
-    >>> print(plain("a" + chr(27) + "[31mred" + chr(10) + ".png"))
-    a\x1b[31mred\n.png
-    """
-    if text.isprintable():
-        return text
-    return "".join(
-        c if c.isprintable() else c.encode("unicode_escape").decode("ascii") for c in text
-    )
 
 
 def complain(text: str) -> None:

@@ -90,7 +90,7 @@ def read_accepted(path: Path) -> Mapping[Key, str]:
             for row in reader:
                 line = reader.line_num
                 key, grade = _pair(row)
-                found[key] = _tolerant(found.get(key, grade), grade)
+                found[key] = tolerant(found.get(key, grade), grade)
     except (OSError, ValueError, csv.Error) as error:
         raise VisleakError(f"{path}, line {line}, cannot be read: {error}") from error
     return found
@@ -111,8 +111,12 @@ def _pair(row: Mapping[str, str | None]) -> tuple[Key, str]:
     return pair_key(cells["first"], cells["second"]), cells["grade"]
 
 
-def _tolerant(left: str, right: str) -> str:
-    """Return the grade that accepts more: none at all, then the stronger one."""
+def tolerant(left: str, right: str) -> str:
+    """Return the one of two grades that accepts more: none at all, then the stronger one.
+
+    >>> tolerant("near", "exact"), tolerant("near", ANY)
+    ('exact', '')
+    """
     order = (ANY, *GRADES)
     return order[min(order.index(left), order.index(right))]
 

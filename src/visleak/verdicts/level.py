@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
@@ -72,13 +72,15 @@ class Level:
         return RATES[self.name][1]
 
 
-def alone(summary: dict[str, Any], query_set: str) -> bool:
+def alone(summary: Mapping[str, Any], query_set: str) -> bool:
     """Whether a set was compared with itself only, so that its repeats are what it is about."""
     own = [each for each in summary["comparisons"] if each["query_set"] == query_set]
     return all(each["coverage"] == "within" for each in own)
 
 
-def leaks(folder: Path, summary: dict[str, Any], level: Level, columns: Sequence[str]) -> pa.Table:
+def leaks(
+    folder: Path, summary: Mapping[str, Any], level: Level, columns: Sequence[str]
+) -> pa.Table:
     """Return the pairs that the rate of a level counts, verdicts laid over.
 
     Repeats within a set are left out, but where a set was compared with itself only; so are

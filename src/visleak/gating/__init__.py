@@ -1,0 +1,7 @@
+"""Gates that trip on new leaks only: what was known before, and what came since."""
+
+from visleak.gating.asserting import LeakFound, assert_no_leak
+from visleak.gating.baseline import Baseline, read_baseline
+from visleak.gating.fresh import NewLeaks, new_leaks
+
+__all__ = ["Baseline", "LeakFound", "NewLeaks", "assert_no_leak", "new_leaks", "read_baseline"]

@@ -1,0 +1,190 @@
+"""What is known already: leaks of earlier audits, accepted pairs, and what people judged."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from visleak.errors import UsageError
+from visleak.records import DEGREES, GRADES, Bool
+from visleak.store import AUDIT, read_summary
+from visleak.verdicts import digests_of, judged_pairs, read_verdicts, settle
+from visleak.verdicts.accepted import accepting, read_accepted, tolerant
+from visleak.verdicts.level import Level, alone
+from visleak.verdicts.record import Key
+
+#: Columns of the pairs of a baseline.
+_KNOWN: Final = pa.schema(
+    [("key", pa.string()), ("within", pa.bool_()), ("grade", pa.int8()), ("degree", pa.int8())]
+)
+
+#: Between the two contents of a key: in no digest, and in no id either.
+_BETWEEN: Final = "\0\0"
+
+#: Place on a scale of what has no grade or degree; weaker than every other.
+_NOTHING: Final = 99
+
+
+@dataclass(frozen=True, slots=True)
+class Baseline:
+    """Pairs that a gate does not count, keyed by the unordered pair of their contents.
+
+    Make it with :func:`read_baseline`.
+
+    Attributes:
+        sources: the folders and files it was read from.
+        pairs: ``key``, ``within`` (a repeat within a set, which is no leak between sets),
+            ``grade`` and ``degree`` as places on their scales.
+        accepted: accepted pairs and their grade, see ``verdicts.accepted``.
+        judged: what people said of pairs; disputed ones are not there.
+        summaries: ``audit.json`` of the audits, by source.
+    """
+
+    sources: tuple[str, ...]
+    pairs: pa.Table
+    accepted: Mapping[Key, str]
+    judged: Mapping[Key, str]
+    summaries: Mapping[str, Mapping[str, Any]]
+
+    def knows(self, keys: pa.Array, within: pa.Array, level: Level) -> Bool:
+        """Return which pairs of a later audit are no news at a level.
+
+        A pair is none if the baseline has it at the level or stronger, if it is accepted, or if
+        a person judged it weaker than the level.
+
+        Args:
+            keys: of pairs, see :func:`keys_of`.
+            within: whether each is a repeat within a set.
+            level: at which they leak in the later audit.
+        """
+        strong = self.pairs.filter(pc.less_equal(self.pairs[level.scale], level.code))
+        spared = pa.array([_text(key) for key in self._spared(level)], pa.string())
+        known = pc.is_in(keys, spared)
+        for inside in (False, True):
+            own = strong.filter(pc.equal(strong["within"], inside))["key"]
+            listed = pc.and_(pc.equal(within, inside), pc.is_in(keys, own.combine_chunks()))
+            known = pc.or_(known, listed)
+        return np.asarray(known.to_numpy(zero_copy_only=False), bool)
+
+    def _spared(self, level: Level) -> Iterator[Key]:
+        """Yield the pairs that are accepted at a level, or that people judged weaker."""
+        yield from accepting(self.accepted, level)
+        # similarity says nothing of what people saw: there, what is no duplicate is weaker
+        limit = level.code if level.scale == "grade" else GRADES.index("near")
+        for key, grade in self.judged.items():
+            if GRADES.index(grade) > limit:
+                yield key
+
+    def notes(self, summary: Mapping[str, Any], levels: Iterable[Level]) -> Iterator[str]:
+        """Yield in what its audits differ from a later one, where that bears on what is new."""
+        for source, old in self.summaries.items():
+            yield from _notes(source, old, summary, levels)
+
+
+def read_baseline(sources: Sequence[str | os.PathLike[str]]) -> Baseline:
+    """Read audit folders and files of accepted pairs.
+
+    Args:
+        sources: one or more. Where two of them hold a verdict on one pair, the later one counts.
+
+    Raises:
+        UsageError: one of them does not exist, or is a folder without a finished audit.
+        VisleakError: one of them is damaged.
+    """
+    tables: list[pa.Table] = [_KNOWN.empty_table()]
+    accepted: dict[Key, str] = {}
+    judged: dict[Key, str] = {}
+    summaries: dict[str, Mapping[str, Any]] = {}
+    for source in map(Path, sources):
+        if not source.exists():
+            raise UsageError(
+                f"the baseline {source} does not exist; give an audit folder or a file of"
+                " accepted pairs"
+            )
+        if not source.is_dir():
+            for key, grade in read_accepted(source).items():
+                accepted[key] = tolerant(accepted.get(key, grade), grade)
+            continue
+        if not (source / AUDIT).is_file():
+            raise UsageError(f"the baseline {source} holds no finished audit (no {AUDIT})")
+        summaries[str(source)] = read_summary(source)
+        tables.append(_pairs(source, summaries[str(source)]))
+        settled = settle(read_verdicts(source))
+        judged |= {key: said.grade for key, said in settled.items() if said.grade is not None}
+    return Baseline(tuple(map(str, sources)), pa.concat_tables(tables), accepted, judged, summaries)
+
+
+def _pairs(folder: Path, summary: Mapping[str, Any]) -> pa.Table:
+    """Return the pairs of an audit that have a degree, or a grade stronger than ``different``."""
+    columns = ["query_set", "query", "reference_set", "reference", "grade", "degree", "coverage"]
+    table = judged_pairs(folder, columns)
+    graded = pc.is_in(table["grade"], pa.array(GRADES[:3]))
+    table = table.filter(pc.or_(graded, pc.is_valid(table["degree"])))
+    return pa.table(
+        {
+            "key": keys_of(folder, table),
+            "within": within_of(summary, table),
+            "grade": _places(table["grade"], GRADES),
+            "degree": _places(table["degree"], DEGREES),
+        },
+        schema=_KNOWN,
+    )
+
+
+def _places(column: pa.ChunkedArray, scale: Sequence[str]) -> pa.Array:
+    place = pc.index_in(column, pa.array(scale))
+    return pc.fill_null(place, _NOTHING).cast(pa.int8()).combine_chunks()
+
+
+def within_of(summary: Mapping[str, Any], table: pa.Table) -> pa.Array:
+    """Return which pairs are repeats within a set that is also compared with others."""
+    selves = [
+        total["query_set"] for total in summary["totals"] if alone(summary, total["query_set"])
+    ]
+    own = pc.is_in(table["query_set"], pa.array(selves, pa.string()))
+    inside = pc.and_(pc.equal(table["coverage"], "within"), pc.invert(own))
+    return inside.combine_chunks()
+
+
+def keys_of(folder: Path, table: pa.Table) -> pa.Array:
+    """Return the unordered pair of contents of each row, as a text.
+
+    An image of which only its vector is left is known by its set and id.
+    """
+    sides = []
+    digests = digests_of(folder, table)
+    for side, digest in zip(("query", "reference"), digests, strict=True):
+        name = pc.binary_join_element_wise(
+            table[f"{side}_set"].combine_chunks(), table[side].combine_chunks(), "\0"
+        )
+        sides.append(pc.coalesce(digest, name))
+    low, high = pc.min_element_wise(*sides), pc.max_element_wise(*sides)
+    return pc.binary_join_element_wise(low, high, _BETWEEN)
+
+
+def _text(key: Key) -> str:
+    return _BETWEEN.join(key)
+
+
+def _notes(
+    source: str, old: Mapping[str, Any], new: Mapping[str, Any], levels: Iterable[Level]
+) -> Iterator[str]:
+    for level in levels:
+        if all(total["rates"].get(level.rate) is None for total in old["totals"]):
+            yield f"baseline {source}: it has no {level.scale}s, so it knows no {level.name} pairs"
+    for what in ("encoder", "grader"):
+        before, after = old.get(what) or {}, new.get(what) or {}
+        if before.get("digest") != after.get("digest") and before and after:
+            names = [str(each.get("name", each["digest"]))[:40] for each in (before, after)]
+            other = f"{names[0]}, not {names[1]}" if names[0] != names[1] else "another version"
+            yield (
+                f"baseline {source}: made with another {what} ({other}); pairs are matched by"
+                " content all the same"
+            )
