@@ -16,6 +16,7 @@ from visleak.cli.engines import engine_of
 if TYPE_CHECKING:
     from visleak.auditing import Audit
     from visleak.cli.sets import Compared
+    from visleak.gating import Baseline
     from visleak.pipeline.cost import Cost
     from visleak.pipeline.workplace import Engine, Progress
     from visleak.records import Encoder
@@ -73,6 +74,7 @@ def audit(
     annotations: options.Annotations = "auto",
     sample: options.Sample = 0,
     fail_on: options.FailOn = None,
+    baseline: options.BaselineOf = None,
     no_pictures: options.NoPictures = False,
     json: options.Json = False,
     cost: options.CostOnly = False,
@@ -92,6 +94,7 @@ def audit(
 
     asked = [gates.parse(text) for text in fail_on or ()]
     if config is not None or plan:
+        _refuse_baseline(baseline)
         config_verb.refuse_other_options(context, config)
         config_verb.study(
             config_verb.StudyOrder(
@@ -110,6 +113,7 @@ def audit(
         )
         return
     gates.check(asked, verify=not no_verify)
+    known = gates.baseline_of(baseline, out) if baseline else None
     settings = Settings(
         encoder=encoder or "",
         search=search,
@@ -144,17 +148,75 @@ def audit(
         say_cost(order, json=json)
         return
     result = _kept_if_interrupted(order)
-    _render(result, json=json)
-    _pass_gates(asked, result)
+    if known is None:
+        _render(result, json=json)
+        _pass_gates(asked, result)
+    else:
+        _pass_by_baseline(asked, result, known, json=json)
+
+
+def _refuse_baseline(baseline: Sequence[Path] | None) -> None:
+    """Refuse a baseline of a study, whose audits have one each."""
+    from visleak.errors import UsageError
+
+    if baseline:
+        raise UsageError(
+            "--baseline is for one audit, not for --config; the gates of a study count all leaks"
+        )
 
 
 def _pass_gates(asked: Sequence[gates.Gate], result: Audit) -> None:
-    """Say which gates a result tripped; end with 3 if there are any."""
-    lines = gates.tripped(asked, result.summary)
+    """Say which gates a result tripped, verdicts of people counted; end with 3 if any."""
+    from visleak.verdicts import judged_summary
+
+    lines = gates.tripped(asked, judged_summary(result.folder))
     for line in lines:
         edges.complain(line)
     if lines:
         raise typer.Exit(3)
+
+
+def _pass_by_baseline(
+    asked: Sequence[gates.Gate], result: Audit, known: Baseline, *, json: bool
+) -> None:
+    """Say what came out and what of it is new; end with 3 if a gate tripped."""
+    from visleak.gating import named
+    from visleak.verdicts import judged_summary
+
+    summary = judged_summary(result.folder)
+    found = list(gates.checked(asked, result.folder, summary, known))
+    if json:
+        _say_json(result, known, found)
+    else:
+        _render(result, json=False)
+    for note in known.notes(summary, {each.found.level: None for each in found}):
+        edges.note(note)
+    unreadable = [gate for gate in asked if gate.name == gates.UNREADABLE]
+    lines = gates.tripped(unreadable, summary)
+    for line in lines:
+        edges.complain(line)
+    for each in found:
+        if each.tripped:
+            edges.complain(each.line)
+        elif not json:
+            edges.say(f"{edges.plain(each.line)}\n")
+        for line in named(each.found, gates.NAMED):
+            edges.note(f"  {line}")
+    if lines or any(each.tripped for each in found):
+        raise typer.Exit(3)
+
+
+def _say_json(result: Audit, known: Baseline, found: Sequence[gates.Checked]) -> None:
+    """Print the result, and what is new in it."""
+    from json import dumps
+
+    from visleak.store import read_summary
+
+    content = read_summary(result.folder) | {
+        "baseline": list(known.sources),
+        "gates": [each.as_dict() for each in found],
+    }
+    edges.say(dumps(content, indent=1, ensure_ascii=False) + "\n")
 
 
 def _given(**asked: object) -> dict[str, object]:

@@ -3,28 +3,25 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from visleak.errors import UsageError
 from visleak.stats import Rate, percent
+from visleak.stats.levels import RATES
 
 if TYPE_CHECKING:
+    from visleak.gating import Baseline, NewLeaks
     from visleak.pipeline.thresholds import Thresholds
 
-#: Gate to the rate of that grade or degree *or stronger*, and how a line calls such images.
-RATES: Final = {
-    "exact": ("exact", "an exact copy"),
-    "near": ("near_or_exact", "a near-duplicate or exact copy"),
-    "similar": ("similar_or_closer", "a similar or closer picture"),
-    "hard": ("hard", "a hard leak"),
-    "soft": ("hard_or_soft", "a hard or soft leak"),
-}
 UNREADABLE: Final = "unreadable"
 NAMES: Final = (*RATES, UNREADABLE)
 #: Gates that need verified pairs.
 GRADED: Final = ("exact", "near", "similar")
+#: New pairs that a gate names.
+NAMED: Final = 10
 
 
 @dataclass(frozen=True, slots=True)
@@ -137,3 +134,85 @@ def _measured(gate: Gate, summary: Mapping[str, Any]) -> Iterable[tuple[str, str
         if stored is None:
             raise UsageError(f"--fail-on {gate.name}: this audit did not measure it ({_why(gate)})")
         yield f"{each['query_set']} images", f"have {what}", Rate.from_dict(stored)
+
+
+@dataclass(frozen=True, slots=True)
+class Checked:
+    """What a gate says of a query set where a baseline is known.
+
+    Attributes:
+        gate: the bound, on new leaks.
+        found: what is new.
+    """
+
+    gate: Gate
+    found: NewLeaks
+
+    @property
+    def tripped(self) -> bool:
+        """Whether more is new than allowed."""
+        return bool(self.found.rate.total) and self.found.rate.share > self.gate.allowed
+
+    @property
+    def line(self) -> str:
+        """What is new, and what is known."""
+        rate, known = self.found.rate, self.found.known
+        # what can never trip was not asked for
+        bound = f"; allowed {percent(self.gate.allowed)} %" if self.gate.allowed < 1.0 else ""
+        return (
+            f"gate {self.gate.name}: {rate.count:,} new of {rate.total:,} {self.found.query_set}"
+            f" images ({percent(rate.share)} %) {'has' if rate.count == 1 else 'have'}"
+            f" {self.found.level.words} ({known:,} known from baseline){bound}"
+        )
+
+    def as_dict(self) -> dict[str, Any]:
+        """Return plain values."""
+        bound = {"gate": self.gate.name, "allowed": self.gate.allowed, "tripped": self.tripped}
+        return bound | self.found.as_dict(NAMED)
+
+
+def baseline_of(sources: Sequence[Path], out: Path) -> Baseline:
+    """Read what is known, before anything is computed.
+
+    Raises:
+        UsageError: a source does not exist, or is the very folder that is written.
+        VisleakError: one is damaged.
+    """
+    for source in sources:
+        if source.resolve() == out.resolve():
+            raise UsageError(
+                f"--baseline {source} is the output folder itself, so the second run would know"
+                " every leak; keep the baseline in another folder, or a file of accepted pairs"
+            )
+    from visleak.gating import read_baseline
+
+    return read_baseline(sources)
+
+
+def checked(
+    gates: Iterable[Gate], folder: Path, summary: Mapping[str, Any], baseline: Baseline
+) -> Iterator[Checked]:
+    """Yield what each gate says of each query set, new leaks only.
+
+    Without a gate, those by grade are told and none trips; by degree where there are no grades.
+
+    Args:
+        gates: the bounds; that on unreadable images knows no baseline.
+        folder: the audit.
+        summary: its ``audit.json``, verdicts counted.
+        baseline: what is known.
+
+    Raises:
+        UsageError: a rate was not measured.
+    """
+    from visleak.gating import new_leaks
+    from visleak.verdicts.level import Level
+
+    asked = [gate for gate in gates if gate.name != UNREADABLE]
+    if not asked:
+        graded = all(total["rates"].get("near_or_exact") for total in summary["totals"])
+        asked = [Gate("near" if graded else "soft", 1.0)]
+    for gate in asked:
+        list(_measured(gate, summary))  # refuses what was not measured
+        for found in new_leaks(folder, summary, Level(gate.name), baseline):
+            yield Checked(gate, found)

@@ -202,6 +202,16 @@ FailOn = Annotated[
         " similar, hard or soft, or stronger; or of all images unreadable. May be repeated.",
     ),
 ]
+BaselineOf = Annotated[
+    list[Path] | None,
+    typer.Option(
+        "--baseline",
+        metavar="A|FILE",
+        rich_help_panel=OUT,
+        help="An audit folder, or a file of accepted pairs (visleak export --as accepted): leaks"
+        " known there do not count for --fail-on. May be repeated.",
+    ),
+]
 NoPictures = Annotated[
     bool,
     typer.Option("--no-pictures", rich_help_panel=OUT, help="Put no pictures in the report."),

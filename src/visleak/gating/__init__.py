@@ -2,6 +2,14 @@
 
 from visleak.gating.asserting import LeakFound, assert_no_leak
 from visleak.gating.baseline import Baseline, read_baseline
-from visleak.gating.fresh import NewLeaks, new_leaks
+from visleak.gating.fresh import NewLeaks, named, new_leaks
 
-__all__ = ["Baseline", "LeakFound", "NewLeaks", "assert_no_leak", "new_leaks", "read_baseline"]
+__all__ = [
+    "Baseline",
+    "LeakFound",
+    "NewLeaks",
+    "assert_no_leak",
+    "named",
+    "new_leaks",
+    "read_baseline",
+]

@@ -5,24 +5,16 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Final
+from typing import Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from visleak.errors import UsageError
 from visleak.records import DEGREES, GRADES
+from visleak.stats.levels import RATES
 from visleak.store import IMAGES, read_table
 from visleak.verdicts.overlay import judged_pairs
-
-#: Name of a level to the rate that counts it in ``audit.json``, and what such images have.
-RATES: Final = {
-    "exact": ("exact", "an exact copy"),
-    "near": ("near_or_exact", "a near-duplicate or exact copy"),
-    "similar": ("similar_or_closer", "a similar or closer picture"),
-    "hard": ("hard", "a hard leak"),
-    "soft": ("hard_or_soft", "a hard or soft leak"),
-}
 
 
 @dataclass(frozen=True, slots=True)
