@@ -12,7 +12,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any, Final
 
 if TYPE_CHECKING:
-    from visleak.auditing import Audit, audit
+    from visleak.auditing import Audit, apply_verdicts, audit
     from visleak.encoders import load_encoder
     from visleak.errors import VisleakError
     from visleak.gating import assert_no_leak
@@ -29,6 +29,7 @@ __all__ = [
     "Pairs",
     "Settings",
     "VisleakError",
+    "apply_verdicts",
     "assert_no_leak",
     "audit",
     "load_encoder",
@@ -43,6 +44,7 @@ _HOMES: Final = {
     "Pairs": "visleak.records",
     "Settings": "visleak.settings",
     "VisleakError": "visleak.errors",
+    "apply_verdicts": "visleak.auditing",
     "assert_no_leak": "visleak.gating",
     "audit": "visleak.auditing",
     "load_encoder": "visleak.encoders",

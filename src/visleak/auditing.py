@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import copy
 import os
 import shutil
 import tempfile
@@ -52,6 +53,8 @@ from visleak.store import (
     read_summary,
     read_table,
 )
+from visleak.verdicts import Verdict, judged_pairs, judged_summary, read_verdicts
+from visleak.verdicts.exchange import verdicts_of
 
 #: Below this many images worker processes cost more time than they save.
 WORTH_WORKERS = 400
@@ -82,6 +85,14 @@ class Audit:
         self.summary: dict[str, Any] = read_summary(self.folder)
         self.reused = False
         self._opened: dict[str, AnySet] = {}
+        self._verdicts: tuple[Verdict, ...] | None = None
+        # an audit in a folder of its own removes it at its end; its copies need it still
+        self._origin: Audit | None = None
+
+    @property
+    def judged(self) -> bool:
+        """Whether verdicts of people are laid over; see :func:`apply_verdicts`."""
+        return self._verdicts is not None
 
     @property
     def headline(self) -> str:
@@ -109,8 +120,14 @@ class Audit:
         raise UsageError(f"no query set is called {query_set!r}")
 
     def pairs(self, *, grade: str | None = None, degree: str | None = None) -> pa.Table:
-        """Return the rows of ``pairs.parquet``, all or those of a grade or degree *or stronger*."""
-        table = read_table(self.folder, PAIRS)
+        """Return the rows of ``pairs.parquet``, all or those of a grade or degree *or stronger*.
+
+        With verdicts laid over there are two more columns, ``machine_grade`` and ``judged``.
+        """
+        if self._verdicts is None:
+            table = read_table(self.folder, PAIRS)
+        else:
+            table = judged_pairs(self.folder, verdicts=self._verdicts)
         for column, value, names in (("grade", grade, GRADES), ("degree", degree, DEGREES)):
             if value is None:
                 continue
@@ -194,6 +211,34 @@ class Audit:
                     )
         head = "<tr><th>set</th><th>rate</th><th>images</th></tr>"
         return f"<p><b>{escape(self.headline)}</b></p><table>{head}{''.join(rows)}</table>"
+
+
+def apply_verdicts(
+    audit: Audit,
+    verdicts: str | os.PathLike[str] | Iterable[Verdict] | None = None,
+) -> Audit:
+    """Return an audit with what people said counted: in its pairs, rates, headline and summary.
+
+    Neither the audit nor its folder is changed. Disputed pairs keep the machine's grade.
+
+    Args:
+        audit: a finished audit.
+        verdicts: by default those of its folder; else a list of ciFAIR, a ``verdicts.csv``,
+            another audit folder, or verdicts in order of time.
+
+    Raises:
+        UsageError, VisleakError: see :func:`visleak.verdicts.exchange.import_verdicts`.
+    """
+    if verdicts is None:
+        said = read_verdicts(audit.folder)
+    elif isinstance(verdicts, str | os.PathLike):
+        said = verdicts_of(audit.folder, verdicts)
+    else:
+        said = tuple(verdicts)
+    result = copy.copy(audit)
+    result.summary = judged_summary(audit.folder, said)
+    result._verdicts, result._origin = said, audit
+    return result
 
 
 def audit(

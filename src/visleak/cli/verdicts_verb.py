@@ -79,7 +79,8 @@ def verdicts(
     as_json: Annotated[bool, typer.Option("--json", help="Print the result as JSON.")] = False,
 ) -> None:
     """Show, import or export the verdicts of people on an audit's pairs."""
-    from visleak.verdicts.exchange import export_verdicts, import_verdicts
+    from visleak.verdicts.exchange import import_verdicts
+    from visleak.verdicts.exporting import export_verdicts
 
     _refuse(
         action,
@@ -109,7 +110,7 @@ def verdicts(
         for path in done.files:
             edges.say(f"{edges.plain(str(path))}\n")
         if done.disputed:
-            edges.note(f"{done.disputed:,} disputed pairs are left out")
+            edges.note(f"disputed pairs, left out: {done.disputed:,}")
 
 
 def _json(value: object) -> str:
@@ -144,15 +145,16 @@ def _told(found: Imported) -> Iterator[str]:
     """Yield what became of an import, a line each."""
     from visleak.verdicts.exchange import named
 
-    said = [f"{found.added:,} verdicts of {', '.join(map(edges.plain, found.reviewers))}"]
+    names = ", ".join(map(edges.plain, found.reviewers))
+    said = [f"{found.added:,} {'verdict' if found.added == 1 else 'verdicts'} of {names}"]
     said += [f"{found.known:,} stood already"] if found.known else []
     yield f"imported {', '.join(said)}" if found.rows else "the file has no rows"
     if found.repeated:
-        yield f"{found.repeated:,} rows judge a pair again; the last of each counts"
+        yield f"rows that judge a pair again, of which the last counts: {found.repeated:,}"
     if found.unknown:
         yield (
-            f"{found.unknown:,} rows are about images that the audit does not have:"
-            f" {edges.plain(named(found.missing))}"
+            f"rows about images that the audit does not have: {found.unknown:,}"
+            f" ({edges.plain(named(found.missing))})"
         )
     if found.ignored:
         yield f"not looked at: {', '.join(map(edges.plain, found.ignored))}"

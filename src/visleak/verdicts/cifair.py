@@ -5,7 +5,7 @@ from __future__ import annotations
 import csv
 import math
 import os
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
@@ -13,7 +13,7 @@ from typing import Final
 import numpy as np
 import pyarrow as pa
 
-from visleak.errors import VisleakError
+from visleak.errors import UsageError, VisleakError
 from visleak.records import GRADES
 from visleak.store import csv_cell, csv_text, replacing
 from visleak.verdicts.plain import COLUMNS
@@ -40,6 +40,27 @@ def second_path(path: Path) -> Path:
     'lists/mine_within_test.csv'
     """
     return path.with_name(f"{path.stem}{WITHIN_SUFFIX}{path.suffix}")
+
+
+def chosen_set(option: str, name: str | None, names: Iterable[str]) -> str:
+    """Return the set that a column of a list is of.
+
+    Args:
+        option: that names it.
+        name: the set asked for, if any.
+        names: those there are.
+
+    Raises:
+        UsageError: there are several and none is asked for, or another one is.
+    """
+    known = list(dict.fromkeys(names))
+    if name is None and len(known) == 1:
+        return known[0]
+    if name is None:
+        raise UsageError(f"a list is of one set a column; choose with {option}: {', '.join(known)}")
+    if name not in known:
+        raise UsageError(f"{option} must be one of {', '.join(known)}; got {name!r}")
+    return name
 
 
 def is_plain(path: Path) -> bool:

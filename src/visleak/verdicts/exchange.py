@@ -1,4 +1,4 @@
-"""Verdicts from and to files: lists of ciFAIR, and ``verdicts.csv`` of other audit folders.
+"""Verdicts from files: lists of ciFAIR, and ``verdicts.csv`` of other audit folders.
 
 Source of the schema: the lists of Barz & Denzler (2020), https://cvjena.github.io/cifair/.
 """
@@ -16,19 +16,13 @@ import pyarrow.compute as pc
 
 from visleak.errors import UsageError, VisleakError
 from visleak.store import IMAGES, read_summary, read_table
-from visleak.verdicts.cifair import Row, is_plain, read_list, second_path, write_list
+from visleak.verdicts.cifair import Row, chosen_set, is_plain, read_list
 from visleak.verdicts.ledger import Ledger, read_verdicts
-from visleak.verdicts.orientation import as_listed
-from visleak.verdicts.overlay import judged_pairs
-from visleak.verdicts.plain import read_plain, write_plain
+from visleak.verdicts.plain import read_plain
 from visleak.verdicts.record import Verdict, reviewer_name
-from visleak.verdicts.settling import settle
 
 #: Most unknown ids that a message names.
 NAMED: Final = 5
-
-#: What an export is written as.
-SCHEMAS: Final = ("cifair", "csv")
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,15 +48,6 @@ class Imported:
     missing: tuple[str, ...]
     ignored: tuple[str, ...]
     reviewers: tuple[str, ...]
-
-
-@dataclass(frozen=True, slots=True)
-class Exported:
-    """Files written, pairs (of ``csv``: verdicts) in them, and disputed pairs left out."""
-
-    files: tuple[Path, ...]
-    written: int
-    disputed: int
 
 
 def import_verdicts(
@@ -95,42 +80,79 @@ def import_verdicts(
         VisleakError: a row is wrong, or no row is about images of this audit.
     """
     home, source = Path(folder), Path(path)
-    summary = read_summary(home)
-    if not source.is_file():
-        raise UsageError(f"there is no file {source} to import")
-    if is_plain(source):
-        chosen = {"--reviewer": reviewer, "--test": test, "--train": train}
-        given = [name for name, value in chosen.items() if value is not None]
-        if within or given:
-            raise UsageError(
-                f"{source} names its reviewers and images itself; leave out"
-                f" {', '.join([*given, *(['--within'] if within else [])])}"
-            )
-        said = read_plain(source)
-        rows, ignored = len(said), tuple[str, ...]()
-        known, missing = _here(home, said)
-    else:
-        name = reviewer_name(source.stem if reviewer is None else reviewer)
-        sets = _sets(summary, test, train, within)
-        listed, ignored = read_list(source)
-        rows = len(listed)
-        known, missing = _found(home, listed, sets, name)
-    _refuse_unknown(home, source, rows, len(known), missing, strict)
-    latest = {(v.reviewer, v.key): v for v in known}
+    read = _read(home, source, reviewer, within, test, train)
+    _refuse_unknown(home, source, read, strict)
+    latest = {(v.reviewer, v.key): v for v in read.known}
     with Ledger(home) as ledger:
         standing = {(v.reviewer, v.key): v for v in ledger.standing()}
         new = [v for of, v in latest.items() if _says_more(v, standing.get(of))]
         ledger.add(*new)
     return Imported(
-        rows=rows,
+        rows=read.rows,
         added=len(new),
         known=len(latest) - len(new),
-        repeated=len(known) - len(latest),
-        unknown=rows - len(known),
-        missing=missing,
-        ignored=ignored,
-        reviewers=tuple(dict.fromkeys(v.reviewer for v in known)),
+        repeated=len(read.known) - len(latest),
+        unknown=read.rows - len(read.known),
+        missing=read.missing,
+        ignored=read.ignored,
+        reviewers=tuple(dict.fromkeys(v.reviewer for v in read.known)),
     )
+
+
+def verdicts_of(
+    folder: str | os.PathLike[str], path: str | os.PathLike[str]
+) -> tuple[Verdict, ...]:
+    """Return the verdicts of another place on images of an audit, without keeping them.
+
+    Args:
+        folder: the audit folder.
+        path: an audit folder with verdicts, or a file as :func:`import_verdicts` takes it.
+
+    Raises:
+        UsageError, VisleakError: as :func:`import_verdicts`.
+    """
+    home, source = Path(folder), Path(path)
+    if source.is_dir():
+        return read_verdicts(source)
+    read = _read(home, source, None, False, None, None)
+    _refuse_unknown(home, source, read, strict=False)
+    return tuple(read.known)
+
+
+@dataclass(frozen=True, slots=True)
+class _Read:
+    """The verdicts of a file on images of an audit, and what else is in it; see `Imported`."""
+
+    rows: int
+    known: list[Verdict]
+    missing: tuple[str, ...]
+    ignored: tuple[str, ...] = ()
+
+
+def _read(
+    folder: Path,
+    path: Path,
+    reviewer: str | None,
+    within: bool,
+    test: str | None,
+    train: str | None,
+) -> _Read:
+    summary = read_summary(folder)
+    if not path.is_file():
+        raise UsageError(f"there is no file {path} to import")
+    if not is_plain(path):
+        name = reviewer_name(path.stem if reviewer is None else reviewer)
+        sets = _sets(summary, test, train, within)
+        listed, ignored = read_list(path)
+        return _Read(len(listed), *_found(folder, listed, sets, name), ignored)
+    chosen = {"--reviewer": reviewer, "--test": test, "--train": train, "--within": within or None}
+    given = [name for name, value in chosen.items() if value is not None]
+    if given:
+        raise UsageError(
+            f"{path} names its reviewers and images itself; leave out {', '.join(given)}"
+        )
+    said = read_plain(path)
+    return _Read(len(said), *_here(folder, said))
 
 
 def _says_more(verdict: Verdict, standing: Verdict | None) -> bool:
@@ -177,20 +199,23 @@ def _digests(folder: Path, name: str, ids: Iterable[str]) -> dict[str, str | Non
     return dict(zip(table["id"].to_pylist(), table["digest"].to_pylist(), strict=True))
 
 
-def _refuse_unknown(
-    folder: Path, path: Path, rows: int, known: int, missing: Sequence[str], strict: bool
-) -> None:
-    if not missing or (known and not strict):
-        return
-    if not known:
+def _refuse_unknown(folder: Path, path: Path, read: _Read, strict: bool) -> None:
+    """Refuse a file of which nothing is about this audit, or not all of it where that is asked.
+
+    Raises:
+        VisleakError: it is such a file.
+    """
+    lost = read.rows - len(read.known)
+    if lost and not read.known:
         raise VisleakError(
-            f"none of the {rows:,} rows of {path} is about images of {folder}, which has no"
-            f" {named(missing)}; nothing was imported"
+            f"none of the {read.rows:,} rows of {path} is about images of {folder}, which has no"
+            f" {named(read.missing)}; nothing was imported"
         )
-    raise VisleakError(
-        f"{rows - known:,} of the {rows:,} rows of {path} are about images that {folder} does not"
-        f" have ({named(missing)}); nothing was imported"
-    )
+    if lost and strict:
+        raise VisleakError(
+            f"{lost:,} of the {read.rows:,} rows of {path} name images that {folder} does not have"
+            f" ({named(read.missing)}); nothing was imported"
+        )
 
 
 def named(missing: Sequence[str]) -> str:
@@ -221,97 +246,8 @@ def _sets(
             if within
             else "this audit compared a set with itself alone; give --within"
         )
-    left = _chosen("--test", test, [each["query_set"] for each in own])
+    left = chosen_set("--test", test, [each["query_set"] for each in own])
     if within:
         return left, left
     others = [each["reference_set"] for each in own if each["query_set"] == left]
-    return left, _chosen("--train", train, others)
-
-
-def _chosen(option: str, name: str | None, names: Iterable[str]) -> str:
-    known = list(dict.fromkeys(names))
-    if name is None and len(known) == 1:
-        return known[0]
-    if name is None:
-        raise UsageError(f"a list is of one set a column; choose with {option}: {', '.join(known)}")
-    if name not in known:
-        raise UsageError(f"{option} must be one of {', '.join(known)}; got {name!r}")
-    return name
-
-
-def export_verdicts(
-    folder: str | os.PathLike[str],
-    out: str | os.PathLike[str],
-    *,
-    as_: str = "cifair",
-    reviewer: str | None = None,
-    test: str | None = None,
-    train: str | None = None,
-) -> Exported:
-    """Write the verdicts of an audit folder for other tools and other folders.
-
-    Args:
-        folder: an audit folder.
-        out: file to write; an older one is replaced in one step.
-        as_: ``cifair``: every pair that people judged and agree on, as a list like those that
-            :func:`import_verdicts` takes, ``different`` as 3; those within the test set go to a
-            second file beside it, ``_within_test`` before the suffix. ``csv``: every verdict, as
-            in ``verdicts.csv``.
-        reviewer: only what this one says.
-        test, train: the sets of the two columns, where the audit has several.
-
-    Raises:
-        UsageError: an argument is none of those allowed, or nobody of that name judged.
-        VisleakError: a file cannot be read or written.
-    """
-    home, path = Path(folder), Path(out)
-    summary = read_summary(home)
-    if as_ not in SCHEMAS:
-        raise UsageError(f"the format must be one of {', '.join(SCHEMAS)}; got {as_!r}")
-    if path.is_dir():
-        raise UsageError(f"the output {path} is a folder; choose a file")
-    said = read_verdicts(home)
-    if not said:
-        raise UsageError(f"nobody has judged a pair of {folder} yet; run `visleak review` on it")
-    if reviewer is not None:
-        names = sorted({v.reviewer for v in said})
-        if reviewer not in names:
-            raise UsageError(f"reviewer must be one of {', '.join(names)}; got {reviewer!r}")
-        said = tuple(v for v in said if v.reviewer == reviewer)
-    if as_ == "csv":
-        try:
-            write_plain(path, said)
-        except OSError as error:
-            raise VisleakError(f"{path} cannot be written ({error.strerror})") from error
-        return Exported((path,), len(said), 0)
-    return _export_lists(home, path, said, _list_sets(summary, test, train))
-
-
-def _list_sets(
-    summary: Mapping[str, object], test: str | None, train: str | None
-) -> tuple[str, str | None]:
-    """Return the sets of a list's columns; no training set where a set stands alone."""
-    comparisons: Sequence[Mapping[str, str]] = summary["comparisons"]  # type: ignore[assignment]
-    left = _chosen("--test", test, [each["query_set"] for each in comparisons])
-    own = [each for each in comparisons if each["query_set"] == left]
-    others = [each["reference_set"] for each in own if each["coverage"] != "within"]
-    return left, _chosen("--train", train, others) if others else None
-
-
-def _export_lists(
-    folder: Path, out: Path, said: Sequence[Verdict], sets: tuple[str, str | None]
-) -> Exported:
-    left, right = sets
-    settled = settle(said)
-    columns = ["query_set", "query", "reference_set", "reference", "similarity", "coverage"]
-    table = judged_pairs(folder, [*columns, "grade", "judged"], said)
-    human = table.filter(pc.equal(table["judged"], "human"))
-    human = as_listed(human.filter(pc.equal(human["query_set"], left)), said)
-    inside = pc.equal(human["coverage"], "within")
-    other = pc.equal(human["reference_set"], right) if right is not None else inside
-    leaks, repeats = human.filter(pc.and_not(other, inside)), human.filter(inside)
-    second = second_path(out)
-    write_list(out, leaks)
-    write_list(second, repeats)
-    disputed = sum(each.disputed for each in settled.values())
-    return Exported((out, second), len(leaks) + len(repeats), disputed)
+    return left, chosen_set("--train", train, others)
