@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import os
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
@@ -78,6 +78,7 @@ def write(
     extra: Mapping[str, bytes] | None = None,
     removed: Iterable[Removed] = (),
     known: Mapping[str, pa.Table] | None = None,
+    check: Callable[[Path, Mapping[str, Opened]], None] | None = None,
     progress: Progress = silent,
 ) -> Written:
     """Write parts as data sets in the layout of their sets, all of them or nothing.
@@ -94,6 +95,8 @@ def write(
         removed: images that are left out, for ``removed.csv``.
         known: by set, columns ``id`` and ``digest`` of the images that an audit saw: what is not
             the same any more is refused.
+        check: is called with the finished folder before it gets its name, and with how the parts
+            that can be opened are; where it raises, nothing is kept.
         progress: is told how far each step is.
 
     Raises:
@@ -127,6 +130,8 @@ def write(
             _write_lists(place, filled, names, left_out, extra or {})
             content = _content(filled, layouts, opened, how, about, key, len(left_out))
             write_manifest(folder, content)
+            if check is not None:
+                check(folder, opened)
     except OSError as error:
         raise VisleakError(f"{out} cannot be written: {error.strerror or error}") from error
     return _written(out, filled, reused=False)
