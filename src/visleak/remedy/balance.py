@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
 import numpy as np
 import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
 
 from visleak.records import Int64
 
@@ -165,15 +166,12 @@ def peak(counts: Int64, shares: Float64) -> float:
     return float(max(sizes.max(), classes.max()))
 
 
-def coded(values: Any) -> tuple[Int64, tuple[str, ...]]:
-    """Return codes and names of the classes of an Arrow column; nulls are a class of their own.
+def coded(values: pa.Array) -> tuple[Int64, tuple[str | None, ...]]:
+    """Return codes and sorted names of an Arrow column of texts; null, if there, is the last name.
 
-    >>> import pyarrow as pa
     >>> coded(pa.array(["b", None, "a"]))
-    (array([1, 2, 0]), ('a', 'b', '(none)'))
+    (array([1, 2, 0]), ('a', 'b', None))
     """
-    found = values.to_pylist()
-    names = sorted({value for value in found if value is not None})
-    places: Mapping[str | None, int] = {name: i for i, name in enumerate(names)}
-    codes = np.array([places.get(value, len(names)) for value in found], np.int64)
-    return codes, (*names, *(["(none)"] if None in found else []))
+    names = pc.unique(values).drop_null().take(pc.sort_indices(pc.unique(values).drop_null()))
+    codes = pc.fill_null(pc.index_in(values, names), len(names)).to_numpy(zero_copy_only=False)
+    return codes.astype(np.int64), (*names.to_pylist(), *([None] if values.null_count else []))

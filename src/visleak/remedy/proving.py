@@ -1,0 +1,165 @@
+"""Audits of parts against each other: what still leaks between them."""
+
+from __future__ import annotations
+
+import itertools
+import os
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, fields, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from visleak.auditing import Audit, audit
+from visleak.errors import VisleakError
+from visleak.images.mapped import ChosenOpener
+from visleak.pipeline import silent
+from visleak.pipeline.workplace import Progress
+from visleak.records import AnySet, ImageSet, Int64
+from visleak.remedy.graph import Graph, Ties
+from visleak.settings import Settings
+from visleak.verdicts import Verdict
+
+
+@dataclass(frozen=True)
+class Examiner:
+    """Audits images with the settings of a first audit.
+
+    Attributes:
+        settings: of that audit; repeats within sets are not looked for.
+        grade: pairs of this grade or stronger count.
+        verdicts: of people on pairs, laid over.
+        workers, cache, progress: as in :func:`visleak.audit`.
+    """
+
+    settings: Settings
+    grade: str
+    verdicts: tuple[Verdict, ...] = ()
+    workers: int | None = None
+    cache: str | os.PathLike[str] | None = "default"
+    progress: Progress = silent
+
+    def audited(
+        self,
+        queries: Sequence[AnySet],
+        references: Sequence[AnySet],
+        out: Path | None = None,
+        *,
+        force: bool = False,
+    ) -> Audit:
+        """Compare some sets with others."""
+        return audit(
+            tuple(queries),
+            tuple(references),
+            settings=self.settings,
+            out=out,
+            workers=self.workers,
+            cache=self.cache,
+            progress=self.progress,
+            force=force,
+        )
+
+    def between(self, graph: Graph, first: Int64, second: Int64) -> Ties:
+        """Return the ties between two choices of rows, found by an audit of them alone.
+
+        Args:
+            graph: the images.
+            first, second: ``int64``, ascending rows.
+        """
+        if not len(first) or not len(second):
+            return Ties(np.empty(0, np.int64), np.empty(0, np.int64))
+        left, right = dict(_pieces(graph, first, "left")), dict(_pieces(graph, second, "right"))
+        names = {images.name: i for side in (left, right) for i, images in side.items()}
+        found = self.audited(tuple(left.values()), tuple(right.values()))
+        return graph.ties(found.folder, names, self.grade, self.verdicts)
+
+
+def settings_of(summary: Mapping[str, Any]) -> Settings:
+    """Return the settings that repeat an audit between other choices of its images."""
+    known = {field.name for field in fields(Settings)}
+    stored = {name: value for name, value in summary["settings"].items() if name in known}
+    limits = summary["thresholds"]
+    candidates = "auto" if stored.get("candidates") == "nearest" else stored.get("candidates")
+    return replace(
+        Settings(**stored),
+        within=False,
+        sample=0,
+        candidates=candidates or "auto",
+        hard=limits["hard"],
+        soft=limits["soft"],
+    )
+
+
+def leaks_between(examiner: Examiner, graph: Graph, part: Int64) -> Ties:
+    """Return the ties between all parts.
+
+    Args:
+        examiner: audits them.
+        graph: the images.
+        part: ``int64`` (images,): index of each image's part.
+    """
+    found = []
+    for one, other in itertools.combinations(np.unique(part).tolist(), 2):
+        rows = [np.flatnonzero(part == index) for index in (one, other)]
+        rows.sort(key=len)
+        found.append(examiner.between(graph, rows[0], rows[1]))
+    return joined(found)
+
+
+def joined(ties: Sequence[Ties]) -> Ties:
+    """Return several lists of ties as one."""
+    return Ties(
+        np.concatenate([np.empty(0, np.int64), *(each.first for each in ties)]),
+        np.concatenate([np.empty(0, np.int64), *(each.second for each in ties)]),
+        sum(each.disputed for each in ties),
+    )
+
+
+def _pieces(graph: Graph, rows: Int64, word: str) -> Iterator[tuple[int, ImageSet]]:
+    """Yield index and images of each set that some rows are of."""
+    for index in np.unique(graph.owner[rows]).tolist():
+        positions = graph.position[rows[graph.owner[rows] == index]]
+        yield index, chosen(graph.sets[index], positions, f"{word} {graph.sets[index].name}")
+
+
+def chosen(images: ImageSet, positions: Int64, name: str) -> ImageSet:
+    """Return some images of a set as a set of its own, kept in memory only."""
+    rows = pa.array(positions)
+
+    def taken(values: Any) -> Any:
+        return None if values is None else values.take(rows)
+
+    return replace(
+        images,
+        name=name,
+        ids=taken(images.ids),
+        locators=taken(images.locators),
+        opener=ChosenOpener(images.opener, positions),
+        labels=taken(images.labels),
+        captions=taken(images.captions),
+        groups=taken(images.groups),
+        frames=taken(images.frames),
+        problems=(),
+        source="",
+        options={},
+    )
+
+
+def refuse_ungraded(folder: Path, summary: Mapping[str, Any]) -> None:
+    """Refuse an audit that looked at no pictures, or at some queries only.
+
+    Raises:
+        VisleakError: it is such.
+    """
+    if summary["settings"].get("sample"):
+        raise VisleakError(
+            f"{folder} is an audit of a sample of {summary['settings']['sample']:,} images; all"
+            " must have been looked at: run `visleak audit` without --sample"
+        )
+    if summary.get("grader") is None:
+        raise VisleakError(
+            f"{folder} has no grades, for nobody looked at the pictures; run `visleak audit` on"
+            " pictures and without --no-verify"
+        )
