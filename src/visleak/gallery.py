@@ -196,6 +196,21 @@ def difference(
     return np.asarray(result, dtype=np.uint8)
 
 
+def laid_over(query: Bytes8, reference: Bytes8, matrix: Matrix = None) -> Bytes8:
+    """Return the query as it lies on the reference, its light unchanged.
+
+    Args:
+        query, reference, matrix: as in :func:`difference`.
+
+    Returns:
+        ``uint8`` array in the reference's shape; grey stripes outside the overlap.
+    """
+    warped, overlap = _lay_over(query, reference, _usable(matrix))
+    rows, columns = reference.shape[:2]
+    shown = np.clip(warped + 0.5, 0, 255).astype(np.uint8)
+    return np.where(overlap[..., None], shown, _stripes(rows, columns))
+
+
 def _usable(matrix: Matrix) -> Float64:
     """Return the 3 x 3 matrix; the identity where there is none or it flattens the picture."""
     if matrix is None:

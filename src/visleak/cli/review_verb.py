@@ -1,0 +1,59 @@
+"""``visleak review``: judge the pairs of an audit in a browser."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from visleak.cli import edges, options
+
+
+def review(
+    folder: options.AuditFolder,
+    reviewer: Annotated[
+        str | None,
+        typer.Option(
+            metavar="NAME", help="Whose verdicts these are; by default the system's user."
+        ),
+    ] = None,
+    candidates: Annotated[
+        str,
+        typer.Option(
+            metavar="listed|nearest",
+            help="Every pair of the audit, or each test image's one nearest without a threshold"
+            " (the list of Barz & Denzler 2020).",
+        ),
+    ] = "listed",
+    grade: Annotated[
+        str | None,
+        typer.Option(
+            metavar="GRADE",
+            help="Begin with pairs that the machine calls exact, near or similar, or stronger.",
+        ),
+    ] = None,
+    port: Annotated[
+        int, typer.Option(metavar="N", help="Port of 127.0.0.1; 0 takes one that is free.")
+    ] = 0,
+    no_browser: Annotated[
+        bool, typer.Option("--no-browser", help="Print the address and open no browser.")
+    ] = False,
+) -> None:
+    """Judge the pairs of an audit in a browser; Ctrl-C ends it."""
+    from visleak.review.serving import review as serve
+    from visleak.verdicts.plain import PLAIN
+
+    agreed = serve(
+        folder,
+        reviewer=reviewer,
+        candidates=candidates,
+        grade=grade,
+        port=port,
+        browser=not no_browser,
+        told=lambda line: edges.say(f"{edges.plain(line)}\n"),
+    )
+    count = f"{agreed.judged:,} {'pair' if agreed.judged == 1 else 'pairs'} judged"
+    if agreed.disputed:
+        count += f", {agreed.disputed:,} of them disputed"
+    where = f"; verdicts are in {folder / PLAIN}" if agreed.judged else ""
+    edges.say(edges.plain(f"{count}{where}") + "\n")

@@ -1,0 +1,140 @@
+"""The application: pages, pictures and answers, behind one guarded door."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from importlib import resources
+from typing import Any, Final
+
+from starlette.applications import Starlette
+from starlette.exceptions import HTTPException
+from starlette.middleware import Middleware
+from starlette.requests import Request
+from starlette.responses import RedirectResponse, Response
+from starlette.routing import BaseRoute, Route
+
+from visleak.errors import UsageError, VisleakError
+from visleak.review import judging, pair_page, result_page, sheet_page
+from visleak.review.desk import Desk
+from visleak.review.pages import answer, error_page
+from visleak.review.security import HEADERS, Door, Guard
+
+#: What the pages load, by the ends of their names.
+_KINDS: Final = {".css": "text/css", ".js": "text/javascript", ".svg": "image/svg+xml"}
+
+#: Links of the head of every page.
+NAV: Final = (("/pairs", "Pairs"), ("/sheet", "Sheet"), ("/result", "Result"))
+
+
+def create_app(
+    desk: Desk,
+    door: Door,
+    more: Sequence[BaseRoute] = (),
+    nav: Sequence[tuple[str, str]] = (),
+    start: str = "/pairs",
+) -> Starlette:
+    """Return the application.
+
+    Args:
+        desk: what is reviewed.
+        door: who is let in.
+        more: routes of further pages; they stand behind the same door.
+        nav: address and name of links to them.
+        start: where a browser is led that comes without an address.
+    """
+
+    def home(request: Request) -> Response:
+        return RedirectResponse(start, 303)
+
+    routes = [
+        Route("/", home),
+        *judging.routes(desk),
+        *pair_page.routes(desk),
+        *sheet_page.routes(desk),
+        *result_page.routes(desk),
+        *more,
+        Route("/image/{name}", _image(desk)),
+        Route("/static/{name}", _asset(_assets())),
+    ]
+    app = Starlette(
+        routes=routes,
+        middleware=[Middleware(Guard, door=door)],
+        exception_handlers={
+            HTTPException: _lost,
+            UsageError: _wrong,
+            VisleakError: _failed,
+            Exception: _unforeseen,
+        },
+    )
+    app.state.reviewer = desk.reviewer
+    app.state.nav = (*NAV, *nav)
+    return app
+
+
+def _image(desk: Desk) -> Any:
+    """Return the endpoint of pictures."""
+
+    def image(request: Request) -> Response:
+        sight = desk.shelf.sight(request.path_params["name"])
+        if sight is None:
+            raise HTTPException(404)
+        data, kind = desk.shelf.encoded(sight)
+        # an address means one content while the server runs; a missing picture may come back
+        keeping = "no-store" if kind == "image/svg+xml" else "private, max-age=3600, immutable"
+        return Response(data, media_type=kind, headers={"Cache-Control": keeping})
+
+    return image
+
+
+def _assets() -> dict[str, bytes]:
+    """Read styles and scripts once, so that no name a client sends is looked up on a disk."""
+    folder = resources.files("visleak.review") / "static"
+    return {each.name: each.read_bytes() for each in folder.iterdir() if each.is_file()}
+
+
+def _asset(assets: dict[str, bytes]) -> Any:
+    """Return the endpoint of styles and scripts."""
+
+    def asset(request: Request) -> Response:
+        name: str = request.path_params["name"]
+        kind = _KINDS.get("." + name.rpartition(".")[2])
+        if name not in assets or kind is None:
+            raise HTTPException(404)
+        return Response(assets[name], media_type=kind, headers={"Cache-Control": "no-cache"})
+
+    return asset
+
+
+def _told(request: Request, status: int, title: str, text: str) -> Response:
+    """Return an error as the asker wants it: a page, or a value for a script."""
+    if request.method == "POST":
+        return answer({"error": text}, status)
+    return error_page(request, status, title, text)
+
+
+def _lost(request: Request, error: Exception) -> Response:
+    status = error.status_code if isinstance(error, HTTPException) else 404
+    if status != 404:
+        return _told(request, status, "This cannot be done", str(error))
+    return _told(
+        request,
+        404,
+        "There is nothing here",
+        "The address leads to no pair of this list. It may be of another audit, or of the other"
+        " list (--candidates).",
+    )
+
+
+def _wrong(request: Request, error: Exception) -> Response:
+    return _told(request, 400, "The address asks for what there is not", str(error))
+
+
+def _failed(request: Request, error: Exception) -> Response:
+    return _told(request, 500, "That did not work", str(error))
+
+
+def _unforeseen(request: Request, error: Exception) -> Response:
+    text = f"Unexpected {type(error).__name__}; the terminal says more. No verdict was lost."
+    told = _told(request, 500, "That did not work", text)
+    told.headers.update(HEADERS)  # this answer does not pass the door
+    return told

@@ -1,0 +1,279 @@
+"""One reviewer at work on one audit: the list, the verdicts that stand, and the pictures."""
+
+from __future__ import annotations
+
+import contextlib
+import threading
+from collections import defaultdict
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+from pathlib import Path
+from types import TracebackType
+from typing import Final, Self
+
+import numpy as np
+import pyarrow.compute as pc
+
+from visleak.auditing import Audit
+from visleak.errors import VisleakError
+from visleak.records import GRADES, Bool, EmbeddingSet, Int8, Int64
+from visleak.review.choice import Choice, couples, fixed, labels, order
+from visleak.review.listing import Listing, read_listing
+from visleak.review.pictures import Shelf
+from visleak.verdicts import Agreement, Ledger, Verdict, agreement, settle
+from visleak.verdicts.record import reviewer_name
+
+#: Barz & Denzler (2020) stop after this many different pairs in a row.
+ROW: Final = 20
+
+#: Filters whose rows are remembered.
+REMEMBERED: Final = 32
+
+_NONE: Final = np.int8(-1)
+
+
+@dataclass(frozen=True)
+class Standing:
+    """The verdicts that stand, by row of the list.
+
+    Attributes:
+        mine: ``int8`` (n,): this reviewer's judgment as its place in ``GRADES``, -1 for none.
+        disputed: ``bool`` (n,): reviewers disagree on near-or-not.
+        verdicts: all of them, on pairs that the list lacks too.
+        by_key: the verdicts of all reviewers on a pair.
+    """
+
+    mine: Int8
+    disputed: Bool
+    verdicts: tuple[Verdict, ...]
+    by_key: dict[tuple[str, str], list[Verdict]]
+
+
+@dataclass(frozen=True, slots=True)
+class Progress:
+    """How far a reviewer is in a list.
+
+    Attributes:
+        judged: pairs of the list with a verdict of the reviewer.
+        total: pairs of the list.
+        run: different pairs in a row, up to the judged one of largest distance.
+        passed_over: pairs without a verdict that are closer than that one.
+        distance: of that pair; ``None`` where nothing is judged, or nobody measured it.
+    """
+
+    judged: int
+    total: int
+    run: int
+    passed_over: int
+    distance: float | None
+
+    @property
+    def may_stop(self) -> bool:
+        """Whether the paper's rule says that this is enough."""
+        return self.run >= ROW
+
+
+@dataclass(frozen=True, slots=True)
+class Spot:
+    """Where a pair stands among those that a choice lets through.
+
+    Attributes:
+        place: how many come before it.
+        total: how many there are.
+        inside: whether it is one of them.
+        previous, next: rows, or ``None`` at the ends.
+        ahead: the rows after it, a few.
+    """
+
+    place: int
+    total: int
+    inside: bool
+    previous: int | None
+    next: int | None
+    ahead: tuple[int, ...]
+
+
+class Desk:
+    """What the pages of a review are made of. Safe under several threads.
+
+    Args:
+        folder: a finished audit; verdicts are kept in it.
+        reviewer: whose verdicts these will be.
+        candidates: one of :data:`visleak.review.listing.LISTS`.
+
+    Raises:
+        UsageError: no finished audit, no such list, or a name that is none.
+        VisleakError: there are no pictures to look at, or a file is damaged.
+    """
+
+    def __init__(self, folder: Path, reviewer: str, candidates: str = "listed") -> None:
+        self.audit = Audit(folder)
+        self.folder = folder
+        self.reviewer = reviewer_name(reviewer)
+        self.listing: Listing = read_listing(folder, candidates)
+        self._check_sources()
+        self.couples = couples(self.listing)
+        self.labels = labels(self.listing)
+        self._lock = threading.RLock()
+        self._stamp: tuple[int, ...] = ()
+        self._standing: Standing | None = None
+        self._fixed: Callable[[Choice], Bool] = lru_cache(REMEMBERED)(
+            lambda choice: fixed(self.listing, choice)
+        )
+        self._order: Callable[[str], Int64] = lru_cache(8)(lambda sort: order(self.listing, sort))
+        self.ledger = Ledger(folder)
+        self.shelf = Shelf(self.audit.images_of, self.digest_of)
+
+    def _check_sources(self) -> None:
+        """Refuse to begin where a set of the list has no pictures any more.
+
+        Raises:
+            VisleakError: its source is gone, or was given in memory.
+        """
+        listing = self.listing
+        rows = np.unique(np.concatenate([listing.query, listing.reference]))
+        for name in listing.images["set"].take(rows).unique().to_pylist():
+            opened = self.audit.images_of(name)
+            if isinstance(opened, EmbeddingSet):
+                raise VisleakError(f"set {name!r} holds embeddings only; it cannot be reviewed")
+
+    def digest_of(self, set_name: str, image: str) -> str | None:
+        """Return the content digest that an image had in the audit."""
+        images = self.listing.images
+        rows = np.flatnonzero(pc.equal(images["id"], image).to_numpy())
+        own = (images.slice(int(row), 1).to_pylist()[0] for row in rows)
+        return next((each["digest"] for each in own if each["set"] == set_name), None)
+
+    # -- verdicts ---------------------------------------------------------------------------------
+
+    def judge(self, rows: Sequence[int], judgment: str) -> None:
+        """Keep one judgment of this reviewer on some pairs; they are undone together.
+
+        Raises:
+            UsageError: there is no such judgment.
+            VisleakError: it cannot be written.
+        """
+        self.ledger.add(*(self._verdict(row, judgment) for row in rows))
+
+    def _verdict(self, row: int, judgment: str) -> Verdict:
+        told = self.listing.row(row)
+        names = ("query_set", "query", "reference_set", "reference", "similarity")
+        about = {name: told[name] for name in names}
+        return Verdict.of(*self.listing.key(row), judgment, self.reviewer, **about)
+
+    def undo(self) -> tuple[Verdict, ...]:
+        """Withdraw what this reviewer said last, and return it; empty where nothing stands."""
+        return self.ledger.undo(self.reviewer)
+
+    def standing(self) -> Standing:
+        """Return the verdicts that stand now, those of other processes among them."""
+        with self._lock:
+            stamp = _stamp(self.ledger.path)
+            if self._standing is None or stamp != self._stamp:
+                self._stamp = stamp
+                self._standing = self._read_standing()
+            return self._standing
+
+    def _read_standing(self) -> Standing:
+        verdicts = self.ledger.standing()
+        by_key: dict[tuple[str, str], list[Verdict]] = defaultdict(list)
+        for verdict in verdicts:
+            by_key[verdict.key].append(verdict)
+        mine = np.full(len(self.listing), _NONE)
+        disputed = np.zeros(len(self.listing), bool)
+        own = [verdict for verdict in verdicts if verdict.reviewer == self.reviewer]
+        rows = self.listing.rows_of([verdict.key for verdict in own])
+        codes = np.array([GRADES.index(verdict.judgment) for verdict in own], np.int8)
+        mine[rows[rows >= 0]] = codes[rows >= 0]
+        keys = [key for key, settled in settle(verdicts).items() if settled.disputed]
+        rows = self.listing.rows_of(keys)
+        disputed[rows[rows >= 0]] = True
+        return Standing(mine, disputed, verdicts, dict(by_key))
+
+    def agreement(self) -> Agreement:
+        """Return how far the reviewers agree."""
+        return agreement(self.standing().verdicts)
+
+    # -- where one is -----------------------------------------------------------------------------
+
+    def rows(self, choice: Choice) -> Int64:
+        """Return the rows that a choice lets through, in its order."""
+        keep = self._shown(choice)
+        ordered = self._order(choice.sort)
+        return np.asarray(ordered[keep[ordered]])
+
+    def _shown(self, choice: Choice) -> Bool:
+        keep = self._fixed(choice)
+        standing = self.standing()
+        if choice.state == "disputed":
+            return np.asarray(keep & standing.disputed)
+        if choice.state:
+            return np.asarray(keep & ((standing.mine >= 0) == (choice.state == "judged")))
+        return keep
+
+    def spot(self, row: int, choice: Choice, ahead: int = 8) -> Spot:
+        """Return where a row stands; one that the choice hides has neighbours all the same."""
+        keep, ordered = self._shown(choice), self._order(choice.sort)
+        at = int(np.flatnonzero(ordered == row)[0])
+        shown = keep[ordered]
+        before, after = np.flatnonzero(shown[:at]), at + 1 + np.flatnonzero(shown[at + 1 :])
+        return Spot(
+            place=len(before),
+            total=int(shown.sum()),
+            inside=bool(keep[row]),
+            previous=int(ordered[before[-1]]) if len(before) else None,
+            next=int(ordered[after[0]]) if len(after) else None,
+            ahead=tuple(ordered[after[:ahead]].tolist()),
+        )
+
+    def first(self, choice: Choice) -> int | None:
+        """Return where to begin: the first pair without a verdict of mine, else the first."""
+        rows = self.rows(choice)
+        if not len(rows):
+            return None
+        open_ = np.flatnonzero(self.standing().mine[rows] < 0)
+        return int(rows[open_[0]]) if len(open_) else int(rows[0])
+
+    def progress(self, choice: Choice) -> Progress:
+        """Return how far this reviewer is in the list of a choice, whatever is judged already."""
+        keep = self._fixed(choice)
+        mine = self.standing().mine[keep]
+        judged = np.flatnonzero(mine >= 0)
+        if not len(judged):
+            return Progress(0, len(mine), 0, 0, None)
+        different = mine[judged] == GRADES.index("different")
+        broken = np.flatnonzero(~different)
+        run = len(judged) - 1 - int(broken[-1]) if len(broken) else len(judged)
+        last = int(judged[-1])
+        distance = float(self.listing.distance[keep][last])
+        passed_over = last + 1 - len(judged)
+        return Progress(
+            len(judged), len(mine), run, passed_over, None if np.isnan(distance) else distance
+        )
+
+    def close(self) -> None:
+        """Let go of the pictures, and write ``verdicts.csv``."""
+        self.shelf.close()
+        self.ledger.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.close()
+
+
+def _stamp(path: Path) -> tuple[int, ...]:
+    """Return numbers that change when a SQLite file does, or what it has not yet taken in."""
+    found: list[int] = []
+    for each in (path, path.with_name(f"{path.name}-wal")):
+        with contextlib.suppress(OSError):
+            about = each.stat()
+            found += [about.st_mtime_ns, about.st_size]
+    return tuple(found)

@@ -1,0 +1,111 @@
+"""What scripts send: judgments, undo."""
+
+from __future__ import annotations
+
+import json
+from typing import Any, Final
+
+from starlette.concurrency import run_in_threadpool
+from starlette.requests import Request
+from starlette.responses import Response
+from starlette.routing import Route
+
+from visleak.errors import UsageError
+from visleak.records import GRADES
+from visleak.review.choice import Choice
+from visleak.review.desk import Desk
+from visleak.review.pages import answer
+
+#: Most pairs of one judgment: a sheet is smaller.
+MOST: Final = 200
+
+
+def routes(desk: Desk) -> list[Route]:
+    """Return the routes that change verdicts."""
+
+    async def judge(request: Request) -> Response:
+        return answer(await run_in_threadpool(_judge, desk, await sent(request)))
+
+    async def undo(request: Request) -> Response:
+        return answer(await run_in_threadpool(_undo, desk, await sent(request)))
+
+    return [
+        Route("/api/judge", judge, methods=["POST"]),
+        Route("/api/undo", undo, methods=["POST"]),
+    ]
+
+
+async def sent(request: Request) -> dict[str, Any]:
+    """Return the JSON object that a script sent.
+
+    Raises:
+        UsageError: it is none.
+    """
+    try:
+        value = json.loads(await request.body())
+    except (ValueError, RecursionError):
+        value = None
+    if not isinstance(value, dict):
+        raise UsageError("a JSON object is wanted")
+    return value
+
+
+def _judge(desk: Desk, told: dict[str, Any]) -> dict[str, Any]:
+    """Keep a judgment on some pairs.
+
+    Raises:
+        UsageError: there is no such pair or judgment.
+    """
+    names, judgment = told.get("pairs"), told.get("judgment")
+    if judgment not in GRADES:
+        raise UsageError(f"judgment must be one of {', '.join(GRADES)}; got {judgment!r}")
+    if not isinstance(names, list) or not 1 <= len(names) <= MOST:
+        raise UsageError(f"pairs must be a list of 1 to {MOST} names of pairs")
+    rows = []
+    for name in dict.fromkeys(map(str, names)):
+        row = desk.listing.find(name)
+        if row is None:
+            raise UsageError("a pair is not in this list; reload the page")
+        rows.append(row)
+    choice = Choice.of(_texts(told.get("choice")))
+    desk.judge(rows, str(judgment))
+    step = desk.spot(rows[-1], choice).next
+    return {
+        "judged": len(rows),
+        "next": None if step is None else desk.listing.name(step),
+        **_now(desk, choice, told),
+    }
+
+
+def _undo(desk: Desk, told: dict[str, Any]) -> dict[str, Any]:
+    """Withdraw what was said last."""
+    choice = Choice.of(_texts(told.get("choice")))
+    verdicts = desk.undo()
+    listing = desk.listing
+    rows = listing.rows_of([verdict.key for verdict in verdicts])
+    return {
+        "undone": [listing.name(int(row)) for row in rows if row >= 0],
+        "count": len(verdicts),
+        **_now(desk, choice, told),
+    }
+
+
+def _texts(value: object) -> dict[str, str]:
+    if not isinstance(value, dict):
+        return {}
+    return {str(name): str(text) for name, text in value.items()}
+
+
+def _now(desk: Desk, choice: Choice, told: dict[str, Any]) -> dict[str, Any]:
+    """Return how far the reviewer is, and what they said of the pairs that a page shows."""
+    progress, mine = desk.progress(choice), desk.standing().mine
+    shown = told.get("shown")
+    names = [str(name) for name in shown[:MOST]] if isinstance(shown, list) else []
+    found = {name: desk.listing.find(name) for name in names}
+    return {
+        "progress": {"judged": progress.judged, "total": progress.total, "run": progress.run},
+        "marks": {
+            name: None if row is None or mine[row] < 0 else GRADES[mine[row]]
+            for name, row in found.items()
+        },
+    }

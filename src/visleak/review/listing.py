@@ -1,0 +1,316 @@
+"""The list of pairs to judge: one row two pictures, in columns, closest first.
+
+A verdict is about two contents. So pairs of equal contents stand once in the list, however many
+images have these contents; the others are counted.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from visleak.errors import UsageError, VisleakError
+from visleak.records import GRADES, VIEWS, Bool, Int8, Int64
+from visleak.store import IMAGES, PAIRS, read_table
+from visleak.verdicts import judged_pairs, pair_key
+from visleak.verdicts.overlay import UNLISTED
+from visleak.verify.align import view_matrix
+
+#: Which pairs are shown: all that the audit listed, or the nearest of each image.
+LISTS: Final = ("listed", "nearest")
+
+_COLUMNS: Final = [
+    "query_set",
+    "query",
+    "reference_set",
+    "reference",
+    "similarity",
+    "view",
+    "degree",
+    "grade",
+    "probability",
+    "reason",
+    "transform",
+    "matrix",
+    "query_label",
+    "reference_label",
+    "label_relation",
+    "coverage",
+]
+#: Columns of few values, kept as numbers into a list of them.
+_FEW: Final = (
+    "query_set",
+    "reference_set",
+    "view",
+    "degree",
+    "grade",
+    "reason",
+    "transform",
+    "query_label",
+    "reference_label",
+    "label_relation",
+    "coverage",
+)
+_IMAGE_COLUMNS: Final = ["set", "id", "digest", "label", "caption", "locator", "width", "height"]
+
+
+@dataclass(frozen=True)
+class Listing:
+    """The pairs that can be judged.
+
+    Attributes:
+        kind: one of :data:`LISTS`.
+        pairs: one row a pair of contents, in order of increasing distance, then as in the audit.
+        images: the images of the audit that have a picture, with their digests.
+        query, reference: ``int64`` (n,): rows of ``images``.
+        left, right: ``int64`` (n,): numbers of the two contents.
+        repeats: ``int64`` (n,): further pairs of images with the same two contents.
+        distance: ``float64`` (n,): ``sqrt(2 - 2 * similarity)``; NaN where nobody measured it.
+        probability: ``float64`` (n,): the machine's; NaN where there is none.
+        grade: ``int8`` (n,): the machine's, as its place in ``GRADES``; -1 where there is none.
+        within: ``bool`` (n,): two images of one set.
+        digests: digest of each content, by its number.
+        left_out: pairs with an image of which only a vector is left.
+    """
+
+    kind: str
+    pairs: pa.Table
+    images: pa.Table
+    query: Int64
+    reference: Int64
+    left: Int64
+    right: Int64
+    repeats: Int64
+    distance: npt.NDArray[np.float64]
+    probability: npt.NDArray[np.float64]
+    grade: Int8
+    within: Bool
+    digests: pa.Array
+    left_out: int
+
+    def __len__(self) -> int:
+        return len(self.query)
+
+    def key(self, row: int) -> tuple[str, str]:
+        """Return the unordered pair of digests that a verdict on a row is kept under."""
+        return pair_key(
+            self.digests[int(self.left[row])].as_py(), self.digests[int(self.right[row])].as_py()
+        )
+
+    def name(self, row: int) -> str:
+        """Return the name of a pair in addresses: both digests, so that it outlives an audit."""
+        return "-".join(self.key(row))
+
+    def find(self, name: str) -> int | None:
+        """Return the row that a name means, or ``None``."""
+        parts = name.split("-")
+        if len(parts) != 2:
+            return None
+        numbers = [int(pc.index(self.digests, part).as_py()) for part in parts]
+        if min(numbers) < 0:
+            return None
+        found = np.flatnonzero(self._between(*numbers))
+        return int(found[0]) if len(found) else None
+
+    def _between(self, one: int, other: int) -> Bool:
+        straight = (self.left == one) & (self.right == other)
+        return np.asarray(straight | ((self.left == other) & (self.right == one)))
+
+    def rows_of(self, keys: list[tuple[str, str]]) -> Int64:
+        """Return the row of each key of verdicts, -1 where the list does not have it."""
+        if not keys or not len(self):
+            return np.full(len(keys), -1, np.int64)
+        sides = [pa.array([key[side] for key in keys], pa.string()) for side in (0, 1)]
+        numbers = [
+            pc.fill_null(pc.index_in(side, self.digests), -1).to_numpy().astype(np.int64)
+            for side in sides
+        ]
+        known = (numbers[0] >= 0) & (numbers[1] >= 0)
+        wanted = _code(numbers[0], numbers[1], len(self.digests))
+        codes = _code(self.left, self.right, len(self.digests))
+        order = np.argsort(codes)
+        place = np.searchsorted(codes[order], wanted).clip(max=len(codes) - 1)
+        rows = order[place]
+        return np.where(known & (codes[rows] == wanted), rows, -1)
+
+    def others(self, row: int) -> tuple[Int64, Int64]:
+        """Return the other rows with the query's content, and those with the reference's."""
+        mine, theirs = int(self.left[row]), int(self.right[row])
+        found = []
+        for content in (mine, theirs):
+            rows = np.flatnonzero((self.left == content) | (self.right == content))
+            found.append(rows[rows != row])
+        return found[0], found[1]
+
+    def row(self, row: int) -> dict[str, Any]:
+        """Return the columns of a row."""
+        values: dict[str, Any] = self.pairs.slice(row, 1).to_pylist()[0]
+        return values
+
+    def image(self, number: int) -> dict[str, Any]:
+        """Return the columns of an image."""
+        values: dict[str, Any] = self.images.slice(number, 1).to_pylist()[0]
+        return values
+
+
+def read_listing(folder: Path, kind: str = "listed") -> Listing:
+    """Return the pairs of an audit folder that can be judged.
+
+    Args:
+        folder: a finished audit.
+        kind: ``listed`` for every pair of the audit; ``nearest`` for each query image's one
+            nearest reference, and its one nearest other image of its own set.
+
+    Raises:
+        UsageError: there is no such list.
+        VisleakError: a table is missing or damaged, or no pair has two pictures.
+    """
+    if kind not in LISTS:
+        raise UsageError(f"candidates must be one of {', '.join(LISTS)}; got {kind!r}")
+    images = read_table(folder, IMAGES, _IMAGE_COLUMNS).combine_chunks()
+    images = images.filter(pc.is_valid(images["digest"]))
+    pairs = _all_pairs(folder)
+    query, reference = (_numbers(pairs, images, side) for side in ("query", "reference"))
+    seen = (query >= 0) & (reference >= 0)
+    left_out = int((~seen).sum())
+    if left_out and not seen.any():
+        raise VisleakError(
+            f"{folder} compares embeddings: there are no pictures to look at; audit the images"
+            " themselves to review them"
+        )
+    keep = np.flatnonzero(seen)
+    if kind == "nearest":
+        keep = keep[_nearest(pairs, query, reference, keep)]
+    encoded = images["digest"].combine_chunks().dictionary_encode()
+    content = encoded.indices.to_numpy().astype(np.int64)
+    keep, repeats = _distinct(pairs, content[query[keep]], content[reference[keep]], keep)
+    chosen = pairs.take(pa.array(keep)).combine_chunks()
+    similarity = chosen["similarity"].to_numpy().astype(np.float64)
+    return Listing(
+        kind=kind,
+        pairs=chosen,
+        images=images,
+        query=query[keep],
+        reference=reference[keep],
+        left=content[query[keep]],
+        right=content[reference[keep]],
+        repeats=repeats,
+        distance=np.sqrt(np.maximum(0.0, 2.0 - 2.0 * similarity)),
+        probability=chosen["probability"].to_numpy().astype(np.float64),
+        grade=_codes(chosen["grade"]),
+        within=_is_within(chosen),
+        digests=encoded.dictionary,
+        left_out=left_out,
+    )
+
+
+def _all_pairs(folder: Path) -> pa.Table:
+    """Return the machine's pairs, and after them those that only people have named."""
+    pairs = read_table(folder, PAIRS, _COLUMNS)
+    judged = judged_pairs(folder, _COLUMNS)
+    if judged.num_rows > pairs.num_rows:
+        own = judged.filter(pc.equal(judged["reason"], UNLISTED))
+        for name in ("grade", "probability"):
+            # whose verdict it is must not be seen before one's own
+            place = own.column_names.index(name)
+            blank = pa.nulls(own.num_rows, own.schema.field(name).type)
+            own = own.set_column(place, name, blank)
+        pairs = pa.concat_tables([pairs, own])
+    for name in _FEW:
+        column = pairs[name].combine_chunks()
+        whole = pa.chunked_array([column.dictionary_encode()])
+        pairs = pairs.set_column(pairs.column_names.index(name), name, whole)
+    return pairs
+
+
+def _numbers(pairs: pa.Table, images: pa.Table, side: str) -> Int64:
+    """Return the row of ``images`` of one side of each pair, -1 where it is not there."""
+    found = np.full(pairs.num_rows, -1, np.int64)
+    sets = pairs[f"{side}_set"].cast(pa.string())
+    for name in pc.unique(images["set"]).to_pylist():
+        own = np.flatnonzero(pc.equal(images["set"], name).to_numpy())
+        rows = np.flatnonzero(pc.equal(sets, name).to_numpy())
+        if not len(rows):
+            continue
+        ids = images["id"].take(pa.array(own)).combine_chunks()
+        place = pc.index_in(pairs[side].take(pa.array(rows)).combine_chunks(), ids)
+        place = pc.fill_null(place, -1).to_numpy().astype(np.int64)
+        found[rows] = np.where(place >= 0, own[place], -1)
+    return found
+
+
+def _is_within(pairs: pa.Table) -> Bool:
+    return np.asarray(pc.equal(pairs["coverage"].cast(pa.string()), "within").to_numpy())
+
+
+def _codes(grades: pa.ChunkedArray) -> Int8:
+    place = pc.index_in(grades.cast(pa.string()), pa.array(GRADES))
+    return np.asarray(pc.fill_null(place, -1).to_numpy(), np.int8)
+
+
+def _falling(pairs: pa.Table, rows: Int64) -> npt.NDArray[np.float64]:
+    """Return what sorts rows by falling similarity; unknown ones come last."""
+    similarity = pairs["similarity"].to_numpy()[rows].astype(np.float64)
+    return np.where(np.isnan(similarity), np.inf, -similarity)
+
+
+def _nearest(pairs: pa.Table, query: Int64, reference: Int64, rows: Int64) -> Int64:
+    """Return which of some rows are the nearest of a query image, in their order.
+
+    Among images of other sets one, and among the other images of its own set one: there the
+    nearest of either end counts, and a pair that is both stands once.
+    """
+    within = _is_within(pairs)[rows]
+    rank = _falling(pairs, rows)
+    measured = np.isfinite(rank)
+    found = []
+    for part, ends in ((~within, (query,)), (within, (query, reference))):
+        own = np.flatnonzero(part & measured)
+        image = np.concatenate([end[rows[own]] for end in ends])
+        place = np.tile(own, len(ends))
+        order = np.lexsort((place, rank[place], image))
+        _, first = np.unique(image[order], return_index=True)
+        found.append(place[order[first]])
+    return np.unique(np.concatenate(found))
+
+
+def _code(one: Int64, other: Int64, contents: int) -> Int64:
+    """Return one number an unordered pair of contents."""
+    return np.asarray(np.minimum(one, other) * contents + np.maximum(one, other))
+
+
+def _distinct(pairs: pa.Table, left: Int64, right: Int64, rows: Int64) -> tuple[Int64, Int64]:
+    """Return the rows to list, closest first, and how many others each stands for.
+
+    Of pairs of the same two contents one between two sets comes before one within a set.
+    """
+    if not len(rows):
+        return rows, rows
+    code = _code(left, right, int(max(left.max(), right.max())) + 1)
+    rank = _falling(pairs, rows)
+    order = np.lexsort((rows, rank, _is_within(pairs)[rows]))
+    _, first, count = np.unique(code[order], return_index=True, return_counts=True)
+    kept = order[first]
+    back = np.lexsort((rows[kept], rank[kept]))
+    return rows[kept[back]], (count[back] - 1).astype(np.int64)
+
+
+def relation(row: Mapping[str, Any]) -> tuple[float, ...] | None:
+    """Return the matrix of a pair; where none was fitted, that of the view that matched best.
+
+    >>> relation({"matrix": None, "view": "mirror"})
+    (-1.0, 0.0, 1.0, 0.0, 1.0, 0.0, 0.0, 0.0, 1.0)
+    """
+    matrix = row["matrix"]
+    if matrix is not None and all(value is not None and np.isfinite(value) for value in matrix):
+        return tuple(float(value) for value in matrix)
+    if row["view"] not in VIEWS or row["view"] in ("original", "inverted"):
+        return None
+    return tuple(float(v) + 0.0 for v in view_matrix(VIEWS.index(row["view"])).ravel())

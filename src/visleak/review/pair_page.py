@@ -1,0 +1,195 @@
+"""The page of one pair: both pictures as large as one can judge them, and all that is known."""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+import numpy as np
+from starlette.exceptions import HTTPException
+from starlette.requests import Request
+from starlette.responses import RedirectResponse, Response
+from starlette.routing import Route
+
+from visleak.records import GRADES, Int64, Unreadable
+from visleak.review.choice import COVERAGES, GRADE_CHOICES, SORTS, STATES, Choice, couple
+from visleak.review.desk import ROW, Desk, Progress
+from visleak.review.listing import relation
+from visleak.review.pages import page
+from visleak.review.pictures import Sight
+from visleak.review.words import cut
+
+#: A picture with no longer side is enlarged by a whole factor, pixel by pixel.
+TINY: Final = 160
+#: About how wide a tiny picture is shown before a script has measured the window.
+ABOUT: Final = 320
+#: Other pairs of an image that are shown.
+MOST_OTHERS: Final = 12
+#: Classes that a menu can hold; of more a field asks.
+MOST_LABELS: Final = 300
+
+
+def routes(desk: Desk) -> list[Route]:
+    """Return the routes of single pairs."""
+
+    def pairs(request: Request) -> Response:
+        choice = Choice.of(request.query_params)
+        row = desk.first(choice)
+        if row is None:
+            return page(request, "none.html.j2", title="No pair", **surroundings(desk, choice))
+        return RedirectResponse(link(desk, row, choice), 303)
+
+    def pair(request: Request) -> Response:
+        choice = Choice.of(request.query_params)
+        row = desk.listing.find(request.path_params["name"])
+        if row is None:
+            raise HTTPException(404)
+        return page(request, "pair.html.j2", **_pair(desk, row, choice))
+
+    return [Route("/pairs", pairs), Route("/pair/{name}", pair)]
+
+
+def link(desk: Desk, row: int, choice: Choice) -> str:
+    """Return the address of a pair."""
+    query = choice.query
+    return f"/pair/{desk.listing.name(row)}{'?' if query else ''}{query}"
+
+
+def surroundings(desk: Desk, choice: Choice) -> dict[str, Any]:
+    """Return what every page of a list says of it: filters, progress, where it was cut."""
+    return {
+        "choice": choice,
+        "progress": desk.progress(choice),
+        "row_of": ROW,
+        "cut": cut(desk.listing, desk.audit.summary),
+        "menus": {
+            "grade": GRADE_CHOICES,
+            "coverage": COVERAGES if desk.listing.within.any() else {},
+            "state": STATES,
+            "sort": SORTS,
+        },
+        "couples": desk.couples if len(desk.couples) > 1 else [],
+        "labels": desk.labels,
+        "label_menu": len(desk.labels) <= MOST_LABELS,
+    }
+
+
+def _pair(desk: Desk, row: int, choice: Choice) -> dict[str, Any]:
+    """Return the values of a pair's page."""
+    listing, standing = desk.listing, desk.standing()
+    told, spot = listing.row(row), desk.spot(row, choice)
+    progress = desk.progress(choice)
+    sides = [side(desk, row, name) for name in ("query", "reference")]
+    verdicts = standing.by_key.get(listing.key(row), [])
+    mine = standing.mine[row]
+    desk.shelf.ahead(_wanted(desk, spot.ahead))
+    return surroundings(desk, choice) | {
+        "title": f"Pair {spot.place + 1:,} of {spot.total:,}",
+        "name": listing.name(row),
+        "told": told,
+        "sides": sides,
+        "sights": _sights(desk, told) if not any(each["lost"] for each in sides) else None,
+        "distance": _known(listing.distance[row]),
+        "machine": GRADES[listing.grade[row]] if listing.grade[row] >= 0 else None,
+        "between": couple(told["query_set"], told["reference_set"]),
+        "within": bool(listing.within[row]),
+        "repeats": int(listing.repeats[row]),
+        "spot": spot,
+        "previous": None if spot.previous is None else link(desk, spot.previous, choice),
+        "next": None if spot.next is None else link(desk, spot.next, choice),
+        "grades": GRADES,
+        "mine": GRADES[mine] if mine >= 0 else None,
+        # what others say is told after one's own verdict, or it would not be one's own
+        "others": [v for v in verdicts if v.reviewer != desk.reviewer] if mine >= 0 else [],
+        "disputed": bool(standing.disputed[row]) and mine >= 0,
+        "elsewhere": _elsewhere(desk, row, choice),
+        "stopping": _stopping(progress, choice),
+        "soon": _soon(desk, spot.next),
+    }
+
+
+def side(desk: Desk, row: int, name: str) -> dict[str, Any]:
+    """Return what a page says of one image of a pair, and how large it is shown."""
+    listing = desk.listing
+    about = listing.image(int(getattr(listing, name)[row]))
+    found = desk.shelf.picture(about["set"], about["id"])
+    about |= {"role": name, "lost": None, "url": desk.shelf.url(about["set"], about["id"])}
+    if isinstance(found, Unreadable):
+        return about | {"lost": found}
+    height, width = found.pixels.shape[:2]
+    factor = max(1, ABOUT // max(height, width)) if max(height, width) <= TINY else 1
+    return about | {
+        "crisp": max(height, width) <= TINY,
+        "pixels": (width, height),
+        "shown": (width * factor, height * factor),
+        "width": found.width,
+        "height": found.height,
+    }
+
+
+def _sights(desk: Desk, told: dict[str, Any]) -> dict[str, str]:
+    """Return the addresses of the pictures that are made of both."""
+    images = (told["query_set"], told["query"]), (told["reference_set"], told["reference"])
+    matrix = relation(told)
+    return {
+        "plain": desk.shelf.address(Sight("plain", images)),
+        "aligned": desk.shelf.address(Sight("aligned", images, matrix)),
+        "laid": desk.shelf.address(Sight("laid", images, matrix)),
+    }
+
+
+def _soon(desk: Desk, row: int | None) -> list[str]:
+    """Return the addresses that the page of the next pair will ask for."""
+    if row is None:
+        return []
+    told, listing = desk.listing.row(row), desk.listing
+    both = [listing.image(int(getattr(listing, s)[row])) for s in ("query", "reference")]
+    own = [desk.shelf.url(each["set"], each["id"]) for each in both]
+    return [*own, *_sights(desk, told).values()]
+
+
+def _wanted(desk: Desk, rows: tuple[int, ...]) -> list[tuple[str, str]]:
+    """Return the images of some pairs, for reading ahead."""
+    listing = desk.listing
+    numbers = [int(side[row]) for row in rows for side in (listing.query, listing.reference)]
+    return [(each["set"], each["id"]) for each in map(listing.image, numbers)]
+
+
+def _elsewhere(desk: Desk, row: int, choice: Choice) -> list[dict[str, Any]]:
+    """Return the other pairs of the query's and of the reference's content, closest first."""
+    listing, found = desk.listing, desk.listing.others(row)
+    contents = int(listing.left[row]), int(listing.right[row])
+    return [
+        {
+            "of": name,
+            "total": len(rows),
+            "pairs": [_other(desk, int(r), content, choice) for r in rows[:MOST_OTHERS]],
+        }
+        for name, content, rows in zip(("query", "reference"), contents, found, strict=True)
+        if len(rows)
+    ]
+
+
+def _other(desk: Desk, row: int, content: int, choice: Choice) -> dict[str, Any]:
+    listing, mine = desk.listing, desk.standing().mine[row]
+    far: Int64 = listing.reference if listing.left[row] == content else listing.query
+    about = listing.image(int(far[row]))
+    width, height = about["width"] or 0, about["height"] or 0
+    return {
+        "set": about["set"],
+        "id": about["id"],
+        "url": desk.shelf.small(about["set"], about["id"]),
+        "crisp": 0 < max(width, height) <= TINY,
+        "distance": _known(listing.distance[row]),
+        "grade": GRADES[listing.grade[row]] if listing.grade[row] >= 0 else None,
+        "mine": GRADES[mine] if mine >= 0 else None,
+        "href": link(desk, row, choice),
+    }
+
+
+def _stopping(progress: Progress, choice: Choice) -> bool:
+    """Whether to offer to stop: in the order of distance, as in the paper, and not refused."""
+    return progress.may_stop and choice.sort == "distance" and choice.stop != "off"
+
+
+def _known(value: float) -> float | None:
+    return None if np.isnan(value) else float(value)

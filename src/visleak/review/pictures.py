@@ -1,0 +1,289 @@
+"""Pictures for the pages: read by position, checked by content, kept for a while, encoded anew.
+
+An address of a picture holds a keyed hash and nothing else: what it stands for was written down
+when a page was made, so nothing that a client sends reaches a disk.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import html
+import io
+import secrets
+import threading
+from collections import OrderedDict
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+from PIL import Image
+
+from visleak.errors import VisleakError
+from visleak.gallery import difference, laid_over, shrink
+from visleak.images import content_digest, decode
+from visleak.records import AnySet, Bytes8, EmbeddingSet, ImageSet, Unreadable
+
+#: Long side of the pictures of a pair, of differences, and of thumbnails, in pixels.
+LONG: Final = 1600
+DIFFERENCE: Final = 800
+SMALL: Final = 240
+
+#: Bytes of decoded pictures that are kept.
+BUDGET: Final = 256 * 1024 * 1024
+
+#: Addresses that are remembered.
+ADDRESSES: Final = 50_000
+
+#: Pictures that are read in one pass, so that nobody waits long for one that is wanted now.
+BATCH: Final = 24
+
+#: Pictures of at most this many pixels are sent without loss.
+LOSSLESS: Final = 256 * 256
+QUALITY: Final = 95
+
+Name = tuple[str, str]
+
+
+@dataclass(frozen=True, slots=True)
+class Shown:
+    """A decoded picture, no larger than can be shown, and how large it really is."""
+
+    pixels: Bytes8
+    width: int
+    height: int
+
+
+@dataclass(frozen=True, slots=True)
+class Sight:
+    """What an address stands for.
+
+    Attributes:
+        kind: ``whole`` or ``small`` of one image; ``plain``, ``aligned`` or ``laid`` of two: their
+            difference as they are, their difference once the query is laid over the reference, and
+            the query laid over the reference.
+        images: set and id of one image, or of query and reference.
+        matrix: nine floats, query to reference in unit coordinates; ``None`` for none.
+    """
+
+    kind: str
+    images: tuple[Name, ...]
+    matrix: tuple[float, ...] | None = None
+
+
+class Shelf:
+    """The pictures of some sets. Safe under several threads.
+
+    Args:
+        opened: returns a set by name.
+        digest_of: returns the content digest that an image must have (hex), or ``None`` where
+            nobody knows: a verdict on other content than the audit's would be a false one.
+        budget: bytes of decoded pictures to keep.
+    """
+
+    def __init__(
+        self,
+        opened: Callable[[str], AnySet],
+        digest_of: Callable[[str, str], str | None],
+        budget: int = BUDGET,
+    ) -> None:
+        self._opened = opened
+        self._digest_of = digest_of
+        self._budget = budget
+        self._secret = secrets.token_bytes(32)
+        self._sights: OrderedDict[str, Sight] = OrderedDict()
+        self._kept: OrderedDict[Name, Shown] = OrderedDict()
+        self._bytes = 0
+        self._lock = threading.Lock()
+        self._reading: dict[str, threading.Lock] = {}
+        self._wanted: list[Name] = []
+        self._wake = threading.Condition()
+        self._closed = False
+        self._reader = threading.Thread(target=self._read_ahead, daemon=True)
+        self._reader.start()
+
+    # -- addresses --------------------------------------------------------------------------------
+
+    def url(self, set_name: str, image: str) -> str:
+        """Return the address of a picture."""
+        return self.address(Sight("whole", ((set_name, image),)))
+
+    def small(self, set_name: str, image: str) -> str:
+        """Return the address of a thumbnail."""
+        return self.address(Sight("small", ((set_name, image),)))
+
+    def address(self, sight: Sight) -> str:
+        """Return the address under which something can be seen while the server runs."""
+        key = hashlib.blake2b(repr(sight).encode("utf-8", "backslashreplace"), key=self._secret)
+        name = key.hexdigest()[:32]
+        with self._lock:
+            self._sights[name] = sight
+            self._sights.move_to_end(name)
+            while len(self._sights) > ADDRESSES:
+                self._sights.popitem(last=False)
+        return f"/image/{name}"
+
+    def sight(self, name: str) -> Sight | None:
+        """Return what the last part of an address stands for, or ``None``."""
+        with self._lock:
+            return self._sights.get(name)
+
+    def encoded(self, sight: Sight) -> tuple[bytes, str]:
+        """Return something to see as a file, and its media type; a placeholder says why not."""
+        found = [self.picture(*name) for name in sight.images]
+        lost = next((each for each in found if isinstance(each, Unreadable)), None)
+        if lost is not None:
+            return placeholder(lost), "image/svg+xml"
+        return encode(_seen(sight, [each.pixels for each in found if isinstance(each, Shown)]))
+
+    # -- reading ----------------------------------------------------------------------------------
+
+    def picture(self, set_name: str, image: str) -> Shown | Unreadable:
+        """Return a picture, at most :data:`LONG` pixels wide and high, or why there is none."""
+        return self._pictures(set_name, [image])[image]
+
+    def ahead(self, names: Iterable[Name]) -> None:
+        """Say which pictures will be wanted next; what was said before is forgotten."""
+        with self._wake:
+            self._wanted = list(dict.fromkeys(names))
+            self._wake.notify()
+
+    def close(self) -> None:
+        """End reading ahead."""
+        with self._wake:
+            self._closed = True
+            self._wake.notify()
+        self._reader.join(timeout=5)
+
+    def _read_ahead(self) -> None:
+        while True:
+            with self._wake:
+                while not (self._wanted or self._closed):
+                    self._wake.wait()
+                if self._closed:
+                    return
+                batch, self._wanted = self._wanted[:BATCH], self._wanted[BATCH:]
+            for set_name in dict.fromkeys(name for name, _ in batch):
+                self._pictures(set_name, [image for name, image in batch if name == set_name])
+
+    def _pictures(self, set_name: str, images: Sequence[str]) -> dict[str, Shown | Unreadable]:
+        """Return pictures of one set, read in one pass where they are not kept."""
+        found: dict[str, Shown | Unreadable] = {}
+        with self._lock:
+            reading = self._reading.setdefault(set_name, threading.Lock())
+        if self._take(set_name, images, found):
+            return found
+        # openers read for one caller at a time, and a stream would have to turn back for another
+        with reading:
+            if not self._take(set_name, images, found):
+                missing = [image for image in images if image not in found]
+                for image, shown in self._read(set_name, missing).items():
+                    found[image] = shown
+                    if isinstance(shown, Shown):
+                        self._keep((set_name, image), shown)
+        return found
+
+    def _take(
+        self, set_name: str, images: Sequence[str], found: dict[str, Shown | Unreadable]
+    ) -> bool:
+        """Take what is kept; return whether that is all."""
+        with self._lock:
+            for image in images:
+                kept = self._kept.get((set_name, image))
+                if kept is not None:
+                    self._kept.move_to_end((set_name, image))
+                    found[image] = kept
+        return all(image in found for image in images)
+
+    def _keep(self, name: Name, shown: Shown) -> None:
+        with self._lock:
+            self._kept[name] = shown
+            self._bytes += shown.pixels.nbytes
+            while self._bytes > self._budget and len(self._kept) > 1:
+                _, old = self._kept.popitem(last=False)
+                self._bytes -= old.pixels.nbytes
+
+    def _read(self, set_name: str, images: Sequence[str]) -> dict[str, Shown | Unreadable]:
+        """Read pictures of a set in the order in which they are stored."""
+        try:
+            opened = self._opened(set_name)
+            if isinstance(opened, EmbeddingSet):
+                raise VisleakError("the set holds embeddings only")
+            places = _places(opened, images)
+            lost = Unreadable("missing", "the set does not have it any more")
+            found: dict[str, Shown | Unreadable] = {
+                image: lost for image in images if image not in places
+            }
+            order = sorted(places, key=lambda image: places[image])
+            data = opened.opener.read([places[image] for image in order])
+            for image, stored in zip(order, data, strict=True):
+                found[image] = self._shown(stored, self._digest_of(set_name, image))
+        except (VisleakError, OSError) as error:
+            return {image: Unreadable("io-error", str(error)) for image in images}
+        return found
+
+    @staticmethod
+    def _shown(stored: bytes | Bytes8 | Unreadable, digest: str | None) -> Shown | Unreadable:
+        if isinstance(stored, Unreadable):
+            return stored
+        if digest is not None and content_digest(stored).hex() != digest:
+            return Unreadable(
+                "missing", "its content has changed since the audit; run the audit again"
+            )
+        picture = decode(stored, enough=LONG // 2)
+        if isinstance(picture, Unreadable):
+            return picture
+        return Shown(shrink(picture.pixels, LONG), picture.width, picture.height)
+
+
+def _places(images: ImageSet, wanted: Sequence[str]) -> dict[str, int]:
+    """Return the positions of some ids."""
+    if len(wanted) > 4:
+        found = pc.index_in(pa.array(wanted, pa.string()), images.ids).to_pylist()
+    else:
+        # one look through the ids is cheaper than making an index of them all
+        found = [pc.index(images.ids, image).as_py() for image in wanted]
+    pairs = zip(wanted, found, strict=True)
+    return {image: place for image, place in pairs if place is not None and place >= 0}
+
+
+def _seen(sight: Sight, pixels: Sequence[Bytes8]) -> Bytes8:
+    """Return the pixels of a sight."""
+    if sight.kind == "whole":
+        return pixels[0]
+    if sight.kind == "small":
+        return shrink(pixels[0], SMALL)
+    query, reference = pixels
+    if sight.kind == "laid":
+        return laid_over(query, reference, sight.matrix)
+    matrix = sight.matrix if sight.kind == "aligned" else None
+    return difference(query, reference, matrix, fit=sight.kind == "aligned", side=DIFFERENCE)
+
+
+def encode(pixels: Bytes8) -> tuple[bytes, str]:
+    """Return pixels as a file, and its media type: small ones as PNG, others as JPEG."""
+    out = io.BytesIO()
+    image = Image.fromarray(np.ascontiguousarray(pixels))
+    if pixels.shape[0] * pixels.shape[1] <= LOSSLESS:
+        image.save(out, "PNG")
+        return out.getvalue(), "image/png"
+    image.save(out, "JPEG", quality=QUALITY, subsampling=0)
+    return out.getvalue(), "image/jpeg"
+
+
+def placeholder(lost: Unreadable) -> bytes:
+    """Return a drawing that says why there is no picture."""
+    words = f"{lost.reason}: {lost.detail}" if lost.detail else lost.reason
+    lines = [words[start : start + 34] for start in range(0, min(len(words), 34 * 5), 34)]
+    spans = "".join(
+        f'<text x="120" y="{96 + 18 * row}">{html.escape(line)}</text>'
+        for row, line in enumerate(lines)
+    )
+    return (
+        '<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 240 240" width="240" height="240">'
+        '<rect width="240" height="240" fill="#7d848d"/><g fill="#fff" text-anchor="middle"'
+        ' font-family="sans-serif" font-size="12"><text x="120" y="66" font-size="15"'
+        f' font-weight="bold">no picture</text>{spans}</g></svg>'
+    ).encode("utf-8", "backslashreplace")

@@ -1,0 +1,199 @@
+"""Who may speak to the server: this machine's browser, with the link that was printed.
+
+The server listens on 127.0.0.1 alone. That does not keep out other users of the machine, nor the
+pages of other sites, which can send requests to any address. So a random token is exchanged for a
+cookie that no script can read and no other site can send; the Host header must be this server's,
+or a name that is made to lead here (DNS rebinding) would count as this site; and what changes
+anything must say that it comes from this page.
+"""
+
+from __future__ import annotations
+
+import hmac
+import secrets
+from collections.abc import Awaitable, Callable, MutableMapping
+from dataclasses import dataclass, field
+from http import HTTPStatus
+from typing import Any, Final
+
+from starlette.datastructures import Headers, MutableHeaders
+from starlette.requests import Request
+from starlette.responses import PlainTextResponse, RedirectResponse, Response
+
+from visleak.review.pages import error_page
+
+Message = MutableMapping[str, Any]
+Receive = Callable[[], Awaitable[Message]]
+Send = Callable[[Message], Awaitable[None]]
+App = Callable[[Message, Receive, Send], Awaitable[None]]
+
+#: Most bytes of the body of a request.
+BODY: Final = 64 * 1024
+
+#: A header that no form and no page of another site can send without being asked first.
+HEADER: Final = "x-visleak"
+
+#: Where files lie that are no secret: the style of the page that refuses is one of them.
+OPEN: Final = "/static/"
+
+POLICY: Final = (
+    "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; connect-src 'self';"
+    " base-uri 'none'; form-action 'self'; frame-ancestors 'none'"
+)
+HEADERS: Final = {
+    "Content-Security-Policy": POLICY,
+    "Referrer-Policy": "no-referrer",
+    "X-Content-Type-Options": "nosniff",
+    "Cross-Origin-Opener-Policy": "same-origin",
+    "Cross-Origin-Resource-Policy": "same-origin",
+    "X-Frame-Options": "DENY",
+}
+
+
+@dataclass
+class Door:
+    """The secrets of one run of the server.
+
+    Attributes:
+        port: where it listens.
+        token: exchanged for the cookie as often as it comes, until the server ends. It is only
+            printed, so whoever reads it reads this terminal.
+        once: another token, good for one exchange. A browser is started with it, and other users
+            of the machine may read the command lines of processes.
+        cookie: value of the cookie.
+    """
+
+    port: int
+    token: str = field(default_factory=lambda: secrets.token_urlsafe(24), repr=False)
+    once: str | None = field(default_factory=lambda: secrets.token_urlsafe(24), repr=False)
+    cookie: str = field(default_factory=lambda: secrets.token_urlsafe(24), repr=False)
+
+    @property
+    def cookie_name(self) -> str:
+        """Name of the cookie; browsers do not tell the ports of one machine apart."""
+        return f"visleak_review_{self.port}"
+
+    @property
+    def hosts(self) -> tuple[str, ...]:
+        """What a Host header may say."""
+        return (f"127.0.0.1:{self.port}", f"localhost:{self.port}")
+
+    def url(self, token: str) -> str:
+        """Return the address that lets a browser in."""
+        return f"http://{self.hosts[0]}/?token={token}"
+
+    def admits(self, token: str) -> bool:
+        """Whether a token may be exchanged; one that is good once is used up."""
+        if _same(token, self.token):
+            return True
+        if self.once is not None and _same(token, self.once):
+            self.once = None
+            return True
+        return False
+
+    def knows(self, request: Request) -> bool:
+        """Whether a request brings the cookie."""
+        return _same(request.cookies.get(self.cookie_name, ""), self.cookie)
+
+
+def _same(given: str, wanted: str) -> bool:
+    """Compare in a time that tells nothing about the secret."""
+    return hmac.compare_digest(given.encode("utf-8", "replace"), wanted.encode())
+
+
+class Guard:
+    """Middleware that lets in what a :class:`Door` knows, and puts its headers on every answer."""
+
+    def __init__(self, app: App, door: Door) -> None:
+        self._app = app
+        self._door = door
+
+    async def __call__(self, scope: Message, receive: Receive, send: Send) -> None:
+        """Answer a request, or pass it on."""
+        if scope["type"] != "http":
+            if scope["type"] == "websocket":
+                await send({"type": "websocket.close", "code": 1008})
+            return
+
+        async def guarded(message: Message) -> None:
+            if message["type"] == "http.response.start":
+                headers = MutableHeaders(scope=message)
+                for name, value in HEADERS.items():
+                    headers[name] = value
+                headers.setdefault("Cache-Control", "no-store")
+            await send(message)
+
+        refused = self._refused(Request(scope))
+        if refused is None:
+            await self._app(scope, _bounded(receive), guarded)
+        else:
+            await refused(scope, receive, guarded)
+
+    def _refused(self, request: Request) -> Response | None:
+        """Return the answer to what may not pass, or ``None``."""
+        door, path = self._door, request.url.path
+        hosts = Headers(scope=request.scope).getlist("host")
+        if len(hosts) != 1 or hosts[0].lower() not in door.hosts:
+            return _plain(421, f"This server is {' or '.join(door.hosts)} and nothing else.")
+        if request.method not in ("GET", "HEAD", "POST"):
+            return _plain(405, "Only GET and POST are understood here.")
+        if request.method != "POST" and path.startswith(OPEN):
+            return None
+        token = request.query_params.get("token")
+        if path == "/" and token is not None and request.method == "GET" and door.admits(token):
+            return self._let_in(request)
+        if not door.knows(request):
+            return error_page(
+                request,
+                HTTPStatus.FORBIDDEN,
+                "This browser is not let in",
+                "Open the whole link that visleak printed in the terminal. If you clicked on it in"
+                " another web page, copy it into the address bar. A link opened by visleak itself"
+                " works once; the one in the terminal works until the review ends.",
+            )
+        return _foreign(request) if request.method == "POST" else None
+
+    def _let_in(self, request: Request) -> Response:
+        """Exchange the token for the cookie and go on without it, so that no history keeps it."""
+        answer = RedirectResponse("/", HTTPStatus.SEE_OTHER)
+        answer.set_cookie(
+            self._door.cookie_name, self._door.cookie, path="/", httponly=True, samesite="strict"
+        )
+        return answer
+
+
+def _foreign(request: Request) -> Response | None:
+    """Refuse a request to change something that does not come from a page of this server."""
+    headers = request.headers
+    kind = headers.get("content-type", "").partition(";")[0].strip().lower()
+    length = headers.get("content-length", "")
+    own = f"http://{headers['host'].lower()}"
+    trouble = {
+        (403, "The request does not come from this page (Origin)."): headers.get("origin") != own,
+        (403, "The request does not come from this page (Sec-Fetch-Site)."): headers.get(
+            "sec-fetch-site", "same-origin"
+        )
+        != "same-origin",
+        (403, f"The request does not come from this page ({HEADER})."): HEADER not in headers,
+        (415, "Only application/json is taken."): kind != "application/json",
+        (411, "The request must say how long it is."): not length.isdecimal(),
+        (413, f"At most {BODY:,} bytes are taken."): length.isdecimal() and int(length) > BODY,
+    }
+    return next((_plain(*told) for told, found in trouble.items() if found), None)
+
+
+def _bounded(receive: Receive) -> Receive:
+    """Stop reading a body that is longer than it said."""
+    seen = 0
+
+    async def bounded() -> Message:
+        nonlocal seen
+        message = await receive()
+        seen += len(message.get("body", b""))
+        return {"type": "http.disconnect"} if seen > BODY else message
+
+    return bounded
+
+
+def _plain(status: int, text: str) -> Response:
+    return PlainTextResponse(f"{text}\n", status)

@@ -1,0 +1,177 @@
+"""The server: one socket on this machine, from the first link to Ctrl-C."""
+
+from __future__ import annotations
+
+import contextlib
+import getpass
+import os
+import socket
+import webbrowser
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from visleak.errors import MissingExtra, UsageError
+
+if TYPE_CHECKING:
+    from starlette.applications import Starlette
+
+    from visleak.review.security import Door
+    from visleak.verdicts import Agreement
+
+HOST = "127.0.0.1"
+
+
+def review(
+    folder: str | os.PathLike[str],
+    *,
+    reviewer: str | None = None,
+    candidates: str = "listed",
+    grade: str | None = None,
+    port: int = 0,
+    browser: bool = True,
+    told: Callable[[str], None] = print,
+) -> Agreement:
+    """Let a person judge the pairs of an audit in a browser; returns when Ctrl-C ends it.
+
+    Args:
+        folder: a finished audit. Only its ledger of verdicts is written.
+        reviewer: whose verdicts these are; by default the name of the system's user.
+        candidates: ``listed`` or ``nearest``, as in :func:`visleak.review.listing.read_listing`.
+        grade: begin with pairs of this machine grade or stronger.
+        port: to listen on; 0 takes one that is free.
+        browser: open a browser.
+        told: is given the lines to print, the address first.
+
+    Raises:
+        MissingExtra: starlette or uvicorn is not installed.
+        UsageError: no finished audit, a port that is taken, or an argument that is none.
+        VisleakError: there are no pictures to look at, or a file is damaged.
+    """
+    require_web("visleak review")
+    from visleak.review.app import create_app
+    from visleak.review.choice import Choice
+    from visleak.review.desk import Desk
+
+    start = Choice(grade=_or_stronger(grade)).query
+    with (
+        contextlib.closing(bound(port)) as listening,
+        Desk(Path(folder), reviewer or user_name(), candidates) as desk,
+    ):
+        told(
+            f"{len(desk.listing):,} pairs to review as {desk.reviewer}; Ctrl-C ends it and writes"
+            " verdicts.csv"
+        )
+        serve(
+            lambda door: create_app(desk, door, start=f"/pairs?{start}" if start else "/pairs"),
+            listening,
+            browser=browser,
+            told=told,
+        )
+        return desk.agreement()
+
+
+def _or_stronger(grade: str | None) -> str:
+    """Return the filter of a grade or stronger."""
+    from visleak.records import GRADES
+
+    if grade is None or grade == GRADES[-1]:
+        return ""
+    if grade not in GRADES:
+        raise UsageError(f"grade must be one of {', '.join(GRADES)}; got {grade!r}")
+    return grade if grade == GRADES[0] else f"{grade}+"
+
+
+def require_web(what: str) -> None:
+    """Refuse to begin without the packages of the server.
+
+    Raises:
+        MissingExtra: one is not installed.
+    """
+    try:
+        import starlette  # noqa: F401
+        import uvicorn  # noqa: F401
+    except ImportError as error:
+        raise MissingExtra("web", what) from error
+
+
+def user_name() -> str:
+    """Return the name of the system's user."""
+    try:
+        return getpass.getuser()
+    except (OSError, KeyError) as error:
+        raise UsageError("the system tells no user name; give one with --reviewer") from error
+
+
+def bound(port: int) -> socket.socket:
+    """Return a socket on this machine's own address, which no other machine reaches.
+
+    Raises:
+        UsageError: the port is taken, or none.
+    """
+    if not 0 <= port <= 65535:
+        raise UsageError(f"port must be 0 (any that is free) to 65535; got {port}")
+    listening = socket.socket(socket.AF_INET, socket.SOCK_STREAM)
+    try:
+        if os.name == "posix":
+            listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        listening.bind((HOST, port))
+        listening.listen(128)
+    except OSError as error:
+        listening.close()
+        raise UsageError(
+            f"port {port} of {HOST} cannot be used ({error.strerror}); choose another with --port,"
+            " or leave it out"
+        ) from error
+    return listening
+
+
+def serve(
+    build: Callable[[Door], Starlette],
+    listening: socket.socket,
+    *,
+    browser: bool,
+    told: Callable[[str], None],
+) -> None:
+    """Serve an application until Ctrl-C.
+
+    Args:
+        build: makes the application for those whom a door lets in.
+        listening: a socket of :func:`bound`.
+        browser: open a browser.
+        told: is given the address.
+    """
+    import uvicorn
+
+    from visleak.review.security import Door
+
+    door = Door(listening.getsockname()[1])
+    config = uvicorn.Config(
+        build(door),
+        log_level="error",
+        access_log=False,
+        server_header=False,
+        lifespan="off",
+        ws="none",
+        http="h11",
+        proxy_headers=False,
+        timeout_graceful_shutdown=2,
+    )
+    told(door.url(door.token))
+    if browser and door.once is not None:
+        _open(door.url(door.once))
+    # uvicorn ends in good order, and raises the signal again for whoever called
+    with contextlib.suppress(KeyboardInterrupt):
+        uvicorn.Server(config).run(sockets=[listening])
+
+
+def _open(url: str) -> None:
+    """Open a browser once the server answers; without one the printed address is enough."""
+    import threading
+
+    def later() -> None:
+        with contextlib.suppress(webbrowser.Error, OSError):
+            webbrowser.open(url)
+
+    # the socket takes connections before the server runs, so there is nothing to wait for
+    threading.Thread(target=later, daemon=True).start()

@@ -1,0 +1,94 @@
+// What the pages share: speaking to the server, telling the reviewer, the help, single keys.
+
+/** Send a value; return the answer, or throw an Error with the server's words. */
+export async function post(path, value) {
+  let response;
+  try {
+    response = await fetch(path, {
+      method: "POST",
+      headers: { "Content-Type": "application/json", "X-Visleak": "review" },
+      body: JSON.stringify(value),
+    });
+  } catch {
+    throw new Error("The server does not answer. Is visleak review still running?");
+  }
+  const text = await response.text();
+  let answer = {};
+  try {
+    answer = JSON.parse(text);
+  } catch {
+    // a refusal in plain words
+  }
+  if (!response.ok) throw new Error(answer.error || text.trim().slice(0, 200) || `error ${response.status}`);
+  return answer;
+}
+
+let hiding = 0;
+
+/** Say something at the foot of the page, to screen readers too. */
+export function say(text, bad = false) {
+  const status = document.getElementById("status");
+  status.textContent = text;
+  status.classList.toggle("bad", bad);
+  status.classList.add("shown");
+  clearTimeout(hiding);
+  hiding = setTimeout(() => status.classList.remove("shown"), bad ? 8000 : 1600);
+}
+
+/** The filters of an address, as the server wants them back. */
+export function choice(query) {
+  return Object.fromEntries(new URLSearchParams(query));
+}
+
+const KEYS = "visleak-review-keys";
+
+function keysOn() {
+  try {
+    return localStorage.getItem(KEYS) !== "off";
+  } catch {
+    return true;
+  }
+}
+
+/** Whether a key press is meant for a field, a menu or the browser. */
+function elsewhere(event) {
+  if (event.ctrlKey || event.metaKey || event.altKey || event.isComposing) return true;
+  if (document.querySelector("dialog[open]")) return true;
+  const at = event.target;
+  if (at instanceof HTMLInputElement && at.type === "range") return event.key.startsWith("Arrow");
+  return at instanceof HTMLInputElement || at instanceof HTMLSelectElement || at instanceof HTMLTextAreaElement;
+}
+
+/** Call the action of a key. A key that is held down counts once. */
+export function onKeys(actions) {
+  document.addEventListener("keydown", (event) => {
+    if (elsewhere(event)) return;
+    const key = event.key.length === 1 ? event.key.toLowerCase() : event.key;
+    const action = actions[key];
+    if (!action || (event.key.length === 1 && event.key !== "?" && !keysOn())) return;
+    if (action(event) !== false) event.preventDefault();
+  });
+}
+
+/** The help, and the switch of the single keys in it. */
+export function help() {
+  const dialog = document.getElementById("help");
+  const on = document.getElementById("keys-on");
+  on.checked = keysOn();
+  on.addEventListener("change", () => {
+    try {
+      localStorage.setItem(KEYS, on.checked ? "on" : "off");
+    } catch {
+      say("This browser does not remember the switch.", true);
+    }
+  });
+  document.getElementById("help-button").addEventListener("click", () => dialog.showModal());
+  return () => dialog.showModal();
+}
+
+/** Open or close the filters. */
+export function filters() {
+  const box = document.getElementById("filters");
+  box.open = !box.open;
+  if (box.open) box.querySelector("select, input").focus();
+}
