@@ -1,0 +1,323 @@
+"""Data sets without the images that leak: what would go, and writing what stays."""
+
+from __future__ import annotations
+
+import os
+from collections import Counter
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
+from pathlib import Path
+from typing import Any, Final
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from visleak.auditing import Audit
+from visleak.errors import UsageError, VisleakError
+from visleak.groups import components
+from visleak.pipeline.workplace import Progress, silent
+from visleak.records import EmbeddingSet, ImageSet
+from visleak.remedy.advice import advise, chosen_sets
+from visleak.remedy.manifest import Removed
+from visleak.remedy.parts import Part, Piece
+from visleak.remedy.purge_plan import Purge, SetPlan, Share, Wish
+from visleak.remedy.writing import Written, write
+from visleak.store import IMAGES, read_problems, read_summary, read_table
+from visleak.verdicts import judged_pairs
+
+_COLUMNS: Final = (
+    "query_set",
+    "query",
+    "reference_set",
+    "reference",
+    "similarity",
+    "grade",
+    "degree",
+    "coverage",
+    "judged",
+)
+
+
+def purge(
+    audit: str | os.PathLike[str] | Audit,
+    *,
+    side: str = "test",
+    grade: str | None = "near",
+    degree: str | None = None,
+    set_name: str | None = None,
+    within: str = "keep",
+    include_disputed: bool = False,
+    out: str | os.PathLike[str] | None = None,
+    how: str = "manifest",
+    progress: Progress = silent,
+) -> Purge:
+    """Plan a data set without leaking images, and write it where ``out`` is given.
+
+    An image goes if it is in a pair of the grade (or degree) or stronger. Verdicts of people
+    count; blank pictures stay. Nothing is changed in the sets themselves.
+
+    Args:
+        audit: the audit, or its folder.
+        side: ``test``: images of the test sets go; ``train``: those of the training sets.
+        grade: ``exact``, ``near`` or ``similar``.
+        degree: ``hard`` or ``soft``, instead of a grade.
+        set_name: purge this set alone.
+        within: ``drop`` keeps one of each group of test images that repeat each other.
+        include_disputed: count pairs on which reviewers disagree, by the machine's grade.
+        out: folder to write; see :func:`visleak.remedy.writing.write`.
+        how: ``manifest``, ``link`` or ``copy``.
+        progress: is told how far each step is.
+
+    Raises:
+        UsageError: what is asked is not what the audit knows, or ``out`` is taken.
+        VisleakError: a set changed since the audit, or it cannot be written.
+    """
+    opened = audit if isinstance(audit, Audit) else Audit(audit)
+    wish = Wish(side, grade if degree is None else None, degree, set_name, within, include_disputed)
+    planned = plan(opened.folder, wish)
+    if out is None:
+        return planned
+    return replace(planned, written=_apply(opened, planned, Path(out), how, progress))
+
+
+def plan(folder: Path, wish: Wish) -> Purge:
+    """Return what a purge would remove.
+
+    Raises:
+        UsageError, VisleakError: see :func:`purge`.
+    """
+    summary = read_summary(folder)
+    chosen = chosen_sets(summary, wish.side, wish.set)
+    _refuse_sample(summary)
+    pairs = judged_pairs(folder, _COLUMNS)
+    _refuse_ungraded(summary, wish, pairs)
+    names = [each["name"] for each in chosen]
+    strong = pairs.filter(pc.is_in(pairs[wish.column], pa.array(wish.words)))
+    disputed = pc.fill_null(pc.equal(strong["judged"], "disputed"), False)
+    sides = {"test": "query", "train": "reference"}
+    touched = pc.is_in(strong[f"{sides[wish.side]}_set"], pa.array(names))
+    doubtful = int(pc.sum(pc.and_(touched, disputed)).as_py() or 0)
+    if not wish.disputed:
+        strong = strong.filter(pc.invert(disputed))
+    leaks = strong.filter(pc.not_equal(strong["coverage"], "within"))
+    inside = strong.filter(pc.equal(strong["coverage"], "within"))
+    columns = ["set", "id", "digest", "label", "flat", "locator"]
+    sets, flat = [], 0
+    for about in chosen:
+        images = read_table(folder, IMAGES, columns, pc.field("set") == about["name"])
+        own, blank = _plan_set(about, images, leaks, inside, wish)
+        sets.append(own)
+        flat += blank
+    lost = _distinct(leaks, "reference")
+    return Purge(wish, tuple(sets), doubtful, flat, advise(summary, lost), _caveats(summary, wish))
+
+
+def _refuse_sample(summary: Mapping[str, Any]) -> None:
+    if summary["settings"].get("sample"):
+        raise UsageError(
+            f"this audit looked at a sample of {summary['settings']['sample']} images a set; purge"
+            " needs one of all: run `visleak audit` without --sample"
+        )
+
+
+def _refuse_ungraded(summary: Mapping[str, Any], wish: Wish, pairs: pa.Table) -> None:
+    column = pairs[wish.column]
+    if len(column) == 0 or column.null_count < len(column):
+        return
+    if wish.grade is not None and summary["thresholds"]["soft"] is not None:
+        raise UsageError(
+            "this audit has no grades (its pictures were not looked at); use --degree hard or"
+            " --degree soft"
+        )
+    what = "grades" if wish.grade is not None else "degrees"
+    raise UsageError(f"this audit has no {what}; audit with pictures, or with --hard and --soft")
+
+
+def _caveats(summary: Mapping[str, Any], wish: Wish) -> tuple[str, ...]:
+    """Return why more may leak than the audit lists."""
+    said = []
+    if summary["settings"].get("candidates") == "nearest" and wish.side == "train":
+        said.append(
+            "the audit lists each test image's one nearest training image (--candidates nearest):"
+            " further copies in training stay"
+        )
+    said += [words for words in summary["skipped"] if words.startswith(("pairs:", "search"))]
+    if wish.within == "drop":
+        said += [words for words in summary["skipped"] if words.startswith("repeats")]
+    return tuple(said)
+
+
+def _distinct(pairs: pa.Table, side: str) -> int:
+    return int(pairs.group_by([f"{side}_set", side]).aggregate([]).num_rows)
+
+
+def _plan_set(
+    about: Mapping[str, Any], images: pa.Table, leaks: pa.Table, inside: pa.Table, wish: Wish
+) -> tuple[SetPlan, int]:
+    """Return what becomes of a set, and how many of its blank images stay."""
+    name = about["name"]
+    own, other = ("query", "reference") if wish.side == "test" else ("reference", "query")
+    leaks = leaks.filter(pc.equal(leaks[f"{own}_set"], name))
+    why = dict(_strongest(leaks, own, other, wish))
+    blank = {id_ for id_ in images.filter(images["flat"])["id"].to_pylist() if id_ in why}
+    why = {id_: reason for id_, reason in why.items() if id_ not in blank}
+    _add_same_content(images, why)
+    if wish.within == "drop":
+        inside = inside.filter(pc.equal(inside["query_set"], name))
+        flat = set(images.filter(images["flat"])["id"].to_pylist())
+        why.update(_repeats(images, inside, set(why) | flat, wish))
+    goes = pc.is_in(images["id"], pa.array(list(why), pa.string()))
+    gone = images.filter(goes)
+    removed = tuple(
+        Removed(
+            name,
+            row["id"],
+            row["digest"] or "",
+            row["locator"] or "",
+            row["label"] or "",
+            *why[row["id"]],
+        )
+        for row in gone.to_pylist()
+    )
+    classes = _classes(images, gone) if about.get("pictures", True) else ()
+    return (
+        SetPlan(name, bool(about.get("pictures", True)), int(about["images"]), removed, classes),
+        len(blank),
+    )
+
+
+def _strongest(
+    pairs: pa.Table, own: str, other: str, wish: Wish
+) -> Iterator[tuple[str, tuple[str, str]]]:
+    """Yield each image with the word of its strongest pair and its partner there."""
+    rank = pc.index_in(pairs[wish.column], pa.array(wish.words))
+    order = pc.sort_indices(
+        pa.table(
+            {
+                "rank": rank,
+                "s": pairs["similarity"],
+                "set": pairs[f"{other}_set"],
+                "o": pairs[other],
+            }
+        ),
+        [("rank", "ascending"), ("s", "descending"), ("set", "ascending"), ("o", "ascending")],
+    )
+    seen = set()
+    for row in pairs.select([own, f"{other}_set", other, wish.column]).take(order).to_pylist():
+        if row[own] not in seen:
+            seen.add(row[own])
+            yield row[own], (row[wish.column], f"{row[f'{other}_set']}/{row[other]}")
+
+
+def _add_same_content(images: pa.Table, why: dict[str, tuple[str, str]]) -> None:
+    """Let images go that have the very bytes of one that goes."""
+    gone = images.filter(pc.is_in(images["id"], pa.array(list(why), pa.string())))
+    reasons = dict(zip(gone["digest"].to_pylist(), gone["id"].to_pylist(), strict=True))
+    reasons.pop(None, None)
+    same = images.filter(pc.is_in(images["digest"], pa.array(list(reasons), pa.string())))
+    for id_, digest in zip(same["id"].to_pylist(), same["digest"].to_pylist(), strict=True):
+        why.setdefault(id_, why[reasons[digest]])
+
+
+def _repeats(
+    images: pa.Table, inside: pa.Table, out: set[str], wish: Wish
+) -> dict[str, tuple[str, str]]:
+    """Return the images to drop so that one of each group of repeats stays: its first."""
+    ids = images["id"].combine_chunks()
+    ends = [pc.index_in(inside[side].combine_chunks(), ids) for side in ("query", "reference")]
+    words = inside[wish.column].to_pylist()
+    staying = np.array([id_ not in out for id_ in ids.to_pylist()], np.bool_)
+    left, right = (end.to_numpy(zero_copy_only=False).astype(np.int64) for end in ends)
+    both = staying[left] & staying[right]
+    group = components(len(ids), [(left[both], right[both])])
+    first: dict[int, int] = {}
+    dropped = {}
+    strongest = dict(_word_of_each(left[both], right[both], np.array(words, object)[both], wish))
+    for at in np.flatnonzero(staying).tolist():
+        kept = first.setdefault(int(group[at]), at)
+        if kept != at:
+            partner = f"{images['set'][at].as_py()}/{ids[kept].as_py()}"
+            dropped[ids[at].as_py()] = (f"repeat: {strongest[at]}", partner)
+    return dropped
+
+
+def _word_of_each(left: Any, right: Any, words: Any, wish: Wish) -> Iterator[tuple[int, str]]:
+    """Yield each image in a pair with its strongest word; the last that is yielded counts."""
+    for word in reversed(wish.words):
+        for end in (left, right):
+            yield from ((int(at), word) for at in end[words == word])
+
+
+def _classes(images: pa.Table, gone: pa.Table) -> tuple[Share, ...]:
+    before = Counter(label for label in images["label"].to_pylist() if label is not None)
+    lost = Counter(gone["label"].to_pylist())
+    return tuple(
+        Share(label, before[label], before[label] - lost[label]) for label in sorted(before)
+    )
+
+
+def _apply(audit: Audit, planned: Purge, out: Path, how: str, progress: Progress) -> Written:
+    """Write the sets of a plan without what goes."""
+    parts, known = [], {}
+    problems = read_problems(audit.folder / "unreadable.csv")
+    for each in planned.sets:
+        images = _opened(audit, each)
+        if isinstance(images, EmbeddingSet):
+            if how != "manifest":
+                raise UsageError(
+                    f"set {each.name!r} has embeddings only, so there are no pictures to {how};"
+                    " write the list of ids with --as manifest"
+                )
+            continue
+        known[each.name] = read_table(
+            audit.folder, IMAGES, ["id", "digest"], pc.field("set") == each.name
+        )
+        _refuse_other_listing(
+            images, known[each.name], {p.id for p in problems if p.set == each.name}
+        )
+        gone = pa.array([removed.id for removed in each.removed], pa.string())
+        keep = np.flatnonzero(pc.invert(pc.is_in(images.ids, gone)).to_numpy(zero_copy_only=False))
+        parts.append(Part(each.name, (Piece(images, keep),)))
+    about = {
+        "remedy": "purge",
+        "audit": str(audit.folder.resolve()),
+        "audit_key": audit.summary.get("key"),
+        "headline": audit.summary["headline"],
+    } | planned.wish.as_dict()
+    return write(
+        parts,
+        out,
+        how,
+        about=about,
+        removed=[removed for each in planned.sets for removed in each.removed],
+        known=known,
+        progress=progress,
+    )
+
+
+def _opened(audit: Audit, each: SetPlan) -> ImageSet | EmbeddingSet:
+    try:
+        return audit.images_of(each.name)
+    except VisleakError as error:
+        raise VisleakError(
+            f"set {each.name!r} cannot be opened again as it was audited: {error}"
+        ) from error
+
+
+def _refuse_other_listing(images: ImageSet, known: pa.Table, unread: set[str]) -> None:
+    """Refuse a set that has other images now than the audit saw.
+
+    Raises:
+        VisleakError: it does.
+    """
+    seen = known["id"].combine_chunks()
+    new = images.ids.filter(pc.invert(pc.is_in(images.ids, seen)))
+    added = next((id_ for id_ in new.to_pylist() if id_ not in unread), None)
+    gone = seen.filter(pc.invert(pc.is_in(seen, images.ids)))
+    for id_, what in ((added, "is new"), (gone[0].as_py() if len(gone) else None, "is gone")):
+        if id_ is not None:
+            raise VisleakError(
+                f"set {images.name!r}: image {id_!r} {what} since the audit; run `visleak audit`"
+                " again"
+            )
