@@ -6,13 +6,17 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any, Final
 
 if TYPE_CHECKING:
+    from visleak.remedy.purging import purge
     from visleak.remedy.splitting import split
+    from visleak.remedy.undoing import undo
 
-__all__ = ["split"]
+__all__ = ["purge", "split", "undo"]
 
 #: Public name -> module, imported on first use.
 _HOMES: Final = {
+    "purge": "visleak.remedy.purging",
     "split": "visleak.remedy.splitting",
+    "undo": "visleak.remedy.undoing",
 }
 
 

@@ -128,6 +128,10 @@ class SetPlan:
             for why in sorted(found, key=lambda w: (order.index(w) if w in order else 99, w))
         }
 
+    def counts_by_class(self) -> Counter[str]:
+        """Return how many images of each class go."""
+        return Counter(each.label for each in self.removed)
+
     def as_dict(self) -> dict[str, Any]:
         """Return the plan as plain values."""
         return {
