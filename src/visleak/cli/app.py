@@ -19,6 +19,7 @@ from visleak.cli.doctor import doctor
 from visleak.cli.encode_verb import encode
 from visleak.cli.export import export
 from visleak.cli.find_verb import find
+from visleak.cli.purge_verb import purge
 from visleak.cli.report_verb import report
 from visleak.cli.robustness_verb import robustness
 from visleak.cli.show import show
@@ -47,6 +48,11 @@ app.command(
     epilog="For example: visleak find holiday.jpg --in train/",
 )(find)
 app.command("export")(export)
+app.command(
+    "purge",
+    epilog="For example: visleak purge visleak-audit --from test --grade near -o clean --as copy"
+    " --apply",
+)(purge)
 app.command(
     "stats",
     epilog="For example: visleak stats visleak-audit --grade near -o counts",
