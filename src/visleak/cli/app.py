@@ -20,6 +20,7 @@ from visleak.cli.encode_verb import encode
 from visleak.cli.export import export
 from visleak.cli.find_verb import find
 from visleak.cli.purge_verb import purge
+from visleak.cli.replace_verb import replace
 from visleak.cli.report_verb import report
 from visleak.cli.robustness_verb import robustness
 from visleak.cli.show import show
@@ -69,6 +70,10 @@ app.command(
     "calibrate",
     epilog="For example: visleak calibrate photos/ --fpr 1e-5,1e-4 -o thresholds.json",
 )(calibrate)
+app.command(
+    "replace",
+    epilog="For example: visleak replace visleak-audit --pool unused/ --choose auto",
+)(replace)
 app.command("doctor")(doctor)
 
 

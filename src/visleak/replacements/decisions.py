@@ -12,7 +12,7 @@ import contextlib
 import sqlite3
 import threading
 from collections.abc import Collection, Iterator
-from dataclasses import astuple, dataclass, field, fields, replace
+from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
 from types import TracebackType
 from typing import Final, Self
@@ -26,6 +26,9 @@ PLAIN: Final = "replacements.csv"
 
 #: Version of the file's layout.
 LAYOUT: Final = 1
+
+#: The plain copy is written again after this many decisions, and at the end.
+EVERY: Final = 20
 
 #: Seconds to wait for another process that is writing.
 PATIENCE: Final = 60.0
@@ -114,6 +117,8 @@ class Decisions:
         self.folder = folder
         self.path = folder / FILE
         self._lock = threading.RLock()
+        self._since = 0
+        self._known: tuple[tuple[int, int], tuple[Decision, ...]] | None = None
         try:
             # the plain journal: decisions are few, and it works on every file system
             self._db = sqlite3.connect(
@@ -182,7 +187,7 @@ class Decisions:
             if not unseen:
                 self._insert(decision)
         if not unseen:
-            self.write_plain()
+            self._changed()
         return unseen
 
     def reject(self, decision: Decision) -> None:
@@ -193,7 +198,7 @@ class Decisions:
         """
         with self._writing():
             self._insert(decision)
-        self.write_plain()
+        self._changed()
 
     def undo(self, reviewer: str) -> Decision | None:
         """Withdraw a reviewer's last standing decision and return it; ``None`` if there is none."""
@@ -216,13 +221,13 @@ class Decisions:
                 return None
             time = now()
             self._db.execute("UPDATE decisions SET withdrawn = ? WHERE number = ?", (time, row[0]))
-        self.write_plain()
+        self._changed()
         return replace(Decision(*row[1:]), withdrawn=time)
 
     def _insert(self, decision: Decision) -> None:
         try:
             self._db.execute(
-                f"INSERT INTO decisions VALUES (NULL{', ?' * len(COLUMNS)})", astuple(decision)
+                f"INSERT INTO decisions VALUES (NULL{', ?' * len(COLUMNS)})", _values(decision)
             )
         except sqlite3.IntegrityError as error:
             of_pool = "pool_digest" in str(error)
@@ -241,14 +246,26 @@ class Decisions:
     def all(self) -> tuple[Decision, ...]:
         """Return all decisions, the withdrawn ones among them, in the order they were made."""
         with self._lock, _explained(self.path):
-            rows = self._db.execute("SELECT * FROM decisions ORDER BY number").fetchall()
-        return tuple(Decision(*row[1:]) for row in rows)
+            # what others have written, and what this connection has
+            state = self._db.execute("PRAGMA data_version").fetchone()[0], self._db.total_changes
+            if self._known is None or self._known[0] != state:
+                rows = self._db.execute("SELECT * FROM decisions ORDER BY number").fetchall()
+                self._known = state, tuple(Decision(*row[1:]) for row in rows)
+            return self._known[1]
 
     def write_plain(self) -> None:
         """Write the plain copy, ``replacements.csv``, in one step."""
         # under the lock of the writers: an older copy never takes the place of a newer one
         with self._writing():
             write_csv(self.folder / PLAIN, COLUMNS, map(_cells, self.all()))
+            self._since = 0
+
+    def _changed(self) -> None:
+        """Take note of a change that the plain copy lacks."""
+        with self._lock:
+            self._since += 1
+            if self._since >= EVERY:
+                self.write_plain()
 
     # -- the file --------------------------------------------------------------------------------
 
@@ -265,8 +282,13 @@ class Decisions:
             self._db.execute("COMMIT")
 
     def close(self) -> None:
-        """Let go of the file."""
-        self._db.close()
+        """Write what the plain copy lacks, and let go of the file."""
+        with self._lock:
+            try:
+                if self._since:
+                    self.write_plain()
+            finally:
+                self._db.close()
 
     def __enter__(self) -> Self:
         return self
@@ -283,7 +305,11 @@ class Decisions:
 def _cells(decision: Decision) -> tuple[str, ...]:
     """Return a row of the plain copy; one that was taken back is called so."""
     state = WITHDRAWN if decision.withdrawn else decision.decision
-    return (state, *map(str, astuple(decision)[1:]))
+    return (state, *map(str, _values(decision)[1:]))
+
+
+def _values(decision: Decision) -> tuple[str | int, ...]:
+    return tuple(getattr(decision, each.name) for each in fields(decision))
 
 
 @contextlib.contextmanager

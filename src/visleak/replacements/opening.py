@@ -29,7 +29,8 @@ from visleak.replacements.pool import Pool, class_of, make_pool
 from visleak.replacements.selection import Selection
 from visleak.settings import Settings
 from visleak.store import IMAGES, read_table
-from visleak.verdicts import judged_pairs
+from visleak.verdicts import judged_pairs, read_verdicts
+from visleak.verdicts.orientation import as_listed
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,8 +94,9 @@ def open_selection(
         for each in (*sets.values(), images):
             desk.take(each, tested=False)
         _refuse_other_images(result, desk.material)
+        said = read_verdicts(result.folder)
         duplicates = find_duplicates(
-            judged_pairs(result.folder, COLUMNS),
+            as_listed(judged_pairs(result.folder, COLUMNS, said), said),
             sets[name],
             desk.material[name].prints,
             asked.grade,
