@@ -7,15 +7,17 @@ from typing import TYPE_CHECKING, Any, Final
 
 if TYPE_CHECKING:
     from visleak.remedy.purging import purge
+    from visleak.remedy.replacing import replace
     from visleak.remedy.splitting import split
     from visleak.remedy.undoing import undo
 
-__all__ = ["purge", "split", "undo"]
+__all__ = ["purge", "replace", "split", "undo"]
 
 #: Public name -> module, imported on first use.
 _HOMES: Final = {
     "purge": "visleak.remedy.purging",
     "split": "visleak.remedy.splitting",
+    "replace": "visleak.remedy.replacing",
     "undo": "visleak.remedy.undoing",
 }
 
