@@ -12,7 +12,7 @@ import pyarrow as pa
 
 from visleak.errors import UsageError, VisleakError
 from visleak.images.addresses import redacted
-from visleak.records import ImageSet, Opener, Problem
+from visleak.records import AnySet, ImageSet, Opener, Problem
 
 
 def writable(text: str) -> str:
@@ -149,3 +149,26 @@ def captured(pattern: re.Pattern[str], id_: str) -> str | None:
     """Return what a pattern's first group, or the pattern, finds in an id."""
     found = pattern.search(id_)
     return found[1 if pattern.groups else 0] if found else None
+
+
+def check_groups(sets: Sequence[AnySet], group: str | None) -> None:
+    """Refuse a ``/regex/`` for groups that finds none in the ids of any set.
+
+    Args:
+        sets: as opened with ``group``; sets of embeddings list no ids here, so they are believed.
+        group: as given.
+
+    Raises:
+        UsageError: no id matches.
+    """
+    pictured = [images for images in sets if isinstance(images, ImageSet) and len(images)]
+    if group is None or Request(text="", path=Path(), group=group).group_pattern is None:
+        return
+    if len(pictured) < len(sets) or not pictured:
+        return
+    if all(s.groups is None or s.groups.null_count == len(s) for s in pictured):
+        first = pictured[0]
+        raise UsageError(
+            f"group {group!r} matches no id, such as {first.ids[0].as_py()!r} of set"
+            f" {first.name!r}; the pattern is searched anywhere in the id"
+        )

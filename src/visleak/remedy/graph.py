@@ -142,7 +142,7 @@ class Graph:
             verdicts: to lay over; by default those of the folder.
         """
         table = judged_pairs(folder, _COLUMNS, verdicts)
-        strong = pc.is_in(table["grade"], pa.array(GRADES[: GRADES.index(grade) + 1]))
+        strong = pc.is_in(table["grade"], or_stronger(grade))
         torn = pc.fill_null(pc.equal(table["judged"], "disputed"), False)
         table = table.filter(pc.or_(strong, torn))
         first, second = (self._ends(table, side, names) for side in ("query", "reference"))
@@ -173,6 +173,11 @@ class Graph:
             return f"{'groups' if rest else 'group'} {self.groups[groups[0]]}{rest}"
         rest = f" and {len(members) - 1:,} more" if len(members) > 1 else ""
         return f"{'images' if rest else 'image'} {self.id(int(members[0]))}{rest}"
+
+
+def or_stronger(grade: str) -> pa.Array:
+    """Return a grade and all stronger ones."""
+    return pa.array(GRADES[: GRADES.index(grade) + 1])
 
 
 def _column(

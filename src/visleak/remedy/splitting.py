@@ -1,0 +1,320 @@
+"""``split(S)``: parts of a set between which nothing leaks."""
+
+from __future__ import annotations
+
+import math
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any, Final
+
+import numpy as np
+import pyarrow.compute as pc
+
+from visleak.auditing import Audit, audit
+from visleak.errors import UsageError
+from visleak.images import open_pictures
+from visleak.images.request import check_groups
+from visleak.pipeline import silent
+from visleak.pipeline.workplace import Progress
+from visleak.records import ImageSet
+from visleak.remedy.applying import apply as applied
+from visleak.remedy.applying import settled
+from visleak.remedy.assignment import Loads, assign
+from visleak.remedy.balance import Balance, Float64
+from visleak.remedy.graph import TYING, Graph, Ties
+from visleak.remedy.obstacles import obstacles
+from visleak.remedy.plan import AUDITED, Plan, Unbalanced, counted, refuse_output
+from visleak.remedy.proving import Examiner, refuse_ungraded, settings_of
+from visleak.remedy.writing import HOWS
+from visleak.settings import Settings
+from visleak.verdicts import read_verdicts
+
+#: Default of how far sizes and class shares may be off.
+TOLERANCE: Final = 0.01
+
+#: The word that stands for a set's own labels.
+LABEL: Final = "label"
+
+
+@dataclass(frozen=True)
+class Split:
+    """A split that was planned, and written if that was asked for.
+
+    Attributes:
+        folder: with ``split.json``, ``assignment.csv`` and, once written, ``data`` and ``proof``.
+        content: of ``split.json``.
+    """
+
+    folder: Path
+    content: Mapping[str, Any]
+
+    @property
+    def sources(self) -> Mapping[str, str]:
+        """SOURCE of each part that was written, by name."""
+        written = self.content["written"]
+        return dict(written["sources"]) if written else {}
+
+
+def split(
+    source: str | os.PathLike[str] | ImageSet,
+    parts: str | Mapping[str, float],
+    *,
+    out: str | os.PathLike[str],
+    audited: str | os.PathLike[str] | None = None,
+    id: str | None = None,
+    label: str | None = None,
+    stratify: str | None = None,
+    group: str | None = None,
+    grade: str = "near",
+    tolerance: float = TOLERANCE,
+    seed: int = 0,
+    apply: bool = False,
+    how: str = "manifest",
+    allow_unbalanced: bool = False,
+    encoder: str = "",
+    workers: int | None = None,
+    cache: str | os.PathLike[str] | None = "default",
+    progress: Progress = silent,
+) -> Split:
+    """Split a set so that no two images that belong together come into different parts.
+
+    Images belong together if an audit of the set calls them of the grade or stronger, if their
+    bytes are equal, or if they are of one group.
+
+    Args:
+        source: the set.
+        parts: names and shares, as a mapping or as text: ``train=0.8,test=0.2``.
+        out: folder for the plan, and for the parts if they are written.
+        audited: folder of a finished audit of this very set with itself; verdicts of people that
+            lie there count. By default the set is audited into ``out/audit``.
+        id, label, group: columns, as in :func:`visleak.open_images`.
+        stratify: hold the shares of classes: ``label``, or the column that the classes are in.
+        grade: that ties images: ``exact``, ``near`` or ``similar``.
+        tolerance: how far sizes (relative) and class shares (in points) may be off, in [0, 1].
+        seed: decides among what is equally good.
+        apply: write the parts, once an audit of them finds nothing.
+        how: ``manifest``, ``link`` or ``copy``.
+        allow_unbalanced: also write what misses the tolerance.
+        encoder: of the audit that is made here.
+        workers, cache, progress: as in :func:`visleak.audit`.
+
+    Raises:
+        UsageError: an argument is wrong.
+        Unbalanced: the parts were to be written and miss the tolerance; the plan is there.
+        VisleakError: the set or the audit cannot be worked with, or leaks remain.
+    """
+    shares = shares_of(parts)
+    check_choices(grade, tolerance, how)
+    column = label if stratify in (None, LABEL) else stratify
+    if stratify not in (None, LABEL) and label not in (None, stratify):
+        raise UsageError(f"stratify {stratify!r} and label {label!r} name two columns; give one")
+    images = open_pictures(source, id=id, label=column, group=group)
+    check_groups([images], group)
+    if stratify is not None and images.labels is None:
+        raise UsageError(f"stratify {stratify!r}: {images.source or images.name} has no labels")
+    folder = Path(out)
+    refuse_output(folder)
+    if audited is None:
+        found = _audited_here(images, folder / AUDITED, encoder, workers, cache, progress)
+    else:
+        found = Audit(audited)
+        images = replace(images, name=_name_in(found, images))
+    examiner = Examiner(
+        settings_of(found.summary),
+        grade,
+        read_verdicts(found.folder),
+        workers=workers,
+        cache=cache,
+        progress=progress,
+    )
+    graph = Graph.of(found.folder, [images])
+    ties = graph.ties(found.folder, {images.name: 0}, grade, examiner.verdicts)
+    about = {
+        "kind": "split",
+        "sources": {images.name: images.source},
+        "audit": str(found.folder),
+        "grade": grade,
+        "stratify": stratify,
+        "group": group,
+        "seed": seed,
+    }
+
+    def solve(known: Ties) -> Plan:
+        return _plan(graph, known, shares, stratify is not None, tolerance, seed, about)
+
+    rounds, more = 0, 0
+    plan = solve(ties)
+    if apply:
+        _refuse_unbalanced(plan, folder, ties, allow_unbalanced)
+        plan, rounds, more = settled(solve, ties, graph, examiner)
+        _refuse_unbalanced(plan, folder, ties, allow_unbalanced)
+    outcome: dict[str, Any] = outcome_of(ties, rounds, more)
+    if apply:
+        stable = {name: value for name, value in about.items() if name != "audit"}
+        written, proof = applied(plan, folder, how, found.folder, examiner, stable)
+        outcome |= {
+            "proof": proof,
+            "written": {
+                "folder": str(written.folder),
+                "as": written.how,
+                "sources": dict(written.sources),
+                "images": dict(written.counts),
+            },
+        }
+    return Split(folder, plan.write(folder, outcome))
+
+
+def outcome_of(ties: Ties, rounds: int, more: int) -> dict[str, Any]:
+    """Return what ``split.json`` says of ties and of what was done.
+
+    Args:
+        ties: that the first audit knew.
+        rounds: of assigning and auditing; 0 where parts were not audited.
+        more: ties that those audits added.
+    """
+    return {
+        "pairs": len(ties),
+        "disputed": ties.disputed,
+        "rounds": rounds,
+        "pairs_added": more,
+        "proof": None,
+        "written": None,
+    }
+
+
+def _refuse_unbalanced(plan: Plan, out: Path, ties: Ties, allowed: bool) -> None:
+    """Write the plan and refuse to go on where it misses its tolerance."""
+    if not plan.why or allowed:
+        return
+    out.mkdir(parents=True, exist_ok=True)
+    content = plan.write(out, outcome_of(ties, 0, 0))
+    raise Unbalanced(
+        f"the split misses its tolerance of {plan.tolerance:.4g} ({plan.why[0]}); only the plan was"
+        " written: raise --tolerance, or write it all the same with --allow-unbalanced",
+        content,
+    )
+
+
+def _plan(
+    graph: Graph,
+    ties: Ties,
+    shares: Mapping[str, float],
+    stratified: bool,
+    tolerance: float,
+    seed: int,
+    about: dict[str, Any],
+) -> Plan:
+    component = graph.components([ties])
+    label = graph.label if stratified else np.zeros(len(graph), np.int64)
+    classes = graph.classes if stratified else ("",)
+    values: Float64 = np.array(list(shares.values()), np.float64)
+    loads = Loads.of(component, label)
+    part = assign(component, label, values, seed)[component]
+    after = Balance(tuple(shares), values, classes, counted(part, len(shares), label, len(classes)))
+    order = np.argsort(component, kind="stable")
+    begin = np.searchsorted(component[order], np.arange(component.max() + 2))
+
+    def called(number: int) -> str:
+        return graph.called(order[begin[number] : begin[number + 1]])
+
+    why = obstacles(after, loads, tolerance, called)
+    return Plan(graph, component, part, after, tolerance, why=why, about=about)
+
+
+def shares_of(parts: str | Mapping[str, float]) -> dict[str, float]:
+    """Return name and share of each part.
+
+    Raises:
+        UsageError: a share is none, they do not add up to 1, or a name is missing or there twice.
+
+    >>> shares_of("train=80%,test=.2")
+    {'train': 0.8, 'test': 0.2}
+    """
+    pairs = (
+        [tuple(map(str.strip, each.partition("=")[::2])) for each in parts.split(",")]
+        if isinstance(parts, str)
+        else [(name, str(share)) for name, share in parts.items()]
+    )
+    result: dict[str, float] = {}
+    for name, text in pairs:
+        share = _share(text)
+        if not name or share is None:
+            raise UsageError(
+                "parts are names with shares between 0 and 1, such as train=0.8,test=0.2; got"
+                f" {name}={text}"
+            )
+        if name in result:
+            raise UsageError(f"two parts are called {name!r}; names must differ")
+        result[name] = share
+    total = sum(result.values())
+    if len(result) < 2 or not math.isclose(total, 1.0, abs_tol=1e-6):
+        raise UsageError(
+            f"parts must be two or more, and their shares add up to 1; got {len(result)} that add"
+            f" up to {total:.6g}"
+        )
+    return result
+
+
+def _share(text: str) -> float | None:
+    """Return a share or percentage as a number between 0 and 1, ``None`` if it is none."""
+    try:
+        value = float(text.removesuffix("%")) / (100.0 if text.endswith("%") else 1.0)
+    except ValueError:
+        return None
+    return value if 0.0 < value < 1.0 else None
+
+
+def check_choices(grade: str, tolerance: float, how: str) -> None:
+    """Refuse words and numbers that are none.
+
+    Raises:
+        UsageError: see its message.
+    """
+    if grade not in TYING:
+        raise UsageError(f"grade must be one of {', '.join(TYING)}; got {grade!r}")
+    if not 0.0 <= tolerance <= 1.0:
+        raise UsageError(f"tolerance must be a share from 0 to 1; got {tolerance}")
+    if how not in HOWS:
+        raise UsageError(f"as must be one of {', '.join(HOWS)}; got {how!r}")
+
+
+def _audited_here(
+    images: ImageSet,
+    folder: Path,
+    encoder: str,
+    workers: int | None,
+    cache: str | os.PathLike[str] | None,
+    progress: Progress,
+) -> Audit:
+    # groups change no pair: without them the same audit serves every choice of groups
+    return audit(
+        replace(images, groups=None),
+        settings=Settings(encoder=encoder),
+        out=folder,
+        workers=workers,
+        cache=cache,
+        progress=progress,
+    )
+
+
+def _name_in(found: Audit, images: ImageSet) -> str:
+    """Return what an audit calls a set that it compared with itself.
+
+    Raises:
+        UsageError: it compared none with itself, or another one.
+    """
+    refuse_ungraded(found.folder, found.summary)
+    within = [c["query_set"] for c in found.summary["comparisons"] if c["coverage"] == "within"]
+    sizes = {about["name"]: about["images"] for about in found.summary["sets"]}
+    listed = len(images) + len(images.problems)
+    for name in within:
+        stored = found.images()
+        own = set(stored.filter(pc.equal(stored["set"], name))["id"].to_pylist())
+        if sizes[name] == listed and own <= set(images.ids.to_pylist()):
+            return str(name)
+    raise UsageError(
+        f"{found.folder} did not compare {images.source or images.name} with itself; run `visleak"
+        f" audit --set {images.source or 'S'}`, or leave --audit out"
+    )
