@@ -181,7 +181,7 @@ def stacked_counts(
         note = " + ".join(f"{count:,}" for count in counts.values())
         note = f"{note} = {total:,}" if len(counts) > 1 else note
         parts += [
-            _text(0, y + 14, name, room=36),
+            _text(0, y + 14, name, room=30),
             _text(WIDTH, y + 14, note, 13, "end", colour="quiet"),
             _rect(0, y + 20, WIDTH, 12, colour="track"),
         ]

@@ -9,7 +9,8 @@ from hypothesis import strategies as st
 from visleak.report.choice import COLUMNS, FLOOR, choose, ledger
 from visleak.store import PAIRS_SCHEMA
 
-SCHEMA = pa.schema([PAIRS_SCHEMA.field(name) for name in COLUMNS])
+STORED = [name for name in COLUMNS if name != "machine_grade"]
+SCHEMA = pa.schema([*(PAIRS_SCHEMA.field(name) for name in STORED), ("machine_grade", pa.string())])
 PLAIN = {
     "query_set": "test",
     "query": "q",
@@ -25,7 +26,10 @@ PLAIN = {
 
 
 def table(*rows: dict[str, object]) -> pa.Table:
-    return pa.Table.from_pylist([{**PLAIN, **row} for row in rows], SCHEMA)
+    # the machine's own grade, unless a test says that people gave it
+    full = [{**PLAIN, **row} for row in rows]
+    full = [{"machine_grade": row["grade"], **row} for row in full]
+    return pa.Table.from_pylist(full, SCHEMA)
 
 
 def chosen(pairs: pa.Table, cap: int = 300) -> list[int]:

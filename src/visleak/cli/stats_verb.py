@@ -65,7 +65,7 @@ def _shown(counts: Counts) -> Iterator[RenderableType]:
         yield Text()
         yield _types(counts, own)
         if own.blank:
-            yield Text(f"{own.blank:,} pairs of blank pictures are counted nowhere", "dim")
+            yield Text(f"pairs of blank pictures, counted nowhere: {own.blank:,}", "dim")
         yield Text()
         if own.classes:
             yield _classes(counts, own)

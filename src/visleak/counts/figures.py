@@ -12,8 +12,8 @@ from visleak.counts.tally import State
 #: Most classes of a drawing; the table has all.
 MOST_CLASSES: Final = 12
 
-#: What the kinds of duplicates are called on a page.
-KINDS: Final = {"train-test": "with training images", "within": "within the test set"}
+#: What the kinds of duplicates are called.
+KINDS: Final = {"train-test": "train-test", "within": "within the set"}
 
 
 def types_figure(counts: Counts) -> str:
@@ -23,10 +23,10 @@ def types_figure(counts: Counts) -> str:
 
 
 def _rows(own: SetCounts, counts: Counts) -> Iterator[tuple[str, dict[str, int]]]:
-    before = f"{own.query_set}, " if len(counts.sets) > 1 else ""
+    before = f"{own.query_set}: " if len(counts.sets) > 1 else ""
     states: list[tuple[str, State]] = [("", own.after)]
     if counts.review is not None:
-        states = [(": machine alone", own.before), (": after review", own.after)]
+        states = [(", machine alone", own.before), (", after review", own.after)]
     for kind in own.after.kinds:
         for words, state in states:
             yield f"{before}{KINDS[kind]}{words}", dict(state.kinds[kind].pairs)
@@ -34,7 +34,7 @@ def _rows(own: SetCounts, counts: Counts) -> Iterator[tuple[str, dict[str, int]]
 
 def classes_figure(own: SetCounts) -> str | None:
     """Draw a test set's images with a duplicate by class; ``None`` where no class has any."""
-    rows = [(c.name or "(no label)", {"near": c.images}) for c in own.classes if c.images]
+    rows = [(c.name or "(no label)", {"total": c.images}) for c in own.classes if c.images]
     if not rows:
         return None
     told = f"Images of {own.query_set} with a duplicate, by class"

@@ -20,7 +20,7 @@ CAP: Final = 300
 #: So many cards each kind of pair gets before the most certain fill the rest.
 FLOOR: Final = 6
 
-#: Columns of ``pairs.parquet`` that the choice and the counts need.
+#: Columns of the pairs, verdicts laid over, that the choice and the counts need.
 COLUMNS: Final = [
     "query_set",
     "query",
@@ -32,6 +32,7 @@ COLUMNS: Final = [
     "query_label",
     "label_relation",
     "coverage",
+    "machine_grade",
 ]
 
 
@@ -73,12 +74,14 @@ class Choice:
 
 
 def ledger(pairs: pa.Table) -> Ledger:
-    """Turn the columns :data:`COLUMNS` of ``pairs.parquet`` into arrays."""
+    """Turn the columns :data:`COLUMNS` into arrays."""
     query_set, reference_set = codes(pairs["query_set"]), codes(pairs["reference_set"])
     grade, degree = ranks(pairs["grade"], GRADES), ranks(pairs["degree"], DEGREES)
     within = np.asarray(_is(pairs["coverage"], "within"))
-    verified = bool((grade < len(GRADES)).any())
-    looked = _looked(combine(query_set, reference_set), grade < len(GRADES))
+    graded = grade < len(GRADES)
+    # a person looks at some pairs, the machine at all of a comparison
+    machine = ranks(pairs["machine_grade"], GRADES) < len(GRADES)
+    looked = graded | _looked(combine(query_set, reference_set), machine)
     of_degree = ~looked & (degree < len(DEGREES))
     leak = (grade <= GRADES.index("near")) | of_degree
     conflict = leak & _is(pairs["label_relation"], "different")
@@ -95,7 +98,7 @@ def ledger(pairs: pa.Table) -> Ledger:
         within=within,
         conflict=conflict,
         shown=(grade <= GRADES.index("similar")) | of_degree,
-        verified=verified,
+        verified=bool(graded.any()),
     )
 
 

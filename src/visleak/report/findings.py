@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
@@ -19,6 +19,7 @@ from visleak.records import Bytes8
 from visleak.report.choice import COLUMNS, Choice, Ledger, choose, ledger
 from visleak.stats import Rate
 from visleak.store import IMAGES, PAIRS, read_table
+from visleak.verdicts import Verdict, digests_of, judged_pairs, pair_key, settle
 
 #: Returns decoded RGB pictures by id, for those that could be read.
 Pictures = Callable[[str, list[str]], dict[str, Bytes8]]
@@ -31,16 +32,19 @@ MOST_CLASSES: Final = 12
 
 @dataclass(frozen=True, slots=True)
 class PairCard:
-    """One pair of the gallery."""
+    """One pair of the gallery; ``said`` is what people say of it: reviewer and grade."""
 
     anchor: str
     query_set: str
     query: str
     reference_set: str
     reference: str
-    similarity: float
+    similarity: float | None
     probability: float | None
     grade: str
+    machine_grade: str
+    judged: str
+    said: tuple[tuple[str, str], ...]
     degree: str
     reason: str
     transform: str
@@ -69,7 +73,7 @@ class PairCard:
     def searched(self) -> str:
         """The text that the search box looks through."""
         parts = (self.query, self.reference, self.query_label, self.reference_label)
-        return " ".join(part for part in parts if part).lower()
+        return " ".join(part for part in (*parts, self.judged and "judged") if part).lower()
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,18 +112,24 @@ class Findings:
     class_total: tuple[int, int]
 
 
-def read(folder: Path, query_sets: Sequence[str], pictures: Pictures | None, cap: int) -> Findings:
-    """Read the two tables and choose what to show.
+def read(
+    folder: Path,
+    query_sets: Sequence[str],
+    pictures: Pictures | None,
+    cap: int,
+    said: Sequence[Verdict] = (),
+) -> Findings:
+    """Read the two tables, lay verdicts over them, and choose what to show.
 
     Raises:
         VisleakError: a table is missing or damaged.
     """
-    columns = read_table(folder, PAIRS, COLUMNS)
+    columns = judged_pairs(folder, COLUMNS, said)
     pairs = ledger(columns)
     chosen = choose(pairs, cap)
     disputed = _disputed(pairs)
     rows = np.concatenate([chosen.rows, disputed])
-    details = _rows(folder / PAIRS, rows)
+    details = _judged_rows(folder, rows, said) if said else _rows(folder / PAIRS, rows)
     cards = _cards(details[: len(chosen.rows)], pairs, chosen, pictures)
     anchors = {int(row): item.anchor for row, item in zip(chosen.rows, cards, strict=True)}
     images = read_table(folder, IMAGES, ["set", "id", "label", "flat", "nearest_similarity"])
@@ -155,6 +165,21 @@ def _rows(path: Path, wanted: npt.NDArray[np.int64]) -> list[dict[str, Any]]:
     return [found[row] for row in wanted.tolist()]
 
 
+def _judged_rows(
+    folder: Path, wanted: npt.NDArray[np.int64], said: Sequence[Verdict]
+) -> list[dict[str, Any]]:
+    """Read some rows whole with verdicts laid over, and with what each reviewer says of them."""
+    table = judged_pairs(folder, verdicts=said).take(pa.array(wanted))
+    settled = settle(said)
+    left, right = (digests.to_pylist() for digests in digests_of(folder, table))
+    rows: list[dict[str, Any]] = table.to_pylist()
+    for row, first, second in zip(rows, left, right, strict=True):
+        standing = settled.get(pair_key(first, second)) if first and second else None
+        verdicts = standing.verdicts if standing is not None else ()
+        row["said"] = tuple((verdict.reviewer, verdict.judgment) for verdict in verdicts)
+    return rows
+
+
 def _disputed(pairs: Ledger) -> npt.NDArray[np.int64]:
     """Return the rows of the table of conflicts: the most certain one of each query."""
     ranked = pairs.order[pairs.conflict[pairs.order]]
@@ -178,17 +203,17 @@ def _conflict(row: dict[str, Any], anchor: str) -> Conflict:
 def _cards(
     details: Sequence[dict[str, Any]], pairs: Ledger, chosen: Choice, pictures: Pictures | None
 ) -> tuple[PairCard, ...]:
-    decoded = _decoded(details, pictures) if pictures else {}
+    pixels = decoded(details, pictures) if pictures else {}
     return tuple(
-        _card(row, f"pair-{number}", bool(pairs.conflict[at]), int(more), decoded)
+        _card(row, f"pair-{number}", bool(pairs.conflict[at]), int(more), pixels)
         for number, (row, at, more) in enumerate(
             zip(details, chosen.rows, chosen.more, strict=True), 1
         )
     )
 
 
-def _decoded(
-    details: Sequence[dict[str, Any]], pictures: Pictures
+def decoded(
+    details: Iterable[Mapping[str, Any]], pictures: Pictures
 ) -> dict[tuple[str, str], Bytes8]:
     """Ask for the pictures of every set once."""
     wanted: dict[str, set[str]] = {}
@@ -207,25 +232,32 @@ def _card(
     anchor: str,
     conflict: bool,
     more: int,
-    decoded: dict[tuple[str, str], Bytes8],
+    pixels: Mapping[tuple[str, str], Bytes8],
 ) -> PairCard:
-    query = decoded.get((row["query_set"], row["query"]))
-    reference = decoded.get((row["reference_set"], row["reference"]))
-    shown = None
-    if query is not None and reference is not None:
-        shown = card(query, reference, relation(row))
     texts = ("grade", "degree", "reason", "transform", "query_label", "reference_label")
     return PairCard(
         anchor=anchor,
-        similarity=float(row["similarity"]),
+        similarity=_known(row["similarity"]),
         probability=_known(row["probability"]),
+        machine_grade=row.get("machine_grade") or "",
+        judged=row.get("judged") or "",
+        said=row.get("said", ()),
         conflict=conflict,
         within=row["coverage"] == "within",
         more=more,
-        pictures=shown,
+        pictures=drawn(row, pixels),
         **{name: row[name] or "" for name in (*texts, "modality", "coverage")},
         **{name: row[name] for name in ("query_set", "query", "reference_set", "reference")},
     )
+
+
+def drawn(row: Mapping[str, Any], pixels: Mapping[tuple[str, str], Bytes8]) -> Card | None:
+    """Return the card of a row of pairs; ``None`` where one of its pictures is not at hand."""
+    query = pixels.get((row["query_set"], row["query"]))
+    reference = pixels.get((row["reference_set"], row["reference"]))
+    if query is None or reference is None:
+        return None
+    return card(query, reference, relation(row))
 
 
 def _known(value: float | None) -> float | None:

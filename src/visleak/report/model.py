@@ -9,7 +9,8 @@ from typing import Any, Final
 
 from visleak.records import DEGREES, GRADES
 from visleak.stats import Rate, percent
-from visleak.store import UNREADABLE, read_problems, read_summary
+from visleak.store import UNREADABLE, read_problems
+from visleak.verdicts import Verdict, judged_summary
 
 #: The cumulative rates of the key numbers: name, title, explanation.
 KEYS: Final = (
@@ -169,17 +170,23 @@ class Summary:
         return sum(rate.total for rate in self.deciding)
 
 
-def read(folder: Path) -> Summary:
+def read(folder: Path, said: Sequence[Verdict] = ()) -> Summary:
     """Read ``audit.json``; keys that are not there are empty, unknown ones are ignored.
+
+    Args:
+        folder: the audit folder.
+        said: verdicts that count in all rates, in order of time.
 
     Raises:
         UsageError: the folder holds no finished audit.
         VisleakError: the summary is damaged or of a newer visleak.
     """
-    raw = read_summary(folder)
+    raw = judged_summary(folder, said)
     verified = _map(raw.get("settings")).get("verify") is not False
     # without a grader no comparison had pictures on both sides
     verified &= raw.get("grader", True) is not None
+    # where people looked, there are grades in any case
+    verified |= bool(said)
     comparisons = [_comparison(item, verified) for item in _maps(raw.get("comparisons"))]
     leaks = tuple(c for c in comparisons if c.coverage != "within")
     thresholds = _map(raw.get("thresholds"))

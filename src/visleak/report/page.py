@@ -18,13 +18,14 @@ from markupsafe import Markup, escape
 
 from visleak import plots
 from visleak.records import GRADES
-from visleak.report import findings, model, sections
+from visleak.report import findings, model, review, sections
 from visleak.report.choice import CAP
 from visleak.report.findings import Findings, Pictures
 from visleak.report.model import Summary
 from visleak.stats import Rate, chance, percent
 from visleak.store import REPORT, write_text
 from visleak.templates import environment, visible
+from visleak.verdicts import read_verdicts
 
 #: Most histograms and bar charts of a kind; with more query sets the rest is left to the table.
 MOST_CHARTS: Final = 6
@@ -45,8 +46,9 @@ def build(
 
     Args:
         folder: a finished audit.
-        pictures: called once a set with the set's name and sorted ids, returns RGB ``uint8``
-            arrays by id for those that could be read; ``None`` makes a page without pictures.
+        pictures: called once a set with the set's name and sorted ids, and after review once more
+            for examples, returns RGB ``uint8`` arrays by id for those that could be read; ``None``
+            makes a page without pictures.
         private: show no pixels at all, and say so; ``pictures`` is not called.
         cap: most pairs in the gallery.
 
@@ -54,15 +56,20 @@ def build(
         UsageError: the folder holds no finished audit.
         VisleakError: a file of it is missing, damaged or of a newer visleak.
     """
-    summary = model.read(folder)
-    found = findings.read(folder, summary.query_sets, None if private else pictures, cap)
-    style, script = _asset("page.css"), _asset("page.js")
+    said = read_verdicts(folder)
+    shown = None if private else pictures
+    summary = model.read(folder, said)
+    found = findings.read(folder, summary.query_sets, shown, cap, said)
+    style = _asset("page.css") + (_asset("review.css") if said else "")
+    script = _asset("page.js")
     text = (
         _environment()
         .get_template("page.html.j2")
         .render(
             audit=summary,
             found=found,
+            review=review.read(folder, said, shown) if said else None,
+            most=review.MOST_DISPUTES,
             problems=model.read_unreadable(folder),
             sections=sections.load(folder),
             figures=_figures(summary, found),
