@@ -49,6 +49,7 @@ LEVELS = (
         "robustness",
         "dlede",
         "memorization",
+        "training",
         "study",
         "doctor",
     ),

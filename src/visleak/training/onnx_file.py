@@ -1,0 +1,142 @@
+"""A trained network as an ONNX file, with the json that says how pictures are prepared for it."""
+
+from __future__ import annotations
+
+import io
+import logging
+import warnings
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, Final
+
+import numpy as np
+import torch
+from torch import nn
+
+from visleak.encoders.onnx import OnnxEncoder
+from visleak.encoders.onnx_recipe import Recipe
+from visleak.errors import VisleakError
+from visleak.records import Bytes8
+from visleak.store import replacing, write_json
+from visleak.training.course import Learnt
+
+#: Version of ONNX's operators that are used; onnxruntime 1.17 and newer have it.
+OPSET: Final = 17
+
+#: How far a coordinate from onnxruntime may be off torch's.
+TOLERANCE: Final = 1e-5
+
+
+class Unit(nn.Module):  # type: ignore[misc]
+    """A network whose vectors are made unit length.
+
+    Args:
+        network: from pictures to vectors (n, width).
+    """
+
+    def __init__(self, network: Any) -> None:
+        super().__init__()
+        self.network = network
+
+    def forward(self, pixels: Any) -> Any:
+        """Return unit vectors (n, width)."""
+        return nn.functional.normalize(self.network(pixels), dim=1)
+
+
+def recipe_of(learnt: Learnt) -> Recipe:
+    """Return how pictures are prepared for a network.
+
+    Its vectors are of unit length, but a picture without one must be found out: so they are
+    normalised once more where they are used.
+    """
+    side = learnt.plan.side
+    scaling = learnt.scaling
+    return Recipe(size=(side, side), mean=scaling.mean, std=scaling.std, input="pixels")
+
+
+def recipe_path(model: Path) -> Path:
+    """Return where the json of an ONNX file lies."""
+    return model.with_name(f"{model.name}.json")
+
+
+def onnx_bytes(learnt: Learnt) -> bytes:
+    """Return the network as an ONNX file: from pictures (n, 3, side, side) to unit vectors."""
+    side = learnt.plan.side
+    network = learnt.network.to("cpu").eval()
+    file = io.BytesIO()
+    quiet = logging.getLogger("torch.onnx")
+    level = quiet.level
+    quiet.setLevel(logging.ERROR)
+    try:
+        with warnings.catch_warnings(), torch.inference_mode():
+            # the exporter that needs no more than torch and writes one file is on its way out
+            warnings.simplefilter("ignore")
+            torch.onnx.export(
+                Unit(network).eval(),
+                (torch.zeros(2, 3, side, side),),
+                file,
+                dynamo=False,
+                opset_version=OPSET,
+                input_names=["pixels"],
+                output_names=["vectors"],
+                dynamic_axes={"pixels": {0: "pictures"}, "vectors": {0: "pictures"}},
+            )
+    finally:
+        quiet.setLevel(level)
+    return file.getvalue()
+
+
+def write_model(learnt: Learnt, out: Path, about: Mapping[str, Any]) -> None:
+    """Write the ONNX file and its json, the json last: without it the file is not used.
+
+    Args:
+        learnt: the network.
+        out: the ONNX file.
+        about: noted in the json.
+
+    Raises:
+        VisleakError: the disk refuses.
+    """
+    made = onnx_bytes(learnt)
+    recipe = recipe_path(out)
+    try:
+        recipe.unlink(missing_ok=True)
+        with replacing(out) as beside:
+            beside.write_bytes(made)
+        write_json(recipe, {**recipe_of(learnt).as_dict(), "about": dict(about)})
+    except OSError as error:
+        raise VisleakError(f"{out} cannot be written: {error}") from error
+
+
+def deviation(learnt: Learnt, pictures: Bytes8, folder: Path) -> float | None:
+    """Return by how much onnxruntime's vectors differ from torch's at most.
+
+    Args:
+        learnt: the network.
+        pictures: ``uint8`` (n, side, side, 3), some to compare.
+        folder: for a file that is removed again.
+
+    Returns:
+        The largest difference of a coordinate; ``None`` where there is no onnxruntime.
+
+    Raises:
+        VisleakError: it is above :data:`TOLERANCE`.
+    """
+    try:
+        import onnxruntime  # noqa: F401
+    except ImportError:
+        return None
+    path = folder / "compared.onnx"
+    path.write_bytes(onnx_bytes(learnt))
+    encoder = OnnxEncoder("compared", path, recipe_of(learnt), device="cpu")
+    theirs = encoder.forward(list(np.asarray(pictures)))
+    path.unlink()
+    ours = learnt.vectors(pictures)
+    usable = np.isfinite(theirs).all(1)
+    worst = float(np.abs(theirs[usable] - ours[usable]).max(initial=0.0))
+    if worst > TOLERANCE:
+        raise VisleakError(
+            f"the ONNX file's vectors differ from torch's by {worst:.1e}, more than"
+            f" {TOLERANCE:g}: this onnxruntime does not run what this torch exports"
+        )
+    return worst
