@@ -153,13 +153,14 @@ def test_csv_holds_every_column_and_no_formula(tmp_path: Path) -> None:
     row |= {"probability": np.float32(0.7), "query_label": "@x", "reason": 'a, "b"'}
     (path,) = export(folder_of(tmp_path / "audit", [row]), "csv", tmp_path / "all.csv")
     header, cells = read(path)
-    assert header == PAIRS_SCHEMA.names
+    assert header == [*PAIRS_SCHEMA.names, "machine_grade", "judged"]
     got = dict(zip(header, cells, strict=True))
     assert (got["query"], got["reference"], got["query_label"]) == ("'=cmd()", "'+1", "'@x")
     assert np.float32(got["similarity"]) == np.float32(-0.1)
     assert np.float32(got["probability"]) == np.float32(0.7)
     assert [float(x) for x in got["matrix"].strip("[]").split()] == [-1.0, *[0.0] * 7, 0.1]
     assert (got["reason"], got["background"], got["transform"]) == ('a, "b"', "", "")
+    assert (got["machine_grade"], got["judged"]) == ("near", "")
 
 
 def test_csv_keeps_all_pairs_or_those_of_a_grade(

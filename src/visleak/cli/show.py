@@ -31,13 +31,13 @@ def show(
         typer.Option("--set", metavar="NAME", help="The image's set, where several have the id."),
     ] = None,
 ) -> None:
-    """List every pair of an image, closest first."""
-    from visleak.auditing import Audit
+    """List every pair of an image, closest first, with what people judged."""
+    from visleak.auditing import Audit, apply_verdicts
     from visleak.cli.places import refuse_folder
     from visleak.cli.terminal import rendered
 
     refuse_folder(out)
-    audit = Audit(folder)
+    audit = apply_verdicts(Audit(folder))
     row = _image(audit, image, set_name)
     pairs = _pairs(audit, row["set"], image)
     edges.say(rendered(_table(row, pairs)))
@@ -106,7 +106,8 @@ def _pairs(audit: Audit, name: str, image: str) -> list[dict[str, Any]]:
         key=lambda row: (
             rank.get(row["grade"], len(GRADES)),
             -round(row["probability"] or 0.0, 3),
-            -row["similarity"],
+            # those that only people found may have none
+            2.0 if row["similarity"] is None else -row["similarity"],
         ),
     )
 
@@ -139,13 +140,30 @@ def _cells(row: dict[str, Any], image: dict[str, Any]) -> Iterator[str]:
 
     mine = (row["query_set"], row["query"]) == (image["set"], image["id"])
     other = "reference" if mine else "query"
-    yield row["grade"] or row["degree"] or "-"
-    yield f"{row['similarity']:.3f}"
+    yield _graded(row)
+    yield _similarity(row)
     yield "-" if row["probability"] is None else chance(row["probability"])
     yield edges.plain(row[f"{other}_set"])
     yield edges.plain(row[other])
     yield edges.plain(row["transform"] or "")
     yield edges.plain(row["reason"] or "")
+
+
+def _graded(row: dict[str, Any]) -> str:
+    """Return the grade of a pair, or its degree, and whether people gave it."""
+    grade, machine = row["grade"] or row["degree"] or "-", row["machine_grade"]
+    if row["judged"] == "disputed":
+        return f"{grade} (disputed)"
+    if row["judged"] is None:
+        return grade
+    return (
+        f"{grade} (judged)" if machine == grade else f"{grade} (judged; machine {machine or '-'})"
+    )
+
+
+def _similarity(row: dict[str, Any]) -> str:
+    """Return the similarity of a pair, "-" where nobody measured it."""
+    return "-" if row["similarity"] is None else f"{row['similarity']:.3f}"
 
 
 def _alone(image: dict[str, Any]) -> str:
@@ -179,8 +197,8 @@ def _draw(audit: Audit, image: dict[str, Any], pairs: Sequence[dict[str, Any]], 
             raise VisleakError(f"{id_!r} of {name} cannot be read any more; nothing is drawn")
         pictures.append(found[id_])
     title = f"{best['query_set']}: {best['query']}   {best['reference_set']}: {best['reference']}"
-    said = [best["grade"] or best["degree"] or "", f"similarity {best['similarity']:.3f}"]
+    said = [_graded(best), f"similarity {_similarity(best)}"]
     if best["probability"] is not None:
         said.append(f"probability {chance(best['probability'])}")
-    lines = [", ".join(part for part in said if part), best["reason"] or ""]
+    lines = [", ".join(said), best["reason"] or ""]
     write_card(out, pictures[0], pictures[1], relation(best), title=title, lines=lines)

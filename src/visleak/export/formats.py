@@ -15,13 +15,14 @@ import pyarrow.compute as pc
 
 from visleak.errors import UsageError, VisleakError
 from visleak.records import GRADES
-from visleak.store import IMAGES, PAIRS, csv_cell, read_summary, read_table, replacing
+from visleak.store import IMAGES, csv_cell, read_summary, read_table, replacing
+from visleak.verdicts import judged_pairs, read_verdicts
 from visleak.verdicts.accepted import write_accepted
+from visleak.verdicts.cifair import second_path, write_list
+from visleak.verdicts.orientation import as_listed
 
-#: Header and grades of the lists of ciFAIR (Barz & Denzler 2020).
-CIFAIR_HEADER: Final = ("TestID", "TrainID", "Distance", "Judgment")
-CIFAIR_GRADES: Final = ("exact", "near", "similar")
-WITHIN_SUFFIX: Final = "_within_test"
+#: Grades of the lists of ciFAIR (Barz & Denzler 2020).
+CIFAIR_GRADES: Final = GRADES[:3]
 
 #: Formats that hold several test sets.
 WHOLE: Final = ("csv", "accepted")
@@ -38,15 +39,17 @@ def export(
     grade: str | None = None,
     query_set: str | None = None,
 ) -> tuple[Path, ...]:
-    """Write what an audit found as a file for other tools.
+    """Write what an audit found as a file for other tools, the verdicts of people counted.
 
     Args:
         folder: an audit folder.
         as_: ``cifair``: pairs as ``TestID,TrainID,Distance,Judgment``, closest first, with
             ``Distance = sqrt(2 - 2 * similarity)`` and ``Judgment`` 0 exact, 1 near, 2 similar;
             repeats within the test set go to a second file beside it, ``_within_test`` before the
-            suffix, whose TrainID is a test id. ``ids``: the leaking images of the test set, one
-            a line, those that the headline counts. ``csv``: every column of every pair.
+            suffix, whose TrainID is a test id. ``Distance`` is empty, and the row at the end, of
+            pairs that only people found and nobody measured. ``ids``: the leaking images of the
+            test set, one a line, those that the headline counts. ``csv``: every column of every
+            pair, with ``machine_grade`` and ``judged``.
             ``accepted``: leaking pairs by content digest, for ``--baseline``.
         out: file to write; an older one is replaced in one step.
         grade: weakest grade to write, or stronger; by default ``similar`` for ``cifair``, ``near``
@@ -68,10 +71,11 @@ def export(
     if path.is_dir():
         raise UsageError(f"the output {path} is a folder; choose a file")
     summary = read_summary(Path(folder))
-    if summary["grader"] is None and (as_ != "csv" or grade is not None):
+    graded = summary["grader"] is not None or bool(read_verdicts(Path(folder)))
+    if not graded and (as_ != "csv" or grade is not None):
         raise UsageError(
             f"{folder} was audited without verification, so no pair has a grade; only all pairs"
-            " as csv can be exported"
+            " as csv can be exported until people judge them"
         )
     names = [total["query_set"] for total in summary["totals"]]
     if query_set is not None and query_set not in names:
@@ -88,6 +92,8 @@ def _cifair(folder: Path, out: Path, grade: str | None, query_set: str | None) -
     columns = ["query_set", "query", "reference_set", "reference", "similarity", "grade"]
     table = _pairs(folder, [*columns, "coverage"], grade or "similar", query_set)
     table = table.filter(pc.is_in(table["grade"], pa.array(CIFAIR_GRADES)))
+    # of a pair within the test set, the first is the one to go: as the people's list has it
+    table = as_listed(table, read_verdicts(folder))
     inside = pc.equal(table["coverage"], "within")
     leaks, repeats = table.filter(pc.invert(inside)), table.filter(inside)
     references = leaks["reference_set"].unique().to_pylist()
@@ -96,21 +102,10 @@ def _cifair(folder: Path, out: Path, grade: str | None, query_set: str | None) -
             f"cifair holds one training set, the pairs are with {', '.join(sorted(references))};"
             " export as csv"
         )
-    second = out.with_name(f"{out.stem}{WITHIN_SUFFIX}{out.suffix}")
-    for path, part in ((out, leaks), (second, repeats)):
-        _write(path, CIFAIR_HEADER, _cifair_rows(part))
+    second = second_path(out)
+    write_list(out, leaks)
+    write_list(second, repeats)
     return out, second
-
-
-def _cifair_rows(table: pa.Table) -> Iterator[tuple[str, ...]]:
-    """Yield rows, closest first, those of one distance by id."""
-    similarity = table["similarity"].to_numpy().astype(np.float64)
-    distance = np.sqrt(np.maximum(0.0, 2.0 - 2.0 * similarity)).tolist()
-    queries, references = table["query"].to_pylist(), table["reference"].to_pylist()
-    grades = table["grade"].to_pylist()
-    for row in sorted(range(len(distance)), key=distance.__getitem__):
-        judgment = str(CIFAIR_GRADES.index(grades[row]))
-        yield csv_cell(queries[row]), csv_cell(references[row]), repr(distance[row]), judgment
 
 
 def _ids(folder: Path, out: Path, grade: str | None, query_set: str | None) -> tuple[Path, ...]:
@@ -179,7 +174,7 @@ def _pairs(
     folder: Path, columns: list[str] | None, grade: str | None, query_set: str | None
 ) -> pa.Table:
     """Return the pairs of a test set that have a grade, or a stronger one."""
-    table = read_table(folder, PAIRS, columns)
+    table = judged_pairs(folder, columns)
     if query_set is not None:
         table = table.filter(pc.equal(table["query_set"], query_set))
     if grade is not None:
