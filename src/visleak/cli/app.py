@@ -15,6 +15,7 @@ import typer
 from visleak.cli import edges
 from visleak.cli.audit_verb import audit
 from visleak.cli.calibrate_verb import calibrate
+from visleak.cli.diff_verb import diff
 from visleak.cli.doctor import doctor
 from visleak.cli.encode_verb import encode
 from visleak.cli.export import export
@@ -22,9 +23,11 @@ from visleak.cli.find_verb import find
 from visleak.cli.purge_verb import purge
 from visleak.cli.replace_verb import replace
 from visleak.cli.report_verb import report
+from visleak.cli.review_verb import review
 from visleak.cli.robustness_verb import robustness
 from visleak.cli.show import show
 from visleak.cli.stats_verb import stats
+from visleak.cli.train_verb import train_encoder
 from visleak.cli.verdicts_verb import verdicts
 
 app = typer.Typer(
@@ -48,7 +51,15 @@ app.command(
     "find",
     epilog="For example: visleak find holiday.jpg --in train/",
 )(find)
+app.command(
+    "review",
+    epilog="For example: visleak review visleak-audit --candidates nearest",
+)(review)
 app.command("export")(export)
+app.command(
+    "diff",
+    epilog="For example: visleak diff audit-before audit-after -o changes.csv",
+)(diff)
 app.command(
     "purge",
     epilog="For example: visleak purge visleak-audit --from test --grade near -o clean --as copy"
@@ -70,6 +81,10 @@ app.command(
     "calibrate",
     epilog="For example: visleak calibrate photos/ --fpr 1e-5,1e-4 -o thresholds.json",
 )(calibrate)
+app.command(
+    "train-encoder",
+    epilog="For example: visleak train-encoder train/ --test test/ -o model.onnx",
+)(train_encoder)
 app.command(
     "replace",
     epilog="For example: visleak replace visleak-audit --pool unused/ --choose auto",

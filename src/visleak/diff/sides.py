@@ -1,0 +1,186 @@
+"""The two audits of a diff as numbers: images by row, pairs by the rows of their images."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Any, Final
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from visleak.errors import VisleakError
+from visleak.records import DEGREES, GRADES, Bool, Float32, Int8, Int64
+from visleak.store import IMAGES, PAIRS, UNREADABLE, read_problems, read_table
+from visleak.verdicts import judged_pairs, judged_summary
+from visleak.verdicts.level import alone
+
+#: Place on a scale of what has no grade or degree; weaker than every other.
+NOTHING: Final = 99
+
+#: Who spoke of a pair.
+HUMAN, DISPUTED = 1, 2
+
+_COLUMNS: Final = (
+    *("query_set", "query", "reference_set", "reference", "similarity", "coverage"),
+    *("grade", "degree", "machine_grade", "judged"),
+)
+
+#: Pairs turned into numbers at a time.
+BLOCK: Final = 1 << 20
+
+
+@dataclass(frozen=True)
+class Listed:
+    """Pairs of an audit, blank pictures left out. All arrays are of one length.
+
+    Attributes:
+        query, reference: rows of the images table.
+        grade, degree, machine_grade: places on their scales, :data:`NOTHING` for none.
+        judged: :data:`HUMAN`, :data:`DISPUTED` or 0.
+        similarity: NaN where nobody measured it.
+        within: the pair is a repeat within a set.
+    """
+
+    query: Int64
+    reference: Int64
+    grade: Int8
+    degree: Int8
+    machine_grade: Int8
+    judged: Int8
+    similarity: Float32
+    within: Bool
+
+    def __len__(self) -> int:
+        return len(self.query)
+
+    def take(self, rows: npt.NDArray[Any]) -> Listed:
+        """Return some of the pairs."""
+        return Listed(**{name: column[rows] for name, column in vars(self).items()})
+
+
+class Side:
+    """One audit of a diff.
+
+    Args:
+        folder: the audit folder.
+
+    Attributes:
+        summary: its ``audit.json``, verdicts of people counted.
+        images: ``set``, ``id``, ``digest``, ``flat``; about 100 bytes an image.
+
+    Raises:
+        UsageError: there is no finished audit in it.
+        VisleakError: a file of it is damaged.
+    """
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self.summary: Mapping[str, Any] = judged_summary(folder)
+        self.images = read_table(folder, IMAGES, ["set", "id", "digest", "flat"]).combine_chunks()
+
+    @cached_property
+    def rows(self) -> Mapping[str, Int64]:
+        """Rows of the images of each set; a set without readable images has none."""
+        sets = self.images["set"]
+        names = [each["name"] for each in self.summary["sets"]]
+        return {name: np.flatnonzero(pc.equal(sets, name).to_numpy()) for name in names}
+
+    @cached_property
+    def set_of(self) -> Int64:
+        """For each image the place of its set in ``summary["sets"]``."""
+        result = np.full(self.images.num_rows, -1, np.int64)
+        for place, rows in enumerate(self.rows.values()):
+            result[rows] = place
+        return result
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """Names of the sets, in their order."""
+        return tuple(self.rows)
+
+    @cached_property
+    def unreadable(self) -> frozenset[tuple[str, str]]:
+        """Set and id of what could not be read."""
+        return frozenset((p.set, p.id) for p in read_problems(self.folder / UNREADABLE))
+
+    def column(self, name: str, rows: Int64) -> pa.Array:
+        """Return a column of some images."""
+        return self.images[name].combine_chunks().take(pa.array(rows))
+
+    def partly_listed(self, name: str) -> bool:
+        """Whether images of a set may be missing here only because nobody looked at them."""
+        about = next(each for each in self.summary["sets"] if each["name"] == name)
+        sampled = bool(self.summary["settings"].get("sample")) and about["side"] == "query"
+        # embeddings that passed by: only those in a pair are listed
+        return sampled or ("listed" in about and about["distinct"] is None)
+
+    def alone(self, name: str) -> bool:
+        """Whether a query set was compared with itself only."""
+        return alone(self.summary, name)
+
+    @cached_property
+    def listed(self) -> Listed:
+        """All pairs of the audit as numbers; 40 bytes a pair.
+
+        Raises:
+            VisleakError: the tables do not belong together.
+        """
+        table = judged_pairs(self.folder, _COLUMNS)
+        known = self._known()
+        blocks = [
+            self._numbers(table.slice(start, BLOCK), known)
+            for start in range(0, table.num_rows, BLOCK)
+        ]
+        blocks = blocks or [self._numbers(table, known)]
+        joined = {
+            name: np.concatenate([getattr(block, name) for block in blocks])
+            for name in vars(blocks[0])
+        }
+        found = Listed(**joined)
+        blank = pc.fill_null(self.images["flat"], False).to_numpy()
+        return found.take(np.flatnonzero(~blank[found.query]))
+
+    def _known(self) -> Mapping[str, pa.Array]:
+        return {name: self.column("id", rows) for name, rows in self.rows.items()}
+
+    def _numbers(self, table: pa.Table, known: Mapping[str, pa.Array]) -> Listed:
+        words = pa.array(["", "human", "disputed"])
+        judged = pc.fill_null(pc.index_in(table["judged"], words), 0).to_numpy()
+        similarity = pc.fill_null(table["similarity"], np.nan).to_numpy()
+        return Listed(
+            query=self._places(table, "query", known),
+            reference=self._places(table, "reference", known),
+            grade=_codes(table["grade"], GRADES),
+            degree=_codes(table["degree"], DEGREES),
+            machine_grade=_codes(table["machine_grade"], GRADES),
+            judged=judged.astype(np.int8),
+            similarity=similarity.astype(np.float32),
+            within=pc.equal(table["coverage"], "within").to_numpy().astype(bool),
+        )
+
+    def _places(self, table: pa.Table, side: str, known: Mapping[str, pa.Array]) -> Int64:
+        """Return the images table's rows of one end of some pairs."""
+        result = np.full(table.num_rows, -1, np.int64)
+        for name, ids in known.items():
+            mine = np.flatnonzero(pc.equal(table[f"{side}_set"], name).to_numpy())
+            place = pc.index_in(table[side].take(pa.array(mine)), ids)
+            found = pc.fill_null(place, -1).to_numpy()
+            if (found < 0).any():
+                break
+            result[mine] = self.rows[name][found]
+        if (result < 0).any():
+            raise VisleakError(
+                f"{self.folder}: {PAIRS} names images that {IMAGES} does not; run the audit again"
+            )
+        return result
+
+
+def _codes(column: pa.ChunkedArray, scale: tuple[str, ...]) -> Int8:
+    place = pc.index_in(column, pa.array(scale))
+    codes: Int8 = pc.fill_null(place, NOTHING).to_numpy().astype(np.int8)
+    return codes
