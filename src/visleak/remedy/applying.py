@@ -16,7 +16,7 @@ from visleak.remedy.graph import Graph, Ties, or_stronger
 from visleak.remedy.layouts.place import Opened
 from visleak.remedy.plan import DATA, PROOF, Plan, known_digests
 from visleak.remedy.proving import Examiner, joined, leaks_between
-from visleak.remedy.writing import Written, write
+from visleak.remedy.writing import write
 from visleak.store import AUDIT, IMAGES, read_summary, read_table
 from visleak.verdicts import judged_pairs
 
@@ -54,9 +54,7 @@ def settled(
     )
 
 
-def apply(
-    plan: Plan, out: Path, how: str, audited: Path, examiner: Examiner, about: Mapping[str, Any]
-) -> tuple[Written, dict[str, Any]]:
+def apply(plan: Plan, out: Path, how: str, audited: Path, examiner: Examiner) -> dict[str, Any]:
     """Write the parts of a plan, audit what was written, and keep it if nothing leaks.
 
     Args:
@@ -65,7 +63,9 @@ def apply(
         how: ``manifest``, ``link`` or ``copy``.
         audited: the audit that the plan was made from.
         examiner: audits the parts.
-        about: for the manifest of the data set.
+
+    Returns:
+        What ``split.json`` says of it: ``written`` and ``proof``.
 
     Raises:
         UsageError, VisleakError: as :func:`visleak.remedy.writing.write`, or something leaks.
@@ -82,7 +82,8 @@ def apply(
         plan.parts(),
         out / DATA,
         how,
-        about=about,
+        # where the audit lies changes no image
+        about={name: value for name, value in plan.about.items() if name != "audit"},
         removed=plan.left_out(audited),
         known=known_digests(images),
         check=check,
@@ -90,7 +91,15 @@ def apply(
     )
     if written.reused and (out / PROOF / AUDIT).is_file():
         proof |= {"folder": str(out / PROOF), "headline": read_summary(out / PROOF)["headline"]}
-    return written, proof
+    return {
+        "proof": proof,
+        "written": {
+            "folder": str(written.folder),
+            "as": written.how,
+            "sources": dict(written.sources),
+            "images": dict(written.counts),
+        },
+    }
 
 
 def _reopened(name: str, opened: Opened, folder: Path, final: Path) -> ImageSet:

@@ -41,7 +41,7 @@ class Plan:
         component: ``int64`` (images,): which belong together.
         part: ``int64`` (images,): index of the part of each.
         before, after: sizes and class shares; ``before`` only where there were parts already.
-        tolerance: that was asked for.
+        tolerance: that was asked for; ``None`` where parts are as they were, but for moves.
         why: why it is missed, one line each.
         about: what else is told: plain values.
     """
@@ -50,7 +50,7 @@ class Plan:
     component: Int64
     part: Int64
     after: Balance
-    tolerance: float
+    tolerance: float | None
     before: Balance | None = None
     why: tuple[str, ...] = ()
     about: dict[str, Any] = field(default_factory=dict)
@@ -79,7 +79,6 @@ class Plan:
 
     def as_dict(self) -> dict[str, Any]:
         """Return what ``split.json`` says."""
-        largest = self.after.largest()
         counts = np.bincount(self.component)
         big = int(np.argmax(counts))
         result: dict[str, Any] = {
@@ -97,13 +96,16 @@ class Plan:
                 "largest_is": self.graph.called(np.flatnonzero(self.component == big)),
             },
             "parts": self.after.as_dict(),
-            "tolerance": self.tolerance,
-            "largest_deviation": _deviation(largest),
-            "misses": [_deviation(miss) for miss in self.after.misses(self.tolerance)],
-            "why": list(self.why),
         }
         if self.before is not None:
             result["before"] = self.before.as_dict()
+        if self.tolerance is not None:
+            result |= {
+                "tolerance": self.tolerance,
+                "largest_deviation": _deviation(self.after.largest()),
+                "misses": [_deviation(miss) for miss in self.after.misses(self.tolerance)],
+                "why": list(self.why),
+            }
         return result
 
     def write(self, out: Path, outcome: dict[str, Any]) -> dict[str, Any]:
@@ -137,11 +139,6 @@ class Plan:
             for p in read_problems(folder / UNREADABLE)
             if p.set in names
         )
-
-    def balance_of(self, part: Int64) -> Balance:
-        """Return sizes and class shares of another assignment to the same parts."""
-        counts = counted(part, len(self.after.parts), self.graph.label, len(self.after.classes))
-        return Balance(self.after.parts, self.after.shares, self.after.classes, counts)
 
 
 class Unbalanced(VisleakError):

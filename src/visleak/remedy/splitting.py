@@ -152,17 +152,7 @@ def split(
         _refuse_unbalanced(plan, folder, ties, allow_unbalanced)
     outcome: dict[str, Any] = outcome_of(ties, rounds, more)
     if apply:
-        stable = {name: value for name, value in about.items() if name != "audit"}
-        written, proof = applied(plan, folder, how, found.folder, examiner, stable)
-        outcome |= {
-            "proof": proof,
-            "written": {
-                "folder": str(written.folder),
-                "as": written.how,
-                "sources": dict(written.sources),
-                "images": dict(written.counts),
-            },
-        }
+        outcome |= applied(plan, folder, how, found.folder, examiner)
     return Split(folder, plan.write(folder, outcome))
 
 

@@ -1,0 +1,229 @@
+"""``fix(A)``: an existing split without leaks, by moving as few images as can be."""
+
+from __future__ import annotations
+
+import itertools
+import os
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from visleak.auditing import Audit
+from visleak.errors import UsageError
+from visleak.images import open_pictures
+from visleak.images.request import check_groups
+from visleak.images.sources import resolved
+from visleak.pipeline import silent
+from visleak.pipeline.workplace import Progress
+from visleak.records import Bool, ImageSet, Int64
+from visleak.remedy.applying import apply as applied
+from visleak.remedy.applying import settled
+from visleak.remedy.balance import Balance
+from visleak.remedy.graph import Graph, Ties
+from visleak.remedy.moves import fewest_moves, kept_sizes
+from visleak.remedy.plan import Plan, counted, refuse_output
+from visleak.remedy.proving import Examiner, joined, refuse_ungraded, settings_of
+from visleak.remedy.splitting import Split, check_choices, outcome_of
+from visleak.verdicts import read_verdicts
+
+
+def fix(
+    audited: str | os.PathLike[str],
+    *,
+    out: str | os.PathLike[str],
+    group: str | None = None,
+    grade: str = "near",
+    keep_sizes: bool = False,
+    seed: int = 0,
+    apply: bool = False,
+    how: str = "manifest",
+    workers: int | None = None,
+    cache: str | os.PathLike[str] | None = "default",
+    progress: Progress = silent,
+) -> Split:
+    """Move as few images as can be between the sets of an audit so that nothing leaks any more.
+
+    All images that belong together come to the set that has most of them already: no fewer moves
+    can unite them, and components do not depend on each other. Where two sets have as many, sizes
+    decide.
+
+    Args:
+        audited: folder of the audit of an existing split: sets of one data set.
+        out: folder for the plan, and for the parts if they are written.
+        group: column or ``/regex/`` of groups that must not be parted either; by default those
+            that the audit was told of.
+        grade: that ties images: ``exact``, ``near`` or ``similar``.
+        keep_sizes: move as many images without ties the other way, of the same class, so that
+            sizes and class shares stay.
+        seed: decides which those are.
+        apply, how, workers, cache, progress: as in :func:`visleak.remedy.split`.
+
+    Raises:
+        UsageError: an argument is wrong, or the audit is of no split.
+        VisleakError: the audit cannot be worked with, or leaks remain.
+    """
+    check_choices(grade, 0.0, how)
+    folder, found = Path(out), Audit(audited)
+    refuse_output(folder)
+    refuse_ungraded(found.folder, found.summary)
+    sets = _sets(found, group)
+    examiner = Examiner(
+        settings_of(found.summary),
+        grade,
+        read_verdicts(found.folder),
+        workers=workers,
+        cache=cache,
+        progress=progress,
+    )
+    graph = Graph.of(found.folder, sets)
+    names = {images.name: index for index, images in enumerate(sets)}
+    ties = graph.ties(found.folder, names, grade, examiner.verdicts)
+    couples = _compared(found, names)
+    whole = [index for index in range(len(sets)) if (index, index) in couples]
+    neighbours = Neighbours(examiner, graph, couples, np.isin(graph.owner, whole))
+    ties = joined([ties, *neighbours.missing()])
+    about = {
+        "kind": "fix",
+        "sources": {images.name: images.source for images in sets},
+        "audit": str(found.folder),
+        "grade": grade,
+        "keep_sizes": keep_sizes,
+        "group": group,
+        "seed": seed,
+    }
+
+    def solve(known: Ties) -> Plan:
+        return _plan(graph, known, neighbours, keep_sizes, seed, about)
+
+    rounds, more = 0, 0
+    if apply:
+        plan, rounds, more = settled(solve, ties, graph, examiner)
+    else:
+        plan = solve(ties)
+    outcome = outcome_of(joined([ties, *neighbours.found]), rounds, more)
+    if apply:
+        outcome |= applied(plan, folder, how, found.folder, examiner)
+    return Split(folder, plan.write(folder, outcome))
+
+
+@dataclass
+class Neighbours:
+    """Which images repeat the ones that are to move, looked up in the sets they are of.
+
+    An audit compares test with train and test with itself, not train with itself; so an image
+    that leaves train might leave a copy behind.
+
+    Attributes:
+        examiner: audits images.
+        graph: the images.
+        couples: indices of the sets that the first audit compared.
+        known: ``bool`` (images,): its repeats within its own set are known.
+        found: ties that were found so far.
+    """
+
+    examiner: Examiner
+    graph: Graph
+    couples: frozenset[tuple[int, int]]
+    known: Bool
+    found: list[Ties] = field(default_factory=list)
+
+    def missing(self) -> Iterator[Ties]:
+        """Yield the ties between sets that the first audit did not compare."""
+        rows = [np.flatnonzero(self.graph.owner == i) for i in range(len(self.graph.sets))]
+        for one, other in itertools.combinations(range(len(rows)), 2):
+            if (one, other) not in self.couples:
+                left, right = sorted((rows[one], rows[other]), key=len)
+                yield self.examiner.between(self.graph, left, right)
+
+    def look(self, rows: Int64) -> bool:
+        """Look for repeats of some images within their own sets; whether there were new images."""
+        new = rows[~self.known[rows]]
+        for index in np.unique(self.graph.owner[new]).tolist():
+            own = np.flatnonzero(self.graph.owner == index)
+            asked = new[self.graph.owner[new] == index]
+            self.found.append(self.examiner.between(self.graph, asked, own))
+        self.known[new] = True
+        return bool(len(new))
+
+
+def _sets(found: Audit, group: str | None) -> list[ImageSet]:
+    """Open the sets of an audit, query sets first.
+
+    Raises:
+        UsageError: there is one only, or they are of several data sets or hold no pictures.
+    """
+    about = found.summary["sets"]
+    if len(about) < 2:
+        raise UsageError(
+            f"{found.folder} is an audit of one set, so there is no split to mend; split it with"
+            " `visleak split S --parts train=0.8,test=0.2`"
+        )
+    datasets = sorted({each["dataset"] for each in about})
+    if len(datasets) > 1:
+        raise UsageError(
+            f"{found.folder} compares data sets ({', '.join(datasets)}); images are moved within"
+            " one only: take them out with `visleak purge`"
+        )
+    sets = [_opened(found, each, group) for each in about]
+    check_groups(sets, group)
+    return sets
+
+
+def _opened(found: Audit, about: Mapping[str, Any], group: str | None) -> ImageSet:
+    """Open a set of an audit, its groups as asked for."""
+    images = found.images_of(about["name"])
+    if not isinstance(images, ImageSet):
+        raise UsageError(f"set {about['name']!r} holds embeddings only; nothing can be moved")
+    if group is None:
+        return images
+    base = Path(found.summary.get("opened_in", "."))
+    options = dict(about.get("options", {})) | {"group": group}
+    return open_pictures(resolved(about["source"], base), name=about["name"], **options)
+
+
+def _compared(found: Audit, index: Mapping[str, int]) -> frozenset[tuple[int, int]]:
+    """Return which sets the audit compared with which, as ascending indices."""
+    couples = set()
+    for each in found.summary["comparisons"]:
+        one, other = sorted((index[each["query_set"]], index[each["reference_set"]]))
+        couples.add((one, other))
+    return frozenset(couples)
+
+
+def _plan(
+    graph: Graph,
+    known: Ties,
+    neighbours: Neighbours,
+    keep_sizes: bool,
+    seed: int,
+    about: dict[str, Any],
+) -> Plan:
+    """Decide who moves, and look up the repeats of all who do until there are no new ones."""
+    names = tuple(images.name for images in graph.sets)
+    count, labelled = len(names), all(images.labels is not None for images in graph.sets)
+    label = graph.label if labelled else np.zeros(len(graph), np.int64)
+    classes = graph.classes if labelled else ("",)
+    while True:
+        component = graph.components([known, *neighbours.found])
+        moves = fewest_moves(component, graph.owner, count)
+        if keep_sizes:
+            moves = kept_sizes(moves, component, graph.owner, label, count, seed)
+        torn = np.isin(component, moves.straddling)
+        if not neighbours.look(np.flatnonzero(torn | (moves.part != graph.owner))):
+            break
+    counts = [counted(part, count, label, len(classes)) for part in (graph.owner, moves.part)]
+    shares = counts[0].sum(axis=1) / len(graph)
+    before, after = (Balance(names, shares, classes, each) for each in counts)
+    told = {
+        "images": moves.uniting + moves.back,
+        "uniting": moves.uniting,
+        "keeping_sizes": moves.back,
+        "components": len(moves.straddling),
+        "why": (
+            "every component is united in the set that has most of it; no fewer moves can unite it"
+        ),
+    }
+    return Plan(graph, component, moves.part, after, None, before, about=about | {"moves": told})

@@ -1,0 +1,129 @@
+"""The fewest moves that unite every component in one part."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from visleak.records import Int64
+
+
+@dataclass(frozen=True)
+class Moves:
+    """Where images go from the parts they are in.
+
+    Attributes:
+        part: ``int64`` (images,): the part of each afterwards.
+        straddling: ``int64``: components that were in several parts.
+        uniting: how many images move so that these are in one; no fewer can do.
+        back: how many others move so that sizes stay.
+    """
+
+    part: Int64
+    straddling: Int64
+    uniting: int
+    back: int = 0
+
+
+def fewest_moves(component: Int64, owner: Int64, parts: int) -> Moves:
+    """Unite every component in the part that has most of it.
+
+    A component of ``n`` images, ``m`` of them in one part, needs ``n - m`` moves to be in that
+    part; so the part with the largest ``m`` costs least, and components do not depend on each
+    other. Of parts with equally many, the one that leaves all sizes nearest to what they were.
+
+    Args:
+        component: ``int64`` (images,), from 0 on.
+        owner: ``int64`` (images,): the part of each now.
+        parts: how many there are.
+
+    >>> fewest_moves(np.array([0, 0, 0, 1]), np.array([0, 1, 1, 0]), 2).part.tolist()
+    [1, 1, 1, 0]
+    """
+    counts = np.bincount(component * parts + owner, minlength=(component.max() + 1) * parts)
+    counts = counts.reshape(-1, parts)
+    straddling = np.flatnonzero((counts > 0).sum(axis=1) > 1)
+    chosen = np.full(len(counts), -1, np.int64)
+    change = np.zeros(parts, np.int64)
+    best = counts[straddling].max(axis=1, initial=0)
+    torn = (counts[straddling] == best[:, None]).sum(axis=1) > 1
+    # those that decide themselves come first; the rest then mends what they did to sizes
+    for row in np.concatenate([straddling[~torn], straddling[torn]]).tolist():
+        own = counts[row]
+        among = np.flatnonzero(own == own.max())
+        size = own.sum()
+        costs = [
+            int(np.abs(change - own + size * (np.arange(parts) == part)).sum()) for part in among
+        ]
+        chosen[row] = among[int(np.argmin(costs))]
+        change += size * (np.arange(parts) == chosen[row]) - own
+    target = chosen[component]
+    part = np.where(target >= 0, target, owner)
+    return Moves(part, straddling, int((part != owner).sum()))
+
+
+def kept_sizes(
+    moves: Moves, component: Int64, owner: Int64, label: Int64, parts: int, seed: int
+) -> Moves:
+    """Move whole components of one class the other way, until sizes and class counts are as before.
+
+    Small ones first, single images above all; what no component fits is left.
+
+    Args:
+        moves: that unite components.
+        component, owner: as in :func:`fewest_moves`.
+        label: ``int64`` (images,): class of each, from 0 on.
+        parts: how many there are.
+        seed: decides among components of one size.
+    """
+    classes = int(label.max(initial=0)) + 1
+    now, before = (
+        np.bincount(which * classes + label, minlength=parts * classes).reshape(parts, classes)
+        for which in (moves.part, owner)
+    )
+    surplus = now - before
+    part = moves.part.copy()
+    order, begin = _whole(moves, component, owner, label, seed)
+    sizes = np.diff(begin)
+    heads = order[begin[:-1]]
+    for name in np.flatnonzero((surplus != 0).any(axis=0)).tolist():
+        for source in np.flatnonzero(surplus[:, name] > 0).tolist():
+            able = np.flatnonzero((label[heads] == name) & (owner[heads] == source))
+            for row in able.tolist():
+                wanted = np.maximum(-surplus[:, name], 0)
+                size = int(sizes[row])
+                if not surplus[source, name] or size > min(surplus[source, name], wanted.max()):
+                    break  # sizes ascend: nothing further fits
+                target = int(np.argmax(wanted))
+                part[order[begin[row] : begin[row + 1]]] = target
+                surplus[source, name] -= size
+                surplus[target, name] += size
+    back = int((part != moves.part).sum())
+    return Moves(part, moves.straddling, moves.uniting, back)
+
+
+def _whole(
+    moves: Moves, component: Int64, owner: Int64, label: Int64, seed: int
+) -> tuple[Int64, Int64]:
+    """Return images of the components that may move, small components first, and their begins.
+
+    May move: what is in one part already, and of one class.
+    """
+    sizes = np.bincount(component)
+    free = np.ones(len(sizes), np.bool_)
+    free[moves.straddling] = False
+    by_component = np.argsort(component, kind="stable")
+    begin = np.concatenate([[0], np.cumsum(sizes)])
+    sorted_label = label[by_component]
+    first = sorted_label[begin[:-1]]
+    mixed = np.unique(component[by_component][sorted_label != np.repeat(first, sizes)])
+    free[mixed] = False
+    # an image's place in the draw does not depend on how components are numbered
+    draw = np.random.default_rng(seed).permutation(len(component))
+    chance = np.minimum.reduceat(draw[by_component], begin[:-1])
+    chosen = np.flatnonzero(free)
+    chosen = chosen[np.lexsort((chance[chosen], sizes[chosen]))]
+    rows = [by_component[begin[row] : begin[row + 1]] for row in chosen.tolist()]
+    ends = np.concatenate([[0], np.cumsum(sizes[chosen])])
+    return np.concatenate([np.empty(0, np.int64), *rows]), ends.astype(np.int64)
