@@ -26,6 +26,7 @@ from visleak.cli.report_verb import report
 from visleak.cli.review_verb import review
 from visleak.cli.robustness_verb import robustness
 from visleak.cli.show import show
+from visleak.cli.split_verb import split
 from visleak.cli.stats_verb import stats
 from visleak.cli.train_verb import train_encoder
 from visleak.cli.verdicts_verb import verdicts
@@ -85,6 +86,11 @@ app.command(
     "train-encoder",
     epilog="For example: visleak train-encoder train/ --test test/ -o model.onnx",
 )(train_encoder)
+app.command(
+    "split",
+    epilog="For example: visleak split photos/ --parts train=0.8,test=0.2 --stratify label"
+    " -o photos-split",
+)(split)
 app.command(
     "replace",
     epilog="For example: visleak replace visleak-audit --pool unused/ --choose auto",

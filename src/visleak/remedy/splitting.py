@@ -107,10 +107,7 @@ def split(
     """
     shares = shares_of(parts)
     check_choices(grade, tolerance, how)
-    column = label if stratify in (None, LABEL) else stratify
-    if stratify not in (None, LABEL) and label not in (None, stratify):
-        raise UsageError(f"stratify {stratify!r} and label {label!r} name two columns; give one")
-    images = open_pictures(source, id=id, label=column, group=group)
+    images = open_pictures(source, id=id, label=column_of(stratify, label), group=group)
     check_groups([images], group)
     if stratify is not None and images.labels is None:
         raise UsageError(f"stratify {stratify!r}: {images.source or images.name} has no labels")
@@ -245,6 +242,19 @@ def shares_of(parts: str | Mapping[str, float]) -> dict[str, float]:
             f" up to {total:.6g}"
         )
     return result
+
+
+def column_of(stratify: str | None, label: str | None) -> str | None:
+    """Return the column that labels come from; ``None`` for the usual one.
+
+    Raises:
+        UsageError: two different ones are asked for.
+    """
+    if stratify in (None, LABEL):
+        return label
+    if label not in (None, stratify):
+        raise UsageError(f"stratify {stratify!r} and label {label!r} name two columns; give one")
+    return stratify
 
 
 def _share(text: str) -> float | None:
