@@ -10,6 +10,7 @@ from typing import Final, cast
 from visleak.errors import UsageError
 from visleak.images.addresses import is_address
 from visleak.images.folder import FileOpener
+from visleak.images.parquet import ParquetOpener
 from visleak.images.sources import locate
 from visleak.records import ImageSet
 from visleak.remedy.contents import FilledPart
@@ -54,6 +55,8 @@ _PARQUET: Final = Layout(
     holds="bytes",
     files=False,
 )
+_LIST: Final = Layout("a file list", "visleak.remedy.layouts.tables:write_list")
+_TABLE: Final = Layout("a table of files", "visleak.remedy.layouts.tables:write_table")
 
 #: Function that opens a kind of source: the layout it is written in.
 LAYOUTS: Final = {
@@ -62,6 +65,8 @@ LAYOUTS: Final = {
     "visleak.images.lists:open_glob": _FOLDER,
     "visleak.images.remote:open_remote_folder": _FOLDER,
     "visleak.images.remote:open_remote_picture": _FOLDER,
+    "visleak.images.lists:open_list": _LIST,
+    "visleak.images.manifest:open_manifest": _TABLE,
     "visleak.images.parquet:open_parquet": _PARQUET,
 }
 
@@ -77,6 +82,8 @@ def layout_of(images: ImageSet) -> Layout:
             f"set {images.name!r} was given in memory; a clean copy needs a source on disk"
         )
     layout = LAYOUTS.get(locate(images.source).opens)
+    if layout is _PARQUET and not isinstance(images.opener, ParquetOpener):
+        return _TABLE  # it names files
     if layout is None:
         raise UsageError(
             f"set {images.name!r}: {images.source} is of a kind that is not written; write the"

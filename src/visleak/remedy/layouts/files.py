@@ -10,6 +10,7 @@ import numpy as np
 from visleak.images.folder import FileOpener, as_text
 from visleak.remedy.contents import Filled, FilledPart, Stored
 from visleak.remedy.layouts.listing import write_listing
+from visleak.remedy.layouts.names import free_name
 from visleak.remedy.layouts.place import Opened, Place
 
 
@@ -58,13 +59,7 @@ def names_of(part: FilledPart) -> list[str]:
     names = []
     for piece in part.pieces:
         for name in _own_names(piece):
-            free = name
-            folder, slash, last = name.rpartition("/")
-            number = 1
-            while free in taken:
-                mark = piece.images.name + (f"-{number}" if number > 1 else "")
-                free = f"{folder}{slash}{mark}-{last}"
-                number += 1
+            free = free_name(name, piece.images.name, taken)
             taken.add(free)
             names.append(free)
     return names

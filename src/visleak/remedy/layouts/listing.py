@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import csv
-import os
+from collections.abc import Sequence
+from pathlib import Path
 from typing import Final
 
 from visleak.errors import UsageError, VisleakError
@@ -14,18 +15,27 @@ from visleak.remedy.layouts.place import Opened, Place
 COLUMNS: Final = {"label": "labels", "caption": "captions", "group": "groups", "frame": "frames"}
 
 
-def write_listing(part: FilledPart, place: Place) -> Opened:
+def write_listing(
+    part: FilledPart, place: Place, name: str = "", paths: Sequence[str] = ()
+) -> Opened:
     """Write ``PART.csv`` (id, path, and label, caption, group, frame where they are known).
 
     Paths are relative to the list, so it keeps working when it is moved together with the data.
     It is read back as a CSV manifest; its cells are plain, so they are not guarded against
     spreadsheets, which would change ids.
 
+    Args:
+        part: what is listed.
+        place: where.
+        name: of the list, if not ``PART.csv``.
+        paths: of the files, if not those where they are.
+
     Raises:
         UsageError: an image is no file.
         VisleakError: a name is not UTF-8.
     """
-    path = place.made(f"{part.name}.csv")
+    name = name or f"{part.name}.csv"
+    path = place.made(name)
     columns = {
         column: part.column(source)
         for column, source in COLUMNS.items()
@@ -36,17 +46,19 @@ def write_listing(part: FilledPart, place: Place) -> Opened:
         with path.open("w", encoding="utf-8", newline="") as file:
             writer = csv.writer(file, lineterminator="\n")
             writer.writerow(["id", "path", *columns])
-            for row in zip(ids, files_of(part, place, path), *columns.values(), strict=True):
+            for row in zip(
+                ids, paths or files_of(part, place, path), *columns.values(), strict=True
+            ):
                 writer.writerow(["" if value is None else value for value in row])
     except UnicodeEncodeError as error:
         raise VisleakError(
             f"a name of part {part.name!r} is not UTF-8 and cannot stand in a list; use --as copy"
             " or --as link"
         ) from error
-    return Opened(path.name, ids=tuple(ids))
+    return Opened(name, ids=tuple(ids))
 
 
-def files_of(part: FilledPart, place: Place, beside: os.PathLike[str]) -> list[str]:
+def files_of(part: FilledPart, place: Place, beside: Path) -> list[str]:
     """Return the file of each image of a part, relative to the folder of a list.
 
     Raises:
@@ -61,7 +73,7 @@ def files_of(part: FilledPart, place: Place, beside: os.PathLike[str]) -> list[s
                     f"set {piece.images.name!r}: an image is no file that a list could name; use"
                     " --as copy"
                 )
-            found.append(place.link_to(file, place.folder / beside))
+            found.append(place.link_to(file, beside))
     return found
 
 

@@ -49,6 +49,7 @@ def _write(part: FilledPart, place: Place) -> Opened:
         place.below(part, names[0] if len(names) == 1 else ""),
         after=f"#{split}" if split else "",
         options=part.pieces[0].images.options,
+        renamed=len(part.pieces) > 1,
     )
 
 

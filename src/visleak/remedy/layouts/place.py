@@ -26,6 +26,7 @@ class Opened:
         order: ``int64``: which image of the part, counted over its pieces, stands in each place
             of the result; ``None`` for their own order.
         options: columns it is opened with.
+        renamed: ids are of the result's own making.
     """
 
     path: str
@@ -34,6 +35,7 @@ class Opened:
     ids: tuple[str, ...] | None = None
     order: Int64 | None = None
     options: Mapping[str, str] = field(default_factory=dict)
+    renamed: bool = False
 
     def source(self, folder: Path) -> str:
         """Return the SOURCE, with the result at ``folder``."""
