@@ -140,4 +140,4 @@ def classes_of(after: State, before: State, sizes: Mapping[str | None, int]) -> 
         Class(name, after.classes.get(name, 0), before.classes.get(name, 0), sizes.get(name, 0))
         for name in names
     ]
-    return tuple(sorted(found, key=lambda c: (-c.images, -c.before, c.name is None, c.name or "")))
+    return tuple(sorted(found, key=lambda c: (c.name is None, -c.images, -c.before, c.name or "")))

@@ -1,0 +1,75 @@
+"""The files of the counts."""
+
+from __future__ import annotations
+
+import csv
+import json
+from pathlib import Path
+from xml.etree import ElementTree
+
+import numpy as np
+import pytest
+from hand_audit import Image, Pair, hand_audit
+from PIL import Image as Picture
+
+from visleak.counts import count, write_counts
+from visleak.errors import UsageError, VisleakError
+
+HOSTILE = "<img src=x onerror=alert(1)>"
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    test = [Image("a", HOSTILE), Image("b", "=cmd()"), Image("c", None)]
+    pairs = [Pair("a", "t", "near", 0.9), Pair("b", "t", "exact", 1.0)]
+    return hand_audit(tmp_path / "audit", test, [Image("t")], pairs)
+
+
+def pictures(name: str, ids: list[str]) -> dict[str, np.ndarray]:
+    rng = np.random.default_rng(len(name))
+    return {id_: rng.integers(0, 255, (40, 60, 3), np.uint8) for id_ in ids if id_ != "b"}
+
+
+def test_files(folder: Path, tmp_path: Path) -> None:
+    out = tmp_path / "new" / "counts"
+    counts = count(folder)
+    written = write_counts(counts, out, pictures)
+    # one of the exact pair's pictures cannot be read
+    names = ["counts.json", "types.csv", "classes.csv", "types.svg", "classes.svg"]
+    assert [path.name for path in written] == [*names, "example-near-10-50-90.png"]
+    assert sorted(path.name for path in out.iterdir()) == sorted(path.name for path in written)
+    assert json.loads((out / "counts.json").read_text()) == json.loads(json.dumps(counts.as_dict()))
+    with (out / "types.csv").open(newline="") as lines:
+        rows = list(csv.reader(lines))
+    assert rows[1] == ["test", "train-test", "exact", "1", "1", "1", "1"]
+    assert len(rows) == 7
+    with (out / "classes.csv").open(newline="") as lines:
+        rows = list(csv.reader(lines))
+    assert [row[1] for row in rows[1:]] == [HOSTILE, "'=cmd()", ""]
+    with Picture.open(written[-1]) as card:
+        assert card.width > 4 * 160
+    for path in written[3:5]:
+        drawing = ElementTree.parse(path).getroot()
+        assert {each.tag.rpartition("}")[2] for each in drawing.iter()} <= {
+            *("svg", "g", "rect", "text", "title"),
+        }
+    assert HOSTILE in "".join(ElementTree.parse(written[4]).getroot().itertext())
+
+
+def test_bars_are_as_long_as_the_counts(folder: Path, tmp_path: Path) -> None:
+    write_counts(count(folder), tmp_path, None)
+    drawing = ElementTree.parse(tmp_path / "types.svg").getroot()
+    bars = {
+        group[0].text: float(group[1].attrib["width"])
+        for group in drawing.iter("{http://www.w3.org/2000/svg}g")
+    }
+    assert bars == {"train-test, exact: 1": 200.0, "train-test, near: 1": 200.0}
+
+
+def test_places_that_cannot_be_written(folder: Path, tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    counts = count(folder)
+    with pytest.raises(UsageError, match="is a file; choose a folder"):
+        write_counts(counts, tmp_path / "file", None)
+    with pytest.raises(VisleakError, match="cannot be written"):
+        write_counts(counts, tmp_path / "file" / "below", None)

@@ -1,0 +1,298 @@
+"""Verdicts from and to files: what is known is taken, what is wrong is refused whole."""
+
+from __future__ import annotations
+
+import csv
+import shutil
+import tempfile
+from pathlib import Path
+
+import pytest
+from hand_audit import Image, Pair, digest_of, hand_audit
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from visleak.errors import UsageError, VisleakError
+from visleak.records import GRADES
+from visleak.store import read_summary, write_json
+from visleak.verdicts import Ledger, Verdict, judged_pairs, read_verdicts, settle
+from visleak.verdicts.exchange import import_verdicts, verdicts_of
+from visleak.verdicts.exporting import export_verdicts
+from visleak.verdicts.ledger import FILE
+
+TEST = [Image(str(n), label="cat" if n < 5 else "dog") for n in range(12)]
+TRAIN = [Image(str(n)) for n in range(100, 112)]
+PAIRS = [
+    Pair("0", "100", "exact", 1.0),
+    Pair("1", "101", "near", 0.9),
+    Pair("2", "102", "similar", 0.8),
+    Pair("3", "103", "different", 0.7),
+    # the machine has the lower id first, as text
+    Pair("10", "9", "near", 0.875, within=True),
+]
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    return hand_audit(tmp_path / "audit", TEST, TRAIN, PAIRS)
+
+
+def listed(path: Path, *rows: str, header: str = "TestID,TrainID,Distance,Judgment") -> Path:
+    path.write_text("\n".join([header, *rows]) + "\n")
+    return path
+
+
+def cells(path: Path) -> list[list[str]]:
+    with path.open(newline="") as lines:
+        return list(csv.reader(lines))
+
+
+def test_a_list_is_taken_by_content(folder: Path, tmp_path: Path) -> None:
+    path = listed(tmp_path / "barz.csv", "0,100,0.1,1", "4,104,,3")
+    found = import_verdicts(folder, path)
+    assert (found.rows, found.added, found.known, found.unknown) == (2, 2, 0, 0)
+    first, second = read_verdicts(folder)
+    assert first.key == tuple(sorted((digest_of("test", TEST[0]), digest_of("train", TRAIN[0]))))
+    assert (first.judgment, first.reviewer, first.similarity) == ("near", "barz", None)
+    assert (first.query_set, first.query, first.reference_set, first.reference) == (
+        *("test", "0", "train", "100"),
+    )
+    assert second.judgment == "different"
+
+
+def test_columns_in_any_order_and_others_named(folder: Path, tmp_path: Path) -> None:
+    """Editors put a mark before UTF-8, and Windows ends lines in two characters."""
+    path = tmp_path / "list.csv"
+    path.write_bytes(
+        b"\xef\xbb\xbfJudgment, TrainID,Agreed,TestID,Source\r\n2,100,1,0,pooled\r\n\r\n"
+    )
+    found = import_verdicts(folder, path, reviewer="Ada")
+    assert (found.added, found.ignored, found.reviewers) == (1, ("Agreed", "Source"), ("Ada",))
+    assert [v.judgment for v in read_verdicts(folder)] == ["similar"]
+
+
+def test_importing_twice_changes_nothing(folder: Path, tmp_path: Path) -> None:
+    path = listed(tmp_path / "list.csv", "0,100,0.1,1", "1,101,0.2,2")
+    import_verdicts(folder, path)
+    before = read_verdicts(folder)
+    again = import_verdicts(folder, path)
+    assert (again.added, again.known) == (0, 2)
+    assert read_verdicts(folder) == before
+    # the same list with another word is a change of mind, by the same reviewer only
+    listed(path, "0,100,0.1,2", "1,101,0.2,2")
+    assert import_verdicts(folder, path).added == 1
+    assert import_verdicts(folder, path, reviewer="Ben").added == 2
+    assert [(v.reviewer, v.judgment) for v in read_verdicts(folder)] == [
+        *(("list", "similar"), ("list", "similar"), ("Ben", "similar"), ("Ben", "similar")),
+    ]
+
+
+def test_a_pair_judged_twice_in_a_list_counts_once(folder: Path, tmp_path: Path) -> None:
+    path = listed(tmp_path / "list.csv", "0,100,,1", "1,101,,1", "0,100,,3")
+    found = import_verdicts(folder, path)
+    assert (found.added, found.repeated) == (2, 1)
+    assert {v.query: v.judgment for v in read_verdicts(folder)} == {"0": "different", "1": "near"}
+
+
+@pytest.mark.parametrize(
+    ("row", "said"),
+    [
+        ("0,100,0.1,4", "Judgment must be 0 exact, 1 near, 2 similar or 3 different; got '4'"),
+        ("0,100,0.1,", "Judgment must be 0 exact, 1 near, 2 similar or 3 different; got ''"),
+        ("0,100,0.1,near", "2 similar or 3 different; got 'near'"),
+        ("0,100,0.1", "3 cells under 4 columns"),
+        ("0,100,0.1,1,x", "5 cells under 4 columns"),
+        (",100,0.1,1", "TestID is empty"),
+        ("0,,0.1,1", "TrainID is empty"),
+        ("0,100,far,1", "Distance must be a number of 0 or more, or empty; got 'far'"),
+        ("0,100,-1,1", "Distance must be a number of 0 or more, or empty; got '-1'"),
+        ("0,100,nan,1", "Distance must be a number of 0 or more, or empty; got 'nan'"),
+    ],
+)
+def test_a_wrong_row_stops_all(folder: Path, tmp_path: Path, row: str, said: str) -> None:
+    path = listed(tmp_path / "list.csv", "1,101,0.1,1", row)
+    with pytest.raises(VisleakError) as caught:
+        import_verdicts(folder, path)
+    assert str(caught.value).startswith(f"{path}, line 3: ")
+    assert said in str(caught.value)
+    assert str(caught.value).endswith("; nothing was imported")
+    assert not (folder / FILE).exists()
+
+
+def test_files_that_are_no_list(folder: Path, tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match=r"there is no file .*gone\.csv to import"):
+        import_verdicts(folder, tmp_path / "gone.csv")
+    path = listed(tmp_path / "other.csv", "1,2", header="a,b")
+    with pytest.raises(VisleakError, match="must have the columns TestID, TrainID, Judgment, or"):
+        import_verdicts(folder, path)
+    path.write_bytes(b"TestID,TrainID,Judgment\n\xff\xfe,1,2\n")
+    with pytest.raises(VisleakError, match=r"other\.csv cannot be read as a table"):
+        import_verdicts(folder, path)
+    path.write_bytes(b"")
+    with pytest.raises(VisleakError, match=r"it has none"):
+        import_verdicts(folder, path)
+    assert not (folder / FILE).exists()
+
+
+def test_ids_that_the_audit_does_not_have(folder: Path, tmp_path: Path) -> None:
+    rows = [f"x{n},100,,1" for n in range(7)]
+    path = listed(tmp_path / "list.csv", "0,100,,1", *rows)
+    found = import_verdicts(folder, path)
+    assert (found.rows, found.added, found.unknown) == (8, 1, 7)
+    assert found.missing == tuple(f"x{n}" for n in range(7))
+    other = hand_audit(tmp_path / "strict", TEST, TRAIN, PAIRS)
+    with pytest.raises(VisleakError) as caught:
+        import_verdicts(other, path, strict=True)
+    assert str(caught.value) == (
+        f"7 of the 8 rows of {path} name images that {other} does not have"
+        " ('x0', 'x1', 'x2', 'x3', 'x4' and 2 more); nothing was imported"
+    )
+    path = listed(tmp_path / "strangers.csv", *rows)
+    with pytest.raises(VisleakError, match="none of the 7 rows of .* is about images of"):
+        import_verdicts(other, path)
+    assert read_verdicts(other) == ()
+
+
+def test_which_set_a_column_is_of(folder: Path, tmp_path: Path) -> None:
+    path = listed(tmp_path / "list.csv", "0,100,,1")
+    for arguments, said in (
+        ({"test": "dev"}, "--test must be one of test; got 'dev'"),
+        ({"train": "test"}, "--train must be one of train; got 'test'"),
+        ({"within": True, "train": "train"}, "leave out --train"),
+    ):
+        with pytest.raises(UsageError, match=said):
+            import_verdicts(folder, path, **arguments)
+    alone = hand_audit(tmp_path / "alone", TEST, ())
+    with pytest.raises(UsageError, match="compared a set with itself alone; give --within"):
+        import_verdicts(alone, path)
+    apart = hand_audit(tmp_path / "apart", TEST, TRAIN, within=False)
+    with pytest.raises(UsageError, match="did not look for repeats within the test set"):
+        import_verdicts(apart, path, within=True)
+    summary = read_summary(folder)
+    summary["comparisons"].append(summary["comparisons"][0] | {"reference_set": "web"})
+    write_json(folder / "audit.json", summary)
+    with pytest.raises(UsageError, match="one set a column; choose with --train: train, web"):
+        import_verdicts(folder, path)
+    assert import_verdicts(folder, path, train="train").added == 1
+
+
+def test_within_keeps_which_of_the_two_is_to_go(folder: Path, tmp_path: Path) -> None:
+    path = listed(tmp_path / "list.csv", "9,10,0.3,1", "4,5,0.3,2")
+    assert import_verdicts(folder, path, within=True).added == 2
+    done = export_verdicts(folder, tmp_path / "out.csv")
+    assert done.files[1] == tmp_path / "out_within_test.csv"
+    assert [row[:2] for row in cells(done.files[1])[1:]] == [["9", "10"], ["4", "5"]]
+    # nobody measured the second pair: no distance, and it stands last
+    assert [row[2:] for row in cells(done.files[1])[1:]] == [["0.5", "1"], ["", "2"]]
+    assert len(cells(done.files[0])) == 1
+
+
+def test_sets_of_embeddings_are_refused(tmp_path: Path) -> None:
+    nothing = {("train", image.id): None for image in TRAIN}
+    folder = hand_audit(tmp_path / "audit", TEST, TRAIN, digests=nothing)
+    with pytest.raises(UsageError, match="set 'train' holds embeddings only"):
+        import_verdicts(folder, listed(tmp_path / "list.csv", "0,100,,1"))
+
+
+def test_verdicts_of_another_folder_under_other_names(folder: Path, tmp_path: Path) -> None:
+    """Contents tell who is who: the other audit calls the images otherwise, and has more."""
+    import_verdicts(folder, listed(tmp_path / "list.csv", "0,100,,2", "1,101,,3"), reviewer="Ada")
+    other = hand_audit(
+        tmp_path / "other",
+        [Image("renamed", content="test/0"), Image("b")],
+        [Image("c", content="train/100")],
+        [Pair("renamed", "c", "near")],
+    )
+    found = import_verdicts(other, folder / "verdicts.csv")
+    assert (found.rows, found.added, found.unknown, found.reviewers) == (2, 1, 1, ("Ada",))
+    (row,) = judged_pairs(other).to_pylist()
+    assert (row["query"], row["grade"], row["machine_grade"]) == ("renamed", "similar", "near")
+    assert import_verdicts(other, folder / "verdicts.csv").added == 0
+    assert verdicts_of(other, folder / "verdicts.csv") == read_verdicts(other)
+    with pytest.raises(UsageError, match="names its reviewers and images itself; leave out --rev"):
+        import_verdicts(other, folder / "verdicts.csv", reviewer="Ben")
+    with pytest.raises(UsageError, match="leave out --within"):
+        import_verdicts(other, folder / "verdicts.csv", within=True)
+
+
+def test_an_older_word_never_replaces_a_newer_one(folder: Path, tmp_path: Path) -> None:
+    old = Path(shutil.copytree(folder, tmp_path / "old"))
+    pair = (digest_of("test", TEST[0]), digest_of("train", TRAIN[0]))
+    with Ledger(old) as ledger:
+        ledger.add(Verdict.of(*pair, "near", "Ada", time="2026-01-01T00:00:00.000+00:00"))
+    with Ledger(folder) as ledger:
+        ledger.add(Verdict.of(*pair, "different", "Ada", time="2026-01-02T00:00:00.000+00:00"))
+    found = import_verdicts(folder, old / "verdicts.csv")
+    assert (found.added, found.known) == (0, 1)
+    assert [v.judgment for v in read_verdicts(folder)] == ["different"]
+    assert import_verdicts(old, folder / "verdicts.csv").added == 1
+    assert [v.judgment for v in read_verdicts(old)] == ["different"]
+
+
+def test_export_leaves_disputed_pairs_out(folder: Path, tmp_path: Path) -> None:
+    import_verdicts(folder, listed(tmp_path / "ada.csv", "0,100,,1", "1,101,,3", "3,103,,3"))
+    import_verdicts(folder, listed(tmp_path / "ben.csv", "0,100,,3", "1,101,,2"))
+    out = tmp_path / "out.csv"
+    done = export_verdicts(folder, out)
+    assert (done.written, done.disputed) == (2, 1)
+    # of equally many the weaker one stands
+    assert [(row[0], row[3]) for row in cells(out)[1:]] == [("1", "3"), ("3", "3")]
+    assert export_verdicts(folder, out, reviewer="ben").written == 2
+    assert [(row[0], row[3]) for row in cells(out)[1:]] == [("0", "3"), ("1", "2")]
+    done = export_verdicts(folder, out, as_="csv")
+    assert (done.files, done.written, done.disputed) == ((out,), 5, 0)
+    assert len(cells(out)) == 6
+
+
+def test_export_refuses(folder: Path, tmp_path: Path) -> None:
+    out = tmp_path / "out.csv"
+    with pytest.raises(UsageError, match=r"nobody has judged a pair of .* yet"):
+        export_verdicts(folder, out)
+    import_verdicts(folder, listed(tmp_path / "ada.csv", "0,100,,1"))
+    with pytest.raises(UsageError, match="reviewer must be one of ada; got 'Ben'"):
+        export_verdicts(folder, out, reviewer="Ben")
+    with pytest.raises(UsageError, match="the format must be one of cifair, csv; got 'xml'"):
+        export_verdicts(folder, out, as_="xml")
+    with pytest.raises(UsageError, match="is a folder; choose a file"):
+        export_verdicts(folder, tmp_path)
+    (tmp_path / "file").write_text("")
+    for as_ in ("cifair", "csv"):
+        with pytest.raises(VisleakError, match="cannot be written"):
+            export_verdicts(folder, tmp_path / "file" / "out.csv", as_=as_)
+
+
+#: Ids that spreadsheets, readers of lines and readers of cells all get wrong.
+NAMES = ["=cmd()", "'q", "-1", 'a,"b"', "c\nd", " e ", "\N{PILE OF POO}", "7"]
+
+
+@settings(max_examples=25)
+@given(
+    st.dictionaries(
+        st.tuples(st.sampled_from(NAMES), st.sampled_from(NAMES), st.booleans()),
+        st.sampled_from(GRADES),
+        max_size=12,
+    )
+)
+def test_what_is_exported_comes_back(said: dict[tuple[str, str, bool], str]) -> None:
+    images = [Image(name) for name in NAMES]
+    with tempfile.TemporaryDirectory() as place:
+        first = hand_audit(Path(place) / "a", images, images, [Pair("7", "7", "near")])
+        second = hand_audit(Path(place) / "b", images, images)
+        whole = {}
+        for (query, reference, within), judgment in said.items():
+            other = "test" if within else "train"
+            pair = (digest_of("test", Image(query)), digest_of(other, Image(reference)))
+            if pair[0] != pair[1]:
+                verdict = Verdict.of(*pair, judgment, "out", query_set="test", query=query)
+                whole[verdict.key] = verdict
+        with Ledger(first) as ledger:
+            ledger.add(*whole.values())
+        if not whole:
+            return
+        files = export_verdicts(first, Path(place) / "out.csv").files
+        import_verdicts(second, files[0])
+        import_verdicts(second, files[1], reviewer="out", within=True)
+        back = settle(read_verdicts(second))
+        assert {key: each.grade for key, each in back.items()} == {
+            key: verdict.judgment for key, verdict in whole.items()
+        }
