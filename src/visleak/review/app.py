@@ -17,6 +17,7 @@ from visleak.errors import UsageError, VisleakError
 from visleak.review import judging, pair_page, result_page, sheet_page
 from visleak.review.desk import Desk
 from visleak.review.pages import answer, error_page
+from visleak.review.pictures import Shelf
 from visleak.review.security import HEADERS, Door, Guard
 
 #: What the pages load, by the ends of their names.
@@ -53,7 +54,7 @@ def create_app(
         *sheet_page.routes(desk),
         *result_page.routes(desk),
         *more,
-        Route("/image/{name}", _image(desk)),
+        Route("/image/{name}", picture_of(desk.shelf)),
         Route("/static/{name}", _asset(_assets())),
     ]
     app = Starlette(
@@ -71,14 +72,14 @@ def create_app(
     return app
 
 
-def _image(desk: Desk) -> Any:
-    """Return the endpoint of pictures."""
+def picture_of(shelf: Shelf) -> Any:
+    """Return the endpoint of the pictures of a shelf."""
 
     def image(request: Request) -> Response:
-        sight = desk.shelf.sight(request.path_params["name"])
+        sight = shelf.sight(request.path_params["name"])
         if sight is None:
             raise HTTPException(404)
-        data, kind = desk.shelf.encoded(sight)
+        data, kind = shelf.encoded(sight)
         # an address means one content while the server runs; a missing picture may come back
         keeping = "no-store" if kind == "image/svg+xml" else "private, max-age=3600, immutable"
         return Response(data, media_type=kind, headers={"Cache-Control": keeping})

@@ -14,7 +14,13 @@ from visleak.templates import environment, visible
 
 
 def page(
-    request: Request, template: str, *, title: str, status: int = 200, **values: Any
+    request: Request,
+    template: str,
+    *,
+    title: str,
+    status: int = 200,
+    outside: bool = False,
+    **values: Any,
 ) -> HTMLResponse:
     """Return a page.
 
@@ -23,9 +29,10 @@ def page(
         template: name of a file in ``templates``; it extends ``layout.html.j2``.
         title: of the window.
         status: of the answer.
+        outside: it is seen by who is not let in, so it tells nothing.
         values: for the template; all of them are escaped.
     """
-    state = request.scope["app"].state if "app" in request.scope else None
+    state = None if outside else request.app.state
     text = (
         _environment()
         .get_template(template)
@@ -41,9 +48,11 @@ def page(
     return HTMLResponse(text.encode("utf-8", "backslashreplace"), status)
 
 
-def error_page(request: Request, status: int, title: str, text: str) -> HTMLResponse:
+def error_page(
+    request: Request, status: int, title: str, text: str, *, outside: bool = False
+) -> HTMLResponse:
     """Return a page that says in plain words what is wrong and what to do."""
-    return page(request, "error.html.j2", title=title, status=status, text=text)
+    return page(request, "error.html.j2", title=title, status=status, outside=outside, text=text)
 
 
 def answer(value: dict[str, Any], status: int = 200) -> Response:

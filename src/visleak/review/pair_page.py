@@ -155,18 +155,27 @@ def _wanted(desk: Desk, rows: tuple[int, ...]) -> list[tuple[str, str]]:
 
 
 def _elsewhere(desk: Desk, row: int, choice: Choice) -> list[dict[str, Any]]:
-    """Return the other pairs of the query's and of the reference's content, closest first."""
-    listing, found = desk.listing, desk.listing.others(row)
+    """Return the other pairs of the query's and of the reference's content, closest first.
+
+    Those that are called different, by this reviewer or else by the machine, are counted only.
+    """
+    listing, mine, different = desk.listing, desk.standing().mine, GRADES.index("different")
     contents = int(listing.left[row]), int(listing.right[row])
-    return [
-        {
-            "of": name,
-            "total": len(rows),
-            "pairs": [_other(desk, int(r), content, choice) for r in rows[:MOST_OTHERS]],
-        }
-        for name, content, rows in zip(("query", "reference"), contents, found, strict=True)
-        if len(rows)
-    ]
+    groups = []
+    for name, content, rows in zip(
+        ("query", "reference"), contents, listing.others(row), strict=True
+    ):
+        called = np.where(mine[rows] >= 0, mine[rows], listing.grade[rows])
+        alike = rows[called != different]
+        groups.append(
+            {
+                "of": name,
+                "total": len(alike),
+                "different": len(rows) - len(alike),
+                "pairs": [_other(desk, int(r), content, choice) for r in alike[:MOST_OTHERS]],
+            }
+        )
+    return [group for group in groups if group["total"] or group["different"]]
 
 
 def _other(desk: Desk, row: int, content: int, choice: Choice) -> dict[str, Any]:

@@ -47,10 +47,14 @@ def _given(choice: Choice) -> dict[str, str]:
 
 
 def _crossed(desk: Desk) -> list[tuple[str, list[int]]]:
-    """Return, by the machine's grade, how many pairs this reviewer judged to be what."""
+    """Return, by the machine's grade, how many pairs this reviewer judged to be what.
+
+    Empty where they judged none.
+    """
     listing, mine = desk.listing, desk.standing().mine
     rows = []
     for code, name in [*enumerate(GRADES), (-1, "no grade")]:
         own = mine[(listing.grade == code) & (mine >= 0)]
         rows.append((name, np.bincount(own, minlength=len(GRADES)).tolist()))
-    return [row for row in rows if sum(row[1]) or row[0] != "no grade"]
+    judged = [row for row in rows if sum(row[1])]
+    return [row for row in rows if sum(row[1]) or row[0] != "no grade"] if judged else []

@@ -150,6 +150,7 @@ class Guard:
                 "Open the whole link that visleak printed in the terminal. If you clicked on it in"
                 " another web page, copy it into the address bar. A link opened by visleak itself"
                 " works once; the one in the terminal works until the review ends.",
+                outside=True,
             )
         return _foreign(request) if request.method == "POST" else None
 

@@ -12,10 +12,14 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from visleak.errors import MissingExtra, UsageError
+from visleak.pipeline.workplace import silent
 
 if TYPE_CHECKING:
     from starlette.applications import Starlette
+    from starlette.routing import BaseRoute
 
+    from visleak.replacements import Asked
+    from visleak.review.replacing import Bars
     from visleak.review.security import Door
     from visleak.verdicts import Agreement
 
@@ -30,7 +34,10 @@ def review(
     grade: str | None = None,
     port: int = 0,
     browser: bool = True,
+    pool: Asked | None = None,
+    instructions: Path | None = None,
     told: Callable[[str], None] = print,
+    bars: Bars = lambda: contextlib.nullcontext(silent),
 ) -> Agreement:
     """Let a person judge the pairs of an audit in a browser; returns when Ctrl-C ends it.
 
@@ -41,7 +48,10 @@ def review(
         grade: begin with pairs of this machine grade or stronger.
         port: to listen on; 0 takes one that is free.
         browser: open a browser.
-        told: is given the lines to print, the address first.
+        pool: where replacements of duplicates come from; adds the page on which they are chosen.
+        instructions: file of what an image of each class must be like, shown on that page.
+        told: is given the lines to print, the address last.
+        bars: gives what is told how far the opening of the pool is.
 
     Raises:
         MissingExtra: starlette or uvicorn is not installed.
@@ -53,17 +63,27 @@ def review(
     from visleak.review.choice import Choice
     from visleak.review.desk import Desk
 
-    start = Choice(grade=_or_stronger(grade)).query
-    with (
-        contextlib.closing(bound(port)) as listening,
-        Desk(Path(folder), reviewer or user_name(), candidates) as desk,
-    ):
+    if instructions is not None and pool is None:
+        raise UsageError("instructions are for choosing replacements; name a pool with --pool")
+    query = Choice(grade=_or_stronger(grade)).query
+    start = f"/pairs?{query}" if query else "/pairs"
+    with contextlib.ExitStack() as stack:
+        listening = stack.enter_context(contextlib.closing(bound(port)))
+        desk = stack.enter_context(Desk(Path(folder), reviewer or user_name(), candidates))
+        more: list[BaseRoute] = []
+        nav: list[tuple[str, str]] = []
+        if pool is not None:
+            from visleak.review import replacing
+
+            bench = replacing.bench(Path(folder), pool, instructions, desk, told=told, bars=bars)
+            more += replacing.routes(stack.enter_context(bench))
+            nav, start = [replacing.NAV], replacing.HOME
         told(
             f"{len(desk.listing):,} pairs to review as {desk.reviewer}; Ctrl-C ends it and writes"
             " verdicts.csv"
         )
         serve(
-            lambda door: create_app(desk, door, start=f"/pairs?{start}" if start else "/pairs"),
+            lambda door: create_app(desk, door, more, nav, start),
             listening,
             browser=browser,
             told=told,
@@ -160,9 +180,13 @@ def serve(
     told(door.url(door.token))
     if browser and door.once is not None:
         _open(door.url(door.once))
-    # uvicorn ends in good order, and raises the signal again for whoever called
-    with contextlib.suppress(KeyboardInterrupt):
+    try:
         uvicorn.Server(config).run(sockets=[listening])
+    except KeyboardInterrupt as stop:
+        # uvicorn ends in good order, and raises the signal again: Ctrl-C is how a review ends,
+        # SIGTERM (a kind of its own on the command line) is for the caller
+        if type(stop) is not KeyboardInterrupt:
+            raise
 
 
 def _open(url: str) -> None:

@@ -1,0 +1,42 @@
+"""The audit folder that the tests of the review app read."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+pytest.importorskip("starlette", reason="the review app needs the extra web")
+pytest.importorskip("httpx2", reason="Starlette's TestClient needs it")
+
+from reviewed import Browser, make_audit
+
+from visleak.review.desk import Desk
+
+
+@pytest.fixture(scope="session")
+def finished(
+    tmp_path_factory: pytest.TempPathFactory, natural: dict[str, np.ndarray]
+) -> Path:
+    """An audit that is read and never changed."""
+    return make_audit(tmp_path_factory.mktemp("reviewed"), natural)
+
+
+@pytest.fixture
+def folder(finished: Path, tmp_path: Path) -> Path:
+    """A copy of the audit, whose pictures lie where they were."""
+    return Path(shutil.copytree(finished, tmp_path / "audit"))
+
+
+@pytest.fixture
+def desk(folder: Path) -> Iterator[Desk]:
+    with Desk(folder, "ada") as desk:
+        yield desk
+
+
+@pytest.fixture
+def browser(desk: Desk) -> Browser:
+    return Browser.at(desk)

@@ -1,0 +1,118 @@
+"""A small audit to review, and a browser's side of the talk with the server."""
+
+from __future__ import annotations
+
+import csv
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import cv2
+import numpy as np
+from PIL import Image
+from starlette.testclient import TestClient
+
+import visleak
+from visleak.review.app import create_app
+from visleak.review.desk import Desk
+from visleak.review.security import Door
+
+PORT = 8765
+HERE = f"http://127.0.0.1:{PORT}"
+
+#: Names, labels and captions come from files of strangers.
+HOSTILE = "<img src=x onerror=alert(1)>.png"
+HOSTILE_LABEL = '"><script>alert(2)</script>'
+
+#: What a script of our pages sends with a change.
+OWN = {"origin": HERE, "x-visleak": "review"}
+
+
+def make_audit(folder: Path, natural: dict[str, np.ndarray]) -> Path:
+    """Audit 32-pixel pictures and two photographs; return the audit folder.
+
+    Planted: near copies (darker), an exact one under a hostile name, a mirrored one, repeats in
+    the test set, and one content in two training files.
+    """
+    rng = np.random.default_rng(7)
+    tiles = [tile(natural[name], 32, rng) for name in sorted(natural) for _ in range(5)]
+    photos = [tile(natural[name], 200, rng) for name in ("coffee", "astronaut")]
+    test = {f"t{n:02}.png": tiles[n] for n in range(14)}
+    test["t14.png"] = shifted(tiles[0])
+    test["p0.png"] = photos[0]
+    train = {f"r{n:02}.png": tiles[n + 14] for n in range(20)}
+    train |= {f"near{n}.png": darker(tiles[n]) for n in range(4)}
+    train["near0-again.png"] = darker(tiles[0])
+    train["mirror.png"] = np.ascontiguousarray(tiles[5][:, ::-1])
+    train[HOSTILE] = tiles[6]
+    train["p1.png"] = darker(photos[0])
+    for side, pictures in (("test", test), ("train", train)):
+        write_set(folder / side, pictures)
+    out = folder / "audit"
+    visleak.audit(
+        str(folder / "test.csv"), str(folder / "train.csv"), out=out, workers=1, cache=None
+    )
+    return out
+
+
+def write_set(folder: Path, pictures: dict[str, np.ndarray]) -> None:
+    """Write pictures, and a manifest beside them with labels and captions."""
+    folder.mkdir(parents=True)
+    with folder.with_suffix(".csv").open("w", newline="") as lines:
+        writer = csv.writer(lines)
+        writer.writerow(["id", "path", "label", "caption"])
+        for number, (name, pixels) in enumerate(pictures.items()):
+            Image.fromarray(pixels).save(folder / name)
+            label = HOSTILE_LABEL if name == HOSTILE else ("cat", "dog")[number % 2]
+            writer.writerow([name, f"{folder.name}/{name}", label, f"<b>{name}</b>"])
+
+
+def tile(picture: np.ndarray, side: int, rng: np.random.Generator) -> np.ndarray:
+    """Cut a square out of a picture and make it ``side`` pixels wide."""
+    size = min(picture.shape[:2]) // 2
+    y, x = (int(rng.integers(0, length - size)) for length in picture.shape[:2])
+    cut = picture[y : y + size, x : x + size]
+    return np.asarray(cv2.resize(cut, (side, side), interpolation=cv2.INTER_AREA), np.uint8)
+
+
+def darker(picture: np.ndarray) -> np.ndarray:
+    return (picture * 0.85).astype(np.uint8)
+
+
+def shifted(picture: np.ndarray) -> np.ndarray:
+    return np.roll(picture, 1, axis=1)
+
+
+@dataclass
+class Browser:
+    """A browser that was let in."""
+
+    desk: Desk
+    door: Door
+    client: TestClient
+
+    @classmethod
+    def at(cls, desk: Desk) -> Browser:
+        door = Door(PORT)
+        client = TestClient(create_app(desk, door), base_url=HERE, follow_redirects=False)
+        browser = cls(desk, door, client)
+        assert client.get(f"/?token={door.token}").status_code == 303
+        return browser
+
+    def page(self, address: str) -> str:
+        answer = self.client.get(address, follow_redirects=True)
+        assert answer.status_code == 200, answer.text
+        return str(answer.text)
+
+    def pair(self, row: int, query: str = "") -> str:
+        return self.page(f"/pair/{self.desk.listing.name(row)}{query}")
+
+    def judge(self, rows: list[int], judgment: str, **more: Any) -> dict[str, Any]:
+        names = [self.desk.listing.name(row) for row in rows]
+        return self.send("/api/judge", {"pairs": names, "judgment": judgment, **more})
+
+    def send(self, path: str, value: Any) -> dict[str, Any]:
+        answer = self.client.post(path, json=value, headers=OWN)
+        assert answer.status_code == 200, answer.text
+        told: dict[str, Any] = answer.json()
+        return told

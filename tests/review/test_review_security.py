@@ -1,0 +1,243 @@
+"""Every rule of the door, one by one: what another site, user or machine may try."""
+
+from __future__ import annotations
+
+import json
+import re
+
+import pytest
+from reviewed import HERE, OWN, PORT, Browser
+from starlette.testclient import TestClient
+
+from visleak.review.app import create_app
+from visleak.review.desk import Desk
+from visleak.review.security import BODY, Door
+
+PAGES = ("/", "/pairs", "/sheet", "/result", "/nothing", "/pair/x", "/image/x")
+
+
+@pytest.fixture
+def door() -> Door:
+    return Door(PORT)
+
+
+@pytest.fixture
+def stranger(desk: Desk, door: Door) -> TestClient:
+    """A browser without the cookie."""
+    return TestClient(create_app(desk, door), base_url=HERE, follow_redirects=False)
+
+
+def judgment(desk: Desk) -> dict[str, object]:
+    return {"pairs": [desk.listing.name(0)], "judgment": "near"}
+
+
+def test_the_token_becomes_a_cookie_and_leaves_the_address(
+    stranger: TestClient, door: Door
+) -> None:
+    answer = stranger.get(f"/?token={door.token}")
+    assert (answer.status_code, answer.headers["location"]) == (303, "/")
+    cookie = answer.headers["set-cookie"].lower()
+    assert "httponly" in cookie
+    assert "samesite=strict" in cookie
+    assert "domain" not in cookie
+    assert door.cookie_name == f"visleak_review_{PORT}"
+    assert door.token not in cookie
+    assert stranger.get("/pairs").status_code == 303
+    assert "no-store" in answer.headers["cache-control"]
+
+
+def test_the_printed_token_serves_again_the_opened_one_does_not(
+    stranger: TestClient, door: Door
+) -> None:
+    """Command lines of processes can be read by other users of the machine."""
+    once = door.once
+    assert stranger.get(f"/?token={once}").status_code == 303
+    stranger.cookies.clear()
+    assert stranger.get(f"/?token={once}").status_code == 403
+    assert stranger.get(f"/?token={door.token}").status_code == 303
+    assert stranger.get(f"/?token={door.token}").status_code == 303
+
+
+@pytest.mark.parametrize("page", PAGES)
+def test_without_the_cookie_there_is_nothing_to_see(
+    stranger: TestClient, desk: Desk, page: str
+) -> None:
+    answer = stranger.get(page)
+    assert answer.status_code == 403
+    assert "link that visleak printed in the terminal" in answer.text
+    assert desk.reviewer not in answer.text
+    assert "/pairs" not in answer.text
+
+
+def test_a_wrong_cookie_or_token_is_refused(stranger: TestClient, door: Door) -> None:
+    assert stranger.get("/?token=guess").status_code == 403
+    assert stranger.get("/?token=").status_code == 403
+    assert stranger.get("/?token=%ff").status_code == 403
+    stranger.cookies.set(door.cookie_name, door.token)
+    assert stranger.get("/pairs").status_code == 403
+    assert stranger.post(f"/?token={door.token}", json={}, headers=OWN).status_code == 403
+
+
+def test_pictures_are_behind_the_door_too(browser: Browser, stranger: TestClient) -> None:
+    address = re.search(r'src="(/image/[0-9a-f]+)"', browser.pair(0))
+    assert address is not None
+    assert browser.client.get(address[1]).status_code == 200
+    assert stranger.get(address[1]).status_code == 403
+
+
+@pytest.mark.parametrize(
+    "host",
+    [
+        "evil.example",
+        f"evil.example:{PORT}",
+        "127.0.0.1",
+        "127.0.0.1:1",
+        f"127.0.0.1.evil.example:{PORT}",
+        f"[::1]:{PORT}",
+        "",
+    ],
+)
+def test_another_host_is_refused(browser: Browser, host: str) -> None:
+    """DNS rebinding: a name of another site that is made to lead to this machine."""
+    answer = browser.client.get("/pairs", headers={"host": host})
+    assert answer.status_code == 421
+    static = browser.client.get("/static/review.css", headers={"host": host})
+    assert static.status_code == 421
+
+
+def test_localhost_is_another_name_of_this_machine(desk: Desk, door: Door) -> None:
+    client = TestClient(create_app(desk, door), base_url=f"http://localhost:{PORT}")
+    assert client.get(f"/?token={door.token}").status_code == 200
+    told = {"origin": f"http://localhost:{PORT}", "x-visleak": "review"}
+    assert client.post("/api/undo", json={}, headers=told).status_code == 200
+    # the cookie of one name must not be used from the other
+    assert client.post("/api/undo", json={}, headers=OWN).status_code == 403
+
+
+@pytest.mark.parametrize(
+    ("change", "status"),
+    [
+        ({"origin": "https://evil.example"}, 403),
+        ({"origin": "null"}, 403),
+        ({"origin": None}, 403),
+        ({"origin": f"http://127.0.0.1:{PORT + 1}"}, 403),
+        ({"sec-fetch-site": "cross-site"}, 403),
+        ({"sec-fetch-site": "same-site"}, 403),
+        ({"x-visleak": None}, 403),
+        ({"content-type": "text/plain"}, 415),
+        ({"content-type": "application/x-www-form-urlencoded"}, 415),
+    ],
+)
+def test_a_change_must_come_from_this_page(
+    browser: Browser, change: dict[str, str | None], status: int
+) -> None:
+    headers = {"content-type": "application/json", "sec-fetch-site": "same-origin", **OWN} | change
+    sent = {name: value for name, value in headers.items() if value is not None}
+    data = json.dumps(judgment(browser.desk))
+    answer = browser.client.post("/api/judge", content=data, headers=sent)
+    assert answer.status_code == status
+    assert browser.desk.ledger.standing() == ()
+
+
+def test_the_same_change_from_this_page_is_taken(browser: Browser) -> None:
+    headers = {"sec-fetch-site": "same-origin", **OWN}
+    answer = browser.client.post("/api/judge", json=judgment(browser.desk), headers=headers)
+    assert answer.status_code == 200
+    assert len(browser.desk.ledger.standing()) == 1
+
+
+def test_nothing_changes_without_the_cookie(stranger: TestClient, desk: Desk) -> None:
+    assert stranger.post("/api/judge", json=judgment(desk), headers=OWN).status_code == 403
+    assert desk.ledger.standing() == ()
+
+
+def test_bodies_are_bounded(browser: Browser) -> None:
+    headers = {"content-type": "application/json", **OWN}
+    large = browser.client.post("/api/judge", content=b" " * (BODY + 1), headers=headers)
+    assert large.status_code == 413
+    # what does not say how long it is
+    chunks = browser.client.post("/api/judge", content=iter([b"{", b"}"]), headers=headers)
+    assert chunks.status_code == 411
+    for text in (b"", b"[1]", b"{", b"\xff", b"[" * 30_000):
+        told = browser.client.post("/api/judge", content=text, headers=headers)
+        assert told.status_code == 400, text[:10]
+        assert told.json() == {"error": "a JSON object is wanted"}
+
+
+@pytest.mark.parametrize("method", ["PUT", "DELETE", "OPTIONS", "TRACE", "PATCH"])
+def test_other_methods_are_refused(browser: Browser, method: str) -> None:
+    assert browser.client.request(method, "/pairs").status_code == 405
+
+
+def test_a_change_is_never_made_by_get(browser: Browser) -> None:
+    assert browser.client.get("/api/undo").status_code == 405
+
+
+@pytest.mark.parametrize("page", [*PAGES, "/static/review.css", "/static/none.css"])
+def test_every_answer_has_the_headers(browser: Browser, stranger: TestClient, page: str) -> None:
+    for client in (browser.client, stranger):
+        headers = client.get(page, follow_redirects=True).headers
+        policy = dict(
+            rule.strip().split(" ", 1) for rule in headers["content-security-policy"].split(";")
+        )
+        assert policy["default-src"] == policy["base-uri"] == policy["frame-ancestors"] == "'none'"
+        assert policy["script-src"] == policy["style-src"] == policy["connect-src"] == "'self'"
+        assert policy["form-action"] == policy["img-src"] == "'self'"
+        assert headers["referrer-policy"] == "no-referrer"
+        assert headers["x-content-type-options"] == "nosniff"
+        assert headers["cross-origin-opener-policy"] == "same-origin"
+        assert headers["cross-origin-resource-policy"] == "same-origin"
+        assert headers["cache-control"] in ("no-store", "no-cache")
+        assert "server" not in headers
+
+
+def test_pages_have_no_inline_script_style_or_foreign_address(browser: Browser) -> None:
+    browser.judge([1], "near")
+    for address in ("/pairs", "/sheet", "/result", "/pairs?grade=exact&state=disputed"):
+        text = browser.page(address)
+        assert not re.search(r"<script(?![^>]*\bsrc=)", text)
+        assert "<style" not in text
+        assert not re.search(r"<[^>]+\s(style|on\w+)=", text)
+        linked = re.findall(r'(?:src|href|action)="([^"]+)"', text)
+        assert linked
+        assert [each for each in linked if not each.startswith(("/", "#", "?"))] == []
+
+
+@pytest.mark.parametrize(
+    "path",
+    [
+        "/image/../../etc/passwd",
+        "/image/..%2f..%2fetc%2fpasswd",
+        "/static/../security.py",
+        "/static/%2e%2e/security.py",
+        "/static/..%2fsecurity.py",
+        "/image/" + "0" * 32,
+        "/image/t00.png",
+    ],
+)
+def test_no_path_of_a_client_reaches_the_disk(browser: Browser, path: str) -> None:
+    answer = browser.client.get(path)
+    assert answer.status_code == 404
+    assert "There is nothing here" in answer.text
+
+
+def test_addresses_of_pictures_tell_nothing_and_differ_by_run(desk: Desk, folder: object) -> None:
+    mine = desk.shelf.url("test", "t00.png")
+    assert re.fullmatch(r"/image/[0-9a-f]{32}", mine)
+    assert mine == desk.shelf.url("test", "t00.png")
+    assert mine != desk.shelf.url("train", "t00.png")
+    with Desk(desk.folder, "ben") as other:
+        assert other.shelf.url("test", "t00.png") != mine
+
+
+def test_a_failure_inside_has_the_headers_and_keeps_its_secrets(
+    desk: Desk, door: Door, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    client = TestClient(create_app(desk, door), base_url=HERE, raise_server_exceptions=False)
+    client.get(f"/?token={door.token}")
+    monkeypatch.setattr(desk, "first", lambda choice: 1 / 0)
+    answer = client.get("/pairs")
+    assert answer.status_code == 500
+    assert "Unexpected ZeroDivisionError" in answer.text
+    assert "Traceback" not in answer.text
+    assert "default-src 'none'" in answer.headers["content-security-policy"]
