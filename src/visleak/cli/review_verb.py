@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Annotated
 
 import typer
@@ -35,11 +36,32 @@ def review(
     port: Annotated[
         int, typer.Option(metavar="N", help="Port of 127.0.0.1; 0 takes one that is free.")
     ] = 0,
+    pool: Annotated[
+        str | None,
+        typer.Option(
+            metavar="SOURCE",
+            help="Choose replacements for duplicates from these images, on a page of its own.",
+        ),
+    ] = None,
+    label: Annotated[
+        str | None,
+        typer.Option(metavar="COLUMN", help="Column of the pool with the labels."),
+    ] = None,
+    instructions: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="FILE",
+            help="What an image of each class must be like, shown beside a replacement: a JSON"
+            " object, or a text with a line ## CLASS above each.",
+        ),
+    ] = None,
     no_browser: Annotated[
         bool, typer.Option("--no-browser", help="Print the address and open no browser.")
     ] = False,
 ) -> None:
     """Judge the pairs of an audit in a browser; Ctrl-C ends it."""
+    from visleak.cli.progress import bars
+    from visleak.replacements import Asked
     from visleak.review.serving import review as serve
     from visleak.verdicts.plain import PLAIN
 
@@ -50,7 +72,10 @@ def review(
         grade=grade,
         port=port,
         browser=not no_browser,
+        pool=None if pool is None else Asked(pool, label=label),
+        instructions=instructions,
         told=lambda line: edges.say(f"{edges.plain(line)}\n"),
+        bars=bars,
     )
     count = f"{agreed.judged:,} {'pair' if agreed.judged == 1 else 'pairs'} judged"
     if agreed.disputed:

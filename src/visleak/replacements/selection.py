@@ -172,6 +172,12 @@ class Selection:
         ]
         return self._neighbours.similarity(sets, (rows[0], rows[1]))
 
+    def label_of(self, set_name: str, id_: str) -> str | None:
+        """Return the label of an image of the audit, ``None`` for none."""
+        own = self.material[set_name]
+        row = int(pc.index(own.prints.ids, id_).as_py())
+        return _label(own, row) if row >= 0 else None
+
     def row_of(self, digest: str) -> int | None:
         """Return the row of the pool of a content, ``None`` where the pool does not have it."""
         return self._rows.get(digest)
@@ -210,16 +216,17 @@ class Selection:
         with self._lock:
             duplicate = self.duplicates.images[place]
             decision = self.approvals().get((duplicate.digest, duplicate.copy))
-            waiting = self._waiting(duplicate)
+            waiting, last = self._waiting(duplicate), self._rows.get(after or "")
             left = len(waiting)
             if decision is not None:
                 row = self._rows.get(decision.pool_digest)
                 shown = self.candidates([row])[0] if row is not None else None
                 return Offer(decision, shown, (), left)
-            last = self._rows.get(after or "")
-            start = waiting.index(last) + 1 if last in waiting else 0
+            if last is not None:
+                rank = {row: at for at, row in enumerate(self._queue(duplicate).tolist())}
+                waiting.sort(key=lambda row: (rank[row] <= rank.get(last, -1), rank[row]))
             passed: list[Candidate] = []
-            for candidate in self._examined(waiting[start:] + waiting[:start]):
+            for candidate in self._examined(waiting):
                 if not candidate.objection:
                     return Offer(None, candidate, tuple(passed), left)
                 passed.append(candidate)
