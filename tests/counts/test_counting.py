@@ -14,10 +14,10 @@ from pathlib import Path
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 import pytest
-from hand_audit import Image, Pair, digest_of, hand_audit
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from hand_audit import Image, Pair, digest_of, hand_audit
 from visleak.counts import count
 from visleak.errors import UsageError
 from visleak.records import GRADES
@@ -231,13 +231,13 @@ def test_the_lists_of_cifair(tmp_path: Path) -> None:
     labels = dict(zip(table["index"].to_pylist(), table["label_name"].to_pylist(), strict=True))
     digests: dict[tuple[str, str], str | None] = {}
     sets: dict[str, list[Image]] = {"test": [], "train": []}
-    for name in sets:
+    for name, images in sets.items():
         names = {int(row["TrainID"]) for row in rows[0]} if name == "train" else set(labels)
         part = pq.read_table(home / f"{name}.parquet", columns=["index", "image"])
         part = part.filter(pc.is_in(part["index"], pc.cast(sorted(names), "int64")))
         for index, image in zip(part["index"].to_pylist(), part["image"].to_pylist(), strict=True):
             digests[name, str(index)] = hashlib.blake2b(image["bytes"], digest_size=16).hexdigest()
-            sets[name].append(Image(str(index), labels[index] if name == "test" else None))
+            images.append(Image(str(index), labels[index] if name == "test" else None))
     folder = hand_audit(tmp_path / "audit", sets["test"], sets["train"], digests=digests)
     assert import_verdicts(folder, lists[0], reviewer="Barz").added == len(rows[0]) == 139
     assert import_verdicts(folder, lists[1], reviewer="Barz", within=True).added == 19

@@ -9,9 +9,9 @@ from xml.etree import ElementTree
 
 import numpy as np
 import pytest
-from hand_audit import Image, Pair, hand_audit
 from PIL import Image as Picture
 
+from hand_audit import Image, Pair, hand_audit
 from visleak.counts import count, write_counts
 from visleak.errors import UsageError, VisleakError
 

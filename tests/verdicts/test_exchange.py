@@ -8,10 +8,10 @@ import tempfile
 from pathlib import Path
 
 import pytest
-from hand_audit import Image, Pair, digest_of, hand_audit
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from hand_audit import Image, Pair, digest_of, hand_audit
 from visleak.errors import UsageError, VisleakError
 from visleak.records import GRADES
 from visleak.store import read_summary, write_json
@@ -148,7 +148,7 @@ def test_ids_that_the_audit_does_not_have(folder: Path, tmp_path: Path) -> None:
         " ('x0', 'x1', 'x2', 'x3', 'x4' and 2 more); nothing was imported"
     )
     path = listed(tmp_path / "strangers.csv", *rows)
-    with pytest.raises(VisleakError, match="none of the 7 rows of .* is about images of"):
+    with pytest.raises(VisleakError, match=r"none of the 7 rows of .* is about images of"):
         import_verdicts(other, path)
     assert read_verdicts(other) == ()
 

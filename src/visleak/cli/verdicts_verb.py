@@ -19,8 +19,6 @@ if TYPE_CHECKING:
     from visleak.counts import Review
     from visleak.verdicts.exchange import Imported
 
-ACTIONS: Final = ("import", "export")
-
 #: Most disputed pairs that the terminal lists.
 MOST_DISPUTES: Final = 20
 
@@ -125,8 +123,8 @@ def _refuse(action: str | None, file: Path | None, **given: object) -> None:
     """
     from visleak.errors import UsageError
 
-    if action is not None and action not in ACTIONS:
-        raise UsageError(f"verdicts can be {' or '.join(ACTIONS)}ed; got {action!r}")
+    if action not in (None, "import", "export"):
+        raise UsageError(f"what to do with verdicts must be import or export; got {action!r}")
     if action is not None and file is None:
         raise UsageError(f"name the file to {action}: visleak verdicts A {action} FILE")
     used = {
@@ -134,7 +132,7 @@ def _refuse(action: str | None, file: Path | None, **given: object) -> None:
         "import": ("reviewer", "within", "test", "train", "strict"),
         "export": ("reviewer", "test", "train", "as"),
     }[action]
-    wrong = [name for name, value in given.items() if value not in (None, False, *())]
+    wrong = [name for name, value in given.items() if value not in (None, False)]
     wrong = [f"--{name}" for name in wrong if name not in used]
     if wrong:
         what = f"with {action}" if action else "without import or export"

@@ -1,0 +1,79 @@
+from __future__ import annotations
+
+import json
+import shutil
+from pathlib import Path
+
+import pytest
+from calling import refused, run
+
+
+@pytest.fixture
+def folder(audited: Path, tmp_path: Path) -> Path:
+    return Path(shutil.copytree(audited, tmp_path / "audit"))
+
+
+def judge(folder: Path, place: Path) -> None:
+    path = place / "ada.csv"
+    path.write_text("TestID,TrainID,Judgment\nthing/mirrored.png,thing/t1.png,3\n")
+    assert run("verdicts", folder, "import", path).code == 0
+
+
+def test_counts_before_and_after_review(folder: Path, tmp_path: Path) -> None:
+    ran = run("stats", folder)
+    assert (ran.code, ran.err) == (0, "")
+    lines = ran.out.splitlines()
+    assert lines[0].startswith("3 of 6 test images (50.00 %, 95 % CI ")
+    assert lines[0].endswith(") have a duplicate (exact, near or similar), in 4 pairs")
+    assert "nobody has judged a pair yet" in lines[-1]
+    judge(folder, tmp_path)
+    ran = run("stats", folder)
+    lines = ran.out.splitlines()
+    assert lines[0].startswith("2 of 6 test images")
+    assert lines[0].endswith("in 3 pairs, after review")
+    together = next(line.split() for line in lines if line.startswith("together"))
+    # pairs and images after review, then before
+    assert together[1:] == ["3", "2", "4", "3"]
+    assert "1 listed pairs have another grade than the machine's" in lines[-1]
+
+
+def test_json_is_all_that_is_printed(folder: Path, tmp_path: Path) -> None:
+    judge(folder, tmp_path)
+    out = tmp_path / "counts"
+    ran = run("stats", folder, "--json", "-o", out)
+    value = json.loads(ran.out)
+    assert value == json.loads((out / "counts.json").read_text())
+    (own,) = value["sets"]
+    assert (own["before"]["images"], own["after"]["images"]) == (3, 2)
+    assert own["after"]["types"]["train-test"]["near"] == {"pairs": 0, "images": 0}
+    assert value["review"]["reviewers"]["ada"]["different"] == 1
+    assert own["classes"] == [{"label": "thing", "images": 2, "before": 3, "of": 6}]
+    # three pairs of copies: of no distance, whatever the percentile
+    assert [each["distance"] for each in own["examples"]] == [0.0, 0.0, 0.0]
+    assert len([*out.glob("example-exact-*.png")]) == 3
+
+
+def test_a_narrower_grade_and_wrong_words(folder: Path, tmp_path: Path) -> None:
+    assert "(exact)" in run("stats", folder, "--grade", "exact").out.splitlines()[0]
+    assert refused("stats", folder, "--grade", "worst") == (
+        2,
+        "grade must be one of exact, near, similar; got 'worst'",
+    )
+    code, message = refused("stats", tmp_path / "none")
+    assert code == 2
+    assert "holds no finished audit" in message
+    (tmp_path / "file").write_text("")
+    code, message = refused("stats", folder, "-o", tmp_path / "file")
+    assert (code, message) == (2, f"the output {tmp_path / 'file'} is a file; choose a folder")
+
+
+def test_the_report_shows_the_review_without_another_verb(folder: Path, tmp_path: Path) -> None:
+    plain = (folder / "report.html").read_text()
+    assert run("report", folder).code == 0
+    assert (folder / "report.html").read_text() == plain
+    judge(folder, tmp_path)
+    assert run("report", folder).code == 0
+    page = (folder / "report.html").read_text()
+    assert '<h2 id="review-h">After review</h2>' in page
+    assert "<bdi>ada (1)</bdi>" in page
+    assert "The machine alone said" in page

@@ -1,0 +1,147 @@
+from __future__ import annotations
+
+import json
+import shutil
+from pathlib import Path
+
+import pytest
+from calling import HOSTILE, refused, run
+
+SCRIPT = "<img src=x onerror=alert(1)>"
+
+
+@pytest.fixture
+def folder(audited: Path, tmp_path: Path) -> Path:
+    return Path(shutil.copytree(audited, tmp_path / "audit"))
+
+
+@pytest.fixture
+def listed(tmp_path: Path) -> Path:
+    path = tmp_path / "ada.csv"
+    path.write_text(
+        "TestID,TrainID,Distance,Judgment,Mood\n"
+        "thing/mirrored.png,thing/t1.png,0.1,2,good\n"
+        "thing/q0.png,thing/t3.png,,1,bad\n"
+        "thing/nobody.png,thing/t3.png,,1,bad\n"
+    )
+    return path
+
+
+def test_from_import_to_export(folder: Path, listed: Path, tmp_path: Path) -> None:
+    assert run("verdicts", folder).out.startswith("nobody has judged a pair yet")
+    ran = run("verdicts", folder, "import", listed)
+    assert (ran.code, ran.err) == (0, "")
+    assert ran.out.splitlines() == [
+        "imported 2 verdicts of ada",
+        "rows about images that the audit does not have: 1 ('thing/nobody.png')",
+        "not looked at: Mood",
+    ]
+    assert (
+        "imported 0 verdicts of ada, 2 stood already"
+        in run("verdicts", folder, "import", listed).out
+    )
+    out = tmp_path / "out.csv"
+    ran = run("verdicts", folder, "export", out)
+    assert ran.out.splitlines() == [str(out), str(tmp_path / "out_within_test.csv")]
+    rows = [line.split(",") for line in out.read_text().splitlines()[1:]]
+    assert {(row[0], row[3]) for row in rows} == {
+        *(("thing/mirrored.png", "2"), ("thing/q0.png", "1")),
+    }
+    # other audits of other names: the plain copy tells
+    ran = run("verdicts", folder, "import", folder / "verdicts.csv", "--json")
+    assert json.loads(ran.out)["known"] == 2
+
+
+def test_who_said_what(folder: Path, listed: Path) -> None:
+    """Names are anybody's: no mark-up, no escape reaches the terminal."""
+    run("verdicts", folder, "import", listed, "--reviewer", f"{SCRIPT}[red]")
+    listed.write_text("TestID,TrainID,Judgment\nthing/mirrored.png,thing/t1.png,1\n")
+    run("verdicts", folder, "import", listed, "--reviewer", "Ben")
+    ran = run("verdicts", folder)
+    assert ran.out.startswith("2 pairs judged, 1 disputed\n")
+    assert f"{SCRIPT}[red] and Ben" in ran.out
+    assert "test: thing/mirrored.png   train: thing/t1.png" in ran.out
+    assert f"{SCRIPT}[red]: similar, Ben: near" in ran.out
+    value = json.loads(run("verdicts", folder, "--json").out)
+    assert (value["judged"], value["disputed"]) == (2, 1)
+    assert value["kappas"] == [
+        {"reviewers": [f"{SCRIPT}[red]", "Ben"], "pairs": 1, "agreed": 0, "kappa": 0.0}
+    ]
+    assert value["disputes"][0]["said"] == {f"{SCRIPT}[red]": "similar", "Ben": "near"}
+
+
+def test_verdicts_count_in_show_and_export(folder: Path, listed: Path, tmp_path: Path) -> None:
+    run("verdicts", folder, "import", listed)
+    shown = run("show", folder, "thing/mirrored.png").out
+    assert "similar (judged; machine near)" in shown
+    # only people listed this pair, and nobody measured it
+    first = run("show", folder, "thing/q0.png").out.splitlines()[3]
+    assert first.split()[:2] == ["near", "(judged;"]
+    out = tmp_path / "pairs.csv"
+    assert run("export", folder, "--as", "csv", "--grade", "near", "-o", out).code == 0
+    text = out.read_text()
+    assert "thing/q0.png" in text
+    assert "thing/mirrored.png" not in text
+    out = tmp_path / "list.csv"
+    assert run("export", folder, "--as", "cifair", "-o", out).code == 0
+    assert any(line.startswith("thing/mirrored.png,thing/t1.png,") and line.endswith(",2")
+               for line in out.read_text().splitlines())  # fmt: skip
+
+
+def test_disputed_pairs_are_told_when_left_out(folder: Path, tmp_path: Path) -> None:
+    for who, judgment in (("Ada", 1), ("Ben", 3)):
+        path = tmp_path / "list.csv"
+        path.write_text(f"TestID,TrainID,Judgment\nthing/mirrored.png,thing/t1.png,{judgment}\n")
+        run("verdicts", folder, "import", path, "--reviewer", who)
+    ran = run("verdicts", folder, "export", tmp_path / "out.csv")
+    assert ran.err == "disputed pairs, left out: 1\n"
+    value = json.loads(run("verdicts", folder, "export", tmp_path / "out.csv", "--json").out)
+    assert (value["written"], value["disputed"], len(value["files"])) == (0, 1, 2)
+    assert (
+        run("show", folder, "thing/mirrored.png").out.splitlines()[3].startswith("near (disputed)")
+    )
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (("imprt", "x.csv"), "what to do with verdicts must be import or export; got 'imprt'"),
+        (("import",), "name the file to import: visleak verdicts A import FILE"),
+        (("export", "x.csv", "--within"), "--within means nothing with export; leave it out"),
+        (("import", "x.csv", "--as", "csv"), "--as means nothing with import; leave it out"),
+        (("--strict",), "--strict means nothing without import or export; leave it out"),
+        (("import", "x.csv"), "there is no file x.csv to import"),
+        (("export", "x.csv"), "nobody has judged a pair of"),
+    ],
+)
+def test_wrong_command_lines(audited: Path, arguments: tuple[str, ...], said: str) -> None:
+    code, message = refused("verdicts", audited, *arguments)
+    assert code == 2
+    assert message.startswith(said)
+
+
+def test_wrong_content(folder: Path, tmp_path: Path) -> None:
+    path = tmp_path / "list.csv"
+    path.write_text("TestID,TrainID,Judgment\nthing/q0.png,thing/t0.png,7\n")
+    assert refused("verdicts", folder, "import", path) == (
+        1,
+        f"{path}, line 2: Judgment must be 0 exact, 1 near, 2 similar or 3 different; got '7';"
+        " nothing was imported",
+    )
+    path.write_text("TestID,TrainID,Judgment\na,thing/t0.png,1\nthing/q0.png,thing/t0.png,1\n")
+    code, message = refused("verdicts", folder, "import", path, "--strict")
+    assert code == 1
+    assert message.startswith("1 of the 2 rows of")
+    code, message = refused("verdicts", tmp_path, "import", path)
+    assert code == 2
+    assert "holds no finished audit" in message
+
+
+def test_hostile_ids_survive(folder: Path, tmp_path: Path) -> None:
+    path = tmp_path / "list.csv"
+    path.write_text(f'TestID,TrainID,Judgment\n"thing/{HOSTILE}",thing/t0.png,1\n')
+    assert run("verdicts", folder, "import", path).code == 0
+    out = tmp_path / "out.csv"
+    assert run("verdicts", folder, "export", out).code == 0
+    assert f"thing/{HOSTILE}" in out.read_text()
+    assert "\x1b" not in run("verdicts", folder).out
