@@ -62,12 +62,8 @@ def collect(stream: TarStream, shown: str, samples: list[Sample]) -> None:
     """
     regular: dict[str, tuple[int, int]] = {}
     for member in members_of(stream, shown):
-        parted = _MEMBER.fullmatch(member.name)
-        name = member.name.rpartition("/")[2]
-        if parted is None or (name.startswith("__") and name.endswith("__")):
-            continue
-        key, ending = parted[1], parted[2].lower()
-        place = _place(member, regular)
+        key, ending = key_and_ending(member.name)
+        place = _place(member, regular) if key else None
         if place is None:
             continue
         if not samples or samples[-1].key != key:
@@ -78,6 +74,19 @@ def collect(stream: TarStream, shown: str, samples: list[Sample]) -> None:
                 sample.side[ending] = _read_side(stream, member, ending)
         else:
             sample.places[ending] = place
+
+
+def key_and_ending(name: str) -> tuple[str, str]:
+    """Return the key of a member and its ending, lower case; both empty for what is no sample's.
+
+    >>> key_and_ending("a/00.seg.PNG"), key_and_ending("__meta__.json")
+    (('a/00', 'seg.png'), ('', ''))
+    """
+    parted = _MEMBER.fullmatch(name)
+    last = name.rpartition("/")[2]
+    if parted is None or (last.startswith("__") and last.endswith("__")):
+        return "", ""
+    return parted[1], parted[2].lower()
 
 
 def _place(member: tarfile.TarInfo, regular: dict[str, tuple[int, int]]) -> tuple[int, int] | None:

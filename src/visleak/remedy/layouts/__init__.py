@@ -57,6 +57,31 @@ _PARQUET: Final = Layout(
 )
 _LIST: Final = Layout("a file list", "visleak.remedy.layouts.tables:write_list")
 _TABLE: Final = Layout("a table of files", "visleak.remedy.layouts.tables:write_table")
+_ZIP: Final = Layout(
+    "a zip archive", "visleak.remedy.layouts.zips:write_zip", files=False, mixes=False
+)
+_TAR: Final = Layout(
+    "a tar archive", "visleak.remedy.layouts.tars:write_tar", files=False, mixes=False
+)
+_SHARDS: Final = Layout(
+    "WebDataset shards",
+    "visleak.remedy.layouts.tars:write_webdataset",
+    holds="bytes",
+    files=False,
+    mixes=False,
+)
+_COCO: Final = Layout("COCO", "visleak.remedy.layouts.coco:write_coco", swaps=False)
+_YOLO: Final = Layout("YOLO", "visleak.remedy.layouts.yolo:write_yolo", swaps=False)
+_KITTI: Final = Layout(
+    "KITTI", "visleak.remedy.layouts.kitti:write_kitti", mixes=False, swaps=False
+)
+_CIFAR: Final = Layout(
+    "CIFAR batches",
+    "visleak.remedy.layouts.cifar:write_cifar",
+    holds="arrays",
+    files=False,
+    mixes=False,
+)
 
 #: Function that opens a kind of source: the layout it is written in.
 LAYOUTS: Final = {
@@ -68,6 +93,14 @@ LAYOUTS: Final = {
     "visleak.images.lists:open_list": _LIST,
     "visleak.images.manifest:open_manifest": _TABLE,
     "visleak.images.parquet:open_parquet": _PARQUET,
+    "visleak.images.archive_zip:open_zip": _ZIP,
+    "visleak.images.archive_tar:open_tar": _TAR,
+    "visleak.images.annotated:open_coco": _COCO,
+    "visleak.images.annotated:open_yolo": _YOLO,
+    "visleak.images.kitti:open_kitti": _KITTI,
+    "visleak.images.cifar:open_cifar": _CIFAR,
+    "visleak.images.webdataset:open_webdataset": _SHARDS,
+    "visleak.images.webdataset:open_shard_list": _SHARDS,
 }
 
 

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import itertools
 import os
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
-from visleak.images.columns import canonical_split
+import pyarrow as pa
+
+from visleak.images.addresses import is_address, path_of
+from visleak.images.columns import as_text, canonical_split
 from visleak.images.sources import locate
 from visleak.remedy.contents import FilledPart
 from visleak.remedy.layouts.place import is_outside
@@ -41,6 +45,21 @@ def free_name(name: str, mark: str, taken: Iterable[str]) -> str:
     return free
 
 
+def shard_names(files: Sequence[str]) -> list[str]:
+    """Return the names of shards in the result, which sort in the order of the shards.
+
+    >>> shard_names(["a/train-0.parquet", "a/train-1.parquet"])
+    ['train-0.parquet', 'train-1.parquet']
+    >>> shard_names(["train.parquet", "test.parquet"])
+    ['00-train.parquet', '01-test.parquet']
+    """
+    names = [os.path.basename(path_of(file) if is_address(file) else file) for file in files]
+    if all(before < after for before, after in itertools.pairwise(names)):
+        return names
+    width = max(2, len(str(len(names) - 1)))
+    return [f"{number:0{width}d}-{name}" for number, name in enumerate(names)]
+
+
 def split_of(part: FilledPart) -> str:
     """Return the split a part has in a table with a ``split`` column; empty where none was asked.
 
@@ -51,3 +70,14 @@ def split_of(part: FilledPart) -> str:
         return splits[0]
     own = canonical_split(part.name)
     return next((split for split in splits if canonical_split(split) == own), part.name)
+
+
+def with_split(table: pa.Table, split: str) -> pa.Table:
+    """Return a table whose rows all say that they are of a split."""
+    own = canonical_split(split)
+    values = [
+        value if canonical_split(value or "") == own else split
+        for value in as_text(table["split"], "split").to_pylist()
+    ]
+    column = pa.array(values, pa.string()).cast(table.schema.field("split").type)
+    return table.set_column(table.column_names.index("split"), table.schema.field("split"), column)

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
-import os
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final, cast
@@ -14,11 +12,11 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from visleak.errors import VisleakError
-from visleak.images.addresses import path_of, redacted
+from visleak.images.addresses import redacted
 from visleak.images.parquet import ParquetOpener
 from visleak.images.remote_file import arrow_source
-from visleak.images.sources import locate
 from visleak.remedy.contents import Filled, FilledPart, Stand
+from visleak.remedy.layouts.names import shard_names, split_of, with_split
 from visleak.remedy.layouts.place import Opened, Place
 
 #: Bytes of a row group that are held at once.
@@ -42,9 +40,9 @@ def _write(part: FilledPart, place: Place) -> Opened:
         for number, file in enumerate(_opener(piece).files)
     ]
     names = shard_names([file for _, _, file in shards])
+    split = split_of(part)
     for name, (piece, number, _) in zip(names, shards, strict=True):
-        write_shard(piece, number, place.made(place.below(part, name)), place)
-    split = locate(part.pieces[0].images.source).split
+        write_shard(piece, number, place.made(place.below(part, name)), split, place)
     return Opened(
         place.below(part, names[0] if len(names) == 1 else ""),
         after=f"#{split}" if split else "",
@@ -76,23 +74,16 @@ def refuse_other_columns(part: FilledPart) -> None:
             )
 
 
-def shard_names(files: Sequence[str]) -> list[str]:
-    """Return the names of shards in the result, which sort in the order of the shards.
+def write_shard(piece: Filled, number: int, path: Path, split: str, place: Place) -> None:
+    """Write the rows of one file that are kept, row group by row group.
 
-    >>> shard_names(["a/train-0.parquet", "a/train-1.parquet"])
-    ['train-0.parquet', 'train-1.parquet']
-    >>> shard_names(["train.parquet", "test.parquet"])
-    ['00-train.parquet', '01-test.parquet']
+    Args:
+        piece: what is kept.
+        number: of the file.
+        path: to write.
+        split: that its rows are of; empty where none was asked for.
+        place: is told how far it is.
     """
-    names = [os.path.basename(path_of(file) if "://" in file else file) for file in files]
-    if all(before < after for before, after in itertools.pairwise(names)):
-        return names
-    width = max(2, len(str(len(names) - 1)))
-    return [f"{number:0{width}d}-{name}" for number, name in enumerate(names)]
-
-
-def write_shard(piece: Filled, number: int, path: Path, place: Place) -> None:
-    """Write the rows of one file that are kept, row group by row group."""
     opener = _opener(piece)
     with (
         arrow_source(opener.files[number]) as source,
@@ -101,7 +92,8 @@ def write_shard(piece: Filled, number: int, path: Path, place: Place) -> None:
         rows = file.metadata.num_rows
         with pq.ParquetWriter(path, file.schema_arrow, **_packing(file.metadata)) as writer:
             for start, table, places in _kept(piece, number, file):
-                writer.write_table(_with_stands(table, places, piece.instead, opener.column))
+                filled = _with_stands(table, places, piece.instead, opener.column)
+                writer.write_table(with_split(filled, split) if split else filled)
                 place.progress(f"writing {redacted(path.name)}", start, rows)
         place.progress(f"writing {redacted(path.name)}", rows, rows)
 

@@ -13,7 +13,7 @@ import pyarrow.parquet as pq
 
 from visleak.errors import VisleakError
 from visleak.images.addresses import is_address, path_of, redacted
-from visleak.images.columns import as_text, canonical_split, rows_of_split
+from visleak.images.columns import as_text, rows_of_split
 from visleak.images.folder import FileOpener
 from visleak.images.lists import read_list, relative_name
 from visleak.images.manifest import read_csv
@@ -23,7 +23,7 @@ from visleak.images.sources import locate
 from visleak.remedy.contents import Filled, FilledPart
 from visleak.remedy.layouts.files import contents
 from visleak.remedy.layouts.listing import files_of, ids_of, write_listing
-from visleak.remedy.layouts.names import free_name, inner_name, split_of
+from visleak.remedy.layouts.names import free_name, inner_name, split_of, with_split
 from visleak.remedy.layouts.place import Opened, Place
 
 
@@ -105,7 +105,7 @@ def _write_table(part: FilledPart, place: Place) -> Opened:
     table = _replaced(table, "path", pa.array(paths, pa.string()).cast(kind))
     split = split_of(part)
     if split:
-        table = _with_split(table, split)
+        table = with_split(table, split)
     _save(table, path)
     return Opened(
         place.below(part, file), "", f"#{split}" if split else "", tuple(ids), None, options
@@ -160,16 +160,6 @@ def _with_ids(table: pa.Table, ids: Sequence[str], part: FilledPart) -> pa.Table
             " --id when you audit"
         )
     return table.append_column("id", pa.array(ids, pa.string()))
-
-
-def _with_split(table: pa.Table, split: str) -> pa.Table:
-    """Return a table whose rows are all of one split."""
-    own = canonical_split(split)
-    values = [
-        value if canonical_split(value or "") == own else split
-        for value in as_text(table["split"], "split").to_pylist()
-    ]
-    return _replaced(table, "split", pa.array(values, pa.string()).cast(table["split"].type))
 
 
 def _replaced(table: pa.Table, name: str, column: pa.Array) -> pa.Table:
