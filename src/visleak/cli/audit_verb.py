@@ -191,8 +191,8 @@ def _pass_by_baseline(
         _render(result, json=False)
     for note in known.notes(summary, {each.found.level: None for each in found}):
         edges.note(note)
-    unreadable = [gate for gate in asked if gate.name == gates.UNREADABLE]
-    lines = gates.tripped(unreadable, summary)
+    rest = [gate for gate in asked if gate.name in gates.WITHOUT_PAIRS]
+    lines = gates.tripped(rest, summary)
     for line in lines:
         edges.complain(line)
     for each in found:
@@ -273,6 +273,7 @@ def carry_out(order: Order) -> Audit:
 def _opened(order: Order, progress: Progress) -> tuple[Compared, Encoder]:
     """Open the sets and load the encoder; refuse gates that cannot be answered."""
     from visleak.cli import sets
+    from visleak.images.request import check_groups
     from visleak.pipeline.stored_encoder import encoder_for
     from visleak.pipeline.thresholds import read_thresholds, thresholds_of
 
@@ -284,9 +285,11 @@ def _opened(order: Order, progress: Progress) -> tuple[Compared, Encoder]:
         if order.folder
         else sets.from_options(order.test, order.train, order.sets, columns)
     )
+    everything = (*compared.queries, *compared.references)
+    check_groups(everything, columns.group)
+    gates.refuse_ungrouped(order.gates, compared.queries, compared.references)
     progress("listing images", 1, 1)
     progress("loading the encoder", 0, 0)
-    everything = (*compared.queries, *compared.references)
     encoder = encoder_for(everything, order.settings.encoder, order.encoder_options)
     calibrated = read_thresholds(order.thresholds, encoder) if order.thresholds else None
     limits = thresholds_of(encoder, order.settings, calibrated)

@@ -78,6 +78,7 @@ def study(order: StudyOrder) -> None:
 
     asked = read_study(order.config)
     gates.check(order.gates, verify=asked.settings.verify)
+    gates.refuse_group(order.gates)
     if order.plan:
         _show_plan(asked, json=order.json)
         return

@@ -15,9 +15,13 @@ from visleak.stats.levels import RATES
 if TYPE_CHECKING:
     from visleak.gating import Baseline, NewLeaks
     from visleak.pipeline.thresholds import Thresholds
+    from visleak.records import AnySet
 
 UNREADABLE: Final = "unreadable"
-NAMES: Final = (*RATES, UNREADABLE)
+GROUP: Final = "group"
+#: Gates that count no pairs, so that no baseline knows any of it.
+WITHOUT_PAIRS: Final = (GROUP, UNREADABLE)
+NAMES: Final = (*RATES, *WITHOUT_PAIRS)
 #: Gates that need verified pairs.
 GRADED: Final = ("exact", "near", "similar")
 #: New pairs that a gate names.
@@ -93,6 +97,37 @@ def refuse_unmeasured(gates: Iterable[Gate], encoder: str, limits: Thresholds) -
             )
 
 
+def refuse_group(gates: Iterable[Gate]) -> None:
+    """Refuse the gate by groups where groups are not compared.
+
+    Raises:
+        UsageError: it is there.
+    """
+    if any(gate.name == GROUP for gate in gates):
+        raise UsageError("--fail-on group is for one audit; a study of --config compares no groups")
+
+
+def refuse_ungrouped(
+    gates: Iterable[Gate], queries: Sequence[AnySet], references: Sequence[AnySet]
+) -> None:
+    """Refuse a gate by groups where no two sets of a data set have any, before anything is read.
+
+    Raises:
+        UsageError: it is so.
+    """
+    if not any(gate.name == GROUP for gate in gates):
+        return
+    for query in queries:
+        for reference in references:
+            grouped = all(getattr(s, "groups", None) is not None for s in (query, reference))
+            if grouped and query is not reference and query.dataset == reference.dataset:
+                return
+    raise UsageError(
+        "--fail-on group needs groups on both sides of one data set: give --group COLUMN, or"
+        " --group '/REGEX/' to find them in the ids"
+    )
+
+
 def tripped(gates: Iterable[Gate], summary: Mapping[str, Any]) -> list[str]:
     """Return one line for every gate and query set above what is allowed.
 
@@ -118,6 +153,8 @@ def _why(gate: Gate) -> str:
     """Say why a rate was not measured."""
     if gate.name in GRADED:
         return "a grade needs pictures, and some sets are of embeddings; ask for hard or soft"
+    if gate.name == GROUP:
+        return "a test set, or all it was compared with, has no groups; give --group"
     return "no thresholds are known for the encoder; give --hard and --soft"
 
 
@@ -128,7 +165,7 @@ def _measured(gate: Gate, summary: Mapping[str, Any]) -> Iterable[tuple[str, str
         total = sum(each["images"] for each in summary["sets"])
         yield "images of all sets", "could not be read", Rate.of(count, total)
         return
-    key, what = RATES[gate.name]
+    key, what = RATES.get(gate.name, (GROUP, "a group that is on both sides"))
     for each in summary["totals"]:
         stored = each["rates"].get(key)
         if stored is None:
@@ -197,7 +234,7 @@ def checked(
     Without a gate, those by grade are told and none trips; by degree where there are no grades.
 
     Args:
-        gates: the bounds; that on unreadable images knows no baseline.
+        gates: the bounds; those without pairs know no baseline.
         folder: the audit.
         summary: its ``audit.json``, verdicts counted.
         baseline: what is known.
@@ -208,7 +245,7 @@ def checked(
     from visleak.gating import new_leaks
     from visleak.verdicts.level import Level
 
-    asked = [gate for gate in gates if gate.name != UNREADABLE]
+    asked = [gate for gate in gates if gate.name not in WITHOUT_PAIRS]
     if not asked:
         graded = all(total["rates"].get("near_or_exact") for total in summary["totals"])
         asked = [Gate("near" if graded else "soft", 1.0)]

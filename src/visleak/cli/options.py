@@ -199,7 +199,8 @@ FailOn = Annotated[
         metavar="G[=RATE]",
         rich_help_panel=OUT,
         help="Exit with 3 if more than RATE (0.01 or 1%, default 0) of a test set is exact, near,"
-        " similar, hard or soft, or stronger; or of all images unreadable. May be repeated.",
+        " similar, hard or soft, or stronger, or of a group that is on both sides; or of all images"
+        " unreadable. May be repeated.",
     ),
 ]
 BaselineOf = Annotated[

@@ -25,6 +25,8 @@ SHOWN: Final = (
     ("similar_or_closer", "similar or closer"),
     ("hard_or_soft", "hard or soft"),
 )
+#: Groups that are named.
+SOME: Final = 5
 #: Width of the names of the lines under the table.
 NAMES: Final = 12
 
@@ -39,13 +41,15 @@ def summary(audit: Audit) -> Iterator[RenderableType]:
     if rates.row_count:
         yield rates
     yield from _within(content)
+    yield from _groups(content)
     yield Text()
     yield from _facts(audit)
 
 
 def _headline(total: Mapping[str, Any]) -> Text:
     rate = total["rates"].get("near_or_exact") or total["rates"].get("hard_or_soft")
-    clean = bool(rate) and rate["total"] and not rate["count"]
+    groups = total["rates"].get("group") or {"count": 0}
+    clean = bool(rate) and rate["total"] and not rate["count"] and not groups["count"]
     return Text(plain(total["headline"]), "bold green" if clean else "bold")
 
 
@@ -90,6 +94,21 @@ def _within(content: Mapping[str, Any]) -> Iterator[Text]:
                 f"{repeated:,} images of {plain(each['query_set'])} repeat each other"
                 f" ({_counted(count, 'pair')}, {pairs['exact']:,} exact)",
             )
+
+
+def _groups(content: Mapping[str, Any]) -> Iterator[Text]:
+    """Yield a line for every pair of sets with groups, and some of those that both have."""
+    for each in content["comparisons"]:
+        found = each.get("groups")
+        if not found:
+            continue
+        sides = f"{plain(each['query_set'])} and {plain(each['reference_set'])}"
+        if not found["shared"]:
+            yield _fact("groups", f"none is in both {sides}")
+            continue
+        named = ", ".join(plain(name) for name in found["named"][:SOME])
+        rest = f" and {found['shared'] - SOME:,} more" if found["shared"] > SOME else ""
+        yield _fact("groups", f"{found['shared']:,} in both {sides}: {named}{rest}", "yellow")
 
 
 def _facts(audit: Audit) -> Iterator[Text]:

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from visleak.pipeline import rates
+from visleak.pipeline import group_leaks, rates
 from visleak.pipeline.labels import comparable, relation
 from visleak.pipeline.run import Outcome
 from visleak.pipeline.stored import Taken
@@ -138,7 +138,17 @@ def _comparison(outcome: Outcome, compared: Compared) -> dict[str, Any]:
     }
     if compared.coverage == "within":
         result["within"] = rates.within(compared, side)
+    leak = _group_leak(outcome, compared)
+    if leak is not None:
+        population = _population(outcome, compared.query)
+        result["rates"]["group"] = group_leaks.rate_of(leak, population)
+        result["groups"] = leak.as_dict()
     return result
+
+
+def _group_leak(outcome: Outcome, compared: Compared) -> group_leaks.GroupLeak | None:
+    passing = [name for name, taken in outcome.embeddings.items() if taken.streamed]
+    return group_leaks.group_leak(compared, outcome.sides, passing)
 
 
 def _rates(
@@ -175,11 +185,12 @@ def _total(outcome: Outcome, images: ImageSet) -> dict[str, Any]:
     graded = all(each.grades is not None for each in leaks or own)
     total = _rates(outcome, images, best, graded)
     names = [each.reference.name for each in leaks or own]
-    return {
-        "query_set": images.name,
-        "headline": rates.headline(images.name, names, total, alone=not leaks),
-        "rates": total,
-    }
+    said = rates.headline(images.name, names, total, alone=not leaks)
+    groups = group_leaks.union([g for c in leaks if (g := _group_leak(outcome, c)) is not None])
+    if groups is not None:
+        total["group"] = group_leaks.rate_of(groups, _population(outcome, images))
+        said += group_leaks.sentence(groups, images.name)
+    return {"query_set": images.name, "headline": said, "rates": total}
 
 
 def _conflicts(outcome: Outcome, compared: Compared) -> int:
@@ -229,6 +240,7 @@ def _skipped(outcome: Outcome, encoder: Encoder, settings: Settings) -> list[str
         said.append(f"queries: a sample of {settings.sample} images a set, drawn with a fixed seed")
     if not settings.within or settings.sample:
         said.append("repeats within the test sets: not looked for")
+    said += _groups_not_compared(outcome)
     off = sum(taken.off for taken in outcome.embeddings.values())
     if off:
         said.append(f"lengths: {off:,} vectors were not of unit length and were made so")
@@ -239,6 +251,16 @@ def _skipped(outcome: Outcome, encoder: Encoder, settings: Settings) -> list[str
             " threshold; the most alike are listed, the true count is in images.parquet"
         )
     return said
+
+
+def _groups_not_compared(outcome: Outcome) -> list[str]:
+    """Return whose groups are not known, or not known of all images."""
+    passing = {name for name, taken in outcome.embeddings.items() if taken.streamed}
+    return group_leaks.ungrouped(s for s in outcome.sets if s.name not in passing) + [
+        f"groups of {images.name}: not compared, for its embeddings only pass by"
+        for images in outcome.sets
+        if images.name in passing and images.groups is not None
+    ]
 
 
 def _views_by_others(outcome: Outcome, settings: Settings) -> str:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
@@ -84,6 +84,17 @@ class Comparison:
 
 
 @dataclass(frozen=True, slots=True)
+class Groups:
+    """The groups that two sets share: how many, the images of the query set in them, some names."""
+
+    query_set: str
+    reference_set: str
+    shared: int
+    rate: Rate
+    named: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
 class SetRow:
     """One set, as a row of the table of sets."""
 
@@ -117,6 +128,7 @@ class Summary:
     standings: tuple[Standing, ...]
     leaks: tuple[Comparison, ...]
     within: tuple[Comparison, ...]
+    groups: tuple[Groups, ...]
     hard: float | None
     soft: float | None
     provenance: str
@@ -161,8 +173,9 @@ class Summary:
 
     @property
     def clean(self) -> bool:
-        """Whether images were compared and no query image leaks."""
-        return bool(self.deciding) and all(rate.count == 0 for rate in self.deciding)
+        """Whether images were compared, no query image leaks and no group is on both sides."""
+        found = any(rate.count for rate in self.deciding)
+        return bool(self.deciding) and not found and not any(g.shared for g in self.groups)
 
     @property
     def compared(self) -> int:
@@ -196,6 +209,7 @@ def read(folder: Path, said: Sequence[Verdict] = ()) -> Summary:
         standings=_standings(_maps(raw.get("totals")), leaks, verified),
         leaks=leaks,
         within=tuple(c for c in comparisons if c.coverage == "within"),
+        groups=tuple(_groups(_maps(raw.get("comparisons")))),
         hard=_number(thresholds.get("hard")),
         soft=_number(thresholds.get("soft")),
         provenance=_text(thresholds.get("provenance")),
@@ -253,6 +267,19 @@ def _comparison(item: Mapping[str, Any], verified: bool) -> Comparison:
             if pairs.get(kind)
         ),
     )
+
+
+def _groups(comparisons: Sequence[Mapping[str, Any]]) -> Iterator[Groups]:
+    for item in comparisons:
+        about, rate = _map(item.get("groups")), _map(item.get("rates")).get("group")
+        if about and isinstance(rate, Mapping):
+            yield Groups(
+                query_set=_text(item.get("query_set")),
+                reference_set=_text(item.get("reference_set")),
+                shared=int(about.get("shared") or 0),
+                rate=Rate.from_dict(rate),
+                named=tuple(_text(name) for name in about.get("named") or ()),
+            )
 
 
 def _set(item: Mapping[str, Any]) -> SetRow:
