@@ -140,14 +140,21 @@ def _facts(content: Mapping[str, Any]) -> Iterator[Text]:
             "unreadable", f"{_counted(content['unreadable'], 'image')} in no part", "yellow"
         )
     if content["kind"] == "fix":
-        yield _fact("why so few", plain(content["moves"]["why"]))
+        yield _fact("why so many", plain(content["moves"]["why"]))
+        for name, about in content["parts"].items():
+            if not about["images"]:
+                words = (
+                    f"nothing is left of {plain(name)}; keep sizes with --keep-sizes, or split anew"
+                )
+                yield _fact("empty", words, "yellow")
         return
     yield _fact("largest gap", plain(content["largest_deviation"]["words"]))
     limit = f"{100 * content['tolerance']:.4g} %"
     if not content["misses"]:
         yield _fact("tolerance", f"{limit} is kept", "green")
     for number, line in enumerate(content["why"]):
-        yield _fact("" if number else f"not {limit}", plain(line), "yellow")
+        words = line if number else f"{limit} is missed: {line}"
+        yield _fact("" if number else "tolerance", plain(words), "yellow")
 
 
 def _outcome(content: Mapping[str, Any], out: Path) -> Iterator[Text]:

@@ -15,7 +15,7 @@ from visleak.records import ImageSet
 from visleak.remedy.graph import Graph, Ties, or_stronger
 from visleak.remedy.layouts.place import Opened
 from visleak.remedy.plan import DATA, PROOF, Plan, known_digests
-from visleak.remedy.proving import Examiner, joined, leaks_between
+from visleak.remedy.proving import Examiner, leaks_between
 from visleak.remedy.writing import write
 from visleak.store import AUDIT, IMAGES, read_summary, read_table
 from visleak.verdicts import judged_pairs
@@ -47,7 +47,7 @@ def settled(
         found = leaks_between(examiner, graph, plan.part)
         if not len(found):
             return plan, number, len(known) - len(ties)
-        known = joined([known, found])
+        known += found
     raise VisleakError(
         f"after {ROUNDS} rounds there are still {len(found):,} pairs between the parts that no"
         " audit had listed before; nothing was written: try another seed or a weaker grade"

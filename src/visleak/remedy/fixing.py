@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import itertools
 import os
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Mapping
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 import numpy as np
 
@@ -22,12 +22,21 @@ from visleak.records import Bool, ImageSet, Int64
 from visleak.remedy.applying import apply as applied
 from visleak.remedy.applying import settled
 from visleak.remedy.balance import Balance
-from visleak.remedy.graph import Graph, Ties
+from visleak.remedy.graph import NO_TIES, Graph, Ties
 from visleak.remedy.moves import fewest_moves, kept_sizes
 from visleak.remedy.plan import Plan, counted, refuse_output
-from visleak.remedy.proving import Examiner, joined, refuse_ungraded, settings_of
+from visleak.remedy.proving import Examiner, refuse_ungraded, settings_of
 from visleak.remedy.splitting import Split, check_choices, outcome_of
 from visleak.verdicts import read_verdicts
+
+#: Why the moves are as many as they are.
+FEWEST: Final = (
+    "every component is united in the set that has most of it; no fewer moves can unite it"
+)
+MORE: Final = (
+    "to keep sizes, some components are united in a set that has less of them, for there were not"
+    " images enough without ties"
+)
 
 
 def fix(
@@ -67,7 +76,7 @@ def fix(
     """
     check_choices(grade, 0.0, how)
     folder, found = Path(out), Audit(audited)
-    refuse_output(folder)
+    refuse_output(folder, apply=apply)
     refuse_ungraded(found.folder, found.summary)
     sets = _sets(found, group)
     examiner = Examiner(
@@ -84,7 +93,7 @@ def fix(
     couples = _compared(found, names)
     whole = [index for index in range(len(sets)) if (index, index) in couples]
     neighbours = Neighbours(examiner, graph, couples, np.isin(graph.owner, whole))
-    ties = joined([ties, *neighbours.missing()])
+    ties += neighbours.missing()
     about = {
         "kind": "fix",
         "sources": {images.name: images.source for images in sets},
@@ -103,7 +112,7 @@ def fix(
         plan, rounds, more = settled(solve, ties, graph, examiner)
     else:
         plan = solve(ties)
-    outcome = outcome_of(joined([ties, *neighbours.found]), rounds, more)
+    outcome = outcome_of(ties + neighbours.found, rounds, more)
     if apply:
         outcome |= applied(plan, folder, how, found.folder, examiner)
     return Split(folder, plan.write(folder, outcome))
@@ -128,15 +137,17 @@ class Neighbours:
     graph: Graph
     couples: frozenset[tuple[int, int]]
     known: Bool
-    found: list[Ties] = field(default_factory=list)
+    found: Ties = NO_TIES
 
-    def missing(self) -> Iterator[Ties]:
-        """Yield the ties between sets that the first audit did not compare."""
+    def missing(self) -> Ties:
+        """Return the ties between sets that the first audit did not compare."""
+        found = NO_TIES
         rows = [np.flatnonzero(self.graph.owner == i) for i in range(len(self.graph.sets))]
         for one, other in itertools.combinations(range(len(rows)), 2):
             if (one, other) not in self.couples:
                 left, right = sorted((rows[one], rows[other]), key=len)
-                yield self.examiner.between(self.graph, left, right)
+                found += self.examiner.between(self.graph, left, right)
+        return found
 
     def look(self, rows: Int64) -> bool:
         """Look for repeats of some images within their own sets; whether there were new images."""
@@ -144,7 +155,7 @@ class Neighbours:
         for index in np.unique(self.graph.owner[new]).tolist():
             own = np.flatnonzero(self.graph.owner == index)
             asked = new[self.graph.owner[new] == index]
-            self.found.append(self.examiner.between(self.graph, asked, own))
+            self.found += self.examiner.between(self.graph, asked, own)
         self.known[new] = True
         return bool(len(new))
 
@@ -207,7 +218,7 @@ def _plan(
     label = graph.label if labelled else np.zeros(len(graph), np.int64)
     classes = graph.classes if labelled else ("",)
     while True:
-        component = graph.components([known, *neighbours.found])
+        component = graph.components(known + neighbours.found)
         moves = fewest_moves(component, graph.owner, count)
         if keep_sizes:
             moves = kept_sizes(moves, component, graph.owner, label, count, seed)
@@ -219,11 +230,10 @@ def _plan(
     before, after = (Balance(names, shares, classes, each) for each in counts)
     told = {
         "images": moves.uniting + moves.back,
+        "fewest": moves.fewest,
         "uniting": moves.uniting,
         "keeping_sizes": moves.back,
         "components": len(moves.straddling),
-        "why": (
-            "every component is united in the set that has most of it; no fewer moves can unite it"
-        ),
+        "why": FEWEST if moves.uniting == moves.fewest else MORE,
     }
     return Plan(graph, component, moves.part, after, None, before, about=about | {"moves": told})

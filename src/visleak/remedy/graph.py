@@ -29,16 +29,42 @@ class Ties:
     """Pairs of images that must not be parted.
 
     Attributes:
-        first, second: ``int64`` (n,): rows of the graph.
-        disputed: how many of them are there because reviewers disagree.
+        first, second: ``int64`` (n,): rows of the graph, ``first < second``, no pair twice.
+        torn: ``bool`` (n,): reviewers disagree about it.
     """
 
     first: Int64
     second: Int64
-    disputed: int = 0
+    torn: Bool
+
+    @classmethod
+    def of(cls, one: Int64, other: Int64, torn: Bool) -> Ties:
+        """Return pairs in any order and direction, each once, as ties."""
+        ends = np.stack([np.minimum(one, other), np.maximum(one, other)], axis=1)
+        found, inverse = np.unique(ends, axis=0, return_inverse=True)
+        disputed = np.zeros(len(found), np.bool_)
+        disputed[inverse.ravel()[torn]] = True
+        return cls(found[:, 0], found[:, 1], disputed)
 
     def __len__(self) -> int:
         return len(self.first)
+
+    def __add__(self, other: Ties) -> Ties:
+        """Return the ties of both."""
+        return Ties.of(
+            np.concatenate([self.first, other.first]),
+            np.concatenate([self.second, other.second]),
+            np.concatenate([self.torn, other.torn]),
+        )
+
+    @property
+    def disputed(self) -> int:
+        """How many reviewers disagree about."""
+        return int(self.torn.sum())
+
+
+#: No ties at all.
+NO_TIES: Final = Ties(np.empty(0, np.int64), np.empty(0, np.int64), np.empty(0, np.bool_))
 
 
 @dataclass(frozen=True)
@@ -148,8 +174,8 @@ class Graph:
         first, second = (self._ends(table, side, names) for side in ("query", "reference"))
         there = (first >= 0) & (second >= 0) & (first != second)
         there &= ~(self.flat[first] | self.flat[second])
-        disputed = pc.sum(pc.equal(table["judged"].filter(pa.array(there)), "disputed")).as_py()
-        return Ties(first[there], second[there], disputed or 0)
+        judged = pc.fill_null(pc.equal(table["judged"], "disputed"), False).to_numpy()
+        return Ties.of(first[there], second[there], np.asarray(judged, np.bool_)[there])
 
     def _ends(self, table: pa.Table, side: str, names: Mapping[str, int]) -> Int64:
         result = np.full(table.num_rows, -1, np.int64)
@@ -159,10 +185,10 @@ class Graph:
             result[mine] = self.rows(index, ids)
         return result
 
-    def components(self, ties: Iterable[Ties]) -> Int64:
+    def components(self, ties: Ties) -> Int64:
         """Return the component of each image: by ties, equal bytes and groups."""
-        pairs = [(each.first, each.second) for each in ties]
-        return components(len(self), [*pairs, chained(self.content), chained(self.group)])
+        pairs = (ties.first, ties.second)
+        return components(len(self), [pairs, chained(self.content), chained(self.group)])
 
     def called(self, members: Int64) -> str:
         """Return how a person calls a component: by its groups, else by its first image."""

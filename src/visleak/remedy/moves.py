@@ -16,12 +16,14 @@ class Moves:
     Attributes:
         part: ``int64`` (images,): the part of each afterwards.
         straddling: ``int64``: components that were in several parts.
-        uniting: how many images move so that these are in one; no fewer can do.
+        fewest: how many images have to move at least so that these are in one.
+        uniting: how many of them move.
         back: how many others move so that sizes stay.
     """
 
     part: Int64
     straddling: Int64
+    fewest: int
     uniting: int
     back: int = 0
 
@@ -60,15 +62,18 @@ def fewest_moves(component: Int64, owner: Int64, parts: int) -> Moves:
         change += size * (np.arange(parts) == chosen[row]) - own
     target = chosen[component]
     part = np.where(target >= 0, target, owner)
-    return Moves(part, straddling, int((part != owner).sum()))
+    moved = int((part != owner).sum())
+    return Moves(part, straddling, moved, moved)
 
 
 def kept_sizes(
     moves: Moves, component: Int64, owner: Int64, label: Int64, parts: int, seed: int
 ) -> Moves:
-    """Move whole components of one class the other way, until sizes and class counts are as before.
+    """Move whole components the other way until sizes and class counts are as before.
 
-    Small ones first, single images above all; what no component fits is left.
+    First such as are in one part and of one class, small ones before large ones. Where these do
+    not suffice, components that have to be united anyway are united elsewhere, those first that
+    cost the fewest moves for their size. What no component fits is left.
 
     Args:
         moves: that unite components.
@@ -100,7 +105,39 @@ def kept_sizes(
                 surplus[source, name] -= size
                 surplus[target, name] += size
     back = int((part != moves.part).sum())
-    return Moves(part, moves.straddling, moves.uniting, back)
+    part = _elsewhere(part, moves.straddling, component, owner, parts)
+    uniting = int((part != owner).sum()) - back
+    return Moves(part, moves.straddling, moves.fewest, uniting, back)
+
+
+def _elsewhere(part: Int64, straddling: Int64, component: Int64, owner: Int64, parts: int) -> Int64:
+    """Return the parts after uniting components elsewhere, while that brings sizes nearer."""
+    counts = np.bincount(component * parts + owner, minlength=(component.max() + 1) * parts)
+    own = counts.reshape(-1, parts)[straddling]
+    sizes = own.sum(axis=1)
+    here = np.zeros(len(own), np.int64)
+    rows = np.searchsorted(straddling, component)
+    torn = np.isin(component, straddling)
+    here[rows[torn]] = part[torn]
+    surplus = np.bincount(part, minlength=parts) - np.bincount(owner, minlength=parts)
+    while len(own) and surplus.any():
+        # moving all of size s from p to q changes the two surpluses by s
+        gain = (
+            np.abs(surplus[here])[:, None] + np.abs(surplus)
+            - np.abs(surplus[here] - sizes)[:, None] - np.abs(surplus + sizes[:, None])
+        )  # fmt: skip
+        gain[np.arange(len(own)), here] = 0
+        extra = own[np.arange(len(own)), here][:, None] - own
+        worth = np.where(gain > 0, gain / (np.maximum(extra, 0) + 1.0), 0.0)
+        row, target = np.unravel_index(int(np.argmax(worth)), worth.shape)
+        if worth[row, target] <= 0:
+            break
+        surplus[here[row]] -= sizes[row]
+        surplus[target] += sizes[row]
+        here[row] = target
+    return np.where(
+        torn, here[np.minimum(rows, max(len(here) - 1, 0))] if len(here) else part, part
+    )
 
 
 def _whole(

@@ -35,7 +35,13 @@ def obstacles(
     classes = [each.class_ for each in misses if each.class_ is not None]
     for name in dict.fromkeys(classes):
         lines += _scarce(balance, loads, balance.classes.index(name), tolerance, called)
-    lines += [f"{miss}{_makeup(miss, balance, loads, called)}" for miss in misses]
+    # with two parts the one has what the other lacks: the worst of a kind says it
+    worst = {miss.class_: miss for miss in reversed(misses)}
+    lines += [
+        f"{miss}{_makeup(miss, balance, loads, called)}"
+        for miss in misses
+        if miss in worst.values()
+    ]
     told = lines[:MOST]
     left = len(lines) - len(told)
     return (*told, *([f"and {left:,} more"] if left else []))

@@ -162,8 +162,8 @@ def counted(part: Int64, parts: int, label: Int64, classes: int) -> Int64:
     return flat.reshape(parts, classes).astype(np.int64)
 
 
-def refuse_output(out: Path) -> None:
-    """Refuse an output folder that holds something else.
+def refuse_output(out: Path, *, apply: bool) -> None:
+    """Refuse an output folder that holds something else, or parts that a mere plan would belie.
 
     Raises:
         UsageError: it does.
@@ -173,6 +173,10 @@ def refuse_output(out: Path) -> None:
     own = {SPLIT, ASSIGNMENT, DATA, PROOF, AUDITED}
     if not out.is_dir():
         raise UsageError(f"the output {out} is a file; choose a folder with -o DIR")
+    if not apply and (out / DATA).exists():
+        raise UsageError(
+            f"the output {out} holds a split that was written; choose a new folder with -o DIR"
+        )
     other = next((e.name for e in out.iterdir() if e.name not in own and e.name[0] != "."), None)
     if other is not None:
         raise UsageError(

@@ -18,7 +18,7 @@ from visleak.images.mapped import ChosenOpener
 from visleak.pipeline import silent
 from visleak.pipeline.workplace import Progress
 from visleak.records import AnySet, ImageSet, Int64
-from visleak.remedy.graph import Graph, Ties
+from visleak.remedy.graph import NO_TIES, Graph, Ties
 from visleak.settings import Settings
 from visleak.verdicts import Verdict
 
@@ -69,7 +69,7 @@ class Examiner:
             first, second: ``int64``, ascending rows.
         """
         if not len(first) or not len(second):
-            return Ties(np.empty(0, np.int64), np.empty(0, np.int64))
+            return NO_TIES
         left, right = dict(_pieces(graph, first, "left")), dict(_pieces(graph, second, "right"))
         names = {images.name: i for side in (left, right) for i, images in side.items()}
         found = self.audited(tuple(left.values()), tuple(right.values()))
@@ -100,21 +100,12 @@ def leaks_between(examiner: Examiner, graph: Graph, part: Int64) -> Ties:
         graph: the images.
         part: ``int64`` (images,): index of each image's part.
     """
-    found = []
+    found = NO_TIES
     for one, other in itertools.combinations(np.unique(part).tolist(), 2):
         rows = [np.flatnonzero(part == index) for index in (one, other)]
         rows.sort(key=len)
-        found.append(examiner.between(graph, rows[0], rows[1]))
-    return joined(found)
-
-
-def joined(ties: Sequence[Ties]) -> Ties:
-    """Return several lists of ties as one."""
-    return Ties(
-        np.concatenate([np.empty(0, np.int64), *(each.first for each in ties)]),
-        np.concatenate([np.empty(0, np.int64), *(each.second for each in ties)]),
-        sum(each.disputed for each in ties),
-    )
+        found += examiner.between(graph, rows[0], rows[1])
+    return found
 
 
 def _pieces(graph: Graph, rows: Int64, word: str) -> Iterator[tuple[int, ImageSet]]:

@@ -112,7 +112,7 @@ def split(
     if stratify is not None and images.labels is None:
         raise UsageError(f"stratify {stratify!r}: {images.source or images.name} has no labels")
     folder = Path(out)
-    refuse_output(folder)
+    refuse_output(folder, apply=apply)
     if audited is None:
         found = _audited_here(images, folder / AUDITED, encoder, workers, cache, progress)
     else:
@@ -193,7 +193,7 @@ def _plan(
     seed: int,
     about: dict[str, Any],
 ) -> Plan:
-    component = graph.components([ties])
+    component = graph.components(ties)
     label = graph.label if stratified else np.zeros(len(graph), np.int64)
     classes = graph.classes if stratified else ("",)
     values: Float64 = np.array(list(shares.values()), np.float64)
