@@ -1,0 +1,181 @@
+"""What the page shows after review; before it, not a byte of it."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections import Counter
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pytest
+from made_audit import HOSTILE_NAME, Made
+from test_report_page import Page
+
+from visleak.report import build, findings, model
+from visleak.store import AUDIT, write_json
+from visleak.verdicts import Ledger, Verdict, digests_of, judged_pairs, read_verdicts
+
+HOSTILE = "<img src=x onerror=alert(1)>"
+HUMAN = ("Ada", HOSTILE)
+
+
+@pytest.fixture
+def made(fresh: Callable[..., Made]) -> Made:
+    """An audit as `visleak audit` writes it: with rates also where a set met itself."""
+    made = fresh()
+    summary = json.loads(json.dumps(made.summary))
+    rates = summary["totals"][0]["rates"]
+    for item in summary["comparisons"]:
+        item.setdefault("rates", dict.fromkeys(rates))
+    for item in summary["totals"]:
+        item["headline"] = ""
+    write_json(made.folder / AUDIT, summary)
+    return made
+
+
+def keys(folder: Path) -> list[tuple[dict[str, object], str, str]]:
+    """Return the pairs of two images that the audit knows, with their digests."""
+    table = judged_pairs(folder, verdicts=())
+    left, right = (digests.to_pylist() for digests in digests_of(folder, table))
+    rows = zip(table.to_pylist(), left, right, strict=True)
+    return [(row, first, second) for row, first, second in rows if first and second]
+
+
+def judge(folder: Path) -> list[dict[str, object]]:
+    """Say of a near pair that it is similar, dispute another, and find one that is new."""
+    rows = keys(folder)
+    plain = [each for each in rows if each[0]["query"] != HOSTILE_NAME]
+    often = Counter(row["query"] for row in judged_pairs(folder, verdicts=()).to_pylist())
+    plain = [e for e in plain if often[e[0]["query"]] == 1 and e[0]["coverage"] != "within"]
+    near = [each for each in plain if each[0]["grade"] == "near"]
+    changed, disputed = near[0], near[1]
+    tests = [first for row, first, _ in rows if row["query_set"] == "test"]
+    trains = [second for row, _, second in rows if row["reference_set"] == "train"]
+    listed = {(first, second) for _, first, second in rows}
+    new = next((a, b) for a in tests for b in trains if (a, b) not in listed)
+    with Ledger(folder) as ledger:
+        ledger.add(
+            Verdict.of(*changed[1:], "similar", HOSTILE),
+            Verdict.of(*disputed[1:], "near", HOSTILE),
+            Verdict.of(*disputed[1:], "different", "Ada"),
+            Verdict.of(*new, "exact", "Ada"),
+        )
+    return [changed[0], disputed[0]]
+
+
+def test_nobody_judged_no_byte_of_it(made: Made) -> None:
+    """Also where somebody judged and took it back."""
+    before = build(made.folder, made.pictures)
+    for word in ("After review", 'id="review"', ".examples", "verdicts.csv", "says "):
+        assert word not in before, word
+    judge(made.folder)
+    assert build(made.folder, made.pictures) != before
+    with Ledger(made.folder) as ledger:
+        for who in HUMAN:
+            while ledger.undo(who):
+                pass
+    assert build(made.folder, made.pictures) == before
+
+
+def test_page_after_review(made: Made) -> None:
+    machine = Page(build(made.folder, made.pictures)).words
+    judge(made.folder)
+    html = build(made.folder, made.pictures)
+    page = Page(html)
+    for part in (
+        f"3 pairs were judged by {HOSTILE} (2), Ada (2)",
+        "1 of the listed pairs has another grade than the machine gave",
+        "1 was found by people only",
+        "1 is disputed: the reviewers disagree on near-or-not",
+        f"The machine alone said: {made.summary['headline']}",
+        "By type, before and after review",
+        "Examples of each type",
+        "1 disputed pair",
+        "after review",
+        "unreadable.csv and verdicts.csv",
+    ):
+        assert part in page.words, part
+    assert made.summary["headline"] in machine
+    ids = [attributes["id"] for _, attributes in page.elements if "id" in attributes]
+    assert len(ids) == len(set(ids))
+    assert "#review" in [a["href"] for a in page.all("a")]
+    assert all("scope" in a for a in page.all("th"))
+    assert all(a.get("alt") for a in page.all("img"))
+    # nothing of a reviewer's name is an element
+    assert not [a for a in page.all("img") if a.get("src") == "x"]
+    assert not [a for _, a in page.elements if "onerror" in a]
+
+
+def test_badges_say_what_is_a_persons(made: Made) -> None:
+    changed, disputed = judge(made.folder)
+    page = build(made.folder, made.pictures)
+    cards = re.findall(r'<li id="pair-\d+".*?</li>', page, re.DOTALL)
+
+    def of(row: dict[str, object]) -> str:
+        return next(c for c in cards if f'data-query="{row["query"]}"' in c)
+
+    card = of(changed)
+    assert '<span class="chip similar">similar</span> <span class="chip human">judged' in card
+    assert "&lt;img src=x onerror=alert(1)&gt;</bdi> says similar; the machine said near." in card
+    assert '<span class="chip disputed">disputed' in of(disputed)
+    assert "says different; the machine's near stands." in of(disputed)
+    found = [c for c in cards if "the machine had not listed the pair" in c]
+    assert len(found) == 1
+    # nobody measured it: no number is shown, and it sorts last
+    assert 'data-similarity="-2.000000"' in found[0]
+    assert "similarity <b>" not in found[0]
+    assert sum('class="chip human"' in c for c in cards) == 2
+
+
+def test_rates_and_examples_count_verdicts(made: Made) -> None:
+    judge(made.folder)
+    said = read_verdicts(made.folder)
+    plain, judged = model.read(made.folder), model.read(made.folder, said)
+    assert judged.headline.endswith("after review")
+    rows = [row for row in judged_pairs(made.folder).to_pylist() if row["coverage"] != "within"]
+    exact = {(row["query_set"], row["query"]) for row in rows if row["grade"] == "exact"}
+    people = {(row["query_set"], row["query"]) for row in rows if row["judged"] == "human"}
+    assert sum(s.rates["exact"].count for s in judged.standings) == len(exact)
+    assert sum(s.rates["exact"].count for s in plain.standings) < len(exact)
+    assert len(people) == 2
+    shown = findings.read(made.folder, judged.query_sets, None, 300, said)
+    assert shown.pairs == findings.read(made.folder, judged.query_sets, None, 300).pairs + 1
+    page = build(made.folder, made.pictures)
+    section = page[page.index('<section id="review"') : page.index('<section id="charts"')]
+    assert len(re.findall(r"data:image/\w+;base64", section)) >= 9
+    private = build(made.folder, made.pictures, private=True)
+    assert "data:image" not in private
+    assert "After review" in private
+    absent = build(made.folder)
+    assert "data:image" not in absent
+
+
+def test_an_audit_without_verification_has_the_grades_of_people(made: Made) -> None:
+    """Degrees stand for the rest, as they did; a judged pair is what people say."""
+    from test_report_page import PAIRS, PAIRS_SCHEMA, read_table, write_tables
+
+    table = read_table(made.folder, PAIRS)
+    for name in ("grade", "probability"):
+        at = PAIRS_SCHEMA.get_field_index(name)
+        nothing = pa.nulls(len(table), PAIRS_SCHEMA.field(name).type)
+        table = table.set_column(at, PAIRS_SCHEMA.field(at), nothing)
+    write_tables(made.folder / PAIRS, PAIRS_SCHEMA, [table])
+    summary = json.loads((made.folder / AUDIT).read_text())
+    summary["grader"] = None
+    write_json(made.folder / AUDIT, summary)
+    before = findings.read(made.folder, ("test", "val"), None, 300)
+    row, first, second = keys(made.folder)[0]
+    with Ledger(made.folder) as ledger:
+        ledger.add(Verdict.of(first, second, "different", "Ada"))
+    said = read_verdicts(made.folder)
+    after = findings.read(made.folder, ("test", "val"), None, 300, said)
+    name = row["query"]
+    own, rest = ([{c.kind for c in each.cards if (c.query == name) == mine} for each in
+                  (before, after)] for mine in (True, False))  # fmt: skip
+    assert own[0] <= {"hard", "soft"}
+    assert rest == [{"hard", "soft"}, {"hard", "soft"}]
+    assert "No pictures were compared" not in Page(build(made.folder)).words
+    assert np.isfinite([c.similarity for c in after.cards]).all()
