@@ -143,9 +143,7 @@ def _facts(content: Mapping[str, Any]) -> Iterator[Text]:
         yield _fact("why so many", plain(content["moves"]["why"]))
         for name, about in content["parts"].items():
             if not about["images"]:
-                words = (
-                    f"nothing is left of {plain(name)}; keep sizes with --keep-sizes, or split anew"
-                )
+                words = f"nothing would be left of {plain(name)}: try --keep-sizes, or split anew"
                 yield _fact("empty", words, "yellow")
         return
     yield _fact("largest gap", plain(content["largest_deviation"]["words"]))

@@ -37,11 +37,8 @@ def obstacles(
         lines += _scarce(balance, loads, balance.classes.index(name), tolerance, called)
     # with two parts the one has what the other lacks: the worst of a kind says it
     worst = {miss.class_: miss for miss in reversed(misses)}
-    lines += [
-        f"{miss}{_makeup(miss, balance, loads, called)}"
-        for miss in misses
-        if miss in worst.values()
-    ]
+    for kind in dict.fromkeys(miss.class_ for miss in misses):
+        lines.append(f"{worst[kind]}{_makeup(worst[kind], balance, loads, called)}")
     told = lines[:MOST]
     left = len(lines) - len(told)
     return (*told, *([f"and {left:,} more"] if left else []))
