@@ -68,16 +68,16 @@ def judge(folder: Path) -> list[dict[str, object]]:
 
 def test_nobody_judged_no_byte_of_it(made: Made) -> None:
     """Also where somebody judged and took it back."""
-    before = build(made.folder, made.pictures)
+    before = build(made.folder)
     for word in ("After review", 'id="review"', ".examples", "verdicts.csv", "says "):
         assert word not in before, word
     judge(made.folder)
-    assert build(made.folder, made.pictures) != before
+    assert build(made.folder) != before
     with Ledger(made.folder) as ledger:
         for who in HUMAN:
             while ledger.undo(who):
                 pass
-    assert build(made.folder, made.pictures) == before
+    assert build(made.folder) == before
 
 
 def test_page_after_review(made: Made) -> None:
