@@ -1,0 +1,305 @@
+"""Diffs of two audits against a plain search over all images and pairs, written another way."""
+
+from __future__ import annotations
+
+import tempfile
+from collections import Counter
+from collections.abc import Mapping
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from made_folders import World, digest, leaking, make_folder, worlds
+from visleak.diff import Difference, diff
+from visleak.diff.writing import rows
+from visleak.verdicts import Ledger, Verdict, judged_pairs
+
+ORDER = ("exact", "near", "similar", "different")
+DEGREES = ("hard", "soft")
+RATE = {
+    "exact": "exact",
+    "near": "near_or_exact",
+    "similar": "similar_or_closer",
+    "hard": "hard",
+    "soft": "hard_or_soft",
+}
+Image = tuple[str, str]
+
+
+class Plain:
+    """An audit as dictionaries, for a search without arrays."""
+
+    def __init__(self, world: World, folder: Path) -> None:
+        self.world = world
+        self.content = {
+            (name, id_): digest(content)
+            for name, own in world.images.items()
+            for id_, content, _ in own
+        }
+        blank = {(n, id_) for n, own in world.images.items() for id_, _, flat in own if flat}
+        listed = judged_pairs(folder).to_pylist()
+        self.pairs = {
+            ((r["query_set"], r["query"]), (r["reference_set"], r["reference"])): r
+            for r in listed
+            if (r["query_set"], r["query"]) not in blank
+        }
+
+
+def partners(before: Plain, after: Plain) -> dict[Image, tuple[str, Image]]:
+    """Return what each image of before is in after, and how that is known."""
+    found: dict[Image, tuple[str, Image]] = {}
+    for name in before.world.images:
+        if name not in after.world.images:
+            continue
+        mine = {i for i in before.content if i[0] == name}
+        theirs = {i for i in after.content if i[0] == name}
+        contents = [before.content[i] for i in mine] + [after.content[i] for i in theirs]
+        if None in contents:
+            found |= {i: ("same", i) for i in mine & theirs}
+            continue
+        for image in sorted(mine & theirs):
+            if before.content[image] == after.content[image]:
+                found[image] = ("same", image)
+        taken = {partner for _, partner in found.values()}
+        for image in sorted(mine - found.keys()):
+            for other in sorted(theirs - taken):
+                if before.content[image] == after.content[other]:
+                    found[image] = ("renamed", other)
+                    taken.add(other)
+                    break
+        for image in sorted(mine - found.keys()):
+            if image in theirs - taken:
+                found[image] = ("changed", image)
+                taken.add(image)
+    return found
+
+
+def place(row: Mapping[str, Any] | None, level: str) -> int:
+    """Return how strong a pair is on the scale of the level; 99 is not at all."""
+    scale, column = (DEGREES, "degree") if level in DEGREES else (ORDER, "grade")
+    return scale.index(row[column]) if row and row[column] in scale else 99
+
+
+def limit(level: str) -> int:
+    return (DEGREES if level in DEGREES else ORDER).index(level)
+
+
+def why_alone(
+    row: Mapping[str, Any],
+    fates: tuple[str, str],
+    side: Plain,
+    other: Plain,
+    level: str,
+    gone: str,
+) -> str:
+    if (row["query_set"], row["reference_set"]) not in other.world.comparisons:
+        return "not compared"
+    lost, partly, vanished = False, False, False
+    for fate, end in zip(fates, ("query", "reference"), strict=True):
+        name = row[f"{end}_set"]
+        if fate != "gone":
+            continue
+        if (name, row[end]) in other.world.unreadable:
+            lost = True
+        elif other.world.sample and name == "test":
+            partly = True
+        else:
+            vanished = True
+    if vanished:
+        return gone
+    if lost:
+        return "unreadable"
+    if "changed" in fates:
+        return "content changed"
+    if partly:
+        return "not searched"
+    machine = place({"grade": row["machine_grade"]}, level) if level in ORDER else 0
+    if row["judged"] == "human" and machine > limit(level):
+        return "judged"
+    same = side.world.encoder == other.world.encoder
+    if same and row["similarity"] is not None and row["similarity"] < other.world.soft:
+        return "below threshold"
+    return "not searched"
+
+
+def expected(before: Plain, after: Plain, level: str) -> Counter[tuple[str, ...]]:
+    """Return every change: change, reason, and the two images as the later audit has them."""
+    forth = partners(before, after)
+    back = {partner: (fate, image) for image, (fate, partner) in forth.items()}
+    known: dict[Any, Any] = {}
+    for (query, reference), row in before.pairs.items():
+        ends = [forth.get(query), forth.get(reference)]
+        if all(end is not None and end[0] in ("same", "renamed") for end in ends):
+            moved = tuple(end[1] for end in ends if end)
+            key = tuple(sorted(moved)) if query[0] == reference[0] else moved
+            known[key] = row
+    found: Counter[tuple[str, ...]] = Counter()
+    met = set()
+    for (query, reference), row in after.pairs.items():
+        key = tuple(sorted((query, reference))) if query[0] == reference[0] else (query, reference)
+        old = known.get(key)
+        if old is not None:
+            met.add(id(old))
+            now, then = place(row, level) <= limit(level), place(old, level) <= limit(level)
+            if not now and not then:
+                continue
+            graded, degreed = row["grade"] != old["grade"], row["degree"] != old["degree"]
+            if now and then and not (graded or degreed):
+                continue
+            change = "changed" if now and then else "appeared" if now else "vanished"
+            about_grade = graded and not (level in DEGREES and degreed)
+            people = row["judged"] or old["judged"]
+            why = ("judged" if people else "regraded") if about_grade else "degree"
+            found[change, why, *query, *reference] += 1
+        elif place(row, level) <= limit(level):
+            fates = tuple(back.get(end, ("gone", end))[0] for end in (query, reference))
+            why = why_alone(row, fates, after, before, level, "image new")
+            found["appeared", why, *query, *reference] += 1
+    for (query, reference), row in before.pairs.items():
+        if id(row) in met or place(row, level) > limit(level):
+            continue
+        fates = tuple(forth.get(end, ("gone", end))[0] for end in (query, reference))
+        why = why_alone(row, fates, before, after, level, "image gone")
+        found["vanished", why, *query, *reference] += 1
+    return found
+
+
+def got(found: Difference) -> Counter[tuple[str, ...]]:
+    """Return the rows of the table, without what was measured."""
+    table = rows(found, np.arange(len(found.changes)))
+    return Counter(row[:6] for row in table)
+
+
+def judge(draw: st.DataObject, world: World, folder: Path) -> None:
+    """Let people judge some pairs of contents."""
+    contents = sorted({d for own in world.images.values() for _, d, _ in own if d is not None})
+    if len(contents) < 2 or not draw.draw(st.booleans()):
+        return
+    with Ledger(folder) as ledger:
+        for _ in range(draw.draw(st.integers(1, 3))):
+            left, right = (digest(draw.draw(st.sampled_from(contents))) for _ in range(2))
+            grade = draw.draw(st.sampled_from(ORDER))
+            reviewer = draw.draw(st.sampled_from(["Ada", "Ben"]))
+            ledger.add(Verdict.of(str(left), str(right), grade, reviewer))
+
+
+def later(world: World, drawn: st.DataObject) -> World:
+    """Return an audit of other images, or of the same ones renamed and graded anew."""
+    if drawn.draw(st.integers(0, 3)) == 0:
+        return drawn.draw(worlds())
+    names = {}
+    for name, own in world.images.items():
+        ids = [id_ for id_, _, _ in own]
+        names[name] = dict(zip(ids, drawn.draw(st.permutations(ids)), strict=True))
+    images = {
+        name: [(names[name][id_], content, flat) for id_, content, flat in own]
+        for name, own in world.images.items()
+    }
+    pairs = []
+    for query_set, query, reference_set, reference, similarity, grade in world.pairs:
+        ends = names[query_set][query], names[reference_set][reference]
+        if query_set == reference_set:
+            ends = min(ends), max(ends)
+        fate = drawn.draw(st.sampled_from(["gone", "same", "graded", "moved", "both"]))
+        if fate == "gone":
+            continue
+        moved = drawn.draw(st.sampled_from([0.5, 0.7, 0.95]))
+        graded = drawn.draw(st.sampled_from(ORDER))
+        pairs.append(
+            (
+                *(query_set, ends[0], reference_set, ends[1]),
+                moved if fate in ("moved", "both") else similarity,
+                graded if fate in ("graded", "both") else grade,
+            )
+        )
+    # ids that nobody has there any more
+    lost = [(name, f"lost {id_}") for name, id_ in world.unreadable]
+    return replace(world, images=images, pairs=pairs, unreadable=lost)
+
+
+@settings(max_examples=60)
+@given(worlds(), st.data(), st.sampled_from(list(RATE)))
+def test_every_change_and_its_reason(world: World, drawn: st.DataObject, level: str) -> None:
+    other = later(world, drawn)
+    with tempfile.TemporaryDirectory() as name:
+        folders = [
+            make_folder(Path(name) / which, each) for which, each in (("a", world), ("b", other))
+        ]
+        for folder, each in zip(folders, (world, other), strict=True):
+            judge(drawn, each, folder)
+        found = diff(*folders, level)
+        sides = [Plain(each, folder) for each, folder in zip((world, other), folders, strict=True)]
+        assert got(found) == expected(*sides, level)
+        check_images(found, sides)
+        check_totals(found, sides, level)
+        mirrored(found, diff(*reversed(folders), level))
+
+
+def check_images(found: Difference, sides: list[Plain]) -> None:
+    """Every image is counted once, for what it is."""
+    forth = partners(*sides)
+    for turnover in found.sets:
+        mine = [i for i in sides[0].content if i[0] == turnover.before]
+        theirs = [i for i in sides[1].content if i[0] == turnover.after]
+        fates = Counter(forth[i][0] if i in forth else "gone" for i in mine)
+        assert (turnover.same, turnover.renamed, turnover.changed, turnover.removed) == tuple(
+            fates[word] for word in ("same", "renamed", "changed", "gone")
+        )
+        kept = len(mine) - fates["gone"]
+        assert turnover.added == len(theirs) - kept
+
+
+def check_totals(found: Difference, sides: list[Plain], level: str) -> None:
+    """Leaking images by loops, and the rates as the audits have them."""
+    forth = partners(*sides)
+    total = found.totals[0]
+    words = set((DEGREES if level in DEGREES else ORDER)[: limit(level) + 1])
+    leaks = [
+        {("test", id_) for id_ in leaking(side.world, side.pairs.values(), "test", words)}
+        for side in sides
+    ]
+    moved = {forth[i][1]: i for i in forth}
+    assert total.new == sum(moved.get(i) not in leaks[0] for i in leaks[1])
+    assert total.gone == sum(i not in forth or forth[i][1] not in leaks[1] for i in leaks[0])
+    assert next(iter(total.rates)) == RATE[level]
+    before, after = total.rates[RATE[level]]
+    assert (before.count, after.count) == (len(leaks[0]), len(leaks[1]))
+    assert total.new - total.gone == after.count - before.count
+
+
+def mirrored(found: Difference, back: Difference) -> None:
+    """Seen from the other side, what came is gone."""
+    swap = {"appeared": "vanished", "vanished": "appeared", "changed": "changed"}
+    words = {"image new": "image gone", "image gone": "image new"}
+    assert Counter((swap[c], words.get(w, w)) for c, w, *_ in got(found).elements()) == Counter(
+        (c, w) for c, w, *_ in got(back).elements()
+    )
+    for one, other in zip(found.totals, back.totals, strict=True):
+        assert (one.new, one.gone, one.regraded) == (other.gone, other.new, other.regraded)
+        assert one.shared == other.shared
+        assert one.flips == other.flips[::-1]
+        assert one.p_value == other.p_value
+        low, high = one.interval
+        assert other.interval == pytest.approx((-high, -low))
+    assert {n: v[::-1] for n, v in found.conditions.items()} == dict(back.conditions)
+
+
+@settings(max_examples=15)
+@given(worlds(), st.data(), st.sampled_from(list(RATE)))
+def test_an_audit_does_not_differ_from_itself(
+    world: World, drawn: st.DataObject, level: str
+) -> None:
+    with tempfile.TemporaryDirectory() as name:
+        folder = make_folder(Path(name), world)
+        judge(drawn, world, folder)
+        found = diff(folder, folder, level)
+        assert len(found.changes) == 0
+        assert not found.conditions
+        assert all(each.same == len(world.images[str(each.before)]) for each in found.sets)
+        assert all((t.new, t.gone, t.regraded) == (0, 0, 0) for t in found.totals)
+        assert all(t.paired or not t.rates[RATE[level]][0].total for t in found.totals)

@@ -1,0 +1,194 @@
+"""The one line for test suites: what passes, what fails, and what a failure says."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import textwrap
+import warnings
+from collections.abc import Sequence
+from pathlib import Path
+
+import cv2
+import numpy as np
+import pytest
+
+import visleak
+from visleak.errors import UsageError, VisleakError
+from visleak.gating import LeakFound
+from visleak.settings import Settings
+
+SIDE = 64
+
+
+@pytest.fixture(scope="module")
+def small(natural: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
+    return {name: cv2.resize(picture, (SIDE, SIDE)) for name, picture in natural.items()}
+
+
+@pytest.fixture(scope="module")
+def data(tmp_path_factory: pytest.TempPathFactory, small: dict[str, np.ndarray]) -> Path:
+    """Two test images of three leak: a copy and a mirrored one."""
+    root = tmp_path_factory.mktemp("asserted")
+    for name in ("astronaut", "chelsea", "coffee", "rocket"):
+        save(root / "train" / f"{name}.png", small[name])
+    save(root / "test" / "copy.png", small["astronaut"])
+    save(root / "test" / "mirrored.png", small["chelsea"][:, ::-1])
+    save(root / "test" / "other.png", small["coins"])
+    return root
+
+
+def save(path: Path, pixels: np.ndarray) -> None:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    cv2.imwrite(str(path), pixels[..., ::-1])
+
+
+def failure(*args: object, **options: object) -> str:
+    with pytest.raises(LeakFound) as found:
+        visleak.assert_no_leak(*args, **{"cache": None, "workers": 1, **options})  # type: ignore[arg-type]
+    return str(found.value)
+
+
+def passes(*args: object, **options: object) -> visleak.Audit:
+    return visleak.assert_no_leak(*args, **{"cache": None, "workers": 1, **options})  # type: ignore[arg-type]
+
+
+def test_a_leak_fails_and_names_the_worst_pairs(data: Path) -> None:
+    lines = failure(data / "test", data / "train").splitlines()
+    assert lines[0] == (
+        "2 of 3 test images (66.67 %, 95 % CI 20.77-93.85) have a near-duplicate or exact copy"
+        " in train; allowed 0.00 %"
+    )
+    assert lines[1] == (
+        "  test copy.png = train astronaut.png: exact, probability 1.000, similarity 1.000"
+        " (identical bytes)"
+    )
+    assert lines[2].startswith("  test mirrored.png = train chelsea.png: near, probability ")
+    assert lines[2].endswith("(mirrored)")
+    assert lines[3:] == [
+        "to look at the pictures, keep the audit with out=FOLDER, then visleak review FOLDER"
+    ]
+
+
+def test_a_failure_is_an_assertion_and_carries_the_audit(data: Path) -> None:
+    with pytest.raises(AssertionError) as found:
+        passes(data / "test", data / "train", "exact")
+    error = found.value
+    assert isinstance(error, VisleakError)
+    assert isinstance(error, LeakFound)
+    assert error.audit is not None
+    assert error.audit.rate("near_or_exact").count == 2
+    assert [each.rate.count for each in error.leaks] == [1]
+    assert str(error).startswith("1 of 3 test images (33.33 %, 95 % CI 6.15-79.23) has an exact")
+
+
+@pytest.mark.parametrize("grade", ["exact", "near", "similar", "hard", "soft"])
+def test_no_leak_returns_the_audit(grade: str, data: Path) -> None:
+    clean = visleak.open_images(str(data / "test" / "oth*.png"), name="test")
+    result = passes(clean, data / "train", grade)
+    assert result.rate("near_or_exact").count == 0
+    assert result.folder.is_dir()
+
+
+def test_rates_up_to_the_allowed_one_pass(data: Path) -> None:
+    passes(data / "test", data / "train", allowed=2 / 3)
+    assert "allowed 66.00 %" in failure(data / "test", data / "train", allowed=0.66)
+
+
+def test_arrays_and_datasets_are_sources(small: dict[str, np.ndarray]) -> None:
+    """Sequences of arrays, and objects of (picture, label) as torchvision has them."""
+
+    class Pictures:
+        def __len__(self) -> int:
+            return 2
+
+        def __getitem__(self, place: int) -> tuple[np.ndarray, int]:
+            return (small["astronaut"], small["moon"])[place], place
+
+    train: Sequence[np.ndarray] = [small["astronaut"], small["coffee"]]
+    assert "1 of 2 test images" in failure(Pictures(), train)
+    assert "  test 0 = train 0: exact" in failure(Pictures(), train)
+    passes([small["moon"]], train)
+
+
+def test_one_set_must_not_repeat_itself(small: dict[str, np.ndarray]) -> None:
+    said = failure([small["moon"], small["moon"], small["coffee"]])
+    assert said.startswith("2 of 3 test images (66.67 %, 95 % CI 20.77-93.85) have")
+    assert "elsewhere in the same set" in said.splitlines()[0]
+
+
+def test_what_a_baseline_knows_passes(data: Path, tmp_path: Path) -> None:
+    out = tmp_path / "out"
+    said = failure(data / "test", data / "train", out=out)
+    assert said.endswith(f"to look at the pictures: visleak review {out}")
+    passes(data / "test", data / "train", baseline=out)
+    from visleak.export import export
+
+    (accepted,) = export(out, "accepted", tmp_path / "accepted.csv", grade="exact")
+    said = failure(data / "test", data / "train", baseline=[accepted])
+    assert said.startswith("1 of 3 test images (33.33 %, 95 % CI 6.15-79.23) has")
+    assert "(1 more known from the baseline)" in said
+    with pytest.raises(UsageError, match=r"the baseline .*nowhere does not exist"):
+        passes(data / "test", data / "train", baseline=tmp_path / "nowhere")
+
+
+def test_unreadable_images_are_said(data: Path, tmp_path: Path) -> None:
+    test = tmp_path / "test"
+    save(test / "other.png", cv2.imread(str(data / "test" / "other.png"))[..., ::-1])
+    (test / "broken.png").write_bytes(b"\x89PNG\r\n\x1a\nrest")
+    said = "1 of 6 images could not be read, and were compared with nothing: test broken.png"
+    with pytest.warns(UserWarning, match=said):
+        passes(test, data / "train")
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        passes(test, data / "train", unreadable="ignore")
+    assert failure(test, data / "train", unreadable="fail").startswith(said)
+    # nothing was compared, so nothing is proven
+    (test / "other.png").write_bytes(b"")
+    assert "2 of 6 images could not be read" in failure(test, data / "train", unreadable="ignore")
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        (
+            {"grade": "nearly"},
+            "grade must be one of exact, near, similar, hard, soft; got 'nearly'",
+        ),
+        ({"allowed": 2}, "allowed must be a share between 0 and 1; got 2"),
+        ({"unreadable": "no"}, "unreadable must be one of warn, ignore, fail; got 'no'"),
+        ({"settings": Settings(verify=False)}, "grade 'near' needs verified pairs"),
+        ({"grade": "hard", "encoder": "phash"}, "grade 'hard' was not measured: no thresholds"),
+    ],
+)
+def test_wrong_arguments(options: dict[str, object], said: str, data: Path) -> None:
+    with pytest.raises(UsageError, match=said) as error:
+        passes(data / "test", data / "train", **options)
+    assert "\n" not in str(error.value)
+
+
+def test_a_real_test_run_shows_what_leaks(data: Path, tmp_path: Path) -> None:
+    """The failure as pytest prints it: the caller's line, the message, none of our frames."""
+    (tmp_path / "test_data.py").write_text(
+        textwrap.dedent(f"""
+            import visleak
+
+            def test_no_leak():
+                visleak.assert_no_leak({str(data / "test")!r}, {str(data / "train")!r}, cache=None)
+        """)
+    )
+    (tmp_path / "pytest.ini").write_text("[pytest]\n")
+    ran = subprocess.run(
+        [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", str(tmp_path)],
+        capture_output=True,
+        text=True,
+        cwd=tmp_path,
+        check=False,
+    )
+    assert ran.returncode == 1
+    assert "1 failed" in ran.stdout
+    errors = [line for line in ran.stdout.splitlines() if line.startswith("E ")]
+    assert errors[0].endswith("have a near-duplicate or exact copy in train; allowed 0.00 %")
+    assert "test copy.png = train astronaut.png: exact" in errors[1]
+    assert ">       visleak.assert_no_leak(" in ran.stdout
+    assert "asserting.py:" not in ran.stdout.replace("visleak.gating.asserting.LeakFound", "")
