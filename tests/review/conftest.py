@@ -18,9 +18,7 @@ from visleak.review.desk import Desk
 
 
 @pytest.fixture(scope="session")
-def finished(
-    tmp_path_factory: pytest.TempPathFactory, natural: dict[str, np.ndarray]
-) -> Path:
+def finished(tmp_path_factory: pytest.TempPathFactory, natural: dict[str, np.ndarray]) -> Path:
     """An audit that is read and never changed."""
     return make_audit(tmp_path_factory.mktemp("reviewed"), natural)
 

@@ -62,12 +62,13 @@ def _judge(desk: Desk, told: dict[str, Any]) -> dict[str, Any]:
     if not isinstance(names, list) or not 1 <= len(names) <= MOST:
         raise UsageError(f"pairs must be a list of 1 to {MOST} names of pairs")
     rows = []
-    for name in dict.fromkeys(map(str, names)):
+    for name in map(str, names):
         row = desk.listing.find(name)
         if row is None:
             raise UsageError("a pair is not in this list; reload the page")
         rows.append(row)
     choice = Choice.of(_texts(told.get("choice")))
+    rows = list(dict.fromkeys(rows))
     desk.judge(rows, str(judgment))
     step = desk.spot(rows[-1], choice).next
     return {

@@ -1,0 +1,452 @@
+"""A person at work in a real browser: keys, two windows, sheets; nothing asked of other hosts."""
+
+from __future__ import annotations
+
+import shutil
+import socket
+import threading
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import pytest
+
+from visleak.records import GRADES
+from visleak.review.app import create_app
+from visleak.review.desk import Desk
+from visleak.review.security import Door
+from visleak.review.serving import bound
+from visleak.verdicts import read_verdicts
+
+uvicorn = pytest.importorskip("uvicorn", reason="the review app needs the extra web")
+
+pytestmark = [pytest.mark.browser, pytest.mark.slow]
+
+#: What axe-core looks for, and what it tells.
+RULES = {
+    "runOnly": ["wcag2a", "wcag2aa", "wcag21a", "wcag21aa", "wcag22aa", "best-practice"],
+    "resultTypes": ["violations"],
+}
+
+NAMES = ("chromium", "chromium-browser", "google-chrome")
+ARGUMENTS = ["--no-sandbox", "--disable-gpu", "--disable-background-networking"]
+
+
+@pytest.fixture(scope="module")
+def chromium() -> Iterator[Any]:
+    playwright = pytest.importorskip("playwright.sync_api", reason="playwright is not installed")
+    path = next((found for found in map(shutil.which, NAMES) if found), None)
+    if path is None:
+        pytest.skip(f"no browser: none of {', '.join(NAMES)} is on the PATH")
+    with playwright.sync_playwright() as driver:
+        browser = driver.chromium.launch(executable_path=path, args=ARGUMENTS)
+        yield browser
+        browser.close()
+
+
+@dataclass
+class Site:
+    """A running server and windows on it."""
+
+    desk: Desk
+    home: str
+    link: str
+    window: Callable[..., Any]
+    expected: list[str]
+
+    def pair(self, row: int) -> str:
+        return f"{self.home}/pair/{self.desk.listing.name(row)}"
+
+    def shown(self, page: Any) -> int | None:
+        """Return the row of the pair that a window shows."""
+        return self.desk.listing.find(page.get_attribute("#pair", "data-pair"))
+
+    def judged(self) -> list[tuple[int | None, str]]:
+        found = self.desk.listing
+        said = read_verdicts(self.desk.folder)
+        return [(found.find("-".join(each.key)), each.judgment) for each in said]
+
+
+def serving(desk: Desk) -> tuple[Any, threading.Thread, socket.socket, Door]:
+    listening = bound(0)
+    door = Door(listening.getsockname()[1])
+    config = uvicorn.Config(create_app(desk, door), log_level="error", lifespan="off", ws="none")
+    server = uvicorn.Server(config)
+    thread = threading.Thread(target=server.run, kwargs={"sockets": [listening]}, daemon=True)
+    thread.start()
+    while not server.started:
+        time.sleep(0.01)
+    return server, thread, listening, door
+
+
+@pytest.fixture
+def site(chromium: Any, desk: Desk) -> Iterator[Site]:
+    """Fails where anything went wrong in a window, or one asked another host for anything."""
+    server, thread, listening, door = serving(desk)
+    home = f"http://127.0.0.1:{door.port}"
+    trouble: list[str] = []
+    contexts = []
+
+    def window(width: int = 1280, height: int = 900, beside: Any = None, **options: Any) -> Any:
+        context = beside.context if beside else chromium.new_context(**options)
+        contexts.append(context)
+        page = context.new_page()
+        page.set_viewport_size({"width": width, "height": height})
+        page.on("console", lambda message: trouble.append(message.text))
+        page.on("pageerror", lambda error: trouble.append(str(error)))
+        page.on("dialog", lambda dialog: (trouble.append(dialog.message), dialog.dismiss()))
+        page.on(
+            "request",
+            lambda request: (
+                request.url.startswith(f"{home}/") or trouble.append(f"asked for {request.url}")
+            ),
+        )
+        page.goto(home if beside else door.url(door.token))
+        return page
+
+    site = Site(desk, home, door.url(door.token), window, [])
+    yield site
+    for context in set(contexts):
+        context.close()
+    server.should_exit = True
+    thread.join(timeout=10)
+    listening.close()
+    assert [each for each in trouble if each not in site.expected] == []
+
+
+def until(check: Callable[[], bool]) -> None:
+    """Wait for something; Playwright's own way needs the eval that the pages forbid."""
+    for _ in range(400):
+        if check():
+            return
+        time.sleep(0.025)
+    pytest.fail("it never became true")
+
+
+def at(page: Any) -> str:
+    """Return where a window is now; ``page.url`` is what Playwright was last told."""
+    address: str = page.evaluate("location.href")
+    return address
+
+
+def arrive(site: Site, page: Any, row: int) -> None:
+    until(lambda: not page.query_selector("#pair") or site.shown(page) == row)
+    page.wait_for_timeout(30)
+
+
+def press(site: Site, page: Any, key: str, row: int) -> None:
+    """Press a key and wait until the window shows a row."""
+    page.keyboard.press(key)
+    arrive(site, page, row)
+
+
+def test_ten_pairs_by_keyboard_reload_and_undo(site: Site) -> None:
+    page = site.window()
+    assert at(page) == site.pair(0)
+    for row in range(10):
+        press(site, page, "1234"[row % 4], row + 1)
+    assert site.judged() == [(row, GRADES[row % 4]) for row in range(10)]
+    assert page.inner_text("#judged") == "10"
+    assert page.title().startswith("Pair 11 of")
+    page.reload()
+    assert site.shown(page) == 10
+    press(site, page, "u", 9)
+    assert len(site.judged()) == 9
+    assert page.inner_text("#status") == "Undone."
+    assert page.inner_text("#judged") == "9"
+    # a verdict can be changed, and the change undone
+    press(site, page, "ArrowLeft", 8)
+    assert page.get_attribute("[data-judge=exact]", "aria-pressed") == "true"
+    press(site, page, "3", 9)
+    assert (8, "similar") in site.judged()
+    press(site, page, "u", 8)
+    assert (8, "exact") in site.judged()
+    # skipping judges nothing; the browser's own history works
+    press(site, page, "s", 9)
+    press(site, page, "ArrowRight", 10)
+    page.go_back()
+    arrive(site, page, 9)
+    assert len(site.judged()) == 9
+
+
+def test_a_key_that_is_held_or_hurried_never_judges_what_was_not_shown(site: Site) -> None:
+    page = site.window()
+    page.keyboard.down("4")
+    for _ in range(6):
+        page.keyboard.down("4")  # what a held key sends
+    page.keyboard.up("4")
+    arrive(site, page, 1)
+    assert site.judged() == [(0, "different")]
+    seen: list[str] = []
+    page.expose_function("told", lambda *name: seen.extend(name))
+    pressed = "() => told(document.getElementById('pair').dataset.pair)"
+    page.evaluate(f"addEventListener('keydown', {pressed}, true)")
+    for _ in range(5):
+        page.keyboard.press("2")
+    page.wait_for_timeout(600)
+    judged = [row for row, judgment in site.judged() if judgment == "near"]
+    assert len(seen) == 5
+    assert judged == list(range(1, 1 + len(judged)))
+    assert judged
+    assert {site.desk.listing.find(name) for name in seen} >= set(judged)
+
+
+def test_two_windows_see_one_truth(site: Site) -> None:
+    left = site.window()
+    right = site.window(beside=left)
+    press(site, left, "1", 1)
+    assert right.inner_text("#judged") == "0"
+    press(site, right, "ArrowRight", 1)
+    assert right.inner_text("#judged") == "1"
+    # both judge the same pair: the last one counts, and one undo takes one back
+    press(site, left, "2", 2)
+    press(site, right, "4", 2)
+    assert site.judged()[-1] == (1, "different")
+    press(site, left, "u", 1)
+    assert left.get_attribute("[data-judge=near]", "aria-pressed") == "true"
+    assert site.judged()[-1] == (1, "near")
+
+
+def test_everything_works_without_a_mouse(site: Site) -> None:
+    page = site.window()
+    page.focus("[data-judge=similar]")
+    press(site, page, "Enter", 1)
+    focused = "document.activeElement.dataset.judge"
+    assert page.evaluate(focused) == "similar"
+    press(site, page, "Space", 2)
+    assert [judgment for _, judgment in site.judged()] == ["similar", "similar"]
+    page.keyboard.press("f")
+    assert page.evaluate("document.activeElement.name") == "grade"
+    # keys typed into a menu choose there and judge nothing
+    page.keyboard.press("2")
+    assert len(site.judged()) == 2
+    page.select_option("[name=grade]", "near+")
+    page.click(".filters button")
+    until(lambda: "grade=near%2B" in at(page))
+    assert page.inner_text(".badge").startswith("1")
+    page.wait_for_load_state()
+    page.keyboard.press("?")
+    assert page.is_visible("#help")
+    page.keyboard.press("4")
+    assert len(site.judged()) == 2
+    page.keyboard.press("Escape")
+    assert not page.is_visible("#help")
+    page.keyboard.press("Tab")
+    assert page.evaluate("getComputedStyle(document.activeElement).outlineStyle") == "solid"
+
+
+def test_single_keys_can_be_switched_off(site: Site) -> None:
+    """WCAG 2.2, 2.1.4: who speaks to the machine sets off letters by accident."""
+    page = site.window()
+    page.click("#help-button")
+    page.uncheck("#keys-on")
+    page.click("#help button")
+    page.keyboard.press("4")
+    page.wait_for_timeout(200)
+    assert site.judged() == []
+    page.reload()
+    page.keyboard.press("4")
+    page.click("[data-judge=near]")
+    arrive(site, page, 1)
+    assert site.judged() == [(0, "near")]
+
+
+def test_blink_and_overlay(site: Site) -> None:
+    page = site.window()
+    page.keyboard.press("o")
+    opacity = "document.getElementById('above').style.opacity"
+    assert page.evaluate(opacity) == "0.5"
+    assert not page.is_visible("#query")
+    page.focus("#blend")
+    page.keyboard.press("End")
+    assert page.evaluate(opacity) == "1"
+    page.keyboard.press("ArrowLeft")  # moves the slider, not the page
+    assert page.evaluate(opacity) == "0.99"
+    assert site.shown(page) == 0
+    press(site, page, "ArrowRight", 0)
+    page.keyboard.press("b")
+    first = page.evaluate(opacity)
+    until(lambda: page.evaluate(opacity) != first)
+    # the view stays from pair to pair
+    press(site, page, "4", 1)
+    assert page.get_attribute("#stage", "data-view") == "blink"
+    page.keyboard.press("Escape")
+    assert page.is_visible("#query")
+
+
+def test_tiny_pictures_are_shown_by_whole_factors(site: Site) -> None:
+    for scale in (1, 2):
+        page = site.window(device_scale_factor=scale)
+        page.goto(site.pair(0))
+        until(lambda page=page: page.evaluate("document.getElementById('query').complete"))
+        for name in ("query", "reference"):
+            sizes = "e => [e.getBoundingClientRect().width, e.naturalWidth]"
+            width, natural = page.eval_on_selector(f"#{name}", sizes)
+            factor = width * scale / natural
+            assert natural == 32
+            assert factor == pytest.approx(round(factor))
+            assert width > 256
+        drawn = page.evaluate("getComputedStyle(document.getElementById('query')).imageRendering")
+        assert drawn == "pixelated"
+
+
+def test_the_next_pair_is_fetched_ahead(site: Site) -> None:
+    page = site.window()
+    soon = page.get_attribute("#pair", "data-soon").split()
+    until(
+        lambda: (
+            set(soon)
+            <= {
+                name.removeprefix(site.home)
+                for name in page.evaluate(
+                    "performance.getEntriesByType('resource').map(e => e.name)"
+                )
+            }
+        )
+    )
+    press(site, page, "4", 1)
+    shown = page.eval_on_selector_all(
+        "#query, #reference", "all => all.map(e => new URL(e.src).pathname)"
+    )
+    assert shown == soon[:2]
+
+
+def test_a_sheet_by_keyboard_and_mouse(site: Site) -> None:
+    page = site.window()
+    page.goto(f"{site.home}/sheet")
+    focused = "document.activeElement.dataset.pair"
+    name = site.desk.listing.name
+    assert page.evaluate(focused) == name(0)
+    page.keyboard.press("ArrowRight")
+    page.keyboard.press("2")
+    until(lambda: page.evaluate(focused) == name(2))
+    assert site.judged() == [(1, "near")]
+    page.keyboard.press("ArrowDown")
+    assert page.evaluate(focused) == name(2 + 4)  # four stand side by side
+    page.keyboard.press("ArrowUp")
+    page.keyboard.press("u")
+    until(lambda: site.judged() == [])
+    until(lambda: page.evaluate(focused) == name(1))
+    page.click(f"[data-pair='{name(3)}'] [data-judge=exact]")
+    until(lambda: site.judged() == [(3, "exact")])
+    until(lambda: page.get_attribute(f"[data-pair='{name(3)}']", "data-mine") == "exact")
+    assert page.inner_text("#left") == "(23)"
+    page.select_option("#rest-grade", "different")
+    page.click("#rest")
+    until(lambda: len(site.judged()) == 24)
+    until(lambda: page.is_disabled("#rest"))
+    assert page.inner_text("#judged") == "24"
+    page.click("[data-do=undo]")
+    until(lambda: site.judged() == [(3, "exact")])
+    until(lambda: page.inner_text("#left") == "(23)")
+    # what another window says is seen after the next action
+    other = site.window(beside=page)
+    other.goto(site.pair(5))
+    press(site, other, "3", 6)
+    page.keyboard.press("Escape")
+    page.focus(f"[data-pair='{name(0)}']")
+    page.keyboard.press("4")
+    until(lambda: page.get_attribute(f"[data-pair='{name(5)}']", "data-mine") == "similar")
+    page.focus(f"[data-pair='{name(2)}']")
+    page.keyboard.press("Enter")
+    until(lambda: at(page) == site.pair(2))
+    page.go_back()
+    page.keyboard.press("n")
+    until(lambda: "from=" in at(page))
+
+
+def test_the_end_and_the_stop_rule(site: Site) -> None:
+    last = len(site.desk.listing) - 1
+    site.desk.judge(range(21), "different")
+    page = site.window()
+    assert site.shown(page) == 21
+    page.get_by_role("link", name="Go on").click()
+    until(lambda: "stop=off" in at(page))
+    assert page.query_selector(".banner") is None
+    press(site, page, "4", 22)
+    assert "stop=off" in at(page)
+    page.goto(site.pair(22))
+    page.get_by_role("link", name="Stop here").click()
+    until(lambda: "/result" in at(page))
+    page.goto(site.pair(last))
+    page.keyboard.press("4")
+    until(lambda: "/result" in at(page))
+
+
+def test_a_server_that_is_gone_is_told(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
+    page = site.window()
+    page.route("**/api/judge", lambda route: route.abort())
+    site.expected.append("Failed to load resource: net::ERR_FAILED")
+    page.keyboard.press("1")
+    until(lambda: "Is visleak review still running?" in page.inner_text("#status"))
+    assert site.shown(page) == 0
+    page.unroute("**/api/judge")
+    press(site, page, "1", 1)
+    assert len(site.judged()) == 1
+
+
+def kinds(site: Site) -> dict[str, str]:
+    """Return one address of every kind of page."""
+    return {
+        "pair": site.pair(25),
+        "judged": site.pair(0),
+        "sheet": f"{site.home}/sheet",
+        "result": f"{site.home}/result",
+        "none": f"{site.home}/pairs?label=zebra",
+        "lost": f"{site.home}/pair/nothing",
+    }
+
+
+def opened(site: Site, page: Any) -> Iterator[str]:
+    """Open every kind of page, with verdicts of two people and the stop rule met."""
+    lost = "Failed to load resource: the server responded with a status of 404 (Not Found)"
+    site.expected.append(lost)
+    site.desk.judge([0, 1], "near")
+    site.desk.judge(range(2, 24), "different")
+    for kind, address in kinds(site).items():
+        page.goto(address)
+        until(
+            lambda: page.evaluate(
+                "[...document.images].every(i => !i.src || i.complete || i.loading == 'lazy')"
+            )
+        )
+        yield kind
+    page.goto(site.pair(25))
+    page.keyboard.press("o")
+    yield "overlay"
+    page.keyboard.press("f")
+    yield "filters"
+    page.reload()
+    page.keyboard.press("?")
+    yield "help"
+
+
+@pytest.mark.parametrize("width", [400, 1000])
+def test_no_page_scrolls_sideways(site: Site, width: int) -> None:
+    page = site.window(width, 800, bypass_csp=True)
+    for kind in opened(site, page):
+        assert page.evaluate("document.documentElement.scrollWidth") == width, kind
+        wide = page.evaluate(
+            "[...document.querySelectorAll('body *')]"
+            ".filter(e => !e.closest('.scroll, pre, .skip, .sr, .status, dialog'))"
+            f".filter(e => e.getBoundingClientRect().right > {width} + 1)"
+            ".map(e => e.outerHTML.slice(0, 90))"
+        )
+        assert wide == [], kind
+
+
+@pytest.mark.parametrize(("width", "scheme"), [(1280, "light"), (400, "dark")])
+def test_axe_finds_nothing_serious(site: Site, scheme: str, width: int) -> None:
+    axe = pytest.importorskip("axe_playwright_python.sync_playwright").Axe()
+    # axe is put into the page by force; the page's own rules stay on in all other tests
+    page = site.window(width, 800, bypass_csp=True, color_scheme=scheme, reduced_motion="reduce")
+    for kind in opened(site, page):
+        found = axe.run(page, options=RULES).response["violations"]
+        bad = [
+            (each["id"], node["html"][:120], node["failureSummary"])
+            for each in found
+            for node in each["nodes"]
+            if each["impact"] in ("serious", "critical")
+        ]
+        assert bad == [], kind

@@ -1,0 +1,158 @@
+"""Judging, undo, progress and neighbours, without a browser."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from visleak.errors import UsageError, VisleakError
+from visleak.records import GRADES
+from visleak.review.choice import Choice
+from visleak.review.desk import ROW, Desk, Progress
+from visleak.verdicts import Ledger, Verdict, judged_pairs, read_verdicts
+
+ALL = Choice()
+
+
+def test_a_verdict_is_on_disk_and_counts_downstream(desk: Desk, folder: Path) -> None:
+    assert desk.first(ALL) == 0
+    desk.judge([0], "different")
+    (kept,) = read_verdicts(folder)
+    assert (kept.judgment, kept.reviewer, kept.key) == ("different", "ada", desk.listing.key(0))
+    told = desk.listing.row(0)
+    assert (kept.query_set, kept.query) == (told["query_set"], told["query"])
+    assert kept.similarity == pytest.approx(told["similarity"])
+    table = judged_pairs(folder, ["query", "reference", "grade", "judged"]).to_pylist()
+    human = [row for row in table if row["judged"] == "human"]
+    assert [row["grade"] for row in human] == ["different"] * (1 + int(desk.listing.repeats[0]))
+    assert desk.first(ALL) == 1
+
+
+def test_undo_brings_back_what_stood_before(desk: Desk) -> None:
+    desk.judge([3], "near")
+    desk.judge([3], "similar")
+    assert GRADES[desk.standing().mine[3]] == "similar"
+    desk.undo()
+    assert GRADES[desk.standing().mine[3]] == "near"
+    desk.undo()
+    assert desk.standing().mine[3] == -1
+    assert desk.undo() == ()
+
+
+def test_verdicts_of_another_process_are_seen(desk: Desk, folder: Path) -> None:
+    """A second reviewer may work on the same folder at the same time."""
+    desk.judge([0], "near")
+    assert not desk.standing().disputed.any()
+    with Ledger(folder) as other:
+        other.add(Verdict.of(*desk.listing.key(0), "different", "ben"))
+        assert desk.standing().disputed[0]
+        assert desk.rows(Choice(state="disputed")).tolist() == [0]
+        assert desk.standing().mine[0] == GRADES.index("near")
+        assert desk.agreement().disputed == 1
+
+
+def test_states_filter_by_my_own_verdicts(desk: Desk) -> None:
+    with Ledger(desk.folder) as other:
+        other.add(Verdict.of(*desk.listing.key(5), "near", "ben"))
+    desk.judge([1, 4], "near")
+    every = set(range(len(desk.listing)))
+    assert set(desk.rows(Choice(state="judged")).tolist()) == {1, 4}
+    assert set(desk.rows(Choice(state="unjudged")).tolist()) == every - {1, 4}
+
+
+def test_neighbours_of_a_hidden_pair_are_those_that_are_shown(desk: Desk) -> None:
+    """A pair that was just judged leaves the list of those not judged, and one goes on from it."""
+    choice = Choice(state="unjudged")
+    desk.judge([2], "near")
+    spot = desk.spot(2, choice)
+    assert (spot.inside, spot.previous, spot.next) == (False, 1, 3)
+    assert spot.total == len(desk.listing) - 1
+    assert desk.spot(0, choice).previous is None
+    assert desk.spot(len(desk.listing) - 1, choice).next is None
+    assert desk.first(Choice(label="no such class")) is None
+
+
+JUDGED = st.lists(st.sampled_from([None, "different", "near"]), min_size=45, max_size=45)
+
+
+@given(JUDGED)
+def test_the_run_is_that_of_the_slow_way(finished: Path, said: list[str | None]) -> None:
+    """Different ones in a row up to the farthest judged pair; those passed over are counted."""
+    desk = _Fixed(said, _LISTING.setdefault("it", Desk.__new__(Desk)), finished)
+    progress = desk.progress(ALL)
+    judged = [n for n, each in enumerate(said) if each]
+    run = 0
+    for number in reversed(judged):
+        if said[number] != "different":
+            break
+        run += 1
+    assert (progress.judged, progress.total, progress.run) == (len(judged), len(said), run)
+    assert progress.passed_over == (judged[-1] + 1 - len(judged) if judged else 0)
+    assert progress.may_stop == (run >= ROW)
+
+
+_LISTING: dict[str, Desk] = {}
+
+
+class _Fixed(Desk):
+    """A desk whose verdicts are given; only what progress looks at is there."""
+
+    def __init__(self, said: list[str | None], desk: Desk, folder: Path) -> None:
+        del desk, folder
+        codes = [-1 if each is None else GRADES.index(each) for each in said]
+        self.mine = np.array(codes, np.int8)
+        self.listing = type("L", (), {"distance": np.arange(len(said)) / 10})()
+        self._fixed = lambda choice: np.ones(len(said), bool)
+
+    def standing(self):  # type: ignore[no-untyped-def]
+        return type("S", (), {"mine": self.mine})()
+
+
+def test_progress_of_nothing() -> None:
+    assert not Progress(0, 0, 0, 0, None).may_stop
+
+
+def test_a_pair_that_only_people_named_is_in_the_list(folder: Path) -> None:
+    """Its grade is theirs, so it is not shown as the machine's."""
+    with Desk(folder, "ada") as desk:
+        known = {desk.listing.key(row) for row in range(len(desk.listing))}
+        images = desk.listing.images.to_pylist()
+        tests = [each for each in images if each["set"] == "test"]
+        trains = [each for each in images if each["set"] == "train"]
+        left, right = next(
+            (a, b)
+            for a in tests
+            for b in trains
+            if tuple(sorted((a["digest"], b["digest"]))) not in known
+        )
+    with Ledger(folder) as ledger:
+        ledger.add(Verdict.of(left["digest"], right["digest"], "near", "ben"))
+    with Desk(folder, "ada") as desk:
+        row = desk.listing.find(f"{left['digest']}-{right['digest']}")
+        assert row is not None
+        assert desk.listing.grade[row] == -1
+        assert np.isnan(desk.listing.probability[row])
+        # without a similarity it comes last
+        assert row == len(desk.listing) - 1 or not np.isnan(desk.listing.distance[row])
+
+
+def test_errors_are_one_line(finished: Path, folder: Path, tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match="holds no finished audit"):
+        Desk(tmp_path, "ada")
+    with pytest.raises(UsageError, match="a reviewer is called by one line"):
+        Desk(finished, " ")
+    with Desk(folder, "ada") as desk, pytest.raises(UsageError, match="a judgment is one of"):
+        desk.judge([0], "same")
+
+
+def test_a_vanished_source_is_told_at_once(folder: Path, finished: Path) -> None:
+    summary = folder / "audit.json"
+    summary.write_text(summary.read_text().replace("train.csv", "gone.csv"))
+    with pytest.raises(VisleakError) as said:
+        Desk(folder, "ada")
+    assert "gone.csv" in str(said.value)
+    assert "\n" not in str(said.value)

@@ -1,0 +1,272 @@
+"""What the pages say, and what they keep to themselves."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+from reviewed import HOSTILE, HOSTILE_LABEL, OWN, Browser, Tags
+
+from visleak.review.desk import ROW, Desk
+from visleak.review.pair_page import MOST_OTHERS
+from visleak.review.sheet_page import SIZE
+from visleak.verdicts import Ledger, Verdict, read_verdicts
+
+
+def row_of(desk: Desk, image: str) -> int:
+    """Return the closest pair with an image."""
+    listing = desk.listing
+    return next(
+        row
+        for row in range(len(listing))
+        if image in (listing.row(row)["query"], listing.row(row)["reference"])
+    )
+
+
+def words(page: str) -> str:
+    return " ".join(" ".join(Tags(page).texts).split())
+
+
+def test_a_pair_shows_all_that_is_known(browser: Browser) -> None:
+    listing = browser.desk.listing
+    row = next(r for r in range(len(listing)) if listing.row(r)["query"] == "t01.png")
+    told = listing.row(row)
+    page = browser.pair(row)
+    said = words(page)
+    assert f"Pair {row + 1} of {len(listing)}" in said
+    assert f"similarity {told['similarity']:.4f}" in said
+    assert f"distance {listing.distance[row]:.4f}" in said
+    assert told["reason"] in said
+    assert told["grade"] in said
+    assert "32 × 32" in said
+    assert "<b>t01.png</b>" in said  # the caption, as text
+    assert {told["query"], told["reference"]} <= set(said.split())
+    assert {"test", "train", "dog"} <= set(said.split())
+    pictures = Tags(page).all("img")
+    assert len([each for each in pictures if each.get("src")]) >= 4
+    query = next(each for each in pictures if each.get("id") == "query")
+    # ten times the 32 pixels: a whole factor
+    assert (query["width"], query["height"], query["class"]) == ("320", "320", "crisp")
+
+
+def test_hostile_names_and_labels_are_text(browser: Browser) -> None:
+    row = row_of(browser.desk, HOSTILE)
+    for address in (f"/pair/{browser.desk.listing.name(row)}", "/sheet", "/pairs?grade=none"):
+        page = browser.page(address)
+        assert "<img src=x" not in page
+        assert "<script>alert" not in page
+        assert [each for each in Tags(page).all("img") if each.get("src") == "x"] == []
+    page = browser.pair(row)
+    assert HOSTILE in words(page)
+    assert HOSTILE_LABEL in words(page)
+    values = [each.get("value") for each in Tags(page).all("option")]
+    assert HOSTILE_LABEL in values
+
+
+def test_a_hostile_label_can_be_filtered_by(browser: Browser) -> None:
+    answer = browser.client.get("/pairs", params={"label": HOSTILE_LABEL}, follow_redirects=True)
+    assert answer.status_code == 200
+    assert HOSTILE in words(answer.text)
+    assert "<script>alert" not in answer.text
+
+
+def test_judging_leads_to_the_next_pair_of_the_choice(browser: Browser) -> None:
+    listing = browser.desk.listing
+    choice = {"state": "unjudged"}
+    told = browser.judge([0], "exact", choice=choice)
+    assert told["next"] == listing.name(1)
+    assert told["progress"] == {"judged": 1, "total": len(listing), "run": 0}
+    told = browser.judge([len(listing) - 1], "different", choice=choice)
+    assert told["next"] is None
+    assert "Exact" in browser.pair(0)
+    assert 'aria-pressed="true"' in browser.pair(0)
+
+
+def test_reload_keeps_the_place_and_the_first_open_pair_comes_first(browser: Browser) -> None:
+    name = browser.desk.listing.name(7)
+    assert browser.page(f"/pair/{name}?sort=grade") == browser.page(f"/pair/{name}?sort=grade")
+    browser.judge([0, 1], "near")
+    answer = browser.client.get("/pairs")
+    assert answer.headers["location"] == f"/pair/{browser.desk.listing.name(2)}"
+
+
+def test_what_others_say_is_hidden_until_one_has_judged(browser: Browser) -> None:
+    with Ledger(browser.desk.folder) as other:
+        other.add(Verdict.of(*browser.desk.listing.key(0), "different", "ben"))
+    before = words(browser.pair(0))
+    assert "ben" not in before.split()
+    assert "disputed" not in before.replace("disputed", "", before.count("disputed Order"))
+    assert "What others say is shown after your own verdict" in before
+    browser.judge([0], "near")
+    after = browser.pair(0)
+    assert "ben" in words(after).split()
+    assert 'class="chip disputed"' in after
+    assert 'class="chip disputed"' not in before
+
+
+def test_the_stop_rule_is_offered_by_distance_and_not_forced(browser: Browser) -> None:
+    rows = list(range(1, ROW + 1))
+    browser.judge([0], "near")
+    browser.judge(rows[:-1], "different")
+    assert "different in a row: by the rule" not in browser.page("/result")
+    assert 'class="banner"' not in browser.pair(ROW)
+    browser.judge(rows[-1:], "different")
+    page = browser.pair(ROW + 1)
+    assert 'class="banner"' in page
+    assert f"{ROW} different in a row" in words(page)
+    assert "Barz & Denzler (2020) stop here" in words(page)
+    assert 'class="banner"' not in browser.pair(ROW + 1, "?stop=off")
+    assert 'class="banner"' not in browser.pair(ROW + 1, "?sort=uncertain")
+    assert "by the rule of Barz & Denzler (2020) this is enough" in words(browser.page("/result"))
+    browser.judge([ROW + 5], "different")
+    assert "4 closer pairs have no verdict yet" in words(browser.pair(ROW + 1))
+    browser.judge([ROW + 6], "similar")
+    assert 'class="banner"' not in browser.pair(ROW + 1)
+
+
+def test_other_pairs_of_an_image_are_linked(browser: Browser) -> None:
+    desk = browser.desk
+    listing = desk.listing
+    row = next(
+        r
+        for r in range(len(listing))
+        if listing.row(r)["query"] == "t00.png" and listing.row(r)["reference"].startswith("near0")
+    )
+    mine, _ = listing.others(row)
+    browser.judge([int(mine[-1])], "near")
+    links = [str(each["href"]) for each in Tags(browser.pair(row)).all("a")]
+    # what the machine calls different is counted, what I call near is shown
+    assert f"/pair/{listing.name(int(mine[-1]))}" in links
+    others = [each for each in links if each.startswith("/pair/")]
+    assert len(others) <= 2 * MOST_OTHERS
+    said = words(browser.pair(row))
+    assert "Where else the query occurs" in said
+    assert re.search(r"\d+ pairs of it are called different", said)
+    assert "1 more pair of images has these two contents" in said  # near0-again.png
+
+
+def test_a_sheet_shows_its_share_and_leads_on(browser: Browser) -> None:
+    listing = browser.desk.listing
+    page = browser.page("/sheet")
+    names = re.findall(r'data-pair="([^"]+)"', page)
+    assert names == [listing.name(row) for row in range(SIZE)]
+    following = re.search(r'data-next="([^"]+)"', page)
+    assert following is not None
+    page = browser.page(following[1].replace("&amp;", "&"))
+    assert re.findall(r'data-pair="([^"]+)"', page)[0] == listing.name(SIZE)
+    back = re.search(r'data-previous="([^"]+)"', page)
+    assert back is not None
+    assert re.findall(r'data-pair="([^"]+)"', browser.page(back[1])) == names
+    # judged pairs leave the list of those not judged, the sheet's place does not move
+    browser.judge(list(range(SIZE)), "different")
+    page = browser.page(f"/sheet?from={names[0]}&state=unjudged")
+    assert re.findall(r'data-pair="([^"]+)"', page)[0] == listing.name(SIZE)
+
+
+def test_the_rest_of_a_sheet_is_undone_as_one(browser: Browser) -> None:
+    listing = browser.desk.listing
+    shown = [listing.name(row) for row in range(5)]
+    browser.judge([1], "near")
+    told = browser.judge([0, 2, 3, 4], "different", shown=shown)
+    assert told["judged"] == 4
+    assert list(told["marks"].values()) == ["different", "near", *["different"] * 3]
+    told = browser.send("/api/undo", {"shown": shown})
+    assert told["count"] == 4
+    assert sorted(told["undone"]) == sorted([shown[0], *shown[2:]])
+    assert list(told["marks"].values()) == [None, "near", None, None, None]
+    assert browser.send("/api/undo", {})["count"] == 1
+    assert browser.send("/api/undo", {}) | {"progress": 0} == {
+        "undone": [],
+        "count": 0,
+        "progress": 0,
+        "marks": {},
+    }
+
+
+@pytest.mark.parametrize(
+    ("sent", "said"),
+    [
+        ({"judgment": "near"}, "pairs must be a list of 1 to 200 names of pairs"),
+        ({"judgment": "near", "pairs": []}, "pairs must be a list of 1 to 200 names of pairs"),
+        ({"judgment": "near", "pairs": ["x"] * 201}, "pairs must be a list of 1 to 200"),
+        ({"judgment": "near", "pairs": ["x"]}, "a pair is not in this list; reload the page"),
+        ({"judgment": "near", "pairs": [{}]}, "a pair is not in this list; reload the page"),
+        ({"judgment": ["near"], "pairs": ["x"]}, "judgment must be one of exact, near, similar"),
+        ({"judgment": None, "pairs": ["x"]}, "got None"),
+    ],
+)
+def test_what_a_script_must_not_send(browser: Browser, sent: object, said: str) -> None:
+    answer = browser.client.post("/api/judge", json=sent, headers=OWN)
+    assert answer.status_code == 400
+    assert said in answer.json()["error"]
+    assert browser.desk.ledger.standing() == ()
+
+
+def test_a_wrong_pair_among_many_judges_none(browser: Browser) -> None:
+    names = [browser.desk.listing.name(0), "x-y"]
+    sent = {"judgment": "near", "pairs": names}
+    assert browser.client.post("/api/judge", json=sent, headers=OWN).status_code == 400
+    # nor does an address that is none leave half of it
+    sent = {"judgment": "near", "pairs": names[:1], "choice": {"grade": "nearly"}}
+    assert browser.client.post("/api/judge", json=sent, headers=OWN).status_code == 400
+    assert browser.desk.ledger.standing() == ()
+
+
+def test_a_pair_named_twice_is_judged_once(browser: Browser) -> None:
+    one, other = browser.desk.listing.key(3)
+    told = browser.send(
+        "/api/judge", {"judgment": "near", "pairs": [f"{one}-{other}", f"{other}-{one}"]}
+    )
+    assert told["judged"] == 1
+    assert len(read_verdicts(browser.desk.folder)) == 1
+
+
+def test_pages_of_what_there_is_not(browser: Browser) -> None:
+    lost = browser.client.get("/pair/x-y")
+    assert lost.status_code == 404
+    assert "leads to no pair of this list" in lost.text
+    wrong = browser.client.get("/pairs?grade=nearly")
+    assert wrong.status_code == 400
+    assert "grade must be one of exact" in wrong.text
+    assert "No pair meets these conditions" in browser.page("/pairs?label=zebra")
+    assert "No pair meets these conditions" in browser.page("/sheet?label=zebra")
+    browser.desk.judge(range(len(browser.desk.listing)), "near")
+    assert f"All {len(browser.desk.listing)} pairs are judged" in browser.page(
+        "/pairs?state=unjudged"
+    )
+
+
+def test_the_result_counts_and_says_where_verdicts_are(browser: Browser, folder: Path) -> None:
+    assert "Nobody has judged a pair yet" in browser.page("/result")
+    with Ledger(folder) as other:
+        for row, judgment in enumerate(("near", "different", "near", "different")):
+            other.add(Verdict.of(*browser.desk.listing.key(row), judgment, "ben"))
+    for row, judgment in enumerate(("near", "different", "different", "different")):
+        browser.judge([row], judgment)
+    said = words(browser.page("/result"))
+    assert "ada and ben agree on near-or-not in 3 of 4 pairs, Cohen's kappa 0.50" in said
+    assert "1 pair is disputed" in said
+    assert str(folder / "verdicts.csv") in said
+    assert "4 of" in said
+
+
+def test_a_picture_that_is_gone_leaves_its_reason(browser: Browser, finished: Path) -> None:
+    row = row_of(browser.desk, "p1.png")
+    path = finished.parent / "train" / "p1.png"
+    kept = path.read_bytes()
+    try:
+        path.unlink()
+        page = browser.pair(row)
+        assert "No picture" in words(page)
+        assert "missing" in words(page)
+        assert "data-judge" in page  # it can be skipped, and judged
+        small = browser.desk.shelf.small("train", "p1.png")
+        answer = browser.client.get(small)
+        assert (answer.status_code, answer.headers["content-type"]) == (200, "image/svg+xml")
+        assert answer.headers["cache-control"] == "no-store"
+        path.write_bytes(kept[:200])
+        assert "changed since the audit" in words(browser.pair(row))
+    finally:
+        path.write_bytes(kept)
+    assert "No picture" not in words(browser.pair(row))

@@ -1,0 +1,216 @@
+"""Pictures: the right pixels, checked by content, bounded, read in order and ahead."""
+
+from __future__ import annotations
+
+import io
+import threading
+import time
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pytest
+from PIL import Image
+
+from visleak.errors import VisleakError
+from visleak.gallery import laid_over
+from visleak.images import content_digest
+from visleak.records import Bytes8, ImageSet, Unreadable
+from visleak.review.pictures import (
+    ADDRESSES,
+    LONG,
+    Shelf,
+    Shown,
+    Sight,
+    encode,
+    placeholder,
+)
+
+COUNT = 30
+
+
+class Stored:
+    """Pictures in memory; notes what was read."""
+
+    def __init__(self, pictures: Sequence[Bytes8], wait: float = 0.0) -> None:
+        self.pictures = pictures
+        self.calls: list[list[int]] = []
+        self.inside = 0
+        self.wait = wait
+
+    def read(self, positions: Sequence[int]) -> Iterator[Bytes8 | Unreadable]:
+        self.calls.append(list(positions))
+        self.inside += 1
+        assert self.inside == 1, "two callers at once"
+        time.sleep(self.wait)
+        for position in positions:
+            yield self.pictures[position]
+        self.inside -= 1
+
+
+@pytest.fixture
+def pictures() -> list[Bytes8]:
+    rng = np.random.default_rng(3)
+    return [rng.integers(0, 256, (16, 20, 3), np.uint8) for _ in range(COUNT)]
+
+
+def images(stored: Stored) -> ImageSet:
+    ids = pa.array([f"i{n}" for n in range(len(stored.pictures))])
+    return ImageSet(name="set", ids=ids, locators=ids, opener=stored)
+
+
+@pytest.fixture
+def stored(pictures: list[Bytes8]) -> Stored:
+    return Stored(pictures)
+
+
+@pytest.fixture
+def shelf(stored: Stored) -> Iterator[Shelf]:
+    made = Shelf(lambda name: images(stored), lambda name, image: None)
+    yield made
+    made.close()
+
+
+def test_the_pixels_are_those_of_the_image(shelf: Shelf, pictures: list[Bytes8]) -> None:
+    data, kind = shelf.encoded(Sight("whole", (("set", "i4"),)))
+    assert kind == "image/png"
+    assert (np.asarray(Image.open(io.BytesIO(data))) == pictures[4]).all()
+
+
+def test_large_pictures_are_bounded_and_sent_as_jpeg() -> None:
+    y, x = np.mgrid[0:1200, 0:2400]
+    large = np.stack([x // 10, y // 5, (x + y) // 15], axis=2).astype(np.uint8)
+    stored = Stored([large])
+    shelf = Shelf(lambda name: images(stored), lambda name, image: None)
+    shown = shelf.picture("set", "i0")
+    assert isinstance(shown, Shown)
+    assert shown.pixels.shape == (LONG // 2, LONG, 3)
+    assert (shown.width, shown.height) == (2400, 1200)
+    data, kind = shelf.encoded(Sight("whole", (("set", "i0"),)))
+    assert kind == "image/jpeg"
+    back = np.asarray(Image.open(io.BytesIO(data))).astype(int)
+    assert np.abs(back - shown.pixels).mean() < 1.0
+    shelf.close()
+
+
+def test_metadata_of_a_file_is_never_served(tmp_path: Path) -> None:
+    """Pictures are encoded anew from pixels: no EXIF, no trailing bytes."""
+    out = io.BytesIO()
+    exif = Image.Exif()
+    exif[0x010E] = "secret place"
+    Image.new("RGB", (400, 300), "teal").save(out, "JPEG", exif=exif)
+    stored = Stored([out.getvalue() + b"secret tail"])  # type: ignore[list-item]
+    shelf = Shelf(lambda name: images(stored), lambda name, image: None)
+    data, _ = shelf.encoded(Sight("whole", (("set", "i0"),)))
+    assert b"secret" not in data
+    shelf.close()
+
+
+def test_content_that_changed_is_not_shown(stored: Stored, pictures: list[Bytes8]) -> None:
+    good = content_digest(pictures[0]).hex()
+    shelf = Shelf(lambda name: images(stored), lambda name, image: good)
+    assert isinstance(shelf.picture("set", "i0"), Shown)
+    lost = shelf.picture("set", "i1")
+    assert lost == Unreadable(
+        "missing", "its content has changed since the audit; run the audit again"
+    )
+    shelf.close()
+
+
+def test_what_cannot_be_had_says_why(shelf: Shelf) -> None:
+    assert shelf.picture("set", "none") == Unreadable(
+        "missing", "the set does not have it any more"
+    )
+
+    def gone(name: str) -> ImageSet:
+        raise VisleakError("the disk is gone")
+
+    broken = Shelf(gone, lambda name, image: None)
+    assert broken.picture("set", "i0") == Unreadable("io-error", "the disk is gone")
+    data, kind = broken.encoded(Sight("small", (("set", "i0"),)))
+    assert kind == "image/svg+xml"
+    assert b"the disk is gone" in data
+    broken.close()
+
+
+def test_a_placeholder_escapes_what_it_says() -> None:
+    data = placeholder(Unreadable("corrupt", "</text><script>alert(1)</script>\udc80"))
+    assert b"<script" not in data
+    assert b"&lt;script&gt;" in data
+
+
+def test_a_batch_is_read_once_in_order(shelf: Shelf, stored: Stored) -> None:
+    wanted = [("set", f"i{n}") for n in (9, 2, 17, 5)]
+    shelf.ahead(wanted)
+    for _ in range(200):
+        if stored.calls:
+            break
+        time.sleep(0.01)
+    for name in wanted:
+        assert isinstance(shelf.picture(*name), Shown)
+    assert stored.calls == [[2, 5, 9, 17]]
+
+
+def test_old_pictures_go_before_memory_does(stored: Stored, pictures: list[Bytes8]) -> None:
+    room = 5 * pictures[0].nbytes
+    shelf = Shelf(lambda name: images(stored), lambda name, image: None, budget=room)
+    for number in range(COUNT):
+        shelf.picture("set", f"i{number}")
+    assert shelf._bytes <= room
+    assert len(shelf._kept) == 5
+    shelf.picture("set", f"i{COUNT - 1}")
+    assert len(stored.calls) == COUNT
+    shelf.picture("set", "i0")
+    assert len(stored.calls) == COUNT + 1
+    shelf.close()
+
+
+def test_many_askers_read_a_picture_once(pictures: list[Bytes8]) -> None:
+    """Openers serve one caller at a time; the second finds what the first has read."""
+    stored = Stored(pictures, wait=0.05)
+    shelf = Shelf(lambda name: images(stored), lambda name, image: None)
+    threads = [threading.Thread(target=shelf.picture, args=("set", "i1")) for _ in range(8)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert stored.calls == [[1]]
+    shelf.close()
+
+
+def test_addresses_are_bounded(shelf: Shelf, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("visleak.review.pictures.ADDRESSES", 3)
+    assert ADDRESSES > 3
+    first = shelf.url("set", "i0").rpartition("/")[2]
+    for number in range(1, 4):
+        shelf.url("set", f"i{number}")
+    assert shelf.sight(first) is None
+    assert shelf.url("set", "i0").endswith(first)
+
+
+def test_differences_are_made_of_both(shelf: Shelf, pictures: list[Bytes8]) -> None:
+    both = (("set", "i0"), ("set", "i0"))
+    data, _ = shelf.encoded(Sight("plain", both))
+    assert np.asarray(Image.open(io.BytesIO(data))).max() <= 4  # black: nothing is left
+    mirror = (-1.0, 0, 1, 0, 1, 0, 0, 0, 1)
+    data, _ = shelf.encoded(Sight("laid", both, mirror))
+    laid = np.asarray(Image.open(io.BytesIO(data)))
+    assert (laid == pictures[0][:, ::-1]).all()
+
+
+def test_the_query_is_laid_where_the_matrix_says() -> None:
+    query = np.full((10, 10, 3), 200, np.uint8)
+    reference = np.zeros((20, 20, 3), np.uint8)
+    half = (0.5, 0, 0.5, 0, 1, 0, 0, 0, 1)
+    laid = laid_over(query, reference, half)
+    assert laid.shape == (20, 20, 3)
+    assert (laid[:, 10:] == 200).all()
+    assert not (laid[:, :10] == 200).any()
+
+
+def test_small_ones_are_lossless() -> None:
+    rng = np.random.default_rng(0)
+    small = rng.integers(0, 256, (32, 32, 3), np.uint8)
+    assert encode(small)[1] == "image/png"
+    assert encode(np.zeros((300, 300, 3), np.uint8))[1] == "image/jpeg"
