@@ -67,9 +67,7 @@ def _compare_ids(part: FilledPart, opened: Opened, images: ImageSet, order: Int6
     else:
         own = part.column("ids")
         wanted = pa.array([own[at] for at in order.tolist()], pa.string())
-    numbers = pa.array(range(len(part)), pa.int64()).cast(pa.string())
-    # rows without an id of their own are numbered anew
-    if not (images.ids.equals(wanted) or (opened.ids is None and images.ids.equals(numbers))):
+    if not images.ids.equals(wanted):
         raise _wrong(part, "its ids are others")
 
 

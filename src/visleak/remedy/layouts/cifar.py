@@ -41,7 +41,11 @@ def _write(part: FilledPart, place: Place) -> Opened:
     meta.write_bytes((Path(opener.files[0]).parent / names).read_bytes())
     split = locate(piece.images.source).split
     return Opened(
-        place.below(part), before="cifar:", after=f"#{split}", options=piece.images.options
+        place.below(part),
+        before="cifar:",
+        after=f"#{split}",
+        options=piece.images.options,
+        renamed=True,
     )
 
 

@@ -12,6 +12,7 @@ import pyarrow as pa
 from visleak.images.addresses import is_address, path_of
 from visleak.images.columns import as_text, canonical_split
 from visleak.images.sources import locate
+from visleak.records import ImageSet
 from visleak.remedy.contents import FilledPart
 from visleak.remedy.layouts.place import is_outside
 
@@ -45,6 +46,15 @@ def free_name(name: str, mark: str, taken: Iterable[str]) -> str:
     return free
 
 
+def file_name(place: str) -> str:
+    """Return the last name of a path or an address.
+
+    >>> file_name("a/b.zip"), file_name("https://host/b.zip?sig=1")
+    ('b.zip', 'b.zip')
+    """
+    return os.path.basename(path_of(place) if is_address(place) else place)
+
+
 def shard_names(files: Sequence[str]) -> list[str]:
     """Return the names of shards in the result, which sort in the order of the shards.
 
@@ -53,7 +63,7 @@ def shard_names(files: Sequence[str]) -> list[str]:
     >>> shard_names(["train.parquet", "test.parquet"])
     ['00-train.parquet', '01-test.parquet']
     """
-    names = [os.path.basename(path_of(file) if is_address(file) else file) for file in files]
+    names = [file_name(file) for file in files]
     if all(before < after for before, after in itertools.pairwise(names)):
         return names
     width = max(2, len(str(len(names) - 1)))
@@ -81,3 +91,8 @@ def with_split(table: pa.Table, split: str) -> pa.Table:
     ]
     column = pa.array(values, pa.string()).cast(table.schema.field("split").type)
     return table.set_column(table.column_names.index("split"), table.schema.field("split"), column)
+
+
+def are_row_numbers(images: ImageSet) -> bool:
+    """Whether the ids of a set say no more than where its images stand."""
+    return bool(images.ids.equals(pa.array(range(len(images)), pa.int64()).cast(pa.string())))

@@ -16,7 +16,7 @@ from visleak.images.addresses import redacted
 from visleak.images.parquet import ParquetOpener
 from visleak.images.remote_file import arrow_source
 from visleak.remedy.contents import Filled, FilledPart, Stand
-from visleak.remedy.layouts.names import shard_names, split_of, with_split
+from visleak.remedy.layouts.names import are_row_numbers, shard_names, split_of, with_split
 from visleak.remedy.layouts.place import Opened, Place
 
 #: Bytes of a row group that are held at once.
@@ -47,7 +47,7 @@ def _write(part: FilledPart, place: Place) -> Opened:
         place.below(part, names[0] if len(names) == 1 else ""),
         after=f"#{split}" if split else "",
         options=part.pieces[0].images.options,
-        renamed=len(part.pieces) > 1,
+        renamed=len(part.pieces) > 1 or are_row_numbers(part.pieces[0].images),
     )
 
 

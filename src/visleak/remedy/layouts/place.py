@@ -22,11 +22,11 @@ class Opened:
     Attributes:
         path: file or folder, relative to the folder of the result; empty for that itself.
         before, after: what stands around it in the SOURCE: ``yolo:``, ``#val``.
-        ids: the ids in the result, in its order; ``None`` where they are row numbers.
+        ids: the ids in the result, in its order; ``None`` where they are those of the sets.
         order: ``int64``: which image of the part, counted over its pieces, stands in each place
             of the result; ``None`` for their own order.
         options: columns it is opened with.
-        renamed: ids are of the result's own making.
+        renamed: ids are of the result's own making, as where they are row numbers.
     """
 
     path: str

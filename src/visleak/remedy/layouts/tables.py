@@ -12,7 +12,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from visleak.errors import VisleakError
-from visleak.images.addresses import is_address, path_of, redacted
+from visleak.images.addresses import is_address, redacted
 from visleak.images.columns import as_text, rows_of_split
 from visleak.images.folder import FileOpener
 from visleak.images.lists import read_list, relative_name
@@ -23,7 +23,14 @@ from visleak.images.sources import locate
 from visleak.remedy.contents import Filled, FilledPart
 from visleak.remedy.layouts.files import contents
 from visleak.remedy.layouts.listing import files_of, ids_of, write_listing
-from visleak.remedy.layouts.names import free_name, inner_name, split_of, with_split
+from visleak.remedy.layouts.names import (
+    are_row_numbers,
+    file_name,
+    free_name,
+    inner_name,
+    split_of,
+    with_split,
+)
 from visleak.remedy.layouts.place import Opened, Place
 
 
@@ -40,7 +47,7 @@ def _write_list(part: FilledPart, place: Place) -> Opened:
         return write_listing(part, place)
     listed = [name for piece in part.pieces for name in _listed(piece)]
     names = _put_files(part, place, listed)
-    file = Path(_place_of(part.pieces[0])).name
+    file = file_name(_place_of(part.pieces[0]))
     if names != listed or any(
         isinstance(p.images.opener, FileOpener) is False for p in part.pieces
     ):
@@ -54,7 +61,7 @@ def _write_list(part: FilledPart, place: Place) -> Opened:
 def _listed(piece: Filled) -> list[str]:
     """Return the kept names of a list, in their plain form."""
     place = _place_of(piece)
-    root = Path(path_of(place) if is_address(place) else place).parent
+    root = Path(place).parent
     names = read_list(place)
     return [
         names[at] if is_address(names[at]) else relative_name(names[at], root)
@@ -86,7 +93,7 @@ def _write_table(part: FilledPart, place: Place) -> Opened:
             " have different columns and cannot become one table"
         )
     table = pa.concat_tables(tables, promote_options="permissive")
-    file = Path(path_of(_place_of(part.pieces[0]))).name
+    file = file_name(_place_of(part.pieces[0]))
     if "*" in file or not Path(file).suffix:
         file = f"{part.name}.parquet"
     path = place.made(place.below(part, file))
@@ -108,7 +115,11 @@ def _write_table(part: FilledPart, place: Place) -> Opened:
         table = with_split(table, split)
     _save(table, path)
     return Opened(
-        place.below(part, file), "", f"#{split}" if split else "", tuple(ids), None, options
+        place.below(part, file),
+        after=f"#{split}" if split else "",
+        ids=tuple(ids) if by_path else None,
+        renamed=not by_path and (ids != own or are_row_numbers(part.pieces[0].images)),
+        options=options,
     )
 
 

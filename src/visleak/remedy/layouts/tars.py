@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import IO, Any, Final, cast
 
 from visleak.errors import VisleakError
-from visleak.images.addresses import path_of, redacted
+from visleak.images.addresses import redacted
 from visleak.images.archive import DAMAGE, TARS, is_picture_member, said
 from visleak.images.archive_tar import TarOpener, TarStream, link_target, members_of
 from visleak.images.joining import JoinedOpener
@@ -24,7 +24,7 @@ from visleak.images.samples import key_and_ending
 from visleak.images.sources import locate
 from visleak.remedy.contents import Filled, FilledPart
 from visleak.remedy.layouts.members import Members
-from visleak.remedy.layouts.names import shard_names
+from visleak.remedy.layouts.names import file_name, shard_names
 from visleak.remedy.layouts.place import Opened, Place
 
 
@@ -63,7 +63,7 @@ def write_tar(parts: Sequence[FilledPart], place: Place) -> list[Opened]:
     for part in parts:
         (piece,) = part.pieces
         source = cast(TarOpener, piece.images.opener).path
-        name = place.below(part, Path(path_of(source)).name)
+        name = place.below(part, file_name(source))
         copy_tar(source, place.made(name), _of_pictures(piece), place, part.name)
         written.append(Opened(name))
     return written

@@ -4,11 +4,9 @@ from __future__ import annotations
 
 import zipfile
 from collections.abc import Iterator, Sequence
-from pathlib import Path
 from typing import cast
 
 from visleak.errors import VisleakError
-from visleak.images.addresses import path_of
 from visleak.images.archive import (
     DAMAGE,
     MAX_MEMBER_BYTES,
@@ -20,6 +18,7 @@ from visleak.images.archive_zip import ZipOpener
 from visleak.images.remote_file import opened
 from visleak.remedy.contents import Filled, FilledPart
 from visleak.remedy.layouts.members import Members
+from visleak.remedy.layouts.names import file_name
 from visleak.remedy.layouts.place import Opened, Place
 
 
@@ -37,7 +36,7 @@ def write_zip(parts: Sequence[FilledPart], place: Place) -> list[Opened]:
 def _write(part: FilledPart, place: Place) -> Opened:
     (piece,) = part.pieces
     source = cast(ZipOpener, piece.images.opener).path
-    name = place.below(part, Path(path_of(source)).name)
+    name = place.below(part, file_name(source))
     with (
         opened(source) as file,
         zipfile.ZipFile(file) as old,
