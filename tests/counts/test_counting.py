@@ -120,6 +120,23 @@ def test_after_review_by_hand(folder: Path) -> None:
     assert (counts.changed, counts.added, own.unplaced) == (2, 1, 1)
 
 
+def test_judged_pairs_alone(folder: Path) -> None:
+    with pytest.raises(UsageError, match=r"nobody has judged a pair of .* yet"):
+        count(folder, judged=True)
+    said = [
+        verdict("c0", "t0", "near"),
+        verdict("c1", "t1", "different"),
+        verdict("e0", "t4", "near", "Ada"),
+        verdict("e0", "t4", "different", "Ben"),
+    ]
+    (own,) = count(folder, verdicts=said, judged=True).sets
+    assert own.after.leaks is not None
+    assert own.after.leaks.pairs == {"exact": 0, "near": 1, "similar": 0}
+    assert (own.after.pairs, own.after.images) == (1, 1)
+    # the machine, of the same pairs
+    assert (own.before.pairs, own.before.images) == (2, 2)
+
+
 def test_a_narrower_grade(folder: Path) -> None:
     (own,) = count(folder, grade="near").sets
     assert own.after.leaks is not None

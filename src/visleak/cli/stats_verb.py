@@ -28,6 +28,9 @@ def stats(
             help="The weakest grade that counts as a duplicate.",
         ),
     ] = "similar",
+    judged: Annotated[
+        bool, typer.Option("--judged", help="Count only the pairs that people judged.")
+    ] = False,
     out: Annotated[
         Path | None,
         typer.Option(
@@ -45,7 +48,7 @@ def stats(
     from visleak.cli.terminal import rendered
     from visleak.counts import count, write_counts
 
-    counts = count(folder, grade=grade)
+    counts = count(folder, grade=grade, judged=judged)
     written = write_counts(counts, out, shown_pictures(Audit(folder))) if out is not None else ()
     if as_json:
         edges.say(json.dumps(counts.as_dict(), indent=1, ensure_ascii=False) + "\n")

@@ -119,6 +119,7 @@ def count(
     *,
     grade: str = "similar",
     verdicts: Iterable[Verdict] | None = None,
+    judged: bool = False,
 ) -> Counts:
     """Count the duplicates of an audit, before and after review.
 
@@ -126,9 +127,10 @@ def count(
         folder: an audit folder.
         grade: the weakest that counts: ``similar``, ``near`` or ``exact``.
         verdicts: to lay over, in order of time; by default those of the folder.
+        judged: count only the pairs that people judged and agree on, as the paper does.
 
     Raises:
-        UsageError: the folder holds no finished audit, or no pair of it has a grade.
+        UsageError: the folder holds no finished audit, or no pair of it has a grade or verdict.
         VisleakError: a file of it is damaged.
     """
     if grade not in COUNTED:
@@ -141,8 +143,12 @@ def count(
             f"{folder} was audited without verification, so no pair has a grade; judge them with"
             " `visleak review`"
         )
+    if judged and not said:
+        raise UsageError(f"nobody has judged a pair of {folder} yet; run `visleak review` on it")
     grades = COUNTED[: COUNTED.index(grade) + 1]
     pairs = as_listed(_duplicates(home, said), said)
+    if judged:
+        pairs = pairs.filter(pc.equal(pairs["judged"], "human"))
     images = read_table(home, IMAGES, ["set", "id", "label", "flat"])
     review = summary.get("review", {})
     return Counts(
