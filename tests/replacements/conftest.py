@@ -1,0 +1,47 @@
+"""An audit with planted duplicates and a pool with planted traps."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from planted_pool import audited, plant, traps
+from visleak.replacements import Asked, Selection, open_selection
+
+
+@pytest.fixture(scope="session")
+def planted(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Sets and audit that are read and never changed."""
+    root = plant(tmp_path_factory.mktemp("planted"))
+    traps(root)
+    audited(root)
+    return root
+
+
+@pytest.fixture
+def folder(planted: Path, tmp_path: Path) -> Path:
+    """A copy of the audit, whose pictures lie where they were."""
+    return Path(shutil.copytree(planted / "audit", tmp_path / "audit"))
+
+
+@pytest.fixture
+def opened(planted: Path, folder: Path) -> Iterator[Callable[..., Selection]]:
+    """Open the audit and its pool, or another one."""
+    with ExitStack() as stack:
+
+        def opened(
+            pool: Path | None = None, trial: bool = False, at: Path | None = None, **asked: Any
+        ) -> Selection:
+            wanted = Asked(pool or planted / "pool", **asked)
+            return stack.enter_context(
+                open_selection(
+                    at or folder, wanted, trial=trial, workers=1, cache=planted / "cache"
+                )
+            )
+
+        yield opened

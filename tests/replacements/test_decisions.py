@@ -1,0 +1,303 @@
+"""Decisions: on disk at once, one replacement a test image, one use of an image of the pool."""
+
+from __future__ import annotations
+
+import csv
+import os
+import signal
+import sqlite3
+import subprocess
+import sys
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from visleak.errors import UsageError, VisleakError
+from visleak.replacements.decisions import COLUMNS, EVERY, FILE, PLAIN, Decision, Decisions, Taken
+from visleak.store import csv_text
+
+
+def decision(test: str = "t0", pool: str = "p0", verdict: str = "approved", **more) -> Decision:
+    about = {
+        "decision": verdict,
+        "test_digest": f"d-{test}",
+        "copy": 0,
+        "pool_digest": f"d-{pool}",
+        "test_set": "test",
+        "test": test,
+        "pool": pool,
+        "label": "cat",
+        "reviewer": "ada",
+        "how": "person",
+    }
+    return Decision(**{**about, **more})
+
+
+def plain(folder: Path) -> list[dict[str, str]]:
+    with (folder / PLAIN).open(newline="") as lines:
+        return [{k: csv_text(v) for k, v in row.items()} for row in csv.DictReader(lines)]
+
+
+def test_a_decision_is_on_disk_when_the_call_returns(tmp_path):
+    with Decisions(tmp_path) as ours:
+        ours.approve(decision(), ())
+        with sqlite3.connect(tmp_path / FILE) as other:
+            assert other.execute("SELECT test, pool FROM decisions").fetchall() == [("t0", "p0")]
+        other.close()
+    assert [(row["decision"], row["test"], row["class"]) for row in plain(tmp_path)] == [
+        ("approved", "t0", "cat")
+    ]
+    assert tuple(plain(tmp_path)[0]) == COLUMNS
+
+
+def test_a_pool_image_is_used_once(tmp_path):
+    with Decisions(tmp_path) as ours:
+        ours.approve(decision("t0", "p0"), ())
+        with pytest.raises(Taken, match="p0 of the pool was decided about before; take another"):
+            ours.approve(decision("t1", "p0"), {"d-p0"})
+        with pytest.raises(Taken, match="p0 of the pool"):
+            ours.reject(decision("t1", "p0", "rejected"))
+        assert len(ours.standing()) == 1
+
+
+def test_a_test_image_has_one_replacement(tmp_path):
+    with Decisions(tmp_path) as ours:
+        ours.approve(decision("t0", "p0"), ())
+        with pytest.raises(Taken, match="test/t0 has a replacement; withdraw that first"):
+            ours.approve(decision("t0", "p1"), {"d-p0"})
+        # its twin of the same bytes is another image
+        ours.approve(decision("t0", "p1", copy=1), {"d-p0"})
+        # what is rejected leaves room for others
+        ours.reject(decision("t2", "p2", "rejected"))
+        ours.reject(decision("t2", "p3", "rejected"))
+        assert len(ours.standing()) == 4
+
+
+def test_undo_takes_back_ones_own_last(tmp_path):
+    with Decisions(tmp_path) as ours:
+        ours.approve(decision("t0", "p0"), ())
+        ours.reject(decision("t1", "p1", "rejected", reviewer="bob"))
+        ours.approve(decision("t1", "p2"), {"d-p0"})
+        assert ours.undo("ada").pool == "p2"
+        assert ours.undo("ada").pool == "p0"
+        assert ours.undo("ada") is None
+        assert [each.pool for each in ours.standing()] == ["p1"]
+        # what was withdrawn may be decided again
+        ours.approve(decision("t1", "p0"), ())
+    rows = plain(tmp_path)
+    assert [(row["decision"], row["pool"]) for row in rows] == [
+        ("withdrawn", "p0"),
+        ("rejected", "p1"),
+        ("withdrawn", "p2"),
+        ("approved", "p0"),
+    ]
+    assert [bool(row["withdrawn"]) for row in rows] == [True, False, True, False]
+
+
+def test_withdraw_takes_back_whoever_approved(tmp_path):
+    with Decisions(tmp_path) as ours:
+        ours.approve(decision("t0", "p0", reviewer="bob"), ())
+        assert ours.withdraw("d-t0", 1) is None
+        assert ours.withdraw("d-t0", 0).reviewer == "bob"
+        assert ours.standing() == ()
+
+
+def test_an_approval_waits_for_what_it_was_not_compared_with(tmp_path):
+    """Two pages that approve two copies of one picture at once: the second must look again."""
+    with Decisions(tmp_path) as ours, Decisions(tmp_path) as theirs:
+        theirs.approve(decision("t1", "p1"), ())
+        assert ours.approve(decision("t0", "p0"), ()) == {"d-p1"}
+        assert len(ours.standing()) == 1
+        assert ours.approve(decision("t0", "p0"), {"d-p1"}) == frozenset()
+        assert [each.pool for each in theirs.standing()] == ["p1", "p0"]
+
+
+def test_many_threads_at_once(tmp_path):
+    """Forty approvals race for ten images of the pool: ten stand, each once."""
+    known = {f"d-p{n}" for n in range(10)}
+    with Decisions(tmp_path) as ours:
+
+        def approve(number: int) -> bool:
+            try:
+                return not ours.approve(decision(f"t{number}", f"p{number % 10}"), known)
+            except Taken:
+                return False
+
+        with ThreadPoolExecutor(8) as pool:
+            done = list(pool.map(approve, range(40)))
+        assert sum(done) == 10
+        assert sorted(each.pool for each in ours.standing()) == [f"p{n}" for n in range(10)]
+
+
+RACER = """
+import sys, pathlib
+from visleak.replacements.decisions import Decision, Decisions, Taken
+who, folder = sys.argv[1], pathlib.Path(sys.argv[2])
+known = {f"d-p{n}" for n in range(30)}
+with Decisions(folder) as ours:
+    print("ready", flush=True); sys.stdin.readline()
+    for n in range(30):
+        try:
+            assert not ours.approve(Decision("approved", f"d-{who}{n}", 0, f"d-p{n}", "test",
+                f"{who}{n}", f"p{n}", "", who, "person"), known)
+        except Taken:
+            pass
+"""
+
+
+def test_several_processes_at_once(tmp_path):
+    """Two processes approve the same thirty images; each is used once and the copy is whole."""
+    racers = [
+        subprocess.Popen(
+            [sys.executable, "-c", RACER, who, str(tmp_path)],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            text=True,
+        )
+        for who in "ab"
+    ]
+    for racer in racers:
+        racer.stdout.readline()
+    for racer in racers:
+        racer.stdin.write("go\n")
+        racer.stdin.flush()
+    for racer in racers:
+        racer.communicate(timeout=60)
+        assert racer.returncode == 0
+    rows = plain(tmp_path)
+    assert sorted(row["pool"] for row in rows) == sorted(f"p{n}" for n in range(30))
+    assert {row["decision"] for row in rows} == {"approved"}
+
+
+KILLED = """
+import os, pathlib, signal, sys
+from visleak.replacements import decisions as module
+from visleak.replacements.decisions import Decision, Decisions
+def die(*_): os.kill(os.getpid(), signal.SIGKILL)
+ours = Decisions(pathlib.Path(sys.argv[1]))
+ours.approve(Decision("approved", "a", 0, "b", "test", "t", "p", "", "ada", "person"), ())
+module.write_csv = die
+ours.close()
+"""
+
+
+def test_a_kill_before_the_plain_copy_loses_nothing(tmp_path):
+    """The decision is in the file; the copy is brought up to date by whoever opens it next."""
+    dead = subprocess.run([sys.executable, "-c", KILLED, str(tmp_path)], check=False)
+    assert dead.returncode == -signal.SIGKILL
+    assert not (tmp_path / PLAIN).exists()
+    with Decisions(tmp_path) as ours:
+        assert [each.pool for each in ours.standing()] == ["p"]
+        assert [row["pool"] for row in plain(tmp_path)] == ["p"]
+
+
+def test_the_plain_copy_follows_every_twenty(tmp_path):
+    with Decisions(tmp_path) as ours:
+        for number in range(EVERY):
+            ours.reject(decision("t", f"p{number}", "rejected"))
+        assert len(plain(tmp_path)) == EVERY
+        ours.reject(decision("t", "last", "rejected"))
+        assert len(plain(tmp_path)) == EVERY
+    assert len(plain(tmp_path)) == EVERY + 1
+
+
+def test_a_trial_changes_nothing(tmp_path):
+    (tmp_path / "trial").mkdir()
+    with Decisions(tmp_path) as ours:
+        ours.approve(decision("t0", "p0"), ())
+    before = (tmp_path / FILE).read_bytes()
+    with Decisions.copied(tmp_path, tmp_path / "trial") as trial:
+        trial.approve(decision("t1", "p1"), {"d-p0"})
+        assert len(trial.standing()) == 2
+    assert (tmp_path / FILE).read_bytes() == before
+    (tmp_path / "empty").mkdir()
+    with Decisions.copied(tmp_path / "nowhere", tmp_path / "empty") as trial:
+        assert trial.all() == ()
+
+
+def test_cells_are_no_formulas_and_come_back(tmp_path):
+    with Decisions(tmp_path) as ours:
+        ours.approve(decision("=cmd()", "<img src=x>", label="+1"), ())
+    assert "\n=cmd" not in (tmp_path / PLAIN).read_text()
+    row = plain(tmp_path)[0]
+    assert (row["test"], row["pool"], row["class"]) == ("=cmd()", "<img src=x>", "+1")
+
+
+def test_damaged_and_newer_files_are_refused_in_one_line(tmp_path):
+    (tmp_path / FILE).write_bytes(b"no database at all, but long enough to look like one" * 20)
+    with pytest.raises(VisleakError, match=r"cannot be used \(file is not a database\)"):
+        Decisions(tmp_path)
+    (tmp_path / FILE).unlink()
+    Decisions(tmp_path).close()
+    with sqlite3.connect(tmp_path / FILE) as db:
+        db.execute("PRAGMA user_version = 9")
+    db.close()
+    with pytest.raises(VisleakError, match="layout 9, this visleak reads up to 1: upgrade"):
+        Decisions(tmp_path)
+
+
+def test_a_folder_that_is_not_there(tmp_path):
+    with pytest.raises(VisleakError, match="cannot be opened"):
+        Decisions(tmp_path / "nowhere")
+
+
+@pytest.mark.skipif(os.geteuid() == 0, reason="root may write everywhere")
+def test_a_folder_that_only_reads(tmp_path):
+    tmp_path.chmod(0o500)
+    with pytest.raises(VisleakError, match="cannot be"):
+        Decisions(tmp_path)
+
+
+def test_a_decision_refuses_to_be_born_wrong():
+    with pytest.raises(ValueError, match="a decision is approved or rejected"):
+        decision(verdict="withdrawn")
+    with pytest.raises(ValueError, match="how must be one of person, machine; got 'both'"):
+        decision(how="both")
+    with pytest.raises(UsageError, match="a reviewer is called by one line"):
+        decision(reviewer=" ")
+
+
+MOVES = st.lists(
+    st.tuples(st.sampled_from("arwu"), st.integers(0, 4), st.integers(0, 5), st.sampled_from("xy")),
+    max_size=25,
+)
+
+
+@settings(max_examples=20)
+@given(moves=MOVES)
+def test_like_a_plain_table(tmp_path_factory, moves):
+    """Any sequence of calls leaves what a naive model of the rules leaves."""
+    model: list[list] = []  # [verdict, test, pool, reviewer, stands]
+    folder = tmp_path_factory.mktemp("model")
+    with Decisions(folder) as ours:
+        for what, test, pool, who in moves:
+            alive = [row for row in model if row[4]]
+            if what in "ar":
+                verdict = {"a": "approved", "r": "rejected"}[what]
+                free = all(row[2] != pool for row in alive)
+                if what == "a":
+                    free &= all(row[1] != test or row[0] != "approved" for row in alive)
+                asked = decision(f"t{test}", f"p{pool}", verdict, reviewer=who)
+                known = {f"d-p{n}" for n in range(6)}
+                try:
+                    _ = ours.approve(asked, known) if what == "a" else ours.reject(asked)
+                    assert free
+                    model.append([verdict, test, pool, who, True])
+                except Taken:
+                    assert not free
+                continue
+            if what == "u":
+                found = [row for row in alive if row[3] == who]
+                taken = ours.undo(who)
+            else:
+                found = [row for row in alive if row[1] == test and row[0] == "approved"]
+                taken = ours.withdraw(f"d-t{test}", 0)
+            assert (taken is None) == (not found)
+            if found:
+                found[-1][4] = False
+                assert taken.pool == f"p{found[-1][2]}"
+        want = [(row[0], f"t{row[1]}", f"p{row[2]}") for row in model if row[4]]
+        assert [(d.decision, d.test, d.pool) for d in ours.standing()] == want

@@ -1,0 +1,130 @@
+"""Which test images need a replacement, worked out on tables written by hand."""
+
+from __future__ import annotations
+
+import numpy as np
+import pyarrow as pa
+import pytest
+
+from visleak.errors import UsageError
+from visleak.records import Fingerprints, ImageSet
+from visleak.replacements.duplicates import COLUMNS, find_duplicates
+
+
+def made(contents: str, flat: str = "", labels: list[str | None] | None = None):
+    """Return a set whose image ``n`` has the content of the n-th letter, and its fingerprints."""
+    n = len(contents)
+    ids = pa.array([str(i) for i in range(n)])
+    images = ImageSet(
+        "test", ids, ids, opener=None, labels=None if labels is None else pa.array(labels)
+    )
+    digests = np.stack([np.full(16, ord(c), np.uint8) for c in contents])
+    prints = Fingerprints(
+        set="test",
+        rows=np.arange(n),
+        ids=ids,
+        matrix=np.ones((n, 1), np.float32),
+        digests=digests,
+        sizes=np.ones((n, 2), np.int32),
+        flat=np.array([str(i) in flat for i in range(n)]),
+        encoder="e",
+    )
+    return images, prints
+
+
+def pairs(*rows: str) -> pa.Table:
+    """Return pairs from ``QUERY SET/REFERENCE GRADE [SIMILARITY [JUDGED]]``."""
+    rows_made = []
+    for row in rows:
+        query, reference, grade, *rest = row.split()
+        other, _, name = reference.partition("/")
+        rows_made.append(
+            {
+                "query_set": "test",
+                "query": query,
+                "reference_set": other,
+                "reference": name,
+                "similarity": float(rest[0]) if rest and rest[0] != "-" else None,
+                "grade": grade,
+                "coverage": "within" if other == "test" else "intra",
+                "judged": rest[1] if len(rest) > 1 else None,
+            }
+        )
+    kinds = {"similarity": pa.float32()}
+    return pa.Table.from_pylist(
+        rows_made, pa.schema([(name, kinds.get(name, pa.string())) for name in COLUMNS])
+    )
+
+
+def ids(found) -> list[str]:
+    return [each.id for each in found.images]
+
+
+def test_the_rule_of_the_paper():
+    """Queries of pairs with train; of a pair within test only the query; both lists count once."""
+    table = pairs(
+        "4 train/9 near 0.9",
+        "1 train/9 exact 1",
+        "2 test/3 similar 0.7",
+        "1 test/5 near 0.8",
+        "0 train/8 different 0.2",
+    )
+    found = find_duplicates(table, *made("abcdef"))
+    assert ids(found) == ["1", "2", "4"]
+    one = found.images[0]
+    assert [(leak.set, leak.id, leak.within) for leak in one.leaks] == [
+        ("train", "9", False),
+        ("test", "5", True),
+    ]
+    assert found.pairs.num_rows == 4
+
+
+@pytest.mark.parametrize(
+    ("grade", "want"), [("exact", ["0"]), ("near", ["0", "1"]), ("similar", ["0", "1", "2"])]
+)
+def test_a_grade_means_it_or_stronger(grade, want):
+    table = pairs("0 train/0 exact", "1 train/0 near", "2 train/0 similar", "3 train/0 different")
+    assert ids(find_duplicates(table, *made("abcd"), grade)) == want
+
+
+def test_a_wrong_grade():
+    with pytest.raises(UsageError, match="grade must be one of exact, near, similar; got 'soft'"):
+        find_duplicates(pairs("0 train/0 near"), *made("a"), "soft")
+
+
+def test_disputed_pairs_wait():
+    table = pairs(
+        "0 train/0 near 0.9 disputed", "1 train/0 near 0.9 disputed", "1 train/1 near 0.8 human"
+    )
+    found = find_duplicates(table, *made("ab"))
+    assert (ids(found), found.disputed) == (["1"], 1)
+    assert [leak.id for leak in found.images[0].leaks] == ["1"]
+    found = find_duplicates(table, *made("ab"), include_disputed=True)
+    assert (ids(found), found.disputed) == (["0", "1"], 0)
+
+
+def test_blank_pictures_are_left_out_and_counted():
+    table = pairs("0 train/0 exact 1", "1 train/0 exact 1", "1 train/1 similar 0.9")
+    found = find_duplicates(table, *made("ab", flat="1"))
+    assert (ids(found), found.blank) == (["0"], 1)
+
+
+def test_copies_of_one_content_are_told_apart():
+    """Decisions are keyed by content; two test images of equal bytes need two replacements."""
+    table = pairs("0 train/0 exact", "2 train/0 exact", "3 train/0 exact")
+    found = find_duplicates(table, *made("aaab"))
+    assert [(each.id, each.copy) for each in found.images] == [("0", 0), ("2", 2), ("3", 0)]
+    assert found.images[0].digest == found.images[1].digest
+
+
+def test_labels_and_unmeasured_similarities_come_along():
+    table = pairs("0 train/7 near -", "0 train/8 near 0.5", "1 train/8 near 0.4")
+    found = find_duplicates(table, *made("ab", labels=["cat", None]))
+    assert [each.label for each in found.images] == ["cat", None]
+    assert [leak.similarity for leak in found.images[0].leaks] == [0.5, None]
+
+
+def test_other_test_sets_are_not_looked_at():
+    table = pairs("0 train/0 near")
+    other = table.set_column(0, "query_set", pa.array(["val"]))
+    assert ids(find_duplicates(other, *made("a"))) == []
