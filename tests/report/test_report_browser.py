@@ -8,7 +8,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from made_audit import HOSTILE_NAME, Made
+from judging import HOSTILE, as_audited, judge
+from made_audit import HOSTILE_NAME, Made, Pixels, make_audit
 
 from visleak.report import write_report
 
@@ -35,6 +36,14 @@ def chromium() -> Iterator[Any]:
 def address(made: Made, tmp_path_factory: pytest.TempPathFactory) -> str:
     output: Path = tmp_path_factory.mktemp("page") / "report.html"
     return write_report(made.folder, output, pictures=made.pictures).as_uri()
+
+
+@pytest.fixture(scope="module")
+def reviewed(base: list[Pixels], tmp_path_factory: pytest.TempPathFactory) -> str:
+    """The page of an audit that people judged, one of whom has a name that bites."""
+    made = as_audited(make_audit(tmp_path_factory.mktemp("reviewed"), base))
+    judge(made.folder)
+    return write_report(made.folder, pictures=made.pictures).as_uri()
 
 
 @pytest.fixture
@@ -197,3 +206,24 @@ CONTRAST = """() => {
   }
   return [...faint];
 }"""
+
+
+@pytest.mark.parametrize("width", [400, 1280])
+def test_review_is_shown_and_fits(chromium: Any, reviewed: str, width: int) -> None:
+    """Names of reviewers stay text, nothing juts out, and no rule of accessibility is broken."""
+    axe = pytest.importorskip("axe_playwright_python.sync_playwright", reason="no axe-core").Axe()
+    page = chromium.new_page(viewport={"width": width, "height": 900})
+    trouble: list[str] = []
+    page.on("console", lambda message: trouble.append(message.text))
+    page.on("dialog", lambda dialog: (trouble.append(dialog.message), dialog.dismiss()))
+    page.goto(reviewed)
+    assert HOSTILE in page.text_content("#review")
+    assert page.eval_on_selector_all("#review .examples img", "all => all.length") >= 9
+    wide = "document.documentElement.scrollWidth - document.documentElement.clientWidth"
+    assert page.evaluate(wide) == 0
+    page.fill("[name=text]", "judged")
+    assert len(shown(page)) == 3
+    found = axe.run(page, context="#review").response["violations"]
+    assert [each["id"] for each in found if each["impact"] in ("serious", "critical")] == []
+    assert trouble == []
+    page.close()

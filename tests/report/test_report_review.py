@@ -4,66 +4,23 @@ from __future__ import annotations
 
 import json
 import re
-from collections import Counter
 from collections.abc import Callable
-from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
 import pytest
-from made_audit import HOSTILE_NAME, Made
+from judging import HOSTILE, as_audited, judge, keys
+from made_audit import Made
 from test_report_page import Page
 
 from visleak.report import build, findings, model
 from visleak.store import AUDIT, write_json
-from visleak.verdicts import Ledger, Verdict, digests_of, judged_pairs, read_verdicts
-
-HOSTILE = "<img src=x onerror=alert(1)>"
-HUMAN = ("Ada", HOSTILE)
+from visleak.verdicts import Ledger, Verdict, judged_pairs, read_verdicts
 
 
 @pytest.fixture
 def made(fresh: Callable[..., Made]) -> Made:
-    """An audit as `visleak audit` writes it: with rates also where a set met itself."""
-    made = fresh()
-    summary = json.loads(json.dumps(made.summary))
-    rates = summary["totals"][0]["rates"]
-    for item in summary["comparisons"]:
-        item.setdefault("rates", dict.fromkeys(rates))
-    for item in summary["totals"]:
-        item["headline"] = ""
-    write_json(made.folder / AUDIT, summary)
-    return made
-
-
-def keys(folder: Path) -> list[tuple[dict[str, object], str, str]]:
-    """Return the pairs of two images that the audit knows, with their digests."""
-    table = judged_pairs(folder, verdicts=())
-    left, right = (digests.to_pylist() for digests in digests_of(folder, table))
-    rows = zip(table.to_pylist(), left, right, strict=True)
-    return [(row, first, second) for row, first, second in rows if first and second]
-
-
-def judge(folder: Path) -> list[dict[str, object]]:
-    """Say of a near pair that it is similar, dispute another, and find one that is new."""
-    rows = keys(folder)
-    plain = [each for each in rows if each[0]["query"] != HOSTILE_NAME]
-    often = Counter(row["query"] for row in judged_pairs(folder, verdicts=()).to_pylist())
-    plain = [e for e in plain if often[e[0]["query"]] == 1 and e[0]["coverage"] != "within"]
-    near = [each for each in plain if each[0]["grade"] == "near"]
-    changed, disputed = near[0], near[1]
-    tests = [first for row, first, _ in rows if row["query_set"] == "test"]
-    trains = [second for row, _, second in rows if row["reference_set"] == "train"]
-    listed = {(first, second) for _, first, second in rows}
-    new = next((a, b) for a in tests for b in trains if (a, b) not in listed)
-    with Ledger(folder) as ledger:
-        ledger.add(
-            Verdict.of(*changed[1:], "similar", HOSTILE),
-            Verdict.of(*disputed[1:], "near", HOSTILE),
-            Verdict.of(*disputed[1:], "different", "Ada"),
-            Verdict.of(*new, "exact", "Ada"),
-        )
-    return [changed[0], disputed[0]]
+    return as_audited(fresh())
 
 
 def test_nobody_judged_no_byte_of_it(made: Made) -> None:
@@ -74,7 +31,7 @@ def test_nobody_judged_no_byte_of_it(made: Made) -> None:
     judge(made.folder)
     assert build(made.folder) != before
     with Ledger(made.folder) as ledger:
-        for who in HUMAN:
+        for who in ("Ada", HOSTILE):
             while ledger.undo(who):
                 pass
     assert build(made.folder) == before

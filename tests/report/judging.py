@@ -1,0 +1,61 @@
+"""What people say of the made audit."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from pathlib import Path
+
+from made_audit import HOSTILE_NAME, Made
+
+from visleak.store import AUDIT, write_json
+from visleak.verdicts import Ledger, Verdict, digests_of, judged_pairs
+
+HOSTILE = "<img src=x onerror=alert(1)>"
+
+Row = dict[str, object]
+
+
+def as_audited(made: Made) -> Made:
+    """Give the made audit what `visleak audit` writes: rates also where a set met itself."""
+    summary = json.loads(json.dumps(made.summary))
+    rates = summary["totals"][0]["rates"]
+    for item in summary["comparisons"]:
+        item.setdefault("rates", dict.fromkeys(rates))
+    for item in summary["totals"]:
+        item["headline"] = ""
+    write_json(made.folder / AUDIT, summary)
+    return made
+
+
+def keys(folder: Path) -> list[tuple[Row, str, str]]:
+    """Return the pairs of two images that the audit knows, with their digests."""
+    table = judged_pairs(folder, verdicts=())
+    left, right = (digests.to_pylist() for digests in digests_of(folder, table))
+    rows = zip(table.to_pylist(), left, right, strict=True)
+    return [(row, first, second) for row, first, second in rows if first and second]
+
+
+def judge(folder: Path) -> tuple[Row, Row]:
+    """Say of a near pair that it is similar, dispute another, and find one that is new.
+
+    Returns:
+        The rows of the first two.
+    """
+    rows = keys(folder)
+    plain = [each for each in rows if each[0]["query"] != HOSTILE_NAME]
+    often = Counter(row["query"] for row in judged_pairs(folder, verdicts=()).to_pylist())
+    plain = [e for e in plain if often[e[0]["query"]] == 1 and e[0]["coverage"] != "within"]
+    changed, disputed = [each for each in plain if each[0]["grade"] == "near"][:2]
+    tests = [first for row, first, _ in rows if row["query_set"] == "test"]
+    trains = [second for row, _, second in rows if row["reference_set"] == "train"]
+    listed = {(first, second) for _, first, second in rows}
+    new = next((a, b) for a in tests for b in trains if (a, b) not in listed)
+    with Ledger(folder) as ledger:
+        ledger.add(
+            Verdict.of(*changed[1:], "similar", HOSTILE),
+            Verdict.of(*disputed[1:], "near", HOSTILE),
+            Verdict.of(*disputed[1:], "different", "Ada"),
+            Verdict.of(*new, "exact", "Ada"),
+        )
+    return changed[0], disputed[0]
