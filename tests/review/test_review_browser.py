@@ -117,7 +117,7 @@ def site(chromium: Any, desk: Desk) -> Iterator[Site]:
 
 def until(check: Callable[[], bool]) -> None:
     """Wait for something; Playwright's own way needs the eval that the pages forbid."""
-    for _ in range(400):
+    for _ in range(1200):
         if check():
             return
         time.sleep(0.025)
@@ -125,9 +125,9 @@ def until(check: Callable[[], bool]) -> None:
 
 
 def at(page: Any) -> str:
-    """Return where a window is now; ``page.url`` is what Playwright was last told."""
-    address: str = page.evaluate("location.href")
-    return address
+    """Return where a window is; ``page.url`` is what Playwright was last told."""
+    page.wait_for_timeout(1)
+    return str(page.url)
 
 
 def arrive(site: Site, page: Any, row: int) -> None:
