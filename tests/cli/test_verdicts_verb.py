@@ -88,6 +88,19 @@ def test_verdicts_count_in_show_and_export(folder: Path, listed: Path, tmp_path:
                for line in out.read_text().splitlines())  # fmt: skip
 
 
+def test_the_same_audit_again_says_that_people_judged(
+    dataset: Path, folder: Path, listed: Path
+) -> None:
+    """Its page is written anew with what they said; what the machine found stays as it was."""
+    before = (folder / "audit.json").read_bytes()
+    assert "review  " not in run("audit", dataset, "-o", folder).out
+    run("verdicts", folder, "import", listed)
+    again = run("audit", dataset, "-o", folder)
+    assert "review      2 pairs judged; `visleak stats` counts that" in again.out
+    assert "<bdi>ada (2)</bdi>" in (folder / "report.html").read_text()
+    assert (folder / "audit.json").read_bytes() == before
+
+
 def test_disputed_pairs_are_told_when_left_out(folder: Path, tmp_path: Path) -> None:
     for who, judgment in (("Ada", 1), ("Ben", 3)):
         path = tmp_path / "list.csv"

@@ -39,12 +39,15 @@ def shown_pictures(audit: Audit) -> Callable[[str, list[str]], dict[str, Bytes8]
 def write_page(result: Audit, *, private: bool, progress: Progress) -> None:
     """Write an audit's page, unless that of the same audit is there.
 
-    Without pictures it is always written: one with pictures may lie there.
+    Without pictures it is always written: one with pictures may lie there. So it is where people
+    judged: they may have gone on since.
     """
     from visleak.report import write_report
     from visleak.store import REPORT
+    from visleak.verdicts import read_verdicts
 
-    if result.reused and not private and (result.folder / REPORT).is_file():
+    there = result.reused and not private and (result.folder / REPORT).is_file()
+    if there and not read_verdicts(result.folder):
         return
     progress("writing the report", 0, 0)
     pictures = None if private else shown_pictures(result)

@@ -13,6 +13,7 @@ from rich.text import Text
 from visleak.cli.edges import plain
 from visleak.stats import Rate, percent
 from visleak.store import REPORT, UNREADABLE
+from visleak.verdicts import read_verdicts
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
@@ -121,6 +122,7 @@ def _facts(audit: Audit) -> Iterator[Text]:
     if flat:
         yield _fact("blank", f"{_counted(flat, 'picture')} without content, counted apart")
     yield from _unreadable(audit)
+    yield from _review(audit)
     for words in content["skipped"]:
         yield _fact("not done", plain(words))
     seconds = sum(content.get("timings", {}).values())
@@ -148,6 +150,13 @@ def _unreadable(audit: Audit) -> Iterator[Text]:
         "unreadable", f"{len(problems):,} of {_counted(total, 'image')}: {listed}", "yellow"
     )
     yield _fact("", plain(str(audit.folder / UNREADABLE)))
+
+
+def _review(audit: Audit) -> Iterator[Text]:
+    """Say that people have judged pairs of an audit that stood here before, or stands again."""
+    judged = len({verdict.key for verdict in read_verdicts(audit.folder)})
+    if judged and not audit.judged:
+        yield _fact("review", f"{_counted(judged, 'pair')} judged; `visleak stats` counts that")
 
 
 def _fact(name: str, words: str, style: str = "") -> Text:

@@ -19,7 +19,6 @@ from visleak.store import SECTIONS
 
 #: Known sections in the order of the page; others follow by name.
 ORDER: Final = (
-    "review",
     "purge",
     "split",
     "replace",
