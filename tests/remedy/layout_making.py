@@ -122,12 +122,14 @@ def rows_with_pictures(start: int, count: int = COUNT) -> pa.Table:
 
 
 def parquet(root: Path, start: int = 0) -> str:
+    root.mkdir(parents=True, exist_ok=True)
     path = root / "test.parquet"
     pq.write_table(rows_with_pictures(start), path, row_group_size=3, compression="zstd")
     return str(path)
 
 
 def parquet_with_ids(root: Path, start: int = 0) -> str:
+    root.mkdir(parents=True, exist_ok=True)
     table = rows_with_pictures(start)
     table = table.append_column("image_id", pa.array([9 * i for i in range(COUNT)]))
     pq.write_table(table, root / "test.parquet", row_group_size=2)
@@ -143,6 +145,7 @@ def parquet_shards(root: Path, start: int = 0) -> str:
 
 
 def zipped(root: Path, start: int = 0) -> str:
+    root.mkdir(parents=True, exist_ok=True)
     with zipfile.ZipFile(root / "data.zip", "w", zipfile.ZIP_DEFLATED) as archive:
         archive.comment = b"about"
         archive.writestr("README.md", "about")

@@ -17,6 +17,7 @@ from hypothesis import strategies as st
 from layout_making import COUNT, FILES, NUMBERED, PACKED
 
 from visleak.images import open_images
+from visleak.remedy import staging
 from visleak.remedy.manifest import KEPT
 from visleak.remedy.parts import Part, Piece
 from visleak.remedy.writing import write
@@ -47,6 +48,12 @@ def tree(folder: Path) -> dict[str, str]:
             link = os.readlink(path) if path.is_symlink() else ""
             found[str(path)] = link or hashlib.sha256(path.read_bytes()).hexdigest()
     return found
+
+
+@pytest.fixture(autouse=True)
+def _no_waiting_for_the_disk(monkeypatch):
+    """Hundreds of results are written here; that they reach the disk is tested elsewhere."""
+    monkeypatch.setattr(staging, "_flush_all", lambda folder: None)
 
 
 @pytest.fixture(scope="module")

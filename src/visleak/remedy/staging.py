@@ -13,7 +13,7 @@ from typing import Final
 from visleak.errors import UsageError, VisleakError
 
 #: Up to so many files are pushed to the disk one by one; of more, the system is asked to push all.
-ONE_BY_ONE: Final = 500
+ONE_BY_ONE: Final = 100
 
 
 @contextlib.contextmanager

@@ -41,10 +41,13 @@ def _write(part: FilledPart, place: Place) -> Opened:
     ]
     names = shard_names([file for _, _, file in shards])
     split = split_of(part)
+    # apart from the lists, so that the folder can be read as one table
+    folder = "data" if len(names) > 1 and not place.many else ""
+    names = [place.below(part, f"{folder}/{name}".strip("/")) for name in names]
     for name, (piece, number, _) in zip(names, shards, strict=True):
-        write_shard(piece, number, place.made(place.below(part, name)), split, place)
+        write_shard(piece, number, place.made(name), split, place)
     return Opened(
-        place.below(part, names[0] if len(names) == 1 else ""),
+        names[0] if len(names) == 1 else place.below(part, folder),
         after=f"#{split}" if split else "",
         options=part.pieces[0].images.options,
         renamed=len(part.pieces) > 1 or are_row_numbers(part.pieces[0].images),

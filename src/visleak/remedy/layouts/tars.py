@@ -13,7 +13,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, Any, Final, cast
 
+import pyarrow as pa
+import pyarrow.compute as pc
+
 from visleak.errors import VisleakError
+from visleak.images import open_pictures
 from visleak.images.addresses import redacted
 from visleak.images.archive import DAMAGE, TARS, is_picture_member, said
 from visleak.images.archive_tar import TarOpener, TarStream, link_target, members_of
@@ -65,8 +69,17 @@ def write_tar(parts: Sequence[FilledPart], place: Place) -> list[Opened]:
         source = cast(TarOpener, piece.images.opener).path
         name = place.below(part, file_name(source))
         copy_tar(source, place.made(name), _of_pictures(piece), place, part.name)
-        written.append(Opened(name))
+        written.append(_opened(place, name, piece))
     return written
+
+
+def _opened(place: Place, name: str, piece: Filled) -> Opened:
+    """Return how an archive is opened; a link that became a file may stand elsewhere in it."""
+    if not piece.instead:
+        return Opened(name)
+    found = open_pictures(str(place.folder / name)).ids
+    order = pc.index_in(found, pa.array(piece.column("ids"), pa.string()))
+    return Opened(name, ids=tuple(found.to_pylist()), order=pc.fill_null(order, -1).to_numpy())
 
 
 def _of_pictures(piece: Filled) -> Choice:
@@ -152,7 +165,7 @@ def copy_tar(source: str, target: Path, choice: Choice, place: Place, shown: str
         ):
             for number, member in enumerate(members_of(stream, redacted(source))):
                 for info, size in _placed(member, choice, heirs):
-                    stored = choice.content(member) if info is member else None
+                    stored = choice.content(member) if info.name == member.name else None
                     if stored is None and size:
                         stream.seek(member.offset_data)
                         stored = stream.read(size)
@@ -168,16 +181,19 @@ def copy_tar(source: str, target: Path, choice: Choice, place: Place, shown: str
 
 
 def _heirs(source: str, choice: Choice) -> tuple[dict[str, list[str]], int]:
-    """Return links that stay, by the file they lead to, where that goes; and how many members."""
+    """Return links that stay, by the file they lead to, where that goes or becomes another.
+
+    Also, how many members there are.
+    """
     regular: set[str] = set()
     heirs: dict[str, list[str]] = {}
     count = 0
     with TarStream(source) as stream:
         for member in members_of(stream, redacted(source)):
             count += 1
-            if member.isreg() and not choice.keeps(member):
+            if member.isreg() and not (choice.keeps(member) and choice.content(member) is None):
                 regular.add(member.name)
-            elif (member.islnk() or member.issym()) and choice.keeps(member):
+            elif _is_link(member) and choice.keeps(member) and choice.content(member) is None:
                 heirs.setdefault(link_target(member), []).append(member.name)
     return {target: sorted(heirs[target]) for target in regular & heirs.keys()}, count
 
@@ -188,22 +204,33 @@ def _placed(
     """Yield what is written for a member, and how many of its bytes are read."""
     if member.issparse():
         raise VisleakError(f"member {member.name!r} is a sparse file and is not copied")
+    if member.isreg() and member.name in heirs:
+        yield _file_named(heirs[member.name][0], member), member.size
     if not choice.keeps(member):
-        if member.isreg() and member.name in heirs:
-            copy = tarfile.TarInfo(heirs[member.name][0])
-            copy.mtime, copy.mode = member.mtime, member.mode
-            yield copy, member.size
         return
-    if member.islnk() or member.issym():
+    if not _is_link(member):
+        yield member, member.size if member.isreg() else 0
+    elif choice.content(member) is not None:
+        yield _file_named(member.name, member), 0
+    else:
         family = heirs.get(link_target(member))
         if family is None:
             yield member, 0
         elif member.name != family[0]:
-            copy = tarfile.TarInfo(member.name)
+            copy = _file_named(member.name, member)
             copy.type, copy.linkname = tarfile.LNKTYPE, family[0]
             yield copy, 0
-        return
-    yield member, member.size if member.isreg() else 0
+
+
+def _is_link(member: tarfile.TarInfo) -> bool:
+    return member.islnk() or member.issym()
+
+
+def _file_named(name: str, member: tarfile.TarInfo) -> tarfile.TarInfo:
+    """Return a plain file of a name, of a member's age and rights."""
+    info = tarfile.TarInfo(name)
+    info.mtime, info.mode = member.mtime, member.mode
+    return info
 
 
 @contextlib.contextmanager

@@ -1,0 +1,438 @@
+"""What a layout keeps beside ids, labels and bytes; parts of several sets; substitutes."""
+
+from __future__ import annotations
+
+import io
+import json
+import os
+import pickle
+import tarfile
+import warnings
+import zipfile
+from pathlib import Path
+
+import layout_making as making
+import numpy as np
+import pyarrow.csv
+import pyarrow.parquet as pq
+import pytest
+import yaml
+from PIL import Image
+
+from visleak.errors import UsageError, VisleakError
+from visleak.images import open_images
+from visleak.remedy import staging
+from visleak.remedy.parts import Part, Piece, Substitute
+from visleak.remedy.writing import write
+
+
+@pytest.fixture(autouse=True)
+def _no_waiting_for_the_disk(monkeypatch):
+    monkeypatch.setattr(staging, "_flush_all", lambda folder: None)
+
+
+def piece(source, keep, instead=None, name="test"):
+    images = open_images(source, name=name)
+    return Piece(images, np.array(keep, np.int64), instead or {})
+
+
+def written(out, *pieces, how="copy", name="test"):
+    return write([Part(name, pieces)], out, how, about={})
+
+
+def stored(source):
+    images = open_images(source)
+    return dict(zip(images.ids.to_pylist(), images.opener.read(range(len(images))), strict=True))
+
+
+def test_links_are_relative_and_lead_to_the_source(tmp_path):
+    """A project that is moved as a whole keeps its links."""
+    source = making.folder(tmp_path / "a")
+    written(tmp_path / "b" / "clean", piece(source, [0, 3]), how="link")
+    (tmp_path / "moved").mkdir()
+    for name in ("a", "b"):
+        (tmp_path / name).rename(tmp_path / "moved" / name)
+    links = list((tmp_path / "moved" / "b" / "clean").rglob("*.png"))
+    assert len(links) == 2
+    for link in links:
+        assert not os.path.isabs(os.readlink(link))
+        assert link.read_bytes().startswith(b"\x89PNG")
+
+
+def test_links_hold_through_linked_folders(tmp_path):
+    """A folder that is itself reached by a link must not send `..` astray."""
+    source = making.flat_folder(tmp_path / "deep" / "er" / "a")
+    (tmp_path / "deep" / "out").mkdir()
+    (tmp_path / "short").symlink_to(tmp_path / "deep" / "out")
+    result = written(tmp_path / "short" / "clean", piece(source, [1]), how="link")
+    assert len(stored(result.sources["test"])) == 1
+
+
+def test_parquet_keeps_schema_metadata_packing_and_shards(tmp_path):
+    source = making.parquet_shards(tmp_path)
+    result = written(tmp_path / "out", piece(source, [0, 1, 5]))
+    data = tmp_path / "out" / "data"
+    names = sorted(p.name for p in data.iterdir())
+    assert names == [f"test-{i}-of-3.parquet" for i in range(3)]
+    for name in names:
+        old = pq.ParquetFile(tmp_path / "shards" / name)
+        new = pq.ParquetFile(data / name)
+        assert new.schema_arrow.equals(old.schema_arrow, check_metadata=True)
+        for i in range(new.metadata.num_row_groups and new.metadata.row_group(0).num_columns):
+            one, other = (f.metadata.row_group(0).column(i) for f in (old, new))
+            assert one.compression == other.compression
+    assert [pq.read_metadata(data / n).num_rows for n in names] == [2, 0, 1]
+    table = pq.read_table(result.sources["test"])
+    whole = pq.read_table(tmp_path / "shards")
+    assert table.equals(whole.take([0, 1, 5]))
+
+
+def test_a_large_row_group_is_read_in_bits(tmp_path, monkeypatch):
+    """Memory is bounded by bytes, not by how a file is cut into groups."""
+    from visleak.remedy.layouts import parquet
+
+    monkeypatch.setattr(parquet, "HELD", 300)
+    source = making.parquet(tmp_path)
+    written(tmp_path / "out", piece(source, [0, 2, 4, 5, 6]))
+    got, whole = (pq.read_table(p / "test.parquet") for p in (tmp_path / "out", tmp_path))
+    assert got.equals(whole.take([0, 2, 4, 5, 6]))
+
+
+def test_a_substitute_takes_the_picture_and_nothing_else(tmp_path):
+    """The place, its label and all other columns stay (fair test set, Barz & Denzler 2020)."""
+    pool = open_images(making.flat_folder(tmp_path, 50), name="pool")
+    instead = {1: Substitute(pool, 4), 5: Substitute(pool, 0)}
+    source = making.parquet(tmp_path)
+    written(tmp_path / "out", piece(source, range(7), instead))
+    whole, got = (pq.read_table(p / "test.parquet") for p in (tmp_path, tmp_path / "out"))
+    assert got.drop_columns(["image"]).equals(whole.drop_columns(["image"]))
+    old, new = whole["image"].to_pylist(), got["image"].to_pylist()
+    assert [row["path"] for row in new] == [row["path"] for row in old]
+    for at in range(7):
+        want = making.picture({1: 54, 5: 50}.get(at, at))
+        assert new[at]["bytes"] == want
+    rows = (tmp_path / "out" / "kept.csv").read_text().splitlines()
+    assert ",replaced,pool/4.png," in rows[2]
+
+
+@pytest.mark.parametrize("how", ["copy", "link", "manifest"])
+def test_a_substitute_in_a_folder_keeps_the_name(how, tmp_path):
+    pool = open_images(making.flat_folder(tmp_path / "p", 50), name="pool")
+    source = making.folder(tmp_path)
+    result = written(tmp_path / "out", piece(source, [0, 2], {2: Substitute(pool, 4)}), how=how)
+    old, new = stored(source), stored(result.sources["test"])
+    assert list(new) == [next(iter(old)), list(old)[2]]
+    assert new[list(old)[2]] == making.picture(54)
+
+
+@pytest.mark.parametrize("make", [making.zipped, making.tarred, making.shards, making.table])
+def test_a_substitute_in_other_layouts(make, tmp_path):
+    pool = open_images(making.flat_folder(tmp_path / "p", 50), name="pool")
+    source = make(tmp_path)
+    result = written(tmp_path / "out", piece(source, [0, 4], {4: Substitute(pool, 6)}))
+    old, new = stored(source), stored(result.sources["test"])
+    assert list(new) == [next(iter(old)), list(old)[4]]
+    assert list(new.values()) == [next(iter(old.values())), making.picture(56)]
+
+
+def test_pixels_and_files_take_each_others_places(tmp_path):
+    """CIFAR batches hold pixels, Parquet encoded pictures: both ways without a loss."""
+    batches = making.cifar(tmp_path)
+    cifar = open_images(batches, name="pool")
+    pixels = next(iter(cifar.opener.read([3])))
+    into = written(tmp_path / "a", piece(making.parquet(tmp_path), [0], {0: Substitute(cifar, 3)}))
+    (data,) = stored(into.sources["test"]).values()
+    assert np.array_equal(np.asarray(Image.open(io.BytesIO(data))), pixels)
+    making.put(tmp_path / "p" / "x.png", making.picture(9, side=32))
+    pool = open_images(str(tmp_path / "p"), name="pool")
+    back = written(tmp_path / "b", piece(batches, [2, 5], {5: Substitute(pool, 0)}))
+    new = list(stored(back.sources["test"]).values())
+    assert np.array_equal(new[1], np.asarray(Image.open(io.BytesIO(making.picture(9, side=32)))))
+
+
+def test_a_picture_that_fits_no_place_is_refused(tmp_path):
+    making.put(tmp_path / "p" / "x.jpg", making.picture(1, "JPEG"))
+    making.put(tmp_path / "p" / "y.png", making.picture(1, side=40))
+    pool = open_images(str(tmp_path / "p"), name="pool")
+    source = making.flat_folder(tmp_path)
+    with pytest.raises(VisleakError) as raised:
+        written(tmp_path / "out", piece(source, [0], {0: Substitute(pool, 0)}))
+    assert str(raised.value) == (
+        "set 'pool': image 'x.jpg' is JPEG and cannot stand under the name '0.png'; take a pool of"
+        " .png pictures, or write the list alone with --as manifest"
+    )
+    with pytest.raises(VisleakError, match=r"image 'y.png' has 40 x 40 pixels: its place holds 32"):
+        written(tmp_path / "out", piece(making.cifar(tmp_path), [0], {0: Substitute(pool, 1)}))
+    with pytest.raises(UsageError, match=r"set 'test' is COCO, whose pictures have annotations of"):
+        written(tmp_path / "out", piece(making.coco(tmp_path), [0], {0: Substitute(pool, 1)}))
+    assert not (tmp_path / "out").exists()
+
+
+def test_side_files_go_with_their_picture_and_everything_else_stays(tmp_path):
+    source = making.zipped(tmp_path)
+    images = open_images(source)
+    written(tmp_path / "out", piece(source, [1, 2]))
+    gone = set(images.ids.to_pylist()) - set(images.ids.take([1, 2]).to_pylist())
+    gone |= {name.replace(".png", ".txt") for name in gone}
+    with (
+        zipfile.ZipFile(tmp_path / "data.zip") as old,
+        zipfile.ZipFile(tmp_path / "out" / "data.zip") as new,
+    ):
+        assert new.testzip() is None
+        assert new.comment == old.comment
+        assert new.namelist() == [name for name in old.namelist() if name not in gone]
+        for info in new.infolist():
+            assert info.compress_type == old.getinfo(info.filename).compress_type
+            assert info.date_time == old.getinfo(info.filename).date_time
+            assert new.read(info) == old.read(info.filename)
+
+
+def test_a_tar_keeps_links_whose_target_goes(tmp_path):
+    """Two links lead to cat/2.png: without it, one becomes the file and the other a link to it."""
+    source = making.tarred(tmp_path)
+    ids = open_images(source).ids.to_pylist()
+    keep = [ids.index(name) for name in ("cat/link.png", "dog/1.png", "dog/hard.png")]
+    result = written(tmp_path / "out", piece(source, sorted(keep)))
+    assert stored(result.sources["test"]) == {
+        "cat/link.png": making.picture(2),
+        "dog/hard.png": making.picture(2),
+        "dog/1.png": making.picture(1),
+    }
+    with tarfile.open(tmp_path / "out" / "data.tar") as archive:
+        kinds = {m.name: m.type for m in archive.getmembers()}
+    assert kinds["README.md"] == kinds["cat/link.png"] == kinds["dog/1.json"] == tarfile.REGTYPE
+    assert kinds["dog/hard.png"] == tarfile.LNKTYPE
+    assert "cat/2.json" not in kinds
+
+
+def test_packed_tars_stay_packed_and_the_same(tmp_path):
+    """The same members make the same bytes: no time of day in a gzip header."""
+    source = making.tar_gz(tmp_path)
+    for name in ("a", "b"):
+        written(tmp_path / name, piece(source, [0, 2]))
+    one, two = ((tmp_path / n / "data.tar.gz").read_bytes() for n in ("a", "b"))
+    assert one == two
+    assert one[:2] == b"\x1f\x8b"
+
+
+def test_samples_keep_all_their_members(tmp_path):
+    source = making.shards(tmp_path)
+    result = written(tmp_path / "out", piece(source, [1, 5]))
+    assert result.sources["test"] == f"wds:{tmp_path}/out/*.tar"
+    names = []
+    for shard in sorted((tmp_path / "out").glob("*.tar")):
+        with tarfile.open(shard) as archive:
+            names.append(archive.getnames())
+    members = [[f"{k:04d}.{e}" for e in ("cls", "png", "json")] for k in (1, 5)]
+    assert names == [[*members[0], "__meta__.txt"], [*members[1], "__meta__.txt"]]
+
+
+@pytest.mark.parametrize("how", ["manifest", "copy"])
+def test_coco_keeps_annotations_of_kept_images_and_all_else(how, tmp_path):
+    source = making.coco(tmp_path)
+    old = json.loads((tmp_path / "coco" / "instances.json").read_text())
+    images = open_images(source)
+    written(tmp_path / "out", piece(source, [0, 2, 6]), how=how)
+    new = json.loads((tmp_path / "out" / "instances.json").read_text())
+    names = set(images.ids.take([0, 2, 6]).to_pylist())
+    assert new["images"] == [row for row in old["images"] if row["file_name"] in names]
+    numbers = {row["id"] for row in new["images"]}
+    assert new["annotations"] == [r for r in old["annotations"] if r["image_id"] in numbers]
+    assert new["annotations"]
+    assert new["info"] == old["info"]
+    assert new["categories"] == old["categories"]
+
+
+def test_coco_numbers_that_are_taken_are_given_anew(tmp_path):
+    """Images moved from set to set: no two images and no two boxes share a number."""
+    one, two = making.coco(tmp_path / "a"), making.coco(tmp_path / "b", 100)
+    result = written(tmp_path / "out", piece(one, range(7)), piece(two, [1, 2, 5], name="train"))
+    new = json.loads((tmp_path / "out" / "instances.json").read_text())
+    for name in ("images", "annotations"):
+        numbers = [row["id"] for row in new[name]]
+        assert len(set(numbers)) == len(numbers)
+    boxes = {}
+    for row in new["annotations"]:
+        boxes[row["image_id"]] = boxes.get(row["image_id"], 0) + 1
+    old = json.loads((tmp_path / "b" / "coco" / "instances.json").read_text())
+    for row in new["images"][7:]:
+        name = row["file_name"].replace("train-", "")
+        number = next(r["id"] for r in old["images"] if r["file_name"] == name)
+        count = sum(r["image_id"] == number for r in old["annotations"])
+        assert boxes.get(row["id"], 0) == count
+    assert len(stored(result.sources["test"])) == 10
+
+
+def test_yolo_is_one_data_set_of_its_splits(tmp_path):
+    """Labels lie where training looks for them; what is not written points to where it is."""
+    source = making.yolo(tmp_path)
+    written(tmp_path / "out", piece(source, [0, 3, 4]))
+    content = yaml.safe_load((tmp_path / "out" / "data.yaml").read_text())
+    assert content == {
+        "names": ["cat", "dog"],
+        "train": [str(tmp_path / "yolo" / "images" / "train")],
+        "val": "images/val",
+    }
+    labels = tmp_path / "out" / "labels" / "val"
+    assert sorted(p.name for p in labels.iterdir()) == ["a0.txt", "a4.txt"]
+    assert (labels / "a4.txt").read_bytes() == (tmp_path / "yolo/labels/val/a4.txt").read_bytes()
+    train = piece(f"{source.removesuffix('#val')}#train", [0], name="train")
+    parts = [Part("val", (piece(source, [1, 2], name="val"),)), Part("train", (train,))]
+    both = write(parts, tmp_path / "both", "link", about={})
+    assert both.sources == {n: f"yolo:{tmp_path}/both/data.yaml#{n}" for n in ("val", "train")}
+    assert sorted(stored(both.sources["val"])) == ["a1.png", "a2.png"]
+
+
+def test_kitti_takes_all_files_of_a_frame(tmp_path):
+    written(tmp_path / "out", piece(making.kitti(tmp_path), [2, 5]))
+    names = sorted(str(p.relative_to(tmp_path / "out")) for p in (tmp_path / "out").rglob("*.*"))
+    frames = ("000002", "000005")
+    assert names == sorted(
+        [f"training/calib/{f}.txt" for f in frames]
+        + [f"training/image_2/{f}.png" for f in frames]
+        + [f"training/label_2/{f}.txt" for f in frames]
+        + ["mapping/train_mapping.txt", "mapping/train_rand.txt"]
+        + ["kept.csv", "removed.csv", "files.csv", "manifest.json"]
+    )
+    groups = open_images(f"kitti:{tmp_path / 'out'}").groups
+    assert groups.equals(open_images(f"kitti:{tmp_path / 'kitti'}").groups.take([2, 5]))
+
+
+def test_tracks_lose_the_labels_of_removed_frames(tmp_path):
+    images = open_images(making.kitti_tracking(tmp_path))
+    keep = [images.ids.to_pylist().index(n) for n in ("0000/000002.png", "0000/000006.png")]
+    written(tmp_path / "out", piece(images, keep))
+    base = tmp_path / "out" / "training"
+    assert (base / "label_02" / "0000.txt").read_text() == "2 1 Car 0\n6 1 Car 0\n"
+    assert (base / "oxts" / "0000.txt").read_text() == "whole"
+    assert not (base / "label_02" / "0001.txt").exists()
+
+
+@pytest.mark.parametrize("encoding", ["bytes", "latin1"])
+def test_cifar_batches_are_what_others_read(encoding, tmp_path):
+    """As torchvision and the data set's own page read them: with Python's pickle."""
+    written(tmp_path / "out", piece(making.cifar(tmp_path), [0, 3, 4, 6]))
+    rows = np.random.default_rng(0).integers(0, 256, (making.COUNT, 3072), dtype=np.uint8)
+    kept, keep = {1: [0], 2: [], 3: [3, 4], 4: [], 5: [6]}, str if encoding == "latin1" else None
+    for batch, positions in kept.items():
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # numpy.core has another name now
+            with open(tmp_path / "out" / f"data_batch_{batch}", "rb") as file:
+                content = pickle.load(file, encoding=encoding)
+
+        def named(text, keep=keep):
+            return text if keep else text.encode()
+
+        assert np.array_equal(content[named("data")], rows[positions].reshape(-1, 3072))
+        assert content[named("data")].flags.writeable
+        assert content[named("labels")] == [p % 3 for p in positions]
+        assert content[named("filenames")] == [named(f"f{p}.png") for p in positions]
+        assert content[named("batch_label")] == named(f"training batch {batch} of 5")
+
+
+@pytest.mark.parametrize("how", ["copy", "link", "manifest"])
+@pytest.mark.parametrize("make", [making.folder, making.txt, making.table, making.parquet_of_files])
+def test_images_of_two_sets_become_one(make, how, tmp_path):
+    """As when a split is mended; what has the same name in both sets is told apart."""
+    one, two = make(tmp_path / "a"), make(tmp_path / "b", 100)
+    pieces = piece(one, [0, 1, 4]), piece(two, [1, 2], name="train")
+    result = written(tmp_path / "out", *pieces, how=how)
+    first, second = (list(stored(source).values()) for source in (one, two))
+    want = [first[0], first[1], first[4], second[1], second[2]]
+    assert sorted(stored(result.sources["test"]).values()) == sorted(want)
+    lines = (tmp_path / "out" / "kept.csv").read_text().splitlines()[1:]
+    assert [line.split(",")[0] for line in lines] == ["test"] * 3 + ["train"] * 2
+
+
+def test_rows_of_another_split_change_their_split(tmp_path):
+    rows = making.table_rows(tmp_path, 0, False)
+    for i, row in enumerate(rows):
+        row |= {"id": f"x{i}", "split": "test" if i < 4 else "train"}
+    source = making.write_table(tmp_path / "data.csv", rows)
+    pieces = piece(f"{source}#test", [0, 2]), piece(f"{source}#train", [1], name="train")
+    result = written(tmp_path / "out", *pieces)
+    assert result.sources == {"test": f"{tmp_path}/out/data.csv#test"}
+    table = pyarrow.csv.read_csv(tmp_path / "out" / "data.csv")
+    assert table["split"].to_pylist() == ["test"] * 3
+    assert table["id"].to_pylist() == ["x0", "x2", "x5"]
+
+
+def test_parquet_of_two_sets(tmp_path):
+    one, two = making.parquet(tmp_path / "a"), making.parquet_with_ids(tmp_path / "b", 100)
+    with pytest.raises(VisleakError) as raised:
+        written(tmp_path / "out", piece(one, [0]), piece(two, [1], name="train"))
+    assert str(raised.value) == (
+        "part 'test': sets 'test' and 'train' have different columns and cannot become one Parquet"
+        " data set; use --as manifest"
+    )
+    two = making.parquet(tmp_path / "c", 100)
+    result = written(tmp_path / "out", piece(one, [0, 3]), piece(two, [1], name="train"))
+    table = pq.read_table(Path(result.sources["test"]))
+    data = [row["bytes"] for row in table["image"].to_pylist()]
+    assert data == [making.picture(n) for n in (0, 3, 101)]
+
+
+def test_several_parts_stand_side_by_side(tmp_path):
+    """`visleak audit DIR` finds the splits again."""
+    from visleak.images import open_splits
+
+    source = making.folder(tmp_path)
+    parts = [
+        Part("train", (piece(source, [0, 1, 2]),)),
+        Part("test", (piece(source, [4, 5]),)),
+    ]
+    write(parts, tmp_path / "out", "copy", about={})
+    sets = open_splits(tmp_path / "out")
+    assert {name: len(images) for name, images in sets.items()} == {"train": 3, "test": 2}
+
+
+def test_what_cannot_be_read_is_left_out_and_said(tmp_path):
+    rows = making.table_rows(tmp_path, 0, False)
+    rows[2]["path"] = "gone.png"
+    source = making.write_table(tmp_path / "data.csv", rows)
+    result = written(tmp_path / "out", piece(source, range(7)))
+    assert [(p.id, p.reason) for p in result.unreadable] == [("gone.png", "missing")]
+    assert result.counts == {"test": 6}
+    assert "test,gone.png,," in (tmp_path / "out" / "removed.csv").read_text()
+    assert "unreadable: missing" in (tmp_path / "out" / "removed.csv").read_text()
+
+
+@pytest.mark.parametrize(
+    ("make", "how", "said"),
+    [
+        (making.zipped, "link", r"set 'test' is a zip archive, and there are no files to link to;"),
+        (making.cifar, "link", r"set 'test' is CIFAR batches, and there are no files to link to;"),
+        (making.folder, "hard", r"as must be one of manifest, link, copy; got 'hard'"),
+    ],
+)
+def test_a_way_that_a_layout_cannot_hold_is_refused(make, how, said, tmp_path):
+    with pytest.raises(UsageError, match=said):
+        written(tmp_path / "out", piece(make(tmp_path), [0]), how=how)
+
+
+def test_archives_are_not_mixed(tmp_path):
+    one, two = making.zipped(tmp_path / "a"), making.zipped(tmp_path / "b")
+    with pytest.raises(UsageError) as raised:
+        written(tmp_path / "out", piece(one, [0]), piece(two, [1], name="train"))
+    assert str(raised.value) == (
+        "part 'test': images cannot be moved from set to set in a zip archive; use --as manifest"
+    )
+    with pytest.raises(UsageError) as raised:
+        written(
+            tmp_path / "out",
+            piece(making.folder(tmp_path), [0]),
+            piece(making.table(tmp_path / "t"), [1], name="train"),
+        )
+    assert str(raised.value) == (
+        "part 'test': set 'test' is a folder of pictures and 'train' is a table of files; they"
+        " cannot become one, use --as manifest"
+    )
+
+
+def test_a_set_in_memory_has_no_layout(tmp_path):
+    images = open_images([Image.new("RGB", (4, 4))], name="mine")
+    with pytest.raises(UsageError) as raised:
+        written(tmp_path / "out", Piece(images, np.array([0])))
+    assert str(raised.value) == (
+        "set 'mine' was given in memory; a clean copy needs a source on disk"
+    )
