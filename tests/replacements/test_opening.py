@@ -42,6 +42,13 @@ def test_an_audit_without_grades(opened, folder):
         opened()
 
 
+def test_an_audit_of_a_sample(opened, folder):
+    used = json.loads((folder / "audit.json").read_text())["settings"]
+    changed(folder, settings=used | {"sample": 5})
+    with pytest.raises(UsageError, match="an audit of a sample of 5 images; all must have been"):
+        opened()
+
+
 def test_another_encoder(opened, folder):
     changed(folder, encoder={"name": "builtin", "digest": "0" * 32, "width": 560})
     with pytest.raises(VisleakError, match=r"encoder builtin has digest .* 000000000000; audit"):

@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any, Final
 
 import numpy as np
+import pyarrow as pa
 
 from visleak.errors import UsageError, VisleakError
 from visleak.pipeline.workplace import Progress, silent
@@ -293,8 +294,15 @@ def _written(
         "without_replacement": len(plan.missing),
     }
     lists = dict(_lists(selection, plan))
+    digests = [bytes(digest).hex() for digest in test.prints.digests]
     written = write(
-        [Part(plan.test_set, (whole,))], out, as_, about=about, extra=lists, progress=progress
+        [Part(plan.test_set, (whole,))],
+        out,
+        as_,
+        about=about,
+        extra=lists,
+        known={plan.test_set: pa.table({"id": test.prints.ids, "digest": digests})},
+        progress=progress,
     )
     return dataclasses.replace(plan, written=written)
 

@@ -132,6 +132,12 @@ def _test_set(result: Audit, asked: str | None) -> str:
             f"{result.folder} was audited without verification, so no pair has a grade; audit"
             " again without --no-verify"
         )
+    sample = result.summary["settings"].get("sample")
+    if sample:
+        raise UsageError(
+            f"{result.folder} is an audit of a sample of {sample:,} images; all must have been"
+            " looked at to replace duplicates: audit again without --sample"
+        )
     names = [str(total["query_set"]) for total in result.summary["totals"]]
     if asked is not None and asked not in names:
         raise UsageError(f"set must be one of {', '.join(names)}; got {asked!r}")

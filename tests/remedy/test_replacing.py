@@ -1,0 +1,289 @@
+"""The fair test set: planned, written, and never half of either."""
+
+from __future__ import annotations
+
+import csv
+import json
+import shutil
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+import visleak
+from planted_pool import audited, plant, png, scene, store, traps
+from visleak.errors import UsageError, VisleakError
+from visleak.images import content_digest, open_images
+from visleak.remedy import replace
+from visleak.remedy.replacing import CIFAIR
+from visleak.replacements import Asked, Decisions, open_selection
+from visleak.verdicts import Ledger, Verdict
+
+DUPLICATES = ["cat/00.png", "cat/01.png", "cat/02.png", "dog/06.png", "dog/07.png"]
+
+
+@pytest.fixture(scope="module")
+def planted(tmp_path_factory) -> Path:
+    root = plant(tmp_path_factory.mktemp("planted"))
+    traps(root)
+    audited(root)
+    return root
+
+
+@pytest.fixture
+def folder(planted, tmp_path) -> Path:
+    return Path(shutil.copytree(planted / "audit", tmp_path / "audit"))
+
+
+@pytest.fixture
+def replaced(planted, folder):
+    def replaced(out=None, pool=None, at=None, **asked):
+        own = {k: asked.pop(k) for k in ("grade", "include_disputed", "seed") if k in asked}
+        wanted = Asked(pool or planted / "pool", **own)
+        return replace(at or folder, wanted, out, workers=1, cache=planted / "cache", **asked)
+
+    return replaced
+
+
+def approve(folder: Path, planted: Path, tests: list[str]) -> dict[str, str]:
+    """Let a person approve the first candidate of some duplicates; return id to id."""
+    asked = Asked(planted / "pool")
+    with open_selection(folder, asked, workers=1, cache=planted / "cache") as selection:
+        found = {}
+        for place, each in enumerate(selection.duplicates.images):
+            if each.id in tests:
+                candidate = selection.offer(place).candidate
+                found[each.id] = selection.approve(place, candidate.digest, "ada").pool
+        return found
+
+
+def contents(folder: Path) -> dict[str, bytes]:
+    return {p.relative_to(folder).as_posix(): p.read_bytes() for p in folder.rglob("*.png")}
+
+
+def rows(path: Path) -> list[dict[str, str]]:
+    with path.open(newline="") as lines:
+        return list(csv.DictReader(lines))
+
+
+def test_a_plan_writes_nothing(folder, replaced, tmp_path):
+    before = sorted(p.name for p in folder.iterdir())
+    plan = replaced(tmp_path / "fair", choose="auto")
+    assert (plan.duplicates, len(plan.replaced), plan.by_machine, plan.missing) == (5, 5, 5, ())
+    assert (plan.size, plan.leaks, plan.within, plan.blank) == (12, 4, 1, 1)
+    assert [(c.label, c.duplicates, c.replaced, c.left) for c in plan.classes] == [
+        ("cat", 3, 3, 5),
+        ("dog", 2, 2, 4),
+    ]
+    assert plan.pool == {
+        **{"images": 18, "usable": 14, "in_the_audit": 1},
+        **{"repeated": 1, "blank": 1, "unreadable": 1},
+    }
+    assert sorted(p.name for p in folder.iterdir()) == before
+    assert not (tmp_path / "fair").exists()
+
+
+def test_the_fair_test_set(planted, folder, replaced, tmp_path):
+    """Only duplicates differ; they hold pool images of their class, each used once."""
+    mine = approve(folder, planted, ["cat/01.png"])
+    inputs = {name: contents(planted / name) for name in ("test", "train", "pool")}
+    plan = replaced(tmp_path / "fair", choose="auto", apply=True)
+    old, new = inputs["test"], contents(tmp_path / "fair")
+    assert sorted(new) == sorted(old)
+    assert sorted(name for name in new if new[name] != old[name]) == DUPLICATES
+    back = {data: name for name, data in inputs["pool"].items()}
+    used = {name: back[new[name]] for name in DUPLICATES}
+    assert len(set(used.values())) == 5
+    assert all(name.split("/")[0] == pool.split("/")[0] for name, pool in used.items())
+    assert used["cat/01.png"] == mine["cat/01.png"]
+    assert {name: contents(planted / name) for name in inputs} == inputs
+    listed = rows(tmp_path / "fair" / "replacements.csv")
+    assert {row["test"]: row["pool"] for row in listed} == used
+    assert [row["how"] for row in listed] == ["machine", "person", *["machine"] * 3]
+    for row in listed:
+        assert content_digest(new[row["test"]]).hex() == row["pool_digest"]
+        assert content_digest(old[row["test"]]).hex() == row["test_digest"]
+    with Decisions(folder) as decisions:
+        assert {d.test: d.pool for d in decisions.standing()} == used
+    about = json.loads((tmp_path / "fair" / "manifest.json").read_text())["about"]
+    assert (about["duplicates"], about["chosen_by_machine"]) == (5, 4)
+    assert plan.written is not None
+    assert plan.written.counts == {"test": 12}
+
+
+def test_no_duplicate_is_left_in_it(planted, replaced, tmp_path):
+    """Audited again, the fair test set leaks nowhere."""
+    replaced(tmp_path / "fair", choose="auto", apply=True)
+    again = visleak.audit(
+        open_images(tmp_path / "fair", name="test"),
+        planted / "train",
+        out=tmp_path / "again",
+        workers=1,
+        cache=planted / "cache",
+    )
+    found = again.pairs(grade="similar").to_pylist()
+    assert [(row["query"], row["grade"]) for row in found] == [("dog/09.png", "exact")]  # blank
+
+
+def test_lists_in_the_schema_of_cifair(planted, folder, replaced, tmp_path):
+    """Closest first, what a person named measured as well; the machine's grade as a judgment."""
+    found = {(p["query"], p["reference"]): p for p in visleak.Audit(folder).pairs().to_pylist()}
+    with Ledger(folder) as ledger:
+        pair = [png_digest(planted / name) for name in ("test/cat/03.png", "train/dog/11.png")]
+        ledger.add(Verdict.of(*pair, "similar", "ada"))
+    plan = replaced(tmp_path / "fair", choose="auto", apply=True)
+    assert plan.duplicates == 6
+    table = rows(tmp_path / "fair" / "duplicates.csv")
+    assert tuple(table[0]) == CIFAIR
+    far = [float(row["Distance"]) for row in table]
+    assert far == sorted(far)
+    assert {(r["TestID"], r["Judgment"]) for r in table} == {
+        *((name, "1") for name in DUPLICATES[:4]),
+        ("cat/03.png", "2"),
+    }
+    for row in table[:4]:
+        similarity = found[row["TestID"], row["TrainID"]]["similarity"]
+        assert float(row["Distance"]) == pytest.approx(np.sqrt(2 - 2 * similarity), abs=1e-6)
+    assert 0.9 < far[-1] < 1.5
+    within = rows(tmp_path / "fair" / "duplicates_within_test.csv")
+    assert [(r["TestID"], r["TrainID"]) for r in within] == [("dog/07.png", "dog/08.png")]
+
+
+def png_digest(path: Path) -> str:
+    return content_digest(path.read_bytes()).hex()
+
+
+def test_without_replacement_nothing_is_written(planted, folder, replaced, tmp_path):
+    approve(folder, planted, ["cat/00.png"])
+    with pytest.raises(
+        UsageError,
+        match=r"4 of 5 duplicates have no replacement \(cat 2, dog 2\); approve some with .* or"
+        r" keep these test images as they are with --allow-missing",
+    ):
+        replaced(tmp_path / "fair", apply=True)
+    assert not (tmp_path / "fair").exists()
+    plan = replaced(tmp_path / "fair", apply=True, allow_missing=True)
+    assert [id_ for id_, _ in plan.missing] == DUPLICATES[1:]
+    old, new = contents(planted / "test"), contents(tmp_path / "fair")
+    assert [name for name in new if new[name] != old[name]] == ["cat/00.png"]
+    listed = rows(tmp_path / "fair" / "without_replacement.csv")
+    assert [(row["test"], row["why"]) for row in listed] == [
+        (name, "nothing approved") for name in DUPLICATES[1:]
+    ]
+
+
+def test_a_pool_that_is_too_small(folder, replaced, tmp_path):
+    """A refused run records no choice of the machine either."""
+    for number in range(2):
+        store(tmp_path / "small", f"cat/{number}.png", png(scene(7000 + number)))
+    with pytest.raises(UsageError, match=r"3 of 5 .* \(cat 1, dog 2\); give a larger pool, or"):
+        replaced(tmp_path / "fair", pool=tmp_path / "small", choose="auto", apply=True)
+    assert not (folder / "replacements.sqlite").exists()
+
+
+def test_approvals_of_another_pool_are_named(planted, folder, replaced, tmp_path):
+    approve(folder, planted, ["cat/00.png"])
+    store(tmp_path / "other", "cat/1.png", png(scene(7100)))
+    plan = replaced(pool=tmp_path / "other", choose="auto")
+    assert dict(plan.missing)["cat/00.png"] == "not in this pool"
+    assert [each.test for each in plan.replaced] == ["cat/01.png"]
+
+
+def test_again_is_the_same(folder, replaced, tmp_path):
+    """A second run finds its choices recorded and its result written."""
+    first = replaced(tmp_path / "fair", choose="auto", apply=True)
+    second = replaced(tmp_path / "fair", choose="auto", apply=True, seed=0)
+    assert second.written is not None
+    assert second.written.reused
+    assert second.replaced == first.replaced
+    # another seed changes nothing that stands
+    assert [d.pool for d in replaced(choose="auto", seed=5).replaced] == [
+        d.pool for d in first.replaced
+    ]
+
+
+@settings(max_examples=3, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(seed=st.integers(0, 10_000), grade=st.sampled_from(["near", "similar"]))
+def test_whatever_the_seed(replaced, seed, grade):
+    """Each image of the pool once, of the class of the duplicate, none of the traps."""
+    plan = replaced(choose="auto", seed=seed, grade=grade)
+    pools = [each.pool for each in plan.replaced]
+    assert len(pools) == len(set(pools)) == 5
+    assert [each.test for each in plan.replaced] == DUPLICATES
+    for each in plan.replaced:
+        assert each.pool.startswith(f"{each.label}/")
+        assert not each.pool.startswith(("cat/copy", "cat/bytes", "dog/blank"))
+
+
+def test_somebody_else_approves_meanwhile(planted, folder, replaced, tmp_path, monkeypatch):
+    """What was approved while the machine chose was not compared with; nothing is written."""
+    import visleak.remedy.replacing as module
+
+    plan = module._plan
+
+    def slow(*arguments):
+        made = plan(*arguments)
+        approve(folder, planted, ["dog/07.png"])
+        return made
+
+    monkeypatch.setattr(module, "_plan", slow)
+    with pytest.raises(VisleakError, match=r"has a replacement|were approved while|decided about"):
+        replaced(tmp_path / "fair", choose="auto", apply=True)
+    assert not (tmp_path / "fair").exists()
+
+
+def test_parquet_keeps_its_schema_and_order(planted, replaced, tmp_path):
+    """Same columns and rows, other pictures in five of them."""
+    table = parquet(planted / "test")
+    pq.write_table(table, tmp_path / "test.parquet")
+    visleak.audit(
+        open_images(tmp_path / "test.parquet", name="test"),
+        planted / "train",
+        out=tmp_path / "p",
+        workers=1,
+        cache=planted / "cache",
+    )
+    plan = replaced(tmp_path / "fair", choose="auto", apply=True, at=tmp_path / "p")
+    assert plan.written is not None
+    (path,) = (tmp_path / "fair").rglob("*.parquet")
+    new = pq.read_table(path)
+    assert new.schema.equals(table.schema)
+    assert new.drop_columns(["image"]).equals(table.drop_columns(["image"]))
+    old, now, ids = (t.to_pylist() for t in (table["image"], new["image"], table["id"]))
+    assert [i for i, a, b in zip(ids, old, now, strict=True) if a != b] == DUPLICATES
+
+
+def parquet(folder: Path) -> pa.Table:
+    files = sorted(folder.rglob("*.png"))
+    return pa.table(
+        {
+            "id": [path.relative_to(folder).as_posix() for path in files],
+            "label": [path.parent.name for path in files],
+            "image": [{"bytes": path.read_bytes(), "path": None} for path in files],
+            "extra": np.arange(len(files)),
+        }
+    )
+
+
+@pytest.mark.parametrize(
+    ("asked", "said"),
+    [
+        ({"choose": "best"}, "choose must be one of approved, auto; got 'best'"),
+        ({"apply": True}, "to write the fair test set, name a folder for it with -o DIR"),
+        ({"grade": "hard"}, "grade must be one of exact, near, similar; got 'hard'"),
+    ],
+)
+def test_wrong_arguments(replaced, asked, said):
+    with pytest.raises(UsageError) as error:
+        replaced(**asked)
+    assert str(error.value) == said
+
+
+def test_a_damaged_file_of_decisions(folder, replaced):
+    (folder / "replacements.sqlite").write_bytes(b"broken " * 300)
+    with pytest.raises(VisleakError, match=r"replacements\.sqlite cannot be used"):
+        replaced()
