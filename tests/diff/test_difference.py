@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import csv
 import tempfile
 from collections import Counter
 from collections.abc import Mapping
@@ -15,8 +16,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from made_folders import World, digest, leaking, make_folder, worlds
-from visleak.diff import Difference, diff
-from visleak.diff.writing import rows
+from visleak.diff import Difference, diff, told, write_changes
+from visleak.diff.writing import COLUMNS, rows
+from visleak.errors import UsageError, VisleakError
 from visleak.verdicts import Ledger, Verdict, judged_pairs
 
 ORDER = ("exact", "near", "similar", "different")
@@ -303,3 +305,122 @@ def test_an_audit_does_not_differ_from_itself(
         assert all(each.same == len(world.images[str(each.before)]) for each in found.sets)
         assert all((t.new, t.gone, t.regraded) == (0, 0, 0) for t in found.totals)
         assert all(t.paired or not t.rates[RATE[level]][0].total for t in found.totals)
+
+
+def test_a_repeat_is_the_same_in_either_order(tmp_path: Path) -> None:
+    """Within a set the lower id is the query; a new name may turn a pair round."""
+    before = World(
+        {"test": [("a", 1, False), ("b", 2, False)], "train": [("x", 3, False)]},
+        [("test", "a", "test", "b", 0.8, "near")],
+        [("test", "train"), ("test", "test")],
+    )
+    after = replace(before, images={**before.images, "test": [("c", 1, False), ("b", 2, False)]})
+    after = replace(after, pairs=[("test", "b", "test", "c", 0.8, "near")])
+    folders = [make_folder(tmp_path / n, w) for n, w in (("before", before), ("after", after))]
+    assert len(diff(*folders).changes) == 0
+
+
+def test_a_shifted_list_is_renamed(tmp_path: Path) -> None:
+    """Row numbers as ids: with the first row gone, each image has the id of its neighbour."""
+    images = {"test": [(f"{n}", n, False) for n in range(9)], "train": [("x", 20, False)]}
+    before = World(images, [("test", "3", "train", "x", 0.8, "near")], [("test", "train")])
+    shifted = {**images, "test": [(f"{n}", n + 1, False) for n in range(8)]}
+    after = replace(before, images=shifted, pairs=[("test", "2", "train", "x", 0.8, "near")])
+    folders = [make_folder(tmp_path / n, w) for n, w in (("before", before), ("after", after))]
+    found = diff(*folders)
+    assert (found.sets[0].renamed, found.sets[0].changed, found.sets[0].removed) == (8, 0, 1)
+    assert len(found.changes) == 0
+    assert (found.totals[0].new, found.totals[0].gone) == (0, 0)
+
+
+def test_a_replaced_image_keeps_its_place(tmp_path: Path) -> None:
+    """As in ciFAIR: another content under the same id is the same test image, now clean."""
+    images = {"test": [("a", 1, False), ("b", 2, False)], "train": [("x", 9, False)]}
+    before = World(images, [("test", "a", "train", "x", 0.8, "near")], [("test", "train")])
+    fair = {**images, "test": [("a", 7, False), ("b", 2, False)]}
+    after = replace(before, images=fair, pairs=[])
+    folders = [make_folder(tmp_path / n, w) for n, w in (("before", before), ("after", after))]
+    found = diff(*folders)
+    assert found.sets[0].changed == 1
+    assert found.counts()["vanished"] == {"content changed": 1}
+    total = found.totals[0]
+    assert (total.new, total.gone, total.shared) == (0, 1, 1)
+    assert not total.paired
+    assert next(iter(told(found))) == (
+        "after has 0 leaking test images that before had not, 1 is gone, 0 changed grade;"
+        " near or exact 50.00 % -> 0.00 %"
+    )
+
+
+def test_the_same_images_are_compared_in_pairs(tmp_path: Path) -> None:
+    """Another training set: eight images leak now alone, one leaked before alone."""
+    images = {
+        "test": [(f"{n:02}", n, False) for n in range(20)],
+        "train": [("x", 30, False), ("y", 31, False)],
+    }
+    before = World(images, [("test", "09", "train", "x", 0.8, "near")], [("test", "train")])
+    new = [("test", f"{n:02}", "train", "y", 0.8, "near") for n in range(8)]
+    folders = [
+        make_folder(tmp_path / name, world)
+        for name, world in (("before", before), ("after", replace(before, pairs=new)))
+    ]
+    (total,) = diff(*folders).totals
+    assert total.paired
+    assert total.flips == (1, 8)
+    assert total.p_value == pytest.approx(20 / 512)  # (C(9, 0) + C(9, 1)) / 2**9, both tails
+    assert "8 leak now alone, 1 leaked before alone (McNemar's exact test, p = 0.039)" in "\n".join(
+        told(diff(*folders))
+    )
+
+
+def test_only_vectors_are_known_by_id(tmp_path: Path) -> None:
+    images = {"test": [("a", 1, False)], "train": [("x", None, False), ("y", None, False)]}
+    before = World(images, [("test", "a", "train", "x", 0.8, None)], [("test", "train")])
+    after = replace(before, pairs=[("test", "a", "train", "y", 0.8, None)])
+    folders = [make_folder(tmp_path / n, w) for n, w in (("before", before), ("after", after))]
+    found = diff(*folders)
+    assert found.level.name == "soft"  # nothing was graded
+    assert {c: sum(r.values()) for c, r in found.counts().items()} == {
+        "appeared": 1,
+        "vanished": 1,
+        "changed": 0,
+    }
+    assert "images      train: 2 the same (by id: contents are not known)" in list(told(found))
+    with pytest.raises(UsageError, match=r"before has no grades, so nothing can be said at near"):
+        diff(*folders, "near")
+
+
+def test_the_same_table_whatever_the_order_of_rows(tmp_path: Path) -> None:
+    """The file is sorted: leaks before repeats, by change and the order of images."""
+    before = World(
+        {"test": [(i, n, False) for n, i in enumerate("abcd")], "train": [("x", 9, False)]},
+        [],
+        [("test", "train"), ("test", "test")],
+    )
+    pairs = [
+        ("test", "c", "train", "x", 0.8, "near"),
+        ("test", "a", "test", "b", 0.8, "near"),
+        ("test", "a", "train", "x", 0.8, "exact"),
+    ]
+    folders = [
+        make_folder(tmp_path / name, world)
+        for name, world in (("before", before), ("after", replace(before, pairs=pairs)))
+    ]
+    write_changes(diff(*folders), tmp_path / "a.csv")
+    with (tmp_path / "a.csv").open(newline="") as lines:
+        table = list(csv.DictReader(lines))
+    assert [(row["query"], row["within"]) for row in table] == [("a", ""), ("c", ""), ("a", "yes")]
+    assert tuple(table[0]) == COLUMNS
+    with pytest.raises(VisleakError, match="cannot be written"):
+        write_changes(diff(*folders), tmp_path / "a.csv" / "b.csv")
+
+
+def test_tables_that_do_not_belong_together(tmp_path: Path) -> None:
+    world = World(
+        {"test": [("a", 1, False)], "train": [("x", 2, False)]},
+        [("test", "a", "train", "y", 0.8, "near")],
+        [("test", "train")],
+    )
+    folder = make_folder(tmp_path / "a", world)
+    with pytest.raises(VisleakError, match=r"names images that images.parquet does not; run the"):
+        diff(folder, folder)

@@ -1,0 +1,148 @@
+"""``visleak diff`` from the command line, on audits of a data set before and after a clean-up."""
+
+from __future__ import annotations
+
+import csv
+import json
+import shutil
+from pathlib import Path
+
+import pytest
+from calling import refused, run
+
+
+@pytest.fixture(scope="module")
+def cleaned(dataset: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The audit after the copies were deleted and an image renamed."""
+    root = tmp_path_factory.mktemp("diffed")
+    shutil.copytree(dataset, root / "data")
+    test = root / "data" / "test" / "thing"
+    (test / "copy.png").unlink()
+    (test / "q0.png").rename(test / "moon.png")
+    assert run("audit", root / "data", "-o", root / "cleaned").code == 0
+    return root / "cleaned"
+
+
+def test_a_clean_up_is_told(audited: Path, cleaned: Path) -> None:
+    ran = run("diff", audited, cleaned)
+    assert (ran.code, ran.err) == (0, "")
+    lines = ran.out.splitlines()
+    assert lines[0] == (
+        "cleaned has 0 leaking test images that out had not, 1 is gone, 0 changed grade;"
+        " near or exact 50.00 % -> 40.00 %"
+    )
+    assert "images      test: 4 the same, 1 renamed, 1 removed" in lines
+    assert "images      train: 6 the same" in lines
+    assert "pairs       1 vanished: 1 with an image that cleaned has not" in lines
+    assert "repeats     1 vanished: 1 with an image that cleaned has not" in lines
+
+
+def test_the_same_audit_has_not_changed(audited: Path) -> None:
+    ran = run("diff", audited, audited)
+    first = f"{audited} has the same 3 leaking test images as {audited}; near or exact 50.00 %"
+    assert ran.out.splitlines()[0] == first
+    assert "vanished" not in ran.out
+    assert "differs" not in ran.out
+
+
+def test_another_encoder_is_told(dataset: Path, audited: Path, tmp_path: Path) -> None:
+    other = tmp_path / "phash"
+    assert run("audit", dataset, "-o", other, "--encoder", "phash").code == 0
+    ran = run("diff", audited, other)
+    assert "differs     encoder name: builtin -> phash" in ran.out
+    assert "the same images in both" in ran.out
+    assert "McNemar's exact test, p = " in ran.out
+    code, message = refused("diff", audited, other, "--grade", "soft")
+    assert code == 2
+    assert message == f"{other} has no thresholds for degrees, so nothing can be said at soft"
+
+
+def test_every_pair_is_written(audited: Path, cleaned: Path, tmp_path: Path) -> None:
+    out = tmp_path / "changes.csv"
+    ran = run("diff", audited, cleaned, "-o", out)
+    assert ran.out.splitlines()[-1] == str(out)
+    with out.open(newline="") as lines:
+        leak, repeat = csv.DictReader(lines)
+    assert (leak["change"], leak["reason"]) == ("vanished", "image gone")
+    assert (leak["query"], leak["reference"]) == ("thing/copy.png", "thing/t0.png")
+    assert (leak["before_grade"], leak["after_grade"], leak["within"]) == ("exact", "", "")
+    assert leak["query_digest"] == leak["reference_digest"]
+    assert len(leak["query_digest"]) == 32
+    assert (repeat["within"], repeat["reference_set"]) == ("yes", "test")
+
+
+def test_json_holds_the_numbers(audited: Path, cleaned: Path) -> None:
+    content = json.loads(run("diff", audited, cleaned, "--json").out)
+    assert content["headline"].startswith("cleaned has 0 leaking test images that out had not")
+    (total,) = content["totals"]
+    assert (total["new"], total["gone"], total["regraded"]) == (0, 1, 0)
+    assert total["rates"]["near_or_exact"]["before"]["count"] == 3
+    assert total["rates"]["near_or_exact"]["after"] | {"low": 0, "high": 0} == {
+        "count": 2,
+        "total": 5,
+        "share": 0.4,
+        "low": 0,
+        "high": 0,
+    }
+    assert total["difference_low"] < -0.1 < total["difference_high"]
+    assert total["shared_images"] == 5
+    assert not total["same_images"]
+    assert content["pairs"]["vanished"] == {"image gone": 1}
+    (test, train) = content["sets"]
+    assert (test["renamed"], test["removed"], train["same"]) == (1, 1, 6)
+
+
+def test_sets_with_other_names(dataset: Path, audited: Path, tmp_path: Path) -> None:
+    out = tmp_path / "renamed"
+    named = ("--test", f"neu={dataset / 'test'}", "--train", f"alt={dataset / 'train'}")
+    assert run("audit", *named, "-o", out).code == 0
+    ran = run("diff", audited, out)
+    assert ran.out.startswith("renamed has the same 3 leaking neu images as out;")
+    assert "images      test -> neu: 6 the same" in ran.out
+    assert run("diff", audited, out, "--map", "test=neu").code == 0
+    two = (*named, "--train", f"web={dataset / 'train'}")
+    assert run("audit", *two, "-o", tmp_path / "two").code == 0
+    code, message = refused("diff", audited, tmp_path / "two")
+    assert code == 2
+    assert message == (
+        "the sets train of A and alt, web of B have other names; say which is which, as in"
+        " --map train=alt"
+    )
+    ran = run("diff", audited, tmp_path / "two", "--map", "train=alt")
+    assert "images      web: not in out (6 images)" in ran.out
+    assert "of sets that out did not compare" in ran.out
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        (("--map", "a=b"), "--map: A has no set 'a'; it has test, train"),
+        (("--map", "test=b"), "--map: B has no set 'b'; it has test, train"),
+        (("--map", "test"), "--map takes OLD=NEW, the names of a set in A and in B; got 'test'"),
+        (
+            ("--map", "test=test", "--map", "train=test"),
+            "--map names a set twice: 'train=test'",
+        ),
+        (
+            ("--grade", "alike"),
+            "the grade must be one of exact, near, similar, hard, soft; got",
+        ),
+        (("-o", "."), "the output . is a folder; choose a file with -o FILE"),
+    ],
+)
+def test_wrong_options(options: tuple[str, ...], said: str, audited: Path) -> None:
+    code, message = refused("diff", audited, audited, *options)
+    assert code == 2
+    assert message.startswith(said)
+
+
+def test_what_is_no_audit(audited: Path, tmp_path: Path) -> None:
+    code, message = refused("diff", audited, tmp_path)
+    assert code == 2
+    assert "holds no finished audit" in message
+    broken = tmp_path / "broken"
+    shutil.copytree(audited, broken)
+    (broken / "images.parquet").write_bytes(b"PAR1")
+    code, message = refused("diff", audited, broken)
+    assert code == 1
+    assert "images.parquet cannot be read" in message
