@@ -1,0 +1,173 @@
+"""Mending a split that leaks: planted repeats, hidden ones, sizes, refusals."""
+
+from __future__ import annotations
+
+import csv
+import json
+import shutil
+
+import numpy as np
+import pytest
+from PIL import Image
+
+import visleak
+from visleak.errors import UsageError
+from visleak.remedy import fix
+from visleak.remedy.graph import NO_TIES, Ties
+from visleak.remedy.proving import Examiner
+
+SIDE = 40
+
+
+def piece(picture: np.ndarray, top: int, left: int) -> Image.Image:
+    return Image.fromarray(picture[top : top + 2 * SIDE, left : left + 2 * SIDE]).resize(
+        (SIDE, SIDE)
+    )
+
+
+@pytest.fixture(scope="module")
+def leaking(tmp_path_factory, natural):
+    """Twelve train and six test pictures: one copied, one mirrored, one of train twice in test."""
+    root = tmp_path_factory.mktemp("leaking")
+    names = sorted(natural)
+    train, test = root / "train" / "thing", root / "test" / "thing"
+    train.mkdir(parents=True)
+    test.mkdir(parents=True)
+    for number in range(12):
+        corner = 10 + 90 * (number // len(names)), 20 + 60 * (number // len(names))
+        piece(natural[names[number % len(names)]], *corner).save(train / f"r{number:02}.png")
+    for number in range(3):
+        piece(natural[names[number + 3]], 150, 130).save(test / f"free{number}.png")
+    (test / "copy.png").write_bytes((train / "r00.png").read_bytes())
+    for number, way in enumerate((Image.Transpose.FLIP_LEFT_RIGHT, Image.Transpose.ROTATE_90)):
+        Image.open(train / "r03.png").transpose(way).save(test / f"seen{number}.png")
+    return root
+
+
+@pytest.fixture(scope="module")
+def cache(tmp_path_factory):
+    return tmp_path_factory.mktemp("cache")
+
+
+@pytest.fixture(scope="module")
+def audited(leaking, cache, tmp_path_factory):
+    out = tmp_path_factory.mktemp("audited") / "a"
+    visleak.audit(str(leaking / "test"), str(leaking / "train"), out=out, cache=cache)
+    return out
+
+
+def moved(folder) -> dict[str, str]:
+    """Return id and new part of what moved, checked against where it was."""
+    with (folder / "assignment.csv").open() as lines:
+        rows = list(csv.DictReader(lines))
+    for row in rows:
+        assert row["moved_from"] == (row["set"] if row["part"] != row["set"] else "")
+    return {row["id"].rpartition("/")[2]: row["part"] for row in rows if row["moved_from"]}
+
+
+def test_the_fewest_images_move(audited, cache, tmp_path):
+    """One of the copied pair, and the train picture that test has twice: two moves."""
+    result = fix(audited, out=tmp_path / "f", cache=cache)
+    found = moved(tmp_path / "f")
+    assert found == {"r03.png": "test", "copy.png": "train"}
+    moves = result.content["moves"]
+    assert (moves["images"], moves["fewest"], moves["components"]) == (2, 2, 2)
+    assert "no fewer moves can unite it" in moves["why"]
+    assert not (tmp_path / "f" / "data").exists()
+
+
+def test_applied_the_parts_are_clean(leaking, audited, cache, tmp_path):
+    """What was written is audited anew, and the inputs are as they were."""
+    before = sorted((p.name, p.read_bytes()) for p in leaking.rglob("*.png"))
+    result = fix(audited, out=tmp_path / "f", apply=True, how="copy", cache=cache)
+    found = visleak.audit(result.sources["test"], result.sources["train"], cache=cache)
+    assert found.rate("near_or_exact").count == 0
+    assert result.content["written"]["images"] == {"test": 6, "train": 12}
+    assert before == sorted((p.name, p.read_bytes()) for p in leaking.rglob("*.png"))
+
+
+def test_a_repeat_that_the_audit_could_not_list_moves_along(audited, cache, tmp_path, monkeypatch):
+    """Train was not compared with itself: whoever leaves it takes its repeats there along."""
+    asked = []
+
+    def between(self, graph, first, second):
+        ids = [graph.id(row) for row in first]
+        asked.append(ids)
+        if "thing/r03.png" not in ids:
+            return NO_TIES
+        other = next(row for row in range(len(graph)) if graph.id(row) == "thing/r07.png")
+        mine = first[ids.index("thing/r03.png")]
+        return Ties.of(np.array([mine]), np.array([other]), np.array([False]))
+
+    monkeypatch.setattr(Examiner, "between", between)
+    result = fix(audited, out=tmp_path / "f", cache=cache)
+    # two of the four are in train now: as many as in test; sizes decide
+    assert moved(tmp_path / "f").keys() & {"seen0.png", "seen1.png", "r03.png", "r07.png"} in (
+        {"seen0.png", "seen1.png"},
+        {"r03.png", "r07.png"},
+    )
+    assert result.content["moves"]["fewest"] == 3
+    # the repeats of r07 were looked for too, and nobody's twice
+    flat = [name for ids in asked for name in ids]
+    assert "thing/r07.png" in flat
+    assert len(flat) == len(set(flat))
+
+
+def test_sizes_are_kept(audited, cache, tmp_path):
+    """What the moves change is moved back, in pictures without ties."""
+    plain = fix(audited, out=tmp_path / "a", grade="exact", cache=cache)
+    kept = fix(audited, out=tmp_path / "b", grade="exact", keep_sizes=True, cache=cache)
+    assert plain.content["moves"]["images"] >= 1
+    sizes = {name: about["images"] for name, about in kept.content["parts"].items()}
+    assert sizes == {name: about["images"] for name, about in kept.content["before"].items()}
+    assert (
+        kept.content["moves"]["keeping_sizes"]
+        == kept.content["moves"]["images"] - (plain.content["moves"]["images"])
+    )
+
+
+def test_groups_count_too(audited, cache, tmp_path):
+    """A group on both sides is united, though no pixel of it agrees."""
+    result = fix(audited, out=tmp_path / "f", group="/(free2|r11)/", cache=cache)
+    assert result.content["groups"] == 2
+    result = fix(audited, out=tmp_path / "g", group="/(free|r)\\d/", cache=cache)
+    # all of train is one group, and r03 ties two test images to it: they come to train
+    found = moved(tmp_path / "g")
+    assert found == {"seen0.png": "train", "seen1.png": "train", "copy.png": "train"}
+
+
+def test_what_is_no_split_is_refused(leaking, audited, cache, tmp_path):
+    """One set, two data sets, no group: one line each."""
+    alone = tmp_path / "alone"
+    visleak.audit(str(leaking / "test"), out=alone, cache=cache)
+    with pytest.raises(UsageError, match="is an audit of one set, so there is no split to mend"):
+        fix(alone, out=tmp_path / "f")
+    folder = tmp_path / "a"
+    shutil.copytree(audited, folder)
+    content = json.loads((folder / "audit.json").read_text())
+    content["sets"][0]["dataset"] = "cats"
+    (folder / "audit.json").write_text(json.dumps(content))
+    with pytest.raises(UsageError, match=r"compares data sets \(, cats\); images are moved within"):
+        fix(folder, out=tmp_path / "f")
+    with pytest.raises(UsageError, match=r"group '/q\(7\)/' matches no id"):
+        fix(audited, out=tmp_path / "f", group="/q(7)/")
+    assert not (tmp_path / "f").exists()
+
+
+def test_sets_that_were_not_compared_are(leaking, audited, cache, tmp_path):
+    """Two test sets of one audit are parts too; what lies between them is looked for."""
+    other = tmp_path / "val"
+    other.mkdir()
+    shutil.copy(leaking / "test" / "thing" / "free0.png", other / "again.png")
+    piece(np.asarray(Image.open(leaking / "train" / "thing" / "r05.png"))[::-1], 0, 0).save(
+        other / "own.png"
+    )
+    sets = [
+        visleak.open_images(leaking / "test", name="test"),
+        visleak.open_images(other, name="val"),
+    ]
+    train = visleak.open_images(leaking / "train", name="train")
+    visleak.audit(sets, [train], out=tmp_path / "a", cache=cache)
+    fix(tmp_path / "a", out=tmp_path / "f", cache=cache)
+    found = moved(tmp_path / "f")
+    assert ("again.png" in found) != ("free0.png" in found)
