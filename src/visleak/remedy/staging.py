@@ -29,10 +29,10 @@ def staged(out: Path) -> Iterator[Path]:
     try:
         out.parent.mkdir(parents=True, exist_ok=True)
         _remove_leftovers(out)
+        if beside.exists():
+            raise VisleakError(f"another run is writing to {out}; wait for it")
         beside.mkdir()
         handle = os.open(beside, os.O_RDONLY)
-    except FileExistsError as error:
-        raise VisleakError(f"another run is writing to {out}; wait for it") from error
     except OSError as error:
         raise VisleakError(f"{out} cannot be written: {error.strerror or error}") from error
     try:

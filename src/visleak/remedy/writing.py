@@ -104,6 +104,8 @@ def write(
         VisleakError: an input changed, the disk is full, or something was read back differently.
     """
     _refuse_words(parts, how)
+    if out.name in ("", ".."):
+        out = Path(os.path.realpath(out))
     refuse_place(out, [path for images in _sets(parts) for path in _inputs(images)])
     _refuse_taken(out)
     layouts = {part.name: _layout(part, how) for part in parts}
