@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import numpy as np
 import pytest
@@ -55,6 +57,33 @@ def test_verdicts_of_another_process_are_seen(desk: Desk, folder: Path) -> None:
         assert desk.agreement().disputed == 1
 
 
+def test_what_is_added_in_memory_is_what_the_file_says(desk: Desk) -> None:
+    """The verdicts are not read again after each judgment; they must not drift apart."""
+    rng = np.random.default_rng(5)
+    with Ledger(desk.folder) as other:
+        for row in range(6):
+            judgment = GRADES[rng.integers(4)]
+            other.add(Verdict.of(*desk.listing.key(row), judgment, "ben"))
+    desk.standing()
+    for _ in range(25):
+        rows = rng.choice(9, size=rng.integers(1, 4), replace=False).tolist()
+        desk.judge(rows, GRADES[rng.integers(4)])
+        quick = desk.standing()
+        assert desk._standing is quick
+        slow = desk._read_standing()
+        assert (quick.mine == slow.mine).all()
+        assert (quick.disputed == slow.disputed).all()
+        assert quick.by_key.keys() == slow.by_key.keys()
+        for key, verdicts in slow.by_key.items():
+            assert sorted(v.reviewer for v in quick.by_key[key]) == sorted(
+                v.reviewer for v in verdicts
+            )
+    assert quick.disputed.any()
+    fresh = desk.agreement()
+    desk._standing = None
+    assert desk.agreement() == fresh
+
+
 def test_states_filter_by_my_own_verdicts(desk: Desk) -> None:
     with Ledger(desk.folder) as other:
         other.add(Verdict.of(*desk.listing.key(5), "near", "ben"))
@@ -79,11 +108,23 @@ def test_neighbours_of_a_hidden_pair_are_those_that_are_shown(desk: Desk) -> Non
 JUDGED = st.lists(st.sampled_from([None, "different", "near"]), min_size=45, max_size=45)
 
 
+class _Fixed(Desk):
+    """A desk whose verdicts are given; only what progress looks at is there."""
+
+    def __init__(self, said: list[str | None]) -> None:
+        codes = [-1 if each is None else GRADES.index(each) for each in said]
+        self.mine = np.array(codes, np.int8)
+        self.listing = SimpleNamespace(distance=np.arange(len(said)) / 10)  # type: ignore[assignment]
+        self._fixed = lambda choice: np.ones(len(said), bool)
+
+    def standing(self) -> Any:
+        return SimpleNamespace(mine=self.mine)
+
+
 @given(JUDGED)
-def test_the_run_is_that_of_the_slow_way(finished: Path, said: list[str | None]) -> None:
+def test_the_run_is_that_of_the_slow_way(said: list[str | None]) -> None:
     """Different ones in a row up to the farthest judged pair; those passed over are counted."""
-    desk = _Fixed(said, _LISTING.setdefault("it", Desk.__new__(Desk)), finished)
-    progress = desk.progress(ALL)
+    progress = _Fixed(said).progress(ALL)
     judged = [n for n, each in enumerate(said) if each]
     run = 0
     for number in reversed(judged):
@@ -92,24 +133,8 @@ def test_the_run_is_that_of_the_slow_way(finished: Path, said: list[str | None])
         run += 1
     assert (progress.judged, progress.total, progress.run) == (len(judged), len(said), run)
     assert progress.passed_over == (judged[-1] + 1 - len(judged) if judged else 0)
+    assert progress.distance == (judged[-1] / 10 if judged else None)
     assert progress.may_stop == (run >= ROW)
-
-
-_LISTING: dict[str, Desk] = {}
-
-
-class _Fixed(Desk):
-    """A desk whose verdicts are given; only what progress looks at is there."""
-
-    def __init__(self, said: list[str | None], desk: Desk, folder: Path) -> None:
-        del desk, folder
-        codes = [-1 if each is None else GRADES.index(each) for each in said]
-        self.mine = np.array(codes, np.int8)
-        self.listing = type("L", (), {"distance": np.arange(len(said)) / 10})()
-        self._fixed = lambda choice: np.ones(len(said), bool)
-
-    def standing(self):  # type: ignore[no-untyped-def]
-        return type("S", (), {"mine": self.mine})()
 
 
 def test_progress_of_nothing() -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import io
 import threading
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
 import numpy as np
@@ -20,6 +20,7 @@ from visleak.records import Bytes8, ImageSet, Unreadable
 from visleak.review.pictures import (
     ADDRESSES,
     LONG,
+    SOON,
     Shelf,
     Shown,
     Sight,
@@ -33,20 +34,32 @@ COUNT = 30
 class Stored:
     """Pictures in memory; notes what was read."""
 
-    def __init__(self, pictures: Sequence[Bytes8], wait: float = 0.0) -> None:
+    def __init__(self, pictures: Sequence[Bytes8], wait: float = 0.0, each: float = 0.0) -> None:
         self.pictures = pictures
         self.calls: list[list[int]] = []
         self.inside = 0
         self.wait = wait
+        self.each = each
 
     def read(self, positions: Sequence[int]) -> Iterator[Bytes8 | Unreadable]:
         self.calls.append(list(positions))
         self.inside += 1
         assert self.inside == 1, "two callers at once"
         time.sleep(self.wait)
-        for position in positions:
-            yield self.pictures[position]
-        self.inside -= 1
+        try:
+            for position in positions:
+                time.sleep(self.each)
+                yield self.pictures[position]
+        finally:
+            self.inside -= 1
+
+
+def until(check: Callable[[], bool]) -> None:
+    for _ in range(500):
+        if check():
+            return
+        time.sleep(0.01)
+    pytest.fail("it never became true")
 
 
 @pytest.fixture
@@ -143,13 +156,34 @@ def test_a_placeholder_escapes_what_it_says() -> None:
 def test_a_batch_is_read_once_in_order(shelf: Shelf, stored: Stored) -> None:
     wanted = [("set", f"i{n}") for n in (9, 2, 17, 5)]
     shelf.ahead(wanted)
-    for _ in range(200):
-        if stored.calls:
-            break
-        time.sleep(0.01)
+    until(lambda: bool(stored.calls))
     for name in wanted:
         assert isinstance(shelf.picture(*name), Shown)
     assert stored.calls == [[2, 5, 9, 17]]
+
+
+def test_reading_ahead_waits_until_it_is_worth_a_pass(shelf: Shelf, stored: Stored) -> None:
+    """On a stream a pass is dear: one new picture a page must not cost one."""
+    names = [("set", f"i{n}") for n in range(COUNT)]
+    shelf.ahead(names[:SOON])
+    until(lambda: len(stored.calls) == 1 and not stored.inside)
+    shelf.ahead(names[:COUNT])
+    time.sleep(0.1)
+    assert len(stored.calls) == 1
+    shelf.ahead(names[1:COUNT])
+    until(lambda: len(stored.calls) == 2)
+    assert stored.calls[1] == list(range(SOON, COUNT))
+
+
+def test_who_is_wanted_now_goes_before_what_is_read_ahead(pictures: list[Bytes8]) -> None:
+    stored = Stored(pictures, each=0.02)
+    shelf = Shelf(lambda name: images(stored), lambda name, image: None)
+    shelf.ahead([("set", f"i{n}") for n in range(COUNT)])
+    until(lambda: stored.inside == 1)
+    start = time.perf_counter()
+    assert isinstance(shelf.picture("set", f"i{COUNT - 1}"), Shown)
+    assert time.perf_counter() - start < 0.02 * COUNT * 0.8
+    shelf.close()
 
 
 def test_old_pictures_go_before_memory_does(stored: Stored, pictures: list[Bytes8]) -> None:

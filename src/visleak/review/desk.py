@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import threading
+import time
 from collections import defaultdict
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -27,8 +28,14 @@ from visleak.verdicts.record import reviewer_name
 #: Barz & Denzler (2020) stop after this many different pairs in a row.
 ROW: Final = 20
 
+#: Pairs after the one shown whose pictures are read ahead.
+AHEAD: Final = 16
+
 #: Filters whose rows are remembered.
 REMEMBERED: Final = 32
+
+#: Seconds after which all verdicts are read again, in case another process wrote one in between.
+FRESH: Final = 10.0
 
 _NONE: Final = np.int8(-1)
 
@@ -48,6 +55,16 @@ class Standing:
     disputed: Bool
     verdicts: tuple[Verdict, ...]
     by_key: dict[tuple[str, str], list[Verdict]]
+
+    def plus(self, rows: Sequence[int], verdicts: Sequence[Verdict]) -> Standing:
+        """Return what stands once this reviewer has said more, of some rows."""
+        mine, disputed, by_key = self.mine.copy(), self.disputed.copy(), dict(self.by_key)
+        for row, verdict in zip(rows, verdicts, strict=True):
+            others = [v for v in by_key.get(verdict.key, ()) if v.reviewer != verdict.reviewer]
+            by_key[verdict.key] = [*others, verdict]
+            mine[row] = GRADES.index(verdict.judgment)
+            disputed[row] = settle(by_key[verdict.key])[verdict.key].disputed
+        return Standing(mine, disputed, (*self.verdicts, *verdicts), by_key)
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,6 +134,7 @@ class Desk:
         self.labels = labels(self.listing)
         self._lock = threading.RLock()
         self._stamp: tuple[int, ...] = ()
+        self._read = 0.0
         self._standing: Standing | None = None
         self._fixed: Callable[[Choice], Bool] = lru_cache(REMEMBERED)(
             lambda choice: fixed(self.listing, choice)
@@ -154,7 +172,15 @@ class Desk:
             UsageError: there is no such judgment.
             VisleakError: it cannot be written.
         """
-        self.ledger.add(*(self._verdict(row, judgment) for row in rows))
+        verdicts = [self._verdict(row, judgment) for row in rows]
+        with self._lock:
+            standing, stamp = self._standing, _stamp(self.ledger.path)
+            known = stamp == self._stamp and time.monotonic() - self._read < FRESH
+            self.ledger.add(*verdicts)
+            if standing is not None and known:
+                # to read thousands of verdicts again after each one would be felt
+                self._standing = standing.plus(rows, verdicts)
+                self._stamp = _stamp(self.ledger.path)
 
     def _verdict(self, row: int, judgment: str) -> Verdict:
         told = self.listing.row(row)
@@ -171,7 +197,7 @@ class Desk:
         with self._lock:
             stamp = _stamp(self.ledger.path)
             if self._standing is None or stamp != self._stamp:
-                self._stamp = stamp
+                self._stamp, self._read = stamp, time.monotonic()
                 self._standing = self._read_standing()
             return self._standing
 
@@ -212,7 +238,7 @@ class Desk:
             return np.asarray(keep & ((standing.mine >= 0) == (choice.state == "judged")))
         return keep
 
-    def spot(self, row: int, choice: Choice, ahead: int = 8) -> Spot:
+    def spot(self, row: int, choice: Choice, ahead: int = AHEAD) -> Spot:
         """Return where a row stands; one that the choice hides has neighbours all the same."""
         keep, ordered = self._shown(choice), self._order(choice.sort)
         at = int(np.flatnonzero(ordered == row)[0])

@@ -11,8 +11,8 @@ import html
 import io
 import secrets
 import threading
-from collections import OrderedDict
-from collections.abc import Callable, Iterable, Sequence
+from collections import Counter, OrderedDict
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Final
 
@@ -37,8 +37,9 @@ BUDGET: Final = 256 * 1024 * 1024
 #: Addresses that are remembered.
 ADDRESSES: Final = 50_000
 
-#: Pictures that are read in one pass, so that nobody waits long for one that is wanted now.
-BATCH: Final = 24
+#: Reading ahead begins when one of this many pictures that are wanted next is missing. Then all
+#: that are wanted are read in one pass, because a pass through a stream is dear.
+SOON: Final = 12
 
 #: Pictures of at most this many pixels are sent without loss.
 LOSSLESS: Final = 256 * 256
@@ -98,6 +99,7 @@ class Shelf:
         self._bytes = 0
         self._lock = threading.Lock()
         self._reading: dict[str, threading.Lock] = {}
+        self._waiting: Counter[str] = Counter()
         self._wanted: list[Name] = []
         self._wake = threading.Condition()
         self._closed = False
@@ -146,8 +148,11 @@ class Shelf:
 
     def ahead(self, names: Iterable[Name]) -> None:
         """Say which pictures will be wanted next; what was said before is forgotten."""
+        wanted = list(dict.fromkeys(names))
+        with self._lock:
+            here = all(name in self._kept for name in wanted[:SOON])
         with self._wake:
-            self._wanted = list(dict.fromkeys(names))
+            self._wanted = [] if here else wanted
             self._wake.notify()
 
     def close(self) -> None:
@@ -164,25 +169,40 @@ class Shelf:
                     self._wake.wait()
                 if self._closed:
                     return
-                batch, self._wanted = self._wanted[:BATCH], self._wanted[BATCH:]
+                batch, self._wanted = self._wanted, []
             for set_name in dict.fromkeys(name for name, _ in batch):
-                self._pictures(set_name, [image for name, image in batch if name == set_name])
+                images = [image for name, image in batch if name == set_name]
+                self._pictures(set_name, images, patient=True)
 
-    def _pictures(self, set_name: str, images: Sequence[str]) -> dict[str, Shown | Unreadable]:
-        """Return pictures of one set, read in one pass where they are not kept."""
+    def _pictures(
+        self, set_name: str, images: Sequence[str], *, patient: bool = False
+    ) -> dict[str, Shown | Unreadable]:
+        """Return pictures of one set, read in one pass where they are not kept.
+
+        Args:
+            set_name: name of the set.
+            images: ids.
+            patient: give way to who is not, and return what was read until then.
+        """
         found: dict[str, Shown | Unreadable] = {}
         with self._lock:
             reading = self._reading.setdefault(set_name, threading.Lock())
         if self._take(set_name, images, found):
             return found
-        # openers read for one caller at a time, and a stream would have to turn back for another
+        with self._lock:
+            self._waiting[set_name] += not patient
+        # openers read for one caller at a time
         with reading:
+            with self._lock:
+                self._waiting[set_name] -= not patient
             if not self._take(set_name, images, found):
                 missing = [image for image in images if image not in found]
-                for image, shown in self._read(set_name, missing).items():
+                for image, shown in self._read(set_name, missing):
                     found[image] = shown
                     if isinstance(shown, Shown):
                         self._keep((set_name, image), shown)
+                    if patient and (self._waiting[set_name] or self._closed):
+                        break
         return found
 
     def _take(
@@ -205,24 +225,26 @@ class Shelf:
                 _, old = self._kept.popitem(last=False)
                 self._bytes -= old.pixels.nbytes
 
-    def _read(self, set_name: str, images: Sequence[str]) -> dict[str, Shown | Unreadable]:
-        """Read pictures of a set in the order in which they are stored."""
+    def _read(
+        self, set_name: str, images: Sequence[str]
+    ) -> Iterator[tuple[str, Shown | Unreadable]]:
+        """Yield pictures of a set, in the order in which they are stored."""
+        left = dict.fromkeys(images)
         try:
             opened = self._opened(set_name)
             if isinstance(opened, EmbeddingSet):
                 raise VisleakError("the set holds embeddings only")
             places = _places(opened, images)
-            lost = Unreadable("missing", "the set does not have it any more")
-            found: dict[str, Shown | Unreadable] = {
-                image: lost for image in images if image not in places
-            }
             order = sorted(places, key=lambda image: places[image])
             data = opened.opener.read([places[image] for image in order])
             for image, stored in zip(order, data, strict=True):
-                found[image] = self._shown(stored, self._digest_of(set_name, image))
+                del left[image]
+                yield image, self._shown(stored, self._digest_of(set_name, image))
+            lost = Unreadable("missing", "the set does not have it any more")
         except (VisleakError, OSError) as error:
-            return {image: Unreadable("io-error", str(error)) for image in images}
-        return found
+            lost = Unreadable("io-error", str(error))
+        for image in left:
+            yield image, lost
 
     @staticmethod
     def _shown(stored: bytes | Bytes8 | Unreadable, digest: str | None) -> Shown | Unreadable:
