@@ -1,0 +1,158 @@
+"""``visleak split`` and ``--group`` from the command line: words, codes, files."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+from calling import refused, run
+from PIL import Image
+
+from visleak.store import read_summary
+
+
+@pytest.fixture(scope="module")
+def frames(tmp_path_factory: pytest.TempPathFactory, natural: dict[str, np.ndarray]) -> Path:
+    """Six clips of two frames, and a split of them that tears every clip."""
+    root = tmp_path_factory.mktemp("frames")
+    for number, name in enumerate(sorted(natural)[:6]):
+        for shift, part in ((0, "train"), (2, "test")):
+            piece = natural[name][20:100, 40 + shift : 120 + shift]
+            picture = Image.fromarray(piece).resize((40, 40))
+            for folder in (root / "all", root / part):
+                folder.mkdir(exist_ok=True)
+                picture.save(folder / f"clip{number}_{shift}.png")
+    return root
+
+
+@pytest.fixture(scope="module")
+def audited(frames: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The audit of the torn split, with its clips as groups."""
+    out = tmp_path_factory.mktemp("torn") / "a"
+    ran = run(
+        "audit", "--test", frames / "test", "--train", frames / "train", "-o", out,
+        "--group", r"/(clip\d)_/", "--no-pictures",
+    )  # fmt: skip
+    assert ran.code == 0
+    return out
+
+
+def test_plan_then_apply(frames: Path, tmp_path: Path) -> None:
+    """The plan says that nothing was audited yet; the applied split says what proved it."""
+    arguments = (
+        "split", frames / "all", "--parts", "train=67%,test=33%", "-o", tmp_path / "s",
+        "--group", r"/(clip\d)_/",
+    )  # fmt: skip
+    plan = run(*arguments)
+    assert plan.code == 0
+    assert plan.out.startswith("12 images would be split: train 8, test 4\n")
+    assert "tolerance    1 % is kept" in plan.out
+    assert "they were not audited yet" in plan.out
+    done = run(*arguments, "--apply", "--as", "link")
+    assert done.code == 0, done.err
+    assert "12 images were split: train 8, test 4" in done.out
+    assert "0 of 4 test images (0.00 %" in done.out
+    assert len(list((tmp_path / "s" / "data" / "test").iterdir())) == 4
+    again = run(*arguments, "--apply", "--as", "link", "--json")
+    assert again.code == 0, again.err
+    content = json.loads(again.out)
+    assert content["proof"]["headline"].startswith("0 of 4 test images")
+    assert content == json.loads((tmp_path / "s" / "split.json").read_text())
+
+
+def test_a_missed_tolerance_is_told_and_not_written(frames: Path, tmp_path: Path) -> None:
+    """The plan is printed all the same; the code is that of content that cannot be worked with."""
+    ran = run(
+        "split", frames / "all", "--parts", "a=50%,b=50%", "-o", tmp_path / "s",
+        "--group", "/(clip)/", "--apply",
+    )  # fmt: skip
+    assert ran.code == 1
+    assert (
+        "1 % is missed: one component of 12 images (group clip) is larger than part a"
+        in " ".join(ran.out.split())
+    )
+    assert "the split misses its tolerance of 0.01 (one component of 12 images" in ran.err
+    assert ran.err.rstrip().endswith("write it all the same with --allow-unbalanced")
+    assert not (tmp_path / "s" / "data").exists()
+
+
+def test_fix_says_what_moves(audited: Path, tmp_path: Path) -> None:
+    """Six clips torn into halves: six moves, and sizes as they were."""
+    ran = run("split", "--fix", audited, "-o", tmp_path / "f")
+    assert ran.code == 0, ran.err
+    assert ran.out.startswith("6 images would move to unite 6 components\n")
+    assert "no fewer moves can unite it" in " ".join(ran.out.split())
+    rows = (tmp_path / "f" / "assignment.csv").read_text().splitlines()
+    assert rows[0] == "set,id,part,component,moved_from"
+    assert sum(not row.endswith(",") for row in rows[1:]) == 6
+    content = json.loads((tmp_path / "f" / "split.json").read_text())
+    assert {name: p["images"] for name, p in content["parts"].items()} == {"test": 6, "train": 6}
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        ((), "split needs a set and --parts, as in: visleak split photos/ --parts"),
+        (("S",), "split needs a set and --parts"),
+        (("S", "--parts", "a=0.5,b=0.5", "--fix", "A"), "so a set has no place beside it"),
+        (("--fix", "A", "--stratify", "label"), "so --stratify has no place beside it"),
+        (("--fix", "A", "--tolerance", "2%"), "so --tolerance has no place beside it"),
+        (("S", "--parts", "a=0.5,b=0.5", "--keep-sizes"), "--keep-sizes goes with --fix A"),
+        (("S", "--parts", "a=0.5,b=0.5", "--tolerance", "some"), "--tolerance must be a share"),
+        (("S", "--parts", "a=0.5,b=0.6"), "add up to 1; got 2 that add up to 1.1"),
+        (("S", "--parts", "a=0.5,b=0.5", "--as", "zip"), "as must be one of manifest, link, copy"),
+        (("S", "--parts", "a=0.5,b=0.5", "--stratify", "label"), "has no labels"),
+        (("S", "--parts", "a=0.5,b=0.5", "--group", "kind"), "group 'kind': "),
+        (("--fix", "nowhere"), "nowhere holds no finished audit"),
+    ],
+)
+def test_wrong_calls(frames: Path, tmp_path: Path, arguments: tuple[str, ...], said: str) -> None:
+    """One line each, code 2, and nothing is written."""
+    given = [str(frames / "all") if each == "S" else each for each in arguments]
+    code, message = refused("split", *given, "-o", tmp_path / "s")
+    assert code == 2
+    assert said in message
+    assert not (tmp_path / "s").exists()
+
+
+def test_groups_in_an_audit(frames: Path, audited: Path, tmp_path: Path) -> None:
+    """A second sentence, a line with names, a section of the report, and a gate."""
+    summary = read_summary(audited)
+    assert summary["headline"].endswith("; 6 groups are on both sides (6 of 6 test images)")
+    sides = ("--test", frames / "test", "--train", frames / "train")
+    ran = run(
+        "audit", *sides, "-o", audited, "--group", r"/(clip\d)_/", "--fail-on", "group=50%",
+        "--no-pictures",
+    )  # fmt: skip
+    assert ran.code == 3
+    assert "gate group: 6 of 6 test images (100.00 %) have a group that is on both sides" in ran.err
+    assert "groups      6 in both test and train: clip0, clip1, clip2, clip3" in ran.out
+    page = (audited / "report.html").read_text()
+    assert '<section id="groups"' in page
+    assert "clip5" in page
+    code, message = refused("audit", *sides, "-o", tmp_path / "a", "--group", "/(reel)/")
+    assert code == 2
+    assert "group '/(reel)/' matches no id, such as 'clip0_2.png' of set 'test'" in message
+    code, message = refused("audit", *sides, "-o", tmp_path / "a", "--fail-on", "group")
+    assert code == 2
+    assert "--fail-on group needs groups on both sides of one data set: give --group" in message
+    assert not (tmp_path / "a").exists()
+
+
+def test_a_shared_group_is_no_clean_bill(frames: Path, tmp_path: Path) -> None:
+    """No pixel agrees, and yet the page does not say that no leak was found."""
+    for part, name in (("test", "clip0_2.png"), ("train", "clip1_0.png")):
+        (tmp_path / part).mkdir()
+        (tmp_path / part / name).write_bytes((frames / part / name).read_bytes())
+    sides = ("--test", tmp_path / "test", "--train", tmp_path / "train", "--no-pictures")
+    found = {}
+    for name, pattern in (("shared", "/(clip)/"), ("apart", r"/(clip\d)/")):
+        assert run("audit", *sides, "-o", tmp_path / name, "--group", pattern).code == 0
+        found[name] = (tmp_path / name / "report.html").read_text()
+    assert "No leak was found" in found["apart"]
+    assert "No leak was found" not in found["shared"]
+    assert "1 group is on both sides (1 of 1 test images)" in found["shared"].replace(
+        '<span class="nowrap">', ""
+    ).replace("</span>", "")
