@@ -320,7 +320,7 @@ def _decide(bench: Bench, told: dict[str, Any]) -> dict[str, Any]:
         undone = selection.undo(bench.reviewer)
         return _told(bench, undone, label) | {"next": _where(bench, undone, label)}
     place = told.get("place")
-    if not isinstance(place, int) or not 0 <= place < len(selection.duplicates.images):
+    if type(place) is not int or not 0 <= place < len(selection.duplicates.images):
         raise UsageError("there is no such duplicate; reload the page")
     if verb == "approve":
         decision: Decision | None = selection.approve(place, candidate, bench.reviewer)
