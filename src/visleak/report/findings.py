@@ -127,8 +127,8 @@ def read(
     columns = judged_pairs(folder, COLUMNS, said)
     pairs = ledger(columns)
     chosen = choose(pairs, cap)
-    disputed = _disputed(pairs)
-    rows = np.concatenate([chosen.rows, disputed])
+    conflicting = _conflicting(pairs)
+    rows = np.concatenate([chosen.rows, conflicting])
     details = _judged_rows(folder, rows, said) if said else _rows(folder / PAIRS, rows)
     cards = _cards(details[: len(chosen.rows)], pairs, chosen, pictures)
     anchors = {int(row): item.anchor for row, item in zip(chosen.rows, cards, strict=True)}
@@ -140,7 +140,7 @@ def read(
         cards=cards,
         conflicts=tuple(
             _conflict(detail, anchors.get(int(row), ""))
-            for row, detail in zip(disputed, details[len(chosen.rows) :], strict=True)
+            for row, detail in zip(conflicting, details[len(chosen.rows) :], strict=True)
         ),
         conflict_total=int(pairs.conflict.sum()),
         nearest=tuple(_nearest(images, name) for name in query_sets),
@@ -180,7 +180,7 @@ def _judged_rows(
     return rows
 
 
-def _disputed(pairs: Ledger) -> npt.NDArray[np.int64]:
+def _conflicting(pairs: Ledger) -> npt.NDArray[np.int64]:
     """Return the rows of the table of conflicts: the most certain one of each query."""
     ranked = pairs.order[pairs.conflict[pairs.order]]
     _, first = np.unique(pairs.key[ranked], return_index=True)
