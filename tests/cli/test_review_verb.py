@@ -1,0 +1,192 @@
+"""``visleak review`` as a stranger meets it: its errors, its address, its end."""
+
+from __future__ import annotations
+
+import json
+import re
+import shutil
+import signal
+import subprocess
+import sys
+import urllib.error
+import urllib.request
+import webbrowser
+from http.cookiejar import CookieJar
+from pathlib import Path
+from typing import Any
+
+import pytest
+from calling import run
+
+from visleak.errors import MissingExtra, UsageError
+from visleak.review.serving import bound, require_web, user_name
+from visleak.verdicts import read_verdicts
+
+pytest.importorskip("uvicorn", reason="the review app needs the extra web")
+
+
+@pytest.fixture
+def folder(audited: Path, tmp_path: Path) -> Path:
+    return Path(shutil.copytree(audited, tmp_path / "audit"))
+
+
+class Visitor:
+    """A running review and a client that was let in."""
+
+    def __init__(self, folder: Path, *options: str) -> None:
+        command = [sys.executable, "-m", "visleak", "review", str(folder), "--no-browser", *options]
+        self.process = subprocess.Popen(
+            command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+        )
+        assert self.process.stdout is not None
+        self.said = [self.process.stdout.readline() for _ in range(2)]
+        link = re.search(r"http://(127\.0\.0\.1:\d+)/\?token=\S+", "".join(self.said))
+        assert link is not None, self.said
+        self.link, self.host = link[0], link[1]
+        cookies = urllib.request.HTTPCookieProcessor(CookieJar())
+        self._open = urllib.request.build_opener(cookies).open
+
+    def page(self) -> str:
+        with self._open(self.link, timeout=30) as answer:
+            return str(answer.read().decode())
+
+    def judge(self, name: str, judgment: str) -> dict[str, Any]:
+        data = json.dumps({"pairs": [name], "judgment": judgment}).encode()
+        told = {
+            "Origin": f"http://{self.host}",
+            "X-Visleak": "review",
+            "Content-Type": "application/json",
+        }
+        request = urllib.request.Request(f"http://{self.host}/api/judge", data, told)
+        with self._open(request, timeout=30) as answer:
+            found: dict[str, Any] = json.loads(answer.read())
+            return found
+
+    def end(self, number: int) -> tuple[int, str, str]:
+        self.process.send_signal(number)
+        out, err = self.process.communicate(timeout=30)
+        return self.process.returncode, out, err
+
+
+def name_in(page: str) -> str:
+    found = re.search(r'data-pair="([^"]+)"', page)
+    assert found is not None
+    return found[1]
+
+
+def test_ctrl_c_ends_it_and_says_where_the_verdicts_are(folder: Path) -> None:
+    visitor = Visitor(folder, "--reviewer", "ada")
+    assert re.match(r"\d+ pairs to review as ada; Ctrl-C ends it", visitor.said[0])
+    name = name_in(visitor.page())
+    visitor.judge(name, "near")
+    # on disk before the answer came
+    assert [(v.judgment, v.reviewer) for v in read_verdicts(folder)] == [("near", "ada")]
+    assert not (folder / "verdicts.csv").exists()
+    code, out, err = visitor.end(signal.SIGINT)
+    assert (code, err) == (0, "")
+    assert out == f"1 pair judged; verdicts are in {folder / 'verdicts.csv'}\n"
+    assert (folder / "verdicts.csv").read_text().count("near") == 1
+
+
+def test_sigterm_and_a_kill_lose_no_verdict(folder: Path) -> None:
+    visitor = Visitor(folder)
+    page = visitor.page()
+    assert user_name() in page
+    visitor.judge(name_in(page), "exact")
+    code, _, err = visitor.end(signal.SIGTERM)
+    # not the good end that Ctrl-C is; typer makes its own code of it
+    assert code in (130, 143)
+    assert err in ("visleak: interrupted\n", "visleak: terminated\n")
+    assert (folder / "verdicts.csv").is_file()
+    visitor = Visitor(folder)
+    visitor.judge(name_in(visitor.page()), "similar")
+    assert visitor.end(signal.SIGKILL)[0] == -signal.SIGKILL
+    assert [v.judgment for v in read_verdicts(folder)] == ["exact", "similar"]
+
+
+def test_the_filter_of_the_command_line_is_where_it_begins(folder: Path) -> None:
+    visitor = Visitor(folder, "--grade", "near", "--candidates", "nearest")
+    try:
+        page = visitor.page()
+        assert '<option value="near+" selected>' in page
+        assert "one nearest reference" in page
+    finally:
+        visitor.end(signal.SIGINT)
+
+
+def test_it_listens_to_this_machine_only(folder: Path) -> None:
+    listening = bound(0)
+    assert listening.getsockname()[0] == "127.0.0.1"
+    listening.close()
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        (["--candidates", "all"], "candidates must be one of listed, nearest; got 'all'"),
+        (["--grade", "soft"], "grade must be one of exact, near, similar, different; got 'soft'"),
+        (["--port", "70000"], "port must be 0 (any that is free) to 65535; got 70000"),
+        (["--reviewer", "  "], "a reviewer is called by one line of 1 to 100 characters"),
+    ],
+)
+def test_wrong_options(folder: Path, options: list[str], said: str) -> None:
+    result = run("review", folder, "--no-browser", *options)
+    assert result.code == 2
+    assert said in result.err
+    assert result.err.count("\n") == 1
+    assert not (folder / "verdicts.sqlite").exists()
+
+
+def test_a_port_that_is_taken(folder: Path) -> None:
+    taken = bound(0)
+    try:
+        port = taken.getsockname()[1]
+        result = run("review", folder, "--no-browser", "--port", port)
+    finally:
+        taken.close()
+    assert result.code == 2
+    assert result.err == (
+        f"visleak: port {port} of 127.0.0.1 cannot be used (Address already in use); choose another"
+        " with --port, or leave it out\n"
+    )
+
+
+def test_no_audit_no_review(tmp_path: Path) -> None:
+    result = run("review", tmp_path)
+    assert result.code == 2
+    assert "holds no finished audit" in result.err
+
+
+def test_missing_packages_are_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "uvicorn", None)
+    with pytest.raises(MissingExtra) as said:
+        require_web("visleak review")
+    assert str(said.value) == "visleak review needs an extra: pip install 'visleak[web]'"
+
+
+def test_a_user_without_a_name(monkeypatch: pytest.MonkeyPatch) -> None:
+    def none() -> str:
+        raise KeyError("getpwuid(): uid not found: 1234")
+
+    monkeypatch.setattr("getpass.getuser", none)
+    with pytest.raises(UsageError, match="give one with --reviewer"):
+        user_name()
+
+
+def test_the_browser_is_opened_with_a_token_of_its_own(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It stands on a command line, which other users of the machine can read."""
+    import uvicorn
+
+    opened: list[str] = []
+    monkeypatch.setattr(webbrowser, "open", lambda *url: opened.extend(url))
+    monkeypatch.setattr(uvicorn.Server, "run", lambda self, sockets: sockets[0].getsockname())
+    result = run("review", folder)
+    assert result.code == 0
+    printed = re.search(r"http://\S+", result.out)
+    assert printed is not None
+    assert len(opened) == 1
+    assert opened[0].split("?")[0] == printed[0].split("?")[0]
+    assert opened[0] != printed[0]
+    assert "0 pairs judged" in result.out
