@@ -131,6 +131,7 @@ def test_files_that_are_no_list(folder: Path, tmp_path: Path) -> None:
     path.write_bytes(b"")
     with pytest.raises(VisleakError, match=r"it has none"):
         import_verdicts(folder, path)
+    assert import_verdicts(folder, listed(path)).rows == 0
     assert not (folder / FILE).exists()
 
 

@@ -83,10 +83,11 @@ def import_verdicts(
     read = _read(home, source, reviewer, within, test, train)
     _refuse_unknown(home, source, read, strict)
     latest = {(v.reviewer, v.key): v for v in read.known}
-    with Ledger(home) as ledger:
-        standing = {(v.reviewer, v.key): v for v in ledger.standing()}
-        new = [v for of, v in latest.items() if _says_more(v, standing.get(of))]
-        ledger.add(*new)
+    standing = {(v.reviewer, v.key): v for v in read_verdicts(home)}
+    new = [v for of, v in latest.items() if _says_more(v, standing.get(of))]
+    if new:
+        with Ledger(home) as ledger:
+            ledger.add(*new)
     return Imported(
         rows=read.rows,
         added=len(new),
