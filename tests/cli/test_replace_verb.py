@@ -1,0 +1,104 @@
+"""``visleak replace``: what it says, what it writes, how it ends."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from pathlib import Path
+
+import pytest
+from calling import refused, run
+
+from planted_pool import audited, plant, png, scene, store, traps
+
+
+@pytest.fixture(scope="module")
+def planted(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    root = plant(tmp_path_factory.mktemp("planted"))
+    traps(root)
+    audited(root)
+    return root
+
+
+@pytest.fixture
+def asked(planted: Path, tmp_path: Path) -> list[object]:
+    """The audit, the pool, and how to be quick about it."""
+    folder = shutil.copytree(planted / "audit", tmp_path / "audit")
+    return [folder, "--pool", planted / "pool", "--workers", 1, "--cache", planted / "cache"]
+
+
+def test_a_plan_in_words(asked: list[object], tmp_path: Path) -> None:
+    ran = run("replace", *asked, "--choose", "auto", "-o", tmp_path / "fair")
+    assert (ran.code, ran.err) == (0, "")
+    lines = ran.out.splitlines()
+    assert lines[:3] == [
+        "5 of 12 images of test are duplicates (similar or closer): 4 repeat a training image, 1"
+        " another test image",
+        "left out: 1 blank test images",
+        "pool: 14 of 18 images can be used (1 are in the audit already, 1 repeat another one, 1"
+        " are blank, 1 cannot be read)",
+    ]
+    table = [line.split() for line in lines]
+    assert ["cat", "3", "3", "0", "5"] in table
+    assert ["dog", "2", "2", "0", "4"] in table
+    assert ["all", "5", "5", "0", "9"] in table
+    assert lines[-2:] == [
+        "5 of 5 replacements were chosen by the machine (seed 0); no person has looked at them",
+        f"this is a plan, nothing was written; --apply writes the test set to {tmp_path / 'fair'}",
+    ]
+    assert not (tmp_path / "fair").exists()
+
+
+def test_written_and_then_there_already(asked: list[object], tmp_path: Path) -> None:
+    out = tmp_path / "fair"
+    order = ["replace", *asked, "--choose", "auto", "--apply", "-o", out]
+    assert run(*order).out.splitlines()[-1] == f"written: {out}; it opens as {out}"
+    assert run(*order).out.splitlines()[-1] == f"there already: {out}; it opens as {out}"
+    told = json.loads(run("replace", *asked, "--json").out)
+    assert (told["replaced"], told["chosen_by_machine"], told["missing"]) == (5, 5, [])
+
+
+def test_what_is_without_a_replacement(asked: list[object], tmp_path: Path) -> None:
+    ran = run("replace", *asked)
+    assert "no replacement: cat/00.png (nothing approved)" in ran.out
+    code, said = refused("replace", *asked, "--apply", "-o", tmp_path / "fair")
+    assert code == 2
+    assert said.startswith("5 of 5 duplicates have no replacement (cat 3, dog 2); approve some")
+    ran = run("replace", *asked, "--apply", "--allow-missing", "-o", tmp_path / "fair")
+    assert (ran.code, (tmp_path / "fair" / "without_replacement.csv").is_file()) == (0, True)
+
+
+def test_hostile_names_stay_on_their_line(planted: Path, tmp_path: Path) -> None:
+    root = plant(tmp_path / "own", fresh=1)
+    store(root / "pool", "cat/[red]=x\x1b[31m\n.png", png(scene(12_000)))
+    store(root / "test", "cat/[bold]\x1b[2J\n.png", png(scene(101)))
+    audited(root)
+    ran = run("replace", root / "audit", "--pool", root / "pool", "--workers", 1)
+    assert ran.code == 0
+    assert "\x1b" not in ran.out
+    assert r"[bold]\x1b[2J\n.png" in ran.out
+
+
+@pytest.mark.parametrize(
+    ("more", "said"),
+    [
+        (["--choose", "best"], "choose must be one of approved, auto; got 'best'"),
+        (["--grade", "soft"], "grade must be one of exact, near, similar; got 'soft'"),
+        (["--set", "val"], "set must be one of test; got 'val'"),
+        (["--apply"], "to write the fair test set, name a folder for it with -o DIR"),
+        (["--as", "zip", "--choose", "auto", "--apply", "-o", "x"], "as must be one of manifest,"),
+    ],
+)
+def test_wrong_options(asked: list[object], more: list[str], said: str) -> None:
+    code, message = refused("replace", *asked, *more)
+    assert code == 2
+    assert message.startswith(said)
+
+
+def test_wrong_places(planted: Path, tmp_path: Path) -> None:
+    code, said = refused("replace", tmp_path, "--pool", planted / "pool")
+    assert (code, "holds no finished audit" in said) == (2, True)
+    code, said = refused("replace", planted / "audit", "--pool", tmp_path / "nowhere")
+    assert (code, "does not exist" in said) == (2, True)
+    code, said = refused("replace", planted / "audit")
+    assert (code, "--pool" in said) == (2, True)
