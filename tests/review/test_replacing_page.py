@@ -124,7 +124,7 @@ def test_the_page_shows_what_one_decides_by(page: Page) -> None:
     """The duplicate, what it repeats, a candidate, its three neighbours, labels, instructions."""
     text = page.get("/")
     assert "Duplicate 1 <span" in text
-    assert page.said[0].startswith("6 duplicates to replace, 0 have a replacement")
+    assert page.said[0].startswith("0 of 6 duplicates have a replacement; decisions are")
     assert page.said[1] == "instructions for classes that no duplicate is of: lorry"
     assert len(re.findall(r'<img src="/replacing/image/[0-9a-f]{32}"', text)) == 6
     candidate = page.bench.selection.offer(0).candidate

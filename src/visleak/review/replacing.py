@@ -108,20 +108,23 @@ def bench(
             yield Bench(selection, words, shelf, desk.reviewer, shlex.join([*command, "--apply"]))
         finally:
             shelf.close()
+            told(_standing(selection))
 
 
 def _notes(selection: Selection, words: Instructions, folder: Path) -> Iterator[str]:
     """Yield what is to be known before the first page."""
-    counts = selection.counts()
-    needed, there = (sum(getattr(c, n) for c in counts) for n in ("duplicates", "approved"))
-    yield (
-        f"{needed:,} duplicates to replace, {there:,} have a replacement; decisions are kept in"
-        f" {folder / PLAIN}"
-    )
-    known = {class_of(each.label) for each in counts}
+    yield f"{_standing(selection)}; decisions are kept in {folder / PLAIN}"
+    known = {class_of(each.label) for each in selection.counts()}
     strange = sorted(set(words.classes) - known)
     if strange:
         yield f"instructions for classes that no duplicate is of: {', '.join(strange)}"
+
+
+def _standing(selection: Selection) -> str:
+    """Say how many duplicates have a replacement."""
+    counts = selection.counts()
+    needed, there = (sum(getattr(c, n) for c in counts) for n in ("duplicates", "approved"))
+    return f"{there:,} of {needed:,} duplicates have a replacement"
 
 
 def _opener_of(selection: Selection) -> Callable[[str], ImageSet]:
