@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pickle
+import warnings
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
@@ -52,7 +53,10 @@ def read_checkpoint(path: Path) -> Checkpoint | None:
     if not path.exists():
         return None
     try:
-        content = torch.load(path, map_location="cpu", weights_only=True)
+        with warnings.catch_warnings():
+            # of the pickle's kind; what is no checkpoint is refused in any case
+            warnings.simplefilter("ignore")
+            content = torch.load(path, map_location="cpu", weights_only=True)
         if content.pop("kind") != KIND:
             raise ValueError("another version wrote it")
         found = Checkpoint(**content)

@@ -22,7 +22,7 @@ from visleak.pipeline.workplace import Progress, Workplace
 from visleak.records import ImageSet, Int64
 from visleak.search.streaming_device import torch_device
 from visleak.stats import Rate
-from visleak.training.lessons import Lessons, lessons_of
+from visleak.training.lessons import Lessons, counted, lessons_of
 from visleak.training.material import Material, Sizes, read_material, sizes_of
 from visleak.training.plan import CYCLES, NETWORKS, PRECISIONS, SCHEDULES, Plan, usual_epochs
 from visleak.training.scores import NEIGHBOURS, agreeing, by_neighbours, twins_found
@@ -283,7 +283,7 @@ def shape_for(sizes: Sizes, wishes: Wishes) -> tuple[str, int]:
 def _read(images: ImageSet, side: int, place: Workplace, say: Callable[[str], None]) -> Material:
     material = read_material(images, side, place)
     if material.unreadable:
-        say(f"{material.unreadable:,} of {images.name} unreadable: left out")
+        say(f"{counted(material.unreadable)} of {images.name} unreadable: left out")
     if not len(material):
         raise VisleakError(f"set {images.name!r}: no picture can be read")
     return material

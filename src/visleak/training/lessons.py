@@ -96,7 +96,7 @@ def lessons_of(
             f" {FEWEST} are needed to learn from"
         )
     if unlabelled := int((~usable).sum()):
-        say(f"{_pictures(unlabelled)} of {images.name} without a label: not learnt from")
+        say(f"{counted(unlabelled)} of {images.name} without a label: not learnt from")
     held = np.zeros(len(material), np.bool_)
     if test is None:
         held[usable] = _held(material, classes, usable, by_class, seed)
@@ -143,11 +143,12 @@ def _asked(
     if by_class and not known:
         raise VisleakError(
             f"no picture of the test set {images.name!r} has one of the labels learnt"
-            f" ({', '.join(names[:3])}, ...); --label COLUMN names the column for both sets"
+            f" ({', '.join(names[:3])}{', ...' if len(names) > 3 else ''}); --label COLUMN names"
+            " the column for both sets"
         )
     if by_class and known < len(every):
         say(
-            f"{_pictures(len(every) - known)} of {images.name} with no label of the training set:"
+            f"{counted(len(every) - known)} of {images.name} with no label of the training set:"
             " not asked about"
         )
     return _answered(questions, classes) if known else questions
@@ -167,5 +168,10 @@ def _numbers(material: Material, names: Sequence[str]) -> Int64:
     return np.asarray(places.fill_null(-1).to_numpy(zero_copy_only=False), np.int64)
 
 
-def _pictures(count: int) -> str:
+def counted(count: int) -> str:
+    """Return a number of pictures in words.
+
+    >>> counted(1), counted(2_000)
+    ('1 picture', '2,000 pictures')
+    """
     return f"{count:,} picture{'' if count == 1 else 's'}"

@@ -8,7 +8,7 @@ import torch
 from torch.nn import functional
 
 #: Similarities of compared vectors are divided by this.
-TEMPERATURE: Final = 0.2
+TEMPERATURE: Final = 0.1
 
 
 def class_loss(scores: Any, classes: Any) -> Any:

@@ -1,0 +1,50 @@
+"""What is held out is a fair sample, and shares nothing with what is learnt."""
+
+from __future__ import annotations
+
+import numpy as np
+from hypothesis import given
+from hypothesis import strategies as st
+
+from visleak.training.holdout import SHARE, held_out
+
+
+@given(st.lists(st.integers(0, 4), min_size=2, max_size=300), st.integers(0, 5))
+def test_each_class_gives_its_share(classes: list[int], seed: int) -> None:
+    """A tenth rounded down, one at least of two and more, and none of a single one."""
+    numbers = np.unique(np.array(classes), return_inverse=True)[1].astype(np.int64)
+    held = held_out(numbers, np.arange(len(numbers)), seed)
+    for number, size in enumerate(np.bincount(numbers)):
+        wanted = max(int(SHARE * size), 1) if size > 1 else 0
+        assert held[numbers == number].sum() == wanted
+
+
+@given(
+    st.lists(st.tuples(st.integers(0, 3), st.integers(0, 25)), min_size=1, max_size=200),
+    st.integers(0, 5),
+)
+def test_no_group_straddles(rows: list[tuple[int, int]], seed: int) -> None:
+    """The leak that this package is about; and no class is held out altogether."""
+    classes, groups = (np.array(column, np.int64) for column in zip(*rows, strict=True))
+    classes = np.unique(classes, return_inverse=True)[1].astype(np.int64)
+    held = held_out(classes, groups, seed)
+    assert not set(groups[held]) & set(groups[~held])
+    assert set(classes[~held]) == set(classes)
+
+
+def test_large_groups_are_held_out_whole() -> None:
+    """Ten videos of ten pictures: one is a tenth. Four of twenty-five: one is more, and taken."""
+    for groups, size in ((10, 10), (4, 25)):
+        held = held_out(np.zeros(100, np.int64), np.repeat(np.arange(groups), size), 0)
+        assert held.sum() == size
+
+
+def test_the_seed_draws() -> None:
+    every = np.arange(200)
+    first, again, other = (held_out(np.zeros(200, np.int64), every, seed) for seed in (0, 0, 1))
+    assert (first == again).all()
+    assert (first != other).any()
+
+
+def test_a_large_set_is_asked_no_more_than_enough() -> None:
+    assert held_out(np.zeros(300_000, np.int64), np.arange(300_000), 0).sum() == 10_000

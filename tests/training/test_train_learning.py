@@ -1,0 +1,425 @@
+"""A training from pictures to an encoder: that it learns, repeats itself, and survives."""
+
+from __future__ import annotations
+
+import json
+import os
+import pickle
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import numpy as np
+import pyarrow.parquet as pq
+import pytest
+from PIL import Image
+from train_making import EACH, crops
+
+from visleak.encoders import load_encoder
+from visleak.errors import UsageError, VisleakError
+from visleak.images import open_images
+from visleak.records import Picture
+from visleak.training import Trained, Wishes, checkpoint_path, train_encoder
+from visleak.training.learning import shape_for, working_folder
+from visleak.training.material import Sizes
+from visleak.training.scores import twins_found
+
+torch = pytest.importorskip("torch")
+
+#: Seconds after which a run that should have ended has not.
+PATIENCE = 120
+
+#: Enough to learn three textures of 16 pixels.
+WISHES = Wishes(epochs=6, batch=24, seed=3)
+
+
+def learnt(source: object, out: Path, wishes: Wishes = WISHES, **options: object) -> Trained:
+    return train_encoder(open_images(source), out, wishes=wishes, threads=1, **options)
+
+
+@pytest.fixture(scope="module")
+def model(toy: Path, tmp_path_factory: pytest.TempPathFactory) -> Trained:
+    """Return an encoder of the three classes."""
+    return learnt(toy, tmp_path_factory.mktemp("model") / "model.onnx")
+
+
+@pytest.fixture(scope="module")
+def blind(
+    natural: dict[str, np.ndarray], tmp_path_factory: pytest.TempPathFactory
+) -> tuple[Trained, list[str]]:
+    """Return an encoder of crops without labels, and what was said while it was trained."""
+    said: list[str] = []
+    pictures = [each for picture in natural.values() for each in crops(picture, 20, 5)]
+    wishes = Wishes(epochs=8, batch=30)
+    out = tmp_path_factory.mktemp("blind") / "model.onnx"
+    return learnt(pictures, out, wishes, say=said.append), said
+
+
+class Stop:
+    """Progress that interrupts a training after some share of it."""
+
+    def __init__(self, share: float) -> None:
+        self.share = share
+
+    def __call__(self, step: str, done: int, total: int) -> None:
+        if step.startswith("training") and done >= self.share * total:
+            raise KeyboardInterrupt
+
+
+# -- learning ------------------------------------------------------------------------------------
+
+
+def test_classes_are_learnt(model: Trained) -> None:
+    """A third would be right by chance; the record says how it came about."""
+    accuracy = model.scores["accuracy"]
+    assert accuracy.total == 9
+    assert accuracy.share >= 0.9
+    assert model.record["objective"] == "classes"
+    assert model.record["class_names"] == ["astronaut", "grass", "moon"]
+    assert model.record["plan"]["network"] == "plain-11"
+    assert model.record["plan"]["side"] == 16
+    assert model.record["losses"][-1] < 0.7 * model.record["losses"][0]
+
+
+def test_without_labels_pictures_are_told_apart(blind: tuple[Trained, list[str]]) -> None:
+    """And that is said."""
+    made, said = blind
+    assert said == ["images has no labels: the network learns to tell pictures apart"]
+    assert made.record["objective"] == "instances"
+    assert made.record["class_names"] == []
+    assert list(made.scores) == ["views"]
+    assert made.scores["views"].total == made.record["held_out"] == 18
+    assert made.record["losses"][-1] < 0.85 * made.record["losses"][0]
+
+
+def test_a_blind_encoder_finds_the_changed_twin(
+    blind: tuple[Trained, list[str]], natural: dict[str, np.ndarray]
+) -> None:
+    """Mirrored, darkened crops lead to their originals, where weights unlearnt do not."""
+    from visleak.training.course import Learnt, Scaling
+    from visleak.training.networks import built
+    from visleak.training.plan import Plan
+
+    originals = np.stack([each for p in natural.values() for each in crops(p, 5, 6)])
+    changed = (originals[:, :, ::-1] * 0.8).astype(np.uint8)
+    encoder = load_encoder(f"onnx:{blind[0].model}")
+    known = [encoder.encode([_picture(each) for each in side])[0] for side in (changed, originals)]
+    scaling = Scaling((0.5,) * 3, (0.25,) * 3)
+    unlearnt = Learnt(Plan("plain-11", 16, 0, 9, 1, 5, 0), scaling, *built("plain-11", 0, 0), ())
+    before = twins_found(unlearnt.vectors(changed), unlearnt.vectors(originals)).share
+    after = twins_found(*known).share
+    assert after >= 0.4
+    assert after >= 2 * before
+
+
+def test_labels_may_be_left_aside(toy: Path, tmp_path: Path) -> None:
+    """They then only tell how well neighbours agree."""
+    made = learnt(toy, tmp_path / "m.onnx", Wishes(epochs=2, batch=27, labels="none"))
+    assert made.record["objective"] == "instances"
+    assert set(made.scores) == {"views", "20 nearest"}
+    assert made.scores["20 nearest"].share > 0.5
+
+
+def _picture(pixels: np.ndarray) -> Picture:
+    return Picture(np.ascontiguousarray(pixels), *pixels.shape[1::-1])
+
+
+def test_a_test_set_is_asked_instead(toy: Path, tmp_path: Path) -> None:
+    """Nothing is held out then; pictures of unknown classes are not asked about, and that said."""
+    test = tmp_path / "test"
+    for kind, name in (("moon", "moon"), ("grass", "grass"), ("moon", "sun")):
+        (test / name).mkdir(parents=True)
+        for number in range(4):
+            pixels = Image.open(toy / kind / f"{number:02}.png").transpose(
+                Image.Transpose.FLIP_LEFT_RIGHT
+            )
+            pixels.save(test / name / f"{number}.png")
+    said: list[str] = []
+    made = learnt(
+        toy,
+        tmp_path / "m.onnx",
+        Wishes(epochs=4, batch=24),
+        test=open_images(test, name="other"),
+        say=said.append,
+    )
+    assert made.scores["accuracy"].total == 8
+    assert made.scores["accuracy"].share >= 0.75
+    assert made.record["plan"]["pictures"] == 3 * EACH
+    assert made.record["held_out"] == 0
+    assert said == ["4 pictures of other with no label of the training set: not asked about"]
+
+
+def test_the_largest_pictures_go_to_the_residual_network() -> None:
+    """Small is what has a short side of 48 pixels or less, or is square and of 64 or less."""
+    cases = {
+        (48.0, 0, None, "auto"): ("plain-11", 32),
+        (49.0, 0, None, "auto"): ("resnet", 128),
+        (64.0, 64, None, "auto"): ("plain-11", 64),
+        (96.0, 96, None, "auto"): ("resnet", 128),
+        (300.0, 0, 32, "auto"): ("plain-11", 32),
+        (300.0, 0, 96, "auto"): ("resnet", 96),
+        (300.0, 0, None, "plain-11"): ("plain-11", 32),
+        (8.0, 8, None, "auto"): ("plain-11", 32),
+    }
+    for (short, square, side, network), expected in cases.items():
+        wishes = Wishes(side=side, network=network)
+        assert shape_for(Sizes(short, square), wishes) == expected
+
+
+# -- the file ------------------------------------------------------------------------------------
+
+
+def test_the_file_needs_no_torch(model: Trained, toy: Path, tmp_path: Path) -> None:
+    """An audit with it runs where torch cannot be imported, and finds copies."""
+    script = (
+        "import sys; sys.modules['torch'] = None\n"
+        "import visleak\n"
+        f"visleak.audit({str(toy / 'moon')!r}, {str(toy)!r}, encoder='onnx:{model.model}',"
+        f" out={str(tmp_path / 'a')!r}, cache=None, workers=1,"
+        " settings=visleak.Settings(within=False))\n"
+    )
+    subprocess.run([sys.executable, "-c", script], check=True, timeout=PATIENCE)
+    images = pq.read_table(tmp_path / "a" / "images.parquet").to_pylist()
+    own = [row for row in images if row["nearest"] is not None]
+    assert len(own) == EACH
+    assert all(row["nearest"] == f"moon/{row['id']}" for row in own)
+    assert min(row["nearest_similarity"] for row in own) > 0.9999
+
+
+def test_vectors_are_those_of_torch(toy: Path, tmp_path: Path) -> None:
+    """To 1e-5, from the picture's file on: preparation, scaling, network and unit length."""
+    from visleak.training.course import Learnt, Scaling
+    from visleak.training.networks import built
+    from visleak.training.onnx_file import deviation, write_model
+    from visleak.training.plan import Plan
+
+    rng = np.random.default_rng(0)
+    for network, side in (("plain-11", 16), ("resnet", 72)):
+        plan = Plan(network, side, 3, 10, 1, 5, 0)
+        made = Learnt(
+            plan, Scaling((0.4, 0.5, 0.6), (0.2, 0.25, 0.3)), *built(network, 3, 0), losses=()
+        )
+        pictures = rng.integers(0, 256, (5, 40, 60, 3), np.uint8)
+        out = tmp_path / f"{network}.onnx"
+        write_model(made, out, {})
+        theirs, _ = load_encoder(f"onnx:{out}").encode([_picture(each) for each in pictures])
+        square = np.stack(
+            [
+                np.asarray(Image.fromarray(each).resize((side, side), Image.Resampling.BICUBIC))
+                for each in pictures
+            ]
+        )
+        scaled = (square / 255 - [0.4, 0.5, 0.6]) / [0.2, 0.25, 0.3]
+        maps = torch.tensor(scaled.transpose(0, 3, 1, 2), dtype=torch.float32)
+        with torch.inference_mode():
+            ours = made.network.eval()(maps).numpy()
+        ours /= np.linalg.norm(ours, axis=1, keepdims=True)
+        np.testing.assert_allclose(theirs, ours, atol=1e-5)
+        np.testing.assert_allclose(made.vectors(square), ours, atol=1e-5)
+        assert deviation(made, square, tmp_path) < 1e-5
+        assert str(tmp_path).encode() not in out.read_bytes()
+
+
+def test_a_file_that_does_not_do_what_torch_does_is_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from visleak.training import onnx_file
+    from visleak.training.course import Learnt, Scaling
+    from visleak.training.networks import built
+    from visleak.training.plan import Plan
+
+    def made(seed: int) -> Learnt:
+        scaling = Scaling((0.5,) * 3, (0.25,) * 3)
+        return Learnt(Plan("resnet", 32, 3, 9, 1, 5, 0), scaling, *built("resnet", 3, seed), ())
+
+    other = onnx_file.onnx_bytes(made(1))
+    monkeypatch.setattr(onnx_file, "onnx_bytes", lambda learnt: other)
+    pictures = np.random.default_rng(0).integers(0, 256, (3, 32, 32, 3), np.uint8)
+    with pytest.raises(VisleakError, match=r"^the ONNX file's vectors differ from torch's by "):
+        onnx_file.deviation(made(0), pictures, tmp_path)
+
+
+# -- the same again ------------------------------------------------------------------------------
+
+
+def files(made: Trained) -> tuple[bytes, bytes]:
+    return made.model.read_bytes(), made.recipe.read_bytes()
+
+
+def test_a_seed_gives_the_same_bytes_interrupted_or_not(
+    model: Trained, toy: Path, tmp_path: Path
+) -> None:
+    """Stopped in the fourth epoch, it goes on from the third; nothing else is left beside it."""
+    out = tmp_path / "model.onnx"
+    with pytest.raises(KeyboardInterrupt):
+        learnt(toy, out, progress=Stop(0.6))
+    assert sorted(each.name for each in working_folder(out).iterdir()) == [
+        ".visleak.lock",
+        "checkpoint.pt",
+    ]
+    said: list[str] = []
+    again = learnt(toy, out, say=said.append)
+    assert len(said) == 1
+    assert said[0].startswith("continued: ")
+    assert files(again) == files(model)
+    assert sorted(each.name for each in tmp_path.iterdir()) == ["model.onnx", "model.onnx.json"]
+
+
+def test_the_order_of_files_never_matters_and_the_seed_does(
+    model: Trained, toy: Path, tmp_path: Path
+) -> None:
+    """A set is learnt by its content: a leftover of another seed is not gone on from."""
+    out = tmp_path / "model.onnx"
+    with pytest.raises(KeyboardInterrupt):
+        learnt(toy, out, Wishes(epochs=6, batch=24, seed=4), progress=Stop(0.4))
+    said: list[str] = []
+    assert files(learnt(toy, out, say=said.append)) == files(model)
+    assert said == ["the checkpoint beside the output is of another training: this one begins anew"]
+
+
+@pytest.mark.slow
+def test_a_killed_run_ends_with_the_same_bytes(model: Trained, toy: Path, tmp_path: Path) -> None:
+    """SIGKILL after the first checkpoint, in a process of its own."""
+    out = tmp_path / "model.onnx"
+    command = [
+        *(sys.executable, "-m", "visleak", "train-encoder", str(toy), "-o", str(out)),
+        *("--epochs", "6", "--batch", "24", "--seed", "3", "--threads", "1"),
+    ]
+    process = subprocess.Popen(command, stderr=subprocess.PIPE, stdout=subprocess.PIPE)
+    end = time.monotonic() + PATIENCE
+    while not checkpoint_path(out).exists():
+        assert process.poll() is None, process.communicate()
+        assert time.monotonic() < end
+        time.sleep(0.01)
+    os.kill(process.pid, signal.SIGKILL)
+    process.communicate()
+    assert not out.exists()
+    said: list[str] = []
+    again = learnt(toy, out, say=said.append)
+    assert said[0].startswith("continued: ")
+    assert files(again) == files(model)
+    assert sorted(each.name for each in tmp_path.iterdir()) == ["model.onnx", "model.onnx.json"]
+
+
+class Payload:
+    """A pickle that would touch a file when it is loaded."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+
+    def __reduce__(self) -> tuple[object, tuple[str]]:
+        return os.mkdir, (str(self.path),)
+
+
+@pytest.mark.parametrize("how", ["program", "torch program", "garbage", "another shape"])
+def test_a_checkpoint_is_never_trusted(toy: Path, tmp_path: Path, how: str) -> None:
+    """One line, and nothing in it is executed."""
+    out = tmp_path / "m.onnx"
+    path = checkpoint_path(out)
+    path.parent.mkdir()
+    touched = tmp_path / "touched"
+    if how == "program":
+        path.write_bytes(pickle.dumps(Payload(touched)))
+    elif how == "torch program":
+        torch.save({"kind": Payload(touched)}, path)
+    elif how == "garbage":
+        path.write_bytes(b"garbage")
+    else:
+        torch.save({"kind": "visleak training 1", "step": 3}, path)
+    with pytest.raises(VisleakError) as refused:
+        learnt(toy, out)
+    assert str(refused.value).startswith(f"{path} is no checkpoint of visleak (")
+    assert str(refused.value).endswith("; delete it and train again")
+    assert "\n" not in str(refused.value)
+    assert not touched.exists()
+    assert path.exists()
+
+
+# -- what cannot be learnt -----------------------------------------------------------------------
+
+
+def test_unreadable_pictures_are_counted(toy: Path, tmp_path: Path) -> None:
+    """And equal pictures are held out together or not at all."""
+    folder = tmp_path / "set"
+    for kind in ("grass", "moon"):
+        (folder / kind).mkdir(parents=True)
+        for number in range(12):
+            data = (toy / kind / f"{number:02}.png").read_bytes()
+            for copy in "ab":
+                (folder / kind / f"{number}{copy}.png").write_bytes(data)
+    (folder / "moon" / "broken.png").write_bytes(b"no picture")
+    said: list[str] = []
+    made = learnt(folder, tmp_path / "m.onnx", Wishes(epochs=1, batch=8), say=said.append)
+    assert said == ["1 picture of set unreadable: left out"]
+    assert made.record["unreadable"] == 1
+    assert made.record["held_out"] == 4
+    assert made.record["plan"]["pictures"] == 44
+
+
+def test_what_cannot_be_learnt_from(toy: Path, tmp_path: Path) -> None:
+    """One class, too few, none that can be read; nothing is left beside the output."""
+    few = [np.full((16, 16, 3), n, np.uint8) for n in range(9)]
+    (tmp_path / "bad").mkdir()
+    (tmp_path / "bad" / "a.png").write_bytes(b"no picture")
+    (tmp_path / "one" / "x").mkdir(parents=True)
+    for number in range(20):
+        data = (toy / "moon" / f"{number:02}.png").read_bytes()
+        (tmp_path / "one" / "x" / f"{number}.png").write_bytes(data)
+    cases = {
+        "all pictures of set 'one' have the label 'x': there are no classes to tell apart;"
+        " --labels none learns without labels, --label COLUMN takes another column": (
+            tmp_path / "one"
+        ),
+        "set 'images' has 9 pictures that can be read; at least 16 are needed to learn from": few,
+        "set 'bad': none of 1 pictures spread over it can be read; there is nothing to train on": (
+            tmp_path / "bad"
+        ),
+    }
+    for text, source in cases.items():
+        with pytest.raises(VisleakError) as refused:
+            learnt(source, tmp_path / "out" / "m.onnx")
+        assert str(refused.value) == text
+    assert list((tmp_path / "out").iterdir()) == []
+
+
+@pytest.mark.parametrize(
+    ("wishes", "text"),
+    [
+        ({"labels": "some"}, "labels must be one of auto, none; got 'some'"),
+        ({"network": "vgg"}, "network must be one of auto, plain-11, resnet; got 'vgg'"),
+        ({"side": 8}, "size must lie between 16 and 512; got 8"),
+        ({"epochs": 0}, "epochs must lie between 1 and 10,000; got 0"),
+        (
+            {"schedule": "paper", "epochs": 5},
+            "the schedule paper has 372 epochs; leave the epochs out, or take the schedule short",
+        ),
+    ],
+)
+def test_what_cannot_be_wished(wishes: dict[str, object], text: str) -> None:
+    with pytest.raises(UsageError) as refused:
+        Wishes(**wishes)
+    assert str(refused.value) == text
+
+
+def test_a_full_disk_is_said_before(
+    toy: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Not after hours of decoding."""
+    from visleak.training import material
+
+    class Full:
+        free = 1000
+
+    monkeypatch.setattr(material.shutil, "disk_usage", lambda path: Full)
+    with pytest.raises(VisleakError, match=r"^90 pictures of 16 pixels need 0\.0 GB of scratch"):
+        learnt(toy, tmp_path / "m.onnx")
+
+
+def test_the_record_stands_in_the_json(model: Trained) -> None:
+    """Under a key that its reader takes for a note."""
+    about = json.loads(model.recipe.read_text())["about"]
+    assert about == model.record
+    assert about["changes"] == "mirror; shifts of up to 2 pixels, reflected at the edges"
+    assert about["onnx_deviation"] < 1e-5
