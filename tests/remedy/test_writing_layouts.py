@@ -436,3 +436,13 @@ def test_a_set_in_memory_has_no_layout(tmp_path):
     assert str(raised.value) == (
         "set 'mine' was given in memory; a clean copy needs a source on disk"
     )
+
+
+def test_a_list_holds_any_name(tmp_path):
+    """Commas, quotes and line ends of both kinds, as far as the reader of tables takes them."""
+    names = ['a,"b".png', "line\nend.png", "carriage\rreturn.png", "=1+1.png"]
+    for i, name in enumerate(names):
+        making.put(tmp_path / "in" / "x" / name, making.picture(i))
+    result = written(tmp_path / "out", piece(str(tmp_path / "in"), range(4)), how="manifest")
+    want = {f"x/{name}": making.picture(i) for i, name in enumerate(names)}
+    assert stored(result.sources["test"]) == want

@@ -12,6 +12,7 @@ from typing import Any, Final, NamedTuple
 
 from visleak.documents import read_document
 from visleak.errors import UsageError, VisleakError
+from visleak.remedy.csv_rows import write_csv_rows
 from visleak.store import csv_cell, csv_text, write_json
 
 #: What ``manifest.json`` says it is, and its layout.
@@ -69,9 +70,8 @@ class File:
 def write_rows(path: Path, header: tuple[str, ...], rows: Iterable[tuple[str, ...]]) -> None:
     """Write a list, formula-proof; names that are not UTF-8 keep their bytes."""
     with path.open("w", encoding="utf-8", errors="surrogateescape", newline="") as file:
-        writer = csv.writer(file, lineterminator="\n")
-        writer.writerow(header)
-        writer.writerows(tuple(csv_cell(cell) for cell in row) for row in rows)
+        write_csv_rows(file, [header])
+        write_csv_rows(file, (tuple(map(csv_cell, row)) for row in rows))
 
 
 def read_rows(path: Path, header: tuple[str, ...]) -> Iterator[tuple[str, ...]]:

@@ -7,7 +7,7 @@ from collections import Counter
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, cast
 
 import numpy as np
 import pyarrow as pa
@@ -17,13 +17,13 @@ from visleak.auditing import Audit
 from visleak.errors import UsageError, VisleakError
 from visleak.groups import components
 from visleak.pipeline.workplace import Progress, silent
-from visleak.records import EmbeddingSet, ImageSet
+from visleak.records import ImageSet
 from visleak.remedy.advice import advise, chosen_sets
 from visleak.remedy.manifest import Removed
 from visleak.remedy.parts import Part, Piece
 from visleak.remedy.purge_plan import Purge, SetPlan, Share, Wish
 from visleak.remedy.writing import Written, write
-from visleak.store import IMAGES, read_problems, read_summary, read_table
+from visleak.store import IMAGES, UNREADABLE, read_problems, read_summary, read_table
 from visleak.verdicts import judged_pairs
 
 _COLUMNS: Final = (
@@ -260,16 +260,16 @@ def _classes(images: pa.Table, gone: pa.Table) -> tuple[Share, ...]:
 def _apply(audit: Audit, planned: Purge, out: Path, how: str, progress: Progress) -> Written:
     """Write the sets of a plan without what goes."""
     parts, known = [], {}
-    problems = read_problems(audit.folder / "unreadable.csv")
+    problems = read_problems(audit.folder / UNREADABLE)
     for each in planned.sets:
-        images = _opened(audit, each)
-        if isinstance(images, EmbeddingSet):
+        if not each.pictures:
             if how != "manifest":
                 raise UsageError(
                     f"set {each.name!r} has embeddings only, so there are no pictures to {how};"
                     " write the list of ids with --as manifest"
                 )
             continue
+        images = _opened(audit, each)
         known[each.name] = read_table(
             audit.folder, IMAGES, ["id", "digest"], pc.field("set") == each.name
         )
@@ -296,9 +296,9 @@ def _apply(audit: Audit, planned: Purge, out: Path, how: str, progress: Progress
     )
 
 
-def _opened(audit: Audit, each: SetPlan) -> ImageSet | EmbeddingSet:
+def _opened(audit: Audit, each: SetPlan) -> ImageSet:
     try:
-        return audit.images_of(each.name)
+        return cast(ImageSet, audit.images_of(each.name))
     except VisleakError as error:
         raise VisleakError(
             f"set {each.name!r} cannot be opened again as it was audited: {error}"

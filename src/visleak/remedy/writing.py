@@ -87,7 +87,7 @@ def write(
     by content digest, pushed to the disk, and gets its name in one step.
 
     Args:
-        parts: what is written; names differ.
+        parts: what is written; names differ. Without any, the lists alone.
         out: folder that does not exist, or is empty; or holds this very result.
         how: ``manifest`` (lists alone), ``link`` (symbolic links to the files) or ``copy``.
         about: what was asked, for the manifest; plain values, nothing that changes between runs.
@@ -143,8 +143,8 @@ def _refuse_words(parts: Sequence[Part], how: str) -> None:
     if how not in HOWS:
         raise UsageError(f"as must be one of {', '.join(HOWS)}; got {how!r}")
     names = [part.name for part in parts]
-    if not parts or len(set(names)) < len(names):
-        raise UsageError("parts must have different names, and there must be one")
+    if len(set(names)) < len(names):
+        raise UsageError("parts must have different names")
     for name in names:
         if not name or name.startswith(".") or "/" in name or "\0" in name:
             raise UsageError(

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import csv
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Final
 
 from visleak.errors import UsageError, VisleakError
 from visleak.remedy.contents import FilledPart
+from visleak.remedy.csv_rows import write_csv_rows
 from visleak.remedy.layouts.place import Opened, Place
 
 #: Columns beside ``id`` and ``path``, and those of a set that they are taken from.
@@ -44,12 +44,9 @@ def write_listing(
     ids = ids_of(part)
     try:
         with path.open("w", encoding="utf-8", newline="") as file:
-            writer = csv.writer(file, lineterminator="\n")
-            writer.writerow(["id", "path", *columns])
-            for row in zip(
-                ids, paths or files_of(part, place, path), *columns.values(), strict=True
-            ):
-                writer.writerow(["" if value is None else value for value in row])
+            write_csv_rows(file, [("id", "path", *columns)])
+            rows = zip(ids, paths or files_of(part, place, path), *columns.values(), strict=True)
+            write_csv_rows(file, (["" if v is None else v for v in row] for row in rows))
     except UnicodeEncodeError as error:
         raise VisleakError(
             f"a name of part {part.name!r} is not UTF-8 and cannot stand in a list; use --as copy"

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import csv
 import os
 from collections.abc import Sequence
 from pathlib import Path
@@ -21,6 +20,7 @@ from visleak.images.parquet import parquet_files, read_tables
 from visleak.images.request import Request
 from visleak.images.sources import locate
 from visleak.remedy.contents import Filled, FilledPart
+from visleak.remedy.csv_rows import write_csv_rows
 from visleak.remedy.layouts.files import contents
 from visleak.remedy.layouts.listing import files_of, ids_of, write_listing
 from visleak.remedy.layouts.names import (
@@ -184,10 +184,9 @@ def _save(table: pa.Table, path: Path) -> None:
     delimiter = "\t" if path.suffix.lower() == ".tsv" else ","
     try:
         with path.open("w", encoding="utf-8", newline="") as file:
-            writer = csv.writer(file, delimiter=delimiter, lineterminator="\n")
-            writer.writerow(table.column_names)
+            write_csv_rows(file, [table.column_names], delimiter)
             for batch in table.to_batches(max_chunksize=10_000):
                 columns = [pc.fill_null(column, "").to_pylist() for column in batch.columns]
-                writer.writerows(zip(*columns, strict=True))
+                write_csv_rows(file, zip(*columns, strict=True), delimiter)
     except UnicodeEncodeError as error:
         raise VisleakError(f"a name in {redacted(path.name)} is not UTF-8") from error

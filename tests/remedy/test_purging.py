@@ -1,0 +1,314 @@
+"""Which images a purge removes, what it says, and what it writes."""
+
+from __future__ import annotations
+
+import itertools
+import json
+from pathlib import Path
+
+import layout_making as making
+import pytest
+from audit_making import make_audit, pair
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from visleak.errors import UsageError, VisleakError
+from visleak.images import open_images
+from visleak.records import GRADES
+from visleak.remedy import purge, staging
+from visleak.verdicts import Ledger, Verdict
+
+_NUMBER = itertools.count()
+
+
+@pytest.fixture(autouse=True)
+def _no_waiting_for_the_disk(monkeypatch):
+    monkeypatch.setattr(staging, "_flush_all", lambda folder: None)
+
+
+@pytest.fixture(scope="module")
+def sources(tmp_path_factory):
+    root = tmp_path_factory.mktemp("sets")
+    return making.flat_folder(root / "test"), making.flat_folder(root / "train", 100)
+
+
+@pytest.fixture
+def audited(sources, tmp_path):
+    def make(*pairs, **more):
+        test, train = sources
+        folder = tmp_path / f"audit-{next(_NUMBER)}"
+        return make_audit(folder, {"test": test}, {"train": train}, pairs, **more)
+
+    return make
+
+
+def goes(result):
+    return {each.id: each.why for plan in result.sets for each in plan.removed}
+
+
+def test_a_grade_means_it_or_stronger(audited):
+    pairs = [
+        pair("test/0.png", "train/0.png", "exact"),
+        pair("test/1.png", "train/1.png", "near"),
+        pair("test/2.png", "train/2.png", "similar"),
+        pair("test/3.png", "train/3.png", "different"),
+    ]
+    folder = audited(*pairs)
+    for grade, count in (("exact", 1), ("near", 2), ("similar", 3)):
+        for side in ("test", "train"):
+            result = purge(folder, side=side, grade=grade)
+            assert list(goes(result)) == [f"{i}.png" for i in range(count)]
+            assert result.sets[0].stays == making.COUNT - count
+            assert result.written is None
+
+
+@settings(max_examples=25)
+@given(
+    st.lists(st.tuples(st.integers(0, 6), st.integers(0, 6), st.sampled_from(GRADES)), max_size=12),
+    st.sampled_from(["test", "train"]),
+    st.sampled_from(GRADES[:-1]),
+)
+def test_exactly_the_images_in_strong_pairs_go(sources, tmp_path_factory, rows, side, grade):
+    """An oracle by sets: the end of the side of every pair that is strong enough."""
+    pairs = {f"{q}-{r}": pair(f"test/{q}.png", f"train/{r}.png", g) for q, r, g in rows}
+    folder = tmp_path_factory.mktemp("a") / "audit"
+    make_audit(folder, {"test": sources[0]}, {"train": sources[1]}, pairs.values())
+    strong = GRADES[: GRADES.index(grade) + 1]
+    end = "query" if side == "test" else "reference"
+    want: dict[str, str] = {}
+    for row in pairs.values():
+        if row["grade"] in strong:
+            before = want.get(row[end], "different")
+            want[row[end]] = min(before, row["grade"], key=GRADES.index)
+    assert goes(purge(folder, side=side, grade=grade)) == want
+
+
+def test_verdicts_of_people_count(audited, sources):
+    """A near pair that a person calls different stays; one called near goes."""
+    folder = audited(
+        pair("test/0.png", "train/0.png", "near"),
+        pair("test/1.png", "train/1.png", "different"),
+        pair("test/2.png", "train/2.png", "near"),
+    )
+    digests = [_digests(source) for source in sources]
+    with Ledger(folder) as ledger:
+        for at, judgment in ((0, "different"), (1, "near")):
+            ledger.add(Verdict.of(digests[0][at], digests[1][at], judgment, "Ada"))
+        for judgment, reviewer in (("near", "Ada"), ("different", "Bob")):
+            ledger.add(Verdict.of(digests[0][2], digests[1][2], judgment, reviewer))
+    result = purge(folder)
+    assert goes(result) == {"1.png": "near"}
+    assert result.disputed == 1
+    assert goes(purge(folder, include_disputed=True)) == {"1.png": "near", "2.png": "near"}
+
+
+def _digests(source):
+    from visleak.images import content_digest
+
+    images = open_images(source)
+    return [content_digest(d).hex() for d in images.opener.read(range(len(images)))]
+
+
+def test_blank_pictures_stay_and_are_counted(audited):
+    folder = audited(
+        pair("test/0.png", "train/0.png", "exact"),
+        pair("test/1.png", "train/1.png", "exact"),
+        flat=["test/0.png"],
+    )
+    result = purge(folder)
+    assert goes(result) == {"1.png": "exact"}
+    assert result.flat == 1
+
+
+def test_what_has_the_same_bytes_goes_too(tmp_path):
+    """The audit may list one of several equal training images (--candidates nearest)."""
+    test, train = making.flat_folder(tmp_path / "test"), making.flat_folder(tmp_path / "train", 100)
+    making.put(Path(train) / "again.png", making.picture(102))
+    rows = [pair("test/0.png", "train/2.png", "near")]
+    folder = make_audit(tmp_path / "a", {"test": test}, {"train": train}, rows)
+    assert goes(purge(folder, side="train")) == {"2.png": "near", "again.png": "near"}
+
+
+def test_repeats_within_the_test_set(audited):
+    """Of each group the first that leaks not stays; a chain is one group."""
+    rows = [
+        pair("test/0.png", "train/0.png", "near"),
+        *(pair(f"test/{a}.png", f"test/{b}.png", g) for a, b, g in (
+            (0, 1, "near"), (1, 2, "exact"), (2, 3, "near"), (4, 5, "similar"),
+        )),
+    ]  # fmt: skip
+    folder = audited(*rows)
+    assert goes(purge(folder)) == {"0.png": "near"}
+    dropped = purge(folder, within="drop")
+    assert goes(dropped) == {"0.png": "near", "2.png": "repeat: exact", "3.png": "repeat: near"}
+    assert {r.partner for r in dropped.sets[0].removed[1:]} == {"test/1.png"}
+    assert goes(purge(folder, within="drop", grade="similar"))["5.png"] == "repeat: similar"
+
+
+def test_degrees_where_there_are_no_grades(audited):
+    folder = audited(
+        pair("test/0.png", "train/0.png", None, degree="hard"),
+        pair("test/1.png", "train/1.png", None, degree="soft"),
+        pair("test/2.png", "train/2.png", None, degree=None),
+    )
+    with pytest.raises(UsageError) as raised:
+        purge(folder)
+    assert str(raised.value) == (
+        "this audit has no grades (its pictures were not looked at); use --degree hard or --degree"
+        " soft"
+    )
+    assert list(goes(purge(folder, degree="hard"))) == ["0.png"]
+    assert list(goes(purge(folder, degree="soft"))) == ["0.png", "1.png"]
+
+
+def test_class_balance_is_that_of_the_definition(tmp_path):
+    test, train = making.folder(tmp_path / "test"), making.flat_folder(tmp_path / "train", 100)
+    ids = open_images(test).ids.to_pylist()  # four cats, three dogs
+    rows = [pair(f"test/{ids[0]}", "train/0.png"), pair(f"test/{ids[1]}", "train/1.png")]
+    (plan,) = purge(make_audit(tmp_path / "a", {"test": test}, {"train": train}, rows)).sets
+    assert [(c.label, c.before, c.after) for c in plan.classes] == [("cat", 4, 2), ("dog", 3, 3)]
+    assert plan.moved == pytest.approx((abs(4 / 7 - 2 / 5) + abs(3 / 7 - 3 / 5)) / 2)
+
+
+@pytest.mark.parametrize(
+    ("more", "side", "said"),
+    [
+        ({}, "train", "1 of 7 images of train (14.29 %)"),
+        ({"roles": {"train": ["pretraining"]}}, "test", "train is pretraining data"),
+    ],
+)
+def test_the_side_that_is_recommended(more, side, said, audited, monkeypatch):
+    """Ramos et al. section 8: from train if possible, else from test."""
+    from visleak.remedy import advice
+
+    monkeypatch.setattr(advice, "MUCH", 0.2)
+    found = purge(audited(pair("test/0.png", "train/0.png"), **more)).advice
+    assert found.side == side
+    assert found.why.startswith(said)
+
+
+def test_too_much_of_training_is_not_given_up(audited):
+    rows = [pair("test/0.png", f"train/{i}.png") for i in range(3)]
+    found = purge(audited(*rows)).advice
+    assert found.side == "test"
+    assert "3 of 7 images of train (42.86 %) would go" in found.why
+
+
+def test_embeddings_on_the_training_side(sources, tmp_path):
+    """Their pictures are elsewhere: the ids that go are all that can be written."""
+    rows = [pair("test/0.png", "crawl/x9", None, degree="hard")]
+    folder = make_audit(tmp_path / "a", {"test": sources[0]}, {}, rows, embeddings={"crawl": 1000})
+    result = purge(folder, degree="hard")
+    assert result.advice.side == "test"
+    assert "crawl has embeddings only" in result.advice.why
+    train = purge(folder, side="train", degree="hard")
+    assert (train.sets[0].total, train.sets[0].stays) == (1000, 999)
+    out = tmp_path / "out"
+    with pytest.raises(UsageError) as raised:
+        _purge_embeddings(folder, out, "copy")
+    assert str(raised.value) == (
+        "set 'crawl' has embeddings only, so there are no pictures to copy; write the list of ids"
+        " with --as manifest"
+    )
+    written = _purge_embeddings(folder, out, "manifest").written
+    assert written.sources == {}
+    lines = (out / "removed.csv").read_text().splitlines()
+    assert lines[1] == "crawl,x9,,,,hard,test/0.png"
+
+
+def _purge_embeddings(folder, out, how):
+    return purge(folder, side="train", degree="hard", out=out, how=how)
+
+
+def test_the_result_holds_what_stays(audited, sources, tmp_path):
+    folder = audited(pair("test/1.png", "train/4.png"), pair("test/5.png", "train/4.png"))
+    result = purge(folder, out=tmp_path / "out", how="copy")
+    again = open_images(result.written.sources["test"])
+    assert again.ids.to_pylist() == ["0.png", "2.png", "3.png", "4.png", "6.png"]
+    rows = (tmp_path / "out" / "removed.csv").read_text().splitlines()
+    assert [row.split(",")[1] for row in rows[1:]] == ["1.png", "5.png"]
+    assert all(row.endswith(",near,train/4.png") for row in rows[1:])
+    content = json.loads((tmp_path / "out" / "manifest.json").read_text())
+    assert content["about"]["from"] == "test"
+    assert content["about"]["audit"] == str(folder)
+    train = purge(folder, side="train", out=tmp_path / "out2", how="link")
+    assert len(open_images(train.written.sources["train"])) == 6
+    assert purge(folder, out=tmp_path / "out", how="copy").written.reused
+
+
+def test_a_set_that_changed_since_the_audit_is_refused(tmp_path):
+    test, train = making.flat_folder(tmp_path / "test"), making.flat_folder(tmp_path / "train", 100)
+    rows = [pair("test/0.png", "train/0.png")]
+    folder = make_audit(tmp_path / "a", {"test": test}, {"train": train}, rows)
+
+    def refusal(how="copy"):
+        with pytest.raises(VisleakError) as raised:
+            purge(folder, out=tmp_path / "out", how=how)
+        assert not (tmp_path / "out").exists()
+        return str(raised.value)
+
+    making.put(Path(test) / "3.png", making.picture(77))
+    assert refusal("link") == (
+        "set 'test': image '3.png' is not what the audit saw: its content is another now; run"
+        " `visleak audit` again"
+    )
+    making.put(Path(test) / "3.png", making.picture(3))
+    making.put(Path(test) / "new.png", making.picture(78))
+    again = "since the audit; run `visleak audit` again"
+    assert refusal() == f"set 'test': image 'new.png' is new {again}"
+    (Path(test) / "new.png").unlink()
+    (Path(test) / "6.png").unlink()
+    assert refusal() == f"set 'test': image '6.png' is gone {again}"
+    Path(test).rename(tmp_path / "elsewhere")
+    assert refusal().startswith(
+        f"set 'test' cannot be opened again as it was audited: source '{test}' does not exist"
+    )
+
+
+@pytest.mark.parametrize(
+    ("wish", "said"),
+    [
+        ({"side": "both"}, "from must be one of test, train; got 'both'"),
+        ({"grade": "close"}, "grade must be one of exact, near, similar; got 'close'"),
+        ({"degree": "mild"}, "degree must be one of hard, soft; got 'mild'"),
+        ({"within": "some"}, "within must be one of keep, drop; got 'some'"),
+        ({"set_name": "val"}, "set must be one of test; got 'val'"),
+        (
+            {"side": "train", "within": "drop"},
+            "repeats within the test set are dropped with --from test only",
+        ),
+    ],
+)
+def test_a_wrong_wish_is_refused(wish, said, audited):
+    with pytest.raises(UsageError) as raised:
+        purge(audited(pair("test/0.png", "train/0.png")), **wish)
+    assert str(raised.value) == said
+
+
+def test_audits_that_cannot_be_purged(audited, sources, tmp_path):
+    with pytest.raises(UsageError) as raised:
+        purge(audited(settings={"sample": 50}))
+    assert str(raised.value) == (
+        "this audit looked at a sample of 50 images a set; purge needs one of all: run `visleak"
+        " audit` without --sample"
+    )
+    alone = make_audit(tmp_path / "a", {"test": sources[0]}, {}, [])
+    with pytest.raises(UsageError) as raised:
+        purge(alone, side="train")
+    assert str(raised.value) == (
+        "this audit compared a set with itself alone, so there is no training side; use --from"
+        " test --within drop"
+    )
+    both = make_audit(
+        tmp_path / "b", dict(zip("ab", sources, strict=True)), {}, [],
+        compared=[("a", "b", "inter"), ("b", "a", "inter")],
+    )  # fmt: skip
+    with pytest.raises(UsageError, match="to purge both would lose both images of a pair; choose"):
+        purge(both)
+    assert purge(both, set_name="a").sets[0].name == "a"
+
+
+def test_further_copies_that_were_not_looked_for_are_said(audited):
+    folder = audited(pair("test/0.png", "train/0.png"), settings={"candidates": "nearest"})
+    assert "further copies in training stay" in purge(folder, side="train").caveats[0]
+    assert purge(folder).caveats == ()

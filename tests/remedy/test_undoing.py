@@ -1,0 +1,161 @@
+"""Taking back: exactly what was written and is still so; nothing outside, no input."""
+
+from __future__ import annotations
+
+import csv
+import json
+import os
+from pathlib import Path
+
+import layout_making as making
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from visleak.errors import UsageError, VisleakError
+from visleak.images import open_images
+from visleak.remedy import staging, undo
+from visleak.remedy.manifest import digest_of_file
+from visleak.remedy.parts import Part, Piece
+from visleak.remedy.writing import write
+
+
+@pytest.fixture(autouse=True)
+def _no_waiting_for_the_disk(monkeypatch):
+    monkeypatch.setattr(staging, "_flush_all", lambda folder: None)
+
+
+@pytest.fixture(params=["manifest", "link", "copy"])
+def written(request, tmp_path):
+    images = open_images(making.folder(tmp_path / "in"), name="test")
+    parts = [Part("test", (Piece(images, np.arange(5)),))]
+    write(parts, tmp_path / "out", request.param, about={})
+    return tmp_path / "out"
+
+
+def contents(folder):
+    paths = (Path(top, name) for top, _, names in os.walk(folder) for name in names)
+    return {str(path): path.read_bytes() for path in paths}
+
+
+def test_a_plan_changes_nothing_and_applying_leaves_nothing(written, tmp_path):
+    inputs = contents(tmp_path / "in")
+    before = contents(written)
+    planned = undo(written)
+    assert not planned.applied
+    assert contents(written) == before
+    assert {str(written / name) for name in planned.removed} == set(before)
+    done = undo(written / "manifest.json", apply=True)
+    assert done.removed == planned.removed
+    assert not written.exists()
+    assert contents(tmp_path / "in") == inputs
+
+
+def test_what_was_changed_or_added_stays(tmp_path):
+    images = open_images(making.folder(tmp_path / "in"), name="test")
+    out = tmp_path / "out"
+    write([Part("test", (Piece(images, np.arange(5)),))], out, "copy", about={})
+    (out / "cat" / "0=ü .png").write_bytes(b"mine now")
+    (out / "cat" / "2=ü .png").unlink()
+    (out / "notes.txt").write_text("mine")
+    found = undo(out, apply=True)
+    assert found.kept == (
+        ("cat/0=ü .png", "its content is another"),
+        ("cat/2=ü .png", "it is gone"),
+    )
+    assert found.others == ("notes.txt",)
+    assert sorted(contents(out)) == [str(out / "cat" / "0=ü .png"), str(out / "notes.txt")]
+
+
+def test_links_are_removed_and_never_followed(tmp_path):
+    """A link that was bent, and a folder that became a link to pictures of the user."""
+    source = making.folder(tmp_path / "in")
+    images = open_images(source, name="test")
+    out = tmp_path / "out"
+    write([Part("test", (Piece(images, np.arange(7)),))], out, "copy", about={})
+    mine = tmp_path / "mine"
+    (out / "cat").rename(mine)
+    (out / "cat").symlink_to(mine)
+    (out / "dog" / "1=ü .png").unlink()
+    (out / "dog" / "1=ü .png").symlink_to(mine / "0=ü .png")
+    before = contents(mine)
+    found = undo(out, apply=True)
+    assert dict(found.kept)["cat/0=ü .png"] == "its folder is a link now"
+    assert dict(found.kept)["dog/1=ü .png"] == "it leads elsewhere"
+    assert contents(mine) == before
+    assert (out / "cat").is_symlink()
+
+
+@pytest.mark.parametrize(
+    "name", ["../victim.txt", "/etc/passwd", "a/../../victim.txt", "", ".", "cat//x.png"]
+)
+def test_a_list_that_names_other_files_is_refused(name, written, tmp_path):
+    """Whoever sends a manifest must not be able to have files removed elsewhere."""
+    victim = tmp_path / "victim.txt"
+    victim.write_text("precious")
+    path = written / "files.csv"
+    with path.open(encoding="utf-8", newline="") as file:
+        rows = list(csv.reader(file))
+    rows.append([name, "file", "8", digest_of_file(victim), ""])
+    with path.open("w", encoding="utf-8", newline="") as file:
+        csv.writer(file, lineterminator="\n").writerows(rows)
+    content = json.loads((written / "manifest.json").read_text())
+    content["files_digest"] = digest_of_file(path)
+    (written / "manifest.json").write_text(json.dumps(content))
+    before = contents(written)
+    with pytest.raises(VisleakError) as raised:
+        undo(written, apply=True)
+    assert str(raised.value) == f"{path} names {name!r}, which lies outside of its folder"
+    assert contents(written) == before
+    assert victim.read_text() == "precious"
+
+
+def test_a_list_that_was_changed_is_refused(written):
+    (written / "files.csv").write_text("path,kind,bytes,digest,target\n")
+    with pytest.raises(VisleakError) as raised:
+        undo(written)
+    assert str(raised.value) == (
+        f"{written / 'files.csv'} is not the list that was written; nothing can be told by it"
+    )
+
+
+@settings(max_examples=20)
+@given(st.text(st.characters(codec="utf-8", exclude_characters="/\0"), min_size=1, max_size=20))
+def test_any_name_comes_back_from_the_list(tmp_path_factory, stem):
+    """Names are untrusted: commas, quotes, line ends, formulas."""
+    name = f"{stem}.png"
+    if len(name.encode()) > 200 or name.startswith("."):
+        return
+    root = tmp_path_factory.mktemp("u")
+    making.put(root / "in" / "x" / name, making.picture(0))
+    images = open_images(root / "in", name="test")
+    for how in ("copy", "link"):
+        write([Part("test", (Piece(images, np.array([0])),))], root / how, how, about={})
+        found = undo(root / how, apply=True)
+        assert f"x/{name}" in found.removed
+        assert not (root / how).exists()
+    assert (root / "in" / "x" / name).exists()
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("{", "cannot be read"),
+        ("{}", r'does not say "kind": "visleak-clean-set"; give the manifest.json of a clean data'),
+        ('{"kind": "visleak-clean-set", "schema": 2}', "has layout 2, this visleak reads up to 1"),
+    ],
+)
+def test_a_file_that_is_no_manifest_is_refused(text, said, tmp_path):
+    path = tmp_path / "manifest.json"
+    path.write_text(text)
+    with pytest.raises(VisleakError, match=said):
+        undo(path)
+
+
+def test_no_manifest(tmp_path):
+    with pytest.raises(UsageError) as raised:
+        undo(tmp_path)
+    assert str(raised.value) == (
+        f"{tmp_path / 'manifest.json'} does not exist; give the manifest.json of a clean data set"
+    )
