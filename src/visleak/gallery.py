@@ -10,7 +10,7 @@ from __future__ import annotations
 import base64
 import io
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import cache
@@ -27,6 +27,9 @@ from visleak.records import VIEWS, Bytes8
 
 Float64 = npt.NDArray[np.float64]
 Matrix = Sequence[float] | npt.NDArray[Any] | None
+
+#: Returns decoded RGB pictures of a set by id, for those that could be read.
+Pictures = Callable[[str, list[str]], dict[str, Bytes8]]
 
 #: Long side of a thumbnail in pixels.
 SIDE: Final = 160
@@ -116,6 +119,30 @@ def relation(row: Mapping[str, Any]) -> list[float] | None:
     turns = int(view.rpartition("-")[2]) // 90 if view[-1].isdigit() else 0
     whole = np.linalg.matrix_power(turn, turns) @ first
     return [float(value) + 0.0 for value in whole.ravel()]
+
+
+def decoded(
+    details: Iterable[Mapping[str, Any]], pictures: Pictures
+) -> dict[tuple[str, str], Bytes8]:
+    """Ask for the pictures of every set once."""
+    wanted: dict[str, set[str]] = {}
+    for row in details:
+        wanted.setdefault(row["query_set"], set()).add(row["query"])
+        wanted.setdefault(row["reference_set"], set()).add(row["reference"])
+    return {
+        (name, image): pixels
+        for name, ids in sorted(wanted.items())
+        for image, pixels in pictures(name, sorted(ids)).items()
+    }
+
+
+def drawn(row: Mapping[str, Any], pixels: Mapping[tuple[str, str], Bytes8]) -> Card | None:
+    """Return the card of a row of pairs; ``None`` where one of its pictures is not at hand."""
+    query = pixels.get((row["query_set"], row["query"]))
+    reference = pixels.get((row["reference_set"], row["reference"]))
+    if query is None or reference is None:
+        return None
+    return card(query, reference, relation(row))
 
 
 def thumb(pixels: Bytes8, *, side: int = SIDE) -> Thumb:

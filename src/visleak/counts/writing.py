@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Final
 
@@ -10,12 +10,9 @@ from visleak.counts.counting import Counts
 from visleak.counts.examples import Example
 from visleak.counts.figures import classes_figure, types_figure
 from visleak.errors import UsageError, VisleakError
-from visleak.gallery import relation, write_card
+from visleak.gallery import Pictures, decoded, relation, write_card
 from visleak.records import Bytes8
 from visleak.store import write_csv, write_json, write_text
-
-#: Returns decoded RGB pictures of a set by id, for those that could be read.
-Pictures = Callable[[str, list[str]], dict[str, Bytes8]]
 
 TYPES: Final = ("set", "kind", "grade", "pairs", "images", "machine_pairs", "machine_images")
 CLASSES: Final = ("set", "class", "images", "machine_images", "of")
@@ -27,8 +24,8 @@ def write_counts(counts: Counts, folder: Path, pictures: Pictures | None) -> tup
     Args:
         counts: of an audit.
         folder: to write to; files of these names are replaced, others left alone.
-        pictures: called with a set and ids; without it, or where one of two pictures cannot be
-            read, there is no picture of an example.
+        pictures: called once a set with sorted ids; without it, or where one of two pictures
+            cannot be read, there is no picture of an example.
 
     Returns:
         The files written.
@@ -54,12 +51,13 @@ def write_counts(counts: Counts, folder: Path, pictures: Pictures | None) -> tup
     except OSError as error:
         raise VisleakError(f"{folder} cannot be written ({error.strerror})") from error
     written = [folder / name for name in names]
-    for number, own in enumerate(counts.sets, 1):
-        for example in own.examples if pictures is not None else ():
-            places = "-".join(str(each) for each in example.percentiles)
-            path = folder / f"example{_number(counts, number)}-{example.grade}-{places}.png"
-            if pictures is not None and _draw(example, path, pictures):
-                written.append(path)
+    examples = [(n, each) for n, own in enumerate(counts.sets, 1) for each in own.examples]
+    pixels = decoded([each.pair for _, each in examples], pictures) if pictures else {}
+    for number, example in examples:
+        places = "-".join(str(each) for each in example.percentiles)
+        path = folder / f"example{_number(counts, number)}-{example.grade}-{places}.png"
+        if _draw(example, path, pixels):
+            written.append(path)
     return tuple(written)
 
 
@@ -89,16 +87,14 @@ def _classes(counts: Counts) -> Iterator[tuple[str, ...]]:
             yield own.query_set, each.name or "", *map(str, numbers)
 
 
-def _draw(example: Example, path: Path, pictures: Pictures) -> bool:
-    """Draw an example pair; return whether both pictures could be read."""
+def _draw(example: Example, path: Path, pixels: Mapping[tuple[str, str], Bytes8]) -> bool:
+    """Draw an example pair; return whether both pictures are at hand."""
     row = example.pair
-    sides = []
-    for side in ("query", "reference"):
-        found = pictures(row[f"{side}_set"], [row[side]])
-        if row[side] not in found:
-            return False
-        sides.append(found[row[side]])
+    query = pixels.get((row["query_set"], row["query"]))
+    reference = pixels.get((row["reference_set"], row["reference"]))
+    if query is None or reference is None:
+        return False
     title = f"{example.grade}: {example.place} of distance ({example.distance:.3f})"
     line = f"{row['query_set']}: {row['query']}   {row['reference_set']}: {row['reference']}"
-    write_card(path, sides[0], sides[1], relation(row), title=title, lines=[line])
+    write_card(path, query, reference, relation(row), title=title, lines=[line])
     return True

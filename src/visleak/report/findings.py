@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
@@ -14,15 +14,12 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from visleak.errors import VisleakError
-from visleak.gallery import Card, card, relation
+from visleak.gallery import Card, Pictures, decoded, drawn
 from visleak.records import Bytes8
 from visleak.report.choice import COLUMNS, Choice, Ledger, choose, ledger
 from visleak.stats import Rate
 from visleak.store import IMAGES, PAIRS, read_table
 from visleak.verdicts import Verdict, digests_of, judged_pairs, pair_key, settle
-
-#: Returns decoded RGB pictures by id, for those that could be read.
-Pictures = Callable[[str, list[str]], dict[str, Bytes8]]
 
 #: Most rows of the table of label conflicts.
 MOST_CONFLICTS: Final = 100
@@ -212,21 +209,6 @@ def _cards(
     )
 
 
-def decoded(
-    details: Iterable[Mapping[str, Any]], pictures: Pictures
-) -> dict[tuple[str, str], Bytes8]:
-    """Ask for the pictures of every set once."""
-    wanted: dict[str, set[str]] = {}
-    for row in details:
-        wanted.setdefault(row["query_set"], set()).add(row["query"])
-        wanted.setdefault(row["reference_set"], set()).add(row["reference"])
-    return {
-        (name, image): pixels
-        for name, ids in sorted(wanted.items())
-        for image, pixels in pictures(name, sorted(ids)).items()
-    }
-
-
 def _card(
     row: dict[str, Any],
     anchor: str,
@@ -249,15 +231,6 @@ def _card(
         **{name: row[name] or "" for name in (*texts, "modality", "coverage")},
         **{name: row[name] for name in ("query_set", "query", "reference_set", "reference")},
     )
-
-
-def drawn(row: Mapping[str, Any], pixels: Mapping[tuple[str, str], Bytes8]) -> Card | None:
-    """Return the card of a row of pairs; ``None`` where one of its pictures is not at hand."""
-    query = pixels.get((row["query_set"], row["query"]))
-    reference = pixels.get((row["reference_set"], row["reference"]))
-    if query is None or reference is None:
-        return None
-    return card(query, reference, relation(row))
 
 
 def _known(value: float | None) -> float | None:

@@ -17,10 +17,11 @@ from jinja2 import Environment
 from markupsafe import Markup, escape
 
 from visleak import plots
+from visleak.gallery import Pictures
 from visleak.records import GRADES
 from visleak.report import findings, model, review, sections
 from visleak.report.choice import CAP
-from visleak.report.findings import Findings, Pictures
+from visleak.report.findings import Findings
 from visleak.report.model import Summary
 from visleak.stats import Rate, chance, percent
 from visleak.store import REPORT, write_text

@@ -11,8 +11,7 @@ from markupsafe import Markup
 
 from visleak.counts import Counts, Example, count
 from visleak.counts.figures import classes_figure, types_figure
-from visleak.gallery import Card
-from visleak.report.findings import Pictures, decoded, drawn
+from visleak.gallery import Card, Pictures, decoded, drawn
 from visleak.store import read_summary
 from visleak.verdicts import Verdict
 
