@@ -1,0 +1,105 @@
+"""``visleak purge`` as a stranger calls it, on a real audit."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+from calling import HOSTILE, refused, run
+
+from visleak.images import open_images
+
+
+def test_the_plan_is_printed_and_nothing_is_written(audited, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    ran = run("purge", audited, "--from", "test")
+    assert ran.code == 0
+    assert ran.err == ""
+    lines = ran.out.splitlines()
+    assert lines[0] == "3 of 7 images of test would go (near and exact pairs); 4 stay"
+    assert any(line.startswith("thing") and "100.00 %" in line for line in lines)
+    assert "recommended  --from " in ran.out
+    assert lines[-1] == "nothing was written; add -o DIR --as manifest|link|copy --apply"
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_write_audit_again_and_take_back(audited, dataset, tmp_path):
+    """The result holds no leak: what the last line says to run proves it."""
+    out = tmp_path / "clean"
+    ran = run("purge", audited, "--from", "test", "-o", out, "--as", "copy", "--apply")
+    assert ran.code == 0
+    assert ran.out.startswith("3 of 7 images of test went (near and exact pairs); 4 stay\n")
+    assert f"source       test={out}\n" in ran.out
+    assert f"check it     visleak audit --test test={out} --train train=" in ran.out
+    images = open_images(out)
+    assert images.ids.to_pylist() == [*(f"thing/q{i}.png" for i in range(3)), "thing/text.jpg"]
+    again = run("audit", "--test", out, "--train", dataset / "train", "-o", tmp_path / "again")
+    assert again.out.startswith("0 of 3 ")
+    assert "was there already, unchanged" in run(
+        "purge", audited, "--from", "test", "-o", out, "--as", "copy", "--apply"
+    ).out  # fmt: skip
+    (out / "thing" / "q0.png").write_bytes(b"mine")
+    planned = run("purge", "--undo", out)
+    assert planned.out.splitlines()[-2:] == [
+        "  stays: thing/q0.png: its content is another",
+        "nothing was removed; --apply does it",
+    ]
+    done = run("purge", "--undo", out, "--apply")
+    assert done.code == 0
+    assert [p.name for p in out.rglob("*")] == ["thing", "q0.png"]
+
+
+def test_json_is_all_of_stdout(audited, tmp_path):
+    ran = run("purge", audited, "--from", "train", "--json")
+    content = json.loads(ran.out)
+    assert content["asked"]["from"] == "train"
+    assert content["sets"][0]["removed"] == 2
+    assert content["written"] is None
+    out = tmp_path / "out"
+    ran = run("purge", audited, "--from", "train", "-o", out, "--apply", "--json")
+    assert json.loads(ran.out)["written"]["images"] == {"train": 4}
+    assert json.loads(run("purge", "--undo", out, "--json").out)["applied"] is False
+
+
+def test_hostile_names_reach_lists_and_terminal_as_text(audited, tmp_path):
+    out = tmp_path / "out"
+    ran = run("purge", audited, "--from", "test", "-o", out, "--apply")
+    assert "\x1b" not in ran.out
+    assert HOSTILE in (out / "removed.csv").read_text()
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (
+            ["A"],
+            "purge needs --from test or --from train, or --undo MANIFEST; see visleak purge --help",
+        ),
+        ([], "purge needs an audit folder, or --undo MANIFEST; see visleak purge --help"),
+        (["A", "--from", "test", "--apply"], "--apply needs a folder to write: -o DIR"),
+        (["A", "--from", "us"], "from must be one of test, train; got 'us'"),
+        (
+            ["A", "--from", "test", "--grade", "near", "--degree", "hard"],
+            "give either --grade or --degree",
+        ),
+        (
+            ["A", "--from", "test", "--as", "zip", "-o", "out", "--apply"],
+            "as must be one of manifest, link, copy; got 'zip'",
+        ),
+        (["A", "--undo", "x"], "--undo takes a manifest alone, and --apply"),
+        (["--undo", "x"], "x does not exist; give the manifest.json of a clean data set"),
+        (
+            ["nowhere", "--from", "test"],
+            "nowhere holds no finished audit (no audit.json); run `visleak audit` first",
+        ),
+    ],
+)
+def test_a_wrong_call_is_one_line(arguments, said, audited, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    given = [audited if word == "A" else word for word in arguments]
+    assert refused("purge", *given) == (2, said)
+
+
+def test_help_names_the_papers_meaning(audited):
+    ran = run("purge", "--help")
+    assert "ciFAIR" in ran.out
