@@ -234,6 +234,7 @@ def test_no_candidate_left_and_all_done(opened: Callable[..., Page], tmp_path: P
     for _ in range(2):
         place = int(page.client.get("/replacing").headers["location"].rpartition("/")[2]) - 1
         assert page.post("approve", place, page.shown(f"/replacing/{place + 1}")).status_code == 200
+    # what can be decided comes first; here nothing is left for either class
     text = page.get("/replacing")
     assert "No candidate of class <bdi>cat</bdi> is left" in text
     assert "Give a larger pool with --pool" in text
@@ -248,6 +249,18 @@ def test_no_candidate_left_and_all_done(opened: Callable[..., Page], tmp_path: P
     assert "no person has looked at it" in full.get("/replacing/6")
     # images of another pool stand, and are said to be elsewhere
     assert "Approved, but not in this pool" in page.get("/replacing/5")
+
+
+def test_classes_without_candidates_do_not_stand_in_the_way(
+    opened: Callable[..., Page], tmp_path: Path
+) -> None:
+    """After the last cat of the pool comes a dog, though other cats come first in the set."""
+    store(tmp_path / "mixed", "cat/only.png", png(scene(9100)))
+    store(tmp_path / "mixed", "dog/one.png", png(scene(9101)))
+    page = opened(tmp_path / "mixed")
+    labels = [each.label for each in page.bench.selection.duplicates.images]
+    answer = page.post("approve", 0, page.shown("/replacing/1")).json()
+    assert answer["next"] == f"/replacing/{labels.index('dog') + 1}"
 
 
 def test_one_class_at_a_time(page: Page) -> None:
@@ -454,10 +467,22 @@ def test_no_serious_issue_and_no_sideways_scrolling(site: Any, width: int, schem
     check()
 
 
-def test_the_plain_copy_is_written_in_the_end(opened: Callable[..., Page], planted: Path) -> None:
-    page = opened()
-    page.post("approve", 0, page.shown())
-    page.bench.selection._decisions.close()
-    with (page.folder / "replacements.csv").open(newline="") as lines:
+def test_what_is_said_and_written_in_the_end(
+    planted: Path, tmp_path: Path, monkeypatch: Any
+) -> None:
+    monkeypatch.setenv("VISLEAK_CACHE", str(planted / "cache"))
+    folder = Path(shutil.copytree(planted / "audit", tmp_path / "audit"))
+    said: list[str] = []
+    asked = Asked(planted / "pool")
+    with Desk(folder, "ada") as desk:
+        pages = replacing.bench(
+            folder, asked, None, desk, told=said.append, bars=lambda: nullcontext(silent)
+        )
+        with pages as bench:
+            candidate = bench.selection.offer(0).candidate
+            assert candidate is not None
+            bench.selection.approve(0, candidate.digest, bench.reviewer)
+    assert said[-1] == "1 of 6 duplicates have a replacement"
+    with (folder / "replacements.csv").open(newline="") as lines:
         (row,) = csv.DictReader(lines)
     assert (row["decision"], row["reviewer"], row["how"]) == ("approved", "ada", "person")

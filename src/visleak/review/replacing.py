@@ -287,7 +287,10 @@ def _places(bench: Bench, label: str | None) -> Sequence[int]:
 
 
 def _open_place(bench: Bench, after: int, label: str | None) -> int | None:
-    """Return the next duplicate without a replacement, from the last one on to the first again."""
+    """Return the next duplicate without a replacement, from the last one on to the first again.
+
+    Those of classes that have candidates come before those that nothing is left for.
+    """
     approved = bench.selection.approvals()
     images = bench.selection.duplicates.images
     waiting = [
@@ -295,8 +298,15 @@ def _open_place(bench: Bench, after: int, label: str | None) -> int | None:
         for place in _places(bench, label)
         if (images[place].digest, images[place].copy) not in approved
     ]
-    later = [place for place in waiting if place > after]
-    return next(iter(later or waiting), None)
+    waiting.sort(key=lambda place: (place <= after, place))
+    there: dict[str | None, bool] = {}
+    for place in waiting:
+        own = images[place].label
+        if own not in there:
+            there[own] = bench.selection.offer(place).candidate is not None
+        if there[own]:
+            return place
+    return next(iter(waiting), None)
 
 
 def _link(place: int | None, label: str | None, after: str | None = None) -> str:
