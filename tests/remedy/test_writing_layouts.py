@@ -446,3 +446,30 @@ def test_a_list_holds_any_name(tmp_path):
     result = written(tmp_path / "out", piece(str(tmp_path / "in"), range(4)), how="manifest")
     want = {f"x/{name}": making.picture(i) for i, name in enumerate(names)}
     assert stored(result.sources["test"]) == want
+
+
+@pytest.mark.filterwarnings("ignore")  # the library's own
+def test_a_hugging_face_data_set_becomes_its_parquet(tmp_path):
+    """From a folder of `save_to_disk`; pictures that lie beside it come along."""
+    datasets = pytest.importorskip("datasets")
+    making.put(tmp_path / "beside" / "0.png", making.picture(0))
+    rows = {
+        "image": [str(tmp_path / "beside" / "0.png")]
+        + [{"bytes": making.picture(i), "path": None} for i in range(1, 7)],
+        "fine": [i % 2 for i in range(7)],
+    }
+    features = {"image": datasets.Image(), "fine": datasets.ClassLabel(names=["cat", "dog"])}
+    made = datasets.Dataset.from_dict(rows, features=datasets.Features(features))
+    made.save_to_disk(str(tmp_path / "hub"))
+    pool = open_images(making.flat_folder(tmp_path / "p", 50), name="pool")
+    source = f"hf:{tmp_path / 'hub'}"
+    given = piece(source, [0, 2, 5], {2: Substitute(pool, 1)})
+    result = written(tmp_path / "out", given)
+    images = open_images(result.sources["test"], label="fine")
+    want = [making.picture(i) for i in (0, 51, 5)]
+    assert list(images.opener.read(range(3))) == want
+    assert images.labels.to_pylist() == ["cat", "cat", "dog"]
+    again = datasets.Dataset.from_parquet(result.sources["test"], cache_dir=str(tmp_path / "c"))
+    assert again.features == made.features
+    with pytest.raises(UsageError, match="there are no files to link to; use --as copy"):
+        written(tmp_path / "out2", piece(source, [0]), how="link")

@@ -60,11 +60,18 @@ def open_hub(request: Request) -> ImageSet:
         VisleakError: the data set cannot be had.
         MissingExtra: the ``datasets`` library is not installed.
     """
+    return _set_of(load(request), request, remote=not Path(request.place).exists())
+
+
+def load(request: Request) -> Any:
+    """Return the split of a data set that a source names, as an object of the library.
+
+    Raises:
+        UsageError, VisleakError, MissingExtra: see :func:`open_hub`.
+    """
     request.refuse_options(*OPTIONS)
     loaded = _loaded(request)
-    if isinstance(loaded, dict):
-        loaded = _split_of(loaded, request)
-    return _set_of(loaded, request, remote=not Path(request.place).exists())
+    return _split_of(loaded, request) if isinstance(loaded, dict) else loaded
 
 
 def _loaded(request: Request) -> Any:

@@ -82,6 +82,13 @@ _CIFAR: Final = Layout(
     files=False,
     mixes=False,
 )
+_HUB: Final = Layout(
+    "a Hugging Face data set",
+    "visleak.remedy.layouts.hub:write_hub",
+    holds="bytes",
+    files=False,
+    mixes=False,
+)
 
 #: Function that opens a kind of source: the layout it is written in.
 LAYOUTS: Final = {
@@ -99,6 +106,7 @@ LAYOUTS: Final = {
     "visleak.images.annotated:open_yolo": _YOLO,
     "visleak.images.kitti:open_kitti": _KITTI,
     "visleak.images.cifar:open_cifar": _CIFAR,
+    "visleak.images.hub:open_hub": _HUB,
     "visleak.images.webdataset:open_webdataset": _SHARDS,
     "visleak.images.webdataset:open_shard_list": _SHARDS,
 }

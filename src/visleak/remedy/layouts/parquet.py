@@ -15,7 +15,7 @@ from visleak.errors import VisleakError
 from visleak.images.addresses import redacted
 from visleak.images.parquet import ParquetOpener
 from visleak.images.remote_file import arrow_source
-from visleak.remedy.contents import Filled, FilledPart, Stand
+from visleak.remedy.contents import Filled, FilledPart, Stored
 from visleak.remedy.layouts.names import are_row_numbers, shard_names, split_of, with_split
 from visleak.remedy.layouts.place import Opened, Place
 
@@ -95,7 +95,12 @@ def write_shard(piece: Filled, number: int, path: Path, split: str, place: Place
         rows = file.metadata.num_rows
         with pq.ParquetWriter(path, file.schema_arrow, **_packing(file.metadata)) as writer:
             for start, table, places in _kept(piece, number, file):
-                filled = _with_stands(table, places, piece.instead, opener.column)
+                stands = {
+                    row: piece.instead[at].stored
+                    for row, at in enumerate(places)
+                    if at in piece.instead
+                }
+                filled = with_pictures(table, stands, opener.column)
                 writer.write_table(with_split(filled, split) if split else filled)
                 place.progress(f"writing {redacted(path.name)}", start, rows)
         place.progress(f"writing {redacted(path.name)}", rows, rows)
@@ -130,18 +135,23 @@ def _batches(file: pq.ParquetFile, group: int) -> Iterator[tuple[int, pa.Table]]
         begin += batch.num_rows
 
 
-def _with_stands(
-    table: pa.Table, places: Sequence[int], instead: Mapping[int, Stand], column: str
-) -> pa.Table:
-    """Put what takes the place of pictures into their rows; all other columns stay."""
-    mask = np.array([place in instead for place in places], np.bool_)
-    if not mask.any():
+def with_pictures(table: pa.Table, pictures: Mapping[int, Stored], column: str) -> pa.Table:
+    """Put pictures into rows of a table; all other columns stay.
+
+    Args:
+        table: the rows.
+        pictures: row to what is put there, encoded.
+        column: where, as ``name`` or ``name.bytes``.
+    """
+    if not pictures:
         return table
     base, _, leaf = column.partition(".")
     values = table[base].combine_chunks()
     held = values.field(leaf) if leaf else values
-    stands = [instead[place].stored for place in places if place in instead]
-    held = pc.replace_with_mask(held, pa.array(mask), pa.array(stands, held.type))
+    mask = np.zeros(table.num_rows, np.bool_)
+    mask[list(pictures)] = True
+    stored = [pictures[row] for row in np.flatnonzero(mask).tolist()]
+    held = pc.replace_with_mask(held, pa.array(mask), pa.array(stored, held.type))
     if leaf:
         fields = [values.type.field(i) for i in range(values.type.num_fields)]
         children = [held if f.name == leaf else values.field(f.name) for f in fields]
