@@ -19,7 +19,7 @@ from visleak.review.pictures import Sight
 from visleak.review.words import cut
 
 #: A picture with no longer side is enlarged by a whole factor, pixel by pixel.
-TINY: Final = 160
+TINY: Final = 96
 #: About how wide a tiny picture is shown before a script has measured the window.
 ABOUT: Final = 320
 #: Other pairs of an image that are shown.

@@ -28,7 +28,7 @@ function fit() {
       const dots = window.devicePixelRatio || 1;
       factor = Math.max(1, Math.floor(factor * dots)) / dots;
     } else {
-      factor = Math.min(factor, 3); // a small photograph is judged better enlarged
+      factor = Math.min(factor, 4); // a small photograph is judged better enlarged
     }
     image.style.width = `${size[0] * factor}px`;
     image.style.height = `${size[1] * factor}px`;
