@@ -184,3 +184,23 @@ def test_a_plain_journal_serves_where_wal_is_refused(
         ledger.add(said(1))
         ledger.add(said(2))
     assert len(read_verdicts(tmp_path)) == 2
+
+
+def test_a_kill_before_the_first_table_loses_nothing(tmp_path: Path) -> None:
+    (tmp_path / "verdicts.sqlite").touch()
+    assert read_verdicts(tmp_path) == ()
+    write_plain(tmp_path / PLAIN, [said(1)])
+    assert read_verdicts(tmp_path) == (said(1, time=read_verdicts(tmp_path)[0].time),)
+    with Ledger(tmp_path) as ledger:
+        assert len(ledger.standing()) == 1
+
+
+def test_reading_leaves_no_file_behind(tmp_path: Path) -> None:
+    with Ledger(tmp_path) as ledger:
+        ledger.add(said(1))
+        with Ledger(tmp_path) as other:
+            other.add(said(2))
+        # the other one closed first, and left this one its log
+        ledger.add(said(3))
+    assert len(read_verdicts(tmp_path)) == 3
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["verdicts.csv", "verdicts.sqlite"]

@@ -131,6 +131,11 @@ class Ledger:
                 if self._since:
                     self.write_plain()
             finally:
+                # a log that nobody writes any more would only leave files beside the ledger;
+                # while another process is at it, it stays
+                with contextlib.suppress(sqlite3.Error):
+                    self._db.execute("PRAGMA busy_timeout=0")
+                    self._db.execute("PRAGMA journal_mode=DELETE").fetchone()
                 self._db.close()
 
     def _insert(self, verdicts: Iterable[Verdict]) -> None:
@@ -186,7 +191,10 @@ def read_verdicts(folder: Path) -> tuple[Verdict, ...]:
             with contextlib.closing(
                 sqlite3.connect(f"{kept.absolute().as_uri()}?mode=ro", uri=True, timeout=PATIENCE)
             ) as db:
-                return tuple(Verdict(*row) for row in db.execute(_STANDING))
+                # killed before it had begun
+                begun = db.execute("SELECT count(*) FROM sqlite_master").fetchone()[0]
+                if begun:
+                    return tuple(Verdict(*row) for row in db.execute(_STANDING))
         except sqlite3.Error as error:
             if not plain.is_file():
                 raise VisleakError(
