@@ -146,7 +146,8 @@ def _facts(content: Mapping[str, Any]) -> Iterator[Text]:
                 words = f"nothing would be left of {plain(name)}: try --keep-sizes, or split anew"
                 yield _fact("empty", words, "yellow")
         return
-    yield _fact("largest gap", plain(content["largest_deviation"]["words"]))
+    gap = content["largest_deviation"]
+    yield _fact("largest gap", plain(gap["words"]) if gap["points"] else "none, all is as asked")
     limit = f"{100 * content['tolerance']:.4g} %"
     if not content["misses"]:
         yield _fact("tolerance", f"{limit} is kept", "green")

@@ -36,7 +36,9 @@ class Deviation:
     images: float
 
     def __str__(self) -> str:
-        count = f"{abs(self.images):,.0f} images too {'many' if self.images > 0 else 'few'}"
+        whole = round(abs(self.images))
+        count = f"{whole:,} image{'' if whole == 1 else 's'}" if whole else "less than an image"
+        count += f" too {'many' if self.images > 0 else 'few'}"
         if self.class_ is None:
             return f"part {self.part} is off its size by {self.points * 100:.2f} % ({count})"
         return (
