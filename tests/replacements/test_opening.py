@@ -10,6 +10,7 @@ import pytest
 import visleak
 from planted_pool import plant, png, scene, store
 from visleak.errors import UsageError, VisleakError
+from visleak.replacements.opening import _as_seen_from_here
 
 
 def changed(folder, **values):
@@ -26,6 +27,24 @@ def test_a_pool_of_other_classes(planted, opened, tmp_path):
         r" its column with --label",
     ):
         opened(tmp_path / "pool")
+
+
+def test_a_pool_that_is_in_the_audit(planted, opened):
+    with pytest.raises(
+        VisleakError,
+        match=r"no image of the pool can be used: 13 are in the audit already, 0 are blank, 0",
+    ):
+        opened(planted / "train")
+
+
+def test_the_file_of_an_encoder_is_found_from_anywhere(tmp_path, monkeypatch):
+    """An audit notes it as it was given, relative to where the audit was made."""
+    (tmp_path / "models").mkdir()
+    (tmp_path / "models" / "a.onnx").touch()
+    name = "onnx:models/a.onnx?prep=b.json"
+    assert _as_seen_from_here(name, tmp_path) == f"onnx:{tmp_path}/models/a.onnx?prep=b.json"
+    monkeypatch.chdir(tmp_path)
+    assert _as_seen_from_here(name, tmp_path / "elsewhere") == name
 
 
 def test_a_pool_of_embeddings(opened, tmp_path):

@@ -6,6 +6,7 @@ import os
 from collections.abc import Iterator, Mapping
 from contextlib import AbstractContextManager, ExitStack, contextmanager
 from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import Any
 
 import pyarrow.compute as pc
@@ -13,6 +14,7 @@ import pyarrow.compute as pc
 from visleak import pipeline
 from visleak.auditing import Audit, open_cache, workers_for
 from visleak.encoders import load_encoder
+from visleak.encoders.request import parse
 from visleak.errors import UsageError, VisleakError
 from visleak.images import open_pictures
 from visleak.images.addresses import redacted
@@ -103,7 +105,7 @@ def open_selection(
             include_disputed=asked.include_disputed,
         )
         pool, by_class = _pool_of(desk, sets, images.name, name, asked.seed)
-        _refuse_other_classes(by_class, duplicates, pool, asked)
+        _refuse_useless(by_class, duplicates, pool)
         decisions = stack.enter_context(
             Decisions.copied(result.folder, place.scratch) if trial else Decisions(result.folder)
         )
@@ -170,13 +172,26 @@ def _encoder_of(result: Audit) -> Encoder:
         VisleakError: what goes by its name now is another one.
     """
     about = result.summary["encoder"]
-    encoder = load_encoder(about["name"])
+    base = Path(result.summary.get("opened_in", "."))
+    encoder = load_encoder(_as_seen_from_here(about["name"], base))
     if encoder.digest != about["digest"]:
         raise VisleakError(
             f"encoder {about['name']} has digest {encoder.digest[:12]} here, the audit was made"
             f" with {about['digest'][:12]}; audit again, or bring that one back"
         )
     return encoder
+
+
+def _as_seen_from_here(name: str, base: Path) -> str:
+    """Return an encoder's text; a file in it that is not here is sought where the audit was made.
+
+    >>> _as_seen_from_here("builtin", Path("/data"))
+    'builtin'
+    """
+    file = parse(name).argument
+    if file and not Path(file).exists() and (base / file).exists():
+        return name.replace(file, str(base / file), 1)
+    return name
 
 
 def _opened_pool(asked: Asked, sets: Mapping[str, ImageSet]) -> ImageSet:
@@ -224,16 +239,25 @@ def _pool_of(
     return made, sets[test].labels is not None and own.images.labels is not None
 
 
-def _refuse_other_classes(by_class: bool, duplicates: Duplicates, pool: Pool, asked: Asked) -> None:
-    """Refuse a pool that has labels, and none of those that are needed."""
+def _refuse_useless(by_class: bool, duplicates: Duplicates, pool: Pool) -> None:
+    """Refuse a pool that nothing can be taken from.
+
+    Raises:
+        VisleakError: none of its images can be used.
+        UsageError: it has labels, and none of those that are needed.
+    """
+    if not pool.usable:
+        raise VisleakError(
+            f"no image of the pool can be used: {pool.known:,} are in the audit already,"
+            f" {pool.blank:,} are blank, {pool.unreadable:,} cannot be read; choose another --pool"
+        )
     needed = sorted({each.label for each in duplicates.images if each.label is not None})
-    if not by_class or not needed or any(class_of(label) in pool.queues for label in needed):
-        return
-    there = sorted(label for label in pool.queues if label is not None)
-    raise UsageError(
-        f"no class is in both: the duplicates are of {_some(needed)}, the pool has"
-        f" {_some(there)}; choose its column with --label"
-    )
+    if by_class and needed and not any(class_of(label) in pool.queues for label in needed):
+        there = sorted(label for label in pool.queues if label is not None)
+        raise UsageError(
+            f"no class is in both: the duplicates are of {_some(needed)}, the pool has"
+            f" {_some(there)}; choose its column with --label"
+        )
 
 
 def _some(names: list[str]) -> str:
