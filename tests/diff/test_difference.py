@@ -266,12 +266,18 @@ def check_totals(found: Difference, sides: list[Plain], level: str) -> None:
         for side in sides
     ]
     moved = {forth[i][1]: i for i in forth}
-    assert total.new == sum(moved.get(i) not in leaks[0] for i in leaks[1])
-    assert total.gone == sum(i not in forth or forth[i][1] not in leaks[1] for i in leaks[0])
+    new = {i for i in leaks[1] if moved.get(i) not in leaks[0]}
+    gone = {i for i in leaks[0] if i not in forth or forth[i][1] not in leaks[1]}
+    unseen = [
+        {i for i in new if sides[0].world.sample and i not in moved},
+        {i for i in gone if sides[1].world.sample and i not in forth},
+    ]
+    assert (total.new, total.gone) == (len(new - unseen[0]), len(gone - unseen[1]))
+    assert total.unseen == len(unseen[0]) + len(unseen[1])
     assert next(iter(total.rates)) == RATE[level]
     before, after = total.rates[RATE[level]]
     assert (before.count, after.count) == (len(leaks[0]), len(leaks[1]))
-    assert total.new - total.gone == after.count - before.count
+    assert len(new) - len(gone) == after.count - before.count
 
 
 def mirrored(found: Difference, back: Difference) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import os
 from collections import Counter
 from collections.abc import Mapping
@@ -13,78 +12,14 @@ from typing import Any
 import numpy as np
 
 from visleak.diff.conditions import conditions
-from visleak.diff.pairs import CHANGES, Changes, View, changes, reason_word, strongest
-from visleak.diff.pictures import Fate, Matching, match_images
+from visleak.diff.pairs import CHANGES, Changes, View, changes, reason_word
+from visleak.diff.pictures import match_images
 from visleak.diff.sets import match_sets
 from visleak.diff.sides import Side
+from visleak.diff.totals import Total, Turnover, totals, turnovers
 from visleak.errors import UsageError
 from visleak.records import Bool
-from visleak.stats import Rate
-from visleak.stats.differences import mcnemar_exact, newcombe
-from visleak.stats.levels import RATES
 from visleak.verdicts.level import Level
-
-
-@dataclass(frozen=True)
-class Turnover:
-    """What became of the images of a set.
-
-    Attributes:
-        before, after: its name in the two audits; ``None`` where it is not there.
-        same, renamed, changed: images in both: alike, with another id, with another content.
-        removed, added: images in one of them only.
-        known: contents are known, so that ``renamed`` and ``changed`` could be seen.
-    """
-
-    before: str | None
-    after: str | None
-    same: int
-    renamed: int
-    changed: int
-    removed: int
-    added: int
-    known: bool
-
-
-@dataclass(frozen=True)
-class Total:
-    """What became of the leaks of a query set.
-
-    Attributes:
-        before, after: its name in the two audits.
-        new, gone: images that leak in one of them only.
-        regraded: images that leak in both, by another strongest grade or degree.
-        rates: of the level, then of those that both audits measured: name to before and after.
-        shared: images in both with the same content.
-        flips: of these, how many leak before alone and after alone.
-    """
-
-    before: str
-    after: str
-    new: int
-    gone: int
-    regraded: int
-    rates: Mapping[str, tuple[Rate, Rate]]
-    shared: int
-    flips: tuple[int, int]
-
-    @property
-    def paired(self) -> bool:
-        """Whether both rates are of the very same images."""
-        first, second = next(iter(self.rates.values()))
-        whole = first.population is None and second.population is None
-        return whole and self.shared == first.total == second.total
-
-    @property
-    def p_value(self) -> float:
-        """Of McNemar's exact test over the shared images."""
-        return mcnemar_exact(*self.flips)
-
-    @property
-    def interval(self) -> tuple[float, float]:
-        """Newcombe's interval of the rate after minus that before."""
-        first, second = next(iter(self.rates.values()))
-        return newcombe((first.count, first.total), (second.count, second.total))
 
 
 @dataclass(frozen=True)
@@ -140,7 +75,7 @@ class Difference:
             "before": str(self.before.side.folder),
             "after": str(self.after.side.folder),
             "level": self.level.name,
-            "totals": [_total_dict(each) for each in self.totals],
+            "totals": [each.as_dict() for each in self.totals],
             "sets": [vars(each) for each in self.sets],
             "pairs": self.counts(),
             "repeats": self.counts(within=True),
@@ -148,28 +83,6 @@ class Difference:
                 name: {"before": old, "after": new} for name, (old, new) in self.conditions.items()
             },
         }
-
-
-def _total_dict(total: Total) -> dict[str, Any]:
-    low, high = total.interval
-    return {
-        "before": total.before,
-        "after": total.after,
-        "new": total.new,
-        "gone": total.gone,
-        "regraded": total.regraded,
-        "rates": {
-            name: {"before": old.as_dict(), "after": new.as_dict()}
-            for name, (old, new) in total.rates.items()
-        },
-        "shared_images": total.shared,
-        "only_before": total.flips[0],
-        "only_after": total.flips[1],
-        "same_images": total.paired,
-        "mcnemar_p": total.p_value,
-        "difference_low": None if math.isnan(low) else low,
-        "difference_high": None if math.isnan(high) else high,
-    }
 
 
 def diff(
@@ -202,8 +115,8 @@ def diff(
         first,
         second,
         chosen,
-        tuple(_turnovers(old, new, forth, matched)),
-        tuple(_totals(first, second, chosen)),
+        turnovers(old, new, forth, matched),
+        totals(first, second, chosen),
         changes(first, second, chosen),
         conditions(old.summary, new.summary),
     )
@@ -230,67 +143,3 @@ def _level(old: Side, new: Side, asked: str | None) -> Level:
             why = "grades" if level.scale == "grade" else "thresholds for degrees"
             raise UsageError(f"{side.folder} has no {why}, so nothing can be said at {level.name}")
     return level
-
-
-def _turnovers(old: Side, new: Side, forth: Matching, matched: Mapping[str, str]) -> list[Turnover]:
-    found = []
-    for name, rows in old.rows.items():
-        theirs = matched.get(name)
-        fates = np.bincount(forth.fate[rows], minlength=len(Fate))
-        there = new.rows[theirs] if theirs is not None else np.zeros(0, np.int64)
-        digests = [old.column("digest", rows), new.column("digest", there)]
-        found.append(
-            Turnover(
-                name,
-                theirs,
-                int(fates[Fate.SAME]),
-                int(fates[Fate.RENAMED]),
-                int(fates[Fate.CHANGED]),
-                int(fates[Fate.GONE]),
-                len(there) - int(fates.sum() - fates[Fate.GONE]),
-                not any(digest.null_count for digest in digests),
-            )
-        )
-    for name, rows in new.rows.items():
-        if name not in matched.values():
-            known = not new.column("digest", rows).null_count
-            found.append(Turnover(None, name, 0, 0, 0, 0, len(rows), known))
-    return found
-
-
-def _totals(old: View, new: View, level: Level) -> list[Total]:
-    best = strongest(old.side, level), strongest(new.side, level)
-    summaries = [
-        {total["query_set"]: total["rates"] for total in view.side.summary["totals"]}
-        for view in (old, new)
-    ]
-    found = []
-    for name, own in summaries[0].items():
-        theirs = old.sets.get(name)
-        if theirs is None or theirs not in summaries[1]:
-            continue
-        mine, partner = old.side.rows[name], old.matching.partner[old.side.rows[name]]
-        there = partner >= 0
-        code = best[0][mine]
-        other = np.where(there, best[1][partner], level.code + 1)
-        leaks, leaked = code <= level.code, other <= level.code
-        shared = old.matching.same_content[mine]
-        every = int((best[1][new.side.rows[theirs]] <= level.code).sum())
-        keys = [key for key, _ in (RATES[level.name], *RATES.values())]
-        found.append(
-            Total(
-                name,
-                theirs,
-                every - int((leaks & leaked).sum()),
-                int((leaks & ~leaked).sum()),
-                int((leaks & leaked & (code != other)).sum()),
-                {
-                    key: (Rate.from_dict(own[key]), Rate.from_dict(summaries[1][theirs][key]))
-                    for key in keys
-                    if own.get(key) and summaries[1][theirs].get(key)
-                },
-                int(shared.sum()),
-                (int((shared & leaks & ~leaked).sum()), int((shared & leaked & ~leaks).sum())),
-            )
-        )
-    return found

@@ -9,9 +9,10 @@ from typing import Any, Final
 
 import numpy as np
 
-from visleak.diff.difference import Difference, Total, Turnover
+from visleak.diff.difference import Difference
 from visleak.diff.pairs import APPEARED, CHANGES, MEANINGS
 from visleak.diff.sides import Side
+from visleak.diff.totals import Total, Turnover
 from visleak.records import DEGREES, GRADES
 from visleak.stats import Rate, percent
 
@@ -52,7 +53,8 @@ def headlines(found: Difference) -> Iterator[str]:
 
 def _turned(total: Total, old: str, new: str) -> str:
     images = f"leaking {total.after} image"
-    if not (total.new or total.gone or total.regraded):
+    unseen = f", {total.unseen:,} leak that only one of the two looked at" if total.unseen else ""
+    if not (total.new or total.gone or total.regraded or total.unseen):
         count = next(iter(total.rates.values()))[1].count
         if not count:
             return f"{new} has no {images}, like {old}"
@@ -60,7 +62,7 @@ def _turned(total: Total, old: str, new: str) -> str:
     return (
         f"{new} has {total.new:,} {images}{'' if total.new == 1 else 's'} that {old} had not,"
         f" {total.gone:,} {'is' if total.gone == 1 else 'are'} gone,"
-        f" {total.regraded:,} changed {_scale(total)}"
+        f" {total.regraded:,} changed {_scale(total)}{unseen}"
     )
 
 
@@ -145,8 +147,8 @@ def _images(turnover: Turnover, names: tuple[str, str]) -> str:
         "the same": turnover.same,
         "renamed": turnover.renamed,
         "with another content": turnover.changed,
-        "removed": turnover.removed,
-        "added": turnover.added,
+        f"not looked at in {names[1]}" if turnover.unseen_after else "removed": turnover.removed,
+        f"not looked at in {names[0]}" if turnover.unseen_before else "added": turnover.added,
     }
     said = ", ".join(f"{count:,} {what}" for what, count in counts.items() if count)
     unknown = "" if turnover.known else " (by id: contents are not known)"
