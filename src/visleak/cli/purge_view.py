@@ -47,7 +47,8 @@ def shown(purge: Purge, summary: Mapping[str, Any], out: Path | None) -> Iterato
 
 def _set(each: SetPlan, purge: Purge) -> Iterator[RenderableType]:
     go = "went" if purge.written is not None else "would go"
-    words = " and ".join(reversed(purge.wish.words))
+    *weaker, strongest = reversed(purge.wish.words)
+    words = " and ".join(filter(None, (", ".join(weaker), strongest)))
     yield Text(
         plain(
             f"{len(each.removed):,} of {each.total:,} images of {each.name} {go} ({words} pairs);"
@@ -149,13 +150,14 @@ def _command(sources: Mapping[str, str], side: str, summary: Mapping[str, Any]) 
     if not sources:
         return ""
     tests = {total["query_set"] for total in summary["totals"]}
+    trained = any(each["name"] not in tests for each in summary["sets"])
     words = ["visleak audit"]
     for each in summary["sets"]:
         own = "test" if each["name"] in tests else "train"
         source = sources.get(each["name"]) or each["source"]
         if own == side and each["name"] not in sources:
             continue
-        words.append(f"--{own} {shlex.quote(each['name'] + '=' + source)}")
+        words.append(f"--{own if trained else 'set'} {shlex.quote(each['name'] + '=' + source)}")
     return " ".join([*words, "-o AUDIT"])
 
 

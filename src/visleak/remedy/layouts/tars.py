@@ -7,6 +7,7 @@ import contextlib
 import gzip
 import io
 import lzma
+import re
 import tarfile
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
@@ -16,7 +17,7 @@ from typing import IO, Any, Final, cast
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from visleak.errors import VisleakError
+from visleak.errors import UsageError, VisleakError
 from visleak.images import open_pictures
 from visleak.images.addresses import redacted
 from visleak.images.archive import DAMAGE, TARS, is_picture_member, said
@@ -111,6 +112,11 @@ def _write_shards(part: FilledPart, place: Place) -> Opened:
     (piece,) = part.pieces
     opener = cast(JoinedOpener, piece.images.opener)
     shards = cast("tuple[TarOpener, ...]", opener.parts)
+    if len(shards) > 1 and re.search(r"[*?\[\]{}]", str(place.final)):
+        raise UsageError(
+            f"the output {place.final} has a name that a pattern of shards takes for wildcards;"
+            " choose another -o DIR"
+        )
     names = [place.below(part, name) for name in shard_names([shard.path for shard in shards])]
     for number, (shard, name) in enumerate(zip(shards, names, strict=True)):
         start, end = int(opener.starts[number]), int(opener.starts[number + 1])

@@ -17,7 +17,7 @@ from visleak.images.folder import as_text
 from visleak.images.sources import locate
 from visleak.remedy.contents import FilledPart
 from visleak.remedy.layouts.files import contents, names_of
-from visleak.remedy.layouts.listing import write_listing
+from visleak.remedy.layouts.listing import files_of, write_listing
 from visleak.remedy.layouts.names import split_of
 from visleak.remedy.layouts.place import Opened, Place
 
@@ -93,15 +93,10 @@ def _write(part: FilledPart, split: str, place: Place) -> tuple[str, Opened]:
     """
     if place.how == "manifest":
         opened = write_listing(part, place)
-        files = [
-            place.link_to(file, place.folder)
-            for piece in part.pieces
-            for file in map(piece.path, piece.keep.tolist())
-            if file is not None
-        ]
+        path = place.made(f"{split}.txt")
         # ./ counts from the list's own folder
-        text = "".join(f"./{file}\n" for file in files)
-        place.made(f"{split}.txt").write_bytes(text.encode("utf-8", "surrogateescape"))
+        text = "".join(f"./{file}\n" for file in files_of(part, place, path))
+        path.write_bytes(text.encode("utf-8", "surrogateescape"))
         return f"{split}.txt", opened
     names = names_of(part)
     listed = any(_boxes_of(f"/{name}") for name in names)
