@@ -122,6 +122,8 @@ def test_what_a_baseline_knows_passes(data: Path, tmp_path: Path) -> None:
     said = failure(data / "test", data / "train", out=out)
     assert said.endswith(f"to look at the pictures: visleak review {out}")
     passes(data / "test", data / "train", baseline=out)
+    with pytest.raises(UsageError, match="is the output folder itself"):
+        passes(data / "test", data / "train", baseline=out, out=out)
     from visleak.export import export
 
     (accepted,) = export(out, "accepted", tmp_path / "accepted.csv", grade="exact")

@@ -113,7 +113,7 @@ def audit(
         )
         return
     gates.check(asked, verify=not no_verify)
-    known = gates.baseline_of(baseline, out) if baseline else None
+    known = _known(baseline, out) if baseline else None
     settings = Settings(
         encoder=encoder or "",
         search=search,
@@ -153,6 +153,13 @@ def audit(
         _pass_gates(asked, result)
     else:
         _pass_by_baseline(asked, result, known, json=json)
+
+
+def _known(baseline: Sequence[Path], out: Path) -> Baseline:
+    """Read what is known, before anything is computed."""
+    from visleak.gating import read_baseline
+
+    return read_baseline(baseline, out)
 
 
 def _refuse_baseline(baseline: Sequence[Path] | None) -> None:

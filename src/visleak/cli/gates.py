@@ -208,24 +208,6 @@ class Checked:
         return bound | self.found.as_dict(NAMED)
 
 
-def baseline_of(sources: Sequence[Path], out: Path) -> Baseline:
-    """Read what is known, before anything is computed.
-
-    Raises:
-        UsageError: a source does not exist, or is the very folder that is written.
-        VisleakError: one is damaged.
-    """
-    for source in sources:
-        if source.resolve() == out.resolve():
-            raise UsageError(
-                f"--baseline {source} is the output folder itself, so the second run would know"
-                " every leak; keep the baseline in another folder, or a file of accepted pairs"
-            )
-    from visleak.gating import read_baseline
-
-    return read_baseline(sources)
-
-
 def checked(
     gates: Iterable[Gate], folder: Path, summary: Mapping[str, Any], baseline: Baseline
 ) -> Iterator[Checked]:

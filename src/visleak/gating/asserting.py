@@ -91,7 +91,7 @@ def assert_no_leak(
     __tracebackhide__ = True  # a failure is about the caller's line
     level = Level(grade)
     _check(allowed, unreadable, level, settings)
-    known = None if baseline is None else read_baseline(_listed(baseline))
+    known = None if baseline is None else read_baseline(_listed(baseline), out)
     result = audit(
         test,
         train,

@@ -88,14 +88,18 @@ class Baseline:
             yield from _notes(source, old, summary, levels)
 
 
-def read_baseline(sources: Sequence[str | os.PathLike[str]]) -> Baseline:
+def read_baseline(
+    sources: Sequence[str | os.PathLike[str]], out: str | os.PathLike[str] | None = None
+) -> Baseline:
     """Read audit folders and files of accepted pairs.
 
     Args:
         sources: one or more. Where two of them hold a verdict on one pair, the later one counts.
+        out: folder of the audit that is to be compared with it.
 
     Raises:
-        UsageError: one of them does not exist, or is a folder without a finished audit.
+        UsageError: one of them does not exist, is a folder without a finished audit, or is
+            ``out`` itself.
         VisleakError: one of them is damaged.
     """
     tables: list[pa.Table] = [_KNOWN.empty_table()]
@@ -107,6 +111,11 @@ def read_baseline(sources: Sequence[str | os.PathLike[str]]) -> Baseline:
             raise UsageError(
                 f"the baseline {source} does not exist; give an audit folder or a file of"
                 " accepted pairs"
+            )
+        if out is not None and source.resolve() == Path(out).resolve():
+            raise UsageError(
+                f"the baseline {source} is the output folder itself, so the second run would know"
+                " every leak; keep the baseline in another folder, or a file of accepted pairs"
             )
         if not source.is_dir():
             for key, grade in read_accepted(source).items():
