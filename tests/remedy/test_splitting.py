@@ -237,6 +237,7 @@ def test_seed_and_audit_decide_and_nothing_else(clips, audited, cache, tmp_path)
         ({"parts": "a=1.0"}, "parts are names with shares between 0 and 1"),
         ({"parts": "a=0.5,b=x"}, "train=0.8,test=0.2; got b=x"),
         ({"parts": "a=0.5,a=0.5"}, "two parts are called 'a'; names must differ"),
+        ({"parts": "../a=0.5,b=0.5"}, "part '../a' cannot be the name of a folder"),
         ({"grade": "different"}, "grade must be one of exact, near, similar; got 'different'"),
         ({"tolerance": 2.0}, "tolerance must be a share from 0 to 1; got 2.0"),
         ({"how": "zip"}, "as must be one of manifest, link, copy; got 'zip'"),
@@ -293,3 +294,27 @@ def test_settings_of_the_first_audit_are_those_of_the_proof(audited):
 def test_shares_may_be_percentages():
     """As people write them."""
     assert shares_of(" train = 80% , test=20%") == {"train": 0.8, "test": 0.2}
+
+
+def test_nothing_is_written_into_the_set(clips, cache):
+    """Not even an audit, and not where only a plan is asked for."""
+    with pytest.raises(UsageError, match="lies in, the input"):
+        split(clips, "a=0.5,b=0.5", out=clips / "new", cache=cache)
+    assert not (clips / "new").exists()
+
+
+def test_an_audit_made_here_before_is_made_anew_unless_people_judged(
+    clips, audited, cache, tmp_path
+):
+    """A set that changed is audited again by itself; verdicts are not thrown away."""
+    source = tmp_path / "red"
+    shutil.copytree(clips / "red", source)
+    wish = {"parts": "a=0.5,b=0.5", "out": tmp_path / "s", "tolerance": 1.0, "cache": cache}
+    first = split(source, **wish)
+    (source / "dark.png").unlink()
+    assert split(source, **wish).content["images"] == first.content["images"] - 1
+    with Ledger(tmp_path / "s" / "audit") as ledger:
+        ledger.add(Verdict.of("a" * 32, "b" * 32, judgment="near", reviewer="me"))
+    (source / "black0.png").unlink()
+    with pytest.raises(UsageError, match="and people judged pairs there; choose a new folder"):
+        split(source, **wish)

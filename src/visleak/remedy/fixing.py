@@ -76,9 +76,9 @@ def fix(
     """
     check_choices(grade, 0.0, how)
     folder, found = Path(out), Audit(audited)
-    refuse_output(folder, apply=apply)
     refuse_ungraded(found.folder, found.summary)
     sets = _sets(found, group)
+    refuse_output(folder, sets, apply=apply)
     examiner = Examiner(
         settings_of(found.summary),
         grade,

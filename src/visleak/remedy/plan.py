@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final
@@ -13,11 +13,13 @@ import pyarrow.compute as pc
 
 import visleak
 from visleak.errors import UsageError, VisleakError
-from visleak.records import Int64
+from visleak.records import ImageSet, Int64
 from visleak.remedy.balance import Balance
 from visleak.remedy.graph import Graph
 from visleak.remedy.manifest import Removed
 from visleak.remedy.parts import Part, Piece
+from visleak.remedy.staging import refuse_place
+from visleak.remedy.writing import inputs_of
 from visleak.store import UNREADABLE, read_problems, write_csv, write_json
 
 #: Version of the layout of ``split.json``.
@@ -162,12 +164,18 @@ def counted(part: Int64, parts: int, label: Int64, classes: int) -> Int64:
     return flat.reshape(parts, classes).astype(np.int64)
 
 
-def refuse_output(out: Path, *, apply: bool) -> None:
-    """Refuse an output folder that holds something else, or parts that a mere plan would belie.
+def refuse_output(out: Path, sets: Iterable[ImageSet], *, apply: bool) -> None:
+    """Refuse an output folder that lies in a set, or holds something else.
+
+    Args:
+        out: the folder.
+        sets: that are split.
+        apply: parts are to be written; else those that are there would be belied by a mere plan.
 
     Raises:
         UsageError: it does.
     """
+    refuse_place(out, [path for images in sets for path in inputs_of(images)])
     if not out.exists():
         return
     own = {SPLIT, ASSIGNMENT, DATA, PROOF, AUDITED}

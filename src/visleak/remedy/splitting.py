@@ -29,6 +29,7 @@ from visleak.remedy.plan import AUDITED, Plan, Unbalanced, counted, refuse_outpu
 from visleak.remedy.proving import Examiner, refuse_ungraded, settings_of
 from visleak.remedy.writing import HOWS
 from visleak.settings import Settings
+from visleak.store import AUDIT
 from visleak.verdicts import read_verdicts
 
 #: Default of how far sizes and class shares may be off.
@@ -112,7 +113,7 @@ def split(
     if stratify is not None and images.labels is None:
         raise UsageError(f"stratify {stratify!r}: {images.source or images.name} has no labels")
     folder = Path(out)
-    refuse_output(folder, apply=apply)
+    refuse_output(folder, [images], apply=apply)
     if audited is None:
         found = _audited_here(images, folder / AUDITED, encoder, workers, cache, progress)
     else:
@@ -232,6 +233,8 @@ def shares_of(parts: str | Mapping[str, float]) -> dict[str, float]:
                 "parts are names with shares between 0 and 1, such as train=0.8,test=0.2; got"
                 f" {name}={text}"
             )
+        if name.startswith(".") or "/" in name:
+            raise UsageError(f"part {name!r} cannot be the name of a folder; choose another")
         if name in result:
             raise UsageError(f"two parts are called {name!r}; names must differ")
         result[name] = share
@@ -288,15 +291,26 @@ def _audited_here(
     cache: str | os.PathLike[str] | None,
     progress: Progress,
 ) -> Audit:
+    wishes: dict[str, Any] = {
+        "settings": Settings(encoder=encoder),
+        "out": folder,
+        "workers": workers,
+        "cache": cache,
+        "progress": progress,
+    }
     # groups change no pair: without them the same audit serves every choice of groups
-    return audit(
-        replace(images, groups=None),
-        settings=Settings(encoder=encoder),
-        out=folder,
-        workers=workers,
-        cache=cache,
-        progress=progress,
-    )
+    bare = replace(images, groups=None)
+    try:
+        return audit(bare, **wishes)
+    except UsageError:
+        if not (folder / AUDIT).is_file():
+            raise
+    if read_verdicts(folder):
+        raise UsageError(
+            f"{folder} is an audit of another set, or of this one before it changed, and people"
+            " judged pairs there; choose a new folder with -o DIR"
+        )
+    return audit(bare, force=True, **wishes)
 
 
 def _name_in(found: Audit, images: ImageSet) -> str:

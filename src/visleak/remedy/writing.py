@@ -106,7 +106,7 @@ def write(
     _refuse_words(parts, how)
     if out.name in ("", ".."):
         out = Path(os.path.realpath(out))
-    refuse_place(out, [path for images in _sets(parts) for path in _inputs(images)])
+    refuse_place(out, [path for images in _sets(parts) for path in inputs_of(images)])
     _refuse_taken(out)
     layouts = {part.name: _layout(part, how) for part in parts}
     holds = {name: layout.holds if layout else "bytes" for name, layout in layouts.items()}
@@ -159,7 +159,7 @@ def _sets(parts: Sequence[Part]) -> Iterator[ImageSet]:
             yield from (substitute.images for substitute in piece.instead.values())
 
 
-def _inputs(images: ImageSet) -> Iterator[Path]:
+def inputs_of(images: ImageSet) -> Iterator[Path]:
     """Yield the folders and files of a set that nothing may be written into."""
     if not images.source or is_address(images.source):
         return
