@@ -2,19 +2,23 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
+import pyarrow.parquet as pq
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from reviewed import Browser
 
 from visleak.errors import UsageError, VisleakError
 from visleak.records import GRADES
 from visleak.review.choice import Choice
 from visleak.review.desk import ROW, Desk, Progress
+from visleak.store import PAIRS, PAIRS_SCHEMA, write_tables
 from visleak.verdicts import Ledger, Verdict, judged_pairs, read_verdicts
 
 ALL = Choice()
@@ -181,3 +185,34 @@ def test_a_vanished_source_is_told_at_once(folder: Path, finished: Path) -> None
         Desk(folder, "ada")
     assert "gone.csv" in str(said.value)
     assert "\n" not in str(said.value)
+
+
+def test_sets_of_embeddings_are_left_out(folder: Path) -> None:
+    """They have digests of the bytes they were made of, and nothing to look at."""
+    path = folder / "audit.json"
+    summary = json.loads(path.read_text())
+    pairs = pq.read_table(folder / PAIRS).to_pylist()
+    summary["sets"][1]["pictures"] = False
+    path.write_text(json.dumps(summary))
+    with Desk(folder, "ada") as desk:
+        assert desk.listing.within.all()
+        assert desk.listing.left_out == sum(row["coverage"] != "within" for row in pairs)
+    summary["sets"][0]["pictures"] = False
+    path.write_text(json.dumps(summary))
+    with pytest.raises(VisleakError) as said:
+        Desk(folder, "ada")
+    assert str(said.value) == (
+        f"{folder} compares embeddings: there are no pictures to look at; audit the images"
+        " themselves to review them"
+    )
+
+
+def test_an_audit_without_a_pair_has_pages(folder: Path) -> None:
+    write_tables(folder / PAIRS, PAIRS_SCHEMA, [PAIRS_SCHEMA.empty_table()])
+    with Desk(folder, "ada") as desk:
+        browser = Browser.at(desk)
+        assert "There is no pair to review" in browser.page("/pairs")
+        assert "There is no pair to review" in browser.page("/sheet")
+        assert "0 of 0 pairs judged" in browser.page("/result")
+    with Desk(folder, "ada", "nearest") as desk:
+        assert len(desk.listing) == 0

@@ -62,7 +62,7 @@ def review(
     """Judge the pairs of an audit in a browser; Ctrl-C ends it."""
     from visleak.cli.progress import bars
     from visleak.replacements import Asked
-    from visleak.review.serving import review as serve
+    from visleak.review import review as serve
     from visleak.verdicts.plain import PLAIN
 
     agreed = serve(

@@ -17,8 +17,7 @@ import numpy as np
 import pyarrow.compute as pc
 
 from visleak.auditing import Audit
-from visleak.errors import VisleakError
-from visleak.records import GRADES, Bool, EmbeddingSet, Int8, Int64
+from visleak.records import GRADES, Bool, Int8, Int64
 from visleak.review.choice import Choice, couples, fixed, labels, order
 from visleak.review.listing import Listing, read_listing
 from visleak.review.pictures import Shelf
@@ -128,8 +127,10 @@ class Desk:
         self.audit = Audit(folder)
         self.folder = folder
         self.reviewer = reviewer_name(reviewer)
-        self.listing: Listing = read_listing(folder, candidates)
-        self._check_sources()
+        sets = self.audit.summary["sets"]
+        without = [each["name"] for each in sets if not each.get("pictures", True)]
+        self.listing: Listing = read_listing(folder, candidates, without)
+        self._open_sources()
         self.couples = couples(self.listing)
         self.labels = labels(self.listing)
         self._lock = threading.RLock()
@@ -143,18 +144,16 @@ class Desk:
         self.ledger = Ledger(folder)
         self.shelf = Shelf(self.audit.images_of, self.digest_of)
 
-    def _check_sources(self) -> None:
-        """Refuse to begin where a set of the list has no pictures any more.
+    def _open_sources(self) -> None:
+        """Open the sets of the list, so that it is told at once where one is gone.
 
         Raises:
-            VisleakError: its source is gone, or was given in memory.
+            VisleakError: the source of a set is gone, or it was given in memory.
         """
         listing = self.listing
         rows = np.unique(np.concatenate([listing.query, listing.reference]))
         for name in listing.images["set"].take(rows).unique().to_pylist():
-            opened = self.audit.images_of(name)
-            if isinstance(opened, EmbeddingSet):
-                raise VisleakError(f"set {name!r} holds embeddings only; it cannot be reviewed")
+            self.audit.images_of(name)
 
     def digest_of(self, set_name: str, image: str) -> str | None:
         """Return the content digest that an image had in the audit."""

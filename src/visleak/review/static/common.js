@@ -1,17 +1,21 @@
 // What the pages share: speaking to the server, telling the reviewer, the help, single keys.
 
-/** Send a value; return the answer, or throw an Error with the server's words. */
-export async function post(path, value) {
-  let response;
+/** Ask the server; throw an Error in plain words where it does not answer. */
+export async function ask(address, options) {
   try {
-    response = await fetch(path, {
-      method: "POST",
-      headers: { "Content-Type": "application/json", "X-Visleak": "review" },
-      body: JSON.stringify(value),
-    });
+    return await fetch(address, options);
   } catch {
     throw new Error("The server does not answer. Is visleak review still running?");
   }
+}
+
+/** Send a value; return the answer, or throw an Error with the server's words. */
+export async function post(path, value) {
+  const response = await ask(path, {
+    method: "POST",
+    headers: { "Content-Type": "application/json", "X-Visleak": "review" },
+    body: JSON.stringify(value),
+  });
   const text = await response.text();
   let answer = {};
   try {

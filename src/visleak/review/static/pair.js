@@ -1,5 +1,5 @@
 // One pair: judge, move, blink, overlay. The server knows everything; this page only asks it.
-import { choice, filters, help, onKeys, post, say } from "./common.js";
+import { ask, choice, filters, help, onKeys, post, say } from "./common.js";
 
 const main = document.getElementById("main");
 const showHelp = help();
@@ -83,7 +83,7 @@ function prefetch() {
 
 /** Put another page in place of this one, without losing the view or the focus. */
 async function go(address, { push = true } = {}) {
-  const response = await fetch(address);
+  const response = await ask(address);
   const page = new DOMParser().parseFromString(await response.text(), "text/html");
   if (!page.getElementById("pair")) {
     window.location.assign(address);
