@@ -312,3 +312,19 @@ def test_further_copies_that_were_not_looked_for_are_said(audited):
     folder = audited(pair("test/0.png", "train/0.png"), settings={"candidates": "nearest"})
     assert "further copies in training stay" in purge(folder, side="train").caveats[0]
     assert purge(folder).caveats == ()
+
+
+def test_sets_of_different_layouts_stand_side_by_side(tmp_path):
+    tests = {"val": making.table(tmp_path / "v"), "test": making.zipped(tmp_path / "z", 30)}
+    train = making.flat_folder(tmp_path / "train", 100)
+    ids = open_images(tests["test"]).ids.to_pylist()
+    first = open_images(tests["val"]).ids[0].as_py()
+    rows = [pair(f"test/{ids[2]}", "train/0.png"), pair(f"val/{first}", "train/1.png")]
+    folder = make_audit(tmp_path / "a", tests, {"train": train}, rows)
+    result = purge(folder, out=tmp_path / "out", how="copy")
+    assert {n: len(open_images(s)) for n, s in result.written.sources.items()} == {
+        "val": 6,
+        "test": 6,
+    }
+    only = purge(folder, set_name="val", out=tmp_path / "only", how="link")
+    assert list(only.written.sources) == ["val"]

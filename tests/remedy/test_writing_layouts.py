@@ -187,6 +187,18 @@ def test_side_files_go_with_their_picture_and_everything_else_stays(tmp_path):
             assert new.read(info) == old.read(info.filename)
 
 
+@pytest.mark.parametrize("how", ["copy", "link"])
+def test_captions_beside_pictures_go_with_them(how, tmp_path):
+    source = making.flat_folder(tmp_path)
+    for name in ("1.txt", "1.xml", "2.txt", ".1.txt", "notes.md", "1"):
+        making.put(tmp_path / "flat" / name, name)
+    written(tmp_path / "out", piece(source, [1, 4]), how=how)
+    lists = {"files.csv", "kept.csv", "manifest.json", "removed.csv"}
+    names = {p.name for p in (tmp_path / "out").iterdir()} - lists
+    assert names == {"1.png", "4.png", "1.txt", "1.xml"}
+    assert (tmp_path / "out" / "1.xml").read_text() == "1.xml"
+
+
 def test_a_tar_keeps_links_whose_target_goes(tmp_path):
     """Two links lead to cat/2.png: without it, one becomes the file and the other a link to it."""
     source = making.tarred(tmp_path)

@@ -117,6 +117,9 @@ def _facts(purge: Purge) -> Iterator[Text]:
         yield _fact("disputed", f"{purge.disputed:,} pairs are {counted}{hint}")
     if purge.flat:
         yield _fact("blank", f"{purge.flat:,} images without content stay")
+    unreadable = sum(each.unreadable for each in purge.sets)
+    if unreadable:
+        yield _fact("unreadable", f"{unreadable:,} images could not be looked at; they stay")
     for caveat in purge.caveats:
         yield _fact("not seen", caveat, "yellow")
     yield _fact("recommended", f"--from {purge.advice.side}: {purge.advice.why}")

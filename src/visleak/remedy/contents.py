@@ -144,17 +144,16 @@ def fill(
         VisleakError: an image is not what the audit saw, a substitute cannot be read, or its
             place cannot hold it.
     """
-    total, done = sum(map(len, parts)), 0
-    filled = []
-    for part in parts:
-        pieces = []
-        for piece in part.pieces:
-            step = f"reading {part.name}"
-            pieces.append(_fill_piece(piece, holds[part.name], known, step, progress))
-            done += len(piece.keep)
-        filled.append(FilledPart(part.name, tuple(pieces)))
-    progress("reading what is kept", done, total)
-    return tuple(filled)
+    return tuple(
+        FilledPart(
+            part.name,
+            tuple(
+                _fill_piece(piece, holds[part.name], known, f"reading {part.name}", progress)
+                for piece in part.pieces
+            ),
+        )
+        for part in parts
+    )
 
 
 def _fill_piece(

@@ -93,6 +93,7 @@ class SetPlan:
         name: of the set.
         pictures: its pictures are there; else it holds embeddings.
         total: its images, the unreadable ones among them.
+        unreadable: images that could not be looked at; they stay.
         removed: the images that go, in the order of the set.
         classes: each class before and after, by name; empty where labels are unknown.
     """
@@ -100,6 +101,7 @@ class SetPlan:
     name: str
     pictures: bool
     total: int
+    unreadable: int
     removed: tuple[Removed, ...]
     classes: tuple[Share, ...]
 
@@ -137,6 +139,7 @@ class SetPlan:
         return {
             "name": self.name,
             "images": self.total,
+            "unreadable": self.unreadable,
             "removed": len(self.removed),
             "stays": self.stays,
             "why": {why: dict(labels) for why, labels in self.counts().items()},

@@ -180,11 +180,16 @@ def _plan_set(
         )
         for row in gone.to_pylist()
     )
-    classes = _classes(images, gone) if about.get("pictures", True) else ()
-    return (
-        SetPlan(name, bool(about.get("pictures", True)), int(about["images"]), removed, classes),
-        len(blank),
+    pictures = bool(about.get("pictures", True))
+    plan = SetPlan(
+        name,
+        pictures,
+        int(about["images"]),
+        int(about["unreadable"]),
+        removed,
+        _classes(images, gone) if pictures else (),
     )
+    return plan, len(blank)
 
 
 def _strongest(

@@ -7,8 +7,8 @@ from collections.abc import Iterator, Sequence
 
 import numpy as np
 
-from visleak.images.folder import FileOpener, as_text
-from visleak.remedy.contents import Filled, FilledPart, Stored
+from visleak.images.folder import FileOpener, as_text, is_picture_name
+from visleak.remedy.contents import Filled, FilledPart, Stored, path_of
 from visleak.remedy.layouts.listing import write_listing
 from visleak.remedy.layouts.names import free_name
 from visleak.remedy.layouts.place import Opened, Place
@@ -16,6 +16,8 @@ from visleak.remedy.layouts.place import Opened, Place
 
 def write_folder(parts: Sequence[FilledPart], place: Place) -> list[Opened]:
     """Write each part as a folder of pictures under their names; of several, one a sub-folder.
+
+    Files that have a picture's name but for the ending (captions, boxes) go with it.
 
     As ``manifest``, a list of the files where they are.
     """
@@ -27,9 +29,16 @@ def write_folder(parts: Sequence[FilledPart], place: Place) -> list[Opened]:
 def _write(part: FilledPart, place: Place) -> Opened:
     names = names_of(part)
     rest = iter(names)
+    beside = SideFiles()
     for piece in part.pieces:
         for position, stored in contents(piece):
-            place.put(piece, position, place.below(part, next(rest)), stored)
+            name = next(rest)
+            place.put(piece, position, place.below(part, name), stored)
+            for file in beside.of(path_of(piece.images, position)):
+                stem, ending = os.path.splitext(name)[0], os.path.splitext(file)[1]
+                path = place.folder / place.below(part, stem + os.fsdecode(ending))
+                if not os.path.lexists(path):  # two pictures may share a caption
+                    place.put_file(file, path)
     texts = [as_text(name) for name in names]
     order = sorted(range(len(names)), key=texts.__getitem__)
     return Opened(
@@ -37,6 +46,30 @@ def _write(part: FilledPart, place: Place) -> Opened:
         ids=tuple(texts[at] for at in order),
         order=np.array(order, np.int64),
     )
+
+
+class SideFiles:
+    """Files that belong to pictures: captions and boxes, named as they are but for the ending."""
+
+    def __init__(self) -> None:
+        self._folder = b""
+        self._files: dict[bytes, list[bytes]] = {}
+
+    def of(self, picture: bytes | None) -> list[bytes]:
+        """Return the side files of a picture; pictures of one folder are asked for in a row."""
+        if picture is None:
+            return []
+        folder, name = os.path.split(picture)
+        if folder != self._folder:
+            self._folder, self._files = folder, {}
+            with os.scandir(folder) as entries:
+                for entry in entries:
+                    text = os.fsdecode(entry.name)
+                    hidden = text.startswith(".") or "." not in text
+                    if not hidden and not is_picture_name(text) and entry.is_file():
+                        stem = os.path.splitext(entry.name)[0]
+                        self._files.setdefault(stem, []).append(entry.path)
+        return sorted(self._files.get(os.path.splitext(name)[0], ()))
 
 
 def contents(piece: Filled) -> Iterator[tuple[int, Stored | None]]:
