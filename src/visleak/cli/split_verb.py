@@ -10,7 +10,7 @@ import typer
 from visleak.cli import edges, options
 
 if TYPE_CHECKING:
-    from visleak.remedy.splitting import Split
+    from visleak.remedy.plan import Split
 
 NEW = "A new split"
 MEND = "A split that is there"

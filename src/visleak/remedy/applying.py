@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Final
 
@@ -14,7 +14,7 @@ from visleak.images import open_pictures
 from visleak.records import ImageSet
 from visleak.remedy.graph import Graph, Ties, or_stronger
 from visleak.remedy.layouts.place import Opened
-from visleak.remedy.plan import DATA, PROOF, Plan, known_digests
+from visleak.remedy.plan import DATA, NOTHING_DONE, PROOF, Plan, Split, known_digests
 from visleak.remedy.proving import Examiner, leaks_between
 from visleak.remedy.writing import write
 from visleak.store import AUDIT, IMAGES, read_summary, read_table
@@ -22,6 +22,54 @@ from visleak.verdicts import judged_pairs
 
 #: Most rounds of assigning and auditing.
 ROUNDS: Final = 8
+
+
+@dataclass(frozen=True)
+class Order:
+    """What is to be done with a plan.
+
+    Attributes:
+        out: the output folder.
+        audited: the audit that the plan is made from.
+        examiner: audits parts.
+        apply: write the parts.
+        how: ``manifest``, ``link`` or ``copy``.
+    """
+
+    out: Path
+    audited: Path
+    examiner: Examiner
+    apply: bool
+    how: str
+
+
+def conclude(
+    order: Order,
+    graph: Graph,
+    solve: Callable[[Ties], Plan],
+    ties: Ties,
+    accept: Callable[[Plan], None] = lambda plan: None,
+) -> Split:
+    """Plan, and if that is asked for: audit, write and prove.
+
+    Args:
+        order: what is to be done.
+        graph: the images.
+        solve: makes a plan of ties.
+        ties: that are known.
+        accept: raises where a plan must not be carried out.
+
+    Raises:
+        UsageError, VisleakError: as :func:`settled` and :func:`apply`.
+    """
+    plan = solve(ties)
+    outcome = dict(NOTHING_DONE)
+    if order.apply:
+        accept(plan)
+        plan, rounds, more = settled(solve, ties, graph, order.examiner)
+        accept(plan)
+        outcome |= {"rounds": rounds, "pairs_added": more} | apply(plan, order)
+    return Split(order.out, plan.write(order.out, outcome))
 
 
 def settled(
@@ -54,15 +102,12 @@ def settled(
     )
 
 
-def apply(plan: Plan, out: Path, how: str, audited: Path, examiner: Examiner) -> dict[str, Any]:
+def apply(plan: Plan, order: Order) -> dict[str, Any]:
     """Write the parts of a plan, audit what was written, and keep it if nothing leaks.
 
     Args:
         plan: what is written.
-        out: the output folder; the parts come into its ``data``, the audit into ``proof``.
-        how: ``manifest``, ``link`` or ``copy``.
-        audited: the audit that the plan was made from.
-        examiner: audits the parts.
+        order: where to and how; parts come into ``data`` of its folder, the audit into ``proof``.
 
     Returns:
         What ``split.json`` says of it: ``written`` and ``proof``.
@@ -70,6 +115,7 @@ def apply(plan: Plan, out: Path, how: str, audited: Path, examiner: Examiner) ->
     Raises:
         UsageError, VisleakError: as :func:`visleak.remedy.writing.write`, or something leaks.
     """
+    out, examiner = order.out, order.examiner
     proof: dict[str, Any] = {"folder": None, "headline": None, "leaks": 0}
 
     def check(folder: Path, opened: Mapping[str, Opened]) -> None:
@@ -77,14 +123,14 @@ def apply(plan: Plan, out: Path, how: str, audited: Path, examiner: Examiner) ->
         if len(parts) > 1:
             proof.update(_proven(parts, out / PROOF, examiner))
 
-    images = read_table(audited, IMAGES, ["set", "id", "digest"])
+    images = read_table(order.audited, IMAGES, ["set", "id", "digest"])
     written = write(
         plan.parts(),
         out / DATA,
-        how,
+        order.how,
         # where the audit lies changes no image
         about={name: value for name, value in plan.about.items() if name != "audit"},
-        removed=plan.left_out(audited),
+        removed=plan.left_out(order.audited),
         known=known_digests(images),
         check=check,
         progress=examiner.progress,

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import itertools
 import os
 from collections.abc import Mapping
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
@@ -18,15 +16,15 @@ from visleak.images.request import check_groups
 from visleak.images.sources import resolved
 from visleak.pipeline import silent
 from visleak.pipeline.workplace import Progress
-from visleak.records import Bool, ImageSet, Int64
-from visleak.remedy.applying import apply as applied
-from visleak.remedy.applying import settled
+from visleak.records import ImageSet
+from visleak.remedy.applying import Order, conclude
 from visleak.remedy.balance import Balance
-from visleak.remedy.graph import NO_TIES, Graph, Ties
+from visleak.remedy.graph import Graph, Ties
 from visleak.remedy.moves import fewest_moves, kept_sizes
-from visleak.remedy.plan import Plan, counted, refuse_output
+from visleak.remedy.neighbours import Neighbours
+from visleak.remedy.plan import Plan, Split, counted, refuse_output
 from visleak.remedy.proving import Examiner, refuse_ungraded, settings_of
-from visleak.remedy.splitting import Split, check_choices, outcome_of
+from visleak.remedy.splitting import check_choices
 from visleak.verdicts import read_verdicts
 
 #: Why the moves are as many as they are.
@@ -107,57 +105,8 @@ def fix(
     def solve(known: Ties) -> Plan:
         return _plan(graph, known, neighbours, keep_sizes, seed, about)
 
-    rounds, more = 0, 0
-    if apply:
-        plan, rounds, more = settled(solve, ties, graph, examiner)
-    else:
-        plan = solve(ties)
-    outcome = outcome_of(ties + neighbours.found, rounds, more)
-    if apply:
-        outcome |= applied(plan, folder, how, found.folder, examiner)
-    return Split(folder, plan.write(folder, outcome))
-
-
-@dataclass
-class Neighbours:
-    """Which images repeat the ones that are to move, looked up in the sets they are of.
-
-    An audit compares test with train and test with itself, not train with itself; so an image
-    that leaves train might leave a copy behind.
-
-    Attributes:
-        examiner: audits images.
-        graph: the images.
-        couples: indices of the sets that the first audit compared.
-        known: ``bool`` (images,): its repeats within its own set are known.
-        found: ties that were found so far.
-    """
-
-    examiner: Examiner
-    graph: Graph
-    couples: frozenset[tuple[int, int]]
-    known: Bool
-    found: Ties = NO_TIES
-
-    def missing(self) -> Ties:
-        """Return the ties between sets that the first audit did not compare."""
-        found = NO_TIES
-        rows = [np.flatnonzero(self.graph.owner == i) for i in range(len(self.graph.sets))]
-        for one, other in itertools.combinations(range(len(rows)), 2):
-            if (one, other) not in self.couples:
-                left, right = sorted((rows[one], rows[other]), key=len)
-                found += self.examiner.between(self.graph, left, right)
-        return found
-
-    def look(self, rows: Int64) -> bool:
-        """Look for repeats of some images within their own sets; whether there were new images."""
-        new = rows[~self.known[rows]]
-        for index in np.unique(self.graph.owner[new]).tolist():
-            own = np.flatnonzero(self.graph.owner == index)
-            asked = new[self.graph.owner[new] == index]
-            self.found += self.examiner.between(self.graph, asked, own)
-        self.known[new] = True
-        return bool(len(new))
+    order = Order(folder, found.folder, examiner, apply=apply, how=how)
+    return conclude(order, graph, solve, ties)
 
 
 def _sets(found: Audit, group: str | None) -> list[ImageSet]:
@@ -218,7 +167,8 @@ def _plan(
     label = graph.label if labelled else np.zeros(len(graph), np.int64)
     classes = graph.classes if labelled else ("",)
     while True:
-        component = graph.components(known + neighbours.found)
+        ties = known + neighbours.found
+        component = graph.components(ties)
         moves = fewest_moves(component, graph.owner, count)
         if keep_sizes:
             moves = kept_sizes(moves, component, graph.owner, label, count, seed)
@@ -236,4 +186,6 @@ def _plan(
         "components": len(moves.straddling),
         "why": FEWEST if moves.uniting == moves.fewest else MORE,
     }
-    return Plan(graph, component, moves.part, after, None, before, about=about | {"moves": told})
+    return Plan(
+        graph, ties, component, moves.part, after, None, before, about=about | {"moves": told}
+    )

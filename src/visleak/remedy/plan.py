@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final
@@ -15,7 +15,7 @@ import visleak
 from visleak.errors import UsageError, VisleakError
 from visleak.records import ImageSet, Int64
 from visleak.remedy.balance import Balance
-from visleak.remedy.graph import Graph
+from visleak.remedy.graph import Graph, Ties
 from visleak.remedy.manifest import Removed
 from visleak.remedy.parts import Part, Piece
 from visleak.remedy.staging import refuse_place
@@ -31,6 +31,15 @@ DATA: Final = "data"
 PROOF: Final = "proof"
 AUDITED: Final = "audit"
 
+#: What ``split.json`` says of a mere plan: rounds of assigning and auditing, ties that those
+#: audits added, the audit of what was written, and that.
+NOTHING_DONE: Final[Mapping[str, Any]] = {
+    "rounds": 0,
+    "pairs_added": 0,
+    "proof": None,
+    "written": None,
+}
+
 _COLUMNS: Final = ("set", "id", "part", "component", "moved_from")
 
 
@@ -40,6 +49,7 @@ class Plan:
 
     Attributes:
         graph: the images.
+        ties: that hold images together.
         component: ``int64`` (images,): which belong together.
         part: ``int64`` (images,): index of the part of each.
         before, after: sizes and class shares; ``before`` only where there were parts already.
@@ -49,6 +59,7 @@ class Plan:
     """
 
     graph: Graph
+    ties: Ties
     component: Int64
     part: Int64
     after: Balance
@@ -97,6 +108,8 @@ class Plan:
                 "largest": int(counts[big]),
                 "largest_is": self.graph.called(np.flatnonzero(self.component == big)),
             },
+            "pairs": len(self.ties),
+            "disputed": self.ties.disputed,
             "parts": self.after.as_dict(),
         }
         if self.before is not None:
@@ -110,9 +123,15 @@ class Plan:
             }
         return result
 
-    def write(self, out: Path, outcome: dict[str, Any]) -> dict[str, Any]:
-        """Write ``assignment.csv`` and ``split.json``; return what the latter says."""
-        content = self.as_dict() | outcome
+    def write(self, out: Path, outcome: Mapping[str, Any]) -> dict[str, Any]:
+        """Write ``assignment.csv`` and ``split.json``; return what the latter says.
+
+        Args:
+            out: the output folder, made if need be.
+            outcome: what was done, as :data:`NOTHING_DONE`.
+        """
+        out.mkdir(parents=True, exist_ok=True)
+        content = self.as_dict() | dict(outcome)
         write_csv(out / ASSIGNMENT, _COLUMNS, self._rows())
         write_json(out / SPLIT, content)
         return content
@@ -141,6 +160,25 @@ class Plan:
             for p in read_problems(folder / UNREADABLE)
             if p.set in names
         )
+
+
+@dataclass(frozen=True)
+class Split:
+    """A split that was planned, and written if that was asked for.
+
+    Attributes:
+        folder: with ``split.json``, ``assignment.csv`` and, once written, ``data`` and ``proof``.
+        content: of ``split.json``.
+    """
+
+    folder: Path
+    content: Mapping[str, Any]
+
+    @property
+    def sources(self) -> Mapping[str, str]:
+        """SOURCE of each part that was written, by name."""
+        written = self.content["written"]
+        return dict(written["sources"]) if written else {}
 
 
 class Unbalanced(VisleakError):

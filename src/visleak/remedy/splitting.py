@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import math
 import os
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, Final
 
@@ -19,14 +18,22 @@ from visleak.images.request import check_groups
 from visleak.pipeline import silent
 from visleak.pipeline.workplace import Progress
 from visleak.records import ImageSet
-from visleak.remedy.applying import apply as applied
-from visleak.remedy.applying import settled
+from visleak.remedy.applying import Order, conclude
 from visleak.remedy.assignment import Loads, assign
 from visleak.remedy.balance import Balance, Float64
 from visleak.remedy.graph import TYING, Graph, Ties
 from visleak.remedy.obstacles import obstacles
-from visleak.remedy.plan import AUDITED, Plan, Unbalanced, counted, refuse_output
+from visleak.remedy.plan import (
+    AUDITED,
+    NOTHING_DONE,
+    Plan,
+    Split,
+    Unbalanced,
+    counted,
+    refuse_output,
+)
 from visleak.remedy.proving import Examiner, refuse_ungraded, settings_of
+from visleak.remedy.shares import shares_of
 from visleak.remedy.writing import HOWS
 from visleak.settings import Settings
 from visleak.store import AUDIT
@@ -37,25 +44,6 @@ TOLERANCE: Final = 0.01
 
 #: The word that stands for a set's own labels.
 LABEL: Final = "label"
-
-
-@dataclass(frozen=True)
-class Split:
-    """A split that was planned, and written if that was asked for.
-
-    Attributes:
-        folder: with ``split.json``, ``assignment.csv`` and, once written, ``data`` and ``proof``.
-        content: of ``split.json``.
-    """
-
-    folder: Path
-    content: Mapping[str, Any]
-
-    @property
-    def sources(self) -> Mapping[str, str]:
-        """SOURCE of each part that was written, by name."""
-        written = self.content["written"]
-        return dict(written["sources"]) if written else {}
 
 
 def split(
@@ -142,42 +130,21 @@ def split(
     def solve(known: Ties) -> Plan:
         return _plan(graph, known, shares, stratify is not None, tolerance, seed, about)
 
-    rounds, more = 0, 0
-    plan = solve(ties)
-    if apply:
-        _refuse_unbalanced(plan, folder, ties, allow_unbalanced)
-        plan, rounds, more = settled(solve, ties, graph, examiner)
-        _refuse_unbalanced(plan, folder, ties, allow_unbalanced)
-    outcome: dict[str, Any] = outcome_of(ties, rounds, more)
-    if apply:
-        outcome |= applied(plan, folder, how, found.folder, examiner)
-    return Split(folder, plan.write(folder, outcome))
+    def accept(plan: Plan) -> None:
+        if plan.why and not allow_unbalanced:
+            _refuse_unbalanced(plan, folder)
+
+    order = Order(folder, found.folder, examiner, apply=apply, how=how)
+    return conclude(order, graph, solve, ties, accept)
 
 
-def outcome_of(ties: Ties, rounds: int, more: int) -> dict[str, Any]:
-    """Return what ``split.json`` says of ties and of what was done.
+def _refuse_unbalanced(plan: Plan, out: Path) -> None:
+    """Write a plan that misses its tolerance, and refuse to go on.
 
-    Args:
-        ties: that the first audit knew.
-        rounds: of assigning and auditing; 0 where parts were not audited.
-        more: ties that those audits added.
+    Raises:
+        Unbalanced: always.
     """
-    return {
-        "pairs": len(ties),
-        "disputed": ties.disputed,
-        "rounds": rounds,
-        "pairs_added": more,
-        "proof": None,
-        "written": None,
-    }
-
-
-def _refuse_unbalanced(plan: Plan, out: Path, ties: Ties, allowed: bool) -> None:
-    """Write the plan and refuse to go on where it misses its tolerance."""
-    if not plan.why or allowed:
-        return
-    out.mkdir(parents=True, exist_ok=True)
-    content = plan.write(out, outcome_of(ties, 0, 0))
+    content = plan.write(out, NOTHING_DONE)
     raise Unbalanced(
         f"the split misses its tolerance of {plan.tolerance:.4g} ({plan.why[0]}); only the plan was"
         " written: raise --tolerance, or write it all the same with --allow-unbalanced",
@@ -208,43 +175,7 @@ def _plan(
         return graph.called(order[begin[number] : begin[number + 1]])
 
     why = obstacles(after, loads, tolerance, called)
-    return Plan(graph, component, part, after, tolerance, why=why, about=about)
-
-
-def shares_of(parts: str | Mapping[str, float]) -> dict[str, float]:
-    """Return name and share of each part.
-
-    Raises:
-        UsageError: a share is none, they do not add up to 1, or a name is missing or there twice.
-
-    >>> shares_of("train=80%,test=.2")
-    {'train': 0.8, 'test': 0.2}
-    """
-    pairs = (
-        [tuple(map(str.strip, each.partition("=")[::2])) for each in parts.split(",")]
-        if isinstance(parts, str)
-        else [(name, str(share)) for name, share in parts.items()]
-    )
-    result: dict[str, float] = {}
-    for name, text in pairs:
-        share = _share(text)
-        if not name or share is None:
-            raise UsageError(
-                "parts are names with shares between 0 and 1, such as train=0.8,test=0.2; got"
-                f" {name}={text}"
-            )
-        if name.startswith(".") or "/" in name:
-            raise UsageError(f"part {name!r} cannot be the name of a folder; choose another")
-        if name in result:
-            raise UsageError(f"two parts are called {name!r}; names must differ")
-        result[name] = share
-    total = sum(result.values())
-    if len(result) < 2 or not math.isclose(total, 1.0, abs_tol=1e-6):
-        raise UsageError(
-            f"parts must be two or more, and their shares add up to 1; got {len(result)} that add"
-            f" up to {total:.6g}"
-        )
-    return result
+    return Plan(graph, ties, component, part, after, tolerance, why=why, about=about)
 
 
 def column_of(stratify: str | None, label: str | None) -> str | None:
@@ -258,15 +189,6 @@ def column_of(stratify: str | None, label: str | None) -> str | None:
     if label not in (None, stratify):
         raise UsageError(f"stratify {stratify!r} and label {label!r} name two columns; give one")
     return stratify
-
-
-def _share(text: str) -> float | None:
-    """Return a share or percentage as a number between 0 and 1, ``None`` if it is none."""
-    try:
-        value = float(text.removesuffix("%")) / (100.0 if text.endswith("%") else 1.0)
-    except ValueError:
-        return None
-    return value if 0.0 < value < 1.0 else None
 
 
 def check_choices(grade: str, tolerance: float, how: str) -> None:
