@@ -19,7 +19,7 @@ from planted_pool import audited, plant, png, scene, store, traps
 from visleak.errors import UsageError, VisleakError
 from visleak.images import content_digest, open_images
 from visleak.remedy import replace
-from visleak.remedy.replacing import CIFAIR
+from visleak.remedy.replacing_lists import CIFAIR
 from visleak.replacements import Asked, Decisions, open_selection
 from visleak.verdicts import Ledger, Verdict
 

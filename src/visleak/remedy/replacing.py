@@ -6,11 +6,9 @@ ids and size of the test set stay as they are.
 
 from __future__ import annotations
 
-import csv
 import dataclasses
-import io
 import os
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final
@@ -20,26 +18,14 @@ import pyarrow as pa
 
 from visleak.errors import UsageError, VisleakError
 from visleak.pipeline.workplace import Progress, silent
-from visleak.records import GRADES
 from visleak.remedy.parts import Part, Piece, Substitute
+from visleak.remedy.replacing_lists import lists_of
 from visleak.remedy.writing import Written, write
-from visleak.replacements import Asked, Decision, Decisions, Selection, distance
+from visleak.replacements import Asked, Decision, Decisions, Selection
 from visleak.replacements import open_selection as opened
-from visleak.store import csv_cell
 
 #: Who chooses: people have approved, or the machine takes what is left to choose.
 CHOICES: Final = ("approved", "auto")
-
-#: Header of the lists of ciFAIR.
-CIFAIR: Final = ("TestID", "TrainID", "Distance", "Judgment")
-
-#: Files beside the fair test set.
-DUPLICATES: Final = "duplicates.csv"
-WITHIN: Final = "duplicates_within_test.csv"
-REPLACEMENTS: Final = "replacements.csv"
-MISSING: Final = "without_replacement.csv"
-
-_COLUMNS: Final = ("test", "pool", "class", "test_digest", "pool_digest", "how", "reviewer")
 
 
 @dataclass(frozen=True, slots=True)
@@ -293,7 +279,7 @@ def _written(
         "chosen_by_machine": plan.by_machine,
         "without_replacement": len(plan.missing),
     }
-    lists = dict(_lists(selection, plan))
+    lists = dict(lists_of(selection, plan.replaced, plan.missing))
     digests = [bytes(digest).hex() for digest in test.prints.digests]
     written = write(
         [Part(plan.test_set, (whole,))],
@@ -305,38 +291,3 @@ def _written(
         progress=progress,
     )
     return dataclasses.replace(plan, written=written)
-
-
-def _lists(selection: Selection, plan: ReplacePlan) -> Iterator[tuple[str, bytes]]:
-    """Yield the files beside the test set, by name."""
-    for name, within in ((DUPLICATES, False), (WITHIN, True)):
-        rows = sorted(_cifair_rows(selection, within), key=lambda row: row[0])
-        yield name, _csv(CIFAIR, (row for _, row in rows))
-    replaced = (
-        (d.test, d.pool, d.label, d.test_digest, d.pool_digest, d.how, d.reviewer)
-        for d in plan.replaced
-    )
-    yield REPLACEMENTS, _csv(_COLUMNS, replaced)
-    if plan.missing:
-        yield MISSING, _csv(("test", "why"), plan.missing)
-
-
-def _cifair_rows(selection: Selection, within: bool) -> Iterator[tuple[float, tuple[str, ...]]]:
-    """Yield distance and row of each pair of a duplicate, as ciFAIR lists them."""
-    images = selection.duplicates.images
-    several = len({leak.set for each in images for leak in each.leaks if not leak.within}) > 1
-    for each in images:
-        for leak in each.leaks:
-            if leak.within != within:
-                continue
-            far = distance(selection.similarity(each, leak))
-            other = f"{leak.set}/{leak.id}" if several and not within else leak.id
-            yield far, (each.id, other, repr(far), str(GRADES.index(leak.grade)))
-
-
-def _csv(header: tuple[str, ...], rows: Iterable[tuple[str, ...]]) -> bytes:
-    text = io.StringIO(newline="")
-    writer = csv.writer(text, lineterminator="\n")
-    writer.writerow(header)
-    writer.writerows(tuple(map(csv_cell, row)) for row in rows)
-    return text.getvalue().encode("utf-8", "backslashreplace")

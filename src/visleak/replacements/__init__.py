@@ -1,17 +1,10 @@
 """Replacements for test images that leak: who can be one, and what was decided about them."""
 
+from visleak.replacements.candidates import Candidate, Near, distance
 from visleak.replacements.decisions import Decision, Decisions, Taken
 from visleak.replacements.duplicates import Duplicate, Duplicates, Leak, find_duplicates
 from visleak.replacements.opening import Asked, open_selection
-from visleak.replacements.selection import (
-    Candidate,
-    ClassCount,
-    Near,
-    NotEligible,
-    Offer,
-    Selection,
-    distance,
-)
+from visleak.replacements.selection import ClassCount, NotEligible, Offer, Selection
 
 __all__ = [
     "Asked",

@@ -23,6 +23,7 @@ from visleak.pipeline.desk import Desk
 from visleak.pipeline.verification import Material
 from visleak.pipeline.workplace import Progress, Workplace
 from visleak.records import EmbeddingSet, Encoder, ImageSet
+from visleak.replacements.candidates import Examiner
 from visleak.replacements.checking import Checker
 from visleak.replacements.decisions import Decisions
 from visleak.replacements.duplicates import COLUMNS, GRADE, Duplicates, find_duplicates
@@ -115,14 +116,14 @@ def open_selection(
             return Workplace.at(None, 1, store)
 
         existing: dict[str, Side] = {each: desk.sides[each] for each in sets}
+        neighbours = Neighbours(existing, desk.sides[images.name], encoder, desk.views, crew)
+        checker = Checker(desk.material, desk.sides, images.name, encoder, views, workplace)
         yield Selection(
-            material=desk.material,
             duplicates=duplicates,
             test_set=name,
             pool=pool,
             by_class=by_class,
-            neighbours=Neighbours(existing, desk.sides[images.name], encoder, desk.views, crew),
-            checker=Checker(desk.material, desk.sides, images.name, encoder, views, workplace),
+            examiner=Examiner(desk.material, images.name, neighbours, checker),
             decisions=decisions,
         )
 

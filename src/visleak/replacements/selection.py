@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import math
 import threading
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
@@ -14,75 +13,20 @@ import pyarrow.compute as pc
 from visleak.errors import UsageError, VisleakError
 from visleak.pipeline.verification import Material
 from visleak.records import Int64
-from visleak.replacements.checking import Checker, Look
+from visleak.replacements.candidates import Candidate, Examiner, label_of
 from visleak.replacements.decisions import APPROVED, REJECTED, Decision, Decisions
 from visleak.replacements.duplicates import Duplicate, Duplicates, Leak
-from visleak.replacements.neighbours import Neighbour, Neighbours
 from visleak.replacements.pool import Pool, class_of
 
 #: The reviewer in whose name the machine chooses.
 MACHINE: Final = "visleak"
 
-#: Candidates looked at together; the answer for one does not depend on the others.
-BLOCK: Final = 16
-
 #: Candidates searched for at once, beyond those that are sure to be asked for.
 SPARE: Final = 32
-
-_COPY: Final = {"exact": "exact copy of", "near": "near copy of", "similar": "very similar to"}
 
 
 class NotEligible(VisleakError):
     """The machine found the candidate in its nearest neighbours."""
-
-
-@dataclass(frozen=True, slots=True)
-class Near:
-    """A neighbour of a candidate, in words.
-
-    Attributes:
-        set, id, label: which image.
-        similarity: of the encoder, the largest over the views.
-        look: what the machine says of the pair.
-    """
-
-    set: str
-    id: str
-    label: str | None
-    similarity: float
-    look: Look
-
-    @property
-    def distance(self) -> float:
-        """Euclidean distance of the unit vectors."""
-        return distance(self.similarity)
-
-
-@dataclass(frozen=True, slots=True)
-class Candidate:
-    """An image of the pool and what is near it.
-
-    Attributes:
-        row: of the pool's fingerprints.
-        id, label: of the image.
-        digest: of its content, hexadecimal.
-        nearest: its three nearest neighbours, nearest first.
-    """
-
-    row: int
-    id: str
-    label: str | None
-    digest: str
-    nearest: tuple[Near, ...]
-
-    @property
-    def objection(self) -> str:
-        """Why it may not be approved; empty where nothing is known against it."""
-        for near in self.nearest:
-            if near.look.grade != "different":
-                what = _COPY.get(near.look.grade or "", "could not be compared with")
-                return f"not eligible: {what} {near.set}/{near.id}"
-        return ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,37 +63,37 @@ class Selection:
     Made by :func:`visleak.replacements.open_selection`.
 
     Args:
-        material: the sets of the audit and the pool, by name.
         duplicates: of the test set.
         test_set: its name.
         pool: where replacements come from.
         by_class: a replacement must be of the class of the test image.
-        neighbours, checker: of the pool.
+        examiner: says what is near the images of the pool.
         decisions: what was decided.
     """
 
     def __init__(
         self,
-        material: dict[str, Material],
         duplicates: Duplicates,
         test_set: str,
         pool: Pool,
         by_class: bool,
-        neighbours: Neighbours,
-        checker: Checker,
+        examiner: Examiner,
         decisions: Decisions,
     ) -> None:
-        self.material = material
         self.duplicates = duplicates
         self.test_set = test_set
         self.pool = pool
         self.by_class = by_class
-        self._neighbours = neighbours
-        self._checker = checker
+        self._examiner = examiner
         self._decisions = decisions
         self._lock = threading.RLock()
         usable = pool.queues[None].tolist()
         self._rows = {bytes(pool.prints.digests[row]).hex(): row for row in usable}
+
+    @property
+    def material(self) -> Mapping[str, Material]:
+        """The sets of the audit and the pool, by name, with their fingerprints."""
+        return self._examiner.material
 
     # -- what was decided ------------------------------------------------------------------------
 
@@ -170,13 +114,13 @@ class Selection:
             int(pc.index(self.material[name].prints.ids, id_).as_py())
             for name, id_ in zip(sets, (duplicate.id, leak.id), strict=True)
         ]
-        return self._neighbours.similarity(sets, (rows[0], rows[1]))
+        return self._examiner.neighbours.similarity(sets, (rows[0], rows[1]))
 
     def label_of(self, set_name: str, id_: str) -> str | None:
         """Return the label of an image of the audit, ``None`` for none."""
         own = self.material[set_name]
         row = int(pc.index(own.prints.ids, id_).as_py())
-        return _label(own, row) if row >= 0 else None
+        return label_of(own, row) if row >= 0 else None
 
     def row_of(self, digest: str) -> int | None:
         """Return the row of the pool of a content, ``None`` where the pool does not have it."""
@@ -204,7 +148,7 @@ class Selection:
     def warm_up(self) -> None:
         """Search for the neighbours of the candidates that will be asked for, all at once."""
         with self._lock:
-            self._neighbours.search(self._soon())
+            self._examiner.neighbours.search(self._soon())
 
     def offer(self, place: int, after: str | None = None) -> Offer:
         """Return what stands at a duplicate.
@@ -219,14 +163,15 @@ class Selection:
             waiting, last = self._waiting(duplicate), self._rows.get(after or "")
             left = len(waiting)
             if decision is not None:
-                row = self._rows.get(decision.pool_digest)
-                shown = self.candidates([row])[0] if row is not None else None
+                own = self._rows.get(decision.pool_digest)
+                shown = self.candidates([own])[0] if own is not None else None
                 return Offer(decision, shown, (), left)
             if last is not None:
                 rank = {row: at for at, row in enumerate(self._queue(duplicate).tolist())}
                 waiting.sort(key=lambda row: (rank[row] <= rank.get(last, -1), rank[row]))
             passed: list[Candidate] = []
-            for candidate in self._examined(waiting):
+            for row in self._examiner.prepared(waiting):
+                (candidate,) = self.candidates([row])
                 if not candidate.objection:
                     return Offer(None, candidate, tuple(passed), left)
                 passed.append(candidate)
@@ -235,7 +180,7 @@ class Selection:
     def candidates(self, rows: Sequence[int]) -> list[Candidate]:
         """Return rows of the pool with their neighbours and what the machine says of them."""
         with self._lock:
-            return self._described(rows, self._approved(self.approvals().values()))
+            return self._examiner.candidates(rows, self._approved(self.approvals().values()))
 
     def objection(self, approved: Decision) -> str:
         """Return why an approval can no longer be used; empty where it can.
@@ -246,13 +191,15 @@ class Selection:
             row = self._rows.get(approved.pool_digest)
             if row is None:
                 return "not in this pool"
+            if self.by_class and row not in self._class(approved.label or None):
+                return "of another class"
             before: list[Decision] = []
             for each in self.approvals().values():
                 if each.pool_digest == approved.pool_digest:
                     break
                 before.append(each)
             # those approved later were compared with this one, not the other way round
-            return self._described([row], self._approved(before))[0].objection
+            return self._examiner.candidates([row], self._approved(before))[0].objection
 
     # -- deciding --------------------------------------------------------------------------------
 
@@ -314,7 +261,7 @@ class Selection:
             How many were chosen.
         """
         with self._lock:
-            self._prepare(self._soon())
+            self._examiner.prepare(self._soon())
             chosen = 0
             for place, duplicate in enumerate(self.duplicates.images):
                 if (duplicate.digest, duplicate.copy) not in self.approvals():
@@ -351,8 +298,10 @@ class Selection:
     # -- queues ----------------------------------------------------------------------------------
 
     def _queue(self, duplicate: Duplicate) -> Int64:
-        label = class_of(duplicate.label) if self.by_class else None
-        return self.pool.queues.get(label, np.empty(0, np.int64))
+        return self._class(duplicate.label if self.by_class else None)
+
+    def _class(self, label: str | None) -> Int64:
+        return self.pool.queues.get(class_of(label), np.empty(0, np.int64))
 
     def _waiting(self, duplicate: Duplicate) -> list[int]:
         """Return the candidates of a duplicate about which nobody decided, in their order."""
@@ -382,58 +331,3 @@ class Selection:
         """Return the rows of approved images, as far as this pool has them."""
         rows = [self._rows.get(each.pool_digest) for each in decisions]
         return np.array([row for row in rows if row is not None], np.int64)
-
-    def _examined(self, rows: Sequence[int]) -> Iterator[Candidate]:
-        """Yield candidates in order; a block of them is prepared together."""
-        for start in range(0, len(rows), BLOCK):
-            block = rows[start : start + BLOCK]
-            self._prepare(block)
-            for row in block:
-                yield self.candidates([row])[0]
-
-    def _prepare(self, rows: Sequence[int]) -> None:
-        """Look at candidates and the neighbours that they have in the audit, all at once."""
-        self._neighbours.search(rows)
-        self._described(rows, np.empty(0, np.int64))
-
-    def _described(self, rows: Sequence[int], approved: Int64) -> list[Candidate]:
-        near = {row: self._neighbours.of(row, approved) for row in rows}
-        couples = [(row, each) for row, found in near.items() for each in found]
-        looks = self._checker.look(couples)
-        prints = self.pool.prints
-        return [
-            Candidate(
-                row=row,
-                id=prints.ids[row].as_py(),
-                label=_label(self.material[prints.set], row),
-                digest=bytes(prints.digests[row]).hex(),
-                nearest=tuple(self._near(each, looks[row, each.set, each.row]) for each in found),
-            )
-            for row, found in near.items()
-        ]
-
-    def _near(self, neighbour: Neighbour, look: Look) -> Near:
-        own = self.material[neighbour.set]
-        return Near(
-            set=neighbour.set,
-            id=own.prints.ids[neighbour.row].as_py(),
-            label=_label(own, neighbour.row),
-            similarity=neighbour.similarity,
-            look=look,
-        )
-
-
-def distance(similarity: float) -> float:
-    """Return the Euclidean distance of unit vectors of a similarity, as ciFAIR writes it.
-
-    >>> distance(0.5)
-    1.0
-    """
-    return math.sqrt(max(0.0, 2.0 - 2.0 * similarity))
-
-
-def _label(own: Material, row: int) -> str | None:
-    if own.images.labels is None:
-        return None
-    label: str | None = own.images.labels[int(own.prints.rows[row])].as_py()
-    return label
