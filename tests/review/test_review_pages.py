@@ -118,6 +118,8 @@ def test_the_stop_rule_is_offered_by_distance_and_not_forced(browser: Browser) -
     assert "Barz & Denzler (2020) stop here" in words(page)
     assert 'class="banner"' not in browser.pair(ROW + 1, "?stop=off")
     assert 'class="banner"' not in browser.pair(ROW + 1, "?sort=uncertain")
+    assert 'class="banner"' not in browser.pair(ROW + 1, "?state=disputed")
+    assert 'class="banner"' in browser.pair(ROW + 1, "?state=unjudged")
     assert "by the rule of Barz & Denzler (2020) this is enough" in words(browser.page("/result"))
     browser.judge([ROW + 5], "different")
     assert "4 closer pairs have no verdict yet" in words(browser.pair(ROW + 1))
@@ -182,6 +184,15 @@ def test_the_rest_of_a_sheet_is_undone_as_one(browser: Browser) -> None:
         "progress": 0,
         "marks": {},
     }
+
+
+def test_the_rest_leaves_alone_what_another_window_judged(browser: Browser) -> None:
+    browser.judge([2], "near")
+    told = browser.judge([1, 2, 3], "different", open=True)
+    assert told["judged"] == 2
+    assert browser.judge([1, 2, 3], "different", open=True)["judged"] == 0
+    assert browser.desk.standing().mine[:4].tolist() == [-1, 3, 1, 3]
+    assert browser.send("/api/undo", {})["count"] == 2
 
 
 @pytest.mark.parametrize(

@@ -51,7 +51,7 @@ async def sent(request: Request) -> dict[str, Any]:
 
 
 def _judge(desk: Desk, told: dict[str, Any]) -> dict[str, Any]:
-    """Keep a judgment on some pairs.
+    """Keep a judgment on some pairs; with ``open``, on those without one of this reviewer.
 
     Raises:
         UsageError: there is no such pair or judgment.
@@ -61,16 +61,17 @@ def _judge(desk: Desk, told: dict[str, Any]) -> dict[str, Any]:
         raise UsageError(f"judgment must be one of {', '.join(GRADES)}; got {judgment!r}")
     if not isinstance(names, list) or not 1 <= len(names) <= MOST:
         raise UsageError(f"pairs must be a list of 1 to {MOST} names of pairs")
-    rows = []
-    for name in map(str, names):
-        row = desk.listing.find(name)
-        if row is None:
-            raise UsageError("a pair is not in this list; reload the page")
-        rows.append(row)
+    found = [desk.listing.find(str(name)) for name in names]
+    rows = [row for row in dict.fromkeys(found) if row is not None]
+    if None in found:
+        raise UsageError("a pair is not in this list; reload the page")
     choice = Choice.of(_texts(told.get("choice")))
-    rows = list(dict.fromkeys(rows))
-    desk.judge(rows, str(judgment))
     step = desk.spot(rows[-1], choice).next
+    if told.get("open"):
+        # another window may have judged some of them since
+        mine = desk.standing().mine
+        rows = [row for row in rows if mine[row] < 0]
+    desk.judge(rows, str(judgment))
     return {
         "judged": len(rows),
         "next": None if step is None else desk.listing.name(step),

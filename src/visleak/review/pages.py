@@ -38,7 +38,6 @@ def page(
         .get_template(template)
         .render(
             title=title,
-            path=request.url.path,
             reviewer=getattr(state, "reviewer", ""),
             nav=getattr(state, "nav", ()),
             **values,

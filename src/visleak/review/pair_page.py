@@ -11,7 +11,7 @@ from starlette.responses import RedirectResponse, Response
 from starlette.routing import Route
 
 from visleak.records import GRADES, Int64, Unreadable
-from visleak.review.choice import COVERAGES, GRADE_CHOICES, SORTS, STATES, Choice, couple
+from visleak.review.choice import COVERAGES, GRADE_CHOICES, SORTS, STATES, Choice
 from visleak.review.desk import ROW, Desk, Progress
 from visleak.review.listing import relation
 from visleak.review.pages import page
@@ -90,7 +90,6 @@ def _pair(desk: Desk, row: int, choice: Choice) -> dict[str, Any]:
         "sights": _sights(desk, told) if not any(each["lost"] for each in sides) else None,
         "distance": _known(listing.distance[row]),
         "machine": GRADES[listing.grade[row]] if listing.grade[row] >= 0 else None,
-        "between": couple(told["query_set"], told["reference_set"]),
         "within": bool(listing.within[row]),
         "repeats": int(listing.repeats[row]),
         "spot": spot,
@@ -196,8 +195,9 @@ def _other(desk: Desk, row: int, content: int, choice: Choice) -> dict[str, Any]
 
 
 def _stopping(progress: Progress, choice: Choice) -> bool:
-    """Whether to offer to stop: in the order of distance, as in the paper, and not refused."""
-    return progress.may_stop and choice.sort == "distance" and choice.stop != "off"
+    """Whether to offer to stop: on the way down the list, as in the paper, and not refused."""
+    way_down = choice.sort == "distance" and choice.state in ("", "unjudged")
+    return progress.may_stop and way_down and choice.stop != "off"
 
 
 def _known(value: float) -> float | None:

@@ -65,7 +65,8 @@ async function alone(work) {
   }
 }
 
-const send = (pairs, judgment) => post("/api/judge", { pairs, judgment, choice: choice(about.query), shown: names });
+const send = (pairs, judgment, open = false) =>
+  post("/api/judge", { pairs, judgment, open, choice: choice(about.query), shown: names });
 
 const judge = (card, judgment, onward) => alone(async () => {
   mark(await send([card.dataset.pair], judgment));
@@ -87,8 +88,9 @@ document.getElementById("rest").addEventListener("click", () => alone(async () =
   const rest = open().map((card) => card.dataset.pair);
   if (!rest.length) return;
   const judgment = document.getElementById("rest-grade").value;
-  mark(await send(rest, judgment));
-  say(`${rest.length} judged ${judgment} · U undoes all of them`);
+  const answer = await send(rest, judgment, true);
+  mark(answer);
+  say(`${answer.judged} judged ${judgment} · U undoes all of them`);
 }));
 
 document.getElementById("main").addEventListener("click", (event) => {
