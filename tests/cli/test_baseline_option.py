@@ -55,6 +55,17 @@ def test_new_leaks_trip_and_are_named(changed: Path, audited: Path, tmp_path: Pa
     assert ran.out.splitlines()[-1].endswith("(3 known from baseline)")
 
 
+def test_without_grades_degrees_are_told(dataset: Path, audited: Path, tmp_path: Path) -> None:
+    command = ("audit", dataset, "--no-verify", "--baseline", audited)
+    ran = run(*command, "-o", tmp_path / "builtin")
+    assert ran.code == 0
+    assert ran.out.splitlines()[-1].startswith("gate soft: 0 new of 6 test images")
+    # nobody knows a threshold of this encoder: there is nothing to tell
+    ran = run(*command, "-o", tmp_path / "phash", "--encoder", "phash")
+    assert ran.code == 0
+    assert "gate" not in ran.out
+
+
 def test_a_baseline_does_not_hide_the_unreadable(
     dataset: Path, audited: Path, tmp_path: Path
 ) -> None:

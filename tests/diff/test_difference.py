@@ -224,7 +224,7 @@ def later(world: World, drawn: st.DataObject) -> World:
     return replace(world, images=images, pairs=pairs, unreadable=lost)
 
 
-@settings(max_examples=60)
+@settings(max_examples=40)
 @given(worlds(), st.data(), st.sampled_from(list(RATE)))
 def test_every_change_and_its_reason(world: World, drawn: st.DataObject, level: str) -> None:
     other = later(world, drawn)

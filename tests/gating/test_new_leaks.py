@@ -97,7 +97,7 @@ def accepted_file(drawn: st.DataObject, path: Path) -> dict[frozenset[str], str]
     return best
 
 
-@settings(max_examples=60)
+@settings(max_examples=40)
 @given(worlds(), worlds(), st.data(), st.sampled_from(LEVELS))
 def test_what_is_new(world: World, old: World, drawn: st.DataObject, level: str) -> None:
     column, names = scale(level)

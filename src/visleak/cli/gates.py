@@ -213,7 +213,8 @@ def checked(
 ) -> Iterator[Checked]:
     """Yield what each gate says of each query set, new leaks only.
 
-    Without a gate, those by grade are told and none trips; by degree where there are no grades.
+    Without a gate, those by grade are told and none trips; by degree where there are no grades,
+    nothing where there are neither.
 
     Args:
         gates: the bounds; those without pairs know no baseline.
@@ -229,8 +230,12 @@ def checked(
 
     asked = [gate for gate in gates if gate.name not in WITHOUT_PAIRS]
     if not asked:
-        graded = all(total["rates"].get("near_or_exact") for total in summary["totals"])
-        asked = [Gate("near" if graded else "soft", 1.0)]
+        known = [
+            name
+            for name in ("near", "soft")
+            if all(total["rates"].get(RATES[name][0]) for total in summary["totals"])
+        ]
+        asked = [Gate(name, 1.0) for name in known[:1]]
     for gate in asked:
         list(_measured(gate, summary))  # refuses what was not measured
         for found in new_leaks(folder, summary, Level(gate.name), baseline):
