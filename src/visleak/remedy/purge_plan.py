@@ -13,7 +13,7 @@ from visleak.errors import UsageError
 from visleak.records import DEGREES, GRADES
 from visleak.remedy.advice import Advice
 from visleak.remedy.manifest import Removed
-from visleak.remedy.writing import Written
+from visleak.remedy.results import Written
 
 #: What becomes of images of a test set that repeat each other.
 WITHIN: Final = ("keep", "drop")

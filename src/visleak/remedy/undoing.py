@@ -107,8 +107,8 @@ def _remove(folder: Path, names: list[str]) -> None:
     try:
         for name in names:
             (folder / name).unlink()
-        parents = {str(parent) for name in names for parent in Path(name).parents}
-        for parent in sorted(parents, key=len, reverse=True):
+        parents = {parent for name in names for parent in Path(name).parents}
+        for parent in sorted(parents, key=lambda path: len(path.parts), reverse=True):
             # what holds something else stays
             with contextlib.suppress(OSError):
                 (folder / parent).rmdir()

@@ -6,67 +6,35 @@ import hashlib
 import json
 import os
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
 import pyarrow as pa
 
-import visleak
 from visleak.errors import UsageError, VisleakError
 from visleak.images.addresses import is_address
 from visleak.images.folder import FileOpener
 from visleak.images.lists import split_glob
 from visleak.images.sources import locate
 from visleak.pipeline.workplace import Progress, silent
-from visleak.records import ImageSet, Problem
+from visleak.records import ImageSet
 from visleak.remedy.contents import FilledPart, fill
 from visleak.remedy.layouts import Layout, layout_of, linkable
 from visleak.remedy.layouts.place import Opened, Place
 from visleak.remedy.manifest import (
-    KEPT,
-    KEPT_COLUMNS,
     MANIFEST,
-    REMOVED,
-    REMOVED_COLUMNS,
     Removed,
-    changed,
-    read_files,
-    read_manifest,
     write_manifest,
-    write_rows,
 )
 from visleak.remedy.parts import Part
+from visleak.remedy.results import Written, content_of, found_again, write_lists, written_in
 from visleak.remedy.staging import refuse_place, refuse_small_disk, staged
 from visleak.remedy.verifying import verify
 
+__all__ = ["HOWS", "Written", "inputs_of", "write"]
+
 #: What a result consists of: lists alone, lists and links, lists and copies.
 HOWS: Final = ("manifest", "link", "copy")
-
-
-@dataclass(frozen=True)
-class Written:
-    """A data set that was written.
-
-    Attributes:
-        folder: where it lies.
-        how: ``manifest``, ``link`` or ``copy``.
-        sources: part to the SOURCE that opens it; of a part of which only ids were listed, none.
-        counts: part to its number of images.
-        files: number of files and links, the lists among them.
-        bytes: what the files hold.
-        unreadable: images that were to be kept and could not be read.
-        reused: it was there already, the very same.
-    """
-
-    folder: Path
-    how: str
-    sources: Mapping[str, str]
-    counts: Mapping[str, int]
-    files: int
-    bytes: int
-    unreadable: tuple[Problem, ...]
-    reused: bool = False
 
 
 def write(
@@ -117,7 +85,7 @@ def write(
     left_out = list(removed)
     key = _key(filled, how, about, extra or {}, left_out)
     if (out / MANIFEST).exists():
-        return _reused(out, key, filled)
+        return found_again(out, key, filled)
     if how == "copy":
         refuse_small_disk(out, sum(int(p.sizes.sum()) for part in filled for p in part.pieces))
     try:
@@ -129,14 +97,14 @@ def write(
                 for part in filled
                 if part.name in opened
             }
-            _write_lists(place, filled, names, left_out, extra or {})
-            content = _content(filled, layouts, opened, how, about, key, len(left_out))
+            write_lists(place, filled, names, left_out, extra or {})
+            content = content_of(filled, layouts, opened, how, about, key, len(left_out))
             write_manifest(folder, content)
             if check is not None:
                 check(folder, opened)
     except OSError as error:
         raise VisleakError(f"{out} cannot be written: {error.strerror or error}") from error
-    return _written(out, filled, reused=False)
+    return written_in(out, filled, reused=False)
 
 
 def _refuse_words(parts: Sequence[Part], how: str) -> None:
@@ -234,27 +202,6 @@ def _key(
     return hasher.hexdigest()
 
 
-def _reused(out: Path, key: str, filled: Sequence[FilledPart]) -> Written:
-    """Return a finished result that is there already.
-
-    Raises:
-        UsageError: it is another one, or was changed since.
-    """
-    content = read_manifest(out)
-    if content.get("key") != key:
-        raise UsageError(
-            f"the output {out} holds another clean data set; choose a new folder with -o DIR"
-        )
-    for file in read_files(out, content):
-        what = changed(out, file)
-        if what is not None:
-            raise UsageError(
-                f"the output {out} holds this result, but {file.path} was changed since: {what};"
-                " choose a new folder with -o DIR"
-            )
-    return _written(out, filled, reused=True)
-
-
 def _write_parts(
     filled: Sequence[FilledPart], layouts: Mapping[str, Layout | None], place: Place
 ) -> dict[str, Opened]:
@@ -266,108 +213,3 @@ def _write_parts(
             names = [part.name for part in own]
             opened.update(zip(names, layout.write(own, place), strict=True))
     return opened
-
-
-def _write_lists(
-    place: Place,
-    filled: Sequence[FilledPart],
-    names: Mapping[str, Sequence[str]],
-    removed: Sequence[Removed],
-    extra: Mapping[str, bytes],
-) -> None:
-    problems = [
-        Removed(p.set, p.id, "", p.locator, "", f"unreadable: {p.reason}")
-        for part in filled
-        for piece in part.pieces
-        for p in piece.problems
-    ]
-    write_rows(place.made(KEPT), KEPT_COLUMNS, _kept_rows(filled, names))
-    write_rows(place.made(REMOVED), REMOVED_COLUMNS, [*removed, *problems])
-    for name, data in extra.items():
-        place.made(name).write_bytes(data)
-
-
-def _kept_rows(
-    filled: Sequence[FilledPart], names: Mapping[str, Sequence[str]]
-) -> Iterator[tuple[str, ...]]:
-    for part in filled:
-        new = iter(names.get(part.name, ()))
-        for piece in part.pieces:
-            columns = (piece.column(name) for name in ("ids", "locators", "labels"))
-            for at, digest, id_, locator, label in zip(
-                piece.keep.tolist(), piece.digests, *columns, strict=True
-            ):
-                stand = piece.instead.get(at)
-                yield (
-                    piece.images.name,
-                    id_ or "",
-                    digest.tobytes().hex(),
-                    locator or "",
-                    label or "",
-                    "" if stand is None else "replaced",
-                    "" if stand is None else f"{stand.set}/{stand.id}",
-                    part.name,
-                    next(new, ""),
-                )
-
-
-def _content(
-    filled: Sequence[FilledPart],
-    layouts: Mapping[str, Layout | None],
-    opened: Mapping[str, Opened],
-    how: str,
-    about: Mapping[str, Any],
-    key: str,
-    removed: int,
-) -> dict[str, Any]:
-    """Return what ``manifest.json`` says."""
-    parts = []
-    for part in filled:
-        layout, way = layouts[part.name], opened.get(part.name)
-        parts.append(
-            {
-                "name": part.name,
-                "layout": layout.name if layout else "ids alone",
-                "opens": way.as_dict() if way else None,
-                "images": len(part),
-                "replaced": sum(len(piece.instead) for piece in part.pieces),
-                "pieces": [
-                    {
-                        "set": piece.images.name,
-                        "source": piece.images.source,
-                        "kept": len(piece),
-                        "of": len(piece.images),
-                    }
-                    for piece in part.pieces
-                ],
-            }
-        )
-    return {
-        "visleak": visleak.__version__,
-        "key": key,
-        "about": dict(about),
-        "as": how,
-        "parts": parts,
-        "removed": removed,
-        "unreadable": sum(len(piece.problems) for part in filled for piece in part.pieces),
-        "lists": {"kept": KEPT, "removed": REMOVED},
-    }
-
-
-def _written(out: Path, filled: Sequence[FilledPart], reused: bool) -> Written:
-    content = read_manifest(out)
-    files = read_files(out, content)
-    return Written(
-        out,
-        content["as"],
-        {
-            part["name"]: Opened(**part["opens"]).source(out)
-            for part in content["parts"]
-            if part["opens"] is not None
-        },
-        {part.name: len(part) for part in filled},
-        len(files) + 2,
-        sum(file.bytes for file in files),
-        tuple(p for part in filled for piece in part.pieces for p in piece.problems),
-        reused,
-    )
