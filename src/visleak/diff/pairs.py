@@ -110,8 +110,8 @@ def changes(before: View, after: View, level: Level) -> Changes:
     pairs = known[i], kept[1][j]
     parts = [_in_both(old, new, pairs, level)]
     for side, other, own, which in (
-        (before, after, np.setdiff1d(kept[0], pairs[0]), VANISHED),
-        (after, before, np.setdiff1d(kept[1], pairs[1]), APPEARED),
+        (before, after, np.setdiff1d(np.flatnonzero(strong[0]), pairs[0]), VANISHED),
+        (after, before, np.setdiff1d(np.flatnonzero(strong[1]), pairs[1]), APPEARED),
     ):
         parts.append(_alone(side, other, own, which, level))
     joined = {
