@@ -155,6 +155,8 @@ def test_bodies_are_bounded(browser: Browser) -> None:
     headers = {"content-type": "application/json", **OWN}
     large = browser.client.post("/api/judge", content=b" " * (BODY + 1), headers=headers)
     assert large.status_code == 413
+    endless = headers | {"content-length": "9" * 5_000}
+    assert browser.client.post("/api/judge", content=b"{}", headers=endless).status_code == 413
     # what does not say how long it is
     chunks = browser.client.post("/api/judge", content=iter([b"{", b"}"]), headers=headers)
     assert chunks.status_code == 411

@@ -178,7 +178,8 @@ def _foreign(request: Request) -> Response | None:
         (403, f"The request does not come from this page ({HEADER})."): HEADER not in headers,
         (415, "Only application/json is taken."): kind != "application/json",
         (411, "The request must say how long it is."): not length.isdecimal(),
-        (413, f"At most {BODY:,} bytes are taken."): length.isdecimal() and int(length) > BODY,
+        (413, f"At most {BODY:,} bytes are taken."): length.isdecimal()
+        and (len(length) > 9 or int(length) > BODY),
     }
     return next((_plain(*told) for told, found in trouble.items() if found), None)
 
