@@ -11,8 +11,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy.optimize import Bounds, LinearConstraint, milp
 
-from visleak.remedy.assignment import Loads, assign
+from visleak.remedy.assignment import assign
 from visleak.remedy.balance import Balance, off, peak
+from visleak.remedy.loads import Loads
 
 
 def made(rng: np.random.Generator, components: int, largest: int, classes: int):

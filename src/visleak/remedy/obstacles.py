@@ -8,8 +8,8 @@ from typing import Final
 import numpy as np
 
 from visleak.records import Int64
-from visleak.remedy.assignment import Loads
 from visleak.remedy.balance import Balance, Deviation
+from visleak.remedy.loads import Loads
 
 #: Most obstacles that are told.
 MOST: Final = 5

@@ -19,9 +19,10 @@ from visleak.pipeline import silent
 from visleak.pipeline.workplace import Progress
 from visleak.records import ImageSet
 from visleak.remedy.applying import Order, conclude
-from visleak.remedy.assignment import Loads, assign
+from visleak.remedy.assignment import assign
 from visleak.remedy.balance import Balance, Float64
 from visleak.remedy.graph import TYING, Graph, Ties
+from visleak.remedy.loads import Loads
 from visleak.remedy.obstacles import obstacles
 from visleak.remedy.plan import (
     AUDITED,
