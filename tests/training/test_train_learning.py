@@ -22,9 +22,10 @@ from visleak.errors import UsageError, VisleakError
 from visleak.images import open_images
 from visleak.records import Picture
 from visleak.training import Trained, Wishes, checkpoint_path, train_encoder
-from visleak.training.learning import shape_for, working_folder
+from visleak.training.learning import working_folder
 from visleak.training.material import Sizes
 from visleak.training.scores import twins_found
+from visleak.training.wishes import shape_for
 
 torch = pytest.importorskip("torch")
 
@@ -98,7 +99,7 @@ def test_a_blind_encoder_finds_the_changed_twin(
     blind: tuple[Trained, list[str]], natural: dict[str, np.ndarray]
 ) -> None:
     """Mirrored, darkened crops lead to their originals, where weights unlearnt do not."""
-    from visleak.training.course import Learnt, Scaling
+    from visleak.training.learnt import Learnt, Scaling
     from visleak.training.networks import built
     from visleak.training.plan import Plan
 
@@ -190,7 +191,7 @@ def test_the_file_needs_no_torch(model: Trained, toy: Path, tmp_path: Path) -> N
 
 def test_vectors_are_those_of_torch(toy: Path, tmp_path: Path) -> None:
     """To 1e-5, from the picture's file on: preparation, scaling, network and unit length."""
-    from visleak.training.course import Learnt, Scaling
+    from visleak.training.learnt import Learnt, Scaling
     from visleak.training.networks import built
     from visleak.training.onnx_file import deviation, write_model
     from visleak.training.plan import Plan
@@ -226,7 +227,7 @@ def test_a_file_that_does_not_do_what_torch_does_is_refused(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     from visleak.training import onnx_file
-    from visleak.training.course import Learnt, Scaling
+    from visleak.training.learnt import Learnt, Scaling
     from visleak.training.networks import built
     from visleak.training.plan import Plan
 
@@ -267,10 +268,10 @@ def test_a_seed_gives_the_same_bytes_interrupted_or_not(
     assert sorted(each.name for each in tmp_path.iterdir()) == ["model.onnx", "model.onnx.json"]
 
 
-def test_the_order_of_files_never_matters_and_the_seed_does(
+def test_the_checkpoint_of_another_training_is_left_aside(
     model: Trained, toy: Path, tmp_path: Path
 ) -> None:
-    """A set is learnt by its content: a leftover of another seed is not gone on from."""
+    """It began with another seed; what comes out is as if it had never been there."""
     out = tmp_path / "model.onnx"
     with pytest.raises(KeyboardInterrupt):
         learnt(toy, out, Wishes(epochs=6, batch=24, seed=4), progress=Stop(0.4))

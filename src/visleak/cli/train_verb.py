@@ -200,7 +200,8 @@ def _summary(made: Trained) -> list[str]:
     what = f"{plan['classes']:,} classes" if plan["classes"] else "telling pictures apart"
     lines = [
         f"{plan['network']} at {plan['side']} pixels: {what}, learnt from"
-        f" {plan['pictures']:,} pictures of {record['set']} in {plan['epochs']:,} epochs"
+        f" {plan['pictures']:,} pictures of {record['set']} in {plan['epochs']:,}"
+        f" epoch{'' if plan['epochs'] == 1 else 's'}"
     ]
     asked = record["test"] or "what was held out"
     lines += [f"  {_SCORES.get(name, name)}, {asked}: {r}" for name, r in made.scores.items()]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import shutil
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Final
 
@@ -18,8 +18,9 @@ from visleak.pipeline.columns import GrowingColumn
 from visleak.pipeline.workplace import Handle, Workplace, shared
 from visleak.records import Bool, Bytes8, ImageSet, Int64, Unreadable
 
-#: Pictures a task.
+#: Pictures a task at most, and pixels that it hands over at most.
 CHUNK: Final = 256
+PIXELS: Final = 4_000_000
 
 #: Pictures whose size is looked at before all are read.
 SAMPLE: Final = 256
@@ -123,7 +124,8 @@ def read_material(images: ImageSet, side: int, place: Workplace) -> Material:
             " with -o FILE, or take a smaller --size"
         )
     opener = place.share(images.opener)
-    parts = (range(start, min(start + CHUNK, len(images))) for start in _starts(len(images)))
+    step = min(CHUNK, max(1, PIXELS // (side * side)))
+    parts = (range(start, min(start + step, len(images))) for start in range(0, len(images), step))
     tasks = (_Task(opener, part, side) for part in parts)
     kept = [np.empty(0, np.bool_)]
     done = 0
@@ -142,10 +144,6 @@ def read_material(images: ImageSet, side: int, place: Workplace) -> Material:
             None if images.labels is None else images.labels.take(taken),
             None if images.groups is None else images.groups.take(taken),
         )
-
-
-def _starts(count: int) -> Sequence[int]:
-    return range(0, count, CHUNK)
 
 
 # -- in a worker ---------------------------------------------------------------------------------
