@@ -157,11 +157,19 @@ def _command(sources: Mapping[str, str], side: str, summary: Mapping[str, Any]) 
     words = ["visleak audit"]
     for each in summary["sets"]:
         own = "test" if each["name"] in tests else "train"
-        source = sources.get(each["name"]) or each["source"]
+        source = sources.get(each["name"]) or _seen_from_here(each["source"], summary)
         if own == side and each["name"] not in sources:
             continue
         words.append(f"--{own if trained else 'set'} {shlex.quote(each['name'] + '=' + source)}")
     return " ".join([*words, "-o AUDIT"])
+
+
+def _seen_from_here(source: str, summary: Mapping[str, Any]) -> str:
+    """Return a SOURCE of the audit for a command that is run in this folder."""
+    from visleak.images.sources import resolved
+
+    opened_in = Path(summary.get("opened_in", "."))
+    return source if opened_in == Path.cwd() else resolved(source, opened_in)
 
 
 def _fact(name: str, words: str, style: str = "") -> Text:
