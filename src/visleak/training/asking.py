@@ -34,14 +34,15 @@ def asked_about(learnt: Learnt, lessons: Lessons, told: Told) -> dict[str, Rate]
     if not len(asked.rows):
         return {}
     if lessons.by_class and asked.classes is not None:
-        found = learnt.classes(asked.pictures[asked.rows], told)
+        found = learnt.classes(asked.pictures, asked.rows, told)
         return {"accuracy": agreeing(found, asked.classes)}
-    some = asked.pictures[asked.rows[:: max(1, len(asked.rows) // TWINS)][:TWINS]]
-    scores = {"views": twins_found(learnt.views(some, 0), learnt.views(some, 1))}
+    some = asked.rows[:: max(1, len(asked.rows) // TWINS)][:TWINS]
+    views = (learnt.views(asked.pictures, some, number) for number in (0, 1))
+    scores = {"views": twins_found(*views)}
     voters = _voters(lessons)
     if asked.classes is not None and lessons.classes is not None and len(voters):
-        reference = learnt.vectors(lessons.pictures[lessons.rows[voters]], told)
-        query = learnt.vectors(asked.pictures[asked.rows])
+        reference = learnt.vectors(lessons.pictures, lessons.rows[voters], told)
+        query = learnt.vectors(asked.pictures, asked.rows)
         found = by_neighbours(query, reference, lessons.classes[voters])
         scores[f"{NEIGHBOURS} nearest"] = agreeing(found, asked.classes)
     return scores

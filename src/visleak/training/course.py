@@ -69,9 +69,8 @@ def train(
     course = _Course(plan, pictures, rows, classes, scaling, key, checkpoint, device)
     with _exactly():
         course.resume(say or (lambda text: None))
-        begun = course.step
         course.run(told or (lambda done, total: None))
-    return Learnt(plan, scaling, course.network, course.head, tuple(course.losses), begun)
+    return Learnt(plan, scaling, course.network, course.head, tuple(course.losses))
 
 
 @contextmanager

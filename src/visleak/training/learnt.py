@@ -51,7 +51,6 @@ class Learnt:
         network: from scaled pictures to vectors (n, 512), on the CPU or where it was trained.
         head: from vectors to scores of classes, or to compared vectors.
         losses: mean loss of each epoch.
-        begun: step that this run began with; 0 unless it went on from a checkpoint.
     """
 
     plan: Plan
@@ -59,53 +58,63 @@ class Learnt:
     network: Any
     head: Any
     losses: tuple[float, ...]
-    begun: int = 0
 
     @property
     def device(self) -> Any:
         """Where it is."""
         return next(self.network.parameters()).device
 
-    def vectors(self, pictures: Bytes8, told: Told | None = None) -> Float32:
-        """Return unit vectors (n, 512) of pictures (n, side, side, 3), zero where there are none.
+    def vectors(
+        self, pictures: Bytes8, rows: Int64 | None = None, told: Told | None = None
+    ) -> Float32:
+        """Return unit vectors (n, 512) of pictures, zero where there are none.
 
         Args:
-            pictures: ``uint8``; may be memory-mapped.
+            pictures: ``uint8`` (m, side, side, 3); may be memory-mapped.
+            rows: ``int64`` (n,), those of them that are looked at; by default all.
             told: is told how many are done.
         """
-        found = np.empty((len(pictures), WIDTH), np.float32)
-        for part, made in self._looked_at(pictures, None, told):
-            found[part] = torch.nn.functional.normalize(made, dim=1).cpu().numpy()
-        return found
+        return self._units(pictures, rows, None, told)
 
-    def classes(self, pictures: Bytes8, told: Told | None = None) -> Int64:
-        """Return the number of the class that each picture (n, side, side, 3) is taken for."""
-        found = np.empty(len(pictures), np.int64)
-        for part, made in self._looked_at(pictures, None, told):
-            found[part] = self.head(made).argmax(1).cpu().numpy()
-        return found
-
-    def views(self, pictures: Bytes8, number: int) -> Float32:
+    def views(self, pictures: Bytes8, rows: Int64, number: int) -> Float32:
         """Return unit vectors (n, 512) of pictures changed as in training.
 
         Args:
-            pictures: ``uint8`` (n, side, side, 3).
+            pictures, rows: as for :meth:`vectors`.
             number: another one gives other changes.
         """
-        found = np.empty((len(pictures), WIDTH), np.float32)
-        for part, made in self._looked_at(pictures, number, None):
+        return self._units(pictures, rows, number, None)
+
+    def classes(self, pictures: Bytes8, rows: Int64, told: Told | None = None) -> Int64:
+        """Return the number of the class that each picture is taken for, (n,).
+
+        Args:
+            pictures, rows, told: as for :meth:`vectors`.
+        """
+        found = np.empty(len(rows), np.int64)
+        for part, made in self._looked_at(pictures, rows, None, told):
+            found[part] = self.head(made).argmax(1).cpu().numpy()
+        return found
+
+    def _units(
+        self, pictures: Bytes8, rows: Int64 | None, view: int | None, told: Told | None
+    ) -> Float32:
+        taken = np.arange(len(pictures)) if rows is None else rows
+        found = np.empty((len(taken), WIDTH), np.float32)
+        for part, made in self._looked_at(pictures, taken, view, told):
             found[part] = torch.nn.functional.normalize(made, dim=1).cpu().numpy()
         return found
 
     def _looked_at(
-        self, pictures: Bytes8, view: int | None, told: Told | None
+        self, pictures: Bytes8, rows: Int64, view: int | None, told: Told | None
     ) -> Iterator[tuple[slice, Any]]:
+        """Yield places in the rows and what the network makes of their pictures, (k, 512)."""
         self.network.eval()
         self.head.eval()
         with torch.inference_mode():
-            for start in range(0, len(pictures), LOOK):
+            for start in range(0, len(rows), LOOK):
                 part = slice(start, start + LOOK)
-                stored = torch.from_numpy(np.array(pictures[part])).to(self.device)
+                stored = torch.from_numpy(np.array(pictures[rows[part]])).to(self.device)
                 if view is None:
                     maps = stored.permute(0, 3, 1, 2).float()
                 else:
@@ -113,7 +122,7 @@ class Learnt:
                     maps = changed(stored, self.plan, self.plan.side, draw)
                 yield part, self.network(self.scaling.of(maps))
                 if told is not None:
-                    told(min(start + LOOK, len(pictures)), len(pictures))
+                    told(min(start + LOOK, len(rows)), len(rows))
 
 
 def scaling_of(pictures: Bytes8, rows: Int64) -> Scaling:
