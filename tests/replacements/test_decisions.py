@@ -218,6 +218,24 @@ def test_a_trial_changes_nothing(tmp_path):
         assert trial.all() == ()
 
 
+def test_a_folder_with_the_plain_copy_alone_begins_with_it(tmp_path):
+    with Decisions(tmp_path) as ours:
+        ours.approve(decision("=t0", "p0"), ())
+        ours.reject(decision("t1", "p1", "rejected"))
+        ours.undo("ada")
+        ours.reject(decision("t1", "p2", "rejected", how="machine"))
+        before = ours.standing()
+    (tmp_path / FILE).unlink()
+    with Decisions(tmp_path) as again:
+        assert again.standing() == before
+        with pytest.raises(Taken):
+            again.approve(decision("=t0", "p3"), {"d-p0"})
+    (tmp_path / FILE).unlink()
+    (tmp_path / PLAIN).write_text("decision,test\napproved,x\n")
+    with pytest.raises(VisleakError, match=r"replacements\.csv cannot be read \(its columns are"):
+        Decisions(tmp_path)
+
+
 def test_cells_are_no_formulas_and_come_back(tmp_path):
     with Decisions(tmp_path) as ours:
         ours.approve(decision("=cmd()", "<img src=x>", label="+1"), ())

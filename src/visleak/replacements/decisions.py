@@ -9,6 +9,7 @@ however many pages and processes decide at once.
 from __future__ import annotations
 
 import contextlib
+import csv
 import sqlite3
 import threading
 from collections.abc import Collection, Iterator
@@ -18,7 +19,7 @@ from types import TracebackType
 from typing import Final, Self
 
 from visleak.errors import VisleakError
-from visleak.store import write_csv
+from visleak.store import csv_text, write_csv
 from visleak.verdicts.record import now, reviewer_name
 
 FILE: Final = "replacements.sqlite"
@@ -104,6 +105,8 @@ COLUMNS: Final = tuple("class" if f.name == "label" else f.name for f in fields(
 class Decisions:
     """The decisions of an audit folder. Use as a context manager.
 
+    A folder that came with ``replacements.csv`` alone begins with those that stand in it.
+
     Safe from several threads and under several processes; what a call returned from is on disk.
 
     Args:
@@ -156,6 +159,8 @@ class Decisions:
             if version < LAYOUT:
                 for statement in _TABLES.split(";\n"):
                     self._db.execute(statement)
+                for decision in _read_plain(self.folder / PLAIN):
+                    self._insert(decision)
                 self._db.execute(f"PRAGMA user_version = {LAYOUT}")
         if self.all():
             # a kill after a decision may have left the plain copy behind
@@ -306,6 +311,31 @@ def _cells(decision: Decision) -> tuple[str, ...]:
     """Return a row of the plain copy; one that was taken back is called so."""
     state = WITHDRAWN if decision.withdrawn else decision.decision
     return (state, *map(str, _values(decision)[1:]))
+
+
+def _read_plain(path: Path) -> tuple[Decision, ...]:
+    """Return the decisions of a plain copy that stand; none where there is none.
+
+    Raises:
+        VisleakError: it is damaged.
+    """
+    if not path.is_file():
+        return ()
+    try:
+        with path.open(encoding="utf-8", newline="") as lines:
+            header, *rows = csv.reader(lines)
+        if tuple(header) != COLUMNS:
+            raise ValueError(f"its columns are not {', '.join(COLUMNS)}")
+        found = []
+        for row in rows:
+            state, test, copy, *rest = map(csv_text, row)
+            if state != WITHDRAWN:
+                found.append(Decision(state, test, int(copy), *rest))
+    except (OSError, ValueError, TypeError, csv.Error, VisleakError) as error:
+        raise VisleakError(
+            f"{path} cannot be read ({error}); bring {FILE} back, or delete the copy to begin anew"
+        ) from error
+    return tuple(found)
 
 
 def _values(decision: Decision) -> tuple[str | int, ...]:

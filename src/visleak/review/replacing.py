@@ -19,6 +19,7 @@ from starlette.responses import RedirectResponse, Response
 from starlette.routing import Route
 
 from visleak.errors import UsageError
+from visleak.images.addresses import redacted
 from visleak.pipeline.workplace import Progress
 from visleak.records import ImageSet, Unreadable
 from visleak.replacements import (
@@ -103,7 +104,8 @@ def bench(
         for line in _notes(selection, words, folder):
             told(line)
         shelf = Shelf(_opener_of(selection), _digests_of(selection, desk))
-        command = ["visleak", "replace", str(folder), "--pool", str(asked.pool), "-o", "fair"]
+        pool = redacted(str(asked.pool))
+        command = ["visleak", "replace", str(folder), "--pool", pool, "-o", "fair"]
         try:
             yield Bench(selection, words, shelf, desk.reviewer, shlex.join([*command, "--apply"]))
         finally:
