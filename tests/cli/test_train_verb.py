@@ -117,10 +117,12 @@ def test_what_it_refuses(shapes: Path, tmp_path: Path) -> None:
     assert not list(tmp_path.glob("*.onnx")) + list(tmp_path.glob(".*"))
 
 
-def test_a_missing_torch_is_named(
-    shapes: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize("missing", ["torch", "onnx"])
+def test_a_missing_library_is_named_before_anything_is_read(
+    shapes: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, missing: str
 ) -> None:
-    monkeypatch.setitem(sys.modules, "torch", None)
+    """Torch exports with onnx: to learn that after the training would be late."""
+    monkeypatch.setitem(sys.modules, missing, None)
     assert refused("train-encoder", shapes, "-o", tmp_path / "m.onnx") == (
         1,
         "train-encoder needs an extra: pip install 'visleak[torch]'",

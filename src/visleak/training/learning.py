@@ -93,10 +93,12 @@ def train_encoder(
 
     Raises:
         UsageError: an argument cannot be used, or ``out`` exists.
-        MissingExtra: torch is not installed.
+        MissingExtra: torch is not installed, or onnx.
         VisleakError: the set has too little in it, or the disk refuses.
     """
     torch = library("torch", "torch", "train-encoder")
+    # torch exports with it, at the very end
+    library("onnx", "torch", "train-encoder")
     target = Path(out)
     _refuse_existing(target, force)
     runs_on = torch_device(device) or "cpu"
