@@ -185,6 +185,14 @@ def test_a_pool_that_is_too_small(folder, replaced, tmp_path):
     assert not (folder / "replacements.sqlite").exists()
 
 
+def test_the_machine_chooses_no_class_blindly(replaced, tmp_path):
+    """A pool without labels is for people to choose from."""
+    store(tmp_path / "flat", "one.png", png(scene(7050)))
+    with pytest.raises(UsageError, match="the pool has no labels and the duplicates have: the"):
+        replaced(pool=tmp_path / "flat", choose="auto")
+    assert len(replaced(pool=tmp_path / "flat").missing) == 5
+
+
 def test_approvals_of_another_pool_are_named(planted, folder, replaced, tmp_path):
     approve(folder, planted, ["cat/00.png"])
     store(tmp_path / "other", "cat/1.png", png(scene(7100)))

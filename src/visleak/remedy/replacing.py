@@ -163,6 +163,7 @@ def replace(
         folder, asked, trial=True, workers=workers, cache=cache, progress=progress
     ) as selection:
         if choose == "auto":
+            _refuse_without_classes(selection)
             step = "choosing replacements"
             selection.choose(lambda done, total: progress(step, done, total))
         plan = _plan(selection, asked, choose)
@@ -172,6 +173,20 @@ def replace(
             raise UsageError(_refusal(plan))
         _keep(Path(folder), selection)
         return _written(selection, plan, Path(out), as_, progress)
+
+
+def _refuse_without_classes(selection: Selection) -> None:
+    """Refuse to let the machine choose where it cannot tell the class of an image.
+
+    Raises:
+        UsageError: the duplicates have labels and the pool has none.
+    """
+    if not selection.by_class and any(each.label for each in selection.duplicates.images):
+        raise UsageError(
+            "the pool has no labels and the duplicates have: the machine cannot tell which images"
+            " are of a class; name the column with --label, or let people choose with `visleak"
+            " review A --pool S`"
+        )
 
 
 def _plan(selection: Selection, asked: Asked, choose: str) -> ReplacePlan:
