@@ -363,6 +363,7 @@ def test_the_end_and_the_stop_rule(site: Site) -> None:
     assert site.shown(page) == 21
     page.get_by_role("link", name="Go on").click()
     until(lambda: "stop=off" in at(page))
+    page.wait_for_load_state()
     assert page.query_selector(".banner") is None
     press(site, page, "4", 22)
     assert "stop=off" in at(page)

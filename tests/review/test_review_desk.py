@@ -49,6 +49,18 @@ def test_undo_brings_back_what_stood_before(desk: Desk) -> None:
     assert desk.undo() == ()
 
 
+def test_undo_leaves_alone_what_was_said_before(folder: Path) -> None:
+    """A list of hundreds that was imported under one's name is one batch of the ledger."""
+    with Desk(folder, "ada") as desk:
+        desk.judge([0, 1, 2], "near")
+    with Desk(folder, "ada") as desk:
+        assert desk.undo() == ()
+        desk.judge([3], "near")
+        assert [v.key for v in desk.undo()] == [desk.listing.key(3)]
+        assert desk.undo() == ()
+        assert int((desk.standing().mine >= 0).sum()) == 3
+
+
 def test_verdicts_of_another_process_are_seen(desk: Desk, folder: Path) -> None:
     """A second reviewer may work on the same folder at the same time."""
     desk.judge([0], "near")

@@ -136,6 +136,7 @@ class Desk:
         self._lock = threading.RLock()
         self._stamp: tuple[int, ...] = ()
         self._read = 0.0
+        self._said = 0
         self._standing: Standing | None = None
         self._fixed: Callable[[Choice], Bool] = lru_cache(REMEMBERED)(
             lambda choice: fixed(self.listing, choice)
@@ -176,6 +177,7 @@ class Desk:
             standing, stamp = self._standing, _stamp(self.ledger.path)
             known = stamp == self._stamp and time.monotonic() - self._read < FRESH
             self.ledger.add(*verdicts)
+            self._said += bool(verdicts)
             if standing is not None and known:
                 # to read thousands of verdicts again after each one would be felt
                 self._standing = standing.plus(rows, verdicts)
@@ -188,8 +190,16 @@ class Desk:
         return Verdict.of(*self.listing.key(row), judgment, self.reviewer, **about)
 
     def undo(self) -> tuple[Verdict, ...]:
-        """Withdraw what this reviewer said last, and return it; empty where nothing stands."""
-        return self.ledger.undo(self.reviewer)
+        """Withdraw what this reviewer said last, and return it; empty where nothing is left.
+
+        What was said before this desk was opened stays: it may be a list of hundreds that was
+        imported under the same name.
+        """
+        with self._lock:
+            if not self._said:
+                return ()
+            self._said -= 1
+            return self.ledger.undo(self.reviewer)
 
     def standing(self) -> Standing:
         """Return the verdicts that stand now, those of other processes among them."""

@@ -146,7 +146,7 @@ const judge = (judgment) => alone(async () => {
 const undo = () => alone(async () => {
   const answer = await post("/api/undo", {});
   if (!answer.count) {
-    say("There is nothing to undo.");
+    say("Nothing is left to undo since this review began.");
     return;
   }
   const { pair: name, query } = pair();

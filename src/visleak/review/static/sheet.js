@@ -79,7 +79,7 @@ const undo = () => alone(async () => {
   mark(answer);
   const first = cards.find((card) => answer.undone.includes(card.dataset.pair));
   if (first) focus(first);
-  if (!answer.count) say("There is nothing to undo.");
+  if (!answer.count) say("Nothing is left to undo since this review began.");
   else if (!first) say(`Undone: ${answer.count === 1 ? "a verdict" : `${answer.count} verdicts`} outside this sheet.`);
   else say(answer.count === 1 ? "Undone." : `${answer.count} verdicts undone.`);
 });
