@@ -10,6 +10,7 @@ import numpy as np
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 import pytest
+import yaml
 from PIL import Image
 
 import visleak
@@ -318,3 +319,25 @@ def test_an_audit_made_here_before_is_made_anew_unless_people_judged(
     (source / "black0.png").unlink()
     with pytest.raises(UsageError, match="and people judged pairs there; choose a new folder"):
         split(source, **wish)
+
+
+def test_no_old_split_of_a_yolo_set_holds_the_parted_images(natural, cache, tmp_path):
+    """Where val was train's folder, the new data.yaml must not name it: it holds all parts."""
+    source = tmp_path / "set"
+    for number, name in enumerate(sorted(natural)[:5]):
+        for kind in ("images", "labels"):
+            (source / kind / "all").mkdir(parents=True, exist_ok=True)
+        frame(natural[name], 40).save(source / "images" / "all" / f"{name}.png")
+        (source / "labels" / "all" / f"{name}.txt").write_text(f"{number % 2} .5 .5 .2 .2\n")
+    (source / "data.yaml").write_text(
+        "path: .\ntrain: images/all\nval: images/all\nnames: {0: cat, 1: dog}\n"
+    )
+    result = split(
+        f"yolo:{source / 'data.yaml'}#train", "train=0.6,test=0.4", out=tmp_path / "s",
+        apply=True, how="copy", cache=cache,
+    )  # fmt: skip
+    found = yaml.safe_load((tmp_path / "s" / "data" / "data.yaml").read_text())
+    assert found.keys() == {"train", "test", "names"}
+    opened = {name: visleak.open_images(source) for name, source in result.sources.items()}
+    assert {name: len(images) for name, images in opened.items()} == {"train": 3, "test": 2}
+    assert not set(opened["train"].ids.to_pylist()) & set(opened["test"].ids.to_pylist())

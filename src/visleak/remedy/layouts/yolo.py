@@ -29,7 +29,8 @@ def write_yolo(parts: Sequence[FilledPart], place: Place) -> list[Opened]:
     """Write the parts as the splits of one data set: ``images/SPLIT``, ``labels/SPLIT``.
 
     Class names and all else of the YAML stay; splits that are not written point to where they
-    are. As ``manifest``, a list of files with their labels, and one of plain paths for training.
+    are, but for those that lie where images come from that are parted now. As ``manifest``, a list
+    of files with their labels, and one of plain paths for training.
 
     Raises:
         VisleakError: sets have different classes.
@@ -46,7 +47,7 @@ def write_yolo(parts: Sequence[FilledPart], place: Place) -> list[Opened]:
             )
     written = [_write(part, split, place) for part, split in zip(parts, splits, strict=True)]
     entries = {split: entry for split, (entry, _) in zip(splits, written, strict=True)}
-    merged = _merged(contents_[0], entries, _path(parts[0]), place)
+    merged = _merged(contents_[0], entries, _path(parts[0]), _parted(parts))
     text = yaml.safe_dump(merged, sort_keys=False, allow_unicode=True)
     place.made(DATA).write_text(text, encoding="utf-8")
     return [opened for _, opened in written]
@@ -68,16 +69,32 @@ def _content(part: FilledPart) -> dict[str, Any]:
     return first
 
 
+def _parted(parts: Sequence[FilledPart]) -> set[str]:
+    """Return the splits of the source whose images come into several parts."""
+    found = [
+        {canonical_split(locate(piece.images.source).split) for piece in part.pieces}
+        for part in parts
+    ]
+    return {split for own in found for split in own if sum(split in each for each in found) > 1}
+
+
 def _merged(
-    content: Mapping[str, Any], entries: Mapping[str, str], path: Path, place: Place
+    content: Mapping[str, Any], entries: Mapping[str, str], path: Path, parted: set[str]
 ) -> dict[str, Any]:
-    """Return the YAML with new places for the splits that are written."""
+    """Return the YAML with new places for the splits that are written.
+
+    A split that lies where one lies that is parted now would hold images of all parts; it is left
+    out.
+    """
     base, known = yolo_base(path, content), yolo_splits(content)
+    gone = {entry for split in parted for entry in known.get(split, ())}
     merged: dict[str, Any] = {}
     for key, value in content.items():
         split = canonical_split(str(key))
         if split in entries and split in known:
             merged[key] = entries[split]
+        elif split in known and gone & set(known[split]):
+            continue
         elif split in known:
             merged[key] = [os.path.abspath(base / entry) for entry in known[split]]
         elif key != "path":  # without it, places count from the YAML's own folder
