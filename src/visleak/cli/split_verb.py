@@ -20,7 +20,7 @@ def split(
     source: Annotated[
         str | None,
         typer.Argument(
-            metavar="[[NAME=]SET]",
+            metavar="[NAME=]SET",
             show_default=False,
             help="The set to split, as for audit: a folder, list, archive, table, cifar:..",
         ),
