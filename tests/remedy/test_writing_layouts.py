@@ -125,7 +125,10 @@ def test_a_substitute_in_a_folder_keeps_the_name(how, tmp_path):
     assert new[list(old)[2]] == making.picture(54)
 
 
-@pytest.mark.parametrize("make", [making.zipped, making.tarred, making.shards, making.table])
+@pytest.mark.parametrize(
+    "make",
+    [making.zipped, making.tarred, making.shards, making.table, making.table_with_ids, making.txt],
+)
 def test_a_substitute_in_other_layouts(make, tmp_path):
     pool = open_images(making.flat_folder(tmp_path / "p", 50), name="pool")
     source = make(tmp_path)
@@ -166,6 +169,8 @@ def test_a_picture_that_fits_no_place_is_refused(tmp_path):
     with pytest.raises(UsageError, match=r"set 'test' is COCO, whose pictures have annotations of"):
         written(tmp_path / "out", piece(making.coco(tmp_path), [0], {0: Substitute(pool, 1)}))
     assert not (tmp_path / "out").exists()
+    listed = written(tmp_path / "out", piece(source, [0], {0: Substitute(pool, 0)}), how="manifest")
+    assert list(stored(listed.sources["test"]).values()) == [making.picture(1, "JPEG")]
 
 
 def test_side_files_go_with_their_picture_and_everything_else_stays(tmp_path):
@@ -297,6 +302,28 @@ def test_yolo_is_one_data_set_of_its_splits(tmp_path):
     both = write(parts, tmp_path / "both", "link", about={})
     assert both.sources == {n: f"yolo:{tmp_path}/both/data.yaml#{n}" for n in ("val", "train")}
     assert sorted(stored(both.sources["val"])) == ["a1.png", "a2.png"]
+
+
+@pytest.mark.parametrize("make", [making.yolo, making.yolo_list])
+def test_yolo_of_two_sets(make, tmp_path):
+    """Boxes follow their pictures, under names that are told apart."""
+    one, two = make(tmp_path / "a"), make(tmp_path / "b", 100)
+    result = written(tmp_path / "out", piece(one, [0, 1]), piece(two, [1, 5], name="train"))
+    images = open_images(result.sources["test"])
+    data = dict(zip(images.ids.to_pylist(), images.opener.read(range(4)), strict=True))
+    assert sorted(data.values()) == sorted(making.picture(i) for i in (0, 1, 101, 105))
+    assert sorted(images.labels.to_pylist()) == ["cat", "dog", "dog", "dog"]
+
+
+def test_yolo_of_other_classes_is_not_mixed(tmp_path):
+    one, two = making.yolo(tmp_path / "a"), making.yolo(tmp_path / "b", 100)
+    path = tmp_path / "b" / "yolo" / "data.yaml"
+    path.write_text(path.read_text().replace("dog", "cow"))
+    with pytest.raises(VisleakError) as raised:
+        written(tmp_path / "out", piece(one, [0]), piece(two, [1], name="train"))
+    assert str(raised.value) == (
+        "part 'test': its sets have different classes and cannot become one"
+    )
 
 
 def test_kitti_takes_all_files_of_a_frame(tmp_path):

@@ -228,6 +228,9 @@ def test_an_output_that_is_taken_is_refused(tmp_path):
     assert str(raised.value) == (
         f"the output {tmp_path / 'out'} exists; choose a new folder with -o DIR"
     )
+    (tmp_path / "out" / "manifest.json").write_text('{"name": "my app"}')
+    with pytest.raises(UsageError, match="out exists; choose a new folder"):
+        write([part(source)], tmp_path / "out", "copy", about={})
     (tmp_path / "empty").mkdir()
     write([part(source)], tmp_path / "empty", "copy", about={})
 

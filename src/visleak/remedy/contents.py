@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import io
 import os
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -10,17 +9,14 @@ from dataclasses import dataclass
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
-from PIL import Image
 
 from visleak.errors import VisleakError
 from visleak.images import content_digest
 from visleak.images.folder import FileOpener
 from visleak.pipeline.workplace import Progress
 from visleak.records import Bytes8, ImageSet, Int64, Problem, Unreadable
+from visleak.remedy.fitting import Stored, fitting
 from visleak.remedy.parts import Part, Piece, Substitute
-
-#: What is stored of a picture: its encoded bytes, or its pixels.
-Stored = bytes | Bytes8
 
 
 @dataclass(frozen=True)
@@ -228,11 +224,17 @@ def _stands(piece: Piece, holds: str) -> dict[int, Stand]:
         pool = rows[0][2].images
         for position, stored in _read_distinct(pool, [row[0] for row in rows]):
             for place in (row[1] for row in rows if row[0] == position):
-                name = None if holds != "named" else piece.images.ids[place].as_py()
+                name = _file_name(piece.images, place) if holds == "named" else None
                 fitted = fitting(stored, holds, name, _where(pool, position))
                 path = path_of(pool, position) if fitted is stored else None
                 stands[place] = Stand(pool.name, pool.ids[position].as_py(), fitted, path)
     return stands
+
+
+def _file_name(images: ImageSet, position: int) -> str:
+    """Return the last name of an image's file, or of its member of an archive."""
+    locator: str = images.locators[position].as_py()
+    return locator.rpartition("!")[2].rpartition("/")[2]
 
 
 def _read_distinct(pool: ImageSet, positions: Iterable[int]) -> Iterator[tuple[int, Stored]]:
@@ -242,58 +244,3 @@ def _read_distinct(pool: ImageSet, positions: Iterable[int]) -> Iterator[tuple[i
             why = stored.detail or stored.reason
             raise VisleakError(f"{_where(pool, position)} cannot take a place: {why}")
         yield position, stored
-
-
-def fitting(stored: Stored, holds: str, name: str | None, shown: str) -> Stored:
-    """Return a picture in the form that its place holds; encoded bytes stay as they are.
-
-    Args:
-        stored: the picture.
-        holds: as in :func:`fill`.
-        name: of the file it becomes, where its ending must say the format.
-        shown: how a message calls it.
-
-    Raises:
-        VisleakError: the place cannot hold it.
-    """
-    from visleak.images import decode
-    from visleak.images.formats import recognise
-
-    if holds == "arrays":
-        picture = decode(stored)
-        if isinstance(picture, Unreadable) or picture.pixels.shape != (32, 32, 3):
-            has = "cannot be decoded"
-            if not isinstance(picture, Unreadable):
-                has = f"has {picture.width} x {picture.height} pixels"
-            raise VisleakError(f"{shown} {has}: its place holds 32 x 32")
-        return np.ascontiguousarray(picture.pixels)
-    if isinstance(stored, np.ndarray):
-        encoded = io.BytesIO()
-        Image.fromarray(stored).save(encoded, "PNG")
-        stored = encoded.getvalue()
-    if name is None:
-        return stored
-    kind = recognise(stored)
-    ending = name[name.rfind(".") :].lower()
-    if kind is None or ending not in ENDINGS.get(kind.name, (f".{kind.name.lower()}",)):
-        what = "no picture" if kind is None else kind.name
-        raise VisleakError(
-            f"{shown} is {what} and cannot stand under the name {name!r}; take a pool of"
-            f" {ending or 'such'} pictures, or write the list alone with --as manifest"
-        )
-    return stored
-
-
-#: Which endings a format's files have, where it is not just its name.
-ENDINGS = {
-    "JPEG": (".jpg", ".jpeg", ".jpe", ".jfif", ".mpo"),
-    "PNG": (".png", ".apng"),
-    "TIFF": (".tif", ".tiff"),
-    "BMP": (".bmp", ".dib"),
-    "PNM": (".pbm", ".pfm", ".pgm", ".pnm", ".ppm"),
-    "AVIF": (".avif", ".avifs"),
-    "HEIF": (".heic", ".heics", ".heif", ".hif"),
-    "JPEG 2000": (".jp2", ".j2c", ".j2k", ".jpc", ".jpf", ".jpx"),
-    "JPEG XL": (".jxl",),
-    "Sun raster": (".ras",),
-}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import json
 import os
@@ -21,11 +22,7 @@ from visleak.records import ImageSet
 from visleak.remedy.contents import FilledPart, fill
 from visleak.remedy.layouts import Layout, layout_of, linkable
 from visleak.remedy.layouts.place import Opened, Place
-from visleak.remedy.manifest import (
-    MANIFEST,
-    Removed,
-    write_manifest,
-)
+from visleak.remedy.manifest import MANIFEST, Removed, read_manifest, write_manifest
 from visleak.remedy.parts import Part
 from visleak.remedy.results import Written, content_of, found_again, write_lists, written_in
 from visleak.remedy.staging import refuse_place, refuse_small_disk, staged
@@ -77,7 +74,7 @@ def write(
     refuse_place(out, [path for images in _sets(parts) for path in inputs_of(images)])
     _refuse_taken(out)
     layouts = {part.name: _layout(part, how) for part in parts}
-    holds = {name: layout.holds if layout else "bytes" for name, layout in layouts.items()}
+    holds = {part: _holds(layout, how) for part, layout in layouts.items()}
     filled = fill(parts, holds, known or {}, progress)
     empty = next((part.name for part in filled if not len(part)), None)
     if empty is not None:
@@ -146,8 +143,12 @@ _LISTS: Final = (".txt", ".csv", ".tsv", ".parquet")
 
 def _refuse_taken(out: Path) -> None:
     """Refuse an output that holds something else."""
-    if not os.path.lexists(out) or (out / MANIFEST).is_file():
+    if not os.path.lexists(out):
         return
+    if (out / MANIFEST).is_file():
+        with contextlib.suppress(VisleakError):
+            read_manifest(out)
+            return  # whether it is this very result is known once all is read
     if not out.is_dir() or any(out.iterdir()):
         raise UsageError(f"the output {out} exists; choose a new folder with -o DIR")
 
@@ -183,6 +184,11 @@ def _layout(part: Part, how: str) -> Layout | None:
     return layout
 
 
+def _holds(layout: Layout | None, how: str) -> str:
+    """Return how a picture is held, see :func:`fill`; a list names pictures of any format."""
+    return "bytes" if layout is None or how == "manifest" else layout.holds
+
+
 def _key(
     parts: Sequence[FilledPart],
     how: str,
@@ -194,7 +200,9 @@ def _key(
     hasher = hashlib.blake2b(digest_size=16)
     hasher.update(json.dumps([how, about], sort_keys=True).encode())
     for part in parts:
-        hasher.update(json.dumps([part.name, part.column("ids"), part.column("labels")]).encode())
+        sources = [[piece.images.name, piece.images.source] for piece in part.pieces]
+        columns = [part.column("ids"), part.column("labels")]
+        hasher.update(json.dumps([part.name, sources, columns]).encode())
         hasher.update(part.digests().tobytes())
     for name, data in sorted(extra.items()):
         hasher.update(json.dumps([name, hashlib.blake2b(data).hexdigest()]).encode())

@@ -8,7 +8,8 @@ from collections.abc import Iterator, Sequence
 import numpy as np
 
 from visleak.images.folder import FileOpener, as_text, is_picture_name
-from visleak.remedy.contents import Filled, FilledPart, Stored, path_of
+from visleak.remedy.contents import Filled, FilledPart, path_of
+from visleak.remedy.fitting import Stored
 from visleak.remedy.layouts.listing import write_listing
 from visleak.remedy.layouts.names import free_name
 from visleak.remedy.layouts.place import Opened, Place

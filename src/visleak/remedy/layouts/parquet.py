@@ -15,7 +15,8 @@ from visleak.errors import VisleakError
 from visleak.images.addresses import redacted
 from visleak.images.parquet import ParquetOpener
 from visleak.images.remote_file import arrow_source
-from visleak.remedy.contents import Filled, FilledPart, Stored
+from visleak.remedy.contents import Filled, FilledPart
+from visleak.remedy.fitting import Stored
 from visleak.remedy.layouts.names import are_row_numbers, shard_names, split_of, with_split
 from visleak.remedy.layouts.place import Opened, Place
 

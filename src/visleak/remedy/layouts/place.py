@@ -12,7 +12,8 @@ from typing import Any
 from visleak.errors import UsageError, VisleakError
 from visleak.pipeline.workplace import Progress
 from visleak.records import Int64
-from visleak.remedy.contents import Filled, FilledPart, Stored
+from visleak.remedy.contents import Filled, FilledPart
+from visleak.remedy.fitting import Stored
 
 
 @dataclass(frozen=True)
