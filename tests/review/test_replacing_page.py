@@ -25,8 +25,10 @@ from visleak.pipeline.workplace import silent
 from visleak.replacements import Asked
 from visleak.review import replacing
 from visleak.review.app import create_app
+from visleak.review.bench import Bench, bench_of
 from visleak.review.desk import Desk
 from visleak.review.instructions import read_instructions
+from visleak.review.replacing_page import HOME
 from visleak.review.security import Door
 from visleak.review.serving import bound, review
 
@@ -57,7 +59,7 @@ def planted(tmp_path_factory: pytest.TempPathFactory) -> Path:
 class Page:
     """A browser that was let in."""
 
-    bench: replacing.Bench
+    bench: Bench
     client: TestClient
     door: Door
     folder: Path
@@ -95,7 +97,7 @@ def opened(planted: Path, tmp_path: Path, monkeypatch: Any) -> Iterator[Callable
             said: list[str] = []
             desk = stack.enter_context(Desk(folder, "ada"))
             bench = stack.enter_context(
-                replacing.bench(
+                bench_of(
                     folder,
                     Asked(pool or planted / "pool"),
                     planted / "instructions.md",
@@ -105,9 +107,7 @@ def opened(planted: Path, tmp_path: Path, monkeypatch: Any) -> Iterator[Callable
                 )
             )
             door = Door(PORT)
-            app = create_app(
-                desk, door, replacing.routes(bench), [replacing.NAV], start=replacing.HOME
-            )
+            app = create_app(desk, door, replacing.routes(bench), [replacing.NAV], start=HOME)
             client = TestClient(app, base_url=HERE, follow_redirects=False)
             assert client.get(f"/?token={door.token}").status_code == 303
             return Page(bench, client, door, folder, said)
@@ -475,7 +475,7 @@ def test_what_is_said_and_written_in_the_end(
     said: list[str] = []
     asked = Asked(planted / "pool")
     with Desk(folder, "ada") as desk:
-        pages = replacing.bench(
+        pages = bench_of(
             folder, asked, None, desk, told=said.append, bars=lambda: nullcontext(silent)
         )
         with pages as bench:

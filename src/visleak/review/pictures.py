@@ -26,8 +26,10 @@ from visleak.gallery import difference, laid_over, shrink
 from visleak.images import content_digest, decode
 from visleak.records import AnySet, Bytes8, EmbeddingSet, ImageSet, Unreadable
 
-#: Long side of the pictures of a pair, of differences, and of thumbnails, in pixels.
+#: Long side of the pictures of a pair, of one laid over the other, of differences, and of
+#: thumbnails, in pixels.
 LONG: Final = 1600
+LAID: Final = 1000
 DIFFERENCE: Final = 800
 SMALL: Final = 240
 
@@ -279,7 +281,7 @@ def _seen(sight: Sight, pixels: Sequence[Bytes8]) -> Bytes8:
         return shrink(pixels[0], SMALL)
     query, reference = pixels
     if sight.kind == "laid":
-        return laid_over(query, reference, sight.matrix)
+        return laid_over(query, shrink(reference, LAID), sight.matrix)
     matrix = sight.matrix if sight.kind == "aligned" else None
     return difference(query, reference, matrix, fit=sight.kind == "aligned", side=DIFFERENCE)
 

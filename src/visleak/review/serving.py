@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from starlette.routing import BaseRoute
 
     from visleak.replacements import Asked
-    from visleak.review.replacing import Bars
+    from visleak.review.bench import Bars
     from visleak.review.security import Door
     from visleak.verdicts import Agreement
 
@@ -74,8 +74,9 @@ def review(
         nav: list[tuple[str, str]] = []
         if pool is not None:
             from visleak.review import replacing
+            from visleak.review.bench import bench_of
 
-            bench = replacing.bench(Path(folder), pool, instructions, desk, told=told, bars=bars)
+            bench = bench_of(Path(folder), pool, instructions, desk, told=told, bars=bars)
             more += replacing.routes(stack.enter_context(bench))
             nav, start = [replacing.NAV], replacing.HOME
         told(

@@ -76,7 +76,9 @@ function blink() {
 
 /** Ask for the pictures of the next pair, so that they are there when it comes. */
 function prefetch() {
-  for (const address of pair().soon.split(" ").filter(Boolean)) new Image().src = address;
+  const soon = pair().soon.split(" ").filter(Boolean);
+  // the last one is for blinking and overlay
+  for (const address of view === "side" ? soon.slice(0, -1) : soon) new Image().src = address;
 }
 
 // -- moving ----------------------------------------------------------------------------------------
