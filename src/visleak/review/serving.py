@@ -78,7 +78,7 @@ def review(
 
             bench = bench_of(Path(folder), pool, instructions, desk, told=told, bars=bars)
             more += replacing.routes(stack.enter_context(bench))
-            nav, start = [replacing.NAV], replacing.HOME
+            nav, start = [replacing.NAV], replacing.NAV[0]
         told(
             f"{len(desk.listing):,} pairs to review as {desk.reviewer}; Ctrl-C ends it and writes"
             " verdicts.csv"
