@@ -98,7 +98,7 @@ def settled(
         known += found
     raise VisleakError(
         f"after {ROUNDS} rounds there are still {len(found):,} pairs between the parts that no"
-        " audit had listed before; nothing was written: try another seed or a weaker grade"
+        " audit had listed before; nothing was written: try another seed"
     )
 
 
