@@ -1,0 +1,70 @@
+"""Real sets: photographs, COCO128 in YOLO's layout, CIFAR-10 as a hub stores it; and how fast."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import time
+from pathlib import Path
+
+import numpy as np
+import pyarrow.parquet as pq
+import pytest
+
+from visleak.images import content_digest, open_images
+from visleak.remedy import undo
+from visleak.remedy.parts import Part, Piece
+from visleak.remedy.writing import write
+
+DATA = os.environ.get("VISLEAK_DATA")
+
+pytestmark = [
+    pytest.mark.data,
+    pytest.mark.slow,
+    pytest.mark.skipif(not DATA, reason="VISLEAK_DATA is not set: no real sets to write"),
+]
+
+
+def state(root: Path) -> dict[str, str]:
+    files = [path for path in sorted(root.rglob("*")) if path.is_file()]
+    return {str(path): hashlib.sha256(path.read_bytes()).hexdigest() for path in files}
+
+
+@pytest.mark.parametrize(
+    ("folder", "source", "how"),
+    [
+        ("photos", "{}", "link"),
+        ("photos", "{}", "copy"),
+        ("photos", "{}", "manifest"),
+        ("coco128", "yolo:{}/data.yaml#train", "copy"),
+        ("coco128", "yolo:{}/data.yaml#train", "link"),
+        ("cifar10", "{}/test.parquet", "copy"),
+    ],
+)
+def test_real_sets(folder, source, how, tmp_path):
+    root = Path(DATA) / folder
+    before = state(root)
+    images = open_images(source.format(root), name="real")
+    keep = np.flatnonzero(np.random.default_rng(0).random(len(images)) < 0.7)
+    start = time.perf_counter()
+    result = write([Part("real", (Piece(images, keep),))], tmp_path / "out", how, about={})
+    assert time.perf_counter() - start < 60
+    again = open_images(result.sources["real"])
+    want = map(content_digest, images.opener.read(keep.tolist()))
+    got = map(content_digest, again.opener.read(range(len(again))))
+    assert all(one == two for one, two in zip(want, got, strict=True))
+    if images.labels is not None:
+        assert again.labels.to_pylist() == images.labels.take(keep).to_pylist()
+    assert undo(tmp_path / "out", apply=True).kept == ()
+    assert not (tmp_path / "out").exists()
+    assert state(root) == before
+
+
+def test_cifar_keeps_rows_and_schema(tmp_path):
+    source = Path(DATA) / "cifar10" / "test.parquet"
+    images = open_images(source, name="test")
+    keep = np.arange(1, len(images), 3)
+    write([Part("test", (Piece(images, keep),))], tmp_path / "out", "copy", about={})
+    new, old = pq.read_table(tmp_path / "out" / "test.parquet"), pq.read_table(source)
+    assert new.schema.equals(old.schema, check_metadata=True)
+    assert new.equals(old.take(keep))
