@@ -39,7 +39,6 @@ class Checkpoint:
 
     def write(self, path: Path) -> None:
         """Write it in one step: after a kill there is this one or the one before."""
-        # not asdict: that would copy the tensors
         with replacing(path) as beside:
             torch.save({"kind": KIND, **vars(self)}, beside)
 
