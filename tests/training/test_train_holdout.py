@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 import numpy as np
+import pyarrow as pa
 from hypothesis import given
 from hypothesis import strategies as st
 
+from visleak.images import open_images
 from visleak.training.holdout import SHARE, held_out
+from visleak.training.lessons import lessons_of
+from visleak.training.material import Material
 
 
 @given(st.lists(st.integers(0, 4), min_size=2, max_size=300), st.integers(0, 5))
@@ -48,3 +52,39 @@ def test_the_seed_draws() -> None:
 
 def test_a_large_set_is_asked_no_more_than_enough() -> None:
     assert held_out(np.zeros(300_000, np.int64), np.arange(300_000), 0).sum() == 10_000
+
+
+def test_equal_pictures_and_groups_never_straddle() -> None:
+    """Pairs of equal pixels, chained by groups of one picture each of two pairs."""
+    rng = np.random.default_rng(0)
+    pictures = np.repeat(rng.integers(0, 256, (40, 4, 4, 3), np.uint8), 2, axis=0)
+    labels = pa.array([f"class {number // 40}" for number in range(80)])
+    groups = pa.array([None if n % 4 in (0, 3) else f"video {n // 4}" for n in range(80)])
+    images = open_images(list(pictures), name="chained")
+    for seed in range(5):
+        material = Material(pictures, np.arange(80), 0, labels, groups)
+        found = lessons_of(images, material, None, labels="auto", seed=seed, say=print)
+        held = set((found.questions.rows // 4).tolist())
+        assert len(found.questions.rows) == 8
+        assert not held & set((found.rows // 4).tolist())
+        assert sorted([*found.questions.rows, *found.rows]) == list(range(80))
+        assert (found.classes == found.rows // 40).all()
+        assert found.questions.classes is not None
+        assert (found.questions.classes == found.questions.rows // 40).all()
+
+
+def test_what_has_no_label_is_left_out_and_said() -> None:
+    pictures = np.random.default_rng(0).integers(0, 256, (40, 4, 4, 3), np.uint8)
+    labels = pa.array([None if n % 10 == 0 else "ab"[n % 2] for n in range(40)])
+    said: list[str] = []
+    found = lessons_of(
+        open_images(list(pictures), name="some"),
+        Material(pictures, np.arange(40), 0, labels, None),
+        None,
+        labels="auto",
+        seed=0,
+        say=said.append,
+    )
+    assert said == ["4 pictures of some without a label: not learnt from"]
+    assert not {0, 10, 20, 30} & {*found.rows.tolist(), *found.questions.rows.tolist()}
+    assert len(found.rows) + len(found.questions.rows) == 36
