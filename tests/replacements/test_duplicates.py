@@ -76,7 +76,7 @@ def test_the_rule_of_the_paper():
         ("train", "9", False),
         ("test", "5", True),
     ]
-    assert found.pairs.num_rows == 4
+    assert [leak.id for each in found.images for leak in each.leaks] == ["9", "5", "3", "9"]
 
 
 @pytest.mark.parametrize(

@@ -75,14 +75,12 @@ class Duplicates:
     Attributes:
         grade: a pair of this grade or a stronger one makes a duplicate.
         images: the duplicates, in the order of the set.
-        pairs: the rows of ``judged_pairs`` that make them so.
         blank: blank test images with such a pair; they are never counted as leaks.
         disputed: test images that only pairs make duplicates about which reviewers disagree.
     """
 
     grade: str
     images: tuple[Duplicate, ...]
-    pairs: pa.Table
     blank: int
     disputed: int
 
@@ -125,7 +123,6 @@ def find_duplicates(
     return Duplicates(
         grade=grade,
         images=_described(kept, images, prints),
-        pairs=kept,
         blank=len(leaking & blank),
         disputed=len(doubtful - blank),
     )
