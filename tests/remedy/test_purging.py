@@ -161,6 +161,14 @@ def test_degrees_where_there_are_no_grades(audited):
     assert list(goes(purge(folder, degree="soft"))) == ["0.png", "1.png"]
 
 
+def test_pairs_without_a_grade_beside_graded_ones_are_said(audited):
+    rows = [pair("test/0.png", "train/0.png"), pair("test/1.png", "train/1.png", None)]
+    assert purge(audited(*rows)).caveats == (
+        "1 pairs have no grade, for there were no pictures to look at, and do not count; --degree"
+        " counts them",
+    )
+
+
 def test_class_balance_is_that_of_the_definition(tmp_path):
     test, train = making.folder(tmp_path / "test"), making.flat_folder(tmp_path / "train", 100)
     ids = open_images(test).ids.to_pylist()  # four cats, three dogs
@@ -198,6 +206,12 @@ def test_embeddings_on_the_training_side(sources, tmp_path):
     """Their pictures are elsewhere: the ids that go are all that can be written."""
     rows = [pair("test/0.png", "crawl/x9", None, degree="hard")]
     folder = make_audit(tmp_path / "a", {"test": sources[0]}, {}, rows, embeddings={"crawl": 1000})
+    inside = [*rows, pair("test/1.png", "test/2.png", "exact")]
+    graded = make_audit(
+        tmp_path / "b", {"test": sources[0]}, {}, inside, embeddings={"crawl": 1000}
+    )
+    with pytest.raises(UsageError, match="use --degree hard or --degree soft"):
+        purge(graded, side="train")
     result = purge(folder, degree="hard")
     assert result.advice.side == "test"
     assert "crawl has embeddings only" in result.advice.why

@@ -114,12 +114,14 @@ def _facts(purge: Purge) -> Iterator[Text]:
     if purge.disputed:
         counted = "counted by the machine's grade" if purge.wish.disputed else "left out"
         hint = "" if purge.wish.disputed else "; --include-disputed counts them"
-        yield _fact("disputed", f"{purge.disputed:,} pairs are {counted}{hint}")
+        yield _fact("disputed", f"{_counted(purge.disputed, 'pair')} {counted}{hint}")
     if purge.flat:
-        yield _fact("blank", f"{purge.flat:,} images without content stay")
+        yield _fact("blank", f"kept: {_counted(purge.flat, 'image')} without content")
     unreadable = sum(each.unreadable for each in purge.sets)
     if unreadable:
-        yield _fact("unreadable", f"{unreadable:,} images could not be looked at; they stay")
+        yield _fact(
+            "unreadable", f"kept: {_counted(unreadable, 'image')} that could not be looked at"
+        )
     for caveat in purge.caveats:
         yield _fact("not seen", caveat, "yellow")
     yield _fact("recommended", f"--from {purge.advice.side}: {purge.advice.why}")
@@ -136,16 +138,25 @@ def _written(purge: Purge, summary: Mapping[str, Any]) -> Iterator[Text]:
 
     written = purge.written
     assert written is not None
-    what = "was there already, unchanged" if written.reused else f"{sized(written.bytes)}, verified"
+    what = sized(written.bytes) + (", verified" if written.sources else "")
+    if written.reused:
+        what = "was there already, unchanged"
     yield _fact("written", f"{written.folder} ({written.files:,} files, {what})", "bold")
     if written.unreadable:
-        yield _fact("left out", f"{len(written.unreadable):,} images that cannot be read", "yellow")
+        yield _fact(
+            "left out",
+            f"{_counted(len(written.unreadable), 'image')} that cannot be read",
+            "yellow",
+        )
     for name, source in written.sources.items():
         yield _fact("source", f"{name}={source}")
     if command := _command(written.sources, purge.wish.side, summary):
         yield _fact("check it", command)
     elif not written.sources:
-        yield _fact("lists", f"{written.folder}/kept.csv and removed.csv name every image")
+        lists = "kept.csv and removed.csv name every image"
+        if not written.counts:
+            lists = "removed.csv names the images that go"
+        yield _fact("lists", f"{written.folder}: {lists}")
 
 
 def _command(sources: Mapping[str, str], side: str, summary: Mapping[str, Any]) -> str:
@@ -170,6 +181,10 @@ def _seen_from_here(source: str, summary: Mapping[str, Any]) -> str:
 
     opened_in = Path(summary.get("opened_in", "."))
     return source if opened_in == Path.cwd() else resolved(source, opened_in)
+
+
+def _counted(count: int, what: str) -> str:
+    return f"{count:,} {what}{'' if count == 1 else 's'}"
 
 
 def _fact(name: str, words: str, style: str = "") -> Text:

@@ -90,8 +90,8 @@ def plan(folder: Path, wish: Wish) -> Purge:
     chosen = chosen_sets(summary, wish.side, wish.set)
     _refuse_sample(summary)
     pairs = judged_pairs(folder, _COLUMNS)
-    _refuse_ungraded(summary, wish, pairs)
     names = [each["name"] for each in chosen]
+    ungraded = _refuse_ungraded(summary, wish, pairs, names)
     strong = pairs.filter(pc.is_in(pairs[wish.column], pa.array(wish.words)))
     disputed = pc.fill_null(pc.equal(strong["judged"], "disputed"), False)
     sides = {"test": "query", "train": "reference"}
@@ -109,7 +109,8 @@ def plan(folder: Path, wish: Wish) -> Purge:
         sets.append(own)
         flat += blank
     lost = _distinct(leaks, "reference")
-    return Purge(wish, tuple(sets), doubtful, flat, advise(summary, lost), _caveats(summary, wish))
+    caveats = _caveats(summary, wish, ungraded)
+    return Purge(wish, tuple(sets), doubtful, flat, advise(summary, lost), caveats)
 
 
 def _refuse_sample(summary: Mapping[str, Any]) -> None:
@@ -120,10 +121,21 @@ def _refuse_sample(summary: Mapping[str, Any]) -> None:
         )
 
 
-def _refuse_ungraded(summary: Mapping[str, Any], wish: Wish, pairs: pa.Table) -> None:
-    column = pairs[wish.column]
+def _refuse_ungraded(
+    summary: Mapping[str, Any], wish: Wish, pairs: pa.Table, names: list[str]
+) -> int:
+    """Return how many of the pairs that decide about sets have no grade (or degree).
+
+    Raises:
+        UsageError: none of them has one.
+    """
+    own = "query_set" if wish.side == "test" else "reference_set"
+    leaks = pc.and_(
+        pc.is_in(pairs[own], pa.array(names)), pc.not_equal(pairs["coverage"], "within")
+    )
+    column = pairs.filter(leaks)[wish.column]
     if len(column) == 0 or column.null_count < len(column):
-        return
+        return int(column.null_count) if wish.grade is not None else 0
     if wish.grade is not None and summary["thresholds"]["soft"] is not None:
         raise UsageError(
             "this audit has no grades (its pictures were not looked at); use --degree hard or"
@@ -133,9 +145,14 @@ def _refuse_ungraded(summary: Mapping[str, Any], wish: Wish, pairs: pa.Table) ->
     raise UsageError(f"this audit has no {what}; audit with pictures, or with --hard and --soft")
 
 
-def _caveats(summary: Mapping[str, Any], wish: Wish) -> tuple[str, ...]:
+def _caveats(summary: Mapping[str, Any], wish: Wish, ungraded: int) -> tuple[str, ...]:
     """Return why more may leak than the audit lists."""
     said = []
+    if ungraded:
+        said.append(
+            f"{ungraded:,} pairs have no grade, for there were no pictures to look at, and do not"
+            " count; --degree counts them"
+        )
     if summary["settings"].get("candidates") == "nearest" and wish.side == "train":
         said.append(
             "the audit lists each test image's one nearest training image (--candidates nearest):"
