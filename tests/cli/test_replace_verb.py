@@ -34,9 +34,9 @@ def test_a_plan_in_words(asked: list[object], tmp_path: Path) -> None:
     assert lines[:3] == [
         "5 of 12 images of test are duplicates (similar or closer): 4 repeat a training image, 1"
         " another test image",
-        "left out: 1 blank test images",
-        "pool: 14 of 18 images can be used (1 are in the audit already, 1 repeat another one, 1"
-        " are blank, 1 cannot be read)",
+        "left out, blank: 1 test image",
+        "pool: 14 of 18 images can be used; not 1 in the audit already, 1 repeating another one,"
+        " 1 blank, 1 unreadable",
     ]
     table = [line.split() for line in lines]
     assert ["cat", "3", "3", "0", "5"] in table

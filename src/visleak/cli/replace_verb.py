@@ -137,9 +137,10 @@ def _lines(plan: ReplacePlan, out: Path | None) -> Iterator[RenderableType]:
     from rich.text import Text
 
     name = edges.plain(plan.test_set)
+    meant = "exact" if plan.grade == "exact" else f"{plan.grade} or closer"
     yield Text(
-        f"{plan.duplicates:,} of {plan.size:,} images of {name} are duplicates ({plan.grade} or"
-        f" closer): {plan.leaks:,} repeat a training image, {plan.within:,} another test image",
+        f"{plan.duplicates:,} of {plan.size:,} images of {name} are duplicates ({meant}):"
+        f" {plan.leaks:,} repeat a training image, {plan.within:,} another test image",
         "bold",
     )
     for line in _left_out(plan):
@@ -162,24 +163,25 @@ def _lines(plan: ReplacePlan, out: Path | None) -> Iterator[RenderableType]:
 def _left_out(plan: ReplacePlan) -> Iterator[str]:
     """Say who is no duplicate after all, and who of the pool is no candidate."""
     if plan.blank:
-        yield f"left out: {plan.blank:,} blank test images"
+        yield f"left out, blank: {_images(plan.blank)}"
     if plan.disputed:
-        yield (
-            f"left out: {plan.disputed:,} test images about which reviewers disagree"
-            " (--include-disputed)"
-        )
+        yield f"left out, reviewers disagree: {_images(plan.disputed)} (--include-disputed)"
     pool = plan.pool
     reasons = {
-        "in_the_audit": "are in the audit already",
-        "repeated": "repeat another one",
-        "blank": "are blank",
-        "unreadable": "cannot be read",
+        "in_the_audit": "in the audit already",
+        "repeated": "repeating another one",
+        "blank": "blank",
+        "unreadable": "unreadable",
     }
     gone = [f"{pool[key]:,} {what}" for key, what in reasons.items() if pool[key]]
-    said = f" ({', '.join(gone)})" if gone else ""
+    said = f"; not {', '.join(gone)}" if gone else ""
     yield f"pool: {pool['usable']:,} of {pool['images']:,} images can be used{said}"
     if not plan.by_class:
         yield "classes: the test set or the pool has no labels, so any image may replace any other"
+
+
+def _images(count: int) -> str:
+    return f"{count:,} test {'image' if count == 1 else 'images'}"
 
 
 def _table(plan: ReplacePlan) -> RenderableType:
