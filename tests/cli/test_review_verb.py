@@ -102,6 +102,10 @@ def test_sigterm_and_a_kill_lose_no_verdict(folder: Path) -> None:
     visitor.judge(name_in(visitor.page()), "similar")
     assert visitor.end(signal.SIGKILL)[0] == -signal.SIGKILL
     assert [v.judgment for v in read_verdicts(folder)] == ["exact", "similar"]
+    # the next review writes what the killed one could not
+    assert ",similar," not in (folder / "verdicts.csv").read_text()
+    assert Visitor(folder).end(signal.SIGINT)[0] == 0
+    assert ",similar," in (folder / "verdicts.csv").read_text()
 
 
 def test_the_filter_of_the_command_line_is_where_it_begins(folder: Path) -> None:

@@ -290,7 +290,12 @@ class Desk:
     def close(self) -> None:
         """Let go of the pictures, and write ``verdicts.csv``."""
         self.shelf.close()
-        self.ledger.close()
+        try:
+            if self.standing().verdicts:
+                # an earlier review may have been killed before it could
+                self.ledger.write_plain()
+        finally:
+            self.ledger.close()
 
     def __enter__(self) -> Self:
         return self

@@ -178,10 +178,10 @@ def serve(
         proxy_headers=False,
         timeout_graceful_shutdown=2,
     )
-    told(door.url(door.token))
-    if browser and door.once is not None:
-        _open(door.url(door.once))
     try:
+        told(door.url(door.token))
+        if browser and door.once is not None:
+            _open(door.url(door.once))
         uvicorn.Server(config).run(sockets=[listening])
     except KeyboardInterrupt as stop:
         # uvicorn ends in good order, and raises the signal again: Ctrl-C is how a review ends,
