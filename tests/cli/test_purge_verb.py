@@ -7,7 +7,12 @@ import json
 import pytest
 from calling import HOSTILE, refused, run
 
+from visleak.cli.purge_view import shown
+from visleak.cli.terminal import rendered
 from visleak.images import open_images
+from visleak.remedy.advice import Advice
+from visleak.remedy.manifest import Removed
+from visleak.remedy.purge_plan import Purge, SetPlan, Share, Wish
 
 
 def test_the_plan_is_printed_and_nothing_is_written(audited, tmp_path, monkeypatch):
@@ -98,6 +103,25 @@ def test_a_wrong_call_is_one_line(arguments, said, audited, tmp_path, monkeypatc
     monkeypatch.chdir(tmp_path)
     given = [audited if word == "A" else word for word in arguments]
     assert refused("purge", *given) == (2, said)
+
+
+def test_many_classes_are_counted_not_dropped_in_silence():
+    plan = SetPlan(
+        name="test",
+        pictures=True,
+        total=90,
+        unreadable=0,
+        removed=tuple(Removed("test", f"{i}", label=f"c{i:02d}", why="near") for i in range(30)),
+        classes=tuple(Share(f"c{i:02d}", 3, 2) for i in range(30)),
+    )
+    found = Purge(Wish(), (plan,), 2, 0, Advice("test", "because"), ("a caveat",))
+    lines = rendered(shown(found, {}, None)).splitlines()
+    assert lines[0] == "30 of 90 images of test would go (near and exact pairs); 60 stay"
+    assert sum(line.startswith("c") and " 3.33 %" in line for line in lines) == 25
+    assert "and 5 further classes (--json has all)" in lines
+    assert "disputed     2 pairs left out; --include-disputed counts them" in lines
+    assert "not seen     a caveat" in lines
+    assert len(found.as_dict()["sets"][0]["classes"]) == 30
 
 
 def test_help_names_the_papers_meaning(audited):

@@ -74,7 +74,7 @@ def _put_tracks(piece: Filled, root: Path, part: FilledPart, own: str, place: Pl
     """Put the files of sequences: labels of the frames that are kept, all others whole."""
     frames: dict[str, set[int]] = {}
     for picture in map(str, piece.column("ids")):
-        frames.setdefault(os.path.dirname(picture), set()).add(int(Path(picture).stem))
+        frames.setdefault(os.path.dirname(picture), set()).add(_number(Path(picture).stem))
     for folder in sorted(root.parent.iterdir()):
         for sequence, kept in frames.items():
             file = folder / f"{sequence}.txt"
@@ -85,8 +85,13 @@ def _put_tracks(piece: Filled, root: Path, part: FilledPart, own: str, place: Pl
                 place.put_file(os.fsencode(file), place.made(name))
                 continue
             lines = file.read_text("utf-8").splitlines(keepends=True)
-            rows = [line for line in lines if line.split() and int(line.split()[0]) in kept]
+            rows = [line for line in lines if _number(line.partition(" ")[0]) in kept]
             place.made(name).write_text("".join(rows), "utf-8")
+
+
+def _number(text: str) -> int:
+    """Return the number of a frame, -1 where the text is none."""
+    return int(text) if text.isascii() and text.isdigit() else -1
 
 
 def _put_mapping(source: Path, root: Path, part: FilledPart, place: Place) -> None:
