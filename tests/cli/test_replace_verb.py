@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from calling import refused, run
 
-from planted_pool import audited, plant, png, scene, store, traps
+from planted_pool import audited, one_encoder, plant, png, scene, store, traps  # noqa: F401
 
 
 @pytest.fixture(scope="module")

@@ -19,7 +19,7 @@ from reviewed import HERE, OWN, PORT
 from starlette.testclient import TestClient
 from test_review_browser import RULES, chromium, until  # noqa: F401
 
-from planted_pool import audited, darker, plant, png, scene, store, traps
+from planted_pool import audited, darker, one_encoder, plant, png, scene, store, traps  # noqa: F401
 from visleak.errors import UsageError, VisleakError
 from visleak.pipeline.workplace import silent
 from visleak.replacements import Asked
