@@ -28,8 +28,8 @@ def united(component, part) -> bool:
 @given(splits())
 def test_no_fewer_moves_unite_all(split):
     """Every component tried in every part, image by image."""
-    component, owner, _, parts = split
-    moves = fewest_moves(component, owner, parts)
+    component, owner, label, parts = split
+    moves = fewest_moves(component, owner, label, parts)
     least = sum(
         min(int((owner[component == c] != part).sum()) for part in range(parts))
         for c in set(component.tolist())
@@ -43,8 +43,8 @@ def test_no_fewer_moves_unite_all(split):
 @given(splits())
 def test_who_is_in_one_part_stays(split):
     """Moving what does not leak would be a move too many."""
-    component, owner, _, parts = split
-    moves = fewest_moves(component, owner, parts)
+    component, owner, label, parts = split
+    moves = fewest_moves(component, owner, label, parts)
     whole = ~np.isin(component, moves.straddling)
     assert (moves.part[whole] == owner[whole]).all()
 
@@ -53,16 +53,25 @@ def test_ties_keep_sizes():
     """Ten pairs, one image on each side: five go this way, five that way; no fewer moves could."""
     component = np.repeat(np.arange(10), 2)
     owner = np.tile([0, 1], 10)
-    moves = fewest_moves(component, owner, 2)
+    moves = fewest_moves(component, owner, np.zeros(len(owner), np.int64), 2)
     assert moves.uniting == 10
     assert np.bincount(moves.part).tolist() == [10, 10]
+
+
+def test_ties_keep_classes():
+    """Two pairs of each of two classes: one of each this way, one that way."""
+    component, owner = np.repeat(np.arange(4), 2), np.tile([0, 1], 4)
+    label = np.repeat([0, 1, 1, 0], 2)
+    moves = fewest_moves(component, owner, label, 2)
+    for name in (0, 1):
+        assert np.bincount(moves.part[label == name]).tolist() == [2, 2]
 
 
 def test_ties_mend_what_others_did():
     """What decides itself comes first: one image goes to part 1, and ties bring one back."""
     component = np.array([0, 0, 0, 1, 1])
     owner = np.array([0, 1, 1, 0, 1])
-    moves = fewest_moves(component, owner, 2)
+    moves = fewest_moves(component, owner, np.zeros(len(owner), np.int64), 2)
     assert moves.part.tolist() == [1, 1, 1, 0, 0]
 
 
@@ -70,7 +79,7 @@ def test_ties_mend_what_others_did():
 def test_keeping_sizes_never_parts_and_never_makes_them_worse(split, seed):
     """Whole components go back; what cannot be mended is left."""
     component, owner, label, parts = split
-    moves = fewest_moves(component, owner, parts)
+    moves = fewest_moves(component, owner, label, parts)
     kept = kept_sizes(moves, component, owner, label, parts, seed)
     assert united(component, kept.part)
     before, bare, after = (np.bincount(p, minlength=parts) for p in (owner, moves.part, kept.part))
@@ -81,11 +90,11 @@ def test_keeping_sizes_never_parts_and_never_makes_them_worse(split, seed):
 
 def test_single_images_of_the_same_class_go_back():
     """Three leaks of one class leave test, and three others of it come, for every seed."""
-    # 3 pairs: a test image beside two train images; then 20 free images of two classes
-    component = np.concatenate([np.repeat(np.arange(3), 3), np.arange(3, 43)])
-    owner = np.concatenate([np.tile([0, 1, 1], 3), np.repeat([0, 1], 20)])
-    label = np.concatenate([np.zeros(9, np.int64), np.tile([0, 1], 20)])
-    moves = fewest_moves(component, owner, 2)
+    # a test image beside four of train, three times; then 40 free images of two classes
+    component = np.concatenate([np.repeat(np.arange(3), 5), np.arange(3, 43)])
+    owner = np.concatenate([np.tile([0, 1, 1, 1, 1], 3), np.repeat([0, 1], 20)])
+    label = np.concatenate([np.zeros(15, np.int64), np.tile([0, 1], 20)])
+    moves = fewest_moves(component, owner, label, 2)
     chosen = set()
     for seed in range(5):
         kept = kept_sizes(moves, component, owner, label, 2, seed)
@@ -97,11 +106,22 @@ def test_single_images_of_the_same_class_go_back():
     assert len(chosen) > 1
 
 
+def test_uniting_one_elsewhere_may_be_cheaper_than_moving_others_back():
+    """A test image beside two of train, three times: the third pair comes to test, four moves."""
+    component = np.concatenate([np.repeat(np.arange(3), 3), np.arange(3, 43)])
+    owner = np.concatenate([np.tile([0, 1, 1], 3), np.repeat([0, 1], 20)])
+    label = np.zeros(49, np.int64)
+    moves = fewest_moves(component, owner, label, 2)
+    kept = kept_sizes(moves, component, owner, label, 2, 0)
+    assert np.bincount(kept.part).tolist() == np.bincount(owner).tolist()
+    assert (kept.fewest, kept.uniting, kept.back) == (3, 4, 0)
+
+
 def test_where_all_is_tied_components_are_united_elsewhere():
     """A split by frames: the fewest moves would empty test; sizes cost more moves, and are kept."""
     component = np.repeat(np.arange(10), 10)
     owner = np.tile([0, 0, 1, 1, 1, 1, 1, 1, 1, 1], 10)
-    bare = fewest_moves(component, owner, 2)
+    bare = fewest_moves(component, owner, np.zeros(len(owner), np.int64), 2)
     assert np.bincount(bare.part, minlength=2).tolist() == [0, 100]
     kept = kept_sizes(bare, component, owner, np.zeros(100, np.int64), 2, 0)
     assert np.bincount(kept.part).tolist() == [20, 80]

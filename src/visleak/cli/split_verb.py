@@ -93,7 +93,7 @@ def split(
         typer.Option(
             "--keep-sizes",
             rich_help_panel=MEND,
-            help="Move as many images of the same classes back, so that sizes stay.",
+            help="Move others back, or unite some the other way, so that sizes and classes stay.",
         ),
     ] = False,
     group: options.Group = None,

@@ -54,6 +54,8 @@ def _headline(content: Mapping[str, Any]) -> str:
             return f"nothing has to move: no component is in two of {', '.join(parts)}"
         back = moves["keeping_sizes"]
         extra = f", and {back:,} more to keep sizes" if back else ""
+        if moves["uniting"] > moves["fewest"]:
+            extra += f" ({moves['fewest']:,} would do, were sizes not kept)"
         return (
             f"{_counted(moves['uniting'], 'image')} {'were moved' if done else 'would move'} to"
             f" unite {_counted(moves['components'], 'component')}{extra}"

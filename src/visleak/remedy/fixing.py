@@ -32,8 +32,8 @@ FEWEST: Final = (
     "every component is united in the set that has most of it; no fewer moves can unite it"
 )
 MORE: Final = (
-    "to keep sizes, some components are united in a set that has less of them, for there were not"
-    " images enough without ties"
+    "to keep sizes, some components are united in a set that has less of them; all others in the"
+    " one that has most"
 )
 
 
@@ -63,8 +63,8 @@ def fix(
         group: column or ``/regex/`` of groups that must not be parted either; by default those
             that the audit was told of.
         grade: that ties images: ``exact``, ``near`` or ``similar``.
-        keep_sizes: move as many images without ties the other way, of the same class, so that
-            sizes and class shares stay.
+        keep_sizes: move others the other way, of the same class, or unite some components in the
+            other set, so that sizes and class shares stay.
         seed: decides which those are.
         apply, how, workers, cache, progress: as in :func:`visleak.remedy.split`.
 
@@ -169,7 +169,7 @@ def _plan(
     while True:
         ties = known + neighbours.found
         component = graph.components(ties)
-        moves = fewest_moves(component, graph.owner, count)
+        moves = fewest_moves(component, graph.owner, label, count)
         if keep_sizes:
             moves = kept_sizes(moves, component, graph.owner, label, count, seed)
         torn = np.isin(component, moves.straddling)

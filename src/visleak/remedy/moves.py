@@ -28,40 +28,48 @@ class Moves:
     back: int = 0
 
 
-def fewest_moves(component: Int64, owner: Int64, parts: int) -> Moves:
+def fewest_moves(component: Int64, owner: Int64, label: Int64, parts: int) -> Moves:
     """Unite every component in the part that has most of it.
 
     A component of ``n`` images, ``m`` of them in one part, needs ``n - m`` moves to be in that
     part; so the part with the largest ``m`` costs least, and components do not depend on each
-    other. Of parts with equally many, the one that leaves all sizes nearest to what they were.
+    other. Of parts with equally many, the one that leaves sizes and classes nearest to what they
+    were.
 
     Args:
         component: ``int64`` (images,), from 0 on.
         owner: ``int64`` (images,): the part of each now.
+        label: ``int64`` (images,): class of each, from 0 on.
         parts: how many there are.
 
-    >>> fewest_moves(np.array([0, 0, 0, 1]), np.array([0, 1, 1, 0]), 2).part.tolist()
+    >>> component, owner = np.array([0, 0, 0, 1]), np.array([0, 1, 1, 0])
+    >>> fewest_moves(component, owner, np.zeros(4, np.int64), 2).part.tolist()
     [1, 1, 1, 0]
     """
     counts = np.bincount(component * parts + owner, minlength=(component.max() + 1) * parts)
     counts = counts.reshape(-1, parts)
     straddling = np.flatnonzero((counts > 0).sum(axis=1) > 1)
     chosen = np.full(len(counts), -1, np.int64)
-    change = np.zeros(parts, np.int64)
     best = counts[straddling].max(axis=1, initial=0)
     torn = (counts[straddling] == best[:, None]).sum(axis=1) > 1
+    order = np.argsort(component, kind="stable")
+    begin = np.searchsorted(component[order], np.arange(len(counts) + 1))
+    classes = int(label.max()) + 1
+    change = np.zeros((parts, classes), np.int64)
     # those that decide themselves come first; the rest then mends what they did to sizes
     for row in np.concatenate([straddling[~torn], straddling[torn]]).tolist():
-        own = counts[row]
-        among = np.flatnonzero(own == own.max())
-        size = own.sum()
-        costs = [
-            int(np.abs(change - own + size * (np.arange(parts) == part)).sum()) for part in among
-        ]
-        chosen[row] = among[int(np.argmin(costs))]
-        change += size * (np.arange(parts) == chosen[row]) - own
-    target = chosen[component]
-    part = np.where(target >= 0, target, owner)
+        members = order[begin[row] : begin[row + 1]]
+        own = np.bincount(owner[members] * classes + label[members], minlength=change.size)
+        own = own.reshape(change.shape)
+        among = np.flatnonzero(counts[row] == counts[row].max())
+        united = [change - own for _ in among]
+        for after, index in zip(united, among.tolist(), strict=True):
+            after[index] += own.sum(axis=0)
+        costs = [np.abs(after).sum() + np.abs(after.sum(axis=1)).sum() for after in united]
+        least = int(np.argmin(costs))
+        chosen[row], change = among[least], united[least]
+    goal = chosen[component]
+    part = np.where(goal >= 0, goal, owner)
     moved = int((part != owner).sum())
     return Moves(part, straddling, moved, moved)
 
@@ -71,9 +79,10 @@ def kept_sizes(
 ) -> Moves:
     """Move whole components the other way until sizes and class counts are as before.
 
-    First such as are in one part and of one class, small ones before large ones. Where these do
-    not suffice, components that have to be united anyway are united elsewhere, those first that
-    cost the fewest moves for their size. What no component fits is left.
+    Two ways: such as are in one part and of one class, small ones before large ones; and components
+    that have to be united anyway are united elsewhere, those first that cost the fewest moves for
+    their size. The second mends what the first leaves, or is all that is done: sizes decide, then
+    classes, then the number of moves. What no component fits is left.
 
     Args:
         moves: that unite components.
@@ -104,10 +113,23 @@ def kept_sizes(
                 part[order[begin[row] : begin[row + 1]]] = target
                 surplus[source, name] -= size
                 surplus[target, name] += size
-    back = int((part != moves.part).sum())
-    part = _elsewhere(part, moves.straddling, component, owner, parts)
-    uniting = int((part != owner).sum()) - back
-    return Moves(part, moves.straddling, moves.fewest, uniting, back)
+    torn = np.isin(component, moves.straddling)
+
+    def off(which: Int64) -> tuple[int, int, int]:
+        now = np.bincount(which * classes + label, minlength=parts * classes)
+        apart = now.reshape(parts, classes) - before
+        moved = int((which != owner).sum())
+        return int(np.abs(apart.sum(axis=1)).sum()), int(np.abs(apart).sum()), moved
+
+    ways = [
+        way
+        for given in (part, moves.part)
+        for way in (given, _elsewhere(given, moves.straddling, component, owner, parts))
+    ]
+    best = min(ways, key=off)
+    changed = best != owner
+    uniting, back = int(changed[torn].sum()), int(changed[~torn].sum())
+    return Moves(best, moves.straddling, moves.fewest, uniting, back)
 
 
 def _elsewhere(part: Int64, straddling: Int64, component: Int64, owner: Int64, parts: int) -> Int64:
