@@ -49,7 +49,7 @@ def staged(out: Path) -> Iterator[Path]:
 
 
 def refuse_place(out: Path, inputs: list[Path]) -> None:
-    """Refuse an output folder that is an input, lies in one, or holds one.
+    """Refuse an output folder that is an input, or lies in one.
 
     Raises:
         UsageError: it is so.

@@ -18,9 +18,8 @@ from visleak.remedy.layouts.place import Opened, Place
 def write_folder(parts: Sequence[FilledPart], place: Place) -> list[Opened]:
     """Write each part as a folder of pictures under their names; of several, one a sub-folder.
 
-    Files that have a picture's name but for the ending (captions, boxes) go with it.
-
-    As ``manifest``, a list of the files where they are.
+    Files that have a picture's name but for the ending (captions, boxes) go with it. As
+    ``manifest``, a list of the files where they are.
     """
     if place.how == "manifest":
         return [write_listing(part, place) for part in parts]

@@ -16,7 +16,7 @@ from visleak.images.columns import as_text, rows_of_split
 from visleak.images.folder import FileOpener
 from visleak.images.lists import read_list, relative_name
 from visleak.images.manifest import read_csv
-from visleak.images.parquet import parquet_files, read_tables
+from visleak.images.parquet import parquet_files, read_footer, read_tables
 from visleak.images.request import Request
 from visleak.images.sources import locate
 from visleak.remedy.contents import Filled, FilledPart
@@ -48,9 +48,8 @@ def _write_list(part: FilledPart, place: Place) -> Opened:
     listed = [name for piece in part.pieces for name in _listed(piece)]
     names = _put_files(part, place, listed)
     file = file_name(_place_of(part.pieces[0]))
-    if names != listed or any(
-        isinstance(p.images.opener, FileOpener) is False for p in part.pieces
-    ):
+    local = all(isinstance(piece.images.opener, FileOpener) for piece in part.pieces)
+    if names != listed or not local:
         return write_listing(part, place, place.below(part, f"{Path(file).stem}.csv"), names)
     path = place.made(place.below(part, file))
     text = "".join(f"{name}\n" for name in names)
@@ -135,7 +134,7 @@ def _rows(piece: Filled) -> pa.Table:
     )
     if found.opens.endswith(":open_parquet"):
         files = parquet_files(request)
-        table = read_tables(files, pq.read_schema(files[0]).names)
+        table = read_tables(files, read_footer(files[0]).schema.to_arrow_schema().names)
     else:
         table = read_csv(found.place)
     rows = rows_of_split(table, request)
