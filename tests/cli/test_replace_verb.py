@@ -102,3 +102,15 @@ def test_wrong_places(planted: Path, tmp_path: Path) -> None:
     assert (code, "does not exist" in said) == (2, True)
     code, said = refused("replace", planted / "audit")
     assert (code, "--pool" in said) == (2, True)
+
+
+def test_review_refuses_before_it_serves(asked: list[object], tmp_path: Path) -> None:
+    """A wrong pool or file of instructions ends the command, not the first page."""
+    folder, _, pool, *_ = asked
+    alone = ["review", folder, "--no-browser"]
+    code, said = refused(*alone, "--pool", tmp_path / "nowhere")
+    assert (code, "nowhere' does not exist" in said) == (2, True)
+    code, said = refused(*alone, "--pool", pool, "--instructions", tmp_path / "no.md")
+    assert (code, "no.md is no file; give a JSON file or a text" in said) == (2, True)
+    code, said = refused(*alone, "--instructions", tmp_path / "no.md")
+    assert (code, "name a pool with --pool" in said) == (2, True)
