@@ -8,9 +8,10 @@ from pathlib import Path
 import pytest
 from reviewed import HOSTILE, HOSTILE_LABEL, OWN, Browser, Tags
 
-from visleak.review.desk import ROW, Desk
+from visleak.review.desk import Desk
 from visleak.review.pair_page import MOST_OTHERS
 from visleak.review.sheet_page import SIZE
+from visleak.review.standing import ROW
 from visleak.verdicts import Ledger, Verdict, read_verdicts
 
 

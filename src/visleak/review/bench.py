@@ -6,7 +6,7 @@ import copy
 import shlex
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, ExitStack, contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from pathlib import Path
 
@@ -19,6 +19,7 @@ from visleak.replacements.pool import class_of
 from visleak.review.desk import Desk
 from visleak.review.instructions import Instructions, read_instructions
 from visleak.review.pictures import Shelf
+from visleak.verdicts.record import now
 
 #: Gives what is told how far something is, for as long as it lasts.
 Bars = Callable[[], AbstractContextManager[Progress]]
@@ -34,6 +35,7 @@ class Bench:
         shelf: pictures of the audit's sets and of the pool.
         reviewer: who decides.
         command: that writes the test set, to be shown.
+        began: when the review began; what was decided before is not undone by a key.
     """
 
     selection: Selection
@@ -41,6 +43,7 @@ class Bench:
     shelf: Shelf
     reviewer: str
     command: str
+    began: str = field(default_factory=now)
 
 
 @contextmanager

@@ -12,10 +12,11 @@ from starlette.routing import Route
 
 from visleak.records import GRADES, Int64, Unreadable
 from visleak.review.choice import COVERAGES, GRADE_CHOICES, SORTS, STATES, Choice
-from visleak.review.desk import ROW, Desk, Progress
+from visleak.review.desk import Desk
 from visleak.review.listing import relation
 from visleak.review.pages import page
 from visleak.review.pictures import Sight
+from visleak.review.standing import ROW, Progress
 from visleak.review.words import cut
 
 #: A picture with no longer side is enlarged by a whole factor, pixel by pixel.

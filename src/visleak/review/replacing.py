@@ -62,7 +62,7 @@ def _decide(bench: Bench, told: dict[str, Any]) -> dict[str, Any]:
     selection, label = bench.selection, str(told.get("class") or "")
     verb, candidate = told.get("do"), str(told.get("candidate") or "")
     if verb == "undo":
-        undone = selection.undo(bench.reviewer)
+        undone = selection.undo(bench.reviewer, bench.began)
         return _told(bench, undone) | {"next": _where(bench, undone, label)}
     place = told.get("place")
     if type(place) is not int or not 0 <= place < len(selection.duplicates.images):

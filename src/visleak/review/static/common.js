@@ -39,6 +39,22 @@ export function say(text, bad = false) {
   hiding = setTimeout(() => status.classList.remove("shown"), bad ? 8000 : 1600);
 }
 
+/** Return what does one thing at a time: what is asked for meanwhile is dropped, not queued. */
+export function oneAtATime() {
+  let busy = false;
+  return async (work) => {
+    if (busy) return;
+    busy = true;
+    try {
+      await work();
+    } catch (error) {
+      say(error.message, true);
+    } finally {
+      busy = false;
+    }
+  };
+}
+
 /** The filters of an address, as the server wants them back. */
 export function choice(query) {
   return Object.fromEntries(new URLSearchParams(query));

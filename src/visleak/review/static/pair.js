@@ -1,9 +1,10 @@
 // One pair: judge, move, blink, overlay. The server knows everything; this page only asks it.
-import { ask, choice, filters, help, onKeys, post, say } from "./common.js";
+import { ask, choice, filters, help, onKeys, oneAtATime, post, say } from "./common.js";
 
 const main = document.getElementById("main");
 const showHelp = help();
-let busy = false;
+// what is pressed while a page is under way belongs to no pair
+const alone = oneAtATime();
 let view = "side";
 let blinking = 0;
 
@@ -110,19 +111,6 @@ function arrived() {
   show(document.getElementById("stack") ? view : "side");
   fit();
   prefetch();
-}
-
-/** Do one thing at a time: what is pressed while the page is under way belongs to no pair. */
-async function alone(work) {
-  if (busy) return;
-  busy = true;
-  try {
-    await work();
-  } catch (error) {
-    say(error.message, true);
-  } finally {
-    busy = false;
-  }
 }
 
 const step = (where) => alone(async () => {

@@ -1,11 +1,12 @@
 // Many pairs: the focus moves with the arrows, 1 to 4 judge where it is.
-import { choice, filters, help, onKeys, post, say } from "./common.js";
+import { choice, filters, help, onKeys, oneAtATime, post, say } from "./common.js";
 
 const showHelp = help();
 const about = document.getElementById("sheet").dataset;
 const cards = Array.from(document.querySelectorAll(".card"));
 const names = cards.map((card) => card.dataset.pair);
-let busy = false;
+// what is pressed while a page is under way belongs to no pair
+const alone = oneAtATime();
 
 /** The card that keys are about. */
 const current = () => cards.find((card) => card.tabIndex === 0);
@@ -51,18 +52,6 @@ function count() {
   const rest = document.getElementById("rest");
   rest.disabled = open().length === 0;
   document.getElementById("left").textContent = open().length ? `(${open().length})` : "";
-}
-
-async function alone(work) {
-  if (busy) return;
-  busy = true;
-  try {
-    await work();
-  } catch (error) {
-    say(error.message, true);
-  } finally {
-    busy = false;
-  }
 }
 
 const send = (pairs, judgment, open = false) =>
