@@ -97,6 +97,16 @@ def test_undo_takes_back_ones_own_last(tmp_path):
     assert [bool(row["withdrawn"]) for row in rows] == [True, False, True, False]
 
 
+def test_undo_may_stop_at_a_time(tmp_path):
+    """A key pressed today takes nothing back of what was decided in an earlier session."""
+    with Decisions(tmp_path) as ours:
+        ours.approve(decision("t0", "p0", time="2020-01-01T00:00:00+00:00"), ())
+        ours.reject(decision("t1", "p1", "rejected", time="2020-01-02T00:00:00+00:00"))
+        assert ours.undo("ada", "2020-01-02T00:00:00+00:00").pool == "p1"
+        assert ours.undo("ada", "2020-01-02T00:00:00+00:00") is None
+        assert ours.undo("ada").pool == "p0"
+
+
 def test_withdraw_takes_back_whoever_approved(tmp_path):
     with Decisions(tmp_path) as ours:
         ours.approve(decision("t0", "p0", reviewer="bob"), ())

@@ -205,9 +205,14 @@ class Decisions:
             self._insert(decision)
         self._changed()
 
-    def undo(self, reviewer: str) -> Decision | None:
-        """Withdraw a reviewer's last standing decision and return it; ``None`` if there is none."""
-        return self._withdraw("reviewer = ?", (reviewer,))
+    def undo(self, reviewer: str, since: str = "") -> Decision | None:
+        """Withdraw a reviewer's last standing decision and return it; ``None`` if there is none.
+
+        Args:
+            reviewer: who decided.
+            since: decisions made before this time are not touched.
+        """
+        return self._withdraw("reviewer = ? AND time >= ?", (reviewer, since))
 
     def withdraw(self, test_digest: str, copy: int) -> Decision | None:
         """Withdraw the replacement of a test image and return it; ``None`` if there is none."""

@@ -239,9 +239,9 @@ class Selection:
             self._decisions.reject(decision)
             return decision
 
-    def undo(self, reviewer: str) -> Decision | None:
-        """Withdraw what a reviewer decided last, and return it."""
-        return self._decisions.undo(reviewer)
+    def undo(self, reviewer: str, since: str = "") -> Decision | None:
+        """Withdraw what a reviewer decided last, not before some time, and return it."""
+        return self._decisions.undo(reviewer, since)
 
     def withdraw(self, place: int) -> Decision | None:
         """Withdraw the replacement of a duplicate, whoever approved it, and return it."""
