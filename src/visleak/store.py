@@ -10,10 +10,10 @@ import csv
 import io
 import json
 import os
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, TextIO
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -137,6 +137,23 @@ def write_text(path: Path, text: str) -> None:
         beside.write_text(text, encoding="utf-8", errors="backslashreplace", newline="")
 
 
+@contextmanager
+def replacing_text(path: Path) -> Iterator[TextIO]:
+    """Open a text file to write that appears whole or not at all.
+
+    Raises:
+        VisleakError: it cannot be written.
+    """
+    try:
+        with (
+            replacing(path) as beside,
+            beside.open("w", encoding="utf-8", newline="", errors="backslashreplace") as lines,
+        ):
+            yield lines
+    except OSError as error:
+        raise VisleakError(f"{path} cannot be written ({error.strerror})") from error
+
+
 def write_json(path: Path, value: Mapping[str, Any]) -> None:
     """Write a JSON file in one step, keys in the order given."""
     text = json.dumps(value, indent=1, ensure_ascii=False, allow_nan=False) + "\n"
@@ -185,12 +202,32 @@ def _is_formula(value: str) -> bool:
     return value.lstrip("'")[:1] in ("=", "+", "-", "@", "\t", "\r")
 
 
+def write_csv_rows(file: TextIO, rows: Iterable[Sequence[object]], delimiter: str = ",") -> None:
+    r"""Write rows, each ended by a line feed.
+
+    Python's writer quotes a carriage return only where it is part of what ends its lines, and a
+    reader would take it for the end of one.
+
+    >>> import io
+    >>> file = io.StringIO()
+    >>> write_csv_rows(file, [("a\r", 1)])
+    >>> file.getvalue()
+    '"a\r",1\n'
+    """
+    held = io.StringIO(newline="")
+    writer = csv.writer(held, delimiter=delimiter, lineterminator="\r\n")
+    for row in rows:
+        held.seek(0)
+        held.truncate()
+        writer.writerow(row)
+        file.write(held.getvalue().removesuffix("\r\n") + "\n")
+
+
 def write_csv(path: Path, header: tuple[str, ...], rows: Iterable[tuple[str, ...]]) -> None:
     """Write a CSV file in one step, formula-proof, with its header even when there are no rows."""
     text = io.StringIO(newline="")
-    writer = csv.writer(text, lineterminator="\n")
-    writer.writerow(header)
-    writer.writerows(tuple(csv_cell(cell) for cell in row) for row in rows)
+    write_csv_rows(text, [header])
+    write_csv_rows(text, (tuple(csv_cell(cell) for cell in row) for row in rows))
     write_text(path, text.getvalue())
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import csv
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any, Final
@@ -12,9 +11,8 @@ import pyarrow as pa
 
 from visleak.diff.difference import Difference
 from visleak.diff.pairs import CHANGES, View, reason_word
-from visleak.errors import VisleakError
 from visleak.records import DEGREES, GRADES, Int64
-from visleak.store import csv_cell, replacing
+from visleak.store import csv_cell, replacing_text, write_csv_rows
 
 COLUMNS: Final = (
     *("change", "reason", "query_set", "query", "reference_set", "reference", "within"),
@@ -34,18 +32,11 @@ def write_changes(found: Difference, path: Path) -> None:
     Raises:
         VisleakError: the file cannot be written.
     """
-    try:
-        with (
-            replacing(path) as beside,
-            beside.open("w", encoding="utf-8", newline="", errors="backslashreplace") as lines,
-        ):
-            writer = csv.writer(lines, lineterminator="\n")
-            writer.writerow(COLUMNS)
-            order = _order(found)
-            for start in range(0, len(order), CHUNK):
-                writer.writerows(rows(found, order[start : start + CHUNK]))
-    except OSError as error:
-        raise VisleakError(f"{path} cannot be written ({error.strerror})") from error
+    with replacing_text(path) as lines:
+        write_csv_rows(lines, [COLUMNS])
+        order = _order(found)
+        for start in range(0, len(order), CHUNK):
+            write_csv_rows(lines, rows(found, order[start : start + CHUNK]))
 
 
 def _order(found: Difference) -> Int64:

@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import csv
 import os
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, Final, TextIO
+from typing import Any, Final
 
 import numpy as np
 import pyarrow as pa
@@ -15,7 +13,14 @@ import pyarrow.compute as pc
 
 from visleak.errors import UsageError, VisleakError
 from visleak.records import GRADES
-from visleak.store import IMAGES, csv_cell, read_summary, read_table, replacing
+from visleak.store import (
+    IMAGES,
+    csv_cell,
+    read_summary,
+    read_table,
+    replacing_text,
+    write_csv_rows,
+)
 from visleak.verdicts import judged_pairs, read_verdicts
 from visleak.verdicts.accepted import write_accepted
 from visleak.verdicts.cifair import second_path, write_list
@@ -125,7 +130,7 @@ def _ids(folder: Path, out: Path, grade: str | None, query_set: str | None) -> t
             raise VisleakError(
                 f"the id {id_!r} holds a line break, which ids cannot; export as csv"
             )
-    with _opened(out) as lines:
+    with replacing_text(out) as lines:
         lines.writelines(f"{id_}\n" for id_ in sorted(found))
     return (out,)
 
@@ -184,27 +189,9 @@ def _pairs(
 
 
 def _write(path: Path, header: tuple[str, ...], rows: Iterable[tuple[str, ...]]) -> None:
-    with _opened(path) as lines:
-        writer = csv.writer(lines, lineterminator="\n")
-        writer.writerow(header)
-        writer.writerows(rows)
-
-
-@contextmanager
-def _opened(path: Path) -> Iterator[TextIO]:
-    """Open a file to write that appears whole or not at all.
-
-    Raises:
-        VisleakError: it cannot be written.
-    """
-    try:
-        with (
-            replacing(path) as beside,
-            beside.open("w", encoding="utf-8", newline="", errors="backslashreplace") as lines,
-        ):
-            yield lines
-    except OSError as error:
-        raise VisleakError(f"{path} cannot be written ({error.strerror})") from error
+    with replacing_text(path) as lines:
+        write_csv_rows(lines, [header])
+        write_csv_rows(lines, rows)
 
 
 #: Name of a format to the function that writes it.

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import csv
 import io
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Final
 
 from visleak.records import GRADES
 from visleak.replacements import Decision, Selection, distance
-from visleak.store import csv_cell
+from visleak.store import csv_cell, write_csv_rows
 
 #: Header of the lists of ciFAIR.
 CIFAIR: Final = ("TestID", "TrainID", "Distance", "Judgment")
@@ -59,7 +58,6 @@ def _cifair_rows(selection: Selection, within: bool) -> Iterator[tuple[float, tu
 
 def _csv(header: tuple[str, ...], rows: Iterable[tuple[str, ...]]) -> bytes:
     text = io.StringIO(newline="")
-    writer = csv.writer(text, lineterminator="\n")
-    writer.writerow(header)
-    writer.writerows(tuple(map(csv_cell, row)) for row in rows)
+    write_csv_rows(text, [header])
+    write_csv_rows(text, (tuple(map(csv_cell, row)) for row in rows))
     return text.getvalue().encode("utf-8", "surrogateescape")

@@ -15,7 +15,7 @@ import pyarrow as pa
 
 from visleak.errors import UsageError, VisleakError
 from visleak.records import GRADES
-from visleak.store import csv_cell, csv_text, replacing
+from visleak.store import csv_cell, csv_text, replacing_text, write_csv_rows
 from visleak.verdicts.plain import COLUMNS
 
 HEADER: Final = ("TestID", "TrainID", "Distance", "Judgment")
@@ -150,16 +150,9 @@ def write_list(path: str | os.PathLike[str], pairs: pa.Table) -> None:
         VisleakError: it cannot be written.
     """
     target = Path(path)
-    try:
-        with (
-            replacing(target) as beside,
-            beside.open("w", encoding="utf-8", newline="", errors="backslashreplace") as lines,
-        ):
-            writer = csv.writer(lines, lineterminator="\n")
-            writer.writerow(HEADER)
-            writer.writerows(_rows(pairs))
-    except OSError as error:
-        raise VisleakError(f"{target} cannot be written ({error.strerror})") from error
+    with replacing_text(target) as lines:
+        write_csv_rows(lines, [HEADER])
+        write_csv_rows(lines, _rows(pairs))
 
 
 def _rows(pairs: pa.Table) -> Iterator[tuple[str, ...]]:

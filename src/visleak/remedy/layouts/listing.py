@@ -8,8 +8,8 @@ from typing import Final
 
 from visleak.errors import UsageError, VisleakError
 from visleak.remedy.contents import FilledPart
-from visleak.remedy.csv_rows import write_csv_rows
 from visleak.remedy.layouts.place import Opened, Place
+from visleak.store import write_csv_rows
 
 #: Columns beside ``id`` and ``path``, and those of a set that they are taken from.
 COLUMNS: Final = {"label": "labels", "caption": "captions", "group": "groups", "frame": "frames"}

@@ -20,7 +20,6 @@ from visleak.images.parquet import parquet_files, read_footer, read_tables
 from visleak.images.request import Request
 from visleak.images.sources import locate
 from visleak.remedy.contents import Filled, FilledPart
-from visleak.remedy.csv_rows import write_csv_rows
 from visleak.remedy.layouts.files import contents
 from visleak.remedy.layouts.listing import files_of, ids_of, write_listing
 from visleak.remedy.layouts.names import (
@@ -32,6 +31,7 @@ from visleak.remedy.layouts.names import (
     with_split,
 )
 from visleak.remedy.layouts.place import Opened, Place
+from visleak.store import write_csv_rows
 
 
 def write_list(parts: Sequence[FilledPart], place: Place) -> list[Opened]:
