@@ -29,6 +29,7 @@ LEVELS = (
         "plots",
         "drawing",
         "vectors",
+        "journal",
         "documents",
         "templates",
     ),

@@ -16,7 +16,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from visleak.errors import UsageError, VisleakError
-from visleak.replacements.decisions import COLUMNS, EVERY, FILE, PLAIN, Decision, Decisions, Taken
+from visleak.journal import EVERY
+from visleak.replacements.decisions import COLUMNS, FILE, PLAIN, Decision, Decisions, Taken
 from visleak.store import csv_text
 
 
@@ -268,7 +269,7 @@ def test_damaged_and_newer_files_are_refused_in_one_line(tmp_path):
 
 
 def test_a_folder_that_is_not_there(tmp_path):
-    with pytest.raises(VisleakError, match="cannot be opened"):
+    with pytest.raises(VisleakError, match="cannot be used"):
         Decisions(tmp_path / "nowhere")
 
 

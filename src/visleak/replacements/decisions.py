@@ -11,14 +11,13 @@ from __future__ import annotations
 import contextlib
 import csv
 import sqlite3
-import threading
-from collections.abc import Collection, Iterator
+from collections.abc import Collection
 from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
-from types import TracebackType
 from typing import Final, Self
 
 from visleak.errors import VisleakError
+from visleak.journal import PATIENCE, Journal
 from visleak.store import csv_text, write_csv
 from visleak.verdicts.record import now, reviewer_name
 
@@ -27,12 +26,6 @@ PLAIN: Final = "replacements.csv"
 
 #: Version of the file's layout.
 LAYOUT: Final = 1
-
-#: The plain copy is written again after this many decisions, and at the end.
-EVERY: Final = 20
-
-#: Seconds to wait for another process that is writing.
-PATIENCE: Final = 60.0
 
 APPROVED: Final = "approved"
 REJECTED: Final = "rejected"
@@ -102,7 +95,7 @@ class Decision:
 COLUMNS: Final = tuple("class" if f.name == "label" else f.name for f in fields(Decision))
 
 
-class Decisions:
+class Decisions(Journal):
     """The decisions of an audit folder. Use as a context manager.
 
     A folder that came with ``replacements.csv`` alone begins with those that stand in it.
@@ -117,39 +110,26 @@ class Decisions:
     """
 
     def __init__(self, folder: Path) -> None:
-        self.folder = folder
-        self.path = folder / FILE
-        self._lock = threading.RLock()
-        self._since = 0
         self._known: tuple[tuple[int, int], tuple[Decision, ...]] | None = None
-        try:
-            # the plain journal: decisions are few, and it works on every file system
-            self._db = sqlite3.connect(
-                self.path, timeout=PATIENCE, check_same_thread=False, isolation_level=None
-            )
-        except sqlite3.Error as error:
-            raise VisleakError(f"{self.path} cannot be opened ({error})") from error
-        try:
-            self._prepare()
-        except BaseException:
-            self._db.close()
-            raise
+        super().__init__(folder / FILE, PLAIN)
 
     @classmethod
     def copied(cls, folder: Path, into: Path) -> Self:
         """Return a copy of a folder's decisions in another folder, to try things out on."""
         source = folder / FILE
         if source.is_file():
-            with (
-                contextlib.closing(sqlite3.connect(source, timeout=PATIENCE)) as old,
-                contextlib.closing(sqlite3.connect(into / FILE)) as new,
-                _explained(source),
-            ):
-                old.backup(new)
+            try:
+                with (
+                    contextlib.closing(sqlite3.connect(source, timeout=PATIENCE)) as old,
+                    contextlib.closing(sqlite3.connect(into / FILE)) as new,
+                ):
+                    old.backup(new)
+            except sqlite3.Error as error:
+                raise VisleakError(f"{source} cannot be read ({error})") from error
         return cls(into)
 
-    def _prepare(self) -> None:
-        with self._writing():
+    def _begin(self) -> None:
+        with self.writing():
             version = int(self._db.execute("PRAGMA user_version").fetchone()[0])
             if version > LAYOUT:
                 raise VisleakError(
@@ -159,7 +139,7 @@ class Decisions:
             if version < LAYOUT:
                 for statement in _TABLES.split(";\n"):
                     self._db.execute(statement)
-                for decision in _read_plain(self.folder / PLAIN):
+                for decision in _read_plain(self.plain):
                     self._insert(decision)
                 self._db.execute(f"PRAGMA user_version = {LAYOUT}")
         if self.all():
@@ -182,7 +162,7 @@ class Decisions:
         Raises:
             Taken: the test image has a replacement, or the image of the pool was decided about.
         """
-        with self._writing():
+        with self.writing():
             rows = self._db.execute(
                 "SELECT pool_digest FROM decisions WHERE withdrawn = '' AND decision = 'approved'"
                 " AND NOT (test_digest = ? AND copy = ?)",
@@ -192,7 +172,7 @@ class Decisions:
             if not unseen:
                 self._insert(decision)
         if not unseen:
-            self._changed()
+            self.changed()
         return unseen
 
     def reject(self, decision: Decision) -> None:
@@ -201,9 +181,9 @@ class Decisions:
         Raises:
             Taken: the image of the pool was decided about.
         """
-        with self._writing():
+        with self.writing():
             self._insert(decision)
-        self._changed()
+        self.changed()
 
     def undo(self, reviewer: str, since: str = "") -> Decision | None:
         """Withdraw a reviewer's last standing decision and return it; ``None`` if there is none.
@@ -221,7 +201,7 @@ class Decisions:
         )
 
     def _withdraw(self, where: str, values: tuple[object, ...]) -> Decision | None:
-        with self._writing():
+        with self.writing():
             row = self._db.execute(
                 f"SELECT * FROM decisions WHERE withdrawn = '' AND {where}"
                 " ORDER BY number DESC LIMIT 1",
@@ -231,7 +211,7 @@ class Decisions:
                 return None
             time = now()
             self._db.execute("UPDATE decisions SET withdrawn = ? WHERE number = ?", (time, row[0]))
-        self._changed()
+        self.changed()
         return replace(Decision(*row[1:]), withdrawn=time)
 
     def _insert(self, decision: Decision) -> None:
@@ -255,7 +235,7 @@ class Decisions:
 
     def all(self) -> tuple[Decision, ...]:
         """Return all decisions, the withdrawn ones among them, in the order they were made."""
-        with self._lock, _explained(self.path):
+        with self.reading():
             # what others have written, and what this connection has
             state = self._db.execute("PRAGMA data_version").fetchone()[0], self._db.total_changes
             if self._known is None or self._known[0] != state:
@@ -263,53 +243,8 @@ class Decisions:
                 self._known = state, tuple(Decision(*row[1:]) for row in rows)
             return self._known[1]
 
-    def write_plain(self) -> None:
-        """Write the plain copy, ``replacements.csv``, in one step."""
-        # under the lock of the writers: an older copy never takes the place of a newer one
-        with self._writing():
-            write_csv(self.folder / PLAIN, COLUMNS, map(_cells, self.all()))
-            self._since = 0
-
-    def _changed(self) -> None:
-        """Take note of a change that the plain copy lacks."""
-        with self._lock:
-            self._since += 1
-            if self._since >= EVERY:
-                self.write_plain()
-
-    # -- the file --------------------------------------------------------------------------------
-
-    @contextlib.contextmanager
-    def _writing(self) -> Iterator[None]:
-        """Hold the file's write lock; what was written is on disk afterwards, or nothing is."""
-        with self._lock, _explained(self.path):
-            self._db.execute("BEGIN IMMEDIATE")
-            try:
-                yield
-            except BaseException:
-                self._db.execute("ROLLBACK")
-                raise
-            self._db.execute("COMMIT")
-
-    def close(self) -> None:
-        """Write what the plain copy lacks, and let go of the file."""
-        with self._lock:
-            try:
-                if self._since:
-                    self.write_plain()
-            finally:
-                self._db.close()
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        self.close()
+    def _copy(self) -> None:
+        write_csv(self.plain, COLUMNS, map(_cells, self.all()))
 
 
 def _cells(decision: Decision) -> tuple[str, ...]:
@@ -345,16 +280,3 @@ def _read_plain(path: Path) -> tuple[Decision, ...]:
 
 def _values(decision: Decision) -> tuple[str | int, ...]:
     return tuple(getattr(decision, each.name) for each in fields(decision))
-
-
-@contextlib.contextmanager
-def _explained(path: Path) -> Iterator[None]:
-    """Say in one line what to do about a damaged file, a full disk, a lock nobody gives up."""
-    try:
-        yield
-    except sqlite3.IntegrityError:
-        raise
-    except sqlite3.Error as error:
-        raise VisleakError(
-            f"{path} cannot be used ({error}); its plain copy is {PLAIN} beside it"
-        ) from error

@@ -8,24 +8,17 @@ from __future__ import annotations
 
 import contextlib
 import sqlite3
-import threading
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from dataclasses import astuple
 from pathlib import Path
-from types import TracebackType
-from typing import Final, Self
+from typing import Final
 
 from visleak.errors import VisleakError
+from visleak.journal import PATIENCE, Journal
 from visleak.verdicts.plain import COLUMNS, PLAIN, read_plain, write_plain
 from visleak.verdicts.record import Verdict, now
 
 FILE: Final = "verdicts.sqlite"
-
-#: The plain copy is written again after this many verdicts, and at the end.
-EVERY: Final = 20
-
-#: Seconds to wait for another process that is writing.
-PATIENCE: Final = 60.0
 
 _TABLE: Final = """
 CREATE TABLE IF NOT EXISTS verdicts (
@@ -45,7 +38,7 @@ SELECT {", ".join(COLUMNS)} FROM verdicts WHERE number IN (
 """
 
 
-class Ledger:
+class Ledger(Journal):
     """The verdicts of an audit folder. Safe under several threads and processes at once.
 
     A folder that came with ``verdicts.csv`` alone begins with these.
@@ -58,122 +51,52 @@ class Ledger:
     """
 
     def __init__(self, folder: Path) -> None:
-        self.folder = folder
-        self.path = folder / FILE
-        self._since = 0
-        self._lock = threading.RLock()
-        with self._explained():
-            self._db = _connect(self.path)
-            try:
-                self._begin()
-            except BaseException:
-                self._db.close()
-                raise
+        super().__init__(folder / FILE, PLAIN)
 
     def _begin(self) -> None:
-        """Make the table; take over the plain copy that came without one."""
-        with self._writing():
-            known = self._db.execute("SELECT count(*) FROM sqlite_master").fetchone()[0]
-            self._db.execute(_TABLE)
-            plain = self.folder / PLAIN
-            if not known and plain.is_file():
-                self._insert(read_plain(plain))
+        with self.writing() as db:
+            known = db.execute("SELECT count(*) FROM sqlite_master").fetchone()[0]
+            db.execute(_TABLE)
+            if not known and self.plain.is_file():
+                self._insert(read_plain(self.plain))
 
     def add(self, *verdicts: Verdict) -> None:
         """Keep verdicts, on disk when this returns; those of one call are undone together."""
-        if not verdicts:
-            return
-        with self._lock:
-            with self._explained(), self._writing():
+        if verdicts:
+            with self.writing():
                 self._insert(verdicts)
-            self._changed(len(verdicts))
+            self.changed(len(verdicts))
 
     def undo(self, reviewer: str) -> tuple[Verdict, ...]:
         """Withdraw what a reviewer said last, and return it; empty where nothing stands.
 
         What they had said of the pair before stands again.
         """
-        chosen = ", ".join(COLUMNS)
-        with self._lock:
-            with self._explained(), self._writing():
-                last = self._db.execute(
-                    "SELECT max(batch) FROM verdicts WHERE reviewer = ? AND withdrawn IS NULL",
-                    (reviewer,),
-                ).fetchone()[0]
-                rows = self._db.execute(
-                    f"SELECT {chosen} FROM verdicts WHERE batch = ? AND reviewer = ?"
-                    " AND withdrawn IS NULL ORDER BY number",
-                    (last, reviewer),
-                ).fetchall()
-                self._db.execute(
-                    "UPDATE verdicts SET withdrawn = ? WHERE batch = ? AND reviewer = ?"
-                    " AND withdrawn IS NULL",
-                    (now(), last, reviewer),
-                )
-            self._changed(len(rows))
+        with self.writing() as db:
+            last = db.execute(
+                "SELECT max(batch) FROM verdicts WHERE reviewer = ? AND withdrawn IS NULL",
+                (reviewer,),
+            ).fetchone()[0]
+            mine = "batch = ? AND reviewer = ? AND withdrawn IS NULL"
+            rows = db.execute(
+                f"SELECT {', '.join(COLUMNS)} FROM verdicts WHERE {mine} ORDER BY number",
+                (last, reviewer),
+            ).fetchall()
+            db.execute(f"UPDATE verdicts SET withdrawn = ? WHERE {mine}", (now(), last, reviewer))
+        self.changed(len(rows))
         return tuple(Verdict(*row) for row in rows)
 
     def standing(self) -> tuple[Verdict, ...]:
         """Return the last verdict of every reviewer on every pair, in order of time."""
-        with self._lock, self._explained():
+        with self.reading():
             return tuple(Verdict(*row) for row in self._db.execute(_STANDING))
-
-    def write_plain(self) -> None:
-        """Write ``verdicts.csv`` anew, in one step."""
-        with self._lock:
-            write_plain(self.folder / PLAIN, self.standing())
-            self._since = 0
-
-    def close(self) -> None:
-        """Write what the plain copy lacks, and let go of the file."""
-        with self._lock:
-            try:
-                if self._since:
-                    self.write_plain()
-            finally:
-                # a log that nobody writes any more would only leave files beside the ledger;
-                # while another process is at it, it stays
-                with contextlib.suppress(sqlite3.Error):
-                    self._db.execute("PRAGMA busy_timeout=0")
-                    self._db.execute("PRAGMA journal_mode=DELETE").fetchone()
-                self._db.close()
 
     def _insert(self, verdicts: Iterable[Verdict]) -> None:
         last = self._db.execute("SELECT coalesce(max(batch), 0) FROM verdicts").fetchone()[0]
         self._db.executemany(_INSERT, ((last + 1, *astuple(verdict)) for verdict in verdicts))
 
-    def _changed(self, count: int) -> None:
-        self._since += count
-        if self._since >= EVERY:
-            self.write_plain()
-
-    @contextlib.contextmanager
-    def _writing(self) -> Iterator[None]:
-        """Hold the file from the first look to the last word, so that batches never mix."""
-        with self._db:
-            self._db.execute("BEGIN IMMEDIATE")
-            yield
-
-    @contextlib.contextmanager
-    def _explained(self) -> Iterator[None]:
-        try:
-            yield
-        except sqlite3.Error as error:
-            raise VisleakError(
-                f"verdicts cannot be kept in {self.path} ({error}); see that the folder can be"
-                " written and the disk has room"
-            ) from error
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        self.close()
+    def _copy(self) -> None:
+        write_plain(self.plain, self.standing())
 
 
 def read_verdicts(folder: Path) -> tuple[Verdict, ...]:
@@ -201,17 +124,3 @@ def read_verdicts(folder: Path) -> tuple[Verdict, ...]:
                     f"{kept} cannot be read ({error}); bring {PLAIN} back to go on"
                 ) from error
     return read_plain(plain) if plain.is_file() else ()
-
-
-def _connect(path: Path) -> sqlite3.Connection:
-    db = sqlite3.connect(path, timeout=PATIENCE, check_same_thread=False, isolation_level=None)
-    try:
-        # WAL is refused on some network file systems; the plain journal is safe too
-        with contextlib.suppress(sqlite3.OperationalError):
-            db.execute("PRAGMA journal_mode=WAL").fetchone()
-        # a verdict is a person's work: it must outlive a power cut
-        db.execute("PRAGMA synchronous=FULL")
-    except sqlite3.Error:
-        db.close()
-        raise
-    return db
