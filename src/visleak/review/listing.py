@@ -6,7 +6,7 @@ images have these contents; the others are counted.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
@@ -17,11 +17,10 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from visleak.errors import UsageError, VisleakError
-from visleak.records import GRADES, VIEWS, Bool, Int8, Int64
+from visleak.records import GRADES, Bool, Int8, Int64
 from visleak.store import IMAGES, PAIRS, read_table
 from visleak.verdicts import judged_pairs, pair_key
 from visleak.verdicts.overlay import UNLISTED
-from visleak.verify.align import view_matrix
 
 #: Which pairs are shown: all that the audit listed, or the nearest of each image.
 LISTS: Final = ("listed", "nearest")
@@ -302,17 +301,3 @@ def _distinct(pairs: pa.Table, left: Int64, right: Int64, rows: Int64) -> tuple[
     kept = order[first]
     back = np.lexsort((rows[kept], rank[kept]))
     return rows[kept[back]], (count[back] - 1).astype(np.int64)
-
-
-def relation(row: Mapping[str, Any]) -> tuple[float, ...] | None:
-    """Return the matrix of a pair; where none was fitted, that of the view that matched best.
-
-    >>> relation({"matrix": None, "view": "mirror"})
-    (-1.0, 0.0, 1.0, 0.0, 1.0, 0.0, 0.0, 0.0, 1.0)
-    """
-    matrix = row["matrix"]
-    if matrix is not None and all(value is not None and np.isfinite(value) for value in matrix):
-        return tuple(float(value) for value in matrix)
-    if row["view"] not in VIEWS or row["view"] in ("original", "inverted"):
-        return None
-    return tuple(float(v) + 0.0 for v in view_matrix(VIEWS.index(row["view"])).ravel())

@@ -10,10 +10,10 @@ from starlette.requests import Request
 from starlette.responses import RedirectResponse, Response
 from starlette.routing import Route
 
+from visleak.gallery import relation
 from visleak.records import GRADES, Int64, Unreadable
 from visleak.review.choice import COVERAGES, GRADE_CHOICES, SORTS, STATES, Choice
 from visleak.review.desk import Desk
-from visleak.review.listing import relation
 from visleak.review.pages import page
 from visleak.review.pictures import Sight
 from visleak.review.standing import ROW, Progress
@@ -129,7 +129,8 @@ def side(desk: Desk, row: int, name: str) -> dict[str, Any]:
 def _sights(desk: Desk, told: dict[str, Any]) -> dict[str, str]:
     """Return the addresses of the pictures that are made of both."""
     images = (told["query_set"], told["query"]), (told["reference_set"], told["reference"])
-    matrix = relation(told)
+    found = relation(told)
+    matrix = None if found is None else tuple(found)
     return {
         "plain": desk.shelf.address(Sight("plain", images)),
         "aligned": desk.shelf.address(Sight("aligned", images, matrix)),

@@ -1,9 +1,10 @@
 // Replacements: approve, reject, ask for another candidate, move. The server decides what may be.
-import { help, onKeys, post, say } from "./common.js";
+import { help, oneAtATime, onKeys, post, say } from "./common.js";
 
 const main = document.getElementById("main");
 const showHelp = help();
-let busy = false;
+// what is pressed while the page is under way belongs to no duplicate
+const alone = oneAtATime();
 
 const here = () => document.getElementById("place").dataset;
 
@@ -28,19 +29,6 @@ async function go(address, { push = true } = {}) {
     window.scrollTo(0, 0);
   } finally {
     main.removeAttribute("aria-busy");
-  }
-}
-
-/** Do one thing at a time: what is pressed while the page is under way belongs to no duplicate. */
-async function alone(work) {
-  if (busy) return;
-  busy = true;
-  try {
-    await work();
-  } catch (error) {
-    say(error.message, true);
-  } finally {
-    busy = false;
   }
 }
 
