@@ -52,7 +52,7 @@ def replace(
             "--choose",
             metavar="approved|auto",
             help="approved: what people approved in visleak review A --pool SOURCE; auto: where"
-            " nobody did, the first candidate of the class that is no copy of its three nearest"
+            " nobody did, the first candidate of the class that is no copy of its nearest"
             " neighbours. No person looks at those.",
         ),
     ] = "approved",

@@ -14,6 +14,9 @@ from visleak.records import Int64
 from visleak.replacements.checking import Checker, Look
 from visleak.replacements.neighbours import Neighbour, Neighbours
 
+#: Neighbours that people see, as in the paper.
+SHOWN: Final = 3
+
 #: Candidates looked at together; the answer for one does not depend on the others.
 BLOCK: Final = 8
 
@@ -50,19 +53,24 @@ class Candidate:
         row: of the pool's fingerprints.
         id, label: of the image.
         digest: of its content, hexadecimal.
-        nearest: its three nearest neighbours, nearest first.
+        near: the neighbours that the machine compared, nearest first.
     """
 
     row: int
     id: str
     label: str | None
     digest: str
-    nearest: tuple[Near, ...]
+    near: tuple[Near, ...]
+
+    @property
+    def nearest(self) -> tuple[Near, ...]:
+        """The neighbours that people see."""
+        return self.near[:SHOWN]
 
     @property
     def objection(self) -> str:
         """Why it may not be approved; empty where nothing is known against it."""
-        for near in self.nearest:
+        for near in self.near:
             if near.look.grade != "different":
                 what = _COPY.get(near.look.grade or "", "could not be compared with")
                 return f"not eligible: {what} {near.set}/{near.id}"
@@ -108,7 +116,7 @@ class Examiner:
                 id=prints.ids[row].as_py(),
                 label=label_of(self._own, row),
                 digest=bytes(prints.digests[row]).hex(),
-                nearest=tuple(self._near(each, looks[row, each.set, each.row]) for each in found),
+                near=tuple(self._near(each, looks[row, each.set, each.row]) for each in found),
             )
             for row, found in near.items()
         ]

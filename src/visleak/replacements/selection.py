@@ -251,8 +251,8 @@ class Selection:
     def choose(self, progress: Callable[[int, int], None]) -> int:
         """Let the machine choose for every duplicate that has no replacement.
 
-        The first candidate in the order of the pool is taken that is a copy of none of its three
-        nearest neighbours, those approved before it among them.
+        The first candidate in the order of the pool is taken that is a copy of none of its nearest
+        neighbours, those approved before it among them.
 
         Args:
             progress: is told how many duplicates of how many are done.
