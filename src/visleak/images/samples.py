@@ -79,7 +79,7 @@ def collect(stream: TarStream, shown: str, samples: list[Sample]) -> None:
 def key_and_ending(name: str) -> tuple[str, str]:
     """Return the key of a member and its ending, lower case; both empty for what is no sample's.
 
-    >>> key_and_ending("a/00.seg.PNG"), key_and_ending("__meta__.json")
+    >>> key_and_ending("a/00.seg.PNG"), key_and_ending("__index__")
     (('a/00', 'seg.png'), ('', ''))
     """
     parted = _MEMBER.fullmatch(name)

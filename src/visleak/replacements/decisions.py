@@ -125,7 +125,7 @@ class Decisions(Journal):
                 ):
                     old.backup(new)
             except sqlite3.Error as error:
-                raise VisleakError(f"{source} cannot be read ({error})") from error
+                raise VisleakError(f"{source} cannot be used ({error})") from error
         return cls(into)
 
     def _begin(self) -> None:
