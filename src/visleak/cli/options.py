@@ -213,6 +213,13 @@ BaselineOf = Annotated[
         " known there do not count for --fail-on. May be repeated.",
     ),
 ]
+IncludeDisputed = Annotated[
+    bool,
+    typer.Option(
+        "--include-disputed",
+        help="Count pairs on which reviewers disagree, by the machine's grade.",
+    ),
+]
 NoPictures = Annotated[
     bool,
     typer.Option("--no-pictures", rich_help_panel=OUT, help="Put no pictures in the report."),

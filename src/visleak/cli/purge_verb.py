@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from visleak.cli import edges
+from visleak.cli import edges, options
 
 if TYPE_CHECKING:
     from visleak.remedy.undoing import Undo
@@ -59,13 +59,7 @@ def purge(
             " group.",
         ),
     ] = "keep",
-    include_disputed: Annotated[
-        bool,
-        typer.Option(
-            "--include-disputed",
-            help="Count pairs on which reviewers disagree, by the machine's grade.",
-        ),
-    ] = False,
+    include_disputed: options.IncludeDisputed = False,
     out: Annotated[
         Path | None,
         typer.Option(

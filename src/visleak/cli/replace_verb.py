@@ -59,13 +59,7 @@ def replace(
     seed: Annotated[
         int, typer.Option("--seed", metavar="N", help="Of the order in which candidates are tried.")
     ] = 0,
-    include_disputed: Annotated[
-        bool,
-        typer.Option(
-            "--include-disputed",
-            help="Count pairs about which reviewers disagree by the machine's grade.",
-        ),
-    ] = False,
+    include_disputed: options.IncludeDisputed = False,
     set_name: Annotated[
         str | None,
         typer.Option("--set", metavar="NAME", help="The test set, where there are several."),

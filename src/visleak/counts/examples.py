@@ -10,6 +10,8 @@ from typing import Any, Final
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from visleak.verdicts import disputed
+
 #: Percentiles of distance at which an example stands.
 PERCENTILES: Final = (10, 50, 90)
 
@@ -66,9 +68,7 @@ def examples(pairs: pa.Table, grades: Sequence[str]) -> tuple[Example, ...]:
         grades: the types.
     """
     chosen: list[Example] = []
-    usable = pc.and_not(
-        pc.is_valid(pairs["similarity"]), pc.fill_null(pc.equal(pairs["judged"], "disputed"), False)
-    )
+    usable = pc.and_not(pc.is_valid(pairs["similarity"]), disputed(pairs))
     pairs = pairs.filter(usable)
     for grade in grades:
         own = pairs.filter(pc.equal(pairs["grade"], grade))

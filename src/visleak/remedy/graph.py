@@ -16,7 +16,8 @@ from visleak.groups import chained, components
 from visleak.records import GRADES, Bool, ImageSet, Int64
 from visleak.remedy.balance import coded
 from visleak.store import IMAGES, read_table
-from visleak.verdicts import Verdict, judged_pairs
+from visleak.verdicts import Verdict, disputed, judged_pairs
+from visleak.verdicts.level import Level
 
 #: Grades that may tie images.
 TYING: Final = GRADES[:3]
@@ -169,13 +170,12 @@ class Graph:
         """
         table = judged_pairs(folder, _COLUMNS, verdicts)
         strong = pc.is_in(table["grade"], or_stronger(grade))
-        torn = pc.fill_null(pc.equal(table["judged"], "disputed"), False)
-        table = table.filter(pc.or_(strong, torn))
+        table = table.filter(pc.or_(strong, disputed(table)))
         first, second = (self._ends(table, side, names) for side in ("query", "reference"))
         there = (first >= 0) & (second >= 0) & (first != second)
         there &= ~(self.flat[first] | self.flat[second])
-        judged = pc.fill_null(pc.equal(table["judged"], "disputed"), False).to_numpy()
-        return Ties.of(first[there], second[there], np.asarray(judged, np.bool_)[there])
+        torn = np.asarray(disputed(table).to_numpy(), np.bool_)
+        return Ties.of(first[there], second[there], torn[there])
 
     def _ends(self, table: pa.Table, side: str, names: Mapping[str, int]) -> Int64:
         result = np.full(table.num_rows, -1, np.int64)
@@ -203,7 +203,7 @@ class Graph:
 
 def or_stronger(grade: str) -> pa.Array:
     """Return a grade and all stronger ones."""
-    return pa.array(GRADES[: GRADES.index(grade) + 1])
+    return pa.array(Level(grade).names)
 
 
 def _column(

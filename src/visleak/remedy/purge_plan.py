@@ -14,6 +14,7 @@ from visleak.records import DEGREES, GRADES
 from visleak.remedy.advice import Advice
 from visleak.remedy.manifest import Removed
 from visleak.remedy.results import Written
+from visleak.verdicts.level import Level
 
 #: What becomes of images of a test set that repeat each other.
 WITHIN: Final = ("keep", "drop")
@@ -61,8 +62,7 @@ class Wish:
     @property
     def words(self) -> tuple[str, ...]:
         """Its values that count, strongest first."""
-        names, weakest = (DEGREES, self.degree) if self.grade is None else (GRADES, self.grade)
-        return tuple(names[: names.index(str(weakest)) + 1])
+        return Level(str(self.degree if self.grade is None else self.grade)).names
 
     def as_dict(self) -> dict[str, Any]:
         """Return what is asked as plain values."""

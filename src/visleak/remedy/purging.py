@@ -23,7 +23,7 @@ from visleak.remedy.purge_plan import Purge, SetPlan, Wish
 from visleak.remedy.results import Written
 from visleak.remedy.writing import write
 from visleak.store import IMAGES, UNREADABLE, read_problems, read_summary, read_table
-from visleak.verdicts import judged_pairs
+from visleak.verdicts import disputed, judged_pairs
 
 _COLUMNS: Final = (
     "query_set",
@@ -93,12 +93,12 @@ def plan(folder: Path, wish: Wish) -> Purge:
     names = [each["name"] for each in chosen]
     ungraded = _refuse_ungraded(summary, wish, pairs, names)
     strong = pairs.filter(pc.is_in(pairs[wish.column], pa.array(wish.words)))
-    disputed = pc.fill_null(pc.equal(strong["judged"], "disputed"), False)
+    torn = disputed(strong)
     sides = {"test": "query", "train": "reference"}
     touched = pc.is_in(strong[f"{sides[wish.side]}_set"], pa.array(names))
-    doubtful = int(pc.sum(pc.and_(touched, disputed)).as_py() or 0)
+    doubtful = int(pc.sum(pc.and_(touched, torn)).as_py() or 0)
     if not wish.disputed:
-        strong = strong.filter(pc.invert(disputed))
+        strong = strong.filter(pc.invert(torn))
     leaks = strong.filter(pc.not_equal(strong["coverage"], "within"))
     inside = strong.filter(pc.equal(strong["coverage"], "within"))
     columns = ["set", "id", "digest", "label", "flat", "locator"]

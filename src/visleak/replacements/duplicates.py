@@ -12,6 +12,8 @@ import pyarrow.compute as pc
 
 from visleak.errors import UsageError
 from visleak.records import GRADES, Fingerprints, ImageSet
+from visleak.verdicts import disputed
+from visleak.verdicts.level import Level
 
 #: What a duplicate is, unless somebody says otherwise.
 GRADE: Final = "similar"
@@ -111,10 +113,9 @@ def find_duplicates(
     allowed = GRADES[:3]
     if grade not in allowed:
         raise UsageError(f"grade must be one of {', '.join(allowed)}; got {grade!r}")
-    strong = pc.is_in(pairs["grade"], pa.array(allowed[: allowed.index(grade) + 1]))
+    strong = pc.is_in(pairs["grade"], pa.array(Level(grade).names))
     own = pairs.filter(pc.and_(strong, pc.equal(pairs["query_set"], images.name)))
-    disputed = pc.fill_null(pc.equal(own["judged"], "disputed"), False)
-    settled = own.filter(pc.invert(disputed))
+    settled = own.filter(pc.invert(disputed(own)))
     taken = own if include_disputed else settled
     doubtful = set(own["query"].to_pylist()) - set(taken["query"].to_pylist())
     blank = set(prints.ids.filter(pa.array(prints.flat)).to_pylist())

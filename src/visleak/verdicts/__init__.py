@@ -6,7 +6,7 @@ through :func:`judged_pairs`.
 """
 
 from visleak.verdicts.ledger import Ledger, read_verdicts
-from visleak.verdicts.overlay import digests_of, judged_pairs
+from visleak.verdicts.overlay import digests_of, disputed, judged_pairs
 from visleak.verdicts.record import Verdict, pair_key
 from visleak.verdicts.settling import Agreement, Settled, agreement, settle
 from visleak.verdicts.summary import judged_summary
@@ -18,6 +18,7 @@ __all__ = [
     "Verdict",
     "agreement",
     "digests_of",
+    "disputed",
     "judged_pairs",
     "judged_summary",
     "pair_key",

@@ -65,6 +65,11 @@ def judged_pairs(
     return table.select(wanted)
 
 
+def disputed(pairs: pa.Table) -> pa.ChunkedArray:
+    """Return whether reviewers disagree on each row of judged pairs; never null."""
+    return pc.fill_null(pc.equal(pairs["judged"], "disputed"), False)
+
+
 def digests_of(folder: Path, table: pa.Table) -> tuple[pa.Array, pa.Array]:
     """Return the content digests of the queries and references of rows of a table of pairs.
 
