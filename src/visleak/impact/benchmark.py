@@ -1,0 +1,67 @@
+"""A test set as the impact of its leaks is asked of it: its images, and which of them leak how."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Final
+
+import pyarrow as pa
+
+from visleak.records import Bool, Int8
+
+#: Label of a test image against that of its most similar leaked training image.
+RELATIONS: Final = ("same", "different", "unknown")
+
+
+@dataclass(frozen=True)
+class Leak:
+    """Which images of a test set leak, in one sense of the word.
+
+    Attributes:
+        name: ``hard``, ``hard or soft``, ``soft only``, ``exact``, ``near or exact`` and so on;
+            what somebody gave as a list of ids has the list's name.
+        leaked: ``bool`` (n,), by image.
+        relation: ``int8`` (n,): place in :data:`RELATIONS`, -1 where an image does not leak.
+    """
+
+    name: str
+    leaked: Bool
+    relation: Int8
+
+    def __post_init__(self) -> None:
+        if self.leaked.ndim != 1 or self.leaked.shape != self.relation.shape:
+            raise ValueError(
+                f"leak {self.name!r}: leaked and relation must be columns of one length; got"
+                f" {self.leaked.shape} and {self.relation.shape}"
+            )
+        if ((self.relation >= 0) & ~self.leaked).any():
+            raise ValueError(f"leak {self.name!r}: an image that does not leak has a relation")
+
+
+@dataclass(frozen=True)
+class Benchmark:
+    """The readable images of a test set, in the order of the audit, and how they leak.
+
+    Attributes:
+        name: of the test set.
+        references: names of the training sets whose leaks count.
+        ids: Arrow string array (n,), unique.
+        labels: Arrow string array (n,), or ``None`` where the set has none.
+        leaks: each as long as ``ids``.
+        judged: people have judged pairs, and their verdicts are counted.
+    """
+
+    name: str
+    references: tuple[str, ...]
+    ids: pa.StringArray
+    labels: pa.StringArray | None
+    leaks: tuple[Leak, ...]
+    judged: bool = False
+
+    def __post_init__(self) -> None:
+        wrong = [leak.name for leak in self.leaks if len(leak.leaked) != len(self.ids)]
+        if wrong or (self.labels is not None and len(self.labels) != len(self.ids)):
+            raise ValueError(f"set {self.name!r}: all columns must have {len(self.ids)} rows")
+
+    def __len__(self) -> int:
+        return len(self.ids)

@@ -1,0 +1,221 @@
+"""What the leaks of a test set do to scores: the records that tables, figures and pages show."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+#: Parts of a benchmark that a score is given for, in the order of a table.
+SUBSETS: Final = (
+    "original",
+    "non-leaked",
+    "leaked",
+    "same label",
+    "different label",
+    "unknown label",
+    "random",
+    "class-matched",
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Estimate:
+    """A number and the ends of its 95 % interval; NaN where nothing is known.
+
+    Scores and their differences are in the metric's own unit: an accuracy is a share.
+    """
+
+    value: float
+    low: float = math.nan
+    high: float = math.nan
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """The score of a model on one part of the benchmark.
+
+    Attributes:
+        leak: in which sense of a leak; empty for the whole benchmark.
+        subset: one of :data:`SUBSETS`.
+        images: how many the part has; in each draw, where it is drawn.
+        score: mean over its images; over all draws, where it is drawn. The ends of a drawn
+            row's interval hold 95 % of the draws.
+        gain: of the score over that of the whole benchmark; for the whole, NaN.
+        deviation: standard deviation over the draws; NaN where nothing was drawn.
+        draws: how often the part was drawn, 1 where it was taken as it is.
+        overlap: share of its images that two draws have in common on average; 1 for the part
+            itself.
+    """
+
+    leak: str
+    subset: str
+    images: int
+    score: Estimate
+    gain: Estimate
+    deviation: float = math.nan
+    draws: int = 1
+    overlap: float = 1.0
+
+
+@dataclass(frozen=True, slots=True)
+class Comparison:
+    """Leaked images of a model's test set against the others.
+
+    Attributes:
+        leak: in which sense of a leak.
+        leaked, others: how many images.
+        difference: score of the leaked minus that of the others.
+        p: two-sided probability of so large a difference if the leak meant nothing.
+        adjusted: ``p`` after Holm's correction over all models, metrics and leaks.
+        within_classes, within_classes_adjusted: the same where images are only compared with
+            others of their class; NaN without labels.
+        fair: score on the images that do not leak, their classes weighted as in the whole
+            benchmark; without labels, as they are.
+        inflation: score of the whole benchmark minus that of the images that do not leak.
+        classes_lost: classes all of whose images leak, which ``fair`` cannot speak of.
+    """
+
+    leak: str
+    leaked: int
+    others: int
+    difference: Estimate
+    p: float
+    adjusted: float
+    within_classes: float
+    within_classes_adjusted: float
+    fair: Estimate
+    inflation: Estimate
+    classes_lost: int = 0
+
+
+@dataclass(frozen=True)
+class Effect:
+    """The leaks' effect on one metric of one model.
+
+    Attributes:
+        model, metric: their names.
+        images: of the benchmark that have an answer, and all of them.
+        percent: tables show scores times a hundred.
+        share: scores are 0 or 1.
+        lower: less is better.
+        rows: the whole benchmark first, then leak by leak in the order of :data:`SUBSETS`; a
+            part without images has a row of NaN.
+        comparisons: one a leak.
+    """
+
+    model: str
+    metric: str
+    images: tuple[int, int]
+    percent: bool
+    share: bool
+    lower: bool
+    rows: tuple[Row, ...]
+    comparisons: tuple[Comparison, ...]
+
+    def row(self, leak: str, subset: str) -> Row | None:
+        """Return the row of a part of the benchmark, if there is one."""
+        return next((r for r in self.rows if (r.leak, r.subset) == (leak, subset)), None)
+
+    @property
+    def original(self) -> Row:
+        """The row of the whole benchmark."""
+        return self.rows[0]
+
+
+@dataclass(frozen=True, slots=True)
+class Flip:
+    """Whether two models change places where leaked images do not count.
+
+    Attributes:
+        metric, leak: what is compared, and which images are left out.
+        first, second: models, the better one on the whole benchmark first.
+        original: score of the first minus that of the second on the whole benchmark.
+        fair: the same without the leaked images.
+        flipped: the second is better there.
+        chance: how often the two orders differ in resamples of the images, a tie counting half.
+        behind: how often the first is behind without the leaked images, a tie counting half.
+        images: that both answered.
+    """
+
+    metric: str
+    leak: str
+    first: str
+    second: str
+    original: float
+    fair: float
+    flipped: bool
+    chance: float
+    behind: float
+    images: int
+
+
+@dataclass(frozen=True, slots=True)
+class Gap:
+    """A model's error on a test set and on the fair one (Barz & Denzler 2020, table 2).
+
+    Attributes:
+        model, metric: their names; the error is one minus the score.
+        images: of the two sets.
+        original, fair: errors, shares in [0, 1].
+        gap: fair minus original.
+        relative: gap over original error; NaN where there was none.
+        p: exact McNemar probability that as many images changed sides by chance.
+        changed: images whose answer is right in one set and wrong in the other.
+    """
+
+    model: str
+    metric: str
+    images: int
+    original: Estimate
+    fair: Estimate
+    gap: Estimate
+    relative: float
+    p: float
+    changed: tuple[int, int]
+
+
+@dataclass(frozen=True)
+class Impact:
+    """What the leaks of a test set do to the scores of models.
+
+    Attributes:
+        audit: the audit folder.
+        test_set, references: names of the sets.
+        images: readable images of the test set.
+        leaks: name of each leak to how many of the images leak so, in the order of the tables.
+        effects: model by model, metric by metric.
+        flips: pairs of models that change places; those that may first.
+        gaps: errors on the original and the fair test set, where both were answered.
+        notes: what a reader must know, such as images without an answer; one line each.
+        settings: how it was computed: draws, size of a draw, seed, mid-p.
+        judged: verdicts of people are counted.
+    """
+
+    audit: str
+    test_set: str
+    references: tuple[str, ...]
+    images: int
+    leaks: Mapping[str, int]
+    effects: tuple[Effect, ...]
+    flips: tuple[Flip, ...] = ()
+    gaps: tuple[Gap, ...] = ()
+    notes: tuple[str, ...] = ()
+    settings: Mapping[str, Any] = field(default_factory=dict)
+    judged: bool = False
+
+    @property
+    def models(self) -> tuple[str, ...]:
+        """The models, in the order given."""
+        return tuple(dict.fromkeys(effect.model for effect in self.effects))
+
+    @property
+    def metrics(self) -> tuple[str, ...]:
+        """The metrics, in the order met."""
+        return tuple(dict.fromkeys(effect.metric for effect in self.effects))
+
+    def effect(self, model: str, metric: str) -> Effect | None:
+        """Return a model's effect in a metric, if it has that metric."""
+        found = (e for e in self.effects if (e.model, e.metric) == (model, metric))
+        return next(found, None)
