@@ -1,0 +1,106 @@
+"""A set of pictures through a network: workers decode and prepare, this process computes."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any, Protocol, cast
+
+import numpy.typing as npt
+import pyarrow as pa
+
+from visleak.errors import UsageError
+from visleak.pipeline.batching import batched
+from visleak.pipeline.workplace import Workplace
+from visleak.records import BatchEncoder, Float32, ImageSet, Int64, Preparation, Problem
+
+
+class Network(Protocol):
+    """What takes prepared pictures a batch at a time; the parts of an encoder that feeding needs.
+
+    Attributes:
+        name: for people.
+        digest: of the weights and the preparation.
+        enough: short side in pixels at which a picture may be decoded in part; 0 decodes all.
+        width: numbers a picture.
+        batch: pictures a call.
+        preparation: makes the network's input of a picture; runs in the workers.
+        precision, device: how and where it runs, for people.
+    """
+
+    name: str
+    digest: str
+    enough: int
+    width: int
+    batch: int
+    preparation: Preparation
+    precision: str
+    device: str
+
+    def forward(self, prepared: Sequence[npt.NDArray[Any]]) -> Float32:
+        """Return the outputs (n, width); a row that is not all numbers is an unreadable picture."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """What became of some pictures of a set.
+
+    Attributes:
+        rows: positions in the set, ascending, of those that have outputs.
+        outputs: ``float32`` (rows, width).
+        unreadable: those that have none, and why.
+    """
+
+    rows: Int64
+    outputs: Float32
+    unreadable: tuple[Problem, ...]
+
+
+def feed(
+    images: ImageSet, network: Network, place: Workplace, rows: Int64 | None = None
+) -> Iterator[Part]:
+    """Yield what a network makes of the pictures of a set, in the set's order.
+
+    Memory is a few tasks a worker and one batch, whatever the size of the set. Neither the number
+    of workers nor what else is in the set changes an output.
+
+    Args:
+        images: the set.
+        network: its ``forward`` is called in this process.
+        place: where to work; is told how far it is.
+        rows: positions to take, ascending; default all.
+
+    Raises:
+        UsageError: the set has no pictures, only embeddings.
+        VisleakError: the network failed.
+    """
+    if not images.pictures:
+        raise UsageError(
+            f"set {images.name!r} ({images.source}) has embeddings and no pictures; give the"
+            " pictures themselves"
+        )
+    positions = range(len(images)) if rows is None else rows
+    done = 0
+    # only the parts that Network names are used of an encoder
+    encoder = cast(BatchEncoder, network)
+    for chunk in batched(images.opener, positions, encoder, place, None):
+        unreadable = tuple(
+            Problem(
+                images.name,
+                images.ids[position].as_py(),
+                images.locators[position].as_py(),
+                why.reason,
+                why.detail,
+            )
+            for position, why in chunk.unreadable
+        )
+        done += len(chunk.rows) + len(unreadable)
+        place.progress(f"reading {images.name}", done, len(positions))
+        if len(chunk.rows) or unreadable:
+            yield Part(chunk.rows, chunk.matrix, unreadable)
+
+
+def ids_of(images: ImageSet, rows: Int64) -> pa.StringArray:
+    """Return the ids of the pictures at some positions."""
+    return images.ids.take(pa.array(rows))

@@ -1,0 +1,165 @@
+"""The file of predictions: one row an image, and what made them."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any, Final
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+import visleak
+from visleak.errors import UsageError, VisleakError
+from visleak.records import Problem
+from visleak.store import (
+    csv_cell,
+    replacing,
+    replacing_text,
+    write_csv_rows,
+    write_problems,
+)
+
+#: What the metadata says the file is, and the version of its layout.
+KIND: Final = "visleak predictions"
+SCHEMA: Final = 1
+
+SUFFIXES: Final = (".parquet", ".csv")
+
+#: Rows written at a time; bounds memory where a column holds a score for each of many classes.
+_ROWS: Final = 8_192
+
+
+def check_target(path: str | os.PathLike[str], *, force: bool = False) -> Path:
+    """Return the path that predictions are to be written to; ask before the work is done.
+
+    Raises:
+        UsageError: it has another suffix, or is there already.
+    """
+    target = Path(path)
+    if target.suffix.lower() not in SUFFIXES:
+        raise UsageError(f"predictions are written as .parquet or .csv; got {str(target)!r}")
+    if target.is_dir():
+        raise UsageError(f"{target} is a folder; name a file, such as {target / 'model.parquet'}")
+    if target.exists() and not force:
+        raise UsageError(
+            f"{target} is there already; name another file, or replace it with --force"
+        )
+    return target
+
+
+def write_predictions(
+    path: str | os.PathLike[str],
+    ids: pa.Array | Sequence[str],
+    columns: Mapping[str, Any],
+    about: Mapping[str, Any],
+    *,
+    classes: Sequence[str] = (),
+    force: bool = False,
+) -> Path:
+    """Write predictions in one step, as Parquet or CSV by the suffix of the path.
+
+    Args:
+        path: ``.parquet`` or ``.csv``.
+        ids: of the images, in the order of the set.
+        columns: name to values, as many as ids: Arrow or numpy arrays or lists. Lists of values,
+            one list an image, come as an Arrow list array or a numpy array (n, k); CSV has none.
+        about: what made them, as plain values; stands in the Parquet metadata as json under
+            ``visleak``, with this version of visleak. CSV has no place for it.
+        classes: names of the columns of ``scores``, for the metadata key ``classes``.
+        force: replace a file that is there.
+
+    Raises:
+        UsageError: the path cannot be used.
+        VisleakError: the file cannot be written.
+    """
+    target = check_target(path, force=force)
+    wrong = [name for name, values in columns.items() if len(values) != len(ids)]
+    if wrong:
+        raise ValueError(f"column {wrong[0]!r} has another length than the ids, {len(ids)}")
+    every = {"id": _arrow(ids).cast(pa.string()), **columns}
+    if target.suffix.lower() == ".csv":
+        _write_csv(target, every)
+    else:
+        told = {"kind": KIND, "schema": SCHEMA, "visleak": visleak.__version__, **about}
+        # escaped, because a path may hold what is no UTF-8
+        metadata = {"visleak": json.dumps(told, allow_nan=False)}
+        if classes:
+            metadata["classes"] = json.dumps(list(classes))
+        _write_parquet(target, every, metadata)
+    return target
+
+
+def write_unreadable(target: Path, problems: Sequence[Problem]) -> Path | None:
+    """Write the images without a prediction beside the file of those with one.
+
+    Returns:
+        The file, as ``predictions.unreadable.csv``; ``None`` where there are none, and then one of
+        an earlier run is removed.
+    """
+    beside = target.with_name(f"{target.stem}.unreadable.csv")
+    try:
+        if not problems:
+            beside.unlink(missing_ok=True)
+            return None
+        write_problems(beside, problems)
+    except OSError as error:
+        raise VisleakError(f"{beside} cannot be written ({error.strerror})") from error
+    return beside
+
+
+def _write_parquet(path: Path, columns: Mapping[str, Any], metadata: Mapping[str, str]) -> None:
+    rows = len(columns["id"])
+    parts = _slices(columns, rows)
+    first = next(parts)
+    schema = first.schema.with_metadata(metadata)
+    try:
+        with (
+            replacing(path) as beside,
+            pq.ParquetWriter(beside, schema, compression="zstd") as file,
+        ):
+            file.write_table(first.cast(schema))
+            for part in parts:
+                file.write_table(part.cast(schema))
+    except OSError as error:
+        raise VisleakError(f"{path} cannot be written ({error.strerror or error})") from error
+
+
+def _slices(columns: Mapping[str, Any], rows: int) -> Iterator[pa.Table]:
+    """Yield the rows in order, at least one table."""
+    for start in range(0, max(rows, 1), _ROWS):
+        part = slice(start, start + _ROWS)
+        yield pa.table({name: _arrow(values[part]) for name, values in columns.items()})
+
+
+def _arrow(values: Any) -> pa.Array:
+    """Return a column as Arrow has it; a numpy array (n, k) becomes lists."""
+    if isinstance(values, np.ndarray) and values.ndim == 2:
+        flat = pa.array(np.ascontiguousarray(values).reshape(-1))
+        offsets = np.arange(len(values) + 1, dtype=np.int32) * np.int32(values.shape[1])
+        return pa.ListArray.from_arrays(pa.array(offsets), flat)
+    return values if isinstance(values, pa.Array) else pa.array(values)
+
+
+def _write_csv(path: Path, columns: Mapping[str, Any]) -> None:
+    arrays = {name: _arrow(values) for name, values in columns.items()}
+    lists = [name for name, values in arrays.items() if pa.types.is_list(values.type)]
+    if lists:
+        raise UsageError(
+            f"{path}: a CSV has no place for lists ({', '.join(lists)}); write a .parquet"
+        )
+    cells = (map(_cell, values.to_pylist()) for values in arrays.values())
+    with replacing_text(path) as file:
+        write_csv_rows(file, [tuple(arrays)])
+        write_csv_rows(file, zip(*cells, strict=True))
+
+
+def _cell(value: object) -> str:
+    if value is None:
+        return ""
+    if isinstance(value, bool):
+        return str(int(value))
+    return csv_cell(value) if isinstance(value, str) else str(value)
