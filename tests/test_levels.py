@@ -32,6 +32,7 @@ LEVELS = (
         "journal",
         "documents",
         "templates",
+        "markup",
     ),
     ("images", "encoders", "search", "verify", "grading", "store", "cache"),
     ("pipeline",),

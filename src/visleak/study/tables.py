@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Final
 
+from visleak.markup import Grid, latex_table, markdown_cell, markdown_table
 from visleak.stats import Rate, percent
-from visleak.study.markup import latex_table, markdown_cell, markdown_table
 from visleak.study.paper import Values, shown
 from visleak.study.plan import LeftOut, Plan
 from visleak.study.results import RATES, Cell, Rates, Result, Union
@@ -35,20 +34,6 @@ SHOWN: Final = (
     ("hard_or_soft", "hard or soft"),
     ("near_or_exact", "near or exact"),
 )
-
-
-@dataclass(frozen=True, slots=True)
-class Grid:
-    """A table for people.
-
-    Attributes:
-        title: what it shows.
-        header, rows: texts.
-    """
-
-    title: str
-    header: list[str]
-    rows: list[list[str]]
 
 
 def cell_rows(result: Result) -> Iterator[tuple[str, ...]]:
@@ -251,7 +236,7 @@ def markdown(result: Result) -> str:
             "",
             f"## {markdown_cell(grid.title)}",
             "",
-            *markdown_table(grid.header, grid.rows),
+            *markdown_table(grid),
         ]
     for title, left in left_out(result):
         lines += ["", f"## {markdown_cell(title)}", ""]
@@ -263,9 +248,9 @@ def markdown(result: Result) -> str:
 
 def latex(result: Result) -> str:
     """Return ``study.tex``: every table, to be included in a document."""
-    lines = ["% needs \\usepackage{booktabs} and \\usepackage[T1]{fontenc}"]
+    lines = ["% needs \\usepackage{booktabs}"]
     for grid in (*matrices(result), *lists(result)):
-        lines += ["", *latex_table(grid.header, grid.rows, grid.title)]
+        lines += ["", *latex_table(grid)]
     return "\n".join(lines) + "\n"
 
 

@@ -1,0 +1,114 @@
+"""Texts of anybody in Markdown and LaTeX, where they cannot begin markup, and tables of them."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from typing import Final
+
+_MARKDOWN: Final = "\\|`*_[]<>$~#&"
+
+_LATEX: Final = {
+    "\\": r"\textbackslash{}",
+    "~": r"\textasciitilde{}",
+    "^": r"\textasciicircum{}",
+    "<": r"\textless{}",
+    ">": r"\textgreater{}",
+    "|": r"\textbar{}",
+    # the straight sign needs a font encoding that not every document has
+    '"': "{''}",
+    "`": r"\textasciigrave{}",
+    "–": "--",
+    "…": r"\ldots{}",
+    "±": r"$\pm$",
+    # at the start of a row they would belong to the end of the row before
+    "[": "{[}",
+    "*": "{*}",
+    # a hyphen before another, which would become a dash
+    "\0": "-{}",
+} | {sign: f"\\{sign}" for sign in "&%$#_{}"}
+
+#: A hyphen that is a minus sign, as cells of numbers have it.
+_MINUS: Final = re.compile(r"(?<![\w.])-(?=\d)")
+
+
+@dataclass(frozen=True, slots=True)
+class Grid:
+    """A table for people.
+
+    Attributes:
+        title: what it shows.
+        header, rows: texts.
+        texts: how many columns at the left hold texts; the others hold numbers.
+        bold: row and column of cells that stand out.
+    """
+
+    title: str
+    header: list[str]
+    rows: list[list[str]]
+    texts: int = 1
+    bold: frozenset[tuple[int, int]] = frozenset()
+
+
+def markdown_cell(text: str) -> str:
+    r"""Return a text as a cell of a Markdown table.
+
+    >>> print(markdown_cell("a|b<c>"))
+    a\|b\<c\>
+    """
+    safe = "".join(c if c.isprintable() else " " for c in text)
+    for sign in _MARKDOWN:
+        safe = safe.replace(sign, f"\\{sign}")
+    return safe
+
+
+def latex_cell(text: str) -> str:
+    r"""Return a text as a cell of a LaTeX table.
+
+    >>> print(latex_cell("50 % of a_b & \\input{x}"))
+    50 \% of a\_b \& \textbackslash{}input\{x\}
+    """
+    safe = "".join(c if c.isprintable() else " " for c in text)
+    safe = re.sub("-(?=-)", "\0", safe)
+    return "".join(_LATEX.get(c, c) for c in safe)
+
+
+def markdown_table(grid: Grid) -> list[str]:
+    """Return a table as lines of Markdown: texts to the left, numbers to the right."""
+    sides = ["---" if at < grid.texts else "---:" for at in range(len(grid.header))]
+    lines = [f"| {' | '.join(map(markdown_cell, grid.header))} |", f"|{'|'.join(sides)}|"]
+    for number, row in enumerate(grid.rows):
+        cells = [markdown_cell(cell) for cell in row]
+        cells = [f"**{c}**" if (number, at) in grid.bold else c for at, c in enumerate(cells)]
+        lines.append(f"| {' | '.join(cells)} |")
+    return lines
+
+
+def latex_table(grid: Grid) -> list[str]:
+    """Return a table as lines of LaTeX; needs the package booktabs."""
+    body = []
+    for number, row in enumerate(grid.rows):
+        cells = [_latex_part(cell, number=at >= grid.texts) for at, cell in enumerate(row)]
+        cells = [
+            rf"\textbf{{{c}}}" if (number, at) in grid.bold else c for at, c in enumerate(cells)
+        ]
+        body.append(" & ".join(cells) + r" \\")
+    sides = "l" * grid.texts + "r" * (len(grid.header) - grid.texts)
+    return [
+        r"\begin{table}",
+        r"\centering\small",
+        rf"\caption{{{latex_cell(grid.title)}}}",
+        rf"\begin{{tabular}}{{{sides}}}",
+        r"\toprule",
+        " & ".join(map(latex_cell, grid.header)) + r" \\",
+        r"\midrule",
+        *body,
+        r"\bottomrule",
+        r"\end{tabular}",
+        r"\end{table}",
+    ]
+
+
+def _latex_part(cell: str, *, number: bool) -> str:
+    escaped = latex_cell(cell)
+    return _MINUS.sub(lambda _: "$-$", escaped) if number else escaped
