@@ -44,6 +44,8 @@ class Pair:
     grade: str | None = "near"
     similarity: float = 0.9
     within: bool = False
+    degree: str | None = "hard"
+    label_relation: str = "unknown"
 
 
 def digest_of(set_name: str, image: Image) -> str:
@@ -106,13 +108,13 @@ def _row(pair: Pair, known: Mapping[tuple[str, str], Image]) -> dict[str, Any]:
         "similarity": pair.similarity,
         "background": 0.1,
         "view": "original",
-        "degree": "hard",
+        "degree": pair.degree,
         "grade": pair.grade,
         "probability": None if pair.grade is None else float(pair.grade in ("exact", "near")),
         "reason": f"the machine saw {pair.grade}",
         "query_label": known["test", pair.query].label,
         "reference_label": known[other, pair.reference].label,
-        "label_relation": "unknown",
+        "label_relation": pair.label_relation,
         "modality": "image-only",
         "coverage": "within" if pair.within else "intra",
     }

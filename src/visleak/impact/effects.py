@@ -1,0 +1,277 @@
+"""The table of a score: leaked images, the others, controls, and whether it is chance."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from typing import Final
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from visleak.impact.benchmark import RELATIONS, Benchmark, Leak
+from visleak.impact.controls import Draws, matched_draws, part_draws, random_draws
+from visleak.impact.estimates import (
+    NOTHING,
+    difference_of,
+    fair_of,
+    gain_of,
+    score_of,
+)
+from visleak.impact.results import Comparison, Effect, Estimate, Row
+from visleak.impact.scores import Float64, Scores
+from visleak.records import Bool, Int64
+from visleak.stats.multiple import holm
+from visleak.stats.permutation import permutation_test
+from visleak.stats.resampling import percentiles
+
+#: Rows of the labels' relation, in the order of :data:`RELATIONS`.
+_BY_LABEL: Final = tuple(f"{relation} label" for relation in RELATIONS)
+
+
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """How effects are computed.
+
+    Attributes:
+        draws: repetitions of the rows that are drawn.
+        size: images of a draw; with it every row but the whole benchmark is drawn, as in table 4
+            of Ramos et al. (2025). ``None``: as many as leak, and only controls are drawn.
+        by_label: tell leaked images whose copy has the same label from the others.
+        mid: of permutation tests, the mid-p.
+        seed: of everything that is drawn.
+    """
+
+    draws: int = 1000
+    size: int | None = None
+    by_label: bool = True
+    mid: bool = True
+    seed: int = 0
+
+
+@dataclass(frozen=True)
+class _Column:
+    """One metric of one model, on the images that have an answer."""
+
+    scores: Scores
+    metric: str
+    values: Float64
+    share: bool
+
+
+@dataclass(frozen=True)
+class _Part:
+    """One row of the table before it is scored."""
+
+    leak: str
+    subset: str
+    images: Bool
+
+
+def effects_of(
+    benchmark: Benchmark,
+    models: Sequence[Scores],
+    asked: Asked,
+    progress: Callable[[int, int], None] = lambda done, total: None,
+) -> tuple[Effect, ...]:
+    """Return the effect of each metric of each model, in their order, corrected by Holm.
+
+    Args:
+        benchmark: the test set and its leaks.
+        models: their scores, as long as the benchmark.
+        asked: how.
+        progress: told how many of how many effects are done.
+    """
+    total = sum(len(scores.values) for scores in models)
+    found: dict[tuple[int, str], Effect] = {}
+    for answered, places in _alike(models):
+        part = _only(benchmark, answered)
+        columns = [
+            _Column(models[at], metric, values[answered], models[at].is_share(metric))
+            for at in places
+            for metric, values in models[at].values.items()
+        ]
+        owners = [at for at in places for _ in models[at].values]
+        table = _Table(part, columns, asked)
+        for number, (at, column) in enumerate(zip(owners, columns, strict=True)):
+            found[at, column.metric] = table.effect(number, (len(part), len(benchmark)))
+            progress(len(found), total)
+    ordered = [found[at, metric] for at, scores in enumerate(models) for metric in scores.values]
+    return _corrected(ordered)
+
+
+def _alike(models: Sequence[Scores]) -> Iterator[tuple[Bool, list[int]]]:
+    """Yield models that answered the same images together: they are drawn from together."""
+    groups: dict[bytes, list[int]] = {}
+    for at, scores in enumerate(models):
+        groups.setdefault(scores.answered.tobytes(), []).append(at)
+    for places in groups.values():
+        yield models[places[0]].answered, places
+
+
+def _only(benchmark: Benchmark, kept: Bool) -> Benchmark:
+    """Return the benchmark of some of its images."""
+    mask = pa.array(kept)
+    return replace(
+        benchmark,
+        ids=benchmark.ids.filter(mask),
+        labels=None if benchmark.labels is None else benchmark.labels.filter(mask),
+        leaks=tuple(
+            Leak(leak.name, leak.leaked[kept], leak.relation[kept]) for leak in benchmark.leaks
+        ),
+    )
+
+
+def classes_of(labels: pa.Array | None) -> Int64 | None:
+    """Return the number of each image's class; images without a label are a class of their own."""
+    if labels is None:
+        return None
+    numbers = pc.fill_null(labels.dictionary_encode().indices, -1).to_numpy().astype(np.int64)
+    return np.asarray(np.unique(numbers, return_inverse=True)[1], np.int64)
+
+
+class _Table:
+    """The rows of some columns that have the same images."""
+
+    def __init__(self, benchmark: Benchmark, columns: Sequence[_Column], asked: Asked) -> None:
+        self.benchmark, self.columns, self.asked = benchmark, columns, asked
+        self.classes = classes_of(benchmark.labels)
+        self.matrix = np.stack([column.values for column in columns], axis=1)
+        leaked = [leak.leaked for leak in benchmark.leaks]
+        sizes = [self._drawn(int(each.sum())) for each in leaked]
+        self.random = random_draws(self.matrix, sizes, asked.draws, asked.seed)
+        self.matched: list[Draws] | None = None
+        if self.classes is not None:
+            self.matched = matched_draws(
+                self.matrix, self.classes, leaked, asked.draws, asked.seed, asked.size
+            )
+
+    def _drawn(self, leaked: int) -> int:
+        """Return how many images a control of so many leaked ones has."""
+        return leaked if self.asked.size is None else min(self.asked.size, leaked)
+
+    def effect(self, number: int, images: tuple[int, int]) -> Effect:
+        """Return the effect on a column."""
+        column = self.columns[number]
+        whole = self._whole(column)
+        rows, comparisons = [whole], []
+        for at, leak in enumerate(self.benchmark.leaks):
+            rows += [self._row(number, part, whole) for part in self._parts(leak)]
+            rows += self._controls(number, at, whole)
+            comparisons.append(self._comparison(column, leak))
+        return Effect(
+            column.scores.model,
+            column.metric,
+            images,
+            percent=column.scores.in_percent(column.metric),
+            share=column.share,
+            lower=column.metric in column.scores.lower,
+            rows=tuple(rows),
+            comparisons=tuple(comparisons),
+        )
+
+    def _whole(self, column: _Column) -> Row:
+        score = score_of(column.values, share=column.share, seed=self.asked.seed)
+        return Row("", "original", len(column.values), score, NOTHING)
+
+    def _parts(self, leak: Leak) -> Iterator[_Part]:
+        yield _Part(leak.name, "non-leaked", ~leak.leaked)
+        yield _Part(leak.name, "leaked", leak.leaked)
+        known = (leak.relation >= 0) & (leak.relation != RELATIONS.index("unknown"))
+        if not self.asked.by_label or not known.any():
+            return
+        for code, subset in enumerate(_BY_LABEL):
+            images = leak.relation == code
+            # images without a label are a row only where there are some
+            if images.any() or code != RELATIONS.index("unknown"):
+                yield _Part(leak.name, subset, images)
+
+    def _row(self, number: int, part: _Part, whole: Row) -> Row:
+        """Return the row of a part: of all its images, or of draws of them."""
+        column, count = self.columns[number], int(part.images.sum())
+        if not count:
+            return Row(part.leak, part.subset, 0, NOTHING, NOTHING)
+        if self.asked.size is not None:
+            own = self.matrix[:, [number]]
+            draws = part_draws(own, part.images, self.asked.size, self.asked.draws, self.asked.seed)
+            if len(draws.scores) > 1:
+                return _drawn_row(part.leak, part.subset, draws, 0, whole)
+        share, seed = column.share, self.asked.seed
+        values, rest = column.values[part.images], column.values[~part.images]
+        score = score_of(values, share=share, seed=seed)
+        gain = gain_of(difference_of(values, rest, share=share, seed=seed), count, whole.images)
+        return Row(part.leak, part.subset, count, score, gain)
+
+    def _controls(self, number: int, at: int, whole: Row) -> Iterator[Row]:
+        name = self.benchmark.leaks[at].name
+        yield _drawn_row(name, "random", self.random[at], number, whole)
+        if self.matched is not None:
+            yield _drawn_row(name, "class-matched", self.matched[at], number, whole)
+
+    def _comparison(self, column: _Column, leak: Leak) -> Comparison:
+        values, leaked = column.values, leak.leaked
+        share, seed, mid = column.share, self.asked.seed, self.asked.mid
+        count, others = int(leaked.sum()), int((~leaked).sum())
+        difference = difference_of(values[leaked], values[~leaked], share=share, seed=seed)
+        p = permutation_test(values, leaked, mid=mid, seed=seed)
+        inside = math.nan
+        if self.classes is not None:
+            inside = permutation_test(values, leaked, self.classes, mid=mid, seed=seed)
+        fair, lost = fair_of(values, self.classes, ~leaked, share=share, seed=seed)
+        inflation = gain_of(difference, others, len(values))
+        return Comparison(
+            leak.name,
+            count,
+            others,
+            difference,
+            p,
+            math.nan,
+            inside,
+            math.nan,
+            fair,
+            inflation,
+            lost,
+        )
+
+
+def _drawn_row(leak: str, subset: str, draws: Draws, number: int, whole: Row) -> Row:
+    if not draws.images:
+        return Row(leak, subset, 0, NOTHING, NOTHING)
+    scores = draws.scores[:, number]
+    mean = float(scores.mean())
+    low, high = percentiles(scores)
+    base = whole.score.value
+    deviation = float(scores.std(ddof=1)) if len(scores) > 1 else math.nan
+    return Row(
+        leak,
+        subset,
+        draws.images,
+        Estimate(mean, low, high),
+        Estimate(mean - base, low - base, high - base),
+        deviation,
+        len(scores),
+        draws.overlap,
+    )
+
+
+def _corrected(effects: Sequence[Effect]) -> tuple[Effect, ...]:
+    """Return the effects with Holm's correction over all of their comparisons."""
+    every = [each for effect in effects for each in effect.comparisons]
+    plain = iter(holm([each.p for each in every]))
+    inside = iter(holm([each.within_classes for each in every]))
+    return tuple(
+        replace(
+            effect,
+            comparisons=tuple(
+                replace(
+                    each,
+                    adjusted=float(next(plain)),
+                    within_classes_adjusted=float(next(inside)),
+                )
+                for each in effect.comparisons
+            ),
+        )
+        for effect in effects
+    )

@@ -1,0 +1,98 @@
+"""Scores of parts of a benchmark, and how sure one may be of them and of their differences."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+
+from visleak.impact.results import Estimate
+from visleak.impact.scores import Float64
+from visleak.stats import wilson
+from visleak.stats.bootstrap import bca_difference, bca_mean, bca_weighted_mean
+from visleak.stats.differences import newcombe
+from visleak.stats.weighted import weighted_wilson
+
+NOTHING = Estimate(math.nan)
+
+
+def score_of(values: Float64, *, share: bool, seed: int = 0) -> Estimate:
+    """Return the mean of some images' scores: shares by Wilson, other metrics by BCa bootstrap.
+
+    Args:
+        values: (k,), of the images.
+        share: each is 0 or 1.
+        seed: of the bootstrap.
+    """
+    if not len(values):
+        return NOTHING
+    if share:
+        return Estimate(float(values.mean()), *wilson(int(values.sum()), len(values)))
+    return Estimate(float(values.mean()), *bca_mean(values, seed=seed))
+
+
+def difference_of(part: Float64, rest: Float64, *, share: bool, seed: int = 0) -> Estimate:
+    """Return the mean of a part minus that of the rest, disjoint images.
+
+    Shares by Newcombe's method 10, other metrics by BCa bootstrap.
+    """
+    if not (len(part) and len(rest)):
+        return NOTHING
+    value = float(part.mean() - rest.mean())
+    if share:
+        before, after = ((int(each.sum()), len(each)) for each in (rest, part))
+        return Estimate(value, *newcombe(before, after))
+    return Estimate(value, *bca_difference(part, rest, seed=seed))
+
+
+def scaled(estimate: Estimate, factor: float) -> Estimate:
+    """Return an estimate times a number of 0 or more, ends and all.
+
+    >>> scaled(Estimate(0.1, 0.0, 0.2), 0.5)
+    Estimate(value=0.05, low=0.0, high=0.1)
+    """
+    return Estimate(estimate.value * factor, estimate.low * factor, estimate.high * factor)
+
+
+def gain_of(difference: Estimate, part: int, whole: int) -> Estimate:
+    """Return the score of a part minus that of the whole, from its difference to the rest.
+
+    A part and the whole share images, so no interval for independent samples holds of them. But
+    the whole's score is the mean of both parts', so the gain is ``1 - part / whole`` times the
+    difference of the part and the rest, which share none.
+
+    Args:
+        difference: part minus rest.
+        part, whole: images.
+    """
+    return scaled(difference, 1.0 - part / whole) if whole else NOTHING
+
+
+def fair_of(
+    values: Float64, classes: np.ndarray | None, kept: np.ndarray, *, share: bool, seed: int = 0
+) -> tuple[Estimate, int]:
+    """Return the score of the images kept, weighted to the class mix of all, and classes lost.
+
+    Leaked images are often of easy classes; the images kept then are of harder ones than the
+    benchmark. So each class weighs as much as it does there (post-stratification).
+
+    Args:
+        values: (n,), of all images.
+        classes: (n,), number of each image's class; ``None`` where there are none.
+        kept: (n,), which images are kept.
+        share: each value is 0 or 1.
+        seed: of the bootstrap.
+
+    Returns:
+        The estimate, and how many classes have no image left, which it leaves out.
+    """
+    if classes is None or not kept.any():
+        return score_of(values[kept], share=share, seed=seed), 0
+    every, left = np.bincount(classes), np.bincount(classes[kept], minlength=classes.max() + 1)
+    weight = np.divide(every, left, out=np.zeros(len(every)), where=left > 0)
+    own, own_values = weight[classes[kept]], values[kept]
+    ends = (
+        weighted_wilson(own_values, own) if share else bca_weighted_mean(own_values, own, seed=seed)
+    )
+    value = float(np.average(own_values, weights=own))
+    return Estimate(value, *ends), int(((every > 0) & (left == 0)).sum())

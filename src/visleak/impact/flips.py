@@ -1,0 +1,111 @@
+"""Whether models change places where leaked images do not count."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from itertools import combinations
+from typing import Final
+
+import numpy as np
+
+from visleak.impact.benchmark import Benchmark
+from visleak.impact.results import Flip
+from visleak.impact.scores import Float64, Scores
+from visleak.records import Bool
+from visleak.stats.resampling import cluster_draws
+
+#: Resamples of the images.
+RESAMPLES: Final = 2000
+
+#: Numbers that a block of resamples may hold.
+_BLOCK: Final = 4_000_000
+
+
+def flips_of(
+    benchmark: Benchmark, models: Sequence[Scores], metric: str, seed: int = 0
+) -> tuple[Flip, ...]:
+    """Return, for each leak and each two models, whether and how likely their order changes.
+
+    Both orders of a resample are of the same images, drawn with replacement, so that what they
+    have in common cancels: ``chance`` is about what the leak does, ``behind`` about what the
+    images that do not leak know at all.
+
+    Args:
+        benchmark: the test set and its leaks.
+        models: their scores; those without the metric are left out, and so are images that one
+            of them did not answer.
+        metric: by which they are ordered.
+        seed: of the resamples.
+
+    Returns:
+        The likeliest change first.
+    """
+    own = [scores for scores in models if metric in scores.values]
+    pairs = list(combinations(range(len(own)), 2))
+    if not pairs:
+        return ()
+    answered = np.logical_and.reduce([scores.answered for scores in own])
+    if not answered.any():
+        return ()
+    sign = -1.0 if any(metric in scores.lower for scores in own) else 1.0
+    values = np.stack([sign * scores.values[metric][answered] for scores in own], axis=1)
+    means = values.mean(axis=0)
+    # the better one first, as given where they are equal
+    pairs = [pair if means[pair[0]] >= means[pair[1]] else pair[::-1] for pair in pairs]
+    lead = np.stack([values[:, first] - values[:, second] for first, second in pairs], axis=1)
+    leaks = [
+        (leak.name, ~leak.leaked[answered])
+        for leak in benchmark.leaks
+        if leak.leaked[answered].any() and not leak.leaked[answered].all()
+    ]
+    counted = _resampled(lead, [kept for _, kept in leaks], seed)
+    found = []
+    for (name, kept), (chance, behind) in zip(leaks, counted, strict=True):
+        for at, (first, second) in enumerate(pairs):
+            whole, fair = float(lead[:, at].mean()), float(lead[kept, at].mean())
+            found.append(
+                Flip(
+                    metric,
+                    name,
+                    own[first].model,
+                    own[second].model,
+                    sign * whole,
+                    sign * fair,
+                    fair < 0.0 < whole,
+                    float(chance[at]),
+                    float(behind[at]),
+                    len(lead),
+                )
+            )
+    return tuple(sorted(found, key=lambda flip: -flip.chance))
+
+
+def _resampled(lead: Float64, parts: Sequence[Bool], seed: int) -> list[tuple[Float64, Float64]]:
+    """Return by part and pair how often the order changes, and how often the first is behind.
+
+    Args:
+        lead: (n, pairs): score of the first minus that of the second, by image.
+        parts: images that count, (n,) each.
+        seed: of the resamples.
+    """
+    weighted = [lead * kept[:, None] for kept in parts]
+    changed, behind = (np.zeros((len(parts), lead.shape[1])) for _ in range(2))
+    size = max(1, min(RESAMPLES, _BLOCK // len(lead)))
+    drawn = cluster_draws(len(lead), RESAMPLES, seed)
+    for start in range(0, RESAMPLES, size):
+        rows = min(size, RESAMPLES - start)
+        counts = np.stack([next(drawn) for _ in range(rows)]).astype(np.float64)
+        # sums of ones and zeros are exact; others may miss a tie by an ulp
+        whole = _sign(counts @ lead)
+        for at, part in enumerate(weighted):
+            fair = _sign(counts @ part)
+            changed[at] += (np.abs(whole - fair) / 2.0).sum(axis=0)
+            behind[at] += ((1.0 - fair) / 2.0).sum(axis=0)
+    return [
+        (each / RESAMPLES, last / RESAMPLES) for each, last in zip(changed, behind, strict=True)
+    ]
+
+
+def _sign(sums: Float64) -> Float64:
+    """Return which of two is ahead: 1, 0 for a tie, or -1."""
+    return np.asarray(np.sign(np.where(np.abs(sums) < 1e-9, 0.0, sums)))

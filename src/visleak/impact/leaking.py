@@ -1,0 +1,219 @@
+"""From an audit folder to its test set and the images of it that leak."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any, Final
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from visleak.errors import UsageError, VisleakError
+from visleak.impact.benchmark import RELATIONS, Benchmark, Leak
+from visleak.records import DEGREES, GRADES, Bool, Int8
+from visleak.store import IMAGES, read_summary, read_table
+from visleak.verdicts import judged_pairs, read_verdicts
+
+#: The rows of a table: name, the column of the pairs, what counts, and what of it must be the
+#: strongest that an image has. "Soft" of Ramos et al. (2025) holds hard leaks too: it is named so.
+LEAKS: Final[tuple[tuple[str, str, tuple[str, ...], str], ...]] = (
+    ("hard", "degree", ("hard",), "hard"),
+    ("hard or soft", "degree", DEGREES, ""),
+    ("soft only", "degree", DEGREES, "soft"),
+    ("exact", "grade", ("exact",), "exact"),
+    ("near or exact", "grade", ("exact", "near"), ""),
+    ("near only", "grade", ("exact", "near"), "near"),
+    ("similar or closer", "grade", GRADES[:3], ""),
+    ("similar only", "grade", GRADES[:3], "similar"),
+)
+
+_COLUMNS: Final = (
+    *("query_set", "query", "reference_set", "reference", "similarity"),
+    *("degree", "grade", "label_relation", "coverage", "judged"),
+)
+
+
+def benchmark_of(
+    folder: Path,
+    test_set: str | None = None,
+    references: Sequence[str] = (),
+    *,
+    judged_only: bool = False,
+) -> Benchmark:
+    """Return the test set of an audit and how its images leak, verdicts of people laid over.
+
+    An image leaks if a pair with an image of a training set counts. Repeats within the test set
+    are no leaks, and blank pictures have none; both stay in the benchmark.
+
+    Args:
+        folder: the audit folder.
+        test_set: its name, where the audit has several.
+        references: training sets whose leaks count; by default all.
+        judged_only: only pairs that people judged count, so that there are no degrees.
+
+    Raises:
+        UsageError: no audit, no such set, nothing to compare the test set with, or
+            ``judged_only`` and nobody judged a pair.
+        VisleakError: a table of the folder is damaged.
+    """
+    summary = read_summary(folder)
+    name, sides = _sides(summary, test_set, references)
+    if judged_only and not read_verdicts(folder):
+        raise UsageError(
+            f"nobody has judged a pair of {folder}: leave --judged out, or judge pairs with"
+            f" `visleak review {folder}`"
+        )
+    images = read_table(
+        folder, IMAGES, ["set", "id", "label", "flat"], pc.equal(pc.field("set"), name)
+    )
+    ids = images["id"].combine_chunks()
+    labels = images["label"].combine_chunks()
+    pairs = _pairs(folder, name, sides, images, judged_only=judged_only)
+    measured = _measured(summary, name)
+    leaks = tuple(
+        _leak(each, pairs, ids)
+        for each in LEAKS
+        if each[1] in measured and not (judged_only and each[1] == "degree")
+    )
+    if not leaks:
+        raise UsageError(
+            f"{folder} has neither degrees nor grades for {name!r}: audit it again with an encoder"
+            " that has thresholds, or with verification"
+        )
+    said = bool(pc.any(pc.equal(pairs["judged"], "human")).as_py())
+    known = labels if labels.null_count < len(labels) else None
+    return Benchmark(name, sides, ids, known, leaks, judged=said)
+
+
+def with_subsets(
+    benchmark: Benchmark, subsets: Mapping[str, str | Path]
+) -> tuple[Benchmark, tuple[str, ...]]:
+    """Return the benchmark with lists of ids as leaks of their own, and notes about the lists.
+
+    Args:
+        benchmark: the test set.
+        subsets: name to a text file with an id a line; empty lines do not count.
+
+    Raises:
+        UsageError: a name is taken, or a list holds no id of the set.
+        VisleakError: a list cannot be read.
+    """
+    leaks, notes = list(benchmark.leaks), []
+    for name, path in subsets.items():
+        taken = [leak.name for leak in leaks]
+        if name in taken:
+            raise UsageError(f"subset {name!r}: there is one of that name; choose another name")
+        listed = pa.array(list(dict.fromkeys(_listed(Path(path)))), pa.string())
+        leaked = np.asarray(pc.is_in(benchmark.ids, listed).to_numpy(zero_copy_only=False))
+        found = int(leaked.sum())
+        if not found:
+            example = f", such as {listed[0].as_py()!r}" if len(listed) else ""
+            raise UsageError(
+                f"subset {name!r}: none of the {len(listed):,} ids of {path}{example} is one of"
+                f" {benchmark.name!r}, such as {benchmark.ids[0].as_py()!r}"
+            )
+        if found < len(listed):
+            notes.append(
+                f"subset {name!r}: {len(listed) - found:,} of its {len(listed):,} ids are no"
+                f" readable images of {benchmark.name!r}"
+            )
+        unknown = RELATIONS.index("unknown")
+        leaks.append(Leak(name, leaked, np.where(leaked, unknown, -1).astype(np.int8)))
+    made = Benchmark(
+        benchmark.name,
+        benchmark.references,
+        benchmark.ids,
+        benchmark.labels,
+        tuple(leaks),
+        benchmark.judged,
+    )
+    return made, tuple(notes)
+
+
+def _listed(path: Path) -> list[str]:
+    try:
+        lines = path.read_text(encoding="utf-8-sig").splitlines()
+    except (OSError, UnicodeDecodeError) as error:
+        raise VisleakError(f"subset {path} cannot be read ({error}); it needs an id a line") from (
+            error
+        )
+    return [line.strip() for line in lines if line.strip()]
+
+
+def _sides(
+    summary: Mapping[str, Any], test_set: str | None, references: Sequence[str]
+) -> tuple[str, tuple[str, ...]]:
+    """Return the names of the test set and of its training sets."""
+    against: dict[str, list[str]] = {}
+    for each in summary["comparisons"]:
+        if each["coverage"] != "within":
+            against.setdefault(each["query_set"], []).append(each["reference_set"])
+    if not against:
+        raise UsageError(
+            "this audit compares sets with themselves only: an impact needs one with a training"
+            " side, audit --test S --train S"
+        )
+    if test_set is None:
+        if len(against) > 1:
+            raise UsageError(
+                f"this audit has several test sets: {', '.join(against)}; choose one with --set"
+            )
+        test_set = next(iter(against))
+    if test_set not in against:
+        raise UsageError(f"the test set must be one of {', '.join(against)}; got {test_set!r}")
+    there = against[test_set]
+    for name in references:
+        if name not in there:
+            raise UsageError(
+                f"{test_set!r} was compared with {', '.join(there)}; there is no reference {name!r}"
+            )
+    return test_set, tuple(dict.fromkeys(references)) or tuple(there)
+
+
+def _measured(summary: Mapping[str, Any], name: str) -> tuple[str, ...]:
+    """Return which of degree and grade the audit has of a test set."""
+    own = next(total for total in summary["totals"] if total["query_set"] == name)
+    found = {"degree": own["rates"].get("hard"), "grade": own["rates"].get("near")}
+    return tuple(column for column, rate in found.items() if rate)
+
+
+def _pairs(
+    folder: Path, name: str, references: Sequence[str], images: pa.Table, *, judged_only: bool
+) -> pa.Table:
+    """Return the pairs that may count, each image's most similar one first."""
+    pairs = judged_pairs(folder, _COLUMNS)
+    mine = pc.and_(pc.equal(pairs["query_set"], name), pc.not_equal(pairs["coverage"], "within"))
+    mine = pc.and_(mine, pc.is_in(pairs["reference_set"], pa.array(references, pa.string())))
+    pairs = pairs.filter(mine)
+    blank = images.filter(images["flat"])["id"].combine_chunks()
+    pairs = pairs.filter(pc.invert(pc.is_in(pairs["query"], blank)))
+    if judged_only:
+        pairs = pairs.filter(pc.fill_null(pc.equal(pairs["judged"], "human"), False))
+    order = [("similarity", "descending"), ("reference_set", "ascending")]
+    return pairs.take(pc.sort_indices(pairs, sort_keys=[*order, ("reference", "ascending")]))
+
+
+def _leak(asked: tuple[str, str, tuple[str, ...], str], pairs: pa.Table, ids: pa.Array) -> Leak:
+    name, column, counted, strongest = asked
+    own = pairs.filter(pc.is_in(pairs[column], pa.array(counted)))
+    code = pc.index_in(own[column], pa.array(counted)).to_numpy()
+    place = pc.index_in(own["query"].combine_chunks(), ids).to_numpy(zero_copy_only=False)
+    relation = pc.index_in(own["label_relation"], pa.array(RELATIONS))
+    relation = pc.fill_null(relation, RELATIONS.index("unknown")).to_numpy()
+    leaked, kind = _of_images(len(ids), place.astype(np.int64), relation.astype(np.int8))
+    if strongest:
+        best = np.full(len(ids), len(counted))
+        np.minimum.at(best, place.astype(np.int64), code)
+        leaked &= best == counted.index(strongest)
+        kind[~leaked] = -1
+    return Leak(name, leaked, kind)
+
+
+def _of_images(images: int, place: Any, relation: Int8) -> tuple[Bool, Int8]:
+    """Return which images leak, and the relation of their labels to the first in the rows."""
+    leaked, kind = np.zeros(images, np.bool_), np.full(images, -1, np.int8)
+    # written from the last row to the first: the most similar one stays
+    leaked[place], kind[place[::-1]] = True, relation[::-1]
+    return leaked, kind
