@@ -96,10 +96,10 @@ WRONG = {
         r"encoder builtin has no option 'batch'; it has none; got 'builtin\?batch=3'"
     ),
     "builtin?": (
-        r"options of an encoder are written NAME\?OPTION=VALUE&OPTION=VALUE; got '' in 'builtin\?'"
+        r"options of an encoder or a model are written NAME\?OPTION=VALUE&OPTION=VALUE; got '' in 'builtin\?'"
     ),
     "builtin?batch": (
-        r"options of an encoder are written NAME\?OPTION=VALUE&OPTION=VALUE; got 'batch' in"
+        r"options of an encoder or a model are written NAME\?OPTION=VALUE&OPTION=VALUE; got 'batch' in"
         r" 'builtin\?batch'"
     ),
     "builtin?a=1&a=2": r"option a is given twice in encoder 'builtin\?a=1&a=2'",

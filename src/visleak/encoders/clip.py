@@ -14,7 +14,9 @@ from visleak.encoders.processors import read_preprocessing
 from visleak.encoders.published import OPENAI_CLIP, published
 from visleak.encoders.request import Request
 from visleak.encoders.weights import (
+    TRANSFORMERS,
     Found,
+    Layout,
     find_model,
     load_weights,
     quiet,
@@ -34,10 +36,8 @@ def clip_encoder(request: Request) -> NetworkEncoder:
         MissingExtra: the library is not installed.
         VisleakError: the weights cannot be had, or are of no CLIP.
     """
-    request.knows("prep", "backend", *RUNNING)
+    backend = backend_of(request)
     prep = request.choice("prep", PREPS, PREPS[0])
-    of_open_clip = request.argument.startswith(HUB)
-    backend = request.choice("backend", BACKENDS, BACKENDS[1 if of_open_clip else 0])
     running = Running.asked(request)
     if backend == "open_clip":
         tower, preprocessing = load_open_clip(request, prep)
@@ -51,17 +51,39 @@ def clip_encoder(request: Request) -> NetworkEncoder:
     return encoder
 
 
-def _load(request: Request) -> tuple[Tower, Path]:
-    """Return a tower of transformers, and the folder it comes from."""
-    transformers = transformers_for("encoder clip")
-    found = find_model(request, OPENAI_CLIP)
+def backend_of(request: Request) -> str:
+    """Return which library loads a CLIP, one of :data:`BACKENDS`.
+
+    Raises:
+        UsageError: an option that no CLIP has, or no such library.
+    """
+    request.knows("prep", "backend", *RUNNING)
+    of_open_clip = request.argument.startswith(HUB)
+    return request.choice("backend", BACKENDS, BACKENDS[1 if of_open_clip else 0])
+
+
+def find_clip(request: Request, layout: Layout = TRANSFORMERS) -> Found:
+    """Return the folder of a CLIP of transformers.
+
+    Raises:
+        VisleakError: it cannot be had, or is of another kind.
+    """
+    found = find_model(request, OPENAI_CLIP, layout)
     kind = found.config().get("model_type")
     if kind not in ("clip", "clip_vision_model"):
         raise VisleakError(
             f"encoder clip: model {found.name} is a {kind!r}, no CLIP; other models of transformers"
             f" are hf:{found.name}"
         )
-    config = _vision_config(transformers, found, whole=kind == "clip")
+    return found
+
+
+def _load(request: Request) -> tuple[Tower, Path]:
+    """Return a tower of transformers, and the folder it comes from."""
+    transformers = transformers_for("encoder clip")
+    found = find_clip(request)
+    whole = found.config().get("model_type") == "clip"
+    config = _vision_config(transformers, found, whole)
     factory = member(transformers, "CLIPVisionModelWithProjection", "encoder clip")
     module, missing = load_weights(found, factory, config=config)
     refuse_missing(found, missing)

@@ -106,16 +106,16 @@ def _encoder(request: Request, found: Found, feature: str, kind: str = "") -> Ne
     pooler = frozenset(name for name in missing if "pooler." in f".{name}")
     refuse_missing(found, missing - pooler)
     chosen = _chosen(request, module, feature, pooled=not pooler)
-    about = {"model": _matters(found.config()), "feature": chosen}
+    about = {"model": matters(found.config()), "feature": chosen}
     # of the files, not of the module: its names and defaults change with the library's version
     tower = Tower(module, FEATURES[chosen], tensors_digest(StoredTensors(found.path), about))
     return NetworkEncoder(request.named("feature"), tower, preprocessing, running)
 
 
-def _matters(config: Mapping[str, Any]) -> dict[str, Any]:
-    """Return what a configuration says about what the model computes."""
+def matters(config: Mapping[str, Any]) -> dict[str, Any]:
+    """Return what a model's configuration says about what it computes, for its digest."""
     return {
-        name: _matters(value) if isinstance(value, Mapping) else value
+        name: matters(value) if isinstance(value, Mapping) else value
         for name, value in config.items()
         if name not in _NO_MATTER
     }

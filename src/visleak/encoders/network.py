@@ -65,7 +65,7 @@ class Running:
 
 
 def _device(request: Request) -> str:
-    torch = library("torch", "torch", f"encoder {request.name}")
+    torch = library("torch", "torch", request.called)
     asked = request.options.get("device", "auto")
     kind, colon, number = asked.partition(":")
     numbered = kind == "cuda" and number.isascii() and number.isdecimal() and len(number) < 4
@@ -146,16 +146,20 @@ class NetworkEncoder:
 
         Where the network ran into numbers beyond its precision, or made none, the row is NaN.
         """
-        vectors = np.zeros((len(prepared), self.width), np.float32)
+        rows = unit_rows(self.outputs(prepared))
+        # what has no direction has no similarity either
+        rows.matrix[rows.broken | ~rows.matrix.any(axis=1)] = np.nan
+        return rows.matrix
+
+    def outputs(self, prepared: Sequence[npt.NDArray[Any]]) -> Float32:
+        """Return what the network itself makes of prepared pictures, (n, width), of any length."""
+        made = np.zeros((len(prepared), self.width), np.float32)
         for start in range(0, len(prepared), self.batch):
             part = prepared[start : start + self.batch]
             # filled up with the last picture: a vector depends on the size of its batch
             full = [*part, *[part[-1]] * (self.batch - len(part))]
-            vectors[start : start + len(part)] = self._run(np.stack(full))[: len(part)]
-        rows = unit_rows(vectors)
-        # what has no direction has no similarity either
-        rows.matrix[rows.broken | ~rows.matrix.any(axis=1)] = np.nan
-        return rows.matrix
+            made[start : start + len(part)] = self._run(np.stack(full))[: len(part)]
+        return made
 
     def view(self, vectors: Float32, view: int) -> Float32:
         """Return the vectors: only the original view can be made of them."""

@@ -91,6 +91,10 @@ class OnnxEncoder:
         norms[norms == 0] = np.nan
         return np.asarray(made / norms[:, None], np.float32)
 
+    def outputs(self, prepared: Sequence[npt.NDArray[Any]]) -> Float32:
+        """Return what the network itself makes of prepared pictures, (n, width), of any length."""
+        return np.asarray(self._computed(np.stack(prepared), self.batch), np.float32)
+
     def view(self, vectors: Float32, view: int) -> Float32:
         """Return the vectors as they are: there is no view but the original."""
         return vectors
@@ -146,13 +150,23 @@ def onnx_encoder(request: Request) -> OnnxEncoder:
     request.knows("prep", "device", "batch")
     if not path.is_file():
         raise UsageError(f"no such ONNX file: {path}")
-    told = request.options.get("prep")
-    recipe = read_recipe(Path(told) if told else path.with_name(f"{path.name}.json"))
+    recipe = recipe_of(request, path)
     device = request.options.get("device", "auto")
     if not re.fullmatch(r"auto|cpu|cuda(:\d{1,3})?", device):
         raise request.refused("device", "auto, cpu, cuda or cuda:N")
     batch = request.number("batch", BATCH)
     return OnnxEncoder(request.named("prep"), path, recipe, device, batch)
+
+
+def recipe_of(request: Request, path: Path) -> Recipe:
+    """Return how pictures are prepared for a file: as ``prep`` says, else ``FILE.json`` beside it.
+
+    Raises:
+        UsageError: there is no such file.
+        VisleakError: it is no recipe.
+    """
+    told = request.options.get("prep")
+    return read_recipe(Path(told) if told else path.with_name(f"{path.name}.json"))
 
 
 def _session(path: Path, device: str) -> tuple[Any, str]:

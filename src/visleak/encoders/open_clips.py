@@ -61,7 +61,7 @@ def _source(request: Request, open_clip: Any) -> tuple[str, Mapping[str, Any]]:
     """Return what open_clip calls the model, and what else it is to be told."""
     text = request.argument
     if text.startswith(HUB):
-        return f"{_LOCAL}{hub_model('clip', text.removeprefix(HUB), LAYOUT, _USE)}", {}
+        return f"{_LOCAL}{hub_model('encoder clip', text.removeprefix(HUB), LAYOUT, _USE)}", {}
     folder = Path(text).expanduser()
     if text and (folder.is_dir() or text.startswith(("/", ".", "~"))):
         return f"{_LOCAL}{whole(text, folder, LAYOUT)}", {}
@@ -72,7 +72,7 @@ def _source(request: Request, open_clip: Any) -> tuple[str, Mapping[str, Any]]:
         return model, {"pretrained": tag}
     # open_clip itself would ask the hub first and wait for a minute where it cannot be reached
     layout = replace(LAYOUT, config="", weights=(file,) if file else LAYOUT.weights)
-    found = hub_model("clip", name, layout, _USE)
+    found = hub_model("encoder clip", name, layout, _USE)
     weights = next(found / each for each in layout.weights if (found / each).is_file())
     told = {part: config[part] for part in _TOLD if config.get(part) is not None}
     return model, {"pretrained": str(weights), "force_preprocess_cfg": told}

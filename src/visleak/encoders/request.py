@@ -1,4 +1,4 @@
-"""What a caller asks of an encoder: ``NAME[:ARGUMENT][?OPTION=VALUE&...]``, taken apart."""
+"""What a caller asks of an encoder or a model: ``NAME[:ARGUMENT][?OPTION=VALUE&...]``, in parts."""
 
 from __future__ import annotations
 
@@ -17,12 +17,23 @@ class Request:
         name: in front of the first ``:``; a name of :data:`visleak.encoders.ENCODERS`.
         argument: behind it, such as a file or the name of a model; empty where there is none.
         options: what stands behind the last ``?``, by name.
+        kind: what is asked for, in a word, for messages.
     """
 
     text: str
     name: str
     argument: str = ""
     options: Mapping[str, str] = field(default_factory=dict)
+    kind: str = "encoder"
+
+    @property
+    def called(self) -> str:
+        """What is asked for, in messages.
+
+        >>> parse("clip").called, parse("onnx:a.onnx", "model").called
+        ('encoder clip', 'model onnx')
+        """
+        return f"{self.kind} {self.name}"
 
     def knows(self, *options: str) -> None:
         """Refuse options that the encoder does not have.
@@ -34,7 +45,7 @@ class Request:
             if option not in options:
                 have = ", ".join(sorted(options))
                 raise UsageError(
-                    f"encoder {self.name} has no option {option!r};"
+                    f"{self.called} has no option {option!r};"
                     f" {f'its options are {have}' if have else 'it has none'}; got {self.text!r}"
                 )
 
@@ -45,7 +56,7 @@ class Request:
             UsageError: one was given.
         """
         if self.argument:
-            raise UsageError(f"encoder {self.name} takes nothing after its name; got {self.text!r}")
+            raise UsageError(f"{self.called} takes nothing after its name; got {self.text!r}")
 
     def wanted_argument(self, what: str) -> str:
         """Return the argument.
@@ -58,8 +69,7 @@ class Request:
         """
         if not self.argument:
             raise UsageError(
-                f"encoder {self.name} needs {what} after its name: {self.name}:{what};"
-                f" got {self.text!r}"
+                f"{self.called} needs {what} after its name: {self.name}:{what}; got {self.text!r}"
             )
         return self.argument
 
@@ -93,7 +103,7 @@ class Request:
         "option batch of encoder clip must be 1 or more; got '0'"
         """
         return UsageError(
-            f"option {option} of encoder {self.name} must be {allowed};"
+            f"option {option} of {self.called} must be {allowed};"
             f" got {self.options.get(option, '')!r}"
         )
 
@@ -111,8 +121,8 @@ class Request:
         return f"{self.name}{argument}{'?' if told else ''}{'&'.join(told)}"
 
 
-def parse(text: str) -> Request:
-    """Take an encoder's text apart.
+def parse(text: str, kind: str = "encoder") -> Request:
+    """Take an encoder's text apart, or that of what else is named so.
 
     Raises:
         UsageError: what stands behind the ``?`` is no list of options.
@@ -128,10 +138,10 @@ def parse(text: str) -> Request:
         option, equals, value = part.partition("=")
         if not (option and equals and value):
             raise UsageError(
-                "options of an encoder are written NAME?OPTION=VALUE&OPTION=VALUE;"
+                "options of an encoder or a model are written NAME?OPTION=VALUE&OPTION=VALUE;"
                 f" got {part!r} in {text!r}"
             )
         if option in options:
-            raise UsageError(f"option {option} is given twice in encoder {text!r}")
+            raise UsageError(f"option {option} is given twice in {kind} {text!r}")
         options[option] = value
-    return Request(text, name, argument, options)
+    return Request(text, name, argument, options, kind)

@@ -31,7 +31,8 @@ RESIZES: Final = {"288": (288,), "320x320": (320, 320)}
 _BILINEAR: Final = 2
 _IMAGENET: Final = Scaling(1 / 255, (0.485, 0.456, 0.406), (0.229, 0.224, 0.225))
 
-#: Where the published files are described.
+#: A published file, and where they are described.
+NAME: Final = "sscd_disc_mixup.torchscript.pt"
 HOME: Final = "https://github.com/facebookresearch/sscd-copy-detection"
 
 
@@ -49,12 +50,12 @@ def sscd_encoder(request: Request) -> NetworkEncoder:
     torch = library("torch", "torch", "encoder sscd")
     if not path.is_file():
         raise VisleakError(
-            f"encoder sscd: there is no file {path}; get sscd_disc_mixup.torchscript.pt as {HOME}"
-            " says, then sscd:FILE"
+            f"encoder sscd: there is no file {path}; get {NAME} as {HOME} says, then sscd:FILE"
         )
     with path.open("rb") as file:
         content = hashlib.file_digest(file, lambda: hashlib.blake2b(digest_size=16)).hexdigest()
-    tower = Tower(_script(torch, path), _call, digest(content, {"network": "TorchScript"}))
+    script = load_script(torch, path, request.called, f"get {NAME} as {HOME} says")
+    tower = Tower(script, _call, digest(content, {"network": "TorchScript"}))
     pixels = PixelPreparation(resize, (), _BILINEAR)
     try:
         return NetworkEncoder(
@@ -67,17 +68,25 @@ def sscd_encoder(request: Request) -> NetworkEncoder:
         ) from error
 
 
-def _script(torch: Any, path: Path) -> Any:
+def load_script(torch: Any, path: Path, what: str, advice: str) -> Any:
+    """Return the network of a TorchScript file, in ``float32`` on the CPU.
+
+    Args:
+        torch: the library.
+        path: the file, which is a program: one whose maker is trusted.
+        what: who wants it, for messages.
+        advice: what to do where it is no such file.
+
+    Raises:
+        VisleakError: it is none.
+    """
     try:
         with warnings.catch_warnings():
             # torch asks makers of new files for another format; these are published as they are
             warnings.filterwarnings("ignore", category=DeprecationWarning, module="torch.jit")
             return torch.jit.load(str(path), map_location="cpu").float()
     except (RuntimeError, ValueError, OSError) as error:
-        raise VisleakError(
-            f"encoder sscd: {path} is no TorchScript ({said(error)}); get"
-            f" sscd_disc_mixup.torchscript.pt as {HOME} says"
-        ) from error
+        raise VisleakError(f"{what}: {path} is no TorchScript ({said(error)}); {advice}") from error
 
 
 def _call(module: Any, inputs: Any) -> Any:

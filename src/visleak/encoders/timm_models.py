@@ -36,23 +36,47 @@ def timm_encoder(request: Request) -> NetworkEncoder:
     """
     name = request.wanted_argument("NAME")
     request.knows(*RUNNING)
-    timm = library("timm", "timm", "encoder timm")
+    timm = library("timm", "timm", request.called)
     running = Running.asked(request)
-    module = _loaded(timm, *_weights(timm, name))
-    config = timm.data.resolve_model_data_config(module)
+    module = timm_model(timm, name, request.called, num_classes=0)
     about = {
         "timm": str(module.pretrained_cfg.get("architecture", name)),
         "modules": str(module),
     }
     tower = Tower(module, _call, tensors_digest(module.state_dict(), about))
-    return NetworkEncoder(request.named(), tower, _preprocessing(name, config), running)
+    preprocessing = timm_preprocessing(timm, module, name, request.called)
+    return NetworkEncoder(request.named(), tower, preprocessing, running)
 
 
-def _weights(timm: Any, name: str) -> tuple[str, Mapping[str, Any]]:
+def timm_model(timm: Any, name: str, what: str, **options: Any) -> Any:
+    """Return a pretrained model of timm on the CPU.
+
+    Args:
+        timm: the library.
+        name: of the model, ``hf-hub:OWNER/NAME`` or a folder.
+        what: who wants it, for messages, such as ``encoder timm``.
+        options: for ``timm.create_model``.
+
+    Raises:
+        UsageError: timm knows no such model.
+        VisleakError: its weights cannot be had.
+    """
+    found, overlay = _weights(timm, name, what)
+    try:
+        with quiet():
+            return timm.create_model(
+                found, pretrained=True, pretrained_cfg_overlay=dict(overlay), **options
+            ).float()
+    except Exception as error:
+        # timm and what it calls raise what they like
+        raise VisleakError(f"{what}: {found} cannot be loaded ({said(error)})") from error
+
+
+def _weights(timm: Any, name: str, what: str) -> tuple[str, Mapping[str, Any]]:
     """Return what timm calls a model, and where its weights are if we have them already."""
     for prefix in ("hf-hub:", "hf_hub:"):
         if name.startswith(prefix):
-            folder = hub_model("timm", name.removeprefix(prefix), LAYOUT, _USE)
+            folder = hub_model(what, name.removeprefix(prefix), LAYOUT, _USE)
             return f"{_LOCAL}{folder}", {}
     folder = Path(name.removeprefix(_LOCAL)).expanduser()
     if name.startswith((_LOCAL, "/", ".", "~")) or folder.is_dir():
@@ -64,46 +88,45 @@ def _weights(timm: Any, name: str) -> tuple[str, Mapping[str, Any]]:
     if config is None or not config.has_weights:
         close = ", ".join(difflib.get_close_matches(name, timm.list_pretrained(), n=3))
         raise UsageError(
-            f"encoder timm: timm {timm.__version__} has no weights named {name!r}"
+            f"{what}: timm {timm.__version__} has no weights named {name!r}"
             f"{f'; near are {close}' if close else ''}"
         )
     if not config.hf_hub_id:
         return name, {}
     # timm itself would ask the hub first and wait for a minute where it cannot be reached
-    folder = hub_model("timm", config.hf_hub_id, LAYOUT, _USE)
+    folder = hub_model(what, config.hf_hub_id, LAYOUT, _USE)
     file = next(folder / each for each in LAYOUT.weights if (folder / each).is_file())
     return name, {"file": str(file), "hf_hub_id": None, "url": ""}
-
-
-def _loaded(timm: Any, name: str, overlay: Mapping[str, Any]) -> Any:
-    try:
-        with quiet():
-            return timm.create_model(
-                name, pretrained=True, num_classes=0, pretrained_cfg_overlay=dict(overlay)
-            ).float()
-    except Exception as error:
-        # timm and what it calls raise what they like
-        raise VisleakError(f"encoder timm: {name} cannot be loaded ({said(error)})") from error
 
 
 def _call(module: Any, inputs: Any) -> Any:
     return module(inputs)
 
 
-def _preprocessing(name: str, config: Mapping[str, Any]) -> Preprocessing:
-    """Return timm's preprocessing for evaluation."""
+def timm_preprocessing(timm: Any, module: Any, name: str, what: str) -> Preprocessing:
+    """Return timm's preprocessing of a model for evaluation.
+
+    Args:
+        timm: the library.
+        module: the model.
+        name, what: of the model, and who wants it, for messages.
+
+    Raises:
+        VisleakError: it is not known here.
+    """
+    config = timm.data.resolve_model_data_config(module)
     channels, height, width = config["input_size"]
     mode, method = config["crop_mode"], config["interpolation"]
     if channels != 3 or mode not in ("center", "squash") or method not in _FILTERS:
         raise VisleakError(
-            f"encoder timm: the preprocessing of {name} is not known here (input"
+            f"{what}: the preprocessing of {name} is not known here (input"
             f" {channels} x {height} x {width}, crop mode {mode!r}, interpolation {method!r});"
             " export it to ONNX and use onnx:FILE"
         )
     sides = floor(height / config["crop_pct"]), floor(width / config["crop_pct"])
     if mode == "center" and height != width:
         raise VisleakError(
-            f"encoder timm: {name} crops pictures to {height} x {width}; only squares are known"
+            f"{what}: {name} crops pictures to {height} x {width}; only squares are known"
             " here: export it to ONNX and use onnx:FILE"
         )
     resize = sides if mode == "squash" else sides[:1]

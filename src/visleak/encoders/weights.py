@@ -89,7 +89,7 @@ def transformers_for(what: str) -> Any:
     return library("transformers", "torch", what)
 
 
-def find_model(request: Request, default: str = "") -> Found:
+def find_model(request: Request, default: str = "", layout: Layout = TRANSFORMERS) -> Found:
     """Return the folder of the model that a request names: its own, or the hub's copy.
 
     A folder is taken as it is. Another name is looked for in the Hugging Face cache first, and
@@ -98,6 +98,7 @@ def find_model(request: Request, default: str = "") -> Found:
     Args:
         request: whose argument is the folder or the name.
         default: the name where there is no argument.
+        layout: which of its files are wanted.
 
     Raises:
         VisleakError: it cannot be had; the message says what was looked for, where, and how to
@@ -106,13 +107,13 @@ def find_model(request: Request, default: str = "") -> Found:
     name = request.argument or default
     path = Path(name).expanduser()
     if path.is_dir():
-        return Found(name, whole(name, path, TRANSFORMERS))
+        return Found(name, whole(name, path, layout))
     if name.startswith(("/", ".", "~")) or name.count("/") > 1:
         raise VisleakError(
-            f"encoder {request.name}: there is no folder {name}; give a folder with config.json and"
+            f"{request.called}: there is no folder {name}; give a folder with config.json and"
             " model.safetensors, or the name of a model on the Hugging Face hub"
         )
-    return Found(name, hub_model(request.name, name, TRANSFORMERS, f"{request.name}:FOLDER"))
+    return Found(name, hub_model(request.called, name, TRANSFORMERS, f"{request.name}:FOLDER"))
 
 
 def whole(name: str, path: Path, layout: Layout) -> Path:
@@ -133,19 +134,19 @@ def whole(name: str, path: Path, layout: Layout) -> Path:
     )
 
 
-def hub_model(encoder: str, name: str, layout: Layout, use: str) -> Path:
+def hub_model(what: str, name: str, layout: Layout, use: str) -> Path:
     """Return the folder of a model of the hub: from the cache, else fetched.
 
     Args:
-        encoder: its name on the command line, for messages.
+        what: who wants it, for messages, such as ``encoder timm``.
         name: ``OWNER/NAME``.
         layout: which files are wanted.
-        use: how the encoder is written with a folder, for messages.
+        use: how that is written with a folder, for messages.
 
     Raises:
         VisleakError: it cannot be had.
     """
-    transformers_for(f"encoder {encoder}")
+    transformers_for(what)
     import huggingface_hub as hub
 
     try:
@@ -167,7 +168,7 @@ def hub_model(encoder: str, name: str, layout: Layout, use: str) -> Path:
     except Exception as error:
         # the hub's libraries let through whatever their own raise: a dozen kinds
         raise VisleakError(
-            f"encoder {encoder}: model {name!r} is no folder and not in the cache"
+            f"{what}: model {name!r} is no folder and not in the cache"
             f" {hub.constants.HF_HUB_CACHE}, and {hub.constants.ENDPOINT} {_why(error)}; where it"
             f" can be had: `hf download {name} --local-dir FOLDER`, then {use}"
         ) from error
