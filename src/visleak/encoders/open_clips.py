@@ -43,8 +43,25 @@ def load_open_clip(request: Request, prep: str) -> tuple[Tower, Preprocessing]:
         UsageError: the name is none of open_clip's.
         VisleakError: the weights cannot be had.
     """
+    made, _ = whole_open_clip(request)
+    tower = made.visual.float()
+    return Tower(tower, _call, open_clip_digest(tower)), _preprocessing(made, prep)
+
+
+def whole_open_clip(request: Request, others: tuple[str, ...] = ()) -> tuple[Any, str]:
+    """Return a model of open_clip with all of its towers, and what open_clip calls it.
+
+    Args:
+        request: names the model.
+        others: files that are fetched too where the model is named as the hub has it.
+
+    Raises:
+        MissingExtra: open_clip is not installed.
+        UsageError: the name is none of open_clip's.
+        VisleakError: the weights cannot be had.
+    """
     open_clip = library("open_clip", "open-clip", "clip through open_clip")
-    model, options = _source(request, open_clip)
+    model, options = _source(request, open_clip, replace(LAYOUT, others=others))
     try:
         with quiet():
             made = open_clip.create_model(model, require_pretrained=True, **options)
@@ -53,27 +70,26 @@ def load_open_clip(request: Request, prep: str) -> tuple[Tower, Preprocessing]:
         raise VisleakError(
             f"encoder clip: open_clip cannot load {model} ({said(error)})"
         ) from error
-    tower = made.visual.float()
-    return Tower(tower, _call, open_clip_digest(tower)), _preprocessing(made, prep)
+    return made, model
 
 
-def _source(request: Request, open_clip: Any) -> tuple[str, Mapping[str, Any]]:
+def _source(request: Request, open_clip: Any, layout: Layout) -> tuple[str, Mapping[str, Any]]:
     """Return what open_clip calls the model, and what else it is to be told."""
     text = request.argument
     if text.startswith(HUB):
-        return f"{_LOCAL}{hub_model('encoder clip', text.removeprefix(HUB), LAYOUT, _USE)}", {}
+        return f"{_LOCAL}{hub_model('encoder clip', text.removeprefix(HUB), layout, _USE)}", {}
     folder = Path(text).expanduser()
     if text and (folder.is_dir() or text.startswith(("/", ".", "~"))):
-        return f"{_LOCAL}{whole(text, folder, LAYOUT)}", {}
+        return f"{_LOCAL}{whole(text, folder, layout)}", {}
     model, tag = DEFAULT if not text or text == OPENAI_CLIP else _known(text, open_clip)
     config = open_clip.get_pretrained_cfg(model, tag)
     name, _, file = str(config.get("hf_hub", "")).rpartition("/")
     if not name:
         return model, {"pretrained": tag}
     # open_clip itself would ask the hub first and wait for a minute where it cannot be reached
-    layout = replace(LAYOUT, config="", weights=(file,) if file else LAYOUT.weights)
-    found = hub_model("encoder clip", name, layout, _USE)
-    weights = next(found / each for each in layout.weights if (found / each).is_file())
+    bare = replace(LAYOUT, config="", weights=(file,) if file else LAYOUT.weights)
+    found = hub_model("encoder clip", name, bare, _USE)
+    weights = next(found / each for each in bare.weights if (found / each).is_file())
     told = {part: config[part] for part in _TOLD if config.get(part) is not None}
     return model, {"pretrained": str(weights), "force_preprocess_cfg": told}
 

@@ -113,7 +113,7 @@ def find_model(request: Request, default: str = "", layout: Layout = TRANSFORMER
             f"{request.called}: there is no folder {name}; give a folder with config.json and"
             " model.safetensors, or the name of a model on the Hugging Face hub"
         )
-    return Found(name, hub_model(request.called, name, TRANSFORMERS, f"{request.name}:FOLDER"))
+    return Found(name, hub_model(request.called, name, layout, f"{request.name}:FOLDER"))
 
 
 def whole(name: str, path: Path, layout: Layout) -> Path:
