@@ -96,11 +96,12 @@ WRONG = {
         r"encoder builtin has no option 'batch'; it has none; got 'builtin\?batch=3'"
     ),
     "builtin?": (
-        r"options of an encoder or a model are written NAME\?OPTION=VALUE&OPTION=VALUE; got '' in 'builtin\?'"
+        r"options of an encoder or a model are written NAME\?OPTION=VALUE&OPTION=VALUE;"
+        r" got '' in 'builtin\?'"
     ),
     "builtin?batch": (
-        r"options of an encoder or a model are written NAME\?OPTION=VALUE&OPTION=VALUE; got 'batch' in"
-        r" 'builtin\?batch'"
+        r"options of an encoder or a model are written NAME\?OPTION=VALUE&OPTION=VALUE;"
+        r" got 'batch' in 'builtin\?batch'"
     ),
     "builtin?a=1&a=2": r"option a is given twice in encoder 'builtin\?a=1&a=2'",
 }
