@@ -68,7 +68,9 @@ def load_templates(text: str) -> Templates:
     if text == SIMPLE:
         return Templates(SIMPLE, _SIMPLE)
     if text == OPENAI:
-        content = files(__package__).joinpath(_OPENAI_FILE).read_text(encoding="utf-8")
+        content = (
+            files("visleak.impact.evaluators").joinpath(_OPENAI_FILE).read_text(encoding="utf-8")
+        )
         return Templates(OPENAI, tuple(json.loads(content)["templates"]))
     path = Path(text)
     if not path.is_file():
