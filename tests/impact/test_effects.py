@@ -1,0 +1,196 @@
+"""Rows, intervals, tests and corrections against numbers worked out another way."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+import numpy as np
+import pyarrow as pa
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from statsmodels.stats.multitest import multipletests
+from statsmodels.stats.proportion import proportion_confint
+
+from visleak.impact.benchmark import Benchmark, Leak
+from visleak.impact.effects import Asked, classes_of, effects_of
+from visleak.impact.results import Row
+from visleak.impact.scores import Scores
+
+FEW = Asked(draws=20)
+
+
+def made(
+    leaked: Sequence[bool], labels: Sequence[str | None] | None = None, relation: int = 2
+) -> Benchmark:
+    mask = np.array(leaked, bool)
+    kind = np.where(mask, relation, -1).astype(np.int8)
+    ids = pa.array([str(n) for n in range(len(mask))], pa.string())
+    named = None if labels is None else pa.array(labels, pa.string())
+    return Benchmark("test", ("train",), ids, named, (Leak("near or exact", mask, kind),))
+
+
+def scored(values: Sequence[float], model: str = "m", metric: str = "accuracy") -> Scores:
+    return Scores(model, {metric: np.array(values, float)})
+
+
+def row_of(rows: Sequence[Row], subset: str) -> Row:
+    return next(row for row in rows if row.subset == subset)
+
+
+@given(
+    st.lists(st.tuples(st.booleans(), st.booleans()), min_size=2, max_size=60).filter(
+        lambda rows: 0 < sum(leak for leak, _ in rows) < len(rows)
+    )
+)
+def test_parts_add_up_to_the_whole(rows: list[tuple[bool, bool]]) -> None:
+    """The weighted means that prove the papers' misprints hold of every table made here."""
+    (effect,) = effects_of(made([a for a, _ in rows]), [scored([b for _, b in rows])], FEW)
+    leaked, others = (row_of(effect.rows, name) for name in ("leaked", "non-leaked"))
+    assert leaked.images + others.images == effect.original.images == len(rows)
+    total = leaked.images * leaked.score.value + others.images * others.score.value
+    assert total / len(rows) == pytest.approx(effect.original.score.value)
+    for row in (leaked, others):
+        assert row.gain.value == pytest.approx(row.score.value - effect.original.score.value)
+        assert row.gain.low <= row.gain.value + 1e-12
+        assert row.gain.value <= row.gain.high + 1e-12
+    (compared,) = effect.comparisons
+    assert compared.difference.value == pytest.approx(leaked.score.value - others.score.value)
+    assert compared.inflation.value == pytest.approx(
+        effect.original.score.value - others.score.value
+    )
+    # no labels: the fair score is that of the images that do not leak
+    assert compared.fair.value == pytest.approx(others.score.value)
+    assert 0.0 < compared.p <= 1.0
+
+
+def test_intervals_of_shares_are_wilsons() -> None:
+    values, leaked = [1] * 60 + [0] * 40, [True] * 20 + [False] * 80
+    (effect,) = effects_of(made(leaked), [scored(values)], FEW)
+    for subset, k, n in (("original", 60, 100), ("leaked", 20, 20), ("non-leaked", 40, 80)):
+        score = row_of(effect.rows, subset).score
+        low, high = proportion_confint(k, n, method="wilson")
+        assert (score.low, score.high) == (pytest.approx(low), pytest.approx(min(high, 1.0)))
+    assert effect.share
+    assert effect.percent
+
+
+def test_the_gains_interval_covers_in_simulation() -> None:
+    """A part shares images with the whole; its gain's interval must hold the true gain still.
+
+    Leaked images are right with .95, the others with .85: the true gain of the leaked over the
+    whole is .9 * .1.
+    """
+    rng = np.random.default_rng(0)
+    leaked = np.arange(400) < 40
+    true = 0.9 * (0.95 - 0.85)
+    hits = 0
+    for _ in range(400):
+        values = (rng.random(400) < np.where(leaked, 0.95, 0.85)).astype(float)
+        (effect,) = effects_of(made(list(leaked)), [scored(list(values))], Asked(draws=2))
+        gain = row_of(effect.rows, "leaked").gain
+        hits += gain.low <= true <= gain.high
+    assert hits / 400 >= 0.93
+
+
+def test_other_metrics_are_bootstrapped_and_shown_as_they_are() -> None:
+    rng = np.random.default_rng(0)
+    values = rng.normal(20, 5, 200)
+    (effect,) = effects_of(made([n < 50 for n in range(200)]), [scored(list(values))], FEW)
+    leaked = row_of(effect.rows, "leaked")
+    assert not effect.share
+    assert not effect.percent
+    # by the central limit: a t interval is near for so plain a distribution
+    half = 2.01 * values[:50].std(ddof=1) / math.sqrt(50)
+    assert leaked.score.low == pytest.approx(values[:50].mean() - half, abs=0.3)
+    assert leaked.score.high == pytest.approx(values[:50].mean() + half, abs=0.3)
+
+
+def test_classes_are_weighed_as_in_the_whole_benchmark() -> None:
+    """All leaks are of the easy class: the set without them is harder, the fair score is not."""
+    labels = ["easy"] * 60 + ["hard"] * 40
+    values = [1.0] * 60 + [1.0] * 20 + [0.0] * 20
+    (effect,) = effects_of(made([n < 30 for n in range(100)], labels), [scored(values)], FEW)
+    (compared,) = effect.comparisons
+    assert row_of(effect.rows, "non-leaked").score.value == pytest.approx(50 / 70)
+    assert compared.fair.value == pytest.approx(0.8)
+    # nothing but the class tells leaked images apart: the plain test takes it for the leak
+    assert compared.p < 0.01
+    # within classes only one outcome is possible, and half of its chance is mid-p
+    assert compared.within_classes == 0.5
+    assert row_of(effect.rows, "class-matched").score.value == 1.0
+    assert row_of(effect.rows, "random").score.value == pytest.approx(0.8, abs=0.1)
+
+
+def test_a_class_that_leaks_wholly_is_left_out_of_the_fair_score_and_counted() -> None:
+    labels = ["a"] * 4 + ["b"] * 4
+    (effect,) = effects_of(
+        made([n < 4 for n in range(8)], labels), [scored([1, 1, 1, 1, 0, 1, 0, 1])], FEW
+    )
+    (compared,) = effect.comparisons
+    assert (compared.fair.value, compared.classes_lost) == (0.5, 1)
+
+
+def test_holm_corrects_over_all_models_and_leaks() -> None:
+    rng = np.random.default_rng(3)
+    masks = [rng.random(300) < 0.2 for _ in range(2)]
+    base = made(list(masks[0]))
+    leaks = tuple(Leak(str(n), m, np.where(m, 2, -1).astype(np.int8)) for n, m in enumerate(masks))
+    benchmark = Benchmark(base.name, base.references, base.ids, None, leaks)
+    models = [
+        scored(list((rng.random(300) < 0.6 + 0.25 * masks[0]).astype(float)), f"m{n}")
+        for n in range(3)
+    ]
+    effects = effects_of(benchmark, models, FEW)
+    plain = [each.p for effect in effects for each in effect.comparisons]
+    adjusted = [each.adjusted for effect in effects for each in effect.comparisons]
+    assert len(plain) == 6
+    np.testing.assert_allclose(adjusted, multipletests(plain, method="holm")[1])
+    assert all(math.isnan(each.within_classes) for e in effects for each in e.comparisons)
+
+
+def test_rows_by_label_come_where_labels_are_known() -> None:
+    mask = np.array([True] * 4 + [False] * 4)
+    benchmark = made(list(mask))
+    kinds = np.array([0, 0, 1, 2, -1, -1, -1, -1], np.int8)
+    told = Benchmark("test", ("t",), benchmark.ids, None, (Leak("hard", mask, kinds),))
+    (effect,) = effects_of(told, [scored([1, 0, 1, 0, 1, 1, 1, 1])], FEW)
+    rows = {row.subset: (row.images, row.score.value) for row in effect.rows}
+    assert (rows["same label"], rows["different label"], rows["unknown label"]) == (
+        (2, 0.5),
+        (1, 1.0),
+        (1, 0.0),
+    )
+    (plain,) = effects_of(told, [scored([1, 0, 1, 0, 1, 1, 1, 1])], Asked(2, by_label=False))
+    assert [row.subset for row in plain.rows] == ["original", "non-leaked", "leaked", "random"]
+
+
+def test_a_leak_without_images_and_one_with_all_are_rows_of_nothing() -> None:
+    for leaked, empty in (([False] * 4, "leaked"), ([True] * 4, "non-leaked")):
+        (effect,) = effects_of(made(leaked), [scored([1, 0, 1, 1])], FEW)
+        row, (compared,) = row_of(effect.rows, empty), effect.comparisons
+        assert row.images == 0
+        assert math.isnan(row.score.value)
+        assert math.isnan(compared.p)
+        assert math.isnan(compared.difference.value)
+
+
+def test_images_without_an_answer_do_not_count_and_models_stay_apart() -> None:
+    benchmark = made([True, True, False, False])
+    full, part = scored([1, 0, 1, 1], "a"), scored([1, math.nan, 0, 1], "b")
+    effects = effects_of(benchmark, [part, full], FEW)
+    assert [(e.model, e.images) for e in effects] == [("b", (3, 4)), ("a", (4, 4))]
+    assert row_of(effects[0].rows, "leaked").images == 1
+    alone = effects_of(benchmark, [full], FEW)[0]
+    # the correction is over what was asked; all else does not depend on the company
+    assert alone.rows[1:3] == effects[1].rows[1:3]
+
+
+def test_images_without_a_label_are_a_class() -> None:
+    classes = classes_of(pa.array(["b", None, "a", "b", None]))
+    assert classes is not None
+    assert classes[0] == classes[3]
+    assert classes[1] == classes[4]
+    assert len(set(classes.tolist())) == 3
+    assert classes_of(None) is None
