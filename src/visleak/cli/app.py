@@ -18,6 +18,7 @@ from visleak.cli.calibrate_verb import calibrate
 from visleak.cli.diff_verb import diff
 from visleak.cli.doctor import doctor
 from visleak.cli.encode_verb import encode
+from visleak.cli.evaluate_verb import evaluate
 from visleak.cli.export import export
 from visleak.cli.find_verb import find
 from visleak.cli.purge_verb import purge
@@ -95,6 +96,7 @@ app.command(
     "replace",
     epilog="For example: visleak replace visleak-audit --pool unused/ --choose auto",
 )(replace)
+app.add_typer(evaluate, name="evaluate")
 app.command("doctor")(doctor)
 
 

@@ -75,11 +75,7 @@ def feed(
         UsageError: the set has no pictures, only embeddings.
         VisleakError: the network failed.
     """
-    if not images.pictures:
-        raise UsageError(
-            f"set {images.name!r} ({images.source}) has embeddings and no pictures; give the"
-            " pictures themselves"
-        )
+    refuse_embeddings(images)
     positions = range(len(images)) if rows is None else rows
     done = 0
     # only the parts that Network names are used of an encoder
@@ -99,6 +95,18 @@ def feed(
         place.progress(f"reading {images.name}", done, len(positions))
         if len(chunk.rows) or unreadable:
             yield Part(chunk.rows, chunk.matrix, unreadable)
+
+
+def refuse_embeddings(images: ImageSet) -> None:
+    """Refuse a set without pictures.
+
+    Raises:
+        UsageError: it has none.
+    """
+    if not images.pictures:
+        raise UsageError(
+            f"set {images.name!r} has embeddings and no pictures; give the pictures themselves"
+        )
 
 
 def ids_of(images: ImageSet, rows: Int64) -> pa.StringArray:

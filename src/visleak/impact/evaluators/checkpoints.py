@@ -1,0 +1,260 @@
+"""``checkpoint``: weights alone, put into an architecture by its name."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final
+
+from visleak.encoders.libraries import library, said
+from visleak.encoders.network import RUNNING, Running, tensors_digest
+from visleak.encoders.onnx_recipe import read_recipe
+from visleak.encoders.preparing import PixelPreparation
+from visleak.encoders.processors import Preprocessing, Scaling
+from visleak.encoders.request import Request
+from visleak.encoders.timm_models import timm_preprocessing
+from visleak.errors import UsageError, VisleakError
+from visleak.impact.evaluators.classifiers import Classifier
+from visleak.impact.evaluators.torch_networks import file_of, of_recipe, torch_classifier
+
+#: Under which a checkpoint of a training keeps the weights.
+WRAPPED: Final = ("state_dict", "model_state_dict", "model", "net")
+
+#: What wrappers of torch put in front of every name.
+PREFIXES: Final = ("module.", "_orig_mod.", "model.")
+
+_BILINEAR: Final = 2
+_MEAN: Final = (0.485, 0.456, 0.406)
+_STD: Final = (0.229, 0.224, 0.225)
+
+#: As the published CIFAR checkpoints were trained.
+CIFAR: Final = Preprocessing(
+    PixelPreparation((32, 32), (), _BILINEAR), Scaling(1 / 255, _MEAN, _STD)
+)
+
+#: torchvision's first evaluation: short side 256, the central 224 x 224.
+IMAGENET: Final = Preprocessing(
+    PixelPreparation((256,), (224, 224), _BILINEAR, "even"), Scaling(1 / 255, _MEAN, _STD)
+)
+
+Weights = Mapping[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class Architecture:
+    """A network without its weights.
+
+    Attributes:
+        of: whose it is: ``cifar``, ``timm`` or ``torchvision``.
+        build: from the number of classes to the network.
+        head: the name of the tensor whose first axis is the classes.
+        preprocessing: what is done with pictures where nobody says.
+    """
+
+    of: str
+    build: Callable[[int], Any]
+    head: str
+    preprocessing: Callable[[], Preprocessing]
+
+
+def checkpoint_classifier(request: Request) -> Classifier:
+    """Return ``checkpoint:FILE?arch=NAME[&prep=FILE.json]``.
+
+    Args:
+        request: ``arch`` is ``resnet20``, ``32``, ``44``, ``56``, ``110`` or ``1202`` for the CIFAR
+            networks of He et al., else an architecture of timm or torchvision. ``prep`` says how
+            pictures are prepared; by default as the architecture's own library does, and for the
+            CIFAR networks at 32 x 32.
+
+    Raises:
+        UsageError: no architecture is named, or an unknown one.
+        MissingExtra: torch is not installed.
+        VisleakError: the file holds no weights, or those of another network.
+    """
+    request.knows("arch", "prep", *RUNNING)
+    path = file_of(request, "a .pt, .pth, .th or .safetensors file of weights")
+    name = request.options.get("arch", "")
+    if not name:
+        raise UsageError(
+            f"{request.called} needs the architecture that the weights are of:"
+            f" checkpoint:FILE?arch=NAME, such as resnet20; got {request.text!r}"
+        )
+    running = Running.asked(request)
+    architecture = _architecture(request, name)
+    weights = read_weights(path, request.called)
+    classes = _classes(weights, architecture, name, path)
+    module = architecture.build(classes)
+    _fill(module, weights, name, path)
+    told = request.options.get("prep")
+    recipe = read_recipe(Path(told)) if told else None
+    about = {"architecture": name, "of": architecture.of, "recipe": recipe and recipe.as_dict()}
+    return torch_classifier(
+        request,
+        module,
+        tensors_digest(weights, about),
+        of_recipe(recipe) if recipe else architecture.preprocessing(),
+        running,
+        shown=("arch", "prep"),
+        recipe=recipe,
+    )
+
+
+def read_weights(path: Path, what: str) -> dict[str, Any]:
+    """Return the tensors of a file by name, without what trainings put around and before them.
+
+    Nothing in the file is run: ``safetensors``, or torch with ``weights_only``.
+
+    Args:
+        path: the file.
+        what: who wants them, for messages.
+
+    Raises:
+        VisleakError: it holds no named tensors.
+    """
+    torch = library("torch", "torch", what)
+    try:
+        if path.suffix.lower() == ".safetensors":
+            content = library("safetensors.torch", "torch", what).load_file(str(path))
+        else:
+            content = torch.load(path, map_location="cpu", weights_only=True)
+    except VisleakError:
+        raise
+    except Exception as error:
+        # UnpicklingError, RuntimeError, EOFError, SafetensorError, OSError ...
+        raise VisleakError(
+            f"{what}: {path} is no file of weights alone ({said(error)}); save the state_dict, or"
+            " give a whole network as torchscript:FILE or onnx:FILE"
+        ) from error
+    for key in WRAPPED:
+        inner = content.get(key) if isinstance(content, Mapping) else None
+        if isinstance(inner, Mapping):
+            content = inner
+            break
+    tensors = {
+        str(name): value
+        for name, value in (content.items() if isinstance(content, Mapping) else ())
+        if isinstance(value, torch.Tensor)
+    }
+    if not tensors:
+        raise VisleakError(
+            f"{what}: {path} holds no tensors by name; save the state_dict of the network"
+        )
+    return _unprefixed(tensors)
+
+
+def _unprefixed(tensors: dict[str, Any]) -> dict[str, Any]:
+    while prefix := next((p for p in PREFIXES if all(n.startswith(p) for n in tensors)), ""):
+        tensors = {name.removeprefix(prefix): value for name, value in tensors.items()}
+    return tensors
+
+
+def _architecture(request: Request, name: str) -> Architecture:
+    """Return an architecture by name: ours, timm's or torchvision's, in this order."""
+    from visleak.impact.evaluators import cifar_resnets as cifar
+
+    if name in cifar.DEPTHS:
+        blocks = cifar.DEPTHS[name]
+        return Architecture(
+            "cifar", lambda n: cifar.CifarResNet(blocks, n), cifar.HEAD, lambda: CIFAR
+        )
+    known = list(cifar.DEPTHS)
+    missing = []
+    for kind, find in (("timm", _of_timm), ("torchvision", _of_torchvision)):
+        try:
+            there, found = find(library(kind, kind, request.called), name, request.called)
+        except VisleakError:
+            missing.append(kind)
+            continue
+        if found is not None:
+            return found
+        known += there
+    close = difflib.get_close_matches(name, known, n=3)
+    near = f"; near are {', '.join(close)}" if close else f"; known are {', '.join(cifar.DEPTHS)}"
+    lack = f" ({' and '.join(missing)} cannot be imported here)" if missing else ""
+    raise UsageError(
+        f"option arch of {request.called} must be an architecture of visleak, timm or"
+        f" torchvision{lack}{near}; got {name!r}"
+    )
+
+
+def _of_timm(timm: Any, name: str, what: str) -> tuple[list[str], Architecture | None]:
+    """Return the names that timm has, and the architecture of one of them."""
+    there = timm.list_models()
+    if name not in there:
+        return there, None
+    template = timm.create_model(name, pretrained=False)
+    head = template.pretrained_cfg.get("classifier", "")
+    head = f"{head}.weight" if isinstance(head, str) and head else _last(template)
+    return there, Architecture(
+        "timm",
+        lambda n: timm.create_model(name, pretrained=False, num_classes=n),
+        head,
+        lambda: timm_preprocessing(timm, template, name, what),
+    )
+
+
+def _of_torchvision(
+    torchvision: Any, name: str, what: str
+) -> tuple[list[str], Architecture | None]:
+    """Return the names of classifiers that torchvision has, and the architecture of one of them."""
+    models = torchvision.models
+    there = models.list_models(module=models)
+    if name not in there:
+        return there, None
+    head = _last(models.get_model(name, weights=None))
+    return there, Architecture(
+        "torchvision",
+        lambda n: models.get_model(name, weights=None, num_classes=n),
+        head,
+        lambda: IMAGENET,
+    )
+
+
+def _last(module: Any) -> str:
+    """Return the last matrix of a network, by name: that of its classes."""
+    names: list[str] = [name for name, value in module.state_dict().items() if value.ndim >= 2]
+    return names[-1]
+
+
+def _classes(weights: Weights, architecture: Architecture, name: str, path: Path) -> int:
+    """Return the number of classes that weights are of."""
+    head = weights.get(architecture.head)
+    if head is None or head.ndim < 1:
+        raise VisleakError(
+            f"{path} is not of the architecture {name}: it has no {architecture.head}; it has"
+            f" {_some(list(weights))}"
+        )
+    return int(head.shape[0])
+
+
+def _fill(module: Any, weights: Weights, name: str, path: Path) -> None:
+    """Put weights into a network, all of them and nothing else."""
+    wanted = module.state_dict()
+    # counters of training steps: older checkpoints have none, and no output depends on them
+    lacking = [key for key in wanted if key not in weights and not key.endswith("_tracked")]
+    beyond = [key for key in weights if key not in wanted]
+    other = [
+        f"{key} {tuple(weights[key].shape)} for {tuple(value.shape)}"
+        for key, value in wanted.items()
+        if key in weights and weights[key].shape != value.shape
+    ]
+    wrong = [
+        f"{words} {_some(keys)}"
+        for words, keys in (("lacks", lacking), ("has besides", beyond), ("has", other))
+        if keys
+    ]
+    if wrong:
+        raise VisleakError(f"{path} is not of the architecture {name}: it {'; it '.join(wrong)}")
+    module.load_state_dict(weights, strict=False)
+
+
+def _some(names: list[str]) -> str:
+    """Return a few names and how many there are.
+
+    >>> _some(["a", "b", "c", "d"])
+    'a, b, c and 1 more'
+    """
+    told = ", ".join(names[:3])
+    return f"{told} and {len(names) - 3} more" if len(names) > 3 else told

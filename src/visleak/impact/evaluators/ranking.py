@@ -1,0 +1,108 @@
+"""From outputs to answers: the best classes of each picture, and whether they are right."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, Final
+
+import numpy as np
+
+from visleak.errors import MissingExtra
+from visleak.records import Bool, Float32, Int64
+
+#: Answers kept an image.
+BEST: Final = 5
+
+#: Place of an answer that is not there, because there are fewer classes.
+NONE: Final = -1
+
+#: Rows whose outputs lie between 0 and 1 and add up to 1 as closely as this are probabilities.
+_SUM: Final = 1e-3
+
+#: Images a call of torchmetrics.
+_AT_ONCE: Final = 1 << 20
+
+
+@dataclass(frozen=True, slots=True)
+class Ranked:
+    """The answers of a model, image by image.
+
+    Attributes:
+        best: ``int64`` (n, 5): outputs, likeliest first; :data:`NONE` where there are fewer.
+        confidence: ``float32`` (n,) in [0, 1]: probability of the first.
+    """
+
+    best: Int64
+    confidence: Float32
+
+
+def ranked(outputs: Float32, allowed: Bool) -> Ranked:
+    """Return the best outputs of each row; of equal ones the first comes first.
+
+    Args:
+        outputs: ``float32`` (n, c), logits or probabilities, larger for likelier classes.
+        allowed: ``bool`` (c,): outputs that may be answered.
+    """
+    columns = np.flatnonzero(allowed)
+    kept = outputs[:, columns].astype(np.float64)
+    order = np.argsort(-kept, axis=1, kind="stable")[:, :BEST]
+    best = np.full((len(outputs), BEST), NONE, np.int64)
+    best[:, : order.shape[1]] = columns[order]
+    return Ranked(best, _confidence(outputs, kept))
+
+
+def _confidence(outputs: Float32, kept: np.ndarray[Any, Any]) -> Float32:
+    """Return the probability of the largest of ``kept`` among them (n,)."""
+    sums = outputs.astype(np.float64).sum(axis=1)
+    likely = (outputs >= 0).all(axis=1) & (np.abs(sums - 1) <= _SUM)
+    largest = kept.max(axis=1)
+    softmax = 1 / np.exp(kept - largest[:, None]).sum(axis=1)
+    with np.errstate(invalid="ignore", divide="ignore"):
+        shares = largest / kept.sum(axis=1)
+    # where all allowed classes have probability 0 each is as likely as the others
+    shares = np.where(np.isnan(shares), 1 / kept.shape[1], shares)
+    return np.asarray(np.where(likely, shares, softmax), np.float32)
+
+
+def hits(best: Int64, targets: Int64, classes: int) -> Bool:
+    """Return which answers are right, ``bool`` (n, k).
+
+    By torchmetrics, image by image; on a machine without torch, where only ONNX files are run, by
+    comparison.
+
+    Args:
+        best: (n, k), outputs or :data:`NONE`.
+        targets: (n,), outputs, or below 0 where no answer can be right.
+        classes: number of outputs.
+    """
+    try:
+        accuracy = _accuracy()
+    except MissingExtra:
+        return np.asarray((best == targets[:, None]) & (best >= 0))
+    import torch
+
+    # two classes more: of answers that are not there, and of targets that nothing can hit
+    answers = torch.from_numpy(np.where(best < 0, classes, best))
+    wanted = torch.from_numpy(np.where(targets < 0, classes + 1, targets))
+    right = np.zeros(best.shape, np.bool_)
+    for start in range(0, len(best), _AT_ONCE):
+        part = slice(start, start + _AT_ONCE)
+        for place in range(best.shape[1]):
+            flags = accuracy(
+                answers[part, place, None],
+                wanted[part, None],
+                num_classes=classes + 2,
+                average="micro",
+                multidim_average="samplewise",
+                validate_args=False,
+            )
+            right[part, place] = flags.numpy() > 0.5
+    return right
+
+
+def _accuracy() -> Any:
+    from visleak.encoders.libraries import library
+
+    library("torch", "torch", "accuracy by torchmetrics")
+    metrics = library("torchmetrics.functional.classification", "torch", "accuracy by torchmetrics")
+    return metrics.multiclass_accuracy

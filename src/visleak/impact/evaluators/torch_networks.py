@@ -1,0 +1,116 @@
+"""Classifiers that torch runs: from a loaded module to a classifier."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from visleak.encoders.libraries import said
+from visleak.encoders.network import NetworkEncoder, Running, Tower
+from visleak.encoders.onnx_recipe import Recipe
+from visleak.encoders.processors import Preprocessing, Scaling
+from visleak.encoders.request import Request
+from visleak.errors import VisleakError
+from visleak.impact.evaluators.classifiers import Classifier, Names
+
+#: From a module and its input (n, 3, height, width) to its outputs.
+Call = Callable[[Any, Any], Any]
+
+
+def torch_classifier(
+    request: Request,
+    module: Any,
+    digest: str,
+    preprocessing: Preprocessing,
+    running: Running,
+    *,
+    call: Call | None = None,
+    names: Names | None = None,
+    shown: tuple[str, ...] = (),
+    recipe: Recipe | None = None,
+) -> Classifier:
+    """Return a module as a classifier, tried on a grey picture.
+
+    Args:
+        request: that asked for it.
+        module: the network, in ``float32`` on the CPU.
+        digest: of its weights and of what it does with them.
+        preprocessing: of pictures.
+        running: where and how.
+        call: of the module, where it is not called with its input alone.
+        names: of its outputs.
+        shown: options that are part of its name.
+        recipe: where the preprocessing comes from a file, that file: the order of channels and
+            axes is done as it says.
+
+    Raises:
+        VisleakError: the module does not take such pictures, or does not make a row of outputs
+            of each.
+    """
+    name = request.named(*shown)
+
+    def outputs(loaded: Any, inputs: Any) -> Any:
+        made = (call or _call)(loaded, arranged(inputs, recipe) if recipe else inputs)
+        shape = tuple(getattr(made, "shape", ()))
+        if len(shape) != 2 or shape[0] != len(inputs):
+            raise VisleakError(
+                f"model {name} makes {_described(made)} of {len(inputs)} pictures; a classifier"
+                " makes one number for each picture and class, (n, classes)"
+            )
+        return made
+
+    try:
+        network = NetworkEncoder(name, Tower(module, outputs, digest), preprocessing, running)
+    except VisleakError:
+        raise
+    except Exception as error:
+        # a network raises what its code raises: RuntimeError, IndexError, TypeError ...
+        sides = preprocessing.pixels.shape
+        size = f"{sides[0]} x {sides[1]}" if sides else "any number of"
+        raise VisleakError(
+            f"model {name} cannot be run on pictures of {size} pixels ({said(error, 240)}); compare"
+            " how they are prepared (prep=FILE.json)"
+        ) from error
+    # pictures are decoded in part where the recipe says that it is enough
+    prepared = recipe.as_dict() if recipe else preprocessing.recipe()
+    return Classifier(network, prepared, names)
+
+
+def of_recipe(recipe: Recipe) -> Preprocessing:
+    """Return the preprocessing of a recipe, for torch."""
+    mean, std = recipe.mean, recipe.std
+    if recipe.channels == "BGR":
+        # they are scaled before they change places
+        mean, std = mean[::-1], std[::-1]
+    return Preprocessing(recipe.preparation, Scaling(1 / 255, mean, std))
+
+
+def arranged(inputs: Any, recipe: Recipe) -> Any:
+    """Return inputs (n, 3, height, width), RGB, in a recipe's order of channels and axes."""
+    if recipe.channels == "BGR":
+        inputs = inputs.flip(1)
+    return inputs.permute(0, 2, 3, 1).contiguous() if recipe.layout == "NHWC" else inputs
+
+
+def file_of(request: Request, what: str) -> Path:
+    """Return the file that a request names.
+
+    Raises:
+        UsageError: none is named.
+        VisleakError: there is none.
+    """
+    path = Path(request.wanted_argument("FILE")).expanduser()
+    if not path.is_file():
+        raise VisleakError(f"{request.called}: there is no file {path}; give {what}")
+    return path
+
+
+def _call(module: Any, inputs: Any) -> Any:
+    return module(inputs)
+
+
+def _described(made: Any) -> str:
+    """Return in words what a network returned."""
+    shape = getattr(made, "shape", None)
+    return f"a {type(made).__name__}" if shape is None else f"an array {tuple(shape)}"
