@@ -1,7 +1,9 @@
 """Numbers about numbers: rates, rankings, calibration and the intervals that belong to them.
 
 Rates are at hand here. The rest is imported from its module, for it needs numpy or scipy:
-``ranking``, ``calibration``, ``binomial``, ``resampling``.
+``ranking``, ``calibration``, ``binomial``, ``resampling``; of differences ``differences``,
+``permutation`` and ``multiple``; of scores that are no shares ``bootstrap``, of rows that do not
+count alike ``weighted``.
 """
 
 from visleak.stats.rates import Rate, chance, percent, wilson

@@ -9,6 +9,7 @@ from scipy.optimize import brentq
 from scipy.stats import beta
 
 from visleak.errors import UsageError
+from visleak.stats.rates import check_counts
 
 CONFIDENCE: Final = 0.95
 
@@ -24,7 +25,7 @@ def clopper_pearson_upper(k: int, n: int, confidence: float = CONFIDENCE) -> flo
     >>> round(clopper_pearson_upper(0, 1_000_000) * 1_000_000, 3)
     2.996
     """
-    _check(k, n, confidence)
+    check_counts(k, n, confidence)
     return 1.0 if k == n else float(beta.ppf(confidence, k + 1, n - k))
 
 
@@ -49,7 +50,7 @@ def chernoff_upper(rate: float, cases: int, confidence: float = CONFIDENCE) -> f
     """
     if not 0.0 <= rate <= 1.0:
         raise UsageError(f"rate must lie between 0 and 1; got {rate}")
-    _check(0, cases, confidence)
+    check_counts(0, cases, confidence)
     needed = -math.log(1.0 - confidence)
     if cases == 0 or rate == 1.0:
         return 1.0
@@ -86,10 +87,3 @@ def clustered_upper(rate: float, images: int, confidence: float = CONFIDENCE) ->
 def _divergence(rate: float, p: float) -> float:
     """Return the relative entropy of two coins, in nats; ``0 < rate < 1``."""
     return rate * math.log(rate / p) + (1.0 - rate) * (math.log1p(-rate) - math.log1p(-p))
-
-
-def _check(k: int, n: int, confidence: float) -> None:
-    if not 0 <= k <= n:
-        raise UsageError(f"k must lie between 0 and n = {n}; got {k}")
-    if not 0.0 < confidence < 1.0:
-        raise UsageError(f"confidence must lie between 0 and 1; got {confidence}")

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
+from statistics import NormalDist
 
 from scipy.stats import binom
 
 from visleak.errors import UsageError
-from visleak.stats.rates import wilson
+from visleak.stats.rates import check_confidence, check_counts, wilson
 
 
 def mcnemar_exact(only_before: int, only_after: int) -> float:
@@ -65,3 +67,153 @@ def newcombe(
     down = math.hypot(share_after - ends_after[0], ends_before[1] - share_before)
     up = math.hypot(ends_after[1] - share_after, share_before - ends_before[0])
     return max(-1.0, change - down), min(1.0, change + up)
+
+
+def newcombe_paired(
+    both: int, only_before: int, only_after: int, neither: int, confidence: float = 0.95
+) -> tuple[float, float]:
+    """Return the interval of the difference of two shares of the same images, after minus before.
+
+    For one list of images that is asked a yes-no question twice.
+
+    Args:
+        both: images that said yes both times.
+        only_before: images that said yes the first time alone.
+        only_after: images that said yes the second time alone.
+        neither: images that said no both times.
+        confidence: between 0 and 1, both excluded.
+
+    Returns:
+        Both ends, within [-1, 1]; ``(nan, nan)`` where there are no images.
+
+    Source: Newcombe 1998, "Improved confidence intervals for the difference between binomial
+    proportions based on paired data", method 10.
+
+    >>> tuple(round(end, 4) for end in newcombe_paired(20, 2, 12, 16))
+    (0.0562, 0.3292)
+    """
+    if min(both, only_before, only_after, neither) < 0:
+        raise UsageError(
+            f"counts must be 0 or more; got {both}, {only_before}, {only_after} and {neither}"
+        )
+    check_confidence(confidence)
+    n = both + only_before + only_after + neither
+    if not n:
+        return math.nan, math.nan
+    before, after = both + only_before, both + only_after
+    low_before, high_before = wilson(before, n, confidence)
+    low_after, high_after = wilson(after, n, confidence)
+    phi = _corrected_phi(both, only_before, only_after, neither)
+    change = (after - before) / n
+    down = _joined(after / n - low_after, high_before - before / n, phi)
+    up = _joined(high_after - after / n, before / n - low_before, phi)
+    return max(-1.0, change - down), min(1.0, change + up)
+
+
+def _corrected_phi(both: int, only_before: int, only_after: int, neither: int) -> float:
+    """Return the correlation of two answers, a positive one corrected for continuity."""
+    n = both + only_before + only_after + neither
+    before, after = both + only_before, both + only_after
+    spread = before * (n - before) * after * (n - after)
+    if not spread:
+        return 0.0
+    excess: float = both * neither - only_before * only_after
+    if excess > 0:
+        excess = max(excess - n / 2, 0.0)
+    return excess / math.sqrt(spread)
+
+
+def _joined(first: float, second: float, correlation: float) -> float:
+    """Return the half-width of a difference whose two sides have these half-widths."""
+    return math.sqrt(max(0.0, first**2 - 2.0 * correlation * first * second + second**2))
+
+
+def miettinen_nurminen(
+    before: tuple[int, int], after: tuple[int, int], confidence: float = 0.95
+) -> tuple[float, float]:
+    """Return the score interval of the difference of two shares, after minus before.
+
+    For two independent samples: all differences that a score test does not refuse. Its variance
+    is that of the likeliest shares with just this difference, times ``N / (N - 1)``.
+
+    Args:
+        before, after: how many, and of how many.
+        confidence: between 0 and 1, both excluded.
+
+    Returns:
+        Both ends, within [-1, 1]; ``(nan, nan)`` where one sample is empty.
+
+    Source: Miettinen & Nurminen 1985, "Comparative analysis of two rates", equations 8 and 9 and
+    appendix I.
+
+    >>> tuple(round(end, 4) for end in miettinen_nurminen((48, 80), (56, 70)))
+    (0.0528, 0.3382)
+    """
+    check_counts(*before, confidence)
+    check_counts(*after, confidence)
+    if not before[1] or not after[1]:
+        return math.nan, math.nan
+    change = after[0] / after[1] - before[0] / before[1]
+    total = before[1] + after[1]
+    z = NormalDist().inv_cdf(0.5 + confidence / 2.0)
+    factor = z * z * total / (total - 1)
+
+    def refused(difference: float) -> bool:
+        return (change - difference) ** 2 > factor * _likeliest_variance(before, after, difference)
+
+    return _boundary(refused, change, -1.0), _boundary(refused, change, 1.0)
+
+
+def _likeliest_variance(
+    before: tuple[int, int], after: tuple[int, int], difference: float
+) -> float:
+    """Return the variance of after minus before for the likeliest shares so far apart."""
+    if difference < 0.0:
+        before, after, difference = after, before, -difference
+    share = likeliest_share(before, after, difference)
+    if 2.0 * share + difference > 1.0:
+        # shares near 1 have few digits left: ask for those of the noes
+        before, after = (after[1] - after[0], after[1]), (before[1] - before[0], before[1])
+        share = likeliest_share(before, after, difference)
+    other = share + difference
+    return share * (1.0 - share) / before[1] + other * (1.0 - other) / after[1]
+
+
+def likeliest_share(smaller: tuple[int, int], larger: tuple[int, int], difference: float) -> float:
+    """Return the likeliest share of one sample if that of another is larger by so much.
+
+    Args:
+        smaller, larger: how many, and of how many, at least one.
+        difference: of the true shares, in [0, 1].
+
+    Source: Miettinen & Nurminen 1985, appendix I: the root of a cubic, in closed form.
+    """
+    (k, n), (j, m) = smaller, larger
+    cubic = float(n + m)
+    square = (m + 2 * n) * difference - (n + m) - (k + j)
+    linear = (n * difference - (n + m) - 2 * k) * difference + (k + j)
+    if k == 0:  # one root is 0, and the closed form of the others is exact where that is not
+        root = math.sqrt(max(0.0, square**2 - 4.0 * cubic * linear))
+        return 2.0 * linear / (root - square) if linear > 0.0 else 0.0
+    constant = k * difference * (1.0 - difference)
+    centre = square / (3.0 * cubic)
+    q = centre**3 - square * linear / (6.0 * cubic**2) + constant / (2.0 * cubic)
+    p = math.copysign(math.sqrt(max(0.0, centre**2 - linear / (3.0 * cubic))), q)
+    cosine = q / p**3 if p else 0.0
+    angle = (math.pi + math.acos(min(1.0, max(-1.0, cosine)))) / 3.0
+    return min(1.0 - difference, max(0.0, 2.0 * p * math.cos(angle) - centre))
+
+
+def _boundary(refused: Callable[[float], bool], inside: float, outside: float) -> float:
+    """Return where what is refused begins, between a point that is not and the end of the scale.
+
+    Halving, until no number lies between the two.
+    """
+    if not refused(outside):
+        return outside
+    while (middle := (inside + outside) / 2.0) not in (inside, outside):
+        if refused(middle):
+            outside = middle
+        else:
+            inside = middle
+    return inside

@@ -48,17 +48,31 @@ def wilson(
     >>> tuple(round(end, 4) for end in wilson(14, 500, population=1_000))
     (0.0194, 0.0402)
     """
-    if not 0 <= k <= n:
-        raise UsageError(f"k must lie between 0 and n = {n}; got {k}")
-    if not 0.0 < confidence < 1.0:
-        raise UsageError(f"confidence must lie between 0 and 1; got {confidence}")
+    check_counts(k, n, confidence)
     if population is not None and population < n:
         raise UsageError(f"population must be at least n = {n}; got {population}")
     if n == 0:
         return math.nan, math.nan
     if population is not None:
         return _finite(k, n, confidence, population)
-    return _score(k / n, n, confidence)
+    return score_interval(k / n, n, confidence)
+
+
+def check_counts(k: int, n: int, confidence: float) -> None:
+    """Refuse counts that cannot be, and what is no confidence.
+
+    Raises:
+        UsageError: ``k`` does not lie between 0 and ``n``, or ``confidence`` not between 0 and 1.
+    """
+    if not 0 <= k <= n:
+        raise UsageError(f"k must lie between 0 and n = {n}; got {k}")
+    check_confidence(confidence)
+
+
+def check_confidence(confidence: float) -> None:
+    """Refuse what is no confidence: it lies between 0 and 1, both excluded."""
+    if not 0.0 < confidence < 1.0:
+        raise UsageError(f"confidence must lie between 0 and 1; got {confidence}")
 
 
 def _finite(k: int, n: int, confidence: float, population: int) -> tuple[float, float]:
@@ -67,12 +81,12 @@ def _finite(k: int, n: int, confidence: float, population: int) -> tuple[float, 
     least, most = k / population, (population - n + k) / population
     if n == population:
         return least, most
-    low, high = _score(k / n, n * (population - 1) / (population - n), confidence)
+    low, high = score_interval(k / n, n * (population - 1) / (population - n), confidence)
     return max(low, least), min(high, most)
 
 
-def _score(share: float, n: float, confidence: float) -> tuple[float, float]:
-    """Return the score interval of a share of ``n``, which need not be whole."""
+def score_interval(share: float, n: float, confidence: float) -> tuple[float, float]:
+    """Return Wilson's interval of a share in [0, 1] of ``n``, which need not be whole."""
     z = NormalDist().inv_cdf(0.5 + confidence / 2.0)
     spread = z * z / n
     centre = (share + spread / 2.0) / (1.0 + spread)

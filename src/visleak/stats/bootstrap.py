@@ -1,0 +1,208 @@
+"""Bootstrap intervals of means, corrected for bias and for skewness (BCa).
+
+For scores that are not just right or wrong. Where a mean is that of few or of one-sided values,
+an interval between two percentiles of the resampled means lies too far to one side; this one
+shifts both percentiles by how the values are skewed.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Final
+
+import numpy as np
+import numpy.typing as npt
+from scipy.special import ndtr, ndtri
+
+from visleak.errors import UsageError
+from visleak.stats.rates import check_confidence
+from visleak.stats.resampling import cluster_draws
+from visleak.stats.weighted import weighted_columns
+
+Float64 = npt.NDArray[np.float64]
+
+RESAMPLES: Final = 2000
+
+#: So many rows must share a value, on average, for drawing how often each value comes to be faster
+#: than drawing rows. Both give the same distribution.
+CROWD: Final = 16
+
+UNKNOWN: Final = (math.nan, math.nan)
+
+
+def bca_mean(
+    values: npt.ArrayLike,
+    *,
+    confidence: float = 0.95,
+    resamples: int = RESAMPLES,
+    seed: int = 0,
+) -> tuple[float, float]:
+    """Return the BCa interval of a mean.
+
+    Args:
+        values: (n,): finite numbers. Their order does not matter.
+        confidence: between 0 and 1, both excluded.
+        resamples: how many times as many rows are drawn as there are.
+        seed: the same seed gives the same interval.
+
+    Returns:
+        Both ends, within the range of the values; NaN where there are fewer than two rows or all
+        are alike, for resamples then say nothing.
+
+    Source: Efron 1987, "Better bootstrap confidence intervals"; Efron & Tibshirani 1993, "An
+    introduction to the bootstrap", section 14.3.
+
+    >>> low, high = bca_mean(np.arange(101) ** 2)
+    >>> 2700 < low < 2900, 3800 < high < 4100
+    (True, True)
+    """
+    column = _checked("values", values, confidence)
+    if not _varies(column):
+        return UNKNOWN
+    centre = float(column.mean())
+    centred = column - centre
+    totals = _totals(centred[:, None], resamples, seed)[:, 0]
+    return _interval(centre, totals / len(column), _acceleration([centred]), confidence)
+
+
+def bca_difference(
+    first: npt.ArrayLike,
+    second: npt.ArrayLike,
+    *,
+    confidence: float = 0.95,
+    resamples: int = RESAMPLES,
+    seed: int = 0,
+) -> tuple[float, float]:
+    """Return the BCa interval of the mean of one sample minus that of another, independent one.
+
+    Args:
+        first, second: (n,) and (m,): finite numbers.
+        confidence, resamples, seed: as in :func:`bca_mean`.
+
+    Returns:
+        Both ends; NaN where a sample has fewer than two rows or nothing varies in either.
+
+    Source: as in :func:`bca_mean`; the acceleration of several samples is that of Efron &
+    Tibshirani 1993, equation 15.36, and Davison & Hinkley 1997, equation 5.49.
+
+    >>> first, second = np.arange(40) / 40, np.arange(30) / 60
+    >>> low, high = bca_difference(first, second)
+    >>> 0.12 < low < 0.16, 0.33 < high < 0.37
+    (True, True)
+    """
+    columns = [_checked("first", first, confidence), _checked("second", second, confidence)]
+    if min(map(len, columns)) < 2 or not any(map(_varies, columns)):
+        return UNKNOWN
+    centres = [float(column.mean()) for column in columns]
+    centred = [column - centre for column, centre in zip(columns, centres, strict=True)]
+    seeds = np.random.SeedSequence(seed).generate_state(2)
+    means = [
+        _totals(column[:, None], resamples, int(own))[:, 0] / len(column)
+        for column, own in zip(centred, seeds, strict=True)
+    ]
+    influence = [centred[0] / len(centred[0]), -centred[1] / len(centred[1])]
+    return _interval(
+        centres[0] - centres[1], means[0] - means[1], _acceleration(influence), confidence
+    )
+
+
+def bca_weighted_mean(
+    values: npt.ArrayLike,
+    weights: npt.ArrayLike,
+    *,
+    confidence: float = 0.95,
+    resamples: int = RESAMPLES,
+    seed: int = 0,
+) -> tuple[float, float]:
+    """Return the BCa interval of a weighted mean, ``sum(w * v) / sum(w)``.
+
+    Rows are drawn with their weights, each row as likely as the other.
+
+    Args:
+        values: (n,): finite numbers.
+        weights: (n,): 0 or more; only their proportions matter, and a row of weight 0 does not
+            count.
+        confidence, resamples, seed: as in :func:`bca_mean`.
+
+    Returns:
+        Both ends; NaN where fewer than two rows count or their values are all alike.
+
+    Source: as in :func:`bca_mean`.
+
+    >>> values = np.arange(50) / 50
+    >>> low, high = bca_weighted_mean(values, 1 + values)
+    >>> 0.45 < low < 0.48, 0.61 < high < 0.65
+    (True, True)
+    """
+    _checked("values", values, confidence)
+    column, weight = weighted_columns(values, weights)
+    if not _varies(column):
+        return UNKNOWN
+    centre = float((weight * column).sum() / weight.sum())
+    parts = np.column_stack([weight * (column - centre), weight])
+    totals = _totals(parts, resamples, seed)
+    means = totals[:, 0] / totals[:, 1]
+    return _interval(centre, means, _acceleration([parts[:, 0]]), confidence)
+
+
+def _checked(name: str, values: npt.ArrayLike, confidence: float) -> Float64:
+    check_confidence(confidence)
+    column = np.asarray(values, np.float64)
+    if column.ndim != 1 or not np.isfinite(column).all():
+        raise UsageError(f"{name} must be a column of finite numbers")
+    return column
+
+
+def _varies(column: Float64) -> bool:
+    return len(column) >= 2 and bool((column != column[0]).any())
+
+
+def _totals(columns: Float64, resamples: int, seed: int) -> Float64:
+    """Return the sums of the columns in each resample of the rows, (resamples, columns)."""
+    rows, sizes = np.unique(columns, axis=0, return_counts=True)
+    n = len(columns)
+    if CROWD * len(rows) > n:
+        # in the order of their values: which rows are drawn must not depend on that of the images
+        ordered = np.repeat(rows, sizes, axis=0)
+        return np.array([counts @ ordered for counts in cluster_draws(n, resamples, seed)])
+    rng = np.random.default_rng(seed)
+    return np.array([rng.multinomial(n, sizes / n) @ rows for _ in range(resamples)])
+
+
+def _acceleration(influences: list[Float64]) -> float:
+    """Return how fast the standard error changes with the result, from what each row does to it.
+
+    Args:
+        influences: by sample, (n,): how much each row moves the result, in any unit; they sum
+            to 0. The empirical influence function (Efron 1987, section 6).
+    """
+    largest = max(float(np.abs(influence).max()) for influence in influences)
+    if not largest:
+        return 0.0
+    moved = np.concatenate(influences) / largest
+    cubes, squares = float((moved**3).sum()), float((moved**2).sum())
+    return cubes / (6.0 * squares * math.sqrt(squares))
+
+
+def _interval(
+    estimate: float, shifts: Float64, acceleration: float, confidence: float
+) -> tuple[float, float]:
+    """Return the interval of an estimate.
+
+    Args:
+        estimate: what all rows say.
+        shifts: by resample, what it says minus the estimate.
+        acceleration: see :func:`_acceleration`.
+        confidence: between 0 and 1, both excluded.
+    """
+    # a resample that says the same up to rounding counts half to either side
+    slack = 1e-9 * float(shifts.std())
+    below = float((shifts < -slack).mean() + (shifts <= slack).mean()) / 2.0
+    if not 0.0 < below < 1.0:
+        return UNKNOWN
+    bias = float(ndtri(below))
+    tail = float(ndtri((1.0 - confidence) / 2.0))
+    ends = [bias + side for side in (tail, -tail)]
+    levels = [float(ndtr(bias + end / (1.0 - acceleration * end))) for end in ends]
+    low, high = np.quantile(shifts, levels)
+    return estimate + float(low), estimate + float(high)

@@ -1,0 +1,74 @@
+"""Shares of rows that do not count alike, such as those of a sample with another mix of classes."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import numpy.typing as npt
+
+from visleak.errors import UsageError
+from visleak.stats.rates import check_confidence, score_interval
+
+
+def weighted_wilson(
+    values: npt.ArrayLike, weights: npt.ArrayLike, confidence: float = 0.95
+) -> tuple[float, float]:
+    """Return the score interval of a weighted share, both ends within [0, 1].
+
+    Wilson's interval of so many rows as would know the share as well if all counted alike:
+    ``sum(w) ** 2 / sum(w ** 2)``. With equal weights that are all rows, and the interval is
+    :func:`~visleak.stats.rates.wilson`'s. The weights are taken as known. Where they belong to
+    classes whose shares differ (post-stratification), the interval is wider than it need be, for
+    it counts the differences between classes as chance.
+
+    Args:
+        values: (n,): 0 or 1, or false or true.
+        weights: (n,): 0 or more; only their proportions matter, and a row of weight 0 does not
+            count.
+        confidence: between 0 and 1, both excluded.
+
+    Returns:
+        Both ends; ``(nan, nan)`` where no row counts.
+
+    Raises:
+        UsageError: columns of two lengths, a value that is not 0 or 1, a weight that is negative
+            or no number.
+
+    Source: Kish 1965, "Survey sampling", section 11.7, for the size; Korn & Graubard 1998,
+    "Confidence intervals for proportions with small expected number of positive counts estimated
+    from survey data", for the interval of a share of such a size.
+
+    >>> tuple(round(end, 4) for end in weighted_wilson([0, 1, 1, 1], [1, 1, 1, 3]))
+    (0.31, 0.9823)
+    """
+    check_confidence(confidence)
+    column, weight = weighted_columns(values, weights)
+    if not np.isin(column, (0.0, 1.0)).all():
+        raise UsageError("values must be 0 or 1 in every row")
+    if not weight.size:
+        return math.nan, math.nan
+    total = float(weight.sum())
+    share = float(weight[column == 1.0].sum()) / total
+    return score_interval(min(1.0, share), total**2 / float((weight**2).sum()), confidence)
+
+
+def weighted_columns(
+    values: npt.ArrayLike, weights: npt.ArrayLike
+) -> tuple[npt.NDArray[np.float64], npt.NDArray[np.float64]]:
+    """Return the rows that count, and their weights over the largest one.
+
+    Raises:
+        UsageError: columns of two lengths, or a weight that is negative or no number.
+    """
+    column, weight = np.asarray(values, np.float64), np.asarray(weights, np.float64)
+    if column.ndim != 1 or column.shape != weight.shape:
+        raise UsageError(
+            "values and weights must be columns of one length; got"
+            f" {column.shape} and {weight.shape}"
+        )
+    if not (np.isfinite(weight) & (weight >= 0.0)).all():
+        raise UsageError("weights must be 0 or more in every row")
+    counts = weight > 0.0
+    column, weight = column[counts], weight[counts]
+    return column, weight / weight.max() if weight.size else weight
