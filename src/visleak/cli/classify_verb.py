@@ -13,7 +13,8 @@ import typer
 from visleak.cli import edges, evaluate_options, options
 
 if TYPE_CHECKING:
-    from visleak.impact.evaluators.classify import Classified, Share
+    from visleak.impact.evaluators.classify import Classified
+    from visleak.impact.evaluators.judging import Share
 
 
 def classify(

@@ -3,65 +3,44 @@
 from __future__ import annotations
 
 import os
-import platform
 import time
 from collections.abc import Iterator
 from contextlib import ExitStack
 from dataclasses import dataclass
-from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
-from typing import Any, Final
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
 
 from visleak.auditing import workers_for
-from visleak.errors import UsageError, VisleakError
-from visleak.images.addresses import redacted
-from visleak.impact.evaluators.classes import FOREIGN, UNLABELLED, Classes, classes_of
+from visleak.errors import UsageError
+from visleak.impact.evaluators.classes import Classes, classes_of
 from visleak.impact.evaluators.classifiers import Classifier, load_classifier
-from visleak.impact.evaluators.feeding import feed, ids_of, refuse_embeddings
+from visleak.impact.evaluators.feeding import (
+    feed,
+    ids_of,
+    nothing_read,
+    refuse_embeddings,
+)
+from visleak.impact.evaluators.judging import (
+    Judged,
+    Share,
+    answer_columns,
+    few,
+    judged,
+    label_notes,
+)
 from visleak.impact.evaluators.predictions import (
     check_target,
     write_predictions,
     write_unreadable,
 )
-from visleak.impact.evaluators.ranking import BEST, NONE, Ranked, hits, ranked
+from visleak.impact.evaluators.provenance import about_set, versions
+from visleak.impact.evaluators.ranking import BEST, Ranked, ranked
 from visleak.pipeline.columns import GrowingColumn
 from visleak.pipeline.workplace import Progress, Workplace, silent
 from visleak.records import Bool, Float32, ImageSet, Int64, Problem
-from visleak.stats.rates import wilson
-
-#: Whose versions may change an answer.
-LIBRARIES: Final = (
-    *("torch", "transformers", "timm", "onnxruntime", "torchmetrics"),
-    *("numpy", "Pillow", "opencv-python-headless"),
-)
-
-
-@dataclass(frozen=True, slots=True)
-class Share:
-    """How many of some images, with the 95 % interval of Wilson.
-
-    Attributes:
-        count, images: of them.
-        low, high: ends of the interval, in [0, 1].
-    """
-
-    count: int
-    images: int
-    low: float
-    high: float
-
-    @classmethod
-    def of(cls, count: int, images: int) -> Share:
-        """Return a share with its interval; NaN of no images."""
-        return cls(count, images, *wilson(count, images))
-
-    @property
-    def value(self) -> float:
-        """In [0, 1]; NaN of no images."""
-        return self.count / self.images if self.images else float("nan")
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,27 +100,6 @@ class _Answers:
     ranked: Ranked
     scores: Float32 | None
     problems: tuple[Problem, ...]
-
-
-@dataclass(frozen=True, slots=True)
-class _Judged:
-    """Which answers are right.
-
-    Attributes:
-        right: ``bool`` (n, 5), by place.
-        targets: ``int64`` (n,): the output that would be right, or what stands for none.
-        top_5: there are more classes than places.
-    """
-
-    right: Bool
-    targets: Int64
-    top_5: bool
-
-    def share(self, places: int) -> Share:
-        """Return how many of the images with a label have it among so many places."""
-        labelled = self.targets != UNLABELLED
-        found = np.asarray(self.right[labelled, :places].any(axis=1))
-        return Share.of(int(found.sum()), int(labelled.sum()))
 
 
 def classify(
@@ -216,7 +174,7 @@ def _answered(job: _Job, place: Workplace, scores: bool) -> _Answers:
             if matrix is not None:
                 matrix.append(part.outputs)
         if not any(len(rows) for rows, _ in parts):
-            raise VisleakError(_nothing(job.images, problems))
+            raise nothing_read(job.images, problems)
         return _Answers(
             np.concatenate([rows for rows, _ in parts]),
             Ranked(
@@ -228,35 +186,20 @@ def _answered(job: _Job, place: Workplace, scores: bool) -> _Answers:
         )
 
 
-def _nothing(images: ImageSet, problems: list[Problem]) -> str:
-    """Return the line for a set without a single prediction."""
-    if not problems:
-        return f"set {images.name!r} has no images"
-    first = problems[0]
-    return (
-        f"none of the {len(problems):,} images of set {images.name!r} could be read, such as"
-        f" {first.id!r} ({first.reason}{': ' if first.detail else ''}{first.detail})"
-    )
-
-
-def _judged(job: _Job, found: _Answers, labels: pa.StringArray) -> _Judged:
-    meaning = job.classes
-    targets = meaning.targets(labels)
-    best = np.where(found.ranked.best >= 0, meaning.first[found.ranked.best], NONE)
-    right = hits(best, targets, len(meaning))
-    return _Judged(right, targets, int(np.count_nonzero(job.allowed)) > BEST)
-
-
 def _written(job: _Job, found: _Answers, seconds: float) -> Classified:
     """Write the files, that of the predictions last; return what they say in short."""
     images, meaning = job.images, job.classes
     labels = images.labels.take(pa.array(found.rows)) if images.labels is not None else None
-    judged = _judged(job, found, labels) if labels is not None else None
+    allowed = int(np.count_nonzero(job.allowed))
+    right = judged(found.ranked.best, meaning, labels, allowed) if labels is not None else None
+    columns = answer_columns(meaning, found.ranked, labels, right, job.target)
+    if found.scores is not None:
+        columns["scores"] = found.scores
     unreadable = write_unreadable(job.target, found.problems)
     file = write_predictions(
         job.target,
         ids_of(images, found.rows),
-        _columns(job, found, labels, judged),
+        columns,
         _about(job, found),
         classes=meaning.names if found.scores is not None else (),
         force=job.force,
@@ -266,41 +209,15 @@ def _written(job: _Job, found: _Answers, seconds: float) -> Classified:
         set=images.name,
         model=job.network.name,
         images=len(found.rows),
-        accuracy=judged.share(1) if judged else None,
-        top_5=judged.share(BEST) if judged and judged.top_5 else None,
+        accuracy=right.share(1) if right else None,
+        top_5=right.share(BEST) if right and right.top_5 else None,
         unreadable=len(found.problems),
         unreadable_file=unreadable,
         classes=len(meaning),
         rule=meaning.rule,
         seconds=seconds,
-        notes=tuple(_notes(meaning, judged)),
+        notes=tuple(_notes(meaning, right)),
     )
-
-
-def _columns(
-    job: _Job, found: _Answers, labels: pa.StringArray | None, judged: _Judged | None
-) -> dict[str, Any]:
-    """Return the columns of the file."""
-    columns: dict[str, Any] = {} if labels is None else {"label": labels}
-    names = pa.array(job.classes.names, pa.string())
-    best = found.ranked.best
-    columns["prediction"] = names.take(pa.array(best[:, 0]))
-    if job.target.suffix.lower() != ".csv":
-        columns["predictions"] = _lists(names, best)
-    elif judged is not None and judged.top_5:
-        five = judged.right.any(axis=1).astype(np.int8)
-        columns["top-5"] = pa.array(five, mask=judged.targets == UNLABELLED)
-    columns["confidence"] = found.ranked.confidence
-    if found.scores is not None:
-        columns["scores"] = found.scores
-    return columns
-
-
-def _lists(names: pa.StringArray, best: Int64) -> pa.ListArray:
-    """Return the names of the best outputs of each image, without places that are empty."""
-    there = best != NONE
-    ends = np.concatenate([[0], np.cumsum(there.sum(axis=1))])
-    return pa.ListArray.from_arrays(pa.array(ends, pa.int32()), names.take(pa.array(best[there])))
 
 
 def _about(job: _Job, found: _Answers) -> dict[str, Any]:
@@ -321,47 +238,13 @@ def _about(job: _Job, found: _Answers) -> dict[str, Any]:
             "digest": meaning.digest,
             "restricted": job.restrict,
         },
-        "set": {
-            "name": images.name,
-            "dataset": images.dataset,
-            "source": redacted(images.source),
-            "options": dict(images.options),
-            "images": len(found.rows),
-            "unreadable": len(found.problems),
-        },
-        "versions": _versions(),
+        "set": about_set(images, len(found.rows), len(found.problems)),
+        "versions": versions(),
     }
 
 
-def _versions() -> dict[str, str]:
-    found = {"python": platform.python_version()}
-    for name in LIBRARIES:
-        try:
-            found[name] = version(name)
-        except PackageNotFoundError:
-            continue
-    return found
-
-
-def _notes(meaning: Classes, judged: _Judged | None) -> Iterator[str]:
+def _notes(meaning: Classes, right: Judged | None) -> Iterator[str]:
     """Yield what a reader of the score must know."""
     if meaning.repeated:
-        yield (
-            f"names that several outputs have, which count as one class: {_few(meaning.repeated)}"
-        )
-    if judged is None:
-        return
-    foreign = int(np.count_nonzero(judged.targets == FOREIGN))
-    if foreign:
-        yield (
-            f"labels of the set that are no class of the model: {_few(meaning.foreign)}; their"
-            f" {foreign:,} images count as wrong"
-        )
-    unlabelled = int(np.count_nonzero(judged.targets == UNLABELLED))
-    if unlabelled:
-        yield f"images without a label, which are not counted: {unlabelled:,}"
-
-
-def _few(names: tuple[str, ...]) -> str:
-    told = ", ".join(names[:3])
-    return f"{told} and {len(names) - 3:,} more" if len(names) > 3 else told
+        yield f"names that several outputs have, which count as one class: {few(meaning.repeated)}"
+    yield from label_notes(meaning, right)

@@ -9,7 +9,7 @@ from typing import Any, Protocol, cast
 import numpy.typing as npt
 import pyarrow as pa
 
-from visleak.errors import UsageError
+from visleak.errors import UsageError, VisleakError
 from visleak.pipeline.batching import batched
 from visleak.pipeline.workplace import Workplace
 from visleak.records import BatchEncoder, Float32, ImageSet, Int64, Preparation, Problem
@@ -107,6 +107,17 @@ def refuse_embeddings(images: ImageSet) -> None:
         raise UsageError(
             f"set {images.name!r} has embeddings and no pictures; give the pictures themselves"
         )
+
+
+def nothing_read(images: ImageSet, problems: Sequence[Problem]) -> VisleakError:
+    """Return the error for a set of which no picture could be read."""
+    if not problems:
+        return VisleakError(f"set {images.name!r} has no images")
+    first = problems[0]
+    return VisleakError(
+        f"none of the {len(problems):,} images of set {images.name!r} could be read, such as"
+        f" {first.id!r} ({first.reason}{': ' if first.detail else ''}{first.detail})"
+    )
 
 
 def ids_of(images: ImageSet, rows: Int64) -> pa.StringArray:

@@ -106,7 +106,8 @@ def _ahead(sides: Sides, own: Float32, rows: Int64, columns: Int64) -> Int64:
     foreign: Bool = sides.owner[columns[column]] != rows[row]
     row, column = row[foreign], column[foreign]
     level = exact(sides, rows[row], columns[column]) >= own[rows[row]]
-    return counts + np.bincount(row[level], minlength=len(rows))
+    counts += np.bincount(row[level], minlength=len(rows))
+    return counts
 
 
 def _margin(width: int) -> np.float32:
