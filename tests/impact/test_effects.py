@@ -174,6 +174,8 @@ def test_a_leak_without_images_and_one_with_all_are_rows_of_nothing() -> None:
         assert math.isnan(row.score.value)
         assert math.isnan(compared.p)
         assert math.isnan(compared.difference.value)
+        other = row_of(effect.rows, "non-leaked" if empty == "leaked" else "leaked")
+        assert (other.score, other.gain.value) == (effect.original.score, 0.0)
 
 
 def test_images_without_an_answer_do_not_count_and_models_stay_apart() -> None:

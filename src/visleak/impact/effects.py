@@ -199,6 +199,8 @@ class _Table:
             if len(draws.scores) > 1:
                 return _drawn_row(part.leak, part.subset, draws, 0, whole)
         share, seed = column.share, self.asked.seed
+        if count == whole.images:
+            return replace(whole, leak=part.leak, subset=part.subset, gain=Estimate(0.0, 0.0, 0.0))
         values, rest = column.values[part.images], column.values[~part.images]
         score = score_of(values, share=share, seed=seed)
         gain = gain_of(difference_of(values, rest, share=share, seed=seed), count, whole.images)

@@ -197,7 +197,8 @@ def _notes(benchmark: Benchmark, effects: Sequence[Effect], asked: Asked) -> Ite
         if each.classes_lost
     }
     for leak, classes in lost.items():
-        yield f"{leak}: all images of {classes:,} classes leak, so the fair score leaves them out"
+        said = "1 class leaks" if classes == 1 else f"{classes:,} classes leak"
+        yield f"{leak}: {said} wholly, and the fair score leaves it out"
     everything = [leak.name for leak in benchmark.leaks if bool(np.all(leak.leaked))]
     for leak in everything:
         yield f"{leak}: every image leaks, so there is nothing to compare with"

@@ -1,0 +1,113 @@
+"""The whole of it from files: what is refused, what is said, and that nothing depends on order."""
+
+from __future__ import annotations
+
+from dataclasses import asdict
+from pathlib import Path
+
+import numpy as np
+import pytest
+from tests.hand_audit import Image, Pair, hand_audit
+
+from visleak.errors import UsageError
+from visleak.impact import Impact, impact
+
+TEST = [Image(f"q{n}", "ab"[n % 2]) for n in range(40)]
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    pairs = [Pair(f"q{n}", "r", label_relation="same") for n in range(8)]
+    return hand_audit(tmp_path / "audit", TEST, [Image("r", "a")], pairs)
+
+
+def file(path: Path, seed: int, *, column: str = "correct", images: int = 40) -> Path:
+    rng = np.random.default_rng(seed)
+    values = rng.integers(0, 2, images) if column == "correct" else rng.random(images)
+    lines = [f"q{n},{value}" for n, value in enumerate(values)]
+    path.write_text("\n".join([f"id,{column}", *lines]) + "\n")
+    return path
+
+
+@pytest.fixture
+def answers(tmp_path: Path) -> dict[str, Path]:
+    return {name: file(tmp_path / f"{name}.csv", n) for n, name in enumerate("xyz")}
+
+
+def test_order_of_models_and_of_rows_changes_no_number(
+    folder: Path, answers: dict[str, Path], tmp_path: Path
+) -> None:
+    first = impact(folder, answers, draws=10)
+    header, *rows = answers["y"].read_text().splitlines()
+    turned = tmp_path / "turned.csv"
+    turned.write_text("\n".join([header, *reversed(rows)]) + "\n")
+    again = impact(folder, {"z": answers["z"], "y": turned, "x": answers["x"]}, draws=10)
+
+    def numbers(result: Impact) -> dict[str, str]:
+        # as text, for NaN equals nothing
+        return {e.model: str(asdict(e)) for e in result.effects}
+
+    assert numbers(first) == numbers(again)
+    assert first.models == ("x", "y", "z")
+    # what is drawn depends on the seed
+    assert numbers(first) != numbers(impact(folder, answers, draws=10, seed=1))
+
+
+def test_what_is_asked_stands_in_the_result(folder: Path, answers: dict[str, Path]) -> None:
+    listed = folder.parent / "mine.txt"
+    listed.write_text("q30\nq31\n")
+    result = impact(folder, answers, draws=10, subsets={"mine": listed}, mid=False, seed=7)
+    assert (result.test_set, result.references, result.images) == ("test", ("train",), 40)
+    assert result.leaks["near or exact"] == 8
+    assert result.leaks["mine"] == 2
+    assert (result.settings["p"], result.settings["seed"]) == ("exact", 7)
+    assert result.metrics == ("accuracy",)
+    assert {flip.leak for flip in result.flips} >= {"near or exact", "mine"}
+    effect = result.effect("x", "accuracy")
+    assert effect is not None
+    assert effect.row("near or exact", "same label") is not None
+    assert effect.row("mine", "same label") is None
+
+
+def test_steps_are_told(folder: Path, answers: dict[str, Path]) -> None:
+    told: list[tuple[str, int, int]] = []
+    impact(folder, answers, draws=2, progress=lambda *step: told.append(step))
+    assert list(dict.fromkeys(step for step, _, _ in told)) == [
+        "reading the audit",
+        "reading predictions",
+        "comparing",
+    ]
+    assert told[-1] == ("comparing", 3, 3)
+
+
+def test_a_note_says_that_all_images_of_a_class_leak(tmp_path: Path) -> None:
+    test = [Image("q0", "a"), Image("q1", "b"), Image("q2", "b")]
+    audit = hand_audit(tmp_path / "a", test, [Image("r")], [Pair("q0", "r")])
+    result = impact(audit, {"m": file(tmp_path / "m.csv", 0, images=3)}, draws=2)
+    assert "near or exact: 1 class leaks wholly, and the fair score leaves it out" in result.notes
+
+
+def test_refusals_are_one_line(folder: Path, answers: dict[str, Path], tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match=r"^no predictions: give a file a model, --predictions"):
+        impact(folder, {})
+    with pytest.raises(
+        UsageError, match=r"^fair predictions of 'w', which has no others; models are x, y, z: name"
+    ):
+        impact(folder, answers, fair={"w": answers["x"]})
+    with pytest.raises(UsageError, match=r"^draws must be 2 or more; got 1$"):
+        impact(folder, answers, draws=1)
+    with pytest.raises(UsageError, match=r"^size must be 1 or more; got 0$"):
+        impact(folder, answers, size=0)
+    bare = hand_audit(tmp_path / "bare", TEST, [Image("r")], [Pair("q0", "r")])
+    with pytest.raises(
+        UsageError, match=r"^no leaked image of 'test' has a label that can be compared with its"
+    ):
+        impact(bare, answers, by_label=True)
+
+
+def test_metrics_of_any_kind_have_no_gap_and_no_share(folder: Path, tmp_path: Path) -> None:
+    scores = {"m": file(tmp_path / "m.csv", 0, column="iou")}
+    result = impact(folder, scores, fair=scores, draws=2)
+    (effect,) = result.effects
+    assert (effect.metric, effect.share, effect.percent) == ("iou", False, True)
+    assert result.gaps == ()
