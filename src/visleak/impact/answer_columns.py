@@ -17,7 +17,7 @@ Float64 = npt.NDArray[np.float64]
 Bool = npt.NDArray[np.bool_]
 
 #: Values of class scores, or entries of ranked lists, held at a time.
-BLOCK: Final = 1 << 22
+BLOCK: Final = 1 << 20
 
 #: Columns that may hold text; those of other names are metrics, or nothing.
 TEXTS: Final = ("id", "label", "prediction", "correct")
@@ -80,6 +80,13 @@ def quoted(value: object, limit: int = 80) -> str:
     """
     text = str(value)
     return repr(text if len(text) <= limit else f"{text[:limit]}...")
+
+
+def joined(column: pa.Array | pa.ChunkedArray) -> pa.Array:
+    """Return a column as one array; Arrow hands over large ones in pieces."""
+    if isinstance(column, pa.ChunkedArray):
+        return pa.concat_arrays(column.chunks) if column.num_chunks else column.combine_chunks()
+    return column
 
 
 def is_text(kind: pa.DataType) -> bool:

@@ -16,7 +16,7 @@ import pyarrow.compute as pc
 import pyarrow.csv
 
 from visleak.errors import VisleakError
-from visleak.impact.answer_columns import Bool, ClassScores, Found, quoted
+from visleak.impact.answer_columns import Bool, ClassScores, Found, joined, quoted
 from visleak.store import csv_text
 
 #: Before the name of a class, in the header of a column of class scores.
@@ -73,9 +73,7 @@ def _header(path: Path) -> list[str]:
 
 def _unguarded(column: pa.ChunkedArray) -> pa.StringArray:
     """Return text without the quotes that keep spreadsheets from running it."""
-    text = pa.chunked_array(column.chunks, pa.string()).combine_chunks()
-    if isinstance(text, pa.ChunkedArray):
-        text = pa.concat_arrays(text.chunks)
+    text = joined(column)
     guarded = pc.fill_null(pc.starts_with(text, "'"), False)
     if not pc.any(guarded).as_py():
         return text

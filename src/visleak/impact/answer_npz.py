@@ -15,7 +15,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from visleak.errors import VisleakError
-from visleak.impact.answer_columns import BLOCK, Bool, ClassScores, Found, quoted, text_of
+from visleak.impact.answer_columns import BLOCK, Bool, ClassScores, Found, joined, quoted, text_of
 
 #: Bytes that the arrays read whole may have together: a million ids of 200 letters are 0.8 GB.
 LARGEST: Final = 2 << 30
@@ -48,7 +48,7 @@ def read_npz(path: Path) -> Found:
         plain = [n for n, each in found.items() if each.shape == rows and n != "classes"]
         whole = [*plain, *(n for n in ("classes", "predictions") if n in found and n not in plain)]
         _refuse_large(path, {name: found[name].size for name in whole})
-        columns = {name: pa.array(_native(_read(archive, name))) for name in plain}
+        columns = {name: _arrow(_native(_read(archive, name))) for name in plain}
         lists = {n for n, each in found.items() if len(each.shape) == 2 and each.shape[:1] == rows}
         scores = ranked = None
         if "scores" in lists and found["scores"].kind.kind in "fiu":
@@ -120,6 +120,10 @@ def _read(archive: zipfile.ZipFile, name: str) -> npt.NDArray[Any]:
     return array
 
 
+def _arrow(array: npt.NDArray[Any]) -> pa.Array:
+    return joined(pa.array(array))
+
+
 def _native(array: npt.NDArray[Any]) -> npt.NDArray[Any]:
     """Return an array in this machine's order of bytes."""
     return array.astype(array.dtype.newbyteorder("="), copy=False)
@@ -132,7 +136,7 @@ def _classes(path: Path, names: npt.NDArray[Any] | None) -> pa.StringArray | Non
         raise VisleakError(
             f"{path}: array `classes` must be one name a class; its shape is {names.shape}"
         )
-    return text_of(pa.array(names), f"{path}: array `classes`")
+    return text_of(_arrow(names), f"{path}: array `classes`")
 
 
 def _score_blocks(path: Path) -> Iterator[tuple[npt.NDArray[Any], Bool]]:
@@ -158,7 +162,7 @@ def _ranked_blocks(path: Path, ranked: npt.NDArray[Any]) -> Iterator[pa.ListArra
     step = max(1, BLOCK // max(1, width))
     for start in range(0, len(ranked), step):
         part = ranked[start : start + step]
-        flat = pa.array(np.ascontiguousarray(part).reshape(-1))
+        flat = _arrow(np.ascontiguousarray(part).reshape(-1))
         texts = text_of(flat, f"{path}: array `predictions`")
         offsets = np.arange(len(part) + 1, dtype=np.int32) * np.int32(width)
         yield pa.ListArray.from_arrays(pa.array(offsets), texts)

@@ -24,6 +24,7 @@ from visleak.impact.answer_columns import (
     Found,
     is_number,
     is_text,
+    joined,
     quoted,
     text_of,
 )
@@ -46,7 +47,7 @@ def read_parquet(path: Path) -> Found:
         plain = [f.name for f in schema if _is_plain(f)]
         # a name with a dot in it also reads part of a struct, which select leaves out
         table = file.read(columns=plain).select(plain)
-    columns = {name: _joined(table[name]) for name in plain}
+    columns = {name: joined(table[name]) for name in plain}
     lists = {f.name: f.type.value_type for f in schema if _is_list(f.type)}
     named = lists.get("predictions")
     scores = ranked = None
@@ -66,11 +67,6 @@ def _is_plain(field: pa.Field) -> bool:
 def _is_list(kind: pa.DataType) -> bool:
     tests = (pa.types.is_list, pa.types.is_large_list, pa.types.is_fixed_size_list)
     return any(test(kind) for test in tests)
-
-
-def _joined(column: pa.ChunkedArray) -> pa.Array:
-    joined = column.combine_chunks()
-    return pa.concat_arrays(joined.chunks) if isinstance(joined, pa.ChunkedArray) else joined
 
 
 def _classes(path: Path, schema: pa.Schema) -> pa.StringArray | None:
