@@ -21,6 +21,7 @@ from visleak.cli.encode_verb import encode
 from visleak.cli.evaluate_verb import evaluate
 from visleak.cli.export import export
 from visleak.cli.find_verb import find
+from visleak.cli.impact_verb import impact
 from visleak.cli.purge_verb import purge
 from visleak.cli.replace_verb import replace
 from visleak.cli.report_verb import report
@@ -97,6 +98,10 @@ app.command(
     epilog="For example: visleak replace visleak-audit --pool unused/ --choose auto",
 )(replace)
 app.add_typer(evaluate, name="evaluate")
+app.command(
+    "impact",
+    epilog="For example: visleak impact visleak-audit --predictions resnet=answers.csv -o impact",
+)(impact)
 app.command("doctor")(doctor)
 
 

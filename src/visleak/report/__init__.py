@@ -1,5 +1,5 @@
 """The page of an audit: one HTML file that opens anywhere, offline, and explains itself."""
 
-from visleak.report.page import build, write_report
+from visleak.report.page import build, is_private, write_report
 
-__all__ = ["build", "write_report"]
+__all__ = ["build", "is_private", "write_report"]

@@ -1,7 +1,7 @@
 """A small, safe part of Markdown: everything is escaped first, then a few marks become tags.
 
 Headings, paragraphs, lists, bold, emphasis, code and links to ``https:`` addresses. Raw HTML,
-images and other addresses stay visible as the text they are.
+images and other addresses stay visible as the text they are. A backslash takes a sign's meaning.
 """
 
 from __future__ import annotations
@@ -16,7 +16,8 @@ _HEADING = re.compile(r"(#{1,4})\s+(.+?)\s*#*\s*$")
 _ITEM = re.compile(r"\s*(?:([-*+])|\d{1,6}[.)])\s+(.*)$")
 _FENCE = re.compile(r"\s*```")
 _INLINE = re.compile(
-    r"`(?P<code>[^`\n]+)`"
+    r"\\(?P<literal>[\\`*_\[\]<>|$~#&])"
+    r"|`(?P<code>[^`\n]+)`"
     r"|\*\*(?P<bold>[^*\n]+)\*\*"
     r"|(?<![*\w])\*(?P<emphasis>[^*\s][^*\n]*)\*(?!\w)"
     r"|\[(?P<text>[^\[\]\n]+)\]\((?P<link>https://[^\s()<>\"']+)\)"
@@ -24,13 +25,15 @@ _INLINE = re.compile(
 
 
 def render(text: str) -> Markup:
-    """Render a text; headings start at the third level, beneath the section's own.
+    r"""Render a text; headings start at the third level, beneath the section's own.
 
-    >>> print(render("# Cost\\nIt is **2 %** of `a<b`."))
+    >>> print(render("# Cost\nIt is **2 %** of `a<b`."))
     <h3>Cost</h3>
     <p>It is <strong>2 %</strong> of <code>a&lt;b</code>.</p>
     >>> print(render("[x](javascript:alert(1)) <b>"))
     <p>[x](javascript:alert(1)) &lt;b&gt;</p>
+    >>> print(render(r"\[x\](https://a.b) \*\*2\*\*"))
+    <p>[x](https://a.b) **2**</p>
     """
     return Markup("\n").join(_blocks(text.replace("\r\n", "\n").split("\n")))
 
@@ -105,6 +108,8 @@ def _inline(text: str) -> Markup:
 
 
 def _mark(found: re.Match[str]) -> Markup:
+    if found["literal"]:
+        return escape(found["literal"])
     if found["code"]:
         return Markup("<code>{}</code>").format(found["code"])
     if found["bold"]:

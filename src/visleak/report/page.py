@@ -31,6 +31,9 @@ from visleak.verdicts import read_verdicts
 #: Most histograms and bar charts of a kind; with more query sets the rest is left to the table.
 MOST_CHARTS: Final = 6
 
+#: How a page that was made without pictures says so.
+PRIVATE: Final = '<p class="note">This page was made without pictures'
+
 
 @dataclass(frozen=True, slots=True)
 class Figure:
@@ -111,6 +114,12 @@ def write_report(
     path = output or folder / REPORT
     write_text(path, build(folder, pictures, private=private))
     return path
+
+
+def is_private(folder: Path) -> bool:
+    """Whether the page of an audit folder is there and was made without pictures on purpose."""
+    path = folder / REPORT
+    return path.is_file() and PRIVATE in path.read_text(encoding="utf-8", errors="replace")
 
 
 @cache

@@ -1,0 +1,191 @@
+"""The figure of gains over the whole benchmark; the same numbers give the same bytes."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Any, Final
+
+from visleak.drawing import as_text, figure_of, saved
+from visleak.impact.headline import first_effects
+from visleak.impact.numbers import signed
+from visleak.impact.results import SUBSETS, Effect, Estimate, Impact, Row
+
+#: Colours that differ for colour-blind readers too (Wong 2011), dark and light in turn for print.
+COLOURS: Final = ("#0072b2", "#e69f00", "#009e73", "#cc79a7", "#56b4e9", "#d55e00")
+
+INK: Final = "#1d2127"
+QUIET: Final = "#5b636d"
+
+#: Models or metrics of the bars; names are cut to this many characters. Tables have all.
+SERIES: Final = len(COLOURS)
+LONGEST: Final = 24
+
+#: Inches: a bar, the space between parts, a panel's title, its axis, the names of parts, a panel.
+BAR: Final = 0.17
+SPACE: Final = 0.12
+OVER: Final = 0.3
+UNDER: Final = 0.32
+SIDE: Final = 1.25
+WIDE: Final = 3.35
+
+
+def series(result: Impact) -> tuple[list[tuple[str, Effect]], str]:
+    """Return what is drawn beside each other, by name, and what the rest is called.
+
+    Several models in the first metric of the first; of one model all metrics of one unit.
+    """
+    effects = first_effects(result)
+    first = effects[0]
+    if len(effects) > 1:
+        own = [each for each in effects if each.metric == first.metric]
+        own = [each for each in own if each.percent == first.percent]
+        return [(each.model, each) for each in own], first.metric
+    own = [each for each in result.effects if each.percent == first.percent]
+    if len(own) == 1:
+        return [(first.model, first)], first.metric
+    return [(each.metric, each) for each in own], first.model
+
+
+def gains(result: Impact, columns: int = 2) -> dict[str, bytes]:
+    """Return the gains of each part of the benchmark, a panel a leak, as SVG and PNG.
+
+    Args:
+        result: what was found.
+        columns: panels beside each other.
+    """
+    if not result.effects:
+        return {}
+    drawn, about = series(result)
+    shown, left = drawn[:SERIES], len(drawn[SERIES:])
+    leaks = [leak for leak, count in result.leaks.items() if count]
+    rows = {leak: _subsets(leak, [effect for _, effect in shown]) for leak in leaks}
+    leaks = [leak for leak in leaks if rows[leak]]
+    if not leaks:
+        return {}
+    columns = min(columns, len(leaks))
+    lines = [leaks[at : at + columns] for at in range(0, len(leaks), columns)]
+    heights = [max(_high(len(rows[leak]), len(shown)) for leak in line) for line in lines]
+    legend = 0.2 * math.ceil(len(shown) / (2 * columns)) if len(shown) > 1 else 0.0
+    width = columns * (SIDE + WIDE + 0.1)
+    height = 0.42 + legend + sum(heights) + (OVER + UNDER) * len(lines) + 0.22
+    reach = _reach([effect for _, effect in shown], rows)
+    with figure_of((width, height)) as figure:
+        at = height - 0.42 - legend
+        for line, own in zip(lines, heights, strict=True):
+            for column, leak in enumerate(line):
+                need = _high(len(rows[leak]), len(shown))
+                edge = SIDE + column * (SIDE + WIDE + 0.1)
+                axes = figure.add_axes(
+                    (edge / width, (at - OVER - need) / height, (WIDE - 0.1) / width, need / height)
+                )
+                _panel(axes, result, leak, rows[leak], shown, reach)
+            at -= OVER + own + UNDER
+        more = f"; {left} more in the tables" if left else ""
+        title = f"Gain on parts of {short_name(result.test_set)}: {short_name(about)}{more}"
+        figure.text(0.1 / width, 1 - 0.12 / height, title, va="top", fontweight="bold", fontsize=11)
+        unit = "points" if shown[0][1].percent else "in the metric's unit"
+        told = f"gain over the whole benchmark, {unit}; lines: 95 % intervals"
+        figure.text(0.5, 0.08 / height, told, ha="center", fontsize=9, color=INK)
+        if len(shown) > 1:
+            _legend(figure, [name for name, _ in shown], (width, height), columns)
+        return saved(figure, "gains")
+
+
+def _subsets(leak: str, effects: Sequence[Effect]) -> list[str]:
+    """Return the parts of a leak that any effect has images in."""
+    found = [effect.row(leak, subset) for effect in effects for subset in SUBSETS]
+    known = {row.subset for row in found if row is not None and not math.isnan(row.gain.value)}
+    return [subset for subset in SUBSETS if subset in known]
+
+
+def _high(parts: int, bars: int) -> float:
+    return parts * (max(bars, 1.3) * BAR + SPACE)
+
+
+def _reach(effects: Sequence[Effect], rows: dict[str, list[str]]) -> tuple[float, float]:
+    """Return the ends of the axis that all panels share: of all bars and intervals, and zero."""
+    values = [0.0]
+    for effect in effects:
+        for leak, subsets in rows.items():
+            for subset in subsets:
+                values += _known(effect.row(leak, subset))
+    scale = 100.0 if effects[0].percent else 1.0
+    low, high = scale * min(values), scale * max(values)
+    return low, high if high > low else low + 1.0
+
+
+def _known(row: Row | None) -> list[float]:
+    if row is None:
+        return []
+    ends = (row.gain.value, row.gain.low, row.gain.high)
+    return [end for end in ends if not math.isnan(end)]
+
+
+def _panel(
+    axes: Any,
+    result: Impact,
+    leak: str,
+    subsets: Sequence[str],
+    drawn: Sequence[tuple[str, Effect]],
+    reach: tuple[float, float],
+) -> None:
+    """Draw the bars of a leak: a group a part, a bar a model, with its interval and number."""
+    step = max(len(drawn), 1.3) * BAR + SPACE
+    low, high = reach
+    # numbers stand beyond the longest line, on both sides where there are losses
+    room = 0.16 * (high - low)
+    axes.set_xlim(low - (room if low < 0 else 0.03 * (high - low)), high + room)
+    for place, subset in enumerate(subsets):
+        for number, (_, effect) in enumerate(drawn):
+            row = effect.row(leak, subset)
+            if row is not None and not math.isnan(row.gain.value):
+                y = place * step + (number - (len(drawn) - 1) / 2) * BAR
+                _bar(axes, y, row.gain, COLOURS[number], percent=effect.percent)
+    axes.set_ylim((len(subsets) - 0.5) * step, -0.5 * step)
+    axes.axvline(0, color=QUIET, lw=0.9, zorder=2)
+    axes.set_yticks([place * step for place in range(len(subsets))], subsets, fontsize=9)
+    axes.tick_params(axis="y", length=0)
+    axes.tick_params(axis="x", labelsize=8)
+    axes.spines["left"].set_visible(False)
+    axes.grid(axis="x")
+    axes.set_axisbelow(True)
+    axes.locator_params(axis="x", nbins=5)
+    images = result.leaks[leak]
+    axes.set_title(f"{short_name(leak)} ({images:,} images leak)", fontsize=9.5, loc="left", pad=5)
+
+
+def _bar(axes: Any, y: float, gain: Estimate, colour: str, *, percent: bool) -> None:
+    scale = 100.0 if percent else 1.0
+    value = scale * gain.value
+    ends = [scale * end for end in (gain.low, gain.high) if not math.isnan(end)]
+    axes.barh(y, value, 0.82 * BAR, color=colour, zorder=1)
+    if ends:
+        axes.plot(ends, [y, y], color=INK, lw=1.0, zorder=3, solid_capstyle="butt")
+    up = value >= 0
+    edge = max([value, 0.0, *ends]) if up else min([value, 0.0, *ends])
+    # the axis has true minus signs
+    said = signed(gain.value, percent=percent).replace("-", "−")
+    axes.annotate(
+        said, (edge, y), xytext=(3 if up else -3, 0),
+        textcoords="offset points", ha="left" if up else "right", va="center", fontsize=7,
+        color=INK, zorder=4,
+    )  # fmt: skip
+
+
+def _legend(figure: Any, names: Sequence[str], size: tuple[float, float], columns: int) -> None:
+    from matplotlib.patches import Patch
+
+    handles = [
+        Patch(facecolor=COLOURS[number], label=short_name(name))
+        for number, name in enumerate(names)
+    ]
+    figure.legend(
+        handles=handles, loc="upper left", ncols=2 * columns, fontsize=9, borderaxespad=0,
+        bbox_to_anchor=(0.1 / size[0], 1 - 0.38 / size[1]), handlelength=1.2, columnspacing=1.4,
+    )  # fmt: skip
+
+
+def short_name(name: str) -> str:
+    """Return a name for a figure: as text, and cut if it is long."""
+    return as_text(name if len(name) <= LONGEST else f"{name[: LONGEST - 1]}…")

@@ -1,0 +1,223 @@
+"""What leaks do to scores in sentences that a person can repeat.
+
+A leak may raise a score, lower it (the labels of copies may contradict each other), or do nothing
+that can be told from chance; a sentence says which, and presumes none.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Sequence
+from typing import Final
+
+from visleak.impact.numbers import probability, score, signed_interval
+from visleak.impact.results import Comparison, Effect, Gap, Impact
+
+#: So many models have a sentence each.
+SENTENCES: Final = 3
+
+#: A difference is told from chance below this probability.
+ALPHA: Final = 0.05
+
+#: The leak of the sentences: the first of these that leaves two groups to compare.
+PREFERRED: Final = ("near or exact", "hard or soft", "hard", "exact", "similar or closer")
+
+#: What images without a leak have, in words; ``{}`` are the references.
+_WITHOUT: Final = {
+    "near or exact": "that have no near-duplicate or exact copy in {}",
+    "exact": "that have no exact copy in {}",
+    "similar or closer": "that have no similar, near-duplicate or exact copy in {}",
+    "hard or soft": "that have neither a hard nor a soft leak into {}",
+    "hard": "that have no hard leak into {}",
+}
+
+
+def headlines(result: Impact) -> tuple[str, ...]:
+    """Return a sentence a model, or of many models one of all; then one about the fair test set."""
+    leak = principal(result)
+    if not leak:
+        lines = [_nothing(result)]
+    else:
+        chosen = first_effects(result)
+        told = [_told(result, effect, leak) for effect in chosen]
+        lines = told if len(told) <= SENTENCES else [_summary(result, chosen, leak)]
+        lines += _changed(result, chosen, leak)
+    return (*lines, *_gap_lines(result.gaps))
+
+
+def principal(result: Impact) -> str:
+    """Return the leak that sentences and figures are about; empty where nothing is compared."""
+    useful = [
+        each.leak
+        for effect in first_effects(result)
+        for each in effect.comparisons
+        if each.leaked and each.others and not math.isnan(each.difference.value)
+    ]
+    return next((leak for leak in (*PREFERRED, *useful) if leak in useful), "")
+
+
+def first_effects(result: Impact) -> tuple[Effect, ...]:
+    """Return each model's effect in the first metric that it has."""
+    found: dict[str, Effect] = {}
+    for effect in result.effects:
+        found.setdefault(effect.model, effect)
+    return tuple(found.values())
+
+
+def comparison(effect: Effect, leak: str) -> Comparison | None:
+    """Return an effect's comparison of a leak."""
+    return next((each for each in effect.comparisons if each.leak == leak), None)
+
+
+def without(result: Impact, leak: str) -> str:
+    """Return what the images without a leak have in common, in words."""
+    words = _WITHOUT.get(leak, f"that do not leak ({leak}) into {{}}" if leak else "")
+    return words.replace("{}", " or ".join(result.references) or "the training sets")
+
+
+def _nothing(result: Impact) -> str:
+    if not any(result.leaks.values()):
+        return (
+            f"no image of {result.test_set} leaks into {' or '.join(result.references)}, so its"
+            " scores are those of a fair benchmark"
+        )
+    return (
+        f"nothing can be compared: no leak of {result.test_set} leaves both images that leak and"
+        " images that do not"
+    )
+
+
+def _told(result: Impact, effect: Effect, leak: str) -> str:
+    each = comparison(effect, leak)
+    answered, every = effect.images
+    images = f"all {every:,} {result.test_set} images"
+    if answered != every:
+        images = f"the {answered:,} of {every:,} {result.test_set} images that it answers"
+    whole = _number(effect, effect.original.score.value)
+    start = f"{effect.model} scores {whole}{_in_metric(effect)} on {images}"
+    if each is None or not each.leaked or not each.others:
+        return f"{start}; none of its answers can be compared ({leak})"
+    others = _number(effect, _others(effect, each))
+    fair = f"{others} on the {each.others:,} {without(result, leak)}"
+    return f"{start}, {fair}; {_verdict(effect, each)}"
+
+
+def _others(effect: Effect, each: Comparison) -> float:
+    """Return the score of all images that do not leak, also where their row was drawn."""
+    row = effect.row(each.leak, "non-leaked")
+    if row is not None and row.draws == 1:
+        return row.score.value
+    return effect.original.score.value - each.inflation.value
+
+
+def _verdict(effect: Effect, each: Comparison) -> str:
+    """Say whether leaked images score higher, lower, or no different from chance."""
+    difference = each.difference
+    higher = difference.value > 0
+    points = _points(effect, abs(difference.value))
+    better = ", less is better" if effect.lower else ""
+    ends = signed_interval(difference, percent=effect.percent)
+    sure = f"95 % CI {ends}, {_p(each)}{better}"
+    direction = "higher" if higher else "lower"
+    if not each.adjusted < ALPHA:
+        by = f"{points} {direction}" if difference.value else "the same"
+        return f"leaked images score {by}, which cannot be told from chance ({sure})"
+    told = f"leaked images score {points} {direction} ({sure})"
+    if each.within_classes_adjusted >= ALPHA:
+        told += ", but among images of one class no difference can be told from chance"
+    return told
+
+
+def _p(each: Comparison) -> str:
+    if math.isnan(each.adjusted):
+        return "p unknown"
+    text = _told_p(each.adjusted)
+    return text if each.adjusted == each.p else f"{text} after Holm's correction"
+
+
+def _told_p(p: float) -> str:
+    text = probability(p)
+    return f"p < {text[1:]}" if text.startswith("<") else f"p = {text}"
+
+
+def _summary(result: Impact, effects: Sequence[Effect], leak: str) -> str:
+    """Say of many models how far they are inflated, and of how many it can be told from chance."""
+    known = [
+        (effect, each)
+        for effect in effects
+        if (each := comparison(effect, leak)) is not None and not math.isnan(each.difference.value)
+    ]
+    sure = [(effect, each) for effect, each in known if each.adjusted < ALPHA]
+    up = sum(each.difference.value > 0 for _, each in sure)
+    counts = (
+        (up, "score higher"),
+        (len(sure) - up, "score lower"),
+        (len(known) - len(sure), "show no difference that can be told from chance"),
+    )
+    said = ", ".join(f"{count:,} {words}" for count, words in counts if count)
+    parts = [f"of {len(known):,} models on leaked images ({leak}) {said}"]
+    if len({(effect.metric, effect.percent) for effect, _ in known}) == 1:
+        low = min(known, key=lambda pair: pair[1].inflation.value)
+        high = max(known, key=lambda pair: pair[1].inflation.value)
+        first = _moved(low[0], low[1].inflation.value)
+        last = _moved(high[0], high[1].inflation.value)
+        parts.append(
+            f"all of {result.test_set} shows scores{_in_metric(low[0])} from {first}"
+            f" ({low[0].model}) to {last} ({high[0].model}) than the images"
+            f" {without(result, leak)}"
+        )
+    return "; ".join(parts)
+
+
+def _moved(effect: Effect, inflation: float) -> str:
+    return f"{_points(effect, abs(inflation))} {'lower' if inflation < 0 else 'higher'}"
+
+
+def _changed(result: Impact, effects: Sequence[Effect], leak: str) -> Iterator[str]:
+    """Say whether models change places."""
+    metrics = {effect.metric for effect in effects}
+    own = [flip for flip in result.flips if flip.leak == leak and flip.metric in metrics]
+    turned = [flip for flip in own if flip.flipped]
+    for flip in turned[:SENTENCES]:
+        yield (
+            f"{flip.second} is ahead of {flip.first} on the images {without(result, leak)}, behind"
+            f" it on all (the order differs in {score(flip.chance, percent=True)} % of resamples)"
+        )
+    if len(turned) > SENTENCES:
+        yield f"{len(turned) - SENTENCES:,} more pairs of models change places"
+
+
+def _gap_lines(gaps: Sequence[Gap]) -> Iterator[str]:
+    """Say what a fair test set, with new images for the leaked ones, does to errors."""
+    first = {gap.model: gap for gap in reversed(gaps)}
+    own = list(dict.fromkeys(first[each.model] for each in gaps))
+    if len(own) > SENTENCES:
+        mean = sum(gap.gap.value for gap in own) / len(own)
+        least, most = (pick(gap.gap.value for gap in own) for pick in (min, max))
+        yield (
+            f"on the fair test set errors of {len(own):,} models are"
+            f" {score(least, percent=True)} to {score(most, percent=True)} points higher,"
+            f" {score(mean, percent=True)} on average"
+        )
+        return
+    for gap in own:
+        before, after = (score(each.value, percent=True) for each in (gap.original, gap.fair))
+        yield (
+            f"{gap.model} errs on {before} % of the test set and on {after} % of the fair one (gap"
+            f" {score(gap.gap.value, percent=True)} points, 95 % CI"
+            f" {signed_interval(gap.gap, percent=True)}, {_told_p(gap.p)})"
+        )
+
+
+def _number(effect: Effect, value: float) -> str:
+    text = score(value, percent=effect.percent)
+    return f"{text} %" if effect.percent else text
+
+
+def _points(effect: Effect, value: float) -> str:
+    text = score(value, percent=effect.percent)
+    return f"{text} points" if effect.percent else text
+
+
+def _in_metric(effect: Effect) -> str:
+    return "" if effect.metric == "accuracy" else f" in {effect.metric}"

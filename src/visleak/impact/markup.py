@@ -1,0 +1,60 @@
+"""An impact as Markdown and as LaTeX: ``impact.md`` and ``impact.tex``."""
+
+from __future__ import annotations
+
+from visleak.impact.headline import headlines
+from visleak.impact.results import Impact
+from visleak.impact.tables import absent, grids, is_drawn, steady
+from visleak.markup import latex_cell, latex_table, markdown_cell, markdown_table
+
+
+def reading(result: Impact) -> list[str]:
+    """Return how to read the tables, and what they leave out, one line each."""
+    draws = "rows that are drawn" if is_drawn(result.effects) else "random and class-matched rows"
+    each = result.settings.get("draws")
+    times = f"{each:,} draws" if isinstance(each, int) else "draws"
+    lines = [
+        "gains are over the whole benchmark, in points where scores are percentages",
+        f"intervals of {draws} hold 95 % of {times}, the others are confidence intervals",
+        "p is that of a permutation test; Holm's correction is over models, metrics and leaks",
+    ]
+    if any(effect.comparisons for effect in result.effects):
+        lines.append(
+            "fair is the score on the images that do not leak, their classes weighted as in the"
+            " whole benchmark; inflation is what the leaked images add to the score"
+        )
+    if any(flip.flipped for flip in result.flips) or steady(result):
+        lines.append(
+            "chance is how often two models change places in resamples of the images, behind how"
+            " often the first is behind on the images that do not leak"
+        )
+    return [*lines, *(line for line in (absent(result), steady(result)) if line)]
+
+
+def about(result: Impact) -> str:
+    """Return what was compared, in words."""
+    judged = ", with the verdicts of people" if result.judged else ""
+    return (
+        f"{result.images:,} images of {result.test_set} against"
+        f" {' and '.join(result.references)}{judged}"
+    )
+
+
+def markdown(result: Impact) -> str:
+    """Return ``impact.md``."""
+    lines = ["# Impact of leaked images", "", f"{markdown_cell(about(result))}.", ""]
+    lines += [f"- {markdown_cell(line)}" for line in (*headlines(result), *result.notes)]
+    for grid in grids(result):
+        lines += ["", f"## {markdown_cell(grid.title)}", "", *markdown_table(grid)]
+    lines += ["", "## How to read the tables", ""]
+    lines += [f"- {markdown_cell(line)}" for line in reading(result)]
+    return "\n".join(lines) + "\n"
+
+
+def latex(result: Impact) -> str:
+    """Return ``impact.tex``: every table, to be included in a document."""
+    lines = ["% needs \\usepackage{booktabs}"]
+    lines += [f"% {latex_cell(line)}" for line in headlines(result)]
+    for grid in grids(result):
+        lines += ["", *latex_table(grid)]
+    return "\n".join(lines) + "\n"

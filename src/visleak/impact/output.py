@@ -1,0 +1,83 @@
+"""Writing an impact: JSON, CSV, Markdown, LaTeX and figures."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from pathlib import Path
+
+from visleak.errors import UsageError
+from visleak.impact import figures, scatter
+from visleak.impact.markup import latex, markdown
+from visleak.impact.results import Impact
+from visleak.impact.rows import (
+    COMPARISONS,
+    EFFECTS,
+    FLIPS,
+    GAPS,
+    comparison_rows,
+    effect_rows,
+    flip_rows,
+    gap_rows,
+)
+from visleak.impact.stored import RESULT, as_dict
+from visleak.store import replacing, replacing_text, write_csv_rows, write_json, write_text
+
+
+def claim(folder: str | os.PathLike[str], *, force: bool = False) -> Path:
+    """Return the folder a result may be written to, before any time is spent on it.
+
+    Raises:
+        UsageError: it is a file, or holds a result already.
+    """
+    path = Path(folder)
+    if path.exists() and not path.is_dir():
+        raise UsageError(f"output {path} is a file; choose a folder with -o DIR")
+    if (path / RESULT).exists() and not force:
+        raise UsageError(
+            f"{path} holds a result already ({RESULT}); choose another folder with -o DIR, or"
+            " --force replaces it"
+        )
+    return path
+
+
+def write(result: Impact, folder: str | os.PathLike[str]) -> Path:
+    """Write everything about an impact into a folder; ``impact.json`` comes last.
+
+    What an earlier result left there and this one has not goes.
+
+    Returns:
+        The folder.
+    """
+    path = Path(folder)
+    # a result that is half replaced is none
+    (path / RESULT).unlink(missing_ok=True)
+    for name, data in _figures(result):
+        if data:
+            with replacing(path / name) as beside:
+                beside.write_bytes(data)
+        else:
+            (path / name).unlink(missing_ok=True)
+    tables = (
+        ("impact.csv", EFFECTS, list(effect_rows(result))),
+        ("comparisons.csv", COMPARISONS, list(comparison_rows(result))),
+        ("flips.csv", FLIPS, list(flip_rows(result))),
+        ("gaps.csv", GAPS, list(gap_rows(result))),
+    )
+    for name, header, rows in tables:
+        if not rows:
+            (path / name).unlink(missing_ok=True)
+            continue
+        with replacing_text(path / name) as lines:
+            write_csv_rows(lines, [header, *rows])
+    write_text(path / "impact.md", markdown(result))
+    write_text(path / "impact.tex", latex(result))
+    write_json(path / RESULT, as_dict(result))
+    return path
+
+
+def _figures(result: Impact) -> Iterator[tuple[str, bytes]]:
+    """Yield the files of the figures; those of a figure that does not apply are empty."""
+    for name, files in (("gains", figures.gains(result)), ("fair", scatter.fair(result))):
+        for kind in ("svg", "png"):
+            yield f"{name}.{kind}", files.get(kind, b"")

@@ -1,0 +1,210 @@
+"""Impacts made by hand: the papers' tables, and one with names that bite."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+
+from visleak.impact.results import Comparison, Effect, Estimate, Flip, Gap, Impact, Row
+from visleak.stats import wilson
+
+#: Names that HTML, Markdown, LaTeX, a spreadsheet and a terminal would each misread.
+HOSTILE = (
+    "<img src=x onerror=alert(1)>",
+    "a|b",
+    "$x_y$ & 50%",
+    "=cmd()",
+    "two\nlines\x1b[31m[red]",
+)
+
+#: Part of the benchmark to images and scores in percent, for each model or metric.
+Table = Sequence[tuple[str, str, int, Sequence[float]]]
+
+#: Ramos et al. (2025), table 2; the second row of "soft" says 2,281 images there, a misprint.
+TABLE_2: Table = (
+    ("", "original", 50_000, [54.18]),
+    ("hard", "non-leaked", 49_729, [54.15]),
+    ("hard", "leaked", 271, [60.15]),
+    ("hard", "random", 271, [53.51]),
+    ("hard or soft", "non-leaked", 47_719, [53.54]),
+    ("hard or soft", "leaked", 2_281, [67.65]),
+    ("hard or soft", "random", 2_281, [54.84]),
+)
+
+#: Table 3: ResNet50 and ResNet152.
+TABLE_3: Table = (
+    ("", "original", 50_000, [80.37, 82.83]),
+    ("hard", "non-leaked", 49_211, [81.18, 83.65]),
+    ("hard", "leaked", 789, [30.16, 31.69]),
+    ("hard", "same label", 11, [100.00, 100.00]),
+    ("hard", "different label", 778, [29.18, 30.72]),
+    ("hard", "random", 789, [83.27, 84.54]),
+    ("hard or soft", "non-leaked", 48_320, [81.00, 83.52]),
+    ("hard or soft", "leaked", 1_680, [62.44, 62.80]),
+    ("hard or soft", "same label", 812, [96.06, 95.44]),
+    ("hard or soft", "different label", 868, [30.99, 32.26]),
+    ("hard or soft", "random", 1_680, [80.24, 83.04]),
+)
+
+#: Table 4: R@1, 5 and 10, and the deviations of ten draws of 200 queries.
+TABLE_4: Table = (
+    ("", "original", 31_783, [33.22, 55.25, 64.13]),
+    ("hard", "non-leaked", 200, [36.00, 58.65, 66.15]),
+    ("hard", "leaked", 200, [45.55, 70.80, 79.20]),
+    ("hard", "random", 200, [34.30, 55.95, 64.80]),
+    ("hard or soft", "non-leaked", 200, [33.05, 54.95, 63.75]),
+    ("hard or soft", "leaked", 200, [34.90, 59.05, 68.25]),
+    ("hard or soft", "random", 200, [32.15, 56.35, 64.25]),
+)
+DEVIATIONS = (
+    (math.nan, math.nan, math.nan),
+    (3.14, 4.19, 2.96),
+    (1.19, 1.11, 0.67),
+    (2.85, 2.54, 2.67),
+    (3.56, 3.12, 2.15),
+    (2.07, 2.76, 2.12),
+    (3.56, 5.18, 4.21),
+)
+
+#: ciFAIR, table 2: errors on CIFAR-10 and ciFAIR-10, on CIFAR-100 and ciFAIR-100.
+ERRORS = {
+    "Plain-11": (5.91, 6.43, 27.82, 31.34),
+    "ResNet-110": (5.26, 5.77, 26.05, 29.24),
+    "WRN-28-10": (3.89, 4.25, 18.95, 21.48),
+    "DenseNet-BC (L=190, k=40)": (3.90, 4.20, 18.62, 21.02),
+    "ResNeXt-29 (8x64d)": (3.56, 3.95, 18.38, 20.84),
+    "PyramidNet-272-200": (3.58, 4.00, 17.05, 19.38),
+}
+
+
+def share(percent: float, images: int) -> Estimate:
+    """Return a share with its Wilson interval."""
+    return Estimate(percent / 100, *wilson(round(percent / 100 * images), images))
+
+
+def effect_of(
+    table: Table, at: int, model: str, metric: str = "accuracy", deviations: Sequence[float] = ()
+) -> Effect:
+    """Return the effect in one column of a table, with the comparisons that follow from it."""
+    whole = table[0][3][at] / 100
+    rows = []
+    for number, (leak, subset, images, scores) in enumerate(table):
+        score = share(scores[at], images)
+        gain = Estimate(score.value - whole, score.low - whole, score.high - whole)
+        spread = deviations[number] / 100 if deviations else math.nan
+        drawn = subset == "random" or (bool(deviations) and bool(leak))
+        gain = gain if leak else Estimate(math.nan)
+        rows.append(Row(leak, subset, images, score, gain, spread, 10 if drawn else 1))
+    total = table[0][2]
+    leaks = dict.fromkeys(leak for leak, *_ in table if leak)
+    return Effect(
+        model, metric, (total, total), percent=True, share=True, lower=False, rows=tuple(rows),
+        comparisons=tuple(comparison_of(rows, leak) for leak in leaks),
+    )  # fmt: skip
+
+
+def comparison_of(rows: Sequence[Row], leak: str) -> Comparison:
+    own = {row.subset: row for row in rows if row.leak == leak}
+    leaked, others = own["leaked"], own["non-leaked"]
+    value = leaked.score.value - others.score.value
+    return Comparison(
+        leak=leak,
+        leaked=leaked.images,
+        others=others.images,
+        difference=Estimate(value, value - 0.03, value + 0.03),
+        p=0.0002,
+        adjusted=0.0004,
+        within_classes=0.012,
+        within_classes_adjusted=0.024,
+        fair=others.score,
+        inflation=Estimate(rows[0].score.value - others.score.value, -0.001, 0.012),
+    )
+
+
+def impact_of(effects: Sequence[Effect], leaks: Mapping[str, int], **changes: object) -> Impact:
+    made = Impact(
+        audit="visleak-audit",
+        test_set="val",
+        references=("train",),
+        images=effects[0].images[1],
+        leaks=leaks,
+        effects=tuple(effects),
+        settings={"draws": 1000, "size": None, "seed": 0, "p": "mid"},
+    )
+    return replace(made, **changes)  # type: ignore[arg-type]
+
+
+def table_2() -> Impact:
+    return impact_of(
+        [effect_of(TABLE_2, 0, "ViT-B-32")],
+        {"hard": 271, "hard or soft": 2_281},
+        references=("laion",),
+    )
+
+
+def table_3() -> Impact:
+    effects = [effect_of(TABLE_3, at, name) for at, name in enumerate(("ResNet50", "ResNet152"))]
+    return impact_of(effects, {"hard": 789, "hard or soft": 1_680})
+
+
+def table_4() -> Impact:
+    effects = [
+        effect_of(TABLE_4, at, "ViT-B-32", metric, [row[at] for row in DEVIATIONS])
+        for at, metric in enumerate(("r@1", "r@5", "r@10"))
+    ]
+    settings = {"draws": 10, "size": 200, "seed": 0, "p": "mid"}
+    return impact_of(effects, {"hard": 229, "hard or soft": 2_000}, settings=settings)
+
+
+def gaps_of(first: int, models: Sequence[str] = tuple(ERRORS), images: int = 10_000) -> list[Gap]:
+    """Return the gaps of the columns of a data set that begin at ``first``."""
+    found = []
+    for model in models:
+        before, after = ERRORS[model][first : first + 2]
+        gap = (after - before) / 100
+        found.append(
+            Gap(
+                model, "accuracy", images, share(before, images), share(after, images),
+                Estimate(gap, gap - 0.001, gap + 0.001), gap / (before / 100), 0.0001, (20, 71),
+            )
+        )  # fmt: skip
+    return found
+
+
+def cifair(first: int = 0) -> Impact:
+    """Return table 2 of Barz & Denzler: 0 for CIFAR-10, 2 for CIFAR-100."""
+    effects = []
+    for model, errors in ERRORS.items():
+        right = 100 - errors[first]
+        table = (
+            ("", "original", 10_000, [right]),
+            ("near or exact", "non-leaked", 9_711, [right - 0.1]),
+            ("near or exact", "leaked", 289, [98.0]),
+        )
+        effects.append(effect_of(table, 0, model))
+    flips = [Flip("accuracy", "near or exact", "WRN-28-10", "DenseNet-BC (L=190, k=40)",
+                  0.0001, -0.0005, True, 0.31, 0.58, 10_000)]  # fmt: skip
+    flips.append(Flip("accuracy", "near or exact", "WRN-28-10", "Plain-11",
+                      0.02, 0.0218, False, 0.0, 0.0, 10_000))  # fmt: skip
+    return impact_of(
+        effects, {"near or exact": 289}, gaps=tuple(gaps_of(first)), flips=tuple(flips),
+        test_set="cifar10", images=10_000,
+    )  # fmt: skip
+
+
+def hostile() -> Impact:
+    """Return an impact all of whose names bite: sets, leaks, models and metrics."""
+    table = (
+        ("", "original", 1_000, [80.0]),
+        *((leak, subset, 400 + 100 * (subset == "leaked"), [79.0])
+          for leak in HOSTILE for subset in ("non-leaked", "leaked", "random")),
+    )  # fmt: skip
+    effects = [effect_of(table, 0, model, metric) for model in HOSTILE for metric in HOSTILE[:2]]
+    gaps = [replace(gap, model=model, metric=HOSTILE[0])
+            for gap, model in zip(gaps_of(0), HOSTILE, strict=False)]  # fmt: skip
+    flips = [Flip(HOSTILE[0], HOSTILE[1], HOSTILE[2], HOSTILE[3], 0.01, -0.01, True, 0.4, 0.6, 9)]
+    return impact_of(
+        effects, dict.fromkeys(HOSTILE, 500), test_set=HOSTILE[0], references=HOSTILE,
+        gaps=tuple(gaps), flips=tuple(flips), notes=HOSTILE,
+    )  # fmt: skip
