@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -80,6 +80,17 @@ def quoted(value: object, limit: int = 80) -> str:
     """
     text = str(value)
     return repr(text if len(text) <= limit else f"{text[:limit]}...")
+
+
+def listed(names: Iterable[str], limit: int = 12) -> str:
+    """Return untrusted names for a message, so many of them.
+
+    >>> listed(["ap", "iou", "loss"], limit=2)
+    "'ap', 'iou' and 1 more"
+    """
+    every = list(names)
+    rest = f" and {len(every) - limit:,} more" if len(every) > limit else ""
+    return ", ".join(quoted(name) for name in every[:limit]) + rest
 
 
 def joined(column: pa.Array | pa.ChunkedArray) -> pa.Array:

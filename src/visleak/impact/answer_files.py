@@ -17,7 +17,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from visleak.errors import UsageError, VisleakError
-from visleak.impact.answer_columns import Answers, quoted, text_of
+from visleak.impact.answer_columns import Answers, listed, quoted, text_of
 from visleak.impact.answer_csv import read_csv
 from visleak.impact.answer_npz import read_npz
 from visleak.impact.answer_parquet import read_parquet
@@ -66,11 +66,11 @@ def read_answers(path: str | os.PathLike[str]) -> Answers:
 
 def _read(place: Path, kind: str) -> Answers:
     columns, scores, ranked, unused = _READERS[kind](place)
+    if "id" in unused:
+        raise VisleakError(f"{place}: `id` must be a column of text or of whole numbers")
     if "id" not in columns:
-        names = ", ".join(quoted(name) for name in [*columns, *unused][:12])
-        raise VisleakError(
-            f"{place} has no column `id` with the ids of the images; it has {names or 'none'}"
-        )
+        names = listed([*columns, *unused]) or "none"
+        raise VisleakError(f"{place} has no column `id` with the ids of the images; it has {names}")
     ids = _ids(place, columns.pop("id"))
     return Answers(str(place), ids, columns, scores, ranked, unused)
 
@@ -82,7 +82,7 @@ def _ids(place: Path, column: Any) -> pa.StringArray:
         raise VisleakError(f"{place} holds no predictions: it has columns, but no rows")
     if ids.null_count:
         rows = np.flatnonzero(ids.is_null().to_numpy(zero_copy_only=False))
-        which = f"row {rows[0]}" if len(rows) == 1 else f"{len(rows):,} rows, first {rows[0]}"
+        which = f"row {rows[0]}" if len(rows) == 1 else f"rows {rows[0]} and {rows[1]}"
         raise VisleakError(f"{place}: no id in {which}; every prediction needs the id of its image")
     counts = pc.value_counts(ids)
     repeated = counts.filter(pc.greater(counts.field("counts"), 1))

@@ -12,7 +12,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from visleak.errors import UsageError, VisleakError
-from visleak.impact.answer_columns import Answers, Float64, numbers_of, quoted, text_of
+from visleak.impact.answer_columns import Answers, Float64, listed, numbers_of, quoted, text_of
 from visleak.impact.benchmark import Benchmark
 from visleak.impact.matching import Match
 from visleak.impact.scoring import (
@@ -90,11 +90,9 @@ def metrics_of(
         _add_classes(gathered, file, found, benchmark)
         _settle(gathered, file.path)
     if gathered.unread:
-        said = ", ".join(
-            f"{quoted(name)} ({cell})" if cell else quoted(name)
-            for name, cell in gathered.unread.items()
-        )
-        gathered.notes.append(f"columns that nothing is made of: {said}")
+        name, cell = next(iter(gathered.unread.items()))
+        why = f"; in {quoted(name)} {cell}" if cell else ""
+        gathered.notes.append(f"columns that are no metrics: {listed(gathered.unread)}{why}")
     first = [name for name in (ACCURACY, TOP_FIVE) if name in gathered.sources]
     order = dict.fromkeys([*first, *gathered.sources])
     return {
@@ -175,7 +173,7 @@ def _truth(gathered: Gathered, file: Answers, found: Match, benchmark: Benchmark
         if labels.null_count < len(labels):
             mine = labels.take(pa.array(found.rows))
             gathered.notes += _other_labels(mine, theirs)
-            return Truth(mine, _vocabulary(labels), "its column `label`")
+            return Truth(mine, _vocabulary(labels), "its column `label`", in_file=True)
     if theirs is None or benchmark.labels is None:
         return None
     return Truth(theirs, _vocabulary(benchmark.labels), f"set {quoted(benchmark.name)}")
@@ -211,8 +209,7 @@ def _speaks(
     if count == total and (total >= SURE or _numbers(predicted) != _numbers(truth.labels)):
         gathered.unusable.append(
             f"none of its predictions (`{source}`) is a label: it predicts {odd}, labels of"
-            f" {truth.source} are such as {_example(truth.labels)}; write both in the same words,"
-            " in the columns `prediction` and `label`"
+            f" {truth.source} are such as {_example(truth.labels)}; {_remedy(truth)}"
         )
         return False
     if not silent:
@@ -223,6 +220,15 @@ def _speaks(
             f" such as {odd}, and count as wrong{doubt}"
         )
     return True
+
+
+def _remedy(truth: Truth) -> str:
+    """Return what to do where predictions and labels are in different words."""
+    if truth.in_file:
+        return (
+            "write both in the same words, or leave `label` out to compare with the audited labels"
+        )
+    return "name classes as the set does, or add a column `label` in the words of the predictions"
 
 
 def _numbers(texts: pa.StringArray) -> bool:
@@ -256,11 +262,7 @@ def _add_scores(gathered: Gathered, file: Answers, rows: Int64, truth: Truth) ->
     count = int(scored.classless.sum())
     labelled = len(truth.labels) - truth.labels.null_count
     if count and count == labelled:
-        ask = (
-            "name the classes (`classes`)"
-            if file.scores.classes is None
-            else "write labels and classes in the same words"
-        )
+        ask = "name them in `classes`" if file.scores.classes is None else _remedy(truth)
         gathered.unusable.append(
             f"no label is one of its {len(scored.classes):,} classes: labels of {truth.source} are"
             f" such as {_example(truth.labels)}, classes such as {_example(scored.classes)}; {ask}"
@@ -281,13 +283,9 @@ def _settle(gathered: Gathered, path: str) -> None:
         return
     others = [name for name in gathered.sources if name != ACCURACY]
     if ACCURACY not in gathered.sources:
-        instead = f", or choose among {_listed(others)} with --metric" if others else ""
+        instead = f", or ask for other metrics ({listed(others)})" if others else ""
         raise UsageError(f"{path}: {gathered.unusable[0]}{instead}")
     gathered.notes += [f"not used: {reason}" for reason in gathered.unusable]
-
-
-def _listed(names: list[str]) -> str:
-    return ", ".join(quoted(name) for name in names)
 
 
 def _agreed(metric: str, sources: Mapping[str, Float64], file: Answers, rows: Int64) -> Float64:

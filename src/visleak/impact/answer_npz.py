@@ -15,7 +15,16 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from visleak.errors import VisleakError
-from visleak.impact.answer_columns import BLOCK, Bool, ClassScores, Found, joined, quoted, text_of
+from visleak.impact.answer_columns import (
+    BLOCK,
+    TEXTS,
+    Bool,
+    ClassScores,
+    Found,
+    joined,
+    quoted,
+    text_of,
+)
 
 #: Bytes that the arrays read whole may have together: a million ids of 200 letters are 0.8 GB.
 LARGEST: Final = 2 << 30
@@ -44,7 +53,7 @@ def read_npz(path: Path) -> Found:
     """
     with zipfile.ZipFile(path) as archive:
         found = _headers(path, archive)
-        rows = found["id"].shape[:1] if "id" in found else ()
+        rows = _rows(path, found)
         plain = [n for n, each in found.items() if each.shape == rows and n != "classes"]
         whole = [*plain, *(n for n in ("classes", "predictions") if n in found and n not in plain)]
         _refuse_large(path, {name: found[name].size for name in whole})
@@ -60,6 +69,22 @@ def read_npz(path: Path) -> Found:
             ranked = partial(_ranked_blocks, path, _native(_read(archive, "predictions")))
     used = {*columns, *(["scores", "classes"] if scores else []), *(["predictions"] * bool(ranked))}
     return columns, scores, ranked, tuple(name for name in found if name not in used)
+
+
+def _rows(path: Path, found: dict[str, Stored]) -> tuple[int, ...]:
+    """Return how many ids there are; refuse what must have as many and has not."""
+    if "id" not in found:
+        return ()
+    rows = found["id"].shape
+    if len(rows) != 1:
+        raise VisleakError(f"{path}: array `id` must be one id an image; its shape is {rows}")
+    for name in (*TEXTS, "predictions", "scores"):
+        if name in found and found[name].shape[:1] != rows:
+            raise VisleakError(
+                f"{path}: array {quoted(name)} of shape {found[name].shape} must have a row for"
+                f" each of the {rows[0]:,} ids"
+            )
+    return rows
 
 
 def _headers(path: Path, archive: zipfile.ZipFile) -> dict[str, Stored]:

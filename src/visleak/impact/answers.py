@@ -10,7 +10,7 @@ import numpy as np
 
 from visleak.errors import UsageError, VisleakError
 from visleak.images.request import writable
-from visleak.impact.answer_columns import Answers, Float64, quoted
+from visleak.impact.answer_columns import Answers, Float64, listed, quoted
 from visleak.impact.answer_files import read_answers
 from visleak.impact.answer_metrics import Gathered, metrics_of
 from visleak.impact.benchmark import Benchmark
@@ -95,8 +95,8 @@ def _chosen(
         VisleakError: there is none at all.
     """
     if not values:
-        there = [*file.columns, *file.unused]
-        names = f"it has {', '.join(map(quoted, there[:12]))}" if there else "it has `id` alone"
+        there = listed([*file.columns, *file.unused])
+        names = f"it has {there}" if there else "it has `id` alone"
         raise VisleakError(
             f"{file.path} holds nothing to score: it needs `correct`, `prediction`, `predictions`,"
             f" class scores or a column of numbers; {names}"
@@ -106,7 +106,7 @@ def _chosen(
             why = gathered.unread.get(name)
             said = f" ({why})" if why else ""
             raise UsageError(
-                f"{file.path} has no metric {quoted(name)}{said}; it has {', '.join(values)}"
+                f"{file.path} has no metric {quoted(name)}{said}; it has {listed(values)}"
             )
     return {name: values[name] for name in (metrics or values)}
 
@@ -133,5 +133,5 @@ def _complete(
         columns[name] = np.full(len(benchmark), np.nan)
         columns[name][found.images] = np.where(lost, np.nan, values)
     torn = int((lost & ~missing.all(axis=0)).sum())
-    note = f"{torn:,} images lack some of the metrics and are left out of all: {', '.join(chosen)}"
+    note = f"images that lack some of the metrics {listed(chosen)} and so count in none: {torn:,}"
     return columns, iter([note] if torn else [])

@@ -99,21 +99,19 @@ def coverage_note(
         return
     absent = total - len(found.rows)
     empty = total - count - absent
-    reasons = [f"{absent:,} are not in the file" if absent else ""]
-    reasons.append(f"{empty:,} have a row without a value" if empty else "")
     said = (
         f"{count:,} of the {total:,} readable images of set {quoted(benchmark.name)} have an answer"
-        f" ({_percent(count, total)} %): {' and '.join(filter(None, reasons))}, such as"
-        f" {quoted(benchmark.ids[int(answered.argmin())])}"
+        f" ({_percent(count, total)} %); not in the file: {absent:,}, without a value: {empty:,},"
+        f" such as {quoted(benchmark.ids[int(answered.argmin())])}"
     )
     if count >= COVERAGE * total:
-        yield f"{said}; the others count"
+        yield f"{said}; they are left out"
         return
     if not allow or not count:
         hint = _hint(ids, benchmark, len(found.rows))
         raise UsageError(
             f"{path}: only {said}; {100 * COVERAGE:.0f} % are needed:"
-            f" {f'{hint}, or ' if hint else ''}complete the file, or count what is there with"
+            f" {f'{hint}; or ' if hint else ''}complete the file, or count what is there with"
             " --allow-partial"
         )
     yield f"only {said}; scores, gains and leaks are those of the answered images alone"

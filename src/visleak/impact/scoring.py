@@ -37,11 +37,13 @@ class Truth:
         labels: Arrow string array (m,), one a matched row; null where there is none.
         vocabulary: normalised labels of the set, each once.
         source: where they are from, for messages.
+        in_file: they are a column of the file, not of the audited set.
     """
 
     labels: pa.StringArray
     vocabulary: pa.StringArray
     source: str
+    in_file: bool = False
 
     def codes(self, texts: pa.Array) -> Int64:
         """Return the place of each text in the vocabulary, -1 where it is none of its labels."""
@@ -212,6 +214,8 @@ def _members(names: pa.Array) -> tuple[Int64, pa.Array]:
 
 def _class_names(scores: ClassScores, width: int, path: str) -> pa.Array:
     """Return the names of the classes; their numbers where a file gives none."""
+    if not width:
+        raise VisleakError(f"{path}: its class scores are of no class")
     if scores.classes is None:
         return pa.array([str(number) for number in range(width)], pa.string())
     if len(scores.classes) != width or scores.classes.null_count:
