@@ -24,6 +24,7 @@ from visleak.pipeline.prints import (
     Print,
     Refused,
     Row,
+    called,
     maker,
     no_numbers,
     read_items,
@@ -234,7 +235,7 @@ def forwarded(encoder: BatchEncoder, prepared: Sequence[npt.NDArray[Any]]) -> tu
         raise VisleakError(_failure(encoder, len(prepared), error)) from error
     if vectors.shape != (len(prepared), encoder.width):
         raise VisleakError(
-            f"encoder {encoder.name} returned an array {vectors.shape} for {len(prepared)}"
+            f"{called(encoder)} returned an array {vectors.shape} for {len(prepared)}"
             f" pictures; it must be {(len(prepared), encoder.width)}"
         )
     return vectors, np.asarray(np.isfinite(vectors).all(axis=1))
@@ -251,11 +252,11 @@ def _failure(encoder: BatchEncoder, count: int, error: Exception) -> str:
             else "it takes another device (--device cpu) or a smaller network"
         )
         return (
-            f"encoder {encoder.name} ran out of memory on {encoder.device} with {count} pictures"
+            f"{called(encoder)} ran out of memory on {encoder.device} with {count} pictures"
             f" at a time; {advice}"
         )
     return (
-        f"encoder {encoder.name} failed on {count} pictures on {encoder.device}"
+        f"{called(encoder)} failed on {count} pictures on {encoder.device}"
         f" ({type(error).__name__}: {said[:300]})"
     )
 

@@ -94,7 +94,12 @@ def no_numbers(encoder: Encoder) -> Unreadable:
     """Return why a picture is left out for which an encoder returned NaN or infinity."""
     precision = getattr(encoder, "precision", "")
     advice = f" in {precision}; use --precision fp32" if precision in ("fp16", "bf16") else ""
-    return Unreadable("unsupported", f"the encoder {encoder.name} made no numbers of it{advice}")
+    return Unreadable("unsupported", f"the {called(encoder)} made no numbers of it{advice}")
+
+
+def called(encoder: Encoder) -> str:
+    """Return what an encoder is called in messages; what is fed like one may be of another kind."""
+    return f"{getattr(encoder, 'kind', 'encoder')} {encoder.name}"
 
 
 def maker(encoder: Encoder) -> bytes:

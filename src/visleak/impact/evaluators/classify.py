@@ -94,7 +94,7 @@ class _Job:
 
 @dataclass(frozen=True, slots=True)
 class _Answers:
-    """What a model answered on the readable images of a set; ``scores`` (n, c) if wanted."""
+    """What a model answered on the readable images of a set; ``scores`` of allowed classes."""
 
     rows: Int64
     ranked: Ranked
@@ -126,7 +126,7 @@ def classify(
         classes: a file with the names of the outputs, see
             :func:`visleak.impact.evaluators.classes.read_names`.
         restrict: answer with classes of the set only.
-        scores: write the score of every class, too (Parquet).
+        scores: write the score of every class that may be answered, too (Parquet).
         workers: processes that decode and prepare; by default one for each core.
         progress: is told how far it is.
         force: replace a file that is there.
@@ -166,13 +166,14 @@ def _answered(job: _Job, place: Workplace, scores: bool) -> _Answers:
     with ExitStack() as stack:
         matrix = None
         if scores:
-            column = GrowingColumn(place.file(".scores"), np.float32, (job.network.width,))
+            width = int(np.count_nonzero(job.allowed))
+            column = GrowingColumn(place.file(".scores"), np.float32, (width,))
             matrix = stack.enter_context(column)
         for part in feed(job.images, job.network, place):
             parts.append((part.rows, ranked(part.outputs, job.allowed)))
             problems.extend(part.unreadable)
             if matrix is not None:
-                matrix.append(part.outputs)
+                matrix.append(part.outputs[:, job.allowed])
         if not any(len(rows) for rows, _ in parts):
             raise nothing_read(job.images, problems)
         return _Answers(
@@ -193,7 +194,8 @@ def _written(job: _Job, found: _Answers, seconds: float) -> Classified:
     allowed = int(np.count_nonzero(job.allowed))
     right = judged(found.ranked.best, meaning, labels, allowed) if labels is not None else None
     columns = answer_columns(meaning, found.ranked, labels, right, job.target)
-    if found.scores is not None:
+    scored = found.scores is not None
+    if scored:
         columns["scores"] = found.scores
     unreadable = write_unreadable(job.target, found.problems)
     file = write_predictions(
@@ -201,7 +203,7 @@ def _written(job: _Job, found: _Answers, seconds: float) -> Classified:
         ids_of(images, found.rows),
         columns,
         _about(job, found),
-        classes=meaning.names if found.scores is not None else (),
+        classes=[meaning.names[k] for k in np.flatnonzero(job.allowed)] if scored else (),
         force=job.force,
     )
     return Classified(
