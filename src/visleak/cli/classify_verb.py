@@ -2,19 +2,16 @@
 
 from __future__ import annotations
 
-import json
-import shlex
 from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from visleak.cli import edges, evaluate_options, options
+from visleak.cli import edges, evaluate_options, evaluate_view, options
 
 if TYPE_CHECKING:
     from visleak.impact.evaluators.classify import Classified
-    from visleak.impact.evaluators.judging import Share
 
 
 def classify(
@@ -75,13 +72,12 @@ def classify(
     from visleak.impact.evaluators.predictions import check_target
 
     check_target(out, force=force)
-    told = {"device": device, "precision": precision, "batch": batch}
     with bars() as progress:
         progress("listing images", 0, 0)
         images = sets.one(source, sets.Columns(id_, label))
         progress("listing images", 1, 1)
         progress("loading the model", 0, 0)
-        network = load_classifier(model, **{k: v for k, v in told.items() if v is not None})
+        network = load_classifier(model, **evaluate_options.running(device, precision, batch))
         progress("loading the model", 1, 1)
         result = written(
             images,
@@ -94,13 +90,7 @@ def classify(
             progress=progress,
             force=force,
         )
-    if json_:
-        edges.say(json.dumps(_plain(result), indent=1, ensure_ascii=False) + "\n")
-        return
-    for line in _told(result):
-        edges.say(f"{line}\n")
-    for note in result.notes:
-        edges.note(f"note: {note}")
+    evaluate_view.show(result, _told(result), _plain(result), as_json=json_)
 
 
 def _told(result: Classified) -> Iterator[str]:
@@ -108,45 +98,22 @@ def _told(result: Classified) -> Iterator[str]:
     yield edges.plain(f"{result.images:,} images of {result.set} by {result.model}")
     for name, share in (("accuracy", result.accuracy), ("top-5", result.top_5)):
         if share is not None and share.images:
-            yield f"{name:<11}{_percent(share)}"
+            yield f"{name:<11}{evaluate_view.percent(share)}"
     if result.accuracy is None:
         yield "no accuracy: the set has no labels"
     yield edges.plain(f"{'classes':<11}{result.classes:,}: {result.rule}")
-    if result.unreadable_file is not None:
-        where = edges.plain(str(result.unreadable_file))
-        yield f"{'unreadable':<11}{result.unreadable:,}, in no count: {where}"
     speed = (result.images + result.unreadable) / max(result.seconds, 1e-9)
     yield f"{'time':<11}{result.seconds:,.1f} s, {speed:,.0f} images/s"
-    yield edges.plain(str(result.file))
-    yield edges.plain(f"next: visleak impact A --predictions {shlex.quote(str(result.file))}")
-
-
-def _percent(share: Share) -> str:
-    ends = f"{100 * share.low:.2f} to {100 * share.high:.2f}"
-    return f"{100 * share.value:.2f} % ({share.count:,} of {share.images:,}; 95 %: {ends})"
 
 
 def _plain(result: Classified) -> dict[str, Any]:
     """Return the summary as JSON has it."""
     return {
-        "file": str(result.file),
         "set": result.set,
         "model": result.model,
         "images": result.images,
-        "accuracy": _numbers(result.accuracy),
-        "top_5": _numbers(result.top_5),
+        "accuracy": evaluate_view.numbers(result.accuracy),
+        "top_5": evaluate_view.numbers(result.top_5),
         "classes": {"count": result.classes, "rule": result.rule},
-        "unreadable": {
-            "images": result.unreadable,
-            "file": str(result.unreadable_file) if result.unreadable_file else None,
-        },
         "seconds": round(result.seconds, 3),
-        "notes": list(result.notes),
     }
-
-
-def _numbers(share: Share | None) -> dict[str, Any] | None:
-    if share is None or not share.images:
-        return None
-    ends = {"low": share.low, "high": share.high}
-    return {"value": share.value, **ends, "right": share.count, "images": share.images}

@@ -5,6 +5,8 @@ from __future__ import annotations
 import typer
 
 from visleak.cli.classify_verb import classify
+from visleak.cli.retrieve_verb import retrieve
+from visleak.cli.zeroshot_verb import zeroshot
 
 evaluate = typer.Typer(
     help="Let a model answer on a test set; the file of its answers is for visleak impact.",
@@ -16,3 +18,13 @@ evaluate.command(
     epilog="For example: visleak evaluate classify test/ --model hf:microsoft/resnet-50"
     " -o resnet-50.parquet",
 )(classify)
+evaluate.command(
+    "zeroshot",
+    epilog="For example: visleak evaluate zeroshot val/ --model clip --classes names.tsv"
+    " --templates openai -o clip.parquet",
+)(zeroshot)
+evaluate.command(
+    "retrieve",
+    epilog="For example: visleak evaluate retrieve flickr30k-images/ --model clip"
+    " --captions dataset_flickr30k.json -o clip.parquet",
+)(retrieve)

@@ -100,7 +100,7 @@ def _ahead(sides: Sides, own: Float32, rows: Int64, columns: Int64) -> Int64:
     margin = _margin(sides.images.shape[1])
     floor = own[rows, None]
     sure = rough > floor + margin
-    counts = np.count_nonzero(sure, axis=1).astype(np.int64)
+    counts: Int64 = np.count_nonzero(sure, axis=1).astype(np.int64)
     near = (rough >= floor - margin) & ~sure
     row, column = np.nonzero(near)
     foreign: Bool = sides.owner[columns[column]] != rows[row]

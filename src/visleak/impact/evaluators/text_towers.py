@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Final, Protocol
 
 import numpy as np
@@ -155,11 +155,12 @@ class TextTower:
             return np.asarray(made.float().cpu().numpy(), np.float32)
 
 
-def load_text_tower(text: str) -> TextTower:
+def load_text_tower(text: str, **options: object) -> TextTower:
     """Return the text tower of the CLIP that an encoder's text names.
 
     Args:
         text: ``clip[:ARGUMENT][?OPTION=VALUE&...]``, as the encoder of its pictures is named.
+        options: more options, by name; they come before those in the text.
 
     Raises:
         UsageError: it is no CLIP, or an option or a name cannot be.
@@ -167,6 +168,8 @@ def load_text_tower(text: str) -> TextTower:
         VisleakError: weights or tokenizer cannot be had.
     """
     request = parse(text)
+    told = {**request.options, **{name: str(value) for name, value in options.items()}}
+    request = replace(request, options=told)
     if request.name != "clip":
         raise UsageError(
             "the model must be a CLIP, which has a tower for texts: clip, clip:FOLDER,"

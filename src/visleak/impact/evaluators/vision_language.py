@@ -37,8 +37,12 @@ class VisionLanguage:
         }
 
 
-def load_vision_language(text: str) -> VisionLanguage:
+def load_vision_language(text: str, **options: object) -> VisionLanguage:
     """Return a CLIP by the text that names it as an encoder.
+
+    Args:
+        text: ``clip[:ARGUMENT][?OPTION=VALUE&...]``.
+        options: more options, by name; they come before those in the text.
 
     Raises:
         UsageError: it is no CLIP, or an option or a name cannot be.
@@ -46,8 +50,8 @@ def load_vision_language(text: str) -> VisionLanguage:
         VisleakError: weights or tokenizer cannot be had.
     """
     # texts first: fetching their tokenizer may bring newer weights, which the pictures share then
-    texts = load_text_tower(text)
-    return VisionLanguage(load_encoder(text), texts)
+    texts = load_text_tower(text, **options)
+    return VisionLanguage(load_encoder(text, **options), texts)
 
 
 def picture_vectors(images: ImageSet, encoder: Encoder, place: Workplace) -> Fingerprints:

@@ -7,9 +7,10 @@ image is of the class whose vector has the largest cosine with its own.
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any, Final
 
 import numpy as np
@@ -113,6 +114,7 @@ def zeroshot(
     model: str,
     out: str | os.PathLike[str],
     *,
+    options: Mapping[str, object] = MappingProxyType({}),
     classes: str | os.PathLike[str] | None = None,
     templates: str = SIMPLE,
     workers: int | None = None,
@@ -127,6 +129,7 @@ def zeroshot(
         model: ``clip[:ARGUMENT][?OPTION=VALUE&...]``, as the encoder is named.
         out: ``.parquet`` with ``id``, ``label``, ``prediction``, ``predictions`` (up to five, best
             first) and ``confidence``; or ``.csv``, where ``top-5`` (0 or 1) stands for the list.
+        options: more options of the model, by name; they come before those in its text.
         classes: a file with names, see :func:`visleak.impact.evaluators.class_names.class_names`;
             by default the set's labels.
         templates: ``simple``, ``openai`` or a text file with one a line.
@@ -143,7 +146,7 @@ def zeroshot(
     target = check_target(out, force=force)
     sentences = load_templates(templates)
     names = class_names(images.labels, Path(classes) if classes is not None else None)
-    job = _Job(images, load_vision_language(model), names, sentences, target, force)
+    job = _Job(images, load_vision_language(model, **options), names, sentences, target, force)
     made = class_vectors(job.model.texts, names.names, sentences, progress)
     with (
         open_cache(cache) as store,

@@ -1,0 +1,303 @@
+"""Image-to-text retrieval (Ramos et al. 2025, section 7.3 and table 4).
+
+Every image asks the whole collection of captions for its own. Its rank does not depend on which
+other images ask, so the paper's draws of 200 queries are draws of rows of the file.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from types import MappingProxyType
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from visleak.auditing import open_cache, workers_for
+from visleak.errors import VisleakError
+from visleak.impact.evaluators.captions import FIRST, Captions, captions_of, read_captions
+from visleak.impact.evaluators.predictions import (
+    check_target,
+    write_predictions,
+    write_unreadable,
+)
+from visleak.impact.evaluators.provenance import about_set, versions
+from visleak.impact.evaluators.ranks import Sides, ranks
+from visleak.impact.evaluators.recall import Recall, hit_columns, recalls
+from visleak.impact.evaluators.stored_vectors import (
+    StoredVectors,
+    about_vectors,
+    read_caption_vectors,
+    read_image_vectors,
+)
+from visleak.impact.evaluators.vision_language import load_vision_language, picture_vectors
+from visleak.pipeline.workplace import Progress, Workplace, silent
+from visleak.records import Float32, ImageSet, Problem
+
+
+@dataclass(frozen=True, slots=True)
+class Retrieved:
+    """How well images find their captions.
+
+    Attributes:
+        file: of the predictions.
+        name, model: of the set and the model; empty for stored vectors.
+        queries: images with a caption of their own, which were ranked.
+        collection: captions among which they looked.
+        recalls: at 1, 5 and 10.
+        unreadable: images without a vector, and the file that lists them.
+        notes: what a reader must know, one line each.
+    """
+
+    file: Path
+    name: str
+    model: str
+    queries: int
+    collection: int
+    recalls: Sequence[Recall]
+    unreadable: int
+    unreadable_file: Path | None
+    notes: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class _Search:
+    """Images and captions as vectors, by the ids of images.
+
+    Attributes:
+        name, model: for people.
+        ids: of the images that have a vector.
+        images: ``float32`` (n, d), unit rows.
+        owners: id of the image that each caption is of.
+        captions: ``float32`` (m, d), unit rows.
+        about: what both were made of, for the file.
+        problems: images without a vector.
+        notes: what a reader must know of the captions.
+    """
+
+    name: str
+    model: str
+    ids: pa.StringArray
+    images: Float32
+    owners: pa.StringArray
+    captions: Float32
+    about: Mapping[str, Any]
+    problems: tuple[Problem, ...]
+    notes: tuple[str, ...]
+
+
+def retrieve(
+    images: ImageSet,
+    model: str,
+    out: str | os.PathLike[str],
+    *,
+    options: Mapping[str, object] = MappingProxyType({}),
+    captions: str | os.PathLike[str] | None = None,
+    caption: str = FIRST,
+    workers: int | None = None,
+    cache: str | os.PathLike[str] | None = "default",
+    progress: Progress = silent,
+    seed: int = 0,
+    force: bool = False,
+) -> Retrieved:
+    """Write at which rank each picture of a set finds its own caption among all.
+
+    Args:
+        images: the set.
+        model: ``clip[:ARGUMENT][?OPTION=VALUE&...]``, as the encoder is named.
+        out: ``.parquet`` or ``.csv`` with ``id``, ``rank`` (from 1), ``r@1``, ``r@5``, ``r@10``.
+        options: more options of the model, by name; they come before those in its text.
+        captions: a file with captions, see
+            :func:`visleak.impact.evaluators.captions.read_captions`; by default the set's own. All
+            of them are the collection, also those of images that the set does not have.
+        caption: which of several captions of an image: ``first``, ``all`` or a number from 1.
+        workers: processes that decode and prepare; by default one for each core.
+        cache: folder for vectors of pictures; ``None`` for none.
+        progress: is told how far it is.
+        seed: of the draws that are printed.
+        force: replace a file that is there.
+
+    Raises:
+        UsageError: an argument cannot be used, or there are no captions.
+        MissingExtra: the model needs a package that is not installed.
+        VisleakError: the model cannot be had, a file cannot be used, or no picture can be read.
+    """
+    target = check_target(out, force=force)
+    told = captions_of(images) if captions is None else read_captions(Path(captions))
+    kept = told.chosen(caption)
+    _refuse_strangers(kept, images.ids)
+    towers = load_vision_language(model, **options)
+    read = towers.texts.encode(
+        kept.texts, lambda done, total: progress("reading captions", done, total)
+    )
+    with (
+        open_cache(cache) as store,
+        Workplace.at(None, workers_for(len(images), workers), store, progress) as place,
+    ):
+        prints = picture_vectors(images, towers.pictures, place)
+        problems = (*images.problems, *prints.problems)
+        about = {
+            "evaluator": "retrieve",
+            "model": towers.about(),
+            "set": about_set(images, len(prints), len(problems)),
+            "captions": {
+                "source": kept.source,
+                "which": caption,
+                "cut": int(np.count_nonzero(read.cut)),
+                "digest": kept.digest,
+            },
+            "versions": versions(),
+        }
+        search = _Search(
+            images.name,
+            towers.pictures.name,
+            prints.ids,
+            prints.matrix,
+            pa.array(kept.ids, pa.string()),
+            read.matrix,
+            about,
+            problems,
+            tuple(_caption_notes(kept, int(np.count_nonzero(read.cut)), towers.texts.context)),
+        )
+        return _found(search, target, progress, seed, force)
+
+
+def retrieve_stored(
+    images: str,
+    texts: str,
+    out: str | os.PathLike[str],
+    *,
+    progress: Progress = silent,
+    seed: int = 0,
+    force: bool = False,
+) -> Retrieved:
+    """Write the same of vectors that were made elsewhere; no network is run.
+
+    Args:
+        images: ``emb:FOLDER``, or a ``.npy``, ``.npz`` or ``.parquet`` file, a vector an image.
+        texts: the same, a vector a caption, each with the id of the image it is of.
+        out, progress, seed, force: as of :func:`retrieve`.
+
+    Raises:
+        UsageError: an argument cannot be used.
+        VisleakError: a file is damaged, or the two do not fit together.
+    """
+    target = check_target(out, force=force)
+    pictures, told = read_image_vectors(images), read_caption_vectors(texts)
+    widths = pictures.matrix.shape[1], told.matrix.shape[1]
+    if widths[0] != widths[1]:
+        raise VisleakError(
+            f"--images {images} holds vectors of {widths[0]} numbers, --texts {texts} of"
+            f" {widths[1]}; both must come from one model"
+        )
+    search = _Search(
+        "",
+        "",
+        pictures.ids.filter(pa.array(pictures.usable)),
+        pictures.matrix[pictures.usable],
+        told.ids.filter(pa.array(told.usable)),
+        told.matrix[told.usable],
+        {
+            "evaluator": "retrieve",
+            "images": about_vectors(pictures),
+            "texts": about_vectors(told),
+            "versions": versions(),
+        },
+        tuple(_without_direction(pictures)),
+        tuple(_lost(told)),
+    )
+    return _found(search, target, progress, seed, force)
+
+
+def _refuse_strangers(captions: Captions, ids: pa.StringArray) -> None:
+    """Refuse captions of other images alone, before a model is loaded."""
+    if set(captions.ids).isdisjoint(ids.to_pylist()):
+        raise _strangers(captions.ids[0], ids)
+
+
+def _strangers(owner: str, ids: pa.StringArray) -> VisleakError:
+    return VisleakError(
+        f"no caption is of an image of the set: captions are of such as {owner!r}, images are such"
+        f" as {ids[0].as_py()!r}; ids must be equal"
+    )
+
+
+def _found(search: _Search, target: Path, progress: Progress, seed: int, force: bool) -> Retrieved:
+    """Rank, and write the files, that of the predictions last."""
+    asking = pc.is_in(search.ids, value_set=search.owners).to_numpy(zero_copy_only=False)
+    if not asking.any():
+        raise _strangers(search.owners[0].as_py(), search.ids)
+    ids = search.ids.filter(pa.array(asking))
+    owner = pc.index_in(search.owners, value_set=ids).fill_null(-1)
+    sides = Sides(
+        np.asarray(search.images[asking]),
+        search.captions,
+        owner.to_numpy(zero_copy_only=False).astype(np.int64),
+    )
+    found = ranks(sides, progress=lambda done, all_: progress("ranking captions", done, all_))
+    recall = recalls(found, seed)
+    unreadable = write_unreadable(target, search.problems)
+    foreign = int(np.count_nonzero(sides.owner < 0))
+    about = {
+        **search.about,
+        "queries": len(ids),
+        "collection": {"captions": len(sides.captions), "of no query": foreign},
+        "ties": "count against the query",
+        "recall": [each.plain() for each in recall],
+        "seed": seed,
+    }
+    columns = {"rank": found.astype(np.int32), **hit_columns(found)}
+    file = write_predictions(target, ids, columns, about, force=force)
+    return Retrieved(
+        file,
+        search.name,
+        search.model,
+        len(ids),
+        len(sides.captions),
+        recall,
+        len(search.problems),
+        unreadable,
+        (*search.notes, *_notes(search, len(ids), foreign)),
+    )
+
+
+def _notes(search: _Search, queries: int, foreign: int) -> Iterator[str]:
+    without = len(search.ids) - queries
+    if without:
+        yield f"images without a caption, which are not ranked: {without:,}"
+    if foreign:
+        yield (
+            "captions of images that were not ranked (unreadable, or not in the set), which are part"
+            f" of the collection: {foreign:,}"
+        )
+
+
+def _caption_notes(captions: Captions, cut: int, context: int) -> Iterator[str]:
+    if captions.empty:
+        yield f"captions without any text, which are left out: {captions.empty:,}"
+    if cut:
+        yield (
+            f"captions longer than the {context} tokens that the model reads, whose end it did not"
+            f" see: {cut:,} of {len(captions):,}"
+        )
+    if captions.repeated:
+        yield (
+            f"captions that another image has word for word: {captions.repeated:,}; that of another"
+            " image counts as foreign, and a tie against the query"
+        )
+
+
+def _without_direction(vectors: StoredVectors) -> Iterator[Problem]:
+    for row in np.flatnonzero(~vectors.usable):
+        id_ = vectors.ids[int(row)].as_py()
+        yield Problem("images", id_, vectors.source, "unsupported", "a vector without a direction")
+
+
+def _lost(vectors: StoredVectors) -> Iterator[str]:
+    lost = int(np.count_nonzero(~vectors.usable))
+    if lost:
+        yield f"captions whose vector has no direction, which are left out: {lost:,}"
