@@ -6,7 +6,7 @@ import math
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from statsmodels.stats.multitest import multipletests
 
@@ -16,6 +16,7 @@ from visleak.stats.multiple import holm
 probabilities = st.floats(0, 1) | st.sampled_from([0.0, 0.01, 0.02, 0.05, 1.0])
 
 
+@settings(max_examples=15)  # statsmodels takes 50 ms
 @given(st.lists(probabilities, min_size=1, max_size=40))
 def test_holm_agrees_with_statsmodels(p: list[float]) -> None:
     assert holm(p) == pytest.approx(multipletests(p, method="holm")[1], rel=1e-12, abs=1e-300)

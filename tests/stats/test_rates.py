@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from scipy.stats import binomtest, hypergeom
+from scipy.stats import binom, binomtest, hypergeom
 
 from visleak.errors import UsageError
 from visleak.stats import Rate, percent, wilson
@@ -154,3 +154,26 @@ def test_a_rate_of_a_sample_goes_through_json() -> None:
     assert Rate.from_dict(json.loads(json.dumps(rate.as_dict()))) == rate
     assert "population" not in Rate.of(3, 9).as_dict()
     assert str(rate) == "3 of 9 (33.33 %, 95 % CI 13.14-62.30)"
+
+
+# -- of as many images as the papers' duplicates --------------------------------------------------
+
+
+def coverage(n: int, p: float, ends: np.ndarray) -> float:
+    """Return how often the intervals of 0 to ``n``, (n + 1, 2), hold ``p``: summed, not drawn."""
+    inside = (ends[:, 0] <= p) & (p <= ends[:, 1])
+    return float(binom.pmf(np.arange(n + 1), n, p)[inside].sum())
+
+
+@pytest.mark.parametrize(("n", "p", "most"), [(139, 0.99, 1), (286, 0.99, 1), (1000, 0.92, 0.97)])
+def test_wilson_covers_scores_of_few_images(n: int, p: float, most: float) -> None:
+    """As many duplicates as Barz & Denzler 2020 found, and a score near 1."""
+    ends = np.array([wilson(k, n) for k in range(n + 1)])
+    assert 0.93 <= coverage(n, p, ends) <= most
+
+
+def test_a_percentile_bootstrap_would_not_cover() -> None:
+    """Resamples of 139 right answers are 139 right answers: the reason why it is not used."""
+    k = np.arange(140)
+    ends = np.column_stack([binom.ppf(level, 139, k / 139) / 139 for level in (0.025, 0.975)])
+    assert coverage(139, 0.99, ends) == pytest.approx(0.75, abs=0.005)

@@ -56,7 +56,8 @@ def bca_mean(
     >>> 2700 < low < 2900, 3800 < high < 4100
     (True, True)
     """
-    column = _checked("values", values, confidence)
+    _check(confidence, resamples)
+    column = _column("values", values)
     if not _varies(column):
         return UNKNOWN
     centre = float(column.mean())
@@ -90,7 +91,8 @@ def bca_difference(
     >>> 0.12 < low < 0.16, 0.33 < high < 0.37
     (True, True)
     """
-    columns = [_checked("first", first, confidence), _checked("second", second, confidence)]
+    _check(confidence, resamples)
+    columns = [_column("first", first), _column("second", second)]
     if min(map(len, columns)) < 2 or not any(map(_varies, columns)):
         return UNKNOWN
     centres = [float(column.mean()) for column in columns]
@@ -134,8 +136,8 @@ def bca_weighted_mean(
     >>> 0.45 < low < 0.48, 0.61 < high < 0.65
     (True, True)
     """
-    _checked("values", values, confidence)
-    column, weight = weighted_columns(values, weights)
+    _check(confidence, resamples)
+    column, weight = weighted_columns(_column("values", values), weights)
     if not _varies(column):
         return UNKNOWN
     centre = float((weight * column).sum() / weight.sum())
@@ -145,8 +147,13 @@ def bca_weighted_mean(
     return _interval(centre, means, _acceleration([parts[:, 0]]), confidence)
 
 
-def _checked(name: str, values: npt.ArrayLike, confidence: float) -> Float64:
+def _check(confidence: float, resamples: int) -> None:
     check_confidence(confidence)
+    if resamples < 1:
+        raise UsageError(f"resamples must be 1 or more; got {resamples}")
+
+
+def _column(name: str, values: npt.ArrayLike) -> Float64:
     column = np.asarray(values, np.float64)
     if column.ndim != 1 or not np.isfinite(column).all():
         raise UsageError(f"{name} must be a column of finite numbers")

@@ -1,0 +1,289 @@
+"""The permutation test against all permutations, scipy, and its own false alarms."""
+
+from __future__ import annotations
+
+import itertools
+import math
+import time
+from collections.abc import Sequence
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from scipy.stats import binom, fisher_exact, hypergeom
+from scipy.stats import permutation_test as scipy_permutation_test
+
+from visleak.errors import UsageError
+from visleak.stats import permutation
+from visleak.stats.permutation import permutation_test
+
+
+def of_counts(
+    right: int, leaked: int, others_right: int, others: int
+) -> tuple[list[int], list[bool]]:
+    """Return values and choice of so many leaked images right, and of so many others."""
+    values = [1] * right + [0] * (leaked - right)
+    values += [1] * others_right + [0] * (others - others_right)
+    return values, [True] * leaked + [False] * others
+
+
+def enumerated(
+    values: Sequence[float], chosen: Sequence[bool], strata: Sequence[int], mid: bool
+) -> float:
+    """Return the probability from every choice there is, by differences of means.
+
+    Integer values: the differences, times the numbers of rows, are compared as whole numbers.
+    """
+    column, inside, group = np.array(values), np.array(chosen), np.array(strata)
+    places = [np.flatnonzero(group == g) for g in np.unique(group)]
+    choices = [itertools.combinations(p.tolist(), int(inside[p].sum())) for p in places]
+    k, n = int(inside.sum()), len(column)
+
+    def difference(rows: Sequence[int]) -> int:
+        picked = int(column[list(rows)].sum())
+        return picked * (n - k) - (int(column.sum()) - picked) * k
+
+    found = np.array([difference(sum(each, ())) for each in itertools.product(*choices)])
+    seen = difference(np.flatnonzero(inside).tolist())
+    # exact: distances from the mean over all choices, times their number
+    off = np.abs(found * len(found) - found.sum())
+    own = abs(seen * len(found) - int(found.sum()))
+    return float(np.mean(off > own) + (0.5 if mid else 1.0) * np.mean(off == own))
+
+
+small = st.lists(
+    st.tuples(st.integers(0, 1), st.booleans(), st.integers(0, 2)), min_size=2, max_size=11
+)
+
+
+@settings(max_examples=150)
+@given(small, st.booleans(), st.booleans())
+def test_right_and_wrong_are_counted_over_all_choices(
+    rows: list[tuple[int, bool, int]], mid: bool, stratified: bool
+) -> None:
+    """With and without strata; where one choice only was possible, nothing can be said."""
+    values, chosen, strata = zip(*rows, strict=True)
+    groups = strata if stratified else (0,) * len(rows)
+    found = permutation_test(values, chosen, groups if stratified else None, mid=mid)
+    told = any(
+        0 < sum(c for c, g in zip(chosen, groups, strict=True) if g == s) < groups.count(s)
+        for s in groups
+    )
+    if told:
+        assert found == pytest.approx(enumerated(values, chosen, groups, mid), rel=1e-12)
+    else:
+        assert math.isnan(found)
+
+
+@settings(max_examples=10)
+@given(
+    st.lists(
+        st.tuples(st.integers(0, 9), st.booleans(), st.integers(0, 1)), min_size=6, max_size=11
+    ),
+    st.booleans(),
+)
+def test_draws_agree_with_all_choices(rows: list[tuple[int, bool, int]], mid: bool) -> None:
+    """Any other values: 9,999 draws know the probability to 0.005 (standard error)."""
+    values, chosen, strata = zip(*rows, strict=True)
+    found = permutation_test(values, chosen, strata, mid=mid)
+    if not math.isnan(found):
+        assert found == pytest.approx(enumerated(values, chosen, strata, mid), abs=0.02)
+
+
+@given(st.integers(1, 60), st.integers(1, 60), st.data())
+def test_it_is_fishers_where_both_groups_are_of_one_size(
+    n: int, m: int, data: st.DataObject
+) -> None:
+    """Then equal distances are equal probabilities, and scipy sums those that are no likelier."""
+    a, b = data.draw(st.integers(0, n)), data.draw(st.integers(0, n))
+    expected = fisher_exact([[a, n - a], [b, n - b]]).pvalue
+    assert permutation_test(*of_counts(a, n, b, n), mid=False) == pytest.approx(expected, rel=1e-7)
+    c = data.draw(st.integers(0, m))
+    counts = np.arange(n + 1)
+    chance = hypergeom.pmf(counts, n + m, a + c, n)
+    off, own = np.abs(counts * (n + m) - n * (a + c)), abs(a * (n + m) - n * (a + c))
+    expected = chance[off > own].sum() + chance[off == own].sum() / 2
+    assert permutation_test(*of_counts(a, n, c, m)) == pytest.approx(expected, rel=1e-7)
+
+
+def test_real_scores_agree_with_scipy() -> None:
+    """Its two-sided test doubles the smaller tail, which for even scores is the same."""
+    rng = np.random.default_rng(0)
+    values, chosen = rng.normal(size=300), np.arange(300) < 40
+    values[:40] += 0.3
+
+    def between(a: np.ndarray, b: np.ndarray, axis: int) -> np.ndarray:
+        return np.asarray(a.mean(axis=axis) - b.mean(axis=axis))
+
+    expected = scipy_permutation_test(
+        (values[:40], values[40:]), between, vectorized=True, n_resamples=9999, batch=1000, rng=1
+    ).pvalue
+    assert 0.02 < expected < 0.2
+    found = permutation_test(values, chosen, mid=False)
+    assert found == pytest.approx(expected, abs=4 * math.sqrt(2 * expected / 9999))
+
+
+@pytest.mark.parametrize("mid", [False, True])
+def test_draws_agree_with_the_exact_way(mid: bool) -> None:
+    """Right and wrong images, ties and all, taken for scores of any kind."""
+    rng = np.random.default_rng(1)
+    values, strata = (rng.random(400) < 0.8).astype(float), rng.integers(0, 20, 400)
+    chosen = rng.random(400) < 0.2
+    for group in (np.zeros(400, np.int64), strata):
+        exact = permutation_test(values, chosen, group, mid=mid)
+        drawn = permutation._sampled(values, chosen, group, mid, 9999, 0)
+        assert drawn == pytest.approx(exact, abs=4 * math.sqrt(exact * (1 - exact) / 9999))
+
+
+def test_strata_remove_what_classes_explain() -> None:
+    """Leaked images of an easy class: better than the others, and not better than their class."""
+    easy = of_counts(99, 100, 891, 900)
+    hard = of_counts(0, 0, 500, 1000)
+    values, chosen = easy[0] + hard[0], easy[1] + hard[1]
+    strata = ["easy"] * 1000 + ["hard"] * 1000
+    assert permutation_test(values, chosen) < 1e-6
+    assert permutation_test(values, chosen, strata) > 0.5
+
+
+def test_strata_without_a_choice_do_not_count() -> None:
+    """A class that leaks whole, and one that does not leak at all."""
+    values, chosen = of_counts(9, 10, 20, 40)
+    strata = [0] * 50
+    alone = permutation_test(values, chosen, strata)
+    more = permutation_test(
+        [*values, 1, 1, 0, 0, 0],
+        [*chosen, True, True, False, False, False],
+        [*strata, 1, 1, 2, 2, 2],
+    )
+    assert more == alone
+
+
+@pytest.mark.parametrize("metric", ["right or wrong", "a score"])
+def test_what_does_not_matter(metric: str) -> None:
+    """The order of rows, names of strata, the unit of a score, and which way it counts."""
+    rng = np.random.default_rng(2)
+    values = rng.random(200) if metric == "a score" else (rng.random(200) < 0.7).astype(float)
+    chosen, strata = rng.random(200) < 0.3, rng.integers(0, 5, 200)
+    expected = permutation_test(values, chosen, strata, resamples=999)
+    order = rng.permutation(200)
+    names = np.array(list("edcba"))[strata]
+    assert permutation_test(values[order], chosen[order], strata[order], resamples=999) == expected
+    assert permutation_test(values * 64.0 - 3, chosen, strata, resamples=999) == expected
+    other = permutation_test(-values, chosen, names, resamples=999)
+    # other strata first are other draws
+    assert other == pytest.approx(expected, abs=0.05 if metric == "a score" else 1e-12)
+
+
+def test_nothing_is_impossible() -> None:
+    """The seen choice counts as one of those drawn: half of a tie, or all of it."""
+    values, chosen = np.append(np.arange(200.0), 1e6 + np.arange(20.0)), np.arange(220) >= 200
+    assert permutation_test(values, chosen) == 0.5 / 10_000
+    assert permutation_test(values, chosen, mid=False) == 1 / 10_000
+    assert permutation_test(values, chosen, resamples=1, mid=False) == 0.5
+
+
+def test_where_all_are_alike_every_choice_is_a_tie() -> None:
+    assert permutation_test([1.0] * 9, [True] * 3 + [False] * 6) == 0.5
+    assert permutation_test([1.0] * 9, [True] * 3 + [False] * 6, mid=False) == 1.0
+
+
+@pytest.mark.parametrize("chosen", [[], [False] * 4, [True] * 4])
+def test_one_choice_is_no_test(chosen: list[bool]) -> None:
+    assert math.isnan(permutation_test([0.1, 0.2, 0.3, 0.4][: len(chosen)], chosen))
+
+
+def test_ties_are_decided_in_whole_numbers() -> None:
+    """49 of 98 chosen, 7 of 14 and so on: the tails mirror each other, and all count twice."""
+    values, chosen, strata = [], [], []
+    for stratum, (right, leaked, others_right, others) in enumerate(
+        [(3, 7, 1, 7), (10, 49, 9, 49)] * 3
+    ):
+        more = of_counts(right, leaked, others_right, others)
+        values, chosen = values + more[0], chosen + more[1]
+        strata += [stratum] * (leaked + others)
+    one_sided = permutation_test(values, chosen, strata, mid=False)
+    swapped = permutation_test(values, [not c for c in chosen], strata, mid=False)
+    assert one_sided == swapped
+    mid = permutation_test(values, chosen, strata)
+    assert 0.5 * one_sided < mid < one_sided
+
+
+def test_a_thousand_classes_take_a_moment() -> None:
+    """ImageNet's, of 50 images: exact, no draws."""
+    rng = np.random.default_rng(3)
+    strata = np.repeat(np.arange(1000), 50)
+    values, chosen = rng.random(50_000) < 0.8, rng.random(50_000) < 0.3
+    begun = time.process_time()
+    assert 0.0 < permutation_test(values, chosen, strata) <= 1.0
+    assert time.process_time() - begun < 2.0
+
+
+def size(images: int, leaked: int, share: float, mid: bool) -> float:
+    """Return the exact chance of a false alarm at 5 %, over all tables that chance may bring."""
+    right = np.arange(images + 1)
+    chance = binom.pmf(right, images, share)
+    alarms = 0.0
+    for total in right[chance > 1e-5]:
+        seen = np.arange(max(0, leaked + total - images), min(leaked, total) + 1)
+        within = hypergeom.pmf(seen, images, total, leaked)
+        # alarms lie at both ends: ask from there inwards until there is none
+        for side in (
+            list(zip(seen, within, strict=True)),
+            list(zip(seen, within, strict=True))[::-1],
+        ):
+            for count, likely in side:
+                rows = of_counts(int(count), leaked, int(total - count), images - leaked)
+                if permutation_test(*rows, mid=mid) > 0.05:
+                    break
+                alarms += chance[total] * likely
+    return alarms
+
+
+@pytest.mark.parametrize("share", [0.99, pytest.param(0.92, marks=pytest.mark.slow)])
+def test_false_alarms_are_as_rare_as_claimed(share: float) -> None:
+    """139 leaked of 1,000, exactly: at most 6.5 %, and the mid-p value at least 3.5 %."""
+    assert 0.035 <= size(1000, 139, share, mid=True) <= 0.065
+    assert size(1000, 139, share, mid=False) <= 0.05
+
+
+@pytest.mark.parametrize("stratified", [False, True])
+def test_false_alarms_of_drawn_choices(stratified: bool) -> None:
+    """Scores that know nothing of leaks: 5 % of 300 tests, with 999 draws each."""
+    rng = np.random.default_rng(4)
+    strata = np.repeat(np.arange(10), 30) if stratified else None
+    chosen = np.tile([True] * 4 + [False] * 26, 10)
+    alarms = np.mean(
+        [
+            permutation_test(rng.beta(5, 0.3, 300), chosen, strata, resamples=999, seed=run) <= 0.05
+            for run in range(300)
+        ]
+    )
+    assert alarms == pytest.approx(0.05, abs=3 * math.sqrt(0.05 * 0.95 / 300))
+
+
+@pytest.mark.parametrize(
+    ("call", "said"),
+    [
+        (
+            lambda: permutation_test([1, 0], [True]),
+            "must be columns of one length; got .2,., .1,. and",
+        ),
+        (
+            lambda: permutation_test([1, 0], [True, False], [1]),
+            "one length; got .2,., .2,. and .1,.",
+        ),
+        (
+            lambda: permutation_test([1, math.nan], [True, False]),
+            "values must be finite in every row",
+        ),
+        (
+            lambda: permutation_test([1, 0], [True, False], resamples=0),
+            "resamples must be 1 or more; got 0",
+        ),
+    ],
+)
+def test_nonsense_is_refused(call: object, said: str) -> None:
+    """One line each."""
+    with pytest.raises(UsageError, match=said):
+        call()  # type: ignore[operator]
