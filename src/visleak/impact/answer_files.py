@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import csv
+import lzma
 import os
+import struct
 import zipfile
 import zlib
 from collections.abc import Callable, Iterator
@@ -38,6 +40,8 @@ _DAMAGE: Final = (
     csv.Error,
     zipfile.BadZipFile,
     zlib.error,
+    lzma.LZMAError,
+    struct.error,
 )
 
 

@@ -283,7 +283,7 @@ def _settle(gathered: Gathered, path: str) -> None:
         return
     others = [name for name in gathered.sources if name != ACCURACY]
     if ACCURACY not in gathered.sources:
-        instead = f", or ask for other metrics ({listed(others)})" if others else ""
+        instead = f", or ask for {listed(others)} with --metric" if others else ""
         raise UsageError(f"{path}: {gathered.unusable[0]}{instead}")
     gathered.notes += [f"not used: {reason}" for reason in gathered.unusable]
 

@@ -140,15 +140,15 @@ def _plain_number(ids: pa.Array) -> pa.Array:
     )
 
 
-#: Ways to read the ids of both sides by which they may agree, and what is then wrong.
+#: Ways to read the ids of both sides by which they may agree; what changes least comes first.
 _READINGS: Final[tuple[tuple[str, Callable[[pa.Array], pa.Array]], ...]] = (
+    ("without blanks around them", pc.utf8_trim_whitespace),
     ("with `/` between folders and without `./` before them", _slashes),
+    ("without regard to case", pc.utf8_lower),
+    ("without leading zeros and `.0`", _plain_number),
     ("without their folders", _bare),
     ("without their suffixes", _stem),
     ("without folders and suffixes", lambda ids: _stem(_bare(ids))),
-    ("without leading zeros and `.0`", _plain_number),
-    ("without regard to case", pc.utf8_lower),
-    ("without blanks around them", pc.utf8_trim_whitespace),
 )
 
 
