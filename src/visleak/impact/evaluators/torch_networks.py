@@ -63,8 +63,8 @@ def torch_classifier(
         shape = tuple(getattr(made, "shape", ()))
         if len(shape) != 2 or shape[0] != len(inputs):
             raise VisleakError(
-                f"model {name} makes {_described(made)} of {len(inputs)} pictures; a classifier"
-                " makes one number for each picture and class, (n, classes)"
+                f"model {name} makes {_described(made)} of a batch of {len(inputs)}; a classifier"
+                " makes (n, classes), a number for each picture and class"
             )
         return made
 

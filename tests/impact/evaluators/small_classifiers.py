@@ -1,0 +1,142 @@
+"""Small real classifiers and labelled pictures, made in the test."""
+
+from __future__ import annotations
+
+import json
+import warnings
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import cv2
+import numpy as np
+from PIL import Image
+
+#: A recipe of 32 x 32, as CIFAR's networks take pictures.
+RECIPE = {
+    "visleak": "onnx encoder",
+    "schema": 1,
+    "size": 32,
+    "interpolation": "bilinear",
+    "mean": [0.485, 0.456, 0.406],
+    "std": [0.229, 0.224, 0.225],
+}
+
+
+def write_pictures(
+    folder: Path,
+    natural: Mapping[str, np.ndarray],
+    count: int = 4,
+    sides: tuple[int, int] = (40, 52),
+) -> Path:
+    """Write crops of each natural picture into a folder of its name, as PNG."""
+    for number, (name, picture) in enumerate(natural.items()):
+        rng = np.random.default_rng(number)
+        place = folder / name
+        place.mkdir(parents=True)
+        for index in range(count):
+            top, left = (int(rng.integers(0, length - 160)) for length in picture.shape[:2])
+            crop = picture[top : top + 160, left : left + 160]
+            small = cv2.resize(crop, sides, interpolation=cv2.INTER_AREA)
+            Image.fromarray(small).save(place / f"{index}.png")
+    return folder
+
+
+def lively(module: Any, seed: int = 0) -> Any:
+    """Give a network random weights that tell pictures apart, and statistics of batches."""
+    import torch
+
+    made = torch.Generator().manual_seed(seed)
+    with torch.no_grad():
+        for name, value in module.state_dict().items():
+            if not value.is_floating_point():
+                continue
+            noise = torch.randn(value.shape, generator=made)
+            if value.ndim > 1:
+                value.copy_(noise * (2 / value[0].numel()) ** 0.5)
+            elif name.endswith("running_var"):
+                value.copy_(1 + noise.abs())
+            else:
+                value.copy_(0.2 * noise + name.endswith("weight"))
+    return module.eval()
+
+
+def cifar_resnet(classes: int, seed: int = 0) -> Any:
+    """Return a ResNet-20 that gives different pictures different classes."""
+    import torch
+
+    from visleak.impact.evaluators.cifar_resnets import CifarResNet
+
+    module = lively(CifarResNet(3, classes), seed)
+    made = torch.Generator().manual_seed(seed + 1)
+    noise = torch.randn(64, 3, 4, 4, generator=made)
+    pictures = torch.nn.functional.interpolate(noise, (32, 32), mode="bilinear")
+    for part in module.modules():
+        if isinstance(part, torch.nn.BatchNorm2d):
+            part.momentum = None
+            part.reset_running_stats()
+    with torch.no_grad():
+        module.train()(pictures)
+        # no class is the answer to everything
+        module.linear.bias -= module.eval()(pictures).mean(dim=0)
+    return module
+
+
+def write_recipe(path: Path, **changed: object) -> Path:
+    path.write_text(json.dumps(RECIPE | changed))
+    return path
+
+
+def write_onnx(path: Path, module: Any, side: int = 32, **recipe: object) -> Path:
+    """Write a network as ONNX with its recipe beside it."""
+    import torch
+
+    with warnings.catch_warnings():
+        # the exporter that writes one file is on its way out; it is the one that needs no more
+        warnings.simplefilter("ignore")
+        torch.onnx.export(
+            module,
+            (torch.zeros(2, 3, side, side),),
+            str(path),
+            dynamo=False,
+            input_names=["pixels"],
+            output_names=["logits"],
+            dynamic_axes={"pixels": {0: "n"}, "logits": {0: "n"}},
+        )
+    write_recipe(path.with_name(f"{path.name}.json"), **recipe)
+    return path
+
+
+def write_script(path: Path, module: Any, side: int = 32, **recipe: object) -> Path:
+    """Write a network as TorchScript with its recipe beside it."""
+    import torch
+
+    with warnings.catch_warnings():
+        # torch asks for another format; this is the one that is tested
+        warnings.simplefilter("ignore")
+        torch.jit.trace(module, torch.zeros(2, 3, side, side), strict=False).save(str(path))
+    write_recipe(path.with_name(f"{path.name}.json"), **recipe)
+    return path
+
+
+def write_hf(folder: Path, names: list[str], seed: int = 0) -> Path:
+    """Write a small ResNet of transformers, with the names of its classes."""
+    from transformers import ResNetConfig, ResNetForImageClassification
+    from transformers.models.convnext.image_processing_pil_convnext import (
+        ConvNextImageProcessorPil,
+    )
+
+    from visleak.encoders.weights import quiet
+
+    config = ResNetConfig(
+        embedding_size=8,
+        hidden_sizes=[8, 16],
+        depths=[1, 1],
+        id2label=dict(enumerate(names)),
+        label2id={name: number for number, name in enumerate(names)},
+    )
+    processor = ConvNextImageProcessorPil(size={"shortest_edge": 48}, crop_pct=0.875)
+    with quiet():
+        lively(ResNetForImageClassification(config), seed).save_pretrained(folder)
+        processor.save_pretrained(folder)
+    return folder

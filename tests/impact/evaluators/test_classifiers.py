@@ -1,0 +1,363 @@
+"""Classifiers of every kind: the library's own logits, one network by every route, errors."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+import warnings
+from pathlib import Path
+
+import numpy as np
+import pytest
+import small_classifiers as small
+from PIL import Image
+
+from visleak.errors import MissingExtra, UsageError, VisleakError
+from visleak.impact.evaluators import classifiers
+from visleak.impact.evaluators.classifiers import load_classifier
+from visleak.records import Picture
+
+torch = pytest.importorskip("torch")
+pytest.importorskip("transformers")
+
+ROUTES = (
+    "onnx:{}/r.onnx",
+    "torchscript:{}/r.ts",
+    "checkpoint:{}/r.th?arch=resnet20",
+    "checkpoint:{}/r.safetensors?arch=resnet20",
+)
+
+
+def shown(natural: dict[str, np.ndarray]) -> list[Picture]:
+    """Return pictures of several shapes."""
+    sides = [(32, 32), (50, 40), (33, 90), (7, 5)]
+    found = []
+    for (height, width), name in zip(sides, natural, strict=False):
+        pixels = np.ascontiguousarray(natural[name][:height, :width])
+        found.append(Picture(pixels, width, height))
+    return found
+
+
+def logits(text: str, pictures: list[Picture], **options: object) -> np.ndarray:
+    model = load_classifier(text, device="cpu", **options)
+    return model.forward([model.preparation(each) for each in pictures])
+
+
+def by_torch(module: torch.nn.Module, pictures: list[Picture], bgr: bool = False) -> np.ndarray:
+    """Return what a module makes of pictures, prepared without visleak."""
+    made = []
+    mean, std = (torch.tensor(small.RECIPE[k]).view(1, 3, 1, 1) for k in ("mean", "std"))
+    for picture in pictures:
+        image = Image.fromarray(picture.pixels).resize((32, 32), Image.Resampling.BILINEAR)
+        values = torch.from_numpy(np.array(image)).permute(2, 0, 1)[None].float() / 255
+        values = values.flip(1) if bgr else values
+        with torch.inference_mode():
+            made.append(module((values - mean) / std).numpy())
+    return np.concatenate(made)
+
+
+@pytest.mark.parametrize("route", ROUTES)
+def test_one_network_by_every_route(networks, natural, route):
+    """Weights in four kinds of file answer alike, as torch itself does."""
+    pictures = shown(natural)
+    wanted = by_torch(small.cifar_resnet(9), pictures)
+    np.testing.assert_allclose(logits(route.format(networks), pictures), wanted, atol=2e-4)
+    assert np.ptp(wanted.argmax(axis=1)) > 0
+
+
+def test_option_a_shortcuts_have_no_weights():
+    """He et al. 2016, section 4.2: 0.27 million parameters for 20 layers, 1.7 for 110."""
+    from visleak.impact.evaluators.cifar_resnets import DEPTHS, CifarResNet
+
+    counts = {
+        name: sum(p.numel() for p in CifarResNet(DEPTHS[name], 10).parameters()) / 1e6
+        for name in ("resnet20", "resnet32", "resnet44", "resnet56", "resnet110")
+    }
+    assert {name: round(count, 2) for name, count in counts.items()} == {
+        "resnet20": 0.27,
+        "resnet32": 0.46,
+        "resnet44": 0.66,
+        "resnet56": 0.85,
+        "resnet110": 1.73,
+    }
+    assert {name: 6 * n + 2 for name, n in DEPTHS.items()} == {
+        name: int(name.removeprefix("resnet")) for name in DEPTHS
+    }
+
+
+def test_logits_of_transformers(tmp_path, natural):
+    """Its processor and its model, one picture at a time; names of outputs come along."""
+    from transformers import ResNetForImageClassification
+    from transformers.models.convnext.image_processing_pil_convnext import (
+        ConvNextImageProcessorPil,
+    )
+
+    from visleak.encoders.weights import quiet
+
+    folder = small.write_hf(tmp_path / "m", ["tench, Tinca tinca", "cat", "dog"])
+    with quiet():
+        model = ResNetForImageClassification.from_pretrained(folder).eval()
+        processor = ConvNextImageProcessorPil.from_pretrained(folder)
+    pictures = shown(natural)
+    with torch.inference_mode():
+        wanted = [
+            model(**processor(Image.fromarray(each.pixels), return_tensors="pt")).logits.numpy()
+            for each in pictures
+        ]
+    np.testing.assert_allclose(
+        logits(f"hf:{folder}", pictures), np.concatenate(wanted), rtol=1e-4, atol=1e-5
+    )
+    assert load_classifier(f"hf:{folder}").names == (
+        ("tench, Tinca tinca", "tench", "Tinca tinca"),
+        ("cat",),
+        ("dog",),
+    )
+
+
+def test_names_that_nobody_gave(tmp_path):
+    """transformers writes LABEL_0 where there are none: they mean nothing."""
+    folder = small.write_hf(tmp_path / "m", ["LABEL_0", "LABEL_1"])
+    assert load_classifier(f"hf:{folder}").names is None
+
+
+def test_a_recipe_orders_channels_and_axes(tmp_path, natural):
+    """Blue first and channels last, with means in the network's order."""
+
+    class Turned(torch.nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.inner = small.cifar_resnet(9)
+
+        def forward(self, inputs: torch.Tensor) -> dict[str, torch.Tensor]:
+            return {
+                "features": inputs.mean(dim=(1, 2)),
+                "logits": self.inner(inputs.permute(0, 3, 1, 2)),
+            }
+
+    path = tmp_path / "t.ts"
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        torch.jit.trace(Turned().eval(), torch.zeros(2, 32, 32, 3), strict=False).save(str(path))
+    recipe = small.write_recipe(
+        tmp_path / "how.json", channels="BGR", layout="NHWC", output="logits"
+    )
+    pictures = shown(natural)
+    wanted = by_torch(small.cifar_resnet(9), pictures, bgr=True)
+    found = logits(f"torchscript:{path}?prep={recipe}", pictures)
+    np.testing.assert_allclose(found, wanted, atol=2e-4)
+    wrong = small.write_recipe(tmp_path / "wrong.json", layout="NHWC", output="answers")
+    with pytest.raises(
+        VisleakError, match="has no output 'answers'; its outputs are features, log"
+    ):
+        load_classifier(f"torchscript:{path}?prep={wrong}")
+
+
+def test_batches_and_neighbours_do_not_count(networks, natural):
+    """A picture's answer is its own, however many are computed at a time."""
+    pictures = shown(natural)
+    text = f"checkpoint:{networks}/r.th?arch=resnet20"
+    all_, one = logits(text, pictures, batch=3), logits(text, pictures[1:2], batch=3)
+    np.testing.assert_array_equal(all_[1:2], one)
+    np.testing.assert_allclose(logits(text, pictures, batch=1), all_, atol=1e-4)
+
+
+def test_small_pictures_go_in_larger_batches(networks):
+    """128 of 32 x 32, where nobody says how many."""
+    text = f"checkpoint:{networks}/r.th?arch=resnet20"
+    assert load_classifier(text, device="cpu").batch == 128
+    assert load_classifier(text, device="cpu", batch=5).batch == 5
+
+
+def test_digests_tell_networks_apart(networks, tmp_path):
+    """The same weights have one digest whatever file they lie in; others another."""
+    texts = [f"checkpoint:{networks}/r.{kind}?arch=resnet20" for kind in ("th", "safetensors")]
+    first, second = (load_classifier(text) for text in texts)
+    assert first.digest == second.digest
+    torch.save(small.cifar_resnet(9, seed=1).state_dict(), tmp_path / "o.pt")
+    assert load_classifier(f"checkpoint:{tmp_path}/o.pt?arch=resnet20").digest != first.digest
+    recipe = small.write_recipe(tmp_path / "how.json", interpolation="bicubic")
+    changed = load_classifier(f"{texts[0]}&prep={recipe}")
+    assert changed.digest != first.digest
+    assert changed.name == f"{texts[0]}&prep={recipe}"
+
+
+def test_wrapped_and_prefixed_weights(tmp_path):
+    """Checkpoints of trainings, of data parallel and of compiled networks."""
+    from visleak.impact.evaluators.checkpoints import read_weights
+
+    state = small.cifar_resnet(9).state_dict()
+    forms = {
+        "plain": state,
+        "net": {"net": {f"module.{k}": v for k, v in state.items()}, "acc": 91.0},
+        "lightning": {"state_dict": {f"model._orig_mod.{k}": v for k, v in state.items()}},
+    }
+    for name, content in forms.items():
+        torch.save(content, tmp_path / f"{name}.pt")
+        assert set(read_weights(tmp_path / f"{name}.pt", "model checkpoint")) == set(state)
+
+
+def refusal(text: str, **options: object) -> str:
+    with pytest.raises(VisleakError) as caught:
+        load_classifier(text, **options)
+    assert "\n" not in str(caught.value)
+    return f"{caught.value.exit_code} {caught.value}"
+
+
+def test_what_is_no_model(networks, tmp_path):
+    """One line each: what, where, what is allowed."""
+    (tmp_path / "text.pt").write_text("no weights")
+    (tmp_path / "text.onnx").write_text("no network")
+    assert refusal("resnet50") == (
+        "2 a model is written hf:FOLDER, timm:NAME, onnx:FILE, torchscript:FILE or"
+        " checkpoint:FILE?arch=NAME; got 'resnet50'"
+    )
+    assert refusal("checkpoint:nowhere.pt?arch=resnet20") == (
+        "1 model checkpoint: there is no file nowhere.pt; give a .pt, .pth, .th or .safetensors"
+        " file of weights"
+    )
+    assert refusal("torchscript:nowhere.pt").startswith("1 model torchscript: there is no file")
+    assert refusal("checkpoint:?arch=resnet20").startswith("2 model checkpoint needs FILE after")
+    text = f"checkpoint:{networks}/r.th"
+    assert refusal(text).startswith(
+        "2 model checkpoint needs the architecture that the weights are of: checkpoint:FILE?arch="
+    )
+    assert refusal(f"{text}?arch=resnet20&size=3").startswith(
+        "2 model checkpoint has no option 'size'; its options are arch, batch, device, prec"
+    )
+    assert "; near are resnet32, resnet20, resnet1202; got 'resnet2O'" in refusal(
+        f"{text}?arch=resnet2O"
+    )
+    assert refusal(f"checkpoint:{tmp_path}/text.pt?arch=resnet20").startswith(
+        f"1 model checkpoint: {tmp_path}/text.pt is no file of weights alone ("
+    )
+    small.write_recipe(tmp_path / "text.pt.json")
+    assert f"{tmp_path}/text.pt is no TorchScript (" in refusal(f"torchscript:{tmp_path}/text.pt")
+    small.write_recipe(tmp_path / "text.onnx.json")
+    assert f"{tmp_path}/text.onnx" in refusal(f"onnx:{tmp_path}/text.onnx")
+    assert "no such file:" in refusal(f"torchscript:{networks}/r.th")
+    assert refusal("hf:/nowhere").startswith("1 model hf: there is no folder /nowhere; give a")
+
+
+def test_weights_of_another_network(networks, tmp_path):
+    """Missing, superfluous and misshapen tensors are named, a few of them."""
+    text = f"checkpoint:{networks}/r.th?arch=resnet32"
+    assert refusal(text) == (
+        f"1 {networks}/r.th is not of the architecture resnet32: it lacks layer1.3.conv1.weight,"
+        " layer1.3.bn1.weight, layer1.3.bn1.bias and 57 more"
+    )
+    state = small.cifar_resnet(9).state_dict()
+    state["extra.weight"] = torch.zeros(2)
+    state["conv1.weight"] = torch.zeros(16, 1, 3, 3)
+    torch.save(state, tmp_path / "odd.pt")
+    assert refusal(f"checkpoint:{tmp_path}/odd.pt?arch=resnet20") == (
+        f"1 {tmp_path}/odd.pt is not of the architecture resnet20: it has besides extra.weight; it"
+        " has conv1.weight (16, 1, 3, 3) for (16, 3, 3, 3)"
+    )
+    torch.save({"fc.weight": torch.zeros(2, 2)}, tmp_path / "fc.pt")
+    assert "it has no linear.weight; it has fc.weight" in refusal(
+        f"checkpoint:{tmp_path}/fc.pt?arch=resnet20"
+    )
+    torch.save({"epoch": 3}, tmp_path / "none.pt")
+    assert "holds no tensors by name; save the state_dict" in refusal(
+        f"checkpoint:{tmp_path}/none.pt?arch=resnet20"
+    )
+
+
+def test_counters_of_steps_may_be_missing(networks, tmp_path, natural):
+    """Checkpoints of old versions of torch have none, and no answer depends on them."""
+    state = small.cifar_resnet(9).state_dict()
+    old = {name: value for name, value in state.items() if "num_batches" not in name}
+    torch.save(old, tmp_path / "old.pt")
+    found = logits(f"checkpoint:{tmp_path}/old.pt?arch=resnet20", shown(natural))
+    wanted = logits(f"checkpoint:{networks}/r.th?arch=resnet20", shown(natural))
+    np.testing.assert_array_equal(found, wanted)
+
+
+def test_no_pickle_is_run(tmp_path):
+    """A file of weights that would run a program is refused before it does."""
+
+    class Evil:
+        def __reduce__(self):
+            return (Path.touch, (tmp_path / "ran",))
+
+    torch.save({"state_dict": Evil()}, tmp_path / "evil.pt")
+    assert "is no file of weights alone" in refusal(f"checkpoint:{tmp_path}/evil.pt?arch=resnet20")
+    assert not (tmp_path / "ran").exists()
+
+
+def test_what_does_not_answer_by_class(tmp_path):
+    """Feature maps, several outputs, one output, and pictures of another shape."""
+    flat = torch.nn.Sequential(torch.nn.Flatten(), torch.nn.Linear(3 * 16 * 16, 4))
+    path = small.write_script(tmp_path / "flat.ts", flat, side=16)
+    said = refusal(f"torchscript:{path}")
+    assert said.startswith(f"1 model torchscript:{path} cannot be run on pictures of 32 x 32 pixel")
+    assert said.endswith("compare how they are prepared (prep=FILE.json)")
+    path = small.write_script(tmp_path / "maps.ts", torch.nn.Conv2d(3, 4, 3))
+    assert (
+        "makes an array (1, 4, 30, 30) of a batch of 1; a classifier makes (n, classes)"
+        in refusal(f"torchscript:{path}", device="cpu")
+    )
+    single = torch.nn.Sequential(torch.nn.Flatten(), torch.nn.Linear(3 * 32 * 32, 1))
+    path = small.write_onnx(tmp_path / "one.onnx", single)
+    assert refusal(f"onnx:{path}") == (
+        f"1 model onnx:{path} has one output; a classifier has one for each class, two or more"
+    )
+
+
+def test_what_needs_an_extra(networks, monkeypatch):
+    """One line says what to install; every kind of model knows its own."""
+
+    def gone(name: str) -> object:
+        raise ModuleNotFoundError(f"No module named {name!r}", name=name.partition(".")[0])
+
+    import visleak.encoders.libraries as libraries
+
+    monkeypatch.setattr(libraries, "import_module", gone)
+    for text, said in {
+        "timm:resnet18": "model timm needs an extra: pip install 'visleak[timm]'",
+        f"torchscript:{networks}/r.ts": "model torchscript needs an extra: pip install 'visleak[t",
+        f"checkpoint:{networks}/r.th?arch=resnet20": "model checkpoint needs an extra: pip",
+        f"onnx:{networks}/r.onnx": "needs an extra: pip install 'visleak[onnx]'",
+    }.items():
+        with pytest.raises(MissingExtra) as caught:
+            load_classifier(text)
+        assert said in str(caught.value)
+
+
+def test_onnx_needs_no_torch(networks, labelled, tmp_path):
+    """A machine that has onnxruntime alone gets predictions and their accuracy."""
+    out = tmp_path / "p.csv"
+    script = f"""
+import json, sys
+class Gone:
+    def find_spec(self, name, path=None, target=None):
+        if name.partition(".")[0] in ("torch", "torchmetrics", "transformers"):
+            raise ModuleNotFoundError(name, name=name)
+sys.meta_path.insert(0, Gone())
+from visleak.images import open_pictures
+from visleak.impact.evaluators.classify import classify
+found = classify(open_pictures({str(labelled)!r}), "onnx:{networks}/r.onnx", {str(out)!r})
+print(json.dumps([found.accuracy.count, found.images]))
+"""
+    ran = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
+    right, images = json.loads(ran.stdout)
+    rows = out.read_text().splitlines()[1:]
+    assert images == len(rows) == 36
+    assert right == sum(row.split(",")[1] == row.split(",")[2] for row in rows)
+
+
+def test_every_kind_of_model_leads_somewhere():
+    """A path in a table is an import that no tool checks."""
+    from importlib import import_module
+
+    for path in classifiers.MODELS.values():
+        module, _, name = path.partition(":")
+        assert callable(getattr(import_module(module), name))
+
+
+def test_a_device_that_is_not_there(networks):
+    """As for encoders, but a model is spoken of."""
+    text = f"checkpoint:{networks}/r.th?arch=resnet20"
+    with pytest.raises(UsageError, match="option device of model checkpoint must be auto, cpu,"):
+        load_classifier(text, device="tpu")
