@@ -271,8 +271,8 @@ def _notes(search: _Search, queries: int, foreign: int) -> Iterator[str]:
         yield f"images without a caption, which are not ranked: {without:,}"
     if foreign:
         yield (
-            "captions of images that were not ranked (unreadable, or not in the set), which are part"
-            f" of the collection: {foreign:,}"
+            "captions of images that were not ranked (unreadable, or not in the set), which the"
+            f" collection has, too: {foreign:,}"
         )
 
 
