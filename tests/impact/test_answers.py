@@ -336,7 +336,16 @@ def test_the_first_of_the_ranked_must_be_the_prediction(tmp_path: Path) -> None:
 
 def test_short_lists_have_no_top_five(tmp_path: Path) -> None:
     """Two guesses say nothing about five."""
-    columns = {"id": IDS, "predictions": [[label, "x"] for label in LABELS]}
-    scores, notes = scores_of(as_parquet(tmp_path / "a.parquet", columns), benchmark())
+    lists = [[label, str(number)] for number, label in enumerate(LABELS)]
+    file = as_parquet(tmp_path / "a.parquet", {"id": IDS, "predictions": lists})
+    scores, notes = scores_of(file, benchmark())
     assert list(scores.values) == ["accuracy"]
     assert notes == ("a: its lists of predictions have at most 2, so there is no top-5",)
+
+
+def test_five_classes_have_no_top_five(tmp_path: Path) -> None:
+    """Every label would be among them; `visleak evaluate classify` says none either."""
+    lists = [[label, "a", "b", "c", "dog" if label == "cat" else "cat"] for label in LABELS]
+    file = as_parquet(tmp_path / "a.parquet", {"id": IDS, "predictions": lists})
+    scores, notes = scores_of(file, benchmark())
+    assert (list(scores.values), notes) == (["accuracy"], ())

@@ -128,7 +128,10 @@ def test_ranked_lists_are_counted_as_by_hand(
         ]
 
     np.testing.assert_array_equal(found.right.first, right(1))
-    assert (found.right.top is not None) == any(len(ranked) >= 5 for _, ranked in chosen)
+    longest = max(len(ranked) for _, ranked in chosen)
+    many = len({name for _, ranked in chosen for name in ranked}) > 5
+    assert (found.longest, found.many) == (longest, many)
+    assert (found.right.top is not None) == (longest >= 5 and many)
     if found.right.top is not None:
         np.testing.assert_array_equal(found.right.top, right(5))
     assert found.firsts.to_pylist() == [ranked[0] if ranked else None for _, ranked in chosen]

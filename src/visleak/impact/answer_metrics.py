@@ -156,7 +156,7 @@ def _add_classes(gathered: Gathered, file: Answers, found: Match, benchmark: Ben
             _refuse_other_first(file, found.rows, predicted, ranked.firsts)
         if _speaks(gathered, "predictions", ranked.firsts, truth, silent=predicted is not None):
             gathered.add_right("predictions", ranked.right)
-        if ranked.right.top is None:
+        if ranked.many and ranked.right.top is None:
             gathered.notes.append(
                 f"its lists of predictions have at most {ranked.longest}, so there is no {TOP_FIVE}"
             )

@@ -87,14 +87,17 @@ class RankedAnswers:
     """What came of ranked predictions.
 
     Attributes:
-        right: see :class:`Right`.
+        right: see :class:`Right`; without the top five where no list has as many, or where no
+            more classes than that occur.
         firsts: the best prediction of each image, null where there is none.
         longest: length of the longest list.
+        many: more than :data:`TOP` classes occur.
     """
 
     right: Right
     firsts: pa.StringArray
     longest: int
+    many: bool
 
 
 def right_ranked(ranked: Ranked, rows: Int64, truth: Truth) -> RankedAnswers:
@@ -108,7 +111,7 @@ def right_ranked(ranked: Ranked, rows: Int64, truth: Truth) -> RankedAnswers:
     label = truth.codes(truth.labels)
     first, top = np.full(len(rows), np.nan), np.full(len(rows), np.nan)
     firsts: list[pa.Array] = []
-    longest = 0
+    longest, classes = 0, set[str]()
     for inside, here, block in _blocks_of(ranked(), rows):
         lists = block.take(pa.array(inside))
         flat, lengths = lists.flatten(), pc.list_value_length(lists).to_numpy()
@@ -124,8 +127,12 @@ def right_ranked(ranked: Ranked, rows: Int64, truth: Truth) -> RankedAnswers:
         starts = pa.array(np.where(lengths > 0, ends - lengths, -1))
         firsts.append(flat.take(pc.if_else(pc.less(starts, 0), None, starts)))
         longest = max(longest, int(lengths.max(initial=0)))
+        if len(classes) <= TOP:
+            classes.update(pc.unique(normalised(pc.unique(flat))).drop_null().to_pylist())
     names = pa.chunked_array(firsts, pa.string()).combine_chunks()
-    return RankedAnswers(Right(first, top if longest >= TOP else None), names, longest)
+    many = len(classes) > TOP
+    enough = longest >= TOP and many
+    return RankedAnswers(Right(first, top if enough else None), names, longest, many)
 
 
 @dataclass(frozen=True)
