@@ -28,14 +28,14 @@ def shown(result: Impact) -> Iterator[RenderableType]:
 
     from visleak.impact.headline import headlines
     from visleak.impact.markup import about
-    from visleak.impact.tables import absent, flips, gaps, layouts, steady, tests
+    from visleak.impact.tables import absent, comparisons, flips, gaps, layouts, steady
 
     for line in headlines(result):
         yield Text(plain(line), "bold")
     yield Text(plain(about(result)), "dim")
     for grid in layouts(result):
         yield from _titled(*_by_leak(grid))
-    for grid in (*tests(result), *flips(result), *gaps(result)):
+    for grid in (*comparisons(result), *flips(result), *gaps(result)):
         yield from _titled(grid.title, _narrow(grid))
     yield Text()
     for line in (*result.notes, absent(result), steady(result)):

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from typing import Any, Final
 
 from visleak.drawing import as_text, figure_of, saved
 from visleak.impact.headline import first_effects
 from visleak.impact.numbers import signed
-from visleak.impact.results import SUBSETS, Effect, Estimate, Impact, Row
+from visleak.impact.results import SUBSETS, Effect, Estimate, Impact
 
 #: Colours that differ for colour-blind readers too (Wong 2011), dark and light in turn for print.
 COLOURS: Final = ("#0072b2", "#e69f00", "#009e73", "#cc79a7", "#56b4e9", "#d55e00")
@@ -20,6 +20,9 @@ QUIET: Final = "#5b636d"
 #: Models or metrics of the bars; names are cut to this many characters. Tables have all.
 SERIES: Final = len(COLOURS)
 LONGEST: Final = 24
+
+#: Parts whose intervals the axis has room for; others may be of a single image.
+WHOLE: Final = ("non-leaked", "leaked")
 
 #: Inches: a bar, the space between parts, a panel's title, its axis, the names of parts, a panel.
 BAR: Final = 0.17
@@ -47,18 +50,22 @@ def series(result: Impact) -> tuple[list[tuple[str, Effect]], str]:
     return [(each.metric, each) for each in own], first.model
 
 
-def gains(result: Impact, columns: int = 2) -> dict[str, bytes]:
+def gains(
+    result: Impact, columns: int = 2, only: Collection[str] | None = None
+) -> dict[str, bytes]:
     """Return the gains of each part of the benchmark, a panel a leak, as SVG and PNG.
 
     Args:
         result: what was found.
         columns: panels beside each other.
+        only: leaks that are drawn; by default all that images have.
     """
     if not result.effects:
         return {}
     drawn, about = series(result)
     shown, left = drawn[:SERIES], len(drawn[SERIES:])
     leaks = [leak for leak, count in result.leaks.items() if count]
+    leaks = [leak for leak in leaks if only is None or leak in only]
     rows = {leak: _subsets(leak, [effect for _, effect in shown]) for leak in leaks}
     leaks = [leak for leak in leaks if rows[leak]]
     if not leaks:
@@ -85,8 +92,8 @@ def gains(result: Impact, columns: int = 2) -> dict[str, bytes]:
         title = f"Gain on parts of {short_name(result.test_set)}: {short_name(about)}{more}"
         figure.text(0.1 / width, 1 - 0.12 / height, title, va="top", fontweight="bold", fontsize=11)
         unit = "points" if shown[0][1].percent else "in the metric's unit"
-        told = f"gain over the whole benchmark, {unit}; lines: 95 % intervals"
-        figure.text(0.5, 0.08 / height, told, ha="center", fontsize=9, color=INK)
+        told = f"gain over the whole, {unit}; lines: 95 % intervals (arrow: goes on)"
+        figure.text(0.5, 0.08 / height, told, ha="center", fontsize=8.5, color=INK)
         if len(shown) > 1:
             _legend(figure, [name for name, _ in shown], (width, height), columns)
         return saved(figure, "gains")
@@ -104,22 +111,22 @@ def _high(parts: int, bars: int) -> float:
 
 
 def _reach(effects: Sequence[Effect], rows: dict[str, list[str]]) -> tuple[float, float]:
-    """Return the ends of the axis that all panels share: of all bars and intervals, and zero."""
+    """Return the ends of the axis that all panels share.
+
+    They hold zero, all bars, and the intervals of leaked images and of the others; what is known
+    of a few images only may reach beyond.
+    """
     values = [0.0]
     for effect in effects:
         for leak, subsets in rows.items():
-            for subset in subsets:
-                values += _known(effect.row(leak, subset))
+            found = (effect.row(leak, subset) for subset in subsets)
+            for row in filter(None, found):
+                values.append(row.gain.value)
+                values += [row.gain.low, row.gain.high] if row.subset in WHOLE else []
     scale = 100.0 if effects[0].percent else 1.0
-    low, high = scale * min(values), scale * max(values)
+    known = [scale * value for value in values if not math.isnan(value)]
+    low, high = min(known), max(known)
     return low, high if high > low else low + 1.0
-
-
-def _known(row: Row | None) -> list[float]:
-    if row is None:
-        return []
-    ends = (row.gain.value, row.gain.low, row.gain.high)
-    return [end for end in ends if not math.isnan(end)]
 
 
 def _panel(
@@ -134,14 +141,14 @@ def _panel(
     step = max(len(drawn), 1.3) * BAR + SPACE
     low, high = reach
     # numbers stand beyond the longest line, on both sides where there are losses
-    room = 0.16 * (high - low)
+    room = 0.17 * (high - low)
     axes.set_xlim(low - (room if low < 0 else 0.03 * (high - low)), high + room)
     for place, subset in enumerate(subsets):
         for number, (_, effect) in enumerate(drawn):
             row = effect.row(leak, subset)
             if row is not None and not math.isnan(row.gain.value):
                 y = place * step + (number - (len(drawn) - 1) / 2) * BAR
-                _bar(axes, y, row.gain, COLOURS[number], percent=effect.percent)
+                _bar(axes, y, row.gain, COLOURS[number], reach, percent=effect.percent)
     axes.set_ylim((len(subsets) - 0.5) * step, -0.5 * step)
     axes.axvline(0, color=QUIET, lw=0.9, zorder=2)
     axes.set_yticks([place * step for place in range(len(subsets))], subsets, fontsize=9)
@@ -155,21 +162,27 @@ def _panel(
     axes.set_title(f"{short_name(leak)} ({images:,} images leak)", fontsize=9.5, loc="left", pad=5)
 
 
-def _bar(axes: Any, y: float, gain: Estimate, colour: str, *, percent: bool) -> None:
+def _bar(
+    axes: Any, y: float, gain: Estimate, colour: str, reach: tuple[float, float], *, percent: bool
+) -> None:
+    """Draw a bar, its interval as far as the axis reaches, and its number beyond both."""
     scale = 100.0 if percent else 1.0
     value = scale * gain.value
-    ends = [scale * end for end in (gain.low, gain.high) if not math.isnan(end)]
     axes.barh(y, value, 0.82 * BAR, color=colour, zorder=1)
-    if ends:
-        axes.plot(ends, [y, y], color=INK, lw=1.0, zorder=3, solid_capstyle="butt")
+    ends = [scale * end for end in (gain.low, gain.high) if not math.isnan(end)]
+    cut = [min(max(end, reach[0]), reach[1]) for end in ends]
+    if cut:
+        axes.plot(cut, [y, y], color=INK, lw=1.0, zorder=3, solid_capstyle="butt")
+    for end, at in zip(ends, cut, strict=True):
+        if end != at:
+            axes.plot(at, y, "<" if end < at else ">", ms=3.5, color=INK, mew=0, zorder=3)
     up = value >= 0
-    edge = max([value, 0.0, *ends]) if up else min([value, 0.0, *ends])
+    edge = max([value, 0.0, *cut]) if up else min([value, 0.0, *cut])
     # the axis has true minus signs
     said = signed(gain.value, percent=percent).replace("-", "−")
     axes.annotate(
-        said, (edge, y), xytext=(3 if up else -3, 0),
-        textcoords="offset points", ha="left" if up else "right", va="center", fontsize=7,
-        color=INK, zorder=4,
+        said, (edge, y), xytext=(4 if up else -4, 0), textcoords="offset points",
+        ha="left" if up else "right", va="center", fontsize=7, color=INK, zorder=4,
     )  # fmt: skip
 
 

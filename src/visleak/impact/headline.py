@@ -10,7 +10,7 @@ import math
 from collections.abc import Iterator, Sequence
 from typing import Final
 
-from visleak.impact.numbers import probability, score, signed_interval
+from visleak.impact.numbers import probability, score, signed, signed_interval
 from visleak.impact.results import Comparison, Effect, Gap, Impact
 
 #: So many models have a sentence each.
@@ -112,27 +112,27 @@ def _others(effect: Effect, each: Comparison) -> float:
 
 def _verdict(effect: Effect, each: Comparison) -> str:
     """Say whether leaked images score higher, lower, or no different from chance."""
-    difference = each.difference
-    higher = difference.value > 0
-    points = _points(effect, abs(difference.value))
-    better = ", less is better" if effect.lower else ""
-    ends = signed_interval(difference, percent=effect.percent)
-    sure = f"95 % CI {ends}, {_p(each)}{better}"
-    direction = "higher" if higher else "lower"
+    value = each.difference.value
+    ends = signed_interval(each.difference, percent=effect.percent)
+    sure = f"95 % CI {ends}, {_p(each)}{', less is better' if effect.lower else ''}"
     if not each.adjusted < ALPHA:
-        by = f"{points} {direction}" if difference.value else "the same"
-        return f"leaked images score {by}, which cannot be told from chance ({sure})"
-    told = f"leaked images score {points} {direction} ({sure})"
+        start = "after Holm's correction no" if each.p < ALPHA else "no"
+        by = f"{signed(value, percent=effect.percent)}{' points' if effect.percent else ''}"
+        return f"{start} difference of leaked images can be told from chance ({by}, {sure})"
+    direction = "higher" if value > 0 else "lower"
+    told = f"leaked images score {_points(effect, abs(value))} {direction} ({sure})"
     if each.within_classes_adjusted >= ALPHA:
-        told += ", but among images of one class no difference can be told from chance"
+        told += ", but within classes no difference can be told from chance"
     return told
 
 
 def _p(each: Comparison) -> str:
     if math.isnan(each.adjusted):
         return "p unknown"
-    text = _told_p(each.adjusted)
-    return text if each.adjusted == each.p else f"{text} after Holm's correction"
+    told = _told_p(each.p)
+    if probability(each.adjusted) == probability(each.p):
+        return told
+    return f"{told}, corrected {probability(each.adjusted)}"
 
 
 def _told_p(p: float) -> str:

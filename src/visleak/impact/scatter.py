@@ -61,7 +61,7 @@ def fair(result: Impact) -> dict[str, bytes]:
     percent = bool(result.gaps) or series(result)[0][0][1].percent
     scale = 100.0 if percent else 1.0
     # names stand in a column beside the axes, as far apart as letters need
-    high = max(3.6, APART * len(found) + 0.4)
+    high = max(3.1, APART * len(found) + 0.4)
     side = 0.35 + 0.08 * max(len(short_name(point.name)) for point in found)
     width, height = 0.75 + high + side, 0.62 + high + 0.55
     with figure_of((width, height)) as figure:
@@ -151,8 +151,8 @@ def spread(wanted: Sequence[float], step: float) -> list[float]:
         wanted: ascending.
         step: at most ``1 / (n - 1)`` of ``n`` places.
 
-    >>> [round(place, 2) for place in spread([0.5, 0.51, 0.98, 0.99], 0.1)]
-    [0.45, 0.56, 0.9, 1.0]
+    >>> [round(place, 3) for place in spread([0.5, 0.51, 0.98, 0.99], 0.1)]
+    [0.455, 0.555, 0.9, 1.0]
     """
     # the mean of pushing up and pushing down keeps the order and the distance of both
     up: list[float] = []

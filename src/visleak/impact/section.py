@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Any, Final
 
 from visleak.impact import figures, scatter
-from visleak.impact.headline import headlines
+from visleak.impact.headline import headlines, principal
 from visleak.impact.markup import about, reading
 from visleak.impact.results import Impact
-from visleak.impact.tables import fair, flips, gaps, layouts, tests
+from visleak.impact.tables import comparisons, fair, flips, gaps, layouts
 from visleak.markup import Grid, markdown_cell
 
 #: File of the section among those of the audit.
 NAME: Final = "impact.json"
+
+#: Most panels of a drawing.
+PANELS: Final = 3
 
 
 def section(result: Impact) -> dict[str, Any]:
@@ -23,7 +27,7 @@ def section(result: Impact) -> dict[str, Any]:
     lines = [f"- {markdown_cell(line)}" for line in headlines(result)]
     lines += ["", f"{markdown_cell(about(result))}.", ""]
     lines += [f"- {markdown_cell(line)}" for line in (*result.notes, *reading(result))]
-    grids = [*layouts(result), *tests(result), *fair(result), *flips(result), *gaps(result)]
+    grids = [*layouts(result), *comparisons(result), *fair(result), *flips(result), *gaps(result)]
     return {
         "title": "Impact on scores",
         "markdown": "\n".join(lines) + "\n",
@@ -36,12 +40,25 @@ def _table(grid: Grid) -> dict[str, Any]:
     return {"caption": grid.title, "header": grid.header, "rows": grid.rows}
 
 
-def _drawings(result: Impact) -> list[dict[str, str]]:
+def _drawings(result: Impact) -> Iterator[dict[str, str]]:
+    leaks, every = _panels(result)
+    told = "What parts of the benchmark gain over the whole"
+    if len(leaks) < every:
+        told += f"; {len(leaks)} of {every} leaks, gains.svg has all"
     # one panel beneath the other, so that a telephone shows them large enough
     drawn = (
-        ("What parts of the benchmark gain over the whole", figures.gains(result, columns=1)),
+        (told, figures.gains(result, columns=1, only=leaks)),
         ("Original numbers against fair ones", scatter.fair(result)),
     )
-    return [
-        {"title": title, "svg": files["svg"].decode("utf-8")} for title, files in drawn if files
-    ]
+    for title, files in drawn:
+        if files:
+            yield {"title": title, "svg": files["svg"].decode("utf-8")}
+
+
+def _panels(result: Impact) -> tuple[list[str], int]:
+    """Return the leaks to draw, that of the sentences among them, and how many there are."""
+    every = [leak for leak, count in result.leaks.items() if count]
+    main = principal(result)
+    # what is hard or soft says more than what is soft only
+    wide = [leak for leak in every if leak == main or not leak.endswith(" only")]
+    return sorted(wide, key=lambda leak: leak != main)[:PANELS], len(every)

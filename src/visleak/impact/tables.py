@@ -182,7 +182,7 @@ def _compared(result: Impact, metric: str) -> Iterator[tuple[Effect, Comparison]
                 yield effect, each
 
 
-def tests(result: Impact) -> list[Grid]:
+def comparisons(result: Impact) -> list[Grid]:
     """Return leaked images against the others, a table a metric; p with Holm's correction."""
     found = []
     for metric in result.metrics:
@@ -326,7 +326,7 @@ def grids(result: Impact) -> list[Grid]:
     """Return every table, in the order of a page."""
     return [
         *layouts(result),
-        *tests(result),
+        *comparisons(result),
         *fair(result),
         *flips(result),
         *gaps(result),
