@@ -1,0 +1,129 @@
+"""The file of predictions: what is in it, what is refused, and that it is whole or not there."""
+
+from __future__ import annotations
+
+import csv
+import json
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from visleak.errors import UsageError, VisleakError
+from visleak.impact.evaluators import predictions
+from visleak.impact.evaluators.predictions import write_predictions, write_unreadable
+from visleak.records import Problem
+
+COLUMNS = {
+    "label": pa.array(["a", None, "=b"]),
+    "rank": np.array([1, 2, 3]),
+    "score": np.array([0.5, 1, 1.5], np.float32),
+}
+
+
+def test_parquet_with_lists_and_what_made_it(tmp_path):
+    """Arrow and numpy columns, lists of one or of several lengths, metadata as json."""
+    lists = pa.array([["x"], [], ["y", "z"]])
+    scores = np.arange(6, dtype=np.float32).reshape(3, 2)
+    path = write_predictions(
+        tmp_path / "p.parquet",
+        ["1", "2", "3"],
+        COLUMNS | {"predictions": lists, "scores": scores},
+        {"evaluator": "test", "source": "a\udcff"},
+        classes=["u", "v"],
+    )
+    table = pq.read_table(path)
+    assert table.column_names == ["id", "label", "rank", "score", "predictions", "scores"]
+    assert table["predictions"].to_pylist() == [["x"], [], ["y", "z"]]
+    assert table["scores"].to_pylist() == scores.tolist()
+    about = json.loads(table.schema.metadata[b"visleak"])
+    assert (about["kind"], about["schema"]) == ("visleak predictions", 1)
+    assert (about["evaluator"], about["source"]) == ("test", "a\udcff")
+    assert json.loads(table.schema.metadata[b"classes"]) == ["u", "v"]
+
+
+def test_many_rows_are_written_in_parts(tmp_path, monkeypatch):
+    """A score for each of many classes is never held as a whole."""
+    monkeypatch.setattr(predictions, "_ROWS", 4)
+    ids = [str(number) for number in range(11)]
+    scores = np.random.default_rng(0).random((11, 3), np.float32)
+    labels = pa.array([None] * 5 + ["a"] * 6)
+    path = write_predictions(tmp_path / "p.parquet", ids, {"s": scores, "label": labels}, {})
+    assert pq.ParquetFile(path).num_row_groups == 3
+    table = pq.read_table(path)
+    np.testing.assert_array_equal(np.array(table["s"].to_pylist(), np.float32), scores)
+    assert (table["id"].to_pylist(), table["label"].to_pylist()) == (ids, labels.to_pylist())
+    empty = write_predictions(tmp_path / "e.parquet", [], {"s": np.empty((0, 3))}, {})
+    assert pq.read_table(empty).num_rows == 0
+
+
+def test_csv_is_flat_and_safe_for_spreadsheets(tmp_path):
+    """What a spreadsheet would run is quoted; carriage returns stay in their cell."""
+    path = write_predictions(tmp_path / "p.csv", ["+1", "b\r\n", "c,d"], COLUMNS, {})
+    with path.open(newline="") as lines:
+        rows = list(csv.reader(lines))
+    assert rows[0] == ["id", "label", "rank", "score"]
+    assert rows[1:] == [
+        ["'+1", "a", "1", "0.5"],
+        ["b\r\n", "", "2", "1.0"],
+        ["c,d", "'=b", "3", "1.5"],
+    ]
+    with pytest.raises(UsageError, match=r"p.csv: a CSV has no place for lists \(s\); write a .pa"):
+        write_predictions(path, ["1"], {"s": np.ones((1, 2))}, {}, force=True)
+
+
+def test_targets_that_are_refused(tmp_path):
+    """Other suffixes, folders, and what is there already."""
+    there = tmp_path / "p.parquet"
+    there.write_text("mine")
+    (tmp_path / "folder.csv").mkdir()
+    for path, said in {
+        tmp_path / "p.json": "predictions are written as .parquet or .csv; got",
+        tmp_path / "folder.csv": "folder.csv is a folder; name a file, such as",
+        there: "is there already; name another file, or replace it with --force",
+    }.items():
+        with pytest.raises(UsageError) as caught:
+            write_predictions(path, [], {}, {})
+        assert said in str(caught.value)
+    assert there.read_text() == "mine"
+    write_predictions(there, ["1"], {}, {}, force=True)
+    assert pq.read_table(there)["id"].to_pylist() == ["1"]
+    with pytest.raises(VisleakError, match="cannot be written"):
+        write_predictions(there / "below.parquet", ["1"], {}, {})
+
+
+def test_a_failure_leaves_what_was_there(tmp_path, monkeypatch):
+    """A killed or failed run never leaves half a file, nor scraps beside it."""
+    path = write_predictions(tmp_path / "p.parquet", ["1"], {"x": np.ones(1)}, {})
+    before = path.read_bytes()
+    monkeypatch.setattr(predictions, "_ROWS", 2)
+
+    class Torn:
+        """Fails where its second part is asked for."""
+
+        def __len__(self) -> int:
+            return 4
+
+        def __getitem__(self, part: slice) -> np.ndarray:
+            if part.start:
+                raise KeyboardInterrupt
+            return np.ones(2)
+
+    with pytest.raises(KeyboardInterrupt):
+        write_predictions(path, ["1", "2", "3", "4"], {"x": Torn()}, {}, force=True)
+    assert path.read_bytes() == before
+    assert [each.name for each in tmp_path.iterdir()] == ["p.parquet"]
+
+
+def test_unreadable_images_stand_beside(tmp_path):
+    """And a list of an earlier run goes where there is nothing to list."""
+    target = tmp_path / "p.parquet"
+    found = write_unreadable(target, [Problem("test", "=x", "x.png", "damaged", "a, b")])
+    assert found == tmp_path / "p.unreadable.csv"
+    assert found.read_text().splitlines() == [
+        "set,id,locator,reason,detail",
+        'test,\'=x,x.png,damaged,"a, b"',
+    ]
+    assert write_unreadable(target, []) is None
+    assert not found.exists()
