@@ -261,7 +261,12 @@ REFUSED: list[tuple[dict[str, Any], dict[str, Any], type[VisleakError], str]] = 
         "accuracy of row 19 (id 'test/019.png') is 1 by `correct` and 0 by `prediction`; leave one"
         " of the columns out, or mend labels",
     ),
-    ({"correct": [2] * 20}, {}, VisleakError, "`correct` must be 0, 1, true or false; row 0 hol"),
+    (
+        {"correct": [2] * 20},
+        {},
+        VisleakError,
+        "`correct` must be 0, 1, true or false; row 0 holds '2'",
+    ),
     ({"correct": ["no"] * 20}, {}, VisleakError, "0, 1, true or false; row 0 holds 'no'"),
     (
         {"ap": [1.0, "inf"] * 10},

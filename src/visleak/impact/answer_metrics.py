@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Final
 
@@ -12,7 +12,17 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from visleak.errors import UsageError, VisleakError
-from visleak.impact.answer_columns import Answers, Float64, listed, numbers_of, quoted, text_of
+from visleak.impact.answer_columns import (
+    Answers,
+    ClassScores,
+    Float64,
+    Ranked,
+    listed,
+    numbers_of,
+    quoted,
+    text_of,
+)
+from visleak.impact.answer_labels import are_numbers, example, remedy, truth_of
 from visleak.impact.benchmark import Benchmark
 from visleak.impact.matching import Match
 from visleak.impact.scoring import (
@@ -23,7 +33,7 @@ from visleak.impact.scoring import (
     right_ranked,
     right_scores,
 )
-from visleak.pipeline.labels import normalised, share_classes
+from visleak.pipeline.labels import normalised
 
 Int64 = npt.NDArray[np.int64]
 
@@ -106,42 +116,44 @@ def _add_columns(gathered: Gathered, file: Answers, rows: Int64) -> None:
         if name in OTHERS:
             continue
         values = numbers_of(column)
-        if isinstance(values, int):
-            cell = f"row {values} holds {quoted(column[values].as_py())}"
-            if name == "correct":
-                raise VisleakError(f"{file.path}: `correct` must be 0, 1, true or false; {cell}")
-            gathered.unread[name] = cell
-            continue
         if name == "correct":
-            wrong = ~np.isnan(values) & (values != 0) & (values != 1)
-            if wrong.any():
-                row = int(wrong.argmax())
+            odd = values if isinstance(values, int) else _neither(values)
+            if odd is not None:
                 raise VisleakError(
-                    f"{file.path}: `correct` must be 0, 1, true or false; row {row} holds"
-                    f" {values[row]:g}"
+                    f"{file.path}: `correct` must be 0, 1, true or false; {_cell(column, odd)}"
                 )
-        gathered.add(ACCURACY if name == "correct" else name, f"`{name}`", values[rows])
+        if isinstance(values, int):
+            gathered.unread[name] = _cell(column, values)
+        else:
+            gathered.add(ACCURACY if name == "correct" else name, f"`{name}`", values[rows])
     gathered.unread.update(dict.fromkeys(file.unused, ""))
+
+
+def _neither(values: Float64) -> int | None:
+    """Return the first row that is neither 0 nor 1 nor empty."""
+    wrong = ~np.isnan(values) & (values != 0) & (values != 1)
+    return int(wrong.argmax()) if wrong.any() else None
+
+
+def _cell(column: pa.Array, row: int) -> str:
+    return f"row {row} holds {quoted(column[row].as_py())}"
 
 
 def _add_classes(gathered: Gathered, file: Answers, found: Match, benchmark: Benchmark) -> None:
     """Take what comes of comparing predictions with labels."""
-    given = [
-        name
-        for name, there in (
-            ("prediction", "prediction" in file.columns),
-            ("predictions", file.ranked is not None),
-            ("scores", file.scores is not None),
-        )
-        if there
-    ]
-    if not given:
+    there = {
+        "prediction": "prediction" in file.columns,
+        "predictions": file.ranked is not None,
+        "scores": file.scores is not None,
+    }
+    if not any(there.values()):
         return
-    truth = _truth(gathered, file, found, benchmark)
+    truth, said = truth_of(file, found, benchmark)
+    gathered.notes += said
     if truth is None:
         gathered.unusable.append(
-            f"`{given[0]}` needs labels, and set {quoted(benchmark.name)} has none: add a column"
-            " `label`, or give `correct`"
+            f"`{max(there, key=there.__getitem__)}` needs labels, and set {quoted(benchmark.name)}"
+            " has none: add a column `label`, or give `correct`"
         )
         return
     predicted = None
@@ -151,49 +163,9 @@ def _add_classes(gathered: Gathered, file: Answers, found: Match, benchmark: Ben
         if _speaks(gathered, "prediction", predicted, truth):
             gathered.add_right("prediction", right_predictions(predicted, truth))
     if file.ranked is not None:
-        ranked = right_ranked(file.ranked, found.rows, truth)
-        if predicted is not None:
-            _refuse_other_first(file, found.rows, predicted, ranked.firsts)
-        if _speaks(gathered, "predictions", ranked.firsts, truth, silent=predicted is not None):
-            gathered.add_right("predictions", ranked.right)
-        if ranked.many and ranked.right.top is None:
-            gathered.notes.append(
-                f"its lists of predictions have at most {ranked.longest}, so there is no {TOP_FIVE}"
-            )
+        _add_ranked(gathered, file, file.ranked, found.rows, truth, predicted)
     if file.scores is not None:
-        _add_scores(gathered, file, found.rows, truth)
-
-
-def _truth(gathered: Gathered, file: Answers, found: Match, benchmark: Benchmark) -> Truth | None:
-    """Return the labels of the matched rows: those of the file, else those of the set."""
-    images = pa.array(found.images)
-    theirs = None if benchmark.labels is None else benchmark.labels.take(images)
-    if "label" in file.columns:
-        labels = text_of(file.columns["label"], f"{file.path}: column `label`")
-        if labels.null_count < len(labels):
-            mine = labels.take(pa.array(found.rows))
-            gathered.notes += _other_labels(mine, theirs)
-            return Truth(mine, _vocabulary(labels), "its column `label`", in_file=True)
-    if theirs is None or benchmark.labels is None:
-        return None
-    return Truth(theirs, _vocabulary(benchmark.labels), f"set {quoted(benchmark.name)}")
-
-
-def _vocabulary(labels: pa.StringArray) -> pa.Array:
-    return pc.unique(normalised(pc.unique(labels).drop_null()))
-
-
-def _other_labels(mine: pa.StringArray, theirs: pa.StringArray | None) -> Iterator[str]:
-    """Yield that labels differ from those of the set, where both speak of the same classes."""
-    if theirs is None or not share_classes(mine, theirs):
-        return
-    differs = pc.fill_null(pc.not_equal(normalised(mine), normalised(theirs)), False)
-    count = pc.sum(differs).as_py() or 0
-    if count:
-        yield (
-            f"its column `label` differs from the audited labels for {count:,} of {len(mine):,}"
-            " images; the column is what predictions are compared with"
-        )
+        _add_scores(gathered, file, file.scores, found.rows, truth)
 
 
 def _speaks(
@@ -206,10 +178,10 @@ def _speaks(
     if not count:
         return True
     odd = quoted(predicted[int(outside.argmax())])
-    if count == total and (total >= SURE or _numbers(predicted) != _numbers(truth.labels)):
+    if count == total and (total >= SURE or are_numbers(predicted) != are_numbers(truth.labels)):
         gathered.unusable.append(
             f"none of its predictions (`{source}`) is a label: it predicts {odd}, labels of"
-            f" {truth.source} are such as {_example(truth.labels)}; {_remedy(truth)}"
+            f" {truth.source} are such as {example(truth.labels)}; {remedy(truth)}"
         )
         return False
     if not silent:
@@ -222,24 +194,23 @@ def _speaks(
     return True
 
 
-def _remedy(truth: Truth) -> str:
-    """Return what to do where predictions and labels are in different words."""
-    if truth.in_file:
-        return (
-            "write both in the same words, or leave `label` out to compare with the audited labels"
+def _add_ranked(
+    gathered: Gathered,
+    file: Answers,
+    lists: Ranked,
+    rows: Int64,
+    truth: Truth,
+    predicted: pa.StringArray | None,
+) -> None:
+    ranked = right_ranked(lists, rows, truth)
+    if predicted is not None:
+        _refuse_other_first(file, rows, predicted, ranked.firsts)
+    if _speaks(gathered, "predictions", ranked.firsts, truth, silent=predicted is not None):
+        gathered.add_right("predictions", ranked.right)
+    if ranked.many and ranked.right.top is None:
+        gathered.notes.append(
+            f"its lists of predictions have at most {ranked.longest}, so there is no {TOP_FIVE}"
         )
-    return "name classes as the set does, or add a column `label` in the words of the predictions"
-
-
-def _numbers(texts: pa.StringArray) -> bool:
-    """Whether all texts are whole numbers."""
-    whole = pc.match_substring_regex(texts.drop_null(), r"^-?[0-9]+(\.0+)?$")
-    return bool(pc.all(whole, min_count=0).as_py())
-
-
-def _example(texts: pa.StringArray) -> str:
-    known = texts.drop_null()
-    return quoted(known[0]) if len(known) else "none"
 
 
 def _refuse_other_first(
@@ -255,17 +226,17 @@ def _refuse_other_first(
         )
 
 
-def _add_scores(gathered: Gathered, file: Answers, rows: Int64, truth: Truth) -> None:
-    if file.scores is None:
-        return
-    scored = right_scores(file.scores, rows, truth, file.path)
+def _add_scores(
+    gathered: Gathered, file: Answers, scores: ClassScores, rows: Int64, truth: Truth
+) -> None:
+    scored = right_scores(scores, rows, truth, file.path)
     count = int(scored.classless.sum())
     labelled = len(truth.labels) - truth.labels.null_count
     if count and count == labelled:
-        ask = "name them in `classes`" if file.scores.classes is None else _remedy(truth)
+        ask = "name them in `classes`" if scores.classes is None else remedy(truth)
         gathered.unusable.append(
             f"no label is one of its {len(scored.classes):,} classes: labels of {truth.source} are"
-            f" such as {_example(truth.labels)}, classes such as {_example(scored.classes)}; {ask}"
+            f" such as {example(truth.labels)}, classes such as {example(scored.classes)}; {ask}"
         )
         return
     if count:
