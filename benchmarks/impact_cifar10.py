@@ -333,8 +333,8 @@ def fair_part(fair: Impact | None) -> list[str]:
         "## The test set and a fair one",
         "",
         "`CANDIDATES=auto sh examples/cifair.sh` holds 2,000 training images out and puts them"
-        " where duplicates were. ResNet-20 has learnt from these images, so there is no fair set for it"
-        " here; the other two were taught without them.",
+        " where duplicates were. ResNet-20 has learnt from these images, so there is no fair set"
+        " for it here; the other two were taught without them.",
         "",
         *gaps(fair),
         "",

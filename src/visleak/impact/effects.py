@@ -138,6 +138,7 @@ class _Table:
     def __init__(self, benchmark: Benchmark, columns: Sequence[_Column], asked: Asked) -> None:
         self.benchmark, self.columns, self.asked = benchmark, columns, asked
         self.classes = classes_of(benchmark.labels)
+        self._differences: dict[tuple[int, bytes], Estimate] = {}
         self.matrix = np.stack([column.values for column in columns], axis=1)
         leaked = [leak.leaked for leak in benchmark.leaks]
         sizes = [self._drawn(int(each.sum())) for each in leaked]
@@ -160,7 +161,7 @@ class _Table:
         for at, leak in enumerate(self.benchmark.leaks):
             rows += [self._row(number, part, whole) for part in self._parts(leak)]
             rows += self._controls(number, at, whole)
-            comparisons.append(self._comparison(column, leak))
+            comparisons.append(self._comparison(number, leak))
         return Effect(
             column.scores.model,
             column.metric,
@@ -201,9 +202,8 @@ class _Table:
         share, seed = column.share, self.asked.seed
         if count == whole.images:
             return replace(whole, leak=part.leak, subset=part.subset, gain=Estimate(0.0, 0.0, 0.0))
-        values, rest = column.values[part.images], column.values[~part.images]
-        score = score_of(values, share=share, seed=seed)
-        gain = gain_of(difference_of(values, rest, share=share, seed=seed), count, whole.images)
+        score = score_of(column.values[part.images], share=share, seed=seed)
+        gain = gain_of(self._difference(number, part.images), count, whole.images)
         return Row(part.leak, part.subset, count, score, gain)
 
     def _controls(self, number: int, at: int, whole: Row) -> Iterator[Row]:
@@ -212,29 +212,40 @@ class _Table:
         if self.matched is not None:
             yield _drawn_row(name, "class-matched", self.matched[at], number, whole)
 
-    def _comparison(self, column: _Column, leak: Leak) -> Comparison:
-        values, leaked = column.values, leak.leaked
-        share, seed, mid = column.share, self.asked.seed, self.asked.mid
-        count, others = int(leaked.sum()), int((~leaked).sum())
-        difference = difference_of(values[leaked], values[~leaked], share=share, seed=seed)
+    def _difference(self, number: int, part: Bool) -> Estimate:
+        """Return the score of a part minus that of the rest; a bootstrap is made once."""
+        key, other = (number, part.tobytes()), (number, (~part).tobytes())
+        if key not in self._differences:
+            column = self.columns[number]
+            values, rest = column.values[part], column.values[~part]
+            found = difference_of(values, rest, share=column.share, seed=self.asked.seed)
+            self._differences[key] = found
+            self._differences[other] = Estimate(-found.value, -found.high, -found.low)
+        return self._differences[key]
+
+    def _comparison(self, number: int, leak: Leak) -> Comparison:
+        column, leaked = self.columns[number], leak.leaked
+        values, share = column.values, column.share
+        seed, mid = self.asked.seed, self.asked.mid
+        others = int((~leaked).sum())
+        difference = self._difference(number, leaked)
         p = permutation_test(values, leaked, mid=mid, seed=seed)
         inside = math.nan
         if self.classes is not None:
             inside = permutation_test(values, leaked, self.classes, mid=mid, seed=seed)
         fair, lost = fair_of(values, self.classes, ~leaked, share=share, seed=seed)
-        inflation = gain_of(difference, others, len(values))
         return Comparison(
-            leak.name,
-            count,
-            others,
-            difference,
-            p,
-            math.nan,
-            inside,
-            math.nan,
-            fair,
-            inflation,
-            lost,
+            leak=leak.name,
+            leaked=len(values) - others,
+            others=others,
+            difference=difference,
+            p=p,
+            adjusted=math.nan,
+            within_classes=inside,
+            within_classes_adjusted=math.nan,
+            fair=fair,
+            inflation=gain_of(difference, others, len(values)),
+            classes_lost=lost,
         )
 
 

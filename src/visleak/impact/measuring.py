@@ -149,7 +149,8 @@ def _read(
     allow_partial: bool,
     progress: Progress,
 ) -> tuple[list[Scores], list[str]]:
-    models, notes = [], []
+    models: list[Scores] = []
+    notes: list[str] = []
     for done, (name, path) in enumerate(files.items()):
         progress("reading predictions", done, len(files))
         scores, told = scores_of(
