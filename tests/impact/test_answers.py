@@ -176,6 +176,13 @@ def test_metrics_are_chosen_and_their_direction_kept(tmp_path: Path) -> None:
     assert scores.lower == frozenset()
 
 
+def test_columns_that_nothing_is_made_of_are_said(tmp_path: Path) -> None:
+    """A cell that is no number may be a typing error, so the first is shown."""
+    columns = {"id": IDS, "correct": [1] * 20, "ap": [0.5, "O.5"] * 10, "note": ["x"] * 20}
+    _, notes = scores_of(as_csv(tmp_path / "a.csv", columns), benchmark())
+    assert notes == ("a: columns that are no metrics: 'ap', 'note' ('ap': row 1 holds 'O.5')",)
+
+
 def test_an_image_that_lacks_one_metric_lacks_all(tmp_path: Path) -> None:
     """Models are compared on the same images whatever the metric; both counts are said."""
     columns = {"id": IDS, "ap": [None, *[0.5] * 19], "iou": ["NaN", *["1"] * 19]}
@@ -293,6 +300,13 @@ REFUSED: list[tuple[dict[str, Any], dict[str, Any], type[VisleakError], str]] = 
         VisleakError,
         "holds nothing to score: it needs `correct`, `prediction`, `predictions`, class scores or a"
         " column of numbers; it has 'word'",
+    ),
+    (
+        {"predictions": LABELS},
+        {},
+        VisleakError,
+        "it has 'predictions'; `predictions` holds lists of classes, in Parquet or npz; one class"
+        " an image is `prediction`",
     ),
 ]
 

@@ -48,6 +48,11 @@ OTHERS: Final = frozenset(
     ("label", "prediction", "predictions", "confidence", "rank", "index", "classes", *_ROW_NUMBERS)
 )
 
+#: What is said of ``predictions`` that are no lists.
+LISTS: Final = (
+    "`predictions` holds lists of classes, in Parquet or npz; one class an image is `prediction`"
+)
+
 #: A model that names a class of the set in none of so many answers speaks another language.
 SURE: Final = 10
 
@@ -101,7 +106,7 @@ def metrics_of(
         _settle(gathered, file.path)
     if gathered.unread:
         name, cell = next(iter(gathered.unread.items()))
-        why = f"; in {quoted(name)} {cell}" if cell else ""
+        why = f" ({quoted(name)}: {cell})" if cell else ""
         gathered.notes.append(f"columns that are no metrics: {listed(gathered.unread)}{why}")
     first = [name for name in (ACCURACY, TOP_FIVE) if name in gathered.sources]
     order = dict.fromkeys([*first, *gathered.sources])
@@ -127,6 +132,8 @@ def _add_columns(gathered: Gathered, file: Answers, rows: Int64) -> None:
         else:
             gathered.add(ACCURACY if name == "correct" else name, f"`{name}`", values[rows])
     gathered.unread.update(dict.fromkeys(file.unused, ""))
+    if "predictions" in {*file.columns, *gathered.unread}:
+        gathered.unread["predictions"] = LISTS
 
 
 def _neither(values: Float64) -> int | None:

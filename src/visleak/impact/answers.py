@@ -12,7 +12,7 @@ from visleak.errors import UsageError, VisleakError
 from visleak.images.request import writable
 from visleak.impact.answer_columns import Answers, Float64, listed, quoted
 from visleak.impact.answer_files import read_answers
-from visleak.impact.answer_metrics import Gathered, metrics_of
+from visleak.impact.answer_metrics import LISTS, Gathered, metrics_of
 from visleak.impact.benchmark import Benchmark
 from visleak.impact.matching import Match, coverage_note, match, unknown_note
 from visleak.impact.scores import Scores
@@ -97,9 +97,10 @@ def _chosen(
     if not values:
         there = listed([*file.columns, *file.unused])
         names = f"it has {there}" if there else "it has `id` alone"
+        hint = "".join(f"; {why}" for why in gathered.unread.values() if why == LISTS)
         raise VisleakError(
             f"{file.path} holds nothing to score: it needs `correct`, `prediction`, `predictions`,"
-            f" class scores or a column of numbers; {names}"
+            f" class scores or a column of numbers; {names}{hint}"
         )
     for name in (*metrics, *lower):
         if name not in values:
