@@ -121,8 +121,8 @@ def test_the_ends_lie_within_the_values() -> None:
     """However few there are."""
     for n in range(2, 12):
         values = made("near one", n, seed=n)
-        low, high = bca_mean(values)
-        assert values.min() <= low <= high <= values.max()
+        for low, high in (bca_mean(values), bca_weighted_mean(values, np.arange(1.0, n + 1))):
+            assert values.min() <= low <= high <= values.max()
 
 
 @pytest.mark.parametrize(

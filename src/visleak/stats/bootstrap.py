@@ -63,7 +63,8 @@ def bca_mean(
     centre = float(column.mean())
     centred = column - centre
     totals = _totals(centred[:, None], resamples, seed)[:, 0]
-    return _interval(centre, totals / len(column), _acceleration([centred]), confidence)
+    ends = _interval(centre, totals / len(column), _acceleration([centred]), confidence)
+    return _among(column, ends)
 
 
 def bca_difference(
@@ -127,7 +128,8 @@ def bca_weighted_mean(
         confidence, resamples, seed: as in :func:`bca_mean`.
 
     Returns:
-        Both ends; NaN where fewer than two rows count or their values are all alike.
+        Both ends, within the range of the values; NaN where fewer than two rows count or their
+        values are all alike.
 
     Source: as in :func:`bca_mean`.
 
@@ -144,7 +146,7 @@ def bca_weighted_mean(
     parts = np.column_stack([weight * (column - centre), weight])
     totals = _totals(parts, resamples, seed)
     means = totals[:, 0] / totals[:, 1]
-    return _interval(centre, means, _acceleration([parts[:, 0]]), confidence)
+    return _among(column, _interval(centre, means, _acceleration([parts[:, 0]]), confidence))
 
 
 def _check(confidence: float, resamples: int) -> None:
@@ -162,6 +164,12 @@ def _column(name: str, values: npt.ArrayLike) -> Float64:
 
 def _varies(column: Float64) -> bool:
     return len(column) >= 2 and bool((column != column[0]).any())
+
+
+def _among(column: Float64, ends: tuple[float, float]) -> tuple[float, float]:
+    """Return an interval that rounding took past no value: an average precision is 1 at most."""
+    low, high = np.clip(ends, column.min(), column.max())
+    return float(low), float(high)
 
 
 def _totals(columns: Float64, resamples: int, seed: int) -> Float64:
