@@ -33,16 +33,26 @@ def timm_classifier(request: Request) -> Classifier:
     }
     digest = tensors_digest(module.state_dict(), about)
     preprocessing = timm_preprocessing(timm, module, name, request.called)
-    return torch_classifier(request, module, digest, preprocessing, running, names=_names(module))
+    names = _names(timm, module)
+    return torch_classifier(request, module, digest, preprocessing, running, names=names)
 
 
-def _names(module: Any) -> Names | None:
-    """Return the names that come with the weights, if any do."""
+def _names(timm: Any, module: Any) -> Names | None:
+    """Return the names that come with the weights, or ImageNet's where they are of its classes."""
     told = module.pretrained_cfg.get("label_names")
-    if not isinstance(told, list | tuple) or not told:
+    if isinstance(told, list | tuple) and told:
+        described = module.pretrained_cfg.get("label_descriptions") or {}
+        return tuple(
+            (str(name), *synonyms(str(described[name])))
+            if name in described
+            else synonyms(str(name))
+            for name in told
+        )
+    subset = timm.data.infer_imagenet_subset(module)
+    if not subset:
         return None
-    described = module.pretrained_cfg.get("label_descriptions") or {}
+    info = timm.data.ImageNetInfo(subset)
     return tuple(
-        (str(name), *synonyms(str(described[name]))) if name in described else synonyms(str(name))
-        for name in told
+        (info.index_to_label_name(output), *synonyms(info.index_to_description(output)))
+        for output in range(info.num_classes())
     )
