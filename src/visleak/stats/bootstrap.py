@@ -40,7 +40,7 @@ def bca_mean(
     """Return the BCa interval of a mean.
 
     Args:
-        values: (n,): finite numbers. Their order does not matter.
+        values: (n,): finite numbers. Their order does not matter, to the last digit.
         confidence: between 0 and 1, both excluded.
         resamples: how many times as many rows are drawn as there are.
         seed: the same seed gives the same interval.
@@ -57,7 +57,7 @@ def bca_mean(
     (True, True)
     """
     _check(confidence, resamples)
-    column = _column("values", values)
+    column = np.sort(_column("values", values))
     if not _varies(column):
         return UNKNOWN
     centre = float(column.mean())
@@ -93,7 +93,7 @@ def bca_difference(
     (True, True)
     """
     _check(confidence, resamples)
-    columns = [_column("first", first), _column("second", second)]
+    columns = [np.sort(_column("first", first)), np.sort(_column("second", second))]
     if min(map(len, columns)) < 2 or not any(map(_varies, columns)):
         return UNKNOWN
     centres = [float(column.mean()) for column in columns]
@@ -142,6 +142,8 @@ def bca_weighted_mean(
     column, weight = weighted_columns(_column("values", values), weights)
     if not _varies(column):
         return UNKNOWN
+    order = np.lexsort((weight, column))
+    column, weight = column[order], weight[order]
     centre = float((weight * column).sum() / weight.sum())
     parts = np.column_stack([weight * (column - centre), weight])
     totals = _totals(parts, resamples, seed)
@@ -173,11 +175,13 @@ def _among(column: Float64, ends: tuple[float, float]) -> tuple[float, float]:
 
 
 def _totals(columns: Float64, resamples: int, seed: int) -> Float64:
-    """Return the sums of the columns in each resample of the rows, (resamples, columns)."""
+    """Return the sums of the columns in each resample of the rows, (resamples, columns).
+
+    Rows are drawn by the place of their values, not by that of their images.
+    """
     rows, sizes = np.unique(columns, axis=0, return_counts=True)
     n = len(columns)
     if CROWD * len(rows) > n:
-        # in the order of their values: which rows are drawn must not depend on that of the images
         ordered = np.repeat(rows, sizes, axis=0)
         return np.array([counts @ ordered for counts in cluster_draws(n, resamples, seed)])
     rng = np.random.default_rng(seed)
