@@ -225,7 +225,8 @@ def test_absurd_sizes_are_refused_before_anything_is_read(
             {"id": IDS, "scores": np.ones((20, 2)), "classes": [["cat", "dog"]]},
             "F: array `classes` must be one name a class; its shape is (1, 2)",
         ),
-        ({"id": IDS, "ap": np.ones(20, complex)}, "F: array 'ap' of type complex128 is neither"),
+        ({"id": IDS, "ap": np.ones(20, complex)}, "F holds nothing to score: it needs `correct`"),
+        ({"id": np.ones(20, complex)}, "F: `id` must be a column of text or of whole numbers"),
     ],
 )
 def test_a_bad_npz_is_refused(tmp_path: Path, columns: dict[str, Any], said: str) -> None:

@@ -368,3 +368,13 @@ def test_five_classes_have_no_top_five(tmp_path: Path) -> None:
     file = as_parquet(tmp_path / "a.parquet", {"id": IDS, "predictions": lists})
     scores, notes = scores_of(file, benchmark())
     assert (list(scores.values), notes) == (["accuracy"], ())
+
+
+def test_labels_that_are_all_empty_are_no_labels(tmp_path: Path) -> None:
+    """Of the set, the file is refused; of the file, those of the set are taken."""
+    columns = {"id": IDS, "prediction": LABELS, "label": [None] * 20}
+    file = as_csv(tmp_path / "a.csv", columns)
+    scores, _ = scores_of(file, benchmark())
+    assert accuracy(scores) == [1.0] * 20
+    with pytest.raises(UsageError, match="`prediction` needs labels, and set 'test' has none"):
+        scores_of(file, benchmark(IDS, [None] * 20))

@@ -30,7 +30,7 @@ def truth_of(
             mine = labels.take(pa.array(found.rows))
             truth = Truth(mine, _vocabulary(labels), "its column `label`", in_file=True)
             return truth, tuple(_other_labels(mine, theirs))
-    if theirs is None or benchmark.labels is None:
+    if theirs is None or benchmark.labels is None or not theirs.is_valid().true_count:
         return None, ()
     return Truth(theirs, _vocabulary(benchmark.labels), f"set {quoted(benchmark.name)}"), ()
 

@@ -29,6 +29,9 @@ from visleak.impact.answer_columns import (
 #: Bytes that the arrays read whole may have together: a million ids of 200 letters are 0.8 GB.
 LARGEST: Final = 2 << 30
 
+#: Kinds of numpy's types that are read: yes and no, numbers, text.
+_KINDS: Final = "biufUS"
+
 
 @dataclass(frozen=True, slots=True)
 class Stored:
@@ -54,16 +57,17 @@ def read_npz(path: Path) -> Found:
     with zipfile.ZipFile(path) as archive:
         found = _headers(path, archive)
         rows = _rows(path, found)
-        plain = [n for n, each in found.items() if each.shape == rows and n != "classes"]
-        whole = [*plain, *(n for n in ("classes", "predictions") if n in found and n not in plain)]
+        known = {name for name, each in found.items() if each.kind.kind in _KINDS}
+        plain = [n for n in found if n in known - {"classes"} and found[n].shape == rows]
+        whole = {*plain, *({"classes", "predictions"} & known)}
         _refuse_large(path, {name: found[name].size for name in whole})
         columns = {name: _arrow(_native(_read(archive, name))) for name in plain}
-        lists = {n for n, each in found.items() if len(each.shape) == 2 and each.shape[:1] == rows}
+        lists = {n for n in known if len(found[n].shape) == 2 and found[n].shape[:1] == rows}
         scores = ranked = None
-        if "scores" in lists and found["scores"].kind.kind in "fiu":
+        if "scores" in lists and found["scores"].kind.kind in "iuf":
             if found["scores"].by_columns:
                 _refuse_large(path, {"scores": found["scores"].size})
-            names = _native(_read(archive, "classes")) if "classes" in found else None
+            names = _native(_read(archive, "classes")) if "classes" in known else None
             scores = ClassScores(_classes(path, names), partial(_score_blocks, path))
         if "predictions" in lists:
             ranked = partial(_ranked_blocks, path, _native(_read(archive, "predictions")))
@@ -104,10 +108,6 @@ def _headers(path: Path, archive: zipfile.ZipFile) -> dict[str, Stored]:
                 f"{path}: array {quoted(name)} holds Python objects, which are never loaded; save"
                 " it as numbers or text, such as np.array(ids, dtype=str)"
             )
-        if stored.kind.kind not in "biufUS":
-            raise VisleakError(
-                f"{path}: array {quoted(name)} of type {stored.kind} is neither numbers nor text"
-            )
         if stored.size != rest:
             raise VisleakError(
                 f"{path}: array {quoted(name)} claims {stored.size:,} bytes and has {rest:,}; the"
@@ -124,7 +124,7 @@ def _header(member: IO[bytes]) -> Stored:
         (2, 0): np.lib.format.read_array_header_2_0,
     }
     if version not in readers:
-        raise ValueError(f"an array of format {version}, of which it can have no use")
+        raise ValueError(f"arrays of format {version} are not read")
     shape, by_columns, kind = readers[version](member)
     return Stored(tuple(map(int, shape)), kind, bool(by_columns) and len(shape) > 1)
 
