@@ -237,7 +237,7 @@ def test_models_that_keep_their_order_are_counted() -> None:
     assert [row[2:7] for row in grid.rows] == [
         ["WRN-28-10", "DenseNet-BC (L=190, k=40)", "+0.01", "-0.05", "yes"]
     ]
-    assert "1 of 2 comparisons of two models keep their order" in markdown(cifair())
+    assert "1 of 2 orders of two models hold in more than 95 %" in markdown(cifair())
     may = Flip("accuracy", "near or exact", "WRN-28-10", "Plain-11", 0.1, 0.1, False, 0.05, 0.1, 9)
     (grid,) = flips(replace(cifair(), flips=(may,)))
     assert grid.rows[0][6:] == ["no", "5.00", "10.00"]

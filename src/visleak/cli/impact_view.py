@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections import Counter
+from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Final
 
 from visleak.cli.edges import plain
@@ -59,7 +60,8 @@ def _by_leak(grid: Grid) -> tuple[str, Table]:
     own = [name for name in names if name not in ("images", "gain", "95 % CI")]
     shares = all(name.endswith(" %") for name in own)
     names = [name.removesuffix(" %") if shares else name for name in names]
-    table = plain_table("images of", *map(_cut, names), numbers=len(names))
+    cut = _cut(names)
+    table = plain_table("images of", *(cut[name] for name in names), numbers=len(names))
     above = ""
     for subset, leak, *cells in grid.rows:
         if leak != above:
@@ -77,22 +79,26 @@ def _narrow(grid: Grid) -> Table:
     kept = [at for at, name in enumerate(grid.header) if name not in _LEFT_OUT]
     texts = sum(at < grid.texts for at in kept)
     table = plain_table(*(grid.header[at] for at in kept), numbers=len(kept) - texts)
+    models = [at for at in kept if grid.header[at] in ("model", "first", "second")]
+    cut = _cut([row[at] for row in grid.rows for at in models])
     for row in grid.rows:
-        cells = [
-            _cut(row[at]) if at < texts and _is_model(grid, at) else plain(row[at]) for at in kept
-        ]
-        table.add_row(*cells)
+        table.add_row(*(cut[row[at]] if at in models else plain(row[at]) for at in kept))
     return table
 
 
-def _is_model(grid: Grid, column: int) -> bool:
-    return grid.header[column] in ("model", "first", "second")
+def _cut(names: Sequence[str]) -> dict[str, str]:
+    """Return each name as a terminal has room for it: ends tell variants apart, middles do not.
 
+    Names that would look alike stay whole.
 
-def _cut(name: str) -> str:
-    """Write a name, or the middle of a long one left out: ends tell variants apart."""
-    text = plain(name)
-    if len(text) <= LONGEST:
-        return text
+    >>> list(_cut(["ViT-B-32-laion2b", "gain", "vgg11-v1-seed-1", "vgg11-v2-seed-1"]).values())
+    ['ViT-B…ion2b', 'gain', 'vgg11-v1-seed-1', 'vgg11-v2-seed-1']
+    """
     half = (LONGEST - 1) // 2
-    return f"{text[:half]}…{text[len(text) - half :]}"
+    cut = {name: plain(name) for name in names}
+    short = {
+        name: text if len(text) <= LONGEST else f"{text[:half]}…{text[len(text) - half :]}"
+        for name, text in cut.items()
+    }
+    counts = Counter(short.values())
+    return {name: short[name] if counts[short[name]] == 1 else cut[name] for name in cut}

@@ -268,8 +268,8 @@ def steady(result: Impact) -> str:
     if not others:
         return ""
     return (
-        f"{others:,} of {len(result.flips):,} comparisons of two models keep their order in more"
-        f" than {100 * (1 - MAY_FLIP):.0f} % of resamples; flips.csv has all of them"
+        f"{others:,} of {len(result.flips):,} orders of two models hold in more than"
+        f" {100 * (1 - MAY_FLIP):.0f} % of resamples; flips.csv has all"
     )
 
 

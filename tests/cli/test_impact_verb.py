@@ -1,0 +1,204 @@
+"""``visleak impact`` from the command line: an audit, files of answers, and what comes out."""
+
+from __future__ import annotations
+
+import csv
+import json
+import shutil
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+import pyarrow.parquet as pq
+import pytest
+from calling import HOSTILE, refused, run
+
+from visleak.store import IMAGES
+
+LINKS = ("--framework", "PyTorch", "--code", "https://a.org", "--weights", "https://a.org/w")
+
+
+@pytest.fixture
+def folder(audited: Path, tmp_path: Path) -> Path:
+    return Path(shutil.copytree(audited, tmp_path / "audit"))
+
+
+@pytest.fixture(scope="module")
+def ids(audited: Path) -> list[str]:
+    """Return the six readable test images; the last three leak."""
+    images = pq.read_table(audited / IMAGES, columns=["set", "id"]).to_pylist()
+    found = [row["id"] for row in images if row["set"] == "test"]
+    leaked = ("copy.png", "mirrored.png", HOSTILE)
+    return sorted(found, key=lambda name: (name.endswith(leaked), name))
+
+
+def answers(path: Path, ids: Sequence[str], **columns: Sequence[object]) -> Path:
+    with path.open("w", newline="", encoding="utf-8") as lines:
+        writer = csv.writer(lines)
+        writer.writerow(["id", *columns])
+        writer.writerows(zip(ids, *columns.values(), strict=True))
+    return path
+
+
+@pytest.fixture
+def files(ids: list[str], tmp_path: Path) -> Mapping[str, Path]:
+    """Two models: one is right on leaked images alone, the other on all but one of them."""
+    return {
+        "one": answers(tmp_path / "one.csv", ids, correct=[0, 0, 1, 1, 1, 1]),
+        "two": answers(tmp_path / "two.csv", ids, correct=[1, 1, 1, 1, 1, 0]),
+        "fair": answers(tmp_path / "fair.csv", ids, correct=[0, 0, 1, 1, 0, 0]),
+    }
+
+
+def test_tables_figures_and_a_section_of_the_report(
+    folder: Path, files: Mapping[str, Path], tmp_path: Path
+) -> None:
+    out = tmp_path / "out"
+    two = f"second={files['two']}"
+    ran = run("impact", folder, "--predictions", files["one"], "--predictions", two, "-o", out)
+    assert (ran.code, ran.err) == (0, "")
+    lines = ran.out.splitlines()
+    assert lines[0].startswith(
+        "one scores 66.67 % on all 6 test images, 33.33 % on the 3 that have"
+    )
+    assert lines[1].startswith("second scores 83.33 % on all 6 test images, 100.00 % on the 3 that")
+    assert lines[-1] == str(out)
+    table = lines[lines.index("Scores on parts of test: accuracy, %") :]
+    at = next(n for n, line in enumerate(table) if line.strip() == "near or exact")
+    leaked = next(line.split() for line in table[at:] if line.strip().startswith("leaked"))
+    assert leaked == ["leaked", "3", "100.00", "+33.33", "66.67", "-16.67"]
+    names = {path.name for path in out.iterdir()}
+    assert {"impact.json", "impact.csv", "impact.md", "impact.tex", "gains.png"} <= names
+    written = json.loads((out / "impact.json").read_text())
+    assert written["headline"].startswith(lines[0])
+    page = (folder / "report.html").read_text()
+    assert '<h2 id="section-impact-h">Impact on scores</h2>' in page
+    assert "Scores on parts of test: accuracy" in page
+    assert "cannot be shown" not in page
+    # a page with pictures keeps them
+    assert "data:image/" in page
+
+
+def test_three_models_fit_the_width_of_a_terminal(
+    folder: Path, files: Mapping[str, Path], tmp_path: Path
+) -> None:
+    """Long names are cut, and one that bites is text."""
+    names = ("DenseNet-BC (L190, k40)", "PyramidNet-272-200", "[red]\x1b[31mm\nodel")
+    given = [part for name in names for part in ("--predictions", f"{name}={files['one']}")]
+    ran = run("impact", folder, *given, "-o", tmp_path / "out")
+    assert ran.code == 0
+    lines = ran.out.splitlines()
+    assert "\x1b" not in ran.out
+    assert lines[2].startswith("[red]\\x1b[31mm\\nodel scores 66.67 %")
+    sentences = {0, 1, 2, len(lines) - 1}
+    assert max(len(line) for at, line in enumerate(lines) if at not in sentences) <= 100
+    assert "DenseN" in lines[lines.index("Scores on parts of test: accuracy, %") + 1]
+    # the whole name is in the files
+    assert "DenseNet-BC (L190, k40)" in (tmp_path / "out" / "impact.md").read_text()
+
+
+def test_json_is_all_that_is_printed(
+    folder: Path, files: Mapping[str, Path], tmp_path: Path
+) -> None:
+    """And an equals sign behind a slash is part of a path."""
+    out, path = tmp_path / "out", tmp_path / "lr=0.1.csv"
+    shutil.copy(files["one"], path)
+    ran = run("impact", folder, "--predictions", path, "-o", out, "--json", "--exact-p")
+    assert (ran.code, ran.err) == (0, "")
+    assert ran.out.encode() == (out / "impact.json").read_bytes()
+    content = json.loads(ran.out)
+    assert content["settings"]["p"] == "exact"
+    assert content["effects"][0]["model"] == "lr=0.1"
+
+
+def test_errors_on_the_fair_set_and_the_leaderboard(
+    folder: Path, files: Mapping[str, Path], tmp_path: Path
+) -> None:
+    """The one fair file is of the one model; a second run replaces its entry."""
+    board = tmp_path / "leaderboard.json"
+    given = ("impact", folder, "--predictions", files["one"], "--fair", files["fair"])
+    for force in ((), ("--force",)):
+        ran = run(*given, "-o", tmp_path / "out", "--add-to", board, *LINKS, *force)
+        assert (ran.code, ran.err) == (0, "")
+    assert ran.out.splitlines()[-2:] == [str(tmp_path / "out"), str(board)]
+    assert "one errs on 33.33 % of the test set and on 66.67 % of the fair one" in ran.out
+    (entry,) = json.loads(board.read_text())["entries"]
+    assert (entry["model"], entry["error_fair"]) == ("one", pytest.approx(4 / 6))
+    assert (tmp_path / "out" / "gaps.csv").is_file()
+
+
+def test_a_page_without_pictures_stays_so(
+    folder: Path, files: Mapping[str, Path], tmp_path: Path
+) -> None:
+    assert run("report", folder, "--no-pictures").code == 0
+    assert run("impact", folder, "--predictions", files["one"], "-o", tmp_path / "a").code == 0
+    page = (folder / "report.html").read_text()
+    assert "This page was made without pictures" in page
+    assert "data:image/" not in page
+
+
+def test_what_is_wrong_is_said_before_the_work(
+    folder: Path, files: Mapping[str, Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def never(*arguments: object, **options: object) -> None:
+        pytest.fail("the work was begun")
+
+    monkeypatch.setattr("visleak.impact.impact", never)
+    one, fair, none = files["one"], files["fair"], tmp_path / "none.csv"
+    (tmp_path / "file").write_text("")
+    (tmp_path / "done").mkdir()
+    (tmp_path / "done" / "impact.json").write_text("{}")
+    predictions = ("--predictions", one)
+    wrong = [
+        ((), "nothing to measure: give --predictions [NAME=]FILE, a model's answers"),
+        (("--predictions", none), f"--predictions: {none} does not exist"),
+        (("--predictions", tmp_path), f"--predictions: {tmp_path} is a folder; give a file"),
+        (("--predictions", "a="), "--predictions is [NAME=]FILE with no part empty; got 'a='"),
+        (
+            (*predictions, *predictions),
+            f"two models are called 'one'; names must differ: --predictions NAME={one}",
+        ),
+        (
+            (*predictions, "--predictions", f"b={one}", "--fair", fair),
+            f"--fair {fair} is of 'fair', which has no --predictions; models are 'one', 'b': name"
+            f" it alike, --fair NAME={fair}",
+        ),
+        (
+            (*predictions, "--subset", one),
+            f"--subset is NAME=FILE with no part empty; got '{one}'",
+        ),
+        (
+            (*predictions, "-o", tmp_path / "file"),
+            f"output {tmp_path / 'file'} is a file; choose a folder with -o DIR",
+        ),
+        (
+            (*predictions, "-o", tmp_path / "done"),
+            f"{tmp_path / 'done'} holds a result already (impact.json); choose another folder with"
+            " -o DIR, or --force replaces it",
+        ),
+        (
+            (*predictions, "--code", "https://a.org"),
+            "--framework, --code and --weights go with --add-to FILE.json",
+        ),
+        (
+            (*predictions, "--add-to", tmp_path / "l.json", *LINKS),
+            "--add-to puts one model on the leaderboard: give --fair FILE of one model, what it"
+            " answered on the fair test set; got 0",
+        ),
+        (
+            (*predictions, "--fair", fair, "--add-to", tmp_path / "l.json", *LINKS[:4]),
+            "an entry without weights cannot be verified: give --weights URL, where they can be"
+            " had",
+        ),
+    ]
+    for given, message in wrong:
+        assert refused("impact", folder, *given) == (2, message)
+    damaged = tmp_path / "damaged.json"
+    damaged.write_text("{}")
+    code, message = refused(
+        "impact", folder, *predictions, "--fair", fair, "--add-to", damaged, *LINKS
+    )
+    assert code == 1
+    assert message.endswith("it is no leaderboard; choose another file")
+    code, message = refused("impact", tmp_path, *predictions)
+    assert code == 2
+    assert "holds no finished audit" in message

@@ -1,0 +1,119 @@
+"""A leaderboard of fair errors: what nobody can verify does not come in."""
+
+from __future__ import annotations
+
+import json
+import re
+from pathlib import Path
+
+import pytest
+from impact_making import cifair, hostile, table_2
+
+from visleak.errors import UsageError, VisleakError
+from visleak.impact.leaderboard import add_to, leaderboard_markdown, read_leaderboard
+
+LINKS = {
+    "framework": "PyTorch",
+    "code": "https://example.org/code",
+    "weights": "https://example.org/weights.pth",
+}
+
+
+def test_entries_stand_by_their_fair_error(tmp_path: Path) -> None:
+    path = tmp_path / "leaderboard.json"
+    for model in ("Plain-11", "ResNeXt-29 (8x64d)", "WRN-28-10"):
+        add_to(path, cifair(), model, **LINKS, date="2020-06-01")
+    entries = read_leaderboard(path)
+    assert [(e["model"], e["error_fair"]) for e in entries] == [
+        ("ResNeXt-29 (8x64d)", 0.0395), ("WRN-28-10", 0.0425), ("Plain-11", 0.0643),
+    ]  # fmt: skip
+    first = entries[0]
+    assert first["relative_gap"] == pytest.approx(0.1096, abs=5e-5)
+    assert (first["test_set"], first["images"], first["date"]) == ("cifar10", 10_000, "2020-06-01")
+    assert not list(tmp_path.glob("*.part"))
+
+
+def test_the_same_model_on_the_same_set_is_replaced(tmp_path: Path) -> None:
+    path = tmp_path / "leaderboard.json"
+    add_to(path, cifair(), "Plain-11", **LINKS)
+    newer = LINKS | {"weights": "https://example.org/other.pth"}
+    (entry,) = add_to(path, cifair(), "Plain-11", **newer)
+    assert entry["weights"] == "https://example.org/other.pth"
+    assert re.fullmatch(r"\d{4}-\d\d-\d\d", entry["date"])
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"weights": ""}, r"an entry without weights cannot be verified: give --weights URL"),
+        ({"code": ""}, r"an entry needs its code: give --code URL"),
+        ({"framework": " "}, r"an entry needs a framework: give --framework NAME"),
+        ({"code": "my repository"}, r"--code must be a link, http://.. or https://..; got 'my rep"),
+        ({"weights": "javascript:alert(1)"}, r"--weights must be a link"),
+        ({"weights": "https://a.org/<b>"}, r"--weights must be a link"),
+        ({"weights": "https://[x/"}, r"--weights must be a link"),
+    ],
+)
+def test_an_entry_that_cannot_be_verified_is_refused(
+    tmp_path: Path, changes: dict[str, str], message: str
+) -> None:
+    path = tmp_path / "leaderboard.json"
+    with pytest.raises(UsageError, match=message) as refused:
+        add_to(path, cifair(), "Plain-11", **(LINKS | changes))
+    assert "\n" not in str(refused.value)
+    assert not path.exists()
+
+
+def test_only_one_model_with_fair_errors(tmp_path: Path) -> None:
+    path = tmp_path / "leaderboard.json"
+    with pytest.raises(UsageError, match=r"one entry at a time: name one of the models Plain-11, "):
+        add_to(path, cifair(), **LINKS)
+    with pytest.raises(UsageError, match=r"no errors of a model 'nobody'; there are Plain-11"):
+        add_to(path, cifair(), "nobody", **LINKS)
+    with pytest.raises(UsageError, match=r"about errors on a fair test set: give --fair FILE"):
+        add_to(path, table_2(), **LINKS)
+
+
+def test_a_damaged_file_is_refused_and_left(tmp_path: Path) -> None:
+    path = tmp_path / "leaderboard.json"
+    (entry,) = add_to(path, cifair(), "Plain-11", **LINKS)
+    whole = {"schema": 1, "kind": "visleak leaderboard"}
+    damaged = [
+        ("[", r"cannot be read"),
+        ("{}", r"does not say \"kind\": \"visleak leaderboard\"; it is no leaderboard"),
+        (json.dumps(whole | {"schema": 2, "entries": []}), r"has layout 2, this visleak reads"),
+        (json.dumps(whole), r"is damaged: it has no list of entries; nothing was written"),
+        (
+            json.dumps(whole | {"entries": [entry, 3]}),
+            r"is damaged in entry 2; nothing was written",
+        ),
+    ]
+    for key, value in (("error_fair", "low"), ("weights", "javascript:x"), ("model", None)):
+        text = json.dumps(whole | {"entries": [entry | {key: value}]})
+        damaged.append((text, r"is damaged in entry 1; nothing was written"))
+    for text, message in damaged:
+        path.write_text(text)
+        with pytest.raises(VisleakError, match=message):
+            add_to(path, cifair(), "WRN-28-10", **LINKS)
+        assert path.read_text() == text
+
+
+def test_as_markdown(tmp_path: Path) -> None:
+    path = tmp_path / "leaderboard.json"
+    entries = add_to(path, cifair(), "ResNet-110", **LINKS, date="2020-06-01")
+    assert leaderboard_markdown(entries).splitlines()[2] == (
+        "| ResNet-110 | cifar10 | 5.77 | 5.26 | +0.51 | 9.70 | 10,000 | PyTorch |"
+        " [code](https://example.org/code) | [weights](https://example.org/weights.pth) |"
+        " 2020-06-01 |"
+    )
+
+
+def test_a_name_or_link_of_an_entry_is_no_markup(tmp_path: Path) -> None:
+    path = tmp_path / "leaderboard.json"
+    links = LINKS | {"framework": "a|b", "code": "https://example.org/a)|(b"}
+    for model in hostile().models:
+        entries = add_to(path, hostile(), model, **links)
+    lines = leaderboard_markdown(entries).splitlines()
+    assert len(lines) == 2 + len(entries)
+    assert {len(re.findall(r"(?<!\\)\|", line)) for line in lines} == {12}
+    assert "<" not in re.sub(r"\\.", "", "".join(lines))
