@@ -91,7 +91,7 @@ def test_three_models_fit_the_width_of_a_terminal(
     assert lines[2].startswith("[red]\\x1b[31mm\\nodel scores 66.67 %")
     sentences = {0, 1, 2, len(lines) - 1}
     assert max(len(line) for at, line in enumerate(lines) if at not in sentences) <= 100
-    assert "DenseN" in lines[lines.index("Scores on parts of test: accuracy, %") + 1]
+    assert "Dense… k40)" in lines[lines.index("Scores on parts of test: accuracy, %") + 1]
     # the whole name is in the files
     assert "DenseNet-BC (L190, k40)" in (tmp_path / "out" / "impact.md").read_text()
 
