@@ -7,6 +7,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import small_classifiers as small
+import tiny_clips
 
 
 @pytest.fixture(scope="session", autouse=True)
@@ -36,3 +37,10 @@ def networks(tmp_path_factory: pytest.TempPathFactory) -> Path:
     torch.save({"state_dict": {f"module.{k}": v for k, v in state.items()}}, folder / "r.th")
     save_file(state, folder / "r.safetensors")
     return folder
+
+
+@pytest.fixture(scope="session")
+def clip_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Return the folder of a small CLIP with its tokenizer and processor."""
+    pytest.importorskip("transformers")
+    return tiny_clips.make_clip(tmp_path_factory.mktemp("clips") / "clip")

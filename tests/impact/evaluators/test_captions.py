@@ -1,0 +1,143 @@
+"""Files of captions, in the forms in which people have them."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from visleak.errors import UsageError, VisleakError
+from visleak.impact.evaluators.captions import Captions, captions_of, read_captions
+from visleak.records import ImageSet
+
+#: Two images, of two captions and one.
+ROWS = [("a.jpg", "Two dogs, running."), ("b.jpg", "A tree."), ("a.jpg", "Dogs on grass")]
+
+
+def pairs(captions: Captions) -> list[tuple[str, str]]:
+    return list(zip(captions.ids, captions.texts, strict=True))
+
+
+def write(path: Path, kind: str) -> None:
+    """Write :data:`ROWS` in one of the forms."""
+    ids, texts = zip(*ROWS, strict=True)
+    if kind == "csv":
+        path.write_text(
+            'id,caption\na.jpg,"Two dogs, running."\nb.jpg,A tree.\na.jpg,Dogs on grass\n'
+        )
+    elif kind == "tsv":
+        lines = [f"{id_}\t0\t{text}" for id_, text in ROWS]
+        path.write_text("\n".join(["image_name\tcomment_number\tcomment", *lines]))
+    elif kind == "token":
+        path.write_text("\n".join(f"{id_}#{n}\t{text}" for n, (id_, text) in enumerate(ROWS)))
+    elif kind == "parquet":
+        pq.write_table(pa.table({"image_id": ids, "text": texts}), path)
+    elif kind == "lists":
+        # one row an image, as the hub has Flickr30k
+        held = {"filename": ["a.jpg", "b.jpg"], "caption": [[texts[0], texts[2]], [texts[1]]]}
+        pq.write_table(pa.table(held), path)
+    else:
+        path.write_text(json.dumps(documents()[kind]))
+
+
+def documents() -> dict[str, object]:
+    sentences = {"a.jpg": [ROWS[0][1], ROWS[2][1]], "b.jpg": [ROWS[1][1]]}
+    karpathy = [
+        {"filename": name, "split": "test", "sentences": [{"raw": text} for text in texts]}
+        for name, texts in sentences.items()
+    ]
+    images = [{"id": 7, "file_name": "a.jpg"}, {"id": 9, "file_name": "b.jpg"}]
+    told = [{"image_id": 7 if id_ == "a.jpg" else 9, "caption": text} for id_, text in ROWS]
+    return {
+        "karpathy": {"dataset": "flickr30k", "images": karpathy},
+        "coco": {"images": images, "annotations": told},
+        "plain": {"a.jpg": sentences["a.jpg"], "b.jpg": ROWS[1][1]},
+    }
+
+
+@pytest.mark.parametrize(
+    ("kind", "ending"),
+    [
+        *[("csv", ".csv"), ("tsv", ".tsv"), ("token", ".token"), ("token", ".txt")],
+        *[("parquet", ".parquet"), ("lists", ".parquet")],
+        *[("karpathy", ".json"), ("coco", ".json"), ("plain", ".json")],
+    ],
+)
+def test_every_form_says_the_same(tmp_path: Path, kind: str, ending: str) -> None:
+    """The captions of an image keep their order, by which the first is the first."""
+    write(tmp_path / f"c{ending}", kind)
+    captions = read_captions(tmp_path / f"c{ending}")
+    assert sorted(pairs(captions)) == sorted(ROWS)
+    assert pairs(captions.chosen("first")) == ROWS[:2]
+    assert pairs(captions.chosen("2")) == [ROWS[2]]
+    assert captions.chosen("all") is captions
+
+
+def test_captions_that_are_empty_are_counted(tmp_path: Path) -> None:
+    """And spaces are no text; the others are told without line ends."""
+    path = tmp_path / "c.csv"
+    path.write_text('id,caption\na,\nb,"  "\nc,"two\nlines"\n')
+    captions = read_captions(path)
+    assert pairs(captions) == [("c", "two lines")]
+    assert captions.empty == 2
+
+
+def test_captions_of_several_images_are_counted() -> None:
+    """Those of one image may be equal: none of them is foreign to it."""
+    made = Captions(("a", "a", "b", "c"), ("x", "x", "y", "y"), 0, "here")
+    assert made.repeated == 2
+    assert Captions(("a", "a"), ("x", "x"), 0, "here").repeated == 0
+
+
+def test_captions_of_a_set() -> None:
+    """Where an image has none, that is no empty caption."""
+    ids = pa.array(["a", "b", "c"])
+    texts = pa.array(["one", None, ""], pa.string())
+    images = ImageSet("set", ids, ids, None, captions=texts)  # type: ignore[arg-type]
+    captions = captions_of(images)
+    assert pairs(captions) == [("a", "one")]
+    assert captions.empty == 1
+    with pytest.raises(UsageError, match=r"set 'set' has no captions; give them with --captions"):
+        captions_of(ImageSet("set", ids, ids, None))  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "kind", "said"),
+    [
+        ("c.csv", "image,other\na,b\n", VisleakError, "has no column 'caption'; it has image, oth"),
+        ("c.csv", "id,caption\n,b\n", VisleakError, "c.csv: number 1 has no image id"),
+        ("c.csv", "id,caption\na,\n", VisleakError, "c.csv: there are none; give a .csv, .tsv"),
+        ("c.token", "a.jpg a dog\n", VisleakError, "line 1: it is not NAME#N<TAB>CAPTION"),
+        ("c.json", "[1]", VisleakError, "c.json holds a list; give a .csv"),
+        ("c.json", "{", VisleakError, "c.json cannot be read (Expecting property name"),
+        ("c.json", '{"images": [{"filename": "a"}]}', VisleakError, "(KeyError: 'sentences')"),
+        ("c.json", '{"a": 3}', VisleakError, "TypeError: '3' is no caption"),
+        ("c.parquet", "none", VisleakError, "cannot be read as Parquet"),
+        ("c.xml", "<x/>", UsageError, "c.xml is of no known kind; give a .csv"),
+    ],
+)
+def test_files_that_are_refused(
+    tmp_path: Path, name: str, content: str, kind: type[Exception], said: str
+) -> None:
+    """In one line that names the file."""
+    (tmp_path / name).write_text(content)
+    with pytest.raises(kind) as caught:
+        read_captions(tmp_path / name)
+    assert said in str(caught.value)
+    assert str(tmp_path / name) in str(caught.value)
+    assert "\n" not in str(caught.value)
+
+
+def test_choices_that_cannot_be() -> None:
+    """No such file, no such word, no image with so many."""
+    with pytest.raises(UsageError, match=r"there is no such file; give a \.csv"):
+        read_captions(Path("nowhere.csv"))
+    made = Captions(("a", "a"), ("x", "y"), 0, "c.csv")
+    for wrong in ("last", "0", "-1", "1.5", "٣"):
+        with pytest.raises(UsageError, match=f"must be first, all or a number .* got '{wrong}'"):
+            made.chosen(wrong)
+    with pytest.raises(VisleakError, match=r"no image of c\.csv has so many .* most is 2"):
+        made.chosen("3")

@@ -1,0 +1,94 @@
+"""Prompt templates: OpenAI's own, word for word, and files of templates."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from importlib.resources import files
+from pathlib import Path
+
+import pytest
+
+from visleak.errors import UsageError, VisleakError
+from visleak.impact.evaluators.templates import Templates, load_templates
+
+#: SHA-256 of the 80 lines of ``imagenet_templates``, joined by line feeds, as they stand in the
+#: notebook of OpenAI's CLIP repository and in open_clip's ``OPENAI_IMAGENET_TEMPLATES``.
+PUBLISHED = "4f976686fb651bb5803d4689dcd849f75efe0ef19a3c801355bc9a6f03c8a5af"
+
+
+def test_openais_templates_are_the_published_ones() -> None:
+    """One word off would be another classifier, and nothing would tell."""
+    sentences = load_templates("openai").sentences
+    assert len(sentences) == len(set(sentences)) == 80
+    assert all(sentence.count("{}") == 1 for sentence in sentences)
+    assert hashlib.sha256("\n".join(sentences).encode()).hexdigest() == PUBLISHED
+    # the seven that the notebook names as the best subset
+    best = "itap of a,a bad photo of the,a origami,a photo of the large,art of the"
+    assert {f"{start} {{}}." for start in best.split(",")} <= set(sentences)
+    assert {"a {} in a video game.", "a photo of the small {}."} <= set(sentences)
+
+
+def test_source_and_licence_come_along() -> None:
+    """The MIT licence asks for its notice in every copy."""
+    folder = files("visleak.impact.evaluators")
+    content = json.loads(folder.joinpath("openai_templates.json").read_text(encoding="utf-8"))
+    assert "github.com/openai/CLIP" in content["source"]
+    assert content["licence"] == "MIT"
+    assert content["copyright"] == "Copyright (c) 2021 OpenAI"
+    assert content["permission"][0].startswith("Permission is hereby granted, free of charge")
+
+
+def test_open_clip_has_the_same() -> None:
+    """A copy of another library, where it is installed."""
+    try:
+        from open_clip import OPENAI_IMAGENET_TEMPLATES
+    except (ImportError, RuntimeError) as error:
+        pytest.skip(f"open_clip cannot be imported here ({type(error).__name__})")
+    assert [make("{}") for make in OPENAI_IMAGENET_TEMPLATES] == list(
+        load_templates("openai").sentences
+    )
+
+
+def test_a_name_is_put_in_as_it_is() -> None:
+    """Braces in a name or a template are no fields of Python's format."""
+    made = Templates("x", ("{} {0} {x.__class__}", "{}, {}")).prompts("a {} b")
+    assert made == ["a {} b {0} {x.__class__}", "a {} b, a {} b"]
+
+
+def test_a_file_of_templates(tmp_path: Path) -> None:
+    """Blank lines, a mark of UTF-8 and Windows line ends are no templates."""
+    path = tmp_path / "mine.txt"
+    path.write_bytes("\ufeffa drawing of a {}.\r\n\r\n  das {}  \r\n".encode())
+    mine = load_templates(str(path))
+    assert mine.sentences == ("a drawing of a {}.", "das {}")
+    assert mine.digest != load_templates("simple").digest
+
+
+@pytest.mark.parametrize(
+    ("content", "said"),
+    [
+        ("a {}.\na photo\n", "line 2: 'a photo' has no {} where the name of a class goes; write"),
+        ("a {}.\n\na {}.\n", "line 3: 'a {}.' stands in line 1 too; it would count twice"),
+        ("\n", "the file is empty; write one a line, such as a photo of a {}."),
+    ],
+)
+def test_files_that_are_refused(tmp_path: Path, content: str, said: str) -> None:
+    """In one line, with the line of the file."""
+    path = tmp_path / "t.txt"
+    path.write_text(content)
+    with pytest.raises(VisleakError) as caught:
+        load_templates(str(path))
+    assert str(caught.value).startswith(f"templates {path}")
+    assert said in str(caught.value)
+
+
+def test_no_such_templates(tmp_path: Path) -> None:
+    """A name that is none, and a file that is no text."""
+    with pytest.raises(
+        UsageError, match=r"must be openai, simple or a text file .* got 'imagenet'"
+    ):
+        load_templates("imagenet")
+    (tmp_path / "x.bin").write_bytes(b"\xff\xfe\x00")
+    with pytest.raises(VisleakError, match="cannot be read as UTF-8 text"):
+        load_templates(str(tmp_path / "x.bin"))

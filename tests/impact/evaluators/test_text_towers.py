@@ -1,0 +1,182 @@
+"""The text tower of a CLIP against the library's own numbers, sentence by sentence."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+from functools import partial
+from pathlib import Path
+
+import numpy as np
+import pytest
+import tiny_clips
+
+from visleak.errors import UsageError, VisleakError
+from visleak.impact.evaluators.text_towers import load_text_tower
+
+on_cpu = partial(load_text_tower, device="cpu")
+
+#: Short, long, empty, of one token more than fits and of just as many, foreign letters, twice.
+SENTENCES = [
+    "a photo of a cat.",
+    "dog",
+    "",
+    "a photo of many, many very long things that cannot fit",
+    "x" * (tiny_clips.CONTEXT - 1),
+    "x" * (tiny_clips.CONTEXT - 2),
+    "naïve  漢字 😀",
+    "DOG",
+]
+CUT = [False, False, False, True, True, False, True, False]
+
+
+@pytest.fixture(scope="module")
+def expected(clip_folder: Path) -> np.ndarray:
+    return tiny_clips.text_features(clip_folder, SENTENCES)
+
+
+@pytest.mark.parametrize("batch", [1, 3, 16])
+def test_vectors_are_the_librarys(clip_folder: Path, expected: np.ndarray, batch: int) -> None:
+    """Whatever the batch, though the library reads all at full length and we do not."""
+    read = on_cpu(f"clip:{clip_folder}", batch=batch).encode(SENTENCES)
+    np.testing.assert_allclose(read.matrix, expected, atol=1e-6)
+    np.testing.assert_allclose(np.linalg.norm(read.matrix, axis=1), 1, atol=1e-6)
+    assert read.cut.tolist() == CUT
+    # the network tells these sentences apart, or equality would prove nothing
+    others = expected @ expected.T - np.eye(len(SENTENCES))
+    assert np.sort(others.ravel())[-3] < 0.999
+
+
+def test_a_vector_depends_on_its_sentence_alone(clip_folder: Path) -> None:
+    """Neither on the order nor on what else is read; equal sentences are read once."""
+    tower = on_cpu(f"clip:{clip_folder}")
+    together = tower.encode(SENTENCES).matrix
+    for place, sentence in enumerate(SENTENCES):
+        np.testing.assert_array_equal(tower.encode([sentence]).matrix[0], together[place])
+    told: list[tuple[int, int]] = []
+    tower.encode(["dog"] * 50 + ["cat"], lambda done, total: told.append((done, total)))
+    assert told[-1] == (2, 2)
+    assert tower.logit_scale == pytest.approx(20.0)
+    assert (tower.context, tower.name) == (tiny_clips.CONTEXT, f"clip:{clip_folder}")
+
+
+def test_a_tokenizer_in_two_files(clip_folder: Path, tmp_path: Path, expected: np.ndarray) -> None:
+    """As OpenAI's own folder on the hub has it."""
+    folder = shutil.copytree(clip_folder, tmp_path / "clip")
+    words = json.loads((folder / "tokenizer.json").read_text())["model"]
+    (folder / "tokenizer.json").unlink()
+    (folder / "vocab.json").write_text(json.dumps(words["vocab"]))
+    merges = "".join(f"{' '.join(pair)}\n" for pair in tiny_clips.MERGES)
+    (folder / "merges.txt").write_text(f"#version: 0.2\n{merges}")
+    read = on_cpu(f"clip:{folder}").encode(SENTENCES)
+    np.testing.assert_allclose(read.matrix, expected, atol=1e-6)
+
+
+def test_old_configurations_end_with_the_highest_token(tmp_path: Path) -> None:
+    """OpenAI's says that a text ends with token 2, and the library knows better."""
+    folder = tiny_clips.make_clip(tmp_path / "old", end=2)
+    read = on_cpu(f"clip:{folder}").encode(SENTENCES)
+    np.testing.assert_allclose(read.matrix, tiny_clips.text_features(folder, SENTENCES), atol=1e-6)
+
+
+def test_the_digest_tells_models_apart(clip_folder: Path, tmp_path: Path) -> None:
+    """Other weights, or other words for the same weights."""
+    same = shutil.copytree(clip_folder, tmp_path / "same")
+    digest = on_cpu(f"clip:{clip_folder}").digest
+    assert on_cpu(f"clip:{same}?batch=2").digest == digest
+    assert on_cpu(f"clip:{tiny_clips.make_clip(tmp_path / 'other', seed=1)}").digest != digest
+    content = json.loads((same / "tokenizer.json").read_text())
+    vocabulary = content["model"]["vocab"]
+    vocabulary["a"], vocabulary["b"] = vocabulary["b"], vocabulary["a"]
+    (same / "tokenizer.json").write_text(json.dumps(content))
+    assert on_cpu(f"clip:{same}").digest != digest
+
+
+@pytest.mark.parametrize("kind", ["none", "half"])
+def test_a_folder_without_a_tokenizer(clip_folder: Path, tmp_path: Path, kind: str) -> None:
+    """The library would make one of three words, by which all sentences are one."""
+    folder = shutil.copytree(clip_folder, tmp_path / "clip")
+    (folder / "tokenizer.json").unlink()
+    if kind == "half":
+        (folder / "vocab.json").write_text("{}")
+    with pytest.raises(VisleakError) as caught:
+        on_cpu(f"clip:{folder}")
+    assert str(caught.value) == (
+        f"model {folder}: {folder} has no tokenizer (tokenizer.json, or vocab.json and merges.txt);"
+        " copy it there from the published model"
+    )
+
+
+def test_a_damaged_tokenizer(clip_folder: Path, tmp_path: Path) -> None:
+    """Whatever the library's parser says of it, in one line."""
+    folder = shutil.copytree(clip_folder, tmp_path / "clip")
+    (folder / "tokenizer.json").write_text("{")
+    with pytest.raises(VisleakError) as caught:
+        on_cpu(f"clip:{folder}")
+    assert f"model {folder}: the tokenizer in {folder} cannot be loaded (" in str(caught.value)
+    assert "\n" not in str(caught.value)
+
+
+def test_a_tokenizer_of_another_model(tmp_path: Path) -> None:
+    """The tower would look for an end that never comes, and see the same in all sentences."""
+    folder = tiny_clips.make_clip(tmp_path / "clip", end=5)
+    last = len(tiny_clips.make_tokenizer()) - 1
+    with pytest.raises(VisleakError) as caught:
+        on_cpu(f"clip:{folder}")
+    assert str(caught.value) == (
+        f"model {folder}: its tokenizer has tokens up to {last} and ends a text with {last}, its"
+        f" config.json speaks of {last + 1} tokens and of 5 at the end; they are of two models"
+    )
+
+
+def test_models_without_texts(clip_folder: Path, tmp_path: Path) -> None:
+    """An encoder that is no CLIP, and half a CLIP."""
+    with pytest.raises(UsageError, match="the model must be a CLIP, which has a tower for texts"):
+        load_text_tower("dinov2")
+    folder = shutil.copytree(clip_folder, tmp_path / "vision")
+    config = json.loads((folder / "config.json").read_text())
+    config = {**config["vision_config"], "model_type": "clip_vision_model"}
+    (folder / "config.json").write_text(json.dumps(config))
+    with pytest.raises(VisleakError, match="is a tower for pictures alone; texts need the whole"):
+        on_cpu(f"clip:{folder}")
+    with pytest.raises(UsageError, match="encoder clip has no option 'context'"):
+        on_cpu(f"clip:{clip_folder}?context=5")
+
+
+def test_a_vector_without_a_direction(clip_folder: Path, tmp_path: Path) -> None:
+    """Not passed on as a similarity of nothing."""
+    from safetensors.torch import load_file, save_file
+
+    folder = shutil.copytree(clip_folder, tmp_path / "clip")
+    weights = load_file(folder / "model.safetensors")
+    weights["text_projection.weight"].zero_()
+    save_file(weights, folder / "model.safetensors", metadata={"format": "pt"})
+    with pytest.raises(VisleakError) as caught:
+        on_cpu(f"clip:{folder}").encode(["cat", "dog"])
+    assert "2 sentences have a vector without a direction, such as 'cat'" in str(caught.value)
+
+
+@pytest.mark.data
+@pytest.mark.skipif("VISLEAK_DATA" not in os.environ, reason="needs VISLEAK_DATA")
+def test_clips_own_words_are_read_as_published(tmp_path: Path) -> None:
+    """With the vocabulary of 49,408 tokens: the tokens that OpenAI's notebook prints."""
+    import gzip
+
+    from transformers import CLIPTokenizer
+
+    from visleak.impact.evaluators.clip_texts import ClipTokenizer
+
+    file = Path(os.environ["VISLEAK_DATA"]) / "membench" / "clip-bpe-vocab-16e6.txt.gz"
+    lines = gzip.decompress(file.read_bytes()).decode().split("\n")
+    merges = [tuple(line.split()) for line in lines[1 : 49152 - 256 - 2 + 1]]
+    letters = tiny_clips.letters()
+    words = [*letters, *(f"{letter}</w>" for letter in letters), *map("".join, merges)]
+    words += ["<|startoftext|>", "<|endoftext|>"]
+    library = CLIPTokenizer(vocab={word: n for n, word in enumerate(words)}, merges=merges)
+    tokens = ClipTokenizer(library, 77)(["Hello World!", "a photo of a cat", "cat " * 80])
+    assert tokens.ids[0, :5].tolist() == [49406, 3306, 1002, 256, 49407]
+    assert tokens.ids[1, :7].tolist() == [49406, 320, 1125, 539, 320, 2368, 49407]
+    assert tokens.lengths.tolist() == [5, 7, 77]
+    assert tokens.cut.tolist() == [False, False, True]
+    assert tokens.ids[2].tolist() == [49406, *[2368] * 75, 49407]

@@ -1,0 +1,203 @@
+"""Zero-shot answers of a small real CLIP against the library alone, and the file they stand in."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from collections.abc import Sequence
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow.parquet as pq
+import pytest
+import tiny_clips
+from PIL import Image
+
+from visleak.errors import UsageError, VisleakError
+from visleak.images import open_pictures
+from visleak.impact.evaluators import zeroshot as module
+from visleak.impact.evaluators.templates import load_templates
+from visleak.impact.evaluators.text_towers import load_text_tower
+
+zeroshot = partial(module.zeroshot, options={"device": "cpu"}, cache=None, workers=1)
+
+TEMPLATES = ("a photo of a {}.", "the {}", "{}")
+
+
+def by_library(
+    folder: Path, files: Sequence[Path], names: Sequence[str], templates: Sequence[str]
+) -> np.ndarray:
+    """Return the logits (files, classes) by transformers alone, as OpenAI's notebook has it."""
+    import torch
+    from transformers import CLIPModel
+    from transformers.models.clip.image_processing_pil_clip import CLIPImageProcessorPil
+
+    from visleak.encoders.weights import quiet
+
+    with quiet():
+        model = CLIPModel.from_pretrained(folder).eval()
+        processor = CLIPImageProcessorPil.from_pretrained(folder)
+    pictures = []
+    for file in files:
+        given = processor(Image.open(file).convert("RGB"), return_tensors="pt")
+        with torch.inference_mode():
+            made = model.get_image_features(**given)
+        pictures.append(getattr(made, "pooler_output", made).numpy()[0].astype(np.float64))
+    classes = []
+    for name in names:
+        rows = tiny_clips.text_features(folder, [each.format(name) for each in templates])
+        classes.append(rows.mean(axis=0) / np.linalg.norm(rows.mean(axis=0)))
+    rows = np.stack(pictures)
+    rows /= np.linalg.norm(rows, axis=1, keepdims=True)
+    return float(model.logit_scale.detach().exp()) * rows @ np.stack(classes).T
+
+
+def rows_of(file: Path) -> list[dict[str, Any]]:
+    return pq.read_table(file).to_pylist()
+
+
+def test_answers_are_the_librarys(clip_folder: Path, labelled: Path, tmp_path: Path) -> None:
+    """Every rank and probability, and the accuracy, of 36 pictures and 9 names."""
+    (tmp_path / "t.txt").write_text("\n".join(TEMPLATES))
+    images = open_pictures(str(labelled))
+    done = zeroshot(
+        images, f"clip:{clip_folder}", tmp_path / "p.parquet", templates=str(tmp_path / "t.txt")
+    )
+    rows = rows_of(done.file)
+    names = sorted({row["label"] for row in rows})
+    logits = by_library(
+        clip_folder,
+        [labelled / row["id"] for row in rows],
+        [name.replace("_", " ") for name in names],
+        TEMPLATES,
+    )
+    order = np.argsort(-logits, axis=1)[:, :5]
+    softmax = np.exp(logits) / np.exp(logits).sum(axis=1, keepdims=True)
+    assert [row["id"] for row in rows] == images.ids.to_pylist()
+    for row, best, chances in zip(rows, order, softmax, strict=True):
+        assert row["predictions"] == [names[place] for place in best]
+        assert row["prediction"] == row["predictions"][0]
+        assert row["confidence"] == pytest.approx(chances.max(), abs=1e-4)
+    right = [names[best[0]] == row["label"] for row, best in zip(rows, order, strict=True)]
+    among = [row["label"] in row["predictions"] for row in rows]
+    assert done.accuracy is not None
+    assert done.top_5 is not None
+    assert (done.accuracy.count, done.accuracy.images) == (sum(right), 36)
+    assert done.top_5.count == sum(among)
+    assert 0 < sum(right) < sum(among) < 36
+    assert (done.prompts, done.templates) == (27, (str(tmp_path / "t.txt"), 3))
+    assert len({row["prediction"] for row in rows}) > 1
+
+
+def test_what_made_them_stands_in_the_file(
+    clip_folder: Path, labelled: Path, tmp_path: Path
+) -> None:
+    """Model, names, templates, cut prompts and set, with digests."""
+    model = f"clip:{clip_folder}"
+    done = zeroshot(open_pictures(str(labelled)), model, tmp_path / "p.parquet", templates="openai")
+    about = json.loads(pq.read_schema(done.file).metadata[b"visleak"])
+    tower = load_text_tower(model, device="cpu")
+    sentences = load_templates("openai")
+    prompts = [p for name in sorted_names(labelled) for p in sentences.prompts(name)]
+    cut = int(tower.encode(prompts).cut.sum())
+    assert 0 < cut < len(prompts) == 720
+    assert about["evaluator"] == "zeroshot"
+    assert about["model"]["name"] == model
+    assert about["model"]["text digest"] == tower.digest
+    assert about["templates"] == {"name": "openai", "count": 80, "digest": sentences.digest}
+    assert about["prompts"] == {"count": 720, "cut": cut}
+    assert about["set"]["images"] == 36
+    assert (done.prompts, done.cut) == (720, cut)
+    assert done.notes == (
+        "prompts longer than the 16 tokens that the model reads, whose end it did not see:"
+        f" {cut} of 720",
+    )
+
+
+def sorted_names(folder: Path) -> list[str]:
+    return sorted(place.name.replace("_", " ") for place in folder.iterdir())
+
+
+def test_blocks_change_no_answer(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nor does the order of the classes, where no two are equal."""
+    rng = np.random.default_rng(0)
+    pictures = rng.standard_normal((50, 12)).astype(np.float32)
+    classes = rng.standard_normal((7, 12))
+    whole = module.answers(pictures, classes, 5.0)
+    monkeypatch.setattr(module, "BLOCK", 3)
+    parts = module.answers(pictures, classes, 5.0)
+    np.testing.assert_array_equal(parts.best, whole.best)
+    np.testing.assert_allclose(parts.confidence, whole.confidence, rtol=1e-6)
+    turned = module.answers(pictures, classes[::-1], 5.0)
+    np.testing.assert_array_equal(6 - turned.best, whole.best)
+
+
+def test_few_classes_and_equal_ones() -> None:
+    """Of equal classes the first is first; places that are not there are marked."""
+    found = module.answers(
+        np.float32([[1, 0]]), np.array([[0.0, 1.0], [1.0, 0.0], [1.0, 0.0]]), 2.0
+    )
+    assert found.best.tolist() == [[1, 2, 0, -1, -1]]
+    assert found.confidence[0] == pytest.approx(1 / (2 + np.exp(-2.0)))
+
+
+def test_names_by_label_and_pictures_that_cannot_be_read(
+    clip_folder: Path, labelled: Path, tmp_path: Path
+) -> None:
+    """Predictions are labels, whatever the names; two names of one kind are said."""
+    folder = tmp_path / "set"
+    for name in ("moon", "coins", "grass"):
+        shutil.copytree(labelled / name, folder / name)
+    (folder / "moon" / "0.png").write_bytes(b"no picture")
+    broken = "moon/0.png"
+    lines = ["moon\ta disc", "coins\tmoney", "sea\tmoney"]
+    (tmp_path / "c.txt").write_text("\n".join(lines))
+    images = open_pictures(str(folder))
+    done = zeroshot(images, f"clip:{clip_folder}", tmp_path / "p.csv", classes=tmp_path / "c.txt")
+    text = done.file.read_text().splitlines()
+    assert text[0] == "id,label,prediction,confidence"
+    assert {line.split(",")[2] for line in text[1:]} <= {"moon", "coins"}
+    assert done.unreadable_file is not None
+    assert broken in done.unreadable_file.read_text()
+    assert (done.images, done.unreadable) == (len(images) - 1, 1)
+    assert done.notes == (
+        "names that several classes have: money; nothing tells these apart, and the class that"
+        " comes first is answered",
+        "labels of the set that are no class of the model: grass; their 4 images count as wrong",
+    )
+
+
+def test_vectors_come_from_the_cache(clip_folder: Path, labelled: Path, tmp_path: Path) -> None:
+    """An audit by this CLIP has made them; the answers are the same bytes."""
+    images = open_pictures(str(labelled))
+    model, kept = f"clip:{clip_folder}", tmp_path / "cache"
+    first = zeroshot(images, model, tmp_path / "a.csv", cache=kept)
+    again = zeroshot(images, model, tmp_path / "b.csv", cache=kept, templates="simple")
+    assert any(kept.iterdir())
+    assert again.file.read_bytes() == first.file.read_bytes()
+
+
+def test_what_is_refused_before_a_model_is_loaded(labelled: Path, tmp_path: Path) -> None:
+    """A wrong file is said at once, not after the weights have been fetched."""
+    images = open_pictures(str(labelled))
+    for arguments, said in (
+        ({"templates": "imagenet"}, "templates must be openai, simple or a text file"),
+        ({"classes": tmp_path / "no.txt"}, "there is no such file"),
+    ):
+        with pytest.raises(UsageError, match=said):
+            zeroshot(images, "clip:nowhere/at-all", tmp_path / "p.parquet", **arguments)
+    with pytest.raises(UsageError, match=r"written as \.parquet or \.csv"):
+        zeroshot(images, "clip:nowhere/at-all", tmp_path / "p.txt")
+
+
+def test_a_set_of_which_nothing_can_be_read(clip_folder: Path, tmp_path: Path) -> None:
+    """No file is left behind."""
+    (tmp_path / "set").mkdir()
+    (tmp_path / "set" / "a.png").write_bytes(b"no picture")
+    (tmp_path / "c.txt").write_text("a\nb\n")
+    images = open_pictures(str(tmp_path / "set"))
+    with pytest.raises(VisleakError, match=r"none of the 1 images of set 'set' could be read"):
+        zeroshot(images, f"clip:{clip_folder}", tmp_path / "p.csv", classes=tmp_path / "c.txt")
+    assert not list(tmp_path.glob("p.*"))
