@@ -1,0 +1,212 @@
+"""Retrieval end to end: a small real CLIP, vectors from files, and the verbs of both evaluators."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow.parquet as pq
+import pytest
+import tiny_clips
+
+from visleak.encoders import load_encoder
+from visleak.errors import UsageError, VisleakError
+from visleak.images import decode, open_pictures
+from visleak.impact.evaluators import retrieve as module
+
+retrieve = partial(module.retrieve, options={"device": "cpu"}, cache=None, workers=1)
+
+
+def rows_of(file: Path) -> list[dict[str, Any]]:
+    return pq.read_table(file).to_pylist()
+
+
+def captions_for(ids: list[str], path: Path) -> list[tuple[str, str]]:
+    """Write two captions an image, and one of an image that no set has."""
+    told = [(id_, f"{word} {id_.removesuffix('.png')}") for word in ("1", "of") for id_ in ids]
+    told.append(("elsewhere.png", "nothing"))
+    path.write_text("id,caption\n" + "".join(f"{id_},{text}\n" for id_, text in told))
+    return told
+
+
+def by_library(folder: Path, labelled: Path, ids: list[str], told: list[tuple[str, str]]) -> Any:
+    """Return ranks by the definition, with the texts of transformers alone."""
+    pictures = [decode((labelled / id_).read_bytes()) for id_ in ids]
+    images = load_encoder(f"clip:{folder}", device="cpu").encode(pictures)[0].astype(np.float64)
+    similarity = images @ tiny_clips.text_features(folder, [text for _, text in told]).T
+    ranks = []
+    for row, id_ in zip(similarity, ids, strict=True):
+        own = np.array([owner == id_ for owner, _ in told])
+        ranks.append(1 + int((row[~own] >= row[own].max()).sum()))
+    return ranks
+
+
+@pytest.mark.parametrize("which", ["first", "2", "all"])
+def test_ranks_are_those_of_the_library(
+    clip_folder: Path, labelled: Path, tmp_path: Path, which: str
+) -> None:
+    """Every picture among all captions that are used, foreign images' among them."""
+    images = open_pictures(str(labelled))
+    ids = images.ids.to_pylist()
+    told = captions_for(ids, tmp_path / "c.csv")
+    used = {"first": told[:36], "2": told[36:72], "all": told[:72]}[which]
+    # of an image with one caption there is no second
+    used = used if which == "2" else [*used, told[-1]]
+    done = retrieve(
+        images,
+        f"clip:{clip_folder}",
+        tmp_path / "p.parquet",
+        captions=tmp_path / "c.csv",
+        caption=which,
+    )
+    rows = rows_of(done.file)
+    expected = by_library(clip_folder, labelled, ids, used)
+    assert [row["id"] for row in rows] == ids
+    assert [row["rank"] for row in rows] == expected
+    assert len(set(expected)) > 5
+    for row in rows:
+        assert [row[f"r@{k}"] for k in (1, 5, 10)] == [int(row["rank"] <= k) for k in (1, 5, 10)]
+    assert (done.queries, done.collection) == (36, len(used))
+    assert [each.share.count for each in done.recalls] == [
+        sum(rank <= k for rank in expected) for k in (1, 5, 10)
+    ]
+
+
+def test_what_a_reader_must_know(clip_folder: Path, labelled: Path, tmp_path: Path) -> None:
+    """What has no rank, what is in the way of all, what was not read to its end."""
+    images = open_pictures(str(labelled))
+    ids = images.ids.to_pylist()
+    lines = [f"{ids[0]},", f"{ids[1]},tree", f"{ids[2]},tree", f"{ids[3]},{'x' * 40}", "else,dog"]
+    (tmp_path / "c.csv").write_text("id,caption\n" + "\n".join(lines))
+    done = retrieve(
+        images, f"clip:{clip_folder}", tmp_path / "p.parquet", captions=tmp_path / "c.csv"
+    )
+    assert [row["id"] for row in rows_of(done.file)] == ids[1:4]
+    assert done.notes == (
+        "captions without any text, which are left out: 1",
+        "captions longer than the 16 tokens that the model reads, whose end it did not see: 1 of 4",
+        "captions that another image has word for word: 2; that of another image counts as foreign,"
+        " and a tie against the query",
+        "images without a caption, which are not ranked: 33",
+        "captions of images that were not ranked (unreadable, or not in the set), which the"
+        " collection has, too: 1",
+    )
+    # each of the two has the other's caption in front of its own
+    assert all(row["rank"] >= 2 for row in rows_of(done.file)[:2])
+    about = json.loads(pq.read_schema(done.file).metadata[b"visleak"])
+    assert about["evaluator"] == "retrieve"
+    assert about["collection"] == {"captions": 4, "of no query": 1}
+    assert about["captions"]["cut"] == 1
+    assert about["ties"] == "count against the query"
+    assert [each["k"] for each in about["recall"]] == [1, 5, 10]
+
+
+def test_captions_of_the_set_itself(clip_folder: Path, labelled: Path, tmp_path: Path) -> None:
+    """A manifest with a column of captions needs no other file; the answers are the same."""
+    ids = open_pictures(str(labelled)).ids.to_pylist()
+    captions_for(ids, tmp_path / "c.csv")
+    rows = [f"{labelled / id_},{id_},1 {id_.removesuffix('.png')}" for id_ in ids]
+    (tmp_path / "set.csv").write_text("path,id,caption\n" + "\n".join(rows))
+    images = open_pictures(str(tmp_path / "set.csv"))
+    own = retrieve(images, f"clip:{clip_folder}", tmp_path / "own.parquet")
+    file = tmp_path / "c.csv"
+    text = "".join(line for line in file.read_text().splitlines(True) if "elsewhere" not in line)
+    file.write_text(text)
+    other = retrieve(images, f"clip:{clip_folder}", tmp_path / "other.parquet", captions=file)
+    assert pq.read_table(own.file).equals(pq.read_table(other.file))
+
+
+def test_captions_of_other_images_alone(labelled: Path, tmp_path: Path) -> None:
+    """Ids of another form are the usual reason; said before a model is loaded."""
+    (tmp_path / "c.csv").write_text("id,caption\n1.jpg,a dog\n")
+    with pytest.raises(VisleakError) as caught:
+        retrieve(
+            open_pictures(str(labelled)),
+            "clip:nowhere/at-all",
+            tmp_path / "p.parquet",
+            captions=tmp_path / "c.csv",
+        )
+    assert str(caught.value) == (
+        "no caption is of an image of the set: captions are of such as '1.jpg', images are such as"
+        " 'astronaut/0.png'; ids must be equal"
+    )
+
+
+def stored(folder: Path, width: int = 8) -> tuple[str, str, list[int]]:
+    """Write vectors of 40 images and 90 captions; return both and the ranks."""
+    rng = np.random.default_rng(0)
+    images, owner = rng.standard_normal((40, 8)), rng.integers(0, 44, 90)
+    near = np.concatenate([images, rng.standard_normal((4, 8))])[owner]
+    captions = near + 1.1 * rng.standard_normal((90, 8))
+    np.savez(folder / "i.npz", id=np.arange(40), vectors=images)
+    np.savez(folder / "t.npz", id=owner, vectors=captions[:, :width])
+    unit = [rows / np.linalg.norm(rows, axis=1, keepdims=True) for rows in (images, captions)]
+    similarity = unit[0] @ unit[1].T
+    ranks = [
+        1 + int((row[owner != place] >= row[owner == place].max()).sum())
+        for place, row in enumerate(similarity)
+        if (owner == place).any()
+    ]
+    return str(folder / "i.npz"), str(folder / "t.npz"), ranks
+
+
+def test_vectors_alone(tmp_path: Path) -> None:
+    """No model, no network: ranks of what was computed elsewhere."""
+    images, texts, expected = stored(tmp_path)
+    done = module.retrieve_stored(images, texts, tmp_path / "p.parquet")
+    assert [row["rank"] for row in rows_of(done.file)] == expected
+    assert 10 < len(expected) == done.queries < 40
+    assert done.collection == 90
+    about = json.loads(pq.read_schema(done.file).metadata[b"visleak"])
+    assert (about["images"]["rows"], about["texts"]["width"]) == (40, 8)
+
+
+def test_vectors_that_have_no_direction(tmp_path: Path) -> None:
+    """An image without one is listed, a caption without one is out of the collection."""
+    images, texts, _ = stored(tmp_path)
+    for file, row in ((images, 3), (texts, 5)):
+        with np.load(file) as held:
+            arrays = dict(held)
+        arrays["vectors"][row] = np.nan
+        np.savez(file, **arrays)
+    done = module.retrieve_stored(images, texts, tmp_path / "p.parquet")
+    assert (done.collection, done.unreadable) == (89, 1)
+    assert done.unreadable_file is not None
+    assert "images,3," in done.unreadable_file.read_text()
+    assert "captions whose vector has no direction, which are left out: 1" in done.notes
+
+
+def test_vectors_that_do_not_fit_together(tmp_path: Path) -> None:
+    """Of two widths, of no common image."""
+    images, texts, _ = stored(tmp_path, width=5)
+    with pytest.raises(VisleakError) as caught:
+        module.retrieve_stored(images, texts, tmp_path / "p.parquet")
+    assert "holds vectors of 8 numbers, --texts" in str(caught.value)
+    assert "t.npz of 5; both must come from one model" in str(caught.value)
+    np.savez(texts, id=np.array(["x", "y"]), vectors=np.eye(2, 8))
+    with pytest.raises(VisleakError, match="captions are of such as 'x', images are such as '0'"):
+        module.retrieve_stored(images, texts, tmp_path / "p.parquet")
+    with pytest.raises(UsageError, match=r"written as \.parquet or \.csv"):
+        module.retrieve_stored(images, texts, tmp_path / "p.json")
+
+
+def test_vectors_need_no_torch(tmp_path: Path) -> None:
+    """The base install ranks them."""
+    images, texts, expected = stored(tmp_path)
+    script = (
+        "import atexit, sys; from visleak.cli import main;"
+        "atexit.register(lambda: print('torch' in sys.modules));"
+        f"main(['evaluate', 'retrieve', '--images', {images!r}, '--texts', {texts!r}, '-o',"
+        f" {str(tmp_path / 'p.csv')!r}])"
+    )
+    ran = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
+    assert f"{len(expected)} images, each among 90 captions" in ran.stdout
+    assert ran.stdout.endswith("False\n"), "torch was imported"
+    lines = (tmp_path / "p.csv").read_text().splitlines()
+    assert lines[0] == "id,rank,r@1,r@5,r@10"
+    assert [int(line.split(",")[1]) for line in lines[1:]] == expected
