@@ -1,5 +1,7 @@
 import json
 import math
+import subprocess
+import sys
 
 import numpy as np
 import pytest
@@ -177,3 +179,12 @@ def test_a_percentile_bootstrap_would_not_cover() -> None:
     k = np.arange(140)
     ends = np.column_stack([binom.ppf(level, 139, k / 139) / 139 for level in (0.025, 0.975)])
     assert coverage(139, 0.99, ends) == pytest.approx(0.75, abs=0.005)
+
+
+def test_rates_need_no_array_library() -> None:
+    """What prints rates must not wait for numpy and scipy."""
+    script = "import sys, visleak.stats; print(*({'numpy', 'scipy'} & set(sys.modules)))"
+    found = subprocess.run(
+        [sys.executable, "-c", script], capture_output=True, text=True, check=True
+    )
+    assert found.stdout.split() == []
