@@ -99,8 +99,8 @@ def _told(result: Classified) -> Iterator[str]:
     for name, share in (("accuracy", result.accuracy), ("top-5", result.top_5)):
         if share is not None and share.images:
             yield f"{name:<11}{evaluate_view.percent(share)}"
-    if result.accuracy is None:
-        yield "no accuracy: the set has no labels"
+    if result.accuracy is None or not result.accuracy.images:
+        yield "no accuracy: the images have no labels"
     yield edges.plain(f"{'classes':<11}{result.classes:,}: {result.rule}")
     speed = (result.images + result.unreadable) / max(result.seconds, 1e-9)
     yield f"{'time':<11}{result.seconds:,.1f} s, {speed:,.0f} images/s"

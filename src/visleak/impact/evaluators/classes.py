@@ -21,6 +21,10 @@ from visleak.records import Bool, Int64
 #: A model's own names are the set's classes where they cover this much of its labels.
 SHARED: Final = 0.5
 
+#: How it is known what an output means.
+IN_FILE: Final = "the names in the file"
+OWN: Final = "the model's own names"
+
 #: Targets that are no output: a label that the model has no class for, and no label.
 FOREIGN: Final = -1
 UNLABELLED: Final = -2
@@ -92,10 +96,11 @@ def classes_of(
     given = read_names(file, width) if file else None
     if not told:
         names = given or own or tuple((str(output),) for output in range(width))
-        rule = "names in the file" if given else "the model's own names" if own else "numbers"
-        return _matched(names, (), rule)
+        if given:
+            return _matched(names, (), IN_FILE)
+        return _matched(names, (), OWN if own else "the numbers of the outputs")
     if given:
-        made = _matched(given, told, "the names in the file")
+        made = _matched(given, told, IN_FILE)
         if not made.in_set.any():
             raise VisleakError(
                 f"no label of the set is among the names in {file}: labels are {_few(told)},"
@@ -103,7 +108,7 @@ def classes_of(
             )
         return made
     if own:
-        made = _matched(own, told, "the model's own names")
+        made = _matched(own, told, OWN)
         if len(told) - len(made.foreign) >= SHARED * len(told):
             return made
     if all(label.isascii() and label.isdecimal() and _below(label, width) for label in told):

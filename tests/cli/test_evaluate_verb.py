@@ -1,0 +1,128 @@
+"""``visleak evaluate classify`` from the command line: what it says, and its refusals."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pyarrow.parquet as pq
+import pytest
+from calling import HOSTILE, refused, run
+from PIL import Image
+
+torch = pytest.importorskip("torch")
+
+
+@pytest.fixture(scope="module")
+def pictures(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Three classes of two noisy pictures each, one of a hostile name, and one that is damaged."""
+    folder = tmp_path_factory.mktemp("evaluate") / "pictures"
+    made = np.random.default_rng(0)
+    for name in ("ant", "bee", "cat"):
+        (folder / name).mkdir(parents=True)
+        for file in ("a.png", HOSTILE if name == "bee" else "b.png"):
+            noise = made.integers(0, 256, (32, 32, 3), np.uint8)
+            Image.fromarray(noise).save(folder / name / file, "PNG")
+    (folder / "ant" / "z.png").write_text("no picture")
+    return folder
+
+
+@pytest.fixture(scope="module")
+def model(pictures: Path) -> str:
+    """A ResNet-20 of six classes."""
+    from visleak.impact.evaluators.cifar_resnets import CifarResNet
+
+    torch.set_num_threads(1)
+    torch.manual_seed(0)
+    file = pictures.parent / "w.pt"
+    torch.save(CifarResNet(3, 6).state_dict(), file)
+    (pictures.parent / "six.txt").write_text("fly\nCAT\nbee\nant\ndog\nemu\n")
+    return f"checkpoint:{file}?arch=resnet20"
+
+
+def test_what_is_said(pictures, model, tmp_path):
+    """Accuracy and top-5 with their intervals, which names, what could not be read, what next."""
+    out, names = tmp_path / "my model.parquet", pictures.parent / "six.txt"
+    ran = run(
+        "evaluate", "classify", f"S={pictures}", "--model", model, "-o", out, "--classes", names
+    )
+    assert (ran.code, ran.err) == (0, "")
+    table = pq.read_table(out).to_pylist()
+    right = sum(row["label"] == row["prediction"] for row in table)
+    five = sum(row["label"] in row["predictions"] for row in table)
+    lines = ran.out.splitlines()
+    assert lines[0] == f"6 images of S by {model}"
+    assert lines[1].startswith(f"accuracy   {100 * right / 6:.2f} % ({right} of 6; 95 %: ")
+    assert lines[2].startswith(f"top-5      {100 * five / 6:.2f} % ({five} of 6; 95 %: ")
+    assert lines[3] == "classes    6: the names in the file"
+    assert lines[4].startswith("time       ")
+    assert lines[5] == f"unreadable 1, in no count: {tmp_path}/my model.unreadable.csv"
+    assert lines[6:] == [str(out), f"next: visleak impact A --predictions '{out}'"]
+    assert {row["id"] for row in table} >= {f"bee/{HOSTILE}", "cat/b.png"}
+    assert {row["label"] for row in table} == {"ant", "bee", "cat"}
+
+
+def test_the_summary_as_json(pictures, model, tmp_path):
+    """The same numbers; nothing else on stdout."""
+    out = tmp_path / "p.csv"
+    names = pictures.parent / "six.txt"
+    ran = run(
+        *("evaluate", "classify", pictures, "--model", model, "-o", out),
+        *("--classes", names, "--restrict", "--json", "--workers", 1, "--batch", 2),
+    )
+    found = json.loads(ran.out)
+    assert found["images"] == found["accuracy"]["images"] == 6
+    assert found["accuracy"]["low"] <= found["accuracy"]["value"] <= found["accuracy"]["high"]
+    assert found["top_5"] is None
+    assert found["classes"] == {"count": 6, "rule": "the names in the file"}
+    assert found["unreadable"] == {"images": 1, "file": str(tmp_path / "p.unreadable.csv")}
+    rows = out.read_text().splitlines()
+    assert rows[0] == "id,label,prediction,confidence"
+    assert {row.split(",")[2] for row in rows[1:] if row[0] in "ac"} <= {"ant", "bee", "cat"}
+
+
+def test_what_is_refused(pictures, model, tmp_path):
+    """One line, with 2 for the command line and 1 for content; nothing is written."""
+    out = tmp_path / "p.parquet"
+    (tmp_path / "empty").mkdir()
+
+    def said(*arguments: object, by: str = model) -> str:
+        given = ("evaluate", "classify", *arguments, "--model", by, "-o", out)
+        code, message = refused(*given)
+        return f"{code} {message}"
+
+    assert said(pictures).startswith(
+        "1 which of the model's 6 outputs is which of the set's 3 classes is not known: labels are"
+        " 'ant', 'bee', 'cat'; name the outputs with --classes FILE"
+    )
+    assert said(pictures, by="resnet50").startswith("2 a model is written hf:FOLDER, timm:NAME")
+    assert said(pictures, by="hf:").startswith("2 model hf needs FOLDER after its name: hf:FOLDER")
+    assert said(pictures, "--device", "tpu").startswith("2 option device of model checkpoint must")
+    assert said(tmp_path / "nowhere")[0] == "2"
+    assert said(tmp_path / "empty")[0] == "1"
+    assert said(pictures, "--classes", tmp_path / "x").startswith(f"2 --classes {tmp_path / 'x'} c")
+    assert not out.exists()
+    out.write_text("mine")
+    assert "is there already" in said(pictures)
+    assert out.read_text() == "mine"
+    code, message = refused("evaluate", "classify", pictures)
+    assert (code, "--model" in message) == (2, True)
+    code, message = refused("evaluate", "clasify", pictures)
+    assert (code, "clasify" in message) == (2, True)
+
+
+def test_embeddings_have_no_pictures(pictures, model, tmp_path):
+    """An emb: set cannot be classified."""
+    assert run("encode", pictures, "-o", tmp_path / "e").code == 0
+    code, message = refused("evaluate", "classify", f"emb:{tmp_path / 'e'}", "--model", model)
+    assert code == 2
+    assert "emb" in message
+
+
+def test_help_warns_of_programs():
+    """A TorchScript file is a program; the help says so before anybody loads one."""
+    ran = run("evaluate", "classify", "--help")
+    words = " ".join(ran.out.replace("│", " ").split())
+    assert "torchscript:FILE (a program: load only what you trust)" in words
+    assert "classify" in run("evaluate", "--help").out

@@ -1,0 +1,319 @@
+"""A classifier over a set: what is written, against a loop of its own; bad files; the real one."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+import os
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow.parquet as pq
+import pytest
+import small_classifiers as small
+from PIL import Image
+
+import visleak.impact.evaluators.classify as classifying
+from visleak.errors import UsageError, VisleakError
+from visleak.images import open_pictures
+from visleak.impact.evaluators.classifiers import Classifier, load_classifier
+from visleak.impact.evaluators.classify import classify
+
+torch = pytest.importorskip("torch")
+pytest.importorskip("torchmetrics")
+
+DATA = os.environ.get("VISLEAK_DATA")
+
+
+def directly(module: torch.nn.Module, files: list[Path]) -> np.ndarray:
+    """Return logits of picture files, by Pillow and torch alone."""
+    mean, std = (torch.tensor(small.RECIPE[k]).view(3, 1, 1) for k in ("mean", "std"))
+    rows = []
+    for file in files:
+        image = Image.open(file).convert("RGB").resize((32, 32), Image.Resampling.BILINEAR)
+        values = torch.from_numpy(np.array(image)).permute(2, 0, 1).float() / 255
+        with torch.inference_mode():
+            rows.append(module.eval()(((values - mean) / std)[None])[0].numpy())
+    return np.stack(rows)
+
+
+def test_answers_of_a_set(networks, labelled, tmp_path):
+    """Ids, labels, ranks, confidence and accuracy as a plain loop has them."""
+    images = open_pictures(str(labelled))
+    done = classify(images, f"checkpoint:{networks}/r.th?arch=resnet20", tmp_path / "p.parquet")
+    table = pq.read_table(done.file).to_pylist()
+    files = [labelled / row["id"] for row in table]
+    assert sorted(files) == sorted(labelled.rglob("*.png"))
+    logits = directly(small.cifar_resnet(9), files)
+    names = sorted(place.name for place in labelled.iterdir())
+    for row, outputs in zip(table, logits, strict=True):
+        order = np.argsort(-outputs)
+        assert row["predictions"] == [names[k] for k in order[:5]]
+        assert row["prediction"] == names[order[0]]
+        assert row["label"] == Path(row["id"]).parent.name
+        likely = np.exp(outputs - outputs.max())
+        assert row["confidence"] == pytest.approx(likely.max() / likely.sum(), abs=1e-4)
+    right = [row["label"] == row["prediction"] for row in table]
+    five = [row["label"] in row["predictions"] for row in table]
+    assert (done.accuracy.count, done.accuracy.images) == (sum(right), 36)
+    assert (done.top_5.count, done.top_5.images) == (sum(five), 36)
+    assert 0 < sum(right) < sum(five) < 36
+    assert done.rule == "labels in sorted order"
+
+
+def test_what_made_the_predictions(networks, labelled, tmp_path):
+    """Stands in the file, without passwords and signatures."""
+    images = open_pictures(str(labelled))
+    object.__setattr__(images, "source", "https://me:secret@host/a.tar?sig=abc")
+    text = f"checkpoint:{networks}/r.th?arch=resnet20"
+    done = classify(images, text, tmp_path / "p.parquet")
+    about = json.loads(pq.read_schema(done.file).metadata[b"visleak"])
+    assert about["evaluator"] == "classify"
+    assert about["model"]["name"] == text
+    assert about["model"]["digest"] == load_classifier(text).digest
+    assert about["model"]["preparation"]["resize"] == [32, 32]
+    assert about["classes"]["count"] == 9
+    assert about["set"]["source"] == "https://host/a.tar"
+    assert (about["set"]["images"], about["set"]["unreadable"]) == (36, 0)
+    assert about["versions"]["torch"] == torch.__version__
+
+
+@pytest.mark.parametrize("route", ["onnx:{}/r.onnx", "torchscript:{}/r.ts?batch=5"])
+def test_every_route_and_batch_answers_alike(networks, labelled, tmp_path, route):
+    """The file is another, the answers are the same."""
+    images = open_pictures(str(labelled))
+    first = classify(images, f"checkpoint:{networks}/r.th?arch=resnet20", tmp_path / "a.parquet")
+    second = classify(images, route.format(networks), tmp_path / "b.parquet")
+    a, b = (pq.read_table(each.file) for each in (first, second))
+    for name in ("id", "label", "prediction", "predictions"):
+        assert a[name].equals(b[name])
+    np.testing.assert_allclose(a["confidence"], b["confidence"], atol=1e-4)
+
+
+def test_bad_pictures_have_no_row(networks, labelled, tmp_path):
+    """They are counted and listed, the others answered as ever; whatever their number."""
+    folder = tmp_path / "set"
+    (folder / "moon").mkdir(parents=True)
+    for name in ("a.png", "c.png"):
+        (folder / "moon" / name).write_bytes((labelled / "moon" / "0.png").read_bytes())
+    (folder / "moon" / "b.png").write_bytes(b"no picture")
+    (folder / "moon" / "d.png").write_bytes((labelled / "moon" / "0.png").read_bytes()[:200])
+    text = f"checkpoint:{networks}/r.th?arch=resnet20"
+    names = tmp_path / "names.txt"
+    names.write_text("\n".join(sorted(place.name for place in labelled.iterdir())))
+    done = classify(open_pictures(str(folder)), text, tmp_path / "p.parquet", classes=names)
+    assert pq.read_table(done.file)["id"].to_pylist() == ["moon/a.png", "moon/c.png"]
+    assert (done.images, done.unreadable) == (2, 2)
+    with done.unreadable_file.open(newline="") as lines:
+        assert [row["id"] for row in csv.DictReader(lines)] == ["moon/b.png", "moon/d.png"]
+    for name in ("a.png", "c.png"):
+        (folder / "moon" / name).unlink()
+    with pytest.raises(VisleakError) as caught:
+        classify(open_pictures(str(folder)), text, tmp_path / "q.parquet", classes=names)
+    assert str(caught.value).startswith("none of the 2 images of set 'set' could be read, such as")
+    assert not (tmp_path / "q.parquet").exists()
+
+
+class Odd:
+    """A network whose outputs are no numbers where a picture is dark."""
+
+    name, digest, enough, width, batch = "odd", "d", 0, 3, 4
+    precision, device = "fp16", "cpu"
+
+    def preparation(self, picture: Any) -> np.ndarray:
+        return picture.pixels[:4, :4]
+
+    def outputs(self, prepared: Any) -> np.ndarray:
+        made = np.stack([each.mean(axis=(0, 1)) for each in prepared]).astype(np.float32)
+        made[made.sum(axis=1) < 60] = np.nan
+        return made
+
+
+def grey(folder: Path, *levels: int) -> Path:
+    folder.mkdir()
+    for level in levels:
+        Image.fromarray(np.full((8, 8, 3), level, np.uint8)).save(folder / f"{level}.png")
+    return folder
+
+
+def test_outputs_that_are_no_numbers(tmp_path):
+    """Half precision overflows in one picture: that one is left out, with the reason."""
+    images = open_pictures(str(grey(tmp_path / "set", 10, 100, 200)))
+    done = classify(images, Classifier(Odd(), {}), tmp_path / "p.csv")
+    assert (done.images, done.unreadable) == (2, 1)
+    assert "the model odd made no numbers of it in fp16; use --precision fp32" in (
+        done.unreadable_file.read_text()
+    )
+
+
+def test_a_network_that_fails(tmp_path):
+    """One line that says which model, and nothing is written."""
+
+    class Failing(Odd):
+        def outputs(self, prepared: Any) -> np.ndarray:
+            raise RuntimeError("out of memory\nat line 3")
+
+    images = open_pictures(str(grey(tmp_path / "set", 100)))
+    with pytest.raises(VisleakError, match=r"^model odd ran out of memory on cpu with 1 pictures"):
+        classify(images, Classifier(Failing(), {}), tmp_path / "p.csv")
+    assert [each.name for each in tmp_path.iterdir()] == ["set"]
+
+
+def test_a_set_without_labels(networks, labelled, tmp_path):
+    """Predictions with the numbers of the outputs, and no accuracy."""
+    folder = tmp_path / "flat"
+    folder.mkdir()
+    for number, file in enumerate(sorted(labelled.rglob("*.png"))[:5]):
+        (folder / f"{number}.png").write_bytes(file.read_bytes())
+    images = open_pictures(str(folder))
+    assert images.labels is None
+    done = classify(images, f"onnx:{networks}/r.onnx", tmp_path / "p.csv")
+    assert (done.accuracy, done.top_5, done.rule) == (None, None, "the numbers of the outputs")
+    rows = list(csv.DictReader(io.StringIO(done.file.read_text())))
+    assert list(rows[0]) == ["id", "prediction", "confidence"]
+    assert {row["prediction"] for row in rows} <= set("012345678")
+    with pytest.raises(UsageError, match="--restrict needs labels, and set 'flat' has none"):
+        classify(images, f"onnx:{networks}/r.onnx", tmp_path / "q.csv", restrict=True)
+
+
+def test_a_model_of_more_classes_than_the_set(labelled, tmp_path):
+    """Answers may be classes that the set lacks; restricted, they may not."""
+    names = ["moon", "cat", "brick", "dog", "grass", "fish"]
+    folder = small.write_hf(tmp_path / "m", names)
+    place = tmp_path / "set"
+    place.mkdir()
+    for name in ("moon", "brick", "grass"):
+        (place / name).symlink_to(labelled / name)
+    images = open_pictures(str(place))
+    free = classify(images, f"hf:{folder}", tmp_path / "a.parquet", scores=True)
+    bound = classify(images, f"hf:{folder}", tmp_path / "b.parquet", scores=True, restrict=True)
+    a, b = (pq.read_table(each.file) for each in (free, bound))
+    assert free.rule == bound.rule == "the model's own names"
+    scores = np.array(a["scores"].to_pylist(), np.float32)
+    assert [names[k] for k in scores.argmax(axis=1)] == a["prediction"].to_pylist()
+    assert json.loads(a.schema.metadata[b"classes"]) == names
+    assert set(a["prediction"].to_pylist()) - {"moon", "brick", "grass"}
+    own = [0, 2, 4]
+    assert json.loads(b.schema.metadata[b"classes"]) == ["moon", "brick", "grass"]
+    np.testing.assert_array_equal(np.array(b["scores"].to_pylist(), np.float32), scores[:, own])
+    assert [names[own[k]] for k in scores[:, own].argmax(axis=1)] == b["prediction"].to_pylist()
+    assert all(len(each) == 3 for each in b["predictions"].to_pylist())
+    assert json.loads(b.schema.metadata[b"visleak"])["classes"]["restricted"] is True
+    assert bound.top_5 is None
+    assert free.top_5 is not None
+
+
+def test_labels_that_the_model_lacks_count_as_wrong(labelled, tmp_path):
+    """And it is said, as are labels that are missing."""
+    folder = small.write_hf(tmp_path / "m", ["moon", "brick", "cat"])
+    place = tmp_path / "set.csv"
+    rows = [("moon", "moon"), ("brick", "brick"), ("grass", "grass"), ("coins", "")]
+    lines = [f"{labelled}/{name}/{n}.png,{label}" for name, label in rows for n in range(2)]
+    place.write_text("\n".join(["path,label", *lines]))
+    done = classify(open_pictures(str(place)), f"hf:{folder}", tmp_path / "p.parquet")
+    assert done.accuracy.images == 6
+    assert done.accuracy.count <= 4
+    assert done.notes == (
+        "labels of the set that are no class of the model: grass; their 2 images count as wrong",
+        "images without a label, which are not counted: 2",
+    )
+    assert pq.read_table(done.file)["label"].null_count == 2
+
+
+def test_a_killed_run_leaves_nothing(networks, labelled, tmp_path, monkeypatch):
+    """Neither half a file nor scratch; what stood there stands."""
+    images, out = open_pictures(str(labelled)), tmp_path / "p.parquet"
+    text = f"checkpoint:{networks}/r.th?arch=resnet20&batch=8"
+    classify(images, text, out)
+    before = out.read_bytes()
+    monkeypatch.setenv("TMPDIR", str(tmp_path))
+    monkeypatch.setattr("tempfile.tempdir", None)
+
+    def killed(step: str, done: int, total: int) -> None:
+        assert any(tmp_path.glob(".visleak-scratch-*"))
+        if done > 10:
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        classify(images, text, out, scores=True, progress=killed, force=True)
+    assert out.read_bytes() == before
+    assert [each.name for each in tmp_path.iterdir()] == ["p.parquet"]
+
+
+def test_what_is_refused_before_a_model_is_loaded(labelled, tmp_path, monkeypatch):
+    """Nobody waits for weights to hear of a wrong file name."""
+    monkeypatch.setattr(classifying, "load_classifier", pytest.fail)
+    images = open_pictures(str(labelled))
+    (tmp_path / "there.csv").write_text("mine")
+    for out, options, said in (
+        ("p.txt", {}, "predictions are written as .parquet or .csv; got"),
+        ("there.csv", {}, "is there already; name another file"),
+        ("p.csv", {"scores": True}, "the scores of all classes need a .parquet; got"),
+    ):
+        with pytest.raises(UsageError, match=said):
+            classify(images, "hf:x", tmp_path / out, **options)
+
+
+def test_workers_change_nothing(networks, labelled, tmp_path):
+    """Two processes decode and prepare; the bytes of the file are the same."""
+    images = open_pictures(str(labelled))
+    text = f"checkpoint:{networks}/r.th?arch=resnet20&batch=8"
+    files = [classify(images, text, tmp_path / f"{n}.parquet", workers=n).file for n in (1, 2)]
+    assert files[0].read_bytes() == files[1].read_bytes()
+
+
+@pytest.mark.data
+@pytest.mark.skipif(not DATA, reason="VISLEAK_DATA is not set: no trained network to run")
+def test_a_published_network_on_cifar10(tmp_path):
+    """500 test pictures through a network written for this test; about 91.7 % are right."""
+    weights = Path(DATA) / "models" / "resnet20-cifar10.th"
+    table = pq.read_table(Path(DATA) / "cifar10" / "test.parquet").slice(0, 500)
+    pq.write_table(table, tmp_path / "some.parquet")
+    stored = torch.load(weights, map_location="cpu", weights_only=True)["state_dict"]
+    w = {name.removeprefix("module."): value for name, value in stored.items()}
+
+    def normed(x: torch.Tensor, at: str) -> torch.Tensor:
+        mean, var, scale, shift = (
+            w[f"{at}.{part}"].view(1, -1, 1, 1)
+            for part in ("running_mean", "running_var", "weight", "bias")
+        )
+        return (x - mean) / (var + 1e-5).sqrt() * scale + shift
+
+    def logits(x: torch.Tensor) -> torch.Tensor:
+        x = normed(torch.conv2d(x, w["conv1.weight"], padding=1), "bn1").clamp(min=0)
+        for stage in (1, 2, 3):
+            for block in (0, 1, 2):
+                at = f"layer{stage}.{block}"
+                step = 2 if stage > 1 and block == 0 else 1
+                y = torch.conv2d(x, w[f"{at}.conv1.weight"], padding=1, stride=step)
+                y = normed(y, f"{at}.bn1").clamp(min=0)
+                y = normed(torch.conv2d(y, w[f"{at}.conv2.weight"], padding=1), f"{at}.bn2")
+                if step == 2:
+                    zeros = torch.zeros(len(x), x.shape[1] // 2, *y.shape[2:])
+                    x = torch.cat([zeros, x[:, :, ::2, ::2], zeros], dim=1)
+                x = (x + y).clamp(min=0)
+        return x.mean(dim=(2, 3)) @ w["linear.weight"].T + w["linear.bias"]
+
+    pictures = [
+        np.asarray(Image.open(io.BytesIO(each["bytes"])).convert("RGB"), np.float32)
+        for each in table["image"].to_pylist()
+    ]
+    mean, std = (np.array(small.RECIPE[k], np.float32) for k in ("mean", "std"))
+    inputs = (np.stack(pictures) / 255 - mean) / std
+    with torch.inference_mode():
+        wanted = logits(torch.from_numpy(inputs).permute(0, 3, 1, 2).float()).argmax(dim=1)
+    done = classify(
+        open_pictures(str(tmp_path / "some.parquet"), label="label"),
+        f"checkpoint:{weights}?arch=resnet20",
+        tmp_path / "p.parquet",
+    )
+    assert done.rule == "labels are the numbers of the outputs"
+    found = pq.read_table(done.file)["prediction"].to_pylist()
+    assert found == [str(int(k)) for k in wanted]
+    right = sum(
+        int(k) == label for k, label in zip(wanted, table["label"].to_pylist(), strict=True)
+    )
+    assert done.accuracy.count == right
+    assert 0.89 < done.accuracy.value < 0.95
