@@ -21,8 +21,9 @@ QUIET: Final = "#5b636d"
 SERIES: Final = len(COLOURS)
 LONGEST: Final = 24
 
-#: Parts whose intervals the axis has room for; others may be of a single image.
+#: Parts whose intervals the axis has room for, and of how many images it has room for bars.
 WHOLE: Final = ("non-leaked", "leaked")
+FEW: Final = 10
 
 #: Inches: a bar, the space between parts, a panel's title, its axis, the names of parts, a panel.
 BAR: Final = 0.17
@@ -92,7 +93,7 @@ def gains(
         title = f"Gain on parts of {short_name(result.test_set)}: {short_name(about)}{more}"
         figure.text(0.1 / width, 1 - 0.12 / height, title, va="top", fontweight="bold", fontsize=11)
         unit = "points" if shown[0][1].percent else "in the metric's unit"
-        told = f"gain over the whole, {unit}; lines: 95 % intervals (arrow: goes on)"
+        told = f"gain over the whole, {unit}; lines: 95 % intervals; arrows go on"
         figure.text(0.5, 0.08 / height, told, ha="center", fontsize=8.5, color=INK)
         if len(shown) > 1:
             _legend(figure, [name for name, _ in shown], (width, height), columns)
@@ -113,16 +114,20 @@ def _high(parts: int, bars: int) -> float:
 def _reach(effects: Sequence[Effect], rows: dict[str, list[str]]) -> tuple[float, float]:
     """Return the ends of the axis that all panels share.
 
-    They hold zero, all bars, and the intervals of leaked images and of the others; what is known
-    of a few images only may reach beyond.
+    They hold zero, all bars of :data:`FEW` images and more, and the intervals of leaked images and
+    of the others; a single image would flatten all the rest.
     """
-    values = [0.0]
-    for effect in effects:
-        for leak, subsets in rows.items():
-            found = (effect.row(leak, subset) for subset in subsets)
-            for row in filter(None, found):
-                values.append(row.gain.value)
-                values += [row.gain.low, row.gain.high] if row.subset in WHOLE else []
+    found = [
+        row
+        for effect in effects
+        for leak, subsets in rows.items()
+        for subset in subsets
+        if (row := effect.row(leak, subset)) is not None
+    ]
+    large = [row for row in found if row.images >= FEW] or found
+    values = [0.0, *(row.gain.value for row in large)]
+    for row in large:
+        values += [row.gain.low, row.gain.high] if row.subset in WHOLE else []
     scale = 100.0 if effects[0].percent else 1.0
     known = [scale * value for value in values if not math.isnan(value)]
     low, high = min(known), max(known)
@@ -165,19 +170,17 @@ def _panel(
 def _bar(
     axes: Any, y: float, gain: Estimate, colour: str, reach: tuple[float, float], *, percent: bool
 ) -> None:
-    """Draw a bar, its interval as far as the axis reaches, and its number beyond both."""
+    """Draw a bar and its interval as far as the axis reaches, and its number beyond both."""
     scale = 100.0 if percent else 1.0
-    value = scale * gain.value
-    axes.barh(y, value, 0.82 * BAR, color=colour, zorder=1)
-    ends = [scale * end for end in (gain.low, gain.high) if not math.isnan(end)]
-    cut = [min(max(end, reach[0]), reach[1]) for end in ends]
-    if cut:
-        axes.plot(cut, [y, y], color=INK, lw=1.0, zorder=3, solid_capstyle="butt")
-    for end, at in zip(ends, cut, strict=True):
-        if end != at:
-            axes.plot(at, y, "<" if end < at else ">", ms=3.5, color=INK, mew=0, zorder=3)
-    up = value >= 0
-    edge = max([value, 0.0, *cut]) if up else min([value, 0.0, *cut])
+    whole = [scale * each for each in (gain.low, gain.high, gain.value) if not math.isnan(each)]
+    cut = [min(max(each, reach[0]), reach[1]) for each in whole]
+    axes.barh(y, cut[-1], 0.82 * BAR, color=colour, zorder=1)
+    axes.plot(cut[:-1], [y] * len(cut[:-1]), color=INK, lw=1.0, zorder=3, solid_capstyle="butt")
+    for each, at in zip(whole, cut, strict=True):
+        if each != at:
+            axes.plot(at, y, "<" if each < at else ">", ms=3.5, color=INK, mew=0, zorder=3)
+    up = gain.value >= 0
+    edge = max([0.0, *cut]) if up else min([0.0, *cut])
     # the axis has true minus signs
     said = signed(gain.value, percent=percent).replace("-", "−")
     axes.annotate(
@@ -200,5 +203,14 @@ def _legend(figure: Any, names: Sequence[str], size: tuple[float, float], column
 
 
 def short_name(name: str) -> str:
-    """Return a name for a figure: as text, and cut if it is long."""
-    return as_text(name if len(name) <= LONGEST else f"{name[: LONGEST - 1]}…")
+    """Return a name as text for a figure, cut if it is long."""
+    return as_text(cut(name, LONGEST))
+
+
+def cut(name: str, longest: int) -> str:
+    """Return a name of at most so many characters.
+
+    >>> cut("resnet20", 8), cut("resnet110", 8)
+    ('resnet20', 'resnet1…')
+    """
+    return name if len(name) <= longest else f"{name[: longest - 1]}…"

@@ -8,12 +8,12 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from visleak.drawing import as_text, figure_of, saved
-from visleak.impact.figures import COLOURS, INK, QUIET, series, short_name
+from visleak.impact.figures import COLOURS, INK, QUIET, cut, series, short_name
 from visleak.impact.headline import comparison, principal
 from visleak.impact.results import Estimate, Impact
 
-#: Names of axes are cut to this many characters.
-LONGEST: Final = 48
+#: Names of sets and metrics are cut to this many characters beside the axes.
+LONGEST: Final = 14
 
 #: Inches between two names.
 APART: Final = 0.19
@@ -34,23 +34,25 @@ def points(result: Impact) -> tuple[list[Point], str, str]:
     Errors on the test set and on the fair one where both are known; else the score on all images
     against that on those that do not leak, classes weighted as in the whole.
     """
+    name = cut(result.test_set, LONGEST)
     if result.gaps:
         metric = result.gaps[0].metric
         own = [gap for gap in result.gaps if gap.metric == metric]
-        what = "error" if metric == "accuracy" else f"error ({metric})"
+        what = "error" if metric == "accuracy" else f"error ({cut(metric, LONGEST)})"
         found = [Point(gap.model, gap.original, gap.fair) for gap in own]
-        return found, f"{what} on {result.test_set}, %", f"{what} on its fair test set, %"
+        return found, f"{what} on {name}, %", f"{what} on its fair test set, %"
     leak = principal(result)
     if not leak:
         return [], "", ""
     drawn, about = series(result)
     found = []
-    for name, effect in drawn:
+    for called, effect in drawn:
         each = comparison(effect, leak)
         if each is not None and not math.isnan(each.fair.value):
-            found.append(Point(name, effect.original.score, each.fair))
+            found.append(Point(called, effect.original.score, each.fair))
     unit = ", %" if drawn[0][1].percent else ""
-    return found, f"{about} on all of {result.test_set}{unit}", f"without leaks ({leak}){unit}"
+    about, leak = cut(about, LONGEST), cut(leak, 2 * LONGEST)
+    return found, f"{about} on all of {name}{unit}", f"without leaks ({leak}){unit}"
 
 
 def fair(result: Impact) -> dict[str, bytes]:
@@ -68,10 +70,7 @@ def fair(result: Impact) -> dict[str, bytes]:
         axes = figure.add_axes((0.75 / width, 0.55 / height, high / width, high / height))
         low, top = _limits(found, scale)
         axes.plot([low, top], [low, top], color=QUIET, lw=1, ls=(0, (4, 3)), zorder=1)
-        axes.annotate(
-            "equal", (low, low), xytext=(16, 11), textcoords="offset points", fontsize=8,
-            color=QUIET, rotation=45, rotation_mode="anchor", va="top",
-        )  # fmt: skip
+        _name_diagonal(axes, found, scale, (low, top))
         for number, point in enumerate(found):
             _dot(axes, point, COLOURS[number % len(COLOURS)], scale)
         axes.set_xlim(low, top)
@@ -80,8 +79,8 @@ def fair(result: Impact) -> dict[str, bytes]:
         axes.tick_params(labelsize=8.5)
         axes.grid(True)
         axes.set_axisbelow(True)
-        axes.set_xlabel(_axis(across), fontsize=9.5)
-        axes.set_ylabel(_axis(up), fontsize=9.5)
+        axes.set_xlabel(as_text(across), fontsize=9.5)
+        axes.set_ylabel(as_text(up), fontsize=9.5)
         _names(axes, found, scale, APART / high)
         figure.text(0.1 / width, 1 - 0.12 / height, "Original against fair",
                     va="top", fontweight="bold", fontsize=11)  # fmt: skip
@@ -90,8 +89,22 @@ def fair(result: Impact) -> dict[str, bytes]:
         return saved(figure, "fair")
 
 
-def _axis(name: str) -> str:
-    return as_text(name if len(name) <= LONGEST else f"{name[: LONGEST - 1]}…")
+def _name_diagonal(
+    axes: Any, found: Sequence[Point], scale: float, ends: tuple[float, float]
+) -> None:
+    """Write what the diagonal is, where it is farthest from all points."""
+    low, high = ends
+    marks = [
+        (scale * each.value - low) / (high - low)
+        for point in found
+        for each in (point.original, point.fair)
+    ]
+    free = max((0.08, 0.3, 0.5, 0.7, 0.88), key=lambda at: min(abs(at - mark) for mark in marks))
+    at = low + free * (high - low)
+    axes.annotate(
+        "equal", (at, at), xytext=(4, -4), textcoords="offset points", fontsize=8, color=QUIET,
+        rotation=45, rotation_mode="anchor", va="top",
+    )  # fmt: skip
 
 
 def _limits(found: Sequence[Point], scale: float) -> tuple[float, float]:
