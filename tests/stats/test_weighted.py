@@ -47,6 +47,7 @@ def test_rows_of_no_weight_do_not_count() -> None:
     assert all(map(math.isnan, weighted_wilson([], [])))
     assert all(map(math.isnan, weighted_wilson([1, 0], [0, 0])))
     assert weighted_wilson([1, 1, 1], [0.1, 0.2, 0.3])[1] == 1.0
+    assert weighted_wilson([0, 1], [1.0, 1e-200]) == pytest.approx(wilson(0, 1))
 
 
 def test_the_effective_size_by_hand() -> None:

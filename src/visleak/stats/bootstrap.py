@@ -85,7 +85,7 @@ def bca_difference(
         Both ends; NaN where a sample has fewer than two rows or nothing varies in either.
 
     Source: as in :func:`bca_mean`; the acceleration of several samples is that of Efron &
-    Tibshirani 1993, equation 15.36, and Davison & Hinkley 1997, equation 5.49.
+    Tibshirani 1993, equation 15.36.
 
     >>> first, second = np.arange(40) / 40, np.arange(30) / 60
     >>> low, high = bca_difference(first, second)
@@ -193,7 +193,7 @@ def _acceleration(influences: list[Float64]) -> float:
 
     Args:
         influences: by sample, (n,): how much each row moves the result, in any unit; they sum
-            to 0. The empirical influence function (Efron 1987, section 6).
+            to 0. The empirical influence function (Efron 1987).
     """
     largest = max(float(np.abs(influence).max()) for influence in influences)
     if not largest:

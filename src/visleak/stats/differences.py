@@ -143,8 +143,8 @@ def miettinen_nurminen(
     Returns:
         Both ends, within [-1, 1]; ``(nan, nan)`` where one sample is empty.
 
-    Source: Miettinen & Nurminen 1985, "Comparative analysis of two rates", equations 8 and 9 and
-    appendix I.
+    Source: Miettinen & Nurminen 1985, "Comparative analysis of two rates", on the difference of
+    two risks.
 
     >>> tuple(round(end, 4) for end in miettinen_nurminen((48, 80), (56, 70)))
     (0.0528, 0.3382)
@@ -186,7 +186,7 @@ def likeliest_share(smaller: tuple[int, int], larger: tuple[int, int], differenc
         smaller, larger: how many, and of how many, at least one.
         difference: of the true shares, in [0, 1].
 
-    Source: Miettinen & Nurminen 1985, appendix I: the root of a cubic, in closed form.
+    Source: Miettinen & Nurminen 1985, appendix: the root of a cubic, in closed form.
     """
     (k, n), (j, m) = smaller, larger
     cubic = float(n + m)

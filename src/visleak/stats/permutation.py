@@ -59,9 +59,9 @@ def permutation_test(
     Raises:
         UsageError: columns of different lengths, values that are no numbers, no resamples.
 
-    Source: Fisher 1935, "The design of experiments", sections 11 and 21; Lancaster 1961,
-    "Significance tests in discrete distributions", for the mid-p value; Phipson & Smyth 2010,
-    "Permutation P-values should never be zero".
+    Source: Fisher 1935, "The design of experiments", section 21; Lancaster 1961, "Significance
+    tests in discrete distributions", for the mid-p value; Phipson & Smyth 2010, "Permutation
+    P-values should never be zero".
 
     >>> values, chosen = [1, 1, 1, 0, 0, 0, 0, 0], [True, True, True] + [False] * 5
     >>> round(permutation_test(values, chosen, mid=False) * math.comb(8, 3), 6)

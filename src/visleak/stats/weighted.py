@@ -54,8 +54,8 @@ def weighted_wilson(
     total = float(weight.sum())
     share = min(1.0, float(weight[column == 1.0].sum()) / total)
     known = total**2 / float((weight**2).sum())
-    if 0.0 < share < 1.0:
-        shown = float(((weight * (column - share)) ** 2).sum()) / total**2
+    shown = float(((weight * (column - share)) ** 2).sum()) / total**2
+    if shown > 0.0:
         known = min(known, share * (1.0 - share) / shown)
     return score_interval(share, known, confidence)
 
