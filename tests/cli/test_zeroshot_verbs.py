@@ -1,0 +1,167 @@
+"""``visleak evaluate zeroshot`` and ``retrieve`` from the command line: summaries, refusals."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pyarrow.parquet as pq
+import pytest
+from calling import HOSTILE, refused, run
+from PIL import Image
+
+import tiny_clips
+
+pytest.importorskip("torch")
+
+
+@pytest.fixture(scope="module")
+def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A set of a dozen noisy pictures in three folders, one hostile, one damaged; and a CLIP."""
+    folder = tmp_path_factory.mktemp("zeroshot")
+    made = np.random.default_rng(0)
+    lines = []
+    for name in ("ant", "bee", "big_cat"):
+        (folder / "set" / name).mkdir(parents=True)
+        for number in range(4):
+            file = HOSTILE if (name, number) == ("bee", 3) else f"{number}.png"
+            noise = made.integers(0, 256, (40, 40, 3), np.uint8)
+            Image.fromarray(noise).save(folder / "set" / name / file, "PNG")
+            lines.append(f"{name}/{number}.png,{name} {number}")
+    (folder / "set" / "ant" / "z.png").write_text("no picture")
+    (folder / "c.csv").write_text("id,caption\n" + "\n".join(lines))
+    tiny_clips.make_clip(folder / "clip")
+    return folder
+
+
+@pytest.fixture
+def here(place: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The folder of these, where ``device=auto`` is the CPU."""
+    import torch
+
+    monkeypatch.chdir(place)
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
+    return place
+
+
+def test_zeroshot_says(here: Path, tmp_path: Path) -> None:
+    """Accuracy with interval, classes, templates, unreadable pictures, notes; then what next."""
+    out = tmp_path / "p.parquet"
+    ran = run("evaluate", "zeroshot", "set", "--model", "clip:clip", "-o", out)
+    assert ran.code == 0
+    rows = pq.read_table(out).to_pylist()
+    right = sum(row["label"] == row["prediction"] for row in rows)
+    lines = ran.out.splitlines()
+    assert lines[0] == "12 images of set by clip:clip"
+    assert lines[1].startswith(f"accuracy   {100 * right / 12:.2f} % ({right} of 12; 95 %: ")
+    assert lines[2] == "classes    3: the set's labels, underscores as spaces"
+    assert lines[3] == "templates  1: simple; 3 prompts"
+    assert lines[4] == f"unreadable 1, in no count: {tmp_path}/p.unreadable.csv"
+    assert lines[5:] == [str(out), f"next: visleak impact A --predictions {out}"]
+    assert ran.err == ""
+    assert HOSTILE in {row["id"].removeprefix("bee/") for row in rows}
+
+
+def test_zeroshot_as_json(here: Path, tmp_path: Path) -> None:
+    """Nothing else on stdout; the file is replaced only if asked."""
+    arguments = ["evaluate", "zeroshot", "set", "--model", "clip:clip", "-o", tmp_path / "p.csv"]
+    ran = run(*arguments, "--json", "--templates", "openai")
+    told = json.loads(ran.out)
+    assert (ran.code, ran.err) == (0, "")
+    assert told["templates"] == {"name": "openai", "count": 80}
+    assert told["prompts"]["count"] == 240
+    assert told["accuracy"]["images"] == told["images"] == 12
+    assert told["top_5"] is None
+    assert told["unreadable"]["images"] == 1
+    assert refused(*arguments) == (
+        2,
+        f"{tmp_path}/p.csv is there already; name another file, or replace it with --force",
+    )
+    assert run(*arguments, "--force").code == 0
+
+
+def test_retrieve_says(here: Path, tmp_path: Path) -> None:
+    """How many looked among how many captions, R@k with intervals, and what else there is."""
+    out = tmp_path / "p.parquet"
+    ran = run(
+        "evaluate", "retrieve", "set", "--model", "clip:clip", "--captions", "c.csv", "-o", out
+    )
+    ranks = np.array(pq.read_table(out)["rank"])
+    lines = ran.out.splitlines()
+    assert lines[0] == "11 images of set by clip:clip, each among 12 captions"
+    for line, k in zip(lines[1:4], (1, 5, 10), strict=True):
+        found = int((ranks <= k).sum())
+        assert line.startswith(f"R@{k:<9}{100 * found / 11:.2f} % ({found} of 11; 95 %: ")
+    assert ran.err.splitlines() == [
+        "note: images without a caption, which are not ranked: 1",
+        "note: captions of images that were not ranked (unreadable, or not in the set), which the"
+        " collection has, too: 1",
+    ]
+    told = json.loads(
+        run(
+            *("evaluate", "retrieve", "set", "--model", "clip:clip", "--captions", "c.csv"),
+            *("-o", tmp_path / "q.csv", "--json"),
+        ).out
+    )
+    assert [each["found"] for each in told["recall"]] == [
+        int((ranks <= k).sum()) for k in (1, 5, 10)
+    ]
+    assert (told["queries"], told["collection"]) == (11, 12)
+
+
+def test_retrieve_from_vectors_draws(tmp_path: Path) -> None:
+    """Of more than 200 images, the paper's ten draws of 200, by a seed."""
+    vectors = np.random.default_rng(0).standard_normal((250, 8))
+    np.save(tmp_path / "i.npy", vectors)
+    np.save(tmp_path / "t.npy", vectors + np.random.default_rng(1).standard_normal((250, 8)))
+    arguments = ["evaluate", "retrieve", "--images", tmp_path / "i.npy", "--texts"]
+    arguments += [tmp_path / "t.npy", "-o", tmp_path / "p.parquet"]
+    lines = run(*arguments).out.splitlines()
+    assert lines[0] == "250 images, each among 250 captions"
+    assert lines[4].startswith("drawn      R@1 ")
+    assert lines[4].endswith(" % (10 draws of 200 images)")
+    other = run(*arguments, "--force", "--seed", 1).out.splitlines()
+    assert other[1:4] == lines[1:4]
+    assert other[4] != lines[4]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code", "said"),
+    [
+        ("zeroshot set --model dinov2", 2, "the model must be a CLIP, which has a tower for texts"),
+        ("zeroshot set --model clip:nowhere/at/all", 1, "encoder clip: there is no folder nowhere"),
+        ("zeroshot set --model clip:clip --classes no", 2, "--classes no: there is no such file"),
+        ("zeroshot set --model clip:clip --templates no", 2, "templates must be openai, simple or"),
+        ("zeroshot set --model clip:clip --device tpu", 2, "option device of encoder clip must be"),
+        ("zeroshot set/ant --model clip:clip", 2, "the set has no labels to take names of classes"),
+        (
+            "retrieve set --model clip:clip",
+            2,
+            "set 'set' has no captions; give them with --caption",
+        ),
+        (
+            "retrieve set --captions c.csv --caption x",
+            2,
+            "--caption must be first, all or a number",
+        ),
+        ("retrieve set --captions no.csv", 2, "--captions no.csv: there is no such file; give a"),
+        ("retrieve", 2, "nothing to search: give a set S of pictures with captions, or --images"),
+        ("retrieve --images a.npy", 2, "--images needs --texts: vectors of both sides"),
+        ("retrieve --texts a.npy", 2, "--texts needs --images: vectors of both sides"),
+        (
+            "retrieve set --images a --texts b",
+            2,
+            "give either pictures (S, --model ...) or vectors",
+        ),
+        ("retrieve --images a --texts b --model clip", 2, "--texts); got --model with vectors"),
+        ("retrieve --images a --texts b --caption all", 2, "--texts); got --caption with vectors"),
+        ("retrieve --images a --texts b", 2, "--images a: there is no a; give emb:FOLDER, or a"),
+    ],
+)
+def test_refusals(here: Path, tmp_path: Path, arguments: str, code: int, said: str) -> None:
+    """One line, with the exit code of its kind, and no file."""
+    out = tmp_path / "p.parquet"
+    found, message = refused("evaluate", *arguments.split(), "-o", out)
+    assert (found, said in message) == (code, True), message
+    assert not list(tmp_path.iterdir())

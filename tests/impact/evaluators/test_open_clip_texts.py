@@ -1,0 +1,128 @@
+"""Texts through open_clip, which needs a torchvision that fits; skipped with the reason else."""
+
+from __future__ import annotations
+
+import json
+from functools import partial
+from importlib import import_module
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from tiny_clips import lively
+from visleak.errors import VisleakError
+from visleak.impact.evaluators.text_towers import load_text_tower
+
+on_cpu = partial(load_text_tower, device="cpu")
+
+CONTEXT = 12
+CONFIG = {
+    "embed_dim": 24,
+    "quick_gelu": True,
+    "vision_cfg": {
+        "image_size": 48,
+        "layers": 2,
+        "width": 32,
+        "head_width": 8,
+        "mlp_ratio": 2.0,
+        "patch_size": 16,
+    },
+    # the words are those of open_clip's own tokenizer
+    "text_cfg": {
+        "context_length": CONTEXT,
+        "vocab_size": 49408,
+        "width": 16,
+        "heads": 2,
+        "layers": 2,
+    },
+}
+#: Of a few words, of just as many as fit, of one more, of many; empty; twice.
+SENTENCES = ["a photo of a cat.", "cat " * 10, "cat " * 11, "a dog & a cat " * 9, "", "DOG", "dog"]
+CUT = [False, False, True, True, False, False, False]
+
+
+@pytest.fixture(scope="module")
+def open_clip() -> Any:
+    """Return the library, or skip: it is installed nowhere but beside a fitting torchvision."""
+    try:
+        return import_module("open_clip")
+    except (ImportError, RuntimeError) as error:
+        pytest.skip(f"open_clip cannot be imported here ({type(error).__name__}: {error})")
+
+
+def write(folder: Path, model: Any, config: dict[str, Any]) -> Path:
+    import torch
+
+    folder.mkdir()
+    torch.save(model.state_dict(), folder / "open_clip_pytorch_model.bin")
+    text = json.dumps({"model_cfg": config, "preprocess_cfg": {}})
+    (folder / "open_clip_config.json").write_text(text)
+    return folder
+
+
+@pytest.fixture(scope="module")
+def folder(open_clip: Any, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    model = lively(open_clip.CLIP(**CONFIG), seed=0)
+    return write(tmp_path_factory.mktemp("texts") / "clip", model, CONFIG)
+
+
+def by_library(open_clip: Any, folder: Path) -> np.ndarray:
+    """Return the library's own unit vectors, one sentence at a time."""
+    import torch
+
+    model, _, _ = open_clip.create_model_and_transforms(f"local-dir:{folder}")
+    tokenizer = open_clip.get_tokenizer(f"local-dir:{folder}")
+    with torch.inference_mode():
+        rows = [
+            model.eval().encode_text(tokenizer([sentence]), normalize=True).numpy()[0]
+            for sentence in SENTENCES
+        ]
+    return np.stack(rows)
+
+
+@pytest.mark.parametrize("batch", [1, 4, 16])
+def test_vectors_are_open_clips(open_clip: Any, folder: Path, batch: int) -> None:
+    """Whatever the batch; what is cut is counted, though its tokenizer does not say."""
+    tower = on_cpu(f"clip:{folder}?backend=open_clip", batch=batch)
+    read = tower.encode(SENTENCES)
+    np.testing.assert_allclose(read.matrix, by_library(open_clip, folder), atol=1e-6)
+    assert read.cut.tolist() == CUT
+    assert (tower.context, tower.name) == (CONTEXT, f"clip:{folder}?backend=open_clip")
+    assert tower.logit_scale == pytest.approx(20.0)
+
+
+def test_a_tower_that_looks_behind_the_end(open_clip: Any, tmp_path: Path) -> None:
+    """Without a causal mask the padding matters: all are read at full length."""
+    text = {**CONFIG["text_cfg"], "no_causal_mask": True, "pool_type": "last"}  # type: ignore[dict-item]
+    config = {**CONFIG, "custom_text": True, "text_cfg": text}
+    model = lively(
+        open_clip.CustomTextCLIP(**{k: v for k, v in config.items() if k != "custom_text"}), 1
+    )
+    other = write(tmp_path / "clip", model, config)
+    read = on_cpu(f"clip:{other}?backend=open_clip").encode(SENTENCES)
+    np.testing.assert_allclose(read.matrix, by_library(open_clip, other), atol=1e-6)
+
+
+def test_the_digest_tells_models_apart(open_clip: Any, folder: Path, tmp_path: Path) -> None:
+    """Weights that differ are another model; a copy is the same."""
+    digest = on_cpu(f"clip:{folder}?backend=open_clip").digest
+    other = write(tmp_path / "other", lively(open_clip.CLIP(**CONFIG), seed=1), CONFIG)
+    assert on_cpu(f"clip:{other}?backend=open_clip").digest != digest
+    assert on_cpu(f"clip:{folder}?backend=open_clip&batch=3").digest == digest
+
+
+def test_a_tokenizer_that_is_not_there(open_clip: Any, folder: Path, tmp_path: Path) -> None:
+    """A folder whose model needs one of transformers has to bring it along."""
+    content = json.loads((folder / "open_clip_config.json").read_text())
+    content["model_cfg"]["text_cfg"]["hf_tokenizer_name"] = "some/tokenizer"
+    other = tmp_path / "clip"
+    other.mkdir()
+    weights = "open_clip_pytorch_model.bin"
+    (other / weights).write_bytes((folder / weights).read_bytes())
+    (other / "open_clip_config.json").write_text(json.dumps(content))
+    with pytest.raises(VisleakError) as caught:
+        on_cpu(f"clip:{other}?backend=open_clip")
+    assert f"open_clip has no tokenizer for local-dir:{other} (" in str(caught.value)
+    assert "\n" not in str(caught.value)
