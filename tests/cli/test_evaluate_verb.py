@@ -125,4 +125,7 @@ def test_help_warns_of_programs():
     ran = run("evaluate", "classify", "--help")
     words = " ".join(ran.out.replace("│", " ").split())
     assert "torchscript:FILE (a program: load only what you trust)" in words
-    assert "classify" in run("evaluate", "--help").out
+    alone = run("evaluate")
+    assert (alone.code, alone.err) == (0, "")
+    assert alone.out == run("evaluate", "--help").out
+    assert "classify" in alone.out

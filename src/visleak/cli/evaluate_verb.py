@@ -4,15 +4,23 @@ from __future__ import annotations
 
 import typer
 
+from visleak.cli import edges
 from visleak.cli.classify_verb import classify
 from visleak.cli.retrieve_verb import retrieve
 from visleak.cli.zeroshot_verb import zeroshot
 
 evaluate = typer.Typer(
     help="Let a model answer on a test set; the file of its answers is for visleak impact.",
-    no_args_is_help=True,
     rich_markup_mode="rich",
 )
+
+
+@evaluate.callback(invoke_without_command=True)
+def _evaluate(context: typer.Context) -> None:
+    if context.invoked_subcommand is None:
+        edges.say(context.get_help() + "\n")
+
+
 evaluate.command(
     "classify",
     epilog="For example: visleak evaluate classify test/ --model hf:microsoft/resnet-50"

@@ -41,7 +41,7 @@ def test_labels_that_are_numbers_of_outputs():
     """A set need not have all classes; names of the model that mean nothing here are no matter."""
     own = (("cat",), ("dog",), ("fish",))
     made = classes_of(3, labels("2", "0", "2"), own)
-    assert (made.rule, made.names) == ("labels are the numbers of the outputs", ("0", "1", "2"))
+    assert (made.rule, made.names) == ("the labels are numbers of outputs", ("0", "1", "2"))
     assert made.targets(labels("2", "0")).tolist() == [2, 0]
     assert classes_of(12, labels("00", "07"), None).targets(labels("07", "00")).tolist() == [7, 0]
 
@@ -49,9 +49,9 @@ def test_labels_that_are_numbers_of_outputs():
 def test_labels_in_sorted_order():
     """As torchvision's ImageFolder numbers folders."""
     made = classes_of(3, labels("n03", "n01", "n02", "n01"), None)
-    assert (made.rule, made.names) == ("labels in sorted order", ("n01", "n02", "n03"))
+    assert (made.rule, made.names) == ("the labels in sorted order", ("n01", "n02", "n03"))
     # a number that no output has makes them names
-    assert classes_of(3, labels("1", "2", "3"), None).rule == "labels in sorted order"
+    assert classes_of(3, labels("1", "2", "3"), None).rule == "the labels in sorted order"
 
 
 def test_a_file_comes_before_everything(tmp_path):

@@ -60,7 +60,7 @@ def test_answers_of_a_set(networks, labelled, tmp_path):
     assert (done.accuracy.count, done.accuracy.images) == (sum(right), 36)
     assert (done.top_5.count, done.top_5.images) == (sum(five), 36)
     assert 0 < sum(right) < sum(five) < 36
-    assert done.rule == "labels in sorted order"
+    assert done.rule == "the labels in sorted order"
 
 
 def test_what_made_the_predictions(networks, labelled, tmp_path):
@@ -309,7 +309,7 @@ def test_a_published_network_on_cifar10(tmp_path):
         f"checkpoint:{weights}?arch=resnet20",
         tmp_path / "p.parquet",
     )
-    assert done.rule == "labels are the numbers of the outputs"
+    assert done.rule == "the labels are numbers of outputs"
     found = pq.read_table(done.file)["prediction"].to_pylist()
     assert found == [str(int(k)) for k in wanted]
     right = sum(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import difflib
+import pickle
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -122,10 +123,13 @@ def read_weights(path: Path, what: str) -> dict[str, Any]:
     except VisleakError:
         raise
     except Exception as error:
-        # UnpicklingError, RuntimeError, EOFError, SafetensorError, OSError ...
+        # RuntimeError, EOFError, SafetensorError, OSError ...; of what is no tensor torch tells at
+        # length how to load it all the same, which would run it
+        other = isinstance(error, pickle.UnpicklingError)
+        why = "it is damaged, or holds more than tensors" if other else said(error)
         raise VisleakError(
-            f"{what}: {path} is no file of weights alone ({said(error)}); save the state_dict, or"
-            " give a whole network as torchscript:FILE or onnx:FILE"
+            f"{what}: {path} is no file of weights alone ({why}); save the state_dict, or give a"
+            " whole network as torchscript:FILE or onnx:FILE"
         ) from error
     for key in WRAPPED:
         inner = content.get(key) if isinstance(content, Mapping) else None

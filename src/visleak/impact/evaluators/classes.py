@@ -114,9 +114,9 @@ def classes_of(
     if all(label.isascii() and label.isdecimal() and _below(label, width) for label in told):
         numbers = {int(label): label for label in told}
         names = tuple((numbers.get(output, str(output)),) for output in range(width))
-        return _matched(names, told, "labels are the numbers of the outputs")
+        return _matched(names, told, "the labels are numbers of outputs")
     if len(told) == width:
-        return _matched(tuple((label,) for label in told), told, "labels in sorted order")
+        return _matched(tuple((label,) for label in told), told, "the labels in sorted order")
     raise VisleakError(
         f"which of the model's {width:,} outputs is which of the set's {len(told):,} classes is not"
         f" known: labels are {_few(told)}"
