@@ -13,7 +13,7 @@ import pytest
 
 from tiny_clips import lively
 from visleak.errors import VisleakError
-from visleak.impact.evaluators.text_towers import load_text_tower
+from visleak.impact.evaluators.vision_language import load_text_tower
 
 on_cpu = partial(load_text_tower, device="cpu")
 

@@ -10,10 +10,10 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-import tiny_clips
 
+import tiny_clips
 from visleak.errors import UsageError, VisleakError
-from visleak.impact.evaluators.text_towers import load_text_tower
+from visleak.impact.evaluators.vision_language import load_text_tower
 
 on_cpu = partial(load_text_tower, device="cpu")
 

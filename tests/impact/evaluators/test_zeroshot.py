@@ -12,14 +12,14 @@ from typing import Any
 import numpy as np
 import pyarrow.parquet as pq
 import pytest
-import tiny_clips
 from PIL import Image
 
+import tiny_clips
 from visleak.errors import UsageError, VisleakError
 from visleak.images import open_pictures
 from visleak.impact.evaluators import zeroshot as module
 from visleak.impact.evaluators.templates import load_templates
-from visleak.impact.evaluators.text_towers import load_text_tower
+from visleak.impact.evaluators.vision_language import load_text_tower
 
 zeroshot = partial(module.zeroshot, options={"device": "cpu"}, cache=None, workers=1)
 

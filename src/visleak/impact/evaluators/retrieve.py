@@ -20,6 +20,7 @@ import pyarrow.compute as pc
 from visleak.auditing import open_cache, workers_for
 from visleak.errors import VisleakError
 from visleak.impact.evaluators.captions import FIRST, Captions, captions_of, read_captions
+from visleak.impact.evaluators.feeding import refuse_embeddings
 from visleak.impact.evaluators.predictions import (
     check_target,
     write_predictions,
@@ -127,6 +128,7 @@ def retrieve(
         VisleakError: the model cannot be had, a file cannot be used, or no picture can be read.
     """
     target = check_target(out, force=force)
+    refuse_embeddings(images)
     told = captions_of(images) if captions is None else read_captions(Path(captions))
     kept = told.chosen(caption)
     _refuse_strangers(kept, images.ids)

@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any, Final, Protocol
 
 import numpy as np
 
 from visleak.encoders.libraries import library
 from visleak.encoders.network import Running
-from visleak.encoders.request import Request, parse
-from visleak.errors import UsageError, VisleakError
+from visleak.errors import VisleakError
 from visleak.records import Bool, Float32, Int64
 from visleak.vectors import unit_rows
 
@@ -153,40 +152,3 @@ class TextTower:
             given = torch.from_numpy(np.ascontiguousarray(full)).to(self.device)
             made = self._loaded.vectors(self._module, given)[: len(ids)]
             return np.asarray(made.float().cpu().numpy(), np.float32)
-
-
-def load_text_tower(text: str, **options: object) -> TextTower:
-    """Return the text tower of the CLIP that an encoder's text names.
-
-    Args:
-        text: ``clip[:ARGUMENT][?OPTION=VALUE&...]``, as the encoder of its pictures is named.
-        options: more options, by name; they come before those in the text.
-
-    Raises:
-        UsageError: it is no CLIP, or an option or a name cannot be.
-        MissingExtra: the library is not installed.
-        VisleakError: weights or tokenizer cannot be had.
-    """
-    request = parse(text)
-    told = {**request.options, **{name: str(value) for name, value in options.items()}}
-    request = replace(request, options=told)
-    if request.name != "clip":
-        raise UsageError(
-            "the model must be a CLIP, which has a tower for texts: clip, clip:FOLDER,"
-            f" clip:OWNER/NAME or clip:MODEL/WEIGHTS?backend=open_clip; got {text!r}"
-        )
-    from visleak.encoders.clip import backend_of
-
-    backend = backend_of(request)
-    running = Running.asked(request)
-    return TextTower(request.named("backend"), _loaded(request, backend), running)
-
-
-def _loaded(request: Request, backend: str) -> LoadedText:
-    if backend == "open_clip":
-        from visleak.impact.evaluators.open_clip_texts import load_open_clip_text
-
-        return load_open_clip_text(request)
-    from visleak.impact.evaluators.clip_texts import load_clip_text
-
-    return load_clip_text(request)

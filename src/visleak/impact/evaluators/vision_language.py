@@ -2,15 +2,28 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import Any
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from typing import Any, Final
 
 from visleak.encoders import load_encoder
-from visleak.impact.evaluators.feeding import nothing_read, refuse_embeddings
-from visleak.impact.evaluators.text_towers import TextTower, load_text_tower
+from visleak.encoders.clip import backend_of
+from visleak.encoders.network import Running
+from visleak.encoders.request import Request, parse
+from visleak.errors import UsageError
+from visleak.impact.evaluators.clip_texts import load_clip_text
+from visleak.impact.evaluators.feeding import nothing_read
+from visleak.impact.evaluators.open_clip_texts import load_open_clip_text
+from visleak.impact.evaluators.text_towers import LoadedText, TextTower
 from visleak.pipeline.fingerprinting import fingerprint
 from visleak.pipeline.workplace import Workplace
 from visleak.records import Encoder, Fingerprints, ImageSet
+
+#: What loads the text tower, by the library that loads the tower of the pictures.
+_LOADERS: Final[Mapping[str, Callable[[Request], LoadedText]]] = {
+    "transformers": load_clip_text,
+    "open_clip": load_open_clip_text,
+}
 
 
 @dataclass(frozen=True)
@@ -54,14 +67,37 @@ def load_vision_language(text: str, **options: object) -> VisionLanguage:
     return VisionLanguage(load_encoder(text, **options), texts)
 
 
+def load_text_tower(text: str, **options: object) -> TextTower:
+    """Return the text tower of the CLIP that an encoder's text names.
+
+    Args:
+        text: ``clip[:ARGUMENT][?OPTION=VALUE&...]``, as the encoder of its pictures is named.
+        options: more options, by name; they come before those in the text.
+
+    Raises:
+        UsageError: it is no CLIP, or an option or a name cannot be.
+        MissingExtra: the library is not installed.
+        VisleakError: weights or tokenizer cannot be had.
+    """
+    request = parse(text)
+    told = {**request.options, **{name: str(value) for name, value in options.items()}}
+    request = replace(request, options=told)
+    if request.name != "clip":
+        raise UsageError(
+            "the model must be a CLIP, which has a tower for texts: clip, clip:FOLDER,"
+            f" clip:OWNER/NAME or clip:MODEL/WEIGHTS?backend=open_clip; got {text!r}"
+        )
+    load = _LOADERS[backend_of(request)]
+    running = Running.asked(request)
+    return TextTower(request.named("backend"), load(request), running)
+
+
 def picture_vectors(images: ImageSet, encoder: Encoder, place: Workplace) -> Fingerprints:
     """Return the unit vectors of the readable pictures of a set; from the cache where known.
 
     Raises:
-        UsageError: the set has no pictures.
         VisleakError: none can be read.
     """
-    refuse_embeddings(images)
     prints = fingerprint(images, encoder, place)
     if len(prints):
         return prints

@@ -19,6 +19,7 @@ import pyarrow as pa
 
 from visleak.auditing import open_cache, workers_for
 from visleak.impact.evaluators.class_names import ClassNames, class_names
+from visleak.impact.evaluators.feeding import refuse_embeddings
 from visleak.impact.evaluators.judging import (
     Judged,
     Share,
@@ -144,6 +145,7 @@ def zeroshot(
         VisleakError: the model cannot be had, a file cannot be used, or no picture can be read.
     """
     target = check_target(out, force=force)
+    refuse_embeddings(images)
     sentences = load_templates(templates)
     names = class_names(images.labels, Path(classes) if classes is not None else None)
     job = _Job(images, load_vision_language(model, **options), names, sentences, target, force)
