@@ -19,10 +19,10 @@ def weighted_wilson(
     Wilson's interval of so many rows as would know the share as well if all counted alike. With
     equal weights that are all rows, and the interval is :func:`~visleak.stats.rates.wilson`'s.
     Otherwise it is the smaller of two numbers. Kish's, ``sum(w) ** 2 / sum(w ** 2)``, is too
-    large where just the rows of large weight vary: 90 % of such intervals cover. The other one,
-    ``share * (1 - share)`` over the variance that the rows show, is wrong where few of them are
-    0 or few are 1: 88 %. The smaller one covered 94.5 % or more wherever it was tried. The
-    weights are taken as known.
+    large where just the rows of large weight vary: then 90 % of such intervals cover. The other
+    one, ``share * (1 - share)`` over the variance that the rows show, is too large where few rows
+    are 0 or few are 1: 91 %. With the smaller one about 95 % cover, or more
+    (``benchmarks/impact_statistics.py``). The weights are taken as known.
 
     Args:
         values: (n,): 0 or 1, or false or true.
