@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final
 
 _MARKDOWN: Final = "\\|`*_[]<>$~#&"
@@ -84,8 +84,31 @@ def markdown_table(grid: Grid) -> list[str]:
     return lines
 
 
+def paged(grid: Grid, longest: int) -> list[Grid]:
+    """Return a table in parts of at most so many rows, each with its number in the title.
+
+    >>> [(part.title, part.rows) for part in paged(Grid("t", ["n"], [["1"], ["2"], ["3"]]), 2)]
+    [('t (1 of 2)', [['1'], ['2']]), ('t (2 of 2)', [['3']])]
+    """
+    if len(grid.rows) <= longest:
+        return [grid]
+    starts = range(0, len(grid.rows), longest)
+    return [
+        replace(
+            grid,
+            title=f"{grid.title} ({number} of {len(starts)})",
+            rows=grid.rows[start : start + longest],
+            bold=frozenset((row - start, column) for row, column in grid.bold),
+        )
+        for number, start in enumerate(starts, 1)
+    ]
+
+
 def latex_table(grid: Grid) -> list[str]:
-    """Return a table as lines of LaTeX; needs the package booktabs."""
+    """Return a table as lines of LaTeX; needs the package booktabs.
+
+    What is wider than the text stands out on both sides alike.
+    """
     body = []
     for number, row in enumerate(grid.rows):
         cells = [_latex_part(cell, number=at >= grid.texts) for at, cell in enumerate(row)]
@@ -96,15 +119,16 @@ def latex_table(grid: Grid) -> list[str]:
     sides = "l" * grid.texts + "r" * (len(grid.header) - grid.texts)
     return [
         r"\begin{table}",
-        r"\centering\small",
+        r"\centering\footnotesize\setlength{\tabcolsep}{3.5pt}",
         rf"\caption{{{latex_cell(grid.title)}}}",
+        r"\makebox[\textwidth][c]{%",
         rf"\begin{{tabular}}{{{sides}}}",
         r"\toprule",
         " & ".join(map(latex_cell, grid.header)) + r" \\",
         r"\midrule",
         *body,
         r"\bottomrule",
-        r"\end{tabular}",
+        r"\end{tabular}}",
         r"\end{table}",
     ]
 

@@ -23,6 +23,7 @@ from PIL import Image
 
 from visleak.errors import UsageError, VisleakError
 from visleak.impact import figures, scatter
+from visleak.impact.markup import latex
 from visleak.impact.output import claim, write
 from visleak.impact.results import Estimate, Impact
 from visleak.impact.rows import COMPARISONS, EFFECTS, FLIPS, GAPS
@@ -208,6 +209,18 @@ def test_the_latex_compiles(bitten: Path, tmp_path: Path) -> None:
         cwd=tmp_path, capture_output=True, check=False,
     )  # fmt: skip
     assert ran.returncode == 0, ran.stdout.decode(errors="replace")[-800:]
+
+
+def test_no_table_is_longer_than_a_page_of_latex() -> None:
+    """Sixty models of one leak: each stands in one part."""
+    result = cifair()
+    names = [f"m{number:02d}" for number in range(60)]
+    gaps = tuple(replace(result.gaps[0], model=name) for name in names)
+    tex = latex(replace(result, gaps=gaps))
+    first, second = re.findall(r"\\caption{Error on.*?\\end{table}", tex, re.DOTALL)
+    assert "(1 of 2)" in first
+    assert "(2 of 2)" in second
+    assert re.findall(r"^m\d\d", first + second, re.MULTILINE) == names
 
 
 @pytest.mark.parametrize("name", ["gains", "fair"])

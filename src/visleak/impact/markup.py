@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+from typing import Final
+
 from visleak.impact.headline import headlines
 from visleak.impact.results import Impact
 from visleak.impact.tables import absent, grids, is_drawn, steady
-from visleak.markup import latex_cell, latex_table, markdown_cell, markdown_table
+from visleak.markup import latex_cell, latex_table, markdown_cell, markdown_table, paged
+
+#: Rows that a page of LaTeX has room for.
+PAGE: Final = 48
 
 
 def reading(result: Impact) -> list[str]:
@@ -56,5 +61,6 @@ def latex(result: Impact) -> str:
     lines = ["% needs \\usepackage{booktabs}"]
     lines += [f"% {latex_cell(line)}" for line in headlines(result)]
     for grid in grids(result):
-        lines += ["", *latex_table(grid)]
+        for part in paged(grid, PAGE):
+            lines += ["", *latex_table(part)]
     return "\n".join(lines) + "\n"
