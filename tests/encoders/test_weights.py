@@ -19,7 +19,10 @@ import pytest
 from tiny_models import make_sscd, no_hub
 
 from visleak.encoders import load_encoder
+from visleak.encoders.request import parse
+from visleak.encoders.weights import find_model
 from visleak.errors import MissingExtra, VisleakError
+from visleak.impact.evaluators.clip_texts import LAYOUT
 
 
 def refused(text: str) -> str:
@@ -111,6 +114,23 @@ def test_a_model_of_the_hub_is_fetched_once(hub, models, tmp_path, monkeypatch):
     assert hub.asked == []
     no_hub(monkeypatch, tmp_path / "cache")
     assert load_encoder("clip:owner/clip").digest == fetched.digest
+
+
+def test_another_layout_fetches_what_the_first_left_out(hub, tmp_path, monkeypatch):
+    """Who comes for the words after the pictures gets them, and no weights a second time."""
+    words = tmp_path / "tokenizer.json"
+    words.write_text("{}")
+    monkeypatch.setattr(Hub, "files", {**Hub.files, words.name: words})
+    load_encoder("clip:owner/clip")
+    assert not any("tokenizer" in line for line in hub.asked)
+    hub.asked.clear()
+    found = find_model(parse("clip:owner/clip"), layout=LAYOUT)
+    assert (found.path / "tokenizer.json").read_text() == "{}"
+    fetched = [line for line in hub.asked if line.startswith("GET") and "resolve" in line]
+    assert [line.rpartition("/")[2] for line in fetched] == ["tokenizer.json"]
+    hub.asked.clear()
+    assert find_model(parse("clip:owner/clip"), layout=LAYOUT).path == found.path
+    assert hub.asked == []
 
 
 def test_weights_in_several_files(hub, models, tmp_path, monkeypatch):
