@@ -22,10 +22,11 @@ from impact_making import (
     table_4,
 )
 
+from visleak.impact.contrasts import comparisons, fair, flips, gaps
 from visleak.impact.markup import markdown
 from visleak.impact.numbers import probability, score, signed, signed_interval
 from visleak.impact.results import Effect, Estimate, Flip, Impact
-from visleak.impact.tables import comparisons, details, fair, flips, gaps, layouts
+from visleak.impact.tables import details, layouts
 
 #: As printed, but for the gains of the last two, which were taken against another row.
 PRINTED_3 = """

@@ -27,9 +27,10 @@ def shown(result: Impact) -> Iterator[RenderableType]:
     """Yield the parts of the summary."""
     from rich.text import Text
 
+    from visleak.impact.contrasts import comparisons, flips, gaps, steady
     from visleak.impact.headline import headlines
     from visleak.impact.markup import about
-    from visleak.impact.tables import absent, comparisons, flips, gaps, layouts, steady
+    from visleak.impact.tables import absent, layouts
 
     for line in headlines(result):
         yield Text(plain(line), "bold")

@@ -91,13 +91,18 @@ def gains(
             at -= OVER + own + UNDER
         more = f"; {left} more in the tables" if left else ""
         title = f"Gain on parts of {short_name(result.test_set)}: {short_name(about)}{more}"
-        figure.text(0.1 / width, 1 - 0.12 / height, title, va="top", fontweight="bold", fontsize=11)
-        unit = "points" if shown[0][1].percent else "in the metric's unit"
-        told = f"gain over the whole, {unit}; lines: 95 % intervals; arrows go on"
-        figure.text(0.5, 0.08 / height, told, ha="center", fontsize=8.5, color=INK)
+        _write_around(figure, title, (width, height), percent=shown[0][1].percent)
         if len(shown) > 1:
             _legend(figure, [name for name, _ in shown], (width, height), columns)
         return saved(figure, "gains")
+
+
+def _write_around(figure: Any, title: str, size: tuple[float, float], *, percent: bool) -> None:
+    width, height = size
+    figure.text(0.1 / width, 1 - 0.12 / height, title, va="top", fontweight="bold", fontsize=11)
+    unit = "points" if percent else "in the metric's unit"
+    told = f"gain over the whole, {unit}; lines: 95 % intervals; arrows go on"
+    figure.text(0.5, 0.08 / height, told, ha="center", fontsize=8.5, color=INK)
 
 
 def _subsets(leak: str, effects: Sequence[Effect]) -> list[str]:

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from typing import Final
 
+from visleak.impact.contrasts import comparisons, fair, flips, gaps, steady
 from visleak.impact.headline import headlines
 from visleak.impact.results import Impact
-from visleak.impact.tables import absent, grids, is_drawn, steady
-from visleak.markup import latex_cell, latex_table, markdown_cell, markdown_table, paged
+from visleak.impact.tables import absent, details, is_drawn, layouts
+from visleak.markup import Grid, latex_cell, latex_table, markdown_cell, markdown_table, paged
 
 #: Rows that a page of LaTeX has room for.
 PAGE: Final = 48
@@ -45,11 +46,17 @@ def about(result: Impact) -> str:
     )
 
 
+def main_grids(result: Impact) -> list[Grid]:
+    """Return the tables of a page, in its order."""
+    against = (comparisons(result), fair(result), flips(result), gaps(result))
+    return [*layouts(result), *(grid for each in against for grid in each)]
+
+
 def markdown(result: Impact) -> str:
     """Return ``impact.md``."""
     lines = ["# Impact of leaked images", "", f"{markdown_cell(about(result))}.", ""]
     lines += [f"- {markdown_cell(line)}" for line in (*headlines(result), *result.notes)]
-    for grid in grids(result):
+    for grid in (*main_grids(result), *details(result)):
         lines += ["", f"## {markdown_cell(grid.title)}", "", *markdown_table(grid)]
     lines += ["", "## How to read the tables", ""]
     lines += [f"- {markdown_cell(line)}" for line in reading(result)]
@@ -60,7 +67,7 @@ def latex(result: Impact) -> str:
     """Return ``impact.tex``: every table, to be included in a document."""
     lines = ["% needs \\usepackage{booktabs}"]
     lines += [f"% {latex_cell(line)}" for line in headlines(result)]
-    for grid in grids(result):
+    for grid in (*main_grids(result), *details(result)):
         for part in paged(grid, PAGE):
             lines += ["", *latex_table(part)]
     return "\n".join(lines) + "\n"

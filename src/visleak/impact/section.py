@@ -7,9 +7,8 @@ from typing import Any, Final
 
 from visleak.impact import figures, scatter
 from visleak.impact.headline import headlines, principal
-from visleak.impact.markup import about, reading
+from visleak.impact.markup import about, main_grids, reading
 from visleak.impact.results import Impact
-from visleak.impact.tables import comparisons, fair, flips, gaps, layouts
 from visleak.markup import Grid, markdown_cell
 
 #: File of the section among those of the audit.
@@ -27,11 +26,10 @@ def section(result: Impact) -> dict[str, Any]:
     lines = [f"- {markdown_cell(line)}" for line in headlines(result)]
     lines += ["", f"{markdown_cell(about(result))}.", ""]
     lines += [f"- {markdown_cell(line)}" for line in (*result.notes, *reading(result))]
-    grids = [*layouts(result), *comparisons(result), *fair(result), *flips(result), *gaps(result)]
     return {
         "title": "Impact on scores",
         "markdown": "\n".join(lines) + "\n",
-        "tables": [_table(grid) for grid in grids],
+        "tables": [_table(grid) for grid in main_grids(result)],
         "svg": list(_drawings(result)),
     }
 

@@ -1,0 +1,63 @@
+"""From ``[NAME=]FILE`` to files by name."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+from visleak.errors import UsageError
+
+
+def named_files(
+    option: str, texts: Sequence[str], what: str = "model", *, needs_name: bool = False
+) -> dict[str, Path]:
+    """Take ``[NAME=]FILE`` apart; an argument whose part before ``=`` holds ``/`` is all FILE.
+
+    Args:
+        option: that the arguments came with.
+        texts: the arguments.
+        what: is named.
+        needs_name: a file alone is refused.
+
+    Returns:
+        File by name, by default the file's stem.
+
+    Raises:
+        UsageError: a part is empty, there is no such file, or two have one name.
+    """
+    found: dict[str, Path] = {}
+    for text in texts:
+        name, equals, rest = text.partition("=")
+        if not equals or "/" in name:
+            name, rest = "" if needs_name else Path(text).stem, text
+        if not name or not rest:
+            form = f"{'NAME=' if needs_name else '[NAME=]'}FILE"
+            raise UsageError(f"{option} is {form} with no part empty; got {text!r}")
+        path = Path(rest)
+        if not path.is_file():
+            why = "is a folder; give a file" if path.is_dir() else "does not exist"
+            raise UsageError(f"{option}: {path} {why}")
+        if name in found:
+            raise UsageError(
+                f"two {what}s are called {name!r}; names must differ: {option} NAME={path}"
+            )
+        found[name] = path
+    return found
+
+
+def fair_files(texts: Sequence[str], predictions: Mapping[str, Path]) -> dict[str, Path]:
+    """Return the files of ``--fair``; one without a name is of the one model there is.
+
+    Raises:
+        UsageError: as :func:`named_files`, or a name that no model has.
+    """
+    found = named_files("--fair", texts)
+    if len(found) == len(predictions) == 1 and "=" not in Path(texts[0]).name:
+        return dict(zip(predictions, found.values(), strict=True))
+    for name, path in found.items():
+        if name not in predictions:
+            raise UsageError(
+                f"--fair {path} is of {name!r}, which has no --predictions; models are"
+                f" {', '.join(map(repr, predictions))}: name it alike, --fair NAME={path}"
+            )
+    return found
