@@ -58,7 +58,15 @@ def classify(
         ),
     ] = False,
     device: options.Device = None,
-    precision: options.Precision = None,
+    precision: Annotated[
+        str | None,
+        typer.Option(
+            "--precision",
+            metavar="fp32|fp16|bf16",
+            rich_help_panel=options.HOW,
+            help="Arithmetic of the network, fp32 by default; the halves may change a score.",
+        ),
+    ] = None,
     batch: options.Batch = None,
     workers: options.Workers = None,
     json_: evaluate_options.Json = False,

@@ -361,3 +361,15 @@ def test_a_device_that_is_not_there(networks):
     text = f"checkpoint:{networks}/r.th?arch=resnet20"
     with pytest.raises(UsageError, match="option device of model checkpoint must be auto, cpu,"):
         load_classifier(text, device="tpu")
+
+
+def test_half_precision_is_for_those_who_ask(monkeypatch):
+    """A score is of the network as it was trained, on a GPU too."""
+    from visleak.encoders.request import parse
+    from visleak.impact.evaluators.torch_networks import running_of
+
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
+    monkeypatch.setattr(torch.cuda, "device_count", lambda: 1)
+    plain, half = (running_of(parse(f"hf:x{o}", "model")) for o in ("", "?precision=fp16"))
+    assert (plain.device, plain.precision) == ("cuda:0", "fp32")
+    assert half.precision == "fp16"

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from visleak.encoders.libraries import library, said
-from visleak.encoders.network import RUNNING, Running, tensors_digest
+from visleak.encoders.network import RUNNING, tensors_digest
 from visleak.encoders.onnx_recipe import read_recipe
 from visleak.encoders.preparing import PixelPreparation
 from visleak.encoders.processors import Preprocessing, Scaling
@@ -18,7 +18,13 @@ from visleak.encoders.request import Request
 from visleak.encoders.timm_models import timm_preprocessing
 from visleak.errors import UsageError, VisleakError
 from visleak.impact.evaluators.classifiers import Classifier
-from visleak.impact.evaluators.torch_networks import file_of, of_recipe, torch_classifier
+from visleak.impact.evaluators.torch_networks import (
+    file_of,
+    of_recipe,
+    plainly,
+    running_of,
+    torch_classifier,
+)
 
 #: Under which a checkpoint of a training keeps the weights.
 WRAPPED: Final = ("state_dict", "model_state_dict", "model", "net")
@@ -82,7 +88,7 @@ def checkpoint_classifier(request: Request) -> Classifier:
             f"{request.called} needs the architecture that the weights are of:"
             f" checkpoint:FILE?arch=NAME, such as resnet20; got {request.text!r}"
         )
-    running = Running.asked(request)
+    running = running_of(request)
     architecture = _architecture(request, name)
     weights = read_weights(path, request.called)
     classes = _classes(weights, architecture, name, path)
@@ -94,6 +100,7 @@ def checkpoint_classifier(request: Request) -> Classifier:
     return torch_classifier(
         request,
         module,
+        plainly,
         tensors_digest(weights, about),
         of_recipe(recipe) if recipe else architecture.preprocessing(),
         running,

@@ -78,6 +78,7 @@ class Classifier:
                 f"model {self.name} has one output; a classifier has one for each class, two or"
                 " more"
             )
+        # a list of another length is of another head
         if self.names is not None and len(self.names) != self.width:
             self.names = None
 

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 
 from visleak.auditing import workers_for
@@ -160,28 +161,30 @@ def _refuse(images: ImageSet, target: Path, *, restrict: bool, scores: bool) -> 
 
 
 def _answered(job: _Job, place: Workplace, scores: bool) -> _Answers:
-    """Run the network over the set; scores of all classes grow in a scratch file."""
-    parts: list[tuple[Int64, Ranked]] = []
+    """Run the network over the set; the columns of its answers grow in scratch files."""
     problems: list[Problem] = []
     with ExitStack() as stack:
-        matrix = None
-        if scores:
-            width = int(np.count_nonzero(job.allowed))
-            column = GrowingColumn(place.file(".scores"), np.float32, (width,))
-            matrix = stack.enter_context(column)
+
+        def column(name: str, dtype: npt.DTypeLike, *shape: int) -> GrowingColumn:
+            return stack.enter_context(GrowingColumn(place.file(name), dtype, shape))
+
+        rows, best = column(".rows", np.int64), column(".best", np.int64, BEST)
+        confidence = column(".confidence", np.float32)
+        width = int(np.count_nonzero(job.allowed))
+        matrix = column(".scores", np.float32, width) if scores else None
         for part in feed(job.images, job.network, place):
-            parts.append((part.rows, ranked(part.outputs, job.allowed)))
-            problems.extend(part.unreadable)
+            answers = ranked(part.outputs, job.allowed)
+            rows.append(part.rows)
+            best.append(answers.best)
+            confidence.append(answers.confidence)
             if matrix is not None:
                 matrix.append(part.outputs[:, job.allowed])
-        if not any(len(rows) for rows, _ in parts):
+            problems.extend(part.unreadable)
+        if not rows.rows:
             raise nothing_read(job.images, problems)
         return _Answers(
-            np.concatenate([rows for rows, _ in parts]),
-            Ranked(
-                np.concatenate([each.best for _, each in parts]),
-                np.concatenate([each.confidence for _, each in parts]),
-            ),
+            rows.mapped(),
+            Ranked(best.mapped(), confidence.mapped()),
             matrix.mapped() if matrix is not None else None,
             tuple(problems),
         )

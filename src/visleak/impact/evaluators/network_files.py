@@ -4,17 +4,21 @@ from __future__ import annotations
 
 import hashlib
 from pathlib import Path
-from typing import Any
 
 from visleak.encoders.libraries import library
-from visleak.encoders.network import RUNNING, Running
+from visleak.encoders.network import RUNNING
 from visleak.encoders.network import digest as digest_of
 from visleak.encoders.onnx import onnx_encoder, recipe_of
 from visleak.encoders.request import Request
 from visleak.encoders.sscd import load_script
-from visleak.errors import VisleakError
 from visleak.impact.evaluators.classifiers import Classifier
-from visleak.impact.evaluators.torch_networks import file_of, of_recipe, torch_classifier
+from visleak.impact.evaluators.torch_networks import (
+    file_of,
+    of_recipe,
+    plainly,
+    running_of,
+    torch_classifier,
+)
 
 
 def onnx_classifier(request: Request) -> Classifier:
@@ -44,28 +48,18 @@ def torchscript_classifier(request: Request) -> Classifier:
     advice = "a file that torch.jit.save wrote"
     path = file_of(request, advice)
     recipe = recipe_of(request, path)
-    running = Running.asked(request)
+    running = running_of(request)
     torch = library("torch", "torch", request.called)
     with path.open("rb") as file:
         content = hashlib.file_digest(file, lambda: hashlib.blake2b(digest_size=16)).hexdigest()
     script = load_script(torch, path, request.called, f"give {advice}")
-
-    def call(module: Any, inputs: Any) -> Any:
-        made = module(inputs)
-        if not recipe.output:
-            return made
-        if not isinstance(made, dict) or recipe.output not in made:
-            there = f"its outputs are {', '.join(made)}" if isinstance(made, dict) else "it has one"
-            raise VisleakError(f"{path} has no output {recipe.output!r}; {there}")
-        return made[recipe.output]
-
     return torch_classifier(
         request,
         script,
+        plainly,
         digest_of(content, {"network": "TorchScript", "recipe": recipe.as_dict()}),
         of_recipe(recipe),
         running,
-        call=call,
         shown=("prep",),
         recipe=recipe,
     )

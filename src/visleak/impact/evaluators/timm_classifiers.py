@@ -5,12 +5,12 @@ from __future__ import annotations
 from typing import Any
 
 from visleak.encoders.libraries import library
-from visleak.encoders.network import RUNNING, Running, tensors_digest
+from visleak.encoders.network import RUNNING, tensors_digest
 from visleak.encoders.request import Request
 from visleak.encoders.timm_models import timm_model, timm_preprocessing
 from visleak.impact.evaluators.classes import synonyms
 from visleak.impact.evaluators.classifiers import Classifier, Names
-from visleak.impact.evaluators.torch_networks import torch_classifier
+from visleak.impact.evaluators.torch_networks import plainly, running_of, torch_classifier
 
 
 def timm_classifier(request: Request) -> Classifier:
@@ -25,7 +25,7 @@ def timm_classifier(request: Request) -> Classifier:
     name = request.wanted_argument("NAME")
     request.knows(*RUNNING)
     timm = library("timm", "timm", request.called)
-    running = Running.asked(request)
+    running = running_of(request)
     module = timm_model(timm, name, request.called)
     about = {
         "timm": str(module.pretrained_cfg.get("architecture", name)),
@@ -34,7 +34,7 @@ def timm_classifier(request: Request) -> Classifier:
     digest = tensors_digest(module.state_dict(), about)
     preprocessing = timm_preprocessing(timm, module, name, request.called)
     names = _names(timm, module)
-    return torch_classifier(request, module, digest, preprocessing, running, names=names)
+    return torch_classifier(request, module, plainly, digest, preprocessing, running, names=names)
 
 
 def _names(timm: Any, module: Any) -> Names | None:

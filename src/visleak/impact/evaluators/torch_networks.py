@@ -29,11 +29,11 @@ Call = Callable[[Any, Any], Any]
 def torch_classifier(
     request: Request,
     module: Any,
+    call: Call,
     digest: str,
     preprocessing: Preprocessing,
     running: Running,
     *,
-    call: Call | None = None,
     names: Names | None = None,
     shown: tuple[str, ...] = (),
     recipe: Recipe | None = None,
@@ -43,14 +43,14 @@ def torch_classifier(
     Args:
         request: that asked for it.
         module: the network, in ``float32`` on the CPU.
+        call: how it is called.
         digest: of its weights and of what it does with them.
         preprocessing: of pictures.
         running: where and how.
-        call: of the module, where it is not called with its input alone.
         names: of its outputs.
         shown: options that are part of its name.
-        recipe: where the preprocessing comes from a file, that file: the order of channels and
-            axes is done as it says.
+        recipe: where the preprocessing comes from a file, what it says of the order of channels
+            and axes, and of the output.
 
     Raises:
         VisleakError: the module does not take such pictures, or does not make a row of outputs
@@ -59,7 +59,9 @@ def torch_classifier(
     name = request.named(*shown)
 
     def outputs(loaded: Any, inputs: Any) -> Any:
-        made = (call or _call)(loaded, arranged(inputs, recipe) if recipe else inputs)
+        made = call(loaded, _arranged(inputs, recipe) if recipe else inputs)
+        if recipe and recipe.output:
+            made = _named(made, recipe.output, name)
         shape = tuple(getattr(made, "shape", ()))
         if len(shape) != 2 or shape[0] != len(inputs):
             raise VisleakError(
@@ -88,6 +90,23 @@ def torch_classifier(
     return Classifier(network, prepared, names)
 
 
+def plainly(module: Any, inputs: Any) -> Any:
+    """Call a module with its input alone."""
+    return module(inputs)
+
+
+def running_of(request: Request) -> Running:
+    """Return where and how a network runs, in ``fp32`` where nobody asks for less.
+
+    A score is of the network as it was trained; half precision may change it.
+
+    Raises:
+        UsageError: as :meth:`visleak.encoders.network.Running.asked`.
+        MissingExtra: torch is not installed.
+    """
+    return Running.asked(replace(request, options={"precision": "fp32", **request.options}))
+
+
 def _paced(request: Request, running: Running, preprocessing: Preprocessing) -> Running:
     """Return how a network runs, with more small pictures a call where nobody says how many."""
     shape = preprocessing.pixels.shape
@@ -106,7 +125,7 @@ def of_recipe(recipe: Recipe) -> Preprocessing:
     return Preprocessing(recipe.preparation, Scaling(1 / 255, mean, std))
 
 
-def arranged(inputs: Any, recipe: Recipe) -> Any:
+def _arranged(inputs: Any, recipe: Recipe) -> Any:
     """Return inputs (n, 3, height, width), RGB, in a recipe's order of channels and axes."""
     if recipe.channels == "BGR":
         inputs = inputs.flip(1)
@@ -126,8 +145,12 @@ def file_of(request: Request, what: str) -> Path:
     return path
 
 
-def _call(module: Any, inputs: Any) -> Any:
-    return module(inputs)
+def _named(made: Any, output: str, name: str) -> Any:
+    """Return one of the outputs of a network that makes several."""
+    if isinstance(made, dict) and output in made:
+        return made[output]
+    there = f"its outputs are {', '.join(made)}" if isinstance(made, dict) else "it names none"
+    raise VisleakError(f"model {name} has no output {output!r}; {there}")
 
 
 def _described(made: Any) -> str:

@@ -8,14 +8,14 @@ from typing import Any
 
 from visleak.encoders.huggingface import matters
 from visleak.encoders.libraries import member
-from visleak.encoders.network import RUNNING, Running, tensors_digest
+from visleak.encoders.network import RUNNING, tensors_digest
 from visleak.encoders.processors import read_preprocessing
 from visleak.encoders.request import Request
 from visleak.encoders.stored_tensors import StoredTensors
 from visleak.encoders.weights import find_model, load_weights, refuse_missing, transformers_for
 from visleak.impact.evaluators.classes import synonyms
 from visleak.impact.evaluators.classifiers import Classifier, Names
-from visleak.impact.evaluators.torch_networks import torch_classifier
+from visleak.impact.evaluators.torch_networks import running_of, torch_classifier
 
 
 def hf_classifier(request: Request) -> Classifier:
@@ -28,7 +28,7 @@ def hf_classifier(request: Request) -> Classifier:
     request.wanted_argument("FOLDER")
     request.knows(*RUNNING)
     found = find_model(request)
-    running = Running.asked(request)
+    running = running_of(request)
     factory = member(
         transformers_for(request.called), "AutoModelForImageClassification", request.called
     )
@@ -40,9 +40,7 @@ def hf_classifier(request: Request) -> Classifier:
     about = {"model": matters(config), "outputs": "logits"}
     digest = tensors_digest(StoredTensors(found.path), about)
     names = _names(config.get("id2label"))
-    return torch_classifier(
-        request, module, digest, preprocessing, running, call=_logits, names=names
-    )
+    return torch_classifier(request, module, _logits, digest, preprocessing, running, names=names)
 
 
 def _logits(module: Any, inputs: Any) -> Any:
