@@ -27,15 +27,16 @@ def named_files(
     """
     found: dict[str, Path] = {}
     for text in texts:
-        name, equals, rest = text.partition("=")
-        if not equals or "/" in name:
-            name, rest = "" if needs_name else Path(text).stem, text
+        name, rest = _parted(text)
+        name = name or ("" if needs_name else Path(text).stem)
         if not name or not rest:
             form = f"{'NAME=' if needs_name else '[NAME=]'}FILE"
             raise UsageError(f"{option} is {form} with no part empty; got {text!r}")
         path = Path(rest)
         if not path.is_file():
             why = "is a folder; give a file" if path.is_dir() else "does not exist"
+            if Path(text).is_file():
+                why += f"; for the file {text} give ./{text}"
             raise UsageError(f"{option}: {path} {why}")
         if name in found:
             raise UsageError(
@@ -52,7 +53,7 @@ def fair_files(texts: Sequence[str], predictions: Mapping[str, Path]) -> dict[st
         UsageError: as :func:`named_files`, or a name that no model has.
     """
     found = named_files("--fair", texts)
-    if len(found) == len(predictions) == 1 and "=" not in Path(texts[0]).name:
+    if len(found) == len(predictions) == 1 and not _parted(texts[0])[0]:
         return dict(zip(predictions, found.values(), strict=True))
     for name, path in found.items():
         if name not in predictions:
@@ -61,3 +62,13 @@ def fair_files(texts: Sequence[str], predictions: Mapping[str, Path]) -> dict[st
                 f" {', '.join(map(repr, predictions))}: name it alike, --fair NAME={path}"
             )
     return found
+
+
+def _parted(text: str) -> tuple[str, str]:
+    """Return name and file of an argument; the name is empty where none is given.
+
+    >>> _parted("a=b.csv"), _parted("runs/lr=0.1.csv"), _parted("b.csv")
+    (('a', 'b.csv'), ('', 'runs/lr=0.1.csv'), ('', 'b.csv'))
+    """
+    name, equals, rest = text.partition("=")
+    return (name, rest) if name and equals and "/" not in name else ("", text)
