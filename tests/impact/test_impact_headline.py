@@ -116,7 +116,7 @@ def test_many_models_are_summed_up() -> None:
         " that have no near-duplicate or exact copy in train",
         "DenseNet-BC (L=190, k=40) is ahead of WRN-28-10 on the images that have no near-duplicate"
         " or exact copy in train, behind it on all (the order differs in 31.00 % of resamples)",
-        "on the fair test set errors of 6 models are 0.30 to 0.52 points higher, 0.42 on average",
+        "on the fair test set errors of 6 models change by +0.30 to +0.52 points, +0.42 on average",
     )
 
 

@@ -195,9 +195,9 @@ def _gap_lines(gaps: Sequence[Gap]) -> Iterator[str]:
         mean = sum(gap.gap.value for gap in own) / len(own)
         least, most = (pick(gap.gap.value for gap in own) for pick in (min, max))
         yield (
-            f"on the fair test set errors of {len(own):,} models are"
-            f" {score(least, percent=True)} to {score(most, percent=True)} points higher,"
-            f" {score(mean, percent=True)} on average"
+            f"on the fair test set errors of {len(own):,} models change by"
+            f" {signed(least, percent=True)} to {signed(most, percent=True)} points,"
+            f" {signed(mean, percent=True)} on average"
         )
         return
     for gap in own:
