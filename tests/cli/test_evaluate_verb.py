@@ -103,6 +103,15 @@ def test_what_is_refused(pictures, model, tmp_path):
     assert said(tmp_path / "empty")[0] == "1"
     assert said(pictures, "--classes", tmp_path / "x").startswith(f"2 --classes {tmp_path / 'x'} c")
     assert not out.exists()
+    code, message = refused(
+        *("evaluate", "classify", pictures, "--model", "hf:/nowhere", "--scores"),
+        *("-o", tmp_path / "p.csv"),
+    )
+    # before anybody waits for a model
+    assert (code, message) == (
+        2,
+        f"the scores of all classes need a .parquet; got '{tmp_path / 'p.csv'}'",
+    )
     out.write_text("mine")
     assert "is there already" in said(pictures)
     assert out.read_text() == "mine"

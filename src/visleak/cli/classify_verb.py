@@ -75,7 +75,6 @@ def classify(
     """Write what a classifier takes the pictures of a set for, and say how often it is right."""
     from visleak.cli import sets
     from visleak.cli.progress import bars
-    from visleak.impact.evaluators.classifiers import load_classifier
     from visleak.impact.evaluators.classify import classify as written
     from visleak.impact.evaluators.predictions import check_target
 
@@ -84,16 +83,14 @@ def classify(
         progress("listing images", 0, 0)
         images = sets.one(source, sets.Columns(id_, label))
         progress("listing images", 1, 1)
-        progress("loading the model", 0, 0)
-        network = load_classifier(model, **evaluate_options.running(device, precision, batch))
-        progress("loading the model", 1, 1)
         result = written(
             images,
-            network,
+            model,
             out,
             classes=classes,
             restrict=restrict,
             scores=scores,
+            running=evaluate_options.running(device, precision, batch),
             workers=workers,
             progress=progress,
             force=force,

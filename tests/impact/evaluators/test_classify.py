@@ -232,6 +232,8 @@ def test_a_killed_run_leaves_nothing(networks, labelled, tmp_path, monkeypatch):
     monkeypatch.setattr("tempfile.tempdir", None)
 
     def killed(step: str, done: int, total: int) -> None:
+        if not step.startswith("reading"):
+            return
         assert any(tmp_path.glob(".visleak-scratch-*"))
         if done > 10:
             raise KeyboardInterrupt

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
@@ -111,6 +111,7 @@ def classify(
     classes: str | os.PathLike[str] | None = None,
     restrict: bool = False,
     scores: bool = False,
+    running: Mapping[str, object] | None = None,
     workers: int | None = None,
     progress: Progress = silent,
     force: bool = False,
@@ -128,6 +129,7 @@ def classify(
             :func:`visleak.impact.evaluators.classes.read_names`.
         restrict: answer with classes of the set only.
         scores: write the score of every class that may be answered, too (Parquet).
+        running: options for a model given as text: ``device``, ``precision``, ``batch``.
         workers: processes that decode and prepare; by default one for each core.
         progress: is told how far it is.
         force: replace a file that is there.
@@ -140,7 +142,9 @@ def classify(
     """
     target = check_target(out, force=force)
     _refuse(images, target, restrict=restrict, scores=scores)
-    network = load_classifier(model) if isinstance(model, str) else model
+    progress("loading the model", 0, 0)
+    network = load_classifier(model, **(running or {})) if isinstance(model, str) else model
+    progress("loading the model", 1, 1)
     file = Path(classes) if classes is not None else None
     meaning = classes_of(network.width, images.labels, network.names, file)
     job = _Job(images, network, meaning, restrict, target, force)
