@@ -16,8 +16,8 @@ import numpy as np
 
 from visleak.records import Bool, Float32, Int64
 
-#: Similarities that are held at a time; two such blocks of float32 are 256 MB.
-CELLS: Final = 32_000_000
+#: Similarities that are held at a time: 16 MB, and where all are ties, some 100 bytes each.
+CELLS: Final = 4_000_000
 
 #: Pairs that are compared again at a time.
 PAIRS: Final = 65_536
