@@ -41,8 +41,8 @@ from samples import LEFT_OUT, judgements
 
 from visleak.encoders import load_encoder
 from visleak.images import open_images
-from visleak.impact.results import Effect, Impact
-from visleak.impact.stored import read_impact
+from visleak.impact import Impact, read_impact
+from visleak.impact.results import Effect
 from visleak.pipeline import Workplace
 from visleak.pipeline.fingerprinting import fingerprint
 from visleak.stats import chance, percent
