@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from pathlib import Path
 
 import numpy as np
@@ -12,6 +13,12 @@ from calling import HOSTILE, refused, run
 from PIL import Image
 
 torch = pytest.importorskip("torch")
+
+
+@pytest.fixture(autouse=True)
+def _environment(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What the verb sets for its own process is no matter of other tests."""
+    monkeypatch.setenv("OMP_WAIT_POLICY", "PASSIVE")
 
 
 @pytest.fixture(scope="module")
@@ -127,6 +134,16 @@ def test_embeddings_have_no_pictures(pictures, model, tmp_path):
     code, message = refused("evaluate", "classify", f"emb:{tmp_path / 'e'}", "--model", model)
     assert code == 2
     assert "emb" in message
+
+
+def test_threads_that_wait_leave_the_cores_to_others(monkeypatch):
+    """Unless the user says otherwise; it must be told before torch is imported."""
+    monkeypatch.delenv("OMP_WAIT_POLICY", raising=False)
+    run("evaluate")
+    assert os.environ["OMP_WAIT_POLICY"] == "PASSIVE"
+    monkeypatch.setenv("OMP_WAIT_POLICY", "ACTIVE")
+    run("evaluate")
+    assert os.environ["OMP_WAIT_POLICY"] == "ACTIVE"
 
 
 def test_help_warns_of_programs():
