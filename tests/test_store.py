@@ -29,6 +29,7 @@ from visleak.store import (
     UNREADABLE,
     csv_cell,
     csv_text,
+    free_folder,
     read_problems,
     read_summary,
     read_table,
@@ -362,3 +363,15 @@ def test_replacing_cleans_up_when_nothing_was_written(tmp_path: Path) -> None:
     with pytest.raises(FileNotFoundError), replacing(tmp_path / "x"):
         pass
     assert list(tmp_path.iterdir()) == []
+
+
+def test_a_result_is_not_replaced_in_silence(tmp_path: Path) -> None:
+    """An hour of work may lie there."""
+    (tmp_path / "result.json").write_text("{}")
+    said = r"holds a result already \(result\.json\); choose another folder with -o DIR, or --force"
+    with pytest.raises(UsageError, match=said):
+        free_folder(tmp_path, "result.json")
+    assert free_folder(tmp_path, "result.json", force=True) == tmp_path
+    assert free_folder(tmp_path / "new", "result.json") == tmp_path / "new"
+    with pytest.raises(UsageError, match=r"^output .* is a file; choose a folder with -o DIR$"):
+        free_folder(tmp_path / "result.json", "result.json")

@@ -100,6 +100,28 @@ def replacing(path: Path) -> Iterator[Path]:
         beside.unlink(missing_ok=True)
 
 
+def free_folder(folder: str | os.PathLike[str], result: str, *, force: bool = False) -> Path:
+    """Return the folder a result may be written to, before any time is spent on it.
+
+    Args:
+        folder: need not be there.
+        result: name of the file that is written last.
+        force: a result that is there already may be replaced.
+
+    Raises:
+        UsageError: it is a file, or holds a result already.
+    """
+    path = Path(folder)
+    if path.exists() and not path.is_dir():
+        raise UsageError(f"output {path} is a file; choose a folder with -o DIR")
+    if (path / result).exists() and not force:
+        raise UsageError(
+            f"{path} holds a result already ({result}); choose another folder with -o DIR, or"
+            " --force replaces it"
+        )
+    return path
+
+
 def remove_unfinished(folder: Path) -> None:
     """Remove files of a folder that processes began to write and were killed over."""
     for beside in folder.glob(".*.part"):

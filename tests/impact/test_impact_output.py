@@ -21,10 +21,10 @@ from hypothesis import strategies as st
 from impact_making import HOSTILE, cifair, hostile, table_2, table_3, table_4
 from PIL import Image
 
-from visleak.errors import UsageError, VisleakError
+from visleak.errors import VisleakError
 from visleak.impact import figures, scatter
 from visleak.impact.markup import latex
-from visleak.impact.output import claim, write
+from visleak.impact.output import write
 from visleak.impact.results import Estimate, Impact
 from visleak.impact.rows import COMPARISONS, EFFECTS, FLIPS, GAPS
 from visleak.impact.section import section
@@ -109,16 +109,6 @@ def test_a_write_that_fails_leaves_no_result(
         write(table_2(), tmp_path / "copy")
     assert not (tmp_path / "copy" / "impact.json").exists()
     assert not list((tmp_path / "copy").glob("*.part"))
-
-
-def test_a_folder_is_claimed_before_the_work(out: Path, tmp_path: Path) -> None:
-    (tmp_path / "file").write_text("")
-    with pytest.raises(UsageError, match=r"output .*file is a file; choose a folder with -o DIR"):
-        claim(tmp_path / "file")
-    with pytest.raises(UsageError, match=r"holds a result already \(impact.json\)"):
-        claim(out)
-    assert claim(out, force=True) == out
-    assert claim(tmp_path / "new") == tmp_path / "new"
 
 
 def test_the_csv_files_hold_every_number(out: Path) -> None:

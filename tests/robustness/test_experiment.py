@@ -18,7 +18,7 @@ from visleak.errors import UsageError, VisleakError
 from visleak.images import open_images
 from visleak.robustness import robustness
 from visleak.robustness.curves import POINTS, thinned
-from visleak.robustness.output import claim, write
+from visleak.robustness.output import write
 from visleak.robustness.results import Robustness
 from visleak.robustness.roc import Tally, edges_for
 from visleak.robustness.sheet import contact_sheet
@@ -183,17 +183,6 @@ def test_hostile_names_stay_text(written: Path, result: Robustness) -> None:
     table = (written / "conditions.md").read_text()
     assert "<img" not in table.replace("\\<img", "")
     assert "\\" not in "".join(facts(result))
-
-
-def test_a_result_is_not_replaced_in_silence(written: Path, tmp_path: Path) -> None:
-    """An hour of work may lie there."""
-    with pytest.raises(UsageError, match=r"holds a result already \(robustness.json\)"):
-        claim(written)
-    assert claim(written, force=True) == written
-    file = tmp_path / "file"
-    file.write_text("x")
-    with pytest.raises(UsageError, match="is a file; choose a folder with -o DIR"):
-        claim(file)
 
 
 @pytest.mark.parametrize(

@@ -220,14 +220,16 @@ def impact(
     from visleak.cli.progress import bars
     from visleak.impact import impact as measured
     from visleak.impact.leaderboard import add_to as added
-    from visleak.impact.output import claim, write
+    from visleak.impact.output import write
+    from visleak.impact.stored import RESULT
+    from visleak.store import free_folder
 
     audit = Audit(folder)
     files = named_files("--predictions", predictions or ())
     on_fair = fair_files(fair or (), files)
     lists = named_files("--subset", subset or (), what="subset", needs_name=True)
     _refuse(files, on_fair, add_to, (framework, code, weights))
-    claim(out, force=force)
+    free_folder(out, RESULT, force=force)
     with bars() as progress:
         result = measured(
             folder,

@@ -73,9 +73,10 @@ def robustness(
     from visleak.cli import sets
     from visleak.cli.progress import bars
     from visleak.robustness import robustness as measured
-    from visleak.robustness.output import RESULT, claim, write
+    from visleak.robustness.output import RESULT, write
+    from visleak.store import free_folder
 
-    claim(out, force=force)
+    free_folder(out, RESULT, force=force)
     with bars() as progress:
         result = measured(
             sets.one(source),

@@ -6,7 +6,6 @@ import os
 from collections.abc import Iterator
 from pathlib import Path
 
-from visleak.errors import UsageError
 from visleak.impact import figures, scatter
 from visleak.impact.markup import latex, markdown
 from visleak.impact.results import Impact
@@ -22,23 +21,6 @@ from visleak.impact.rows import (
 )
 from visleak.impact.stored import RESULT, as_dict
 from visleak.store import replacing, replacing_text, write_csv_rows, write_json, write_text
-
-
-def claim(folder: str | os.PathLike[str], *, force: bool = False) -> Path:
-    """Return the folder a result may be written to, before any time is spent on it.
-
-    Raises:
-        UsageError: it is a file, or holds a result already.
-    """
-    path = Path(folder)
-    if path.exists() and not path.is_dir():
-        raise UsageError(f"output {path} is a file; choose a folder with -o DIR")
-    if (path / RESULT).exists() and not force:
-        raise UsageError(
-            f"{path} holds a result already ({RESULT}); choose another folder with -o DIR, or"
-            " --force replaces it"
-        )
-    return path
 
 
 def write(result: Impact, folder: str | os.PathLike[str]) -> Path:

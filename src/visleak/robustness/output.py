@@ -6,7 +6,6 @@ import os
 from pathlib import Path
 from typing import Final
 
-from visleak.errors import UsageError
 from visleak.robustness.figures import radar, roc_plot
 from visleak.robustness.page import page
 from visleak.robustness.results import PICTURES, Robustness
@@ -20,23 +19,6 @@ QUERIES: Final = "queries.parquet"
 MARKDOWN: Final = "conditions.md"
 SHEET: Final = "sheet.png"
 PAGE: Final = "report.html"
-
-
-def claim(folder: str | os.PathLike[str], *, force: bool = False) -> Path:
-    """Return the folder a result may be written to, before any time is spent on it.
-
-    Raises:
-        UsageError: it is a file, or holds a result already.
-    """
-    path = Path(folder)
-    if path.exists() and not path.is_dir():
-        raise UsageError(f"output {path} is a file; choose a folder with -o DIR")
-    if (path / RESULT).exists() and not force:
-        raise UsageError(
-            f"{path} holds a result already ({RESULT}); choose another folder, or --force replaces"
-            " it"
-        )
-    return path
 
 
 def write(result: Robustness, folder: str | os.PathLike[str]) -> Path:
