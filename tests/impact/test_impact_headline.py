@@ -151,7 +151,7 @@ def test_nothing_leaks_or_nothing_can_be_compared() -> None:
     empty = replace(each, leaked=0, others=10_000, difference=Estimate(math.nan))
     bare = replace(result, effects=(replace(effect, comparisons=(empty,)),))
     assert headlines(replace(bare, leaks={"near or exact": 0})) == (
-        "no image of test leaks into train, so its scores are those of a fair benchmark",
+        "the audit knows no image of test that leaks into train, so there is nothing to compare",
     )
     assert headlines(bare)[0].startswith("nothing can be compared: no leak of test leaves both")
     assert principal(bare) == ""

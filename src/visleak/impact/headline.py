@@ -78,8 +78,8 @@ def without(result: Impact, leak: str) -> str:
 def _nothing(result: Impact) -> str:
     if not any(result.leaks.values()):
         return (
-            f"no image of {result.test_set} leaks into {' or '.join(result.references)}, so its"
-            " scores are those of a fair benchmark"
+            f"the audit knows no image of {result.test_set} that leaks into"
+            f" {' or '.join(result.references)}, so there is nothing to compare"
         )
     return (
         f"nothing can be compared: no leak of {result.test_set} leaves both images that leak and"
