@@ -99,6 +99,14 @@ def test_the_gap_counts_images_that_changed_sides() -> None:
     assert gap.gap.low < 0 < gap.gap.high
 
 
+def test_of_a_metric_of_which_less_is_better_one_is_an_error() -> None:
+    """A column of errors says the same as one of right answers."""
+    right = [np.array([1, 1, 1, 1, 0, 0, 1]), np.array([1, 0, 0, 1, 1, 0, 1])]
+    told = gap_of(scored("m", right[0]), scored("m", right[1]), "accuracy")
+    wrong = [scored("m", 1.0 - values, lower=True) for values in right]
+    assert gap_of(wrong[0], wrong[1], "accuracy") == told
+
+
 def test_no_error_before_no_relative_gap() -> None:
     gap = gap_of(scored("m", np.ones(4)), scored("m", np.array([1, 1, 1, 0.0])), "accuracy")
     assert math.isnan(gap.relative)

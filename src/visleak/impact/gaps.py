@@ -20,10 +20,12 @@ def gap_of(original: Scores, fair: Scores, metric: str) -> Gap:
 
     Args:
         original, fair: scores of one model, in the order of one benchmark.
-        metric: whose scores are 0 or 1.
+        metric: whose scores are 0 or 1. Of one of which less is better, 1 is an error.
     """
     both = original.answered & fair.answered
-    before, after = (1.0 - each.values[metric][both] for each in (original, fair))
+    scores = (each.values[metric][both] for each in (original, fair))
+    lower = metric in original.lower
+    before, after = (values if lower else 1.0 - values for values in scores)
     images = len(before)
     only_before = int(((before == 1) & (after == 0)).sum())
     only_after = int(((before == 0) & (after == 1)).sum())

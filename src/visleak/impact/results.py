@@ -156,7 +156,8 @@ class Gap:
     """A model's error on a test set and on the fair one (Barz & Denzler 2020, table 2).
 
     Attributes:
-        model, metric: their names; the error is one minus the score.
+        model, metric: their names; the error is one minus the score, or the score itself if less
+            of it is better.
         images: of the two sets.
         original, fair: errors, shares in [0, 1].
         gap: fair minus original.
