@@ -107,6 +107,16 @@ def test_other_metrics_are_bootstrapped_and_shown_as_they_are() -> None:
     assert leaked.score.high == pytest.approx(values[:50].mean() + half, abs=0.3)
 
 
+def test_a_metric_has_one_unit_whoever_scores_in_it() -> None:
+    """A loss that stays below 1 for one model would be percent there, and plain for another."""
+    small, large = scored([0.1, 0.5, 0.9], "a", "loss"), scored([0.1, 0.5, 2.3], "b", "loss")
+    for models in ([small, large], [large, small]):
+        effects = effects_of(made([True, False, False]), models, FEW)
+        assert [effect.percent for effect in effects] == [False, False]
+    (alone,) = effects_of(made([True, False, False]), [small], FEW)
+    assert alone.percent
+
+
 def test_classes_are_weighed_as_in_the_whole_benchmark() -> None:
     """All leaks are of the easy class: the set without them is harder, the fair score is not."""
     labels = ["easy"] * 60 + ["hard"] * 40

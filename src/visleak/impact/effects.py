@@ -59,6 +59,7 @@ class _Column:
     metric: str
     values: Float64
     share: bool
+    percent: bool
 
 
 @dataclass(frozen=True)
@@ -85,11 +86,14 @@ def effects_of(
         progress: told how many of how many effects are done.
     """
     total = sum(len(scores.values) for scores in models)
+    percent = _in_percent(models)
     found: dict[tuple[int, str], Effect] = {}
     for answered, places in _alike(models):
         part = _only(benchmark, answered)
         columns = [
-            _Column(models[at], metric, values[answered], models[at].is_share(metric))
+            _Column(
+                models[at], metric, values[answered], models[at].is_share(metric), percent[metric]
+            )
             for at in places
             for metric, values in models[at].values.items()
         ]
@@ -100,6 +104,15 @@ def effects_of(
             progress(len(found), total)
     ordered = [found[at, metric] for at, scores in enumerate(models) for metric in scores.values]
     return _corrected(ordered)
+
+
+def _in_percent(models: Sequence[Scores]) -> dict[str, bool]:
+    """Return by metric whether it is shown times a hundred: one table has one unit."""
+    found: dict[str, bool] = {}
+    for scores in models:
+        for metric in scores.values:
+            found[metric] = found.get(metric, True) and scores.in_percent(metric)
+    return found
 
 
 def _alike(models: Sequence[Scores]) -> Iterator[tuple[Bool, list[int]]]:
@@ -166,7 +179,7 @@ class _Table:
             column.scores.model,
             column.metric,
             images,
-            percent=column.scores.in_percent(column.metric),
+            percent=column.percent,
             share=column.share,
             lower=column.metric in column.scores.lower,
             rows=tuple(rows),

@@ -97,7 +97,7 @@ class Effect:
     Attributes:
         model, metric: their names.
         images: of the benchmark that have an answer, and all of them.
-        percent: tables show scores times a hundred.
+        percent: tables show scores times a hundred; alike for all models of a metric.
         share: scores are 0 or 1.
         lower: less is better.
         rows: the whole benchmark first, then leak by leak in the order of :data:`SUBSETS`; a
