@@ -74,6 +74,42 @@ def test_one_model(difference: float, changes: dict[str, object], end: str) -> N
     assert headlines(cifar(difference, **changes)) == (START + end,)
 
 
+@pytest.mark.parametrize(
+    ("difference", "adjusted", "matched", "end"),
+    [
+        # as good as the others, who are of easier classes
+        (
+            0.0,
+            0.9,
+            0.8157,
+            "p = 0.900), but they score 10.00 points higher than random images of their classes"
+            " (corrected p = 0.001)",
+        ),
+        # worse than the others for their classes, better than those
+        (
+            -0.05,
+            0.001,
+            0.8,
+            "p = 0.001), but they score 6.57 points higher than random images of their classes"
+            " (corrected p = 0.001)",
+        ),
+        (0.05, 0.001, 0.92, "p = 0.001)"),
+    ],
+)
+def test_what_classes_hide_is_said(
+    difference: float, adjusted: float, matched: float, end: str
+) -> None:
+    """The others score 91.57 %."""
+    changes = {"p": adjusted, "adjusted": adjusted, "within_classes_adjusted": 0.001}
+    result = cifar(difference, **changes)
+    (effect,) = result.effects
+    row = replace(
+        effect.rows[2], subset="class-matched", score=Estimate(matched), draws=1000, images=289
+    )
+    (line,) = headlines(replace(result, effects=(replace(effect, rows=(*effect.rows, row)),)))
+    assert line.endswith(end)
+
+
 def test_a_leak_that_lowers_the_score_is_said_to() -> None:
     """Table 3: conflicting labels; two models, a sentence each."""
     first, second = headlines(table_3())
@@ -129,9 +165,11 @@ def test_a_summary_counts_each_way_once() -> None:
     told = ((0.1, 0.01), (0.1, 0.2), (-0.09, 0.01), (0.1, 0.01), (0.1, math.nan), (0.0, 1.0))
     effects = [changed(e, *each) for e, each in zip(cifair().effects, told, strict=True)]
     line, *_ = headlines(replace(cifair(), effects=tuple(effects), flips=(), gaps=()))
+    # within classes all six do
     assert line.startswith(
         "of 6 models on leaked images (near or exact) 2 score higher, 1 score lower, 3 show no"
-        " difference that can be told from chance; all of cifar10 shows scores from 1.00 points"
+        " difference that can be told from chance; within classes 6 differ by more than chance;"
+        " all of cifar10 shows scores from 1.00 points"
         " lower (WRN-28-10) to 1.11 points higher"
     )
 

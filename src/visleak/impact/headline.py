@@ -118,12 +118,31 @@ def _verdict(effect: Effect, each: Comparison) -> str:
     if not each.adjusted < ALPHA:
         start = "after Holm's correction no" if each.p < ALPHA else "no"
         by = f"{signed(value, percent=effect.percent)}{' points' if effect.percent else ''}"
-        return f"{start} difference of leaked images can be told from chance ({by}, {sure})"
-    direction = "higher" if value > 0 else "lower"
-    told = f"leaked images score {_points(effect, abs(value))} {direction} ({sure})"
-    if each.within_classes_adjusted >= ALPHA:
-        told += ", but within classes no difference can be told from chance"
-    return told
+        told = f"{start} difference of leaked images can be told from chance ({by}, {sure})"
+    else:
+        told = f"leaked images score {_moved(effect, value)} ({sure})"
+    return told + _within(effect, each)
+
+
+def _within(effect: Effect, each: Comparison) -> str:
+    """Say where images of one class differ otherwise than those of all classes do.
+
+    Leaked images of hard classes may score no higher than all others, and yet higher than others
+    of their classes; within classes they may differ the other way, or not at all.
+    """
+    sure = each.adjusted < ALPHA
+    if each.within_classes_adjusted >= ALPHA and sure:
+        return ", but within classes no difference can be told from chance"
+    matched = effect.row(each.leak, "class-matched")
+    if not each.within_classes_adjusted < ALPHA or matched is None:
+        return ""
+    value = _others(effect, each) + each.difference.value - matched.score.value
+    if sure and value * each.difference.value > 0:
+        return ""
+    return (
+        f", but they score {_moved(effect, value)} than random images of their classes (corrected"
+        f" {_told_p(each.within_classes_adjusted)})"
+    )
 
 
 def _p(each: Comparison) -> str:
@@ -156,6 +175,10 @@ def _summary(result: Impact, effects: Sequence[Effect], leak: str) -> str:
     )
     said = ", ".join(f"{count:,} {words}" for count, words in counts if count)
     parts = [f"of {len(known):,} models on leaked images ({leak}) {said}"]
+    tested = [each for _, each in known if not math.isnan(each.within_classes_adjusted)]
+    if any((each.adjusted < ALPHA) != (each.within_classes_adjusted < ALPHA) for each in tested):
+        inside = sum(each.within_classes_adjusted < ALPHA for each in tested)
+        parts.append(f"within classes {inside:,} differ by more than chance")
     if len({(effect.metric, effect.percent) for effect, _ in known}) == 1:
         low = min(known, key=lambda pair: pair[1].inflation.value)
         high = max(known, key=lambda pair: pair[1].inflation.value)
@@ -169,8 +192,8 @@ def _summary(result: Impact, effects: Sequence[Effect], leak: str) -> str:
     return "; ".join(parts)
 
 
-def _moved(effect: Effect, inflation: float) -> str:
-    return f"{_points(effect, abs(inflation))} {'lower' if inflation < 0 else 'higher'}"
+def _moved(effect: Effect, value: float) -> str:
+    return f"{_points(effect, abs(value))} {'lower' if value < 0 else 'higher'}"
 
 
 def _changed(result: Impact, effects: Sequence[Effect], leak: str) -> Iterator[str]:
