@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import os
+import signal
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 import pytest
@@ -247,3 +249,40 @@ def test_an_interrupt_ends_at_once_and_cleans_up(tmp_path):
     )
     assert (done.stdout, done.stderr) == ("interrupted\n", "")
     assert list(tmp_path.iterdir()) == []
+
+
+def test_workers_end_with_the_process_that_began_the_run(tmp_path):
+    """A killed process cannot tell them to; they would wait for tasks for ever."""
+    script = (
+        "import sys, os, signal; sys.path.insert(0, sys.argv[2])\n"
+        "import working; from pathlib import Path\n"
+        "from visleak.pipeline.workplace import Workplace\n"
+        "with Workplace.at(Path(sys.argv[1]), 2, None) as place:\n"
+        "    print(*set(place.each(working.process_of, range(8))), flush=True)\n"
+        "    os.kill(os.getpid(), signal.SIGKILL)\n"
+    )
+    killed = subprocess.run(
+        [sys.executable, "-c", script, str(tmp_path), HERE],
+        check=False,
+        capture_output=True,
+        text=True,
+        timeout=60,
+        env={**os.environ, "PYTHONPATH": HERE},
+    )
+    # the output is at its end when the last process that holds it is
+    assert killed.returncode == -signal.SIGKILL
+    workers = [int(number) for number in killed.stdout.split()]
+    assert len(workers) == 2
+    until = time.monotonic() + 20
+    while any(_is_running(worker) for worker in workers) and time.monotonic() < until:
+        time.sleep(0.05)
+    assert not any(_is_running(worker) for worker in workers)
+
+
+def _is_running(process):
+    """Whether a process is there and no zombie that nobody has waited for."""
+    try:
+        state = Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()[0]
+    except OSError:
+        return False
+    return state != "Z"

@@ -5,8 +5,11 @@ from __future__ import annotations
 import contextlib
 import itertools
 import multiprocessing
+import os
 import pickle
+import signal
 import sys
+import threading
 import time
 import types
 from collections import deque
@@ -169,11 +172,18 @@ def _wait_for(gate: Path) -> None:
 
 
 def _be_a_worker() -> None:
-    """Leave Ctrl-C to the process that began the run."""
-    import signal
-
+    """Leave Ctrl-C to the process that began the run, and end with it."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
+    threading.Thread(target=_end_with_parent, daemon=True).start()
     use_one_thread()
+
+
+def _end_with_parent() -> None:
+    """Wait for the process that began the run: killed, it cannot tell its workers to end."""
+    parent = multiprocessing.parent_process()
+    if parent is not None:
+        parent.join()
+        os._exit(1)
 
 
 def use_one_thread() -> None:
