@@ -107,6 +107,17 @@ def test_other_metrics_are_bootstrapped_and_shown_as_they_are() -> None:
     assert leaked.score.high == pytest.approx(values[:50].mean() + half, abs=0.3)
 
 
+def test_few_draws_have_a_deviation_and_no_interval() -> None:
+    """Between the percentiles of ten draws lie fewer than eight of ten others."""
+    values, leaked = [1] * 60 + [0] * 40, [True] * 20 + [False] * 80
+    for draws in (10, 39, 40):
+        (effect,) = effects_of(made(leaked), [scored(values)], Asked(draws=draws))
+        row = row_of(effect.rows, "random")
+        assert row.deviation > 0.0
+        ends = (row.score.low, row.score.high, row.gain.low, row.gain.high)
+        assert [math.isnan(end) for end in ends] == [draws < 40] * 4
+
+
 def test_a_metric_has_one_unit_whoever_scores_in_it() -> None:
     """A loss that stays below 1 for one model would be percent there, and plain for another."""
     small, large = scored([0.1, 0.5, 0.9], "a", "loss"), scored([0.1, 0.5, 2.3], "b", "loss")
