@@ -20,7 +20,7 @@ from visleak.impact.estimates import (
     gain_of,
     score_of,
 )
-from visleak.impact.results import Comparison, Effect, Estimate, Row
+from visleak.impact.results import ENOUGH_DRAWS, Comparison, Effect, Estimate, Row
 from visleak.impact.scores import Float64, Scores
 from visleak.records import Bool, Int64
 from visleak.stats.multiple import holm
@@ -267,7 +267,7 @@ def _drawn_row(leak: str, subset: str, draws: Draws, number: int, whole: Row) ->
         return Row(leak, subset, 0, NOTHING, NOTHING)
     scores = draws.scores[:, number]
     mean = float(scores.mean())
-    low, high = percentiles(scores)
+    low, high = percentiles(scores if len(scores) >= ENOUGH_DRAWS else ())
     base = whole.score.value
     deviation = float(scores.std(ddof=1)) if len(scores) > 1 else math.nan
     return Row(

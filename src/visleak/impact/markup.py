@@ -6,7 +6,7 @@ from typing import Final
 
 from visleak.impact.contrasts import comparisons, fair, flips, gaps, steady
 from visleak.impact.headline import headlines
-from visleak.impact.results import Impact
+from visleak.impact.results import ENOUGH_DRAWS, Impact
 from visleak.impact.tables import absent, details, is_drawn, layouts
 from visleak.markup import Grid, latex_cell, latex_table, markdown_cell, markdown_table, paged
 
@@ -19,15 +19,19 @@ def reading(result: Impact) -> list[str]:
     draws = "rows that are drawn" if is_drawn(result.effects) else "random and class-matched rows"
     each = result.settings.get("draws")
     times = f"{each:,} draws" if isinstance(each, int) else "draws"
+    told = f"intervals of {draws} hold 95 % of {times}, the others are confidence intervals"
+    if isinstance(each, int) and each < ENOUGH_DRAWS:
+        told = f"{draws} have no interval, for {times} are too few; the others are of confidence"
     lines = [
         "gains are over the whole benchmark, in points where scores are percentages",
-        f"intervals of {draws} hold 95 % of {times}, the others are confidence intervals",
+        told,
         "p is that of a permutation test; Holm's correction is over models, metrics and leaks",
     ]
     if any(effect.comparisons for effect in result.effects):
         lines.append(
             "fair is the score on the images that do not leak, their classes weighted as in the"
-            " whole benchmark; inflation is what the leaked images add to the score"
+            " whole benchmark; inflation is the score of the whole minus that of the images that do"
+            " not leak"
         )
     if any(flip.flipped for flip in result.flips) or steady(result):
         lines.append(
