@@ -74,15 +74,23 @@ def test_of_a_loss_the_lower_one_leads() -> None:
     assert flip.original == pytest.approx(-0.5)
 
 
-def test_only_images_that_all_answered_are_compared() -> None:
+def test_only_images_that_both_answered_are_compared() -> None:
+    """A model that answers few images takes none from the comparison of two others."""
     some = np.array([1.0, 0.0, math.nan, 1.0])
+    benchmark = benchmark_of(np.array([1, 0, 0, 0], bool))
     flips = flips_of(
-        benchmark_of(np.array([1, 0, 0, 0], bool)),
+        benchmark,
         [scored("a", some), scored("b", np.ones(4)), scored("c", np.zeros(4))],
         "accuracy",
     )
     assert {(flip.first, flip.second) for flip in flips} == {("b", "a"), ("b", "c"), ("a", "c")}
-    assert {flip.images for flip in flips} == {3}
+    assert {(flip.first, flip.images) for flip in flips if flip.second == "c"} == {
+        ("a", 3),
+        ("b", 4),
+    }
+    nowhere = scored("d", np.array([math.nan, math.nan, 1.0, math.nan]))
+    few = flips_of(benchmark, [scored("a", some), scored("c", np.zeros(4)), nowhere], "accuracy")
+    assert {(flip.first, flip.second, flip.images) for flip in few} == {("a", "c", 3)}
     assert flips_of(benchmark_of(np.zeros(4, bool)), [scored("a", some)], "accuracy") == ()
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from itertools import combinations
 from typing import Final
 
@@ -32,8 +32,8 @@ def flips_of(
 
     Args:
         benchmark: the test set and its leaks.
-        models: their scores; those without the metric are left out, and so are images that one
-            of them did not answer.
+        models: their scores; those without the metric are left out. Two models are compared on
+            the images that both answered, whatever others did.
         metric: by which they are ordered.
         seed: of the resamples.
 
@@ -41,43 +41,60 @@ def flips_of(
         The likeliest change first.
     """
     own = [scores for scores in models if metric in scores.values]
-    pairs = list(combinations(range(len(own)), 2))
-    if not pairs:
-        return ()
-    answered = np.logical_and.reduce([scores.answered for scores in own])
-    if not answered.any():
-        return ()
     sign = -1.0 if any(metric in scores.lower for scores in own) else 1.0
-    values = np.stack([sign * scores.values[metric][answered] for scores in own], axis=1)
-    means = values.mean(axis=0)
+    groups: dict[bytes, tuple[Bool, list[tuple[Scores, Scores]]]] = {}
+    for first, second in combinations(own, 2):
+        both = first.answered & second.answered
+        if both.any():
+            groups.setdefault(both.tobytes(), (both, []))[1].append((first, second))
+    found = [
+        flip
+        for answered, pairs in groups.values()
+        for flip in _flips(benchmark, pairs, answered, metric, sign, seed)
+    ]
+    return tuple(sorted(found, key=lambda flip: -flip.chance))
+
+
+def _flips(
+    benchmark: Benchmark,
+    pairs: Sequence[tuple[Scores, Scores]],
+    answered: Bool,
+    metric: str,
+    sign: float,
+    seed: int,
+) -> Iterator[Flip]:
+    """Yield what becomes of the orders of pairs that answered the same images."""
+    lead = np.stack(
+        [sign * (one.values[metric] - other.values[metric])[answered] for one, other in pairs],
+        axis=1,
+    )
     # the better one first, as given where they are equal
-    pairs = [pair if means[pair[0]] >= means[pair[1]] else pair[::-1] for pair in pairs]
-    lead = np.stack([values[:, first] - values[:, second] for first, second in pairs], axis=1)
+    behind_now = lead.mean(axis=0) < 0.0
+    lead[:, behind_now] *= -1.0
+    ordered = [
+        pair[::-1] if turned else pair for pair, turned in zip(pairs, behind_now, strict=True)
+    ]
     leaks = [
         (leak.name, ~leak.leaked[answered])
         for leak in benchmark.leaks
         if leak.leaked[answered].any() and not leak.leaked[answered].all()
     ]
     counted = _resampled(lead, [kept for _, kept in leaks], seed)
-    found = []
     for (name, kept), (chance, behind) in zip(leaks, counted, strict=True):
-        for at, (first, second) in enumerate(pairs):
+        for at, (first, second) in enumerate(ordered):
             whole, fair = float(lead[:, at].mean()), float(lead[kept, at].mean())
-            found.append(
-                Flip(
-                    metric,
-                    name,
-                    own[first].model,
-                    own[second].model,
-                    sign * whole,
-                    sign * fair,
-                    fair < 0.0 < whole,
-                    float(chance[at]),
-                    float(behind[at]),
-                    len(lead),
-                )
+            yield Flip(
+                metric,
+                name,
+                first.model,
+                second.model,
+                sign * whole,
+                sign * fair,
+                fair < 0.0 < whole,
+                float(chance[at]),
+                float(behind[at]),
+                len(lead),
             )
-    return tuple(sorted(found, key=lambda flip: -flip.chance))
 
 
 def _resampled(lead: Float64, parts: Sequence[Bool], seed: int) -> list[tuple[Float64, Float64]]:
