@@ -172,6 +172,9 @@ def test_a_summary_counts_each_way_once() -> None:
         " all of cifar10 shows scores from 1.00 points"
         " lower (WRN-28-10) to 1.11 points higher"
     )
+    losses = [replace(effect, lower=True) for effect in effects]
+    line, *_ = headlines(replace(cifair(), effects=tuple(losses), flips=(), gaps=()))
+    assert "3 show no difference that can be told from chance, less is better; within" in line
 
 
 def test_errors_on_both_sets() -> None:
@@ -180,6 +183,9 @@ def test_errors_on_both_sets() -> None:
         "ResNet-110 errs on 5.26 % of the test set and on 5.77 % of the fair one (gap 0.51 points,"
         " 95 % CI +0.41 to +0.61, p < 0.001)"
     )
+    (other,) = gaps_of(0, ["ResNet-110"])
+    other = replace(other, metric="r@1")
+    assert headlines(replace(cifar(), gaps=(other,)))[1].startswith("ResNet-110 errs in r@1 on")
 
 
 def test_nothing_leaks_or_nothing_can_be_compared() -> None:

@@ -232,6 +232,17 @@ def test_the_fair_score_and_the_inflation() -> None:
     assert [row[-1] for row in grid.rows] == ["2", "2"]
 
 
+def test_tables_say_where_less_is_better() -> None:
+    """+0.10 in a loss is a loss, and who leads has the negative number."""
+    result = cifair()
+    effects = tuple(replace(effect, lower=True) for effect in result.effects)
+    lower = replace(result, effects=effects)
+    for table in (comparisons, fair):
+        assert "accuracy (less is better)" in table(lower)[0].title
+        assert "less is better" not in table(result)[0].title
+    assert flips(lower)[0].rows[0][0] == "accuracy (less is better)"
+
+
 def test_models_that_keep_their_order_are_counted() -> None:
     """On CIFAR-10 WRN and DenseNet swap; what does not is in a line, not in silence."""
     (grid,) = flips(cifair())

@@ -25,6 +25,11 @@ def _compared(result: Impact, metric: str) -> Iterator[tuple[Effect, Comparison]
                 yield effect, each
 
 
+def _named(result: Impact, metric: str) -> str:
+    lower = any(effect.lower for effect in result.effects if effect.metric == metric)
+    return f"{metric} (less is better)" if lower else metric
+
+
 def comparisons(result: Impact) -> list[Grid]:
     """Return leaked images against the others, a table a metric; p with Holm's correction."""
     found = []
@@ -42,7 +47,7 @@ def comparisons(result: Impact) -> list[Grid]:
             ]
             cells += [_corrected(each.within_classes, each.within_classes_adjusted)] * classes
             rows.append(cells)
-        title = f"Leaked images against the others, {metric}"
+        title = f"Leaked images against the others, {_named(result, metric)}"
         header += ["within classes"] * classes
         found.append(Grid(title, header, rows, texts=2))
     return [grid for grid in found if grid.rows]
@@ -76,7 +81,7 @@ def fair(result: Impact) -> list[Grid]:
             )
         units = {effect.percent for effect, _ in each_of}
         unit = ", %" if units == {True} else ""
-        title = f"What the images that do not leak show, {metric}{unit}"
+        title = f"What the images that do not leak show, {_named(result, metric)}{unit}"
         found.append(Grid(title, header, rows, texts=2))
     return [grid for grid in found if grid.rows]
 
@@ -87,7 +92,7 @@ def flips(result: Impact) -> list[Grid]:
     header = ["metric", "leak", "first", "second", "original", "fair", "change"]
     rows = [
         [
-            *(flip.metric, flip.leak, flip.first, flip.second),
+            *(_named(result, flip.metric), flip.leak, flip.first, flip.second),
             signed(flip.original, percent=_percent(result, flip)),
             signed(flip.fair, percent=_percent(result, flip)),
             "yes" if flip.flipped else "no",

@@ -174,7 +174,8 @@ def _summary(result: Impact, effects: Sequence[Effect], leak: str) -> str:
         (len(known) - len(sure), "show no difference that can be told from chance"),
     )
     said = ", ".join(f"{count:,} {words}" for count, words in counts if count)
-    parts = [f"of {len(known):,} models on leaked images ({leak}) {said}"]
+    less = ", less is better" if any(effect.lower for effect, _ in known) else ""
+    parts = [f"of {len(known):,} models on leaked images ({leak}) {said}{less}"]
     tested = [each for _, each in known if not math.isnan(each.within_classes_adjusted)]
     if any((each.adjusted < ALPHA) != (each.within_classes_adjusted < ALPHA) for each in tested):
         inside = sum(each.within_classes_adjusted < ALPHA for each in tested)
@@ -224,10 +225,11 @@ def _gap_lines(gaps: Sequence[Gap]) -> Iterator[str]:
         )
         return
     for gap in own:
+        named = "" if gap.metric == "accuracy" else f" in {gap.metric}"
         before, after = (score(each.value, percent=True) for each in (gap.original, gap.fair))
         yield (
-            f"{gap.model} errs on {before} % of the test set and on {after} % of the fair one (gap"
-            f" {score(gap.gap.value, percent=True)} points, 95 % CI"
+            f"{gap.model} errs{named} on {before} % of the test set and on {after} % of the fair one"
+            f" (gap {score(gap.gap.value, percent=True)} points, 95 % CI"
             f" {signed_interval(gap.gap, percent=True)}, {_told_p(gap.p)})"
         )
 
