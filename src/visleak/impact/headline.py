@@ -228,8 +228,8 @@ def _gap_lines(gaps: Sequence[Gap]) -> Iterator[str]:
         named = "" if gap.metric == "accuracy" else f" in {gap.metric}"
         before, after = (score(each.value, percent=True) for each in (gap.original, gap.fair))
         yield (
-            f"{gap.model} errs{named} on {before} % of the test set and on {after} % of the fair one"
-            f" (gap {score(gap.gap.value, percent=True)} points, 95 % CI"
+            f"{gap.model} errs{named} on {before} % of the test set and on {after} % of the fair"
+            f" one (gap {score(gap.gap.value, percent=True)} points, 95 % CI"
             f" {signed_interval(gap.gap, percent=True)}, {_told_p(gap.p)})"
         )
 
