@@ -111,3 +111,8 @@ def test_metrics_of_any_kind_have_no_gap_and_no_share(folder: Path, tmp_path: Pa
     (effect,) = result.effects
     assert (effect.metric, effect.share, effect.percent) == ("iou", False, True)
     assert result.gaps == ()
+    # --fair was asked for, and nothing came of it
+    assert (
+        "m: no gap to the fair test set, because no metric of both files says right or wrong of an"
+        " image (test set: iou; fair: iou)"
+    ) in result.notes

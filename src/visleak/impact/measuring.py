@@ -95,7 +95,10 @@ def impact(
         effects=effects,
         flips=tuple(flip for name in names for flip in flips_of(benchmark, models, name, seed)),
         gaps=tuple(_gaps(models, on_fair)),
-        notes=(*notes, *told, *told_fair, *_notes(benchmark, effects, asked)),
+        notes=(
+            *(*notes, *told, *told_fair, *_without_gap(models, on_fair)),
+            *_notes(benchmark, effects, asked),
+        ),
         settings={
             "draws": draws,
             "size": size,
@@ -175,6 +178,19 @@ def _gaps(models: Sequence[Scores], on_fair: Sequence[Scores]) -> Iterator[Gap]:
         for metric in original.values:
             if can_gap(original, fair, metric):
                 yield gap_of(original, fair, metric)
+
+
+def _without_gap(models: Sequence[Scores], on_fair: Sequence[Scores]) -> Iterator[str]:
+    """Yield a note a model whose answers on the fair test set give no error to compare."""
+    compared = {gap.model for gap in _gaps(models, on_fair)}
+    known = {scores.model: scores for scores in models}
+    for fair in on_fair:
+        if fair.model not in compared:
+            before, after = (", ".join(each.values) for each in (known[fair.model], fair))
+            yield (
+                f"{fair.model}: no gap to the fair test set, because no metric of both files says"
+                f" right or wrong of an image (test set: {before}; fair: {after})"
+            )
 
 
 def _notes(benchmark: Benchmark, effects: Sequence[Effect], asked: Asked) -> Iterator[str]:
