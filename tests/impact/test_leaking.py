@@ -141,8 +141,8 @@ def test_refusals_are_one_line(folder: Path, tmp_path: Path) -> None:
     listed.write_text("a\nb\n")
     with pytest.raises(
         UsageError,
-        match=r"^subset 'x': none of the 2 ids of .*ids\.txt, such as 'a' is one of 'test', such as"
-        r" 'q0'$",
+        match=r"^subset 'x': none of the 2 ids of .*ids\.txt, such as 'a', is one of 'test', such"
+        r" as 'q0'$",
     ):
         with_subsets(benchmark_of(folder), {"x": listed})
     with pytest.raises(UsageError, match=r"^subset 'hard': there is one of that name"):

@@ -109,7 +109,7 @@ def with_subsets(
         leaked = np.asarray(pc.is_in(benchmark.ids, listed).to_numpy(zero_copy_only=False))
         found = int(leaked.sum())
         if not found:
-            example = f", such as {listed[0].as_py()!r}" if len(listed) else ""
+            example = f", such as {listed[0].as_py()!r}," if len(listed) else ""
             raise UsageError(
                 f"subset {name!r}: none of the {len(listed):,} ids of {path}{example} is one of"
                 f" {benchmark.name!r}, such as {benchmark.ids[0].as_py()!r}"
