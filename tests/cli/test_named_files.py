@@ -42,6 +42,11 @@ def test_what_is_neither_is_refused(file: Path, text: str, message: str) -> None
     assert str(refused.value) == message
 
 
+def test_what_is_there_but_no_file_is_not_called_missing() -> None:
+    with pytest.raises(UsageError, match=r"^--predictions: /dev/null is no plain file; give a"):
+        named_files("--predictions", ["a=/dev/null"])
+
+
 def test_one_fair_file_is_of_the_one_model(file: Path) -> None:
     one = {"a": Path("a.csv")}
     assert fair_files([str(file)], one) == {"a": file}

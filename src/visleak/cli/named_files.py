@@ -34,7 +34,9 @@ def named_files(
             raise UsageError(f"{option} is {form} with no part empty; got {text!r}")
         path = Path(rest)
         if not path.is_file():
-            why = "is a folder; give a file" if path.is_dir() else "does not exist"
+            why = "does not exist"
+            if path.exists():
+                why = f"is {'a folder' if path.is_dir() else 'no plain file'}; give a file"
             if Path(text).is_file():
                 why += f"; for the file {text} give ./{text}"
             raise UsageError(f"{option}: {path} {why}")
