@@ -7,10 +7,11 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from tests.hand_audit import Image, Pair, hand_audit
+from tests.hand_audit import Image, Pair, digest_of, hand_audit
 
 from visleak.errors import UsageError
 from visleak.impact import Impact, impact
+from visleak.verdicts import Ledger, Verdict
 
 TEST = [Image(f"q{n}", "ab"[n % 2]) for n in range(40)]
 
@@ -85,6 +86,19 @@ def test_a_note_says_that_all_images_of_a_class_leak(tmp_path: Path) -> None:
     audit = hand_audit(tmp_path / "a", test, [Image("r")], [Pair("q0", "r")])
     result = impact(audit, {"m": file(tmp_path / "m.csv", 0, images=3)}, draws=2)
     assert "near or exact: 1 class leaks wholly, and the fair score leaves it out" in result.notes
+
+
+def test_a_note_says_where_images_stand_that_nobody_judged(
+    folder: Path, answers: dict[str, Path]
+) -> None:
+    known = [digest_of("test", TEST[0]), digest_of("train", Image("r", "a"))]
+    with Ledger(folder) as ledger:
+        ledger.add(Verdict.of(*known, "near", "Ada"))
+    told = "only pairs that people judged count: an image none of whose pairs was judged stands"
+    alone = impact(folder, answers, draws=2, judged_only=True)
+    assert alone.leaks["near or exact"] == 1
+    assert alone.notes[-1].startswith(told)
+    assert not any(note.startswith(told) for note in impact(folder, answers, draws=2).notes)
 
 
 def test_refusals_are_one_line(folder: Path, answers: dict[str, Path], tmp_path: Path) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
+from typing import Final
 
 import numpy as np
 
@@ -20,6 +21,11 @@ from visleak.impact.scores import Scores
 from visleak.pipeline.workplace import Progress, silent
 
 PathText = str | os.PathLike[str]
+
+_ONLY_JUDGED: Final = (
+    "only pairs that people judged count: an image none of whose pairs was judged stands among"
+    " those that do not leak"
+)
 
 
 def impact(
@@ -98,6 +104,7 @@ def impact(
         notes=(
             *(*notes, *told, *told_fair, *_without_gap(models, on_fair)),
             *_notes(benchmark, effects, asked),
+            *([_ONLY_JUDGED] if judged_only else []),
         ),
         settings={
             "draws": draws,
