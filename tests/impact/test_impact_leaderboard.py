@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -11,6 +12,7 @@ from impact_making import cifair, hostile, table_2
 
 from visleak.errors import UsageError, VisleakError
 from visleak.impact.leaderboard import add_to, leaderboard_markdown, read_leaderboard
+from visleak.impact.results import Estimate
 
 LINKS = {
     "framework": "PyTorch",
@@ -74,6 +76,20 @@ def test_only_one_model_with_fair_errors(tmp_path: Path) -> None:
         add_to(path, table_2(), **LINKS)
 
 
+def test_errors_in_another_metric_are_not_ranked_among_those_in_accuracy(tmp_path: Path) -> None:
+    path = tmp_path / "leaderboard.json"
+    made = cifair()
+    (right,) = [gap for gap in made.gaps if gap.model == "Plain-11"]
+    other = replace(right, metric="top-5", fair=Estimate(0.001))
+    (entry,) = add_to(path, replace(made, gaps=(other, right)), **LINKS)
+    assert entry["error_fair"] == 0.0643
+    with pytest.raises(
+        UsageError,
+        match=r"^a leaderboard is about errors in accuracy; those of 'Plain-11' are in top-5: give",
+    ):
+        add_to(path, replace(made, gaps=(other,)), **LINKS)
+
+
 def test_a_damaged_file_is_refused_and_left(tmp_path: Path) -> None:
     path = tmp_path / "leaderboard.json"
     (entry,) = add_to(path, cifair(), "Plain-11", **LINKS)
@@ -111,8 +127,10 @@ def test_as_markdown(tmp_path: Path) -> None:
 def test_a_name_or_link_of_an_entry_is_no_markup(tmp_path: Path) -> None:
     path = tmp_path / "leaderboard.json"
     links = LINKS | {"framework": "a|b", "code": "https://example.org/a)|(b"}
-    for model in hostile().models:
-        entries = add_to(path, hostile(), model, **links)
+    made = hostile()
+    made = replace(made, gaps=tuple(replace(gap, metric="accuracy") for gap in made.gaps))
+    for model in made.models:
+        entries = add_to(path, made, model, **links)
     lines = leaderboard_markdown(entries).splitlines()
     assert len(lines) == 2 + len(entries)
     assert {len(re.findall(r"(?<!\\)\|", line)) for line in lines} == {12}

@@ -52,7 +52,7 @@ def add_to(
         date: of the entry, by default today in UTC.
 
     Raises:
-        UsageError: a link is missing or none, or the result has no such errors.
+        UsageError: a link is missing or none, or the result has no such errors in accuracy.
         VisleakError: the file is damaged or no leaderboard.
     """
     check(framework, code, weights)
@@ -113,7 +113,7 @@ def _is_link(text: str) -> bool:
 
 
 def _gap(result: Impact, model: str) -> Gap:
-    """Return a model's errors in the first metric that has some."""
+    """Return a model's errors in accuracy: an entry names no metric, and all must have one."""
     if not result.gaps:
         raise UsageError(
             "a leaderboard is about errors on a fair test set: give --fair FILE, what the model"
@@ -125,7 +125,14 @@ def _gap(result: Impact, model: str) -> Gap:
     own = [gap for gap in result.gaps if gap.model == (model or names[0])]
     if not own:
         raise UsageError(f"no errors of a model {model!r}; there are {', '.join(names)}")
-    return own[0]
+    accuracy = [gap for gap in own if gap.metric == "accuracy"]
+    if not accuracy:
+        metrics = ", ".join(gap.metric for gap in own)
+        raise UsageError(
+            f"a leaderboard is about errors in accuracy; those of {own[0].model!r} are in"
+            f" {metrics}: give predictions, or a column `correct`"
+        )
+    return accuracy[0]
 
 
 def read_leaderboard(path: str | os.PathLike[str]) -> list[Entry]:
