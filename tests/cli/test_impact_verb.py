@@ -66,6 +66,12 @@ def test_tables_figures_and_a_section_of_the_report(
     at = next(n for n, line in enumerate(table) if line.strip() == "near or exact")
     leaked = next(line.split() for line in table[at:] if line.strip().startswith("leaked"))
     assert leaked == ["leaked", "3", "100.00", "+33.33", "66.67", "-16.67"]
+    # the number that notes and the manual call fair is on the screen, too
+    title = "What the images that do not leak show, accuracy, %; classes weighted as in the whole"
+    told = [line.split() for line in table[table.index(title) :]]
+    assert told[1] == ["model", "leak", "original", "fair", "95", "%", "CI"]
+    one = next(line for line in told if line[:4] == ["one", "near", "or", "exact"])
+    assert one[4:6] == ["66.67", "33.33"]
     names = {path.name for path in out.iterdir()}
     assert {"impact.json", "impact.csv", "impact.md", "impact.tex", "gains.png"} <= names
     written = json.loads((out / "impact.json").read_text())

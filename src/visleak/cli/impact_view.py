@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING, Final
 
 from visleak.cli.edges import plain
@@ -27,7 +28,7 @@ def shown(result: Impact) -> Iterator[RenderableType]:
     """Yield the parts of the summary."""
     from rich.text import Text
 
-    from visleak.impact.contrasts import comparisons, flips, gaps, steady
+    from visleak.impact.contrasts import comparisons, fair, flips, gaps, steady
     from visleak.impact.headline import headlines
     from visleak.impact.markup import about
     from visleak.impact.tables import absent, layouts
@@ -37,7 +38,14 @@ def shown(result: Impact) -> Iterator[RenderableType]:
     yield Text(plain(about(result)), "dim")
     for grid in layouts(result):
         yield from _titled(*_by_leak(grid))
-    for grid in (*comparisons(result), *flips(result), *gaps(result)):
+    for grid in comparisons(result):
+        yield from _titled(grid.title, _narrow(grid))
+    for grid in fair(result):
+        # inflation is the gain of what does not leak, above, and a note counts lost classes
+        at = grid.header.index("inflation")
+        cut = replace(grid, header=grid.header[:at], rows=[row[:at] for row in grid.rows])
+        yield from _titled(f"{grid.title}; classes weighted as in the whole", _narrow(cut))
+    for grid in (*flips(result), *gaps(result)):
         yield from _titled(grid.title, _narrow(grid))
     yield Text()
     for line in (*result.notes, absent(result), steady(result)):
