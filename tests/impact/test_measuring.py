@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import asdict
 from pathlib import Path
 
@@ -86,6 +87,12 @@ def test_a_note_says_that_all_images_of_a_class_leak(tmp_path: Path) -> None:
     audit = hand_audit(tmp_path / "a", test, [Image("r")], [Pair("q0", "r")])
     result = impact(audit, {"m": file(tmp_path / "m.csv", 0, images=3)}, draws=2)
     assert "near or exact: 1 class leaks wholly, and the fair score leaves it out" in result.notes
+    two = [Image("q0", "a"), Image("q1", "c"), Image("q2", "b")]
+    pairs = [Pair("q0", "r"), Pair("q1", "r")]
+    audit = hand_audit(tmp_path / "b", two, [Image("r")], pairs)
+    result = impact(audit, {"m": file(tmp_path / "m.csv", 0, images=3)}, draws=2)
+    said = "near or exact: 2 classes leak wholly, and the fair score leaves them out"
+    assert said in result.notes
 
 
 def test_a_note_says_where_images_stand_that_nobody_judged(
@@ -99,6 +106,19 @@ def test_a_note_says_where_images_stand_that_nobody_judged(
     assert alone.leaks["near or exact"] == 1
     assert alone.notes[-1].startswith(told)
     assert not any(note.startswith(told) for note in impact(folder, answers, draws=2).notes)
+
+
+def test_a_note_says_that_the_audit_was_of_a_sample(folder: Path, answers: dict[str, Path]) -> None:
+    assert not any("sample" in note for note in impact(folder, answers, draws=2).notes)
+    file = folder / "audit.json"
+    summary = json.loads(file.read_text())
+    summary["sets"][0]["images"] = 90
+    file.write_text(json.dumps(summary))
+    note, *_ = impact(folder, answers, draws=2).notes
+    assert note == (
+        "the audit looked at a sample of 40 of the 90 images of 'test': every number here is of"
+        " these alone"
+    )
 
 
 def test_refusals_are_one_line(folder: Path, answers: dict[str, Path], tmp_path: Path) -> None:

@@ -15,7 +15,7 @@ from visleak.impact.benchmark import RELATIONS, Benchmark
 from visleak.impact.effects import Asked, effects_of
 from visleak.impact.flips import RESAMPLES, flips_of
 from visleak.impact.gaps import can_gap, gap_of
-from visleak.impact.leaking import benchmark_of, with_subsets
+from visleak.impact.leaking import benchmark_of, sampled, with_subsets
 from visleak.impact.results import Effect, Gap, Impact
 from visleak.impact.scores import Scores
 from visleak.pipeline.workplace import Progress, silent
@@ -102,7 +102,13 @@ def impact(
         flips=tuple(flip for name in names for flip in flips_of(benchmark, models, name, seed)),
         gaps=tuple(_gaps(models, on_fair)),
         notes=(
-            *(*notes, *told, *told_fair, *_without_gap(models, on_fair)),
+            *(
+                *sampled(Path(folder), benchmark),
+                *notes,
+                *told,
+                *told_fair,
+                *_without_gap(models, on_fair),
+            ),
             *_notes(benchmark, effects, asked),
             *([_ONLY_JUDGED] if judged_only else []),
         ),
@@ -221,8 +227,10 @@ def _notes(benchmark: Benchmark, effects: Sequence[Effect], asked: Asked) -> Ite
         if each.classes_lost
     }
     for leak, classes in lost.items():
-        said = "1 class leaks" if classes == 1 else f"{classes:,} classes leak"
-        yield f"{leak}: {said} wholly, and the fair score leaves it out"
+        said, what = (
+            ("1 class leaks", "it") if classes == 1 else (f"{classes:,} classes leak", "them")
+        )
+        yield f"{leak}: {said} wholly, and the fair score leaves {what} out"
     everything = [leak.name for leak in benchmark.leaks if bool(np.all(leak.leaked))]
     for leak in everything:
         yield f"{leak}: every image leaks, so there is nothing to compare with"
