@@ -132,6 +132,18 @@ def with_subsets(
     return made, tuple(notes)
 
 
+def sampled(folder: Path, benchmark: Benchmark) -> tuple[str, ...]:
+    """Return a note where the audit looked at a sample of the test set only."""
+    own = next(each for each in read_summary(folder)["sets"] if each["name"] == benchmark.name)
+    looked = own["readable"] + own["unreadable"]
+    if looked >= own["images"]:
+        return ()
+    return (
+        f"the audit looked at a sample of {looked:,} of the {own['images']:,} images of"
+        f" {benchmark.name!r}: every number here is of these alone",
+    )
+
+
 def _listed(path: Path) -> list[str]:
     try:
         lines = path.read_text(encoding="utf-8-sig").splitlines()

@@ -102,13 +102,8 @@ def impact(
         flips=tuple(flip for name in names for flip in flips_of(benchmark, models, name, seed)),
         gaps=tuple(_gaps(models, on_fair)),
         notes=(
-            *(
-                *sampled(Path(folder), benchmark),
-                *notes,
-                *told,
-                *told_fair,
-                *_without_gap(models, on_fair),
-            ),
+            *sampled(Path(folder), benchmark),
+            *(*notes, *told, *told_fair, *_without_gap(models, on_fair)),
             *_notes(benchmark, effects, asked),
             *([_ONLY_JUDGED] if judged_only else []),
         ),
