@@ -102,6 +102,17 @@ def test_three_models_fit_the_width_of_a_terminal(
     assert "DenseNet-BC (L190, k40)" in (tmp_path / "out" / "impact.md").read_text()
 
 
+def test_a_metric_of_which_less_is_better_keeps_its_name(
+    folder: Path, ids: Sequence[str], tmp_path: Path
+) -> None:
+    both = answers(tmp_path / "m.csv", ids, loss=[2, 1, 3, 5, 4, 6], ap=[0, 1, 0.5, 1, 1, 0])
+    ran = run("impact", folder, "--predictions", both, "--lower", "loss", "-o", tmp_path / "out")
+    assert (ran.code, ran.err) == (0, "")
+    lines = ran.out.splitlines()
+    at = lines.index("Scores on parts of test: m; ↓ less is better")
+    assert " ".join(lines[at + 1].split()) == "images of images loss ↓ gain ap % gain"
+
+
 def test_json_is_all_that_is_printed(
     folder: Path, files: Mapping[str, Path], tmp_path: Path
 ) -> None:

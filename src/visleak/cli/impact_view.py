@@ -23,6 +23,9 @@ LONGEST: Final = 12
 #: Columns that only files have: a terminal has no room for them.
 _LEFT_OUT: Final = ("leaked", "others", "metric", "images", "behind %")
 
+#: How tables mark a metric of which less is better.
+_LESS: Final = " (less is better)"
+
 
 def shown(result: Impact) -> Iterator[RenderableType]:
     """Yield the parts of the summary."""
@@ -69,6 +72,9 @@ def _by_leak(grid: Grid) -> tuple[str, Table]:
     own = [name for name in names if name not in ("images", "gain", "95 % CI")]
     shares = all(name.endswith(" %") for name in own)
     names = [name.removesuffix(" %") if shares else name for name in names]
+    # whole, the words would be cut out of the middle of the name
+    names = [name.replace(_LESS, " ↓") for name in names]
+    less = any(_LESS in name for name in own)
     cut = _cut(names)
     table = plain_table("images of", *(cut[name] for name in names), numbers=len(names))
     above = ""
@@ -78,7 +84,7 @@ def _by_leak(grid: Grid) -> tuple[str, Table]:
             table.add_row(plain(leak), style="bold")
             above = leak
         table.add_row(f"  {plain(subset)}" if leak else plain(subset), *map(plain, cells))
-    return grid.title + ", %" * shares, table
+    return grid.title + ", %" * shares + "; ↓ less is better" * less, table
 
 
 def _narrow(grid: Grid) -> Table:
