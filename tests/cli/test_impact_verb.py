@@ -206,6 +206,10 @@ def test_what_is_wrong_is_said_before_the_work(
             "an entry without weights cannot be verified: give --weights URL, where they can be"
             " had",
         ),
+        (
+            (*predictions, "--fair", fair, "--add-to", tmp_path, *LINKS),
+            f"--add-to: {tmp_path} is a folder; give a file, such as leaderboard.json",
+        ),
     ]
     for given, message in wrong:
         assert refused("impact", folder, *given) == (2, message)

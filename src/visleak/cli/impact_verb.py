@@ -284,6 +284,8 @@ def _refuse(
             f" answered on the fair test set; got {len(on_fair)}"
         )
     check(*entry)
+    if add_to.is_dir():
+        raise UsageError(f"--add-to: {add_to} is a folder; give a file, such as leaderboard.json")
     if add_to.exists():
         # a file that is no leaderboard is found before the work, not after it
         read_leaderboard(add_to)
