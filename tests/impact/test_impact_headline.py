@@ -167,7 +167,7 @@ def test_a_summary_counts_each_way_once() -> None:
     line, *_ = headlines(replace(cifair(), effects=tuple(effects), flips=(), gaps=()))
     # within classes all six do
     assert line.startswith(
-        "of 6 models on leaked images (near or exact) 2 score higher, 1 score lower, 3 show no"
+        "of 6 models on leaked images (near or exact) 2 score higher, 1 scores lower, 3 show no"
         " difference that can be told from chance; within classes 6 differ by more than chance;"
         " all of cifar10 shows scores from 1.00 points"
         " lower (WRN-28-10) to 1.11 points higher"

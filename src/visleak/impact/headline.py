@@ -169,17 +169,20 @@ def _summary(result: Impact, effects: Sequence[Effect], leak: str) -> str:
     sure = [(effect, each) for effect, each in known if each.adjusted < ALPHA]
     up = sum(each.difference.value > 0 for _, each in sure)
     counts = (
-        (up, "score higher"),
-        (len(sure) - up, "score lower"),
-        (len(known) - len(sure), "show no difference that can be told from chance"),
+        (up, "score", "higher"),
+        (len(sure) - up, "score", "lower"),
+        (len(known) - len(sure), "show", "no difference that can be told from chance"),
     )
-    said = ", ".join(f"{count:,} {words}" for count, words in counts if count)
+    said = ", ".join(
+        f"{count:,} {verb}{'s' * (count == 1)} {how}" for count, verb, how in counts if count
+    )
     less = ", less is better" if any(effect.lower for effect, _ in known) else ""
     parts = [f"of {len(known):,} models on leaked images ({leak}) {said}{less}"]
     tested = [each for _, each in known if not math.isnan(each.within_classes_adjusted)]
     if any((each.adjusted < ALPHA) != (each.within_classes_adjusted < ALPHA) for each in tested):
         inside = sum(each.within_classes_adjusted < ALPHA for each in tested)
-        parts.append(f"within classes {inside:,} differ by more than chance")
+        differ = "differs" if inside == 1 else "differ"
+        parts.append(f"within classes {inside:,} {differ} by more than chance")
     if len({(effect.metric, effect.percent) for effect, _ in known}) == 1:
         low = min(known, key=lambda pair: pair[1].inflation.value)
         high = max(known, key=lambda pair: pair[1].inflation.value)
