@@ -171,6 +171,19 @@ def test_holm_corrects_over_all_models_and_leaks() -> None:
     assert all(math.isnan(each.within_classes) for e in effects for each in e.comparisons)
 
 
+def test_leaks_of_the_same_images_are_one_test() -> None:
+    """Or a name more would weaken every other test."""
+    mask = np.arange(200) < 40
+    base, kind = made(list(mask)), np.where(mask, 2, -1).astype(np.int8)
+    twice = tuple(Leak(name, mask, kind) for name in ("near or exact", "near only"))
+    values = [float(n % 5 > 0 or n < 40) for n in range(200)]
+    models = [scored(values, "a"), scored(values[::-1], "b")]
+    alone = effects_of(base, models, FEW)
+    both = effects_of(Benchmark("test", ("t",), base.ids, None, twice), models, FEW)
+    for one, effect in zip(alone, both, strict=True):
+        assert [each.adjusted for each in effect.comparisons] == [one.comparisons[0].adjusted] * 2
+
+
 def test_rows_by_label_come_where_labels_are_known() -> None:
     mask = np.array([True] * 4 + [False] * 4)
     benchmark = made(list(mask))

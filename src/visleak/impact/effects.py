@@ -103,7 +103,7 @@ def effects_of(
             found[at, column.metric] = table.effect(number, (len(part), len(benchmark)))
             progress(len(found), total)
     ordered = [found[at, metric] for at, scores in enumerate(models) for metric in scores.values]
-    return _corrected(ordered)
+    return _corrected(ordered, benchmark.leaks)
 
 
 def _in_percent(models: Sequence[Scores]) -> dict[str, bool]:
@@ -282,22 +282,27 @@ def _drawn_row(leak: str, subset: str, draws: Draws, number: int, whole: Row) ->
     )
 
 
-def _corrected(effects: Sequence[Effect]) -> tuple[Effect, ...]:
-    """Return the effects with Holm's correction over all of their comparisons."""
-    every = [each for effect in effects for each in effect.comparisons]
+def _corrected(effects: Sequence[Effect], leaks: Sequence[Leak]) -> tuple[Effect, ...]:
+    """Return the effects with Holm's correction over all of their comparisons.
+
+    Leaks of the very same images, such as ``near only`` where none is exact, are one test.
+    """
+    first = [next(n for n, one in enumerate(leaks) if _same(one, leak)) for leak in leaks]
+    tested = sorted(set(first))
+    every = [effect.comparisons[n] for effect in effects for n in tested]
     plain = iter(holm([each.p for each in every]))
     inside = iter(holm([each.within_classes for each in every]))
-    return tuple(
-        replace(
-            effect,
-            comparisons=tuple(
-                replace(
-                    each,
-                    adjusted=float(next(plain)),
-                    within_classes_adjusted=float(next(inside)),
-                )
-                for each in effect.comparisons
-            ),
+    found = []
+    for effect in effects:
+        adjusted = {n: (float(next(plain)), float(next(inside))) for n in tested}
+        comparisons = tuple(
+            replace(each, adjusted=adjusted[n][0], within_classes_adjusted=adjusted[n][1])
+            for each, n in zip(effect.comparisons, first, strict=True)
         )
-        for effect in effects
-    )
+        found.append(replace(effect, comparisons=comparisons))
+    return tuple(found)
+
+
+def _same(one: Leak, other: Leak) -> bool:
+    """Whether two leaks are of the very same images."""
+    return np.array_equal(one.leaked, other.leaked)
