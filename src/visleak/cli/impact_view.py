@@ -23,6 +23,9 @@ LONGEST: Final = 12
 #: Columns that only files have: a terminal has no room for them.
 _LEFT_OUT: Final = ("leaked", "others", "metric", "images", "behind %")
 
+#: Leaks that a screen has room for where there are several scores.
+_CUMULATIVE: Final = ("hard or soft", "near or exact", "similar or closer")
+
 #: How tables mark a metric of which less is better.
 _LESS: Final = " (less is better)"
 
@@ -39,6 +42,7 @@ def shown(result: Impact) -> Iterator[RenderableType]:
     for line in headlines(result):
         yield Text(plain(line), "bold")
     yield Text(plain(about(result)), "dim")
+    whole, result = result, _short(result)
     for grid in layouts(result):
         yield from _titled(*_by_leak(grid))
     for grid in comparisons(result):
@@ -51,9 +55,39 @@ def shown(result: Impact) -> Iterator[RenderableType]:
     for grid in (*flips(result), *gaps(result)):
         yield from _titled(grid.title, _narrow(grid))
     yield Text()
-    for line in (*result.notes, absent(result), steady(result)):
+    left = [leak for leak, images in whole.leaks.items() if images and leak not in result.leaks]
+    more = f"in the files only: {', '.join(left)}" if left else ""
+    for line in (*result.notes, more, absent(whole), steady(whole)):
         if line:
             yield Text(plain(line), "dim")
+
+
+def _short(result: Impact) -> Impact:
+    """Return a result with the leaks that a screen has room for, where there are several scores.
+
+    Those are the cumulative ones that hold all others, and the user's own.
+    """
+    from visleak.impact.headline import principal
+    from visleak.impact.leaking import LEAKS
+
+    if len(result.effects) == 1:
+        return result
+    known = {name for name, *_ in LEAKS}
+    kept = {principal(result), *_CUMULATIVE, *(leak for leak in result.leaks if leak not in known)}
+    effects = [
+        replace(
+            effect,
+            rows=tuple(row for row in effect.rows if row.leak in ("", *kept)),
+            comparisons=tuple(each for each in effect.comparisons if each.leak in kept),
+        )
+        for effect in result.effects
+    ]
+    return replace(
+        result,
+        leaks={leak: images for leak, images in result.leaks.items() if leak in kept},
+        effects=tuple(effects),
+        flips=tuple(flip for flip in result.flips if flip.leak in kept),
+    )
 
 
 def _titled(title: str, table: Table) -> Iterator[RenderableType]:

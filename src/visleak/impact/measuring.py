@@ -204,6 +204,17 @@ def _without_gap(models: Sequence[Scores], on_fair: Sequence[Scores]) -> Iterato
 def _notes(benchmark: Benchmark, effects: Sequence[Effect], asked: Asked) -> Iterator[str]:
     """Yield what a reader must know of the table."""
     if asked.size is not None:
+        small = {
+            f"{row.leak}, {row.subset}"
+            for effect in effects
+            for row in effect.rows
+            if row.leak and row.draws == 1 and row.images
+        }
+        if small:
+            yield (
+                f"{len(small):,} of the parts have no more than {asked.size:,} images: they stand"
+                " whole, without a deviation"
+            )
         near = {
             f"{row.leak}, {row.subset}": row.overlap
             for effect in effects
