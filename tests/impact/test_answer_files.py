@@ -32,6 +32,17 @@ def refusal(path: Path) -> str:
     return said.replace(str(path), "F")
 
 
+def test_a_refusal_says_how_to_write_the_file(tmp_path: Path) -> None:
+    file = tmp_path / "c.csv"
+    file.write_bytes(b"id;correct\na;1\n")
+    assert refusal(file).endswith("it has 'id;correct': separate the columns of a .csv by commas")
+    file.write_bytes("id,ap\na,1\n".encode("utf-16"))
+    assert refusal(file).endswith("; save it as UTF-8")
+    file = tmp_path / "c.tsv"
+    file.write_bytes(b"id,correct\na,1\n")
+    assert refusal(file).endswith("separate the columns of a .tsv by tabs")
+
+
 def test_what_is_no_file_of_predictions_is_the_callers_mistake(tmp_path: Path) -> None:
     with pytest.raises(UsageError) as caught:
         read_answers(tmp_path / "a.json")

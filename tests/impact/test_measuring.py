@@ -82,6 +82,19 @@ def test_steps_are_told(folder: Path, answers: dict[str, Path]) -> None:
     assert told[-1] == ("comparing", 3, 3)
 
 
+def test_a_note_counts_the_parts_that_are_too_small_to_draw_from(
+    folder: Path, answers: dict[str, Path]
+) -> None:
+    result = impact(folder, {"x": answers["x"]}, draws=3, size=10)
+    # eight images leak, all with the same label, as hard, near or exact and so on
+    assert any(
+        note.endswith("parts have no more than 10 images: they stand whole, without a deviation")
+        for note in result.notes
+    )
+    drawn = impact(folder, {"x": answers["x"]}, draws=3, size=4)
+    assert not any("they stand whole" in note for note in drawn.notes)
+
+
 def test_a_note_says_that_all_images_of_a_class_leak(tmp_path: Path) -> None:
     test = [Image("q0", "a"), Image("q1", "b"), Image("q2", "b")]
     audit = hand_audit(tmp_path / "a", test, [Image("r")], [Pair("q0", "r")])

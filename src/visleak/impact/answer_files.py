@@ -8,7 +8,7 @@ import os
 import struct
 import zipfile
 import zlib
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
@@ -73,10 +73,22 @@ def _read(place: Path, kind: str) -> Answers:
     if "id" in unused:
         raise VisleakError(f"{place}: `id` must be a column of text or of whole numbers")
     if "id" not in columns:
-        names = listed([*columns, *unused]) or "none"
-        raise VisleakError(f"{place} has no column `id` with the ids of the images; it has {names}")
+        names = [*columns, *unused]
+        raise VisleakError(
+            f"{place} has no column `id` with the ids of the images; it has"
+            f" {listed(names) or 'none'}{_separated(place, kind, names)}"
+        )
     ids = _ids(place, columns.pop("id"))
     return Answers(str(place), ids, columns, scores, ranked, unused)
+
+
+def _separated(place: Path, kind: str, names: Sequence[str]) -> str:
+    """Return what to do where the header of a CSV file was not taken apart, or nothing."""
+    wrong = kind == "CSV" and len(names) == 1 and any(mark in names[0] for mark in ",;\t")
+    if not wrong:
+        return ""
+    mark = "tabs" if place.suffix.lower() == ".tsv" else "commas"
+    return f": separate the columns of a {place.suffix} by {mark}"
 
 
 def _ids(place: Path, column: Any) -> pa.StringArray:
@@ -118,4 +130,5 @@ def _damage(place: Path, kind: str) -> Iterator[None]:
         yield
     except _DAMAGE as error:
         said = " ".join(str(error).split())[:200]
-        raise VisleakError(f"{place} cannot be read as {kind}: {said}") from error
+        advice = "; save it as UTF-8" if isinstance(error, UnicodeDecodeError) else ""
+        raise VisleakError(f"{place} cannot be read as {kind}: {said}{advice}") from error
