@@ -223,3 +223,18 @@ def test_what_is_wrong_is_said_before_the_work(
     code, message = refused("impact", tmp_path, *predictions)
     assert code == 2
     assert "holds no finished audit" in message
+
+
+def test_nothing_is_written_among_the_images(
+    folder: Path, dataset: Path, files: Mapping[str, Path]
+) -> None:
+    """A figure there would be an image of the next audit."""
+    before = sorted(dataset.rglob("*"))
+    for out in (dataset / "test", dataset / "test" / "impact"):
+        said = refused("impact", folder, "--predictions", files["one"], "-o", out)
+        assert said == (
+            2,
+            f"output {out} lies among the images of 'test', which are only read; choose another"
+            " folder with -o DIR",
+        )
+    assert sorted(dataset.rglob("*")) == before

@@ -217,6 +217,7 @@ def impact(
     """
     from visleak.auditing import Audit
     from visleak.cli.named_files import fair_files, named_files
+    from visleak.cli.places import refuse_inputs
     from visleak.cli.progress import bars
     from visleak.impact import impact as measured
     from visleak.impact.leaderboard import add_to as added
@@ -230,6 +231,7 @@ def impact(
     lists = named_files("--subset", subset or (), what="subset", needs_name=True)
     _refuse(files, on_fair, add_to, (framework, code, weights))
     free_folder(out, RESULT, force=force)
+    refuse_inputs(audit.summary, out)
     with bars() as progress:
         result = measured(
             folder,
