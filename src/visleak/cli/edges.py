@@ -83,16 +83,16 @@ def run(command: Any, arguments: Sequence[str]) -> int:
         if hasattr(stream, "reconfigure"):
             stream.reconfigure(errors="backslashreplace")
     try:
-        with _sigterm():
+        with _sigterm() as came:
             code = command.main(
                 args=list(arguments),
                 prog_name="visleak",
                 standalone_mode=False,
                 obj=tuple(arguments),
             )
-        # newer typers turn Ctrl-C into a plain exit code
+        # newer typers turn Ctrl-C, and what is like it, into a plain exit code
         if code == INTERRUPTED:
-            raise KeyboardInterrupt
+            raise Terminated if came else KeyboardInterrupt
         return code if isinstance(code, int) else 0
     except (Exception, KeyboardInterrupt) as error:
         if os.environ.get("VISLEAK_DEBUG") not in (None, "", "0"):
@@ -162,18 +162,20 @@ def _refused(error: Any, verb: str) -> str:
 
 
 @contextmanager
-def _sigterm() -> Iterator[None]:
-    """Let SIGTERM unwind the stack like Ctrl-C, so that scratch files go."""
+def _sigterm() -> Iterator[list[int]]:
+    """Let SIGTERM unwind the stack like Ctrl-C, so that scratch files go; yield those that came."""
+    came: list[int] = []
 
     def stop(number: int, frame: FrameType | None) -> None:
+        came.append(number)
         raise Terminated
 
     try:
         before = signal.signal(signal.SIGTERM, stop)
     except ValueError:  # not in the main thread: somebody else handles signals
-        yield
+        yield came
         return
     try:
-        yield
+        yield came
     finally:
         signal.signal(signal.SIGTERM, before)
