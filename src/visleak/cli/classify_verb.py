@@ -102,9 +102,9 @@ def _told(result: Classified) -> Iterator[str]:
     """Yield the summary, a line each."""
     yield edges.plain(f"{result.images:,} images of {result.set} by {result.model}")
     for name, share in (("accuracy", result.accuracy), ("top-5", result.top_5)):
-        if share is not None and share.images:
+        if share is not None and share.total:
             yield f"{name:<11}{evaluate_view.percent(share)}"
-    if result.accuracy is None or not result.accuracy.images:
+    if result.accuracy is None or not result.accuracy.total:
         yield "no accuracy: the images have no labels"
     yield edges.plain(f"{'classes':<11}{result.classes:,}: {result.rule}")
     speed = (result.images + result.unreadable) / max(result.seconds, 1e-9)

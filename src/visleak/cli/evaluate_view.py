@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 from visleak.cli import edges
 
 if TYPE_CHECKING:
-    from visleak.impact.evaluators.judging import Share
+    from visleak.stats import Rate
 
 
 class Result(Protocol):
@@ -73,15 +73,15 @@ def _unreadable(result: Result) -> dict[str, Any]:
     return {"images": result.unreadable, "file": file}
 
 
-def percent(share: Share) -> str:
-    """Return a share in percent with its counts and interval."""
-    ends = f"{100 * share.low:.2f} to {100 * share.high:.2f}"
-    return f"{100 * share.value:.2f} % ({share.count:,} of {share.images:,}; 95 %: {ends})"
+def percent(rate: Rate) -> str:
+    """Return a rate in percent with its counts and interval."""
+    ends = f"{100 * rate.low:.2f} to {100 * rate.high:.2f}"
+    return f"{100 * rate.share:.2f} % ({rate.count:,} of {rate.total:,}; 95 %: {ends})"
 
 
-def numbers(share: Share | None) -> dict[str, Any] | None:
-    """Return a share as plain values; ``None`` of no images."""
-    if share is None or not share.images:
+def numbers(rate: Rate | None) -> dict[str, Any] | None:
+    """Return a rate as plain values; ``None`` of no images."""
+    if rate is None or not rate.total:
         return None
-    ends = {"low": share.low, "high": share.high}
-    return {"value": share.value, **ends, "right": share.count, "images": share.images}
+    ends = {"low": rate.low, "high": rate.high}
+    return {"value": rate.share, **ends, "right": rate.count, "images": rate.total}

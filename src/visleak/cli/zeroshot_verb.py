@@ -79,7 +79,7 @@ def _told(result: ZeroShot) -> Iterator[str]:
     """Yield the summary, a line each."""
     yield edges.plain(f"{result.images:,} images of {result.set} by {result.model}")
     for name, share in (("accuracy", result.accuracy), ("top-5", result.top_5)):
-        if share is not None and share.images:
+        if share is not None and share.total:
             yield f"{name:<11}{evaluate_view.percent(share)}"
     if result.accuracy is None:
         yield "no accuracy: the set has no labels"

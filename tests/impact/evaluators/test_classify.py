@@ -57,8 +57,8 @@ def test_answers_of_a_set(networks, labelled, tmp_path):
         assert row["confidence"] == pytest.approx(likely.max() / likely.sum(), abs=1e-4)
     right = [row["label"] == row["prediction"] for row in table]
     five = [row["label"] in row["predictions"] for row in table]
-    assert (done.accuracy.count, done.accuracy.images) == (sum(right), 36)
-    assert (done.top_5.count, done.top_5.images) == (sum(five), 36)
+    assert (done.accuracy.count, done.accuracy.total) == (sum(right), 36)
+    assert (done.top_5.count, done.top_5.total) == (sum(five), 36)
     assert 0 < sum(right) < sum(five) < 36
     assert done.rule == "the labels in sorted order"
 
@@ -213,7 +213,7 @@ def test_labels_that_the_model_lacks_count_as_wrong(labelled, tmp_path):
     lines = [f"{labelled}/{name}/{n}.png,{label}" for name, label in rows for n in range(2)]
     place.write_text("\n".join(["path,label", *lines]))
     done = classify(open_pictures(str(place)), f"hf:{folder}", tmp_path / "p.parquet")
-    assert done.accuracy.images == 6
+    assert done.accuracy.total == 6
     assert done.accuracy.count <= 4
     assert done.notes == (
         "labels of the set that are no class of the model: grass; their 2 images count as wrong",
@@ -318,4 +318,4 @@ def test_a_published_network_on_cifar10(tmp_path):
         int(k) == label for k, label in zip(wanted, table["label"].to_pylist(), strict=True)
     )
     assert done.accuracy.count == right
-    assert 0.89 < done.accuracy.value < 0.95
+    assert 0.89 < done.accuracy.share < 0.95

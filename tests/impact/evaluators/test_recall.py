@@ -48,7 +48,7 @@ def test_draws_are_the_papers_protocol() -> None:
     assert (DRAWN, DRAWS) == (200, 10)
     drawn = found[0].drawn
     assert drawn is not None
-    share = found[0].share.value
+    share = found[0].share.share
     expected = np.sqrt(share * (1 - share) / DRAWN)
     assert abs(drawn.mean - share) < 4 * expected / np.sqrt(DRAWS)
     assert 0.4 * expected < drawn.deviation < 1.9 * expected

@@ -84,7 +84,7 @@ def test_answers_are_the_librarys(clip_folder: Path, labelled: Path, tmp_path: P
     among = [row["label"] in row["predictions"] for row in rows]
     assert done.accuracy is not None
     assert done.top_5 is not None
-    assert (done.accuracy.count, done.accuracy.images) == (sum(right), 36)
+    assert (done.accuracy.count, done.accuracy.total) == (sum(right), 36)
     assert done.top_5.count == sum(among)
     assert 0 < sum(right) < sum(among) < 36
     assert (done.prompts, done.templates) == (27, (str(tmp_path / "t.txt"), 3))

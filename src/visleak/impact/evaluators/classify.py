@@ -26,7 +26,6 @@ from visleak.impact.evaluators.feeding import (
 )
 from visleak.impact.evaluators.judging import (
     Judged,
-    Share,
     answer_columns,
     few,
     judged,
@@ -42,6 +41,7 @@ from visleak.impact.evaluators.ranking import BEST, Ranked, ranked
 from visleak.pipeline.columns import GrowingColumn
 from visleak.pipeline.workplace import Progress, Workplace, silent
 from visleak.records import Bool, Float32, ImageSet, Int64, Problem
+from visleak.stats import Rate
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,8 +66,8 @@ class Classified:
     set: str
     model: str
     images: int
-    accuracy: Share | None
-    top_5: Share | None
+    accuracy: Rate | None
+    top_5: Rate | None
     unreadable: int
     unreadable_file: Path | None
     classes: int

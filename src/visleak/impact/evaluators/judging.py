@@ -13,32 +13,7 @@ import pyarrow as pa
 from visleak.impact.evaluators.classes import FOREIGN, UNLABELLED, Classes
 from visleak.impact.evaluators.ranking import BEST, NONE, Ranked, hits
 from visleak.records import Bool, Int64
-from visleak.stats.rates import wilson
-
-
-@dataclass(frozen=True, slots=True)
-class Share:
-    """How many of some images, with the 95 % interval of Wilson.
-
-    Attributes:
-        count, images: of them.
-        low, high: ends of the interval, in [0, 1].
-    """
-
-    count: int
-    images: int
-    low: float
-    high: float
-
-    @classmethod
-    def of(cls, count: int, images: int) -> Share:
-        """Return a share with its interval; NaN of no images."""
-        return cls(count, images, *wilson(count, images))
-
-    @property
-    def value(self) -> float:
-        """In [0, 1]; NaN of no images."""
-        return self.count / self.images if self.images else float("nan")
+from visleak.stats import Rate
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,11 +30,11 @@ class Judged:
     targets: Int64
     top_5: bool
 
-    def share(self, places: int) -> Share:
+    def share(self, places: int) -> Rate:
         """Return how many of the images with a label have it among so many places."""
         labelled = self.targets != UNLABELLED
         found = np.asarray(self.right[labelled, :places].any(axis=1))
-        return Share.of(int(found.sum()), int(labelled.sum()))
+        return Rate.of(int(found.sum()), int(labelled.sum()))
 
 
 def judged(best: Int64, classes: Classes, labels: pa.StringArray, allowed: int) -> Judged:

@@ -9,8 +9,8 @@ from typing import Any, Final
 import numpy as np
 
 from visleak.impact.controls import part_draws
-from visleak.impact.evaluators.judging import Share
 from visleak.records import Int8, Int64
+from visleak.stats import Rate
 
 #: The ranks up to which a caption counts as found.
 AT: Final = (1, 5, 10)
@@ -47,13 +47,13 @@ class Recall:
     """
 
     k: int
-    share: Share
+    share: Rate
     drawn: Drawn | None
 
     def plain(self) -> dict[str, Any]:
         """Return the numbers, for JSON."""
-        found = {"value": self.share.value, "low": self.share.low, "high": self.share.high}
-        counts = {"found": self.share.count, "queries": self.share.images}
+        found = {"value": self.share.share, "low": self.share.low, "high": self.share.high}
+        counts = {"found": self.share.count, "queries": self.share.total}
         return {"k": self.k, **found, **counts, "drawn": self.drawn and asdict(self.drawn)}
 
 
@@ -80,6 +80,6 @@ def recalls(ranks: Int64, seed: int = 0) -> Sequence[Recall]:
         deviation = scores.std(axis=0, ddof=1)
         drawn = [Drawn(*pair) for pair in zip(scores.mean(axis=0), deviation, strict=True)]
     return [
-        Recall(k, Share.of(int(hits[:, place].sum()), len(ranks)), drawn[place])
+        Recall(k, Rate.of(int(hits[:, place].sum()), len(ranks)), drawn[place])
         for place, k in enumerate(AT)
     ]

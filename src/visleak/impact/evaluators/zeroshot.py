@@ -22,7 +22,6 @@ from visleak.impact.evaluators.class_names import ClassNames, class_names
 from visleak.impact.evaluators.feeding import refuse_embeddings
 from visleak.impact.evaluators.judging import (
     Judged,
-    Share,
     answer_columns,
     few,
     judged,
@@ -44,6 +43,7 @@ from visleak.impact.evaluators.vision_language import (
 )
 from visleak.pipeline.workplace import Progress, Workplace, silent
 from visleak.records import Fingerprints, Float32, ImageSet
+from visleak.stats import Rate
 
 Float64 = npt.NDArray[np.float64]
 
@@ -88,8 +88,8 @@ class ZeroShot:
     set: str
     model: str
     images: int
-    accuracy: Share | None
-    top_5: Share | None
+    accuracy: Rate | None
+    top_5: Rate | None
     classes: int
     rule: str
     templates: tuple[str, int]
