@@ -83,3 +83,12 @@ def as_text(name: str) -> str:
     """
     safe = "".join(c if c.isprintable() else "\N{REPLACEMENT CHARACTER}" for c in name)
     return safe.replace("$", r"\$")
+
+
+def cut(name: str, longest: int) -> str:
+    """Return a name of at most so many characters.
+
+    >>> cut("resnet20", 8), cut("resnet110", 8)
+    ('resnet20', 'resnet1…')
+    """
+    return name if len(name) <= longest else f"{name[: longest - 1]}…"

@@ -159,6 +159,12 @@ def write_text(path: Path, text: str) -> None:
         beside.write_text(text, encoding="utf-8", errors="backslashreplace", newline="")
 
 
+def write_bytes(path: Path, data: bytes) -> None:
+    """Write a file in one step."""
+    with replacing(path) as beside:
+        beside.write_bytes(data)
+
+
 @contextmanager
 def replacing_text(path: Path) -> Iterator[TextIO]:
     """Open a text file to write that appears whole or not at all.

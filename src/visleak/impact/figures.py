@@ -6,7 +6,7 @@ import math
 from collections.abc import Collection, Sequence
 from typing import Any, Final
 
-from visleak.drawing import as_text, figure_of, saved
+from visleak.drawing import as_text, cut, figure_of, saved
 from visleak.impact.headline import first_effects
 from visleak.impact.numbers import signed
 from visleak.impact.results import SUBSETS, Effect, Estimate, Impact
@@ -210,12 +210,3 @@ def _legend(figure: Any, names: Sequence[str], size: tuple[float, float], column
 def short_name(name: str) -> str:
     """Return a name as text for a figure, cut if it is long."""
     return as_text(cut(name, LONGEST))
-
-
-def cut(name: str, longest: int) -> str:
-    """Return a name of at most so many characters.
-
-    >>> cut("resnet20", 8), cut("resnet110", 8)
-    ('resnet20', 'resnet1…')
-    """
-    return name if len(name) <= longest else f"{name[: longest - 1]}…"

@@ -20,7 +20,7 @@ from visleak.impact.rows import (
     gap_rows,
 )
 from visleak.impact.stored import RESULT, as_dict
-from visleak.store import replacing, replacing_text, write_csv_rows, write_json, write_text
+from visleak.store import replacing_text, write_bytes, write_csv_rows, write_json, write_text
 
 
 def write(result: Impact, folder: str | os.PathLike[str]) -> Path:
@@ -36,8 +36,7 @@ def write(result: Impact, folder: str | os.PathLike[str]) -> Path:
     (path / RESULT).unlink(missing_ok=True)
     for name, data in _figures(result):
         if data:
-            with replacing(path / name) as beside:
-                beside.write_bytes(data)
+            write_bytes(path / name, data)
         else:
             (path / name).unlink(missing_ok=True)
     tables = (

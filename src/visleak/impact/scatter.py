@@ -7,8 +7,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
-from visleak.drawing import as_text, figure_of, saved
-from visleak.impact.figures import COLOURS, INK, QUIET, cut, series, short_name
+from visleak.drawing import as_text, cut, figure_of, saved
+from visleak.impact.figures import COLOURS, INK, QUIET, series, short_name
 from visleak.impact.headline import comparison, principal
 from visleak.impact.results import Estimate, Impact
 

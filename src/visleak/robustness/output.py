@@ -11,7 +11,7 @@ from visleak.robustness.page import page
 from visleak.robustness.results import PICTURES, Robustness
 from visleak.robustness.sheet import contact_sheet, encoded
 from visleak.robustness.tables import HEADER, markdown, rows
-from visleak.store import replacing, write_csv, write_json, write_tables, write_text
+from visleak.store import write_bytes, write_csv, write_json, write_tables, write_text
 
 RESULT: Final = "robustness.json"
 TABLE: Final = "conditions.csv"
@@ -32,9 +32,9 @@ def write(result: Robustness, folder: str | os.PathLike[str]) -> Path:
     sheet = contact_sheet(result.sheet) if result.sheet else None
     for name, files in plots.items():
         for kind, data in files.items():
-            _write_bytes(path / f"{name}.{kind}", data)
+            write_bytes(path / f"{name}.{kind}", data)
     if sheet is not None:
-        _write_bytes(path / SHEET, encoded(sheet, "png"))
+        write_bytes(path / SHEET, encoded(sheet, "png"))
     write_csv(path / TABLE, HEADER, rows(result))
     write_tables(path / QUERIES, PICTURES, (tested.pictures for tested in result.encoders))
     write_text(path / MARKDOWN, markdown(result))
@@ -43,8 +43,3 @@ def write(result: Robustness, folder: str | os.PathLike[str]) -> Path:
     write_text(path / PAGE, page(result, svg, shown))
     write_json(path / RESULT, result.as_dict())
     return path
-
-
-def _write_bytes(path: Path, data: bytes) -> None:
-    with replacing(path) as beside:
-        beside.write_bytes(data)

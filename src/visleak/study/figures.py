@@ -10,7 +10,7 @@ from typing import Any, Final
 
 import numpy as np
 
-from visleak.drawing import as_text, figure_of, saved
+from visleak.drawing import as_text, cut, figure_of, saved
 from visleak.stats import Rate, percent
 from visleak.study.paper import shown
 from visleak.study.results import Result, Union
@@ -145,7 +145,7 @@ def _number(axes: Any, x: int, y: int, share: float, depth: float, published: st
 
 
 def _name(name: str) -> str:
-    return as_text(name if len(name) <= LONGEST else f"{name[: LONGEST - 1]}…")
+    return as_text(cut(name, LONGEST))
 
 
 def bars(unions: Sequence[Union], title: str, name: str) -> dict[str, bytes]:

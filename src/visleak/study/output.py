@@ -6,7 +6,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Final
 
-from visleak.store import replacing, write_csv, write_json, write_text
+from visleak.store import write_bytes, write_csv, write_json, write_text
 from visleak.study.figures import DEGREES, GRADES, bars, matrix
 from visleak.study.page import page
 from visleak.study.results import Result
@@ -55,7 +55,7 @@ def write(result: Result, folder: Path) -> Path:
         for kind in ("svg", "png"):
             path = folder / f"{name}.{kind}"
             if kind in files:
-                _write_bytes(path, files[kind])
+                write_bytes(path, files[kind])
             else:
                 # of a study that stood here before
                 path.unlink(missing_ok=True)
@@ -70,8 +70,3 @@ def write(result: Result, folder: Path) -> Path:
     )
     write_json(folder / RESULT, as_dict(result))
     return folder
-
-
-def _write_bytes(path: Path, data: bytes) -> None:
-    with replacing(path) as beside:
-        beside.write_bytes(data)
