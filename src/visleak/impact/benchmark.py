@@ -37,6 +37,11 @@ class Leak:
         if ((self.relation >= 0) & ~self.leaked).any():
             raise ValueError(f"leak {self.name!r}: an image that does not leak has a relation")
 
+    @property
+    def compared(self) -> bool:
+        """Whether the label of any leaking image could be compared with its copy's."""
+        return bool(((self.relation >= 0) & (self.relation != RELATIONS.index("unknown"))).any())
+
 
 @dataclass(frozen=True)
 class Benchmark:

@@ -193,8 +193,7 @@ class _Table:
     def _parts(self, leak: Leak) -> Iterator[_Part]:
         yield _Part(leak.name, "non-leaked", ~leak.leaked)
         yield _Part(leak.name, "leaked", leak.leaked)
-        known = (leak.relation >= 0) & (leak.relation != RELATIONS.index("unknown"))
-        if not self.asked.by_label or not known.any():
+        if not (self.asked.by_label and leak.compared):
             return
         for code, subset in enumerate(_BY_LABEL):
             images = leak.relation == code

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, Final
 
@@ -12,21 +13,22 @@ import pyarrow.compute as pc
 
 from visleak.errors import UsageError, VisleakError
 from visleak.impact.benchmark import RELATIONS, Benchmark, Leak
-from visleak.records import DEGREES, GRADES, Bool, Int8
+from visleak.records import Bool, Int8
 from visleak.store import IMAGES, read_summary, read_table
-from visleak.verdicts import judged_pairs, read_verdicts
+from visleak.verdicts import read_verdicts
+from visleak.verdicts.level import Level, leaks
 
-#: The rows of a table: name, the column of the pairs, what counts, and what of it must be the
-#: strongest that an image has. "Soft" of Ramos et al. (2025) holds hard leaks too: it is named so.
-LEAKS: Final[tuple[tuple[str, str, tuple[str, ...], str], ...]] = (
-    ("hard", "degree", ("hard",), "hard"),
-    ("hard or soft", "degree", DEGREES, ""),
-    ("soft only", "degree", DEGREES, "soft"),
-    ("exact", "grade", ("exact",), "exact"),
-    ("near or exact", "grade", ("exact", "near"), ""),
-    ("near only", "grade", ("exact", "near"), "near"),
-    ("similar or closer", "grade", GRADES[:3], ""),
-    ("similar only", "grade", GRADES[:3], "similar"),
+#: The rows of a table: name, the weakest grade or degree that counts, and whether an image with a
+#: stronger one does not. "Soft" of Ramos et al. (2025) holds hard leaks too: it is named so.
+LEAKS: Final = (
+    ("hard", Level("hard"), False),
+    ("hard or soft", Level("soft"), False),
+    ("soft only", Level("soft"), True),
+    ("exact", Level("exact"), False),
+    ("near or exact", Level("near"), False),
+    ("near only", Level("near"), True),
+    ("similar or closer", Level("similar"), False),
+    ("similar only", Level("similar"), True),
 )
 
 _COLUMNS: Final = (
@@ -65,26 +67,24 @@ def benchmark_of(
             f"nobody has judged a pair of {folder}: leave --judged out, or judge pairs with"
             f" `visleak review {folder}`"
         )
-    images = read_table(
-        folder, IMAGES, ["set", "id", "label", "flat"], pc.equal(pc.field("set"), name)
-    )
+    images = read_table(folder, IMAGES, ["set", "id", "label"], pc.equal(pc.field("set"), name))
     ids = images["id"].combine_chunks()
     labels = images["label"].combine_chunks()
-    pairs = _pairs(folder, name, sides, images, judged_only=judged_only)
+    pairs = _pairs(folder, summary, name, sides, judged_only=judged_only)
     measured = _measured(summary, name)
-    leaks = tuple(
-        _leak(each, pairs, ids)
-        for each in LEAKS
-        if each[1] in measured and not (judged_only and each[1] == "degree")
+    found = tuple(
+        _leak(row, level, pairs, ids, alone=alone)
+        for row, level, alone in LEAKS
+        if level.scale in measured and not (judged_only and level.scale == "degree")
     )
-    if not leaks:
+    if not found:
         raise UsageError(
             f"{folder} has neither degrees nor grades for {name!r}: audit it again with an encoder"
             " that has thresholds, or with verification"
         )
     said = bool(pc.any(pc.equal(pairs["judged"], "human")).as_py())
     known = labels if labels.null_count < len(labels) else None
-    return Benchmark(name, sides, ids, known, leaks, judged=said)
+    return Benchmark(name, sides, ids, known, found, judged=said)
 
 
 def with_subsets(
@@ -100,9 +100,9 @@ def with_subsets(
         UsageError: a name is taken, or a list holds no id of the set.
         VisleakError: a list cannot be read.
     """
-    leaks, notes = list(benchmark.leaks), []
+    every, notes = list(benchmark.leaks), []
     for name, path in subsets.items():
-        taken = [leak.name for leak in leaks]
+        taken = [leak.name for leak in every]
         if name in taken:
             raise UsageError(f"subset {name!r}: there is one of that name; choose another name")
         listed = pa.array(list(dict.fromkeys(_listed(Path(path)))), pa.string())
@@ -120,16 +120,8 @@ def with_subsets(
                 f" readable images of {benchmark.name!r}"
             )
         unknown = RELATIONS.index("unknown")
-        leaks.append(Leak(name, leaked, np.where(leaked, unknown, -1).astype(np.int8)))
-    made = Benchmark(
-        benchmark.name,
-        benchmark.references,
-        benchmark.ids,
-        benchmark.labels,
-        tuple(leaks),
-        benchmark.judged,
-    )
-    return made, tuple(notes)
+        every.append(Leak(name, leaked, np.where(leaked, unknown, -1).astype(np.int8)))
+    return replace(benchmark, leaks=tuple(every)), tuple(notes)
 
 
 def sampled(folder: Path, benchmark: Benchmark) -> tuple[str, ...]:
@@ -192,33 +184,36 @@ def _measured(summary: Mapping[str, Any], name: str) -> tuple[str, ...]:
 
 
 def _pairs(
-    folder: Path, name: str, references: Sequence[str], images: pa.Table, *, judged_only: bool
+    folder: Path,
+    summary: Mapping[str, Any],
+    name: str,
+    references: Sequence[str],
+    *,
+    judged_only: bool,
 ) -> pa.Table:
     """Return the pairs that may count, each image's most similar one first."""
-    pairs = judged_pairs(folder, _COLUMNS)
-    mine = pc.and_(pc.equal(pairs["query_set"], name), pc.not_equal(pairs["coverage"], "within"))
+    pairs = leaks(folder, summary, None, _COLUMNS)
+    mine = pc.equal(pairs["query_set"], name)
     mine = pc.and_(mine, pc.is_in(pairs["reference_set"], pa.array(references, pa.string())))
-    pairs = pairs.filter(mine)
-    blank = images.filter(images["flat"])["id"].combine_chunks()
-    pairs = pairs.filter(pc.invert(pc.is_in(pairs["query"], blank)))
     if judged_only:
-        pairs = pairs.filter(pc.fill_null(pc.equal(pairs["judged"], "human"), False))
+        mine = pc.and_(mine, pc.fill_null(pc.equal(pairs["judged"], "human"), False))
+    pairs = pairs.filter(mine)
     order = [("similarity", "descending"), ("reference_set", "ascending")]
     return pairs.take(pc.sort_indices(pairs, sort_keys=[*order, ("reference", "ascending")]))
 
 
-def _leak(asked: tuple[str, str, tuple[str, ...], str], pairs: pa.Table, ids: pa.Array) -> Leak:
-    name, column, counted, strongest = asked
-    own = pairs.filter(pc.is_in(pairs[column], pa.array(counted)))
-    code = pc.index_in(own[column], pa.array(counted)).to_numpy()
+def _leak(name: str, level: Level, pairs: pa.Table, ids: pa.Array, *, alone: bool) -> Leak:
+    """Return which images leak at a level; ``alone``: those without a stronger pair."""
+    own = pairs.filter(pc.is_in(pairs[level.scale], pa.array(level.names)))
+    code = pc.index_in(own[level.scale], pa.array(level.names)).to_numpy()
     place = pc.index_in(own["query"].combine_chunks(), ids).to_numpy(zero_copy_only=False)
     relation = pc.index_in(own["label_relation"], pa.array(RELATIONS))
     relation = pc.fill_null(relation, RELATIONS.index("unknown")).to_numpy()
     leaked, kind = _of_images(len(ids), place.astype(np.int64), relation.astype(np.int8))
-    if strongest:
-        best = np.full(len(ids), len(counted))
+    if alone:
+        best = np.full(len(ids), len(level.names))
         np.minimum.at(best, place.astype(np.int64), code)
-        leaked &= best == counted.index(strongest)
+        leaked &= best == level.code
         kind[~leaked] = -1
     return Leak(name, leaked, kind)
 

@@ -11,7 +11,7 @@ import numpy as np
 
 from visleak.errors import UsageError
 from visleak.impact.answers import scores_of
-from visleak.impact.benchmark import RELATIONS, Benchmark
+from visleak.impact.benchmark import Benchmark
 from visleak.impact.effects import Asked, effects_of
 from visleak.impact.flips import RESAMPLES, flips_of
 from visleak.impact.gaps import can_gap, gap_of
@@ -140,10 +140,7 @@ def _refuse(
 
 def _labelled(benchmark: Benchmark, by_label: bool | None) -> bool:
     """Return whether rows are told apart by labels; refuse where that is wished and cannot be."""
-    unknown = RELATIONS.index("unknown")
-    known = any(
-        ((leak.relation >= 0) & (leak.relation != unknown)).any() for leak in benchmark.leaks
-    )
+    known = any(leak.compared for leak in benchmark.leaks)
     if by_label and not known:
         raise UsageError(
             f"no leaked image of {benchmark.name!r} has a label that can be compared with its"

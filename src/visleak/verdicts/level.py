@@ -71,7 +71,7 @@ def alone(summary: Mapping[str, Any], query_set: str) -> bool:
 
 
 def leaks(
-    folder: Path, summary: Mapping[str, Any], level: Level, columns: Sequence[str]
+    folder: Path, summary: Mapping[str, Any], level: Level | None, columns: Sequence[str]
 ) -> pa.Table:
     """Return the pairs that the rate of a level counts, verdicts laid over.
 
@@ -81,15 +81,17 @@ def leaks(
     Args:
         folder: the audit folder.
         summary: its ``audit.json``.
-        level: the weakest that counts.
+        level: the weakest that counts; ``None`` for pairs of any grade and degree, or of none.
         columns: to return.
 
     Raises:
         VisleakError: a table of the folder is damaged.
     """
-    needed = dict.fromkeys((*columns, "query_set", "query", "coverage", level.scale))
+    scale = () if level is None else (level.scale,)
+    needed = dict.fromkeys((*columns, "query_set", "query", "coverage", *scale))
     table = judged_pairs(folder, list(needed))
-    table = table.filter(pc.is_in(table[level.scale], pa.array(level.names)))
+    if level is not None:
+        table = table.filter(pc.is_in(table[level.scale], pa.array(level.names)))
     selves = [t["query_set"] for t in summary["totals"] if alone(summary, t["query_set"])]
     own = pc.is_in(table["query_set"], pa.array(selves, pa.string()))
     table = table.filter(pc.or_(pc.not_equal(table["coverage"], "within"), own))
