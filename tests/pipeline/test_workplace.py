@@ -226,6 +226,18 @@ def test_what_a_script_defines_is_refused_in_one_line(tmp_path):
     ]
 
 
+def ran(script, folder):
+    """Run a script that knows this folder's functions, in a process of its own."""
+    return subprocess.run(
+        [sys.executable, "-c", script, str(folder), HERE],
+        check=False,
+        capture_output=True,
+        text=True,
+        timeout=60,
+        env={**os.environ, "PYTHONPATH": HERE},
+    )
+
+
 def test_an_interrupt_ends_at_once_and_cleans_up(tmp_path):
     """Ctrl-C reaches the workers' process group too; only this process speaks."""
     script = (
@@ -239,14 +251,7 @@ def test_an_interrupt_ends_at_once_and_cleans_up(tmp_path):
         "except KeyboardInterrupt:\n"
         "    print('interrupted')\n"
     )
-    done = subprocess.run(
-        [sys.executable, "-c", script, str(tmp_path), HERE],
-        check=False,
-        capture_output=True,
-        text=True,
-        timeout=60,
-        env={**os.environ, "PYTHONPATH": HERE},
-    )
+    done = ran(script, tmp_path)
     assert (done.stdout, done.stderr) == ("interrupted\n", "")
     assert list(tmp_path.iterdir()) == []
 
@@ -261,14 +266,7 @@ def test_workers_end_with_the_process_that_began_the_run(tmp_path):
         "    print(*set(place.each(working.process_of, range(8))), flush=True)\n"
         "    os.kill(os.getpid(), signal.SIGKILL)\n"
     )
-    killed = subprocess.run(
-        [sys.executable, "-c", script, str(tmp_path), HERE],
-        check=False,
-        capture_output=True,
-        text=True,
-        timeout=60,
-        env={**os.environ, "PYTHONPATH": HERE},
-    )
+    killed = ran(script, tmp_path)
     assert killed.returncode == -signal.SIGKILL
     workers = [int(number) for number in killed.stdout.split()]
     assert workers
