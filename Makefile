@@ -27,8 +27,9 @@ lint: $(VENV)/.ready-test ## check style (ruff) and types (mypy --strict)
 	@$(BIN)/ruff format --check --quiet .
 	@$(BIN)/mypy --strict
 
-bench: $(VENV)/.ready-test ## measure again (needs VISLEAK_DATA); fit_*.py are run by hand
-	@set -e; for script in $(filter-out benchmarks/fit_%,$(wildcard benchmarks/*.py)); do \
+bench: $(VENV)/.ready-test ## measure again (needs VISLEAK_DATA); fit_*.py and dlede/experiment.py are run by hand
+	@set -e; for script in $(filter-out benchmarks/fit_%,$(wildcard benchmarks/*.py)) \
+	  benchmarks/dlede/hashes.py benchmarks/dlede/null.py; do \
 	  echo "== $$script"; $(BIN)/python "$$script"; done
 
 clean: ## remove everything that make made
