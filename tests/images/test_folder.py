@@ -246,3 +246,23 @@ def test_reading_opens_files_only_when_asked(tmp_path, put, monkeypatch):
     put("a.png")
     monkeypatch.setattr(builtins, "open", lambda *a, **k: pytest.fail("opened"))
     open_images(tmp_path)
+
+
+@pytest.mark.skipif(not os.path.exists("/proc/self/status"), reason="no file without a size here")
+def test_a_file_that_tells_no_size_is_read_to_its_end() -> None:
+    """Some file systems say 0 of all files."""
+    with open("/proc/self/cmdline", "rb") as file:
+        assert folder_module.read_file("/proc/self/cmdline") == file.read()
+
+
+def test_a_file_without_a_size_is_read_up_to_the_limit(tmp_path, monkeypatch):
+    """In parts, whatever their size."""
+    path = tmp_path / "a.png"
+    path.write_bytes(bytes(range(200)))
+    monkeypatch.setattr(folder_module, "PART", 7)
+    handle = os.open(path, os.O_RDONLY)
+    assert folder_module._content(handle, 0) == bytes(range(200))
+    os.lseek(handle, 0, os.SEEK_SET)
+    monkeypatch.setattr(folder_module, "MAX_FILE_BYTES", 100)
+    assert len(folder_module._content(handle, 0)) == 101
+    os.close(handle)

@@ -52,8 +52,9 @@ def test_object_detection(detection, put):
 def test_the_devkit_tells_the_drives(detection, put, where):
     """Picture i is line rand[i] of the mapping, counted from 1 (devkit readme)."""
     devkit(put, where)
-    groups = open_images(f"kitti:{detection}").groups.to_pylist()
-    assert groups == [f"2011_09_26_drive_{d:04d}_sync" for d in (2, 1, 5, 1)]
+    images = open_images(f"kitti:{detection}")
+    assert images.groups.to_pylist() == [f"2011_09_26_drive_{d:04d}_sync" for d in (2, 1, 5, 1)]
+    assert images.frames.to_pylist() == [0, 7, 3, 9]
     assert open_images(f"kitti:{detection}#testing").groups is None
     own = open_images(f"kitti:{detection}", group=r"/(\d)\.png/")
     assert own.groups.to_pylist() == ["0", "1", "2", "3"]
@@ -96,6 +97,9 @@ def test_tracking(put):
     assert images.frames.to_pylist() == [0, 1, 0, 1, 2]
     assert images.labels.to_pylist() == ["Van", None, None, None, "Cyclist"]
     assert images.annotated
+    # the other part counts its sequences from 0000 too, and they are other drives
+    put("t/testing/image_02/0000/000000.png", seed=9)
+    assert open_images(f"kitti:{folder}#testing").groups.to_pylist() == ["testing/0000"]
 
 
 def test_raw_drives(put):

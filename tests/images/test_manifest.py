@@ -85,7 +85,10 @@ def test_a_row_without_a_name_is_missing(put, pictures):
         ("path,label\na\n", "cannot be read as CSV: .*Expected 2 columns, got 1"),
         (b"path\n\xff\xfe\n", "cannot be read as CSV"),
         ("path,label,label\na,b,c\n", "more than one column 'label'; keep one"),
-        ("path,frame\na,first\n", "column `frame` must hold whole numbers"),
+        (
+            "path,frame\na,first\n",
+            "column 'frame' must hold whole numbers, seconds or ISO",
+        ),
         ("path,label\n", "m.csv holds no pictures"),
     ],
 )

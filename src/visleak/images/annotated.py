@@ -13,7 +13,7 @@ import yaml
 
 from visleak.errors import UsageError, VisleakError
 from visleak.images.columns import canonical_split
-from visleak.images.folder import Walk, as_text, file_set
+from visleak.images.folder import Walk, as_text, file_set, read_file
 from visleak.images.lists import read_list, relative_name
 from visleak.images.request import Request, writable
 from visleak.records import ImageSet
@@ -31,9 +31,9 @@ def open_coco(request: Request) -> ImageSet:
     """
     request.refuse_columns("the COCO file")
     request.refuse_split()
-    content = _json(request)
+    content = coco_content(request)
     images = sorted(
-        _rows(content, "images", ("id", "file_name"), request),
+        coco_rows(content, "images", ("id", "file_name"), request),
         key=lambda image: writable(str(image["file_name"])),
     )
     if not images:
@@ -41,11 +41,11 @@ def open_coco(request: Request) -> ImageSet:
     names = [writable(str(image["file_name"])) for image in images]
     categories = {
         row["id"]: writable(str(row["name"]))
-        for row in _rows(content, "categories", ("id", "name"), request, optional=True)
+        for row in coco_rows(content, "categories", ("id", "name"), request, optional=True)
     }
     shown: dict[Any, set[str]] = {}
     captions: dict[Any, str] = {}
-    for row in _rows(content, "annotations", ("image_id",), request, optional=True):
+    for row in coco_rows(content, "annotations", ("image_id",), request, optional=True):
         if "category_id" in row:
             category = row["category_id"]
             name = categories.get(category) if isinstance(category, int | str) else None
@@ -75,7 +75,12 @@ def only(names: Iterable[str]) -> str | None:
     return distinct.pop() if len(distinct) == 1 else None
 
 
-def _json(request: Request) -> dict[str, Any]:
+def coco_content(request: Request) -> dict[str, Any]:
+    """Read a COCO annotation file.
+
+    Raises:
+        VisleakError: it is no JSON, or no mapping.
+    """
     try:
         content = json.loads(request.path.read_bytes())
     except (OSError, ValueError, RecursionError) as error:
@@ -85,14 +90,18 @@ def _json(request: Request) -> dict[str, Any]:
     return content
 
 
-def _rows(
+def coco_rows(
     content: Mapping[str, Any],
     key: str,
     needed: Sequence[str],
     request: Request,
     optional: bool = False,
 ) -> list[dict[str, Any]]:
-    """Return a list of a COCO file, each row with the needed keys, whose values are plain."""
+    """Return a list of a COCO file, each row with the needed keys, whose values are plain.
+
+    Raises:
+        VisleakError: there is no such list, or a row lacks a key.
+    """
     rows = content.get(key, [] if optional else None)
     if not isinstance(rows, list):
         raise VisleakError(f"{request.path} is no COCO file: it has no list `{key}`")
@@ -149,7 +158,7 @@ def open_yolo(request: Request) -> ImageSet:
         )
     base = yolo_base(request.path, content)
     root, names = _yolo_names(request, base, splits[wanted])
-    classes = _class_names(content.get("names"))
+    classes = class_names(content.get("names"))
     labels = pa.array((_yolo_label(root / name, classes) for name in names), pa.string())
     return file_set(request, root, names, labels=labels, annotated=True)
 
@@ -222,7 +231,8 @@ def _yolo_names(request: Request, base: Path, entries: Sequence[str]) -> tuple[P
     return root, sorted(names, key=as_text)
 
 
-def _class_names(names: Any) -> dict[int, str]:
+def class_names(names: Any) -> dict[int, str]:
+    """Return what the entry ``names`` of a YOLO data set calls its classes, by number."""
     if isinstance(names, list):
         return {number: writable(str(name)) for number, name in enumerate(names)}
     if isinstance(names, dict):
@@ -231,15 +241,25 @@ def _class_names(names: Any) -> dict[int, str]:
     return {}
 
 
+def yolo_label_file(image: Path) -> Path:
+    """Return where the label file of a picture lies: in ``labels`` instead of the last ``images``.
+
+    Of a picture in no ``images`` it lies beside it, as Ultralytics has it.
+
+    >>> yolo_label_file(Path("/coco/images/val/1.jpg")), yolo_label_file(Path("/coco/1.jpg"))
+    (PosixPath('/coco/labels/val/1.txt'), PosixPath('/coco/1.txt'))
+    """
+    before, folder, after = os.path.abspath(image).rpartition(f"{os.sep}images{os.sep}")
+    place = f"{before}{os.sep}labels{os.sep}{after}" if folder else after
+    return Path(place).with_suffix(".txt")
+
+
 def _yolo_label(image: Path, classes: Mapping[int, str]) -> str | None:
     """Return the one class in the label file of a picture, else ``None``."""
-    before, folder, after = os.path.abspath(image).rpartition(f"{os.sep}images{os.sep}")
-    if not folder:
-        return None
-    path = Path(f"{before}{os.sep}labels{os.sep}{after}").with_suffix(".txt")
     try:
-        text = path.read_text(encoding="utf-8")
-    except (OSError, ValueError):
+        data = read_file(str(yolo_label_file(image)))
+        text = data.decode("utf-8") if isinstance(data, bytes) else ""
+    except UnicodeDecodeError:
         return None
     firsts = {line.split()[0] for line in text.splitlines() if line.strip()}
     numbers = {int(first) for first in firsts if first.isascii() and first.isdigit()}

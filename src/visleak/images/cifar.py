@@ -185,8 +185,8 @@ def open_cifar(request: Request) -> ImageSet:
         UsageError: no such split or column.
         VisleakError: the folder holds no CIFAR files, or one is damaged.
     """
-    for option, value in (("id", request.id), ("group", request.group)):
-        if value is not None and not (option == "group" and request.group_pattern):
+    for option, value in request.columns.items():
+        if option != "label":
             raise UsageError(f"{option} {value!r}: CIFAR files have no such column")
     folder, (splits, meta, columns) = _layout(request)
     split = canonical_split(request.split)

@@ -10,6 +10,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from visleak.errors import UsageError, VisleakError
+from visleak.images.frames import Frames, read_frames
 from visleak.images.request import Request, writable
 
 #: Columns that name an image, in order of preference.
@@ -41,26 +42,22 @@ class Described:
     labels: pa.StringArray | None
     captions: pa.StringArray | None
     groups: pa.StringArray | None
-    frames: pa.Int64Array | None
+    frames: Frames | None
 
 
 def wanted_columns(names: Sequence[str], request: Request) -> list[str]:
     """Return those columns of a table that can say something about the images.
 
     Raises:
-        UsageError: ``id``, ``label`` or ``group`` names a column that is not there.
+        UsageError: ``id``, ``label``, ``group`` or ``frame`` names a column that is not there.
     """
-    for option in ("id", "label", "group"):
-        value = getattr(request, option)
-        if value is None or value in names:
-            continue
-        if option == "group" and request.group_pattern is not None:
-            continue
-        raise UsageError(
-            f"{option} {value!r}: {request.text} has no such column; it has {', '.join(names)}"
-        )
+    for option, value in request.columns.items():
+        if value not in names:
+            raise UsageError(
+                f"{option} {value!r}: {request.text} has no such column; it has {', '.join(names)}"
+            )
     usual = (*ID_COLUMNS, "label", "label_name", "caption", "group", "frame", "split")
-    chosen = {*usual, request.id, request.label, request.group}
+    chosen = {*usual, *request.columns.values()}
     return [name for name in names if name in chosen]
 
 
@@ -148,14 +145,13 @@ def _optional(table: pa.Table, name: str) -> pa.StringArray | None:
     return as_text(table[name], name) if name in table.column_names else None
 
 
-def _frames(table: pa.Table, request: Request) -> pa.Int64Array | None:
-    if "frame" not in table.column_names:
+def _frames(table: pa.Table, request: Request) -> Frames | None:
+    if request.frame_pattern is not None:
         return None
-    try:
-        frames = table["frame"].cast(pa.int64())
-    except (pa.ArrowInvalid, pa.ArrowNotImplementedError) as error:
-        raise VisleakError(f"{request.text}: column `frame` must hold whole numbers") from error
-    return frames.combine_chunks()
+    name = request.frame or "frame"
+    if name not in table.column_names:
+        return None
+    return read_frames(table[name], f"{request.text}: column {name!r}")
 
 
 def rows_of_split(table: pa.Table, request: Request) -> pa.Array | None:

@@ -9,7 +9,8 @@ import os
 import struct
 import threading
 import warnings
-from typing import Any, Final
+from collections.abc import Callable
+from typing import Any, Final, TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -26,6 +27,11 @@ MAX_PIXELS: Final = 256_000_000
 
 #: So is a picture with a longer side.
 MAX_SIDE: Final = 1_000_000
+
+T = TypeVar("T")
+
+#: Makes something of a loaded and turned image, given its full width and height.
+_Make = Callable[[Image.Image, int, int], T]
 
 _READERS: dict[Format, Any] = {}
 
@@ -88,29 +94,65 @@ def decode(data: bytes | Bytes8, *, enough: int = 0) -> Picture | Unreadable:
     """
     if isinstance(data, np.ndarray):
         return Picture(data, data.shape[1], data.shape[0])
+    return _made(data, enough, _picture)
+
+
+def grey(data: bytes | Bytes8) -> Image.Image | Unreadable:
+    """Decode one picture as people see it, in shades of grey: Pillow's mode ``L``.
+
+    They are the greys of the colours that :func:`decode` returns, but those are never copied out.
+
+    Args:
+        data: as for :func:`decode`.
+
+    Returns:
+        The loaded image, or the reason why there is none. Never raises, never warns.
+
+    >>> grey(np.full((2, 3, 3), 7, np.uint8)).getpixel((0, 0))
+    7
+    >>> grey(b"").reason
+    'empty'
+    """
+    if isinstance(data, np.ndarray):
+        return Image.fromarray(data).convert("L")
+    return _made(data, 0, _grey)
+
+
+def _made(data: bytes, enough: int, make: _Make[T]) -> T | Unreadable:
     if not data:
         return Unreadable("empty", "the file has no content")
     kind = recognise(data)
     if kind is None:
         return Unreadable("not-an-image", "the content is no picture format that is known")
     try:
-        return _decode(data, kind, enough)
+        return _decode(data, kind, enough, make)
     except Exception as error:
         return _refusal(data, kind, error)
 
 
-def _decode(data: bytes, kind: Format, enough: int) -> Picture | Unreadable:
+def _picture(image: Image.Image, width: int, height: int) -> Picture:
+    return Picture(rgb_of_image(image), width, height)
+
+
+def _grey(image: Image.Image, width: int, height: int) -> Image.Image:
+    # a grey of three equal channels is that channel, so mode L need not take the way over RGB
+    if image.mode in ("RGB", "L") and "transparency" not in image.info:
+        return image.convert("L")
+    return Image.fromarray(rgb_of_image(image)).convert("L")
+
+
+def _decode(data: bytes, kind: Format, enough: int, make: _Make[T]) -> T | Unreadable:
     if (kind is TIFF and tiff_lacks_pixels(data)) or (
         # A switch of Pillow that somebody else in the process may have turned.
         ImageFile.LOAD_TRUNCATED_IMAGES and is_cut(data, kind)
     ):
         return _refusal(data, kind, OSError("image file is truncated"))
     if kind is JPEG:
-        return _decode_jpeg(data, enough)
+        return _decode_jpeg(data, enough, make)
     if kind.calm:
-        return _decode_other(data, kind)
+        return _decode_other(data, kind, make)
     with _QUIET:
-        return _decode_other(data, kind)
+        return _decode_other(data, kind, make)
 
 
 def _reader(kind: Format) -> Any:
@@ -123,7 +165,7 @@ def _reader(kind: Format) -> Any:
     return reader
 
 
-def _decode_jpeg(data: bytes, enough: int) -> Picture | Unreadable:
+def _decode_jpeg(data: bytes, enough: int, make: _Make[T]) -> T | Unreadable:
     exif, data = split_jpeg(data)
     image = _reader(JPEG)(io.BytesIO(data))
     width, height = image.size
@@ -135,10 +177,10 @@ def _decode_jpeg(data: bytes, enough: int) -> Picture | Unreadable:
     orientation = orientation_of(exif) if exif else 1
     if orientation > 4:
         width, height = height, width
-    return Picture(rgb_of_image(turned(image, orientation)), width, height)
+    return make(turned(image, orientation), width, height)
 
 
-def _decode_other(data: bytes, kind: Format) -> Picture | Unreadable:
+def _decode_other(data: bytes, kind: Format, make: _Make[T]) -> T | Unreadable:
     image = _reader(kind)(io.BytesIO(data))
     if (refused := _too_large(*image.size)) is not None:
         return refused
@@ -148,8 +190,7 @@ def _decode_other(data: bytes, kind: Format) -> Picture | Unreadable:
         image = turned(image, orientation)
     elif (exif := image.info.get("exif")) is not None:
         image = turned(image, orientation_of(exif))
-    pixels = rgb_of_image(image)
-    return Picture(pixels, pixels.shape[1], pixels.shape[0])
+    return make(image, image.width, image.height)
 
 
 def _too_large(width: int, height: int) -> Unreadable | None:

@@ -59,6 +59,11 @@ def open_embeddings(request: Request) -> EmbeddingSet:
                 f"source {request.text!r}: option must be one of {', '.join(_OPTIONS)}; got"
                 f" {option!r}"
             )
+    if request.frame is not None:
+        raise UsageError(
+            f"frame {request.frame!r}: {request.text} is a set of embeddings, which has no frames;"
+            " give the pictures, or leave it out"
+        )
     manifest = read_manifest(request.path) if request.path.is_dir() else None
     files = _with_ids(_numbered(files_of(request)), request, manifest)
     width = _one_width(request, files)

@@ -20,6 +20,9 @@ from visleak.records import Bytes8, ImageSet, Problem, Unreadable
 #: A larger file is not read into memory.
 MAX_FILE_BYTES: Final = 1 << 30
 
+#: Bytes read at once of a file whose size is not known.
+PART: Final = 1 << 20
+
 
 @dataclass(frozen=True)
 class FileOpener:
@@ -49,17 +52,33 @@ def read_file(path: bytes | str) -> bytes | Unreadable:
     try:
         # Not blocking, so that a pipe that nobody writes to cannot stop the run.
         handle = os.open(path, os.O_RDONLY | getattr(os, "O_NONBLOCK", 0))
-        with open(handle, "rb") as file:
+        try:
             status = os.fstat(handle)
             if not stat.S_ISREG(status.st_mode):
                 what = "a folder" if stat.S_ISDIR(status.st_mode) else "no regular file"
                 return Unreadable("io-error", f"{what} stands at this name")
             if status.st_size > MAX_FILE_BYTES:
                 return _over_limit(status.st_size)
-            data = file.read(MAX_FILE_BYTES + 1)
+            data = _content(handle, status.st_size)
+        finally:
+            os.close(handle)
     except (OSError, ValueError) as error:
         return why_not(error)
     return data if len(data) <= MAX_FILE_BYTES else _over_limit(len(data))
+
+
+def _content(handle: int, size: int) -> bytes:
+    """Return what an open file of a known size holds, or the first bytes of more than is read."""
+    data = os.read(handle, size)
+    if size and len(data) == size:
+        return data
+    # read in parts, or its system tells no size
+    parts = [data]
+    left = MAX_FILE_BYTES + 1 - len(data)
+    while left > 0 and (part := os.read(handle, min(left, PART))):
+        parts.append(part)
+        left -= len(part)
+    return b"".join(parts)
 
 
 def _over_limit(size: int) -> Unreadable:

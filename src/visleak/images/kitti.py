@@ -17,7 +17,7 @@ import pyarrow as pa
 from visleak.errors import UsageError, VisleakError
 from visleak.images.annotated import only
 from visleak.images.columns import canonical_split
-from visleak.images.folder import Walk, as_text, file_set
+from visleak.images.folder import Walk, as_text, file_set, read_file
 from visleak.images.request import Request, writable
 from visleak.records import ImageSet
 
@@ -62,13 +62,13 @@ def open_kitti(request: Request) -> ImageSet:
     camera = request.options.get("camera", "2")
     if camera not in ("0", "1", "2", "3"):
         raise UsageError(f"source {request.text!r}: camera is one of 0, 1, 2, 3; got {camera!r}")
-    layout = _layout(request, camera)
+    layout = find_layout(request, camera)
     names = sorted(Walk(str(layout.root)).names(), key=as_text)
     if layout.kind == "raw":
         names = [name for name in names if f"/image_0{camera}/" in f"/{name}"]
     if not names:
         request.no_pictures(f"there are none in {layout.root}")
-    groups = _groups(layout, names, request)
+    groups, frames = _recordings(layout, names, request)
     images = file_set(
         request,
         layout.root,
@@ -76,14 +76,21 @@ def open_kitti(request: Request) -> ImageSet:
         labels=_labels(layout, names),
         annotated=layout.labels is not None,
     )
-    frames = pa.array(map(_frame, names), pa.int64()) if layout.kind != "object" else None
     if request.group_pattern is None and groups is not None:
         images = replace(images, groups=groups)
-    return replace(images, frames=frames)
+    return images if request.frame_pattern else replace(images, frames=frames)
 
 
-def _layout(request: Request, camera: str) -> Layout:
-    """Find the picture folder: of object detection, of tracking, else of raw drives."""
+def find_layout(request: Request, camera: str) -> Layout:
+    """Find the picture folder: of object detection, of tracking, else of raw drives.
+
+    Args:
+        request: the parts of the source.
+        camera: 0 to 3.
+
+    Raises:
+        UsageError: there is none of them.
+    """
     split = canonical_split(request.split or "training")
     part = SPLITS.get(split, request.split)
     for base in (request.path / part, request.path):
@@ -113,34 +120,54 @@ def _near(folder: Path) -> Iterable[Path]:
         yield from (path for path in folder.glob(depth) if path.is_dir())
 
 
-def _frame(name: str) -> int | None:
+def frame_of(name: str) -> int | None:
+    """Return the number that a picture is called by, ``None`` where it is called otherwise."""
     stem = name.rpartition("/")[2].partition(".")[0]
     return int(stem) if stem.isascii() and stem.isdigit() and len(stem) < 18 else None
 
 
-def _groups(layout: Layout, names: Sequence[str], request: Request) -> pa.StringArray | None:
-    """Return the sequence of each picture, or ``None`` where nothing tells."""
+def _recordings(
+    layout: Layout, names: Sequence[str], request: Request
+) -> tuple[pa.StringArray | None, pa.Int64Array | None]:
+    """Return the sequence of each picture and its number there, ``None`` where nothing tells."""
+    if layout.kind == "object":
+        return _of_drives(layout, names, request)
     if layout.kind == "tracking":
-        return pa.array((as_text(name).rpartition("/")[0] or None for name in names), pa.string())
-    if layout.kind == "raw":
+        # both parts count their sequences from 0000, and they are different drives
+        part = "testing/" if layout.root.parent.name == SPLITS["test"] else ""
+        sequences = (as_text(name).rpartition("/")[0] for name in names)
+        groups = (f"{part}{sequence}" if sequence else None for sequence in sequences)
+    else:
         base = str(request.path.resolve())
         found = (_DRIVE.search(f"{base}/{as_text(name)}") for name in names)
-        return pa.array((drive[1] if drive else None for drive in found), pa.string())
-    drives = _mapping(layout.root.parent) if layout.root.parent.name == "training" else None
-    if drives is None:
-        return None
-    numbers = [_frame(name) for name in names]
-    beyond = next((n for n in numbers if n is not None and n >= len(drives)), None)
+        groups = (drive[1] if drive else None for drive in found)
+    return pa.array(groups, pa.string()), pa.array(map(frame_of, names), pa.int64())
+
+
+def _of_drives(
+    layout: Layout, names: Sequence[str], request: Request
+) -> tuple[pa.StringArray | None, pa.Int64Array | None]:
+    """Return drive and frame of each picture of object detection, where the devkit tells."""
+    training = layout.root.parent.name == SPLITS["train"]
+    places = _mapping(layout.root.parent) if training else None
+    if places is None:
+        return None, None
+    numbers = [frame_of(name) for name in names]
+    beyond = next((n for n in numbers if n is not None and n >= len(places)), None)
     if beyond is not None:
         raise VisleakError(
-            f"{request.text}: the devkit's mapping names {len(drives):,} pictures, and one is"
+            f"{request.text}: the devkit's mapping names {len(places):,} pictures, and one is"
             f" number {beyond}; it is of another release"
         )
-    return pa.array((None if n is None else drives[n] for n in numbers), pa.string())
+    known = [(None, None) if n is None else places[n] for n in numbers]
+    return (
+        pa.array([drive for drive, _ in known], pa.string()),
+        pa.array([frame for _, frame in known], pa.int64()),
+    )
 
 
-def _mapping(training: Path) -> list[str] | None:
-    """Return the drive of each training picture, of the devkit; ``None`` where it is not there.
+def _mapping(training: Path) -> list[tuple[str, int]] | None:
+    """Return drive and frame of each training picture, ``None`` where the devkit is not there.
 
     ``train_rand.txt`` says for each picture which line of ``train_mapping.txt`` is its own,
     counted from 1.
@@ -159,7 +186,8 @@ def _mapping(training: Path) -> list[str] | None:
             for number in (place / "train_rand.txt").read_text("ascii").replace(",", " ").split()
         ]
         lines = (place / "train_mapping.txt").read_text("ascii").splitlines()
-        drives = [line.split()[1] for line in lines if line.strip()]
+        words = [line.split() for line in lines if line.strip()]
+        drives = [(drive, int(frame)) for _, drive, frame in words]
         if order and min(order) < 1:
             raise ValueError(f"line {min(order)} does not exist")
         return [drives[line - 1] for line in order]
@@ -178,15 +206,16 @@ def _labels(layout: Layout, names: Sequence[str]) -> pa.StringArray | None:
     else:
         sequences = {name.rpartition("/")[0] for name in names}
         known = {name: _classes(layout.labels / f"{name}.txt", 2) for name in sequences}
-        shown = [known[name.rpartition("/")[0]].get(_frame(name)) for name in names]
+        shown = [known[name.rpartition("/")[0]].get(frame_of(name)) for name in names]
     return pa.array((only(classes or ()) for classes in shown), pa.string())
 
 
 def _classes(file: Path, column: int) -> dict[int | None, set[str]]:
     """Return the classes in a label file: by frame where they are in column 2, else under -1."""
     try:
-        lines = file.read_text(encoding="utf-8").splitlines()
-    except (OSError, ValueError):
+        data = read_file(str(file))
+        lines = data.decode("utf-8").splitlines() if isinstance(data, bytes) else []
+    except UnicodeDecodeError:
         return {}
     found: dict[int | None, set[str]] = {}
     for words in map(str.split, lines):

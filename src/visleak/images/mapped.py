@@ -87,7 +87,7 @@ def _subset(source: Any, request: Request) -> ImageSet:
         rows, inner = _taken(_rows(inner), rows), inner.dataset
     if not len(rows):
         request.no_pictures("the subset is empty")
-    whole = open_mapped(inner, replace(request, group=None))
+    whole = open_mapped(inner, replace(request, group=None, frame=None))
     rows = _taken(np.arange(len(whole)), np.unique(rows))
     taken = pa.array(rows)
     return request.image_set(

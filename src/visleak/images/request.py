@@ -12,6 +12,7 @@ import pyarrow as pa
 
 from visleak.errors import UsageError, VisleakError
 from visleak.images.addresses import redacted
+from visleak.images.frames import Frames, read_frames
 from visleak.records import AnySet, ImageSet, Opener, Problem
 
 
@@ -36,7 +37,8 @@ class Request:
         split: what stands after ``#``, else empty.
         options: what stands after ``?``, by name.
         name, dataset, roles: for the set.
-        id, label, group: column names; ``group`` may be ``/regex/`` on the id.
+        id, label, group, frame: column names; ``group`` and ``frame`` may be ``/regex/`` on the
+            id.
     """
 
     text: str
@@ -50,6 +52,7 @@ class Request:
     id: str | None = None
     label: str | None = None
     group: str | None = None
+    frame: str | None = None
 
     @property
     def shown(self) -> str:
@@ -59,25 +62,32 @@ class Request:
     @property
     def group_pattern(self) -> re.Pattern[str] | None:
         """The regular expression of ``group="/regex/"``, else ``None``."""
-        if self.group is None or len(self.group) < 3:
-            return None
-        if not (self.group.startswith("/") and self.group.endswith("/")):
-            return None
-        try:
-            return re.compile(self.group[1:-1])
-        except re.error as error:
-            raise UsageError(f"group {self.group!r} is no regular expression: {error}") from error
+        return pattern_of("group", self.group)
+
+    @property
+    def frame_pattern(self) -> re.Pattern[str] | None:
+        """The regular expression of ``frame="/regex/"``, else ``None``."""
+        return pattern_of("frame", self.frame)
+
+    @property
+    def columns(self) -> dict[str, str]:
+        """The columns that were asked for, by what they are to say; patterns are none."""
+        wishes = {"id": self.id, "label": self.label, "group": self.group, "frame": self.frame}
+        searched = {"group": self.group_pattern, "frame": self.frame_pattern}
+        return {
+            option: value
+            for option, value in wishes.items()
+            if value is not None and searched.get(option) is None
+        }
 
     def refuse_columns(self, what: str) -> None:
-        """Refuse ``id``, ``label`` and a ``group`` column for a source that has no columns.
+        """Refuse columns for a source that has none; patterns are searched in the ids.
 
         Raises:
             UsageError: one of them was given.
         """
-        for option, value in (("id", self.id), ("label", self.label), ("group", self.group)):
-            if value is None or (option == "group" and self.group_pattern is not None):
-                continue
-            hint = "; group may be /regex/ on the id" if option == "group" else ""
+        for option, value in self.columns.items():
+            hint = f"; {option} may be /regex/ on the id" if option in ("group", "frame") else ""
             raise UsageError(f"{option} {value!r}: {what} {self.text} has no columns{hint}")
 
     def refuse_options(self, *known: str) -> None:
@@ -109,7 +119,7 @@ class Request:
         labels: pa.StringArray | None = None,
         captions: pa.StringArray | None = None,
         groups: pa.StringArray | None = None,
-        frames: pa.Int64Array | None = None,
+        frames: Frames | None = None,
         annotated: bool = False,
         problems: Sequence[Problem] = (),
     ) -> ImageSet:
@@ -123,6 +133,10 @@ class Request:
         pattern = self.group_pattern
         if pattern is not None:
             groups = pa.array((captured(pattern, id_) for id_ in ids.to_pylist()), pa.string())
+        pattern = self.frame_pattern
+        if pattern is not None:
+            found = pa.array((captured(pattern, id_) for id_ in ids.to_pylist()), pa.string())
+            frames = read_frames(found, f"what frame {self.frame!r} finds in the ids")
         return ImageSet(
             name=self.name,
             ids=ids,
@@ -131,7 +145,9 @@ class Request:
             labels=labels,
             captions=captions,
             groups=groups,
-            frames=frames,
+            frames=frames and frames.values,
+            timed=frames is not None and frames.timed,
+            stamps=frames.stamps if frames is not None else "",
             dataset=self.dataset,
             roles=self.roles,
             annotated=annotated,
@@ -139,10 +155,29 @@ class Request:
             problems=tuple(problems),
             options={
                 option: value
-                for option, value in (("id", self.id), ("label", self.label), ("group", self.group))
+                for option, value in (
+                    ("id", self.id),
+                    ("label", self.label),
+                    ("group", self.group),
+                    ("frame", self.frame),
+                )
                 if value is not None
             },
         )
+
+
+def pattern_of(option: str, value: str | None) -> re.Pattern[str] | None:
+    """Return the regular expression of ``/regex/``, ``None`` for a column or nothing.
+
+    Raises:
+        UsageError: it is none.
+    """
+    if value is None or len(value) < 3 or not (value[0] == value[-1] == "/"):
+        return None
+    try:
+        return re.compile(value[1:-1])
+    except re.error as error:
+        raise UsageError(f"{option} {value!r} is no regular expression: {error}") from error
 
 
 def captured(pattern: re.Pattern[str], id_: str) -> str | None:
@@ -161,14 +196,30 @@ def check_groups(sets: Sequence[AnySet], group: str | None) -> None:
     Raises:
         UsageError: no id matches.
     """
+    _check_found(sets, "group", group, "groups")
+
+
+def check_frames(sets: Sequence[AnySet], frame: str | None) -> None:
+    """Refuse a ``/regex/`` for frames that finds none in the ids of any set.
+
+    Args:
+        sets: as opened with ``frame``.
+        frame: as given.
+
+    Raises:
+        UsageError: no id matches.
+    """
+    _check_found(sets, "frame", frame, "frames")
+
+
+def _check_found(sets: Sequence[AnySet], option: str, value: str | None, column: str) -> None:
     pictured = [images for images in sets if isinstance(images, ImageSet) and len(images)]
-    if group is None or Request(text="", path=Path(), group=group).group_pattern is None:
+    if pattern_of(option, value) is None or len(pictured) < len(sets) or not pictured:
         return
-    if len(pictured) < len(sets) or not pictured:
-        return
-    if all(s.groups is None or s.groups.null_count == len(s) for s in pictured):
+    columns = [getattr(images, column) for images in pictured]
+    if all(known is None or known.null_count == len(known) for known in columns):
         first = pictured[0]
         raise UsageError(
-            f"group {group!r} matches no id, such as {first.ids[0].as_py()!r} of set"
+            f"{option} {value!r} matches no id, such as {first.ids[0].as_py()!r} of set"
             f" {first.name!r}; the pattern is searched anywhere in the id"
         )

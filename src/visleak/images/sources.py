@@ -62,6 +62,7 @@ def open_images(
     id: str | None = None,
     label: str | None = None,
     group: str | None = None,
+    frame: str | None = None,
 ) -> AnySet:
     """List the pictures of a source; no pixel is read.
 
@@ -79,8 +80,9 @@ def open_images(
         name: name of the set; by default after the source.
         dataset: sets of one dataset leak *intra*, of two *inter*.
         roles: what the set is used for, some of ``benchmark``, ``training``, ``pretraining``.
-        id, label, group: columns to take these from; ``group`` may be ``/regex/``, whose first
-            group is searched in the id.
+        id, label, group, frame: columns to take these from; ``group`` and ``frame`` may be
+            ``/regex/``, whose first group is searched in the id. Frames are frame numbers, or
+            times: seconds, or dates as of ISO 8601.
 
     Raises:
         UsageError: the source is of no known kind or does not exist, or a column does not.
@@ -101,6 +103,7 @@ def open_images(
                     id=id,
                     label=label,
                     group=group,
+                    frame=frame,
                 ),
             )
         source = _union(cast(Sequence[Any], source))
@@ -121,6 +124,7 @@ def open_images(
                 id=id,
                 label=label,
                 group=group,
+                frame=frame,
             )
         ),
     )

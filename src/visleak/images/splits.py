@@ -25,6 +25,7 @@ def open_splits(
     id: str | None = None,
     label: str | None = None,
     group: str | None = None,
+    frame: str | None = None,
 ) -> dict[str, ImageSet]:
     """Open every split of a source as a set of its own.
 
@@ -33,7 +34,7 @@ def open_splits(
             with ``train*.parquet`` ... files; a manifest or Parquet file with a ``split`` column;
             a YOLO ``data.yaml``; ``cifar:FOLDER``.
         dataset: name of the data set; by default the folder's.
-        id, label, group: as for :func:`visleak.images.open_pictures`.
+        id, label, group, frame: as for :func:`visleak.images.open_pictures`.
 
     Returns:
         The sets by split, ``train``, ``val`` and ``test`` first. ``train`` has the role
@@ -67,6 +68,7 @@ def open_splits(
             id=id,
             label=label,
             group=group,
+            frame=frame,
         )
         for split in sorted(sources, key=_rank)
     }

@@ -7,7 +7,7 @@ or remote is streamed. Reading goes forward, too, so no shard ever needs random 
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import partial
@@ -23,6 +23,7 @@ from visleak.images.archive import DAMAGE, TARS, said
 from visleak.images.archive_tar import TarOpener, TarStream
 from visleak.images.fetching import TOGETHER, remote_places
 from visleak.images.folder import why_not
+from visleak.images.frames import read_frames
 from visleak.images.joining import joined_opener
 from visleak.images.lists import read_list
 from visleak.images.patterns import shards_of_pattern
@@ -38,7 +39,8 @@ class Listing:
 
     Attributes:
         shard: its path or address.
-        keys, labels, captions, groups, ids: Arrow string arrays, a row a sample with a picture.
+        keys, labels, captions, groups, frames, ids: Arrow string arrays, a row a sample with a
+            picture.
         opener: reads their pictures.
         problems: (key or empty, reason, detail) of what is no use.
     """
@@ -48,6 +50,7 @@ class Listing:
     labels: pa.StringArray
     captions: pa.StringArray
     groups: pa.StringArray
+    frames: pa.StringArray
     ids: pa.StringArray
     opener: TarOpener
     problems: tuple[tuple[str, str, str], ...]
@@ -97,6 +100,8 @@ def _set_of(shards: Sequence[str], request: Request) -> ImageSet:
     if not kept:
         request.no_pictures(problems[0].detail if problems else "the shards are empty")
     _refuse_missing_columns(kept, request)
+    stamps = _column([listing.frames for listing in kept])
+    what = f"{request.text}: field {request.frame!r}"
     return request.image_set(
         _ids(kept, request),
         pa.concat_arrays([_locators(listing) for listing in kept]),
@@ -104,6 +109,7 @@ def _set_of(shards: Sequence[str], request: Request) -> ImageSet:
         labels=_column([listing.labels for listing in kept]),
         captions=_column([listing.captions for listing in kept]),
         groups=_column([listing.groups for listing in kept]),
+        frames=None if stamps is None else read_frames(stamps, what),
         problems=problems,
     )
 
@@ -148,7 +154,7 @@ def _listing(
     # a link lies where its target lies; reading must stay ascending
     order = np.lexsort((np.arange(len(found)), where[:, 0]))
     where, samples = where[order], [found[at][0] for at in order]
-    group = None if request.group_pattern else request.group
+    group, frame = request.columns.get("group"), request.columns.get("frame")
 
     def texts(make: Any) -> pa.StringArray:
         return pa.array((make(sample.side) for sample in samples), pa.string())
@@ -159,10 +165,17 @@ def _listing(
         texts(lambda side: label_of(side, request.label)),
         texts(caption_of),
         texts(lambda side: field_of(side, group) if group else None),
+        texts(lambda side: _frame_of(side, frame) if frame else None),
         texts(lambda side: field_of(side, request.id) if request.id else None),
         TarOpener(shard, where[:, 0].copy(), where[:, 1].copy(), stamp),
         tuple(problems),
     )
+
+
+def _frame_of(side: Mapping[str, Any], name: str) -> str | None:
+    """Return a frame number or time of the JSON side file as text; seconds may be a float."""
+    value = (side.get("json") or {}).get(name)
+    return str(value) if isinstance(value, float) else field_of(side, name)
 
 
 def _refuse_repeats(keys: Sequence[str], shard: str) -> None:
@@ -178,12 +191,11 @@ def _refuse_repeats(keys: Sequence[str], shard: str) -> None:
 
 def _refuse_missing_columns(listings: Sequence[Listing], request: Request) -> None:
     """Refuse a column that no sample has, and an id that one has not."""
-    group = None if request.group_pattern else request.group
-    for option, value in (("id", request.id), ("label", request.label), ("group", group)):
+    for option, value in request.columns.items():
         columns = [getattr(listing, f"{option}s") for listing in listings]
         nulls = sum(column.null_count for column in columns)
         count = sum(len(column) for column in columns)
-        if value is not None and (nulls == count or (option == "id" and nulls)):
+        if nulls == count or (option == "id" and nulls):
             which = "no sample has" if nulls == count else f"{nulls:,} samples do not have"
             raise UsageError(
                 f"{option} {value!r}: {which} this in the .json beside the picture of"

@@ -1,0 +1,79 @@
+"""Splits of plain pictures, and trainers that answer at once, for the tests of D-LeDe."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from visleak.dlede.lesson import Lesson, Outcome, Split
+from visleak.images import open_images
+from visleak.pipeline.workplace import Progress
+
+BLANK = np.zeros((8, 8, 3), np.uint8)
+
+
+def split_of(train: int, test: int, labels: int = 0, groups: int = 0) -> Split:
+    """Return a split of blank pictures; labels and groups go round."""
+    sets = []
+    for name, count in (("train", train), ("test", test)):
+        images = open_images([BLANK] * count, name=name)
+        for column, kinds in (("labels", labels), ("groups", groups)):
+            if kinds:
+                values = pa.array([f"{column[0]}{row % kinds}" for row in range(count)])
+                images = replace(images, **{column: values})
+        sets.append(images)
+    return Split(*sets)
+
+
+@dataclass(frozen=True)
+class Rehearsed:
+    """Says what a function of the lesson says; it can be sent to other processes.
+
+    Attributes:
+        base: score at step 0 of an image that has not leaked.
+        told: a file to which a line is added for every training.
+        broken: (step, repetition) to how many attempts at it fail.
+        lasts: seconds that a training takes.
+    """
+
+    base: float = 0.5
+    told: Path | None = None
+    broken: Mapping[tuple[int, int], int] = field(default_factory=dict)
+    lasts: float = 0.0
+    name: str = "rehearsed"
+    decides: Sequence[str] = ()
+    lower: Sequence[str] = ()
+
+    def about(self) -> Mapping[str, Any]:
+        """Return what changes its results."""
+        return {"base": self.base, "epochs": 3}
+
+    def ready(self, split: Split, folder: Path, progress: Progress) -> Rehearsed:
+        """Need no look at the split."""
+        return self
+
+    def train(self, lesson: Lesson, folder: Path) -> Outcome:
+        """Score a leaked image 1, another as the base says, with a little noise of the seed."""
+        import time
+
+        time.sleep(self.lasts)
+        here = lesson.step, lesson.repetition
+        (folder / "log.txt").write_text(f"trained {here}")
+        attempts = 1
+        if self.told is not None:
+            with self.told.open("a") as lines:
+                lines.write(f"{here} {lesson.seed} {lesson.epochs}\n")
+            attempts = self.told.read_text().count(f"{here} ")
+        if attempts <= self.broken.get(here, 0):
+            raise RuntimeError(f"attempt {attempts} broke")
+        values = np.full(len(lesson.test), self.base)
+        values += np.random.default_rng(lesson.seed).normal(0, 0.001)
+        values[lesson.draw.leaked] = 1.0
+        return Outcome(
+            {"accuracy": float(values.mean())}, {"accuracy": values}, {"epochs": lesson.epochs}
+        )
