@@ -1,13 +1,19 @@
-"""Json files that say what they are: nothing else is taken for one."""
+"""Json files that say what they are: nothing else is taken for one. Records as json, and back."""
 
 from __future__ import annotations
 
 import json
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
+import numpy as np
+import numpy.typing as npt
 import pytest
 
-from visleak.documents import read_document
+from visleak.documents import as_plain, from_plain, read_document
 from visleak.errors import VisleakError
 
 HINT = "make one with `visleak make`"
@@ -48,3 +54,59 @@ def test_anything_else_is_refused_in_one_line(tmp_path: Path, text: str, said: s
     assert said in str(error.value)
     assert "\n" not in str(error.value)
     assert str(path) in str(error.value)
+
+
+@dataclass(frozen=True)
+class Part:
+    share: float
+    names: frozenset[str] = frozenset()
+
+
+@dataclass(frozen=True)
+class Whole:
+    parts: tuple[Part, ...]
+    grid: npt.NDArray[np.float64]
+    ends: tuple[int, str]
+    limit: int | None
+    by_name: Mapping[str, float]
+    about: Mapping[str, Any]
+
+
+WHOLE = Whole(
+    (Part(0.5, frozenset({"b", "a"})), Part(math.nan)),
+    np.array([[[0.25, math.nan]], [[1.0, 2.0]]]),
+    (3, "x"),
+    None,
+    {"a": math.nan, "b": 1.0},
+    {"any": [1, {"deep": None}]},
+)
+
+
+def test_a_record_comes_back_from_json() -> None:
+    text = json.dumps(as_plain(WHOLE), allow_nan=False)
+    found = from_plain(Whole, json.loads(text))
+    # a NaN equals nothing, its text does
+    assert repr(found) == repr(WHOLE)
+    assert found.grid.dtype == np.float64
+    assert from_plain(Whole, json.loads(text) | {"limit": 7}).limit == 7
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"parts": [{"share": "0.5", "names": []}]},
+        {"parts": [{"share": 0.5}]},
+        {"parts": {}},
+        {"grid": [["1.0"]]},
+        {"grid": [[1.0], [1.0, 2.0]]},
+        {"grid": 1.0},
+        {"ends": [3]},
+        {"ends": [True, "x"]},
+        {"limit": 1.5},
+        {"by_name": [1.0]},
+        {"by_name": {"a": "1"}},
+    ],
+)
+def test_what_a_field_cannot_hold_is_refused(change: dict[str, Any]) -> None:
+    with pytest.raises((KeyError, TypeError, ValueError)):
+        from_plain(Whole, as_plain(WHOLE) | change)

@@ -8,7 +8,7 @@ import json
 import pytest
 
 from visleak.errors import UsageError
-from visleak.settings import Settings
+from visleak.settings import CHOSEN, Settings
 
 
 @pytest.mark.parametrize(
@@ -44,7 +44,26 @@ def test_settings_travel_as_plain_values() -> None:
     """They are stored in audit.json and must make the same settings again."""
     given = Settings(hard=0.9, soft=0.8, views="mirror", within=False, sample=7)
     assert Settings(**json.loads(json.dumps(given.as_dict()))) == given
-    assert list(given.as_dict()) == [field.name for field in dataclasses.fields(Settings)]
+    named = [field.name for field in dataclasses.fields(Settings)]
+    assert list(given.as_dict()) == [name for name in named if name not in CHOSEN]
+
+
+def test_how_near_frames_leak_is_stored_where_somebody_chose_it() -> None:
+    """Keys of audits that know no frames stay as they were."""
+    given = Settings(within_frames=25, within_seconds=0.5)
+    assert given.as_dict() == Settings().as_dict() | {"within_frames": 25, "within_seconds": 0.5}
+    assert Settings(**given.as_dict()) == given
+
+
+@pytest.mark.parametrize(
+    "wrong", [{"within_frames": -1}, {"within_frames": 2**63}, {"within_seconds": float("nan")}]
+)
+def test_how_near_frames_leak_is_a_distance(wrong: dict[str, float]) -> None:
+    """One line says both bounds."""
+    with pytest.raises(
+        UsageError, match=r"within_frames must be from 0 to below 2\^63, and within_seconds"
+    ):
+        Settings(**wrong)
 
 
 def test_settings_are_frozen_and_hashable() -> None:

@@ -1,12 +1,22 @@
-"""Json files that say what they are, and in which layout."""
+"""Json files that say what they are, and in which layout; records as their content, and back."""
 
 from __future__ import annotations
 
+import hashlib
 import json
+import math
+from collections.abc import Mapping
+from dataclasses import fields, is_dataclass
+from functools import cache
 from pathlib import Path
-from typing import Any
+from types import NoneType, UnionType
+from typing import Any, TypeVar, get_args, get_origin, get_type_hints
+
+import numpy as np
 
 from visleak.errors import VisleakError
+
+Record = TypeVar("Record")
 
 
 def read_document(
@@ -36,3 +46,118 @@ def read_document(
             f"{path} has layout {found!r}, this visleak reads up to {schema}; use a newer one"
         )
     return content
+
+
+def read_record(record: type[Record], path: Path, kind: str, schema: int) -> Record:
+    """Return the record that a json file of a verb holds as its content.
+
+    Args:
+        record: its type.
+        path: the file.
+        kind: the verb that writes such files, such as ``visleak impact``.
+        schema: the newest layout that can be read.
+
+    Raises:
+        VisleakError: as :func:`read_document`, or it does not hold such a record.
+    """
+    content = read_document(path, kind, schema, f"it is no result of `{kind}`")
+    try:
+        made: Record = from_plain(record, content)
+    except (KeyError, TypeError, ValueError) as error:
+        raise VisleakError(f"{path} is damaged ({error}); run {kind} again") from error
+    return made
+
+
+def digest_of(value: Any) -> str:
+    """Return a digest of plain data, by its JSON; the order of keys is of no account.
+
+    >>> digest_of({"a": 1, "b": 2}) == digest_of({"b": 2, "a": 1})
+    True
+    """
+    text = json.dumps(value, sort_keys=True)
+    return hashlib.blake2b(text.encode(), digest_size=16).hexdigest()
+
+
+def as_plain(value: Any) -> Any:
+    """Return a record, or what it is made of, for JSON; numbers that are not known are ``None``.
+
+    >>> as_plain((1.5, math.nan, {"names": frozenset("ba")}, np.array([[0.5, math.nan]])))
+    [1.5, None, {'names': ['a', 'b']}, [[0.5, None]]]
+    """
+    if is_dataclass(value):
+        value = {each.name: getattr(value, each.name) for each in fields(value)}
+    elif isinstance(value, np.ndarray):
+        value = value.tolist()
+    elif isinstance(value, frozenset):
+        value = sorted(value)
+    if isinstance(value, Mapping):
+        return {key: as_plain(each) for key, each in value.items()}
+    if isinstance(value, list | tuple):
+        return [as_plain(each) for each in value]
+    return None if isinstance(value, float) and not math.isfinite(value) else value
+
+
+def from_plain(kind: Any, value: Any) -> Any:
+    """Return what :func:`as_plain` was given; refuse what its type cannot hold.
+
+    Args:
+        kind: a record, or a type of its fields: numbers, texts, tuples, mappings and sets of
+            them, arrays of ``float64``, other records, and any of these or ``None``.
+        value: as it was read.
+
+    Raises:
+        KeyError: a field is missing.
+        TypeError, ValueError: a value is of another type.
+
+    >>> from_plain(dict[str, float], {"a": None})
+    {'a': nan}
+    """
+    if kind is Any:
+        return value
+    if kind is float:
+        return math.nan if value is None else float(_of(value, int, float))
+    if kind in (int, str, bool):
+        return _of(value, kind)
+    if isinstance(kind, type) and is_dataclass(kind):
+        known, hints = _of(value, dict), _hints(kind)
+        return kind(
+            **{each.name: from_plain(hints[each.name], known[each.name]) for each in fields(kind)}
+        )
+    if get_origin(kind) is UnionType:
+        (known,) = (each for each in get_args(kind) if each is not NoneType)
+        return None if value is None else from_plain(known, value)
+    return _many(get_origin(kind), get_args(kind), value)
+
+
+def _many(origin: Any, inner: tuple[Any, ...], value: Any) -> Any:
+    """Return what holds several values."""
+    if origin is tuple:
+        many = _of(value, list)
+        kinds = [inner[0]] * len(many) if inner[-1] is Ellipsis else list(inner)
+        return tuple(from_plain(each, item) for each, item in zip(kinds, many, strict=True))
+    if origin is frozenset:
+        return frozenset(from_plain(inner[0], item) for item in _of(value, list))
+    if origin is np.ndarray:
+        return np.array(_numbers(_of(value, list)), np.float64)
+    return {key: from_plain(inner[1], item) for key, item in _of(value, dict).items()}
+
+
+@cache
+def _hints(kind: type) -> dict[str, Any]:
+    """Return the types of a record's fields."""
+    return get_type_hints(kind)
+
+
+def _numbers(value: Any) -> Any:
+    """Return lists of lists of numbers; ``None`` is not known."""
+    if isinstance(value, list):
+        return [_numbers(each) for each in value]
+    return from_plain(float, value)
+
+
+def _of(value: Any, *kinds: type) -> Any:
+    """Return a value that is of one of some types; ``True`` is no number."""
+    if type(value) not in kinds:
+        names = " or ".join(kind.__name__ for kind in kinds)
+        raise TypeError(f"{value!r} is no {names}")
+    return value

@@ -79,7 +79,7 @@ def markdown_table(grid: Grid) -> list[str]:
     lines = [f"| {' | '.join(map(markdown_cell, grid.header))} |", f"|{'|'.join(sides)}|"]
     for number, row in enumerate(grid.rows):
         cells = [markdown_cell(cell) for cell in row]
-        cells = [f"**{c}**" if (number, at) in grid.bold else c for at, c in enumerate(cells)]
+        cells = [f"**{c}**" if c and (number, at) in grid.bold else c for at, c in enumerate(cells)]
         lines.append(f"| {' | '.join(cells)} |")
     return lines
 
@@ -112,9 +112,8 @@ def latex_table(grid: Grid) -> list[str]:
     body = []
     for number, row in enumerate(grid.rows):
         cells = [_latex_part(cell, number=at >= grid.texts) for at, cell in enumerate(row)]
-        cells = [
-            rf"\textbf{{{c}}}" if (number, at) in grid.bold else c for at, c in enumerate(cells)
-        ]
+        bold = {at for at, cell in enumerate(cells) if cell and (number, at) in grid.bold}
+        cells = [rf"\textbf{{{c}}}" if at in bold else c for at, c in enumerate(cells)]
         body.append(" & ".join(cells) + r" \\")
     sides = "l" * grid.texts + "r" * (len(grid.header) - grid.texts)
     return [

@@ -273,6 +273,38 @@ def histogram(similarities: npt.ArrayLike, hard: float | None, soft: float | Non
     return _svg(WIDTH, top + height + 44, title, parts)
 
 
+def distances(bars: Sequence[tuple[str, int]], close: int, told: str) -> str:
+    """Draw how many images lie how far away: one column a distance, equally wide.
+
+    Args:
+        bars: name of the distance and count, the nearest first; the last is all that lies beyond.
+        close: how many of the bars, from the first, count as a leak.
+        told: what the distances are.
+    """
+    left, top, height = 6, 30, 130
+    step = (WIDTH - left - 6) / max(len(bars), 1)
+    peak = max((count for _, count in bars), default=0)
+    bottom = top + height
+    parts = []
+    if 0 < close < len(bars):
+        x = left + step * close
+        parts.append(_line(x, top - 22, x, bottom, colour="near", extra=' stroke-dasharray="4 3"'))
+        parts.append(_text(x - 5, top - 14, "leaks", 12, "end", colour="near", weight=600))
+    for place, (name, count) in enumerate(bars):
+        x = left + step * place
+        tall = max(2.0, height * count / peak) if count else 0.0
+        if count:
+            colour = "near" if place < close else "below"
+            shape = _rect(x + 1, bottom - tall, step - 2, tall, colour=colour)
+            parts.append(_titled(shape, f"{name}: {count:,} images"))
+            middle = x + step / 2
+            parts.append(_text(middle, bottom - tall - 4, f"{count:,}", 10, "middle"))
+        parts.append(_text(x + step / 2, bottom + 15, name, 10, "middle", colour="quiet"))
+    parts.append(_line(left, bottom, WIDTH - 6, bottom, colour="quiet"))
+    parts.append(_text((left + WIDTH - 6) / 2, bottom + 34, told, 12, "middle", colour="quiet"))
+    return _svg(WIDTH, bottom + 42, f"How many images lie how far away: {told}", parts)
+
+
 def _ticks(start: float) -> list[float]:
     """Return at most seven round numbers from one down to ``start``.
 

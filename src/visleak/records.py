@@ -19,6 +19,7 @@ import pyarrow.compute as pc
 from visleak.errors import VisleakError
 
 Float32 = npt.NDArray[np.float32]
+Float64 = npt.NDArray[np.float64]
 Int64 = npt.NDArray[np.int64]
 Int8 = npt.NDArray[np.int8]
 Bytes8 = npt.NDArray[np.uint8]
@@ -150,11 +151,13 @@ class ImageSet:
         opener: reads the pictures by position in ``ids``.
         labels, captions, groups: Arrow string arrays or ``None``; null where unknown.
         frames: Arrow int64 array with the frame number of video material, or ``None``.
+        timed: the frames are times, in milliseconds.
+        stamps: unit since 1970 that their whole numbers were taken for, empty if they were not.
         dataset: sets of one dataset leak *intra*, of two *inter*.
         roles: some of :data:`ROLES`; empty where nobody said.
         annotated: whether the annotations of the images are part of the set.
         source: the SOURCE text that reproduces the set.
-        options: the columns it was opened with (``id``, ``label``, ``group``), as given.
+        options: the columns it was opened with (``id``, ``label``, ``group``, ``frame``), as given.
         problems: images the listing itself found unusable (not part of ``ids``).
         pictures: there are pictures to look at; ``False`` where only vectors are left of them.
     """
@@ -167,6 +170,8 @@ class ImageSet:
     captions: pa.StringArray | None = None
     groups: pa.StringArray | None = None
     frames: pa.Int64Array | None = None
+    timed: bool = False
+    stamps: str = ""
     dataset: str = ""
     roles: tuple[str, ...] = ()
     annotated: bool = False

@@ -12,6 +12,10 @@ SEARCHES: Final = ("exact", "faiss")
 VIEW_CHOICES: Final = ("none", "mirror", "all")
 CANDIDATE_RULES: Final = ("auto", "nearest", "best")
 ANNOTATIONS: Final = ("auto", "used", "unused")
+#: Seconds that no recording lasts.
+LONGEST: Final = 1e9
+#: Settings that are stored only where they are not the default.
+CHOSEN: Final = ("within_frames", "within_seconds")
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,6 +39,9 @@ class Settings:
         annotations: ``used`` or ``unused`` overrides what the roles say about the modality.
         sample: audit this many queries, drawn with a fixed seed; 0 takes all.
         per_query: cap on the pairs kept for one query (the true count is kept beside).
+        within_frames: frames of one recording that lie this far apart, or less, leak if one is
+            tested and one trained with. Ten frames are a second of most driving data.
+        within_seconds: the same where the time of a frame is known.
 
     >>> Settings(soft=0.9).soft
     0.9
@@ -56,6 +63,8 @@ class Settings:
     annotations: str = "auto"
     sample: int = 0
     per_query: int = 1000
+    within_frames: int = 10
+    within_seconds: float = 1.0
 
     def __post_init__(self) -> None:
         choices: Mapping[str, tuple[str, ...]] = {
@@ -79,7 +88,19 @@ class Settings:
             )
         if self.sample < 0 or self.per_query < 1:
             raise UsageError("sample must be 0 or more and per_query 1 or more")
+        if not (0 <= self.within_frames < 2**63 and 0.0 <= self.within_seconds < LONGEST):
+            raise UsageError(
+                "within_frames must be from 0 to below 2^63, and within_seconds from 0 to below"
+                f" {LONGEST:,.0f}; got {self.within_frames} and {self.within_seconds}"
+            )
 
     def as_dict(self) -> dict[str, Any]:
-        """Return the settings as plain values, in the order of the attributes."""
-        return {field.name: getattr(self, field.name) for field in fields(self)}
+        """Return the settings as plain values, in the order of the attributes.
+
+        How near frames leak stands there only where somebody chose it: most audits know no frames.
+        """
+        return {
+            field.name: getattr(self, field.name)
+            for field in fields(self)
+            if field.name not in CHOSEN or getattr(self, field.name) != field.default
+        }

@@ -9,6 +9,7 @@ from __future__ import annotations
 import csv
 import io
 import json
+import math
 import os
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -74,6 +75,7 @@ PAIRS: Final = "pairs.parquet"
 IMAGES: Final = "images.parquet"
 AUDIT: Final = "audit.json"
 UNREADABLE: Final = "unreadable.csv"
+RECORDINGS: Final = "recordings.csv"
 REPORT: Final = "report.html"
 SECTIONS: Final = "sections"
 
@@ -216,6 +218,21 @@ def csv_cell(value: str) -> str:
     return f"'{value}" if _is_formula(value) else value
 
 
+def csv_value(value: str | int | float) -> str:
+    """Write a value: numbers as they are, a name so that no spreadsheet runs it.
+
+    >>> [csv_value(value) for value in (-0.03, math.nan, True, 271, "=cmd()")]
+    ['-0.03', '', 'yes', '271', "'=cmd()"]
+    """
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    if isinstance(value, str):
+        return csv_cell(value)
+    if isinstance(value, int):
+        return str(value)
+    return "" if math.isnan(value) else f"{value:.10g}"
+
+
 def csv_text(cell: str) -> str:
     """Return the text behind a cell.
 
@@ -257,6 +274,20 @@ def write_csv(path: Path, header: tuple[str, ...], rows: Iterable[tuple[str, ...
     write_csv_rows(text, [header])
     write_csv_rows(text, (tuple(csv_cell(cell) for cell in row) for row in rows))
     write_text(path, text.getvalue())
+
+
+def write_values(path: Path, header: Sequence[str], rows: Iterable[Sequence[str]]) -> None:
+    """Write rows of :func:`csv_value`s with their header in one step; no row at all, no file.
+
+    Raises:
+        VisleakError: it cannot be written.
+    """
+    held = list(rows)
+    if not held:
+        path.unlink(missing_ok=True)
+        return
+    with replacing_text(path) as lines:
+        write_csv_rows(lines, [header, *held])
 
 
 def write_problems(path: Path, problems: Iterable[Problem]) -> None:

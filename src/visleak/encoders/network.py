@@ -17,6 +17,7 @@ from typing import Any, Final
 import numpy as np
 import numpy.typing as npt
 
+from visleak.documents import digest_of
 from visleak.encoders.flatness import flat
 from visleak.encoders.libraries import library
 from visleak.encoders.processors import Preprocessing
@@ -200,8 +201,7 @@ def digest(*parts: str | Mapping[str, Any]) -> str:
     >>> digest("weights", {"b": 1, "a": 2}) == digest("weights", {"a": 2, "b": 1})
     True
     """
-    text = json.dumps(list(parts), sort_keys=True)
-    return hashlib.blake2b(text.encode(), digest_size=16).hexdigest()
+    return digest_of(list(parts))
 
 
 def tensors_digest(tensors: Mapping[str, Any], about: Mapping[str, Any]) -> str:

@@ -169,8 +169,8 @@ def hub_model(what: str, name: str, layout: Layout, use: str) -> Path:
         # the hub's libraries let through whatever their own raise: a dozen kinds
         raise VisleakError(
             f"{what}: model {name!r} is no folder and not in the cache"
-            f" {hub.constants.HF_HUB_CACHE}, and {hub.constants.ENDPOINT} {_why(error)}; where it"
-            f" can be had: `hf download {name} --local-dir FOLDER`, then {use}"
+            f" {hub.constants.HF_HUB_CACHE}, and {hub.constants.ENDPOINT} {refusal(error)}; where"
+            f" it can be had: `hf download {name} --local-dir FOLDER`, then {use}"
         ) from error
 
 
@@ -207,7 +207,7 @@ def _fetched(hub: Any, name: str, layout: Layout) -> Path:
     return Path(hub.snapshot_download(name, allow_patterns=wanted, etag_timeout=PATIENCE))
 
 
-def _why(error: Exception) -> str:
+def refusal(error: Exception) -> str:
     """Return in a few words why the hub did not give a model."""
     kind = type(error).__name__
     status = getattr(getattr(error, "response", None), "status_code", None)

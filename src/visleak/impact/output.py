@@ -20,7 +20,7 @@ from visleak.impact.rows import (
     gap_rows,
 )
 from visleak.impact.stored import RESULT, as_dict
-from visleak.store import replacing_text, write_bytes, write_csv_rows, write_json, write_text
+from visleak.store import write_bytes, write_json, write_text, write_values
 
 
 def write(result: Impact, folder: str | os.PathLike[str]) -> Path:
@@ -40,17 +40,13 @@ def write(result: Impact, folder: str | os.PathLike[str]) -> Path:
         else:
             (path / name).unlink(missing_ok=True)
     tables = (
-        ("impact.csv", EFFECTS, list(effect_rows(result))),
-        ("comparisons.csv", COMPARISONS, list(comparison_rows(result))),
-        ("flips.csv", FLIPS, list(flip_rows(result))),
-        ("gaps.csv", GAPS, list(gap_rows(result))),
+        ("impact.csv", EFFECTS, effect_rows(result)),
+        ("comparisons.csv", COMPARISONS, comparison_rows(result)),
+        ("flips.csv", FLIPS, flip_rows(result)),
+        ("gaps.csv", GAPS, gap_rows(result)),
     )
     for name, header, rows in tables:
-        if not rows:
-            (path / name).unlink(missing_ok=True)
-            continue
-        with replacing_text(path / name) as lines:
-            write_csv_rows(lines, [header, *rows])
+        write_values(path / name, header, rows)
     write_text(path / "impact.md", markdown(result))
     write_text(path / "impact.tex", latex(result))
     write_json(path / RESULT, as_dict(result))

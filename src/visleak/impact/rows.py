@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterator
 from typing import Final
 
 from visleak.impact.results import Estimate, Impact
-from visleak.store import csv_cell
+from visleak.store import csv_value
 
 Value = str | int | float
 
@@ -80,19 +79,4 @@ def _ends(estimate: Estimate) -> tuple[float, float, float]:
 
 
 def _cells(*values: Value) -> tuple[str, ...]:
-    return tuple(map(_cell, values))
-
-
-def _cell(value: Value) -> str:
-    """Write a value: numbers as they are, a name so that no spreadsheet runs it.
-
-    >>> [_cell(value) for value in (-0.03, math.nan, True, 271, "=cmd()")]
-    ['-0.03', '', 'yes', '271', "'=cmd()"]
-    """
-    if isinstance(value, bool):
-        return "yes" if value else "no"
-    if isinstance(value, str):
-        return csv_cell(value)
-    if isinstance(value, int):
-        return str(value)
-    return "" if math.isnan(value) else f"{value:.10g}"
+    return tuple(map(csv_value, values))

@@ -10,11 +10,10 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import pyarrow as pa
 
 from visleak.auditing import Audit, audit
 from visleak.errors import VisleakError
-from visleak.images.mapped import ChosenOpener
+from visleak.images.choosing import chosen
 from visleak.pipeline import silent
 from visleak.pipeline.workplace import Progress
 from visleak.records import AnySet, ImageSet, Int64
@@ -113,29 +112,6 @@ def _pieces(graph: Graph, rows: Int64, word: str) -> Iterator[tuple[int, ImageSe
     for index in np.unique(graph.owner[rows]).tolist():
         positions = graph.position[rows[graph.owner[rows] == index]]
         yield index, chosen(graph.sets[index], positions, f"{word} {graph.sets[index].name}")
-
-
-def chosen(images: ImageSet, positions: Int64, name: str) -> ImageSet:
-    """Return some images of a set as a set of its own, kept in memory only."""
-    rows = pa.array(positions)
-
-    def taken(values: Any) -> Any:
-        return None if values is None else values.take(rows)
-
-    return replace(
-        images,
-        name=name,
-        ids=taken(images.ids),
-        locators=taken(images.locators),
-        opener=ChosenOpener(images.opener, positions),
-        labels=taken(images.labels),
-        captions=taken(images.captions),
-        groups=taken(images.groups),
-        frames=taken(images.frames),
-        problems=(),
-        source="",
-        options={},
-    )
 
 
 def refuse_ungraded(folder: Path, summary: Mapping[str, Any]) -> None:

@@ -40,7 +40,7 @@ class StudySet:
         encoder: of the audit against this set, where it is not that of the study.
         images: how many images it should hold, as published (``31783`` or ``118k``), or empty.
         contains: sets that are known to be part of it.
-        columns: ``id``, ``label``, ``group`` as :func:`visleak.open_images` takes them.
+        columns: ``id``, ``label``, ``group``, ``frame`` as :func:`visleak.open_images` takes them.
     """
 
     name: str

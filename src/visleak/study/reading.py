@@ -23,7 +23,7 @@ LIMIT: Final = 10 << 20
 
 _TOP: Final = ("title", "paper", "audit", "matrix", "sets")
 _MATRIX: Final = ("references", "queries")
-_COLUMNS: Final = ("id", "label", "group")
+_COLUMNS: Final = ("id", "label", "group", "frame")
 _TEXTS: Final = ("dataset", "split", "source", "encoder", *_COLUMNS)
 _SET: Final = (*_TEXTS, "roles", "images", "contains")
 _LETTERS: Final = {role[0].upper(): role for role in ROLES}

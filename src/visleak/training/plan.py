@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import hashlib
-import json
 import math
 from dataclasses import asdict, dataclass
 from functools import cached_property
 from typing import Any, Final
+
+from visleak.documents import digest_of
 
 NETWORKS: Final = ("plain-11", "resnet")
 SCHEDULES: Final = ("short", "paper")
@@ -133,8 +133,7 @@ class Plan:
 
     def key(self, data: str) -> str:
         """Return the digest of the plan and of the data it is carried out on."""
-        text = json.dumps([self.as_dict(), data], sort_keys=True)
-        return hashlib.blake2b(text.encode(), digest_size=16).hexdigest()
+        return digest_of([self.as_dict(), data])
 
 
 def usual_epochs(pictures: int) -> int:

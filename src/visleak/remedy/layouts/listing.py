@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Final
 
 from visleak.errors import UsageError, VisleakError
+from visleak.images.frames import as_iso
 from visleak.remedy.contents import FilledPart
 from visleak.remedy.layouts.place import Opened, Place
 from visleak.store import write_csv_rows
@@ -37,7 +38,7 @@ def write_listing(
     name = name or f"{part.name}.csv"
     path = place.made(name)
     columns = {
-        column: part.column(source)
+        column: _frames(part) if column == "frame" else part.column(source)
         for column, source in COLUMNS.items()
         if any(getattr(piece.images, source) is not None for piece in part.pieces)
     }
@@ -53,6 +54,15 @@ def write_listing(
             " or --as link"
         ) from error
     return Opened(name, ids=tuple(ids))
+
+
+def _frames(part: FilledPart) -> list[str | int | None]:
+    """Return frame numbers, and times as texts that are read as times again."""
+    return [
+        as_iso(int(value)) if value is not None and piece.images.timed else value
+        for piece in part.pieces
+        for value in piece.column("frames")
+    ]
 
 
 def files_of(part: FilledPart, place: Place, beside: Path) -> list[str]:
