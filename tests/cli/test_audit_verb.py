@@ -198,7 +198,7 @@ def test_nothing_readable(tmp_path: Path) -> None:
         (["--test", "x"], "give either DIR, or --test and --train, or --set; not two of them"),
         (
             ["--fail-on", "nears"],
-            "--fail-on must be one of exact, near, similar, hard, soft, group, unr",
+            "--fail-on must be one of exact, near, similar, hard, soft, group, recording, unr",
         ),
         (["--fail-on", "near=2"], "--fail-on near=2: the rate is a share from 0 to 1 or a perce"),
         (["--fail-on", "near", "--no-verify"], "--fail-on near asks for a grade, and --no-verify"),

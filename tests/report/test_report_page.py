@@ -279,6 +279,33 @@ def test_audit_within_one_set_only(fresh: Callable[..., Made]) -> None:
     assert "No leak was found" not in page.words
 
 
+def test_a_section_may_have_a_line_at_the_top(fresh: Callable[..., Made]) -> None:
+    """Before charts and gallery, as text, with a link; sections without one add nothing."""
+    made = fresh()
+    folder = made.folder / "sections"
+    folder.mkdir()
+    value = {"title": "Retraining", "headline": "<b>the split</b> seems to leak, 22.4 %"}
+    write_json(folder / "dlede.json", value)
+    write_json(folder / "purge.json", {"title": "Purge"})
+    text = build(made.folder)
+    page = Page(text)
+    assert "Retraining <b>the split</b> seems to leak, 22.4 %" in page.words
+    top = text[text.index('id="numbers"') : text.index('id="charts"')]
+    assert top.count('class="further"') == 1
+    assert '<a href="#section-dlede">Retraining</a> &lt;b&gt;the split' in top
+
+
+def test_a_short_table_of_a_section_is_shown_whole(fresh: Callable[..., Made]) -> None:
+    """A list that ends in the middle of a window of its own would look finished."""
+    made = fresh()
+    folder = made.folder / "sections"
+    folder.mkdir()
+    tables = [{"caption": f"{n} rows", "rows": [["a"]] * n} for n in (25, 26)]
+    write_json(folder / "dlede.json", {"tables": tables})
+    regions = {e.get("aria-label"): e.get("class") for e in Page(build(made.folder)).all("div")}
+    assert (regions["25 rows"], regions["26 rows"]) == ("scroll", "scroll tall")
+
+
 def test_sections_of_other_steps_are_on_the_page(fresh: Callable[..., Made]) -> None:
     made = fresh()
     folder = made.folder / "sections"

@@ -6,11 +6,11 @@ import shlex
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import typer
 
-from visleak.cli import config_verb, edges, gates, options
+from visleak.cli import config_verb, edges, frame_notes, gates, options
 from visleak.cli.engines import engine_of
 
 if TYPE_CHECKING:
@@ -35,7 +35,7 @@ class Order:
     test: Sequence[str]
     train: Sequence[str]
     sets: Sequence[str]
-    columns: tuple[str | None, str | None, str | None]
+    columns: tuple[str | None, str | None, str | None, str | None]
     settings: Settings
     thresholds: Path | None
     out: Path
@@ -46,6 +46,7 @@ class Order:
     private: bool
     command: str
     gates: Sequence[gates.Gate] = ()
+    given: frozenset[str] = frozenset()
     encoder_options: Mapping[str, object] = field(default_factory=dict)
 
 
@@ -69,6 +70,9 @@ def audit(
     id_: options.Id = None,
     label: options.Label = None,
     group: options.Group = None,
+    frame: options.Frame = None,
+    within_frames: options.WithinFrames = 10,
+    within_seconds: options.WithinSeconds = 1.0,
     no_within: options.NoWithin = False,
     no_verify: options.NoVerify = False,
     annotations: options.Annotations = "auto",
@@ -125,13 +129,15 @@ def audit(
         verify=not no_verify,
         annotations=annotations,
         sample=sample,
+        within_frames=within_frames,
+        within_seconds=within_seconds,
     )
     order = Order(
         folder=folder,
         test=test or (),
         train=train or (),
         sets=sets or (),
-        columns=(id_, label, group),
+        columns=(id_, label, group, frame),
         settings=settings,
         thresholds=thresholds,
         out=out,
@@ -142,6 +148,7 @@ def audit(
         private=no_pictures,
         command=_command(context),
         gates=asked,
+        given=frame_notes.given(context),
         encoder_options=_given(device=device, batch=batch, precision=precision),
     )
     if cost:
@@ -150,9 +157,9 @@ def audit(
     result = _kept_if_interrupted(order)
     if known is None:
         _render(result, json=json)
-        _pass_gates(asked, result)
+        _pass_gates(order, result)
     else:
-        _pass_by_baseline(asked, result, known, json=json)
+        _pass_by_baseline(order, result, known, json=json)
 
 
 def _known(baseline: Sequence[Path], out: Path) -> Baseline:
@@ -172,33 +179,40 @@ def _refuse_baseline(baseline: Sequence[Path] | None) -> None:
         )
 
 
-def _pass_gates(asked: Sequence[gates.Gate], result: Audit) -> None:
+def _refuse_doubtful(order: Order, summary: Mapping[str, Any]) -> None:
+    """Refuse a gate by frames that may be none, unless somebody said how near they leak."""
+    if not order.given & frame_notes.BOUNDS:
+        gates.refuse_doubtful(order.gates, summary)
+
+
+def _pass_gates(order: Order, result: Audit) -> None:
     """Say which gates a result tripped, verdicts of people counted; end with 3 if any."""
     from visleak.verdicts import judged_summary
 
-    lines = gates.tripped(asked, judged_summary(result.folder))
+    summary = judged_summary(result.folder)
+    _refuse_doubtful(order, summary)
+    lines = gates.tripped(order.gates, summary)
     for line in lines:
         edges.complain(line)
     if lines:
         raise typer.Exit(3)
 
 
-def _pass_by_baseline(
-    asked: Sequence[gates.Gate], result: Audit, known: Baseline, *, json: bool
-) -> None:
+def _pass_by_baseline(order: Order, result: Audit, known: Baseline, *, json: bool) -> None:
     """Say what came out and what of it is new; end with 3 if a gate tripped."""
     from visleak.gating import named
     from visleak.verdicts import judged_summary
 
     summary = judged_summary(result.folder)
-    found = list(gates.checked(asked, result.folder, summary, known))
+    found = list(gates.checked(order.gates, result.folder, summary, known))
     if json:
         _say_json(result, known, found)
     else:
         _render(result, json=False)
     for note in known.notes(summary, {each.found.level: None for each in found}):
         edges.note(note)
-    rest = [gate for gate in asked if gate.name in gates.WITHOUT_PAIRS]
+    _refuse_doubtful(order, summary)
+    rest = [gate for gate in order.gates if gate.name in gates.WITHOUT_PAIRS]
     lines = gates.tripped(rest, summary)
     for line in lines:
         edges.complain(line)
@@ -268,6 +282,8 @@ def carry_out(order: Order) -> Audit:
 
     with bars() as progress:
         compared, encoder = _opened(order, progress)
+    for note in frame_notes.notes(compared.queries, compared.references, order.given):
+        edges.note(note)
     _warn_of_cost(order, compared, encoder)
     with bars() as progress:
         result = _audited(order, compared, encoder, progress)
@@ -280,7 +296,7 @@ def carry_out(order: Order) -> Audit:
 def _opened(order: Order, progress: Progress) -> tuple[Compared, Encoder]:
     """Open the sets and load the encoder; refuse gates that cannot be answered."""
     from visleak.cli import sets
-    from visleak.images.request import check_groups
+    from visleak.images.request import check_frames, check_groups
     from visleak.pipeline.stored_encoder import encoder_for
     from visleak.pipeline.thresholds import read_thresholds, thresholds_of
 
@@ -294,6 +310,7 @@ def _opened(order: Order, progress: Progress) -> tuple[Compared, Encoder]:
     )
     everything = (*compared.queries, *compared.references)
     check_groups(everything, columns.group)
+    check_frames(everything, columns.frame)
     gates.refuse_ungrouped(order.gates, compared.queries, compared.references)
     progress("listing images", 1, 1)
     progress("loading the encoder", 0, 0)

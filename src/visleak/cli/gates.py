@@ -19,9 +19,15 @@ if TYPE_CHECKING:
 
 UNREADABLE: Final = "unreadable"
 GROUP: Final = "group"
+RECORDING: Final = "recording"
 #: Gates that count no pairs, so that no baseline knows any of it.
-WITHOUT_PAIRS: Final = (GROUP, UNREADABLE)
+WITHOUT_PAIRS: Final = (GROUP, RECORDING, UNREADABLE)
 NAMES: Final = (*RATES, *WITHOUT_PAIRS)
+#: Rates of gates by groups, and what an image then has.
+OF_GROUPS: Final = {
+    GROUP: (GROUP, "a group that is on both sides"),
+    RECORDING: (RECORDING, "a training frame of their recording next to them in time"),
+}
 #: Gates that need verified pairs.
 GRADED: Final = ("exact", "near", "similar")
 #: New pairs that a gate names.
@@ -57,14 +63,27 @@ def parse(text: str) -> Gate:
         raise UsageError(f"--fail-on must be one of {', '.join(NAMES)}; got {name!r}")
     if not equals:
         return Gate(name)
-    found = re.fullmatch(r"(\d+\.?\d*|\.\d+)(?:[eE](-?\d+))?\s*(%?)", rate.strip(), re.ASCII)
-    share = float(rate.strip().rstrip("%")) / (100.0 if found and found[3] else 1.0) if found else 2
-    if not 0.0 <= share <= 1.0:
+    share = share_of(rate)
+    if share is None:
         raise UsageError(
             f"--fail-on {text}: the rate is a share from 0 to 1 or a percentage, as in"
             f" {name}=0.01 or {name}=1%; got {rate!r}"
         )
     return Gate(name, share)
+
+
+def share_of(rate: str) -> float | None:
+    """Return the share that RATE is, a share or a percentage; ``None`` where it is none.
+
+    >>> share_of("0.05"), share_of("5 %"), share_of("5")
+    (0.05, 0.05, None)
+    """
+    text = rate.strip()
+    found = re.fullmatch(r"(\d+\.?\d*|\.\d+)(?:[eE](-?\d+))?\s*(%?)", text, re.ASCII)
+    if found is None:
+        return None
+    share = float(text.rstrip("%")) / (100.0 if found[3] else 1.0)
+    return share if 0.0 <= share <= 1.0 else None
 
 
 def check(gates: Iterable[Gate], *, verify: bool) -> None:
@@ -98,34 +117,75 @@ def refuse_unmeasured(gates: Iterable[Gate], encoder: str, limits: Thresholds) -
 
 
 def refuse_group(gates: Iterable[Gate]) -> None:
-    """Refuse the gate by groups where groups are not compared.
+    """Refuse the gates by groups and recordings where groups are not compared.
 
     Raises:
-        UsageError: it is there.
+        UsageError: one is there.
     """
-    if any(gate.name == GROUP for gate in gates):
-        raise UsageError("--fail-on group is for one audit; a study of --config compares no groups")
+    for gate in gates:
+        if gate.name in (GROUP, RECORDING):
+            raise UsageError(
+                f"--fail-on {gate.name} is for one audit; a study of --config compares no groups"
+            )
 
 
 def refuse_ungrouped(
     gates: Iterable[Gate], queries: Sequence[AnySet], references: Sequence[AnySet]
 ) -> None:
-    """Refuse a gate by groups where no two sets of a data set have any, before anything is read.
+    """Refuse a gate by groups, or by recordings, where no two sets of a data set have any.
 
     Raises:
         UsageError: it is so.
     """
-    if not any(gate.name == GROUP for gate in gates):
-        return
-    for query in queries:
-        for reference in references:
-            grouped = all(getattr(s, "groups", None) is not None for s in (query, reference))
-            if grouped and query is not reference and query.dataset == reference.dataset:
-                return
-    raise UsageError(
-        "--fail-on group needs groups on both sides of one data set: give --group COLUMN, or"
-        " --group '/REGEX/' to find them in the ids"
+    asked = {gate.name for gate in gates}
+    if GROUP in asked and not both_have(("groups",), queries, references):
+        raise UsageError(
+            "--fail-on group needs groups on both sides of one data set: give --group COLUMN, or"
+            " --group '/REGEX/' to find them in the ids"
+        )
+    if RECORDING in asked and not both_have(("groups", "frames"), queries, references):
+        raise UsageError(
+            "--fail-on recording needs groups and frames on both sides of one data set: give"
+            " --group and --frame, each a COLUMN, or '/REGEX/' to find them in the ids"
+        )
+
+
+def both_have(
+    columns: Sequence[str], queries: Sequence[AnySet], references: Sequence[AnySet]
+) -> bool:
+    """Whether two sets of one data set, one a side, have all of some columns."""
+    return any(
+        query is not reference
+        and query.dataset == reference.dataset
+        and all(getattr(s, c, None) is not None for s in (query, reference) for c in columns)
+        for query in queries
+        for reference in references
     )
+
+
+def refuse_doubtful(gates: Iterable[Gate], summary: Mapping[str, Any]) -> None:
+    """Refuse a gate by recordings where the numbers of frames may be something else.
+
+    Args:
+        gates: the bounds.
+        summary: content of ``audit.json``.
+
+    Raises:
+        UsageError: frames of a comparison lie too far apart for frames of one recording.
+    """
+    from visleak.pipeline.recordings import doubt
+
+    if RECORDING not in {gate.name for gate in gates}:
+        return
+    for each in summary["comparisons"]:
+        found = each.get("recordings") or {"unit": "", "within": 0}
+        why = doubt(found["unit"], found["within"], found.get("nearest"))
+        if why:
+            raise UsageError(
+                f"--fail-on recording: of the recordings in {each['query_set']} and"
+                f" {each['reference_set']} {why}; if they are frames, say how near they leak with"
+                " --within-frames"
+            )
 
 
 def tripped(gates: Iterable[Gate], summary: Mapping[str, Any]) -> list[str]:
@@ -155,6 +215,11 @@ def _why(gate: Gate) -> str:
         return "a grade needs pictures, and some sets are of embeddings; ask for hard or soft"
     if gate.name == GROUP:
         return "a test set, or all it was compared with, has no groups; give --group"
+    if gate.name == RECORDING:
+        return (
+            "a test set, or all it was compared with, lacks groups or frames of one kind; give"
+            " --group and --frame"
+        )
     return "no thresholds are known for the encoder; give --hard and --soft"
 
 
@@ -165,7 +230,7 @@ def _measured(gate: Gate, summary: Mapping[str, Any]) -> Iterable[tuple[str, str
         total = sum(each["images"] for each in summary["sets"])
         yield "images of all sets", "could not be read", Rate.of(count, total)
         return
-    key, what = RATES.get(gate.name, (GROUP, "a group that is on both sides"))
+    key, what = (RATES | OF_GROUPS)[gate.name]
     for each in summary["totals"]:
         stored = each["rates"].get(key)
         if stored is None:

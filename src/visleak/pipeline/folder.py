@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import errno
 import hashlib
-import json
 import os
 import shutil
 from collections.abc import Iterator, Sequence
@@ -14,8 +13,10 @@ from typing import Any, Final
 
 import pyarrow.compute as pc
 
+from visleak.documents import digest_of
 from visleak.errors import UsageError, VisleakError
 from visleak.grading import load_grader
+from visleak.pipeline import recordings
 from visleak.pipeline.run import Outcome
 from visleak.pipeline.tables import image_tables, pair_tables
 from visleak.pipeline.thresholds import Thresholds
@@ -28,9 +29,11 @@ from visleak.store import (
     IMAGES_SCHEMA,
     PAIRS,
     PAIRS_SCHEMA,
+    RECORDINGS,
     SECTIONS,
     UNREADABLE,
     read_summary,
+    write_csv,
     write_json,
     write_problems,
     write_tables,
@@ -66,8 +69,7 @@ def key_of(
     }
     if precision := getattr(encoder, "precision", ""):
         parts["precision"] = precision
-    text = json.dumps(parts, sort_keys=True)
-    return hashlib.blake2b(text.encode(), digest_size=16).hexdigest()
+    return digest_of(parts)
 
 
 def stamp_of(images: AnySet) -> str | None:
@@ -92,7 +94,11 @@ def stamp_of(images: AnySet) -> str | None:
 
 
 def _stamp_images(hasher: hashlib.blake2b, images: ImageSet) -> None:
-    for column in (images.ids, images.locators, images.labels, images.captions, images.groups):
+    columns = [images.ids, images.locators, images.labels, images.captions, images.groups]
+    if images.frames is not None:
+        hasher.update(b"ms" if images.timed else b"frames")
+        columns.append(images.frames)
+    for column in columns:
         for buffer in column.buffers() if column is not None else ():
             hasher.update(buffer or b"-")
     # a locator inside a file is FILE!MEMBER
@@ -162,6 +168,7 @@ def write(folder: Path, outcome: Outcome, summary: dict[str, Any]) -> None:
     """Write the tables, then ``audit.json``, whose presence says that all is there."""
     try:
         (folder / AUDIT).unlink(missing_ok=True)
+        (folder / RECORDINGS).unlink(missing_ok=True)
         # pages of verbs that worked on the audit that stood here before
         shutil.rmtree(folder / SECTIONS, ignore_errors=True)
         write_tables(folder / PAIRS, PAIRS_SCHEMA, pair_tables(outcome.compared, outcome.sides))
@@ -170,6 +177,9 @@ def write(folder: Path, outcome: Outcome, summary: dict[str, Any]) -> None:
         problems = [p for images in outcome.sets for p in images.problems]
         problems += [p for s in outcome.sides.values() for p in s.prints.problems]
         write_problems(folder / UNREADABLE, problems)
+        if outcome.recordings:
+            rows = recordings.rows(outcome.recordings)
+            write_csv(folder / RECORDINGS, recordings.COLUMNS, rows)
         write_json(folder / AUDIT, summary)
     except OSError as error:
         raise VisleakError(f"{folder} cannot be written: {error}") from error

@@ -19,7 +19,7 @@ from concurrent.futures.process import BrokenProcessPool
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
-from typing import Any, Final, TypeVar
+from typing import IO, Any, Final, TypeVar
 
 from visleak.cache import Cache
 from visleak.errors import VisleakError
@@ -84,14 +84,8 @@ class Processes:
         if self.workers <= 1:
             _KEPT[path] = value
             return Stored(path)
-        try:
-            with path.open("wb") as file:
-                _Pickler(file, pickle.HIGHEST_PROTOCOL).dump(value)
-        except (pickle.PicklingError, AttributeError, TypeError) as error:
-            raise VisleakError(
-                f"{type(value).__name__} cannot be sent to worker processes ({error});"
-                " use workers=1"
-            ) from error
+        with path.open("wb") as file:
+            send_to(file, value, "use workers=1")
         return Stored(path)
 
     def reach(self, cache: Cache) -> CacheFolder:
@@ -132,9 +126,9 @@ class Processes:
     def _started(self) -> ProcessPoolExecutor:
         if self._pool is None:
             context = multiprocessing.get_context("spawn")
-            self._pool = ProcessPoolExecutor(self.workers, context, initializer=_be_a_worker)
+            self._pool = ProcessPoolExecutor(self.workers, context, initializer=be_a_worker)
             gate = self.scratch / "workers.gate"
-            with _without_main():
+            with without_main():
                 # a process is started with each task that finds none idle: hold them back until
                 # there are as many tasks, and so processes, as workers, all under the guard
                 held = [self._pool.submit(_wait_for, gate) for _ in range(self.workers)]
@@ -144,8 +138,22 @@ class Processes:
         return self._pool
 
 
+def send_to(file: IO[bytes], value: object, hint: str) -> None:
+    """Write a value as a worker process can read it.
+
+    Raises:
+        VisleakError: it cannot be sent; the hint says what to do.
+    """
+    try:
+        _Pickler(file, pickle.HIGHEST_PROTOCOL).dump(value)
+    except (pickle.PicklingError, AttributeError, TypeError) as error:
+        raise VisleakError(
+            f"{type(value).__name__} cannot be sent to worker processes ({error}); {hint}"
+        ) from error
+
+
 @contextlib.contextmanager
-def _without_main() -> Iterator[None]:
+def without_main() -> Iterator[None]:
     """Hide the caller's script from starting workers, which would otherwise run it again."""
     main = sys.modules["__main__"]
     sys.modules["__main__"] = types.ModuleType("__main__")
@@ -171,7 +179,7 @@ def _wait_for(gate: Path) -> None:
         time.sleep(0.005)
 
 
-def _be_a_worker() -> None:
+def be_a_worker() -> None:
     """Leave Ctrl-C to the process that began the run, and end with it."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     threading.Thread(target=_end_with_parent, daemon=True).start()

@@ -9,8 +9,10 @@ from visleak.errors import UsageError, VisleakError
 from visleak.grading import Grader, grade, load_grader
 from visleak.pipeline.candidates import Side, views_for
 from visleak.pipeline.desk import Desk, wanted
+from visleak.pipeline.frame_distances import recording_leak
 from visleak.pipeline.labels import coverage, modality
 from visleak.pipeline.local import with_votes
+from visleak.pipeline.recordings import RecordingLeak
 from visleak.pipeline.stored import Taken
 from visleak.pipeline.tables import Compared, degree_of
 from visleak.pipeline.thresholds import Thresholds, thresholds_of
@@ -38,6 +40,7 @@ class Outcome:
         grader: that was used, or ``None``.
         embeddings: sets of which there are only embeddings, by name.
         accounts: what the search engine says of itself, by the names of the sets compared.
+        recordings: how near in time frames of both sides lie, where that is known; by the same.
     """
 
     queries: tuple[ImageSet, ...]
@@ -48,6 +51,7 @@ class Outcome:
     grader: Grader | None
     embeddings: Mapping[str, Taken] = field(default_factory=dict)
     accounts: Mapping[tuple[str, str], Sequence[Account]] = field(default_factory=dict)
+    recordings: Mapping[tuple[str, str], RecordingLeak] = field(default_factory=dict)
 
     @property
     def sets(self) -> tuple[ImageSet, ...]:
@@ -124,7 +128,20 @@ def run(
         grader,
         desk.embeddings,
         desk.accounts,
+        _recordings(compared, desk, settings),
     )
+
+
+def _recordings(
+    compared: Sequence[Compared], desk: Desk, settings: Settings
+) -> dict[tuple[str, str], RecordingLeak]:
+    """Return how near in time the frames of each comparison lie, where both sides tell."""
+    passing = [name for name, taken in desk.embeddings.items() if taken.streamed]
+    return {
+        (each.query.name, each.reference.name): leak
+        for each in compared
+        if (leak := recording_leak(each, desk.sides, passing, settings)) is not None
+    }
 
 
 def _passes(images: AnySet, tested: Set[str]) -> bool:

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from visleak.pipeline import group_leaks, rates
+from visleak.pipeline import group_leaks, rates, recordings
 from visleak.pipeline.labels import comparable, relation
 from visleak.pipeline.run import Outcome
 from visleak.pipeline.stored import Taken
@@ -81,6 +81,8 @@ def _set(outcome: Outcome, images: ImageSet) -> dict[str, Any]:
         "options": dict(images.options),
         "pictures": images.pictures,
     }
+    if images.frames is not None:
+        about["frame_unit"] = "ms" if images.timed else "frames"
     taken = outcome.embeddings.get(images.name)
     counts = _counts(outcome, images) if taken is None else _counts_of_embeddings(taken)
     return about | counts
@@ -143,6 +145,11 @@ def _comparison(outcome: Outcome, compared: Compared) -> dict[str, Any]:
         population = _population(outcome, compared.query)
         result["rates"]["group"] = group_leaks.rate_of(leak, population)
         result["groups"] = leak.as_dict()
+    timed = outcome.recordings.get((compared.query.name, compared.reference.name))
+    if timed is not None:
+        population = _population(outcome, compared.query)
+        result["rates"]["recording"] = recordings.rate_of(timed.close, population)
+        result["recordings"] = timed.as_dict()
     return result
 
 
@@ -190,6 +197,10 @@ def _total(outcome: Outcome, images: ImageSet) -> dict[str, Any]:
     if groups is not None:
         total["group"] = group_leaks.rate_of(groups, _population(outcome, images))
         said += group_leaks.sentence(groups, images.name)
+    timed = [leak for (name, _), leak in outcome.recordings.items() if name == images.name]
+    if (both := recordings.union(timed)) is not None:
+        total["recording"] = recordings.rate_of(both[1], _population(outcome, images))
+        said += recordings.sentence(timed, images.name)
     return {"query_set": images.name, "headline": said, "rates": total}
 
 
@@ -241,6 +252,7 @@ def _skipped(outcome: Outcome, encoder: Encoder, settings: Settings) -> list[str
     if not settings.within or settings.sample:
         said.append("repeats within the test sets: not looked for")
     said += _groups_not_compared(outcome)
+    said += _times_not_compared(outcome)
     off = sum(taken.off for taken in outcome.embeddings.values())
     if off:
         said.append(f"lengths: {off:,} vectors were not of unit length and were made so")
@@ -261,6 +273,16 @@ def _groups_not_compared(outcome: Outcome) -> list[str]:
         for images in outcome.sets
         if images.name in passing and images.groups is not None
     ]
+
+
+def _times_not_compared(outcome: Outcome) -> list[str]:
+    """Return why nobody knows how near in time frames lie whose groups are on both sides."""
+    said = recordings.unnumbered(outcome.sets)
+    for each in outcome.compared:
+        groups = _group_leak(outcome, each)
+        why = recordings.unknown(each, len(groups.names) if groups else 0)
+        said += [why] if why else []
+    return said
 
 
 def _views_by_others(outcome: Outcome, settings: Settings) -> str:

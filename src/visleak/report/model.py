@@ -8,6 +8,8 @@ from pathlib import Path
 from typing import Any, Final
 
 from visleak.records import DEGREES, GRADES
+from visleak.report import recordings
+from visleak.report.recordings import Recordings
 from visleak.stats import Rate, percent
 from visleak.store import UNREADABLE, read_problems
 from visleak.verdicts import Verdict, judged_summary
@@ -129,6 +131,7 @@ class Summary:
     leaks: tuple[Comparison, ...]
     within: tuple[Comparison, ...]
     groups: tuple[Groups, ...]
+    recordings: tuple[Recordings, ...]
     hard: float | None
     soft: float | None
     provenance: str
@@ -210,6 +213,7 @@ def read(folder: Path, said: Sequence[Verdict] = ()) -> Summary:
         leaks=leaks,
         within=tuple(c for c in comparisons if c.coverage == "within"),
         groups=tuple(_groups(_maps(raw.get("comparisons")))),
+        recordings=recordings.read(_maps(raw.get("comparisons"))),
         hard=_number(thresholds.get("hard")),
         soft=_number(thresholds.get("soft")),
         provenance=_text(thresholds.get("provenance")),

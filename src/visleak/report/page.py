@@ -18,8 +18,9 @@ from markupsafe import Markup, escape
 
 from visleak import plots
 from visleak.gallery import Pictures
+from visleak.pipeline.recordings import words
 from visleak.records import GRADES
-from visleak.report import findings, model, review, sections
+from visleak.report import findings, model, recordings, review, sections
 from visleak.report.choice import CAP
 from visleak.report.findings import Findings
 from visleak.report.model import Summary
@@ -86,6 +87,7 @@ def build(
             script=Markup(script),
             policy=_policy(style, script),
             bound=model.bound,
+            apart=words,
             unbroken=_unbroken,
             percent=percent,
         )
@@ -170,6 +172,9 @@ def _figures(audit: Summary, found: Findings) -> dict[str, list[Figure]]:
             if len(values)
         ],
         "classes": _classes(found),
+        "recordings": [
+            Figure(Markup(recordings.drawn(each))) for each in audit.recordings[:MOST_CHARTS]
+        ],
     }
 
 

@@ -1,7 +1,8 @@
 """The pages of other steps: ``sections/NAME.json`` of the audit folder, in a fixed order.
 
-A section is ``{"title": text, "markdown": text, "tables": [{"caption", "header", "rows"}],
-"svg": [text or {"title", "svg"}]}``; every key may be missing. All of it is untrusted.
+A section is ``{"title": text, "headline": text, "markdown": text, "tables": [{"caption", "header",
+"rows"}], "svg": [text or {"title", "svg"}]}``; every key may be missing. A headline also stands at
+the top of the page. All of it is untrusted.
 """
 
 from __future__ import annotations
@@ -29,6 +30,8 @@ ORDER: Final = (
 )
 #: Most rows of a section's table on the page.
 MOST_ROWS: Final = 200
+#: Most rows of a table that is shown whole.
+WHOLE: Final = 25
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,6 +42,11 @@ class Grid:
     header: tuple[str, ...]
     rows: tuple[tuple[str, ...], ...]
     left_out: int = 0
+
+    @property
+    def tall(self) -> bool:
+        """Whether the table is a window of its own to scroll in; a short one is shown whole."""
+        return len(self.rows) > WHOLE
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,11 +59,15 @@ class Drawing:
 
 @dataclass(frozen=True, slots=True)
 class Section:
-    """A section of the page; ``trouble`` says what of it could not be shown."""
+    """A section of the page; ``trouble`` says what of it could not be shown.
+
+    ``headline`` is what stands of it at the top of the page, if anything.
+    """
 
     anchor: str
     title: str
     body: Markup
+    headline: str = ""
     tables: tuple[Grid, ...] = ()
     drawings: tuple[Drawing, ...] = ()
     trouble: tuple[str, ...] = ()
@@ -93,7 +105,8 @@ def _section(path: Path, anchor: str) -> Section:
     drawings = tuple(_drawings(value.get("svg"), anchor, trouble_list))
     title = str(value.get("title") or path.stem)
     body = markdown.render(str(value.get("markdown") or ""))
-    return Section(anchor, title, body, tables, drawings, tuple(trouble_list))
+    headline = str(value.get("headline") or "")
+    return Section(anchor, title, body, headline, tables, drawings, tuple(trouble_list))
 
 
 def _grids(value: Any, trouble: list[str]) -> list[Grid]:

@@ -1,0 +1,191 @@
+"""``--frame``, ``--within-frames`` and ``--fail-on recording`` as a stranger meets them."""
+
+from __future__ import annotations
+
+import csv
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import pytest
+from calling import refused, run
+from PIL import Image
+
+from visleak.auditing import Audit
+from visleak.store import read_summary
+
+#: Frame numbers of each drive on each side: torn apart, and apart.
+SIDES = {"test": ((3, 7), (30,)), "train": ((2, 4, 8), (0, 1))}
+
+
+@pytest.fixture(scope="module")
+def road(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Folders with frames of two rendered drives, and a list of them with seconds."""
+    root = tmp_path_factory.mktemp("road")
+    rng = np.random.default_rng(2)
+    drives = [rng.integers(0, 255, (5, 60, 3), np.uint8).repeat(8, 0).repeat(8, 1) for _ in "ab"]
+    rows = []
+    for part, frames in SIDES.items():
+        (root / part).mkdir()
+        for drive, own in enumerate(frames):
+            for frame in own:
+                name = f"{part}/drive{drive}_{frame:06}.png"
+                picture = drives[drive][:, 4 * frame : 4 * frame + 40]
+                Image.fromarray(picture).save(root / name)
+                stamp = 1_700_000_000_000_000_000 + frame * 10**8
+                when = (f"{frame / 10:.1f}", stamp, 5_000 * frame)
+                rows.append((name, part, f"drive{drive}", *when))
+    with (root / "table.csv").open("w", newline="") as file:
+        csv.writer(file).writerows([("path", "split", "group", "at", "ns", "odd"), *rows])
+    return root
+
+
+@pytest.fixture(scope="module")
+def told(road: Path, tmp_path_factory: pytest.TempPathFactory) -> Callable[..., tuple[Path, str]]:
+    """Audit with some options; return the folder and what was printed."""
+
+    def audited(code: int, *options: object) -> tuple[Path, str, str]:
+        folder = tmp_path_factory.mktemp("audit") / "a"
+        ran = run("audit", *options, "-o", folder, "--no-pictures", "--no-within")
+        assert ran.code == code, ran.err
+        return folder, " ".join(ran.out.split()), ran.err
+
+    return audited
+
+
+def test_patterns_of_file_names(road, told):
+    """Headline, line of the summary, file, page, gate; the audit opens its sets again."""
+    sides = ("--test", road / "test", "--train", road / "train", "--group", r"/(drive\d)/")
+    frame = ("--frame", r"/_(\d+)\.png/", "--fail-on", "recording=10%")
+    folder, out, err = told(3, *sides, *frame)
+    assert "1 recording leaks: 2 of 3 test images lie within 10 frames of a training frame" in out
+    assert (
+        "recordings 1 of 2 on both sides leaks (test frames within 10 frames): drive0 (2 of 2)"
+        in out
+    )
+    assert (
+        "gate recording: 2 of 3 test images (66.67 %) have a training frame of their recording"
+        " next to them in time; allowed 10.00 %"
+    ) in err
+    assert (folder / "recordings.csv").read_text().count("\n") == 3
+    assert '<section id="recordings"' in (folder / "report.html").read_text()
+    assert Audit(folder).images_of("test").frames.to_pylist() == [3, 7, 30]
+
+
+def test_a_bound_of_ones_own(road, told):
+    """It is part of the settings, and of what the page and the summary say."""
+    sides = ("--test", road / "test", "--train", road / "train", "--group", r"/(drive\d)/")
+    frame = ("--frame", r"/_(\d+)\.png/", "--within-frames", "0", "--fail-on", "recording")
+    folder, out, _ = told(0, *sides, *frame)
+    assert read_summary(folder)["settings"]["within_frames"] == 0
+    assert "recording leaks" not in out
+    assert "recordings none of 3 test frames lies within 0 frames of a training frame" in out
+    assert "Recordings on both sides" in (folder / "report.html").read_text()
+
+
+def test_seconds_of_a_table(road, told):
+    """A data set as one table: its usual group column, seconds in another."""
+    options = (road / "table.csv", "--frame", "at", "--within-seconds", "0.1")
+    folder, out, _ = told(0, *options)
+    assert "1 recording leaks: 2 of 3 test images lie within 0.1 s of a training frame" in out
+    (comparison,) = read_summary(folder)["comparisons"]
+    assert (comparison["recordings"]["unit"], comparison["recordings"]["within"]) == ("ms", 100)
+
+
+def test_nanoseconds_are_times(road, told):
+    """Taken for numbers, no frame would ever lie near another, and the gate would pass."""
+    options = (road / "table.csv", "--frame", "ns", "--fail-on", "recording")
+    folder, out, err = told(3, *options)
+    assert "1 recording leaks: 2 of 3 test images lie within 1 s of a training frame" in out
+    assert read_summary(folder)["skipped"] == ["repeats within the test sets: not looked for"]
+    assert err.startswith(
+        "frames of test, train: their whole numbers are taken for nanoseconds since 1970, as times"
+    )
+
+
+def test_numbers_that_may_be_times_pass_no_gate(road, told):
+    """Unless somebody says how near frames leak: then they are frames."""
+    options = (road / "table.csv", "--frame", "odd", "--fail-on", "recording")
+    folder, out, err = told(2, *options)
+    doubt = "the nearest are 5,000 frames apart; if the numbers are times, give seconds or dates"
+    assert (
+        f"recordings none of 3 test frames lies within 10 frames of a training frame; {doubt}"
+        in out
+    )
+    assert read_summary(folder)["skipped"] == ["repeats within the test sets: not looked for"]
+    assert err == (
+        f"visleak: --fail-on recording: of the recordings in test and train {doubt}; if they are"
+        " frames, say how near they leak with --within-frames\n"
+    )
+    told(0, *options, "--within-frames", "10")
+    told(3, *options, "--within-frames", "5000")
+    told(0, road / "table.csv", "--frame", "odd")
+
+
+@pytest.mark.parametrize(
+    ("options", "note"),
+    [
+        (
+            ("--within-frames", "3"),
+            "--within-frames is not used: nobody knows when pictures were taken; give --frame",
+        ),
+        (
+            ("--frame", "odd", "--within-seconds", "3"),
+            "--within-seconds is not used: the frames are numbers; --within-frames says how near"
+            " they leak",
+        ),
+        (
+            ("--frame", "at", "--within-frames", "3"),
+            "--within-frames is not used: the frames are times; --within-seconds says how near they"
+            " leak",
+        ),
+        (("--frame", "odd", "--within-frames", "3"), ""),
+    ],
+)
+def test_options_that_do_nothing_say_so(road, told, options, note):
+    """In one line each; the audit is made all the same."""
+    _, _, err = told(0, road / "table.csv", *options)
+    assert err == (f"{note}\n" if note else "")
+
+
+def test_frames_without_recordings_say_so(road, told):
+    """Folders have no column with groups."""
+    sides = ("--test", road / "test", "--train", road / "train")
+    _, _, err = told(0, *sides, "--frame", r"/_(\d+)\.png/")
+    assert err == "--frame is not used: no recordings are known on both sides; give --group\n"
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        (["--frame", "/take(.)/"], "frame '/take(.)/' matches no id, such as 'drive0_000003.png'"),
+        (["--frame", "time"], "frame 'time': the folder"),
+        (
+            ["--group", r"/(drive\d)/", "--fail-on", "recording"],
+            "--fail-on recording needs groups and frames on both sides of one data set: give",
+        ),
+        (["--within-frames", "-1"], "invalid value for '--within-frames': Input should be greater"),
+        (
+            ["--within-seconds", "-0.5"],
+            "invalid value for '--within-seconds': Input should be greater",
+        ),
+        (["--within-seconds", "1e9"], "within_seconds from 0 to below 1,000,000,000; got 10 and"),
+        (["--fail-on", "recording=2"], "--fail-on recording=2: the rate is a share from 0 to 1"),
+    ],
+)
+def test_wrong_calls(road, tmp_path, options, message):
+    """One line, nothing written."""
+    sides = ("--test", road / "test", "--train", road / "train", "-o", tmp_path / "a")
+    code, said = refused("audit", *sides, *options)
+    assert code == 2
+    assert message in said
+    assert not (tmp_path / "a").exists()
+
+
+def test_a_study_has_no_such_gate(tmp_path):
+    """As with groups."""
+    (tmp_path / "s.toml").write_text('[sets.a]\nsource = "a"\nroles = ["benchmark"]\n')
+    call = ("audit", "--config", tmp_path / "s.toml", "--fail-on", "recording")
+    code, said = refused(*call)
+    assert code == 2
+    assert "--fail-on recording is for one audit; a study of --config compares no groups" in said

@@ -1,0 +1,348 @@
+"""Distances in time against two loops, and what an audit says of recordings that are torn apart."""
+
+from __future__ import annotations
+
+import csv
+import json
+from dataclasses import replace
+
+import numpy as np
+import pyarrow as pa
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+import visleak
+from visleak.pipeline.candidates import Side
+from visleak.pipeline.frame_distances import distances, recording_leak
+from visleak.pipeline.recordings import (
+    Recording,
+    RecordingLeak,
+    doubt,
+    rows,
+    sentence,
+    union,
+    unknown,
+)
+from visleak.pipeline.tables import Compared
+from visleak.records import Fingerprints, Grades, Pairs
+from visleak.settings import Settings
+from visleak.stats import Rate
+
+ENDS = (-(2**63), 2**63 - 1)
+FRAMES = st.one_of(st.integers(-30, 30), st.sampled_from(ENDS), st.none())
+NAMES = st.sampled_from(["b", "a", "ß", None])
+IMAGES = st.lists(st.tuples(NAMES, FRAMES, st.booleans()), min_size=1, max_size=14)
+
+
+def made(name, images, **about):
+    """Return a set and a side with its readable images, of (group, frame, readable)."""
+    groups, frames, readable = zip(*images, strict=True)
+    pictures = [np.zeros((4, 4, 3), np.uint8)] * len(groups)
+    images = replace(
+        visleak.open_images(pictures, name=name),
+        **{"groups": pa.array(groups, pa.string()), "frames": pa.array(frames, pa.int64())} | about,
+    )
+    rows = np.flatnonzero(readable)
+    n = len(rows)
+    prints = Fingerprints(
+        name, rows, images.ids.take(pa.array(rows)), np.zeros((n, 2), np.float32),
+        np.zeros((n, 16), np.uint8), np.ones((n, 2), np.int32), np.zeros(n, np.bool_), "e",
+    )  # fmt: skip
+    return images, Side(prints, np.zeros(n, np.float32), np.arange(n))
+
+
+def compared(query, reference, graded=(), coverage="intra"):
+    """Return a comparison with pairs (query row, reference row, grade); ``None`` for no grades."""
+    left, right, grade = np.array([*(graded or ())], np.int64).reshape(-1, 3).T
+    n = len(left)
+    pairs = Pairs(
+        query.name, reference.name, left.copy(), right.copy(), np.full(n, 0.9, np.float32),
+        np.zeros(n, np.float32), np.zeros(n, np.int8), np.zeros(len(query), np.int64),
+    )  # fmt: skip
+    grades = Grades(
+        grade.astype(np.int8), np.ones(n, np.float32), ("",) * n, ("",) * n
+    )  # fmt: skip
+    return Compared(
+        query, reference, pairs, np.zeros(n, np.int8), None if graded is None else grades, None,
+        coverage, "full",
+    )  # fmt: skip
+
+
+def found(test, train, graded=(), within=10, **about):
+    (query, left), (reference, right) = made("test", test, **about), made("train", train, **about)
+    sides = {"test": left, "train": right}
+    settings = Settings(within_frames=within)
+    return recording_leak(compared(query, reference, graded), sides, (), settings)
+
+
+def by_hand(test, train):
+    """Return the distance of each readable test image, two loops of Python's own numbers."""
+    result = []
+    for group, frame, readable in test:
+        if readable:
+            others = [
+                abs(frame - other)
+                for name, other, seen in train
+                if seen and None not in (group, frame, other) and name == group
+            ]
+            result.append(min(others, default=None))
+    return result
+
+
+@given(IMAGES, IMAGES, st.sampled_from([0, 1, 10, 2**63 - 1]))
+def test_distances_are_those_of_two_loops(test, train, within):
+    """Duplicates, negative numbers, the ends of int64, nulls and unreadable images included."""
+    leak = found(test, train, within=within)
+    known = [
+        any(seen and None not in (group, frame) for group, frame, seen in side)
+        for side in (test, train)
+    ]
+    if not all(known):
+        assert leak is None
+        return
+    gaps = by_hand(test, train)
+    assert leak.close.tolist() == [gap is not None and gap <= within for gap in gaps]
+    names = [group for group, _, seen in test if seen]
+    for each in leak.recordings:
+        own = sorted(
+            gap
+            for name, gap in zip(names, gaps, strict=True)
+            if name == each.name and gap is not None
+        )
+        assert (each.least, each.median) == (own[0], own[(len(own) - 1) // 2])
+        assert (each.queries, each.close) == (len(own), sum(gap <= within for gap in own))
+    listed = {n for n, gap in zip(names, gaps, strict=True) if gap is not None}
+    assert [each.name for each in leak.recordings] == sorted(listed)
+    assert sum(count for _, count in leak.distances) == sum(gap is not None for gap in gaps)
+    inside = [count for last, count in leak.distances if last is not None and last <= within]
+    assert sum(inside) == int(leak.close.sum())
+
+
+@given(st.data())
+def test_the_order_of_files_changes_nothing(data):
+    """The same images in another order: the same recordings, each image's answer with it."""
+    test = data.draw(IMAGES)
+    train = data.draw(IMAGES)
+    order = data.draw(st.permutations(range(len(test))))
+    leak = found(test, train)
+    other = found([test[row] for row in order], data.draw(st.permutations(train)))
+    if leak is None:
+        assert other is None
+        return
+    assert other.recordings == leak.recordings
+    assert other.distances == leak.distances
+    seen = [row for row in range(len(test)) if test[row][2]]
+    moved = [row for row in order if test[row][2]]
+    close = dict(zip(seen, leak.close.tolist(), strict=True))
+    assert other.close.tolist() == [close[row] for row in moved]
+
+
+def test_near_pairs_of_the_audit_are_counted_among_them():
+    """Only near and exact ones, of one recording; the longest is told, also beyond the bound."""
+    test = [("a", 10, True), ("a", 90, True), ("b", 5, True), ("b", 6, True)]
+    train = [("a", 12, True), ("a", 40, True), ("b", 5, True)]
+    near, exact, similar = 1, 0, 2
+    graded = [(0, 0, exact), (0, 1, near), (1, 1, near), (2, 1, near), (3, 2, similar)]
+    leak = found(test, train, graded)
+    assert leak.recordings == (
+        Recording("a", 2, 2, 1, 1, 2, 2, 50),
+        Recording("b", 2, 1, 2, 0, 0, 0, None),
+    )
+    assert [each.name for each in leak.leaking] == ["b", "a"]
+    told = leak.as_dict()
+    assert (told["shared"], told["leaking"], told["close"], told["near_or_exact"]) == (2, 2, 3, 1)
+    assert told["listed"][0]["recording"] == "b"
+    unseen = found(test, train, None)
+    assert unseen.as_dict()["near_or_exact"] is None
+    assert [each.close for each in unseen.recordings] == [1, 2]
+
+
+ONE = [("a", 1, True)]
+
+
+@pytest.mark.parametrize(
+    ("coverage", "passing", "query", "reference"),
+    [
+        ("inter", (), {}, {}),
+        ("within", (), {}, {}),
+        ("intra", ["train"], {}, {}),
+        ("intra", (), {"groups": None}, {}),
+        ("intra", (), {}, {"frames": None}),
+        ("intra", (), {"timed": True}, {}),
+    ],
+)
+def test_elsewhere_times_mean_nothing(coverage, passing, query, reference):
+    """Frame 7 of two data sets; one side without; numbers against milliseconds."""
+    (left, one), (right, two) = made("test", ONE, **query), made("train", ONE, **reference)
+    sides = {"test": one, "train": two}
+    pairs = compared(left, right, coverage=coverage)
+    assert recording_leak(pairs, sides, passing, Settings()) is None
+
+
+def test_times_have_a_bound_of_their_own():
+    """One second, by default, in milliseconds."""
+    (left, one), (right, two) = (
+        made(name, [("a", frame, True)], timed=True) for name, frame in (("q", 0), ("r", 1000))
+    )
+    sides = {"q": one, "r": two}
+    leak = recording_leak(compared(left, right), sides, (), Settings(within_frames=0))
+    assert (leak.unit, leak.within, leak.close.tolist()) == ("ms", 1000, [True])
+    closer = recording_leak(compared(left, right), sides, (), Settings(within_seconds=0.999))
+    assert closer.close.tolist() == [False]
+    assert sentence([leak], "q").endswith(" 1 of 1 q images lies within 1 s of a training frame")
+
+
+def test_several_references_are_one_total():
+    """An image counts once, a recording too; where nothing leaks nothing is said."""
+    first, second = (
+        found([("a", 0, True), ("a", 90, True), ("b", 0, True)], train)
+        for train in ([("a", 1, True)], [("a", 89, True), ("a", 0, True)])
+    )
+    assert union([]) is None
+    count, close = union([first, second])
+    assert (count, close.tolist()) == (1, [True, True, False])
+    assert sentence([first, second], "test") == (
+        "; 1 recording leaks: 2 of 3 test images lie within 10 frames of a training frame"
+    )
+    assert sentence([found([("a", 0, True)], [("a", 11, True)])], "test") == ""
+
+
+@pytest.mark.parametrize(
+    ("train", "about", "message"),
+    [
+        (ONE, {"frames": None}, "frame numbers of train are not known; if the groups are record"),
+        (ONE, {"timed": True}, "one set has times, the other frame numbers; give both the same"),
+        ([("a", 2000, True)], {}, ""),
+    ],
+)
+def test_why_time_tells_nothing_is_said(train, about, message):
+    """Of groups on both sides only: a split by groups needs no times."""
+    (query, _), (reference, _) = made("test", ONE), made("train", train, **about)
+    pairs = compared(query, reference)
+    assert message in unknown(pairs, 1)
+    assert bool(unknown(pairs, 1)) == bool(message)
+    assert unknown(pairs, 0) == ""
+
+
+def test_frames_that_are_far_from_all_others_may_be_none():
+    """A hundred bounds apart, and no recording is nearer; what was compared is not "not done"."""
+    far = [("a", 10_000, True)]
+    told = found(ONE, far).as_dict()
+    assert told["nearest"] == 9_999
+    assert doubt("frames", 10, told["nearest"]) == (
+        "the nearest are 9,999 frames apart; if the numbers are times, give seconds or dates"
+    )
+    assert doubt("frames", 100, 9_999) == doubt("ms", 1, 9_999) == ""
+    both = found([*ONE, ("b", 7, True)], [*far, ("b", 7, True)]).as_dict()
+    assert both["nearest"] == 0
+    assert found(ONE, [("b", 1, True)]).as_dict()["nearest"] is None
+
+
+def test_distances_do_not_overflow():
+    """From one end of int64 to the other."""
+    zero = np.zeros(1, np.int64)
+    low, high = (np.array([end], np.int64) for end in ENDS)
+    assert distances(zero, low, zero, high).tolist() == [2**64 - 1]
+
+
+def test_names_cannot_become_formulas(tmp_path):
+    """``recordings.csv`` is opened in spreadsheets."""
+    from visleak.pipeline.recordings import COLUMNS
+    from visleak.store import write_csv
+
+    leak = found([("=1+1", 0, True)], [("=1+1", 3, True)])
+    write_csv(tmp_path / "r.csv", COLUMNS, rows({("test", "train"): leak}))
+    assert (tmp_path / "r.csv").read_text() == (
+        "query_set,reference_set,recording,unit,queries,references,close,near_or_exact,least,"
+        "median,near_up_to\ntest,train,'=1+1,frames,1,1,1,0,3,3,\n"
+    )
+
+
+@pytest.fixture(scope="module")
+def pictures():
+    """Return views along a rendered road: frames of two drives, side by side alike."""
+    rng = np.random.default_rng(11)
+    result = []
+    for _ in range(2):
+        road = rng.integers(0, 255, (5, 40, 3), np.uint8).repeat(8, 0).repeat(8, 1)
+        result.append([road[:, 4 * at : 4 * at + 40] for at in range(20)])
+    return result
+
+
+#: Frame numbers of each drive on each side.
+SPLIT = {"test": ((0, 7), (18,)), "train": ((1, 2, 6), (0, 1))}
+
+
+def audited(pictures, frames=True, shuffled=False, **options):
+    sets = []
+    for name, drives in SPLIT.items():
+        order = [(drive, at) for drive, own in enumerate(drives) for at in own]
+        order = order[::-1] if shuffled else order
+        ids = [f"drive{drive}/{at:03}.png" for drive, at in order]
+        images = visleak.open_images([pictures[d][at] for d, at in order], name=name)
+        images = replace(
+            images,
+            ids=pa.array(ids),
+            locators=pa.array(ids),
+            groups=pa.array([f"drive{drive}" for drive, _ in order]),
+            frames=pa.array([at for _, at in order], pa.int64()) if frames else None,
+        )
+        sets.append(images)
+    settings = visleak.Settings(within=False, within_frames=2, **options)
+    return visleak.audit(*[[s] for s in sets], cache=None, settings=settings, workers=1)
+
+
+@pytest.fixture(scope="module")
+def told(pictures):
+    return audited(pictures)
+
+
+def test_an_audit_says_so_and_its_tables_stay(pictures, told):
+    """Rate, block, file and sentence come in; grades and pairs are as they were."""
+    plain = audited(pictures, frames=False)
+    assert told.headline == (
+        f"{plain.headline}; 1 recording leaks: 2 of 3 test images lie within 2 frames of a"
+        " training frame"
+    )
+    assert told.rate("recording") == Rate.of(2, 3)
+    (comparison,) = told.summary["comparisons"]
+    block = comparison["recordings"]
+    assert {name: block[name] for name in ("unit", "within", "shared", "leaking", "close")} == {
+        "unit": "frames", "within": 2, "shared": 2, "leaking": 1, "close": 2,
+    }  # fmt: skip
+    assert block["queries"] == 3
+    assert [each["frame_unit"] for each in told.summary["sets"]] == ["frames"] * 2
+    assert all("frame_unit" not in each for each in plain.summary["sets"])
+    assert [each["recording"] for each in block["listed"]] == ["drive0"]
+    with (told.folder / "recordings.csv").open() as lines:
+        first, second = csv.DictReader(lines)
+    assert (first["recording"], first["close"], first["least"]) == ("drive0", "2", "1")
+    assert (second["recording"], second["close"], second["median"]) == ("drive1", "0", "17")
+    assert (told.folder / "pairs.parquet").read_bytes() == (
+        plain.folder / "pairs.parquet"
+    ).read_bytes()
+    assert not (plain.folder / "recordings.csv").exists()
+    assert "recording" not in json.dumps(plain.summary["comparisons"] + plain.summary["totals"])
+    why = "time between frames of test and train: frame numbers of test and train are not known"
+    assert any(line.startswith(why) for line in plain.summary["skipped"])
+
+
+def test_order_and_verification_do_not_change_what_time_says(pictures, told):
+    """Files in another order: the same file, byte by byte; without grades none is counted."""
+    other = audited(pictures, shuffled=True)
+    files = [(each.folder / "recordings.csv").read_bytes() for each in (told, other)]
+    assert files[0] == files[1]
+    unseen = audited(pictures, verify=False)
+    (comparison,) = unseen.summary["comparisons"]
+    assert comparison["recordings"]["close"] == 2
+    assert comparison["recordings"]["near_or_exact"] is None
+    assert unseen.rate("recording") == told.rate("recording")
+
+
+def test_a_leak_of_nothing_is_a_rate_of_nothing():
+    """No recording on both sides: measured, and none."""
+    leak = found([("a", 1, True)], [("b", 1, True)])
+    assert leak == RecordingLeak("frames", 10, (), leak.close, leak.distances)
+    assert (leak.as_dict()["shared"], leak.as_dict()["near_or_exact"]) == (0, 0)
+    assert not leak.close.any()

@@ -1,0 +1,106 @@
+"""Leaking recordings on the page: numbers, chart and table; old and odd files make a page too."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from typing import Any
+from xml.etree import ElementTree as Xml
+
+import pytest
+from made_audit import HOSTILE_NAME, Made
+from test_report_page import Page
+
+from visleak.report import build, model, recordings
+from visleak.stats import Rate
+from visleak.store import write_json
+
+BLOCK = {
+    "unit": "frames", "within": 10, "shared": 30, "leaking": 22, "queries": 90, "close": 41,
+    "near_or_exact": 30,
+    "distances": [
+        {"up_to": last, "queries": count} for last, count in ((0, 1), (10, 40), (None, 49))
+    ],
+    "listed": [
+        {"recording": HOSTILE_NAME, "queries": 9, "references": 1234, "close": 7,
+         "near_or_exact": None, "least": 1, "median": 3, "near_up_to": 8},
+    ],
+}  # fmt: skip
+
+
+def told(made: Made, block: Any) -> Page:
+    """Return the page of an audit whose first comparison has recordings."""
+    summary = json.loads(json.dumps(made.summary))
+    first = summary["comparisons"][0]
+    first["recordings"] = block
+    first["rates"]["recording"] = Rate.of(41, 200).as_dict()
+    write_json(made.folder / "audit.json", summary)
+    return Page(build(made.folder))
+
+
+def test_the_section_says_what_time_found(fresh: Callable[..., Made]) -> None:
+    """How many, out of how many, how many of those appearance had found, and where the rest is."""
+    page = told(fresh(), BLOCK)
+    for words in (
+        "Leaking recordings",
+        "22 of 30 recordings on both sides leak: 41 of 200 test images",
+        "lie within 10 frames of a training frame",
+        "By appearance the audit lists 30 of these 41 as near or exact; 11 are found by time only",
+        f"{HOSTILE_NAME} 1,234 9 7 - 1 frame 3 frames 8 frames",
+        "21 more recordings leak. All that are on both sides stand in recordings.csv.",
+    ):
+        assert words in page.words
+    assert {"href": "#recordings"} in page.all("a")
+    assert not any("onerror" in attributes for _, attributes in page.elements)
+
+
+def test_the_page_doubts_numbers_that_may_be_times(fresh: Callable[..., Made]) -> None:
+    """Where nothing is near, and least of all where the next frame is thousands away."""
+    alone = BLOCK | {"leaking": 0, "listed": [], "nearest": 50_000_000}
+    page = told(fresh(), alone)
+    assert (
+        "lies within 10 frames of a training frame; the nearest are 50,000,000 frames apart; if the"
+        " numbers are times, give seconds or dates."
+    ) in page.words
+
+
+def test_without_a_leak_the_page_says_how_many_were_compared(fresh: Callable[..., Made]) -> None:
+    """Recordings on both sides are no leak in time by themselves."""
+    page = told(fresh(), BLOCK | {"leaking": 0, "listed": [], "unit": "ms", "within": 1500})
+    assert "Recordings on both sides" in page.words
+    assert (
+        "None of the 90 test frames of the 30 recordings on both sides lies within 1.5 s of a"
+        " training frame." in page.words
+    )
+
+
+@pytest.mark.parametrize("block", [None, {}, [], {"shared": 0}])
+def test_audits_without_recordings_have_no_section(fresh: Callable[..., Made], block: Any) -> None:
+    """As of before frames were compared."""
+    page = told(fresh(), block)
+    assert not any(attributes.get("id") == "recordings" for attributes in page.all("section"))
+
+
+def test_an_odd_block_makes_a_page(fresh: Callable[..., Made]) -> None:
+    """The folder is untrusted: what is missing is nothing, what is no number is none."""
+    odd = {"shared": 1, "leaking": "x", "distances": [3, {"up_to": "y"}], "listed": [{}, None]}
+    page = told(fresh(), odd)
+    assert any(attributes.get("id") == "recordings" for attributes in page.all("section"))
+
+
+def test_bars_before_the_bound_are_leaks(fresh: Callable[..., Made]) -> None:
+    """Counts stand over the bars; those of leaks have the colour of near."""
+    made = fresh()
+    told(made, BLOCK)
+    (found,) = model.read(made.folder).recordings
+    root = Xml.fromstring(recordings.drawn(found))
+    space = "{http://www.w3.org/2000/svg}"
+    heights: dict[str, list[float]] = {}
+    for bar in root.iter(f"{space}rect"):
+        heights.setdefault(bar.get("class", ""), []).append(float(bar.get("height", 0)))
+    assert heights["f-near"][1] / heights["f-below"][0] == pytest.approx(40 / 49, abs=1e-3)
+    assert len(heights["f-near"]) == 2
+    words = ["".join(text.itertext()) for text in root.iter(f"{space}text")]
+    assert words == [
+        "leaks", "1", "0", "40", "1-10", "49", ">10", "frames to the nearest training frame",
+    ]  # fmt: skip
