@@ -1,0 +1,79 @@
+"""Which metrics and which steps decide."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from typing import Final
+
+from visleak.dlede.scores import Scores
+from visleak.errors import UsageError
+
+#: What the metrics of Babu et al. 2025 are called, most telling name first; case, punctuation
+#: and what Ultralytics puts around them do not count. ``map`` alone comes last, for some mean the
+#: average over 0.5:0.95 by it.
+ALIASES: Final = {
+    "map50": ("map50", "map05", "map5", "ap50", "map"),
+    "f1": ("f1", "f1score"),
+}
+
+#: So many steps decide by default: 0, 10 and 20 % (Babu et al. 2025, section 4).
+STEPS: Final = 3
+
+
+def deciding_metrics(scores: Scores, asked: Sequence[str] = ()) -> tuple[str, ...]:
+    """Return the metrics that decide, as the scores call them.
+
+    Args:
+        scores: what there is.
+        asked: names or aliases, in any case; empty for mAP and F1 where both are there, else all.
+
+    Raises:
+        UsageError: one of them is not there, or is asked for twice.
+    """
+    if not asked:
+        usual = [_found(scores.metrics, name) for name in ALIASES]
+        return tuple(filter(None, usual)) if all(usual) else scores.metrics
+    chosen: list[str] = []
+    for name in asked:
+        found = _found(scores.metrics, name)
+        if found is None:
+            raise UsageError(
+                f"there is no metric {name!r}; the trainings have {', '.join(scores.metrics)}"
+            )
+        if found in chosen:
+            raise UsageError(f"the metric {found!r} is asked for twice; name it once")
+        chosen.append(found)
+    return tuple(chosen)
+
+
+def _found(there: Sequence[str], name: str) -> str | None:
+    """Return the metric that a name means: the same, the same but for case, or an alias."""
+    if name in there:
+        return name
+    plain = {_plain(each): each for each in reversed(there)}
+    family = next((names for names in ALIASES.values() if _plain(name) in names), ())
+    return next((plain[each] for each in (_plain(name), *family) if each in plain), None)
+
+
+def _plain(name: str) -> str:
+    bare = re.sub(r"^metrics/|\(b\)$", "", name.strip().lower())
+    return re.sub(r"[^0-9a-z]", "", bare)
+
+
+def deciding_steps(scores: Scores, asked: tuple[int, ...] | None = None) -> tuple[int, ...]:
+    """Return the steps that decide: those asked for, or the first three.
+
+    Raises:
+        UsageError: there are fewer than two, one is missing, or they do not begin with the first.
+    """
+    steps = tuple(scores.steps[:STEPS] if asked is None else asked)
+    fits = set(steps) <= set(scores.steps) and list(steps) == sorted(set(steps))
+    if len(steps) < 2 or not fits or steps[0] != scores.steps[0]:
+        there = ", ".join(map(str, scores.steps))
+        shown = ", ".join(map(str, steps)) or "none"
+        raise UsageError(
+            "a verdict is decided by two steps or more, ascending and beginning with"
+            f" {scores.steps[0]} %; there are {there}, got {shown}"
+        )
+    return steps

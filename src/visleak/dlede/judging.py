@@ -1,0 +1,261 @@
+"""From the scores of all trainings to a verdict, with how certain it is."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import cache
+
+import numpy as np
+
+from visleak.dlede.certainty import (
+    chance_above,
+    chances,
+    drawn_increases,
+    draws,
+    in_order,
+    mean_interval,
+    statistic_interval,
+)
+from visleak.dlede.deciding import deciding_metrics, deciding_steps
+from visleak.dlede.increase import excess, increase
+from visleak.dlede.needed import FIRST, needed
+from visleak.dlede.numbers import metric_name
+from visleak.dlede.results import Estimate, Judgement, MetricJudgement, StepScore
+from visleak.dlede.rules import CLEAN, LEAKING, RULES, UNDECIDED, Rule, on_means
+from visleak.dlede.scores import Scores
+from visleak.errors import UsageError
+from visleak.records import Float64, Int64
+
+
+@dataclass(frozen=True)
+class _Judge:
+    """How a metric is judged; ``weights`` gives the draws for a number of chains."""
+
+    rule: Rule
+    threshold: float
+    certainty: float
+    weights: Callable[[int], Float64]
+
+
+def judge(
+    scores: Scores,
+    *,
+    rule: str = "both-steps",
+    threshold: float = 0.05,
+    certainty: float = 0.95,
+    metrics: Sequence[str] = (),
+    decided_by: tuple[int, ...] | None = None,
+    resamples: int = 10_000,
+    seed: int = 0,
+) -> Judgement:
+    """Judge a split by what leaking on purpose did to the scores.
+
+    Verdicts rest on complete chains: repetitions that have every deciding metric at every
+    deciding step. The others are left out and counted. Later steps are described, from the chains
+    that have them, and decide nothing.
+
+    A verdict is wrong at most about as often as ``certainty`` allows: ``leaking`` of a split whose
+    true statistic is above the threshold, and ``clean`` of one where it is not, for any metric
+    (see :mod:`visleak.dlede.certainty`). With one repetition, and so with published means, nothing
+    is known of that: the verdict is ``undecided``, and ``on_means`` is what the paper would say.
+
+    Args:
+        scores: of all trainings.
+        rule: one of :data:`visleak.dlede.rules.RULES`.
+        threshold: a share.
+        certainty: chance that a verdict needs, at least .5 and below 1.
+        metrics: that decide, in any case or by an alias; by default mAP and F1 where both are
+            there, else all. Together they decide where all say the same.
+        decided_by: steps that decide, beginning with the first; by default the first three.
+        resamples: how often chains are drawn again.
+        seed: of these draws.
+
+    Raises:
+        UsageError: an argument is out of its range, or asks for what is not there.
+
+    Source: Babu et al. 2025, Algorithm 1 and section 4; the certainty is ours.
+    """
+    _check(rule, threshold, certainty, resamples)
+    names = deciding_metrics(scores, metrics)
+    steps = deciding_steps(scores, decided_by)
+    values = scores.values[[scores.metrics.index(name) for name in names]]
+    columns = np.array([scores.steps.index(step) for step in steps])
+    complete = np.asarray(np.isfinite(values[:, :, columns]).all(axis=(0, 2)))
+    values = in_order(values[:, complete])
+    weights = cache(lambda chains: draws(chains, resamples, seed))
+    by = _Judge(RULES[rule], threshold, certainty, weights)
+    found = [
+        _judged(by, scores, name, of_metric, columns)
+        for name, of_metric in zip(names, values, strict=True)
+    ]
+    verdicts = {each.verdict for each in found}
+    chains = int(complete.sum())
+    return Judgement(
+        rule=rule,
+        threshold=threshold,
+        certainty=certainty,
+        decided_by=steps,
+        repetitions=chains,
+        left_out=len(complete) - chains,
+        metrics=tuple(found),
+        on_means=_together([each.on_means for each in found]),
+        leaking=min(each.leaking for each in found) if chains > 1 else math.nan,
+        clean=min(each.clean for each in found) if chains > 1 else math.nan,
+        verdict=_together([each.verdict for each in found]),
+        disagree={LEAKING, CLEAN} <= verdicts,
+        more=_more(by, found, values, columns),
+    )
+
+
+def _check(rule: str, threshold: float, certainty: float, resamples: int) -> None:
+    if rule not in RULES:
+        raise UsageError(f"rule is one of {', '.join(RULES)}; got {rule!r}")
+    if not math.isfinite(threshold):
+        raise UsageError(f"threshold is a share such as 0.05; got {threshold}")
+    if not 0.5 <= certainty < 1.0:
+        raise UsageError(f"certainty must be at least 0.5 and below 1; got {certainty}")
+    if resamples < 1:
+        raise UsageError(f"resamples must be 1 or more; got {resamples}")
+
+
+def _together(verdicts: Sequence[str]) -> str:
+    """Return what all say, or that they say different things."""
+    return verdicts[0] if len(set(verdicts)) == 1 else UNDECIDED
+
+
+def _judged(
+    judge: _Judge, scores: Scores, metric: str, values: Float64, columns: Int64
+) -> MetricJudgement:
+    """Judge one metric by the chains that are complete, (chains, steps)."""
+    lower = metric in scores.lower
+    steps = tuple(_step(judge, scores.steps, values, at, lower) for at in range(values.shape[1]))
+    pairs = columns[judge.rule.pairs(len(columns))]
+    reason = _reason(metric, scores.steps, values, pairs)
+    if reason:
+        undefined = math.nan if len(values) < 2 else 0.0
+        return MetricJudgement(
+            metric=metric,
+            lower=lower,
+            steps=steps,
+            statistic=Estimate(math.nan),
+            on_means=UNDECIDED,
+            leaking=undefined,
+            verdict=UNDECIDED,
+            clean=undefined,
+            reason=reason,
+        )
+    sides = [(values[:, before], values[:, after]) for before, after in pairs]
+    statistic = _statistic(judge, sides, lower)
+    weights = judge.weights(len(values))
+    above = [chance_above(*side, judge.threshold, lower, weights) for side in sides]
+    leaking, clean = chances(above, judge.rule)
+    return MetricJudgement(
+        metric=metric,
+        lower=lower,
+        steps=steps,
+        statistic=statistic,
+        on_means=on_means(statistic.value, judge.threshold),
+        leaking=leaking,
+        verdict=_verdict(leaking, clean, judge.certainty),
+        clean=clean,
+    )
+
+
+def _reason(metric: str, steps: Sequence[int], values: Float64, pairs: Int64) -> str:
+    """Return why a metric says nothing; empty where it does."""
+    if not len(values):
+        return "no repetition has a result at every step that decides"
+    # all right, always: a score at its ceiling, of which other lines speak
+    if values.size > 1 and np.ptp(values) == 0.0 and values.flat[0] != 1.0:
+        same = f"{metric_name(metric)} of {values.flat[0]:.4g}"
+        return (
+            f"all {values.size:,} trainings have a {same}, to the last digit; see that what is"
+            " trained learns from the images it is given"
+        )
+    empty = [before for before, _ in pairs if not values[:, before].mean() > 0.0]
+    if not empty:
+        return ""
+    mean = values[:, empty[0]].mean()
+    return (
+        f"{metric_name(metric)} has a mean of {mean:.3g} at {steps[empty[0]]} %, and a"
+        " relative increase needs one above 0; train longer, or decide by another metric"
+    )
+
+
+def _statistic(judge: _Judge, sides: Sequence[tuple[Float64, Float64]], lower: bool) -> Estimate:
+    """Return the rule's statistic of the scores before and after; an interval of two chains."""
+    found = np.array([increase(p.mean(), c.mean(), lower) for p, c in sides])
+    chains = len(sides[0][0])
+    if chains < 2 or np.isnan(found).any():
+        return Estimate(float(judge.rule.of(found)))
+    weights = judge.weights(chains)
+    drawn = np.stack([drawn_increases(p, c, lower, weights) for p, c in sides], axis=-1)
+    return statistic_interval(found, drawn, judge.rule)
+
+
+def _verdict(leaking: float, clean: float, certainty: float) -> str:
+    # chances of one repetition are NaN, and no NaN is large enough
+    if leaking >= certainty:
+        return LEAKING
+    return CLEAN if clean >= certainty else UNDECIDED
+
+
+def _step(judge: _Judge, steps: Sequence[int], values: Float64, at: int, lower: bool) -> StepScore:
+    """Describe one step; its increase is that of the chains which have the step before, too."""
+    column = values[:, at]
+    there = column[np.isfinite(column)]
+    rise, above = Estimate(0.0), math.nan
+    if at:
+        both = np.isfinite(values[:, [at - 1, at]]).all(axis=1)
+        before, after = values[both, at - 1], values[both, at]
+        weights = judge.weights(len(before))
+        rise = _statistic(_one(judge), [(before, after)], lower) if both.any() else _NOTHING
+        above = chance_above(before, after, judge.threshold, lower, weights)
+    return StepScore(
+        step=steps[at],
+        trainings=len(there),
+        mean=mean_interval(there),
+        deviation=float(there.std(ddof=1)) if len(there) > 1 else math.nan,
+        increase=rise,
+        above=above,
+    )
+
+
+_NOTHING = Estimate(math.nan)
+
+
+def _one(judge: _Judge) -> _Judge:
+    """Return the judge who looks at a single increase."""
+    return _Judge(RULES["cumulative"], judge.threshold, judge.certainty, judge.weights)
+
+
+def _more(
+    judge: _Judge,
+    found: Sequence[MetricJudgement],
+    values: Float64,
+    columns: Int64,
+) -> int | None:
+    """Return how many repetitions would probably give every metric its verdict."""
+    chains = int(values.shape[1])
+    if any(each.reason for each in found) and chains:
+        return None
+    if chains < 2:
+        return FIRST - chains
+    told: list[int] = []
+    for each, of_metric in zip(found, values, strict=True):
+        if each.verdict == UNDECIDED:
+            pairs = columns[judge.rule.pairs(len(columns))]
+            exceeds = np.stack(
+                [
+                    excess(of_metric[:, before], of_metric[:, after], judge.threshold, each.lower)
+                    for before, after in pairs
+                ],
+                axis=1,
+            )
+            more = needed(exceeds, judge.rule, judge.certainty)
+            if more is None:
+                return None
+            told.append(more)
+    return max(told) if told else None

@@ -1,0 +1,63 @@
+"""Who trains: a command, a library, networks of our own, or any object with the same methods."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from importlib import import_module
+from typing import Final
+
+from visleak.dlede.lesson import Trainer
+from visleak.errors import UsageError
+
+#: Name before the colon -> function that makes a trainer of a :class:`Wish`.
+TRAINERS: Final = {
+    "command": "visleak.dlede.trainers.command:command_trainer",
+    "ultralytics": "visleak.dlede.trainers.ultralytics_models:ultralytics_trainer",
+    "torch": "visleak.dlede.trainers.networks:torch_trainer",
+    "lookup": "visleak.dlede.trainers.lookup:lookup_trainer",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Wish:
+    """What the command line says of a trainer.
+
+    Attributes:
+        name: before the colon.
+        argument: after it, or empty.
+        device: of torch: ``auto``, ``cpu``, ``cuda:0`` ...
+        threads: of torch, for one training.
+        time_limit: seconds after which a training counts as failed, or ``None``.
+    """
+
+    name: str
+    argument: str = ""
+    device: str = "auto"
+    threads: int = 1
+    time_limit: float | None = None
+
+    @property
+    def text(self) -> str:
+        """As it was written."""
+        return f"{self.name}:{self.argument}" if self.argument else self.name
+
+
+def load_trainer(
+    text: str, *, device: str = "auto", threads: int = 1, time_limit: float | None = None
+) -> Trainer:
+    """Return the trainer that a text names, such as ``torch:detector`` or ``command:...``.
+
+    Raises:
+        UsageError: there is none of that name, or its argument is wrong.
+        MissingExtra: it needs a package that is not installed.
+    """
+    name, _, argument = text.partition(":")
+    if name not in TRAINERS:
+        raise UsageError(
+            f"--trainer is one of {', '.join(TRAINERS)}, such as torch:detector or command:'CMD"
+            f" {{train}} {{test}} {{out}} {{seed}}'; got {text!r}"
+        )
+    module, _, function = TRAINERS[name].partition(":")
+    make: Callable[[Wish], Trainer] = getattr(import_module(module), function)
+    return make(Wish(name, argument, device, threads, time_limit))

@@ -1,0 +1,225 @@
+"""``lookup[:ENCODER]``: learns by heart, and answers with the label of the most alike image.
+
+It trains nothing, and so shows in seconds what leaking does to a model that only remembers: the
+same protocol, draws and rules, without a GPU and without chance.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from visleak.auditing import workers_for
+from visleak.dlede.lesson import Lesson, Outcome, Ready, Split, TrainingFailed
+from visleak.dlede.trainers import Wish
+from visleak.encoders import load_encoder
+from visleak.errors import UsageError, VisleakError
+from visleak.pipeline.fingerprinting import fingerprint
+from visleak.pipeline.workplace import Progress, Workplace
+from visleak.records import Encoder, Fingerprints, Float64, ImageSet, Int64
+
+#: Test images that are compared at once; bounds the memory.
+BLOCK: Final = 256
+
+#: What the progress bar says.
+STEP: Final = "comparing"
+
+#: File of all similarities.
+SIMILARITY: Final = "similarity.npy"
+
+
+def lookup_trainer(wish: Wish) -> LookupTrainer:
+    """Return the trainer of ``lookup`` or ``lookup:ENCODER``, such as ``lookup:phash``.
+
+    Raises:
+        UsageError: there is no such encoder.
+        MissingExtra: it needs a package that is not installed.
+    """
+    return LookupTrainer(wish.text, load_encoder(wish.argument or "builtin"))
+
+
+class LookupTrainer:
+    """One nearest neighbour by stored similarity; ties go to the smaller id.
+
+    Neither the seed nor the number of epochs changes anything: of two trainings on the same
+    images both come to the same numbers, and repetitions differ by their draws alone.
+
+    Args:
+        name: how the command line calls it.
+        encoder: makes the fingerprints.
+    """
+
+    decides = ("accuracy", "f1")
+    lower = ()
+
+    def __init__(self, name: str, encoder: Encoder) -> None:
+        self.name = name
+        self._encoder = encoder
+
+    def about(self) -> Mapping[str, Any]:
+        """Return what its results depend on."""
+        return {"encoder": self._encoder.name, "digest": self._encoder.digest}
+
+    def ready(self, split: Split, folder: Path, progress: Progress) -> Ready:
+        """Compare every test image with every image that may be trained on, once.
+
+        Args:
+            split: the split; every image has a label.
+            folder: is given a file of 4 bytes a pair.
+            progress: is told how far it is.
+
+        Raises:
+            UsageError: an image has no label.
+            VisleakError: no test image can be read, or the disk refuses.
+        """
+        truths = [_labels(images) for images in (split.train, split.test)]
+        names = pa.concat_arrays(truths).unique().sort()
+        codes = [np.asarray(pc.index_in(each, value_set=names), np.int64) for each in truths]
+        sets = (split.train, split.test)
+        workers = workers_for(sum(map(len, sets)), None)
+        with Workplace.at(folder, workers, None, progress) as place:
+            prints = [fingerprint(images, self._encoder, place) for images in sets]
+            if not all(map(len, prints)):
+                name = sets[0 if not len(prints[0]) else 1].name
+                raise VisleakError(f"no image of set {name!r} can be read")
+            places = _places(prints, sets)
+            _compare(prints, places, folder / SIMILARITY, progress)
+        notes = tuple(_unreadable(each, images) for each, images in zip(prints, sets, strict=True))
+        return Lookup(
+            *(folder / SIMILARITY, places[0], places[1], codes[0], codes[1], prints[1].rows),
+            notes=tuple(filter(None, notes)),
+        )
+
+
+@dataclass(frozen=True)
+class Lookup:
+    """All similarities of a split, and the labels.
+
+    Attributes:
+        similarity: ``.npy`` file of ``float32`` (readable test images, readable images of both
+            sets); columns are ordered by id.
+        train_place, test_place: ``int64``, the column of each image of both sets; -1 where it
+            cannot be read.
+        train_label, test_label: ``int64``, the label of each.
+        asked: ``int64``, row in the test set of each row of similarities.
+        notes: lines on images that cannot be read.
+    """
+
+    similarity: Path
+    train_place: Int64
+    test_place: Int64
+    train_label: Int64
+    test_label: Int64
+    asked: Int64
+    notes: tuple[str, ...] = ()
+
+    def train(self, lesson: Lesson, folder: Path) -> Outcome:
+        """Answer every test image with the label of the most alike image trained on.
+
+        Test images that cannot be read are answered wrong.
+
+        Returns:
+            ``accuracy``, and ``f1``: the mean of all classes that are shown or answered.
+
+        Raises:
+            TrainingFailed: none of the images to train on can be read.
+        """
+        draw = lesson.draw
+        column = np.concatenate([self.train_place[draw.kept], self.test_place[draw.leaked]])
+        label = np.concatenate([self.train_label[draw.kept], self.test_label[draw.leaked]])
+        known = np.flatnonzero(column >= 0)
+        known = known[np.argsort(column[known])]
+        if not len(known):
+            raise TrainingFailed("none of the images to train on can be read")
+        similarity = np.load(self.similarity, mmap_mode="r", allow_pickle=False)
+        answer = np.full(len(self.test_label), -1, np.int64)
+        for start in range(0, len(self.asked), BLOCK):
+            # of equal ones the first: the smaller id
+            nearest = similarity[start : start + BLOCK][:, column[known]].argmax(axis=1)
+            answer[self.asked[start : start + BLOCK]] = label[known[nearest]]
+        right = (answer == self.test_label).astype(np.float64)
+        return Outcome(
+            metrics={"accuracy": float(right.mean()), "f1": macro_f1(self.test_label, answer)},
+            images={"accuracy": right},
+            about={"unreadable": len(self.test_label) - len(self.asked)},
+        )
+
+
+def macro_f1(truth: Int64, answer: Int64) -> float:
+    """Return the mean over classes of F1 = 2 right / (shown + answered).
+
+    Args:
+        truth: ``int64`` (n,), the class of each image, from 0.
+        answer: the class that was answered; -1 for none, which is no class.
+
+    >>> macro_f1(np.array([0, 0, 1]), np.array([0, 1, 1]))
+    0.6666666666666666
+    """
+    classes = int(max(truth.max(), answer.max())) + 1
+    shown = np.bincount(truth, minlength=classes)
+    given = np.bincount(answer[answer >= 0], minlength=classes)
+    right = np.bincount(truth[truth == answer], minlength=classes)
+    seen = shown + given > 0
+    f1: Float64 = 2 * right[seen] / (shown + given)[seen]
+    return float(f1.mean())
+
+
+def _unreadable(prints: Fingerprints, images: ImageSet) -> str:
+    """Return a line on images that cannot be read, empty where all can."""
+    if not prints.problems:
+        return ""
+    first, count = prints.problems[0], len(prints.problems)
+    return (
+        f"{count:,} of {len(images):,} images of set {images.name!r} cannot be read, such as"
+        f" {first.id!r} ({first.reason}); they teach nothing, and are answered wrong"
+    )
+
+
+def _labels(images: ImageSet) -> pa.StringArray:
+    """Return the labels of a set, which every image has."""
+    missing = len(images) if images.labels is None else images.labels.null_count
+    if images.labels is None or missing:
+        raise UsageError(
+            f"trainer lookup answers with the one label of an image, and {missing:,} of"
+            f" {len(images):,} images of set {images.name!r} have none; give --label COLUMN, or"
+            " another trainer"
+        )
+    return images.labels
+
+
+def _places(prints: list[Fingerprints], sets: tuple[ImageSet, ImageSet]) -> tuple[Int64, Int64]:
+    """Return the column of each image of both sets: by id, training first; -1 if unreadable."""
+    ids = [each.ids.to_pylist() for each in prints]
+    order = sorted((id_, side, at) for side in (0, 1) for at, id_ in enumerate(ids[side]))
+    places = tuple(np.full(len(images), -1, np.int64) for images in sets)
+    for column, (_, side, at) in enumerate(order):
+        places[side][prints[side].rows[at]] = column
+    return places[0], places[1]
+
+
+def _compare(
+    prints: list[Fingerprints], places: tuple[Int64, Int64], path: Path, progress: Progress
+) -> None:
+    """Write the stored similarities of all test images to all images, see :class:`Lookup`."""
+    columns = np.concatenate([places[side][prints[side].rows] for side in (0, 1)])
+    known = np.empty((len(columns), prints[0].matrix.shape[1]))
+    known[columns] = np.concatenate([each.matrix for each in prints])
+    asked = prints[1].matrix
+    shape = (len(asked), len(known))
+    header = {"descr": "<f4", "fortran_order": False, "shape": shape}
+    try:
+        # not through a memory map: a disk that is full must be an error, not a signal
+        with path.open("wb") as file:
+            np.lib.format.write_array_header_1_0(file, header)
+            for start in range(0, len(asked), BLOCK):
+                block = np.asarray(asked[start : start + BLOCK], np.float64)
+                file.write((block @ known.T).astype("<f4").tobytes())
+                progress(STEP, min(start + BLOCK, len(asked)), len(asked))
+    except OSError as error:
+        raise VisleakError(f"{path} cannot be written: {error.strerror}") from error

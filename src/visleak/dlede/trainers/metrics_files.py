@@ -1,0 +1,257 @@
+"""What a training left as its result: a json of ours, or YOLO's own ``results.txt`` and ``.csv``.
+
+Of YOLO's files the **last** epoch counts. The best one is not for us to choose: it is the best on
+the test set, and picking it there would itself be a leak, of which there is more the noisier a
+training is.
+"""
+
+from __future__ import annotations
+
+import csv
+import json
+import math
+import os
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, Final
+
+import numpy as np
+
+from visleak.dlede.lesson import Outcome, TrainingFailed
+from visleak.records import Float64
+
+#: Metrics that are shares, from 0 to 1. Percent are refused: a file that mixes both units would
+#: pass for a jump of the score, and where the units change between files nobody could tell.
+SHARES: Final = frozenset(
+    {"precision", "recall", "f1", "map50", "map75", "map50_95", "map", "accuracy", "accuracy_top5"}
+)
+
+#: Larger files are no results.
+MAX_BYTES: Final = 256 << 20
+
+#: Columns of ``results.csv`` -> metric; YOLOv5's and YOLOv9's names, then Ultralytics'. ``(B)``,
+#: for boxes, is cut off before.
+COLUMNS: Final = {
+    "precision": "precision",
+    "recall": "recall",
+    "mAP_0.5": "map50",
+    "mAP_0.5:0.95": "map50_95",
+    "mAP50": "map50",
+    "mAP50-95": "map50_95",
+    "accuracy_top1": "accuracy",
+    "accuracy_top5": "accuracy_top5",
+}
+
+#: Place of each metric in a row of ``results.txt``, as YOLOv7 and YOLOv5 up to 5.0 write it: epoch,
+#: memory, box, obj, cls, total, labels, img_size, P, R, mAP@.5, mAP@.5:.95, val box, obj, cls.
+PLACES: Final = {"precision": 8, "recall": 9, "map50": 10, "map50_95": 11}
+_WIDTH: Final = 15
+
+YOLO_FILES: Final = ("results.txt", "results.csv")
+
+
+def f1_of(precision: float, recall: float) -> float:
+    """Return the harmonic mean of precision and recall of one training, 0 where both are 0."""
+    total = precision + recall
+    return 2 * precision * recall / total if total else 0.0
+
+
+def read_json(path: Path, rows: Mapping[str, int], images: int) -> Outcome:
+    """Read the json that a command wrote: name of each metric to its value over the test set.
+
+    ``precision``, ``recall``, ``f1``, ``map50``, ``map50_95``, ``accuracy`` are shares; any other
+    number is a metric as well. ``f1`` that is missing is made of precision and recall.
+    ``"images": {metric: {image: value}}`` holds values of single images, named by id or path; null
+    or no value is unknown. What is no number, or not finite, and no metric of ours is left out
+    and named in ``Outcome.about``.
+
+    Args:
+        path: the file.
+        rows: row of each test image by name.
+        images: how many test images there are.
+
+    Raises:
+        TrainingFailed: it is no such json; one line.
+    """
+    content = _content(path)
+    metrics, left_out = {}, {}
+    for name, value in content.items():
+        if name == "images":
+            continue
+        if name in SHARES:
+            metrics[name] = _share(name, value, path)
+        elif _is_number(value):
+            metrics[name] = float(value)
+        else:
+            left_out[name[:100]] = _kind(value)
+    if not metrics:
+        raise TrainingFailed(
+            f"{path.name} has no metric; it needs precision, recall, map50 and f1, or any other"
+            ' numbers, such as {"accuracy": 0.9}'
+        )
+    about: dict[str, Any] = {"result": path.name}
+    if left_out:
+        about["left_out"] = left_out
+    return Outcome(_with_f1(metrics), _of_images(content.get("images"), rows, images, path), about)
+
+
+def _content(path: Path) -> dict[str, Any]:
+    try:
+        if path.stat().st_size > MAX_BYTES:
+            raise TrainingFailed(f"{path.name} is larger than {MAX_BYTES >> 20} MiB")
+        content = json.loads(path.read_bytes())
+    except (OSError, ValueError, RecursionError) as error:
+        said = " ".join(str(error).split())[:200]
+        raise TrainingFailed(f"{path.name} cannot be read as json: {said}") from error
+    if not isinstance(content, dict):
+        raise TrainingFailed(
+            f"{path.name} holds {_kind(content)}; it must be an object, such as"
+            ' {"map50": 0.61, "f1": 0.58}'
+        )
+    return content
+
+
+def _is_number(value: Any) -> bool:
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        return False
+    try:
+        return math.isfinite(value)
+    except OverflowError:  # a whole number beyond what a float holds
+        return False
+
+
+def _kind(value: Any) -> str:
+    """Return in words what stands in the place of a number."""
+    if isinstance(value, bool | float) or value is None:
+        return json.dumps(value)
+    kinds = ((str, "a text"), (list, "a list"), (dict, "an object"))
+    return next((said for kind, said in kinds if isinstance(value, kind)), "too large a number")
+
+
+def _share(name: str, value: Any, path: Path) -> float:
+    if not _is_number(value):
+        shown = f"{value[:40]!r}, a text" if isinstance(value, str) else _kind(value)
+        raise TrainingFailed(f"{path.name}: {name} is {shown}; it must be a number from 0 to 1")
+    if not -1e-6 <= value <= 1 + 1e-6:
+        hint = "; percent are to be divided by 100" if 1 < value <= 100 else ""
+        raise TrainingFailed(f"{path.name}: {name} is {value:g}; it is a share from 0 to 1{hint}")
+    return min(1.0, max(0.0, float(value)))
+
+
+def _with_f1(metrics: dict[str, float]) -> dict[str, float]:
+    if "f1" not in metrics and {"precision", "recall"} <= metrics.keys():
+        return metrics | {"f1": f1_of(metrics["precision"], metrics["recall"])}
+    return metrics
+
+
+def _of_images(
+    content: Any, rows: Mapping[str, int], images: int, path: Path
+) -> dict[str, Float64]:
+    """Return the values of single images, (test images,) a metric."""
+    if content is None:
+        return {}
+    wrong = TrainingFailed(
+        f'{path.name}: "images" must be {{metric: {{image: number}}}}, images by id or path'
+    )
+    if not isinstance(content, dict):
+        raise wrong
+    found = {}
+    for metric, values in content.items():
+        if not isinstance(values, dict):
+            raise wrong
+        column = np.full(images, np.nan)
+        for name, value in values.items():
+            if name not in rows:
+                raise TrainingFailed(
+                    f'{path.name}: "images" names {name[:200]!r}, which is neither id nor path of'
+                    " a test image"
+                )
+            if not (value is None or isinstance(value, float) or _is_number(value)):
+                raise wrong
+            column[rows[name]] = value if value is not None and _is_number(value) else np.nan
+        found[metric] = column
+    return found
+
+
+# -- YOLO's own ----------------------------------------------------------------------------------
+
+
+def read_yolo(folder: Path, apart: str = "") -> Outcome:
+    """Read the one ``results.txt`` or ``results.csv`` below a folder: its last epoch.
+
+    F1 is that of precision and recall in this row.
+
+    Args:
+        folder: to look in.
+        apart: a folder in it that is not looked into.
+
+    Raises:
+        TrainingFailed: there is none, there are several, or it has no such row.
+    """
+    found = _yolo_files(folder, apart)
+    if not found:
+        raise TrainingFailed(f"it left no result: no {' or '.join(YOLO_FILES)} in {folder}")
+    if len(found) > 1:
+        named = " and ".join(os.path.relpath(path, folder) for path in found[:2])
+        raise TrainingFailed(
+            f"it left {len(found)} results, {named}; let it write one, or the {{out}} json"
+        )
+    path = found[0]
+    try:
+        if path.stat().st_size > MAX_BYTES:
+            raise TrainingFailed(f"{path.name} is larger than {MAX_BYTES >> 20} MiB")
+        text = path.read_text(encoding="utf-8", errors="replace")
+    except OSError as error:
+        raise TrainingFailed(f"{path.name} cannot be read ({error.strerror})") from error
+    values, epoch = (_last_of_text if path.suffix == ".txt" else _last_of_csv)(text, path)
+    metrics = {name: _share(name, value, path) for name, value in values.items()}
+    return Outcome(_with_f1(metrics), about={"result": path.name, "epoch": epoch})
+
+
+def _yolo_files(folder: Path, apart: str) -> list[Path]:
+    found = []
+    for place, folders, files in os.walk(folder):
+        here = Path(place)
+        folders[:] = sorted(name for name in folders if here != folder or name != apart)
+        found += [here / name for name in YOLO_FILES if name in files]
+    return found
+
+
+def _last_of_text(text: str, path: Path) -> tuple[dict[str, float], str]:
+    rows = [line.split() for line in text.splitlines() if line.strip()]
+    if not rows or len(rows[-1]) != _WIDTH or "/" not in rows[-1][0]:
+        raise TrainingFailed(
+            f"{path.name} does not end with a row of YOLOv7's: {_WIDTH} columns, epoch first, then"
+            " memory, losses, labels, size, P, R, mAP@.5, mAP@.5:.95"
+        )
+    row = rows[-1]
+    return {name: _number(row[at], name, path) for name, at in PLACES.items()}, row[0]
+
+
+def _last_of_csv(text: str, path: Path) -> tuple[dict[str, float], str]:
+    rows = [row for row in csv.reader(text.splitlines()) if any(cell.strip() for cell in row)]
+    header = [cell.strip() for cell in rows[0]] if rows else []
+    known = {_metric(cell): at for at, cell in enumerate(header) if _metric(cell) is not None}
+    if not known:
+        raise TrainingFailed(
+            f"{path.name} has no column such as metrics/mAP50(B) or metrics/mAP_0.5; it has"
+            f" {', '.join(header)[:200] or 'none'}"
+        )
+    if len(rows) < 2 or len(rows[-1]) != len(header):
+        raise TrainingFailed(f"{path.name} does not end with a whole row")
+    row = rows[-1]
+    values = {str(name): _number(row[at], str(name), path) for name, at in known.items()}
+    return values, row[header.index("epoch")].strip() if "epoch" in header else ""
+
+
+def _metric(column: str) -> str | None:
+    """Return the metric of a column; of boxes, where masks or key points stand beside them."""
+    return COLUMNS.get(column.removeprefix("metrics/").removesuffix("(B)"))
+
+
+def _number(cell: str, name: str, path: Path) -> float:
+    try:
+        return float(cell)
+    except ValueError as error:
+        shown = cell.strip()[:40]
+        raise TrainingFailed(f"{path.name}: {name} is {shown!r}, no number") from error

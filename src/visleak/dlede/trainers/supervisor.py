@@ -1,0 +1,81 @@
+"""Runs a command, and ends it with all that it started when visleak lets go of it.
+
+A script of its own: it is run beside the command, imports nothing of visleak, and reads its
+standard input until that ends. It ends when visleak closes it, and when visleak is killed, so
+no training stays behind. (``PR_SET_PDEATHSIG`` would reach the command alone, not what it started,
+and Linux alone.)
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+from typing import Final, NoReturn
+
+#: Seconds that processes are given to end before they are killed.
+GRACE: Final = 5.0
+
+#: What a shell says of a program that cannot be started.
+NOT_STARTED: Final = 127
+
+
+def main(command: list[str]) -> int:
+    """Run a command in a process group of its own; return its exit code.
+
+    Where a signal ended the command, this process is ended by the same.
+    """
+    try:
+        child = subprocess.Popen(command, stdin=subprocess.DEVNULL, process_group=0)
+    except (OSError, ValueError) as error:
+        print(f"{command[0]} cannot be started: {error}", file=sys.stderr)
+        return NOT_STARTED
+    for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
+        signal.signal(number, lambda *_: _in_background(child.pid))
+    threading.Thread(target=_watch, args=(child.pid,), daemon=True).start()
+    code = child.wait()
+    end(child.pid)  # what it has left running
+    return code if code >= 0 else _die_of(-code)
+
+
+def _watch(group: int) -> None:
+    while os.read(0, 1024):
+        pass
+    end(group)
+
+
+def _in_background(group: int) -> None:
+    threading.Thread(target=end, args=(group,), daemon=True).start()
+
+
+def end(group: int) -> None:
+    """Ask all processes of a group to end, and kill those that do not."""
+    try:
+        os.killpg(group, signal.SIGTERM)
+        until = time.monotonic() + GRACE
+        while time.monotonic() < until:
+            time.sleep(0.02)
+            os.killpg(group, 0)
+        os.killpg(group, signal.SIGKILL)
+    except (ProcessLookupError, PermissionError):
+        # none is left; on macOS a group of the dead alone is "not permitted"
+        return
+
+
+def _die_of(number: int) -> NoReturn:
+    if number == signal.SIGKILL:
+        os.kill(os.getpid(), number)
+    import resource
+
+    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+    signal.signal(number, signal.SIG_DFL)
+    os.kill(os.getpid(), number)
+    while True:
+        signal.pause()
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

@@ -1,0 +1,473 @@
+"""``visleak dlede`` from the command line: a command that learns by counting, and its result."""
+
+from __future__ import annotations
+
+import json
+import re
+import shlex
+import shutil
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+from calling import Ran, refused, run
+from PIL import Image
+
+from visleak.auditing import Audit
+from visleak.cli.dlede_view import forecast_line
+from visleak.dlede.forecasting import Forecast
+from visleak.dlede.results import DLeDe
+from visleak.dlede.stored import read_dlede
+
+#: Its mAP rises by GAIN times the share of test images that are in training, from 0.5.
+PROGRAM = """
+import json, sys
+train, test, out, seed, gain = sys.argv[1:]
+train, test = (open(name).read().splitlines() for name in (train, test))
+if float(gain) < 0:
+    sys.exit("the disk of the cluster is away")
+share = len(set(train) & set(test)) / len(test)
+score = 0.5 + float(gain) * share + int(seed) % 9 * 1e-5
+found = {"precision": 0.6, "recall": 0.4, "map50": score, "f1": score - 0.02, "<b>$x$": 0.5}
+json.dump(found, open(out, "w"))
+"""
+
+BAD = "<img src=x onerror=alert(1)>.png"
+
+
+@pytest.fixture(scope="module")
+def pictures(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Twenty test and 24 training images of other recordings; one name is markup."""
+    root = tmp_path_factory.mktemp("pictures")
+    rng = np.random.default_rng(5)
+    for side, offset, count in (("train", 0, 24), ("test", 8, 20)):
+        (root / side).mkdir()
+        for number in range(count):
+            name = f"r{number // 5 + offset}-{number:02d}.png"
+            name = BAD if (side, number) == ("test", 7) else name
+            pixels = rng.integers(0, 256, (4, 4, 3), dtype=np.uint8)
+            Image.fromarray(pixels).resize((40, 40), Image.Resampling.BICUBIC).save(
+                root / side / name
+            )
+    return root
+
+
+@pytest.fixture(scope="module")
+def program(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    path = tmp_path_factory.mktemp("program") / "train.py"
+    path.write_text(PROGRAM)
+    return path
+
+
+@pytest.fixture(autouse=True)
+def _no_figures(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Figures have tests of their own; those of ``made`` are drawn, for it comes before this."""
+    monkeypatch.setattr("visleak.dlede.output._figures", lambda result: ())
+    monkeypatch.setattr("visleak.dlede.section._drawings", lambda result: ())
+
+
+def trainer(program: Path, gain: float) -> str:
+    python = shlex.quote(sys.executable)
+    return f"command:{python} -I -S {program} {{train}} {{test}} {{out}} {{seed}} {gain}"
+
+
+def dlede(pictures: Path, program: Path, out: Path, *more: object, gain: float = 0.5) -> Ran:
+    given = ("--test", pictures / "test", "--train", pictures / "train", "-o", out)
+    return run("dlede", *given, "--trainer", trainer(program, gain), *more)
+
+
+@pytest.fixture(scope="module")
+def made(
+    pictures: Path, program: Path, tmp_path_factory: pytest.TempPathFactory
+) -> tuple[Path, Ran]:
+    """A clean split, three repetitions, with its audit."""
+    out = tmp_path_factory.mktemp("made") / "out"
+    return out, dlede(pictures, program, out, "--repetitions", 3)
+
+
+def test_a_clean_split_from_end_to_end(made: tuple[Path, Ran]) -> None:
+    out, ran = made
+    assert ran.code == 0, ran.err
+    lines = ran.out.splitlines()
+    assert lines[0].startswith(
+        "no leak shows: leaking 10 % of the test images on purpose raises mAP@0.5 by 10.0 % and F1"
+        " by 10.4 %, the next 10 % by 9.1 % and 9.4 % (each above 5 % at one step or more; 3"
+    )
+    at = lines.index("Scores by share of leaked test images; R: relative increase over the step"
+                     " before")  # fmt: skip
+    rows = [line.split() for line in lines[at + 3 : at + 6]]
+    assert [row[:2] for row in rows] == [["0", "3"], ["10", "3"], ["20", "3"]]
+    assert rows[0][-2:] == ["-", "-"]
+    assert [float(row[-2]) for row in rows[1:]] == pytest.approx([10, 9.09], abs=0.02)
+    assert [float(row[-1]) for row in rows[1:]] == pytest.approx([10.42, 9.43], abs=0.02)
+    together = next(line.split() for line in lines if line.startswith("together"))
+    assert together[-1] == "clean"
+    assert "by any-step clean, by cumulative clean" in lines
+    assert lines[-2:] == [str(out), str(out / "audit" / "report.html")]
+    assert ran.err.splitlines()[0].startswith("9 trainings on 24 images, each tested on 20")
+    files = {path.name for path in out.iterdir()}
+    assert {"curve.svg", "curve.png", "increases.png"} <= files
+    assert {"dlede.json", "dlede.md", "dlede.tex", "curve.csv", "phash-pairs.png"} <= files
+    assert (out / "runs" / "step-010" / "repetition-03.json").is_file()
+
+
+def test_the_report_shows_cause_and_effect(made: tuple[Path, Ran]) -> None:
+    page = (made[0] / "audit" / "report.html").read_text(encoding="utf-8")
+    assert "D-LeDe: does retraining betray the leak?" in page
+    assert f"pairs, by the audit: {Audit(made[0] / 'audit').headline}" in page
+    assert "<img src=x onerror" not in page
+    assert "<b>$x$" not in page
+    result = read_dlede(made[0])
+    assert result.audit is not None
+    assert result.audit["folder"] == "audit"
+
+
+def test_finished_trainings_are_not_made_again(
+    made: tuple[Path, Ran], pictures: Path, program: Path, tmp_path: Path
+) -> None:
+    out = Path(shutil.copytree(made[0], tmp_path / "out"))
+    before = {path: path.stat().st_mtime_ns for path in (out / "runs").rglob("*.json")}
+    again = dlede(pictures, program, out, "--repetitions", 3, "--audit", "off", "--no-phash")
+    assert again.code == 0, again.err
+    assert again.out.splitlines()[0] == made[1].out.splitlines()[0]
+    assert again.err == f"reused: all 9 trainings were in {out}, none was made\n"
+    more = dlede(
+        pictures, program, out, "--repetitions", 4, "--audit", made[0] / "audit", "--no-phash",
+        "--rule", "cumulative", "--threshold", "50%",
+    )  # fmt: skip
+    assert more.code == 0, more.err
+    assert "12 trainings on 24 images, each tested on 20; 9 are there already;" in more.err
+    assert f"the report of {made[0] / 'audit'} showed another result of dlede" in more.err
+    assert "leaking 20 % of the test images on purpose raises mAP@0.5 by 20.0 % and" in more.out
+    assert "(at most 50 %; 4 repetitions" in more.out
+    assert {path: path.stat().st_mtime_ns for path in before} == before
+    # trainings of something else are kept until somebody forces it
+    other = refused(
+        "dlede", "--test", pictures / "test", "--train", pictures / "train", "-o", out,
+        "--trainer", trainer(program, 0.25), "--audit", "off",
+    )  # fmt: skip
+    assert other == (
+        2,
+        f"{out} holds trainings with another trainer; choose another folder with -o DIR, or --force"
+        " drops them",
+    )
+
+
+def test_json_is_the_file_and_nothing_else(
+    made: tuple[Path, Ran], pictures: Path, program: Path, tmp_path: Path
+) -> None:
+    out = Path(shutil.copytree(made[0], tmp_path / "out"))
+    ran = dlede(pictures, program, out, "--repetitions", 3, "--audit", "off", "--json")
+    assert ran.out.encode() == (out / "dlede.json").read_bytes()
+    content = json.loads(ran.out)
+    assert (content["kind"], content["judgement"]["verdict"]) == ("visleak dlede", "clean")
+    assert content["audit"] is None
+
+
+def test_one_set_parted_by_a_recipe(pictures: Path, program: Path, tmp_path: Path) -> None:
+    """Its parts have no source of their own, and are audited all the same, also once more."""
+    out = tmp_path / "out"
+    given = ("--set", pictures, "--split", "random:0.5", "--repetitions", 1, "-o", out)
+    for _ in range(2):
+        ran = run("dlede", *given, "--trainer", trainer(program, 0.02), "--no-pictures")
+        assert ran.code == 0, ran.err
+    assert ran.out.startswith("on the means the split seems to leak already: leaking 10 % of")
+    assert "cannot be told from one repetition" in ran.out
+    assert not (out / "phash-pairs.png").exists()
+    assert (out / "audit" / "report.html").is_file()
+
+
+def test_a_folder_of_splits_says_what_it_leaves_out(
+    pictures: Path, program: Path, tmp_path: Path
+) -> None:
+    data = Path(shutil.copytree(pictures, tmp_path / "data"))
+    shutil.copytree(pictures / "test", data / "val")
+    ran = run(
+        "dlede", data, "--trainer", trainer(program, 0.5), "--forecast", "-o", tmp_path / "out"
+    )
+    assert ran.code == 0, ran.err
+    assert ran.out == (
+        "30 trainings on 24 images, each tested on 20; how long one takes is known when the first"
+        " has ended\n"
+    )
+    assert ran.err == (
+        "test against train is judged; val is left out, give it as --test to judge it\n"
+    )
+    assert not (tmp_path / "out").exists()
+    ran = run("dlede", data, "--trainer", trainer(program, 0.5), "--forecast", "--json", "--full")
+    assert ran.code == 0, ran.err
+    assert json.loads(ran.out)["trainings"] == 110
+
+
+def test_trainings_that_fail_leave_their_reason(
+    pictures: Path, program: Path, tmp_path: Path
+) -> None:
+    ran = dlede(
+        pictures, program, tmp_path / "out", "--repetitions", 1, "--audit", "off", gain=-1.0
+    )
+    assert ran.code == 1
+    assert "the disk of the cluster is away" in ran.err
+    assert not (tmp_path / "out" / "dlede.json").exists()
+
+
+def test_scores_of_trainings_made_elsewhere(tmp_path: Path) -> None:
+    """KITTI of Babu et al. 2025, table 4, as published."""
+    file, out = tmp_path / "kitti.csv", tmp_path / "out"
+    file.write_text("step,map50,f1\n0,.852,.839\n10,.856,.842\n20,.866,.850\n")
+    ran = run("dlede", "--scores", file, "-o", out)
+    assert (ran.code, ran.err) == (0, "")
+    assert ran.out.startswith(
+        "on the means the split seems to leak already: leaking 10 % of the test images on purpose"
+        " raises mAP@0.5 by 0.5 % and F1 by 0.4 %, the next 10 % by 1.2 % and 1.0 % (none above 5"
+    )
+    assert ran.out.splitlines()[1] == f"scores of {file}: 1 repetition of 3 steps"
+    assert ran.out.splitlines()[-1] == str(out)
+    assert (out / "curve.csv").is_file()
+    assert refused("dlede", "--scores", file, "-o", out) == (
+        2,
+        f"{out} holds a result already (dlede.json); choose another folder with -o DIR, or --force"
+        " replaces it",
+    )
+    again = run("dlede", "--scores", file, "-o", out, "--force", "--threshold", "0.4%", "--json")
+    assert json.loads(again.out)["judgement"]["on_means"] == "clean"
+
+
+def test_what_cannot_end_well_is_refused_before_any_work(
+    pictures: Path, program: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def never(*arguments: object, **options: object) -> None:
+        pytest.fail("the work was begun")
+
+    monkeypatch.setattr("visleak.dlede.measuring.dlede", never)
+    monkeypatch.setattr("visleak.auditing.audit", never)
+    test, train = ("--test", pictures / "test"), ("--train", pictures / "train")
+    sides, by = (*test, *train), ("--trainer", trainer(program, 0.5))
+    (tmp_path / "scored").mkdir()
+    (tmp_path / "scored" / "dlede.json").write_text("{}")
+    (tmp_path / "begun").mkdir()
+    (tmp_path / "begun" / "request.json").write_text("{}")
+    (tmp_path / "file").write_text("step,map50\n0,.5\n10,.6\n20,.7\n")
+    scores = ("--scores", tmp_path / "file")
+    wrong = [
+        (
+            (),
+            "no split to judge: give a folder with train and test in it, or --test S and --train S,"
+            " or --set S and --split RECIPE; or judge trainings made elsewhere with --scores FILE",
+        ),
+        (
+            (*sides, "--set", pictures, *by),
+            "give either DIR, or --test and --train, or --set and --split; not two of them",
+        ),
+        ((*test, *by), "--test needs --train"),
+        ((*train, *by), "--train needs --test"),
+        (("--set", pictures, *by), "--set needs --split"),
+        (("--split", "kitti", *by), "--split needs --set"),
+        (
+            sides,
+            "nobody trains: give --trainer command:'CMD {train} {test} {out} {seed}',"
+            " ultralytics:MODEL, torch:detector, torch:classifier or lookup; without a training,"
+            " visleak audit finds the pairs",
+        ),
+        (
+            (*sides, "--trainer", "magic"),
+            "--trainer is one of command, ultralytics, torch, lookup, such as torch:detector or"
+            " command:'CMD {train} {test} {out} {seed}'; got 'magic'",
+        ),
+        (
+            (*sides, *by, "--full", "--steps", "10"),
+            "--full is --steps 10,20,30,40,50,60,70,80,90,100; give one of them",
+        ),
+        (
+            (*sides, *by, "--steps", "10;20"),
+            "--steps is whole percents with commas between, such as 10,20; got '10;20'",
+        ),
+        (
+            (*sides, *by, "--steps", "20,10"),
+            "steps are whole percents from 0 to 100, ascending and beginning with 0, such as"
+            " 0,10,20; got 0,20,10",
+        ),
+        ((*sides, *by, "--repetitions", "0"), "repetitions must be 1 or more; got 0"),
+        (
+            (*sides, *by, "--threshold", "5"),
+            "--threshold is a share from 0 to 1 or a percentage, such as 5% or 0.05; got '5'",
+        ),
+        (
+            (*sides, *by, "--certainty", "40%"),
+            "--certainty is at least 50% and below 100%; got '40%'",
+        ),
+        (
+            (*sides, *by, "--alpha", "x"),
+            "--alpha is a share from 0 to 1 or a percentage, such as 5% or 0.05; got 'x'",
+        ),
+        ((*sides, *by, "--rule", "one"), "rule is one of both-steps, any-step, cumulative; got"
+                                         " 'one'"),
+        ((*sides, *by, "--time-limit", "0"), "--time-limit is seconds above 0; got 0"),
+        (
+            (*sides, *by, "--check-convergence", "1"),
+            "--check-convergence 1 trains no longer; give 2 or more",
+        ),
+        ((*sides, *by, "--engine", "slurm"), "engine must be one of local, ray; got 'slurm'"),
+        (
+            (*scores, *by),
+            "--trainer and --scores: --scores judges trainings made elsewhere, and trains nothing;"
+            " leave --trainer out",
+        ),
+        (
+            (*scores, pictures),
+            "DIR and --scores: --scores judges trainings made elsewhere, and trains nothing; leave"
+            " DIR out",
+        ),
+        (
+            (*scores, "-o", tmp_path / "begun"),
+            f"{tmp_path / 'begun'} holds a result already (request.json); choose another folder"
+            " with -o DIR, or --force replaces it",
+        ),
+        (
+            (*sides, *by, "-o", tmp_path / "scored"),
+            f"{tmp_path / 'scored'} holds a result already (dlede.json); choose another folder with"
+            " -o DIR, or --force replaces it",
+        ),
+        (
+            (*sides, *by, "-o", pictures / "test" / "out"),
+            f"output {pictures / 'test' / 'out'} lies among the images of 'test', which are only"
+            " read; choose another folder with -o DIR",
+        ),
+    ]  # fmt: skip
+    for given, message in wrong:
+        out = () if "-o" in given else ("-o", tmp_path / "none")
+        assert refused("dlede", *given, *out) == (2, message)
+    assert not (tmp_path / "none").exists()
+
+
+def test_an_audit_of_other_sets_is_refused(
+    audited: Path, pictures: Path, program: Path, tmp_path: Path
+) -> None:
+    said = refused(
+        "dlede", "--test", pictures / "test", "--train", pictures / "train", "--trainer",
+        trainer(program, 0.5), "--audit", audited, "-o", tmp_path / "out",
+    )  # fmt: skip
+    assert said == (
+        2,
+        f"--audit {audited} is of other sets: none of them has the images of 'test'; leave it out,"
+        " and one is made",
+    )
+    code, message = refused(
+        "dlede", "--test", pictures / "test", "--train", pictures / "train", "--trainer",
+        trainer(program, 0.5), "--audit", tmp_path, "-o", tmp_path / "out",
+    )  # fmt: skip
+    assert code == 2
+    assert "holds no finished audit" in message
+
+
+def test_a_run_that_is_stopped_says_what_is_kept(
+    pictures: Path, program: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def stopped(*arguments: object, **options: object) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("visleak.dlede.measuring.dlede", stopped)
+    ran = dlede(pictures, program, tmp_path / "out", "--audit", "off")
+    assert ran.code == 130
+    assert ran.err == (
+        f"visleak: interrupted; trainings that were finished are kept in {tmp_path / 'out'}, and"
+        " the same command goes on from there\n"
+    )
+
+
+def early(repetitions: int, folder: Path) -> DLeDe:
+    """Return what is found in scores of three steps."""
+    means = ((0, 0.6, 0.58), (10, 0.63, 0.6), (20, 0.65, 0.62))
+    lines = ["step,repetition,map50,f1"]
+    for place in range(repetitions):
+        lines += [f"{step},{place},{a + place / 999},{b + place / 999}" for step, a, b in means]
+    (folder / "scores.csv").write_text("\n".join(lines))
+    assert run("dlede", "--scores", folder / "scores.csv", "-o", folder / "out").code == 0
+    return read_dlede(folder / "out")
+
+
+def at_width(columns: int, made: DLeDe, monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """Return the lines of the summary on a terminal of so many columns."""
+    from visleak.cli.dlede_view import shown
+    from visleak.cli.terminal import rendered
+
+    for name, value in (("COLUMNS", columns), ("LINES", 50), ("FORCE_COLOR", 1), ("TERM", "dumb")):
+        monkeypatch.setenv(name, str(value))
+    monkeypatch.delenv("NO_COLOR", raising=False)
+    return re.sub(r"\x1b\[[0-9;]*m", "", rendered(shown(made))).splitlines()
+
+
+@pytest.mark.parametrize(
+    ("columns", "repetitions", "header"),
+    [
+        (80, 5, "metric R % 95 % CI leaks clean verdict"),
+        (100, 5, "metric R % 95 % CI leaks clean verdict"),
+        (
+            120,
+            5,
+            "metric largest increase % 95 % CI on the means leaks already no leak shows verdict",
+        ),
+        (60, 1, "metric R % on the means verdict"),
+    ],
+)
+def test_verdicts_fit_on_the_terminal(
+    columns: int,
+    repetitions: int,
+    header: str,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Every column is there, no cell is cut, and the last row still says what they say together."""
+    lines = at_width(columns, early(repetitions, tmp_path), monkeypatch)
+    at = next(place for place, line in enumerate(lines) if line.startswith("Verdicts at"))
+    table = lines[at + 1 : at + 6]
+    assert " ".join(table[0].split()) == header
+    assert [line.split()[0] for line in table[2:]] == ["mAP@0.5", "F1", "together"]
+    assert max(map(len, table)) <= columns
+    assert "…" not in "".join(table)
+
+
+def test_a_narrow_terminal_keeps_the_first_column(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Where nothing fits any more, names of columns are broken, then numbers are cut."""
+    lines = at_width(40, early(5, tmp_path), monkeypatch)
+    at = next(place for place, line in enumerate(lines) if line.startswith("Scores by share"))
+    assert [line.split()[0] for line in lines[at + 4 : at + 7]] == ["0", "10", "20"]
+    assert any(line.startswith("leaked %") for line in lines)
+    rows = [line for line in lines if line.startswith(("mAP@0.5 ", "F1 ", "together"))]
+    assert len(rows) == 3
+    assert max(map(len, rows)) <= 40
+
+
+@pytest.mark.parametrize(
+    ("found", "said"),
+    [
+        (
+            Forecast(30, 0, 5231, 2250, False, None),
+            "30 trainings on 5,231 images, each tested on 2,250; how long one takes is known when"
+            " the first has ended",
+        ),
+        (
+            Forecast(30, 12, 5231, 2250, True, 600.0, jobs=4),
+            "30 trainings on 5,231 images, each tested on 2,250; 12 are there already; about"
+            " 50:00 left (10:00 each as those that are there, 4 at a time)",
+        ),
+        (
+            Forecast(1, 0, 10, 5, False, 0.2),
+            "1 training on 10 images, each tested on 5; under 1 s left (under 1 s each by a first"
+            " estimate)",
+        ),
+        (
+            Forecast(9, 1, 10, 5, True, 0.145),
+            "9 trainings on 10 images, each tested on 5; 1 is there already; about 1 s left (under"
+            " 1 s each as those that are there)",
+        ),
+        (
+            Forecast(9, 9, 10, 5, True, 3.0),
+            "9 trainings on 10 images, each tested on 5; 9 are there already",
+        ),
+    ],
+)
+def test_a_forecast_in_a_line(found: Forecast, said: str) -> None:
+    assert forecast_line(found) == said

@@ -1,0 +1,154 @@
+"""Results of D-LeDe made by hand: the paper's curves, repeated runs, and hostile names."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+
+import numpy as np
+
+from visleak.dlede.judging import judge
+from visleak.dlede.plan import FULL, Plan
+from visleak.dlede.results import (
+    AlikePair,
+    Calibration,
+    Convergence,
+    DLeDe,
+    Estimate,
+    Failure,
+    HashEvidence,
+    Judgement,
+    Makeup,
+    Memory,
+)
+from visleak.dlede.scores import Scores
+
+HOSTILE = "<img src=x onerror=alert(1)>"
+FORMULA = "=cmd|' /C calc'!A0"
+MARKUP = r"a|b*c_[d](e)$f$ \input{g} 50% & ~^#"
+
+#: Babu et al. 2025, tables 1 (mAP at 20 % as table 3 has it) and 4.
+CIRRUS = {
+    "precision": (.553, .622, .690, .761, .764, .831, .786, .787, .820, .843, .831),
+    "recall": (.469, .563, .628, .641, .669, .680, .722, .739, .757, .769, .800),
+    "map50": (.486, .595, .679, .701, .736, .760, .783, .791, .815, .829, .835),
+    "f1": (.49, .57, .64, .67, .70, .72, .74, .75, .77, .78, .79),
+}  # fmt: skip
+KITTI = {
+    "map50": (.852, .856, .866, .873, .881, .889, .898, .901, .905, .913, .921),
+    "f1": (.839, .842, .850, .855, .862, .869, .878, .879, .885, .892, .902),
+}  # fmt: skip
+
+#: Table 5; the odd distances and those above 10 are made up.
+KITTI_PAIRS = (851, 0, 3662, 0, 5141, 0, 6047, 0, 5417, 0, 6251, 0, 7903, 0, 9544, 0, 12120)
+
+
+def judged(
+    scores: Scores, metrics: Sequence[str], threshold: float = 0.05, rule: str = "both-steps"
+) -> Judgement:
+    return judge(scores, rule=rule, threshold=threshold, metrics=metrics, resamples=1000)
+
+
+def curves(
+    means: Mapping[str, Sequence[float]], repetitions: int = 1, spread: float = 0.0, seed: int = 1
+) -> Scores:
+    """Return scores whose means are as given; repetitions differ alike at all steps, and a bit."""
+    rng = np.random.default_rng(seed)
+    wanted = np.array(list(means.values()))[:, None, :]
+    shape = (len(means), repetitions, wanted.shape[2])
+    noise = rng.normal(0, spread, (1, repetitions, 1)) + rng.normal(0, spread / 2, shape)
+    noise -= noise.mean(axis=1, keepdims=True)
+    return Scores(
+        tuple(means), FULL[: wanted.shape[2]], tuple(range(1, repetitions + 1)),
+        np.clip(wanted + noise, 0.001, 0.999),
+    )  # fmt: skip
+
+
+def result(
+    scores: Scores, metrics: Sequence[str] = ("map50", "f1"), threshold: float = 0.05
+) -> DLeDe:
+    rules = ("both-steps", "any-step", "cumulative")
+    first, *others = (judged(scores, metrics, threshold, rule) for rule in rules)
+    return DLeDe(
+        train={"name": "train", "images": 5231, "source": "kitti:training"},
+        test={"name": "test", "images": 2250, "source": "kitti:training"},
+        trainer={"name": "torch:detector", "epochs": 30},
+        plan=Plan(scores.steps, len(scores.repetitions)),
+        scores=scores,
+        judgement=first,
+        others=tuple(others),
+        seconds=7200.0,
+    )
+
+
+def cirrus(repetitions: int = 10) -> DLeDe:
+    return result(curves(CIRRUS, repetitions, 0.012 if repetitions > 1 else 0.0))
+
+
+def kitti(repetitions: int = 10) -> DLeDe:
+    spread = 0.004 if repetitions > 1 else 0.0
+    return replace(result(curves(KITTI, repetitions, spread)), hashes=pairs())
+
+
+def pairs() -> HashEvidence:
+    nearest = [312, 0, 401, 0, 377, 0, 290, 0, 214, 0, 150, 0, 121, 0, 95, 0, 80, *[0] * 48]
+    alike = tuple(AlikePair(f"{n:06d}.png", f"{n + 900:06d}.png", 0) for n in range(100))
+    return HashEvidence(5231, 2250, 3, (*KITTI_PAIRS, *[400] * 48), tuple(nearest), alike)
+
+
+def early(repetitions: int = 5, spread: float = 0.01) -> DLeDe:
+    """The first three steps alone, of a made-up split."""
+    means = {"map50": (0.60, 0.63, 0.65), "f1": (0.58, 0.60, 0.62)}
+    return result(curves(means, repetitions, spread))
+
+
+def whole() -> DLeDe:
+    """A result that has everything."""
+    made = kitti()
+    clean = result(curves({m: CIRRUS[m][:3] for m in ("map50", "f1")}, 5, 0.01)).judgement
+    classes = ("car", "van", "pedestrian")
+    sizes = {"test_images": 700, "test_groups": 4, "training_images": 3000, "training_groups": 17}
+    return replace(
+        made,
+        failed=(Failure(30, 4, "exit code 1", "runs/step-030/repetition-04.log"),),
+        notes=("boxes of 12 images lie outside of them",),
+        makeup=Makeup(
+            classes, (2000, 600, 400), (9000, 900, 800), (0, 10, 20),
+            ((4800.0, 1500.0, 900.0), (4790.5, 1502.0, 890.0), (4781.0, 1504.5, 880.0)),
+            ((20000.0, 2000.0, 3000.0), (20100.0, 2010.0, 2900.0), (20200.0, 2020.0, 2800.0)),
+        ),
+        memory=(
+            Memory("ap50", 10, 225.0, Estimate(0.03, 0.02, 0.04), Estimate(0.001, -0.002, 0.004)),
+        ),
+        calibration=Calibration(
+            21, (sizes, sizes), (clean, clean), 0.05, 0.083, {"map50": 0.09, "f1": 0.083}
+        ),
+        convergence=Convergence(
+            (30, 90),
+            (
+                {"step": 0, "metric": "map50", "usual": 0.852, "longer": 0.857, "repetitions": 1},
+                {"step": 20, "metric": "map50", "usual": 0.866, "longer": None, "repetitions": 0},
+            ),
+        ),
+        audit={"folder": "audit", "headline": "851 of 2,250 test images have a copy in train"},
+    )  # fmt: skip
+
+
+def hostile() -> DLeDe:
+    """Names that would break or begin markup, formulas or drawings."""
+    names = (HOSTILE, FORMULA, MARKUP)
+    scores = curves(dict.fromkeys(names, (0.5, 0.6, 0.7)), 3, 0.01)
+    made = result(scores, names)
+    hashes = replace(pairs(), alike=(AlikePair(HOSTILE, "\x1b[31m\n" + MARKUP, 0),))
+    return replace(
+        made,
+        trainer={"name": f"command:{MARKUP}"},
+        train={"name": HOSTILE, "images": 5231, "source": HOSTILE},
+        test={"name": FORMULA, "images": 2250, "source": MARKUP},
+        failed=(Failure(10, 1, HOSTILE, MARKUP), Failure(20, 1, "=1+1", "\x1b]0;x\x07")),
+        notes=(HOSTILE, MARKUP),
+        makeup=Makeup(names, (3, 2, 1), (), (0, 10), ((30.0, 20.0, 10.0), (29.0, 20.0, 12.0)), ()),
+        memory=(Memory(HOSTILE, 10, 2.5, Estimate(0.1), Estimate(0.0)),),
+        hashes=hashes,
+        audit={"folder": HOSTILE, "headline": HOSTILE},
+    )

@@ -1,0 +1,162 @@
+"""Files of scores: what is read, and the one line that is said of what is not."""
+
+from __future__ import annotations
+
+import math
+from pathlib import Path
+
+import numpy as np
+import paper_curves as paper
+import pytest
+
+from visleak.dlede.curve_files import LIMIT, read_scores
+from visleak.dlede.judging import judge
+from visleak.errors import UsageError, VisleakError
+
+
+def written(folder: Path, text: str, name: str = "curve.csv") -> Path:
+    path = folder / name
+    path.write_text(text, encoding="utf-8")
+    return path
+
+
+def test_published_means_are_judged_on_the_means(tmp_path: Path) -> None:
+    rows = zip(paper.STEPS, *paper.KITTI.values(), strict=True)
+    text = "step,mAP,F1\n" + "".join(",".join(map(str, row)) + "\n" for row in rows)
+    scores = read_scores(written(tmp_path, text))
+    assert (scores.metrics, scores.steps, scores.repetitions) == (("mAP", "F1"), paper.STEPS, (1,))
+    assert judge(scores).on_means == "leaking"
+
+
+def test_repetitions_in_any_order(tmp_path: Path) -> None:
+    text = "Repetition,f1,Step\n2,0.6,10\n1,0.5,0\n2,0.52,0\n1,0.55,10\n"
+    scores = read_scores(written(tmp_path, text))
+    assert scores.repetitions == (1, 2)
+    assert np.array_equal(scores.of("f1"), [[0.5, 0.55], [0.52, 0.6]])
+
+
+def test_tabs_percent_signs_a_mark_of_utf8_and_empty_lines(tmp_path: Path) -> None:
+    text = "\ufeffstep\tf1\tloss\n\n0 %\t48.6%\t2.5\n10%\t 59.5 % \t1e0\n20.0\t\tnan\n"
+    scores = read_scores(written(tmp_path, text, "curve.TSV"), lower=["loss"])
+    assert np.allclose(scores.of("f1")[0], [0.486, 0.595, math.nan], equal_nan=True)
+    assert np.allclose(scores.of("loss")[0], [2.5, 1.0, math.nan], equal_nan=True)
+    assert scores.lower == frozenset({"loss"})
+
+
+def test_values_of_a_hundred_are_left_as_they_are(tmp_path: Path) -> None:
+    scores = read_scores(written(tmp_path, "step,f1\n0,48.6\n10,59.5\n"))
+    assert scores.of("f1").tolist() == [[48.6, 59.5]]
+
+
+def test_a_training_that_is_missing_is_missing(tmp_path: Path) -> None:
+    text = "step,repetition,f1\n0,1,.5\n10,1,.5\n0,3,.5\n"
+    scores = read_scores(written(tmp_path, text))
+    assert scores.repetitions == (1, 3)
+    assert scores.complete((0, 10)).tolist() == [True, False]
+
+
+def test_seconds_are_no_metric_and_guarded_names_are_read_back(tmp_path: Path) -> None:
+    scores = read_scores(written(tmp_path, "step,'=f1(),seconds\n0,.5,12\n10,.6,13\n"))
+    assert scores.metrics == ("=f1()",)
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("", " is empty: a file of scores has a column step, perhaps repetition, and metrics"),
+        (
+            "step,f1\n",
+            " has no rows below its header: a file of scores has a column step, perhaps"
+            " repetition, and metrics",
+        ),
+        (
+            "percent;f1\n0;.5\n",
+            " has no column step, the percent of the test images that leak; its columns, parted by"
+            " commas, are 'percent;f1'",
+        ),
+        ("step,f1,f1\n0,1,1\n", " has more than one column 'f1'; keep one"),
+        ("step,Step,f1\n0,1,1\n", " has more than one column 'step'; keep one"),
+        ("step,f1,\n0,1,1\n", " has a column without a name; name it or remove it"),
+        (
+            "step,seconds\n0,1\n",
+            " has no metric beside 'step', 'seconds'; add a column such as map50",
+        ),
+        (
+            "step,f1\n10,.5\n20,.6\n",
+            " has no step 0, the training without leaks on purpose; its steps are 10, 20",
+        ),
+        ("step,f1\n0,.5\n", " has only step 0; at least one with leaks is needed, too"),
+        (
+            "step,f1\n0,.5\n10,good\n",
+            ", line 3, column 'f1': must be a number such as 0.486 or 48.6%; got 'good'; remove"
+            " the column if it is no metric",
+        ),
+        (
+            "step,f1\n0,inf\n10,1\n",
+            ", line 2, column 'f1': must be a number such as 0.486 or 48.6%; got 'inf'; remove"
+            " the column if it is no metric",
+        ),
+        (
+            "step,f1\n0,.5\n110,.6\n",
+            ", line 3, column 'step': must be a whole number from 0 to 100; got '110'",
+        ),
+        (
+            "step,f1\n0,.5\n2.5,.6\n",
+            ", line 3, column 'step': must be a whole number from 0 to 100; got '2.5'",
+        ),
+        (
+            "step,repetition,f1\n0,,.5\n",
+            ", line 2, column 'repetition': must be a whole number, 0 or more; got nothing",
+        ),
+        (
+            "step,f1\n0,.5\n10,.6\n10,.7\n",
+            ", line 4, column 'step': step 10 stands in line 3 already; number its repetitions in"
+            " a column repetition",
+        ),
+        (
+            "step,repetition,f1\n0,1,.5\n0,1,.6\n",
+            ", line 3, column 'step': step 0 of repetition 1 stands in line 2 already; keep one",
+        ),
+        ("step,f1\n0,.5,9\n", ", line 2 has 3 cells, the header has 2"),
+        ("step,f1,note\n0,.5,\n10,.6,\n", ", column 'note' has no values; remove it"),
+        ('step,f1\n0,"5\n', " cannot be read as CSV in UTF-8: unexpected end of data"),
+    ],
+)
+def test_odd_files_give_one_line(tmp_path: Path, text: str, said: str) -> None:
+    path = written(tmp_path, text)
+    with pytest.raises(VisleakError) as error:
+        read_scores(path)
+    assert str(error.value) == f"{path}{said}"
+
+
+def test_names_and_cells_stay_on_one_line(tmp_path: Path) -> None:
+    odd = written(tmp_path, 'step,"<img\nsrc=x>"\n0,1\n')
+    with pytest.raises(VisleakError) as error:
+        read_scores(odd)
+    assert str(error.value) == f"{odd} has a column '<img\\nsrc=x>'; name it by letters in one line"
+    long = written(tmp_path, 'step,f1\n0,"' + "a\n" * 1000 + '"\n10,.5\n', "long.csv")
+    with pytest.raises(VisleakError) as error:
+        read_scores(long)
+    told = str(error.value).removeprefix(str(long))
+    assert "\n" not in told
+    assert len(told) < 200
+
+
+def test_what_is_no_text_or_too_large_or_not_there(tmp_path: Path) -> None:
+    path = tmp_path / "curve.csv"
+    path.write_bytes("step,f1\n0,1\n".encode("utf-16"))
+    with pytest.raises(VisleakError, match="cannot be read as CSV in UTF-8: 'utf-8' codec"):
+        read_scores(path)
+    path.write_bytes(b"step,f1\n" + b"0,1\n" * (LIMIT // 4))
+    with pytest.raises(VisleakError, match="has more than 10 MiB, too much for a list of scores"):
+        read_scores(path)
+    with pytest.raises(UsageError) as error:
+        read_scores(tmp_path / "no.csv")
+    assert str(error.value) == f"there is no file of scores {tmp_path / 'no.csv'}"
+
+
+def test_lower_names_a_metric_of_the_file(tmp_path: Path) -> None:
+    path = written(tmp_path, "step,f1,loss\n0,.5,1\n10,.6,1\n")
+    with pytest.raises(UsageError) as error:
+        read_scores(path, lower=["los"])
+    assert str(error.value) == f"{path} has no metric 'los'; it has f1, loss"

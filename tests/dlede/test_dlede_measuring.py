@@ -1,0 +1,403 @@
+"""The whole of D-LeDe, with trainers whose answers are known in closed form."""
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pytest
+
+from splits_by_hand import Rehearsed, split_of
+from visleak.dlede.asking import Extras, Verdict, Works
+from visleak.dlede.calibrating import prediction_limit
+from visleak.dlede.forecasting import Forecast
+from visleak.dlede.headline import headline
+from visleak.dlede.lesson import Lesson, Outcome, Split
+from visleak.dlede.measuring import dlede, forecast, judge_scores
+from visleak.dlede.plan import FULL, Plan
+from visleak.dlede.results import DLeDe
+from visleak.errors import UsageError, VisleakError
+
+#: Nothing is hashed: the pictures are blank.
+BARE = Extras(hashes=False)
+PLAN = Plan(repetitions=4)
+
+
+@dataclass(frozen=True)
+class Learner(Rehearsed):
+    """Right for test images whose group is in training, else as often as the base says.
+
+    A model that has learnt its recordings by heart, as lookup of near-duplicates does.
+    """
+
+    def train(self, lesson: Lesson, folder: Path) -> Outcome:
+        train, test = (set(images.groups.to_pylist()) for images in (lesson.train, lesson.test))  # type: ignore[union-attr]
+        noise = np.random.default_rng(lesson.seed).normal(0, 0.002)
+        known = np.isin(lesson.test.groups.to_pylist(), sorted(train & test))  # type: ignore[union-attr]
+        values = np.where(known, 1.0, self.base + noise)
+        return Outcome({"accuracy": float(values.mean())}, {"accuracy": values})
+
+
+def recordings(test_groups: list[int], groups: int = 20, each: int = 5) -> Split:
+    """Return a split of recordings; those named are the test set, or frames of all if none is."""
+    split = split_of(groups * each, groups * each)
+    of = np.repeat(np.arange(groups), each)
+    tested = np.isin(of, test_groups) if test_groups else np.arange(len(of)) % each == 0
+    parts = []
+    for images, rows in ((split.train, ~tested), (split.test, tested)):
+        taken = pa.array(np.flatnonzero(rows))
+        names = pa.array([f"recording {number}" for number in of])
+        part = replace(images, groups=names)
+        columns = {name: getattr(part, name).take(taken) for name in ("ids", "locators", "groups")}
+        parts.append(replace(part, **columns))
+    return Split(*parts)
+
+
+def test_a_clean_split_rises_as_expected_and_a_leaking_one_does_not(tmp_path: Path) -> None:
+    clean = dlede(split_of(60, 40), Rehearsed(), tmp_path / "a", plan=PLAN, extras=BARE)
+    assert clean.judgement.verdict == "clean"
+    (metric,) = clean.judgement.metrics
+    # .5 -> .55 -> .60: 10 % and 9.09 %, but for a noise of a thousandth
+    assert metric.steps[1].increase.value == pytest.approx(0.1, abs=0.002)
+    assert metric.steps[2].increase.value == pytest.approx(1 / 11, abs=0.002)
+    high = Rehearsed(base=0.95)
+    leaking = dlede(split_of(60, 40), high, tmp_path / "b", plan=PLAN, extras=BARE)
+    assert leaking.judgement.verdict == "leaking"
+    assert leaking.judgement.metrics[0].steps[1].increase.value == pytest.approx(
+        0.005 / 0.95, abs=1e-3
+    )
+    assert {other.rule for other in leaking.others} == {"any-step", "cumulative"}
+
+
+def test_what_leaked_images_gain_is_told_from_what_the_others_gain(tmp_path: Path) -> None:
+    result = dlede(split_of(60, 40), Rehearsed(), tmp_path, plan=PLAN, extras=BARE)
+    ten, twenty = result.memory
+    assert (ten.step, ten.images, twenty.images) == (10, 4.0, 8.0)
+    # a leaked image rises from .5 and the noise of its seed to 1; the others stay where they were
+    rises = [0.5 - np.random.default_rng(seed).normal(0, 0.001) for seed in range(1, 5)]
+    assert ten.leaked.value == pytest.approx(np.mean(rises))
+    assert ten.leaked.low < np.mean(rises) < ten.leaked.high
+    assert ten.others.value == pytest.approx(0.0, abs=1e-12)
+
+
+def test_the_threshold_is_calibrated_on_clean_splits_of_the_same_images(tmp_path: Path) -> None:
+    # one frame in five of every recording is tested: all recordings are in training
+    said: list[str] = []
+    result = dlede(
+        recordings([]),
+        Learner(),
+        tmp_path,
+        plan=PLAN,
+        extras=Extras(calibrate=3, hashes=False),
+        works=Works(say=said.append),
+    )
+    found = result.calibration
+    assert found is not None
+    assert found.groups == 20
+    assert len(found.splits) == len(found.judgements) == 3
+    # clean test sets are four whole recordings of five frames; the rest trains, no more than before
+    assert [dict(each) for each in found.splits] == [
+        {"test_images": 20, "test_groups": 4, "training_images": 80, "training_groups": 16}
+    ] * 3
+    # two of twenty test images leak, of one or two of four recordings: all their frames are known
+    # then, and .5 rises to .625 or .75: by a quarter at least, less what noise may do
+    assert 0.2 < found.threshold < 0.5
+    assert result.judgement.threshold == found.threshold
+    assert result.judgement.verdict == "leaking"
+    assert all(judgement.verdict == "clean" for judgement in found.judgements)
+    assert said[0] == (
+        "clean split 1 of 3: 20 test images of 4 of the groups, 80 training images of 16 others"
+    )
+    # a threshold of one's own comes before the calibrated one
+    own = dlede(
+        recordings([]),
+        Learner(),
+        tmp_path,
+        plan=PLAN,
+        verdict=Verdict(threshold=0.07),
+        extras=Extras(calibrate=3, hashes=False),
+    )
+    assert own.judgement.threshold == 0.07
+
+
+def test_a_clean_split_of_recordings_is_seldom_called_leaking(tmp_path: Path) -> None:
+    verdicts = [
+        dlede(
+            recordings([0, 5, 10, 15]),
+            Learner(),
+            tmp_path / str(seed),
+            plan=Plan(repetitions=4, seed=seed),
+            extras=Extras(calibrate=4, hashes=False),
+        ).judgement.verdict
+        for seed in range(3)
+    ]
+    assert "leaking" not in verdicts
+
+
+def test_calibration_needs_groups(tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match=r"groups of 100 of 100 images .* give --group /REGEX/"):
+        dlede(split_of(60, 40), Rehearsed(), tmp_path, extras=Extras(calibrate=3))
+    with pytest.raises(UsageError, match="--calibrate parts the images by whole groups, and all"):
+        dlede(split_of(60, 40, groups=1), Rehearsed(), tmp_path, extras=Extras(calibrate=3))
+    with pytest.raises(UsageError, match="--calibrate needs 3 clean splits or more"):
+        dlede(split_of(60, 40, groups=9), Rehearsed(), tmp_path, extras=Extras(calibrate=2))
+    with pytest.raises(UsageError, match="--calibrate 4: only 3 different clean splits"):
+        dlede(split_of(60, 30, groups=3), Rehearsed(), tmp_path, extras=Extras(calibrate=4))
+    assert not list(tmp_path.iterdir())
+
+
+def test_clean_splits_that_do_not_rise_tell_nothing(tmp_path: Path) -> None:
+    # right from the start: nothing rises, neither here nor on clean splits
+    result = dlede(
+        recordings([0, 5, 10, 15]),
+        Learner(base=1.0),
+        tmp_path,
+        plan=PLAN,
+        extras=Extras(calibrate=3, hashes=False),
+    )
+    assert result.calibration is not None
+    assert not result.calibration.threshold > 0.01
+    assert result.judgement.verdict == "undecided"
+    assert result.judgement.metrics[0].verdict == "undecided"
+    assert result.judgement.threshold == 0.05
+    assert "rise too little, or too unevenly, to tell a split that leaks" in headline(result)
+
+
+def test_the_prediction_limit_errs_as_often_as_it_says() -> None:
+    rng = np.random.default_rng(7)
+    for count in (3, 5):
+        drawn = rng.normal(0.12, 0.03, (4000, count + 1))
+        below = [row[-1] < prediction_limit(row[:-1], 0.05) for row in drawn]
+        # 3 standard errors of 4,000 draws
+        assert np.mean(below) == pytest.approx(0.05, abs=0.0104)
+
+
+def test_a_metric_that_one_training_lacks_is_not_taken_from_the_others(tmp_path: Path) -> None:
+    @dataclass(frozen=True)
+    class Forgetful(Rehearsed):
+        def train(self, lesson: Lesson, folder: Path) -> Outcome:
+            found = {"map50": 0.5 + lesson.step / 100, "f1": 0.5}
+            if (lesson.step, lesson.repetition) == (10, 3) and not (tmp_path / "mended").exists():
+                del found["map50"]
+            return Outcome(found)
+
+    result = dlede(split_of(60, 40), Forgetful(), tmp_path, plan=PLAN, extras=BARE)
+    assert result.scores.metrics == ("map50", "f1")
+    (failure,) = result.failed
+    assert (failure.step, failure.repetition) == (10, 3)
+    assert failure.reason == "it has no map50, which the others have"
+    assert (result.judgement.repetitions, result.judgement.left_out) == (3, 1)
+    (tmp_path / "mended").touch()
+    again = dlede(split_of(60, 40), Forgetful(), tmp_path, plan=PLAN, extras=BARE)
+    assert (again.failed, again.judgement.repetitions) == ((), 4)
+
+
+def test_what_fails_besides_the_curve_is_said_and_takes_nothing_from_it(tmp_path: Path) -> None:
+    @dataclass(frozen=True)
+    class Tired(Rehearsed):
+        def train(self, lesson: Lesson, folder: Path) -> Outcome:
+            if lesson.epochs == 15:
+                raise RuntimeError("too long")
+            return super().train(lesson, folder)
+
+    result = dlede(
+        split_of(60, 40), Tired(), tmp_path, plan=PLAN, extras=Extras(convergence=5, hashes=False)
+    )
+    assert result.judgement.verdict == "clean"
+    assert result.convergence is None
+    (note,) = result.notes
+    assert note.startswith(
+        "the check of convergence came to no result: the first 2 trainings failed, each twice;"
+    )
+
+
+def test_longer_training_is_compared_with_the_usual_one(tmp_path: Path) -> None:
+    @dataclass(frozen=True)
+    class Slow(Rehearsed):
+        """Is the better the longer it trains."""
+
+        def train(self, lesson: Lesson, folder: Path) -> Outcome:
+            epochs = lesson.epochs or 3
+            return Outcome({"map50": 0.5 + epochs / 1000 + lesson.step / 100})
+
+    trainer = Slow()
+    result = dlede(
+        split_of(60, 40), trainer, tmp_path, plan=PLAN, extras=Extras(convergence=5, hashes=False)
+    )
+    assert result.convergence is not None
+    assert result.convergence.epochs == (3, 15)
+    rows = [(row["step"], row["usual"], row["longer"]) for row in result.convergence.rows]
+    assert rows == [
+        (0, pytest.approx(0.503), pytest.approx(0.515)),
+        (20, pytest.approx(0.703), pytest.approx(0.715)),
+    ]
+
+
+def test_convergence_needs_to_know_what_is_usual(tmp_path: Path) -> None:
+    class Silent(Rehearsed):
+        def about(self) -> Mapping[str, Any]:
+            return {}
+
+    with pytest.raises(UsageError, match="how long is usual is not known: give --epochs N"):
+        dlede(split_of(60, 40), Silent(), tmp_path, extras=Extras(convergence=2))
+    with pytest.raises(UsageError, match="trains 2 or more times as long; got 1"):
+        dlede(split_of(60, 40), Rehearsed(), tmp_path, extras=Extras(convergence=1))
+
+
+def test_chains_that_lack_a_training_are_left_out_and_counted(tmp_path: Path) -> None:
+    said: list[str] = []
+    trainer = Rehearsed(told=tmp_path / "told", broken={(10, 2): 2})
+    result = dlede(
+        split_of(60, 40), trainer, tmp_path, plan=PLAN, extras=BARE, works=Works(say=said.append)
+    )
+    assert (result.judgement.repetitions, result.judgement.left_out) == (3, 1)
+    assert [(failure.step, failure.repetition) for failure in result.failed] == [(10, 2)]
+    assert said[0].startswith(
+        "step 10 %, repetition 2 failed twice (RuntimeError: attempt 2 broke); its log: "
+    )
+    # the same call once more trains what failed, and now it works
+    again = dlede(split_of(60, 40), trainer, tmp_path, plan=PLAN, extras=BARE)
+    assert (again.judgement.repetitions, again.failed) == (4, ())
+
+
+def test_a_folder_of_something_else_is_not_taken(tmp_path: Path) -> None:
+    dlede(split_of(60, 40), Rehearsed(), tmp_path, plan=PLAN, extras=BARE)
+    with pytest.raises(UsageError, match="holds trainings with another trainer; choose another"):
+        dlede(split_of(60, 40), Rehearsed(base=0.7), tmp_path, plan=PLAN, extras=BARE)
+    with pytest.raises(UsageError, match="holds trainings with another split and seed; choose"):
+        dlede(split_of(61, 40), Rehearsed(), tmp_path, plan=replace(PLAN, seed=3), extras=BARE)
+    before = sorted(path.name for path in (tmp_path / "runs").rglob("*.json"))
+    few = replace(PLAN, repetitions=1)
+    dlede(split_of(61, 40), Rehearsed(), tmp_path, plan=few, extras=BARE, force=True)
+    after = sorted(path.name for path in (tmp_path / "runs").rglob("*.json"))
+    assert (len(before), len(after)) == (12, 3)
+
+
+def test_the_cost_is_told_before_and_measured_after(tmp_path: Path) -> None:
+    told: list[Forecast] = []
+    works = Works(jobs=2, told=told.append)
+    dlede(split_of(60, 40), Rehearsed(lasts=0.05), tmp_path, plan=PLAN, extras=BARE, works=works)
+    (before,) = told
+    assert (before.trainings, before.done, before.images, before.tested) == (12, 0, 60, 40)
+    assert before.seconds is None
+    after = forecast(
+        split_of(60, 40),
+        Rehearsed(lasts=0.05),
+        tmp_path,
+        plan=Plan(FULL, repetitions=4),
+        extras=Extras(convergence=2),
+        works=works,
+    )
+    assert (after.trainings, after.done, after.measured) == (46, 12, True)
+    assert after.seconds == pytest.approx(17 * after.seconds_a_training)  # type: ignore[operator]
+    assert after.seconds_a_training == pytest.approx(0.05, abs=0.05)
+
+
+def test_a_trainer_may_tell_its_cost_itself(tmp_path: Path) -> None:
+    class Priced(Rehearsed):
+        def seconds(self, images: int, epochs: int | None) -> float:
+            return images * (epochs or 1) / 10
+
+    found = forecast(split_of(60, 40), Priced(), tmp_path, plan=replace(PLAN, epochs=2))
+    assert (found.seconds_a_training, found.seconds) == (12.0, 144.0)
+    assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.parametrize(
+    ("make", "said"),
+    [
+        (
+            lambda: Verdict(rule="best"),
+            "rule is one of both-steps, any-step, cumulative; got 'best'",
+        ),
+        (lambda: Extras(alpha=0.0), "alpha must lie between 0 and 1; got 0.0"),
+        (lambda: Extras(calibrate=-1), "calibrate must be 0 or more; got -1"),
+        (lambda: Plan((10, 20)), "beginning with 0, such as 0,10,20; got 10,20"),
+        (lambda: Plan((0, 20, 10)), "ascending"),
+        (lambda: Plan((0, 110)), "from 0 to 100"),
+        (lambda: Plan(repetitions=0), "repetitions must be 1 or more; got 0"),
+        (lambda: Plan(epochs=0), "epochs must be 1 or more; got 0"),
+    ],
+)
+def test_wrong_wishes_are_refused(make: Any, said: str) -> None:
+    with pytest.raises(UsageError) as caught:
+        make()
+    assert said in str(caught.value)
+
+
+def test_a_metric_that_is_not_there_is_refused_after_one_training(tmp_path: Path) -> None:
+    trainer = Rehearsed(told=tmp_path / "told")
+    with pytest.raises(UsageError, match="there is no metric 'map50'; the trainings have accuracy"):
+        dlede(split_of(60, 40), trainer, tmp_path, verdict=Verdict(metrics=["map50"]))
+    assert len((tmp_path / "told").read_text().splitlines()) <= 2
+
+
+def test_a_trainer_that_learns_nothing_from_its_images_is_no_leak(tmp_path: Path) -> None:
+    @dataclass(frozen=True)
+    class Deaf(Rehearsed):
+        def train(self, lesson: Lesson, folder: Path) -> Outcome:
+            return Outcome({"map50": 0.6, "f1": 0.5 + lesson.repetition / 100})
+
+    result = dlede(split_of(60, 40), Deaf(), tmp_path, plan=PLAN, extras=BARE)
+    assert result.judgement.verdict == "undecided"
+    assert "all 12 trainings have a mAP@0.5 of 0.6, to the last digit; see that" in headline(result)
+
+
+def test_a_metric_called_loss_is_better_when_it_falls(tmp_path: Path) -> None:
+    @dataclass(frozen=True)
+    class Falling(Rehearsed):
+        def train(self, lesson: Lesson, folder: Path) -> Outcome:
+            return Outcome({"val_loss": 0.5 - lesson.step / 100 + lesson.repetition / 1000})
+
+    result = dlede(split_of(60, 40), Falling(), tmp_path / "a", plan=PLAN, extras=BARE)
+    assert result.scores.lower == {"val_loss"}
+    assert result.judgement.verdict == "clean"
+    verdict = Verdict(lower=["nope"])
+    with pytest.raises(UsageError, match="--lower: there is no metric 'nope'; the trainings have"):
+        dlede(split_of(60, 40), Falling(), tmp_path / "b", plan=PLAN, verdict=verdict)
+
+
+def test_a_folder_without_trainings_is_free_for_another_trainer(tmp_path: Path) -> None:
+    broken = {(step, repetition): 9 for step in (0, 10, 20) for repetition in range(1, 5)}
+    trainer = Rehearsed(broken=broken, told=tmp_path / "told")
+    with pytest.raises(VisleakError, match="the first 3 trainings failed"):
+        dlede(split_of(60, 40), trainer, tmp_path / "out", plan=PLAN, extras=BARE)
+    found = dlede(split_of(60, 40), Rehearsed(base=0.6), tmp_path / "out", plan=PLAN, extras=BARE)
+    assert found.trainer == {"name": "rehearsed", "base": 0.6, "epochs": 3}
+
+
+def test_the_audit_is_asked_for_when_all_is_checked_and_nothing_trained(tmp_path: Path) -> None:
+    trainer = Rehearsed(told=tmp_path / "told")
+
+    def audit() -> dict[str, str]:
+        assert not (tmp_path / "told").exists()
+        return {"folder": "audit", "headline": "3 of 40"}
+
+    with pytest.raises(UsageError, match="trains 2 or more times"):
+        dlede(split_of(60, 40), trainer, tmp_path, extras=Extras(convergence=1), audit=audit)
+    found = dlede(split_of(60, 40), trainer, tmp_path, plan=PLAN, extras=BARE, audit=audit)
+    assert found.audit == {"folder": "audit", "headline": "3 of 40"}
+
+
+def test_one_step_is_too_few_for_rules_of_two(tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match="rule both-steps looks at two steps above 0, and"):
+        dlede(split_of(60, 40), Rehearsed(), tmp_path, plan=Plan((0, 10)), extras=BARE)
+
+
+def test_scores_from_elsewhere_are_judged_alike(tmp_path: Path) -> None:
+    own = dlede(split_of(60, 40), Rehearsed(), tmp_path, plan=PLAN, extras=BARE)
+    again: DLeDe = judge_scores(own.scores, source="scores.csv")
+    assert again.judgement == own.judgement
+    assert again.others == own.others
+    assert json.loads(json.dumps(again.trainer)) == {"name": "scores", "source": "scores.csv"}
+
+
+def test_no_repetition_is_complete(tmp_path: Path) -> None:
+    broken = {(10, repetition): 9 for repetition in (1, 2)}
+    trainer = Rehearsed(told=tmp_path / "told", broken=broken)
+    said = "no repetition has all the steps 0, 10, 20 %: 2 of 6 trainings failed, the first for"
+    with pytest.raises(VisleakError, match=said):
+        dlede(split_of(60, 40), trainer, tmp_path, plan=Plan(repetitions=2), extras=BARE)

@@ -1,0 +1,147 @@
+"""The evidence of two sets' hashes, against all pairs counted one by one."""
+
+from __future__ import annotations
+
+import io
+from collections import Counter
+from dataclasses import replace
+
+import imagehash
+import numpy as np
+import pytest
+from PIL import Image
+
+from visleak.dlede.hash_evidence import cuts, hash_evidence
+from visleak.dlede.lesson import Split
+from visleak.dlede.results import AlikePair, HashEvidence
+from visleak.documents import as_plain, from_plain
+from visleak.errors import UsageError, VisleakError
+from visleak.images import open_images
+
+RNG = np.random.default_rng(3)
+
+
+def picture(seed: int) -> Image.Image:
+    """Return a smooth picture: a few waves of its own."""
+    rng = np.random.default_rng(seed)
+    y, x = np.mgrid[0:60, 0:80] / 10
+    waves = sum(np.sin(x * a + y * b + c) for a, b, c in rng.uniform(-3, 3, (4, 3)))
+    return Image.fromarray(np.uint8(128 + 25 * waves))
+
+
+def encoded(image: Image.Image, kind: str = "PNG", **options: object) -> bytes:
+    file = io.BytesIO()
+    image.save(file, kind, **options)
+    return file.getvalue()
+
+
+@pytest.fixture(scope="module")
+def split() -> Split:
+    """Return a split with equal content, compressed copies and a picture that cannot be read."""
+    own = [encoded(picture(seed)) for seed in range(40)]
+    copies = [encoded(picture(seed), "JPEG", quality=30) for seed in range(30, 36)]
+    others = [encoded(picture(seed)) for seed in range(100, 115)]
+    test = [own[3], *copies, b"words", *others, own[3], own[39]]
+    return Split(open_images(own, name="train"), open_images(test, name="test"))
+
+
+def every_pair(split: Split) -> list[tuple[int, str, str]]:
+    """Return distance, test id and training id of all readable pairs, in order."""
+    hashes = {}
+    for images in (split.test, split.train):
+        stored = zip(images.ids.to_pylist(), images.opener.read(range(len(images))), strict=True)
+        hashes[images.name] = {
+            name: imagehash.phash(Image.open(io.BytesIO(data)))
+            for name, data in stored
+            if data != b"words"
+        }
+    return sorted(
+        (int(one - other), name, reference)
+        for name, one in hashes["test"].items()
+        for reference, other in hashes["train"].items()
+    )
+
+
+def test_evidence_is_what_imagehash_says_of_all_pairs(split: Split) -> None:
+    """Ids are text: "10" comes before "9"."""
+    found = hash_evidence(split, alike=50, workers=1)
+    pairs = every_pair(split)
+    assert (found.train, found.test, found.unreadable) == (40, 24, 1)
+    assert found.histogram == tuple(Counter(d for d, _, _ in pairs)[d] for d in range(65))
+    nearest = Counter({name: distance for distance, name, _ in reversed(pairs)}.values())
+    assert found.nearest == tuple(nearest[d] for d in range(65))
+    assert found.alike == tuple(AlikePair(test, train, d) for d, test, train in pairs[:50])
+    assert [(problem.id, problem.reason) for problem in found.problems] == [("7", "not-an-image")]
+    assert cuts(found) == tuple(sum(d <= cut for d, _, _ in pairs) for cut in range(17))
+    assert len(cuts(found, most=3)) == 4
+    assert set(found.seconds) == {"hashing", "comparing"}
+
+
+def test_equal_content_is_a_pair_at_distance_0(split: Split) -> None:
+    """Row 0 and the last but one of the test set are a training image each."""
+    found = hash_evidence(split, workers=1)
+    equal = {(pair.test, pair.train) for pair in found.alike if not pair.distance}
+    assert {("0", "3"), ("23", "3"), ("24", "39")} <= equal
+
+
+def test_the_order_of_images_never_matters(split: Split) -> None:
+    """Not even among pairs as alike."""
+    order = RNG.permutation(len(split.train))
+    stored = list(split.train.opener.read(range(len(split.train))))
+    mixed = open_images([stored[row] for row in order], name="train")
+    mixed = replace(mixed, ids=split.train.ids.take(order))
+    one, other = (
+        hash_evidence(each, alike=300, workers=1) for each in (split, replace(split, train=mixed))
+    )
+    assert replace(one, seconds={}) == replace(other, seconds={})
+
+
+def test_nothing_readable_is_no_evidence_and_no_failure(split: Split) -> None:
+    """D-LeDe does not rest on hashes: it must go on without them."""
+    nothing = open_images([b"words", b""], name="train")
+    found = hash_evidence(Split(nothing, split.test), workers=1)
+    assert (found.train, found.test, found.unreadable) == (0, 24, 3)
+    assert not any(found.histogram)
+    assert not any(found.nearest)
+    assert found.alike == ()
+    assert hash_evidence(Split(split.train, nothing), workers=1).test == 0
+
+
+def test_paper_tables_add_up_by_cut() -> None:
+    """Tables 2 and 5: 47 pairs up to 10; of KITTI's the true sum is 27,369, not 27,000."""
+    printed = {
+        47: {4: 2, 6: 3, 8: 15, 10: 27},
+        27_369: {0: 851, 2: 3662, 4: 5141, 6: 6047, 8: 5417, 10: 6251},
+    }
+    for total, counts in printed.items():
+        histogram = tuple(counts.get(distance, 0) for distance in range(65))
+        found = HashEvidence(5231, 2250, 0, histogram, (0,) * 65, ())
+        assert cuts(found)[10] == total
+        assert cuts(found)[9] == total - counts[10]
+
+
+def test_evidence_survives_its_file(split: Split) -> None:
+    """Who could not be read included."""
+    found = hash_evidence(split, alike=3, workers=1)
+    assert from_plain(HashEvidence, as_plain(found)) == found
+
+
+def test_progress_tells_of_both_sets(split: Split) -> None:
+    """By name, up to all."""
+    told: dict[str, tuple[int, int]] = {}
+    hash_evidence(split, workers=1, progress=lambda step, *far: told.update({step: far}))
+    assert told == {
+        "hashing test": (25, 25),
+        "hashing train": (40, 40),
+        "comparing hashes": (24, 24),
+    }
+
+
+def test_what_is_refused(split: Split) -> None:
+    """In one line."""
+    with pytest.raises(UsageError, match=r"^alike must be 0 or more pairs; got -1$"):
+        hash_evidence(split, alike=-1)
+    stored = Split(replace(split.train, pictures=False), split.test)
+    with pytest.raises(VisleakError, match=r"^set 'train' holds vectors and no pictures; "):
+        hash_evidence(stored, workers=1)
+    assert hash_evidence(split, alike=0, workers=1).alike == ()

@@ -1,0 +1,158 @@
+"""Hashes of sets: the bits of imagehash, whoever makes them, and who cannot be read."""
+
+from __future__ import annotations
+
+import io
+import os
+from dataclasses import replace
+from pathlib import Path
+
+import imagehash
+import numpy as np
+import pytest
+from PIL import Image
+
+from visleak.dlede.hashing import bits_set, hash_all, words_of
+from visleak.errors import VisleakError
+from visleak.images import open_images
+from visleak.images.decoding import decode, grey
+from visleak.pipeline import Workplace
+from visleak.records import ImageSet, Picture
+
+DATA = os.environ.get("VISLEAK_DATA")
+RNG = np.random.default_rng(7)
+
+
+def hashed(images: ImageSet, workers: int = 1):
+    with Workplace.at(None, workers, None) as place:
+        return hash_all(images, place)
+
+
+def word(image: Image.Image) -> int:
+    return int(str(imagehash.phash(image)), 16)
+
+
+def generated() -> list[np.ndarray]:
+    """Return noise, few levels, ramps, stripes, narrow and tall pictures."""
+    sizes = [(32, 32), (32, 90), (90, 32), (1, 1), (2, 300), (300, 2), (64, 65), (375, 1242)]
+    noise = [RNG.integers(0, 256, (*size, 3), np.uint8) for size in sizes]
+    few = [RNG.integers(0, levels, (50, 40, 3), np.uint8) for levels in (1, 2, 3)]
+    ramp = np.tile(np.arange(200, dtype=np.uint8)[None, :, None], (70, 1, 3))
+    stripes = np.where(np.arange(96) % 7 < 3, 255, 9).astype(np.uint8)[:, None, None]
+    return [*noise, *few, ramp, np.tile(stripes, (1, 80, 3))]
+
+
+def encoded(image: Image.Image, kind: str, **options: object) -> bytes:
+    file = io.BytesIO()
+    image.save(file, kind, **options)
+    return file.getvalue()
+
+
+def test_every_picture_has_the_bits_of_imagehash() -> None:
+    """More pictures than a task holds, so that places in tasks cannot be mixed up."""
+    pictures = [*generated(), *(RNG.integers(0, 256, (9, 8 + n, 3), np.uint8) for n in range(150))]
+    found = hashed(open_images(pictures, name="made"))
+    assert found.words.tolist() == [word(Image.fromarray(pixels)) for pixels in pictures]
+    assert found.ids.to_pylist() == [str(number) for number in range(len(pictures))]
+
+
+@pytest.mark.data
+@pytest.mark.skipif(not DATA, reason="VISLEAK_DATA is not set: no photographs to hash")
+def test_photographs_have_the_bits_of_imagehash_and_32_of_them_set() -> None:
+    """The median of 64 coefficients that differ lies between 32 and 32: even distances."""
+    folder = Path(str(DATA)) / "photos"
+    names = [path.name for path in sorted(folder.glob("*.jpg"))[::4]]
+    files = [(folder / name).read_bytes() for name in names]
+    found = hashed(open_images(files, name="photos"))
+    assert found.words.tolist() == [word(Image.open(folder / name)) for name in names]
+    assert set(bits_set(found.words).tolist()) == {32}
+
+
+def test_32_bits_are_set_but_where_coefficients_are_equal() -> None:
+    """Noise always; a blank picture sets a single bit, a ramp along one side few."""
+    noise = [RNG.integers(0, 256, (40, 50, 3), np.uint8) for _ in range(200)]
+    blank = np.full((40, 50, 3), 200, np.uint8)
+    ramp = np.tile(np.arange(0, 200, 4, dtype=np.uint8)[None, :, None], (40, 1, 3))
+    found = bits_set(hashed(open_images([*noise, blank, ramp], name="made")).words)
+    assert set(found[:200].tolist()) == {32}
+    assert found[200] == 1
+    assert found[201] != 32
+
+
+@pytest.mark.parametrize("mode", ["L", "LA", "P", "1", "RGBA", "CMYK", "I;16", "RGB"])
+def test_grey_is_the_grey_of_what_decode_returns(mode: str) -> None:
+    """Shortcuts past the colours change no value; transparency lies on white in both."""
+    colours = Image.fromarray(RNG.integers(0, 256, (20, 30, 3), np.uint8))
+    if mode == "I;16":
+        image = Image.fromarray(RNG.integers(0, 1 << 16, (20, 30), np.uint16))
+    else:
+        image = colours.convert(mode)
+    if mode in ("LA", "RGBA"):
+        image.putalpha(Image.fromarray(RNG.integers(0, 256, (20, 30), np.uint8)))
+    kinds = {"CMYK": ["JPEG", "TIFF"], "RGB": ["PNG", "JPEG", "WEBP"], "L": ["PNG", "JPEG"]}
+    for kind in kinds.get(mode, ["PNG"]):
+        options = {"transparency": 3} if (mode, kind) == ("L", "PNG") else {}
+        data = encoded(image, kind, **options)
+        shown = decode(data)
+        assert isinstance(shown, Picture)
+        wanted = Image.fromarray(shown.pixels).convert("L")
+        assert grey(data).tobytes() == wanted.tobytes()
+
+
+def test_a_turned_photograph_is_hashed_as_people_see_it() -> None:
+    """imagehash hashes the file as it lies; turned first, its bits are the same."""
+    image = Image.fromarray(RNG.integers(0, 256, (40, 60, 3), np.uint8))
+    exif = Image.Exif()
+    exif[0x0112] = 6
+    data = encoded(image, "JPEG", exif=exif)
+    plain = Image.open(io.BytesIO(encoded(image, "JPEG")))
+    found = hashed(open_images([data], name="turned")).words.tolist()
+    assert found == [word(plain.transpose(Image.Transpose.ROTATE_270))]
+    assert found != [word(Image.open(io.BytesIO(data)))]
+
+
+def test_what_cannot_be_read_is_named_and_the_rest_is_hashed(tmp_path: Path) -> None:
+    """First, in the middle and last; a set of nothing else is no failure either."""
+    images = {f"{n}.png": encoded(Image.new("RGB", (9, 9), (n, 0, 0)), "PNG") for n in range(5)}
+    images |= {"0.png": b"", "2.png": b"words", "4.png": images["4.png"][:-30]}
+    for name, data in images.items():
+        (tmp_path / name).write_bytes(data)
+    found = hashed(open_images(tmp_path, name="odd"))
+    assert found.ids.to_pylist() == ["1.png", "3.png"]
+    why = [(problem.set, problem.id, problem.reason) for problem in found.problems]
+    assert why == [
+        ("odd", "0.png", "empty"),
+        ("odd", "2.png", "not-an-image"),
+        ("odd", "4.png", "truncated"),
+    ]
+    none = hashed(open_images([b"", b"words"], name="none"))
+    assert (len(none.words), len(none.ids), len(none.problems)) == (0, 0, 2)
+
+
+@pytest.mark.slow
+def test_workers_change_nothing() -> None:
+    """Parts come back in the order of the set."""
+    images = open_images([*generated(), b"", *generated()[::-1]] * 6, name="made")
+    one, two = hashed(images), hashed(images, workers=2)
+    np.testing.assert_array_equal(one.words, two.words)
+    assert one.ids.equals(two.ids)
+    assert one.problems == two.problems
+
+
+def test_a_word_is_the_text_of_imagehash() -> None:
+    """So that people can compare them with those that they have."""
+    bits = RNG.integers(0, 2, (20, 64)).astype(bool)
+    texts = [str(imagehash.ImageHash(each.reshape(8, 8))) for each in bits]
+    assert [f"{each:016x}" for each in words_of(bits).tolist()] == texts
+    np.testing.assert_array_equal(bits_set(words_of(bits)), bits.sum(axis=1))
+
+
+def test_vectors_have_no_hash() -> None:
+    """There is nothing to decode; one line says what to do."""
+    images = replace(open_images([generated()[0]], name="stored"), pictures=False)
+    with pytest.raises(VisleakError) as caught:
+        hashed(images)
+    assert str(caught.value) == (
+        "set 'stored' holds vectors and no pictures; perceptual hashes are made of pictures: name"
+        " the images themselves"
+    )

@@ -1,0 +1,277 @@
+"""Verdicts: the paper's own curves, hand-made ones, and what must hold of any."""
+
+from __future__ import annotations
+
+import math
+from itertools import pairwise
+from random import Random
+
+import numpy as np
+import paper_curves as paper
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from scipy import stats
+
+from visleak.dlede.judging import judge
+from visleak.dlede.results import Judgement
+from visleak.dlede.rules import RULES
+from visleak.dlede.scores import Scores
+from visleak.errors import UsageError
+
+FEW = 500
+
+
+def printed(judgement: Judgement, metric: int, decimals: int) -> list[str]:
+    """Return relative increases in percent as the paper prints them."""
+    rises = [100 * step.increase.value for step in judgement.metrics[metric].steps]
+    return [f"{rise:.{decimals}f}" for rise in rises]
+
+
+def as_printed(cells: tuple[str, ...], decimals: int) -> list[str]:
+    return [f"{float(cell):.{decimals}f}" for cell in cells]
+
+
+@pytest.mark.parametrize(
+    ("curves", "increases", "decimals"),
+    [(paper.CIRRUS, paper.CIRRUS_INCREASES, 1), (paper.KITTI, paper.KITTI_INCREASES, 2)],
+)
+def test_tables_3_and_4_to_the_printed_digit(
+    curves: dict[str, tuple[float, ...]], increases: dict[str, tuple[str, ...]], decimals: int
+) -> None:
+    found = judge(paper.published(curves))
+    assert [each.metric for each in found.metrics] == ["mAP", "F1"]
+    for at, metric in enumerate(curves):
+        assert printed(found, at, decimals) == as_printed(increases[metric], decimals)
+
+
+def test_the_misprint_of_table_1_would_not_give_table_3() -> None:
+    wrong = list(paper.CIRRUS["mAP"])
+    wrong[2] = paper.MISPRINT
+    found = judge(paper.published({**paper.CIRRUS, "mAP": tuple(wrong)}))
+    assert printed(found, 0, 1)[2:4] == ["17.8", "0.0"]
+    others = [at for at in range(11) if at not in (2, 3)]
+    right = as_printed(paper.CIRRUS_INCREASES["mAP"], 1)
+    assert [printed(found, 0, 1)[at] for at in others] == [right[at] for at in others]
+
+
+@pytest.mark.parametrize("rule", RULES)
+@pytest.mark.parametrize(("curves", "verdict"), [(paper.CIRRUS, "clean"), (paper.KITTI, "leaking")])
+def test_verdicts_of_the_paper_under_every_rule(
+    curves: dict[str, tuple[float, ...]], verdict: str, rule: str
+) -> None:
+    found = judge(paper.published(curves), rule=rule)
+    assert found.on_means == verdict
+    assert {each.on_means for each in found.metrics} == {verdict}
+    # published means say nothing of how certain they are
+    assert found.verdict == "undecided"
+    assert math.isnan(found.leaking)
+    assert math.isnan(found.clean)
+    assert found.more == 4
+
+
+def chains(
+    *means: tuple[float, ...], repetitions: int = 6, noise: float = 0.004, seed: int = 0
+) -> Scores:
+    """Return scores of the metrics mAP50, f1, ... around their means."""
+    rng = np.random.default_rng(seed)
+    values = np.array(means)[:, None] + rng.normal(
+        0, noise, (len(means), repetitions, len(means[0]))
+    )
+    steps = tuple(range(0, 10 * len(means[0]), 10))
+    names = ("mAP50", "f1", "recall")[: len(means)]
+    return Scores(names, steps, tuple(range(1, repetitions + 1)), values)
+
+
+def test_leaking_clean_and_undecided() -> None:
+    flat, steep, between = (0.5, 0.505, 0.51), (0.5, 0.57, 0.6), (0.5, 0.525, 0.535)
+    leaking, clean = judge(chains(flat, flat)), judge(chains(steep, steep))
+    assert (leaking.verdict, leaking.on_means, leaking.more) == ("leaking", "leaking", None)
+    assert leaking.leaking > 0.99
+    assert (clean.verdict, clean.on_means, clean.more) == ("clean", "clean", None)
+    assert clean.clean > 0.99
+    open_ = judge(chains(between, between, noise=0.02))
+    assert open_.verdict == "undecided"
+    assert not open_.disagree
+
+
+def test_metrics_that_contradict_each_other_leave_it_undecided() -> None:
+    found = judge(chains((0.5, 0.57, 0.6), (0.5, 0.505, 0.51)))
+    assert [each.verdict for each in found.metrics] == ["clean", "leaking"]
+    assert (found.on_means, found.verdict, found.disagree) == ("undecided", "undecided", True)
+    assert found.more is None
+    # neither claim is made of all metrics
+    assert max(found.leaking, found.clean) < 0.05
+    assert judge(chains((0.5, 0.57, 0.6), (0.5, 0.505, 0.51)), metrics=["F1"]).verdict == "leaking"
+
+
+def test_rules_differ_where_only_one_step_rises() -> None:
+    late = chains((0.5, 0.505, 0.6), (0.5, 0.505, 0.6))
+    found = {rule: judge(late, rule=rule).verdict for rule in RULES}
+    assert found == {"both-steps": "clean", "any-step": "leaking", "cumulative": "clean"}
+    little = chains((0.5, 0.52, 0.54), (0.5, 0.52, 0.54), noise=0.001)
+    found = {rule: judge(little, rule=rule).verdict for rule in RULES}
+    assert found == {"both-steps": "leaking", "any-step": "leaking", "cumulative": "clean"}
+
+
+def test_chains_that_lack_a_deciding_step_are_left_out_and_counted() -> None:
+    whole = chains((0.5, 0.57, 0.6, 0.61), (0.5, 0.57, 0.6, 0.61), repetitions=5)
+    torn = whole.values.copy()
+    # chain 2 lacks a deciding step in one metric only; chain 4 only what decides nothing
+    torn[1, 1, 2] = np.nan
+    torn[:, 3, 3] = np.nan
+    found = judge(Scores(whole.metrics, whole.steps, whole.repetitions, torn))
+    assert (found.repetitions, found.left_out) == (4, 1)
+    kept = torn[0, [0, 2, 3, 4]]
+    steps = found.metrics[0].steps
+    assert [step.trainings for step in steps] == [4, 4, 4, 3]
+    assert steps[0].mean.value == pytest.approx(kept[:, 0].mean())
+    assert steps[0].deviation == pytest.approx(kept[:, 0].std(ddof=1))
+    # a later step is compared over the chains that have both
+    pair = kept[[0, 1, 3]]
+    assert steps[3].increase.value == pytest.approx(pair[:, 3].mean() / pair[:, 2].mean() - 1)
+    assert steps[3].mean.value == pytest.approx(pair[:, 3].mean())
+
+
+def test_a_chain_that_lacks_only_what_does_not_decide_is_complete() -> None:
+    whole = chains((0.5, 0.57, 0.6), (0.5, 0.57, 0.6), (0.5, 0.5, 0.5))
+    torn = whole.values.copy()
+    torn[2, 0] = np.nan
+    found = judge(Scores(whole.metrics, whole.steps, whole.repetitions, torn))
+    assert (found.repetitions, found.left_out) == (6, 0)
+
+
+def test_no_complete_chain_is_said_not_judged() -> None:
+    values = np.full((1, 2, 3), np.nan)
+    values[0, 0, :2] = 0.5
+    found = judge(Scores(("acc",), (0, 10, 20), (1, 2), values))
+    assert (found.repetitions, found.left_out, found.verdict) == (0, 2, "undecided")
+    assert found.on_means == "undecided"
+    assert found.metrics[0].reason == "no repetition has a result at every step that decides"
+    assert math.isnan(found.leaking)
+
+
+def test_a_metric_that_is_nothing_at_first_says_nothing_and_says_why() -> None:
+    scores = chains((0.5, 0.57, 0.6), (0.5, 0.57, 0.6))
+    values = scores.values.copy()
+    values[0, :, 0] = 0.0
+    found = judge(Scores(scores.metrics, scores.steps, scores.repetitions, values))
+    assert [each.verdict for each in found.metrics] == ["undecided", "clean"]
+    assert found.metrics[0].reason == (
+        "mAP50 has a mean of 0 at 0 %, and a relative increase needs one above 0; train longer, or"
+        " decide by another metric"
+    )
+    assert (found.verdict, found.more, found.leaking, found.clean) == ("undecided", None, 0.0, 0.0)
+    assert math.isnan(found.metrics[0].steps[1].increase.value)
+    # what does not decide may be nothing
+    assert judge(scores, metrics=["f1"]).verdict == "clean"
+
+
+def test_t_intervals_are_those_of_scipy() -> None:
+    scores = chains((0.5, 0.57, 0.6), (0.5, 0.57, 0.6))
+    column = scores.of("f1")[:, 1]
+    step = judge(scores, resamples=FEW).metrics[1].steps[1]
+    low, high = stats.t.interval(0.95, 5, loc=column.mean(), scale=stats.sem(column))
+    assert (step.mean.low, step.mean.high) == pytest.approx((low, high))
+
+
+def test_less_is_better() -> None:
+    scores = chains((0.5, 0.44, 0.4), (0.5, 0.44, 0.4))
+    assert judge(scores).verdict == "leaking"
+    lower = Scores(
+        scores.metrics, scores.steps, scores.repetitions, scores.values, frozenset({"mAP50", "f1"})
+    )
+    found = judge(lower)
+    assert found.verdict == "clean"
+    assert all(each.lower for each in found.metrics)
+    assert found.metrics[0].steps[1].increase.value == pytest.approx(0.12, abs=0.02)
+
+
+def test_other_steps_may_decide() -> None:
+    scores = chains((0.5, 0.505, 0.51, 0.6), (0.5, 0.505, 0.51, 0.6))
+    assert judge(scores).verdict == "leaking"
+    found = judge(scores, decided_by=(0, 10, 20, 30))
+    assert (found.verdict, found.decided_by) == ("clean", (0, 10, 20, 30))
+    assert judge(scores, decided_by=(0, 30)).metrics[0].statistic.value == pytest.approx(
+        0.2, abs=0.02
+    )
+
+
+@pytest.mark.parametrize(
+    ("arguments", "text"),
+    [
+        (
+            {"rule": "both"},
+            "rule is one of both-steps, any-step, cumulative; got 'both'",
+        ),
+        ({"threshold": math.nan}, "threshold is a share such as 0.05; got nan"),
+        ({"certainty": 1.0}, "certainty must be at least 0.5 and below 1; got 1.0"),
+        ({"resamples": 0}, "resamples must be 1 or more; got 0"),
+    ],
+)
+def test_arguments_out_of_their_range(arguments: dict[str, object], text: str) -> None:
+    with pytest.raises(UsageError) as error:
+        judge(chains((0.5, 0.5, 0.5)), **arguments)  # type: ignore[arg-type]
+    assert str(error.value) == text
+
+
+curves = st.tuples(
+    st.integers(0, 2**32 - 1),
+    st.integers(2, 5),
+    st.lists(st.floats(-0.1, 0.3), min_size=2, max_size=2),
+    st.sampled_from([0.002, 0.01, 0.03]),
+)
+Curve = tuple[int, int, list[float], float]
+
+
+def drawn(curve: Curve) -> Scores:
+    seed, repetitions, rises, noise = curve
+    means = 0.4 * np.cumprod([1.0, *(1.0 + rise for rise in rises)])
+    return chains(tuple(means), tuple(means), repetitions=repetitions, noise=noise, seed=seed)
+
+
+@settings(max_examples=25, deadline=None)
+@given(curve=curves, factor=st.sampled_from([0.01, 3.0, 100.0]), rule=st.sampled_from(list(RULES)))
+def test_the_unit_of_a_metric_changes_no_increase(curve: Curve, factor: float, rule: str) -> None:
+    scores = drawn(curve)
+    other = Scores(scores.metrics, scores.steps, scores.repetitions, scores.values * factor)
+    first, second = (judge(each, rule=rule, resamples=FEW) for each in (scores, other))
+    assert (first.verdict, first.more) == (second.verdict, second.more)
+    for one, two in zip(first.metrics, second.metrics, strict=True):
+        assert one.statistic.value == pytest.approx(two.statistic.value)
+        assert one.statistic.low == pytest.approx(two.statistic.low)
+        assert [step.above for step in one.steps][1:] == [step.above for step in two.steps][1:]
+
+
+@settings(max_examples=25, deadline=None)
+@given(curve=curves, rule=st.sampled_from(list(RULES)), shuffle=st.randoms(use_true_random=False))
+def test_the_order_of_chains_does_not_matter(curve: Curve, rule: str, shuffle: Random) -> None:
+    scores = drawn(curve)
+    order = list(range(len(scores.repetitions)))
+    shuffle.shuffle(order)
+    other = Scores(scores.metrics, scores.steps, scores.repetitions, scores.values[:, order])
+    assert repr(judge(other, rule=rule, resamples=FEW)) == repr(
+        judge(scores, rule=rule, resamples=FEW)
+    )
+
+
+@settings(max_examples=25, deadline=None)
+@given(curve=curves, rule=st.sampled_from(list(RULES)))
+def test_a_higher_threshold_never_turns_leaking_into_clean(curve: Curve, rule: str) -> None:
+    found = [
+        judge(drawn(curve), rule=rule, threshold=threshold, resamples=FEW)
+        for threshold in (-0.02, 0.02, 0.05, 0.1, 0.2)
+    ]
+    for one, two in pairwise(found):
+        assert one.leaking <= two.leaking
+        assert one.clean >= two.clean
+        if one.verdict == "leaking":
+            assert two.verdict == "leaking"
+        if one.on_means == "leaking":
+            assert two.on_means == "leaking"
+
+
+def test_the_same_seed_gives_the_same_judgement() -> None:
+    scores = chains((0.5, 0.525, 0.54), (0.5, 0.525, 0.54))
+    assert judge(scores, seed=4) == judge(scores, seed=4)
+    assert judge(scores, seed=4).leaking != judge(scores, seed=5).leaking

@@ -1,0 +1,266 @@
+"""Trainings that fail, die, hang, are killed and go on: nothing is lost and nothing is silent."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import textwrap
+import time
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from splits_by_hand import Rehearsed, split_of
+from visleak.dlede.courses import Course, Trained, carried_out
+from visleak.dlede.lesson import Lesson, Outcome, Ready
+from visleak.dlede.plan import Plan
+from visleak.dlede.running import Common, Sent, carry_out_afar
+from visleak.dlede.runs import Place, read_images, read_run
+from visleak.errors import VisleakError
+from visleak.pipeline import silent
+from visleak.pipeline.workplace import Carried
+
+PLAN = Plan((0, 10, 20), repetitions=2)
+
+
+def trained(course: Course, ready: Ready, jobs: int = 1, limit: float | None = None) -> Trained:
+    return carried_out(course, ready, jobs=jobs, engine=None, limit=limit, progress=silent)
+
+
+def course_of(folder: Path, trainer: Rehearsed, plan: Plan = PLAN) -> Course:
+    return Course.of(split_of(60, 40), plan, trainer, folder / "runs")
+
+
+def lines(path: Path) -> list[str]:
+    return path.read_text().splitlines() if path.exists() else []
+
+
+def test_a_course_trains_every_step_of_every_chain_once(tmp_path: Path) -> None:
+    trainer = Rehearsed(told=tmp_path / "told")
+    result = trained(course_of(tmp_path, trainer), trainer)
+    # the seed is the repetition's number at every step: chains are paired
+    assert lines(tmp_path / "told") == [
+        f"({step}, {repetition}) {repetition} None" for repetition in (1, 2) for step in (0, 10, 20)
+    ]
+    assert not result.failed
+    assert result.scores.values.shape == (1, 2, 3)
+    # 10 % leaked images score 1, the others .5 and the noise of the seed: a closed form
+    for row, repetition in enumerate((1, 2)):
+        noise = np.random.default_rng(repetition).normal(0, 0.001)
+        want = [0.5 + noise, 0.9 * (0.5 + noise) + 0.1, 0.8 * (0.5 + noise) + 0.2]
+        assert result.scores.of("accuracy")[row] == pytest.approx(want)
+
+
+def test_files_say_all_that_is_needed_to_read_them_again(tmp_path: Path) -> None:
+    trainer = Rehearsed()
+    course = course_of(tmp_path, trainer)
+    run = trained(course, trainer).runs[1]
+    place = Place(course.folder, 10, 1)
+    assert read_run(place) == run
+    leaked, values = read_images(place)
+    assert leaked.sum() == 4
+    assert (values["accuracy"][leaked] == 1.0).all()
+    assert place.log.read_text() == "trained (10, 1)"
+    assert not place.work.exists()
+
+
+def test_what_is_done_is_not_done_again_and_more_can_be_asked_for(tmp_path: Path) -> None:
+    trainer = Rehearsed(told=tmp_path / "told")
+    first = trained(course_of(tmp_path, trainer), trainer)
+    done = len(lines(tmp_path / "told"))
+    again = trained(course_of(tmp_path, trainer), trainer)
+    assert len(lines(tmp_path / "told")) == done
+    assert np.array_equal(first.scores.values, again.scores.values)
+    more = course_of(tmp_path, trainer, Plan((0, 10, 20, 30), repetitions=3))
+    trained(more, trainer)
+    assert len(lines(tmp_path / "told")) == done + 2 + 4
+    # a trainer that was changed trains anew
+    other = replace(trainer, base=0.6)
+    trained(course_of(tmp_path, other), other)
+    assert len(lines(tmp_path / "told")) == done + 6 + done
+
+
+@pytest.mark.parametrize("jobs", [1, 3])
+def test_a_training_that_fails_is_tried_once_more(tmp_path: Path, jobs: int) -> None:
+    trainer = Rehearsed(told=tmp_path / "told", broken={(10, 1): 1, (20, 2): 2})
+    course = course_of(tmp_path, trainer)
+    result = trained(course, trainer, jobs)
+    assert read_run(Place(course.folder, 10, 1)) in result.runs
+    assert json.loads(Place(course.folder, 10, 1).result.read_text())["attempts"] == 2
+    assert len(result.runs) == 5
+    (failure,) = result.failed
+    assert (failure.step, failure.repetition) == (20, 2)
+    assert failure.reason == "RuntimeError: attempt 2 broke"
+    assert "attempt 2 broke" in Path(failure.log).read_text()
+    assert not Place(course.folder, 20, 2).result.exists()
+    assert result.scores.complete((0, 10, 20)).tolist() == [True, False]
+
+
+def test_the_number_of_jobs_changes_nothing(tmp_path: Path) -> None:
+    trainer = Rehearsed()
+    results = [trained(course_of(tmp_path / str(n), trainer), trainer, n) for n in (1, 3)]
+    one, other = (
+        [
+            {k: v for k, v in json.loads(path.read_text()).items() if k != "seconds"}
+            for path in sorted((tmp_path / str(n)).glob("runs/*/*.json"))
+        ]
+        for n in (1, 3)
+    )
+    assert one == other
+    assert np.array_equal(results[0].scores.values, results[1].scores.values)
+
+
+def test_nothing_goes_on_where_everything_fails(tmp_path: Path) -> None:
+    broken = {(step, repetition): 9 for step in (0, 10, 20) for repetition in (1, 2)}
+    trainer = Rehearsed(told=tmp_path / "told", broken=broken)
+    with pytest.raises(
+        VisleakError,
+        match=r"the first 3 trainings failed, each twice; that of step 0 %, repetition 1:"
+        r" RuntimeError: attempt 2 broke; its log: .*repetition-01.log",
+    ):
+        trained(course_of(tmp_path, trainer), trainer)
+    # three trainings, twice each, and perhaps one that had begun
+    assert len(lines(tmp_path / "told")) in (6, 7, 8)
+
+
+class Dying(Rehearsed):
+    """Ends its process at one training, or hangs there."""
+
+    def train(self, lesson: Lesson, folder: Path) -> Outcome:
+        if (lesson.step, lesson.repetition) == (10, 1):
+            if self.lasts:
+                time.sleep(60)
+            os.kill(os.getpid(), signal.SIGKILL)
+        return super().train(lesson, folder)
+
+
+# a module that a worker process can import
+Dying.__module__ = "test_running"
+
+
+@pytest.mark.parametrize(
+    ("lasts", "limit", "reason"),
+    [
+        (0.0, None, "its process was ended by SIGKILL, most likely for lack of memory"),
+        (1.0, 3.0, "it took longer than 3 seconds"),
+    ],
+)
+def test_a_training_that_dies_or_hangs_takes_no_other_with_it(
+    tmp_path: Path, lasts: float, limit: float | None, reason: str
+) -> None:
+    trainer = Dying(lasts=lasts)
+    plan = replace(PLAN, repetitions=1)
+    result = trained(course_of(tmp_path, trainer, plan), trainer, 2, limit)
+    assert [(failure.step, failure.reason) for failure in result.failed] == [(10, reason)]
+    assert [run.step for run in result.runs] == [0, 20]
+
+
+def test_a_trainer_that_gives_too_few_values_fails_in_words(tmp_path: Path) -> None:
+    @dataclass(frozen=True)
+    class Short(Rehearsed):
+        def train(self, lesson: Lesson, folder: Path) -> Outcome:
+            return Outcome({"accuracy": 0.5}, {"accuracy": np.zeros(3)})
+
+    trainer = Short()  # of no module a worker could import: it trains in this process
+    with pytest.raises(VisleakError, match=r"gave 3 values of 'accuracy' for 40 images"):
+        trained(course_of(tmp_path, trainer), trainer)
+
+
+def test_an_object_that_cannot_travel_needs_one_job(tmp_path: Path) -> None:
+    trainer = Rehearsed()
+    object.__setattr__(trainer, "held", lambda: None)
+    with pytest.raises(VisleakError, match=r"cannot be sent to worker processes .* use jobs=1"):
+        trained(course_of(tmp_path, trainer), trainer, 2)
+    assert len(trained(course_of(tmp_path, trainer), trainer, 1).runs) == 6
+
+
+@pytest.mark.parametrize("number", [float("nan"), float("inf")])
+def test_a_metric_that_is_no_number_is_no_result(number: float) -> None:
+    with pytest.raises(VisleakError, match="came to no result: f1 is no number"):
+        Outcome({"map50": 0.5, "f1": number})
+
+
+def test_a_damaged_file_is_named(tmp_path: Path) -> None:
+    trainer = Rehearsed()
+    course = course_of(tmp_path, trainer)
+    trained(course, trainer)
+    path = Place(course.folder, 10, 1).result
+    path.write_text(path.read_text().replace('"accuracy": ', '"accuracy": "x",\n"y": '))
+    with pytest.raises(VisleakError, match=r"repetition-01.json is damaged .*delete it to train"):
+        trained(course, trainer)
+
+
+def started(script: str, folder: Path) -> subprocess.Popen[bytes]:
+    """Start a script in which ``folder`` and what this module has are known."""
+    folder.mkdir(exist_ok=True)
+    body = textwrap.indent(textwrap.dedent(script), "    ")
+    path = folder / "script.py"
+    path.write_text(
+        "from pathlib import Path\n"
+        "from test_running import Rehearsed, course_of, silent, trained\n"
+        f"if __name__ == '__main__':\n    folder = Path({str(folder)!r})\n{body}"
+    )
+    here = Path(__file__).parent
+    environment = {**os.environ, "PYTHONPATH": f"{here}:{here.parent}"}
+    return subprocess.Popen([sys.executable, str(path)], env=environment, stderr=subprocess.PIPE)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("sent", [signal.SIGKILL, signal.SIGINT])
+def test_a_killed_run_loses_only_what_was_in_progress(tmp_path: Path, sent: signal.Signals) -> None:
+    script = """
+        trainer = Rehearsed(told=folder / "told", lasts=0.4)
+        trained(course_of(folder, trainer), trainer, 2)
+        """
+    process = started(script, tmp_path)
+    results = tmp_path / "runs"
+    deadline = time.monotonic() + 60
+    while len(list(results.glob("*/*.json"))) < 2 and time.monotonic() < deadline:
+        time.sleep(0.02)
+    process.send_signal(sent)
+    process.communicate(timeout=30)
+    time.sleep(1.5)  # workers that outlived the run would go on writing
+    done = len(list(results.glob("*/*.json")))
+    begun = len(lines(tmp_path / "told"))
+    assert 2 <= done < 6
+    assert begun - done <= 2
+    time.sleep(1.0)
+    assert len(lines(tmp_path / "told")) == begun
+    trainer = Rehearsed(told=tmp_path / "told", lasts=0.4)
+    result = trained(course_of(tmp_path, trainer), trainer)
+    assert len(result.runs) == 6
+    assert len(lines(tmp_path / "told")) == begun + 6 - done
+    assert not list(results.glob("*/*.work"))
+
+
+@pytest.mark.slow
+def test_a_cluster_trains_the_same(tmp_path: Path) -> None:
+    pytest.importorskip("ray")
+    script = """
+        from visleak.pipeline.ray_engine import RayEngine
+        from visleak.dlede.courses import carried_out
+        trainer = Rehearsed(broken={(10, 1): 1}, told=folder / "told")
+        course = course_of(folder, trainer)
+        carried_out(
+            course, trainer, jobs=2, engine=RayEngine(), limit=None, progress=silent
+        )
+        """
+    run = started(script, tmp_path / "far")
+    said = run.communicate(timeout=100)[1].decode()
+    assert run.returncode == 0, said
+    trainer = Rehearsed(broken={(10, 1): 1}, told=tmp_path / "far" / "told")
+    afar = trained(course_of(tmp_path / "far", trainer), trainer)  # reads what is there
+    here = trained(course_of(tmp_path / "here", Rehearsed()), Rehearsed())
+    assert np.array_equal(afar.scores.values, here.scores.values)
+    assert [run.attempts for run in afar.runs] == [1, 2, 1, 1, 1, 1]
+    assert len(lines(tmp_path / "far" / "told")) == 7
+
+
+def test_a_node_that_does_not_see_the_folder_says_so(tmp_path: Path) -> None:
+    course = course_of(tmp_path / "elsewhere", Rehearsed())
+    sent = Sent(Carried(Common(Rehearsed(), course.split)), course.jobs[0])
+    with pytest.raises(VisleakError, match=r"does not see .*elsewhere/runs; choose a folder with"):
+        carry_out_afar(sent)

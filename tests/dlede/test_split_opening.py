@@ -1,0 +1,142 @@
+"""Opening a split: two sets whose boxes go together, or one that is parted."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+from PIL import Image
+
+from visleak.dlede.opening import split_by, split_of
+from visleak.errors import UsageError, VisleakError
+from visleak.images import open_images
+from visleak.images.choosing import chosen
+
+
+def put(path, text=None):
+    path.parent.mkdir(parents=True, exist_ok=True)
+    if text is None:
+        Image.new("RGB", (8, 8)).save(path)
+    else:
+        path.write_text(text)
+    return path
+
+
+def yolo(folder: Path, names="[cat, dog]"):
+    for split, pictures in (("train", "abc"), ("val", "de")):
+        for at, name in enumerate(pictures):
+            put(folder / "images" / split / f"{name}.png")
+            put(folder / "labels" / split / f"{name}.txt", f"{at % 2} .5 .5 .2 .2\n" * (at + 1))
+    return put(folder / "data.yaml", f"train: images/train\nval: images/val\nnames: {names}\n")
+
+
+def opened(path, split, **wishes):
+    return open_images(f"yolo:{path}#{split}", **wishes)
+
+
+def coco(folder, names, shown):
+    """A COCO file with a picture for each list of class names."""
+    for at in range(len(shown)):
+        put(folder / f"{at}.png")
+    content = {
+        "images": [{"id": at, "file_name": f"{at}.png"} for at in range(len(shown))],
+        "categories": [{"id": at, "name": name} for at, name in enumerate(names)],
+        "annotations": [
+            {"image_id": at, "category_id": names.index(name), "bbox": [0, 0, 4, 4]}
+            for at, each in enumerate(shown)
+            for name in each
+        ],
+    }
+    return put(folder / f"{folder.name}.json", json.dumps(content))
+
+
+def test_two_splits_of_a_data_set(tmp_path):
+    path = yolo(tmp_path)
+    split = split_of(opened(path, "val"), opened(path, "train"))
+    assert (split.train.name, split.test.name) == ("train", "val")
+    assert split.train_boxes.names == split.test_boxes.names == ("cat", "dog")
+    assert split.train_boxes.counts().tolist() == [[1, 0], [0, 2], [3, 0]]
+    assert split.test_boxes.counts().tolist() == [[1, 0], [0, 2]]
+
+
+def test_classes_are_matched_by_name(tmp_path):
+    """Numbers of two annotation files need not mean the same; boxes of no class stay so."""
+    train = open_images(f"coco:{coco(tmp_path / 'a', ['car', 'van'], [['car', 'van'], []])}")
+    test = open_images(f"coco:{coco(tmp_path / 'b', ['bus', 'car'], [['bus', 'car', 'car']])}")
+    split = split_of(test, train)
+    assert split.train_boxes.names == split.test_boxes.names == ("car", "van", "bus")
+    assert split.train_boxes.counts().tolist() == [[1, 1, 0], [0, 0, 0]]
+    assert split.test_boxes.counts().tolist() == [[2, 0, 1]]
+
+
+def test_regions_of_no_class_stay_so(tmp_path):
+    space = "1 1 1 1 1 1 1"
+    for name, rows in (("a", ["Car"]), ("b", ["DontCare", "Van"])):
+        put(tmp_path / name / "training/image_2/000000.png")
+        text = "".join(f"{row} 0 0 0 1 1 2 2 {space}\n" for row in rows)
+        put(tmp_path / name / "training/label_2/000000.txt", text)
+    sets = [open_images(f"kitti:{tmp_path / name}") for name in ("b", "a")]
+    split = split_of(*sets)
+    assert split.test_boxes.names == ("Car", "Van")
+    assert split.test_boxes.label.tolist() == [-1, 1]
+    assert split.test_boxes.crowd.tolist() == [True, False]
+
+
+def test_labels_of_whole_images_need_no_boxes(tmp_path):
+    for name in ("train/x/1", "train/y/2", "test/x/3"):
+        put(tmp_path / f"{name}.png")
+    split = split_of(open_images(tmp_path / "test"), open_images(tmp_path / "train"))
+    assert split.train_boxes is None
+    assert split.test.labels.to_pylist() == ["x"]
+
+
+def test_sets_that_do_not_go_together(tmp_path):
+    path = yolo(tmp_path / "y")
+    train, test = opened(path, "train"), opened(path, "val")
+    pixels = open_images(f"coco:{coco(tmp_path / 'c', ['cat'], [['cat']])}")
+    plain = open_images(tmp_path / "y" / "images", name="plain")
+    for sets, said in (
+        (
+            (test, pixels),
+            r"^boxes of set 'val' are shares of the picture \(YOLO\), those of set 'c' pixels;",
+        ),
+        ((pixels, train), r"^boxes of set 'train' are shares of .* those of set 'c' pixels"),
+        ((plain, train), r"^set 'plain' has no boxes, and set 'train' has some; open both with"),
+        ((test, plain), r"^set 'plain' has no boxes, and set 'val' has some"),
+        ((test, opened(path, "train", name="val")), r"^both sets are called 'val'; name them: --t"),
+    ):
+        with pytest.raises(UsageError, match=said) as caught:
+            split_of(*sets)
+        assert "\n" not in str(caught.value)
+
+
+def test_classes_of_one_name_cannot_be_matched(tmp_path):
+    """Where both sets have the same list there is nothing to match."""
+    path = yolo(tmp_path / "y", "[cat, cat]")
+    other = yolo(tmp_path / "z", "[cat, dog]")
+    assert split_of(opened(path, "val"), opened(path, "train")).test_boxes.names == ("cat", "cat")
+    with pytest.raises(UsageError, match=r"^two classes of set 'train' are called 'cat', and the"):
+        split_of(opened(other, "val"), opened(path, "train"))
+
+
+def test_empty_sets_are_refused(tmp_path):
+    path = yolo(tmp_path)
+    train, test = opened(path, "train"), opened(path, "val")
+    none = chosen(test, np.empty(0, np.int64), "none")
+    with pytest.raises(VisleakError, match=r"^set 'none' holds no images$"):
+        split_of(none, train)
+    with pytest.raises(VisleakError, match=r"^set 'none' holds no images$"):
+        split_of(test, none)
+
+
+def test_a_recipe_parts_images_and_boxes_alike(tmp_path):
+    images = opened(yolo(tmp_path), "train")
+    split = split_by(images, "first:1")
+    assert (split.train.name, split.test.name) == ("train", "test")
+    assert split.train.ids.to_pylist() == ["a.png"]
+    assert split.test.ids.to_pylist() == ["b.png", "c.png"]
+    assert split.train_boxes.counts().tolist() == [[1, 0]]
+    assert split.test_boxes.counts().tolist() == [[0, 2], [3, 0]]
+    assert split_by(open_images(tmp_path / "images"), "first:1").test_boxes is None

@@ -1,0 +1,66 @@
+"""Small pictures with a few plain objects, and sets of them."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from visleak.dlede.lesson import Draw, Lesson, Split
+from visleak.images.boxes import Boxes
+from visleak.images.mapped import ArrayOpener
+from visleak.records import ImageSet, Opener
+
+NAMES = ("square", "bar")
+HEIGHT, WIDTH = 48, 64
+
+
+def drawn(count: int, seed: int) -> tuple[np.ndarray, Boxes]:
+    """Return pictures (count, 48, 64, 3) and their objects: bright squares and dark bars."""
+    random = np.random.default_rng(seed)
+    pixels = random.integers(90, 140, (count, HEIGHT, WIDTH, 3)).astype(np.uint8)
+    image, label, corners = [], [], []
+    for number in range(count):
+        for kind in range(2):
+            wide, tall = ((14, 14), (24, 8))[kind]
+            left = int(random.integers(0, WIDTH - wide))
+            top = int(random.integers(0, 24 - tall)) + 24 * kind
+            pixels[number, top : top + tall, left : left + wide] = (235, 20)[kind]
+            image.append(number)
+            label.append(kind)
+            corners.append((left, top, left + wide, top + tall))
+    boxes = Boxes(
+        NAMES,
+        np.array(image, np.int64),
+        np.array(label, np.int64),
+        np.array(corners, np.float64),
+        np.zeros(len(image), np.bool_),
+        count,
+        False,
+    )
+    return pixels, boxes
+
+
+def set_of(name: str, opener: Opener, count: int, **more: Any) -> ImageSet:
+    """Return the pictures of an opener as a set."""
+    ids = pa.array([f"{name}-{number}" for number in range(count)])
+    return ImageSet(name, ids, ids, opener, **more)
+
+
+def drawn_split(train: int = 8, test: int = 4) -> Split:
+    """Return a split of drawn pictures."""
+    pixels, boxes = drawn(train, 1)
+    others, there = drawn(test, 2)
+    return Split(
+        set_of("train", ArrayOpener(pixels), train),
+        set_of("test", ArrayOpener(others), test),
+        boxes,
+        there,
+    )
+
+
+def lesson_of(split: Split, leaked: int = 0, seed: int = 0, epochs: int | None = None) -> Lesson:
+    """Return a lesson in which the first test images took the place of the last training ones."""
+    draw = Draw(np.arange(len(split.train) - leaked), np.arange(leaked))
+    return Lesson(split, draw, 0, 1, seed, epochs)

@@ -1,0 +1,74 @@
+"""Small splits of pictures on disk, with boxes, for trainers that open the files themselves."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import cv2
+import numpy as np
+
+from visleak.dlede.lesson import Draw, Lesson, Split
+from visleak.images import open_images
+from visleak.images.boxes import Boxes
+
+#: Width and height of the pictures.
+SIZE = (40, 20)
+
+
+def paint(path: Path, seed: int, size: tuple[int, int] = SIZE) -> None:
+    """Write a picture with a bright rectangle in its middle."""
+    pixels = np.random.default_rng(seed).integers(0, 90, (size[1], size[0], 3), np.uint8)
+    width, height = size
+    pixels[height // 4 : height * 3 // 4, width // 4 : width * 3 // 4] = 200 + seed % 50
+    path.parent.mkdir(parents=True, exist_ok=True)
+    data = cv2.imencode(path.suffix, pixels)[1].tobytes()
+    path.write_bytes(data)
+
+
+def boxes(count: int, corners: tuple[float, ...] = (10, 5, 30, 15)) -> Boxes:
+    """Return one box a picture, in pixels, of two classes in turn."""
+    return Boxes(
+        ("car", "bike"),
+        np.arange(count),
+        np.arange(count) % 2,
+        np.tile(np.array(corners, np.float64), (count, 1)),
+        np.zeros(count, np.bool_),
+        count,
+        relative=False,
+    )
+
+
+def split_on_disk(
+    root: Path, train: int = 6, test: int = 4, size: tuple[int, int] = SIZE, boxed: bool = True
+) -> Split:
+    """Return a split whose test images are called as the training images are."""
+    for row in range(train):
+        paint(root / "train" / f"{row}.png", row, size)
+    for row in range(test):
+        paint(root / "test" / f"{row}.png", 100 + row, size)
+    width, height = size
+    corners = (width / 4, height / 4, width * 3 / 4, height * 3 / 4)
+    sides = (boxes(train, corners), boxes(test, corners)) if boxed else (None, None)
+    return Split(
+        open_images(root / "train", name="train"), open_images(root / "test", name="test"), *sides
+    )
+
+
+def lesson_of(split: Split, leaked: tuple[int, ...] = (1,), **wanted: int) -> Lesson:
+    """Return a training in which some test images took the place of the last training images."""
+    kept = np.arange(len(split.train) - len(leaked))
+    draw = Draw(kept, np.array(leaked, np.int64))
+    known = {"step": 10, "repetition": 3, "seed": 3} | wanted
+    return Lesson(split, draw, **known)
+
+
+def script(path: Path, text: str) -> Path:
+    """Write a program that a command can name."""
+    path.write_text(f"import json, os, sys, time\nfrom pathlib import Path\n{text}\n")
+    return path
+
+
+def writes(value: object) -> str:
+    """Return a line that writes a value to the path in the first argument."""
+    return f"Path(sys.argv[1]).write_text({json.dumps(value)!r})"

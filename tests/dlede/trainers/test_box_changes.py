@@ -1,0 +1,142 @@
+"""Pictures, boxes and changes lie over each other: on the canvas, changed, and back."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from drawn_objects import drawn, drawn_split, set_of
+
+from visleak.dlede.lesson import Draw, Split
+from visleak.dlede.trainers.annotations import in_pixels, on_canvas, to_originals
+from visleak.dlede.trainers.changes import LEFT, Changes
+from visleak.dlede.trainers.heatmaps import Objects
+from visleak.dlede.trainers.learning import Schedule, numbers
+from visleak.dlede.trainers.pictures import GREY, Pictures, prepare_pictures
+from visleak.images.boxes import Boxes
+from visleak.images.memory import MemoryOpener
+from visleak.pipeline.workplace import silent
+
+
+def prepared(split: Split, folder: Path, side: int = 32, multiple: int = 16) -> Pictures:
+    return prepare_pictures(split, side, multiple, folder, silent)
+
+
+def split_of_shapes() -> Split:
+    """Return pictures of several shapes: white, with a black left half."""
+    made = []
+    for height, width in ((20, 64), (64, 20), (12, 30)):
+        pixels = np.full((height, width, 3), 255, np.uint8)
+        pixels[:, : width // 2] = 0
+        made.append(pixels)
+    sets = [
+        set_of(name, MemoryOpener(pictures), len(pictures))
+        for name, pictures in (("train", made[:2]), ("test", made[2:]))
+    ]
+    return Split(sets[0], sets[1])
+
+
+def test_pictures_keep_their_shape_and_are_not_enlarged(tmp_path: Path) -> None:
+    pictures = prepared(split_of_shapes(), tmp_path)
+    assert pictures.sizes.tolist() == [[10, 32], [32, 10], [12, 30]]
+    assert pictures.originals.tolist() == [[20, 64], [64, 20], [12, 30]]
+    assert pictures.canvas == (32, 32)
+    assert pictures.test.tolist() == [2]
+    assert pictures.lesson(Draw(np.array([1]), np.array([0]))).tolist() == [1, 2]
+    shown = pictures.on_canvas(pictures.mapped(), np.array([0, 2]))
+    assert shown.shape == (2, 32, 32, 3)
+    assert (shown[0, 10:] == GREY).all()
+    assert (shown[0, :10, :14] == 0).all()
+    assert (shown[0, :10, 18:] == 255).all()
+    assert (shown[1, :12, :15] == 0).all()
+    assert (shown[1, :12, 15:30] == 255).all()
+
+
+def boxes_of(corners: list[list[float]], image: list[int], relative: bool, images: int) -> Boxes:
+    count = len(image)
+    zeros = np.zeros(count, np.int64)
+    there = np.array(corners, np.float64)
+    return Boxes(("a",), np.array(image), zeros, there, zeros > 0, images, relative)
+
+
+def test_boxes_in_pixels_and_in_shares_are_the_same(tmp_path: Path) -> None:
+    """The second picture is half as large on its canvas; what sticks out is cut off."""
+    pictures = prepared(split_of_shapes(), tmp_path)
+    rows = np.array([0, 1, 2])
+    pixels = boxes_of([[0, 0, 32, 20], [10, 32, 20, 64], [15, 0, 45, 6]], [0, 1, 2], False, 3)
+    shares = boxes_of([[0, 0, 0.5, 1], [0.5, 0.5, 1, 1], [0.5, 0, 1.5, 0.5]], [0, 1, 2], True, 3)
+    expected = [[0, 0, 16, 10], [5, 16, 10, 32], [15, 0, 30, 6]]
+    for boxes in (pixels, shares):
+        found = on_canvas(boxes, pictures, rows)
+        assert [objects.corners[0].tolist() for objects in found] == expected
+        assert np.array_equal(in_pixels(boxes, pictures, rows).corners, pixels.corners)
+    back = to_originals(np.array(expected, np.float64), pictures, rows)
+    assert np.array_equal(
+        back, np.minimum(pixels.corners, [[64, 20] * 2, [20, 64] * 2, [30, 12] * 2])
+    )
+
+
+def test_what_lies_outside_is_no_object(tmp_path: Path) -> None:
+    pictures = prepared(split_of_shapes(), tmp_path)
+    boxes = boxes_of([[70, 0, 80, 10], [3, 3, 3, 9], [0, 0, 9, 9]], [0, 0, 1], False, 3)
+    found = on_canvas(boxes, pictures, np.array([0, 1, 2]))
+    assert [len(objects.label) for objects in found] == [0, 1, 0]
+
+
+def test_boxes_follow_their_pictures() -> None:
+    """Each object is bright or dark: after any change, its box holds it and little else."""
+    pixels, boxes = drawn(6, 3)
+    objects = [
+        Objects(boxes.label[mine], boxes.corners[mine], boxes.crowd[mine])
+        for mine in (np.flatnonzero(boxes.image == number) for number in range(6))
+    ]
+    for seed in range(5):
+        changes = Changes.drawn(6, numbers(seed))
+        changes = Changes(changes.zoom, changes.shift, np.ones(6))
+        shown = changes.of_pixels(pixels, "cpu").numpy().mean(1)
+        for maps, there in zip(shown, changes.of_objects(objects, (48, 64)), strict=True):
+            for label, box in zip(there.label, there.corners, strict=True):
+                covered = np.zeros_like(maps, bool)
+                left, top, right, bottom = np.round(box).astype(int)
+                covered[top:bottom, left:right] = True
+                coloured = maps > 190 if label == 0 else maps < 60
+                both = (covered & coloured).sum()
+                assert both >= 0.75 * (covered | coloured).sum()
+
+
+def test_an_object_of_which_little_is_left_becomes_a_crowd() -> None:
+    changes = Changes(np.ones((1, 2)), np.array([[-0.1, 0.0]]), np.ones(1))
+    size = 100.0
+    kept, cut = [5.0, 10.0, 25.0, 20.0], [1.0, 10.0, 12.0, 20.0]
+    gone = [1.0, 10.0, 9.0, 20.0]
+    whole = Objects(np.array([0, 1, 2]), np.array([kept, cut, gone]), np.zeros(3, np.bool_))
+    (made,) = changes.of_objects([whole], (int(size), int(size)))
+    assert made.label.tolist() == [0, 1]
+    assert made.corners == pytest.approx(np.array([[0, 10, 15, 20], [0, 10, 2, 20]]))
+    assert made.crowd.tolist() == [False, True]
+    assert 2 / 11 < LEFT < 15 / 20
+
+
+def test_nothing_changed_is_the_picture_itself() -> None:
+    pixels, _ = drawn(2, 5)
+    still = Changes(np.ones((2, 2)), np.zeros((2, 2)), np.ones(2))
+    shown = still.of_pixels(pixels, "cpu")
+    assert torch.allclose(shown.permute(0, 2, 3, 1), torch.from_numpy(pixels).float(), atol=1e-2)
+
+
+def test_random_numbers_depend_on_all_that_is_given() -> None:
+    assert numbers(1, 2, 3).random() == numbers(1, 2, 3).random()
+    assert len({numbers(*seed).random() for seed in ((1, 2, 3), (1, 3, 2), (1, 2), (2, 2, 3))}) == 4
+
+
+@pytest.mark.parametrize(("count", "steps"), [(1, 1), (11, 1), (12, 2), (400, 50)])
+def test_an_epoch_is_cut_into_even_steps(count: int, steps: int) -> None:
+    assert Schedule(1, 8, 0.1, 0).steps(count) == steps
+
+
+def test_drawn_sets_have_their_boxes() -> None:
+    split = drawn_split(3, 2)
+    assert split.train_boxes is not None
+    assert split.train_boxes.counts().tolist() == [[1, 1]] * 3

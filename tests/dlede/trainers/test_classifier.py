@@ -1,0 +1,95 @@
+"""The classifier, trained for real on a few small pictures."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pytest
+from drawn_objects import HEIGHT, WIDTH, lesson_of, set_of
+from sklearn.metrics import accuracy_score, f1_score  # type: ignore[import-untyped]
+
+from visleak.dlede.lesson import Split
+from visleak.dlede.trainers import load_trainer
+from visleak.dlede.trainers.classification_metrics import score_labels
+from visleak.dlede.trainers.classifier import Classifier
+from visleak.errors import UsageError, VisleakError
+from visleak.images.mapped import ArrayOpener
+from visleak.pipeline.workplace import silent
+from visleak.records import ImageSet
+
+SMALL = "torch:classifier?batch=4"
+
+
+def striped(name: str, labels: list[str | None], seed: int) -> ImageSet:
+    """Return pictures with stripes: down for ``down``, across for all other labels."""
+    random = np.random.default_rng(seed)
+    made = random.integers(80, 120, (len(labels), HEIGHT, WIDTH, 3)).astype(np.uint8)
+    for pixels, label in zip(made, labels, strict=True):
+        at = int(random.integers(0, 4))
+        if label == "down":
+            pixels[:, at::8] = 220
+        else:
+            pixels[at::8] = 220
+    return set_of(name, ArrayOpener(made), len(labels), labels=pa.array(labels, pa.string()))
+
+
+def split_of(train: list[str | None], test: list[str | None]) -> Split:
+    return Split(striped("train", train, 1), striped("test", test, 2))
+
+
+def test_stripes_are_learnt_and_missing_labels_left_out(tmp_path: Path) -> None:
+    """One training and one test image have no label; one test label is unknown in training."""
+    split = split_of(["down", "across"] * 6 + [None], ["down", "across", None, "slanted", "down"])
+    ready = load_trainer(SMALL).ready(split, tmp_path, silent)
+    first = ready.train(lesson_of(split, epochs=12), tmp_path)
+    assert ready.notes == (  # type: ignore[attr-defined]
+        "1 of 13 images of set 'train' have no label, and are left out",
+        "1 of 5 images of set 'test' have no label, and are left out",
+        "1 test images have a label that no training image has, such as 'slanted': they are never"
+        " right unless such leak",
+    )
+    right = first.images["accuracy"]
+    assert right[[0, 1, 3, 4]].tolist() == [1, 1, 0, 1]
+    assert np.isnan(right[2])
+    assert first.metrics["accuracy"] == 0.75
+    # across has one wrong: 2 / 3; slanted none right; down all
+    assert first.metrics["f1"] == pytest.approx((1 + 2 / 3 + 0) / 3)
+    assert first.about["pictures"] == 12
+    again = ready.train(lesson_of(split, epochs=12), tmp_path)
+    assert again.about == first.about
+    other = ready.train(lesson_of(split, epochs=12, seed=1), tmp_path)
+    assert other.about["loss"] != first.about["loss"]
+
+
+def test_metrics_are_those_of_scikit_learn() -> None:
+    """Macro F1 over the classes that are there, some of which nobody says."""
+    random = np.random.default_rng(7)
+    for _ in range(20):
+        true = random.integers(0, 4, 30)
+        said = np.where(random.random(30) < 0.6, true, random.integers(0, 6, 30))
+        said[random.random(30) < 0.1] = -1
+        made = score_labels(true, said)
+        expected = f1_score(true, said, labels=np.unique(true), average="macro")
+        assert made["f1"] == pytest.approx(expected)
+        assert made["accuracy"] == pytest.approx(accuracy_score(true, said))
+
+
+def test_sets_without_labels_are_refused(tmp_path: Path) -> None:
+    split = split_of(["down", "across"], ["down"])
+    bare = replace(split, test=replace(split.test, labels=None))
+    with pytest.raises(UsageError) as said:
+        load_trainer(SMALL).ready(bare, tmp_path, silent)
+    assert str(said.value) == (
+        "torch:classifier needs the labels of images, and set 'test' has none; name their column"
+        " with --label, open folders of classes, or take torch:detector for annotated boxes"
+    )
+    with pytest.raises(UsageError, match="set 'train' has none"):
+        Classifier().refuse(split_of([None, None], ["down"]))
+    with pytest.raises(VisleakError) as single:
+        Classifier().refuse(split_of(["down", "down"], ["down"]))
+    assert str(single.value) == (
+        "all images have the label 'down'; torch:classifier needs two classes or more"
+    )

@@ -1,0 +1,188 @@
+"""Metrics of detection against known values and against a count by hand."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from visleak.dlede.trainers.detection_metrics import Found, score_detections
+from visleak.images.boxes import Boxes
+
+Row = tuple[int, int, float, float, float, float]
+
+
+def truth_of(rows: list[Row], images: int, classes: int, crowd: tuple[int, ...] = ()) -> Boxes:
+    """Return objects given as (image, class, left, top, right, bottom)."""
+    table = np.array(rows, np.float64).reshape(-1, 6)
+    crowds = np.isin(np.arange(len(rows)), crowd)
+    names = tuple(f"class {number}" for number in range(classes))
+    label = table[:, 1].astype(np.int64)
+    return Boxes(names, table[:, 0].astype(np.int64), label, table[:, 2:], crowds, images, False)
+
+
+def found_of(rows: list[tuple[Row, float]]) -> Found:
+    """Return detections given as an object and a confidence."""
+    table = np.array([row for row, _ in rows], np.float64).reshape(-1, 6)
+    score = np.array([score for _, score in rows], np.float64)
+    label = table[:, 1].astype(np.int64)
+    return Found(table[:, 0].astype(np.int64), label, score, table[:, 2:])
+
+
+def shifted(row: Row, across: float) -> Row:
+    return (row[0], row[1], row[2] + across, row[3], row[4] + across, row[5])
+
+
+ALL = ("precision", "recall", "f1", "map50", "map50_95")
+ONES = pytest.approx(dict.fromkeys(ALL, 1.0))
+
+A: Row = (0, 0, 10, 10, 30, 30)
+B: Row = (1, 0, 10, 10, 30, 30)
+C: Row = (1, 1, 50, 50, 70, 80)
+
+
+def test_everything_found_is_one() -> None:
+    made = score_detections(truth_of([A, B, C], 3, 2), found_of([(A, 0.9), (B, 0.8), (C, 0.7)]))
+    assert made.metrics == ONES
+    assert made.confidence == 0.7
+    assert made.f1.tolist() == [1, 1, 1]
+
+
+def test_nothing_found_is_zero() -> None:
+    made = score_detections(truth_of([A, C], 3, 2), found_of([]))
+    assert made.metrics == dict.fromkeys(ALL, 0.0)
+    assert made.confidence == np.inf
+    assert made.f1.tolist() == [0, 0, 1]
+
+
+def test_a_known_average_precision() -> None:
+    """Right, wrong, right of two objects: precision 1 up to recall .5, 2/3 up to 1.
+
+    COCO's 101 recalls: 51 of them (0 to .5) have 1, 50 have 2/3.
+    """
+    made = score_detections(
+        truth_of([A, B], 2, 1), found_of([(A, 0.9), (shifted(B, 200), 0.8), (B, 0.7)])
+    )
+    assert made.metrics["map50"] == pytest.approx((51 + 50 * 2 / 3) / 101)
+    assert made.metrics["map50_95"] == pytest.approx((51 + 50 * 2 / 3) / 101)
+    # of the three confidences the last has the highest F1: 4 / 5
+    assert made.metrics["precision"] == pytest.approx(2 / 3)
+    assert made.metrics["recall"] == 1
+    assert made.metrics["f1"] == pytest.approx(0.8)
+    assert made.f1 == pytest.approx([1, 2 / 3])
+
+
+def test_the_overlap_counts_for_the_second_mean() -> None:
+    """A shift of 4 of 20 pixels leaves an IoU of 2/3: good for .5, .55, .6 and .65 of ten."""
+    made = score_detections(truth_of([A], 1, 1), found_of([(shifted(A, 4), 0.9)]))
+    assert made.metrics["map50"] == pytest.approx(1)
+    assert made.metrics["map50_95"] == pytest.approx(0.4)
+
+
+def test_what_lies_in_a_crowd_is_neither_right_nor_wrong() -> None:
+    """Also in a region of no class, which stands for all of them."""
+    nowhere = (0, -1, 100.0, 100.0, 200.0, 200.0)
+    truth = truth_of([A, (0, 0, 50, 50, 90, 90), nowhere], 1, 2, crowd=(1, 2))
+    inside = [(0, 0, 55, 55, 70, 70), (0, 0, 60, 55, 75, 75), (0, 1, 110, 110, 130, 130)]
+    made = score_detections(truth, found_of([(A, 0.5), *((row, 0.9) for row in inside)]))
+    assert made.metrics == ONES
+    assert made.f1.tolist() == [1]
+    outside = (0, 0, 110.0, 0.0, 130.0, 20.0)
+    made = score_detections(truth, found_of([(A, 0.5), (outside, 0.9)]))
+    assert made.metrics["precision"] == 0.5
+
+
+def test_a_class_without_test_objects_is_left_out() -> None:
+    """What is said of it counts in no mean, but against its image."""
+    stray = (0, 2, 0.0, 0.0, 9.0, 9.0)
+    made = score_detections(truth_of([A, C], 2, 3), found_of([(A, 0.9), (C, 0.8), (stray, 0.95)]))
+    assert made.metrics == ONES
+    assert made.f1 == pytest.approx([2 / 3, 1])
+
+
+def by_hand(truth: Boxes, found: Found) -> tuple[dict[str, float], list[float]]:
+    """Return what there is to say at IoU .5, counted for each confidence anew."""
+    best: tuple[float, dict[str, float], list[float]] = (-1.0, {}, [])
+    for level in sorted(set(found.score.tolist()), reverse=True):
+        counts = {label: [0, 0, 0] for label in range(len(truth.names))}  # right, said, objects
+        images = [[0, 0] for _ in range(truth.images)]  # right, said and objects
+        for image in range(truth.images):
+            for label, count in counts.items():
+                there = np.flatnonzero((truth.image == image) & (truth.label == label))
+                mine = (found.image == image) & (found.label == label) & (found.score >= level)
+                right = greedy(truth.corners[there], found, np.flatnonzero(mine))
+                count[0] += right
+                count[1] += int(mine.sum())
+                count[2] += len(there)
+                images[image][0] += 2 * right
+                images[image][1] += int(mine.sum()) + len(there)
+        rates = [
+            (right / said if said else 0.0, right / objects, 2 * right / (said + objects))
+            for right, said, objects in counts.values()
+            if objects
+        ]
+        means = dict(zip(("precision", "recall", "f1"), np.mean(rates, axis=0), strict=True))
+        if means["f1"] > best[0] + 1e-12:
+            best = (means["f1"], means, [a / b if b else 1.0 for a, b in images])
+    return best[1], best[2]
+
+
+def greedy(boxes: np.ndarray, found: Found, rows: np.ndarray) -> int:
+    """Return how many detections find an object: the surest first, each the best one left."""
+    left = list(range(len(boxes)))
+    right = 0
+    for row in rows[np.argsort(-found.score[rows], kind="stable")]:
+        one = found.corners[row]
+        rated = []
+        for each in left:
+            other = boxes[each]
+            sides = np.minimum(one[2:], other[2:]) - np.maximum(one[:2], other[:2])
+            inner = float(np.prod(np.maximum(sides, 0)))
+            whole = np.prod(one[2:] - one[:2]) + np.prod(other[2:] - other[:2]) - inner
+            rated.append(inner / whole)
+        if rated and max(rated) >= 0.5:
+            left.pop(int(np.argmax(rated)))
+            right += 1
+    return right
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_random_boxes_against_a_count_by_hand(seed: int) -> None:
+    random = np.random.default_rng(seed)
+    truth_rows: list[Row] = []
+    said: list[tuple[Row, float]] = []
+    for image in range(12):
+        for _ in range(random.integers(0, 5)):
+            left, top = random.uniform(0, 60, 2)
+            wide, tall = random.uniform(8, 40, 2)
+            label = int(random.integers(0, 3))
+            row: Row = (image, label, left, top, left + wide, top + tall)
+            truth_rows.append(row)
+            for _ in range(random.integers(0, 3)):
+                guess = shifted(row, random.normal(0, 6))
+                label = label if random.random() < 0.8 else int(random.integers(0, 3))
+                # in tenths: many confidences are the same
+                said.append(((image, label, *guess[2:]), round(random.uniform(0.1, 1), 1)))
+    truth, found = truth_of(truth_rows, 12, 3), found_of(said)
+    made = score_detections(truth, found)
+    rates, images = by_hand(truth, found)
+    assert {name: made.metrics[name] for name in rates} == pytest.approx(rates)
+    assert made.f1 == pytest.approx(images)
+
+
+def test_shares_are_refused() -> None:
+    shares = Boxes(
+        ("a",),
+        np.array([0]),
+        np.array([0]),
+        np.array([[0, 0, 0.5, 0.5]]),
+        np.array([False]),
+        1,
+        True,
+    )
+    with pytest.raises(ValueError, match="in pixels"):
+        score_detections(shares, found_of([]))
+
+
+def test_only_crowds_are_nothing_to_find() -> None:
+    with pytest.raises(ValueError, match="no class has an object"):
+        score_detections(truth_of([A], 1, 1, crowd=(0,)), found_of([]))

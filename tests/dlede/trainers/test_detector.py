@@ -1,0 +1,251 @@
+"""The detector, trained for real on a few small pictures."""
+
+from __future__ import annotations
+
+import pickle
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from drawn_objects import drawn, drawn_split, lesson_of, set_of
+
+from visleak.dlede.lesson import Draw, Lesson, Outcome, Split, TrainingFailed
+from visleak.dlede.trainers import load_trainer
+from visleak.dlede.trainers.detector import Detector
+from visleak.dlede.trainers.detector_network import peaks
+from visleak.dlede.trainers.heatmaps import Objects, targets_of
+from visleak.dlede.trainers.learning import built, exactly
+from visleak.dlede.trainers.teaching import ReadyNetwork
+from visleak.errors import UsageError, VisleakError
+from visleak.images.mapped import ArrayOpener
+from visleak.pipeline.workplace import silent
+from visleak.records import Bytes8, Unreadable
+
+SMALL = "torch:detector?batch=4&rate=0.01"
+
+
+@pytest.fixture(scope="module")
+def small(tmp_path_factory: pytest.TempPathFactory) -> tuple[Split, ReadyNetwork]:
+    """Return a split of eight and four pictures, and a detector that is ready for it."""
+    split = drawn_split()
+    return split, ready_for(split, tmp_path_factory.mktemp("ready"))
+
+
+def ready_for(split: Split, folder: Path, text: str = SMALL) -> ReadyNetwork:
+    made = load_trainer(text).ready(split, folder, silent)
+    assert isinstance(made, ReadyNetwork)
+    return made
+
+
+def trained(ready: ReadyNetwork, lesson: Lesson, folder: Path) -> Outcome:
+    folder.mkdir()
+    return ready.train(lesson, folder)
+
+
+def test_eight_pictures_are_learnt_by_heart(tmp_path: Path) -> None:
+    """All four test pictures leak, so all of them are found."""
+    split = drawn_split(8, 4)
+    outcome = trained(ready_for(split, tmp_path), lesson_of(split, 4, epochs=40), tmp_path / "run")
+    assert outcome.metrics["map50"] > 0.9
+    assert outcome.metrics["f1"] > 0.9
+    assert outcome.metrics["map50_95"] > 0.4
+    assert outcome.images["f1"].shape == (4,)
+    assert outcome.about["epochs"] == 40
+    assert outcome.about["pictures"] == 8
+    log = (tmp_path / "run" / "log.txt").read_text().splitlines()
+    assert len(log) == 41
+    assert "epoch 40 of 40: loss" in log[39]
+    assert "map50 " in log[40]
+
+
+def test_a_seed_gives_the_same_bytes_and_another_does_not(
+    small: tuple[Split, ReadyNetwork], tmp_path: Path
+) -> None:
+    """Also in a process that has drawn other numbers, and after the way to a process of its own."""
+    split, ready = small
+    first = trained(ready, lesson_of(split, 2, epochs=3), tmp_path / "1")
+    torch.manual_seed(5)
+    np.random.default_rng().random()
+    sent: ReadyNetwork = pickle.loads(pickle.dumps(ready))
+    again = trained(sent, lesson_of(split, 2, epochs=3), tmp_path / "2")
+    other = trained(ready, lesson_of(split, 2, epochs=3, seed=1), tmp_path / "3")
+    assert first.about == again.about
+    assert first.metrics == again.metrics
+    assert first.images["f1"].tobytes() == again.images["f1"].tobytes()
+    assert first.about["loss"] != other.about["loss"]
+
+
+def test_a_training_leaves_torch_as_it_was(
+    small: tuple[Split, ReadyNetwork], tmp_path: Path
+) -> None:
+    split, ready = small
+    before = torch.get_rng_state(), torch.get_num_threads()
+    trained(ready, lesson_of(split, epochs=1), tmp_path / "run")
+    assert torch.equal(torch.get_rng_state(), before[0])
+    assert torch.get_num_threads() == before[1]
+    assert not torch.are_deterministic_algorithms_enabled()
+
+
+def test_threads_are_those_that_were_wished() -> None:
+    before = torch.get_num_threads()
+    with exactly(2):
+        assert torch.get_num_threads() == 2
+        assert torch.are_deterministic_algorithms_enabled()
+    assert torch.get_num_threads() == before
+
+
+def test_a_step_changes_the_weights_and_lowers_the_loss(
+    small: tuple[Split, ReadyNetwork],
+) -> None:
+    split, ready = small
+    model, here = Detector(), ready.here
+    network = built(lambda: model.network(split, 16), 0, "cpu")
+    loss_of = model.learner(network, lesson_of(split), np.arange(8), here)
+    before = [each.detach().clone() for each in network.parameters()]
+
+    def loss() -> torch.Tensor:
+        found: torch.Tensor = loss_of(np.arange(4), np.random.default_rng(0))
+        return found
+
+    first = loss()
+    optimizer = torch.optim.AdamW(network.parameters(), lr=0.001)
+    first.backward()
+    optimizer.step()
+    assert float(loss().detach()) < float(first.detach())
+    for old, new in zip(before, network.parameters(), strict=True):
+        assert not torch.equal(old, new)
+
+
+def test_peaks_read_back_what_is_taught() -> None:
+    """A network that says exactly what it is taught finds the boxes, the surest first."""
+    random = np.random.default_rng(4)
+    rows, columns = np.meshgrid(np.arange(4), np.arange(4))
+    middles = np.stack([columns.ravel(), rows.ravel()], 1) * 24 + random.uniform(8, 16, (16, 2))
+    half = random.uniform(2, 12, (16, 2))
+    corners = np.concatenate([middles - half, middles + half], 1)
+    objects = Objects(random.integers(0, 3, 16), corners, np.zeros(16, np.bool_))
+    made = targets_of([objects], 3, (24, 24))
+    logits = torch.logit(torch.from_numpy(made.heat) * 0.98 + 0.01)
+    boxes = torch.zeros(1, 4, 24, 24)
+    for (_, row, column), said in zip(made.places, made.boxes, strict=True):
+        boxes[0, :, row, column] = torch.from_numpy(said)
+    chances, labels, found = (part[0].numpy() for part in peaks(logits, boxes, 100))
+    sure = chances > 0.9
+    assert sure.sum() == 16
+    assert (np.diff(chances) <= 0).all()
+    for label, box in zip(labels[sure], found[sure], strict=True):
+        nearest = np.abs(corners - box).max(axis=1).argmin()
+        assert np.abs(corners[nearest] - box).max() < 0.5
+        assert objects.label[nearest] == label
+
+
+def test_the_forecast_counts_pictures_and_epochs(small: tuple[Split, ReadyNetwork]) -> None:
+    _, ready = small
+    assert ready.learning > 0
+    assert ready.judging > 0
+    judging = ready.seconds(0, 1)
+    assert judging == pytest.approx(4 * ready.judging)
+    assert ready.seconds(50, 3) - judging == pytest.approx(150 * ready.learning)
+    assert ready.seconds(50, None) == ready.seconds(50, Detector.epochs)
+
+
+@dataclass(frozen=True)
+class HolesOpener:
+    """Pictures of which some cannot be read."""
+
+    pixels: Bytes8
+    holes: tuple[int, ...]
+
+    def read(self, positions: Sequence[int]) -> Iterator[bytes | Bytes8 | Unreadable]:
+        for position in positions:
+            hole = position in self.holes
+            yield Unreadable("truncated", "cut off") if hole else self.pixels[position]
+
+
+def with_holes(train: tuple[int, ...], test: tuple[int, ...]) -> Split:
+    split = drawn_split(6, 4)
+    opened = [
+        replace(images, opener=HolesOpener(drawn(count, seed)[0], holes))
+        for images, count, seed, holes in ((split.train, 6, 1, train), (split.test, 4, 2, test))
+    ]
+    return replace(split, train=opened[0], test=opened[1])
+
+
+def test_unreadable_pictures_are_named_and_nothing_is_found_in_them(tmp_path: Path) -> None:
+    split = with_holes((1,), (0, 3))
+    ready = ready_for(split, tmp_path)
+    assert ready.notes == (
+        "3 pictures could not be read, such as 'train-1' of set 'train' (truncated: cut off); they"
+        " are left out of training, and nothing is found in those of the test set",
+    )
+    outcome = trained(ready, lesson_of(split, 2, epochs=2), tmp_path / "run")
+    assert outcome.about["pictures"] == 4  # six, without a training picture and a leaked one
+    assert outcome.about["unreadable"] == 3
+    assert outcome.images["f1"][[0, 3]].tolist() == [0, 0]
+    log = (tmp_path / "run" / "log.txt").read_text()
+    assert "cannot be read: 'test-3' of set 'test' (truncated: cut off)" in log
+
+
+def test_nothing_readable_is_an_error(tmp_path: Path) -> None:
+    said = "set 'test': none of its 4 pictures can be read; there is nothing to train on or to eval"
+    with pytest.raises(VisleakError, match=said):
+        ready_for(with_holes((), (0, 1, 2, 3)), tmp_path)
+
+
+def test_a_lesson_of_unreadable_pictures_fails(tmp_path: Path) -> None:
+    split = with_holes((1,), ())
+    ready = ready_for(split, tmp_path)
+    lesson = Lesson(split, Draw(np.array([1]), np.empty(0, np.int64)), 0, 1, 0, 1)
+    with pytest.raises(TrainingFailed, match="none of its training images can be learnt from"):
+        trained(ready, lesson, tmp_path / "run")
+
+
+def test_a_rate_that_is_too_high_is_a_failed_training(tmp_path: Path) -> None:
+    split = drawn_split(4, 2)
+    ready = ready_for(split, tmp_path)
+    broken = replace(ready, options=replace(ready.options, rate=1e30))
+    with pytest.raises(TrainingFailed, match=r"the loss is no number in epoch \d; take a smaller"):
+        trained(broken, lesson_of(split, epochs=3), tmp_path / "run")
+
+
+def test_sets_without_boxes_are_refused(tmp_path: Path) -> None:
+    split = drawn_split(4, 2)
+    with pytest.raises(UsageError) as said:
+        ready_for(replace(split, test_boxes=None), tmp_path)
+    assert str(said.value) == (
+        "torch:detector needs annotated boxes, and set 'test' has none; open both sets as coco:,"
+        " yolo: or kitti:, or take torch:classifier for labels of whole images"
+    )
+    none = drawn(4, 1)[1].taken(np.empty(0, np.int64))
+    with pytest.raises(VisleakError) as empty:
+        ready_for(replace(split, train_boxes=replace(none, images=4)), tmp_path)
+    assert str(empty.value) == (
+        "set 'train' has no annotated object of any class; there is nothing for torch:detector to"
+        " learn or to find"
+    )
+
+
+def test_classes_of_one_set_only_are_said() -> None:
+    split = drawn_split(4, 2)
+    bars = drawn(2, 2)[1]
+    kept = np.flatnonzero(bars.label == 1)
+    bars = replace(
+        bars,
+        image=bars.image[kept],
+        label=bars.label[kept],
+        corners=bars.corners[kept],
+        crowd=bars.crowd[kept],
+    )
+    assert list(Detector().notes(replace(split, test_boxes=bars))) == [
+        "1 of 2 classes have no objects in the test set, and count in no metric, such as 'square'"
+    ]
+
+
+def test_embeddings_are_refused(tmp_path: Path) -> None:
+    split = drawn_split(4, 2)
+    blind = set_of("train", ArrayOpener(drawn(4, 1)[0]), 4, pictures=False)
+    with pytest.raises(UsageError, match="set 'train' has embeddings and no pictures"):
+        ready_for(replace(split, train=blind), tmp_path)

@@ -1,0 +1,239 @@
+"""Lists, folders of links, label files, COCO files: read back by what is not ours."""
+
+from __future__ import annotations
+
+import contextlib
+import io
+import os
+from dataclasses import replace
+from pathlib import Path
+
+import cv2
+import numpy as np
+import pytest
+import yaml
+from handed import lesson_of, paint, split_on_disk
+from pycocotools.coco import COCO
+
+from visleak.dlede.lesson import Split
+from visleak.dlede.trainers.handing_over import (
+    Side,
+    Sizes,
+    check_boxes,
+    check_folder,
+    check_split,
+    evaluation_side,
+    label_lines,
+    rows_by_name,
+    training_side,
+    write_coco,
+    write_links,
+    write_list,
+    write_yolo,
+)
+from visleak.dlede.trainers.picture_files import check_files, files_of, sizes_of
+from visleak.errors import VisleakError
+from visleak.images import open_images
+from visleak.images.boxes import Boxes
+from visleak.pipeline.workplace import silent
+
+
+def label_file(picture: str) -> Path:
+    """Return where YOLOv5, YOLOv8 and later look for the label file of a picture."""
+    return Path(f"{os.sep}labels{os.sep}".join(picture.rsplit(f"{os.sep}images{os.sep}", 1))
+                .rsplit(".", 1)[0] + ".txt")  # fmt: skip
+
+
+def label_file_of_yolov7(picture: str) -> Path:
+    """The same of YOLOv7, utils/datasets.py: the first `/images/` of the path, and the ending."""
+    other = picture.replace(f"{os.sep}images{os.sep}", f"{os.sep}labels{os.sep}", 1)
+    return Path("txt".join(other.rsplit(picture.rsplit(".", maxsplit=1)[-1], 1)))
+
+
+def test_a_leaked_image_and_a_training_image_of_one_name_stay_apart(tmp_path):
+    split = split_on_disk(tmp_path)
+    lesson = lesson_of(split, leaked=(1, 3))
+    made = tmp_path / "given"
+    made.mkdir()
+    folder = write_links(made, lesson, Sizes.of(split, silent), "train")
+    links = sorted((folder / "images").iterdir())
+    assert [os.readlink(link) for link in links] == files_of(lesson.train)
+    assert [Path(os.readlink(link)).name for link in links] == [
+        "0.png", "1.png", "2.png", "3.png", "1.png", "3.png",
+    ]  # fmt: skip
+    for link, seed in zip(links, (0, 1, 2, 3, 101, 103), strict=True):
+        assert cv2.imread(str(link))[10, 20, 0] == 200 + seed % 50
+
+
+def test_label_files_are_found_as_yolo_finds_them_and_hold_the_boxes(tmp_path):
+    split = split_on_disk(tmp_path)
+    lesson = lesson_of(split, leaked=(1, 2))
+    made = tmp_path / "given"
+    made.mkdir()
+    data = yaml.safe_load(write_yolo(made, lesson, Sizes.of(split, silent)).read_text())
+    assert (data["nc"], data["names"]) == (2, ["car", "bike"])
+    pictures = Path(data["train"]).read_text().splitlines()
+    assert len(pictures) == 6
+    assert len(Path(data["val"]).read_text().splitlines()) == 4
+    shown = lesson.boxes
+    assert shown is not None
+    for row, picture in enumerate(pictures):
+        assert label_file(picture) == label_file_of_yolov7(picture)
+        label, x, y, width, height = map(float, label_file(picture).read_text().split())
+        at = np.flatnonzero(shown.image == row)
+        assert label == shown.label[at[0]]
+        back = [(x - width / 2) * 40, (y - height / 2) * 20, (x + width / 2) * 40,
+                (y + height / 2) * 20]  # fmt: skip
+        np.testing.assert_allclose(back, shown.corners[at[0]], rtol=1e-5)
+
+
+def test_labels_of_shares_need_no_sizes_and_keep_to_the_picture():
+    corners = np.array([[-0.1, 0.2, 0.5, 0.6], [0.9, 0.9, 0.9, 1.0], [0.1, 0.1, 0.3, 0.3]])
+    shown = Boxes(
+        ("car",), np.array([0, 0, 1]), np.zeros(3, np.int64), corners, np.zeros(3, np.bool_),
+        images=3, relative=True,
+    )  # fmt: skip
+    assert label_lines(shown, None) == [
+        ["0 0.25 0.4 0.5 0.4\n"], ["0 0.2 0.2 0.2 0.2\n"], [],
+    ]  # fmt: skip
+    with pytest.raises(ValueError, match="by the sizes of the pictures"):
+        label_lines(replace(shown, relative=False), None)
+
+
+def test_crowds_regions_of_no_class_and_equal_lines_are_no_labels():
+    corners = np.tile(np.array([0.25, 0.25, 0.75, 0.75]), (4, 1))
+    shown = Boxes(
+        ("car", "bike"),
+        np.zeros(4, np.int64),
+        np.array([0, 0, 1, -1]),
+        corners,
+        np.array([False, False, True, True]),
+        1,
+        relative=True,
+    )
+    assert label_lines(shown, None) == [["0 0.5 0.5 0.5 0.5\n"]]
+
+
+def test_coco_files_are_read_by_pycocotools(tmp_path):
+    split = split_on_disk(tmp_path)
+    lesson = lesson_of(split, leaked=(1,))
+    side = training_side(lesson, Sizes.of(split, silent))
+    with contextlib.redirect_stdout(io.StringIO()):
+        read = COCO(str(write_coco(tmp_path / "train.json", side)))
+    assert [read.imgs[number]["file_name"] for number in sorted(read.imgs)] == side.files
+    assert [category["name"] for category in read.cats.values()] == ["car", "bike"]
+    last = read.imgToAnns[6][0]
+    assert (last["bbox"], last["area"], last["category_id"]) == ([10, 5, 20, 10], 200, 2)
+    assert (read.imgs[6]["width"], read.imgs[6]["height"]) == (40, 20)
+
+
+def test_a_crowd_of_no_class_is_one_of_every_class(tmp_path):
+    shown = Boxes(
+        ("car", "bike"), np.zeros(2, np.int64), np.array([-1, -1]),
+        np.array([[0.0, 0, 0.5, 0.5], [0, 0, 1, 1]]), np.array([True, False]), 1, relative=True,
+    )  # fmt: skip
+    path = write_coco(tmp_path / "a.json", Side(["/a.png"], shown, np.array([[40, 20]])))
+    with contextlib.redirect_stdout(io.StringIO()):
+        rows = COCO(str(path)).imgToAnns[1]
+    assert [(row["category_id"], row["iscrowd"], row["bbox"]) for row in rows] == [
+        (1, 1, [0, 0, 20, 10]), (2, 1, [0, 0, 20, 10]),
+    ]  # fmt: skip
+
+
+def test_without_boxes_there_are_links_alone(tmp_path):
+    split = split_on_disk(tmp_path, boxed=False)
+    (tmp_path / "given").mkdir()
+    folder = write_links(tmp_path / "given", lesson_of(split), None, "test")
+    assert [path.name for path in folder.iterdir()] == ["images"]
+    assert len(list((folder / "images").iterdir())) == 4
+
+
+def test_names_of_every_kind_come_through(tmp_path):
+    hostile = [
+        b"a b.png",
+        b"'q' \"d\".png",
+        b"$(touch x).png",
+        "caf\u00e9.png".encode(),
+        b"\xff.png",
+    ]
+    for number, name in enumerate(hostile):
+        paint(tmp_path / "plain.png", number)
+        (tmp_path / "train").mkdir(exist_ok=True)
+        os.rename(tmp_path / "plain.png", os.fsencode(tmp_path / "train") + b"/" + name)
+    images = open_images(tmp_path / "train", name="train")
+    check_files(images)
+    listed = write_list(tmp_path / "list.txt", files_of(images)).read_bytes().splitlines()
+    assert sorted(os.path.basename(line) for line in listed) == sorted(hostile)
+    assert all(os.path.isfile(line) for line in listed)
+
+
+def test_sizes_are_those_of_the_picture_as_it_is_shown(tmp_path):
+    from PIL import Image
+
+    (tmp_path / "a").mkdir()
+    turned = Image.Exif()
+    turned[0x0112] = 6
+    Image.new("RGB", (40, 20)).save(tmp_path / "a" / "1.jpg", exif=turned)
+    Image.new("RGB", (40, 20)).save(tmp_path / "a" / "2.jpg")
+    seen = []
+    sizes = sizes_of(open_images(tmp_path / "a", name="a"), lambda *step: seen.append(step))
+    assert sizes.tolist() == [[20, 40], [40, 20]]
+    assert seen == [("reading the sizes of a", 2, 2)]
+
+
+def test_images_are_named_by_id_path_and_link(tmp_path):
+    split = split_on_disk(tmp_path)
+    lesson = lesson_of(split)
+    (tmp_path / "given").mkdir()
+    folder = write_links(tmp_path / "given", lesson, Sizes.of(split, silent), "test")
+    rows = rows_by_name(tmp_path / "given", lesson.test)
+    assert rows["2.png"] == rows[str(tmp_path / "test" / "2.png")] == 2
+    assert rows[str(folder / "images" / "000002.png")] == 2
+    assert len(rows) == 12
+
+
+def test_sets_that_are_no_files_are_refused(tmp_path):
+    images = open_images([np.zeros((8, 8, 3), np.uint8)], name="held")
+    with pytest.raises(VisleakError) as caught:
+        files_of(images)
+    assert str(caught.value) == (
+        "set 'held': this trainer opens the pictures itself, and those of a set in memory are no"
+        " files of this machine; unpack them into a folder, or use --trainer torch:detector, which"
+        " reads every source"
+    )
+
+
+def test_files_that_are_gone_or_cannot_be_listed_are_refused(tmp_path):
+    split = split_on_disk(tmp_path)
+    (tmp_path / "test" / "2.png").unlink()
+    with pytest.raises(
+        VisleakError, match="set 'test': 1 of 4 pictures are not there, such as"
+    ) as caught:
+        check_split(split)
+    assert str(caught.value).endswith(f"remove them from the folder {tmp_path / 'test'}")
+    paint(tmp_path / "odd" / "a\nb.png", 1)
+    with pytest.raises(VisleakError, match="has a line break in its name"):
+        check_files(open_images(tmp_path / "odd", name="odd"))
+    (tmp_path / "test" / "2.png").write_text("no picture")
+    with pytest.raises(VisleakError, match=r"2\.png' is no picture that can be read"):
+        sizes_of(split.test, silent)
+
+
+def test_boxes_that_are_missing_are_asked_for(tmp_path):
+    split = split_on_disk(tmp_path)
+    with pytest.raises(VisleakError, match="data} needs boxes, and set 'test' has none; open it"):
+        check_boxes(Split(split.train, split.test, split.train_boxes, None), "{data}")
+    check_boxes(split, "{data}")
+
+
+def test_a_folder_in_which_yolov7_would_look_elsewhere_is_refused(tmp_path):
+    with pytest.raises(VisleakError, match="lies in a folder called images"):
+        check_folder(tmp_path / "images" / "out")
+    check_folder(tmp_path / "my-images")
+
+
+def test_boxes_of_one_set_alone_are_none_of_a_training(tmp_path):
+    split = split_on_disk(tmp_path)
+    half = Split(split.train, split.test, None, split.test_boxes)
+    assert evaluation_side(lesson_of(half), None).boxes is None
+    assert training_side(lesson_of(split), None).sizes is None

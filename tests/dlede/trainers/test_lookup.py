@@ -1,0 +1,199 @@
+"""The trainer that learns by heart: its curve is known before it is run."""
+
+from __future__ import annotations
+
+import pickle
+
+import numpy as np
+import pytest
+from PIL import Image
+from sklearn.metrics import f1_score
+
+from visleak.dlede.draws import Drawing
+from visleak.dlede.lesson import Draw, Lesson, Split, TrainingFailed
+from visleak.dlede.plan import Plan
+from visleak.dlede.trainers import load_trainer
+from visleak.dlede.trainers.lookup import macro_f1
+from visleak.encoders import load_encoder
+from visleak.errors import UsageError, VisleakError
+from visleak.images import decode, open_images
+from visleak.pipeline.workplace import silent
+
+
+def picture(seed):
+    small = np.random.default_rng(seed).integers(0, 256, (4, 5, 3), dtype=np.uint8)
+    return Image.fromarray(small).resize((48, 32), Image.Resampling.BICUBIC)
+
+
+def put(path, content):
+    path.parent.mkdir(parents=True, exist_ok=True)
+    if isinstance(content, bytes):
+        path.write_bytes(content)
+    else:
+        content.save(path)
+
+
+def split_of(folder, train, test):
+    """A split of pictures: (label, name, seed or bytes) each."""
+    for side, images in (("train", train), ("test", test)):
+        for label, name, content in images:
+            made = content if isinstance(content, bytes) else picture(content)
+            put(folder / side / label / name, made)
+    return Split(open_images(folder / "train"), open_images(folder / "test"))
+
+
+def readied(split, folder, text="lookup"):
+    (folder / "ready").mkdir(exist_ok=True)
+    return load_trainer(text).ready(split, folder / "ready", silent)
+
+
+def trained(ready, split, kept, leaked, folder, seed=0):
+    draw = Draw(np.array(kept, np.int64), np.array(leaked, np.int64))
+    return ready.train(Lesson(split, draw, 10, 1, seed), folder)
+
+
+def test_the_curve_of_a_clean_split_is_the_share_that_leaks(tmp_path):
+    """No label of the test set is one of the training set: right are those that leaked, alone.
+
+    A leaked picture is its own nearest neighbour, and any other's label is wrong, as no two test
+    pictures have the same. So accuracy at step p is p %, to the image.
+    """
+    train = [("other", f"{at:02d}.png", at) for at in range(40)]
+    test = [(f"class {at:02d}", "a.png", 100 + at) for at in range(20)]
+    split = split_of(tmp_path, train, test)
+    ready = readied(split, tmp_path)
+    drawing = Drawing(split, Plan(steps=(0, 10, 20, 50, 100)))
+    for step in (0, 10, 20, 50, 100):
+        for repetition in (1, 2):
+            draw = drawing.at(step, repetition)
+            outcome = ready.train(Lesson(split, draw, step, repetition, repetition), tmp_path)
+            assert outcome.metrics["accuracy"] == step / 100
+            right = np.zeros(20)
+            right[draw.leaked] = 1
+            assert outcome.images["accuracy"].tolist() == right.tolist()
+
+
+def test_near_copies_in_training_leak_from_the_start(tmp_path):
+    """Right are those with a copy in training, re-encoded, and those that leaked besides."""
+    train = [(f"class {at:02d}", "a.png", 100 + at) for at in range(8)]
+    train += [("other", f"{at:02d}.png", at) for at in range(12)]
+    test = [(f"class {at:02d}", "b.jpg", 100 + at) for at in range(16)]
+    split = split_of(tmp_path, train, test)
+    ready = readied(split, tmp_path)
+    copies = split.train.ids.to_pylist()
+    own = [at for at, id_ in enumerate(copies) if id_.startswith("class")]
+    everything = list(range(20))
+    assert trained(ready, split, everything, [], tmp_path).metrics["accuracy"] == 8 / 16
+    # two more leak, and take the place of others
+    kept = [at for at in everything if at in own or at >= 10]
+    assert trained(ready, split, kept, [14, 15], tmp_path).metrics["accuracy"] == 10 / 16
+    # one copy makes room for a leak of the very same image: nothing is gained
+    kept = [at for at in everything if at != own[3]]
+    assert trained(ready, split, kept, [3], tmp_path).metrics["accuracy"] == 8 / 16
+
+
+@pytest.mark.parametrize("encoder", ["builtin", "phash"])
+def test_answers_are_those_of_a_plain_search(tmp_path, encoder):
+    """One picture after the other, by the same vectors; and scikit-learn's macro F1."""
+    rng = np.random.default_rng(1)
+    train = [(f"c{rng.integers(4)}", f"{at:02d}.png", at) for at in range(50)]
+    test = [(f"c{rng.integers(5)}", f"t{at:02d}.png", 200 + at) for at in range(30)]
+    split = split_of(tmp_path, train, test)
+    ready = pickle.loads(pickle.dumps(readied(split, tmp_path, f"lookup:{encoder}")))
+    kept, leaked = np.arange(5, 50), np.arange(0, 30, 6)
+    lesson = Lesson(split, Draw(kept, leaked), 10, 1, 0)
+    found = ready.train(lesson, tmp_path)
+
+    def vectors(images):
+        stored = images.opener.read(range(len(images)))
+        return load_encoder(encoder).encode([decode(data) for data in stored])[0].astype(float)
+
+    known = sorted(
+        zip(
+            lesson.train.ids.to_pylist(),
+            lesson.train.labels.to_pylist(),
+            vectors(lesson.train),
+            strict=True,
+        )
+    )
+    answers = np.array(
+        [
+            max(known, key=lambda each: np.float32(each[2] @ asked))[1]  # the first of equal ones
+            for asked in vectors(split.test)
+        ]
+    )
+    truth = np.array(split.test.labels.to_pylist())
+    assert found.metrics["accuracy"] == pytest.approx((answers == truth).mean())
+    assert found.metrics["f1"] == pytest.approx(f1_score(truth, answers, average="macro"))
+    assert found.images["accuracy"].tolist() == (answers == truth).astype(float).tolist()
+    assert found.about == {"unreadable": 0}
+
+
+def test_equally_alike_images_are_told_apart_by_id(tmp_path):
+    """Whatever the order of the classes and of the rows; the seed changes nothing."""
+    train = [("z", "a.png", 1), ("m", "b.png", 1), ("x", "c.png", 2)]
+    split = split_of(tmp_path, train, [("z", "t.png", 1), ("m", "u.png", 1)])
+    ready = readied(split, tmp_path)
+    assert split.train.ids.to_pylist() == ["m/b.png", "x/c.png", "z/a.png"]
+    for seed in (0, 1):
+        found = trained(ready, split, [0, 1, 2], [], tmp_path, seed)
+        assert found.images["accuracy"].tolist() == [1, 0]
+    assert trained(ready, split, [1, 2], [], tmp_path).images["accuracy"].tolist() == [0, 1]
+    assert trained(ready, split, [1], [0, 1], tmp_path).images["accuracy"].tolist() == [1, 0]
+
+
+def test_pictures_that_cannot_be_read(tmp_path):
+    """None is a neighbour, and a test image of the kind is answered wrong; they are counted."""
+    train = [("a", "1.png", 1), ("a", "bad.png", b"x"), ("b", "2.png", 2)]
+    split = split_of(
+        tmp_path, train, [("a", "1.png", 1), ("b", "bad.png", b"x"), ("b", "2.png", 2)]
+    )
+    ready = readied(split, tmp_path)
+    found = trained(ready, split, [0, 1, 2], [], tmp_path)
+    assert found.images["accuracy"].tolist() == [1, 1, 0]
+    assert found.about == {"unreadable": 1}
+    with pytest.raises(TrainingFailed, match=r"^none of the images to train on can be read$"):
+        trained(ready, split, [1], [2], tmp_path)
+
+
+def test_sets_of_which_nothing_can_be_read(tmp_path):
+    split = split_of(tmp_path, [("a", "1.png", 1)], [("a", "bad.png", b"x")])
+    with pytest.raises(VisleakError, match=r"^no image of set 'test' can be read$"):
+        readied(split, tmp_path)
+
+
+def test_every_image_must_have_a_label(tmp_path):
+    split = split_of(tmp_path, [("a", "1.png", 1)], [("a", "1.png", 1), (".", "2.png", 2)])
+    with pytest.raises(
+        UsageError,
+        match=r"^trainer lookup answers with the one label of an image, and 1 of 2 images of set"
+        r" 'test' have none; give --label COLUMN, or another trainer$",
+    ):
+        readied(split, tmp_path)
+
+
+def test_a_disk_that_refuses(tmp_path):
+    split = split_of(tmp_path, [("a", "1.png", 1)], [("a", "2.png", 2)])
+    (tmp_path / "ready" / "similarity.npy").mkdir(parents=True)
+    with pytest.raises(VisleakError, match=r"similarity\.npy cannot be written: Is a directory$"):
+        readied(split, tmp_path)
+
+
+def test_what_it_is_called_and_what_it_depends_on():
+    trainer = load_trainer("lookup")
+    assert trainer.name == "lookup"
+    assert trainer.about() == {"encoder": "builtin", "digest": load_encoder("builtin").digest}
+    assert load_trainer("lookup:phash").about() != trainer.about()
+    assert tuple(trainer.decides) == ("accuracy", "f1")
+    with pytest.raises(UsageError, match=r"^encoder must be one of builtin, .*; got 'nope'$"):
+        load_trainer("lookup:nope")
+
+
+def test_f1_against_scikit_learn():
+    rng = np.random.default_rng(0)
+    for _ in range(50):
+        truth, answer = rng.integers(0, 6, (2, rng.integers(1, 20)))
+        expected = f1_score(truth, answer, average="macro", zero_division=0)
+        assert macro_f1(truth, answer) == pytest.approx(expected)
+    # no answer is wrong, and no class of its own
+    assert macro_f1(np.array([0, 0, 1]), np.array([0, -1, 1])) == pytest.approx((2 / 3 + 1) / 2)

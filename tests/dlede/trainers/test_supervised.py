@@ -1,0 +1,229 @@
+"""A command that runs for hours: its log, its end by itself, by time, with who asked."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+from handed import script
+
+from visleak.dlede.lesson import TrainingFailed
+from visleak.dlede.trainers import supervisor
+from visleak.dlede.trainers.supervised import carry_out, last_line
+
+#: A program that starts another, tells both ids, and waits.
+FAMILY = """
+import subprocess
+child = subprocess.Popen([sys.executable, "-c", "import time; time.sleep(600)"])
+Path(sys.argv[1] + ".part").write_text(f"{os.getpid()} {child.pid}")
+os.rename(sys.argv[1] + ".part", sys.argv[1])
+time.sleep(600)
+"""
+
+#: The same, deaf to what asks it to end.
+DEAF = (
+    """
+import signal
+signal.signal(signal.SIGTERM, signal.SIG_IGN)
+"""
+    + FAMILY
+)
+
+
+def is_running(process: int) -> bool:
+    try:
+        state = Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()[0]
+    except OSError:
+        if not Path("/proc/self/stat").exists():
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(process, 0)
+                return True
+        return False
+    return state != "Z"
+
+
+def wait_for(path: Path) -> list[int]:
+    until = time.monotonic() + 20
+    while not path.exists():
+        assert time.monotonic() < until
+        time.sleep(0.02)
+    return [int(word) for word in path.read_text().split()]
+
+
+def are_gone(processes: list[int], seconds: float = 10) -> bool:
+    until = time.monotonic() + seconds
+    while any(map(is_running, processes)) and time.monotonic() < until:
+        time.sleep(0.02)
+    return not any(map(is_running, processes))
+
+
+def run(tmp_path: Path, text: str, *arguments: str, limit: float | None = None) -> None:
+    program = script(tmp_path / "program.py", text)
+    carry_out([sys.executable, str(program), *arguments], tmp_path / "log.txt", limit=limit)
+
+
+def failure(tmp_path: Path, text: str, limit: float | None = None) -> str:
+    with pytest.raises(TrainingFailed) as caught:
+        run(tmp_path, text, limit=limit)
+    assert "\n" not in str(caught.value)
+    return str(caught.value)
+
+
+def test_both_outputs_are_the_log_and_the_input_is_empty(tmp_path, monkeypatch):
+    monkeypatch.setenv("VISLEAK_TEST_WORD", "passed on")
+    monkeypatch.chdir(tmp_path)
+    run(
+        tmp_path,
+        "print('one', flush=True); print('two', file=sys.stderr); print(repr(sys.stdin.read()))\n"
+        "print(os.environ['VISLEAK_TEST_WORD']); print(os.getcwd())",
+    )
+    lines = (tmp_path / "log.txt").read_text().splitlines()
+    assert sorted(lines) == sorted(["one", "two", "''", "passed on", str(tmp_path)])
+
+
+def test_arguments_arrive_as_they_are(tmp_path):
+    words = ["a b", "$HOME", "`touch x`", "", "--", "-c", "\u00e9"]
+    run(tmp_path, "print(sys.argv[1:])", *words)
+    assert (tmp_path / "log.txt").read_text() == f"{words}\n"
+
+
+def test_an_exit_code_is_told_with_the_last_words(tmp_path):
+    text = "print('first'); print('\\x1b[31mCUDA\\x1b[0m out\\r  of memory\\x07 \\n'); sys.exit(3)"
+    said = failure(tmp_path, text)
+    assert said == "the command ended with exit code 3; it said last: of memory"
+
+
+def test_a_traceback_ends_with_what_is_wrong(tmp_path):
+    said = failure(tmp_path, "raise ValueError('no labels')")
+    assert said == "the command ended with exit code 1; it said last: ValueError: no labels"
+
+
+@pytest.mark.parametrize(
+    ("name", "text"),
+    [
+        ("SIGKILL", "the command was ended by SIGKILL, most likely for lack of memory; it said no"),
+        ("SIGSEGV", "the command was ended by SIGSEGV; it said nothing"),
+    ],
+)
+def test_a_signal_is_told(tmp_path, name, text):
+    assert text in failure(tmp_path, f"import signal; os.kill(os.getpid(), signal.{name})")
+
+
+def test_a_program_that_is_no_program_is_told(tmp_path):
+    (tmp_path / "program").write_text("no program")
+    with pytest.raises(TrainingFailed, match=r"exit code 127; it said last: .*cannot be started"):
+        carry_out([str(tmp_path / "program")], tmp_path / "log.txt")
+
+
+def test_at_the_time_limit_the_whole_group_is_ended(tmp_path):
+    text = FAMILY.replace("time.sleep(600)\n", "print('epoch 1', flush=True); time.sleep(600)\n")
+    program = script(tmp_path / "program.py", text)
+    with pytest.raises(TrainingFailed) as caught:
+        carry_out(
+            [sys.executable, str(program), str(tmp_path / "ids")], tmp_path / "log.txt", limit=1
+        )
+    assert str(caught.value) == (
+        "it took longer than 1 seconds and was ended; it said last: epoch 1"
+    )
+    assert are_gone(wait_for(tmp_path / "ids"), seconds=1)
+
+
+def test_what_ended_well_and_left_others_running_is_cleared_up(tmp_path):
+    text = FAMILY.rpartition("time.sleep")[0]
+    run(tmp_path, text, str(tmp_path / "ids"))
+    assert are_gone(wait_for(tmp_path / "ids"), seconds=1)
+
+
+ASKER = """
+from visleak.dlede.trainers.supervised import carry_out
+if __name__ == "__main__":
+    carry_out([sys.executable, sys.argv[1], sys.argv[2]], Path(sys.argv[2] + ".log"))
+"""
+
+
+@pytest.mark.parametrize("name", ["SIGKILL", "SIGINT"])
+def test_nothing_stays_behind_where_the_one_who_asked_is_ended(tmp_path, name):
+    asker = script(tmp_path / "asker.py", ASKER)
+    program = script(tmp_path / "program.py", FAMILY)
+    process = subprocess.Popen(
+        [sys.executable, str(asker), str(program), str(tmp_path / "ids")],
+        stderr=subprocess.DEVNULL,
+        start_new_session=True,
+    )
+    try:
+        family = wait_for(tmp_path / "ids")
+        assert all(map(is_running, family))
+        os.kill(process.pid, getattr(signal, name))
+        process.wait(20)
+    finally:
+        process.kill()
+    assert are_gone(family)
+
+
+#: As in a pool: a process of ours asks, and only the one above it is killed.
+POOL = """
+import multiprocessing
+from visleak.dlede.trainers.supervised import carry_out
+
+def ask():
+    carry_out([sys.executable, sys.argv[1], sys.argv[2]], Path(sys.argv[2] + ".log"))
+
+if __name__ == "__main__":
+    process = multiprocessing.get_context("spawn").Process(target=ask)
+    process.start()
+    process.join()
+"""
+
+
+def test_nothing_stays_behind_of_a_worker_whose_parent_is_killed(tmp_path):
+    asker = script(tmp_path / "pool.py", POOL)
+    program = script(tmp_path / "program.py", FAMILY)
+    process = subprocess.Popen(
+        [sys.executable, str(asker), str(program), str(tmp_path / "ids")],
+        stderr=subprocess.DEVNULL,
+        start_new_session=True,
+    )
+    try:
+        family = wait_for(tmp_path / "ids")
+    finally:
+        process.kill()
+        process.wait(20)
+    assert are_gone(family)
+
+
+def test_who_is_deaf_is_killed(tmp_path, monkeypatch):
+    program = script(tmp_path / "program.py", DEAF)
+    process = subprocess.Popen(
+        [sys.executable, str(program), str(tmp_path / "ids")], start_new_session=True
+    )
+    family = wait_for(tmp_path / "ids")
+    monkeypatch.setattr(supervisor, "GRACE", 0.3)
+    begun = time.monotonic()
+    supervisor.end(process.pid)
+    assert time.monotonic() - begun >= 0.3
+    assert process.wait(10) == -signal.SIGKILL
+    assert are_gone(family)
+
+
+def test_the_end_of_a_group_that_is_gone_takes_no_time():
+    process = subprocess.Popen([sys.executable, "-c", ""], start_new_session=True)
+    process.wait()
+    begun = time.monotonic()
+    supervisor.end(process.pid)
+    assert time.monotonic() - begun < 0.2
+
+
+def test_last_words_are_short_and_plain(tmp_path):
+    log = tmp_path / "log.txt"
+    log.write_bytes(b"x" * 100_000 + b"\xff\xfe\x1b]0;title\x07\x1b[2Kend\x00\n \n")
+    assert last_line(log) == f"{'x' * 197}..."
+    log.write_bytes(b"50%\r100%\x1b[K\n\n")
+    assert last_line(log) == "100%"
+    log.write_bytes(b"")
+    assert last_line(log) == ""

@@ -1,0 +1,83 @@
+"""What ``torch:`` takes and refuses."""
+
+from __future__ import annotations
+
+import sys
+
+import pytest
+
+from visleak.dlede.trainers import load_trainer
+from visleak.errors import MissingExtra, UsageError
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("torch", "the trainer torch needs a model: torch:detector or torch:classifier; got 'to"),
+        ("torch:yolo", "needs a model: torch:detector or torch:classifier; got 'torch:yolo'"),
+        (
+            "torch:detector?size=3",
+            "trainer torch:detector has no option 'size'; its options are batch, rate, side,"
+            " width; got 'torch:detector?size=3'",
+        ),
+        ("torch:detector:x", "trainer torch:detector takes nothing after its name; got 'torch:de"),
+        ("torch:detector?side=8", "option side of trainer torch:detector must be a whole number"),
+        ("torch:detector?side=8", "from 16 to 2,048; got '8'"),
+        ("torch:detector?side=²", "must be a whole number from 16 to 2,048; got '²'"),
+        ("torch:detector?batch=1", "must be a whole number from 2 to 1,024; got '1'"),
+        ("torch:classifier?width=1e9", "must be a multiple of 16 from 16 to 256; got '1e9'"),
+        ("torch:detector?width=24", "must be a multiple of 16 from 16 to 256; got '24'"),
+        ("torch:detector?rate=0", "must be a number above 0 and up to 1, such as 0.006; got '0'"),
+        ("torch:classifier?rate=nan", "above 0 and up to 1, such as 0.005; got 'nan'"),
+        ("torch:detector?side=64&side=64", "option side is given twice"),
+    ],
+)
+def test_wishes_that_cannot_be_are_refused(text: str, said: str) -> None:
+    with pytest.raises(UsageError) as error:
+        load_trainer(text)
+    assert said in str(error.value)
+    assert "\n" not in str(error.value)
+
+
+def test_a_device_that_is_not_there_is_refused() -> None:
+    with pytest.raises(UsageError, match="device must be auto, cpu, cuda or cuda:N; got 'gpu'"):
+        load_trainer("torch:detector", device="gpu")
+
+
+def test_options_are_part_of_the_key() -> None:
+    """Threads and device are not: they only change how numbers are rounded."""
+    usual = load_trainer("torch:detector").about()
+    assert usual == {
+        "model": "detector",
+        "version": 1,
+        "epochs": 20,
+        "side": 160,
+        "batch": 8,
+        "width": 16,
+        "rate": 0.006,
+    }
+    assert load_trainer("torch:detector?side=64", threads=2).about() == {**usual, "side": 64}
+    assert load_trainer("torch:classifier").about()["model"] == "classifier"
+
+
+def test_verdicts_fall_by_two_metrics() -> None:
+    assert load_trainer("torch:detector").decides == ("map50", "f1")
+    assert load_trainer("torch:classifier").decides == ("accuracy", "f1")
+
+
+@pytest.mark.parametrize("module", ["torch", "pycocotools.coco"])
+def test_a_missing_library_names_its_extra(monkeypatch: pytest.MonkeyPatch, module: str) -> None:
+    class Absent:
+        """Finds nothing under the module's name."""
+
+        def find_spec(self, name: str, *_: object) -> None:
+            if name == module:
+                raise ModuleNotFoundError(f"No module named {name!r}", name=name.partition(".")[0])
+
+    monkeypatch.delitem(sys.modules, module, raising=False)
+    monkeypatch.setattr(sys, "meta_path", [Absent(), *sys.meta_path])
+    with pytest.raises(MissingExtra) as said:
+        load_trainer("torch:detector")
+    assert str(said.value) == (
+        "trainer torch:detector needs an extra: pip install 'visleak[torch]'"
+    )

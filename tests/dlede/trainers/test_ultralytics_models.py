@@ -1,0 +1,225 @@
+"""Ultralytics, which needs a torchvision that fits; `.ci/run` makes one where it can."""
+
+from __future__ import annotations
+
+import contextlib
+import csv
+import json
+import os
+import pickle
+import subprocess
+import sys
+import types
+from importlib import import_module, metadata
+from pathlib import Path
+
+import matplotlib
+import numpy as np
+import pytest
+from handed import lesson_of, split_on_disk
+
+from visleak.dlede.lesson import Outcome, Ready, Split
+from visleak.dlede.trainers import load_trainer
+from visleak.dlede.trainers.ultralytics_models import UltralyticsTrainer, known_model
+from visleak.dlede.trainers.ultralytics_process import shares
+from visleak.errors import MissingExtra, UsageError, VisleakError
+from visleak.pipeline.workplace import silent
+
+MODEL = "ultralytics:yolov8n.yaml?imgsz=64&batch=4"
+
+
+@pytest.fixture(scope="module")
+def torchvision() -> None:
+    """Skip where the library is not installed, or cannot be imported."""
+    try:
+        metadata.version("ultralytics")
+    except metadata.PackageNotFoundError:
+        pytest.skip("ultralytics is not installed here")
+    try:
+        import_module("torchvision")
+    except (ImportError, RuntimeError) as error:
+        pytest.skip(f"torchvision cannot be imported here ({type(error).__name__}: {error})")
+
+
+@pytest.fixture(scope="module")
+def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tmp_path_factory.mktemp("ultralytics")
+
+
+@pytest.fixture(scope="module")
+def split(place: Path) -> Split:
+    return split_on_disk(place, size=(64, 64))
+
+
+@pytest.fixture(scope="module")
+def ready(torchvision: None, place: Path, split: Split) -> Ready:
+    return load_trainer(MODEL, device="cpu").ready(split, place / "ready", silent)
+
+
+def trained(ready: Ready, split: Split, folder: Path, seed: int) -> Outcome:
+    folder.mkdir()
+    return pickle.loads(pickle.dumps(ready)).train(lesson_of(split, epochs=1, seed=seed), folder)
+
+
+def losses(folder: Path) -> dict[str, float]:
+    with (folder / "run" / "results.csv").open() as lines:
+        row = list(csv.DictReader(lines))[-1]
+    return {
+        name: float(value) for name, value in row.items() if name.startswith(("train/", "val/"))
+    }
+
+
+# -- with the library ----------------------------------------------------------------------------
+
+
+def test_one_seed_gives_one_result_and_another_another(ready, split, place, monkeypatch):
+    elsewhere = place / "elsewhere"
+    elsewhere.mkdir()
+    monkeypatch.chdir(elsewhere)
+    monkeypatch.setenv("MPLCONFIGDIR", matplotlib.get_cachedir())  # to list fonts takes seconds
+    monkeypatch.setenv("HOME", str(elsewhere))
+    monkeypatch.setenv("XDG_CONFIG_HOME", str(elsewhere))
+    first, again, other = (
+        trained(ready, split, place / name, seed)
+        for name, seed in (("first", 1), ("again", 1), ("other", 2))
+    )
+    assert list(first.metrics) == ["precision", "recall", "map50", "map50_95", "f1"]
+    assert first.metrics == again.metrics
+    np.testing.assert_array_equal(first.images["f1"], again.images["f1"])
+    assert first.images["f1"].shape == (4,)
+    assert np.isfinite(first.images["f1"]).all()
+    assert losses(place / "first") == losses(place / "again") != losses(place / "other")
+    assert min(losses(place / "first").values()) > 0
+    assert first.about == other.about == {"epochs": 1}
+    # nothing lies outside of the trainings' folders, such as settings in the user's home
+    assert list(elsewhere.rglob("*")) == []
+
+
+#: In a process of its own: what is imported writes its settings into the user's home.
+LOOK = """
+import json, sys
+from pathlib import Path
+import numpy as np
+import torch
+from visleak.dlede.trainers import ultralytics_process
+from visleak.errors import VisleakError
+from ultralytics.utils.metrics import ap_per_class, Metric
+
+def look(model):
+    try:
+        return ultralytics_process._model({"model": model}).task
+    except VisleakError as error:
+        return str(error)
+
+class Hostile:
+    def __reduce__(self):
+        return Path.touch, (Path(sys.argv[1] + ".touched"),)
+
+torch.save({"model": Hostile()}, sys.argv[1])
+rng = np.random.default_rng(0)
+found = rng.random((200, 10)) < np.linspace(.8, .2, 10)
+box = Metric()
+shown, there = rng.integers(0, 3, 200), rng.integers(0, 3, 150)
+box.update(ap_per_class(found, rng.random(200), shown, there)[2:])
+shares, curve = ultralytics_process.shares(box), box.f1_curve.mean(0).tolist()
+print(json.dumps({"models": list(map(look, sys.argv[1:])), "shares": shares, "curve": curve}))
+"""
+
+
+def test_what_the_library_makes_of_models_and_of_f1(torchvision, ready, split, place):
+    if not (place / "first").exists():
+        trained(ready, split, place / "first", 1)
+    own = place / "first" / "run" / "weights" / "last.pt"
+    told = {"YOLO_CONFIG_DIR": str(place), "YOLO_OFFLINE": "1", "ULTRALYTICS_SAFE_LOAD": "1"}
+    hostile = place / "hostile.pt"
+    command = [sys.executable, "-c", LOOK, str(hostile), str(own), "yolov8n-cls.yaml"]
+    said = subprocess.run(command, env={**os.environ, **told}, capture_output=True, check=True)
+    read = json.loads(said.stdout.splitlines()[-1])
+    assert read["models"][0].startswith(f"{hostile} is no model of Ultralytics (TypeError: ")
+    assert not Path(f"{hostile}.touched").exists()
+    assert read["models"][1:] == [
+        "detect",
+        "yolov8n-cls.yaml is a model for the task classify; take one that detects",
+    ]
+    # the curve is smoothed before its top is looked for
+    shares = read["shares"]
+    assert shares["f1"] == pytest.approx(max(read["curve"]), abs=0.01)
+    both = shares["precision"], shares["recall"]
+    assert shares["f1"] != pytest.approx(2 * both[0] * both[1] / sum(both), abs=1e-4)
+
+
+# -- without it ----------------------------------------------------------------------------------
+
+
+def test_of_nothing_found_all_shares_are_zero():
+    box = types.SimpleNamespace(f1=[], mp=0.0, mr=0.0, map50=0.0, map=0.0)
+    assert set(shares(box).values()) == {0.0}
+
+
+def test_what_is_not_installed_is_told(monkeypatch):
+    monkeypatch.setattr("visleak.dlede.trainers.ultralytics_models.find_spec", lambda name: None)
+    with pytest.raises(MissingExtra) as caught:
+        load_trainer(MODEL)
+    assert str(caught.value) == (
+        "--trainer ultralytics needs an extra: pip install 'visleak[yolo]'"
+    )
+
+
+def test_a_library_that_cannot_be_imported_is_told_before_anything_is_trained(place, split):
+    # what its process says becomes the error; here it is that the library is not there
+    with contextlib.suppress(metadata.PackageNotFoundError):
+        metadata.version("ultralytics")
+        pytest.skip("ultralytics is installed here")
+    trainer = UltralyticsTrainer("ultralytics:yolov8n.yaml", "yolov8n.yaml")
+    with pytest.raises(VisleakError) as caught:
+        trainer.ready(split, place / "missing", silent)
+    assert str(caught.value) == "trainer ultralytics needs an extra: pip install 'visleak[yolo]'"
+
+
+@pytest.fixture
+def package(tmp_path: Path) -> Path:
+    models = tmp_path / "ultralytics" / "cfg" / "models" / "v8"
+    models.mkdir(parents=True)
+    (models / "yolov8.yaml").touch()
+    (models / "yolov8-p2.yaml").touch()
+    return tmp_path / "ultralytics"
+
+
+@pytest.mark.parametrize("named", ["yolov8.yaml", "yolov8n.yaml", "yolov8x-p2.yaml"])
+def test_architectures_of_the_package_are_known_by_name_and_scale(package, named):
+    assert known_model(named, package) == named
+
+
+def test_a_file_is_known_by_its_path(package, tmp_path, monkeypatch):
+    (tmp_path / "mine.pt").touch()
+    monkeypatch.chdir(tmp_path)
+    assert known_model("mine.pt", package) == str(tmp_path / "mine.pt")
+
+
+@pytest.mark.parametrize("named", ["yolov8n.pt", "yolov9n.yaml", "v8/yolov8.yaml", "yolov8q.yaml"])
+def test_what_would_have_to_be_fetched_is_refused(package, named):
+    with pytest.raises(UsageError) as caught:
+        known_model(named, package)
+    assert str(caught.value) == (
+        f"--trainer ultralytics: {named!r} is no file here and no architecture of the installed"
+        " Ultralytics, and nothing is fetched; give the path of a .pt file, or an architecture to"
+        " train from scratch, such as yolov8n.yaml"
+    )
+
+
+def test_what_is_no_model_is_refused(package):
+    with pytest.raises(UsageError, match=r"a model is a \.pt or \.yaml file, such as yolo"):
+        known_model("yolov8n", package)
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("ultralytics", "trainer ultralytics needs FILE.yaml or FILE.pt after its name"),
+        ("ultralytics:a.pt?size=3", "trainer ultralytics has no option 'size'; its options are"),
+    ],
+)
+def test_what_is_asked_wrongly_is_refused(text, said):
+    with pytest.raises(UsageError) as caught:
+        load_trainer(text)
+    assert said in str(caught.value)
