@@ -1,0 +1,347 @@
+"""D-LeDe with a detector that is really trained, on two splits of one rendered data set.
+
+usage: python benchmarks/dlede/experiment.py [--work FOLDER] [--jobs 2] [--early] [--quick]
+
+600 frames of twelve drives (``road.py``) are split twice, into as many training and test images:
+by whole recordings, which cannot leak, and at random, which puts neighbours in time on both sides.
+On each split ``torch:detector`` is trained from scratch
+
+- at 0, 10 and 20 % of leaked test images, five times each: the verdict of the paper's early stop;
+- at 0 to 100 %, with the first two of these chains: the curve;
+- on three other splits by whole recordings, three times each: the calibrated threshold.
+
+Beside that: the audit of each split and the perceptual hashes of all its train-test pairs.
+
+Trainings are kept in ``--work``: a run that was stopped goes on. ``--early`` ends after the first
+verdicts. Writes ``experiment.json`` beside this script, and the page and figures of
+``examples/dlede_road`` from it; ``--quick`` tries everything at toy size and writes into the
+folder of work only. Settings were chosen by step 0 of other splits (seed 7), where no image leaks.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+import time
+from collections import Counter
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow.compute as pc
+from road import FRAMES, SEED, SEQUENCES, SIZE, write_road
+
+import visleak
+from visleak.dlede import (
+    DLeDe,
+    Extras,
+    Plan,
+    Split,
+    Trainer,
+    Verdict,
+    Works,
+    dlede,
+    load_trainer,
+    split_by,
+)
+from visleak.dlede.forecasting import Forecast
+from visleak.dlede.hash_pictures import alike_pictures
+from visleak.dlede.headline import headline
+from visleak.dlede.output import write as write_result
+from visleak.dlede.plan import DECIDING, FULL
+from visleak.documents import as_plain
+from visleak.records import ImageSet
+
+ROOT = Path(__file__).parents[2]
+sys.path.insert(0, str(Path(__file__).parents[1]))
+
+#: Where figures and page lie.
+EXAMPLES = ROOT / "examples"
+
+#: Name of a split -> its recipe: a third of the images test. The first split cannot leak. Nothing
+#: was trained on them before all settings stood.
+RECIPES = {"sequences": "groups:0.3334:2025", "random": "random:0.3334:2025"}
+
+#: Grades of the audit's pairs that are counted.
+GRADES = ("exact", "near", "similar")
+
+#: What is kept of an audit's leaking recordings.
+RECORDINGS = ("shared", "leaking", "close", "within")
+
+#: Perceptual hashes count as alike up to this distance (Babu et al. 2025).
+CUT = 10
+
+
+@dataclass(frozen=True)
+class Size:
+    """How large the experiment is.
+
+    Attributes:
+        sequences, frames, picture: of the data set.
+        trainer, epochs: who trains.
+        early, full: repetitions of the verdict and of the curve.
+        clean, calibrated: clean splits that the threshold is calibrated on, and repetitions.
+        steps: of the curve.
+    """
+
+    sequences: int = SEQUENCES
+    frames: int = FRAMES
+    picture: tuple[int, int] = SIZE
+    trainer: str = "torch:detector?side=128&width=16&batch=8&rate=0.006"
+    epochs: int = 20
+    early: int = 5
+    full: int = 2
+    clean: int = 3
+    calibrated: int = 3
+    steps: tuple[int, ...] = FULL
+
+
+#: Everything at toy size, to see that it runs.
+QUICK = Size(6, 12, (96, 72), "torch:detector?side=96&width=16&batch=4", 8, 2, 1, (0, 10, 20, 50))
+
+
+def data_set(work: Path, size: Size) -> ImageSet:
+    """Return the rendered data set; it is rendered once, for trainings know files by their age."""
+    folder = work / "road"
+    if not (folder / "data.yaml").exists():
+        start = time.perf_counter()
+        write_road(folder, size.sequences, size.frames, size.picture, SEED)
+        (work / "rendering.json").write_text(json.dumps(time.perf_counter() - start))
+    images = visleak.open_images(
+        f"yolo:{folder / 'data.yaml'}#val", group="/^([^/]+)//", frame=r"/(\d+)\.png$/"
+    )
+    if not isinstance(images, ImageSet):
+        raise SystemExit("the data set holds no pictures")
+    return images
+
+
+def recordings_of(images: ImageSet) -> list[str]:
+    """Return the recordings that images are of."""
+    return sorted(set(images.groups.to_pylist())) if images.groups is not None else []
+
+
+def about_data(work: Path, images: ImageSet) -> dict[str, Any]:
+    """Return what the data set holds."""
+    from visleak.images.boxes_of import boxes_of
+
+    boxes = boxes_of(images)
+    if boxes is None:
+        raise SystemExit("the data set has no boxes")
+    objects = boxes.counts().sum(axis=0)
+    return {
+        "images": len(images),
+        "recordings": len(recordings_of(images)),
+        "objects": {name: int(n) for name, n in zip(boxes.names, objects, strict=True)},
+        "seconds_of_rendering": round(json.loads((work / "rendering.json").read_text()), 1),
+    }
+
+
+def trained(
+    split: Split, trainer: Trainer, folder: Path, plan: Plan, jobs: int, hashes: bool
+) -> DLeDe:
+    """Return what D-LeDe says; trainings that lie in the folder are not made again."""
+
+    left = 0
+
+    def told(found: Forecast) -> None:
+        nonlocal left
+        left, seconds = found.trainings - found.done, found.seconds or 0.0
+        print(
+            f"{folder.name}: {found.trainings} trainings, {found.done} done;"
+            f" about {seconds / 60:.0f} minutes",
+            flush=True,
+        )
+
+    start = time.perf_counter()
+    result = dlede(
+        split,
+        trainer,
+        folder,
+        plan=plan,
+        extras=Extras(hashes=hashes),
+        works=Works(jobs=jobs, say=print, told=told),
+    )
+    if left:  # also of runs that were stopped in between: what they finished is not timed
+        stage = f"{folder.name}, {len(plan.steps)} steps, {plan.repetitions} repetitions"
+        spent(folder.parent, stage, left, start)
+    return result
+
+
+def audited(split: Split, folder: Path) -> dict[str, Any]:
+    """Return how many pairs and test images an audit of the split finds."""
+    done = (folder / "audit.json").exists()
+    if not done:
+        visleak.audit(split.test, split.train, out=folder, cache=None)
+    made = visleak.Audit(folder)
+    pairs = made.pairs()
+    leaks = pairs.filter(pc.not_equal(pairs["coverage"], "within"))
+    graded = Counter(leaks["grade"].to_pylist())
+    comparison = made.summary["comparisons"][0]
+    recordings = comparison.get("recordings") or {}
+    return {
+        "headline": made.headline,
+        "pairs": {grade: graded[grade] for grade in GRADES},
+        "near_or_exact_test_images": round(made.rate("near_or_exact").count),
+        "recordings": {
+            key: recordings.get(key) for key in ("shared", "leaking", "close", "within")
+        },
+    }
+
+
+def said(result: DLeDe) -> dict[str, Any]:
+    """Return a result as it is kept: verdict, means, increases, and every training's scores."""
+    values = result.scores.values
+    return {
+        "headline": headline(result),
+        "trainings": int(np.isfinite(values[0]).sum()),
+        "failed": len(result.failed),
+        "minutes_of_training": round(result.seconds / 60, 1),
+        "judgement": as_plain(result.judgement),
+        "on_means_by_rule": {each.rule: each.on_means for each in result.others},
+        "steps": list(result.scores.steps),
+        "scores": {
+            name: as_plain(np.round(result.scores.of(name), 4).tolist())
+            for name in result.scores.metrics
+        },
+        "memory": as_plain(list(result.memory)),
+    }
+
+
+def hashes_of(result: DLeDe) -> dict[str, Any]:
+    """Return the histogram of hash distances of all train-test pairs, and of nearest ones."""
+    found = result.hashes
+    if found is None:
+        raise SystemExit("hashes were not compared")
+    return {
+        "pairs": found.train * found.test,
+        "distances": list(found.histogram[:33]),
+        "nearest": list(found.nearest[:33]),
+        "alike_pairs": sum(found.histogram[: CUT + 1]),
+        "test_images_with_alike": sum(found.nearest[: CUT + 1]),
+    }
+
+
+def calibrated(
+    splits: Mapping[str, Split], trainer: Trainer, work: Path, size: Size, jobs: int
+) -> dict[str, Any]:
+    """Return the threshold of clean splits of the same images, and both splits' verdicts by it.
+
+    The first chains of the random split are judged, whose trainings are there; the clean splits
+    are trained with as many.
+    """
+    plan = Plan(DECIDING, size.calibrated, epochs=size.epochs)
+    extras = Extras(calibrate=size.clean, hashes=False)
+    start = time.perf_counter()
+    works = Works(jobs=jobs, say=print)
+    random = dlede(
+        splits["random"], trainer, work / "random", plan=plan, extras=extras, works=works
+    )
+    spent(work, "clean splits", size.clean * len(DECIDING) * size.calibrated, start)
+    clean = dlede(splits["sequences"], trainer, work / "sequences", plan=plan, works=works)
+    found = random.calibration
+    if found is None:
+        raise SystemExit("no clean split came to a result")
+    told: dict[str, Any] = {
+        "repetitions": size.calibrated,
+        "alpha": found.alpha,
+        "threshold": as_plain(found.threshold),
+        "clean": [
+            {each.metric: as_plain(each.statistic.value) for each in judged.metrics}
+            for judged in found.judgements
+        ],
+    }
+    for name, result in {"sequences": clean, "random": random}.items():
+        judged = result.judgement
+        if found.threshold > 0:
+            judged = Verdict(threshold=found.threshold).of(result.scores)
+        told[name] = {
+            "statistic": {each.metric: each.statistic.value for each in judged.metrics},
+            "verdict": judged.verdict if found.threshold > 0 else "undecided",
+            "leaking": judged.leaking,
+            "clean": judged.clean,
+        }
+    return told
+
+
+def spent(work: Path, stage: str, trainings: int, start: float) -> None:
+    """Keep how long a stage took, unless it was there already."""
+    path = work / "seconds.json"
+    known = json.loads(path.read_text()) if path.exists() else {}
+    seconds = round(time.perf_counter() - start, 1)
+    if stage not in known:
+        known[stage] = {"trainings": trainings, "seconds": seconds}
+        path.write_text(json.dumps(known))
+
+
+def experiment(work: Path, size: Size, jobs: int, early_only: bool, target: Path) -> dict[str, Any]:
+    """Do everything; return the figures. They are written after each part, so none is lost."""
+    images = data_set(work, size)
+    trainer = load_trainer(size.trainer)
+    splits = {name: split_by(images, recipe) for name, recipe in RECIPES.items()}
+    figures: dict[str, Any] = {
+        "settings": {"trainer": size.trainer, "epochs": size.epochs, "jobs": jobs}
+        | {"recipes": RECIPES, "picture": list(size.picture)},
+        "data": about_data(work, images),
+        "splits": {},
+    }
+    for name, split in splits.items():
+        figures["splits"][name] = {
+            "training_images": len(split.train),
+            "test_images": len(split.test),
+            "test_recordings": recordings_of(split.test),
+            "audit": audited(split, work / f"audit-{name}"),
+        }
+    for name, split in splits.items():
+        plan = Plan(DECIDING, size.early, epochs=size.epochs)
+        result = trained(split, trainer, work / name, plan, jobs, True)
+        alike = None if result.hashes is None else alike_pictures(split, result.hashes)
+        write_result(result, work / f"{name}-early", pictures=alike)
+        figures["splits"][name] |= {"early": said(result), "hashes": hashes_of(result)}
+        print(f"{name}: {headline(result)}", flush=True)
+    publish(figures, work, target)
+    if early_only:
+        return figures
+    for name, split in splits.items():
+        plan = Plan(size.steps, size.full, epochs=size.epochs)
+        result = trained(split, trainer, work / name, plan, jobs, False)
+        write_result(result, work / f"{name}-full")
+        figures["splits"][name]["full"] = said(result)
+        print(f"{name}, whole curve: {headline(result)}", flush=True)
+        publish(figures, work, target)
+    figures["calibration"] = calibrated(splits, trainer, work, size, jobs)
+    publish(figures, work, target)
+    return figures
+
+
+def publish(figures: Mapping[str, Any], work: Path, target: Path) -> None:
+    """Write the JSON file, and from it page and figures."""
+    from experiment_page import write_page
+    from record import write
+
+    wall = json.loads((work / "seconds.json").read_text())
+    figures = {**figures, "wall": wall}
+
+    at_work = target / "benchmarks" / "dlede"
+    at_work.mkdir(parents=True, exist_ok=True)
+    write(str(at_work / "experiment.py"), [], figures)
+    write_page(at_work / "experiment.json", work, target / "examples")
+
+
+def main() -> None:
+    """Run the experiment from the command line."""
+    parser = argparse.ArgumentParser(description=__doc__.split("\n\n")[0])
+    parser.add_argument("--work", type=Path, default=Path("dlede-road"), help="kept between runs")
+    parser.add_argument("--jobs", type=int, default=2)
+    parser.add_argument("--early", action="store_true", help="end after the first verdicts")
+    parser.add_argument("--quick", action="store_true", help="toy size; publishes into --work")
+    given = parser.parse_args()
+    given.work.mkdir(parents=True, exist_ok=True)
+    size, target = (QUICK, given.work) if given.quick else (Size(), ROOT)
+    experiment(given.work, size, given.jobs, given.early, target)
+
+
+if __name__ == "__main__":
+    main()

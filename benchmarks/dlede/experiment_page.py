@@ -1,0 +1,303 @@
+"""Writes examples/dlede_road.md and its figures from experiment.json, so that they agree."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from experiment_figures import write_figures
+
+#: Folder of the figures, beside the page.
+FOLDER = "dlede_road"
+
+#: What a split is called on the page.
+NAMES = {"sequences": "by recording", "random": "at random"}
+METRICS = {"precision": "P", "recall": "R", "map50": "mAP@0.5", "f1": "F1"}
+DECIDING = ("map50", "f1")
+
+
+def write_page(figures: Path, work: Path, examples: Path) -> Path:
+    """Write the page and the figures beside it.
+
+    Args:
+        figures: the experiment's JSON file.
+        work: the experiment's folder, with the data set and the sheet of alike pairs.
+        examples: folder of the page.
+
+    Returns:
+        The page.
+    """
+    content = json.loads(figures.read_text())
+    folder = examples / FOLDER
+    folder.mkdir(parents=True, exist_ok=True)
+    write_figures(content["figures"], work, folder)
+    page = examples / "dlede_road.md"
+    page.write_text(page_text(content))
+    return page
+
+
+def page_text(content: Mapping[str, Any]) -> str:
+    """Return the page of what stands in the JSON file."""
+    return "\n".join(_lines(content)) + "\n"
+
+
+def _lines(content: Mapping[str, Any]) -> Iterator[str]:
+    told = content["figures"]
+    yield "# D-LeDe on a leaking and a clean split of the same drives"
+    yield ""
+    yield (
+        "Written by `benchmarks/dlede/experiment.py` from the figures in"
+        " `benchmarks/dlede/experiment.json`; the script says how everything is made."
+    )
+    yield ""
+    yield from _what(told)
+    yield from _verdicts(told)
+    yield from _increases(told, "early")
+    yield from _remembered(told)
+    yield from _pairs(told)
+    if all("full" in split for split in told["splits"].values()):
+        yield from _full(told)
+    yield from _calibration(told)
+    yield from _time(content)
+
+
+def _what(told: Mapping[str, Any]) -> Iterator[str]:
+    data, settings = told["data"], told["settings"]
+    objects = ", ".join(f"{count:,} {name}s" for name, count in data["objects"].items())
+    width, height = settings["picture"]
+    yield (
+        f"{data['images']:,} frames of {data['recordings']} rendered drives, {width} x {height}"
+        f" pixels, with boxes of {objects}. Each drive has a place and a light of its own, houses,"
+        " trees, paints, a camera height, a lens and sensor noise; within it, frames are a tenth of"
+        " a second apart. Objects of which less than 40 % is seen have no box, nor have those"
+        " smaller than 4 x 6 pixels. The pictures were settled before the first training, and not"
+        " touched since."
+    )
+    yield ""
+    yield from (f"![frames with their boxes]({FOLDER}/frames.png)", "")
+    yield (
+        f"The same frames are split twice. `{settings['trainer']}` is trained from scratch for"
+        f" {settings['epochs']} epochs in every training; size and epochs were chosen by step 0"
+        " of other splits, and by what one training may take. The commands that do the same:"
+    )
+    yield ""
+    yield from _commands(settings, told["splits"])
+    yield from _table(
+        ("split", "recipe", "training images", "test images", "recordings of the test images"),
+        "llrrr",
+        [
+            (
+                NAMES[name],
+                f"`{settings['recipes'][name]}`",
+                f"{split['training_images']:,}",
+                f"{split['test_images']:,}",
+                f"{len(split['test_recordings'])}",
+            )
+            for name, split in told["splits"].items()
+        ],
+    )
+
+
+def _commands(settings: Mapping[str, Any], splits: Mapping[str, Any]) -> Iterator[str]:
+    yield "```sh"
+    yield "python benchmarks/dlede/road.py road"
+    for name, split in splits.items():
+        yield (
+            "visleak dlede --set road=yolo:road/data.yaml#val --group '/^([^/]+)//'"
+            f" --split {settings['recipes'][name]} \\"
+        )
+        yield f"    --trainer '{settings['trainer']}' --epochs {settings['epochs']} \\"
+        repetitions = split["early"]["judgement"]["repetitions"]
+        yield f"    --repetitions {repetitions} --jobs {settings['jobs']} -o {name}"
+    yield "```"
+    yield ""
+
+
+def _verdicts(told: Mapping[str, Any]) -> Iterator[str]:
+    yield "## The verdicts, from 0, 10 and 20 %"
+    yield ""
+    for name, split in told["splits"].items():
+        judged = split["early"]["judgement"]
+        yield (
+            f'- Split {NAMES[name]}: **{judged["verdict"]}**. "{split["early"]["headline"]}".'
+            f" On the means, by rule: {judged['rule']} {judged['on_means']},"
+            f" {', '.join(f'{k} {v}' for k, v in split['early']['on_means_by_rule'].items())}."
+        )
+    yield ""
+
+
+def _increases(told: Mapping[str, Any], part: str) -> Iterator[str]:
+    """Yield a table of means and relative increases, as tables 1 and 3 of the paper."""
+    rows = []
+    for name, split in told["splits"].items():
+        result = split[part]
+        for at, step in enumerate(result["steps"]):
+            scores = [_mean([row[at] for row in result["scores"][metric]]) for metric in METRICS]
+            row = [NAMES[name], f"{step}", *(f"{score:.3f}" for score in scores)]
+            for metric in DECIDING:
+                row.append(_rise(_step(result, metric, step)))
+            rows.append(row)
+    head = ("split", "leaked, %", *METRICS.values(), "rise of mAP, %", "rise of F1, %")
+    yield from _table(head, "lrrrrrrr", rows)
+    count = next(iter(told["splits"].values()))[part]["judgement"]["repetitions"]
+    yield (
+        f"Means of {count} repetitions. A rise is relative to the step before; in brackets its 95 %"
+        " interval, by bootstrap over repetitions."
+    )
+    yield ""
+
+
+def _step(result: Mapping[str, Any], metric: str, step: int) -> Mapping[str, Any] | None:
+    judged = result["judgement"]["metrics"]
+    found = next((each for each in judged if each["metric"] == metric), None)
+    return next((each for each in found["steps"] if each["step"] == step), None) if found else None
+
+
+def _rise(step: Mapping[str, Any] | None) -> str:
+    if step is None or not step["step"] or step["increase"]["value"] is None:
+        return ""
+    rise = step["increase"]
+    ends = [None if rise[end] is None else 100 * rise[end] for end in ("low", "high")]
+    told = f"{100 * rise['value']:+.1f}"
+    return told if None in ends else f"{told} ({ends[0]:+.1f} to {ends[1]:+.1f})"
+
+
+def _remembered(told: Mapping[str, Any]) -> Iterator[str]:
+    rows = []
+    for name, split in told["splits"].items():
+        for each in split["early"]["memory"]:
+            if each["metric"] == "f1":
+                rows.append(
+                    (
+                        *(NAMES[name], f"{each['step']}", f"{each['images']:.0f}"),
+                        *(_gain(each[part]) for part in ("leaked", "others")),
+                    )
+                )
+    if not rows:
+        return
+    yield "## Who gains"
+    yield ""
+    yield (
+        "F1 of single test images against step 0, of those that leaked on purpose and of the"
+        " others, in points."
+    )
+    yield ""
+    yield from _table(
+        ("split", "leaked, %", "images", "gain of leaked", "gain of others"), "lrrrr", rows
+    )
+
+
+def _gain(estimate: Mapping[str, float | None]) -> str:
+    value, low, high = (estimate[part] for part in ("value", "low", "high"))
+    if value is None:
+        return "-"
+    told = f"{100 * value:+.1f}"
+    return (
+        told if low is None or high is None else f"{told} ({100 * low:+.1f} to {100 * high:+.1f})"
+    )
+
+
+def _pairs(told: Mapping[str, Any]) -> Iterator[str]:
+    yield "## What the pictures say: audit and perceptual hashes"
+    yield ""
+    rows = []
+    for name, split in told["splits"].items():
+        audit, hashes = split["audit"], split["hashes"]
+        recordings = audit["recordings"]
+        rows.append(
+            (
+                NAMES[name],
+                *(f"{audit['pairs'][grade]:,}" for grade in ("exact", "near", "similar")),
+                f"{audit['near_or_exact_test_images']:,}",
+                f"{recordings['leaking'] or 0}",
+                f"{hashes['alike_pairs']:,} of {hashes['pairs']:,}",
+                f"{hashes['test_images_with_alike']:,}",
+            )
+        )
+    head = ("split", "exact pairs", "near", "similar", "test images near or exact")
+    more = ("leaking recordings", "pairs up to distance 10", "test images with one")
+    yield from _table((*head, *more), "lrrrrrrr", rows)
+    for name, split in told["splits"].items():
+        yield f"- {NAMES[name]}: {split['audit']['headline']}"
+    yield ""
+    yield "Train-test pairs by Hamming distance of their 64-bit hashes, as tables 2 and 5:"
+    yield ""
+    distances = range(0, 17, 2)
+    yield from _table(
+        ("split", *(f"{d}" for d in distances)),
+        "l" + "r" * len(distances),
+        [
+            (NAMES[name], *(f"{split['hashes']['distances'][d]:,}" for d in distances))
+            for name, split in told["splits"].items()
+        ],
+    )
+    yield from (f"![histogram of hash distances]({FOLDER}/hashes.svg)", "")
+    yield from (
+        f"![most alike pairs of the split at random]({FOLDER}/alike.png)",
+        "",
+    )
+
+
+def _calibration(told: Mapping[str, Any]) -> Iterator[str]:
+    found = told.get("calibration")
+    if found is None:
+        return
+    yield "## The threshold that clean splits of the same images give"
+    yield ""
+    rises = ", ".join(f"{100 * max(each.values()):.1f} %" for each in found["clean"])
+    text = (
+        "The paper's 5 % were read off one curve, and a detector that starts high need not rise by"
+        f" as much. {len(found['clean'])} other splits by whole recordings, trained"
+        f" {found['repetitions']} times each, rise by {rises} (the largest increase, of mAP or"
+        f" F1). The next clean split lies below {100 * found['threshold']:.1f} % in"
+        f" {100 * found['alpha']:.0f} % of cases (`--calibrate {len(found['clean'])}`)."
+    )
+    if not found["threshold"] > 0:
+        text += (
+            f" That is no threshold: {len(found['clean'])} clean splits that differ so much are too"
+            " few to tell by."
+        )
+    for name, words in (("random", "at random"), ("sequences", "by recording")):
+        verdict = {"leaking": "leaks", "clean": "shows no leak"}.get(
+            found[name]["verdict"], "is undecided"
+        )
+        text += f" By that, the split {words} {verdict} ({found['repetitions']} repetitions)."
+    yield from (text, "")
+
+
+def _full(told: Mapping[str, Any]) -> Iterator[str]:
+    yield "## The whole curve"
+    yield ""
+    yield from (f"![curves of both splits]({FOLDER}/curves.svg)", "")
+    yield from _increases(told, "full")
+
+
+def _time(content: Mapping[str, Any]) -> Iterator[str]:
+    told, machine = content["figures"], content["machine"]
+    yield "## What it took"
+    yield ""
+    for name, spent in told["wall"].items():
+        each = spent["seconds"] * told["settings"]["jobs"] / max(spent["trainings"], 1)
+        yield (
+            f"- {name}: {spent['trainings']} trainings in {spent['seconds'] / 60:.1f} minutes,"
+            f" {told['settings']['jobs']} at a time on one thread each: {each:.0f} s a training."
+        )
+    yield (
+        f"- Rendering: {told['data']['seconds_of_rendering']:.0f} s. Machine: {machine['cpu']},"
+        f" {machine['cores']} cores, no GPU; {content['date']}."
+    )
+
+
+def _mean(values: Sequence[float | None]) -> float:
+    known = [value for value in values if value is not None]
+    return sum(known) / len(known)
+
+
+def _table(head: Sequence[str], sides: str, rows: Sequence[Sequence[str]]) -> Iterator[str]:
+    yield f"| {' | '.join(head)} |"
+    yield f"|{'|'.join('---' if side == 'l' else '--:' for side in sides)}|"
+    for row in rows:
+        yield f"| {' | '.join(row)} |"
+    yield ""
