@@ -1,0 +1,212 @@
+"""Intervals of numbers about prompts that share images.
+
+3,000 prompts of MemBench are triggers of 151 images, in 53 groups of prompts that share one; two
+groups hold 44 % of the prompts. Such prompts are no 3,000 observations, nor are they 53: the mean
+of groups of sizes n has the variance of about ``sum(n)^2 / sum(n^2)`` equal groups (Kish), which
+are 8.9. Resampling groups and reading off percentiles takes the sizes for equal, and its interval
+is too short. On these sizes, of normal values and of shares of .5 and .1, with a correlation of
+.05, .3 and .9 within groups, it holds the truth in 75 to 94 % of cases where it should in 95 %,
+BCa in 77 to 87 %, and what is done here in 88 to 95 % (``tests/memorization/test_intervals.py``
+measures some of that). Shares below .1 that whole groups decide are worse off with any method.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, Final
+
+import numpy as np
+import numpy.typing as npt
+
+from visleak.errors import UsageError
+from visleak.groups import numbered
+from visleak.stats.rates import check_confidence, score_interval
+from visleak.stats.resampling import cluster_bootstrap
+
+Float64 = npt.NDArray[np.float64]
+Int64 = npt.NDArray[np.int64]
+Statistic = Callable[[npt.NDArray[Any]], float]
+
+#: Of more groups none is left out in turn; percentiles do well of so many.
+MOST_LEFT_OUT: Final = 1000
+
+
+@dataclass(frozen=True, slots=True)
+class GroupInterval:
+    """A number about prompts, and how well it is known.
+
+    Attributes:
+        value: of all prompts.
+        low, high: ends of the interval; NaN where fewer than two groups say nothing of it.
+        prompts: how many the number is of.
+        groups: of prompts that share images.
+        effective: as many groups of one size would say as much: between 1 and ``groups``.
+        method: ``share``, ``mean``, ``jackknife`` or ``percentiles``.
+        confidence: that the interval claims.
+    """
+
+    value: float
+    low: float
+    high: float
+    prompts: int
+    groups: int
+    effective: float
+    method: str
+    confidence: float
+
+
+def group_interval(
+    values: npt.ArrayLike,
+    groups: npt.ArrayLike,
+    statistic: Statistic | None = None,
+    *,
+    confidence: float = 0.95,
+    resamples: int = 1000,
+    seed: int = 0,
+) -> GroupInterval:
+    """Return the interval of a mean, a share or any other number of prompts in groups.
+
+    The standard error is that of the jackknife that leaves out one group at a time (Efron & Stein
+    1981), Student's t has the effective number of groups less one as degrees of freedom. Where
+    all values are 0 or 1, it is Wilson's interval of as many independent prompts as have that
+    standard error; where they are all alike, of as many as there are effective groups. Sizes of
+    groups are taken as given. A number of more than 1,000 groups that is no mean gets the
+    percentiles of resampled groups (Davison & Hinkley 1997, section 3.8).
+
+    Args:
+        values: (n,) or (n, k): one row a prompt, finite.
+        groups: (n,): see :meth:`Prompts.groups`.
+        statistic: of rows; their mean by default.
+        confidence: between 0 and 1, both excluded.
+        resamples, seed: of percentiles.
+
+    Raises:
+        UsageError: lengths differ, or there is nothing to go by.
+
+    >>> found = group_interval([1, 1, 0, 1], [0, 0, 1, 2])
+    >>> found.value, found.groups, round(found.effective, 2), found.method
+    (0.75, 3, 2.67, 'share')
+    """
+    check_confidence(confidence)
+    rows = np.asarray(values, np.float64)
+    owner = _owners(rows, groups)
+    sizes = np.bincount(owner).astype(np.float64)
+    effective = float(sizes.sum() ** 2 / (sizes**2).sum())
+    found = _Rows(rows, owner, sizes, effective, confidence)
+    if statistic is None:
+        value, (low, high), method = found.of_mean()
+    else:
+        value = float(statistic(rows))
+        if len(sizes) > MOST_LEFT_OUT:
+            method = "percentiles"
+            low, high = cluster_bootstrap(
+                lambda chosen: float(statistic(rows[chosen])),
+                owner,
+                resamples=resamples,
+                confidence=confidence,
+                seed=seed,
+            )
+        else:
+            method, (low, high) = "jackknife", found.around(value, found.left_out(statistic))
+    return GroupInterval(value, low, high, len(rows), len(sizes), effective, method, confidence)
+
+
+@dataclass(frozen=True)
+class _Rows:
+    """Rows in groups.
+
+    Attributes:
+        rows: (n,) or (n, k).
+        owner: (n,): number of the group, from 0.
+        sizes: (groups,).
+        effective: number of groups.
+        confidence: of intervals.
+    """
+
+    rows: Float64
+    owner: Int64
+    sizes: Float64
+    effective: float
+    confidence: float
+
+    def of_mean(self) -> tuple[float, tuple[float, float], str]:
+        """Return the mean, its interval, and which of two it is."""
+        if self.rows.ndim != 1:
+            raise UsageError("the mean is of one value a prompt; give a statistic of rows")
+        total = len(self.rows)
+        value = float(self.rows.mean())
+        sums = np.bincount(self.owner, self.rows)
+        rest = total - self.sizes
+        others = np.divide(
+            self.rows.sum() - sums, rest, out=np.full(len(sums), np.nan), where=rest > 0
+        )
+        if not np.isin(self.rows, (0.0, 1.0)).all():
+            return value, self.around(value, others), "mean"
+        return value, self._of_share(value, self._variance(others)), "share"
+
+    def left_out(self, statistic: Statistic) -> Float64:
+        """Return the statistic without each group in turn, (groups,)."""
+        if len(self.sizes) < 2:
+            return np.full(1, np.nan)
+        return np.array(
+            [statistic(self.rows[self.owner != group]) for group in range(len(self.sizes))]
+        )
+
+    def around(self, value: float, others: Float64) -> tuple[float, float]:
+        """Return the interval of a value from what it is without each group."""
+        variance = self._variance(others)
+        if not variance > 0:
+            return math.nan, math.nan
+        reach = self._quantile() * math.sqrt(variance)
+        return value - reach, value + reach
+
+    def _variance(self, others: Float64) -> float:
+        count = len(others)
+        if count < 2 or not np.isfinite(others).all():
+            return math.nan
+        return float(((others - others.mean()) ** 2).sum() * (count - 1) / count)
+
+    def _of_share(self, value: float, variance: float) -> tuple[float, float]:
+        """Return Wilson's interval with the standard error of groups and the quantile of t."""
+        if len(self.sizes) < 2:
+            return math.nan, math.nan
+        own = value * (1 - value)
+        # groups that all agree tell nothing of how far groups differ: each counts once
+        count = self.effective if own == 0 or not variance > 0 else own / variance
+        count = min(max(count, 1.0), float(len(self.rows)))
+        # Wilson's interval depends on the quantile z and on n through z^2 / n alone
+        normal = _normal_quantile(self.confidence)
+        scaled = count * (normal / self._quantile()) ** 2
+        return score_interval(value, scaled, self.confidence)
+
+    def _quantile(self) -> float:
+        from scipy.special import stdtrit
+
+        freedom = max(self.effective - 1.0, 1.0)
+        return float(stdtrit(freedom, 0.5 + self.confidence / 2))
+
+
+def _normal_quantile(confidence: float) -> float:
+    from scipy.special import ndtri
+
+    return float(ndtri(0.5 + confidence / 2))
+
+
+def _owners(rows: Float64, groups: npt.ArrayLike) -> Int64:
+    """Return the group of each row, numbered from 0.
+
+    Raises:
+        UsageError: lengths differ, there are no rows, or a value is not finite.
+    """
+    keys = np.asarray(groups)
+    if rows.ndim not in (1, 2) or keys.shape != rows.shape[:1]:
+        raise UsageError(
+            f"groups names one group a row of values; got {keys.shape} for {rows.shape}"
+        )
+    if not len(rows):
+        raise UsageError("values has no rows: there is no interval of nothing")
+    if not np.isfinite(rows).all():
+        raise UsageError("values are finite numbers; leave out prompts without one")
+    return numbered(keys)

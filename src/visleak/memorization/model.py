@@ -1,0 +1,181 @@
+"""What a text-to-image diffusion model has to do for visleak: one small protocol.
+
+Scores, searches, extraction and mitigations speak to this protocol only; adapters for pipelines of
+``diffusers`` are in ``models/``. Tensors are torch's, on the model's own device.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Any, Protocol
+
+import numpy as np
+import numpy.typing as npt
+
+#: A tensor of torch, which is not typed here.
+Tensor = Any
+
+
+@dataclass(frozen=True, slots=True)
+class Conditioning:
+    """Encoded prompts, as a network's cross-attention reads them.
+
+    Attributes:
+        states: (n, tokens, width), one row of token states a prompt.
+        pooled: (n, width), where the family uses one (Stable Diffusion 3); else ``None``.
+        mask: (n, tokens), 1 where a token counts, where the family masks; else ``None``.
+    """
+
+    states: Tensor
+    pooled: Tensor | None = None
+    mask: Tensor | None = None
+
+    def __len__(self) -> int:
+        return int(self.states.shape[0])
+
+    def __getitem__(self, rows: slice) -> Conditioning:
+        """Return some of the prompts."""
+        return Conditioning(
+            self.states[rows],
+            None if self.pooled is None else self.pooled[rows],
+            None if self.mask is None else self.mask[rows],
+        )
+
+    def repeated(self, times: int) -> Conditioning:
+        """Return every prompt ``times`` times, its repeats side by side."""
+        return Conditioning(
+            self.states.repeat_interleave(times, 0),
+            None if self.pooled is None else self.pooled.repeat_interleave(times, 0),
+            None if self.mask is None else self.mask.repeat_interleave(times, 0),
+        )
+
+    def with_states(self, states: Tensor) -> Conditioning:
+        """Return the same with other token states, as mitigations make them."""
+        return replace(self, states=states)
+
+
+@dataclass(frozen=True, slots=True)
+class Sampling:
+    """How images are made of prompts.
+
+    Attributes:
+        steps: of the sampler (MemBench: 50).
+        guidance: scale of classifier-free guidance (MemBench: 7.5); 1 is none.
+        batch: images a call of the network.
+    """
+
+    steps: int = 50
+    guidance: float = 7.5
+    batch: int = 8
+
+
+class DiffusionModel(Protocol):
+    """A text-to-image diffusion model.
+
+    Attributes:
+        name: as the user named it.
+        family: ``sd`` (Stable Diffusion 1.x, 2.x and fine-tunes), ``if`` (DeepFloyd IF stage 1),
+            ``sd3`` ...
+        prediction: what the network's output is: ``epsilon``, ``v_prediction``, ``sample`` or
+            ``flow`` (a velocity).
+        digest: of weights and everything else that its images depend on.
+        shape: (channels, height, width) of a noise.
+        device: of torch.
+        precision: ``fp32``, ``fp16`` or ``bf16``.
+    """
+
+    name: str
+    family: str
+    prediction: str
+    digest: str
+    shape: tuple[int, int, int]
+    device: str
+    precision: str
+
+    def about(self) -> dict[str, object]:
+        """Return everything a result has to name, as plain data."""
+        ...
+
+    def encode_prompt(self, prompts: Sequence[str]) -> Conditioning:
+        """Encode prompts; ``""`` is the empty prompt. A row never depends on its neighbours."""
+        ...
+
+    def first_timestep(self, steps: int) -> float:
+        """Return the first timestep of the sampler when it makes ``steps`` steps."""
+        ...
+
+    def noises(self, seeds: Sequence[int]) -> Tensor:
+        """Draw standard normal noises (n, channels, height, width), each of its seed alone.
+
+        They are drawn on the CPU in float32, so that every device starts from the same ones.
+        """
+        ...
+
+    def predict_noise(self, latents: Tensor, timestep: float, conditioning: Conditioning) -> Tensor:
+        """Return the raw output of the network (n, channels, height, width), without guidance.
+
+        ``latents`` are as the sampler hands them on; gradients flow where they are switched on.
+        """
+        ...
+
+    def as_epsilon(self, output: Tensor, latents: Tensor, timestep: float) -> Tensor:
+        """Return the noise that a raw output stands for.
+
+        Raises:
+            UsageError: there is none (flow matching), with the reason.
+        """
+        ...
+
+    def sample(
+        self, conditioning: Conditioning, seeds: Sequence[int], sampling: Sampling
+    ) -> npt.NDArray[np.uint8]:
+        """Make one image a row of ``conditioning`` from the noise of its seed.
+
+        Returns:
+            (n, height, width, 3). An image depends on its prompt and seed, not on its neighbours,
+            up to rounding.
+        """
+        ...
+
+
+class TokenModel(DiffusionModel, Protocol):
+    """A model whose prompts can be taken apart into tokens, and put together from embeddings."""
+
+    def token_ids(self, prompt: str) -> list[int]:
+        """Return the ids of a prompt's own tokens: no begin, end or padding; cut to what fits."""
+        ...
+
+    def token_texts(self, ids: Sequence[int]) -> list[str]:
+        """Return each token as text."""
+        ...
+
+    def prompt_of(self, ids: Sequence[int]) -> str:
+        """Return the prompt that ids spell."""
+        ...
+
+    def most_tokens(self) -> int:
+        """Return how many tokens of its own a prompt may have."""
+        ...
+
+    def token_table(self) -> Tensor:
+        """Return the input embeddings of all tokens (vocabulary, width)."""
+        ...
+
+    def special_ids(self) -> frozenset[int]:
+        """Return ids that are no part of any prompt: begin, end, padding, unknown."""
+        ...
+
+    def encode_embeddings(self, embeddings: Tensor) -> Conditioning:
+        """Encode prompts given as input embeddings of their tokens.
+
+        Begin, end and padding are put around, as for prompts of so many tokens; gradients flow.
+
+        Args:
+            embeddings: (n, tokens, width).
+        """
+        ...
+
+    def pooled_text(self, prompts: Sequence[str]) -> npt.NDArray[np.float32]:
+        """Return the text encoder's pooled embeddings (n, width), not normalised."""
+        ...

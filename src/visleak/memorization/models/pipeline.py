@@ -1,0 +1,316 @@
+"""What all pipelines of diffusers have in common: noises, timesteps, images in batches."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+import numpy as np
+import numpy.typing as npt
+
+from visleak.encoders.libraries import library, said
+from visleak.errors import UsageError, VisleakError
+from visleak.memorization.model import Conditioning, Sampling, Tensor
+from visleak.memorization.models.layout import Layout
+from visleak.memorization.models.parts import quiet
+from visleak.memorization.models.places import dtype_of
+
+#: Who schedules the steps: what the family is measured with, the pipeline's own, or DDIM.
+SCHEDULERS = ("auto", "own", "ddim")
+
+
+@dataclass(frozen=True)
+class Loaded:
+    """A pipeline from disk, on its device.
+
+    Attributes:
+        name: as the user named it.
+        pipeline: of diffusers.
+        device: of torch.
+        precision: ``fp32``, ``fp16`` or ``bf16``.
+        digest: of everything that its images depend on.
+        left_out: parts of the folder that were not loaded.
+    """
+
+    name: str
+    pipeline: Any
+    device: str
+    precision: str
+    digest: str
+    left_out: tuple[str, ...] = ()
+
+
+class Pipeline:
+    """A pipeline of diffusers as a :class:`visleak.memorization.model.DiffusionModel`.
+
+    Families derive from it. ``latents`` are in the scale in which the network reads them, with
+    unit variance at the first timestep, whatever the scheduler: those that step on another scale
+    (Euler) bring it to this one first.
+
+    Attributes:
+        pipeline: of diffusers; its attention processors may be changed.
+        network: that predicts noises, of diffusers.
+    """
+
+    #: Of the protocol.
+    family: ClassVar[str]
+    #: What a folder of this family holds.
+    layout: ClassVar[Layout]
+    #: Who schedules where nobody says: ``ddim`` or ``own``.
+    scheduled: ClassVar[str] = "own"
+
+    def __init__(self, loaded: Loaded) -> None:
+        self._torch = library("torch", "diffusion", f"model {loaded.name}")
+        self.name, self.digest = loaded.name, loaded.digest
+        self.device, self.precision = loaded.device, loaded.precision
+        self.pipeline = loaded.pipeline
+        self.pipeline.set_progress_bar_config(disable=True)
+        self._left_out = loaded.left_out
+        self._dtype = dtype_of(loaded.precision)
+        self._first: dict[int, float] = {}
+        self.network = self._network()
+        self.prediction = self._prediction()
+        self.shape = self._shape()
+        self._empty_row: Conditioning | None = None
+
+    @classmethod
+    def prepare(cls, pipeline: Any, scheduler: str) -> None:
+        """Give a pipeline its scheduler.
+
+        Raises:
+            UsageError: the family cannot have it.
+        """
+        if scheduler == "ddim":
+            raise UsageError(
+                f"scheduler ddim does not fit {type(pipeline).__name__}; use auto or own"
+            )
+
+    def about(self) -> dict[str, object]:
+        """Return name, family, class, digest, what D compares, scheduler, what was left out ..."""
+        import diffusers
+        import transformers
+
+        scheduler = self.pipeline.scheduler
+        return {
+            "name": self.name,
+            "family": self.family,
+            "pipeline": type(self.pipeline).__name__,
+            "digest": self.digest,
+            "prediction": self.prediction,
+            "output": self.output_in_words(),
+            "shape": list(self.shape),
+            "image_size": list(self.image_size()),
+            "scheduler": type(scheduler).__name__,
+            "train_timesteps": int(scheduler.config.num_train_timesteps),
+            "left_out": list(self._left_out),
+            "device": self.device,
+            "precision": self.precision,
+            "versions": {
+                "torch": str(self._torch.__version__),
+                "diffusers": str(diffusers.__version__),
+                "transformers": str(transformers.__version__),
+            },
+        }
+
+    def output_in_words(self) -> str:
+        """Return what the network's raw output is, in words."""
+        return {
+            "epsilon": "the noise",
+            "v_prediction": "a velocity v = sqrt(abar) noise - sqrt(1 - abar) image; the noise"
+            " can be computed of it",
+            "sample": "the image; the noise can be computed of it",
+        }[self.prediction]
+
+    def _network(self) -> Any:
+        return self.pipeline.unet
+
+    def _prediction(self) -> str:
+        found = str(self.pipeline.scheduler.config.get("prediction_type", "epsilon"))
+        if found not in ("epsilon", "v_prediction", "sample"):
+            raise VisleakError(
+                f"model {self.name}: its scheduler's prediction_type must be epsilon, v_prediction"
+                f" or sample; got {found!r}"
+            )
+        return found
+
+    def _shape(self) -> tuple[int, int, int]:
+        config = self.network.config
+        size = config.sample_size
+        height, width = size if isinstance(size, list | tuple) else (size, size)
+        return int(config.in_channels), int(height), int(width)
+
+    def image_size(self) -> tuple[int, int]:
+        """Return height and width of images."""
+        factor = int(getattr(self.pipeline, "vae_scale_factor", 1))
+        return self.shape[1] * factor, self.shape[2] * factor
+
+    def first_timestep(self, steps: int) -> float:
+        """Return the first timestep of the sampler when it makes ``steps`` steps.
+
+        Raises:
+            UsageError: the scheduler cannot make so many.
+        """
+        if steps not in self._first:
+            own = self.pipeline.scheduler
+            try:
+                with quiet():
+                    # a copy: setting timesteps starts a scheduler anew
+                    copied = type(own).from_config(own.config)
+                    copied.set_timesteps(steps, **self._timestep_options())
+                    self._first[steps] = float(copied.timesteps[0])
+            except Exception as error:
+                raise UsageError(
+                    f"steps must be a number of steps that {type(own).__name__} can make, 1 to"
+                    f" {own.config.num_train_timesteps}; got {steps} ({said(error)})"
+                ) from error
+        return self._first[steps]
+
+    def _timestep_options(self) -> dict[str, Any]:
+        return {}
+
+    def noises(self, seeds: Sequence[int]) -> Tensor:
+        """Draw standard normal noises (n, channels, height, width), each of its seed alone.
+
+        They are drawn on the CPU in float32, so that every device starts from the same ones.
+        """
+        return self._drawn(seeds)[0]
+
+    def _drawn(self, seeds: Sequence[int]) -> tuple[Tensor, list[Any]]:
+        """Return noises, and the generators that go on where they ended."""
+        torch = self._torch
+        generators = [torch.Generator().manual_seed(int(seed)) for seed in seeds]
+        rows = [torch.randn((1, *self.shape), generator=each) for each in generators]
+        if not rows:
+            return torch.zeros((0, *self.shape), device=self.device), generators
+        return torch.cat(rows).to(self.device), generators
+
+    def predict_noise(self, latents: Tensor, timestep: float, conditioning: Conditioning) -> Tensor:
+        """Return the raw output of the network (n, channels, height, width), without guidance."""
+        inputs = latents.to(device=self.device, dtype=self._dtype)
+        moment = self._torch.tensor(float(timestep), dtype=self._torch.float32, device=self.device)
+        output = self._answer(inputs, moment, conditioning)
+        return output[:, : self.shape[0]]
+
+    def _answer(self, inputs: Tensor, moment: Tensor, conditioning: Conditioning) -> Tensor:
+        """Return the network's whole output."""
+        return self.network(
+            inputs,
+            moment,
+            encoder_hidden_states=conditioning.states.to(self._dtype),
+            return_dict=False,
+        )[0]
+
+    def as_epsilon(self, output: Tensor, latents: Tensor, timestep: float) -> Tensor:
+        """Return the noise that a raw output stands for (Salimans & Ho 2022, appendix D).
+
+        Raises:
+            UsageError: the latents are all noise (zero terminal SNR): whatever the output, it
+                stands for the latents themselves.
+        """
+        if self.prediction == "epsilon":
+            return output
+        signal = self._signal(timestep)
+        if signal == 0.0:
+            raise UsageError(
+                f"at timestep {timestep:g} of model {self.name} nothing but noise is left, and all"
+                " outputs stand for the same one; compare raw outputs (output raw)"
+            )
+        image, noise = signal**0.5, (1 - signal) ** 0.5
+        latents = latents.to(output.dtype)
+        if self.prediction == "v_prediction":
+            return image * output + noise * latents
+        return (latents - image * output) / noise
+
+    def _signal(self, timestep: float) -> float:
+        """Return abar, the share of the image in the variance of what the network reads.
+
+        Between whole timesteps the ratio of noise to image is interpolated, as samplers with
+        timesteps of that kind do (Karras et al. 2022).
+        """
+        signals = np.asarray(self.pipeline.scheduler.alphas_cumprod.double().cpu())
+        if float(timestep).is_integer() and 0 <= timestep < len(signals):
+            return float(signals[int(timestep)])
+        signals = np.maximum(signals, 2.0**-24)
+        ratios = np.sqrt((1 - signals) / signals)
+        ratio = float(np.interp(timestep, np.arange(len(signals)), ratios))
+        return 1 / (1 + ratio * ratio)
+
+    def encode_prompt(self, prompts: Sequence[str]) -> Conditioning:
+        """Encode prompts; ``""`` is the empty prompt. A row never depends on its neighbours."""
+        raise NotImplementedError
+
+    def unconditional(self, count: int) -> Conditioning:
+        """Return what guidance leads away from, for so many images: the empty prompt's states."""
+        if self._empty_row is None:
+            with self._torch.no_grad():
+                self._empty_row = self.encode_prompt([""])
+        return self._empty_row.repeated(count)
+
+    def sample(
+        self, conditioning: Conditioning, seeds: Sequence[int], sampling: Sampling
+    ) -> npt.NDArray[np.uint8]:
+        """Make one image a row of ``conditioning`` from the noise of its seed.
+
+        The library's own pipeline makes them, so attention processors that were put in are used.
+
+        Raises:
+            UsageError: numbers of rows and seeds differ, or settings that cannot be.
+            VisleakError: images are not numbers, as half precision may make them.
+        """
+        if len(conditioning) != len(seeds):
+            raise UsageError(
+                f"seeds must be one a row of conditioning; got {len(seeds)} for {len(conditioning)}"
+            )
+        if sampling.batch < 1:
+            raise UsageError(f"batch must be at least 1; got {sampling.batch}")
+        self.first_timestep(sampling.steps)
+        images = np.empty((len(seeds), *self.image_size(), 3), np.uint8)
+        for start in range(0, len(seeds), sampling.batch):
+            rows = slice(start, start + sampling.batch)
+            with quiet():
+                made = self._images(conditioning[rows], seeds[rows], sampling)
+            images[rows] = self._bytes(made)
+        return images
+
+    def _images(
+        self, conditioning: Conditioning, seeds: Sequence[int], sampling: Sampling
+    ) -> npt.NDArray[np.float32]:
+        """Return images (n, height, width, 3) in 0 to 1."""
+        height, width = self.image_size()
+        made = self.pipeline(
+            height=height,
+            width=width,
+            num_inference_steps=sampling.steps,
+            guidance_scale=sampling.guidance,
+            output_type="np",
+            **self._noised(seeds),
+            **self._prompted(conditioning, sampling.guidance),
+        )
+        return np.asarray(made.images, np.float32)
+
+    def _noised(self, seeds: Sequence[int]) -> dict[str, Any]:
+        """Return how a pipeline is told the noises: the first, and what draws further ones."""
+        noises, generators = self._drawn(seeds)
+        return {"latents": noises.to(self._dtype), "generator": generators}
+
+    def _prompted(self, conditioning: Conditioning, guidance: float) -> dict[str, Any]:
+        """Return how a pipeline is told the prompts."""
+        asked: dict[str, Any] = {"prompt_embeds": conditioning.states.to(self._dtype)}
+        if guidance > 1:
+            empty = self.unconditional(len(conditioning))
+            asked["negative_prompt_embeds"] = empty.states.to(self._dtype)
+        return asked
+
+    def _bytes(self, images: npt.NDArray[np.float32]) -> npt.NDArray[np.uint8]:
+        if not np.isfinite(images).all():
+            raise VisleakError(
+                f"model {self.name} makes images that are no numbers in precision"
+                f" {self.precision}; use --precision bf16 or fp32"
+            )
+        return (images * 255).round().astype(np.uint8)
+
+
+def plain_settings(config: Mapping[str, Any]) -> dict[str, Any]:
+    """Return a scheduler's settings without the library's notes."""
+    return {key: value for key, value in config.items() if not key.startswith("_")}

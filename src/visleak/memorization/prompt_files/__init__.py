@@ -1,0 +1,20 @@
+"""Files of prompts: those of the papers, and our own. Nothing they name is ever fetched."""
+
+from visleak.memorization.prompt_files.datasheet import read_answers
+from visleak.memorization.prompt_files.provenance import provenance_of
+from visleak.memorization.prompt_files.reading import read_prompts
+from visleak.memorization.prompt_files.records import PromptSet
+from visleak.memorization.prompt_files.verifying import joined, prompts_of, traced, vouched
+from visleak.memorization.prompt_files.writing import write_prompts
+
+__all__ = [
+    "PromptSet",
+    "joined",
+    "prompts_of",
+    "provenance_of",
+    "read_answers",
+    "read_prompts",
+    "traced",
+    "vouched",
+    "write_prompts",
+]

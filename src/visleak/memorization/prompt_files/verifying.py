@@ -1,0 +1,231 @@
+"""Which prompts of a list are verified triggers, and by whom."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
+from itertools import chain
+from typing import Final
+
+from visleak.errors import UsageError, VisleakError
+from visleak.memorization.prompt_files.rows import Row, gathered, label_of
+from visleak.memorization.prompts import Prompts
+from visleak.memorization.tracing.records import Match, Trace
+
+#: Columns of the record of verification.
+VERIFIED: Final = "verified"
+VERIFIED_BY: Final = "verified_by"
+
+#: Of a trace of all images: share of a prompt's images that replicate one, and at which tau.
+SHARE: Final = "replicated_share"
+TAU: Final = "tau"
+
+#: What only says how a prompt stood in the list it came from.
+OF_THE_LIST: Final = ("group", "rank", "reached", "row", "closeness")
+NOISE: Final = "squared_noise_"
+
+
+@dataclass(frozen=True)
+class Selected:
+    """Prompts of a data set, and those that are left out of it.
+
+    Attributes:
+        prompts: with the columns ``verified`` and ``verified_by``.
+        candidates: how many there were.
+        left_out: how many were left out, by reason.
+    """
+
+    prompts: Prompts
+    candidates: int
+    left_out: dict[str, int]
+
+
+def joined(lists: Sequence[Prompts]) -> Prompts:
+    """Return several lists as one: equal prompts join their images and fill each other's columns.
+
+    >>> one = Prompts(("a",), sources=(("u",),))
+    >>> other = Prompts(("a", "b"), columns={"d_l2": ("1.5", "2.5")})
+    >>> both = joined([one, other])
+    >>> both.texts, both.sources, dict(both.columns)
+    (('a', 'b'), (('u',), ()), {'d_l2': ('1.5', '2.5')})
+    """
+    if not lists:
+        raise UsageError("prompts: give at least one list")
+    origin = ", ".join(each.origin or "a list" for each in lists)
+    merged = gathered(chain.from_iterable(map(_rows, lists)), origin, origin)
+    notes = [f"{each.origin}: {note}" for each in lists for note in each.notes]
+    # a prompt that comes again in another list is what joining is for
+    return replace(merged, notes=tuple(notes))
+
+
+def _rows(prompts: Prompts) -> Iterable[Row]:
+    count = len(prompts)
+    labels = prompts.labels or (None,) * count
+    sources = prompts.sources or ((),) * count
+    columns = {
+        name: column
+        for name, column in prompts.columns.items()
+        if name not in OF_THE_LIST and not name.startswith(NOISE)
+    }
+    for number, text in enumerate(prompts.texts):
+        cells = {name: column[number] for name, column in columns.items()}
+        place = f"prompt {number + 1:,} of {prompts.origin or 'a list'}"
+        yield Row(place, text, labels[number], sources[number], cells)
+
+
+def traced(prompts: Prompts, trace: Trace) -> Prompts:
+    """Return prompts with what tracing found: verified where an image of theirs is a copy.
+
+    Every prompt of a memorized image is given all references that are this image, as in MemBench
+    one image has several addresses. Where all images were traced, ``replicated_share`` and
+    ``tau`` say how often a prompt replicates one, and a prompt whose share is not above the trace's
+    ``kappa_share`` is no trigger (D_mem) and not verified; where one image a cluster was traced,
+    that the cluster is a copy is the rule.
+
+    Raises:
+        VisleakError: a prompt that is labelled not memorized is verified.
+    """
+    references: dict[int | None, tuple[str, ...]] = {
+        each.number: each.references for each in trace.originals
+    }
+    rare = {each.prompt for each in trace.prompts if not each.trigger}
+    found: dict[str, list[Match]] = {}
+    for match in trace.verified:
+        if match.prompt not in rare:
+            found.setdefault(match.prompt, []).append(match)
+    sources = list(prompts.sources or ((),) * len(prompts))
+    labels = list(prompts.labels or (None,) * len(prompts))
+    record = {name: list(column) for name, column in _record(prompts).items()}
+    for number, text in enumerate(prompts.texts):
+        if text not in found:
+            continue
+        by = _verdict(found[text][0])
+        if labels[number] is False:
+            raise VisleakError(
+                f"prompt {text!r:.80} is labelled not memorized, and a {by} says otherwise; correct"
+                " the label or the verdict"
+            )
+        images = dict.fromkeys(match.memorized for match in found[text])
+        names = (
+            name for image in images if image is not None for name in references.get(image, ())
+        )
+        sources[number] = tuple(dict.fromkeys((*sources[number], *names)))
+        labels[number] = True
+        record[VERIFIED][number] = "true"
+        record[VERIFIED_BY][number] = by
+    shares = {each.prompt: (each.share, trace.tau) for each in trace.prompts}
+    for place, name in enumerate((SHARE, TAU)):
+        if any(text in shares for text in prompts.texts):
+            record[name] = [
+                json.dumps(shares[text][place]) if text in shares else "" for text in prompts.texts
+            ]
+    return replace(
+        prompts,
+        sources=tuple(sources) if any(sources) else (),
+        labels=tuple(labels) if any(label is not None for label in labels) else (),
+        columns={**prompts.columns, **{name: tuple(cells) for name, cells in record.items()}},
+    )
+
+
+def prompts_of(trace: Trace) -> Prompts:
+    """Return the prompts whose images were traced, those of verified ones first.
+
+    Raises:
+        VisleakError: there is none.
+    """
+    every = (match.prompt for match in (*trace.verified, *trace.matches))
+    texts = tuple(dict.fromkeys(text for text in every if text.strip()))
+    if not texts:
+        raise VisleakError(f"the trace in {trace.folder} holds no prompts")
+    return Prompts(texts, origin=f"{trace.folder.name} (trace)")
+
+
+def _verdict(match: Match) -> str:
+    """Return the record of a match.
+
+    >>> _verdict(Match("a.png", "a", 40, "train", "r", 0.9, "near", 0.9, True, 0, judged="human"))
+    'trace in train: near, judged by people'
+    """
+    said = f"trace in {match.source}: {match.grade or 'verified'}"
+    return f"{said}, judged by people" if match.judged == "human" else said
+
+
+def vouched(prompts: Prompts, by: str) -> Prompts:
+    """Return prompts that name an image as verified by somebody, who is named.
+
+    Raises:
+        UsageError: nobody is named.
+    """
+    by = " ".join(by.split())
+    if not by:
+        raise UsageError("verified-by is empty; say who verified the prompts, and how")
+    record = {name: list(column) for name, column in _record(prompts).items()}
+    for number, images in enumerate(prompts.sources):
+        if images and record[VERIFIED][number] != "true":
+            record[VERIFIED][number] = "true"
+            record[VERIFIED_BY][number] = by
+    columns = {**prompts.columns, **{name: tuple(cells) for name, cells in record.items()}}
+    return replace(prompts, columns=columns)
+
+
+def selected(prompts: Prompts, *, unverified: bool = False) -> Selected:
+    """Return the prompts of a data set: the verified ones, or all candidates if so asked.
+
+    High D alone is no memorization: searches find prompts of the D of true triggers that replay
+    nothing (Hong et al. 2024, section 5), and where nobody knows the training data (Stable
+    Diffusion 3) nothing can be verified. Prompts that are labelled not memorized never enter.
+
+    Raises:
+        VisleakError: no prompt is left.
+    """
+    record = _record(prompts)
+    labels = prompts.labels or (None,) * len(prompts)
+    ordinary = [number for number, label in enumerate(labels) if label is False]
+    rest = [number for number, label in enumerate(labels) if label is not False]
+    kept = [number for number in rest if unverified or record[VERIFIED][number] == "true"]
+    left_out = {}
+    if ordinary:
+        left_out["labelled not memorized"] = len(ordinary)
+    if len(rest) > len(kept):
+        left_out["not verified"] = len(rest) - len(kept)
+    if not kept:
+        raise VisleakError(
+            f"none of {len(prompts):,} prompts is verified; trace their images (visleak"
+            " memorization extract, then trace) and give --trace DIR, say who verified them with"
+            " --verified-by, or write candidates with --unverified"
+        )
+    texts = tuple(prompts.texts[number] for number in kept)
+    chosen = Prompts(
+        texts,
+        tuple(labels[number] for number in kept) if prompts.labels else (),
+        tuple(prompts.sources[number] for number in kept) if prompts.sources else (),
+        {
+            name: tuple(column[number] for number in kept)
+            for name, column in {**prompts.columns, **record}.items()
+        },
+        prompts.origin,
+        prompts.notes,
+    )
+    return Selected(chosen, len(prompts), left_out)
+
+
+def _record(prompts: Prompts) -> dict[str, tuple[str, ...]]:
+    """Return the record of verification, ``true`` or ``false`` and by whom.
+
+    Raises:
+        VisleakError: a cell of ``verified`` says neither.
+    """
+    said = prompts.columns.get(VERIFIED, ("",) * len(prompts))
+    by = prompts.columns.get(VERIFIED_BY, ("",) * len(prompts))
+    true = [
+        label_of(cell, f"{prompts.origin or 'prompts'}, prompt {number:,}, column {VERIFIED}")
+        for number, cell in enumerate(said, 1)
+    ]
+    origin = prompts.origin or "the list itself"
+    return {
+        VERIFIED: tuple("true" if each else "false" for each in true),
+        VERIFIED_BY: tuple(
+            (name or origin) if each else "" for each, name in zip(true, by, strict=True)
+        ),
+    }

@@ -1,0 +1,211 @@
+"""Writing a data set of prompts: a Parquet table, its datasheet, and what it is for machines."""
+
+from __future__ import annotations
+
+import math
+import os
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any, Final
+
+import numpy as np
+import pyarrow as pa
+
+import visleak
+from visleak.documents import as_plain
+from visleak.errors import VisleakError
+from visleak.memorization.prompt_files.datasheet import datasheet
+from visleak.memorization.prompt_files.known import known_answers
+from visleak.memorization.prompt_files.provenance import Provenance, model_of
+from visleak.memorization.prompt_files.records import PromptSet
+from visleak.memorization.prompt_files.verifying import (
+    NOISE,
+    OF_THE_LIST,
+    SHARE,
+    TAU,
+    VERIFIED,
+    VERIFIED_BY,
+    Selected,
+    selected,
+)
+from visleak.memorization.prompts import Prompts
+from visleak.store import free_folder, write_json, write_tables, write_text
+
+SCHEMA: Final = 1
+KIND: Final = "visleak memorization dataset"
+
+#: The files; ``RESULT`` is written last.
+RESULT: Final = "dataset.json"
+TABLE: Final = "prompts.parquet"
+UNVERIFIED: Final = "prompts-unverified.parquet"
+DATASHEET: Final = "datasheet.md"
+
+#: Columns that are written as numbers, where all their cells are.
+NUMBERS: Final = ("d_l2", "d_squared", "d_l2_error", "d_squared_error", "score", SHARE, TAU)
+
+
+def write_prompts(
+    prompts: Prompts,
+    folder: str | os.PathLike[str],
+    *,
+    origins: Sequence[Provenance] = (),
+    answers: Mapping[int, str] | None = None,
+    unverified: bool = False,
+    force: bool = False,
+    day: str = "",
+) -> PromptSet:
+    """Write prompts as a data set: ``prompts.parquet``, ``datasheet.md`` and ``dataset.json``.
+
+    Only prompts with a record of verification enter (columns ``verified``, ``verified_by``). With
+    ``unverified`` all candidates do, and the table is called ``prompts-unverified.parquet``.
+
+    Args:
+        prompts: the candidates.
+        folder: need not be there.
+        origins: files the prompts come from.
+        answers: of people to questions of the datasheet, by number.
+        unverified: take candidates without a record.
+        force: replace the data set that is there.
+        day: it is made; today by default.
+
+    Returns:
+        What was written.
+
+    Raises:
+        UsageError: the folder holds a data set already, or the lists are about several models.
+        VisleakError: no prompt is left, or the folder cannot be written.
+
+    >>> import tempfile
+    >>> known = {"verified": ("true",), "verified_by": ("a look",)}
+    >>> prompts = Prompts(("a red bag",), sources=(("bag.png",),), columns=known)
+    >>> written = write_prompts(prompts, tempfile.mkdtemp())
+    >>> written.table, headline(written)
+    ('prompts.parquet', '1 trigger prompt naming 1 source')
+    """
+    path = free_folder(folder, RESULT, force=force)
+    chosen = selected(prompts, unverified=unverified)
+    data = _described(chosen, path, origins, day or datetime.now(UTC).date().isoformat())
+    data = replace(
+        data,
+        table=UNVERIFIED if unverified else TABLE,
+        answered=tuple(sorted({*(answers or {}), *known_answers(data)})),
+    )
+    try:
+        path.mkdir(parents=True, exist_ok=True)
+        # a data set that is half replaced is none
+        for name in (RESULT, TABLE, UNVERIFIED):
+            (path / name).unlink(missing_ok=True)
+        table = prompt_table(chosen.prompts)
+        write_tables(path / data.table, table.schema, [table])
+        write_text(path / DATASHEET, datasheet(data, answers or {}))
+        write_json(path / RESULT, as_dict(data))
+    except OSError as error:
+        raise VisleakError(f"{path} cannot be written ({error.strerror})") from error
+    return data
+
+
+def headline(data: PromptSet) -> str:
+    """Return what was written as one line that can be repeated."""
+    some = f"{data.prompts:,} {'candidate' if data.verified < data.prompts else 'trigger'}"
+    some += f" prompt{'s' * (data.prompts != 1)}"
+    if data.images:
+        some += f" naming {data.images:,} source{'s' * (data.images != 1)}"
+    if data.groups < data.prompts:
+        some += (
+            f" in {data.groups:,} group{'s' * (data.groups != 1)} that share one (as good as"
+            f" {data.effective:.1f} of one size)"
+        )
+    if data.verified < data.prompts:
+        some += f"; {data.prompts - data.verified:,} unverified"
+    left = sum(data.left_out.values())
+    return some + (f"; {left:,} of {data.candidates:,} left out" if left else "")
+
+
+def as_dict(data: PromptSet) -> dict[str, Any]:
+    """Return the content of ``dataset.json``."""
+    content: dict[str, Any] = as_plain(data)
+    del content["folder"]
+    about = {"schema": SCHEMA, "kind": KIND, "visleak": visleak.__version__}
+    return about | {"headline": headline(data)} | content
+
+
+def prompt_table(prompts: Prompts) -> pa.Table:
+    """Return prompts as a table that :func:`read_prompts` reads.
+
+    ``prompt, label, sources, group, verified, verified_by``, then what else is known of them.
+    """
+    count = len(prompts)
+    record = {name: prompts.columns.get(name, ("",) * count) for name in (VERIFIED, VERIFIED_BY)}
+    columns = {
+        "prompt": pa.array(prompts.texts, pa.string()),
+        "label": pa.array(prompts.labels or (None,) * count, pa.bool_()),
+        "sources": pa.array(
+            [list(images) for images in prompts.sources or ((),) * count], pa.list_(pa.string())
+        ),
+        "group": pa.array(prompts.groups()),
+        VERIFIED: pa.array([cell == "true" for cell in record[VERIFIED]], pa.bool_()),
+        VERIFIED_BY: pa.array([cell or None for cell in record[VERIFIED_BY]], pa.string()),
+    }
+    for name, cells in prompts.columns.items():
+        if name not in columns and name not in OF_THE_LIST and not name.startswith(NOISE):
+            columns[name] = _column(name, cells)
+    return pa.table(columns)
+
+
+def _column(name: str, cells: Sequence[str]) -> pa.Array:
+    if name in NUMBERS:
+        try:
+            values = [float(cell) if cell else None for cell in cells]
+        except ValueError:
+            return pa.array([cell or None for cell in cells], pa.string())
+        return pa.array(values, pa.float64())
+    return pa.array([cell or None for cell in cells], pa.string())
+
+
+def _described(
+    chosen: Selected, folder: Path, origins: Sequence[Provenance], day: str
+) -> PromptSet:
+    prompts = chosen.prompts
+    sizes = np.bincount(prompts.groups())
+    words = sorted(len(text.split()) for text in prompts.texts)
+    by = Counter(
+        name
+        for name, true in zip(prompts.columns[VERIFIED_BY], prompts.columns[VERIFIED], strict=True)
+        if true == "true"
+    )
+    scores = [prompts.columns.get(name, ()) for name in ("d_l2", "d_squared")]
+    return PromptSet(
+        folder=folder,
+        table=TABLE,
+        prompts=len(prompts),
+        verified=by.total(),
+        verified_by=dict(by.most_common()),
+        labelled=sum(label is not None for label in prompts.labels),
+        scored=max(sum(map(bool, cells)) for cells in scores),
+        unnamed=sum(not images for images in prompts.sources or ((),) * len(prompts)),
+        images=len({image for images in prompts.sources for image in images}),
+        groups=len(sizes),
+        effective=float(sizes.sum() ** 2 / np.square(sizes.astype(np.float64)).sum()),
+        largest=int(sizes.max()),
+        words=(words[0], math.ceil(np.median(words)), words[-1]),
+        other_letters=sum(not text.isascii() for text in prompts.texts),
+        candidates=chosen.candidates,
+        left_out=chosen.left_out,
+        model=model_of(list(origins)),
+        origins=tuple(_origin(each) for each in origins),
+        notes=prompts.notes,
+        answered=(),
+        day=day,
+    )
+
+
+def _origin(each: Provenance) -> dict[str, Any]:
+    return {
+        "file": each.file,
+        "sha256": each.digest,
+        "verb": each.verb,
+        "settings": dict(each.settings),
+    }

@@ -1,0 +1,237 @@
+"""D, the trigger score: how far a prompt moves the first step of denoising.
+
+    D(p) = E over x_T ~ N(0, I) of || eps(x_T, f(p), T) - eps(x_T, f(""), T) ||_2
+
+(Hong et al. 2024, "MemBench", equation 4; Wen et al. 2024). Larger: more likely memorized. No
+guidance scale enters. The authors' search code sums squares instead (no root), at t = 999; all
+constants the paper prints for its searches live on that scale, so both are returned.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import asdict, dataclass
+from functools import cached_property
+from typing import Final, Literal
+
+import numpy as np
+import numpy.typing as npt
+
+from visleak.encoders.libraries import library
+from visleak.errors import UsageError, VisleakError
+from visleak.memorization.model import Conditioning, DiffusionModel, Tensor
+
+Float64 = npt.NDArray[np.float64]
+Norm = Literal["l2", "squared"]
+
+NORMS: Final = ("l2", "squared")
+OUTPUTS: Final = ("raw", "epsilon")
+
+
+@dataclass(frozen=True, slots=True)
+class ScoreSettings:
+    """What D is made of; stored next to every score and threshold.
+
+    Attributes:
+        noises: how many x_T the expectation is taken over. Each costs one pass a prompt, plus one.
+        timestep: ``"first"``, the first step of the sampler (the paper), or an integer such as 999
+            (the authors' search code).
+        steps: of the sampler that ``"first"`` refers to.
+        output: ``"raw"``, the network's output as it is, or ``"epsilon"``, the noise it stands for:
+            for v-prediction these differ by a factor that is the same for all prompts.
+        norm: which of the two is called D: ``"l2"`` (equation 4) or ``"squared"`` (the code).
+        seed: of the noises.
+        batch: prompts a call of the network.
+    """
+
+    noises: int = 1
+    timestep: Literal["first"] | int = "first"
+    steps: int = 50
+    output: Literal["raw", "epsilon"] = "raw"
+    norm: Norm = "l2"
+    seed: int = 0
+    batch: int = 16
+
+    def __post_init__(self) -> None:
+        for name in ("noises", "steps", "batch"):
+            if getattr(self, name) < 1:
+                raise UsageError(f"{name} is at least 1; got {getattr(self, name)}")
+        if self.norm not in NORMS or self.output not in OUTPUTS:
+            raise UsageError(
+                f"norm is one of {', '.join(NORMS)} and output one of {', '.join(OUTPUTS)}; got"
+                f" {self.norm!r} and {self.output!r}"
+            )
+        if self.seed < 0:
+            raise UsageError(f"seed is 0 or more; got {self.seed}")
+        if self.timestep != "first" and not (
+            type(self.timestep) is int and 0 <= self.timestep < 1_000_000
+        ):
+            raise UsageError(
+                f"timestep is 'first' or a whole number from 0, such as 999; got {self.timestep!r}"
+            )
+
+    def about(self) -> dict[str, object]:
+        """Return what determines the scores, as plain data."""
+        return {name: value for name, value in asdict(self).items() if name != "batch"}
+
+
+@dataclass(frozen=True, slots=True)
+class Scores:
+    """Scores of prompts, one column a noise.
+
+    Attributes:
+        l2: (prompts, noises), the L2 norms of the differences.
+        squared: (prompts, noises), their squares (sums over channels and pixels).
+    """
+
+    l2: Float64
+    squared: Float64
+
+    @property
+    def d_l2(self) -> Float64:
+        """Mean of the norms over the noises, (prompts,)."""
+        return np.asarray(self.l2.mean(1))
+
+    @property
+    def d_squared(self) -> Float64:
+        """Mean of the squares over the noises, (prompts,). Not the square of ``d_l2``."""
+        return np.asarray(self.squared.mean(1))
+
+    def by(self, norm: Norm) -> Float64:
+        """Return D by one of the two norms, (prompts,)."""
+        return self.d_l2 if norm == "l2" else self.d_squared
+
+
+class TriggerScore:
+    """D of prompts, by one model.
+
+    All prompts of one draw meet the same noises (common random numbers), and the empty prompt is
+    passed once a noise, so n prompts cost n + 1 passes a noise.
+
+    Attributes:
+        model: the diffusion model.
+        settings: what D is made of.
+        calls: passes of the network so far, one a row of a batch.
+        seconds: they took.
+    """
+
+    def __init__(self, model: DiffusionModel, settings: ScoreSettings | None = None) -> None:
+        self.model = model
+        self.settings = settings or ScoreSettings()
+        self.calls = 0
+        self.seconds = 0.0
+        self._torch = library("torch", "diffusion", "the trigger score D")
+        self._kept: tuple[int, list[tuple[Tensor, Tensor]]] | None = None
+        self._empty: Conditioning | None = None
+
+    @cached_property
+    def timestep(self) -> float:
+        """The timestep that the network is asked at."""
+        asked = self.settings.timestep
+        return self.model.first_timestep(self.settings.steps) if asked == "first" else float(asked)
+
+    def __call__(
+        self,
+        prompts: Sequence[str],
+        *,
+        draw: int = 0,
+        progress: Callable[[int], None] | None = None,
+    ) -> Scores:
+        """Return the scores of prompts.
+
+        Args:
+            prompts: texts; order and batch change nothing but rounding, and one that stands
+                there twice is passed once.
+            draw: number of the set of noises: equal numbers give equal noises. A search draws anew
+                at every step.
+            progress: told how many prompts more are done.
+
+        Raises:
+            VisleakError: a score is no finite number, or a batch does not fit into memory.
+        """
+        began = time.perf_counter()
+        # a search proposes some prompts several times over
+        distinct = list(dict.fromkeys(prompts))
+        try:
+            found = self._squared(distinct, draw, progress)
+        except self._torch.cuda.OutOfMemoryError as error:
+            raise VisleakError(
+                f"batches of {self.settings.batch} prompts do not fit into the memory of"
+                f" {self.model.device}; use a smaller batch"
+            ) from error
+        if len(distinct) < len(prompts):
+            places = {prompt: place for place, prompt in enumerate(distinct)}
+            found = found[[places[prompt] for prompt in prompts]]
+            if progress is not None:
+                progress(len(prompts) - len(distinct))
+        self.seconds += time.perf_counter() - began
+        return Scores(np.sqrt(found), found)
+
+    def _squared(
+        self, prompts: Sequence[str], draw: int, progress: Callable[[int], None] | None
+    ) -> Float64:
+        """Return the squared distances of prompts that differ, (prompts, noises)."""
+        squared = np.zeros((len(prompts), self.settings.noises))
+        with self._torch.no_grad():
+            pairs = self.noises(draw)
+            for start in range(0, len(prompts), self.settings.batch):
+                rows = slice(start, start + self.settings.batch)
+                encoded = self.model.encode_prompt(prompts[rows])
+                for column, (noise, empty) in enumerate(pairs):
+                    distance = self.squared_distance(encoded, noise, empty)
+                    squared[rows, column] = distance.cpu().numpy()
+                wrong = ~np.isfinite(squared[rows]).all(1)
+                if wrong.any():
+                    raise VisleakError(
+                        f"D of {prompts[start + int(wrong.argmax())][:80]!r} is no finite number in"
+                        f" {self.model.precision}; use precision fp32 or bf16"
+                    )
+                if progress is not None:
+                    progress(len(encoded))
+        return squared
+
+    def noises(self, draw: int) -> list[tuple[Tensor, Tensor]]:
+        """Return the noises of a draw, each with the network's answer to the empty prompt."""
+        if self._kept is not None and self._kept[0] == draw:
+            return self._kept[1]
+        if self._empty is None:
+            self._empty = self.model.encode_prompt([""])
+        pairs = []
+        with self._torch.no_grad():
+            for seed in seeds_of(self.settings.seed, draw, self.settings.noises):
+                noise = self.model.noises([seed])
+                pairs.append((noise, self.answer(self._empty, noise)))
+        self._kept = (draw, pairs)
+        return pairs
+
+    def squared_distance(self, encoded: Conditioning, noise: Tensor, empty: Tensor) -> Tensor:
+        """Return || eps(x, p) - eps(x, "") ||^2 of each prompt in float64, (n,); gradients flow."""
+        difference = _double(self.answer(encoded, noise)) - _double(empty)
+        return difference.square().flatten(1).sum(1)
+
+    def answer(self, encoded: Conditioning, noise: Tensor) -> Tensor:
+        """Return the network's answer to prompts at one noise (1, c, h, w), and count the calls."""
+        latents = noise.expand(len(encoded), *noise.shape[1:])
+        self.calls += len(encoded)
+        output = self.model.predict_noise(latents, self.timestep, encoded)
+        if self.settings.output == "epsilon":
+            return self.model.as_epsilon(output, latents, self.timestep)
+        return output
+
+
+def _double(output: Tensor) -> Tensor:
+    """Return an output in float64; Apple's devices have none, so theirs moves to the processor."""
+    return (output.cpu() if output.device.type == "mps" else output).double()
+
+
+def seeds_of(seed: int, draw: int, count: int) -> list[int]:
+    """Return seeds of noises: a function of seed, draw and the noise's number alone.
+
+    >>> seeds_of(0, 1, 2) == seeds_of(0, 1, 3)[:2]
+    True
+    """
+    return [
+        int(np.random.SeedSequence([seed, draw, number]).generate_state(1, np.uint32)[0])
+        for number in range(count)
+    ]

@@ -1,0 +1,158 @@
+"""Which tokens raise D: gradients against finite differences, words left out one by one."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from closed_form import TOKENS, WIDTH, ClosedForm
+
+from visleak.errors import UsageError, VisleakError
+from visleak.memorization.detection import leave_one_out, token_significance
+from visleak.memorization.detection.attribution import attribution
+from visleak.memorization.model import Conditioning
+from visleak.memorization.scores import ScoreSettings, TriggerScore, seeds_of
+
+
+class Curved(ClosedForm):
+    """A network of float64 in which every token counts in another way, and on all pixels."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        generator = torch.Generator().manual_seed(8)
+        shape = (TOKENS * WIDTH, *self.shape)
+        self.weights = torch.randn(shape, generator=generator, dtype=torch.float64)
+
+    def encode_prompt(self, prompts: Any) -> Conditioning:
+        states = super().encode_prompt(prompts).states.double()
+        # begin, end and padding are not zero either
+        fixed = torch.linspace(0.1, 1, TOKENS * WIDTH, dtype=torch.float64)
+        return Conditioning(states + fixed.reshape(TOKENS, WIDTH))
+
+    def predict_noise(self, latents: Any, timestep: float, conditioning: Conditioning) -> Any:
+        flat = conditioning.states.flatten(1)
+        moved = torch.tanh(torch.einsum("nk,kchw->nchw", flat, self.weights) / 8)
+        return latents.double() * (1 + moved) + moved.square()
+
+
+def distance(model: ClosedForm, states: torch.Tensor, noise: torch.Tensor) -> float:
+    with torch.no_grad():
+        own = model.predict_noise(noise, 981.0, Conditioning(states))
+        empty = model.predict_noise(noise, 981.0, model.encode_prompt([""]))
+    return float((own - empty).norm())
+
+
+@pytest.mark.parametrize("noises", [1, 3])
+def test_significance_is_the_norm_of_finite_differences(noises: int) -> None:
+    model, prompt, step = Curved(), "red 2 house 0.5", 1e-5
+    score = TriggerScore(model, ScoreSettings(noises=noises, seed=2, norm="squared"))
+    found = token_significance(score, prompt)
+    states = model.encode_prompt([prompt]).states
+    slopes = np.zeros((noises, TOKENS, WIDTH))
+    drawn = model.noises(seeds_of(2, 0, noises))
+    for number in range(noises):
+        noise = drawn[number : number + 1]
+        for token in range(TOKENS):
+            for place in range(WIDTH):
+                moved = []
+                for side in (step, -step):
+                    other = states.clone()
+                    other[0, token, place] += side
+                    moved.append(distance(model, other, noise))
+                slopes[number, token, place] = (moved[0] - moved[1]) / (2 * step)
+    norms = np.sqrt((slopes**2).sum(2))
+    # begin stands first, then the four tokens; the mean of norms, not the norm of the mean
+    np.testing.assert_allclose(found.values, norms[:, 1:5].mean(0), rtol=1e-6)
+    rest = np.sqrt((slopes[:, 5:] ** 2).sum((1, 2))).mean()
+    assert found.rest == pytest.approx(rest, rel=1e-6)
+    assert found.tokens == ("t0", "t1", "t2", "t3")
+    each = [distance(model, states, drawn[n : n + 1]) for n in range(noises)]
+    # the L2 norm, whatever the settings call D
+    assert found.d == pytest.approx(np.mean(each))
+    assert (found.method, found.prompt) == ("gradient", prompt)
+
+
+def test_a_prompt_that_moves_nothing_has_no_gradient() -> None:
+    found = token_significance(TriggerScore(ClosedForm()), "0 0")
+    assert (found.d, found.values, found.rest) == (0.0, (0.0, 0.0), 0.0)
+
+
+def test_tokens_that_are_cut_off_are_not_named() -> None:
+    prompt = " ".join(str(number) for number in range(1, 15))
+    found = token_significance(TriggerScore(ClosedForm()), prompt)
+    assert len(found.tokens) == len(found.values) == TOKENS - 2
+
+
+def test_gradients_are_switched_on_only_for_themselves() -> None:
+    model = ClosedForm()
+    score = TriggerScore(model)
+    with torch.no_grad():
+        found = token_significance(score, "3")
+    assert found.values[0] > 0
+    assert all(not each.requires_grad for pair in score.noises(0) for each in pair)
+
+
+def test_leaving_out_a_word() -> None:
+    model = ClosedForm()
+    score = TriggerScore(model, ScoreSettings(noises=2))
+    found = leave_one_out(score, "2 house  5 0")
+    strength = np.mean([float(noise.abs().mean()) for noise in model.noises(seeds_of(0, 0, 2))])
+    assert found.tokens == ("2", "house", "5", "0")
+    np.testing.assert_allclose(
+        np.array(found.values)[[0, 2, 3]], np.array([2, 5, 0]) * strength, atol=1e-5
+    )
+    assert found.d == pytest.approx(score(["2 house  5 0"]).d_l2[0])
+    assert found.rest is None
+    assert found.method == "leave-one-out"
+
+
+def test_a_prompt_of_one_word_is_compared_with_the_empty_one() -> None:
+    found = leave_one_out(TriggerScore(ClosedForm()), "4")
+    assert found.values == pytest.approx((found.d,))
+
+
+def test_words_left_out_cost_a_pass_each() -> None:
+    model = ClosedForm()
+    leave_one_out(TriggerScore(model), "1 2 3 3")
+    # the prompt, three different remainders, the empty prompt
+    assert model.rows == 5
+
+
+def test_a_model_without_tokens_says_what_else_there_is() -> None:
+    class Sealed(ClosedForm):
+        @property
+        def token_ids(self) -> Any:
+            raise AttributeError
+
+    score = TriggerScore(Sealed())
+    with pytest.raises(UsageError) as raised:
+        token_significance(score, "a")
+    assert str(raised.value) == (
+        "prompts of closed form cannot be taken apart into tokens; attribute by leave-one-out"
+    )
+    assert leave_one_out(score, "a 3").values[1] > 0
+
+
+def test_a_gradient_that_is_no_number_is_said() -> None:
+    class Steep(ClosedForm):
+        def predict_noise(self, latents: Any, timestep: float, conditioning: Conditioning) -> Any:
+            # the root's slope is infinite where the padding is
+            own = super().predict_noise(latents, timestep, conditioning)
+            return own + conditioning.states.sqrt().sum((1, 2))[:, None, None, None]
+
+    with pytest.raises(VisleakError) as raised:
+        token_significance(TriggerScore(Steep()), "3 4")
+    assert str(raised.value) == (
+        "the gradient of D of '3 4' is no finite number in fp32; use precision fp32 or bf16"
+    )
+
+
+def test_methods_by_name() -> None:
+    score = TriggerScore(ClosedForm())
+    assert attribution(score, "1 2") == token_significance(score, "1 2")
+    assert attribution(score, "1 2", "leave-one-out") == leave_one_out(score, "1 2")
+    with pytest.raises(UsageError) as raised:
+        attribution(score, "1 2", "magic")
+    assert str(raised.value) == "tokens are attributed by gradient or leave-one-out; got 'magic'"

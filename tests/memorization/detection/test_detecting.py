@@ -1,0 +1,435 @@
+"""From a list of prompts to a folder of results: what is written, reused, gone on with, refused."""
+
+from __future__ import annotations
+
+import csv
+import json
+import os
+import re
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow.parquet as pq
+import pytest
+from closed_form import ClosedForm
+
+from visleak.errors import UsageError, VisleakError
+from visleak.memorization.detection import Asked, Detection, detect, output, read_detection
+from visleak.memorization.detection.headline import alarms, estimate, headlines
+from visleak.memorization.detection.results import Estimate, Threshold
+from visleak.memorization.detection.stored import as_dict
+from visleak.memorization.prompt_files import read_prompts
+from visleak.memorization.prompts import Prompts
+from visleak.memorization.scores import ScoreSettings, TriggerScore
+
+HOSTILE = "=cmd()|'/C' <img src=x onerror=alert(1)> $x$ 9.5"
+
+#: Twelve memorized prompts by D, two of one image; one nobody knows; the numbers are their D.
+LISTED = Prompts(
+    (*(f"mem {5 + number / 10}" for number in range(11)), HOSTILE, "unknown 4"),
+    (*(True,) * 12, None),
+    (*((f"image {number // 2}",) for number in range(12)), ()),
+    origin="list.csv",
+    notes=("one came twice",),
+)
+GENERAL = Prompts(tuple(f"ordinary {number / 100}" for number in range(300)), origin="coco.json")
+
+
+@pytest.fixture
+def drawn() -> None:
+    """Let figures be drawn, which takes a second each."""
+
+
+@pytest.fixture(autouse=True)
+def _undrawn(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    if "drawn" not in request.fixturenames:
+        for name in ("scores_figure", "roc_figure", "tokens_figure"):
+            monkeypatch.setattr(output, name, lambda *given: {})
+
+
+def files(folder: Path) -> set[str]:
+    return {path.name for path in folder.iterdir()}
+
+
+def run(
+    out: Path, *, general: Prompts | None = GENERAL, **more: Any
+) -> tuple[Detection, ClosedForm]:
+    model = ClosedForm()
+    settings = more.pop("settings", ScoreSettings(noises=2))
+    prompts = more.pop("prompts", LISTED)
+    found = detect(TriggerScore(model, settings), prompts, out, general=general, **more)
+    return found, model
+
+
+def test_a_labelled_list_against_a_general_one(tmp_path: Path, drawn: None) -> None:
+    found, model = run(tmp_path / "out", asked=Asked(tokens=2))
+    assert (found.prompts, found.general, found.known) == (13, 300, 12)
+    assert (found.origin, found.general_origin) == ("list.csv", "coco.json")
+    assert found.threshold is not None
+    assert (found.threshold.rule, found.threshold.alarms, found.threshold.negatives) == (
+        "observed", 3, 300,
+    )  # fmt: skip
+    assert (found.reached, found.known_reached) == (13, 12)
+    assert found.separation is not None
+    assert (found.separation.by, found.separation.positives) == ("labels", 12)
+    assert found.separation.positive_groups == 6
+    assert found.separation.auc.value == 1.0
+    assert [each.prompt for each in found.top][:2] == [HOSTILE, "mem 6.0"]
+    assert [spread.kind for spread in found.spreads] == ["memorized", "prompts", "general"]
+    assert found.notes == (
+        "one came twice",
+        "1 prompt without a label is in no figure that tells kinds apart",
+    )
+    assert found.timestep == 981.0
+    assert found.model["name"] == "closed form"
+    assert found.throughput.passes == 2 * 314
+    # scoring, and each attributed prompt once more a noise
+    assert model.rows == 2 * 314 + 2 * 2
+    assert files(tmp_path / "out") == {
+        "detect.json", "detect.md", "scores.parquet", "scores.csv", "general.parquet",
+        "general.csv", "roc.parquet", "roc.csv", "tokens.parquet", "tokens.csv", "scores.svg",
+        "scores.png", "roc.svg", "roc.png", "tokens.svg", "tokens.png",
+    }  # fmt: skip
+    assert read_detection(tmp_path / "out") == found
+    assert headlines(found)[0] == (
+        "13 of 13 prompts reach D >= 2.35, among them 12 of 12 known to be memorized (false"
+        " alarms: 3 of 300 ordinary prompts, 1.00 %; at most 2.56 % with 95 % confidence)"
+    )
+
+
+def test_the_table_of_scores(tmp_path: Path) -> None:
+    found, _ = run(tmp_path / "out")
+    table = pq.read_table(tmp_path / "out" / "scores.parquet")
+    rows = table.to_pylist()
+    assert table.column_names == [
+        "rank", "prompt", "d_l2", "d_squared", "d_l2_error", "d_squared_error", "label", "reached",
+        "group", "sources", "squared_noise_1", "squared_noise_2",
+    ]  # fmt: skip
+    score = TriggerScore(ClosedForm(), ScoreSettings(noises=2))
+    for row in rows:
+        alone = score([row["prompt"]])
+        assert row["d_l2"] == pytest.approx(alone.d_l2[0], rel=1e-5)
+        assert row["d_squared"] == pytest.approx(alone.d_squared[0], rel=1e-5)
+        norms = np.sqrt([row["squared_noise_1"], row["squared_noise_2"]])
+        assert row["d_l2"] == pytest.approx(norms.mean())
+        # the standard error of a mean of two is half their distance
+        assert row["d_l2_error"] == pytest.approx(abs(norms[0] - norms[1]) / 2)
+    assert [row["rank"] for row in rows] == list(range(1, 14))
+    assert [row["d_l2"] for row in rows] == sorted((row["d_l2"] for row in rows), reverse=True)
+    assert found.threshold is not None
+    assert all(row["reached"] == (row["d_l2"] >= found.threshold.value) for row in rows)
+    by_prompt = {row["prompt"]: row for row in rows}
+    assert by_prompt["unknown 4"]["label"] is None
+    assert by_prompt[HOSTILE]["sources"] == ["image 5"]
+    assert by_prompt["mem 6.0"]["group"] == by_prompt[HOSTILE]["group"] + 0
+    general = pq.read_table(tmp_path / "out" / "general.parquet")
+    assert len(general) == 300
+    assert general["label"].to_pylist() == [False] * 300
+
+
+def test_tables_are_lists_of_prompts_again(tmp_path: Path) -> None:
+    run(tmp_path / "out")
+    for name in ("scores.parquet", "scores.csv"):
+        again = read_prompts(tmp_path / "out" / name)
+        assert set(again.texts) == set(LISTED.texts)
+        labels = dict(zip(again.texts, again.labels, strict=True))
+        assert labels == dict(zip(LISTED.texts, LISTED.labels, strict=True))
+    sources = dict(zip(again.texts, again.sources, strict=True)) if again.sources else {}
+    assert set(sources.values()) <= {()}
+    again = read_prompts(tmp_path / "out" / "scores.parquet")
+    assert dict(zip(again.texts, again.sources, strict=True)) == dict(
+        zip(LISTED.texts, LISTED.sources, strict=True)
+    )
+
+
+def test_ties_go_by_prompt(tmp_path: Path) -> None:
+    prompts = Prompts(("b 2", "a 2", "c 3", "a 2.0"))
+    model = ClosedForm()
+    model.encode_prompt = lambda texts: ClosedForm().encode_prompt(  # type: ignore[method-assign]
+        [re.sub("[a-z]", "", text) for text in texts]
+    )
+    detect(TriggerScore(model), prompts, tmp_path)
+    rows = pq.read_table(tmp_path / "scores.parquet")["prompt"].to_pylist()
+    assert rows == ["c 3", "a 2", "a 2.0", "b 2"]
+
+
+def test_untrusted_prompts_stay_text_in_every_file(tmp_path: Path, drawn: None) -> None:
+    run(tmp_path / "out", asked=Asked(tokens=3, method="leave-one-out"))
+    with (tmp_path / "out" / "scores.csv").open(newline="", encoding="utf-8") as lines:
+        (row,) = (row for row in csv.DictReader(lines) if "onerror" in row["prompt"])
+    assert row["prompt"] == f"'{HOSTILE}"
+    assert (row["label"], row["reached"]) == ("yes", "yes")
+    text = (tmp_path / "out" / "detect.md").read_text()
+    assert re.search(r"(?<!\\)<img", text) is None
+    assert r"\<img src=x onerror=alert(1)\>" in text
+    for name in ("scores", "roc", "tokens"):
+        assert "<img" not in (tmp_path / "out" / f"{name}.svg").read_text()
+    with (tmp_path / "out" / "tokens.csv").open(newline="", encoding="utf-8") as lines:
+        tokens = [row["token"] for row in csv.DictReader(lines)]
+    assert "'=cmd()|'/C'" in tokens
+
+
+def test_a_list_alone_has_no_threshold(tmp_path: Path) -> None:
+    found, _ = run(tmp_path / "out", prompts=Prompts(("cat 1", "dog 2")), general=None)
+    assert (found.threshold, found.separation) == (None, None)
+    assert not {"roc.csv", "general.csv", "tokens.csv", "roc.svg"} & files(tmp_path / "out")
+    (line,) = headlines(found)
+    assert line == (
+        "2 prompts: the highest D is 1.574, median 1.18; without ordinary prompts there is no"
+        " threshold (--general FILE)"
+    )
+    assert pq.read_table(tmp_path / "out" / "scores.parquet")["reached"].null_count == 2
+
+
+def test_labels_of_one_list_are_enough(tmp_path: Path) -> None:
+    texts = (*(f"mem {number}" for number in range(5, 10)), *GENERAL.texts)
+    prompts = Prompts(texts, (True,) * 5 + (False,) * 300)
+    found, _ = run(tmp_path / "out", prompts=prompts, general=None)
+    assert found.threshold is not None
+    assert found.threshold.alarms == 3
+    assert (found.reached, found.known_reached, found.known) == (8, 5, 5)
+
+
+def test_two_lists_nobody_labelled(tmp_path: Path) -> None:
+    found, _ = run(tmp_path / "out", prompts=Prompts(("5", "6", "0")))
+    assert found.separation is not None
+    assert (found.separation.by, found.separation.positives) == ("lists", 3)
+    assert found.separation.auc.value == pytest.approx((300 + 300 + 0) / 900)
+    assert found.notes == (
+        "nobody says which prompts of the list are memorized: figures tell the two lists apart",
+    )
+    assert "3 of the list against 300 general ones" in headlines(found)[1]
+
+
+def test_a_given_threshold_is_used(tmp_path: Path) -> None:
+    found, _ = run(tmp_path / "out", asked=Asked(threshold=2.0))
+    assert found.threshold is not None
+    assert (found.threshold.value, found.threshold.rule) == (2.0, "given")
+    assert found.threshold.alarms > 3
+    alone, _ = run(tmp_path / "two", asked=Asked(threshold=2.0), general=None)
+    assert headlines(alone)[0] == (
+        "13 of 13 prompts reach D >= 2 (its rate of false alarms is not known: no ordinary prompts"
+        " were given)"
+    )
+
+
+def test_too_few_ordinary_prompts_are_said(tmp_path: Path) -> None:
+    few = Prompts(GENERAL.texts[:40])
+    found, _ = run(tmp_path / "out", general=few)
+    assert found.notes[1] == (
+        "40 ordinary prompts cannot support a rate of 1 %, which needs 100: the threshold lies"
+        " above all of them"
+    )
+    found, _ = run(tmp_path / "two", general=few, asked=Asked(bounded=True))
+    assert "which needs 299:" in found.notes[1]
+
+
+def test_ordinary_prompts_that_share_images_are_said(tmp_path: Path) -> None:
+    shared = Prompts(GENERAL.texts, sources=(("one",),) * 10 + ((),) * 290)
+    found, _ = run(tmp_path / "out", general=shared)
+    assert found.notes[1] == (
+        "the 300 ordinary prompts share images, in 291 groups; the bound takes them for independent"
+    )
+
+
+def test_squares_are_another_d(tmp_path: Path) -> None:
+    plain, _ = run(tmp_path / "one")
+    squared, _ = run(tmp_path / "two", settings=ScoreSettings(noises=2, norm="squared"))
+    assert plain.scores_key == squared.scores_key
+    assert plain.key != squared.key
+    assert squared.top[0].d > plain.top[0].d
+    assert "reach D (squared) >= " in headlines(squared)[0]
+
+
+def test_a_finished_result_is_used_again(tmp_path: Path) -> None:
+    first, _ = run(tmp_path / "out")
+    before = {path: path.stat().st_mtime_ns for path in (tmp_path / "out").iterdir()}
+    told: list[str] = []
+    again, model = run(tmp_path / "out", say=told.append)
+    assert again == first
+    assert model.rows == 0
+    assert told == [f"reused: {tmp_path / 'out'} holds this very result"]
+    assert {path: path.stat().st_mtime_ns for path in (tmp_path / "out").iterdir()} == before
+
+
+@pytest.mark.parametrize(
+    "more", [{"asked": Asked(fpr=0.05)}, {"general": None}, {"settings": ScoreSettings(noises=1)}]
+)
+def test_another_result_is_kept_unless_forced(tmp_path: Path, more: dict[str, Any]) -> None:
+    first, _ = run(tmp_path / "out")
+    with pytest.raises(UsageError) as raised:
+        run(tmp_path / "out", **more)
+    assert str(raised.value) == (
+        f"{tmp_path / 'out'} holds a result already (detect.json); choose another folder with"
+        " -o DIR, or --force replaces it"
+    )
+    assert read_detection(tmp_path / "out") == first
+    found, _ = run(tmp_path / "out", force=True, **more)
+    assert read_detection(tmp_path / "out") == found != first
+
+
+def test_what_is_only_read_otherwise_is_not_scored_again(tmp_path: Path) -> None:
+    first, _ = run(tmp_path / "out")
+    other, model = run(tmp_path / "out", asked=Asked(fpr=0.1), force=True)
+    assert model.rows == 0
+    assert other.throughput.reused == 313
+    fresh, _ = run(tmp_path / "new", asked=Asked(fpr=0.1))
+    assert (other.threshold, other.separation, other.top) == (
+        fresh.threshold, fresh.separation, fresh.top,
+    )  # fmt: skip
+    for name in ("scores.parquet", "general.csv", "roc.csv"):
+        assert (tmp_path / "out" / name).read_bytes() == (tmp_path / "new" / name).read_bytes()
+    assert first.threshold != other.threshold
+
+
+def test_what_an_earlier_result_left_goes(tmp_path: Path) -> None:
+    run(tmp_path / "out", asked=Asked(tokens=1))
+    (tmp_path / "out" / "roc.svg").write_text("earlier")
+    run(tmp_path / "out", prompts=Prompts(("a 1", "b 2")), general=None, force=True)
+    assert files(tmp_path / "out") == {
+        "detect.json", "detect.md", "scores.parquet", "scores.csv",
+    }  # fmt: skip
+
+
+def test_a_killed_run_goes_on_and_ends_with_the_same_files(tmp_path: Path, drawn: None) -> None:
+    many = Prompts(tuple(f"ordinary {number / 1000}" for number in range(700)))
+    whole, _ = run(tmp_path / "whole", general=many)
+    with pytest.raises(KeyboardInterrupt):
+        detect(
+            TriggerScore(ClosedForm(fail_after=1200), ScoreSettings(noises=2)),
+            LISTED,
+            tmp_path / "out",
+            general=many,
+        )
+    assert not (tmp_path / "out" / "detect.json").exists()
+    found, model = run(tmp_path / "out", general=many)
+    assert model.rows == 2 * (713 - 512 + 1)
+    for path in (tmp_path / "whole").iterdir():
+        # but for what the run cost
+        if path.name not in ("detect.json", "detect.md"):
+            assert (tmp_path / "out" / path.name).read_bytes() == path.read_bytes(), path.name
+    assert files(tmp_path / "out") == files(tmp_path / "whole")
+    contents = [as_dict(each) | {"throughput": None} for each in (found, whole)]
+    assert contents[0] == contents[1]
+
+
+SLOW = """
+import sys, time
+sys.path.insert(0, sys.argv[1])
+from closed_form import ClosedForm
+from visleak.memorization.detection import detect
+from visleak.memorization.prompts import Prompts
+from visleak.memorization.scores import TriggerScore
+
+class Slow(ClosedForm):
+    def predict_noise(self, *given):
+        time.sleep(0.1)
+        return super().predict_noise(*given)
+
+texts = tuple(f"ordinary {number / 1000}" for number in range(1100))
+detect(TriggerScore(Slow()), Prompts(texts), sys.argv[2])
+"""
+
+
+@pytest.mark.slow
+def test_a_real_kill_at_any_moment(tmp_path: Path) -> None:
+    texts = tuple(f"ordinary {number / 1000}" for number in range(1100))
+    out = tmp_path / "out"
+    command = [sys.executable, "-c", SLOW, str(Path(__file__).parents[1]), str(out)]
+    for kept in (1, 2):
+        process = subprocess.Popen(command, env={**os.environ, "OMP_NUM_THREADS": "1"})
+        deadline = time.monotonic() + 120
+        while len(list(out.glob("unfinished-*/0*.npz"))) < kept:
+            assert process.poll() is None, "it ended before it was killed"
+            assert time.monotonic() < deadline
+            time.sleep(0.01)
+        process.send_signal(signal.SIGKILL)
+        process.wait()
+    model = ClosedForm()
+    found = detect(TriggerScore(model), Prompts(texts), out)
+    assert model.rows <= 1100 - 2 * 256 + 1
+    detect(TriggerScore(ClosedForm()), Prompts(texts), tmp_path / "whole")
+    assert (out / "scores.csv").read_bytes() == (tmp_path / "whole" / "scores.csv").read_bytes()
+    assert found.prompts == 1100
+    assert {name for name in files(out) if not name.startswith(".")} == files(tmp_path / "whole")
+
+
+def test_the_json_is_whole_and_says_the_throughput(tmp_path: Path) -> None:
+    found, _ = run(tmp_path / "out")
+    content = json.loads((tmp_path / "out" / "detect.json").read_text())
+    assert (content["schema"], content["kind"]) == (1, "visleak memorization detect")
+    assert content["headline"] == "; ".join(headlines(found))
+    assert content["settings"] == ScoreSettings(noises=2).about()
+    cost = content["throughput"]
+    assert cost["passes_per_second"] == pytest.approx(cost["passes"] / cost["seconds"])
+    assert content["threshold"]["rule"] == "observed"
+
+
+@pytest.mark.parametrize(
+    ("damage", "said"),
+    [
+        (lambda text: text[:50], "cannot be read"),
+        (lambda text: text.replace('"schema": 1', '"schema": 9'), "has layout 9"),
+        (lambda text: text.replace('"prompts": 13', '"prompts": "13"'), "is damaged"),
+        (lambda text: text.replace("visleak memorization detect", "x", 1), "it is no result of"),
+    ],
+)
+def test_damaged_results_are_said(tmp_path: Path, damage: Any, said: str) -> None:
+    run(tmp_path / "out")
+    file = tmp_path / "out" / "detect.json"
+    file.write_text(damage(file.read_text()))
+    with pytest.raises(VisleakError, match=re.escape(said)):
+        read_detection(tmp_path / "out")
+
+
+def test_damaged_tables_are_scored_again(tmp_path: Path) -> None:
+    run(tmp_path / "out")
+    (tmp_path / "out" / "general.parquet").write_bytes(b"PAR1")
+    _, model = run(tmp_path / "out", asked=Asked(fpr=0.1), force=True)
+    assert model.rows == 2 * 314
+
+
+@pytest.mark.parametrize(
+    ("wrong", "said"),
+    [
+        ({"fpr": 1.0}, "fpr is a share between 0 and 1, such as 0.01; got 1"),
+        ({"tokens": -1}, "tokens is a number of prompts, 0 or more; got -1"),
+        ({"method": "x"}, "tokens are attributed by gradient or leave-one-out; got 'x'"),
+        ({"threshold": -1.0}, "threshold is a number from 0, such as 0.9; got -1"),
+    ],
+)
+def test_what_cannot_be_asked(wrong: dict[str, Any], said: str) -> None:
+    with pytest.raises(UsageError) as raised:
+        Asked(**wrong)
+    assert str(raised.value) == said
+
+
+def test_a_file_is_no_folder(tmp_path: Path) -> None:
+    (tmp_path / "out").write_text("")
+    with pytest.raises(UsageError, match="is a file; choose a folder"):
+        run(tmp_path / "out")
+
+
+def test_figures_of_one_prompt_of_no_score(tmp_path: Path, drawn: None) -> None:
+    found, _ = run(tmp_path / "out", prompts=Prompts(("0",)), general=Prompts(("0 0",)))
+    assert found.separation is not None
+    assert found.separation.auc.value == 0.5
+    assert (tmp_path / "out" / "scores.svg").stat().st_size > 1000
+
+
+def test_words_about_rates() -> None:
+    assert alarms(Threshold(1.0, "given", None, 0, 0, 1.0)).startswith("its rate of false alarms")
+    assert estimate(Estimate(0.99999, 0.9, 1.0)) == ">0.9999 (95 % CI 0.9000-1.0000)"
+
+
+def test_many_long_prompts_are_drawn(tmp_path: Path, drawn: None) -> None:
+    texts = tuple(f"{'wordy ' * 30}{'x' * 60} {number}" for number in range(13))
+    asked = Asked(tokens=13, method="leave-one-out")
+    found, _ = run(tmp_path / "out", prompts=Prompts(texts), general=None, asked=asked)
+    assert len(found.tokens) == 13
+    assert (tmp_path / "out" / "tokens.png").read_bytes()[:4] == b"\x89PNG"

@@ -1,0 +1,208 @@
+"""Models of the hub: fetched once, only what is needed, then never asked for again."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import threading
+import time
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from urllib.parse import unquote
+
+import pytest
+
+from visleak.errors import UsageError, VisleakError
+from visleak.memorization.models import load_model
+from visleak.memorization.models.hub import HubName
+
+pytest.importorskip("diffusers")
+
+COMMIT = "0" * 40
+
+
+class Hub(BaseHTTPRequestHandler):
+    """The answers of the Hugging Face hub that fetching a pipeline takes."""
+
+    files: dict = {}  # noqa: RUF012
+    asked: list = []  # noqa: RUF012
+
+    def do_HEAD(self) -> None:
+        self._answer(body=False)
+
+    def do_GET(self) -> None:
+        self._answer(body=True)
+
+    def _answer(self, body: bool) -> None:
+        path = unquote(self.path)
+        self.asked.append(f"{self.command} {path}")
+        if path.startswith("/api/models/owner/sd/tree/"):
+            listed = [
+                {"type": "file", "path": name, "size": file.stat().st_size, "oid": "0" * 40}
+                for name, file in self.files.items()
+            ]
+            return self._send(json.dumps(listed).encode(), body)
+        if path.startswith("/api/models/owner/sd"):
+            there = [{"rfilename": name} for name in self.files]
+            content = {"id": "owner/sd", "sha": COMMIT, "siblings": there}
+            return self._send(json.dumps(content).encode(), body)
+        for revision in (COMMIT, "main", "v2"):
+            file = path.removeprefix(f"/owner/sd/resolve/{revision}/")
+            if file in self.files:
+                return self._send(self.files[file].read_bytes(), body)
+        self.send_response(404)
+        self.send_header("X-Error-Code", "RepoNotFound")
+        self.send_header("Content-Length", "0")
+        self.end_headers()
+        return None
+
+    def _send(self, content: bytes, body: bool) -> None:
+        self.send_response(200)
+        self.send_header("Content-Length", str(len(content)))
+        self.send_header("ETag", f'"{hashlib.sha1(content).hexdigest()}"')
+        self.send_header("X-Repo-Commit", COMMIT)
+        self.end_headers()
+        if body:
+            self.wfile.write(content)
+
+    def log_message(self, *args: object) -> None:
+        """Say nothing."""
+
+
+def somewhere_else(monkeypatch, cache, address):
+    """Let the hub be somewhere else."""
+    import huggingface_hub.constants as constants
+
+    for name in ("HF_HUB_OFFLINE", "HF_TOKEN", "HF_ENDPOINT"):
+        if name in os.environ:
+            monkeypatch.delenv(name)
+    template = address + "/{repo_id}/resolve/{revision}/{filename}"
+    monkeypatch.setattr(constants, "ENDPOINT", address)
+    monkeypatch.setattr(constants, "HUGGINGFACE_CO_URL_TEMPLATE", template)
+    monkeypatch.setattr(constants, "HF_HUB_CACHE", str(cache))
+
+
+@pytest.fixture
+def hub(copied, tmp_path, monkeypatch):
+    """Run a hub with one pipeline, and files that nobody needs."""
+    folder = copied()
+    for name in ("safety_checker/model.safetensors", "unet/diffusion_pytorch_model.bin", "v1.ckpt"):
+        (folder / name).parent.mkdir(exist_ok=True)
+        (folder / name).write_bytes(b"large")
+    files = {
+        each.relative_to(folder).as_posix(): each for each in folder.rglob("*") if each.is_file()
+    }
+    monkeypatch.setattr(Hub, "files", files)
+    monkeypatch.setattr(Hub, "asked", [])
+    server = ThreadingHTTPServer(("127.0.0.1", 0), Hub)
+    threading.Thread(target=server.serve_forever, args=(0.01,), daemon=True).start()
+    somewhere_else(monkeypatch, tmp_path / "cache", f"http://127.0.0.1:{server.server_port}")
+    yield Hub
+    server.shutdown()
+    server.server_close()
+
+
+def nobody(monkeypatch, tmp_path):
+    somewhere_else(monkeypatch, tmp_path / "cache", "http://127.0.0.1:9")
+
+
+def refused(text: str) -> str:
+    with pytest.raises(VisleakError) as caught:
+        load_model(text)
+    assert "\n" not in str(caught.value)
+    return str(caught.value)
+
+
+@pytest.mark.parametrize("text", ["hub:owner/sd", "hub:owner/sd@v2"])
+def test_a_model_is_fetched_once(hub, made, tmp_path, monkeypatch, text):
+    wanted = load_model(str(made("sd1"))).digest
+    fetched = load_model(text)
+    assert (fetched.name, fetched.digest) == (text, wanted)
+    got = {line.partition(f"{COMMIT}/")[2] for line in hub.asked if line.startswith("GET")}
+    assert "unet/diffusion_pytorch_model.safetensors" in got
+    assert not {name for name in got if name.endswith((".bin", ".ckpt")) or "safety" in name}
+    hub.asked.clear()
+    assert load_model(text).digest == wanted
+    assert hub.asked == []
+    nobody(monkeypatch, tmp_path)
+    assert load_model(text).digest == wanted
+
+
+def test_what_an_interrupted_download_lacks_is_fetched(hub, tmp_path):
+    wanted = load_model("hub:owner/sd").digest
+    (lost,) = (tmp_path / "cache").rglob("snapshots/*/vae/diffusion_pytorch_model.safetensors")
+    lost.unlink()
+    hub.asked.clear()
+    assert load_model("hub:owner/sd").digest == wanted
+    assert any("vae/" in line for line in hub.asked)
+
+
+def test_half_precision_fetches_the_smaller_files(hub, monkeypatch):
+    both = dict(Hub.files)
+    for part, stem in (
+        ("unet", "diffusion_pytorch_model"),
+        ("vae", "diffusion_pytorch_model"),
+        ("text_encoder", "model"),
+    ):
+        both[f"{part}/{stem}.fp16.safetensors"] = both[f"{part}/{stem}.safetensors"]
+    monkeypatch.setattr(Hub, "files", both)
+    load_model("hub:owner/sd", precision="fp16")
+    weights = [line for line in hub.asked if line.endswith(".safetensors") and "GET" in line]
+    assert len(weights) == 3
+    assert all(line.endswith(".fp16.safetensors") for line in weights)
+
+
+def test_what_the_hub_has_is_judged_before_weights_are_fetched(hub, monkeypatch, tmp_path):
+    index = tmp_path / "index"
+    content = json.loads(Hub.files["model_index.json"].read_text())
+    index.write_text(json.dumps(content | {"unet": ["unet.hostile", "UNet2DConditionModel"]}))
+    monkeypatch.setattr(Hub, "files", Hub.files | {"model_index.json": index})
+    assert "code that comes with a model is never run" in refused("hub:owner/sd")
+    pickles = {
+        name.replace("model.safetensors", "model.bin"): file for name, file in Hub.files.items()
+    }
+    index.write_text(json.dumps(content))
+    monkeypatch.setattr(Hub, "files", pickles | {"model_index.json": index})
+    (old,) = (tmp_path / "cache").rglob("model_index.json")
+    old.unlink()
+    said = refused("hub:owner/sd")
+    assert "/owner/sd/vae has its weights only as pickles (.bin)" in said
+    monkeypatch.setattr(Hub, "files", {"model.safetensors": index})
+    old.unlink(missing_ok=True)
+    assert refused("hub:owner/sd").endswith(
+        "/owner/sd has no model_index.json; it is no pipeline of diffusers"
+    )
+    assert not any(line.endswith((".bin", ".safetensors")) for line in hub.asked)
+
+
+def test_a_model_that_the_hub_does_not_have(hub):
+    assert "has no such model, or a private one (`hf auth login`)" in refused("hub:owner/none")
+
+
+def test_a_hub_that_cannot_be_reached_is_one_line_within_seconds(tmp_path, monkeypatch):
+    nobody(monkeypatch, tmp_path)
+    began = time.monotonic()
+    said = refused("hub:owner/sd")
+    assert time.monotonic() - began < 60
+    assert said.startswith(
+        f"model hub:owner/sd is not in the cache {tmp_path / 'cache'}, and http://127.0.0.1:9"
+        " cannot be reached ("
+    )
+    assert said.endswith(
+        "; where it can be had: `hf download owner/sd --local-dir FOLDER`, then give FOLDER"
+    )
+
+
+@pytest.mark.parametrize(
+    "text", ["hub:", "hub:name", "hub:a/b/c", "hub:a/b@", "hub:a b/c", "hub:a/b@x y", "hub:a/b\n"]
+)
+def test_names_that_cannot_be(text):
+    with pytest.raises(UsageError, match="model must be a folder or hub:OWNER/NAME, or hub:"):
+        load_model(text)
+
+
+def test_names_that_can_be():
+    assert HubName.parsed("hub:CompVis/stable-diffusion-v1-4") == HubName(
+        "CompVis/stable-diffusion-v1-4"
+    )
+    assert HubName.parsed("hub:a/b@refs/pr/1").revision == "refs/pr/1"

@@ -1,0 +1,439 @@
+"""Models from folders: what is read, what is refused, and what a digest is made of."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+from tiny_pipelines import change_index, saved, stable_diffusion, stock, unet
+
+from visleak.errors import MissingExtra, UsageError, VisleakError
+from visleak.memorization.model import Sampling
+from visleak.memorization.models import load_model
+from visleak.memorization.models.loading import PIPELINES, adapter_of
+from visleak.memorization.models.parts import quiet
+
+torch = pytest.importorskip("torch")
+
+NETWORK = "unet/diffusion_pytorch_model.safetensors"
+
+
+def refused(folder, **options) -> str:
+    """Return the one line with which a model is refused."""
+    with pytest.raises(VisleakError) as caught:
+        load_model(str(folder), **options)
+    assert "\n" not in str(caught.value)
+    assert len(str(caught.value)) < 700
+    return str(caught.value)
+
+
+def change_json(file, **entries):
+    file.write_text(json.dumps(json.loads(file.read_text()) | entries))
+
+
+def images_of(model):
+    return model.sample(model.encode_prompt(["a red cat"]), [1], Sampling(2, 7.5, 1))
+
+
+def test_every_name_in_the_table_leads_to_an_adapter():
+    import diffusers
+
+    for name in PIPELINES:
+        assert adapter_of("m", name).layout.parts
+        assert hasattr(diffusers, name)
+
+
+def test_importing_the_room_loads_nothing_heavy():
+    code = (
+        "import sys, visleak.memorization, visleak.memorization.models;"
+        "print([m for m in ('torch', 'diffusers', 'transformers') if m in sys.modules])"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "[]"
+
+
+# -- what is refused ------------------------------------------------------------------------------
+
+
+def test_a_folder_that_is_not_there(tmp_path):
+    with pytest.raises(UsageError) as caught:
+        load_model(str(tmp_path / "none"))
+    assert str(caught.value) == (
+        f"model: there is no folder {tmp_path / 'none'}; give the folder of a pipeline of diffusers"
+        " (with model_index.json), or hub:OWNER/NAME for one of the Hugging Face hub"
+    )
+
+
+def test_a_folder_that_is_no_pipeline(tmp_path):
+    assert refused(tmp_path).endswith(
+        f"the folder {tmp_path} has no model_index.json; give one with a pipeline of diffusers,"
+        " as save_pretrained writes it"
+    )
+
+
+def test_one_file_is_no_pipeline(tmp_path):
+    file = tmp_path / "sd-v1-4.safetensors"
+    file.write_bytes(b"0")
+    assert refused(file).endswith(
+        "one file is no pipeline, its tokenizer and settings are missing; load it with"
+        " from_single_file of diffusers, save_pretrained(FOLDER), and give FOLDER"
+    )
+
+
+@pytest.mark.parametrize("content", ["{", "[1]", "\udcff"])
+def test_a_damaged_index(tmp_path, content):
+    (tmp_path / "model_index.json").write_bytes(content.encode(errors="surrogateescape"))
+    said = refused(tmp_path)
+    assert "model_index.json cannot be read (" in said or "must hold names and values" in said
+
+
+@pytest.mark.parametrize(
+    "name", ["FluxPipeline", ["pipeline", "MyPipeline"], None, "os.system", {"a": 1}, "x" * 9999]
+)
+def test_an_unknown_class_of_pipeline(copied, name):
+    folder = copied()
+    change_index(folder, _class_name=name)
+    assert f"; known pipelines are {', '.join(sorted(PIPELINES))}" in refused(folder)
+
+
+@pytest.mark.parametrize(
+    "entry",
+    [
+        ["os", "system"],
+        ["unet.hostile", "UNet2DConditionModel"],
+        ["transformers", "AutoModel"],
+        ["diffusers", "UNet2DModel"],
+        "UNet2DConditionModel",
+        ["diffusers"],
+        [None, "UNet2DConditionModel"],
+        {"a": 1},
+        7,
+    ],
+)
+def test_a_part_of_another_kind(copied, entry):
+    """Code beside the weights is never run, whoever names it."""
+    folder = copied()
+    hostile = folder / "unet" / "hostile.py"
+    hostile.write_text(f"open({str(folder / 'run')!r}, 'w')\nclass UNet2DConditionModel: pass\n")
+    change_index(folder, unet=entry)
+    said = refused(folder)
+    assert f"model_index.json says that its unet is {json.dumps(entry)}; it must be UNet" in said
+    assert said.endswith("and code that comes with a model is never run")
+    assert not (folder / "run").exists()
+
+
+@pytest.mark.parametrize(
+    "entry",
+    [["os", "Scheduler"], ["diffusers", "DiffusionPipeline"], ["diffusers", "a.Scheduler"], []],
+)
+def test_a_scheduler_of_another_kind(copied, entry):
+    folder = copied()
+    change_index(folder, scheduler=entry)
+    assert "it must be a scheduler of diffusers, and code" in refused(folder)
+
+
+def test_a_scheduler_that_diffusers_does_not_have(copied):
+    folder = copied()
+    change_index(folder, scheduler=["diffusers", "NoSuchScheduler"])
+    assert "NoSuchScheduler" in refused(folder)
+
+
+def test_other_hostile_entries_are_not_looked_at(copied, made):
+    """Neither custom pipelines nor classes of parts that are left out are imported."""
+    folder = copied()
+    (folder / "pipeline.py").write_text(f"open({str(folder / 'run')!r}, 'w')\n")
+    change_index(
+        folder,
+        custom_pipeline="pipeline.py",
+        safety_checker=["os", "system"],
+        image_encoder=["hostile", "Encoder"],
+        more=["hostile", "Part"],
+        _module="pipeline",
+    )
+    change_json(folder / "unet" / "config.json", auto_map={"AutoModel": "pipeline.My"})
+    change_json(folder / "text_encoder" / "config.json", auto_map={"AutoModel": "pipeline.My"})
+    model = load_model(str(folder))
+    assert model.about()["left_out"] == ["image_encoder", "safety_checker"]
+    assert not (folder / "run").exists()
+    assert np.array_equal(images_of(model), images_of(load_model(str(made("sd1")))))
+
+
+@pytest.mark.parametrize("part", ["unet", "vae", "text_encoder", "tokenizer", "scheduler"])
+def test_a_part_that_is_not_there(copied, part):
+    folder = copied()
+    index = json.loads((folder / "model_index.json").read_text())
+    shutil.rmtree(folder / part)
+    assert refused(folder) == (
+        f"model {folder}: {folder}/{part} is not there; a pipeline has its {part} in that folder"
+    )
+    change_index(folder, **{part: [None, None]})
+    text = f"model_index.json names no {part}, which a StableDiffusionPipeline needs"
+    assert refused(folder).endswith(text)
+    del index[part]
+    (folder / "model_index.json").write_text(json.dumps(index))
+    assert refused(folder).endswith(text)
+
+
+@pytest.mark.parametrize(
+    ("file", "text"),
+    [
+        ("unet/config.json", "unet has no config.json"),
+        (NETWORK, "unet has no weights, neither diffusion_pytorch_model.safetensors nor pieces"),
+        ("text_encoder/model.safetensors", "has no weights, neither model.safetensors nor pieces"),
+        ("scheduler/scheduler_config.json", "scheduler is not there; a pipeline has its"),
+    ],
+)
+def test_a_file_that_is_not_there(copied, file, text):
+    folder = copied()
+    (folder / file).unlink()
+    assert text in refused(folder)
+
+
+def test_pickles_are_not_read(copied):
+    folder = copied()
+    weights = folder / NETWORK
+    weights.rename(weights.with_suffix(".bin"))
+    assert refused(folder).endswith(
+        "/unet has its weights only as pickles (.bin), which can run code; save the pipeline again"
+        " with save_pretrained(FOLDER, safe_serialization=True)"
+    )
+
+
+@pytest.mark.parametrize("file", [NETWORK, "text_encoder/model.safetensors"])
+@pytest.mark.parametrize("content", [b"", b"not weights", None])
+def test_broken_weights(copied, file, content):
+    folder = copied()
+    whole = (folder / file).read_bytes()
+    (folder / file).write_bytes(whole[: len(whole) // 2] if content is None else content)
+    part = file.partition("/")[0]
+    assert f"its {part} cannot be loaded from {folder / part} (" in refused(folder)
+
+
+@pytest.mark.parametrize("file", [NETWORK, "text_encoder/model.safetensors"])
+def test_weights_that_lack_a_tensor(copied, file):
+    """They would be random numbers, and so would every result."""
+    from safetensors.torch import load_file, save_file
+
+    folder = copied()
+    tensors = load_file(folder / file)
+    lost = sorted(tensors)[3]
+    del tensors[lost]
+    save_file(tensors, folder / file, {"format": "pt"})
+    said = refused(folder)
+    assert "lack 1 tensors, such as" in said
+    assert said.endswith("; they are of another network than config.json says")
+
+
+def test_weights_of_another_width(copied):
+    folder = copied()
+    with quiet():
+        unet(block_out_channels=(16, 32)).save_pretrained(str(folder / "other"))
+    shutil.copy(folder / "other/diffusion_pytorch_model.safetensors", folder / NETWORK)
+    said = refused(folder)
+    assert said.startswith(f"model {folder}: ")
+    assert "unet" in said
+
+
+@pytest.mark.parametrize("part", ["unet", "text_encoder", "vae"])
+def test_a_damaged_configuration(copied, part):
+    folder = copied()
+    (folder / part / "config.json").write_text("{")
+    assert f"its {part} cannot be loaded from" in refused(folder)
+
+
+def test_a_tokenizer_that_lost_its_vocabulary(copied):
+    folder = copied()
+    (folder / "tokenizer" / "tokenizer.json").write_text("{}")
+    assert "its tokenizer cannot be loaded from" in refused(folder)
+    for file in (folder / "tokenizer").iterdir():
+        file.unlink()
+    (folder / "tokenizer" / "readme.md").write_text("none")
+    assert refused(folder).endswith("/tokenizer has no vocabulary (.json, .txt ...)")
+
+
+@pytest.mark.parametrize(
+    ("options", "text"),
+    [
+        ({"device": "tpu"}, "device is one of auto, cpu, cuda, cuda:N, mps; got 'tpu'"),
+        ({"device": "cuda:x"}, "device is one of auto, cpu, cuda, cuda:N, mps; got 'cuda:x'"),
+        ({"device": "cpu:0"}, "device is one of auto, cpu, cuda, cuda:N, mps; got 'cpu:0'"),
+        ({"device": "cuda:7"}, "device cuda:7 is not there: torch"),
+        ({"precision": "int8"}, "precision is one of auto, fp32, fp16, bf16; got 'int8'"),
+        ({"scheduler": "euler"}, "scheduler is one of auto, own, ddim; got 'euler'"),
+    ],
+)
+def test_settings_that_cannot_be(made, options, text):
+    with pytest.raises(UsageError) as caught:
+        load_model(str(made("sd1")), **options)
+    assert text in str(caught.value)
+
+
+def test_without_diffusers_the_extra_is_named(made, monkeypatch):
+    monkeypatch.setitem(sys.modules, "diffusers", None)
+    with pytest.raises(MissingExtra, match=r"pip install 'visleak\[diffusion\]'"):
+        load_model(str(made("sd1")))
+
+
+# -- what is accepted -----------------------------------------------------------------------------
+
+
+def test_what_judges_or_marks_images_is_left_out(copied):
+    """A folder may name a safety checker that is not even there."""
+    folder = copied()
+    change_index(
+        folder,
+        safety_checker=["stable_diffusion", "StableDiffusionSafetyChecker"],
+        feature_extractor=["transformers", "CLIPFeatureExtractor"],
+        requires_safety_checker=True,
+    )
+    model = load_model(str(folder))
+    assert model.pipeline.safety_checker is None
+    assert model.about()["left_out"] == ["feature_extractor", "safety_checker"]
+
+
+def test_files_in_half_precision(copied, made, tmp_path):
+    """Whoever has only those can use them; beside plain ones, precision decides."""
+    plain = load_model(str(made("sd1")))
+    half = saved(lambda: stable_diffusion().to(torch.float16), tmp_path / "half", variant="fp16")
+    assert (half / "unet/diffusion_pytorch_model.fp16.safetensors").is_file()
+    found = load_model(str(half))
+    assert found.unet.dtype == torch.float32
+    noise, conditioning = plain.noises([1]), plain.encode_prompt(["a cat"])
+    with torch.no_grad():
+        both = [each.predict_noise(noise, 981, conditioning) for each in (plain, found)]
+    torch.testing.assert_close(both[0], both[1], atol=5e-3, rtol=0)
+    assert found.digest != plain.digest
+    folder = both_in_one(made("sd1"), half, tmp_path / "both")
+    assert load_model(str(folder)).digest == plain.digest
+    assert load_model(str(folder), precision="fp16").digest == (
+        load_model(str(half), precision="fp16").digest
+    )
+
+
+def both_in_one(first, second, folder):
+    shutil.copytree(first, folder)
+    shutil.copytree(second, folder, dirs_exist_ok=True)
+    return folder
+
+
+@pytest.mark.parametrize("variant", ["", "fp16"])
+def test_weights_in_several_files(copied, made, tmp_path, variant):
+    options = {"variant": variant} if variant else {}
+    folder = saved(stable_diffusion, tmp_path / "m", max_shard_size="40KB", **options)
+    pieces = sorted((folder / "unet").glob("*-of-*.safetensors"))
+    assert len(pieces) > 1
+    model = load_model(str(folder))
+    assert np.array_equal(images_of(model), images_of(load_model(str(made("sd1")))))
+    pieces[1].unlink()
+    said = refused(folder)
+    assert f"names pieces of the weights that are not beside it: 1, such as {pieces[1].name}" in (
+        said
+    )
+
+
+@pytest.mark.parametrize("named", ["../../vae/x.safetensors", "other.safetensors", 3])
+def test_an_index_that_names_other_files(tmp_path, named):
+    """What it names is what the digest covers."""
+    folder = saved(stable_diffusion, tmp_path / "m", max_shard_size="40KB")
+    index = folder / "unet/diffusion_pytorch_model.safetensors.index.json"
+    content = json.loads(index.read_text())
+    content["weight_map"][sorted(content["weight_map"])[0]] = named
+    index.write_text(json.dumps(content))
+    assert f"are not beside it: 1, such as {named}" in refused(folder)
+    index.write_text(json.dumps({"metadata": {}}))
+    assert refused(folder).endswith("has no weight_map")
+
+
+def renamed(file, change):
+    from safetensors.torch import load_file, save_file
+
+    tensors = load_file(file)
+    save_file({change(name): tensors[name] for name in tensors}, file, {"format": "pt"})
+    return {change(name) for name in tensors} != set(tensors)
+
+
+def test_weights_with_the_names_of_older_libraries(copied, made):
+    """The published files of Stable Diffusion 1 have them."""
+    from safetensors.torch import load_file, save_file
+
+    folder = copied()
+    older = {"to_q": "query", "to_k": "key", "to_v": "value", "to_out.0": "proj_attn"}
+
+    def of_vae(name):
+        for new, old in older.items():
+            name = name.replace(f"attentions.0.{new}", f"attentions.0.{old}")
+        return name
+
+    def of_text(name):
+        return name if name.startswith("text_model.") else f"text_model.{name}"
+
+    assert renamed(folder / "vae/diffusion_pytorch_model.safetensors", of_vae)
+    text = folder / "text_encoder/model.safetensors"
+    renamed(text, of_text)
+    tensors = load_file(text)
+    tensors["text_model.embeddings.position_ids"] = torch.arange(10)[None]
+    save_file(tensors, text, {"format": "pt"})
+    model = load_model(str(folder))
+    assert np.array_equal(images_of(model), images_of(load_model(str(made("sd1")))))
+
+
+# -- the digest -----------------------------------------------------------------------------------
+
+
+def test_a_digest_is_of_contents_not_of_places(copied, made):
+    wanted = load_model(str(made("sd1"))).digest
+    assert len(wanted) == 32
+    folder = copied()
+    change_json(folder / "unet/config.json", _name_or_path="elsewhere", _diffusers_version="0.1")
+    change_json(folder / "text_encoder/config.json", transformers_version="4.0", dtype="float32")
+    change_index(folder, _name_or_path="other", _diffusers_version="0.1")
+    (folder / "unet/notes.txt").write_text("none")
+    (folder / "README.md").write_text("none")
+    assert load_model(str(folder)).digest == wanted
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        lambda folder: change_json(folder / "scheduler/scheduler_config.json", beta_end=0.013),
+        lambda folder: change_json(folder / "vae/config.json", scaling_factor=0.2),
+        lambda folder: change_json(folder / "tokenizer/tokenizer_config.json", pad_token="!"),
+        lambda folder: nudge(folder / NETWORK),
+        lambda folder: nudge(folder / "text_encoder/model.safetensors"),
+    ],
+)
+def test_a_digest_changes_with_what_images_depend_on(copied, made, change):
+    folder = copied()
+    change(folder)
+    assert load_model(str(folder)).digest != load_model(str(made("sd1"))).digest
+
+
+def nudge(file):
+    content = bytearray(file.read_bytes())
+    content[-3] ^= 1
+    file.write_bytes(content)
+
+
+def test_a_digest_tells_how_images_are_made(made):
+    folder = str(made("sd1"))
+    digests = [
+        load_model(folder, **options).digest
+        for options in ({}, {"scheduler": "own"}, {"precision": "bf16"}, {"scheduler": "ddim"})
+    ]
+    assert digests[0] == digests[3]
+    assert len(set(digests)) == 3
+
+
+def test_a_pipeline_as_the_library_loads_it(made):
+    """Weights are those of the library's own loader."""
+    wanted, model = stock(made("sd1")), load_model(str(made("sd1")))
+    for part in ("unet", "vae", "text_encoder"):
+        state = getattr(wanted, part).state_dict()
+        found = getattr(model.pipeline, part).state_dict()
+        assert state.keys() == found.keys()
+        assert all(torch.equal(state[name], found[name]) for name in state)
+        assert not getattr(model.pipeline, part).training

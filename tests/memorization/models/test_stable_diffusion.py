@@ -1,0 +1,336 @@
+"""Stable Diffusion behind the protocol, against diffusers and transformers by hand."""
+
+from __future__ import annotations
+
+import json
+
+import numpy as np
+import pytest
+from tiny_pipelines import LENGTH, stable_diffusion, stock, stock_images, unet
+
+from visleak.errors import UsageError, VisleakError
+from visleak.memorization.model import Sampling
+from visleak.memorization.models import load_model
+from visleak.memorization.models.parts import quiet
+from visleak.memorization.models.pipeline import Loaded
+from visleak.memorization.models.stable_diffusion import StableDiffusion
+from visleak.memorization.scores import ScoreSettings, TriggerScore
+
+torch = pytest.importorskip("torch")
+
+PROMPTS = ["a photo of a cat", "the sun on a red hill", ""]
+QUICK = Sampling(6, 7.5, 8)
+
+
+@pytest.fixture(scope="module")
+def model(made):
+    return load_model(str(made("sd1")), device="cpu")
+
+
+@pytest.fixture(scope="module")
+def second(made):
+    return load_model(str(made("sd2")), device="cpu")
+
+
+def encoded_by_hand(folder, prompts):
+    """Return token states as transformers makes them, prompt by prompt."""
+    from transformers import AutoTokenizer, CLIPTextModel
+
+    with quiet():
+        tokenizer = AutoTokenizer.from_pretrained(folder / "tokenizer")
+        encoder = CLIPTextModel.from_pretrained(folder / "text_encoder").eval()
+    rows = []
+    for prompt in prompts:
+        ids = tokenizer(prompt, padding="max_length", max_length=LENGTH, truncation=True).input_ids
+        with torch.no_grad():
+            rows.append(encoder(torch.tensor([ids])).last_hidden_state)
+    return torch.cat(rows)
+
+
+def test_prompts_are_encoded_as_the_text_encoder_does(model, made):
+    states = model.encode_prompt(PROMPTS).states
+    torch.testing.assert_close(states, encoded_by_hand(made("sd1"), PROMPTS), atol=1e-6, rtol=0)
+
+
+def test_a_row_does_not_depend_on_its_neighbours(model):
+    together = model.encode_prompt(PROMPTS).states
+    for row, prompt in enumerate(PROMPTS):
+        alone = model.encode_prompt([prompt]).states
+        torch.testing.assert_close(together[row : row + 1], alone, atol=1e-6, rtol=0)
+
+
+def test_no_prompts_are_refused(model):
+    with pytest.raises(UsageError, match="prompts must hold at least one prompt; got none"):
+        model.encode_prompt([])
+
+
+@pytest.mark.parametrize("timestep", [0, 500, 981, 999])
+def test_the_network_is_asked_as_by_hand(model, made, timestep):
+    from diffusers import UNet2DConditionModel
+
+    network = UNet2DConditionModel.from_pretrained(made("sd1") / "unet", local_files_only=True)
+    latents = model.noises([3, 4, 5])
+    conditioning = model.encode_prompt(PROMPTS)
+    with torch.no_grad():
+        output = model.predict_noise(latents, timestep, conditioning)
+        wanted = network(latents, timestep, encoder_hidden_states=conditioning.states).sample
+    assert torch.equal(output, wanted)
+
+
+def test_noises_are_each_of_its_seed(model):
+    noises = model.noises([7, 8])
+    assert noises.shape == (2, 4, 8, 8) == (2, *model.shape)
+    assert noises.dtype == torch.float32
+    assert torch.equal(noises[1:], model.noises([8]))
+    assert torch.equal(noises[1], torch.randn((4, 8, 8), generator=torch.manual_seed(8)))
+    assert model.noises([]).shape == (0, 4, 8, 8)
+
+
+@pytest.mark.parametrize(("steps", "first"), [(50, 981), (20, 951), (1, 1), (999, 999)])
+def test_the_first_timestep_is_that_of_ddim(model, steps, first):
+    """MemBench: 981 for 50 steps, where the search of its code takes 999."""
+    assert model.first_timestep(steps) == first
+
+
+def test_asking_for_the_first_timestep_disturbs_no_sampler(model):
+    scheduler = model.pipeline.scheduler
+    scheduler.set_timesteps(7)
+    before = scheduler.timesteps.clone()
+    assert model.first_timestep(13) == 76 * 12 + 1
+    assert torch.equal(scheduler.timesteps, before)
+
+
+@pytest.mark.parametrize("steps", [0, 2000])
+def test_steps_that_cannot_be_are_refused(model, steps):
+    text = f"steps must be a number of steps that DDIMScheduler can make, 1 to 1000; got {steps}"
+    with pytest.raises(UsageError, match=text):
+        model.first_timestep(steps)
+    with pytest.raises(UsageError, match=text):
+        model.sample(model.encode_prompt(["a"]), [0], Sampling(steps, 7.5, 1))
+
+
+@pytest.mark.parametrize("name", ["sd1", "sd2", "sample"])
+@pytest.mark.parametrize("guidance", [7.5, 1.0])
+def test_images_are_those_of_the_library(made, name, guidance):
+    from diffusers import DDIMScheduler
+
+    pipeline = stock(made(name))
+    pipeline.scheduler = DDIMScheduler.from_config(pipeline.scheduler.config, clip_sample=False)
+    wanted = stock_images(
+        pipeline, PROMPTS, [1, 2, 3], num_inference_steps=6, guidance_scale=guidance
+    )
+    model = load_model(str(made(name)))
+    images = model.sample(model.encode_prompt(PROMPTS), [1, 2, 3], Sampling(6, guidance, 8))
+    assert images.dtype == np.uint8
+    assert np.array_equal(images, wanted)
+    assert len(np.unique(images)) > 20
+
+
+def test_the_pipelines_own_scheduler_is_there_by_name(made):
+    model = load_model(str(made("sd1")), scheduler="own")
+    wanted = stock_images(stock(made("sd1")), PROMPTS[:1], [1], num_inference_steps=6)
+    images = model.sample(model.encode_prompt(PROMPTS[:1]), [1], QUICK)
+    assert np.array_equal(images, wanted)
+    assert model.about()["scheduler"] == "PNDMScheduler"
+
+
+def test_an_image_does_not_depend_on_its_neighbours(model):
+    conditioning = model.encode_prompt(PROMPTS)
+    together = model.sample(conditioning, [5, 6, 7], QUICK)
+    parted = model.sample(conditioning, [5, 6, 7], Sampling(6, 7.5, 2))
+    assert np.abs(together.astype(int) - parted).max() <= 1
+    assert model.sample(conditioning[:0], [], QUICK).shape == (0, 16, 16, 3)
+
+
+def test_seeds_and_rows_must_agree(model):
+    with pytest.raises(UsageError, match="seeds must be one a row of conditioning; got 1 for 2"):
+        model.sample(model.encode_prompt(["a", "the"]), [0], QUICK)
+    with pytest.raises(UsageError, match="batch must be at least 1; got 0"):
+        model.sample(model.encode_prompt(["a"]), [0], Sampling(5, 7.5, 0))
+
+
+def signal_by_hand(timestep: int) -> float:
+    """Return abar of Stable Diffusion's schedule."""
+    betas = np.linspace(0.00085**0.5, 0.012**0.5, 1000) ** 2
+    return float(np.prod(1 - betas[: timestep + 1]))
+
+
+@pytest.mark.parametrize("timestep", [0, 400, 981, 999])
+def test_a_velocity_stands_for_a_noise(second, timestep):
+    """Salimans & Ho 2022: v = sqrt(abar) noise - sqrt(1 - abar) image."""
+    assert second.prediction == "v_prediction"
+    noise, image = second.noises([1]), second.noises([2])
+    signal = signal_by_hand(timestep)
+    latents = signal**0.5 * image + (1 - signal) ** 0.5 * noise
+    velocity = signal**0.5 * noise - (1 - signal) ** 0.5 * image
+    found = second.as_epsilon(velocity, latents, timestep)
+    torch.testing.assert_close(found, noise, atol=1e-5, rtol=0)
+
+
+def test_where_nothing_but_noise_is_left_outputs_stand_for_one_noise(second, monkeypatch):
+    """Zero terminal SNR: D of such noises would be 0 for every prompt."""
+    noise = second.noises([1])
+    none = second.pipeline.scheduler.alphas_cumprod.clone()
+    none[-1] = 0.0
+    monkeypatch.setattr(second.pipeline.scheduler, "alphas_cumprod", none)
+    with pytest.raises(UsageError, match=r"nothing but noise is left.*compare raw outputs"):
+        second.as_epsilon(noise, noise, 999)
+    second.as_epsilon(noise, noise, 998)
+
+
+def test_an_image_stands_for_a_noise(made, model):
+    of_images = load_model(str(made("sample")))
+    noise, image = of_images.noises([1]), of_images.noises([2])
+    signal = signal_by_hand(700)
+    latents = signal**0.5 * image + (1 - signal) ** 0.5 * noise
+    found = of_images.as_epsilon(image, latents, 700)
+    torch.testing.assert_close(found, noise, atol=1e-5, rtol=0)
+    assert model.as_epsilon(image, latents, 700) is image
+
+
+def test_between_timesteps_the_ratio_of_noise_is_interpolated(second):
+    """As samplers with such timesteps do."""
+    ratios = [np.sqrt((1 - s) / s) for s in (signal_by_hand(10), signal_by_hand(11))]
+    signal = 1 / (1 + (0.75 * ratios[0] + 0.25 * ratios[1]) ** 2)
+    noise, image = second.noises([1]), second.noises([2])
+    latents = signal**0.5 * image + (1 - signal) ** 0.5 * noise
+    velocity = signal**0.5 * noise - (1 - signal) ** 0.5 * image
+    found = second.as_epsilon(velocity, latents, 10.25)
+    torch.testing.assert_close(found, noise, atol=1e-5, rtol=0)
+
+
+@pytest.mark.parametrize("output", ["raw", "epsilon"])
+def test_the_score_is_that_of_two_passes(second, output):
+    """Equation 4 of MemBench by hand; velocities are nearly noises at the first step."""
+    score = TriggerScore(second, ScoreSettings(noises=2, output=output))
+    found = score(PROMPTS[:2])
+    with torch.no_grad():
+        empty = second.encode_prompt([""])
+        for column, (noise, _) in enumerate(score.noises(0)):
+            for row, prompt in enumerate(PROMPTS[:2]):
+                two = [
+                    second.predict_noise(noise, 981, each)
+                    for each in (second.encode_prompt([prompt]), empty)
+                ]
+                scale = 1.0 if output == "raw" else signal_by_hand(981) ** 0.5
+                wanted = float((two[0] - two[1]).norm()) * scale
+                assert found.l2[row, column] == pytest.approx(wanted, rel=1e-4)
+
+
+def test_gradients_reach_the_states_and_no_weight(model):
+    conditioning = model.encode_prompt(["a red house"])
+    states = conditioning.states.detach().requires_grad_(True)
+    output = model.predict_noise(model.noises([1]), 981, conditioning.with_states(states))
+    output.square().sum().backward()
+    assert float(states.grad.abs().sum()) > 0
+    assert not any(each.requires_grad for each in model.unet.parameters())
+    with torch.no_grad():
+        step = 1e-2 * states.grad / states.grad.norm()
+        values = [
+            float(
+                model.predict_noise(model.noises([1]), 981, conditioning.with_states(each))
+                .double()
+                .square()
+                .sum()
+            )
+            for each in (states + step, states - step)
+        ]
+    slope = (values[0] - values[1]) / 2e-2
+    assert slope == pytest.approx(float(states.grad.norm()), rel=0.02)
+
+
+def test_attention_processors_are_used_in_images(model):
+    """What a mitigation puts into the network, the sampler meets."""
+    calls = []
+
+    class Counting:
+        def __init__(self, stock):
+            self.stock = stock
+
+        def __call__(self, *args, **named):
+            calls.append(1)
+            return self.stock(*args, **named)
+
+    kept = dict(model.unet.attn_processors)
+    plain = model.sample(model.encode_prompt(["a cat"]), [1], QUICK)
+    model.unet.set_attn_processor({name: Counting(each) for name, each in kept.items()})
+    try:
+        counted = model.sample(model.encode_prompt(["a cat"]), [1], QUICK)
+    finally:
+        model.unet.set_attn_processor(dict(kept))
+    assert np.array_equal(plain, counted)
+    assert len(calls) == 6 * len(kept)
+
+
+def test_guidance_leads_away_from_the_empty_prompt_whatever_the_states(model):
+    """With its own states, guidance changes nothing."""
+    empty = model.encode_prompt([""])
+    guided = model.sample(empty, [1], Sampling(6, 7.5, 1))
+    unguided = model.sample(empty, [1], Sampling(6, 1.0, 1))
+    assert np.abs(guided.astype(int) - unguided).max() <= 1
+
+
+@pytest.mark.parametrize("precision", ["bf16", "fp16"])
+def test_half_precision_runs_and_is_near(made, model, precision):
+    half = load_model(str(made("sd1")), precision=precision)
+    assert half.precision == precision
+    assert half.unet.dtype == {"bf16": torch.bfloat16, "fp16": torch.float16}[precision]
+    conditioning = half.encode_prompt(PROMPTS)
+    with torch.no_grad():
+        output = half.predict_noise(half.noises([1, 2, 3]), 981, conditioning).float()
+        wanted = model.predict_noise(model.noises([1, 2, 3]), 981, model.encode_prompt(PROMPTS))
+    assert float((output - wanted).norm() / wanted.norm()) < 0.05
+    assert half.sample(conditioning, [1, 2, 3], QUICK).shape == (3, 16, 16, 3)
+    assert half.digest != model.digest
+
+
+def test_images_that_are_no_numbers_are_refused(model):
+    broken = model.encode_prompt(["a"])
+    with pytest.raises(VisleakError, match="makes images that are no numbers in precision fp32"):
+        model.sample(broken.with_states(broken.states * float("nan")), [0], QUICK)
+
+
+def test_a_model_says_what_it_is(made, model, second):
+    about = model.about()
+    assert json.loads(json.dumps(about)) == about
+    assert about["name"] == str(made("sd1"))
+    assert (about["family"], about["pipeline"]) == ("sd", "StableDiffusionPipeline")
+    assert (about["prediction"], about["output"]) == ("epsilon", "the noise")
+    assert (about["scheduler"], about["train_timesteps"]) == ("DDIMScheduler", 1000)
+    assert (about["shape"], about["image_size"]) == ([4, 8, 8], [16, 16])
+    assert (about["device"], about["precision"]) == ("cpu", "fp32")
+    assert about["digest"] == model.digest
+    assert str(second.about()["output"]).startswith("a velocity v")
+
+
+def model_of(pipeline):
+    return StableDiffusion(Loaded("tiny", pipeline, "cpu", "fp32", "0"))
+
+
+def test_a_network_that_reads_more_is_refused():
+    """Inpainting reads a mask, distilled models the guidance."""
+    for more in ({"in_channels": 9}, {"time_cond_proj_dim": 16}):
+        with quiet():
+            pipeline = stable_diffusion(unet=unet(**more))
+        with pytest.raises(VisleakError, match="reads more than noise and a prompt"):
+            model_of(pipeline)
+
+
+def test_ddim_gets_what_the_pipeline_makes_of_old_settings(made):
+    """Published configurations leave out what later versions need."""
+    from diffusers import LMSDiscreteScheduler
+
+    with quiet():
+        pipeline = stable_diffusion(scheduler=LMSDiscreteScheduler(beta_end=0.012))
+        StableDiffusion.prepare(pipeline, "ddim")
+    config = pipeline.scheduler.config
+    assert (config.clip_sample, config.steps_offset, config.beta_end) == (False, 1, 0.012)
+
+
+def test_a_prediction_type_that_is_none_is_refused(made):
+    with quiet():
+        pipeline = stable_diffusion()
+        pipeline.scheduler.register_to_config(prediction_type="smell")
+    text = "prediction_type must be epsilon, v_prediction or sample; got 'smell'"
+    with pytest.raises(VisleakError, match=text):
+        model_of(pipeline)

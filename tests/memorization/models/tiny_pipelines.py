@@ -1,0 +1,281 @@
+"""Pipelines with random weights, of real classes and a few thousand parameters."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from visleak.memorization.models.parts import quiet
+
+WORDS = ("a", "photo", "of", "cat", "dog", "red", "house", "!", "the", "sun", "on", "hill")
+LENGTH = 10
+
+
+def word_tokenizer(pad: str = "<end>", length: int = LENGTH) -> Any:
+    """Return a tokenizer of whole words that puts begin and end around."""
+    from tokenizers import Tokenizer, models, pre_tokenizers, processors
+    from transformers import PreTrainedTokenizerFast
+
+    vocabulary = {word: number for number, word in enumerate((*WORDS, "<odd>", "<go>", "<end>"))}
+    inner = Tokenizer(models.WordLevel(vocabulary, unk_token="<odd>"))
+    inner.pre_tokenizer = pre_tokenizers.Whitespace()
+    inner.post_processor = processors.TemplateProcessing(
+        single="<go> $A <end>",
+        special_tokens=[("<go>", vocabulary["<go>"]), ("<end>", vocabulary["<end>"])],
+    )
+    return PreTrainedTokenizerFast(
+        tokenizer_object=inner,
+        bos_token="<go>",
+        eos_token="<end>",
+        unk_token="<odd>",
+        pad_token=pad,
+        model_max_length=length,
+    )
+
+
+def clip_text(tokenizer: Any, width: int = 32, projected: bool = False, **more: Any) -> Any:
+    """Return a CLIP text encoder for a tokenizer."""
+    from transformers import CLIPTextConfig, CLIPTextModel, CLIPTextModelWithProjection
+
+    config = CLIPTextConfig(
+        vocab_size=len(tokenizer),
+        hidden_size=width,
+        intermediate_size=2 * width,
+        projection_dim=24,
+        num_hidden_layers=2,
+        num_attention_heads=4,
+        max_position_embeddings=tokenizer.model_max_length,
+        bos_token_id=tokenizer.bos_token_id,
+        eos_token_id=tokenizer.eos_token_id,
+        pad_token_id=tokenizer.pad_token_id,
+        **more,
+    )
+    return (CLIPTextModelWithProjection if projected else CLIPTextModel)(config)
+
+
+def unet(width: int = 32, channels: int = 4, size: int = 8, **more: Any) -> Any:
+    """Return a network of two resolutions."""
+    from diffusers import UNet2DConditionModel
+
+    settings: dict[str, Any] = {
+        "sample_size": size,
+        "in_channels": channels,
+        "out_channels": channels,
+        "layers_per_block": 1,
+        "block_out_channels": (8, 16),
+        "down_block_types": ("CrossAttnDownBlock2D", "DownBlock2D"),
+        "up_block_types": ("UpBlock2D", "CrossAttnUpBlock2D"),
+        "cross_attention_dim": width,
+        "attention_head_dim": 2,
+        "norm_num_groups": 4,
+    }
+    return UNet2DConditionModel(**(settings | more))
+
+
+def vae(channels: int = 4, **more: Any) -> Any:
+    """Return an autoencoder that halves both sides."""
+    from diffusers import AutoencoderKL
+
+    return AutoencoderKL(
+        block_out_channels=(8, 16),
+        down_block_types=("DownEncoderBlock2D",) * 2,
+        up_block_types=("UpDecoderBlock2D",) * 2,
+        latent_channels=channels,
+        norm_num_groups=4,
+        **more,
+    )
+
+
+def stable_diffusion(prediction: str = "epsilon", pad: str = "<end>", **more: Any) -> Any:
+    """Return a Stable Diffusion, with the scheduler of version 1."""
+    import torch
+    from diffusers import PNDMScheduler, StableDiffusionPipeline
+
+    torch.manual_seed(3)
+    tokenizer = word_tokenizer(pad)
+    parts: dict[str, Any] = {
+        "vae": vae(),
+        "text_encoder": clip_text(tokenizer),
+        "tokenizer": tokenizer,
+        "unet": unet(),
+        "scheduler": PNDMScheduler(
+            beta_start=0.00085,
+            beta_end=0.012,
+            beta_schedule="scaled_linear",
+            prediction_type=prediction,
+            skip_prk_steps=True,
+            set_alpha_to_one=False,
+            steps_offset=1,
+        ),
+    }
+    return StableDiffusionPipeline(
+        **(parts | more),
+        safety_checker=None,
+        feature_extractor=None,
+        requires_safety_checker=False,
+    )
+
+
+def saved(make: Callable[[], Any], folder: Path, **options: Any) -> Path:
+    """Make a pipeline, save it without bars and notes, and return its folder."""
+    with quiet():
+        make().save_pretrained(str(folder), **options)
+    return folder
+
+
+def stock(folder: Path, **parts: Any) -> Any:
+    """Return a folder's pipeline as diffusers loads it."""
+    from diffusers import DiffusionPipeline
+
+    with quiet():
+        pipeline = DiffusionPipeline.from_pretrained(str(folder), local_files_only=True, **parts)
+    pipeline.set_progress_bar_config(disable=True)
+    return pipeline
+
+
+def stock_images(pipeline: Any, prompts: list[str], seeds: list[int], **options: Any) -> Any:
+    """Return the images (n, height, width, 3) that diffusers makes of prompts."""
+    import torch
+
+    generators = [torch.Generator().manual_seed(seed) for seed in seeds]
+    with quiet():
+        images = pipeline(prompts, generator=generators, **options).images
+    return np.stack([np.asarray(image) for image in images])
+
+
+def change_index(folder: Path, **entries: Any) -> None:
+    """Write other entries into ``model_index.json``."""
+    file = folder / "model_index.json"
+    file.write_text(json.dumps(json.loads(file.read_text()) | entries))
+
+
+def t5(width: int = 32) -> tuple[Any, Any]:
+    """Return a T5 text encoder and its tokenizer, whose words are pieces."""
+    from transformers import T5Config, T5EncoderModel, T5Tokenizer
+
+    marks = ["<pad>", "</s>", "<unk>", "▁"]
+    pieces = [*marks, *(f"▁{word}" for word in WORDS), *"abcdefghijklmnopqrstuvwxyz"]
+    tokenizer = T5Tokenizer(
+        vocab=[(piece, -float(rank)) for rank, piece in enumerate(pieces)], extra_ids=0
+    )
+    config = T5Config(
+        vocab_size=len(tokenizer) + 5,
+        d_model=width,
+        d_kv=8,
+        d_ff=2 * width,
+        num_layers=2,
+        num_heads=4,
+        feed_forward_proj="gated-gelu",
+    )
+    return T5EncoderModel(config), tokenizer
+
+
+def deepfloyd(**more: Any) -> Any:
+    """Return a DeepFloyd IF of stage 1."""
+    import torch
+    from diffusers import DDPMScheduler, IFPipeline
+
+    torch.manual_seed(4)
+    encoder, tokenizer = t5()
+    network = unet(
+        channels=3,
+        size=8,
+        out_channels=6,
+        encoder_hid_dim=32,
+        down_block_types=("ResnetDownsampleBlock2D", "SimpleCrossAttnDownBlock2D"),
+        mid_block_type="UNetMidBlock2DSimpleCrossAttn",
+        up_block_types=("SimpleCrossAttnUpBlock2D", "ResnetUpsampleBlock2D"),
+        resnet_time_scale_shift="scale_shift",
+        act_fn="gelu",
+    )
+    scheduler = DDPMScheduler(
+        beta_schedule="squaredcos_cap_v2",
+        variance_type="learned_range",
+        thresholding=True,
+        sample_max_value=1.5,
+    )
+    parts = {
+        "tokenizer": tokenizer,
+        "text_encoder": encoder,
+        "unet": network,
+        "scheduler": scheduler,
+    }
+    return IFPipeline(
+        **(parts | more),
+        safety_checker=None,
+        feature_extractor=None,
+        watermarker=None,
+        requires_safety_checker=False,
+    )
+
+
+def stable_diffusion_xl(zeros: bool = True) -> Any:
+    """Return a Stable Diffusion XL, whose two text encoders pad differently."""
+    import torch
+    from diffusers import EulerDiscreteScheduler, StableDiffusionXLPipeline
+
+    torch.manual_seed(5)
+    first, second = word_tokenizer(), word_tokenizer("!")
+    return StableDiffusionXLPipeline(
+        vae=vae(),
+        text_encoder=clip_text(first, 32),
+        text_encoder_2=clip_text(second, 16, projected=True),
+        tokenizer=first,
+        tokenizer_2=second,
+        unet=unet(
+            48,
+            addition_embed_type="text_time",
+            addition_time_embed_dim=8,
+            projection_class_embeddings_input_dim=6 * 8 + 24,
+        ),
+        scheduler=EulerDiscreteScheduler(
+            beta_start=0.00085,
+            beta_end=0.012,
+            beta_schedule="scaled_linear",
+            steps_offset=1,
+            timestep_spacing="leading",
+        ),
+        force_zeros_for_empty_prompt=zeros,
+        add_watermarker=False,
+    )
+
+
+def stable_diffusion_3(with_t5: bool = True, **schedule: Any) -> Any:
+    """Return a Stable Diffusion 3, with its T5 or without."""
+    import torch
+    from diffusers import (
+        FlowMatchEulerDiscreteScheduler,
+        SD3Transformer2DModel,
+        StableDiffusion3Pipeline,
+    )
+
+    torch.manual_seed(6)
+    first, second = word_tokenizer(), word_tokenizer("!")
+    encoder, tokenizer = t5(64) if with_t5 else (None, None)
+    return StableDiffusion3Pipeline(
+        transformer=SD3Transformer2DModel(
+            sample_size=8,
+            patch_size=2,
+            in_channels=4,
+            out_channels=4,
+            num_layers=2,
+            attention_head_dim=8,
+            num_attention_heads=4,
+            caption_projection_dim=32,
+            joint_attention_dim=64,
+            pooled_projection_dim=48,
+            pos_embed_max_size=8,
+        ),
+        scheduler=FlowMatchEulerDiscreteScheduler(shift=3.0, **schedule),
+        vae=vae(shift_factor=0.06, scaling_factor=1.5),
+        text_encoder=clip_text(first, 32, projected=True),
+        tokenizer=first,
+        text_encoder_2=clip_text(second, 32, projected=True),
+        tokenizer_2=second,
+        text_encoder_3=encoder,
+        tokenizer_3=tokenizer,
+    )

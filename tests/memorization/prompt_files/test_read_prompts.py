@@ -1,0 +1,422 @@
+"""Files of prompts, one by one: what they say, and what is said of files that lie."""
+
+from __future__ import annotations
+
+import json
+import os
+import pickle
+import pickletools
+import sys
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from visleak.errors import UsageError, VisleakError
+from visleak.memorization import read_prompts
+from visleak.memorization.prompt_files.reading import FORMATS
+from visleak.memorization.prompt_files.rows import sources_of
+
+DATA = os.environ.get("VISLEAK_DATA")
+
+#: The schema of MemBench's file: a nameless column, prompt, and urls as a literal of Python.
+MEMBENCH = """\
+,prompt,urls
+0,red flag small,['https://a.example/flag.jpg?v=1']
+1,"rug, striped","['https://b.example/rug.jpg', 'https://a.example/1.jpg']"
+2,wall mural,"['https://b.example/rug.jpg']"
+3,< i > caf\u00e9 < / i >,"[""https://c.example/it's.png""]"
+"""
+
+
+def wrote(folder: Path, name: str, content: str | bytes) -> Path:
+    file = folder / name
+    file.write_bytes(content if isinstance(content, bytes) else content.encode("utf-8"))
+    return file
+
+
+def refusal(file: Path, **options: Any) -> str:
+    with pytest.raises(VisleakError) as caught:
+        read_prompts(file, **options)
+    message = str(caught.value)
+    assert "\n" not in message
+    assert len(message) < 700
+    return message.replace(str(file), "FILE")
+
+
+def test_membench(tmp_path: Path) -> None:
+    prompts = read_prompts(wrote(tmp_path, "SD1_final.csv", MEMBENCH))
+    assert prompts.texts == ("red flag small", "rug, striped", "wall mural", "< i > café < / i >")
+    assert prompts.sources[1] == ("https://b.example/rug.jpg", "https://a.example/1.jpg")
+    assert prompts.sources[3] == ("https://c.example/it's.png",)
+    assert prompts.groups().tolist() == [0, 1, 1, 2]
+    assert (prompts.labels, dict(prompts.columns), prompts.notes) == ((), {}, ())
+    assert prompts.origin == "SD1_final.csv (CSV)"
+
+
+@pytest.mark.parametrize("end", ["\n", "\r\n"])
+@pytest.mark.parametrize("mark", ["", "\ufeff"])
+@pytest.mark.parametrize("last", ["", "END"])
+def test_text_is_one_prompt_a_line(tmp_path: Path, end: str, mark: str, last: str) -> None:
+    text = mark + end.join(["The No Limits, Podcast", '"quoted"', "a\u2028b"])
+    text += end if last else ""
+    prompts = read_prompts(wrote(tmp_path, "list.txt", text))
+    # a line separator of Unicode ends no line
+    assert prompts.texts == ("The No Limits, Podcast", '"quoted"', "a\u2028b")
+
+
+def test_lines_of_json_as_webster_and_wen_write_them(tmp_path: Path) -> None:
+    rows = [
+        {"caption": "Mothers influence", "index": 1, "url": "https://a.example/1.jpg"},
+        {"caption": "Emoji \U0001f600", "index": 2, "url": None, "parts": [1, 2]},
+    ]
+    text = "\n".join(map(json.dumps, rows)) + "\n\n"
+    prompts = read_prompts(wrote(tmp_path, "memorized.jsonl", text))
+    assert prompts.texts == ("Mothers influence", "Emoji \U0001f600")
+    assert prompts.sources == (("https://a.example/1.jpg",), ())
+    assert dict(prompts.columns) == {"index": ("1", "2"), "parts": ("", "[1, 2]")}
+
+
+def test_tables_of_other_names(tmp_path: Path) -> None:
+    table = "Text\tscore\tmemorized\na b\t0.5\tTrue\nc d\t-3\t\n'=e\t1\tno\n"
+    prompts = read_prompts(wrote(tmp_path, "list.tsv", table))
+    assert prompts.texts == ("a b", "c d", "=e")
+    assert prompts.labels == (True, None, False)
+    assert dict(prompts.columns) == {"score": ("0.5", "-3", "1")}
+    other = wrote(tmp_path, "other.csv", "prompt,mine\nx,y\n")
+    assert read_prompts(other, column="mine").texts == ("y",)
+    assert read_prompts(other, column="mine").columns == {"prompt": ("x",)}
+
+
+def test_parquet(tmp_path: Path) -> None:
+    table = pa.table(
+        {
+            "caption": ["a", "b"],
+            "urls": pa.array([["u", "v"], None], pa.list_(pa.string())),
+            "label": [True, None],
+            "d_l2": [1.25, None],
+        }
+    )
+    pq.write_table(table, tmp_path / "own.parquet")
+    prompts = read_prompts(tmp_path / "own.parquet")
+    assert (prompts.texts, prompts.labels) == (("a", "b"), (True, None))
+    assert prompts.sources == (("u", "v"), ())
+    assert dict(prompts.columns) == {"d_l2": ("1.25", "")}
+
+
+@pytest.mark.parametrize(
+    ("content", "texts", "sources"),
+    [
+        (["a", "b"], ("a", "b"), ()),
+        ([{"prompt": "a", "urls": ["u"]}], ("a",), (("u",),)),
+        ({"a": ["u", "v"], "b": "w"}, ("a", "b"), (("u", "v"), ("w",))),
+    ],
+)
+def test_json(tmp_path: Path, content: Any, texts: Any, sources: Any) -> None:
+    prompts = read_prompts(wrote(tmp_path, "list.json", json.dumps(content)))
+    assert (prompts.texts, prompts.sources) == (texts, sources)
+
+
+def test_captions_of_coco_are_the_first_of_each_image(tmp_path: Path) -> None:
+    rows = [(3, "one"), (9, "two"), (3, "three"), (4, "two")]
+    content = {
+        "images": [],
+        "annotations": [{"id": i, "image_id": n, "caption": c} for i, (n, c) in enumerate(rows)],
+    }
+    prompts = read_prompts(wrote(tmp_path, "captions.json", json.dumps(content)))
+    assert prompts.texts == ("one", "two")
+    assert dict(prompts.columns) == {"image_id": ("3", "9")}
+    assert prompts.notes[0].startswith("prompts that came again: 1;")
+
+
+def test_legacy_pickles(tmp_path: Path) -> None:
+    for protocol in (4, 5):
+        content = {"a": {"v", "u"}, "b": ["w"]}
+        file = wrote(tmp_path, "urls.pickle", pickle.dumps(content, protocol))
+        assert read_prompts(file).sources == (("u", "v"), ("w",))
+    for protocol in range(6):
+        file = wrote(tmp_path, "list.pkl", pickle.dumps(["a", "caf\u00e9"], protocol))
+        assert read_prompts(file).texts == ("a", "café")
+
+
+def test_equal_prompts_join_and_empty_ones_are_counted(tmp_path: Path) -> None:
+    file = wrote(
+        tmp_path,
+        "list.csv",
+        "prompt,urls,label,n\n a,['u'],,1\n,,,\na,\"['v', 'u']\",1,2\nb,,0,3\n",
+    )
+    prompts = read_prompts(file)
+    assert prompts.texts == ("a", "b")
+    assert prompts.sources == (("u", "v"), ())
+    assert prompts.labels == (True, False)
+    assert dict(prompts.columns) == {"n": ("1", "3")}
+    assert prompts.notes == (
+        "prompts that came again: 1; images they name were joined to the first, whose empty"
+        " columns were filled",
+        "empty prompts that were left out: 1",
+    )
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "message"),
+    [
+        ("a.csv", "", "FILE has no column prompt, caption, text; name the one with the prompts"
+         " (column); it has none"),
+        ("a.csv", "prompt\n", "FILE holds no prompts"),
+        ("a.txt", "\n \n", "FILE holds no prompts (2 empty ones)"),
+        ("a.csv", "name,x\na,b\n", "FILE has no column prompt, caption, text; name the one with the"
+         " prompts (column); it has 'name', 'x'"),
+        ("a.csv", "prompt,prompt\na,b\n", "FILE has more than one column 'prompt'; keep one"),
+        ("a.csv", "n,prompt\n1,a\n2,red, flag\n", "FILE, line 3: 3 cells for 2 columns; put a"
+         " prompt with commas in quotes"),
+        ("a.csv", 'prompt\n"two\nlines"\n"never closed\n', "FILE, line 4: no CSV (unexpected end of"
+         " data); a cell has at most 131,072 characters, and its quotes are closed"),
+        ("a.csv", "prompt,urls\na,['u'\n", "FILE, line 2: images of a prompt are a flat list of"
+         " texts, such as ['a', 'b']; got \"['u'\""),
+        ("a.csv", "prompt,urls\na,[1]\n", "FILE, line 2: images of a prompt are a flat list of"
+         " texts, such as ['a', 'b']; got '[1]'"),
+        ("a.csv", "prompt,label\na,cat\n", "FILE, line 2: a label is 1, 0, true, false, yes, no or"
+         " empty; got 'cat' (another meaning needs another column name)"),
+        ("a.csv", "prompt,label\na,1\nb,\na,0\n", "FILE, line 4: this prompt stands at line 2 too,"
+         " with another label; make them agree"),
+        ("a.txt", "a\nb\0c\n", "FILE, line 2: a prompt with a null byte; save the file as UTF-8"
+         " text"),
+        ("a.txt", "a".encode("utf-16"), "FILE is no UTF-8 text (invalid start byte); save it as"
+         " UTF-8"),
+        ("a.txt", b"caf\xe9\n", "FILE is no UTF-8 text (invalid continuation byte); save it as"
+         " UTF-8"),
+        ("a.jsonl", '"a"\n{"caption": 1}\n', "FILE, line 2: 'caption' is no text but int"),
+        ("a.jsonl", '"a"\n3\n', "FILE, line 2: a prompt is a text, or an object with prompt,"
+         " caption or text; got 3"),
+        ("a.jsonl", '"a"\n{"name": "b"}\n', "FILE, line 2 has no column prompt, caption, text; name"
+         " the one with the prompts (column); it has 'name'"),
+        ("a.json", "3", "FILE is no list of prompts: its JSON is 3"),
+        ("a.json", '{"annotations": [{"image_id": 1}]}', "FILE, annotation 1: captions of COCO have"
+         " image_id and caption; this one lacks them"),
+        ("a.json", '{"a": 3}', "FILE, entry 1: images of a prompt are a list of texts; got 3"),
+        ("a.parquet", "no", "FILE cannot be read as Parquet: Parquet file size is 2 bytes, smaller"
+         " than the minimum file footer (8 bytes)"),
+        ("a.doc", "a", "prompts FILE: the ending says what a file is, one of .csv, .tsv, .txt,"
+         " .jsonl, .ndjson, .json, .parquet, .pickle, .pkl; got '.doc'"),
+    ],
+)  # fmt: skip
+def test_errors_name_the_line_and_what_to_do(
+    tmp_path: Path, name: str, content: str | bytes, message: str
+) -> None:
+    assert refusal(wrote(tmp_path, name, content)) == message
+
+
+def test_errors_of_the_call(tmp_path: Path) -> None:
+    for path, why in (
+        (tmp_path, " is a folder; name a file in it"),
+        (tmp_path / "a.csv", ": there is no such file"),
+    ):
+        with pytest.raises(UsageError) as caught:
+            read_prompts(path)
+        assert str(caught.value) == f"prompts {path}{why}"
+    file = wrote(tmp_path, "b.csv", "prompt\na\n")
+    message = "column 'x': FILE has no such column; it has 'prompt'"
+    assert refusal(file, column="x") == message
+    for name, content, why in (
+        ("a.txt", b"a", "is a text file, which has no columns"),
+        ("a.json", b'{"a": "u"}', "goes from prompt to images, without columns"),
+        ("a.pkl", pickle.dumps(["a"]), "is a list of prompts, without columns"),
+    ):
+        assert refusal(wrote(tmp_path, name, content), column="x") == f"column 'x': FILE {why}"
+
+
+@pytest.mark.parametrize("name", sorted({f"a{ending}" for ending in FORMATS} - {"a.parquet"}))
+@pytest.mark.parametrize("size", [10_000_000, 200_000])
+def test_a_line_of_any_length_is_refused_where_it_stands(
+    tmp_path: Path, name: str, size: int
+) -> None:
+    long = "x" * size
+    contents: dict[str, str | bytes] = {
+        ".jsonl": json.dumps(long),
+        ".ndjson": json.dumps(long),
+        ".json": json.dumps([long]),
+        ".pickle": pickle.dumps([long]),
+        ".pkl": pickle.dumps([long]),
+        ".txt": long,
+    }
+    file = wrote(tmp_path, name, contents.get(Path(name).suffix, f"prompt\n{long}\n"))
+    message = refusal(file)
+    assert "characters" in message
+    assert "line " in message or "entry 1" in message
+
+
+def test_literals_that_are_bombs_reach_no_parser(monkeypatch: pytest.MonkeyPatch) -> None:
+    def never(text: str) -> None:
+        raise AssertionError(f"parsed {text[:20]}")
+
+    monkeypatch.setattr("ast.literal_eval", never)
+    monkeypatch.setattr("json.loads", never)
+    for cell in (
+        "[" * 100_000,
+        "[" * 50_000 + "]" * 50_000,
+        "[" + "-" * 100_000 + "1]",
+        "[" + "'a'+" * 20_000 + "'a']",
+        "[__import__('os').system('true')]",
+        "['a', ['b']]",
+        "['a' 'b']",
+        "[f'{1}']",
+        "[b'a']",
+        "['" + "\\" * 99_999 + "']",
+        "['a'," * 20_000,
+    ):
+        with pytest.raises(VisleakError, match="a flat list of texts"):
+            sources_of(cell, "line 1")
+
+
+@given(st.lists(st.text(st.characters(exclude_characters="\0"), min_size=1, max_size=30)))
+def test_lists_come_back_from_python_and_from_json(names: list[str]) -> None:
+    expected = [
+        name.encode("utf-8", "backslashreplace").decode().strip() for name in names if name.strip()
+    ]
+    assert sources_of(repr(names), "line 1") == expected
+    assert sources_of(json.dumps(names), "line 1") == expected
+
+
+class Evil:
+    """What a pickle of it would do is run a command."""
+
+    def __init__(self, target: Path) -> None:
+        self.target = target
+
+    def __reduce__(self) -> tuple[Any, tuple[str]]:
+        return os.mkdir, (str(self.target),)
+
+
+@pytest.mark.parametrize("protocol", range(6))
+def test_a_pickle_cannot_do_anything(tmp_path: Path, protocol: int) -> None:
+    for content in (Evil(tmp_path / "done"), ["a", Evil(tmp_path / "done")]):
+        file = wrote(tmp_path, "evil.pickle", pickle.dumps(content, protocol))
+        message = refusal(file)
+        assert message.startswith(
+            "FILE cannot be read as a pickle of texts, lists, sets and dicts alone: it holds the"
+            " instruction "
+        )
+        assert message.endswith("; write the prompts as CSV or JSON where you trust it")
+    assert not (tmp_path / "done").exists()
+
+
+def _nested(opcode: bytes) -> bytes:
+    return b"\x80\x04" + b"(" * 500_000 + opcode * 500_000 + b"."
+
+
+@pytest.mark.parametrize(
+    "data",
+    [
+        b"",
+        b"\x80\x04.",
+        b"garbage",
+        # numbers an object 2^31: memory is set aside for all numbers below
+        b"\x80\x04]r\xff\xff\xff\x7f.",
+        # the hash of a deeply nested tuple overflows the stack
+        b"\x80\x04}" + b"(" * 200_000 + b"t" * 200_000 + b"X\x01\x00\x00\x00as.",
+        _nested(b"t"),
+        # extension registry, persistent ids, bytes set aside before they are read
+        b"\x80\x02\x82\x01.",
+        b"Pabc\n.",
+        b"\x80\x05\x96\xff\xff\xff\xff\xff\xff\x00\x00.",
+        # a text that claims to be longer than the file
+        b"\x80\x04\x8d\xff\xff\xff\xff\xff\xff\x00\x00a.",
+        b"\x80\x04\x95\xff\xff\xff\xff\xff\xff\x00\x00].",
+        b"\x80\x04cposix\nsystem\n.",
+        # a list that holds itself, as a prompt; a set in a set
+        b"\x80\x04]\x94h\x00a.",
+        b"\x80\x04\x8f(\x8f\x90.",
+    ],
+)
+def test_damaged_and_hostile_pickles_are_refused_in_one_line(tmp_path: Path, data: bytes) -> None:
+    message = refusal(wrote(tmp_path, "a.pickle", data))
+    assert message.startswith(("FILE cannot be read as a pickle", "FILE is no list of prompts"))
+
+
+def test_a_list_that_holds_itself_is_no_list_of_images(tmp_path: Path) -> None:
+    images: list[Any] = []
+    images.append(images)
+    message = refusal(wrote(tmp_path, "a.pickle", pickle.dumps({"a": images})))
+    assert message == "FILE, entry 1: images of a prompt are a list of texts; got a list"
+
+
+def test_nested_lists_do_not_overflow(tmp_path: Path) -> None:
+    data = b"\x80\x04" + b"]" * 100_000 + b"a" * 99_999 + b"."
+    assert pickletools.genops(data)
+    assert refusal(wrote(tmp_path, "a.pickle", data)).startswith("FILE is no list of prompts")
+    data = b"\x80\x04}X\x01\x00\x00\x00a" + b"]" * 100_000 + b"a" * 99_999 + b"s."
+    assert "images of a prompt are a list of texts" in refusal(wrote(tmp_path, "b.pickle", data))
+    deep = "[" * 100_000 + "]" * 100_000
+    assert "cannot be read as JSON" in refusal(wrote(tmp_path, "a.json", deep))
+    assert "line 1: no JSON" in refusal(wrote(tmp_path, "a.jsonl", deep))
+
+
+def test_shared_lists_do_not_multiply(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each prompt names the one list of 2,000 images: small as a pickle, not as a table."""
+    monkeypatch.setattr("visleak.memorization.prompt_files.rows.MOST_SOURCES", 100_000)
+    images = [f"u{number}" for number in range(2000)]
+    file = wrote(tmp_path, "a.pickle", pickle.dumps({f"p{n}": images for n in range(1000)}))
+    assert refusal(file).endswith("more than 100,000 images are named; split the file")
+
+
+def test_too_large_files_are_not_opened(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("visleak.memorization.prompt_files.pickles.MOST_BYTES", 10)
+    monkeypatch.setattr("visleak.memorization.prompt_files.tables.MOST_JSON_BYTES", 10)
+    file = wrote(tmp_path, "a.pickle", pickle.dumps(["a" * 20]))
+    assert refusal(file) == f"FILE has {file.stat().st_size} bytes; pickles are read up to 10"
+    file = wrote(tmp_path, "a.json", json.dumps(["a" * 20]))
+    assert refusal(file) == "FILE has 24 bytes; at most 10 are read: make it .jsonl"
+
+
+def test_more_columns_than_anybody_needs(tmp_path: Path) -> None:
+    rows = [{"prompt": str(number), f"c{number}": 1} for number in range(200)]
+    file = wrote(tmp_path, "a.jsonl", "\n".join(map(json.dumps, rows)))
+    assert refusal(file) == "FILE, line 101: more than 100 columns; keep those needed"
+
+
+def test_reading_calls_no_network_and_loads_nothing_heavy() -> None:
+    import subprocess
+
+    code = (
+        "import sys; import visleak.memorization;"
+        "print([m for m in ('torch', 'diffusers', 'transformers', 'sklearn') if m in sys.modules])"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "[]"
+
+
+@given(
+    st.lists(
+        st.text(st.characters(exclude_categories=["Cs"], exclude_characters="\0"), max_size=40),
+        min_size=1,
+    )
+)
+def test_whatever_is_a_text_is_a_prompt(texts: list[str]) -> None:
+    import tempfile
+
+    expected = tuple(dict.fromkeys(text.strip() for text in texts if text.strip()))
+    with tempfile.TemporaryDirectory() as folder:
+        file = wrote(Path(folder), "a.json", json.dumps(texts))
+        if expected:
+            assert read_prompts(file).texts == expected
+        else:
+            assert "holds no prompts" in refusal(file)
+
+
+@pytest.mark.data
+@pytest.mark.skipif(not DATA, reason="VISLEAK_DATA is not set: no prompts of MemBench")
+def test_the_lists_of_the_papers() -> None:
+    folder = Path(str(DATA)) / "membench"
+    prompts = read_prompts(folder / "SD1_final.csv")
+    assert (len(prompts), prompts.notes) == (3000, ())
+    assert len({image for images in prompts.sources for image in images}) == 151
+    sets = [frozenset(images) for images in prompts.sources]
+    assert len(set(sets)) == 373
+    assert max(map(sets.count, set(sets))) == 208
+    assert len(set(prompts.groups())) == 53
+    for name, count in (("sd1_mem345", 345), ("sd2_mem219", 219), ("group_nomem500", 500)):
+        assert len(read_prompts(folder / f"{name}.txt")) == count

@@ -1,0 +1,203 @@
+"""Who enters a data set: prompts with a record of verification, and nobody else unless asked."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from visleak.errors import UsageError, VisleakError
+from visleak.memorization import Prompts
+from visleak.memorization.prompt_files import joined, prompts_of, traced, vouched
+from visleak.memorization.prompt_files.verifying import selected
+from visleak.memorization.prompt_files.writing import prompt_table
+from visleak.memorization.tracing.records import Match, Original, Replication, Trace
+
+
+def match(prompt: str, reference: str | None, memorized: int | None, **fields: Any) -> Match:
+    known: dict[str, Any] = {
+        "image": f"{prompt}.png",
+        "prompt": prompt,
+        "size": 40,
+        "source": "train",
+        "reference": reference,
+        "similarity": 0.9,
+        "grade": "near",
+        "probability": 0.9,
+        "verified": memorized is not None,
+        "memorized": memorized,
+    }
+    return Match(**{**known, **fields})
+
+
+def test_lists_join_and_fill_each_other() -> None:
+    triggers = Prompts(("a", "b"), (True, None), (("u",), ()), {"group": ("0", "1")}, "one.csv")
+    scores = Prompts(
+        ("b", "a"),
+        sources=(("v",), ("w",)),
+        columns={"d_l2": ("2", "1"), "rank": ("1", "2"), "squared_noise_1": ("4", "1")},
+        origin="scores.parquet",
+        notes=("empty prompts that were left out: 1",),
+    )
+    both = joined([triggers, scores])
+    assert both.texts == ("a", "b")
+    assert both.sources == (("u", "w"), ("v",))
+    assert both.labels == (True, None)
+    # ranks, groups and noises are of the list they came from
+    assert dict(both.columns) == {"d_l2": ("1", "2")}
+    assert both.notes == ("scores.parquet: empty prompts that were left out: 1",)
+    assert both.origin == "one.csv, scores.parquet"
+
+
+def test_lists_that_contradict_each_other() -> None:
+    with pytest.raises(VisleakError) as caught:
+        joined([Prompts(("a",), (True,), origin="x"), Prompts(("a",), (False,), origin="y")])
+    assert str(caught.value) == (
+        "x, y, prompt 1 of y: this prompt stands at prompt 1 of x too, with another label; make"
+        " them agree"
+    )
+    with pytest.raises(UsageError) as caught:
+        joined([])
+    assert str(caught.value) == "prompts: give at least one list"
+
+
+def trace_of(matches: list[Match], originals: list[tuple[str, ...]]) -> Trace:
+    return Trace(
+        folder=Path("trace"),
+        about={"sets": ["train"]},
+        matches=tuple(matches),
+        memorized=len(originals),
+        tau=0.5,
+        share=(1.0, 0.5, 1.0),
+        originals=tuple(
+            Original(number, "train", references, 1, 1, 1, layout=False)
+            for number, references in enumerate(originals)
+        ),
+    )
+
+
+def test_a_trace_verifies_prompts_and_names_all_copies_of_their_image() -> None:
+    prompts = Prompts(("a", "b", "c", "d"), sources=(("given",), (), (), ()))
+    matches = [
+        match("a", "red.png", 0, judged="human"),
+        match("b", "blue.png", 0, grade="layout"),
+        match("b", "other.png", 1),
+        match("c", "near.png", None),
+        match("unknown", "far.png", 2),
+    ]
+    found = traced(
+        prompts, trace_of(matches, [("red.png", "blue.png"), ("other.png",), ("far.png",)])
+    )
+    assert found.sources == (
+        ("given", "red.png", "blue.png"),
+        ("red.png", "blue.png", "other.png"),
+        (),
+        (),
+    )
+    assert found.labels == (True, True, None, None)
+    assert found.columns["verified"] == ("true", "true", "false", "false")
+    assert found.columns["verified_by"] == (
+        "trace in train: near, judged by people",
+        "trace in train: layout",
+        "",
+        "",
+    )
+    assert found.groups().tolist() == [0, 0, 1, 2]
+    chosen = selected(found)
+    assert chosen.prompts.texts == ("a", "b")
+    assert (chosen.candidates, chosen.left_out) == (4, {"not verified": 2})
+
+
+def test_a_trace_of_all_images_says_how_often_a_prompt_replicates() -> None:
+    trace = replace(
+        trace_of([match("a", "r", 0)], [("r",)]),
+        prompts=(Replication("a", 20, 15, 0.75, 0.5, 0.9, trigger=True),),
+    )
+    found = traced(Prompts(("a", "b")), trace)
+    assert found.columns["replicated_share"] == ("0.75", "")
+    assert found.columns["tau"] == ("0.5", "")
+    table = prompt_table(selected(found).prompts)
+    assert table["replicated_share"].to_pylist() == [0.75]
+
+
+def test_one_copy_among_many_images_makes_no_trigger() -> None:
+    trace = replace(
+        trace_of([match("a", "r", 0), match("b", "r", 0)], [("r",)]),
+        prompts=(
+            Replication("a", 100, 1, 0.01, 0.0, 0.05, trigger=False),
+            Replication("b", 100, 80, 0.8, 0.7, 0.9, trigger=True),
+        ),
+    )
+    found = traced(Prompts(("a", "b")), trace)
+    assert found.columns["verified"] == ("false", "true")
+    assert found.labels == (None, True)
+    assert found.columns["replicated_share"] == ("0.01", "0.8")
+    assert selected(found).left_out == {"not verified": 1}
+
+
+def test_prompts_of_a_trace_alone() -> None:
+    trace = trace_of([match("b", None, None), match("a", "r", 0)], [("r",)])
+    assert prompts_of(trace).texts == ("a", "b")
+    with pytest.raises(VisleakError) as caught:
+        prompts_of(trace_of([], []))
+    assert str(caught.value) == "the trace in trace holds no prompts"
+
+
+def test_a_trace_against_a_label_is_told() -> None:
+    with pytest.raises(VisleakError) as caught:
+        traced(Prompts(("a",), (False,)), trace_of([match("a", "r", 0)], [("r",)]))
+    assert str(caught.value) == (
+        "prompt 'a' is labelled not memorized, and a trace in train: near says otherwise; correct"
+        " the label or the verdict"
+    )
+
+
+def test_somebody_vouches_for_prompts_that_name_an_image() -> None:
+    prompts = vouched(Prompts(("a", "b"), sources=(("u",), ())), " Hong  et al. ")
+    assert prompts.columns["verified"] == ("true", "false")
+    assert prompts.columns["verified_by"] == ("Hong et al.", "")
+    # a record that is there stays
+    again = vouched(prompts, "another")
+    assert again.columns == prompts.columns
+    with pytest.raises(UsageError) as caught:
+        vouched(prompts, " ")
+    assert str(caught.value) == "verified-by is empty; say who verified the prompts, and how"
+
+
+@pytest.mark.parametrize("labels", [(), (None, None), (True, None)])
+def test_candidates_without_a_record_never_enter(labels: tuple[bool | None, ...]) -> None:
+    """Neither a high D nor a label nor the name of an image is a verification."""
+    prompts = Prompts(("a", "b"), labels, (("u",), ()), {"d_l2": ("99", "98")})
+    with pytest.raises(VisleakError) as caught:
+        selected(prompts)
+    assert str(caught.value) == (
+        "none of 2 prompts is verified; trace their images (visleak memorization extract, then"
+        " trace) and give --trace DIR, say who verified them with --verified-by, or write"
+        " candidates with --unverified"
+    )
+    chosen = selected(prompts, unverified=True)
+    assert chosen.prompts.texts == ("a", "b")
+    assert chosen.prompts.columns["verified"] == ("false", "false")
+
+
+def test_a_list_with_its_own_record_is_believed_and_named() -> None:
+    columns = {"verified": ("yes", "0", ""), "verified_by": ("Ann", "", "")}
+    prompts = Prompts(("a", "b", "c"), columns=columns, origin="list.csv (CSV)")
+    assert selected(prompts).prompts.columns["verified_by"] == ("Ann",)
+    nameless = Prompts(("a",), columns={"verified": ("1",)}, origin="list.csv (CSV)")
+    assert selected(nameless).prompts.columns["verified_by"] == ("list.csv (CSV)",)
+    with pytest.raises(VisleakError) as caught:
+        selected(Prompts(("a",), columns={"verified": ("perhaps",)}, origin="list.csv (CSV)"))
+    assert str(caught.value) == (
+        "list.csv (CSV), prompt 1, column verified: a label is 1, 0, true, false, yes, no or empty;"
+        " got 'perhaps' (another meaning needs another column name)"
+    )
+
+
+def test_what_is_labelled_not_memorized_is_left_out_in_any_case() -> None:
+    prompts = Prompts(("a", "b"), (False, None))
+    chosen = selected(prompts, unverified=True)
+    assert chosen.prompts.texts == ("b",)
+    assert chosen.left_out == {"labelled not memorized": 1}

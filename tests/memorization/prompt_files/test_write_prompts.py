@@ -1,0 +1,290 @@
+"""Data sets of prompts: the table, the datasheet, and what becomes of hostile texts."""
+
+from __future__ import annotations
+
+import json
+import os
+from pathlib import Path
+from typing import Any
+
+import pyarrow.parquet as pq
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from visleak.errors import UsageError, VisleakError
+from visleak.memorization import Prompts, read_prompts
+from visleak.memorization.prompt_files import (
+    provenance_of,
+    read_answers,
+    vouched,
+    write_prompts,
+)
+from visleak.memorization.prompt_files.questions import COUNT, SECTIONS
+from visleak.memorization.prompt_files.writing import headline
+
+DATA = os.environ.get("VISLEAK_DATA")
+
+PROMPTS = vouched(
+    Prompts(
+        ("a red bag", "a red bag now", "grey wall mural caf\u00e9"),
+        (True, True, None),
+        (("bag.png", "bag2.png"), ("bag2.png",), ("wall.png",)),
+        {"d_l2": ("4.5", "", "5.25"), "word": ("x", "", "=y")},
+        "list.csv (CSV)",
+        ("empty prompts that were left out: 1",),
+    ),
+    "a look at both",
+)
+
+
+def test_what_is_written_is_read_again(tmp_path: Path) -> None:
+    data = write_prompts(PROMPTS, tmp_path, day="2024-05-01")
+    assert sorted(each.name for each in tmp_path.iterdir()) == [
+        "dataset.json",
+        "datasheet.md",
+        "prompts.parquet",
+    ]
+    table = pq.read_table(tmp_path / "prompts.parquet")
+    assert table.column_names == [
+        "prompt", "label", "sources", "group", "verified", "verified_by", "d_l2", "word",
+    ]  # fmt: skip
+    assert table["group"].to_pylist() == [0, 0, 1]
+    assert table["d_l2"].to_pylist() == [4.5, None, 5.25]
+    assert table["verified"].to_pylist() == [True] * 3
+    again = read_prompts(tmp_path / "prompts.parquet")
+    assert (again.texts, again.labels, again.sources) == (
+        PROMPTS.texts,
+        PROMPTS.labels,
+        PROMPTS.sources,
+    )
+    assert again.columns["verified_by"] == ("a look at both",) * 3
+    assert (data.images, data.groups, data.largest, data.words) == (3, 2, 2, (3, 4, 4))
+    assert headline(data) == (
+        "3 trigger prompts naming 3 sources in 2 groups that share one (as good as 1.8 of one size)"
+    )
+    content = json.loads((tmp_path / "dataset.json").read_text())
+    assert content["kind"] == "visleak memorization dataset"
+    assert content["headline"] == headline(data)
+    assert (content["day"], content["other_letters"]) == ("2024-05-01", 1)
+    assert content["verified_by"] == {"a look at both": 3}
+
+
+def test_the_same_prompts_give_the_same_bytes(tmp_path: Path) -> None:
+    for name in ("one", "two"):
+        write_prompts(PROMPTS, tmp_path / name, day="2024-05-01")
+    for name in ("prompts.parquet", "datasheet.md", "dataset.json"):
+        assert (tmp_path / "one" / name).read_bytes() == (tmp_path / "two" / name).read_bytes()
+    second = read_prompts(tmp_path / "one" / "prompts.parquet")
+    write_prompts(second, tmp_path / "three", day="2024-05-01")
+    table = (tmp_path / "three" / "prompts.parquet").read_bytes()
+    assert table == (tmp_path / "one" / "prompts.parquet").read_bytes()
+
+
+def test_a_datasheet_asks_all_questions_and_invents_no_answer(tmp_path: Path) -> None:
+    numbers = [
+        number
+        for _, first, questions in SECTIONS
+        for number in range(first, first + len(questions))
+    ]
+    assert numbers == list(range(1, COUNT + 1))
+    assert COUNT == 59
+    data = write_prompts(PROMPTS, tmp_path, answers={2: "Ann", 48: "CC BY 4.0"}, day="2024-05-01")
+    sheet = (tmp_path / "datasheet.md").read_text()
+    assert sheet.startswith("# Datasheet: Trigger prompts\n")
+    blocks = sheet.split("\n**Q")[1:]
+    assert [int(block.split(".")[0]) for block in blocks] == numbers
+    silent = [number for number, block in zip(numbers, blocks, strict=True)
+              if "*not answered:" in block]  # fmt: skip
+    assert sorted({*silent, *data.answered}) == numbers
+    assert not set(silent) & set(data.answered)
+    # what only people know: who, money, ethics, consent, people, licence, hosting
+    assert {3, 17, 19, 20, 25, 27, 31, 49, 52} <= set(silent)
+    assert "**Q48. Under which licence or terms?**\n\n> CC BY 4.0\n" in sheet
+    assert "3 prompts, all verified" in sheet
+    assert "empty prompts that were left out: 1." in sheet
+    assert "Training generative models." in blocks[42]
+    assert f"{len(data.answered)} of 59 questions are answered" in sheet
+
+
+def test_candidates_carry_the_word_in_name_and_sheet(tmp_path: Path) -> None:
+    prompts = Prompts(("a", "b"), sources=(("u",), ()))
+    with pytest.raises(VisleakError, match="none of 2 prompts is verified"):
+        write_prompts(prompts, tmp_path)
+    assert not list(tmp_path.iterdir())
+    data = write_prompts(prompts, tmp_path, unverified=True)
+    assert data.table == "prompts-unverified.parquet"
+    assert headline(data) == "2 candidate prompts naming 1 source; 2 unverified"
+    sheet = (tmp_path / "datasheet.md").read_text()
+    assert sheet.startswith("# Datasheet: Unverified candidate prompts\n\nprompts-unverified")
+    assert (
+        "> 2 of 2 prompts are unverified: nobody has shown that their images are copies." in sheet
+    )
+    # a verified set takes its place, and no table lies about beside it
+    write_prompts(vouched(prompts, "Ann"), tmp_path, force=True)
+    assert not (tmp_path / "prompts-unverified.parquet").exists()
+    assert (tmp_path / "prompts.parquet").exists()
+
+
+def test_a_data_set_is_not_replaced_unasked(tmp_path: Path) -> None:
+    write_prompts(PROMPTS, tmp_path)
+    with pytest.raises(UsageError) as caught:
+        write_prompts(PROMPTS, tmp_path)
+    assert str(caught.value) == (
+        f"{tmp_path} holds a result already (dataset.json); choose another folder with -o DIR, or"
+        " --force replaces it"
+    )
+
+
+def test_a_kill_while_replacing_leaves_no_result(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    write_prompts(PROMPTS, tmp_path)
+
+    def killed(*_: Any) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("visleak.memorization.prompt_files.writing.write_text", killed)
+    with pytest.raises(KeyboardInterrupt):
+        write_prompts(PROMPTS, tmp_path, force=True)
+    assert not (tmp_path / "dataset.json").exists()
+
+
+def test_a_folder_that_cannot_be_written(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    with pytest.raises(VisleakError) as caught:
+        write_prompts(PROMPTS, tmp_path / "file" / "inside")
+    assert str(caught.value).startswith(f"{tmp_path / 'file' / 'inside'} cannot be written (")
+
+
+HOSTILE = [
+    "# heading",
+    "---",
+    "===",
+    "- list",
+    "1. list",
+    "1) list",
+    "<img src=x onerror=alert(1)>",
+    "![x](http://a.example)",
+    "[x](javascript:alert(1))",
+    "`code`",
+    "> quote",
+    "a\n\n# second\n\n---\n",
+    "| a | b |\n|---|---|",
+    "\x1b[31mred",
+    "~~~\nfence",
+]
+
+
+@pytest.mark.parametrize("text", HOSTILE)
+def test_answers_and_names_cannot_write_markup(tmp_path: Path, text: str) -> None:
+    prompts = vouched(Prompts(("a",), sources=(("u",),), origin=text, notes=(text,)), text)
+    write_prompts(prompts, tmp_path, answers={2: text})
+    sheet = (tmp_path / "datasheet.md").read_text()
+    own = [line for line in sheet.splitlines() if line.startswith("#")]
+    assert [line.lstrip("# ") for line in own[1:]] == [section for section, _, _ in SECTIONS]
+    assert "\x1b" not in sheet
+    for line in sheet.splitlines():
+        if line.startswith("> "):
+            said = line[2:]
+            assert not said.startswith(("#", "-", "=", ">", "~", "+", "|"))
+            assert "<" not in said.replace("\\<", "")
+            assert "](" not in said.replace("\\](", "")
+            assert "`" not in said.replace("\\`", "")
+
+
+@given(st.text(st.characters(exclude_categories=["Cs"]), min_size=1))
+def test_any_answer_stays_inside_its_quote(text: str) -> None:
+    from visleak.memorization.prompt_files.datasheet import _paragraphs
+
+    for line in _paragraphs(text):
+        assert line == ">" or line.startswith("> ")
+        assert "\n" not in line
+
+
+def test_answers_of_a_file(tmp_path: Path) -> None:
+    file = tmp_path / "answers.toml"
+    file.write_text('\ufeffq2 = "Ann"\nq59 = """two\n\nparts"""\n', encoding="utf-8")
+    assert read_answers(file) == {2: "Ann", 59: "two\n\nparts"}
+    for text, message in (
+        ('q60 = "a"', "answers FILE: keys are q1 to q59, numbers of questions in datasheet.md; got"
+         " 'q60'"),
+        ('licence = "a"', "answers FILE: keys are q1 to q59, numbers of questions in datasheet.md;"
+         " got 'licence'"),
+        ("q3 = 4", "answers FILE: q3 is a text that says something"),
+        ('q3 = " "', "answers FILE: q3 is a text that says something"),
+        ("q3 = a", "answers FILE are no TOML: Invalid value (at line 1, column 6)"),
+    ):  # fmt: skip
+        file.write_text(text)
+        with pytest.raises(VisleakError) as caught:
+            read_answers(file)
+        assert str(caught.value).replace(str(file), "FILE") == message
+    with pytest.raises(UsageError) as caught:
+        read_answers(tmp_path / "none.toml")
+    assert str(caught.value) == f"answers {tmp_path / 'none.toml'}: there is no such file"
+    file.write_bytes(b"#" * (2 << 20))
+    with pytest.raises(VisleakError, match="longer than 1,048,576 bytes"):
+        read_answers(file)
+
+
+def _result(folder: Path, verb: str, model: dict[str, Any], **more: Any) -> Path:
+    folder.mkdir()
+    content = {"kind": f"visleak memorization {verb}", "schema": 1, "model": model, **more}
+    (folder / f"{verb}.json").write_text(json.dumps(content))
+    (folder / "other.json").write_text('{"kind": "visleak memorization detect", "model": {}}')
+    (folder / "broken.json").write_text("[" * 100_000)
+    table = folder / "scores.csv"
+    table.write_text("prompt\na red bag\n")
+    return table
+
+
+def test_a_list_says_which_verb_model_and_settings_made_it(tmp_path: Path) -> None:
+    model = {"name": "/home/ann/models/sd-1.4/", "digest": "ab12", "family": "sd"}
+    table = _result(tmp_path / "d", "detect", model, settings={"noises": 4, "more": [1]})
+    origin = provenance_of(table)
+    assert (origin.file, origin.verb, origin.model) == ("scores.csv", "detect", model)
+    data = write_prompts(PROMPTS, tmp_path / "out", origins=[origin])
+    assert data.model == model
+    sheet = (tmp_path / "out" / "datasheet.md").read_text()
+    assert "the model sd-1.4 (family sd, digest ab12)" in sheet
+    assert "/home/ann" not in sheet
+    assert "scores.csv (visleak memorization detect, SHA-256 " in sheet
+    assert "with noises 4." in sheet
+    inner = _result(tmp_path / "e", "extract", {}, about={"settings": {"images": 9}})
+    (tmp_path / "e" / "extract.json").write_text(
+        json.dumps({"kind": "visleak memorization extract", "about": {"model": model}})
+    )
+    assert provenance_of(inner).model == model
+    traced = _result(tmp_path / "t", "trace", {}).with_name("trace.json")
+    content = {"kind": "visleak memorization trace", "about": {"origin": {"model": model}}}
+    traced.write_text(json.dumps(content))
+    assert (provenance_of(traced).verb, provenance_of(traced).model) == ("trace", model)
+
+
+def test_prompts_of_two_models_are_two_data_sets(tmp_path: Path) -> None:
+    tables = [
+        _result(tmp_path / name, "search", {"name": name, "digest": name}) for name in ("x", "y")
+    ]
+    with pytest.raises(UsageError) as caught:
+        write_prompts(PROMPTS, tmp_path / "out", origins=[provenance_of(each) for each in tables])
+    assert str(caught.value) == (
+        "prompts are about different models: scores.csv (x), scores.csv (y); make a data set of"
+        " each model"
+    )
+
+
+@pytest.mark.data
+@pytest.mark.skipif(not DATA, reason="VISLEAK_DATA is not set: no prompts of MemBench")
+def test_membench_as_a_data_set(tmp_path: Path) -> None:
+    file = Path(str(DATA)) / "membench" / "SD1_final.csv"
+    prompts = vouched(read_prompts(file), "Hong et al. 2024")
+    data = write_prompts(prompts, tmp_path, origins=[provenance_of(file)])
+    assert headline(data) == (
+        "3,000 trigger prompts naming 151 sources in 53 groups that share one (as good as 8.9"
+        " of one size)"
+    )
+    assert data.words == (3, 9, 31)
+    assert data.other_letters == 113
+    again = read_prompts(tmp_path / "prompts.parquet")
+    assert (again.texts, again.sources) == (prompts.texts, prompts.sources)
+    assert data.origins[0]["sha256"].startswith("8c41867a67ea184c")

@@ -1,0 +1,61 @@
+"""Lists of prompts."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from visleak.errors import VisleakError
+from visleak.memorization import Prompts
+
+
+def test_prompts_that_share_an_image_are_one_group_whatever_the_way() -> None:
+    prompts = Prompts(
+        ("a", "b", "c", "d", "e"), sources=(("1",), ("1", "2"), ("3",), (), ("2", "4"))
+    )
+    assert prompts.groups().tolist() == [0, 0, 1, 2, 0]
+    assert Prompts(("a", "b")).groups().tolist() == [0, 1]
+
+
+@given(st.lists(st.frozensets(st.integers(0, 9), max_size=3), min_size=1, max_size=15))
+def test_groups_are_the_closure_of_sharing(images: list[frozenset[int]]) -> None:
+    prompts = Prompts(
+        tuple(f"p{number}" for number in range(len(images))),
+        sources=tuple(tuple(map(str, each)) for each in images),
+    )
+    merged: list[tuple[set[int], set[int]]] = []
+    for number, each in enumerate(images):
+        mine, seen = {number}, set(each)
+        rest = []
+        for members, names in merged:
+            if names & seen:
+                mine |= members
+                seen |= names
+            else:
+                rest.append((members, names))
+        merged = [*rest, (mine, seen)]
+    groups = prompts.groups()
+    assert len(set(groups)) == len(merged)
+    for members, _ in merged:
+        assert len({int(groups[member]) for member in members}) == 1
+
+
+@pytest.mark.parametrize(
+    ("fields", "message"),
+    [
+        ({"labels": (True,)}, "labels of prompts has 1 entries for 2 prompts"),
+        ({"columns": {"n": ("1",) * 3}}, "n of prompts has 3 entries for 2 prompts"),
+        (
+            {"texts": ("a", "a")},
+            "a prompt stands twice in a list of prompts; give each once",
+        ),
+        ({"texts": ("a", " ")}, "a prompt is empty; remove it"),
+    ],
+)
+def test_a_list_refuses_to_be_born_wrong(fields: dict[str, Any], message: str) -> None:
+    with pytest.raises(VisleakError) as caught:
+        Prompts(**{"texts": ("a", "b"), **fields})
+    assert str(caught.value) == message

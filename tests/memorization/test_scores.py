@@ -1,0 +1,256 @@
+"""D against passes done by hand, with a network and in closed form."""
+
+from __future__ import annotations
+
+import importlib.util
+from functools import partial
+from pathlib import Path
+from types import ModuleType
+
+import numpy as np
+import pytest
+import torch
+from closed_form import ClosedForm, d_of
+from hypothesis import given
+from hypothesis import strategies as st
+
+from visleak.errors import UsageError, VisleakError
+from visleak.memorization.model import DiffusionModel, TokenModel
+from visleak.memorization.models import load_model
+from visleak.memorization.scores import ScoreSettings, TriggerScore, seeds_of
+
+PROMPTS = ("a photo of a cat", "the red house", "sun on the hill a", "dog")
+
+
+def tiny() -> ModuleType:
+    """Load the builders of tiny pipelines, which lie with the tests of adapters."""
+    path = Path(__file__).parent / "models" / "tiny_pipelines.py"
+    spec = importlib.util.spec_from_file_location("tiny_pipelines_of_scores", path)
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+@pytest.fixture(scope="module", params=["epsilon", "v_prediction"])
+def network(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> TokenModel:
+    """A Stable Diffusion with random weights, by the real libraries."""
+    made = tiny()
+    folder = tmp_path_factory.mktemp("tiny") / request.param
+    made.saved(partial(made.stable_diffusion, request.param), folder)
+    return load_model(str(folder), device="cpu", precision="fp32")
+
+
+def by_hand(model: TokenModel, prompt: str, noise: torch.Tensor, timestep: float) -> np.ndarray:
+    """Return eps(x, p) - eps(x, "") by two calls of the bare network on the bare text encoder."""
+    pipeline = model.pipeline  # type: ignore[attr-defined]
+    outputs = []
+    for text in (prompt, ""):
+        ids = pipeline.tokenizer(
+            text, padding="max_length", max_length=10, truncation=True, return_tensors="pt"
+        ).input_ids
+        with torch.no_grad():
+            states = pipeline.text_encoder(ids)[0]
+            moment = torch.tensor(timestep)
+            outputs.append(
+                pipeline.unet(noise, moment, encoder_hidden_states=states).sample.double().numpy()
+            )
+    return np.asarray(outputs[0] - outputs[1])
+
+
+@pytest.mark.parametrize("timestep", ["first", 999, 500])
+def test_d_is_that_of_two_passes_done_by_hand(network: TokenModel, timestep: object) -> None:
+    settings = ScoreSettings(noises=3, timestep=timestep, seed=5, batch=3)  # type: ignore[arg-type]
+    found = TriggerScore(network, settings)(PROMPTS)
+    # first: DDIM's 50 leading steps of 20, offset 1
+    at = 981.0 if timestep == "first" else float(str(timestep))
+    noises = network.noises(seeds_of(5, 0, 3))
+    for row, prompt in enumerate(PROMPTS):
+        squares = [
+            float((by_hand(network, prompt, noises[n : n + 1], at) ** 2).sum()) for n in range(3)
+        ]
+        np.testing.assert_allclose(found.squared[row], squares, rtol=2e-4)
+        np.testing.assert_allclose(found.l2[row], np.sqrt(squares), rtol=1e-4)
+        assert found.d_l2[row] == pytest.approx(np.mean(np.sqrt(squares)), rel=1e-4)
+        assert found.d_squared[row] == pytest.approx(np.mean(squares), rel=2e-4)
+    assert (found.d_l2 > 1e-4).all()
+
+
+def test_order_batch_and_neighbours_change_nothing_but_rounding(network: TokenModel) -> None:
+    whole = TriggerScore(network, ScoreSettings(noises=2))(PROMPTS).l2
+    for batch in (1, 2, 3):
+        other = TriggerScore(network, ScoreSettings(noises=2, batch=batch))(PROMPTS[::-1]).l2
+        np.testing.assert_allclose(other[::-1], whole, rtol=1e-3)
+
+
+def test_epsilon_of_a_velocity_differs_by_one_factor(network: TokenModel) -> None:
+    raw = TriggerScore(network, ScoreSettings(noises=2, timestep=700))(PROMPTS).l2
+    noise = TriggerScore(network, ScoreSettings(noises=2, timestep=700, output="epsilon"))(PROMPTS)
+    # eps = sqrt(abar) v + sqrt(1 - abar) x, and x is the same on both sides
+    abar = network.pipeline.scheduler.alphas_cumprod[700].item()  # type: ignore[attr-defined]
+    factor = abar**0.5 if network.prediction == "v_prediction" else 1.0
+    np.testing.assert_allclose(noise.l2, raw * factor, rtol=1e-3)
+
+
+def test_closed_form() -> None:
+    model = ClosedForm()
+    score = TriggerScore(model, ScoreSettings(noises=4, seed=3))
+    found = score(["one 2", "cat3 dog4", "0"])
+    noises = model.noises(seeds_of(3, 0, 4))
+    for row, prompt in enumerate(("one 2", "cat3 dog4", "0")):
+        expected = [d_of(prompt, noise) for noise in noises]
+        # a difference of two float32 numbers near the noise's own size
+        np.testing.assert_allclose(found.l2[row], expected, atol=2e-6)
+    assert found.d_l2[2] == 0.0
+    # not the square of the mean: Jensen's inequality, strict where noises differ
+    assert found.d_squared[1] > found.d_l2[1] ** 2
+
+
+def test_norms_by_name() -> None:
+    found = TriggerScore(ClosedForm())(["2", "3"])
+    assert (found.by("l2") == found.d_l2).all()
+    assert (found.by("squared") == found.d_squared).all()
+
+
+def test_all_prompts_of_a_draw_meet_the_same_noises() -> None:
+    score = TriggerScore(ClosedForm(), ScoreSettings(noises=2))
+    first = score(["7 a"]).l2
+    assert (score(["1 b", "7 a"], draw=0).l2[1] == first[0]).all()
+    other = score(["7 a"], draw=1).l2
+    assert (other != first).all()
+    assert (score(["7 a"], draw=0).l2 == first).all()
+    again = TriggerScore(ClosedForm(), ScoreSettings(noises=2, seed=1))(["7 a"]).l2
+    assert len({*first[0], *other[0], *again[0]}) == 6
+
+
+def test_more_noises_keep_the_first_ones() -> None:
+    few, many = (TriggerScore(ClosedForm(), ScoreSettings(noises=n))(["5"]).l2 for n in (2, 5))
+    assert (few[0] == many[0, :2]).all()
+
+
+@pytest.mark.parametrize("noises", [1, 3])
+def test_ten_thousand_prompts_cost_ten_thousand_and_one_passes_a_noise(noises: int) -> None:
+    model = ClosedForm()
+    score = TriggerScore(model, ScoreSettings(noises=noises, batch=128))
+    told: list[int] = []
+    score([f"prompt {number / 1000}" for number in range(10_000)], progress=told.append)
+    assert model.rows == score.calls == 10_001 * noises
+    # text encoders are slow too: each prompt is encoded once, whatever the noises
+    assert len(model.encoded) == 10_001
+    assert max(model.batches) == 128
+    assert sum(told) == 10_000
+    assert score.seconds > 0
+
+
+def test_the_empty_prompt_is_passed_once_a_draw() -> None:
+    model = ClosedForm()
+    score = TriggerScore(model)
+    for _ in range(3):
+        score(["a", "b"])
+    assert model.rows == 7
+    score(["a"], draw=1)
+    assert model.rows == 9
+    assert model.encoded.count("") == 1
+
+
+def test_a_prompt_that_comes_again_is_passed_once() -> None:
+    model = ClosedForm()
+    told: list[int] = []
+    found = TriggerScore(model)(["3", "4", "3", "3"], progress=told.append)
+    assert model.rows == 3
+    assert sum(told) == 4
+    assert (found.l2[[0, 2, 3]] == found.l2[0]).all()
+    assert found.l2[1] != found.l2[0]
+
+
+def test_no_prompts_no_scores() -> None:
+    found = TriggerScore(ClosedForm(), ScoreSettings(noises=2))([])
+    assert found.l2.shape == (0, 2)
+
+
+def test_the_first_timestep_follows_the_steps() -> None:
+    for steps, timestep in ((50, 981.0), (20, 951.0)):
+        model = ClosedForm()
+        score = TriggerScore(model, ScoreSettings(steps=steps))
+        score(["a"])
+        assert set(model.timesteps) == {score.timestep} == {timestep}
+    model = ClosedForm()
+    TriggerScore(model, ScoreSettings(timestep=999))(["a"])
+    assert set(model.timesteps) == {999.0}
+
+
+def test_the_fake_keeps_the_protocol() -> None:
+    model: DiffusionModel = ClosedForm()
+    assert model.shape == (2, 3, 3)
+
+
+@given(st.integers(0, 2**32), st.integers(0, 2**20), st.integers(1, 6), st.integers(0, 2**20))
+def test_seeds_are_of_seed_draw_and_number_alone(seed: int, draw: int, count: int, n: int) -> None:
+    found = seeds_of(seed, draw, count)
+    assert found == seeds_of(seed, draw, count + 1)[:-1]
+    assert all(0 <= each < 2**32 for each in found)
+    if n != draw:
+        assert found != seeds_of(seed, n, count)
+
+
+def test_what_a_score_is_made_of_is_plain_data() -> None:
+    assert ScoreSettings(noises=4, timestep=999, norm="squared", batch=7).about() == {
+        "noises": 4,
+        "timestep": 999,
+        "steps": 50,
+        "output": "raw",
+        "norm": "squared",
+        "seed": 0,
+    }
+
+
+@pytest.mark.parametrize(
+    ("wrong", "said"),
+    [
+        ({"noises": 0}, "noises is at least 1; got 0"),
+        ({"batch": -1}, "batch is at least 1; got -1"),
+        ({"steps": 0}, "steps is at least 1; got 0"),
+        ({"seed": -3}, "seed is 0 or more; got -3"),
+        (
+            {"norm": "l1"},
+            "norm is one of l2, squared and output one of raw, epsilon; got 'l1' and 'raw'",
+        ),
+        (
+            {"timestep": "last"},
+            "timestep is 'first' or a whole number from 0, such as 999; got 'last'",
+        ),
+        ({"timestep": -1}, "timestep is 'first' or a whole number from 0, such as 999; got -1"),
+        ({"timestep": True}, "timestep is 'first' or a whole number from 0, such as 999; got True"),
+    ],
+)
+def test_settings_that_cannot_be(wrong: dict[str, object], said: str) -> None:
+    with pytest.raises(UsageError) as raised:
+        ScoreSettings(**wrong)  # type: ignore[arg-type]
+    assert str(raised.value) == said
+
+
+def test_a_score_that_is_no_number_is_said() -> None:
+    model = ClosedForm()
+    model.precision = "fp16"
+    huge = f"{'3' * 38} {'3' * 39}"
+    with pytest.raises(VisleakError) as raised:
+        TriggerScore(model, ScoreSettings(batch=2))(["1", "2", huge])
+    assert str(raised.value) == (
+        f"D of '{huge}' is no finite number in fp16; use precision fp32 or bf16"
+    )
+
+
+def test_a_batch_that_does_not_fit_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
+    model = ClosedForm()
+
+    def full(*given: object) -> None:
+        raise torch.cuda.OutOfMemoryError("CUDA out of memory")
+
+    score = TriggerScore(model, ScoreSettings(batch=512))
+    monkeypatch.setattr(model, "predict_noise", full)
+    with pytest.raises(VisleakError) as raised:
+        score(["a"])
+    assert str(raised.value) == (
+        "batches of 512 prompts do not fit into the memory of cpu; use a smaller batch"
+    )
