@@ -1,0 +1,47 @@
+"""A folder that may hold the result that is asked for, a part of it, or another one."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+from visleak.documents import digest_of
+from visleak.memorization.search import output
+from visleak.memorization.search.ledger import forget_other
+from visleak.store import free_folder
+
+Say = Callable[[str], None]
+
+
+def known_result(
+    folder: Path,
+    verb: str,
+    key: Mapping[str, object],
+    budget: Any,
+    *,
+    force: bool,
+    say: Say | None,
+) -> dict[str, Any] | None:
+    """Return the result that a folder holds already; make room for another where that is allowed.
+
+    Raises:
+        UsageError: it holds another result, or the state of another search.
+    """
+    tell = say or (lambda line: None)
+    name = output.result_name(verb)
+    digest = digest_of(key)
+    same = False
+    if folder.is_dir() and (folder / name).is_file():
+        held = output.read_result(folder, verb)
+        same = held.get("key") == digest
+        if same and (held.get("complete", True) or held.get("budget") == budget):
+            tell(f"{folder} holds this very result already; nothing was done again")
+            return held
+        if same:
+            tell(f"{folder} holds this search as far as its budget went; it goes on from there")
+    if not same:
+        free_folder(folder, name, force=force)
+    if force:
+        forget_other(folder, key)
+    return None

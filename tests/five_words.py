@@ -1,0 +1,177 @@
+"""A world of five words in which D of every prompt is known, and a language model of five words."""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Sequence
+from hashlib import blake2b
+from typing import Any
+
+import numpy as np
+import torch
+
+from visleak.memorization.model import Conditioning
+from visleak.memorization.search.proposals import Candidates
+
+WORDS = ("ant", "bee", "cat", "dog", "eel")
+MASK = len(WORDS)
+
+
+def d_of(prompt: str) -> float:
+    """Return D of a prompt: any number from 0 to 2, but 0 for no words. Words interact."""
+    if not prompt:
+        return 0.0
+    digest = blake2b(prompt.encode(), digest_size=4).digest()
+    # a multiple of 2^-20: models compute in float32, and its square and root are exact in float64
+    return (int.from_bytes(digest, "big") >> 11) / 2**20
+
+
+class FiveWords:
+    """A diffusion model whose D is :func:`d_of`, or that times the mean of |x|.
+
+    Attributes:
+        rows: that went through the network.
+        kill_after: rows after which a call ends as by Ctrl-C.
+        asked: all prompts that were encoded.
+    """
+
+    name = "five words"
+    family = "sd"
+    prediction = "epsilon"
+    digest = "5"
+    shape = (1, 2, 2)
+    device = "cpu"
+    precision = "fp32"
+
+    def __init__(self, *, noisy: bool = False, kill_after: int | None = None) -> None:
+        self.noisy = noisy
+        self.rows = 0
+        self.kill_after = kill_after
+        self.asked: list[str] = []
+
+    def about(self) -> dict[str, object]:
+        return {"name": self.name, "device": self.device, "precision": self.precision}
+
+    def encode_prompt(self, prompts: Sequence[str]) -> Conditioning:
+        self.asked += prompts
+        return Conditioning(torch.tensor([[[d_of(prompt)]] for prompt in prompts]))
+
+    def first_timestep(self, steps: int) -> float:
+        return 981.0
+
+    def noises(self, seeds: Sequence[int]) -> Any:
+        rows = [torch.randn(self.shape, generator=torch.Generator().manual_seed(s)) for s in seeds]
+        return torch.stack(rows)
+
+    def predict_noise(self, latents: Any, timestep: float, conditioning: Conditioning) -> Any:
+        self.rows += len(conditioning)
+        if self.kill_after is not None and self.rows > self.kill_after:
+            raise KeyboardInterrupt
+        strength = conditioning.states[:, 0, 0]
+        if self.noisy:
+            strength = strength * latents.abs().mean((1, 2, 3))
+        # the difference of two answers is taken of these, so that D is exact without noise
+        moved = torch.zeros_like(latents)
+        moved[:, 0, 0, 0] = strength
+        return moved
+
+    def pooled_text(self, prompts: Sequence[str]) -> Any:
+        made = []
+        for prompt in prompts:
+            rng = np.random.default_rng(list(blake2b(prompt.encode(), digest_size=4).digest()))
+            made.append(rng.standard_normal(6))
+        return np.array(made, np.float32)
+
+
+class FiveProposer:
+    """A masked language model over five words, whose preferences depend on the other words."""
+
+    name = "five words"
+    banned: tuple[int, ...] = ()
+
+    def about(self) -> dict[str, object]:
+        return {"model": self.name, "banned": list(self.banned)}
+
+    def start(self, length: int) -> list[int]:
+        return [MASK] * length
+
+    def ids(self, text: str) -> tuple[list[int], int]:
+        words = text.split()
+        known = [WORDS.index(word) for word in words if word in WORDS]
+        return known, len(words) - len(known)
+
+    def log_probabilities(self, state: Sequence[int], position: int) -> np.ndarray:
+        """Return those of all five words at a position; the word there is not looked at."""
+        others = (*state[:position], -1, *state[position + 1 :])
+        logits = np.array([hash_of(others, position, word) for word in range(len(WORDS))])
+        return logits - math.log(sum(math.exp(each) for each in logits))
+
+    def candidates(
+        self,
+        states: Sequence[Sequence[int]],
+        positions: Sequence[int],
+        count: int,
+        forced: Sequence[Sequence[int]] | None = None,
+    ) -> list[Candidates]:
+        made = []
+        for number, (state, position) in enumerate(zip(states, positions, strict=True)):
+            logs = self.log_probabilities(state, position)
+            ranked = sorted(range(len(WORDS)), key=lambda word: (-logs[word], word))
+            ids = [word for word in ranked if word not in self.banned][:count]
+            missing = [word for word in (forced or [()] * len(states))[number] if word not in ids]
+            ids = [*ids[: max(0, count - len(missing))], *dict.fromkeys(missing)]
+            every = np.append(logs, -np.inf)
+            made.append(Candidates(np.array(ids), every[ids]))
+        return made
+
+    def texts(self, states: Sequence[Sequence[int]]) -> list[str]:
+        return [" ".join(WORDS[word] for word in state if word != MASK) for state in states]
+
+    def words(self) -> np.ndarray:
+        return np.array([word for word in range(len(WORDS)) if word not in self.banned])
+
+
+def hash_of(*parts: object) -> float:
+    digest = blake2b(repr(parts).encode(), digest_size=4).digest()
+    return int.from_bytes(digest, "big") / 2**31
+
+
+def all_states(length: int, *, masks: bool = False) -> list[tuple[int, ...]]:
+    """Return all prompts of so many words, or of words and masks."""
+    return list(itertools.product(range(len(WORDS) + masks), repeat=length))
+
+
+def text_of(state: Sequence[int]) -> str:
+    return " ".join(WORDS[word] for word in state if word != MASK)
+
+
+def brute_transition(
+    proposer: FiveProposer,
+    state: Sequence[int],
+    position: int,
+    count: int,
+    temperature: float,
+) -> dict[tuple[int, ...], float]:
+    """Return T_i(p -> p') for all p', written down from equations 7 to 9, in plain Python."""
+    logs = proposer.log_probabilities(state, position)
+    top = sorted(range(len(WORDS)), key=lambda word: (-logs[word], word))[:count]
+    changed = {word: (*state[:position], word, *state[position + 1 :]) for word in top}
+    weights = {word: math.exp(d_of(text_of(changed[word])) / temperature) for word in top}
+    total = math.fsum(weights.values())
+    return {changed[word]: weights[word] / total for word in top}
+
+
+def brute_matrix(
+    proposer: FiveProposer, length: int, count: int, temperature: float
+) -> tuple[list[tuple[int, ...]], np.ndarray]:
+    """Return all states, masks among them, and T = sum over i of T_i / n."""
+    states = all_states(length, masks=True)
+    place = {state: row for row, state in enumerate(states)}
+    matrix = np.zeros((len(states), len(states)))
+    for state in states:
+        for position in range(length):
+            found = brute_transition(proposer, state, position, count, temperature)
+            for target, chance in found.items():
+                matrix[place[state], place[target]] += chance / length
+    return states, matrix

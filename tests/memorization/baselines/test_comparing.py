@@ -1,0 +1,236 @@
+"""The comparison: same budget, verified images only, resumable attempt by attempt."""
+
+from __future__ import annotations
+
+import json
+import math
+from dataclasses import replace
+
+import pytest
+
+from visleak.errors import UsageError, VisleakError
+from visleak.memorization.baselines import comparing, output
+from visleak.memorization.baselines.comparing import Contest, candidates_of, compare
+from visleak.memorization.baselines.numbers import mean_of, row_of, rows_of
+from visleak.memorization.baselines.records import Attempt, Replayed, Verified
+from visleak.memorization.baselines.stored import read_comparison
+from visleak.memorization.scores import ScoreSettings
+from visleak.memorization.search.task import Budget, Candidate, Found
+
+
+@pytest.fixture(autouse=True)
+def _no_figure(monkeypatch):
+    """The figure has tests of its own, and takes most of the time."""
+    monkeypatch.setattr(output, "discoveries", lambda _: {})
+
+
+class Scripted:
+    """A search that finds what it is told, and remembers its tasks."""
+
+    def __init__(self, name, prompts, calls=90):
+        self.name, self.prompts, self.calls, self.tasks = name, prompts, calls, []
+
+    def about(self):
+        return {"prompts": list(self.prompts)}
+
+    def search(self, task):
+        self.tasks.append(task)
+        best = [Candidate(text, 2.0 - at, at) for at, text in enumerate(self.prompts)]
+        return Found(self.name, self.about(), tuple(best), (), self.calls, 1.5, task.seed != 1)
+
+
+class KnownTriggers:
+    """Verifies the prompts that it knows; ten passes an image of two a prompt."""
+
+    def __init__(self, known):
+        self.known, self.asked = known, []
+
+    def about(self):
+        return {"known": self.known}
+
+    def verify(self, prompts, folder, progress):
+        self.asked.append((tuple(prompts), folder))
+        (folder / "images").mkdir(parents=True, exist_ok=True)
+        replayed = [
+            Replayed(f"train/{number}.png", number, text)
+            for text in prompts
+            for number in self.known.get(text, ())
+        ]
+        clustered = tuple(text for text in prompts if text in self.known)
+        return Verified(2 * len(prompts), clustered, tuple(replayed), 20 * len(prompts), 2.0)
+
+
+KNOWN = {"ant bee": [0], "cow dog": [1], "cow elk": [1], "fox": []}
+
+
+@pytest.fixture
+def contest(make_model):
+    return Contest(make_model(), ScoreSettings(), Budget(calls=100), 3, (0, 1))
+
+
+def methods():
+    return {
+        "gibbs": Scripted("gibbs", ["ant bee", "cow dog", "cow elk"]),
+        "pez": Scripted("pez", ["fox", "fox", "gnu"], 97),
+    }
+
+
+def test_every_method_gets_the_same_task(contest, tmp_path):
+    made = methods()
+    compare(contest, made, KnownTriggers(KNOWN), tmp_path)
+    for searcher in made.values():
+        assert [task.seed for task in searcher.tasks] == [0, 1]
+        assert {task.budget for task in searcher.tasks} == {Budget(calls=100)}
+        assert {task.chains for task in searcher.tasks} == {3}
+        assert len({task.folder for task in searcher.tasks}) == 2
+
+
+def test_only_distinct_verified_images_count(contest, tmp_path):
+    result = compare(contest, methods(), KnownTriggers(KNOWN), tmp_path)
+    gibbs, pez = rows_of(result)
+    # two candidates replay one image; a cluster that nobody verified is none
+    assert (gibbs.found.value, pez.found.value) == (2.0, 0.0)
+    assert (gibbs.clustered.value, pez.clustered.value) == (3.0, 1.0)
+    assert (gibbs.candidates, pez.candidates) == (3.0, 2.0)
+    assert (gibbs.search_calls, gibbs.image_calls) == (90.0, 60.0)
+    assert gibbs.calls_an_image == 150 / 2
+    assert gibbs.seconds_an_image == 3.5 / 2
+    assert math.isnan(pez.calls_an_image)
+    assert not gibbs.complete
+
+
+def test_candidates_are_scored_anew_under_other_noises(contest, make_model, tmp_path):
+    result = compare(contest, methods(), KnownTriggers(KNOWN), tmp_path)
+    model = make_model()
+    for each in result.attempts:
+        by_hand = [model.d(candidate.prompt) for candidate in each.candidates]
+        assert list(each.checked) == pytest.approx(by_hand, rel=1e-5)
+        assert each.check_calls == 4 * (len(each.candidates) + 1)
+        assert each.search_calls in (90, 97)
+
+
+def test_the_result_comes_back_from_its_file(contest, tmp_path):
+    result = compare(contest, methods(), KnownTriggers(KNOWN), tmp_path)
+    assert read_comparison(tmp_path) == result
+    content = json.loads((tmp_path / "compare.json").read_text())
+    assert content["headline"].startswith(
+        "Gibbs (Algorithm 1) found 2 memorized images (75 passes each); PEZ found 0 memorized"
+    )
+    assert content["methods"][1]["calls_an_image"] is None
+    assert content["paper"]["conzic"]["hours_an_image"] == 3.81
+
+
+def test_a_finished_comparison_is_reused_and_said(contest, tmp_path):
+    compare(contest, methods(), KnownTriggers(KNOWN), tmp_path)
+    made, verifier, said = methods(), KnownTriggers(KNOWN), []
+    again = compare(contest, made, verifier, tmp_path, say=said.append)
+    assert said == [f"{tmp_path} holds this comparison, finished"]
+    assert not verifier.asked
+    assert not any(searcher.tasks for searcher in made.values())
+    assert again == read_comparison(tmp_path)
+
+
+def test_more_seeds_and_methods_run_only_what_is_new(contest, tmp_path):
+    compare(contest, methods(), KnownTriggers(KNOWN), tmp_path)
+    made = {**methods(), "random": Scripted("random", ["ant"])}
+    wider = replace(contest, seeds=(0, 1, 2))
+    with pytest.raises(UsageError, match=r"holds another comparison .*--force replaces it and"):
+        compare(wider, made, KnownTriggers(KNOWN), tmp_path)
+    result = compare(wider, made, KnownTriggers(KNOWN), tmp_path, force=True)
+    assert [task.seed for task in made["gibbs"].tasks] == [2]
+    assert [task.seed for task in made["random"].tasks] == [0, 1, 2]
+    assert result.methods == ("gibbs", "pez", "random")
+    assert result.seeds == (0, 1, 2)
+
+
+@pytest.mark.parametrize("dies_at", range(1, 5))
+def test_a_comparison_that_was_stopped_goes_on(contest, tmp_path, monkeypatch, dies_at):
+    straight = compare(contest, methods(), KnownTriggers(KNOWN), tmp_path / "straight")
+    written = []
+
+    def write(path, value):
+        written.append(path)
+        if len(written) == dies_at:
+            raise KeyboardInterrupt
+        return real(path, value)
+
+    real = comparing.write_json
+    monkeypatch.setattr(comparing, "write_json", write)
+    with pytest.raises(KeyboardInterrupt):
+        compare(contest, methods(), KnownTriggers(KNOWN), tmp_path / "stopped")
+    assert not (tmp_path / "stopped" / "compare.json").exists()
+    monkeypatch.undo()
+    made = methods()
+    result = compare(contest, made, KnownTriggers(KNOWN), tmp_path / "stopped")
+    assert result.attempts == straight.attempts
+    assert sum(len(searcher.tasks) for searcher in made.values()) == 4 - (dies_at - 1)
+
+
+def test_an_attempt_with_other_settings_needs_force(contest, tmp_path):
+    compare(contest, methods(), KnownTriggers(KNOWN), tmp_path)
+    (tmp_path / "compare.json").unlink()
+    other = replace(contest, budget=Budget(calls=50))
+    with pytest.raises(UsageError, match=r"attempt\.json is of another request; choose another"):
+        compare(other, methods(), KnownTriggers(KNOWN), tmp_path)
+    result = compare(other, methods(), KnownTriggers(KNOWN), tmp_path, force=True)
+    assert result.budget == {"calls": 50, "seconds": None}
+
+
+def test_a_search_that_finds_nothing_makes_no_images(contest, tmp_path):
+    verifier = KnownTriggers(KNOWN)
+    result = compare(contest, {"none": Scripted("none", ["", " "])}, verifier, tmp_path)
+    assert not verifier.asked
+    (row,) = rows_of(result)
+    assert row.found.value == 0
+    assert math.isnan(row.best_d.value)
+
+
+def test_errors(contest, make_model, tmp_path):
+    with pytest.raises(UsageError, match="there is no method to compare; give at least one"):
+        compare(contest, {}, KnownTriggers(KNOWN), tmp_path)
+    with pytest.raises(UsageError, match=r"seeds is one number or several different ones; got \(1"):
+        replace(contest, seeds=(1, 1))
+    with pytest.raises(UsageError, match="chains is at least 1; got 0"):
+        replace(contest, chains=0)
+    compare(contest, methods(), KnownTriggers(KNOWN), tmp_path)
+    (tmp_path / "compare.json").write_text("{")
+    with pytest.raises(VisleakError, match=r"compare\.json cannot be read"):
+        compare(contest, methods(), KnownTriggers(KNOWN), tmp_path)
+    (tmp_path / "compare.json").unlink()
+    path = tmp_path / "pez" / "seed-1" / "attempt.json"
+    content = json.loads(path.read_text())
+    del content["attempt"]["candidates"]
+    path.write_text(json.dumps(content))
+    with pytest.raises(
+        VisleakError, match=r"attempt\.json is damaged .*; delete it to run it again"
+    ):
+        compare(contest, methods(), KnownTriggers(KNOWN), tmp_path)
+
+
+def attempt(found, calls=10, checked=(1.0,), seed=0):
+    replayed = tuple(Replayed(f"train/{each}", each, f"p{each}") for each in range(found))
+    candidates = tuple(Candidate(f"p{each}", 1.0) for each in range(4))
+    verified = Verified(8, (), replayed, 40, 1.0)
+    return Attempt("gibbs", seed, {}, candidates, checked, True, calls, 1.0, 0, verified)
+
+
+def test_discoveries_come_at_the_cost_of_search_and_images_so_far():
+    one = attempt(2, calls=100)
+    # four candidates share forty passes; the first two replay an image each
+    assert one.discoveries() == [(0.0, 0), (110.0, 1), (120.0, 2), (140.0, 2)]
+    assert attempt(0).discoveries() == [(0.0, 0), (50.0, 0)]
+
+
+def test_intervals_are_over_seeds():
+    row = row_of("gibbs", [attempt(0), attempt(1, seed=1), attempt(2, seed=2)])
+    assert row.found.value == 1.0
+    # Student's t of 2 degrees of freedom: 4.3027 / sqrt(3)
+    assert row.found.high - 1.0 == pytest.approx(4.30265 / math.sqrt(3), rel=1e-5)
+    assert math.isnan(row_of("gibbs", [attempt(1)]).found.low)
+    assert math.isnan(mean_of([math.nan]).value)
+
+
+def test_candidates_are_the_different_best_prompts():
+    best = (Candidate("b", 1.0), Candidate("", 9.0), Candidate("a", 1.0), Candidate("b", 3.0, 2))
+    found = candidates_of(Found("m", {}, best, (), 0, 0.0))
+    assert found == (Candidate("b", 3.0, 2), Candidate("a", 1.0))

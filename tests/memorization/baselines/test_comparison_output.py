@@ -1,0 +1,122 @@
+"""Tables and figure of a comparison: what they say, and that hostile texts stay texts."""
+
+from __future__ import annotations
+
+import csv
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from visleak.memorization.baselines.figures import discoveries, mean_curve
+from visleak.memorization.baselines.output import write
+from visleak.memorization.baselines.records import Attempt, Comparison, Replayed, Verified
+from visleak.memorization.baselines.tables import latex, main_grid, markdown, reading
+from visleak.memorization.prompt_files import read_prompts
+from visleak.memorization.search.task import Candidate
+
+HOSTILE = "=cmd() <img src=x onerror=alert(1)> | $x_1$ \\input{a}"
+
+
+def attempt(method, seed, found, best=2.0):
+    texts = [HOSTILE, *(f"{method} {each}" for each in range(3))]
+    replayed = tuple(Replayed(f"train/{each}.png", each, texts[each]) for each in range(found))
+    candidates = tuple(Candidate(text, best - at) for at, text in enumerate(texts))
+    verified = Verified(400, tuple(texts[:found]), replayed, 4000, 20.0)
+    return Attempt(
+        method, seed, {}, candidates, (best, 1.0, 0.8, 0.6), True, 9000 + seed, 10.0, 20, verified
+    )
+
+
+@pytest.fixture
+def result(tmp_path):
+    return Comparison(
+        model={"name": "toy"},
+        score={"norm": "l2"},
+        norm="l2",
+        budget={"calls": 9000, "seconds": None},
+        chains=4,
+        seeds=(0, 1),
+        verification={},
+        attempts=tuple(
+            attempt(method, seed, found + seed)
+            for seed in (0, 1)
+            for method, found in (("gibbs", 2), ("random", 1), ("pez", 0))
+        ),
+        folder=tmp_path,
+        key="k",
+    )
+
+
+def test_the_table_has_the_papers_figures_beside_ours(result):
+    grid = main_grid(result)
+    assert [row[0] for row in grid.rows] == ["Gibbs (Algorithm 1)", "random words", "PEZ"]
+    assert grid.rows[0][-2:] == ["-", "2.08"]
+    assert grid.rows[1][-2:] == ["-", "-"]
+    assert grid.rows[2][-2:] == ["0", "-"]
+    assert grid.rows[0][1].startswith("2.5 (")
+    assert grid.bold == {(0, 1)}
+    assert all(len(row) == len(grid.header) for row in grid.rows)
+
+
+def test_files_are_written_and_hostile_prompts_stay_texts(result):
+    write(result)
+    folder = result.folder
+    names = {each.name for each in folder.iterdir()}
+    assert names == {
+        *("compare.json", "compare.csv", "compare.md", "compare.tex", "candidates.csv"),
+        *("compare.svg", "compare.png"),
+    }
+    assert "<img" not in (folder / "compare.md").read_text().replace("\\<img", "")
+    assert "\\input{" not in (folder / "compare.tex").read_text()
+    with (folder / "candidates.csv").open(newline="") as lines:
+        rows = list(csv.DictReader(lines))
+    assert len(rows) == 24
+    assert rows[0]["prompt"] == "'" + HOSTILE
+    assert (rows[0]["memorized"], rows[0]["reference"]) == ("yes", "train/0.png")
+    assert (rows[3]["memorized"], rows[3]["clustered"]) == ("no", "no")
+    with (folder / "compare.csv").open(newline="") as lines:
+        methods = list(csv.DictReader(lines))
+    assert [row["method"] for row in methods] == ["gibbs", "random", "pez"]
+    assert methods[0]["found"] == "2.5"
+    assert methods[2]["paper_hours"] == "33"
+
+
+def test_candidates_are_a_list_of_prompts_for_other_verbs(result, tmp_path):
+    one = replace(result, attempts=result.attempts[:1], folder=tmp_path / "one")
+    write(one)
+    listed = read_prompts(tmp_path / "one" / "candidates.csv")
+    assert set(listed.texts) == {each.prompt for each in one.attempts[0].candidates}
+
+
+def test_markdown_and_latex_say_how_to_read_them(result):
+    assert "high D alone is not memorization" in markdown(result)
+    assert "Student's 95 % over 2 seeds" in markdown(result)
+    assert "budget ended" not in markdown(result)
+    ended = replace(result, attempts=(replace(result.attempts[0], complete=False),))
+    assert reading(ended)[-1].endswith("Gibbs (Algorithm 1)")
+    assert latex(result).count("\\begin{table}") == 2
+
+
+def test_nothing_found_is_a_table_without_images(result):
+    none = replace(result, attempts=tuple(attempt("pez", seed, 0) for seed in (0, 1)))
+    assert "Memorized images found" not in markdown(none)
+    assert main_grid(none).bold == frozenset()
+    assert "PEZ found 0 memorized images: at most 9,000 passes" in markdown(none)
+
+
+def test_the_mean_curve_is_that_of_the_attempts(result):
+    x, y = mean_curve(result.of("random"))
+    # one image in the first seed, two in the second; a candidate is a thousand passes
+    assert (x[-1], y[-1]) == (13001.0, 1.5)
+    assert dict(zip(x, y, strict=True))[10001.0] == 1.0
+    assert y == sorted(y)
+
+
+def test_the_figure_is_the_same_bytes_again(result):
+    one, two = discoveries(result), discoveries(result)
+    assert one == two
+    assert set(one) == {"svg", "png"}
+    assert b"<img" not in one["svg"]
+    Path(result.folder / "figure.png").write_bytes(one["png"])
+    assert discoveries(replace(result, attempts=())) == {}

@@ -1,0 +1,146 @@
+"""ConZIC: the argmax of the weighted sum, step by step, against a loop that says it plainly."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from visleak.errors import UsageError
+from visleak.memorization.baselines.conzic import Conzic, ConzicSettings, weighed
+from visleak.memorization.search.proposals import Candidates
+from visleak.memorization.search.task import Budget, SearchTask
+
+
+def plain(model, proposer, settings, order):
+    """One chain of a model without a wobble, literally."""
+    state, visited = [0] * settings.length, []
+    for step in range(settings.iterations):
+        at = order[step % len(order)]
+        chances = proposer.chances[at]
+        top = sorted(range(len(chances)), key=lambda word: -chances[word])[: settings.candidates]
+        raised = np.array([chances[word] for word in top]) ** (1 / settings.lm_temperature)
+        fluent = raised / raised.sum()
+        sums = []
+        for word, chance in zip(top, fluent, strict=True):
+            tried = [*state[:at], word + 1, *state[at + 1 :]]
+            d = model.d(model.prompt_of([each for each in tried if each]))
+            sums.append(settings.alpha * chance + settings.beta * d)
+        state[at] = top[int(np.argmax(sums))] + 1
+        visited.append(model.prompt_of([each for each in state if each]))
+    return visited
+
+
+@pytest.mark.parametrize("seed", range(4))
+@pytest.mark.parametrize(("alpha", "beta"), [(0.02, 2.0), (50.0, 1.0), (1.0, 0.0)])
+def test_every_step_takes_the_argmax(make_model, make_score, make_proposer, seed, alpha, beta):
+    model = make_model(seed)
+    proposer = make_proposer(model, seed)
+    settings = ConzicSettings(4, 11, 5, "sequential", alpha, beta, 0.7)
+    found = Conzic(proposer, settings).search(SearchTask(make_score(model), chains=2))
+    visited = plain(model, proposer, settings, range(4))
+    top = max(model.d(text) for text in visited)
+    for each in found.best:
+        assert each.score == pytest.approx(top, rel=1e-5)
+        assert each.prompt == visited[each.step]
+    assert found.complete
+
+
+def test_with_all_words_and_no_weight_of_the_model_it_climbs_to_a_local_optimum(
+    make_model, make_score, make_proposer
+):
+    model = make_model(5)
+    settings = ConzicSettings(3, 60, 99, "shuffle", alpha=0.0)
+    found = Conzic(make_proposer(model), settings).search(SearchTask(make_score(model), chains=4))
+    for each in found.best:
+        words = each.prompt.split()
+        for at in range(3):
+            for word in model.words[1:]:
+                other = " ".join([*words[:at], word, *words[at + 1 :]])
+                assert model.d(other) <= each.score * (1 + 1e-5)
+
+
+def test_shuffled_chains_go_their_own_ways(make_model, make_score, make_proposer):
+    model = make_model()
+    model.seen.clear()
+    settings = ConzicSettings(6, 1, 3, "shuffle")
+    conzic = Conzic(make_proposer(model), settings)
+    orders = {tuple(conzic._position(0, chain, step) for step in range(6)) for chain in range(9)}
+    assert len(orders) > 6
+    assert all(sorted(order) == list(range(6)) for order in orders)
+    again = [conzic._position(0, 0, step + 6) for step in range(6)]
+    assert again == [conzic._position(0, 0, step) for step in range(6)]
+
+
+def test_calls_are_those_of_the_network(make_model, make_score, make_proposer):
+    model = make_model(wobble=0.5)
+    score = make_score(model, noises=2)
+    settings = ConzicSettings(4, 9, 5, "random")
+    found = Conzic(make_proposer(model), settings).search(SearchTask(score, chains=3))
+    assert found.calls == score.calls == model.passes
+
+
+def test_the_budget_holds(make_model, make_score, make_proposer):
+    model = make_model()
+    settings = ConzicSettings(4, None, 5)
+    task = SearchTask(make_score(model), chains=2, budget=Budget(calls=100))
+    found = Conzic(make_proposer(model), settings).search(task)
+    # two chains, five candidates and the empty prompt
+    assert found.calls == model.passes == 96
+    assert not found.complete
+
+
+def test_a_search_that_was_stopped_ends_the_same(make_model, make_score, make_proposer, tmp_path):
+    def search(folder, dies_at=None):
+        model = make_model(1, wobble=0.5)
+        model.dies_at = dies_at
+        task = SearchTask(make_score(model), 3, 2, folder=folder)
+        return Conzic(make_proposer(model), ConzicSettings(4, 20, 6)).search(task)
+
+    straight = search(None)
+    for dies_at in (3, 60, 150, 100):
+        with pytest.raises(KeyboardInterrupt):
+            search(tmp_path, dies_at)
+    found = search(tmp_path)
+    assert (found.best, found.bank, found.calls) == (straight.best, straight.bank, straight.calls)
+
+
+def test_chains_do_not_depend_on_each_other(make_model, make_score, make_proposer):
+    def best(chains):
+        model = make_model(1, wobble=0.5)
+        task = SearchTask(make_score(model), chains=chains, seed=4)
+        return Conzic(make_proposer(model), ConzicSettings(4, 12, 6)).search(task).best
+
+    few, many = best(2), best(5)
+    assert [each.prompt for each in few] == [each.prompt for each in many[:2]]
+
+
+def test_weights_by_hand():
+    one = Candidates(np.array([3, 1, 2]), np.log([0.6, 0.3, 0.1]))
+    scores = np.array([1.0, 2.0, 3.0])
+    settings = ConzicSettings(alpha=0.5, beta=2.0, lm_temperature=0.5)
+    squares = np.array([0.36, 0.09, 0.01])
+    expected = 0.5 * squares / squares.sum() + 2.0 * scores
+    assert weighed(one, scores, settings) == pytest.approx(expected)
+    settings = ConzicSettings(alpha=0.5, beta=2.0, lm_temperature=0.5, match="softmax")
+    raised = np.exp(scores)
+    expected = 0.5 * squares / squares.sum() + 2.0 * raised / raised.sum()
+    assert weighed(one, scores, settings) == pytest.approx(expected)
+
+
+def test_errors(make_model, make_score, make_proposer):
+    with pytest.raises(UsageError, match="candidates of conzic is at least 1; got 0"):
+        ConzicSettings(candidates=0)
+    with pytest.raises(UsageError, match="order of conzic is one of sequential, shuffle, random"):
+        ConzicSettings(order="back")  # type: ignore[arg-type]
+    with pytest.raises(UsageError, match="its lm_temperature is above 0; got"):
+        ConzicSettings(lm_temperature=0.0)
+    model = make_model()
+    task = SearchTask(make_score(model), chains=3, budget=Budget(calls=5))
+    with pytest.raises(
+        UsageError, match="a budget of 5 calls holds no step of conzic, which costs"
+    ):
+        Conzic(make_proposer(model)).search(task)
+    with pytest.raises(UsageError, match="conzic without a number of iterations needs a budget"):
+        Conzic(make_proposer(model), ConzicSettings(iterations=None)).search(
+            SearchTask(make_score(model))
+        )

@@ -1,0 +1,123 @@
+"""Greedy: the best prompts of a list, whatever the batch, the budget or a kill."""
+
+from __future__ import annotations
+
+import itertools
+
+import numpy as np
+import pytest
+
+from visleak.errors import UsageError, VisleakError
+from visleak.memorization.baselines import greedy as greedy_module
+from visleak.memorization.baselines.greedy import Greedy
+from visleak.memorization.prompts import Prompts
+from visleak.memorization.search.task import Budget, SearchTask
+
+TEXTS = tuple(
+    " ".join(two) for two in itertools.permutations(("ant", "bee", "cow", "dog", "elk"), 2)
+)
+
+
+@pytest.fixture(autouse=True)
+def _small_blocks(monkeypatch):
+    monkeypatch.setattr(greedy_module, "BLOCK", 4)
+
+
+def test_the_best_of_the_list_are_those_of_brute_force(make_model, make_score):
+    model = make_model()
+    score = make_score(model)
+    found = Greedy(Prompts(TEXTS)).search(SearchTask(score, chains=5))
+    by_hand = sorted((model.d(text) for text in TEXTS), reverse=True)
+    assert [each.score for each in found.best] == pytest.approx(by_hand[:5], rel=1e-5)
+    assert [model.d(each.prompt) for each in found.best] == pytest.approx(by_hand[:5], rel=1e-5)
+    assert [each.chain for each in found.best] == [0, 1, 2, 3, 4]
+    assert all(TEXTS[each.step] == each.prompt for each in found.best)
+    assert found.complete
+    assert {each.prompt for each in found.bank} == set(TEXTS)
+
+
+def test_calls_are_those_of_the_network(make_model, make_score):
+    model = make_model()
+    score = make_score(model, noises=3)
+    found = Greedy(Prompts(TEXTS)).search(SearchTask(score, chains=2))
+    assert found.calls == score.calls == model.passes == 3 * (len(TEXTS) + 1)
+
+
+def test_a_budget_scores_a_random_part_and_says_so(make_model, make_score):
+    parts = []
+    for seed in range(2):
+        model = make_model()
+        task = SearchTask(make_score(model, noises=2), chains=3, seed=seed, budget=Budget(calls=17))
+        found = Greedy(Prompts(TEXTS)).search(task)
+        assert found.calls == model.passes == 16
+        assert not found.complete
+        assert len(found.bank) == 7
+        parts.append({each.prompt for each in found.bank})
+    assert parts[0] != parts[1]
+
+
+def test_a_larger_budget_goes_on_where_the_smaller_one_ended(make_model, make_score, tmp_path):
+    def search(calls, folder):
+        model = make_model(wobble=0.5)
+        task = SearchTask(make_score(model), 3, 7, Budget(calls=calls), folder)
+        return Greedy(Prompts(TEXTS)).search(task), model.passes
+
+    search(9, tmp_path)
+    longer, passes = search(None, tmp_path)
+    straight, _ = search(None, None)
+    assert (longer.best, longer.bank, longer.calls) == (
+        straight.best,
+        straight.bank,
+        straight.calls,
+    )
+    # the empty prompt is passed again
+    assert passes == len(TEXTS) - 8 + 1
+
+
+def test_a_search_that_was_stopped_ends_the_same(make_model, make_score, tmp_path):
+    straight = Greedy(Prompts(TEXTS)).search(SearchTask(make_score(make_model(wobble=0.5)), 4, 3))
+    for dies_at in (6, 11, 9, None):
+        model = make_model(wobble=0.5)
+        model.dies_at = dies_at
+        task = SearchTask(make_score(model), 4, 3, folder=tmp_path)
+        if dies_at is None:
+            found = Greedy(Prompts(TEXTS)).search(task)
+            assert found.best == straight.best
+            assert found.bank == straight.bank
+            assert found.calls == straight.calls
+        else:
+            with pytest.raises(KeyboardInterrupt):
+                Greedy(Prompts(TEXTS)).search(task)
+
+
+def test_state_of_another_search_is_left_alone(make_model, make_score, tmp_path):
+    for seed in range(2):
+        Greedy(Prompts(TEXTS)).search(
+            SearchTask(make_score(make_model()), 2, seed, folder=tmp_path)
+        )
+    assert len(list(tmp_path.iterdir())) == 2
+
+
+def test_progress_names_the_best_so_far(make_model, make_score):
+    said = []
+    Greedy(Prompts(TEXTS)).search(SearchTask(make_score(make_model()), 1, say=said.append))
+    assert [each.done for each in said] == [4, 8, 12, 16, 20]
+    assert all(each.total == 20 for each in said)
+    assert np.all(np.diff([each.best.score for each in said]) >= 0)
+
+
+def test_errors(make_model, make_score, tmp_path):
+    with pytest.raises(UsageError, match="greedy needs prompts to score; the list holds none"):
+        Greedy(Prompts(()))
+    task = SearchTask(make_score(make_model(), noises=2), budget=Budget(calls=3))
+    with pytest.raises(UsageError, match="a budget of 3 calls scores no prompt: give at least 4"):
+        Greedy(Prompts(TEXTS)).search(task)
+    with pytest.raises(UsageError, match="chains is at least 1; got 0"):
+        Greedy(Prompts(TEXTS)).search(SearchTask(make_score(make_model()), chains=0))
+    task = SearchTask(make_score(make_model()), folder=tmp_path)
+    Greedy(Prompts(TEXTS)).search(task)
+    (state,) = tmp_path.iterdir()
+    for damage in (b"", b"PK\x03\x04 no archive", b"not an archive at all"):
+        state.write_bytes(damage)
+        with pytest.raises(VisleakError, match=r"the state of a search, is damaged .* delete it"):
+            Greedy(Prompts(TEXTS)).search(task)

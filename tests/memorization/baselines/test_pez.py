@@ -1,0 +1,169 @@
+"""PEZ: gradients, projection, AdamW, and the search itself, each against another way."""
+
+from __future__ import annotations
+
+import itertools
+
+import numpy as np
+import pytest
+
+torch = pytest.importorskip("torch", reason="needs torch")
+
+from visleak.errors import UsageError  # noqa: E402
+from visleak.memorization.baselines.pez import (  # noqa: E402
+    Moments,
+    Pez,
+    PezSettings,
+    Vocabulary,
+    adamw,
+    ascent,
+)
+from visleak.memorization.search.task import (  # noqa: E402
+    GRADIENT_CALLS,
+    Budget,
+    SearchTask,
+)
+
+
+def test_the_projection_is_the_nearest_by_cosine_of_the_allowed(make_model):
+    model = make_model(3)
+    vocabulary = Vocabulary(model)
+    soft = torch.randn((70, 5, 4), generator=torch.Generator().manual_seed(1))
+    found = vocabulary.nearest(soft).numpy()
+    table = model.table.numpy().astype(np.float64)
+    for chain, token in itertools.product(range(70), range(5)):
+        point = soft[chain, token].numpy().astype(np.float64)
+        cosines = [
+            -2.0
+            if at in model.special_ids()
+            else row @ point / np.linalg.norm(row) / np.linalg.norm(point)
+            for at, row in enumerate(table)
+        ]
+        assert found[chain, token] == int(np.argmax(cosines))
+
+
+@pytest.mark.parametrize("norm", ["l2", "squared"])
+@pytest.mark.parametrize("noises", [1, 3])
+def test_the_gradient_is_that_of_finite_differences(make_model, make_score, norm, noises):
+    model = make_model(2, wobble=0.4)
+    model.table, model.weight = model.table.double(), model.weight.double()
+    score = make_score(model, norm=norm, noises=noises, batch=2)
+    vocabulary = Vocabulary(model)
+    ids = torch.tensor([[1, 2, 3], [4, 4, 5], [6, 7, 8]])
+    values, slopes = ascent(score, vocabulary, ids, 5)
+    by_text = score([model.prompt_of(row) for row in ids.tolist()], draw=5).by(norm)
+    assert values == pytest.approx(list(by_text), rel=1e-9)
+
+    def d(embeddings):
+        total = 0.0
+        for noise, empty in score.noises(5):
+            squared = score.squared_distance(model.encode_embeddings(embeddings), noise, empty)
+            total = total + (squared if norm == "squared" else squared.sqrt())
+        return (total / noises).detach()
+
+    start, step = model.table[ids], 1e-6
+    for token, axis in itertools.product(range(3), range(4)):
+        nudge = torch.zeros_like(start)
+        nudge[:, token, axis] = step
+        slope = (d(start + nudge) - d(start - nudge)) / (2 * step)
+        assert slopes[:, token, axis].tolist() == pytest.approx(slope.tolist(), rel=1e-4, abs=1e-5)
+
+
+def test_a_prompt_that_moves_nothing_has_no_slope(make_model, make_score):
+    model = make_model()
+    model.weight = torch.zeros_like(model.weight)
+    values, slopes = ascent(make_score(model), Vocabulary(model), torch.tensor([[1, 2]]), 0)
+    assert values == pytest.approx([0.0], abs=1e-11)
+    assert not slopes.any()
+
+
+def test_adamw_is_that_of_torch():
+    source = torch.Generator().manual_seed(0)
+    start = torch.randn((3, 2, 4), generator=source)
+    theirs = start.clone().requires_grad_(True)
+    optimizer = torch.optim.AdamW([theirs], lr=0.1, weight_decay=0.1)
+    ours = Moments(start, torch.zeros_like(start), torch.zeros_like(start))
+    for step in range(1, 30):
+        gradient = torch.randn((3, 2, 4), generator=source)
+        theirs.grad = gradient.clone()
+        optimizer.step()
+        ours = adamw(ours, gradient, step, 0.1, 0.1)
+    assert torch.allclose(ours.soft, theirs.detach(), rtol=1e-5, atol=1e-6)
+
+
+def test_it_reaches_the_best_prompt_of_a_linear_model(make_model, make_score):
+    hits = 0
+    for seed in range(5):
+        model = make_model(seed)
+        best = max(
+            model.d(" ".join(words))
+            for words in itertools.combinations_with_replacement(model.words[1:], 3)
+        )
+        settings = PezSettings(length=3, iterations=100)
+        found = Pez(model, settings).search(SearchTask(make_score(model), chains=6, seed=seed))
+        top = max(each.score for each in found.best)
+        assert top <= best * (1 + 1e-5)
+        assert model.d(found.bank[0].prompt) == pytest.approx(top, rel=1e-5)
+        hits += top == pytest.approx(best, rel=1e-5)
+    assert hits == 5
+
+
+def test_calls_count_a_gradient_as_two_passes(make_model, make_score):
+    model = make_model()
+    settings = PezSettings(length=2, iterations=4)
+    found = Pez(model, settings).search(SearchTask(make_score(model, noises=2), chains=5))
+    # five chains and the empty prompt, two noises, four steps
+    assert model.passes == 4 * 2 * (5 + 1)
+    assert found.calls == 4 * 2 * (2 * 5 + 1)
+    assert found.about["gradient_calls"] == GRADIENT_CALLS == 2
+    assert found.complete
+    assert [each.chain for each in found.best] == [0, 1, 2, 3, 4]
+
+
+def test_it_stops_before_the_budget_is_passed(make_model, make_score):
+    settings = PezSettings(length=2, iterations=None)
+    task = SearchTask(make_score(make_model()), chains=2, budget=Budget(calls=29))
+    found = Pez(make_model(), settings).search(task)
+    assert found.calls == 25
+    assert not found.complete
+
+
+def test_chains_do_not_depend_on_each_other(make_model, make_score):
+    def best(chains):
+        model = make_model(1, wobble=0.3)
+        task = SearchTask(make_score(model), chains=chains, seed=4)
+        return Pez(model, PezSettings(length=3, iterations=20)).search(task).best
+
+    few, many = best(2), best(7)
+    assert [each.prompt for each in few] == [each.prompt for each in many[:2]]
+
+
+def test_a_search_that_was_stopped_ends_the_same(make_model, make_score, tmp_path):
+    def search(folder, dies_at=None):
+        model = make_model(1, wobble=0.5)
+        model.dies_at = dies_at
+        task = SearchTask(make_score(model), 3, 2, folder=folder)
+        return Pez(model, PezSettings(length=3, iterations=25)).search(task)
+
+    straight = search(None)
+    for dies_at in (2, 17, 30, 41):
+        with pytest.raises(KeyboardInterrupt):
+            search(tmp_path, dies_at)
+    found = search(tmp_path)
+    assert (found.best, found.bank, found.calls) == (straight.best, straight.bank, straight.calls)
+    again = search(tmp_path, dies_at=1)
+    assert (again.best, again.calls) == (straight.best, straight.calls)
+
+
+def test_errors(make_model, make_score):
+    with pytest.raises(UsageError, match="length 13 of pez is more than the 12 tokens that linear"):
+        Pez(make_model(), PezSettings(length=13))
+    with pytest.raises(UsageError, match="length and iterations of pez are at least 1; got 0"):
+        PezSettings(length=0)
+    with pytest.raises(UsageError, match="the rate of pez is above 0 and its decay from 0"):
+        PezSettings(rate=-1.0)
+    task = SearchTask(make_score(make_model()), chains=3, budget=Budget(calls=6))
+    with pytest.raises(UsageError, match="a budget of 6 calls holds no step of pez, which costs 7"):
+        Pez(make_model()).search(task)
+    with pytest.raises(UsageError, match="pez without a number of iterations needs a budget"):
+        Pez(make_model(), PezSettings(iterations=None)).search(SearchTask(make_score(make_model())))

@@ -1,0 +1,284 @@
+"""ZeroCap: losses by hand, the shift by finite differences, beams by exhaustion."""
+
+from __future__ import annotations
+
+import itertools
+
+import numpy as np
+import pytest
+
+torch = pytest.importorskip("torch", reason="needs torch")
+pytest.importorskip("transformers", reason="needs transformers")
+
+from visleak.errors import UsageError, VisleakError  # noqa: E402
+from visleak.memorization.baselines.causal import CausalLanguageModel, load_causal  # noqa: E402
+from visleak.memorization.baselines.shifting import (  # noqa: E402
+    ShiftSettings,
+    losses,
+    next_words,
+    shifted,
+    target,
+)
+from visleak.memorization.baselines.zerocap import (  # noqa: E402
+    Beam,
+    Zerocap,
+    ZerocapSettings,
+    grown,
+    nudged,
+)
+from visleak.memorization.search.task import Budget, SearchTask  # noqa: E402
+
+WORDS = ("<begin>", "<unknown>", ".", "ant", "bee", "cow", "dog", "elk", "fox", "gnu", "hen")
+PLAIN = ZerocapSettings(4, 3, ShiftSettings(iterations=2, top=6), prefix="", end="")
+
+
+@pytest.fixture(scope="module")
+def gpt(tmp_path_factory):
+    """A tiny GPT-2 with a tokenizer of words, saved and loaded by the real libraries."""
+    from tokenizers import Tokenizer, models, pre_tokenizers
+    from transformers import GPT2Config, GPT2LMHeadModel, PreTrainedTokenizerFast
+
+    made = Tokenizer(models.WordLevel({word: at for at, word in enumerate(WORDS)}, "<unknown>"))
+    made.pre_tokenizer = pre_tokenizers.Whitespace()
+    tokenizer = PreTrainedTokenizerFast(
+        tokenizer_object=made, bos_token="<begin>", eos_token="<begin>", unk_token="<unknown>"
+    )
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(3)
+        network = GPT2LMHeadModel(
+            GPT2Config(vocab_size=len(WORDS), n_positions=16, n_embd=16, n_layer=2, n_head=2)
+        )
+    with torch.no_grad():
+        for each in network.parameters():
+            each.mul_(3.0)
+    folder = tmp_path_factory.mktemp("gpt")
+    network.save_pretrained(folder)
+    tokenizer.save_pretrained(folder)
+    return folder
+
+
+@pytest.fixture(scope="module")
+def language(gpt):
+    return load_causal(str(gpt))
+
+
+def no_judge(ids):
+    return np.zeros(ids.shape)
+
+
+def by_word(ids):
+    return np.asarray(ids, np.float64) / 100.0
+
+
+def test_the_memory_gives_what_the_whole_text_gives(language):
+    rows = language.rows([[0, 3, 4, 5], [0, 9, 9, 2]])
+    memory = language.memory(rows)
+    assert len(memory) == 2
+    assert memory[0][0].shape == (2, 2, 3, 8)
+    after = language.logits_after(memory, rows[:, -1:])
+    assert torch.allclose(after, language.logits(rows), atol=1e-5)
+    assert language.memory(rows[:, :1]) == []
+
+
+def test_losses_by_hand():
+    logs = torch.tensor([[0.5, 0.25, 0.25]]).log()
+    own = torch.tensor([[0.25, 0.5, 0.25]]).log()
+    wanted = torch.tensor([[0.0, 1.0, 0.0]])
+    found = losses(logs, own, wanted, ShiftSettings(guide_scale=2.0, ce_scale=0.5))
+    divergence = 0.5 * np.log(2.0) + 0.25 * np.log(0.5)
+    assert found.tolist() == pytest.approx([2.0 * np.log(4.0) + 0.5 * divergence])
+
+
+def test_the_target_is_the_softmax_of_d_over_the_most_probable_words():
+    logs = torch.tensor([[0.1, 0.4, 0.3, 0.2]]).log()
+    asked = []
+
+    def judge(ids):
+        asked.append(ids.tolist())
+        return np.array([[1.0, 3.0]])
+
+    found = target(logs, frozenset({1}), judge, ShiftSettings(top=2, temperature=2.0))
+    assert asked == [[[2, 3]]]
+    low, high = np.exp(0.5), np.exp(1.5)
+    assert found.tolist()[0] == pytest.approx([0, 0, low / (low + high), high / (low + high)])
+    # more words than there are
+    assert target(logs, frozenset({1}), by_word, ShiftSettings()).shape == (1, 4)
+
+
+def test_one_step_is_the_gradient_of_finite_differences(language):
+    rows = language.rows([[0, 3, 4], [0, 7, 8]])
+    memory, last = language.memory(rows), rows[:, -1:]
+    own = language.logits(rows).log_softmax(-1)
+    how = ShiftSettings(iterations=1, top=4, temperature=0.05, stepsize=0.7, ce_scale=0.5)
+    wanted = target(own, language.special, by_word, how)
+
+    def loss(at):
+        return losses(language.logits_after(at, last).log_softmax(-1), own, wanted, how)
+
+    moved = shifted(language, memory, last, own, by_word, how)
+    step = 1e-2
+    for layer, part in itertools.product(range(2), range(2)):
+        base = memory[layer][part]
+        slope = torch.zeros_like(base)
+        for place in itertools.product(*map(range, base.shape[1:])):
+            sides = []
+            for sign in (1.0, -1.0):
+                nudge = torch.zeros_like(base)
+                nudge[(slice(None), *place)] = sign * step
+                pairs = [list(pair) for pair in memory]
+                pairs[layer][part] = base + nudge
+                sides.append(loss([tuple(pair) for pair in pairs]))
+            slope[(slice(None), *place)] = (sides[0] - sides[1]) / (2 * step)
+        for beam in range(2):
+            size = slope[beam].norm()
+            expected = -0.7 * slope[beam] / size**0.9
+            difference = (moved[layer][part] - base)[beam]
+            assert torch.allclose(difference, expected, rtol=0.05, atol=0.02 * float(size) ** 0.1)
+
+
+def test_a_beam_is_shifted_as_if_it_were_alone(language):
+    rows = [[0, 3, 4], [0, 7, 8], [0, 5, 5]]
+    how = ShiftSettings(iterations=3, top=5)
+    together = next_words(language, rows, by_word, how)
+    alone = torch.cat([next_words(language, [row], by_word, how) for row in rows])
+    allowed = [at for at in range(len(WORDS)) if at not in language.special]
+    assert torch.allclose(together[:, allowed], alone[:, allowed], atol=1e-3)
+    assert torch.isinf(together[:, sorted(language.special)]).all()
+
+
+def test_the_shift_raises_the_words_of_high_d(language):
+    rows = [[0, 3, 4], [0, 7, 8]]
+    own = language.logits(language.rows(rows)).softmax(-1)
+    how = ShiftSettings(iterations=5, top=20, ce_scale=0.0)
+    logs = next_words(language, rows, lambda ids: (ids == 9).astype(float), how)
+    assert (logs[:, 9].exp() > 2 * own[:, 9]).all()
+    # a step of no length leaves the words as they were
+    still = ShiftSettings(iterations=5, stepsize=0.0)
+    allowed = [at for at in range(len(WORDS)) if at not in language.special]
+    expected = (own[:, allowed] / own[:, allowed].sum(1, keepdim=True)).double()
+    found = next_words(language, rows, by_word, still)[:, allowed].exp()
+    assert torch.allclose(found, expected, atol=1e-4)
+
+
+def test_enough_beams_find_the_best_of_all_texts():
+    source = torch.Generator().manual_seed(0)
+    table = torch.randn((4, 4), generator=source).double().log_softmax(-1)
+    first = torch.randn((1, 4), generator=source).double().log_softmax(-1)
+    beams = grown([Beam()], first, 16, None)
+    beams = grown(beams, torch.stack([table[beam.ids[-1]] for beam in beams]), 16, None)
+    every = {
+        (one, two): float(first[0, one] + table[one, two]) / 2
+        for one, two in itertools.product(range(4), repeat=2)
+    }
+    assert {beam.ids: beam.mean for beam in beams} == pytest.approx(every)
+    assert [beam.ids for beam in beams] == sorted(every, key=lambda ids: -every[ids])
+
+
+def test_a_text_that_has_ended_is_not_gone_on_with():
+    logs = torch.tensor([[0.5, 0.5]]).double().log()
+    beams = [Beam((1,), -0.1, ended=True), Beam((0,), -0.2)]
+    found = grown(beams, logs, 3, 1)
+    assert found[0] == beams[0]
+    assert found[2].ids == (0, 1)
+    assert found[2].ended
+    assert not found[1].ended
+
+
+def test_the_end_is_made_likelier_from_the_second_word_on():
+    logits = torch.tensor([[1.0, 2.0], [1.0, -2.0]])
+    assert nudged(logits, 1, 3, 1.25).tolist() == [[1.0, 2.5], [1.0, pytest.approx(-1.6)]]
+    assert nudged(logits, 1, 0, 1.25).flatten().tolist() == pytest.approx([1.0, 1.25, 1.0, -3.2])
+    assert nudged(logits, None, 3, 1.25) is logits
+
+
+def test_calls_are_those_of_the_network(language, make_model, make_score):
+    model = make_model(wobble=0.5)
+    score = make_score(model, noises=2)
+    found = Zerocap(language, PLAIN).search(SearchTask(score, chains=3))
+    assert found.calls == score.calls == model.passes
+    assert found.complete
+    assert [each.chain for each in found.best] == [0, 1, 2]
+    assert all(len(each.prompt.split()) == 4 for each in found.best)
+
+
+def test_guidance_raises_d(language, make_model, make_score):
+    def mean(iterations):
+        model = make_model(2)
+        shift = ShiftSettings(iterations=iterations, top=9, ce_scale=0.0, stepsize=1.0)
+        settings = ZerocapSettings(5, 2, shift, prefix="", end="")
+        found = Zerocap(language, settings).search(SearchTask(make_score(model), chains=6))
+        return np.mean([model.d(each.prompt) for each in found.best])
+
+    assert mean(5) > 1.1 * mean(0)
+
+
+def test_every_chain_has_its_share_of_the_budget(language, make_model, make_score):
+    model = make_model(wobble=0.5)
+    task = SearchTask(make_score(model), chains=3, budget=Budget(calls=75))
+    found = Zerocap(language, PLAIN).search(task)
+    assert found.calls == model.passes <= 75
+    assert len(found.best) == 3
+    assert not found.complete
+
+
+def test_the_beam_start_is_zerocaps_own(language, make_model, make_score):
+    from dataclasses import replace
+
+    settings = replace(PLAIN, start="beam", prefix="ant bee", end=".")
+    found = Zerocap(language, settings).search(SearchTask(make_score(make_model()), chains=2))
+    # this D does not depend on the noise
+    assert found.best[0].prompt == found.best[1].prompt
+    sampled = Zerocap(language, PLAIN).search(SearchTask(make_score(make_model()), chains=6))
+    assert len({each.prompt.split()[0] for each in sampled.best}) > 2
+
+
+def test_a_search_that_was_stopped_ends_the_same(language, make_model, make_score, tmp_path):
+    def search(folder, dies_at=None):
+        model = make_model(1, wobble=0.5)
+        model.dies_at = dies_at
+        task = SearchTask(make_score(model), 3, 2, Budget(calls=170), folder)
+        return Zerocap(language, PLAIN).search(task)
+
+    straight = search(None)
+    for dies_at in (3, 40, 60):
+        with pytest.raises(KeyboardInterrupt):
+            search(tmp_path, dies_at)
+    found = search(tmp_path)
+    assert (found.best, found.bank, found.calls) == (straight.best, straight.bank, straight.calls)
+
+
+def test_errors(gpt, language, make_model, make_score, tmp_path):
+    with pytest.raises(UsageError, match="beams of zerocap is at least 1; got 0"):
+        ZerocapSettings(beams=0)
+    with pytest.raises(UsageError, match="iterations of zerocap is at least 0; got -1"):
+        ZerocapSettings(shift=ShiftSettings(iterations=-1))
+    with pytest.raises(UsageError, match="temperature and end_factor of zerocap are above 0; got"):
+        ZerocapSettings(shift=ShiftSettings(temperature=0.0))
+    with pytest.raises(UsageError, match="start of zerocap is sample or beam; got 'both'"):
+        ZerocapSettings(start="both")  # type: ignore[arg-type]
+    with pytest.raises(UsageError, match="length 15 of zerocap is more than the 12 tokens"):
+        Zerocap(language)
+    task = SearchTask(make_score(make_model()), chains=9, budget=Budget(calls=30))
+    with pytest.raises(UsageError, match="a budget of 30 calls holds no step of zerocap, which"):
+        Zerocap(language, PLAIN).search(task)
+    with pytest.raises(UsageError, match=r"no such folder; give one .* \(--causal-lm FOLDER\)"):
+        load_causal(str(tmp_path / "none"))
+    with pytest.raises(VisleakError, match=r"has no config\.json"):
+        load_causal(str(tmp_path))
+
+
+def test_a_model_without_a_first_token_needs_a_prefix(language):
+    class Nameless:
+        bos_token_id = None
+        all_special_ids = ()
+
+        def get_vocab(self):
+            return {"ant": 0}
+
+        def __call__(self, text, **_):
+            return {"input_ids": [0]}
+
+    bare = CausalLanguageModel("bare", language._network, Nameless(), "")
+    with pytest.raises(UsageError, match="bare has no token that begins a text: give a prefix"):
+        bare.begin("")
+    assert bare.begin("ant") == [0]

@@ -1,0 +1,277 @@
+"""Algorithm 2 against a literal reading of it, and what becomes of its bank."""
+
+from __future__ import annotations
+
+import dataclasses
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from five_words import WORDS, FiveProposer, FiveWords, d_of, text_of
+from visleak.errors import UsageError, VisleakError
+from visleak.memorization.scores import ScoreSettings, TriggerScore, seeds_of
+from visleak.memorization.search import augmenting, moving
+from visleak.memorization.search.augmenting import Augmented, AugmentSettings, augment
+from visleak.memorization.search.ledger import Banked
+from visleak.memorization.search.task import Budget, Progress, SearchTask
+
+SETTINGS = AugmentSettings(
+    iterations=6, candidates=4, temperature=0.4, kappa=1.0, patience=2, top=None, norm="l2"
+)
+CODE = dataclasses.replace(
+    SETTINGS, chains="per-position", stop="at", floor=0.8, forced="words", repeats=2
+)
+TRIGGERS = ("ant bee cat", "eel dog", "cat cat cat cat")
+
+
+def task(model: FiveWords | None = None, **given: Any) -> SearchTask:
+    return SearchTask(TriggerScore(model or FiveWords(), ScoreSettings(norm="l2")), **given)
+
+
+def without_time(made: Augmented) -> Augmented:
+    return dataclasses.replace(made, seconds=0.0)
+
+
+def literal(trigger: str, settings: AugmentSettings, seed: int = 0) -> dict[str, list[float]]:
+    """Return every D of every prompt that Algorithm 2 scores, as two plain loops."""
+    proposer = FiveProposer()
+    first = [WORDS.index(word) for word in trigger.split()]
+    bank: dict[str, list[float]] = {}
+    for repeat in range(settings.repeats):
+        state, count, step = list(first), 0, 0
+        chains = len(first) + (1 if settings.chains == "as-printed" else 0)
+        for k in range(chains):
+            if settings.chains == "per-position":
+                state, count = list(first), 0
+            for j in range(settings.iterations):
+                rng = moving.generator(seed, f"{trigger}\0{repeat}", step)
+                step += 1
+                i = int(rng.integers(len(first)))
+                if j == 0 and k < len(first):
+                    i = k
+                chance = float(rng.random())
+                forced = [first[i], state[i]] if settings.forced == "words" else []
+                (found,) = proposer.candidates([state], [i], settings.candidates, [forced])
+                options = sorted(found.ids.tolist())
+                prompts = [text_of([*state[:i], word, *state[i + 1 :]]) for word in options]
+                scores = [d_of(prompt) for prompt in prompts]
+                for prompt, score in zip(prompts, scores, strict=True):
+                    bank.setdefault(prompt, []).append(score)
+                weights = [2.718281828459045 ** (s / settings.temperature) for s in scores]
+                passed, taken = 0.0, 0
+                for taken, weight in enumerate(weights):  # noqa: B007
+                    passed += weight / sum(weights)
+                    if passed > chance:
+                        break
+                state[i] = options[taken]
+                count = count + 1 if scores[taken] < settings.kappa else 0
+                if count > settings.patience or (
+                    settings.stop == "at" and count == settings.patience
+                ):
+                    break
+    return bank
+
+
+@pytest.mark.parametrize("settings", [SETTINGS, CODE], ids=["paper", "code"])
+@pytest.mark.parametrize("trigger", TRIGGERS)
+@pytest.mark.parametrize("kappa", [0.2, 1.0, 1.6, 3.0])
+def test_the_bank_is_that_of_a_literal_reading(
+    settings: AugmentSettings, trigger: str, kappa: float
+) -> None:
+    settings = dataclasses.replace(settings, kappa=kappa, floor=None)
+    wanted = literal(trigger, settings)
+    held: list[Banked] = []
+    made = augment(task(), FiveProposer(), [trigger], settings, bank=held.extend)
+    assert {each.prompt: each.times for each in held} == {
+        prompt: len(scores) for prompt, scores in wanted.items()
+    }
+    assert all(each.mean == pytest.approx(d_of(each.prompt)) for each in held)
+    (only,) = made.triggers
+    assert only.scored == len(wanted)
+    assert only.above == sum(each.mean >= kappa for each in held)
+    assert made.complete
+
+
+def test_without_success_a_printed_run_takes_one_more_chain_and_never_resets_its_count() -> None:
+    """n + 1 chains; after the first break every chain ends with its first move (c stays)."""
+    told: list[Progress] = []
+    settings = dataclasses.replace(SETTINGS, kappa=9.0)
+    augment(task(say=told.append), FiveProposer(), ["ant bee cat"], settings)
+    # s + 1 moves to the first break, then one for each of the other three chains
+    assert len(told) == 3 + 3
+    told.clear()
+    settings = dataclasses.replace(settings, chains="per-position", stop="at")
+    augment(task(say=told.append), FiveProposer(), ["ant bee cat"], settings)
+    # n chains, each broken off at s moves
+    assert len(told) == 3 * 2
+
+
+def test_with_success_all_moves_are_made() -> None:
+    for chains, count in (("as-printed", 4), ("per-position", 3)):
+        told: list[Progress] = []
+        settings = dataclasses.replace(SETTINGS, kappa=0.0, chains=chains)
+        augment(task(say=told.append), FiveProposer(), ["ant bee cat"], settings)
+        assert len(told) == count * settings.iterations
+        assert (told[-1].done, told[-1].total) == (1, 1)
+
+
+def test_the_first_move_of_chain_k_changes_word_k() -> None:
+    model = FiveWords()
+    settings = dataclasses.replace(
+        SETTINGS, iterations=1, kappa=0.0, chains="per-position", candidates=5
+    )
+    augment(task(model), FiveProposer(), ["ant bee cat"], settings)
+    asked = [text.split() for text in model.asked if text]
+    for k in range(3):
+        words = asked[5 * k : 5 * k + 5]
+        assert [place for place in range(3) if len({row[place] for row in words}) > 1] == [k]
+
+
+def test_changed_words_are_counted_from_the_trigger() -> None:
+    for settings in (SETTINGS, CODE):
+        made = augment(task(), FiveProposer(), TRIGGERS, settings)
+        for each in made.triggers:
+            for prompt in each.prompts:
+                pairs = zip(prompt.prompt.split(), each.trigger.split(), strict=True)
+                assert prompt.changed == sum(one != other for one, other in pairs)
+                assert prompt.source == each.trigger
+
+
+def test_top_and_floor_keep_the_best() -> None:
+    every = augment(task(), FiveProposer(), TRIGGERS, SETTINGS)
+    top = augment(task(), FiveProposer(), TRIGGERS, dataclasses.replace(SETTINGS, top=5))
+    held: list[Banked] = []
+    floor = augment(
+        task(),
+        FiveProposer(),
+        TRIGGERS,
+        dataclasses.replace(SETTINGS, floor=1.5),
+        bank=held.extend,
+    )
+    for all_, few, high in zip(every.triggers, top.triggers, floor.triggers, strict=True):
+        assert len(all_.prompts) == all_.scored
+        means = [each.mean for each in all_.prompts]
+        assert means == sorted(means, reverse=True)
+        assert few.prompts == all_.prompts[:5]
+        assert high.prompts == tuple(each for each in all_.prompts if each.mean >= 1.5)
+        assert (few.scored, high.scored) == (all_.scored, all_.scored)
+    assert min(each.mean for each in held) >= 1.5
+    assert len(held) == sum(len(each.prompts) for each in floor.triggers)
+
+
+def test_the_d_of_a_prompt_is_its_mean_over_fresh_noises() -> None:
+    model = FiveWords(noisy=True)
+    made = augment(task(model), FiveProposer(), ["ant bee"], SETTINGS)
+    often = [each for each in made.triggers[0].prompts if each.times > 2]
+    assert often
+    assert all(each.mean < each.best for each in often)
+
+
+def test_a_trigger_gives_the_same_alone_and_among_others(monkeypatch: pytest.MonkeyPatch) -> None:
+    together = augment(task(FiveWords(noisy=True)), FiveProposer(), TRIGGERS, CODE)
+    monkeypatch.setattr(augmenting, "TOGETHER", 2)
+    waves = augment(task(FiveWords(noisy=True)), FiveProposer(), TRIGGERS, CODE)
+    assert waves.triggers == together.triggers
+    for each in together.triggers:
+        alone = augment(task(FiveWords(noisy=True)), FiveProposer(), [each.trigger], CODE)
+        assert alone.triggers == (each,)
+
+
+@pytest.mark.parametrize("rows", [3, 40, 111, 222])
+def test_an_interrupted_augmentation_ends_with_identical_results(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, rows: int
+) -> None:
+    monkeypatch.setattr(augmenting, "TOGETHER", 2)
+    whole = augment(task(FiveWords(noisy=True)), FiveProposer(), TRIGGERS, CODE)
+    stopped = task(FiveWords(noisy=True, kill_after=rows), folder=tmp_path)
+    with pytest.raises(KeyboardInterrupt):
+        augment(stopped, FiveProposer(), TRIGGERS, CODE)
+    going_on = task(FiveWords(noisy=True), folder=tmp_path)
+    made = augment(going_on, FiveProposer(), TRIGGERS, CODE)
+    assert without_time(made) == without_time(whole)
+    again = augment(task(model := FiveWords(), folder=tmp_path), FiveProposer(), TRIGGERS, CODE)
+    assert again == made
+    assert model.rows == 0
+
+
+def test_a_budget_ends_it_and_a_larger_one_goes_on(tmp_path: Path) -> None:
+    whole = augment(task(), FiveProposer(), TRIGGERS, SETTINGS)
+    small = task(model := FiveWords(), folder=tmp_path, budget=Budget(calls=60))
+    part = augment(small, FiveProposer(), TRIGGERS, SETTINGS)
+    assert not part.complete
+    assert part.calls == model.rows <= 60
+    made = augment(task(folder=tmp_path), FiveProposer(), TRIGGERS, SETTINGS)
+    assert without_time(made) == without_time(whole)
+
+
+def test_words_that_nobody_knows_are_left_out_and_counted() -> None:
+    made = augment(task(), FiveProposer(), ["ant yak bee", "yak", "cat dog"], SETTINGS)
+    first, second, third = made.triggers
+    assert (first.start, first.unknown, first.scored > 0) == ("ant bee", 1, True)
+    assert (second.start, second.unknown, second.scored, second.prompts) == ("", 1, 0, ())
+    assert (third.start, third.unknown) == ("cat dog", 0)
+
+
+@pytest.mark.parametrize(
+    ("triggers", "error", "said"),
+    [
+        ([], UsageError, "no trigger to begin with: give at least one prompt"),
+        (["a", "a"], UsageError, "a trigger stands twice among those given; give each once"),
+        (
+            ["yak", "gnu"],
+            VisleakError,
+            "the language model five words knows no word of the 2 triggers; give another --lm, or"
+            " prompts in its language",
+        ),
+        (
+            ["ant \ud800"],
+            VisleakError,
+            "trigger 'ant \\ud800' is no Unicode text (surrogates not allowed)",
+        ),
+    ],
+)
+def test_triggers_that_cannot_be_are_refused(
+    triggers: list[str], error: type[VisleakError], said: str
+) -> None:
+    with pytest.raises(error) as refused:
+        augment(task(), FiveProposer(), triggers, SETTINGS)
+    assert str(refused.value) == said
+
+
+@pytest.mark.parametrize(
+    ("given", "said"),
+    [
+        ({"iterations": 0}, "iterations is at least 1; got 0"),
+        ({"top": 0}, "top is at least 1; got 0"),
+        ({"temperature": -1.0}, "temperature (K) is above 0; got -1.0"),
+        ({"stop": "below"}, "stop is one of above, at; got 'below'"),
+        ({"chains": "all"}, "chains is one of as-printed, per-position; got 'all'"),
+    ],
+)
+def test_augment_settings_that_cannot_be_are_refused(given: dict[str, Any], said: str) -> None:
+    with pytest.raises(UsageError) as refused:
+        AugmentSettings(**given)
+    assert str(refused.value) == said
+
+
+def test_repeats_meet_noises_of_their_own() -> None:
+    """The mean D of a prompt that several runs score at one step is a mean over noises."""
+    model = FiveWords(noisy=True)
+    settings = dataclasses.replace(
+        SETTINGS, iterations=1, kappa=0.0, chains="per-position", candidates=5, repeats=4
+    )
+    held: list[Banked] = []
+    made = augment(task(model), FiveProposer(), ["ant"], settings, bank=held.extend)
+    strengths = [
+        float(model.noises([seed]).abs().mean())
+        for repeat in range(4)
+        for seed in seeds_of(0, moving.draw_of(0, 0, repeat), 1)
+    ]
+    assert len(set(strengths)) == 4
+    for each in held:
+        assert each.times == 4
+        assert each.mean == pytest.approx(d_of(each.prompt) * sum(strengths) / 4, rel=1e-5)
+        assert each.best == pytest.approx(d_of(each.prompt) * max(strengths), rel=1e-5)
+    # five words and the empty prompt, for every repeat
+    assert made.calls == model.rows == 4 * (5 + 1)

@@ -1,0 +1,120 @@
+"""Algorithm 3 against an exhaustive reading of it."""
+
+from __future__ import annotations
+
+import math
+from itertools import pairwise
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from hypothesis.extra import numpy as hnp
+
+from five_words import FiveWords, all_states, text_of
+from visleak.errors import UsageError, VisleakError
+from visleak.memorization.search.diversity import diversify, farthest_points
+
+PROMPTS = [text_of(state) for state in all_states(2)]
+
+
+def exhaustive(vectors: np.ndarray, count: int, first: int) -> list[int]:
+    """Return the picks of Algorithm 3, every cosine worked out anew for every pick."""
+    rows = [[float(value) for value in row] for row in vectors]
+    rest = [row for row in range(len(rows)) if row != first]
+    picked = [first]
+    while rest and len(picked) < count:
+        worst = [max(cosine(rows[row], rows[other]) for other in picked) for row in rest]
+        picked.append(rest.pop(worst.index(min(worst))))
+    return picked
+
+
+def cosine(one: list[float], other: list[float]) -> float:
+    dot = math.fsum(a * b for a, b in zip(one, other, strict=True))
+    return dot / math.sqrt(math.fsum(a * a for a in one) * math.fsum(b * b for b in other))
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_picks_are_those_of_exhaustive_search(seed: int) -> None:
+    rng = np.random.default_rng(seed)
+    vectors = rng.standard_normal((30, 8)) * rng.uniform(0.1, 50.0, (30, 1))
+    for count in (1, 2, 12, 99):
+        first = int(rng.integers(30))
+        picks = farthest_points(vectors, count, first)
+        assert [row for row, _ in picks] == exhaustive(vectors, count, first)
+        for number, (row, closest) in enumerate(picks[1:], 1):
+            wanted = max(cosine(list(vectors[row]), list(vectors[p])) for p, _ in picks[:number])
+            assert closest == pytest.approx(wanted, abs=1e-12)
+
+
+def test_ties_go_to_the_first() -> None:
+    """Copies of a vector have equal cosines to the last bit."""
+    rng = np.random.default_rng(0)
+    few = rng.standard_normal((4, 7))
+    vectors = np.concatenate([few, few, few])
+    picks = [row for row, _ in farthest_points(vectors, 12, 5)]
+    assert picks[0] == 5
+    assert sorted(picks[1:4]) == [0, 2, 3]
+    assert sorted(picks) == list(range(12))
+
+
+@given(
+    hnp.arrays(
+        np.int8, st.tuples(st.integers(1, 12), st.integers(1, 4)), elements=st.integers(-2, 2)
+    ),
+    st.data(),
+)
+def test_closeness_never_falls(vectors: np.ndarray, data: st.DataObject) -> None:
+    """Each pick was among those to pick from before, so it cannot be farther than the last."""
+    vectors = vectors.astype(float)
+    vectors[~vectors.any(1), 0] = 1.0
+    first = data.draw(st.integers(0, len(vectors) - 1))
+    picks = farthest_points(vectors, len(vectors), first)
+    assert sorted(row for row, _ in picks) == list(range(len(vectors)))
+    closest = [each for _, each in picks[1:]]
+    assert all(one <= other + 1e-12 for one, other in pairwise(closest))
+
+
+@pytest.mark.parametrize("value", [0.0, np.nan, np.inf])
+def test_vectors_without_a_direction_are_refused(value: float) -> None:
+    with pytest.raises(VisleakError, match=r"zero or not finite; such prompts have no direction"):
+        farthest_points(np.array([[1.0, 0.0], [value, 0.0]]), 2, 0)
+
+
+def test_sources_are_picked_from_by_themselves() -> None:
+    model = FiveWords()
+    sources = ["one" if number % 3 else "other" for number in range(len(PROMPTS))]
+    picks = diversify(model, PROMPTS, 4, sources=sources, seed=7)
+    assert [pick.source for pick in picks] == ["other"] * 4 + ["one"] * 4
+    assert all(sources[pick.row] == pick.source for pick in picks)
+    alone = [prompt for prompt, source in zip(PROMPTS, sources, strict=True) if source == "one"]
+    again = diversify(model, alone, 4, sources=["one"] * len(alone), seed=7)
+    assert [alone[pick.row] for pick in again] == [PROMPTS[pick.row] for pick in picks[4:]]
+
+
+def test_the_first_pick_is_seeded_and_each_prompt_is_picked_once() -> None:
+    firsts = set()
+    for seed in range(8):
+        picks = diversify(FiveWords(), PROMPTS, 30, seed=seed)
+        assert sorted(pick.row for pick in picks) == list(range(25))
+        assert picks[0].closeness is None
+        assert all(pick.closeness is not None for pick in picks[1:])
+        firsts.add(picks[0].row)
+        assert picks == diversify(FiveWords(), PROMPTS, 30, seed=seed)
+    assert len(firsts) > 2
+
+
+@pytest.mark.parametrize(
+    ("prompts", "given_", "said"),
+    [
+        ([], {}, "no prompt to pick from: give at least one"),
+        (["a"], {"count": 0}, "count is at least 1; got 0"),
+        (["a"], {"sources": ["b", "c"]}, "sources are one a prompt, 1; got 2"),
+    ],
+)
+def test_what_cannot_be_picked_from_is_refused(
+    prompts: list[str], given_: dict[str, object], said: str
+) -> None:
+    with pytest.raises(UsageError) as refused:
+        diversify(FiveWords(), prompts, **given_)  # type: ignore[arg-type]
+    assert str(refused.value) == said

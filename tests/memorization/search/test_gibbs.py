@@ -1,0 +1,362 @@
+"""Algorithm 1 against a chain worked out by brute force, and what it does about rounds."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import sqlite3
+from collections import Counter
+from pathlib import Path
+
+import numpy as np
+import pytest
+from scipy.stats import chisquare
+
+from five_words import (
+    WORDS,
+    FiveProposer,
+    FiveWords,
+    all_states,
+    brute_matrix,
+    brute_transition,
+    d_of,
+    text_of,
+)
+from visleak.errors import UsageError
+from visleak.memorization.scores import ScoreSettings, TriggerScore
+from visleak.memorization.search import moving
+from visleak.memorization.search.gibbs import GibbsSearch, GibbsSettings
+from visleak.memorization.search.ledger import FILE
+from visleak.memorization.search.moving import Asked
+from visleak.memorization.search.task import Budget, Candidate, Found, Progress, SearchTask
+
+SETTINGS = GibbsSettings(
+    length=3, iterations=8, candidates=5, temperature=0.5, kappa=None, norm="l2"
+)
+
+
+def task(model: FiveWords | None = None, **given: object) -> SearchTask:
+    score = TriggerScore(model or FiveWords(), ScoreSettings(norm="l2", batch=4))
+    return SearchTask(score, **given)  # type: ignore[arg-type]
+
+
+def without_time(found: Found) -> Found:
+    return dataclasses.replace(found, seconds=0.0)
+
+
+def states_in(folder: Path) -> list[tuple[int, ...]]:
+    """Return where the chains of a search stand."""
+    with sqlite3.connect(folder / FILE) as db:
+        (text,) = db.execute("SELECT value FROM about WHERE name = 'state'").fetchone()
+    return [tuple(walk["state"]) for walk in json.loads(text)]
+
+
+def sampled(state: tuple[int, ...], position: int, count: int, temperature: float) -> dict:
+    """Return the probabilities that the sampler itself draws from."""
+    asked = [Asked(state, position, 0.5)]
+    (option,) = found = moving.options(asked, FiveProposer(), count)
+    (moved,) = moving.moves(asked, found, task().score, temperature, norm="l2", draw=0)
+    chances = moving.boltzmann(moved.scores, temperature)
+    return dict(zip(option.states, chances.tolist(), strict=True))
+
+
+@pytest.mark.parametrize("count", [5, 3])
+@pytest.mark.parametrize("temperature", [0.1, 0.5, 50.0])
+def test_a_move_has_the_probabilities_of_equations_7_to_9(count: int, temperature: float) -> None:
+    """T_i to 1e-12, for every state and position, masks among them."""
+    for state in all_states(2, masks=True):
+        for position in range(2):
+            wanted = brute_transition(FiveProposer(), state, position, count, temperature)
+            found = sampled(state, position, count, temperature)
+            assert found.keys() == wanted.keys()
+            for target, chance in wanted.items():
+                assert found[target] == pytest.approx(chance, rel=1e-12, abs=1e-15)
+
+
+@pytest.mark.parametrize("temperature", [0.01, 0.5, 50.0])
+def test_boltzmann_agrees_with_brute_force_to_1e_12(temperature: float) -> None:
+    scores = np.array([d_of(text_of(state)) for state in all_states(2)])
+    chances = moving.boltzmann(scores, temperature)
+    weights = [np.exp(np.longdouble(score) / temperature) for score in scores]
+    assert np.allclose(chances, np.array(weights) / sum(weights), rtol=1e-12, atol=1e-300)
+
+
+def test_detailed_balance_and_stationarity_hold_with_the_full_vocabulary() -> None:
+    """Of the sampler's own probabilities: pi(p) T(p, p') = pi(p') T(p', p), and pi T = pi."""
+    temperature = 0.5
+    states = all_states(3)
+    place = {state: row for row, state in enumerate(states)}
+    matrix = np.zeros((len(states), len(states)))
+    for state in states:
+        for position in range(3):
+            for target, chance in sampled(state, position, 5, temperature).items():
+                matrix[place[state], place[target]] += chance / 3
+    weights = np.exp(np.array([d_of(text_of(state)) for state in states]) / temperature)
+    stationary = weights / weights.sum()
+    assert np.allclose(matrix.sum(1), 1.0, atol=1e-12)
+    flow = stationary[:, None] * matrix
+    assert np.allclose(flow, flow.T, rtol=1e-12, atol=1e-15)
+    values, vectors = np.linalg.eig(matrix.T)
+    leading = np.real(vectors[:, np.argmax(np.real(values))])
+    assert np.allclose(leading / leading.sum(), stationary, atol=1e-12)
+
+
+@pytest.mark.parametrize(("steps", "count"), [(1, 5), (3, 5), (3, 3)])
+def test_chains_are_distributed_as_the_brute_force_chain(
+    tmp_path: Path, steps: int, count: int
+) -> None:
+    """Chi-square: 2,000 chains after so many moves, against powers of T from n masks."""
+    settings = dataclasses.replace(
+        SETTINGS, length=2, iterations=steps, candidates=count, restart="continue"
+    )
+    chains = 2000
+    given = task(chains=chains, seed=5, folder=tmp_path)
+    GibbsSearch(FiveProposer(), settings).search(given)
+    states, matrix = brute_matrix(FiveProposer(), 2, count, settings.temperature)
+    start = np.zeros(len(states))
+    start[states.index((len(WORDS), len(WORDS)))] = 1.0
+    expected = start @ np.linalg.matrix_power(matrix, steps) * chains
+    seen = Counter(states_in(tmp_path))
+    observed = np.array([seen[state] for state in states], float)
+    assert observed[expected == 0.0].sum() == 0
+    enough = expected >= 5.0
+    rest = (~enough) & (expected > 0.0)
+    merged = [np.append(each[enough], each[rest].sum()) for each in (observed, expected)]
+    keep = merged[1] > 0.0
+    assert chisquare(merged[0][keep], merged[1][keep]).pvalue > 0.01
+
+
+def test_long_chains_are_distributed_as_the_target(tmp_path: Path) -> None:
+    """pi(p) proportional to exp(D(p) / K), by chi-square after 15 moves of 1,000 chains."""
+    settings = dataclasses.replace(SETTINGS, length=2, iterations=15, restart="continue")
+    GibbsSearch(FiveProposer(), settings).search(task(chains=1000, seed=1, folder=tmp_path))
+    states = all_states(2)
+    weights = np.exp(np.array([d_of(text_of(state)) for state in states]) / settings.temperature)
+    seen = Counter(states_in(tmp_path))
+    observed = np.array([seen[state] for state in states])
+    assert observed.sum() == 1000
+    assert chisquare(observed, 1000 * weights / weights.sum()).pvalue > 0.01
+
+
+def test_a_chain_walks_the_same_way_alone_and_among_others() -> None:
+    for noisy in (False, True):
+        few, many = (
+            GibbsSearch(FiveProposer(), SETTINGS).search(task(FiveWords(noisy=noisy), chains=n))
+            for n in (1, 6)
+        )
+        assert many.best[:1] == few.best
+        assert len({each.prompt for each in many.best}) > 1
+
+
+def test_seeds_change_words_and_noises() -> None:
+    one, other = (
+        GibbsSearch(FiveProposer(), SETTINGS).search(task(FiveWords(noisy=True), seed=seed))
+        for seed in (0, 1)
+    )
+    assert {each.score for each in one.bank}.isdisjoint(each.score for each in other.bank)
+
+
+def test_the_answer_is_the_best_visited_or_the_best_scored() -> None:
+    visited, scored = (
+        GibbsSearch(
+            FiveProposer(), dataclasses.replace(SETTINGS, best=best, temperature=5.0)
+        ).search(task(chains=8))
+        for best in ("visited", "scored")
+    )
+    assert max(each.score for each in scored.best) == scored.bank[0].score
+    pairs = list(zip(visited.best, scored.best, strict=True))
+    assert all(one.score <= other.score for one, other in pairs)
+    assert any(one.score < other.score for one, other in pairs)
+    # the walk itself is the same
+    assert visited.bank == scored.bank
+
+
+def test_the_bank_holds_every_scored_prompt_once_with_its_highest_d() -> None:
+    model = FiveWords()
+    found = GibbsSearch(FiveProposer(), SETTINGS).search(task(model, chains=3))
+    texts = {each.prompt: each.score for each in found.bank}
+    assert len(texts) == len(found.bank)
+    assert texts.keys() == set(model.asked) - {""}
+    assert all(score == d_of(text) for text, score in texts.items())
+    assert list(texts.values()) == sorted(texts.values(), reverse=True)
+
+
+def test_a_small_bank_is_the_top_of_a_large_one() -> None:
+    large, small = (
+        GibbsSearch(FiveProposer(), dataclasses.replace(SETTINGS, keep=keep, iterations=30)).search(
+            task(FiveWords(noisy=True), chains=3)
+        )
+        for keep in (10_000, 7)
+    )
+    assert small.bank == large.bank[:7]
+
+
+def test_rounds_begin_from_masks_until_kappa(tmp_path: Path) -> None:
+    """As printed: an outer round is run whole, and the next one restarts from p^0."""
+    high = sorted(d_of(text_of(state)) for state in all_states(3))[-6]
+    settings = dataclasses.replace(SETTINGS, kappa=high, rounds=None, iterations=3)
+    found = GibbsSearch(FiveProposer(), settings).search(
+        task(chains=4, budget=Budget(calls=100_000), folder=tmp_path)
+    )
+    assert found.complete
+    assert all(each.score >= high for each in found.best)
+    with sqlite3.connect(tmp_path / FILE) as db:
+        (text,) = db.execute("SELECT value FROM about WHERE name = 'state'").fetchone()
+    steps = [walk["steps"] for walk in json.loads(text)]
+    assert all(number % settings.iterations == 0 for number in steps)
+    assert max(steps) > settings.iterations
+
+
+def test_restarting_and_continuing_part_after_the_first_round(tmp_path: Path) -> None:
+    lengths: dict[str, set[int]] = {}
+    for restart in ("masks", "continue"):
+        model = FiveWords()
+        settings = dataclasses.replace(SETTINGS, kappa=9.0, rounds=3, restart=restart)
+        found = GibbsSearch(FiveProposer(), settings).search(task(model))
+        # the prompts of the step that follows the first round
+        first = GibbsSearch(FiveProposer(), dataclasses.replace(settings, rounds=1)).search(
+            task(other := FiveWords())
+        )
+        after = model.asked[len(other.asked) :]
+        lengths[restart] = {len(text.split()) for text in after[1:6]}
+        assert found.complete
+        assert first.complete
+    assert lengths["masks"] == {1}
+    assert lengths["continue"] == {3}
+
+
+def test_rounds_are_limited() -> None:
+    model = FiveWords()
+    settings = dataclasses.replace(SETTINGS, kappa=9.0, rounds=2)
+    found = GibbsSearch(FiveProposer(), settings).search(task(model, chains=2))
+    assert found.complete
+    assert found.calls == model.rows <= 2 * 8 * (2 * 5 + 1)
+
+
+@pytest.mark.parametrize("calls", [11, 12, 40, 41, 42, 100])
+def test_a_budget_is_never_overdrawn(calls: int) -> None:
+    model = FiveWords()
+    found = GibbsSearch(FiveProposer(), SETTINGS).search(
+        task(model, chains=2, budget=Budget(calls=calls))
+    )
+    assert found.calls == model.rows <= calls
+    assert found.complete == (calls == 100 and found.calls <= 100 and _all_steps(model))
+    assert len(found.best) == 2
+
+
+def _all_steps(model: FiveWords) -> bool:
+    whole = FiveWords()
+    GibbsSearch(FiveProposer(), SETTINGS).search(task(whole, chains=2))
+    return whole.rows == model.rows
+
+
+def test_a_larger_budget_goes_on_where_a_smaller_one_ended(tmp_path: Path) -> None:
+    search = GibbsSearch(FiveProposer(), SETTINGS)
+    for calls in (15, 30, 60):
+        part = search.search(task(chains=2, folder=tmp_path, budget=Budget(calls=calls)))
+        assert not part.complete
+    found = search.search(task(chains=2, folder=tmp_path))
+    assert without_time(found) == without_time(search.search(task(chains=2)))
+
+
+@pytest.mark.parametrize("rows", [0, 5, 23, 57, 140])
+def test_an_interrupted_search_ends_with_identical_results(tmp_path: Path, rows: int) -> None:
+    search = GibbsSearch(FiveProposer(), dataclasses.replace(SETTINGS, kappa=9.0, rounds=3))
+    whole = search.search(task(FiveWords(noisy=True), chains=3, seed=4))
+    with pytest.raises(KeyboardInterrupt):
+        search.search(
+            task(FiveWords(noisy=True, kill_after=rows), chains=3, seed=4, folder=tmp_path)
+        )
+    found = search.search(task(FiveWords(noisy=True), chains=3, seed=4, folder=tmp_path))
+    assert without_time(found) == without_time(whole)
+    again = search.search(task(model := FiveWords(), chains=3, seed=4, folder=tmp_path))
+    assert again == found
+    assert model.rows == 0
+
+
+def test_progress_tells_of_the_best_so_far() -> None:
+    told: list[Progress] = []
+    found = GibbsSearch(FiveProposer(), SETTINGS).search(task(chains=2, say=told.append))
+    assert [each.done for each in told] == [2 * step for step in range(1, 9)]
+    assert all(each.total == 16 for each in told)
+    best = [each.best.score for each in told if each.best]
+    assert best == sorted(best)
+    assert best[-1] == max(each.score for each in found.best)
+    assert told[-1].calls == found.calls
+
+
+def test_masks_and_present_words_may_be_forced() -> None:
+    """The code's way: [MASK] stays among the candidates, so prompts may be shorter than n."""
+    model = FiveWords()
+    settings = dataclasses.replace(SETTINGS, forced="mask-and-word", candidates=3, temperature=9.0)
+    GibbsSearch(FiveProposer(), settings).search(task(model, chains=8))
+    late = model.asked[len(model.asked) // 2 :]
+    assert {len(text.split()) for text in late} >= {1, 2, 3}
+
+
+def test_a_search_of_no_gain_returns_the_empty_prompt() -> None:
+    """D of the empty prompt is 0 by definition, and no prompt may be below it."""
+    settings = dataclasses.replace(SETTINGS, iterations=1)
+    found = GibbsSearch(FiveProposer(), settings).search(task())
+    assert found.best[0] != Candidate("", 0.0)
+    assert found.best[0].score > 0.0
+
+
+@pytest.mark.parametrize(
+    ("settings", "given", "said"),
+    [
+        (
+            GibbsSettings(length=3),
+            {},
+            "temperature and kappa of these settings are on the squared scale, and D is on the l2"
+            " one; no K of the one is a K of the other: give both the same norm",
+        ),
+        (
+            dataclasses.replace(SETTINGS, kappa=1.0, rounds=None),
+            {},
+            "a search with a kappa and no limit of rounds ends only when every chain gets there;"
+            " give rounds, or a budget of calls or seconds",
+        ),
+        (
+            SETTINGS,
+            {"budget": Budget(calls=5), "chains": 2},
+            "the budget does not pay for the first step, which scores 5 prompts in 6 passes of the"
+            " network; give more, or take fewer chains or candidates",
+        ),
+    ],
+)
+def test_what_cannot_be_searched_is_refused(
+    settings: GibbsSettings, given: dict[str, object], said: str
+) -> None:
+    with pytest.raises(UsageError) as refused:
+        GibbsSearch(FiveProposer(), settings).search(task(**given))  # type: ignore[arg-type]
+    assert str(refused.value) == said
+
+
+@pytest.mark.parametrize(
+    ("given", "said"),
+    [
+        ({"length": 0}, "length is at least 1; got 0"),
+        ({"temperature": 0.0}, "temperature (K) is above 0; got 0.0"),
+        ({"temperature": float("nan")}, "temperature (K) is above 0; got nan"),
+        ({"rounds": 0}, "rounds is at least 1, or none for no limit; got 0"),
+        ({"restart": "p0"}, "restart is one of masks, continue; got 'p0'"),
+        ({"best": "all"}, "best is one of visited, scored; got 'all'"),
+        ({"norm": "l1"}, "norm is one of l2, squared; got 'l1'"),
+    ],
+)
+def test_settings_that_cannot_be_are_refused(given: dict[str, object], said: str) -> None:
+    with pytest.raises(UsageError) as refused:
+        GibbsSettings(**given)  # type: ignore[arg-type]
+    assert str(refused.value) == said
+
+
+def test_another_search_does_not_go_on_in_the_same_folder(tmp_path: Path) -> None:
+    GibbsSearch(FiveProposer(), SETTINGS).search(task(folder=tmp_path))
+    other = GibbsSearch(FiveProposer(), dataclasses.replace(SETTINGS, temperature=1.0))
+    with pytest.raises(UsageError) as refused:
+        other.search(task(folder=tmp_path, seed=3))
+    assert str(refused.value) == (
+        f"{tmp_path / FILE} is of another search (other seed, temperature); choose another folder,"
+        " or remove that file"
+    )

@@ -1,0 +1,87 @@
+"""Draws and probabilities of one move."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from five_words import FiveProposer, FiveWords
+from visleak.memorization.scores import ScoreSettings, TriggerScore
+from visleak.memorization.search.moving import (
+    Asked,
+    boltzmann,
+    cost,
+    distinct,
+    draw_of,
+    drawn,
+    generator,
+    moves,
+    options,
+)
+
+SCORES = st.lists(st.floats(-1e6, 1e6), min_size=1, max_size=20)
+
+
+@given(SCORES, st.floats(1e-3, 1e3), st.floats(-1e3, 1e3))
+def test_probabilities_are_a_distribution_in_the_order_of_scores(
+    scores: list[float], temperature: float, shift: float
+) -> None:
+    values = np.array(scores)
+    chances = boltzmann(values, temperature)
+    assert chances.sum() == pytest.approx(1.0, abs=1e-12)
+    assert (chances >= 0.0).all()
+    order = np.argsort(values)
+    assert (np.diff(chances[order]) >= -1e-15).all()
+    # only differences of D count
+    moved = boltzmann(values + shift, temperature)
+    assert np.allclose(moved, chances, atol=1e-5)
+
+
+@given(SCORES, st.floats(0.0, 1.0, exclude_max=True))
+def test_a_draw_inverts_the_cumulated_probabilities(scores: list[float], chance: float) -> None:
+    chances = boltzmann(np.array(scores), 100.0)
+    index = drawn(chances, chance)
+    total = chances.sum()
+    assert chances[index] > 0.0
+    assert chances[:index].sum() <= chance * total + 1e-12
+    assert chance * total <= chances[: index + 1].sum() + 1e-12
+
+
+def test_draws_fall_as_often_as_their_probabilities_say() -> None:
+    chances = np.array([0.1, 0.0, 0.6, 0.3])
+    grid = (np.arange(1000) + 0.5) / 1000
+    counts = np.bincount([drawn(chances, chance) for chance in grid], minlength=4)
+    assert counts.tolist() == [100, 0, 600, 300]
+
+
+def test_chains_of_a_step_share_its_prompts_and_noises() -> None:
+    """Equal prompts of several chains are scored once, and so have equal D."""
+    model = FiveWords(noisy=True)
+    score = TriggerScore(model, ScoreSettings(norm="l2"))
+    asked = [Asked((0, 1), 0, 0.3), Asked((2, 1), 0, 0.9), Asked((0, 1), 1, 0.5)]
+    found = options(asked, FiveProposer(), 5)
+    assert len(distinct(found)) == 9
+    made = moves(asked, found, score, 0.5, norm="l2", draw=0)
+    assert model.rows == cost(9, 1) == 10
+    assert made[0].scores.tolist() == made[1].scores.tolist()
+    alone = moves(asked[2:], found[2:], score, 0.5, norm="l2", draw=0)
+    assert alone[0].scores.tolist() == made[2].scores.tolist()
+    assert alone[0].state == made[2].state
+
+
+def test_a_move_changes_one_position() -> None:
+    asked = [Asked((3, 5, 1), 1, 0.7)]
+    (option,) = options(asked, FiveProposer(), 4)
+    assert all((state[0], state[2]) == (3, 1) for state in option.states)
+    assert [state[1] for state in option.states] == sorted({state[1] for state in option.states})
+
+
+def test_random_numbers_depend_on_seed_chain_and_step_alone() -> None:
+    keys = [(0, 0, 0), (1, 0, 0), (0, 1, 0), (0, 0, 1), (0, "a", 0), (0, "b", 0)]
+    first = [generator(*key).random() for key in keys]
+    assert first == [generator(*key).random() for key in keys]
+    assert len(set(first)) == len(keys)
+    draws = {draw_of(seed, step) for seed in range(3) for step in range(5)}
+    assert len(draws) == 15

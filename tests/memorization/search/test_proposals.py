@@ -1,0 +1,288 @@
+"""Proposals of a real masked language model, made from a configuration and loaded offline."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import socket
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+from tokenizers import Tokenizer, decoders, models, normalizers, pre_tokenizers, processors
+from transformers import (
+    BertConfig,
+    BertForMaskedLM,
+    GPT2Config,
+    GPT2LMHeadModel,
+    PreTrainedTokenizerFast,
+)
+
+from visleak.errors import UsageError, VisleakError
+from visleak.memorization.search.language_models import load_language_model
+from visleak.memorization.search.proposals import MaskedLanguageModel, Rules, best_candidates
+
+TOKENS = (
+    *("[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", "[unused1]"),
+    *("red", "bag", "old", "image", "of", "a", "##s", "##let", "won", "'", "t", "é", "1984"),
+    *("!", ",", ".", "...", "ocean"),
+)
+SPECIAL = range(6)
+LETTERS = "red bag old image of a"
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A BERT of 2 layers with a vocabulary of word pieces, as transformers saves it."""
+    path = tmp_path_factory.mktemp("mlm")
+    vocabulary = {token: number for number, token in enumerate(TOKENS)}
+    tokenizer = Tokenizer(models.WordPiece(vocabulary, unk_token="[UNK]"))
+    tokenizer.normalizer = normalizers.Lowercase()
+    tokenizer.pre_tokenizer = pre_tokenizers.BertPreTokenizer()
+    tokenizer.decoder = decoders.WordPiece(cleanup=False)
+    tokenizer.post_processor = processors.TemplateProcessing(
+        single="[CLS] $A [SEP]", special_tokens=[("[CLS]", 2), ("[SEP]", 3)]
+    )
+    fast = PreTrainedTokenizerFast(
+        tokenizer_object=tokenizer,
+        **{
+            f"{name}_token": f"[{word}]"
+            for name, word in (
+                *(("pad", "PAD"), ("unk", "UNK"), ("cls", "CLS")),
+                *(("sep", "SEP"), ("mask", "MASK")),
+            )
+        },
+    )
+    fast.save_pretrained(path)
+    torch.manual_seed(3)
+    config = BertConfig(
+        vocab_size=len(TOKENS),
+        hidden_size=16,
+        num_hidden_layers=2,
+        num_attention_heads=2,
+        intermediate_size=32,
+        max_position_embeddings=16,
+        initializer_range=0.5,
+    )
+    BertForMaskedLM(config).save_pretrained(path)
+    return path
+
+
+def ids(*words: str) -> list[int]:
+    return [TOKENS.index(word) for word in words]
+
+
+def by_hand(folder: Path, row: list[int], place: int) -> np.ndarray:
+    """Return log-probabilities at a place of an input, straight from the network."""
+    network = BertForMaskedLM.from_pretrained(folder).eval()
+    with torch.no_grad():
+        logits = network(input_ids=torch.tensor([row])).logits[0, place].double()
+    return torch.log_softmax(logits, -1).numpy()
+
+
+def model(folder: Path, **rules: object) -> MaskedLanguageModel:
+    return load_language_model(str(folder), rules=Rules(**rules))  # type: ignore[arg-type]
+
+
+def test_candidates_are_the_most_probable_words_at_the_masked_position(folder: Path) -> None:
+    state = ids("old", "red", "bag")
+    row = [2, state[0], 4, state[2], 3]
+    logs = by_hand(folder, row, 2)
+    words = [number for number in range(len(TOKENS)) if number not in SPECIAL or number == 5]
+    wanted = sorted(words, key=lambda number: -logs[number])
+    for count in (1, 4, 99):
+        (found,) = model(folder).candidates([state], [1], count)
+        assert found.ids.tolist() == wanted[:count]
+        assert np.allclose(found.log_probabilities, logs[wanted[:count]], atol=1e-5)
+
+
+def test_the_word_at_the_position_is_not_looked_at(folder: Path) -> None:
+    one, other = (
+        model(folder).candidates([ids("old", word, "bag")], [1], 5)[0] for word in ("red", "of")
+    )
+    assert one.ids.tolist() == other.ids.tolist()
+
+
+def test_prompts_of_several_lengths_are_read_as_each_alone(folder: Path) -> None:
+    lm = model(folder)
+    states = [ids("old", "red"), lm.start(4), ids("bag"), ids("of", "old"), ids(*LETTERS.split())]
+    positions = [1, 3, 0, 0, 2]
+    together = lm.candidates(states, positions, 7)
+    for state, position, found in zip(states, positions, together, strict=True):
+        (alone,) = lm.candidates([state], [position], 7)
+        assert alone.ids.tolist() == found.ids.tolist()
+        assert np.allclose(alone.log_probabilities, found.log_probabilities, atol=1e-5)
+
+
+def test_a_prefix_is_read_by_the_language_model_alone(folder: Path) -> None:
+    lm = model(folder, prefix="Image of a")
+    state = ids("old", "red")
+    logs = by_hand(folder, [2, *ids("image", "of", "a"), state[0], 4, 3], 5)
+    (found,) = lm.candidates([state], [1], 3)
+    assert np.allclose(found.log_probabilities, logs[found.ids], atol=1e-5)
+    assert lm.texts([state]) == ["old red"]
+    assert lm.about()["prefix"] == "Image of a"
+
+
+def test_texts_merge_pieces_and_leave_masks_out(folder: Path) -> None:
+    lm = model(folder)
+    states = [
+        ids("[MASK]", "bag", "##s", "[MASK]", "old"),
+        ids("[MASK]", "[MASK]"),
+        ids("red", ",", "won", "'", "t"),
+        ids("##let", "bag", "."),
+    ]
+    assert lm.texts(states)[0] == "bags old"
+    assert lm.texts(states)[1] == ""
+    assert lm.texts(states)[2] == "red, won't"
+    assert lm.texts(states)[3] == "##let bag."
+
+
+def test_stop_words_are_made_by_rule(folder: Path) -> None:
+    (found,) = model(folder, stop=True).candidates([ids("old")], [0], 99)
+    words = {TOKENS[number] for number in found.ids.tolist()}
+    # the apostrophe is punctuation; the full stop has a rule of its own
+    assert words == {
+        *("red", "bag", "old", "image", "of", "a", "##s", "##let", "won", "t", ".", "ocean"),
+    }
+
+
+def test_banned_words_are_never_proposed(folder: Path) -> None:
+    lm = model(folder, banned=("Ocean", "red", "bags", "sea"), banned_name="mine")
+    (found,) = lm.candidates([ids("old")], [0], 99)
+    words = {TOKENS[number] for number in found.ids.tolist()}
+    assert words.isdisjoint({"ocean", "red"})
+    # "bags" is two pieces: it is let go, and its pieces stay
+    assert {"bag", "##s"} <= words
+    assert TOKENS.index("ocean") not in lm.words()
+    assert lm.about()["banned"] == "mine"
+    assert lm.about()["banned_words"] == 4
+
+
+def test_a_full_stop_may_be_kept_for_the_end(folder: Path) -> None:
+    lm = model(folder, stop_last=True)
+    stop = TOKENS.index(".")
+    middle, end = lm.candidates([ids("old", "bag")] * 2, [0, 1], 99)
+    assert stop not in middle.ids
+    assert stop in end.ids
+    assert stop in model(folder).candidates([ids("old", "bag")], [0], 99)[0].ids
+
+
+def test_what_is_forced_takes_the_least_probable_places(folder: Path) -> None:
+    lm = model(folder, banned=("red",))
+    (free,) = lm.candidates([ids("old", "bag")], [0], 4)
+    (forced,) = lm.candidates([ids("old", "bag")], [0], 4, [[lm.mask, TOKENS.index("red")]])
+    assert forced.ids.tolist() == [*free.ids.tolist()[:2], lm.mask, TOKENS.index("red")]
+
+
+@given(
+    st.lists(st.floats(-9, 0), min_size=1, max_size=12),
+    st.integers(1, 14),
+    st.data(),
+)
+def test_best_candidates_are_the_top_with_what_is_forced(
+    values: list[float], count: int, data: st.DataObject
+) -> None:
+    size = len(values)
+    allowed = np.array(data.draw(st.lists(st.booleans(), min_size=size, max_size=size)), bool)
+    forced = data.draw(st.lists(st.integers(0, size - 1), max_size=2, unique=True))
+    found = best_candidates(np.array(values), allowed, count, forced).ids.tolist()
+    free = sorted(np.flatnonzero(allowed).tolist(), key=lambda word: (-values[word], word))[:count]
+    assert set(forced) <= set(found)
+    assert len(set(found)) == len(found) <= max(count, len(forced))
+    others = [word for word in found if word not in forced]
+    assert others == [word for word in free if word not in forced][: len(others)]
+    if set(forced) <= set(free):
+        assert found == free
+
+
+def test_whole_words_are_those_that_begin_one(folder: Path) -> None:
+    words = {TOKENS[number] for number in model(folder).words().tolist()}
+    assert {"red", "ocean", "1984", "[unused1]"} <= words
+    assert words.isdisjoint({"##s", "##let", "[MASK]", "[UNK]", "[CLS]"})
+
+
+def test_texts_are_read_into_pieces_and_what_is_unknown_is_counted(folder: Path) -> None:
+    lm = model(folder)
+    assert lm.ids("Old bags") == (ids("old", "bag", "##s"), 0)
+    assert lm.ids("old zebra bag") == (ids("old", "bag"), 1)
+    assert lm.start(3) == [lm.mask] * 3
+
+
+def test_the_digest_is_of_weights_tokenizer_and_configuration(folder: Path, tmp_path: Path) -> None:
+    digests = [model(folder).about()["digest"]]
+    for name in ("config.json", "tokenizer.json", "model.safetensors"):
+        copy = tmp_path / name.replace(".", "-")
+        shutil.copytree(folder, copy)
+        if name == "model.safetensors":
+            network = BertForMaskedLM.from_pretrained(copy)
+            with torch.no_grad():
+                network.cls.predictions.bias += 1.0
+            network.save_pretrained(copy)
+        else:
+            content = json.loads((copy / name).read_text())
+            content["note"] = 1
+            (copy / name).write_text(json.dumps({**content, "hidden_act": "relu"}))
+            if name == "tokenizer.json":
+                content.pop("note")
+                content["truncation"] = None
+                content["padding"] = None
+                (copy / name).write_text(json.dumps(content, indent=3))
+        digests.append(model(copy).about()["digest"])
+    assert len(set(digests)) == 4
+    assert model(folder).about()["digest"] == digests[0]
+
+
+def test_nothing_is_asked_of_the_network(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(*given: object, **named: object) -> None:
+        raise AssertionError("a socket was opened")
+
+    monkeypatch.setattr(socket.socket, "connect", refuse)
+    assert model(folder).candidates([ids("old")], [0], 3)[0].ids.size == 3
+
+
+def test_prompts_longer_than_the_model_reads_are_refused(folder: Path) -> None:
+    lm = model(folder, prefix="image of a")
+    assert len(lm.start(11)) == 11
+    for call in (lambda: lm.start(12), lambda: lm.ids("old " * 12)):
+        with pytest.raises(UsageError) as refused:
+            call()
+        assert str(refused.value) == (
+            f"language model {folder} reads prompts of up to 11 word pieces; got 12"
+        )
+
+
+def test_a_list_that_bans_every_word_is_refused(folder: Path) -> None:
+    with pytest.raises(VisleakError) as refused:
+        model(folder, banned=tuple(TOKENS))
+    assert str(refused.value) == (f"every word of language model {folder} is banned; ban fewer")
+
+
+def test_what_is_no_masked_language_model_is_refused(folder: Path, tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match=r"there is no such folder; give one with a language"):
+        load_language_model(str(tmp_path / "none"))
+    empty = tmp_path / "empty"
+    empty.mkdir()
+    with pytest.raises(VisleakError, match=r"has no config\.json"):
+        load_language_model(str(empty))
+    causal = tmp_path / "causal"
+    shutil.copytree(folder, causal)
+    (causal / "model.safetensors").unlink()
+    GPT2LMHeadModel(GPT2Config(vocab_size=24, n_embd=8, n_layer=1, n_head=1)).save_pretrained(
+        causal
+    )
+    with pytest.raises(VisleakError, match=r"cannot be loaded"):
+        load_language_model(str(causal))
+    pickled = tmp_path / "pickled"
+    shutil.copytree(folder, pickled)
+    (pickled / "model.safetensors").rename(pickled / "pytorch_model.bin")
+    with pytest.raises(VisleakError, match=r"has no weights, none of model\.safetensors"):
+        load_language_model(str(pickled))
+    broken = tmp_path / "broken"
+    shutil.copytree(folder, broken)
+    (broken / "tokenizer.json").write_text("{")
+    with pytest.raises(VisleakError, match=r"the tokenizer of language model .* cannot be loaded"):
+        load_language_model(str(broken))

@@ -1,0 +1,87 @@
+"""Strings of random words within a budget."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+import pytest
+from scipy.stats import chisquare
+
+from five_words import WORDS, FiveProposer, FiveWords, d_of
+from visleak.errors import UsageError
+from visleak.memorization.scores import ScoreSettings, TriggerScore
+from visleak.memorization.search.random_words import BLOCK, RandomSettings, RandomWords
+from visleak.memorization.search.task import Budget, SearchTask
+
+
+def task(model: FiveWords | None = None, **given: Any) -> SearchTask:
+    return SearchTask(TriggerScore(model or FiveWords(), ScoreSettings(norm="l2")), **given)
+
+
+def test_words_are_drawn_uniformly_among_those_allowed() -> None:
+    proposer = FiveProposer()
+    proposer.banned = (1,)
+    model = FiveWords()
+    search = RandomWords(proposer, RandomSettings(length=1, prompts=1))
+    told = Counter()
+    for seed in range(400):
+        (best,) = search.search(task(model, seed=seed)).best
+        told[best.prompt] += 1
+    assert "bee" not in told
+    assert chisquare(list(told.values())).pvalue > 0.01
+    assert len(told) == len(WORDS) - 1
+
+
+def test_each_chain_has_an_equal_share_and_keeps_its_best() -> None:
+    model = FiveWords()
+    found = RandomWords(FiveProposer(), RandomSettings(length=4)).search(
+        task(model, chains=3, budget=Budget(calls=500))
+    )
+    assert found.calls == model.rows <= 500
+    assert found.complete
+    assert [each.chain for each in found.best] == [0, 1, 2]
+    bank = {each.prompt: each.score for each in found.bank}
+    assert bank.keys() == set(model.asked) - {""}
+    assert max(each.score for each in found.best) == max(bank.values())
+    assert all(each.score == d_of(each.prompt) for each in found.best)
+    assert all(len(each.prompt.split()) == 4 for each in found.bank)
+
+
+def test_a_number_of_prompts_ends_it() -> None:
+    for prompts in (1, BLOCK - 1, BLOCK, BLOCK + 1):
+        model = FiveWords()
+        settings = RandomSettings(length=8, prompts=prompts)
+        found = RandomWords(FiveProposer(), settings).search(task(model, chains=2))
+        assert len(set(model.asked) - {""}) == 2 * prompts
+        assert found.complete
+        alone = RandomWords(FiveProposer(), settings).search(task())
+        assert found.best[0] == alone.best[0]
+    small = task(chains=2, budget=Budget(calls=20))
+    assert not RandomWords(FiveProposer(), settings).search(small).complete
+
+
+@pytest.mark.parametrize("rows", [0, 70, 150])
+def test_an_interrupted_search_of_random_words_ends_the_same(tmp_path: Path, rows: int) -> None:
+    search = RandomWords(FiveProposer(), RandomSettings(length=5, keep=9))
+    given: dict[str, Any] = {"chains": 2, "seed": 3, "budget": Budget(calls=300)}
+    whole = search.search(task(FiveWords(noisy=True), **given))
+    with pytest.raises(KeyboardInterrupt):
+        search.search(task(FiveWords(noisy=True, kill_after=rows), **given, folder=tmp_path))
+    found = search.search(task(FiveWords(noisy=True), **given, folder=tmp_path))
+    assert dataclasses.replace(found, seconds=0) == dataclasses.replace(whole, seconds=0)
+    assert len(found.bank) == 9
+
+
+def test_random_words_without_an_end_are_refused() -> None:
+    with pytest.raises(UsageError) as refused:
+        RandomWords(FiveProposer()).search(task())
+    assert str(refused.value) == (
+        "random words never end by themselves: give prompts, or a budget of calls or seconds"
+    )
+    with pytest.raises(UsageError, match=r"does not pay for the first step, which scores 4"):
+        RandomWords(FiveProposer()).search(task(chains=4, budget=Budget(calls=3)))
+    with pytest.raises(UsageError, match=r"prompts is at least 1; got 0"):
+        RandomSettings(prompts=0)

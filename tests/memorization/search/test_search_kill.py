@@ -1,0 +1,77 @@
+"""A search whose process is killed at any moment ends with identical results."""
+
+from __future__ import annotations
+
+import dataclasses
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from five_words import FiveProposer, FiveWords
+from visleak.memorization.scores import ScoreSettings, TriggerScore
+from visleak.memorization.search.gibbs import GibbsSearch, GibbsSettings
+from visleak.memorization.search.ledger import FILE
+from visleak.memorization.search.task import SearchTask
+
+SETTINGS = GibbsSettings(
+    length=6, iterations=3000, candidates=5, temperature=0.3, kappa=None, norm="l2", keep=50
+)
+
+#: Searches in a folder, with nothing of the test but its world.
+SCRIPT = """
+import sys
+sys.path.insert(0, sys.argv[2])
+from pathlib import Path
+from five_words import FiveProposer, FiveWords
+from visleak.memorization.scores import ScoreSettings, TriggerScore
+from visleak.memorization.search.gibbs import GibbsSearch, GibbsSettings
+from visleak.memorization.search.task import SearchTask
+settings = GibbsSettings(
+    length=6, iterations=3000, candidates=5, temperature=0.3, kappa=None, norm="l2", keep=50
+)
+score = TriggerScore(FiveWords(noisy=True), ScoreSettings(norm="l2"))
+print("begins", flush=True)
+GibbsSearch(FiveProposer(), settings).search(SearchTask(score, 2, 9, folder=Path(sys.argv[1])))
+"""
+
+
+@pytest.mark.slow
+def test_a_killed_search_goes_on_to_identical_results(tmp_path: Path) -> None:
+    """SIGKILL three times in the middle, a run in this process to the end; against no kill."""
+    kept = tmp_path / "kept"
+    steps = []
+    for seconds in (0.2, 0.5, 0.9):
+        process = subprocess.Popen(
+            [sys.executable, "-c", SCRIPT, str(kept), str(Path(__file__).parents[2])],
+            stdout=subprocess.PIPE,
+            env={**os.environ, "OMP_NUM_THREADS": "1"},
+        )
+        assert process.stdout is not None
+        assert process.stdout.readline() == b"begins\n"
+        end = time.monotonic() + 60
+        while not (kept / FILE).exists() and time.monotonic() < end:
+            time.sleep(0.01)
+        time.sleep(seconds)
+        process.send_signal(signal.SIGKILL)
+        process.wait()
+        process.stdout.close()
+        assert process.returncode == -signal.SIGKILL
+        steps.append((kept / FILE).stat().st_size)
+    told: list[int] = []
+    search = GibbsSearch(FiveProposer(), SETTINGS)
+
+    def task(folder: Path | None) -> SearchTask:
+        score = TriggerScore(FiveWords(noisy=True), ScoreSettings(norm="l2"))
+        return SearchTask(score, 2, 9, folder=folder, say=lambda p: told.append(p.done))
+
+    found = search.search(task(kept))
+    # what the killed runs did was not done again
+    assert told[0] > 2
+    whole = search.search(task(None))
+    assert dataclasses.replace(found, seconds=0.0) == dataclasses.replace(whole, seconds=0.0)
+    assert found.complete

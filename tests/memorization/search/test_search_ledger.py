@@ -1,0 +1,125 @@
+"""The file in which a search keeps where it stands."""
+
+from __future__ import annotations
+
+import sqlite3
+from pathlib import Path
+
+import pytest
+
+from visleak.errors import UsageError, VisleakError
+from visleak.memorization.search.ledger import FILE, Ledger, Scored, forget_other
+
+KEY = {"seed": 1, "settings": {"length": 3}}
+
+
+def fill(ledger: Ledger, *scores: float) -> None:
+    rows = [Scored(f"prompt {score}", score, 0, 1) for score in scores]
+    ledger.save({"step": len(rows)}, rows, calls=len(rows) + 1, seconds=0.5)
+
+
+def test_what_is_saved_is_there_again(tmp_path: Path) -> None:
+    with Ledger(tmp_path, KEY) as ledger:
+        assert ledger.state is None
+        fill(ledger, 0.1, 0.3, 0.2)
+        fill(ledger, 0.30000000000000004)
+    with Ledger(tmp_path, dict(KEY)) as ledger:
+        assert ledger.state == {"step": 1}
+        assert (ledger.calls, ledger.seconds) == (6, 1.0)
+        assert [each.best for each in ledger.best()] == [0.30000000000000004, 0.3, 0.2, 0.1]
+        assert [each.best for each in ledger.best(1)] == [0.30000000000000004]
+
+
+def test_a_prompt_scored_again_keeps_its_mean_and_where_it_was_highest() -> None:
+    with Ledger(None, KEY) as ledger:
+        for step, score in enumerate((1.0, 3.0, 2.0, 3.0)):
+            ledger.save(step, [Scored("a", score, step, step, 4 - step)], calls=1, seconds=0.0)
+        (held,) = ledger.best()
+    assert (held.mean, held.best, held.times) == (2.25, 3.0, 4)
+    assert (held.chain, held.step, held.changed) == (1, 1, 1)
+
+
+def test_empty_prompts_are_no_part_of_the_bank() -> None:
+    with Ledger(None, KEY) as ledger:
+        ledger.save(0, [Scored("", 0.0, 0, 0), Scored("a", 0.5, 0, 0)], calls=2, seconds=0.0)
+        assert [each.prompt for each in ledger.best()] == ["a"]
+
+
+def test_sources_have_banks_of_their_own() -> None:
+    with Ledger(None, KEY) as ledger:
+        rows = [Scored("a", 1.0, 0, 0, 1, "x"), Scored("a", 2.0, 0, 0, 2, "y")]
+        ledger.save(0, [*rows, Scored("b", 3.0, 0, 0, 1, "x")], calls=3, seconds=0.0)
+        assert [each.prompt for each in ledger.by_mean("x")] == ["b", "a"]
+        assert [each.mean for each in ledger.by_mean("x", least=2.5)] == [3.0]
+        assert [each.mean for each in ledger.by_mean(count=2)] == [3.0, 2.0]
+        assert (ledger.count(), ledger.count("x"), ledger.count("x", least=3.0)) == (3, 2, 1)
+
+
+def test_an_error_in_the_middle_leaves_the_last_state(tmp_path: Path) -> None:
+    with Ledger(tmp_path, KEY) as ledger:
+        fill(ledger, 0.1)
+        with pytest.raises(TypeError):
+            ledger.save({object()}, [], calls=1, seconds=0.0)
+        with pytest.raises(VisleakError, match="cannot be used"):
+            ledger.save(7, [Scored("a\ud800", 1.0, 0, 0)], calls=1, seconds=0.0)
+        rows = [Scored("b", 1.0, 0, 0), Scored("c", None, 0, 0)]  # type: ignore[arg-type]
+        with pytest.raises(VisleakError, match="cannot be used"):
+            ledger.save(7, rows, calls=1, seconds=0.0)
+    with Ledger(tmp_path, KEY) as ledger:
+        assert ledger.state == {"step": 1}
+        assert ledger.calls == 2
+        assert ledger.count() == 1
+
+
+def test_a_damaged_file_is_told_in_one_line(tmp_path: Path) -> None:
+    (tmp_path / FILE).write_bytes(b"no database at all" * 100)
+    with pytest.raises(VisleakError) as refused:
+        Ledger(tmp_path, KEY)
+    assert str(refused.value) == (
+        f"the state of the search, {tmp_path / FILE}, cannot be used (file is not a database); see"
+        " that the disk has room, or remove the file to search anew"
+    )
+
+
+def test_a_full_disk_is_told_in_one_line(tmp_path: Path) -> None:
+    with Ledger(tmp_path, KEY) as ledger:
+        fill(ledger, 0.1)
+        pages = ledger._db.execute("PRAGMA page_count").fetchone()[0]
+        ledger._db.execute(f"PRAGMA max_page_count = {pages}")
+        with pytest.raises(VisleakError, match=r"\(database or disk is full\); see that the disk"):
+            fill(ledger, *[number / 7 for number in range(5000)])
+        assert ledger.state == {"step": 1}
+        assert ledger.count() == 1
+
+
+def test_the_state_of_another_search_is_refused_and_forgotten_when_asked(tmp_path: Path) -> None:
+    with Ledger(tmp_path, KEY) as ledger:
+        fill(ledger, 0.1)
+    other = {"seed": 1, "settings": {"length": 4}}
+    with pytest.raises(UsageError, match=r"is of another search \(other length\); choose another"):
+        Ledger(tmp_path, other)
+    forget_other(tmp_path, KEY)
+    with Ledger(tmp_path, KEY) as ledger:
+        assert ledger.count() == 1
+    forget_other(tmp_path, other)
+    assert not (tmp_path / FILE).exists()
+    forget_other(tmp_path, other)
+    (tmp_path / FILE).write_bytes(b"no database at all" * 100)
+    forget_other(tmp_path, other)
+    assert not (tmp_path / FILE).exists()
+
+
+def test_a_search_that_has_done_nothing_is_no_other(tmp_path: Path) -> None:
+    Ledger(tmp_path, KEY).close()
+    with Ledger(tmp_path, {"seed": 2}) as ledger:
+        fill(ledger, 0.1)
+    with pytest.raises(UsageError, match="other seed, settings"):
+        Ledger(tmp_path, KEY)
+
+
+def test_no_log_is_left_beside_the_file(tmp_path: Path) -> None:
+    with Ledger(tmp_path, KEY) as ledger:
+        fill(ledger, 0.1)
+    assert [path.name for path in tmp_path.iterdir()] == [FILE]
+    with sqlite3.connect(tmp_path / FILE) as db:
+        assert db.execute("PRAGMA integrity_check").fetchone() == ("ok",)

@@ -1,0 +1,194 @@
+"""What a search leaves in its folder, and what a second call makes of it."""
+
+from __future__ import annotations
+
+import csv
+import json
+from pathlib import Path
+from typing import Any
+
+import pyarrow.parquet as pq
+import pytest
+
+from five_words import WORDS, FiveProposer, FiveWords, d_of
+from visleak.errors import UsageError, VisleakError
+from visleak.memorization.prompt_files import read_prompts
+from visleak.memorization.prompts import Prompts
+from visleak.memorization.scores import ScoreSettings, TriggerScore
+from visleak.memorization.search import (
+    AugmentSettings,
+    Budget,
+    GibbsSearch,
+    GibbsSettings,
+    SearchTask,
+    augment_into,
+    diversify_into,
+    search_into,
+)
+from visleak.memorization.search.ledger import FILE
+from visleak.memorization.search.output import read_result
+
+GIBBS = GibbsSettings(length=3, iterations=6, candidates=4, temperature=0.4, kappa=1.0, norm="l2")
+AUGMENT = AugmentSettings(
+    iterations=5, candidates=4, temperature=0.4, kappa=1.0, patience=2, top=7, norm="l2"
+)
+TRIGGERS = Prompts(("ant bee cat", "eel dog", "=cmd() ant"), origin="mine.txt (text)")
+
+
+def task(model: FiveWords | None = None, **given: Any) -> SearchTask:
+    return SearchTask(TriggerScore(model or FiveWords(), ScoreSettings(norm="l2")), **given)
+
+
+def searched(out: Path, model: FiveWords | None = None, **given: Any) -> dict[str, Any]:
+    force, said = given.pop("force", False), given.pop("say", None)
+    settings = given.pop("settings", GIBBS)
+    return search_into(
+        GibbsSearch(FiveProposer(), settings),
+        task(model, **{"chains": 3, **given}),
+        out,
+        kappa=settings.kappa,
+        about={"preset": "paper"},
+        force=force,
+        say=said,
+    )
+
+
+def test_a_search_writes_what_the_next_verb_reads(tmp_path: Path) -> None:
+    found = searched(tmp_path)
+    held = json.loads((tmp_path / "search.json").read_text())
+    assert held == found == read_result(tmp_path, "search")
+    assert held["kind"] == "visleak memorization search"
+    assert held["complete"] is True
+    assert held["score"]["norm"] == "l2"
+    assert held["about"] == {"preset": "paper"}
+    assert held["settings"]["temperature"] == 0.4
+    assert held["headline"].startswith("highest D (L2) of 3 chains ")
+    prompts = read_prompts(tmp_path / "prompts.parquet")
+    assert set(prompts.texts) == {each["prompt"] for each in held["best"]}
+    table = pq.read_table(tmp_path / "prompts.parquet")
+    assert table.schema.names == ["prompt", "d_l2", "chain", "step"]
+    assert table["d_l2"].to_pylist() == [d_of(text) for text in table["prompt"].to_pylist()]
+    with (tmp_path / "prompts.csv").open(newline="") as lines:
+        rows = list(csv.DictReader(lines))
+    assert [row["prompt"] for row in rows] == table["prompt"].to_pylist()
+    bank = pq.read_table(tmp_path / "bank.parquet")
+    assert bank.num_rows == held["bank"] > 3
+    assert bank["d_l2"].to_pylist() == sorted(bank["d_l2"].to_pylist(), reverse=True)
+    reached = [each["d"] >= 1.0 for each in held["best"]]
+    assert [each["reached"] for each in held["best"]] == reached
+
+
+def test_the_same_search_is_reused_and_another_needs_force(tmp_path: Path) -> None:
+    first = searched(tmp_path)
+    said: list[str] = []
+    again = searched(tmp_path, model := FiveWords(), say=said.append)
+    assert again == first
+    assert model.rows == 0
+    assert said == [f"{tmp_path} holds this very result already; nothing was done again"]
+    with pytest.raises(UsageError, match=r"holds a result already \(search\.json\)"):
+        searched(tmp_path, seed=1)
+    other = searched(tmp_path, seed=1, force=True)
+    assert other["key"] != first["key"]
+    assert read_result(tmp_path, "search") == other
+
+
+def test_a_search_that_its_budget_ended_goes_on_with_a_larger_one(tmp_path: Path) -> None:
+    part = searched(tmp_path / "a", budget=Budget(calls=30))
+    assert not part["complete"]
+    assert part["headline"].endswith("; the budget ended it")
+    said: list[str] = []
+    assert searched(tmp_path / "a", budget=Budget(calls=30), say=said.append) == part
+    whole = searched(tmp_path / "a", say=said.append)
+    assert said[1:] == [
+        f"{tmp_path / 'a'} holds this search as far as its budget went; it goes on from there"
+    ]
+    wanted = searched(tmp_path / "b")
+    for name in ("best", "bank", "calls", "complete", "key"):
+        assert whole[name] == wanted[name]
+    for name in ("prompts.parquet", "bank.parquet", "prompts.csv"):
+        assert (tmp_path / "a" / name).read_bytes() == (tmp_path / "b" / name).read_bytes()
+
+
+def test_an_unfinished_search_of_another_kind_is_refused_unless_forced(tmp_path: Path) -> None:
+    with pytest.raises(KeyboardInterrupt):
+        searched(tmp_path, FiveWords(kill_after=40))
+    with pytest.raises(UsageError, match=r"is of another search \(other temperature\)"):
+        searched(tmp_path, settings=GibbsSettings(**{**GIBBS.about(), "temperature": 1.0}))
+    found = searched(
+        tmp_path, settings=GibbsSettings(**{**GIBBS.about(), "temperature": 1.0}), force=True
+    )
+    assert found["settings"]["temperature"] == 1.0
+
+
+def test_a_damaged_result_is_told(tmp_path: Path) -> None:
+    searched(tmp_path)
+    (tmp_path / "search.json").write_text("{")
+    with pytest.raises(VisleakError, match=r"search\.json cannot be read"):
+        searched(tmp_path)
+
+
+def augmented(out: Path, **given: Any) -> dict[str, Any]:
+    return augment_into(task(**given), FiveProposer(), TRIGGERS, AUGMENT, out)
+
+
+def test_an_augmentation_writes_the_best_and_the_bank(tmp_path: Path) -> None:
+    made = augmented(tmp_path)
+    assert made == read_result(tmp_path, "augment")
+    assert [each["trigger"] for each in made["triggers"]] == list(TRIGGERS.texts)
+    assert [each["unknown"] for each in made["triggers"]] == [0, 0, 1]
+    table = pq.read_table(tmp_path / "prompts.parquet")
+    assert table.schema.names == ["prompt", "trigger", "d_l2", "times", "changed"]
+    bank = pq.read_table(tmp_path / "bank.parquet")
+    assert bank.num_rows == made["bank"] == sum(each["scored"] for each in made["triggers"])
+    for each in made["triggers"]:
+        rows = [row for row in table.to_pylist() if row["trigger"] == each["trigger"]]
+        assert len(rows) == each["kept"] <= 7
+        assert sum(each["changed"].values()) == each["kept"]
+        scores = sorted(
+            (row["d_l2"] for row in bank.to_pylist() if row["trigger"] == each["trigger"]),
+            reverse=True,
+        )
+        assert [row["d_l2"] for row in rows] == scores[: each["kept"]]
+    with (tmp_path / "prompts.csv").open(newline="") as lines:
+        cells = {row["trigger"] for row in csv.DictReader(lines)}
+    # a spreadsheet runs nothing
+    assert cells == {"ant bee cat", "eel dog", "'=cmd() ant"}
+
+
+def test_picks_of_a_bank_are_per_trigger(tmp_path: Path) -> None:
+    augmented(tmp_path / "augmented")
+    prompts = read_prompts(tmp_path / "augmented" / "prompts.parquet")
+    out = tmp_path / "diverse"
+    made = diversify_into(FiveWords(), prompts, out, count=3, per_source=True)
+    assert made == read_result(out, "diversify")
+    rows = pq.read_table(out / "prompts.parquet").to_pylist()
+    assert made["picks"] == len(rows) == sum(made["sources"].values())
+    triggers = dict(zip(prompts.texts, prompts.columns["trigger"], strict=True))
+    assert all(triggers[row["prompt"]] == row["trigger"] for row in rows)
+    assert max(made["sources"].values()) == 3
+    assert made["short"] == sum(count < 3 for count in made["sources"].values())
+    assert [row["closeness"] is None for row in rows].count(True) == len(made["sources"])
+    together = diversify_into(FiveWords(), prompts, tmp_path / "one", count=99)
+    assert together["picks"] == len(prompts)
+    assert together["short"] == 1
+    assert diversify_into(FiveWords(), prompts, out, count=3, per_source=True) == made
+    with pytest.raises(UsageError, match=r"holds a result already \(diversify\.json\)"):
+        diversify_into(FiveWords(), prompts, out, count=4, per_source=True)
+
+
+def test_a_list_without_triggers_cannot_be_picked_per_source(tmp_path: Path) -> None:
+    prompts = Prompts(tuple(WORDS), origin="words.txt (text)")
+    with pytest.raises(UsageError) as refused:
+        diversify_into(FiveWords(), prompts, tmp_path, per_source=True)
+    assert str(refused.value) == (
+        "--per-source needs the column trigger in words.txt (text), as `visleak memorization"
+        " augment` writes it"
+    )
+
+
+def test_the_state_is_kept_beside_the_result(tmp_path: Path) -> None:
+    searched(tmp_path)
+    names = {path.name for path in tmp_path.iterdir()}
+    assert names - {".visleak.lock"} == {
+        *("search.json", "prompts.parquet", "prompts.csv", "bank.parquet", FILE),
+    }
