@@ -1,0 +1,254 @@
+"""Generated images on disk: PNG files named by their content, and what each was made of.
+
+An image is stored once, whatever asks for it, and never made again: the index knows it by all
+that it depends on. A batch is in the index as a whole or not at all, after its files are on disk,
+so that a kill costs one batch, and what a later run makes is what this one would have made.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import io
+import json
+import os
+import sqlite3
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from types import TracebackType
+from typing import Final, Self
+
+import numpy as np
+import numpy.typing as npt
+from PIL import Image
+
+from visleak.errors import VisleakError
+from visleak.images import content_digest, decode
+from visleak.records import Bytes8, Unreadable
+
+#: The index, and the folder of the pictures.
+INDEX: Final = "images.sqlite"
+PICTURES: Final = "images"
+
+#: Seconds to wait for another process that is writing, and keys asked for in one statement.
+PATIENCE: Final = 60.0
+CHUNK: Final = 500
+
+_TABLES: Final = """
+CREATE TABLE IF NOT EXISTS images (
+    key TEXT PRIMARY KEY, prompt TEXT NOT NULL, seed INTEGER NOT NULL, way TEXT NOT NULL,
+    digest TEXT NOT NULL, seconds REAL NOT NULL
+) WITHOUT ROWID;
+CREATE TABLE IF NOT EXISTS alike (key TEXT PRIMARY KEY, matrix BLOB NOT NULL) WITHOUT ROWID;
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class Stored:
+    """An image on disk.
+
+    Attributes:
+        prompt: that made it.
+        seed: of its noise.
+        digest: BLAKE2b-128 of the file's bytes, hexadecimal: the content digest of an audit.
+        seconds: its share of the time its batch took when it was made.
+    """
+
+    prompt: str
+    seed: int
+    digest: str
+    seconds: float
+
+    @property
+    def path(self) -> str:
+        """Where the file lies, relative to the store's folder."""
+        return path_of(self.digest)
+
+
+def path_of(digest: str) -> str:
+    """Return the file of a content, relative to the store's folder.
+
+    >>> path_of("abcdef")
+    'images/ab/abcdef.png'
+    """
+    return f"{PICTURES}/{digest[:2]}/{digest}.png"
+
+
+def key_of(*parts: object) -> str:
+    """Return the digest of plain data, hexadecimal."""
+    text = json.dumps(parts, sort_keys=True, ensure_ascii=True, allow_nan=False)
+    return hashlib.blake2b(text.encode(), digest_size=16).hexdigest()
+
+
+def _is_there(path: Path) -> bool:
+    """Whether a file is there, and not empty as after a power cut."""
+    try:
+        return path.stat().st_size > 0
+    except OSError:
+        return False
+
+
+class ImageStore:
+    """A folder of generated images. A context manager.
+
+    Args:
+        folder: made if need be. Several processes may use it at once: who is first is kept.
+
+    Raises:
+        VisleakError: the folder cannot be made, or its index cannot be read.
+    """
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        try:
+            folder.mkdir(parents=True, exist_ok=True)
+        except OSError as error:
+            raise VisleakError(
+                f"the folder {folder} of images cannot be made ({error.strerror})"
+            ) from error
+        with self._explained():
+            self._db = sqlite3.connect(folder / INDEX, timeout=PATIENCE)
+            try:
+                # an entry must be on disk when the next batch begins; files come before it
+                self._db.execute("PRAGMA synchronous=FULL")
+                self._db.executescript(_TABLES)
+            except BaseException:
+                self._db.close()
+                raise
+
+    @contextlib.contextmanager
+    def _explained(self) -> Iterator[None]:
+        try:
+            yield
+        except sqlite3.Error as error:
+            raise VisleakError(
+                f"{self.folder / INDEX} cannot be used ({error}); see that the folder can be"
+                " written and the disk has room; a damaged index may be deleted, its images are"
+                " made again"
+            ) from error
+
+    def known(self, keys: Sequence[str]) -> dict[str, Stored]:
+        """Return the images that are there, by key; what lost its file is not there."""
+        found: dict[str, Stored] = {}
+        for start in range(0, len(keys), CHUNK):
+            part = keys[start : start + CHUNK]
+            marks = ",".join("?" * len(part))
+            with self._explained():
+                rows = self._db.execute(
+                    f"SELECT key, prompt, seed, digest, seconds FROM images WHERE key IN ({marks})",
+                    part,
+                ).fetchall()
+            found.update({row[0]: Stored(*row[1:]) for row in rows})
+        return {key: each for key, each in found.items() if _is_there(self.folder / each.path)}
+
+    def add(
+        self,
+        keys: Sequence[str],
+        prompts: Sequence[str],
+        seeds: Sequence[int],
+        way: str,
+        pixels: npt.NDArray[np.uint8],
+        seconds: float,
+    ) -> None:
+        """Keep a batch: its files first, then all of its entries at once.
+
+        Args:
+            keys, prompts, seeds: one an image.
+            way: key of how its conditioning was made.
+            pixels: (n, height, width, 3).
+            seconds: that the batch took.
+
+        Raises:
+            VisleakError: the disk refuses.
+        """
+        digests = [self._written(each) for each in pixels]
+        share = seconds / max(1, len(keys))
+        rows = [
+            (key, prompt, seed, way, digest, share)
+            for key, prompt, seed, digest in zip(keys, prompts, seeds, digests, strict=True)
+        ]
+        with self._explained(), self._db:
+            # an entry without its file is made anew, and may then differ by rounding
+            self._db.executemany("INSERT OR REPLACE INTO images VALUES (?, ?, ?, ?, ?, ?)", rows)
+
+    def _written(self, pixels: Bytes8) -> str:
+        """Write a picture unless it is there, and return its digest."""
+        out = io.BytesIO()
+        Image.fromarray(pixels).save(out, "PNG")
+        digest = content_digest(out.getvalue()).hex()
+        path = self.folder / path_of(digest)
+        if _is_there(path):
+            return digest
+        # beside the folders of the pictures, where the next run looks for what a kill left; not
+        # flushed one by one, which takes longer than small pictures do: what a power cut left of
+        # a file is seen by its digest
+        beside = self.folder / f".{digest}.png.{os.getpid()}.part"
+        try:
+            path.parent.mkdir(parents=True, exist_ok=True)
+            beside.write_bytes(out.getvalue())
+            os.replace(beside, path)
+        except OSError as error:
+            raise VisleakError(f"{path} cannot be written ({error.strerror})") from error
+        finally:
+            beside.unlink(missing_ok=True)
+        return digest
+
+    def picture(self, digest: str) -> Bytes8:
+        """Return the pixels of an image, (height, width, 3).
+
+        Raises:
+            VisleakError: its file is not there, or is not what was written.
+        """
+        path = self.folder / path_of(digest)
+        try:
+            data = path.read_bytes()
+        except OSError as error:
+            raise VisleakError(
+                f"{path} cannot be read ({error.strerror}); run the same command again, and it is"
+                " made anew"
+            ) from error
+        seen = decode(data)
+        if content_digest(data).hex() != digest or isinstance(seen, Unreadable):
+            raise VisleakError(
+                f"{path} is damaged: its content is not what its name says; delete it and run the"
+                " same command again"
+            )
+        return seen.pixels
+
+    # -- similarities that were computed ---------------------------------------------------------
+
+    def alike(self, key: str, count: int) -> npt.NDArray[np.float32] | None:
+        """Return the kept similarities (n, n) under a key, ``None`` where there are none."""
+        with self._explained():
+            row = self._db.execute("SELECT matrix FROM alike WHERE key = ?", (key,)).fetchone()
+        if row is None:
+            return None
+        values = np.frombuffer(row[0], "<f4")
+        across, down = np.triu_indices(count, 1)
+        if len(values) != len(across):
+            return None
+        matrix = np.eye(count, dtype=np.float32)
+        matrix[across, down] = matrix[down, across] = values
+        return matrix
+
+    def keep_alike(self, key: str, matrix: npt.NDArray[np.floating]) -> None:
+        """Keep similarities (n, n), symmetric with ones on the diagonal."""
+        values = matrix[np.triu_indices(len(matrix), 1)].astype("<f4").tobytes()
+        with self._explained(), self._db:
+            self._db.execute("INSERT OR REPLACE INTO alike VALUES (?, ?)", (key, values))
+
+    def close(self) -> None:
+        """Let go of the index."""
+        self._db.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.close()

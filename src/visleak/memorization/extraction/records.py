@@ -1,0 +1,60 @@
+"""What extraction leaves behind: images of prompts, and clusters of images that came twice."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+
+@dataclass(frozen=True, slots=True)
+class Cluster:
+    """Images of one prompt that are nearly the same: a candidate for a memorized image.
+
+    Attributes:
+        prompt: its text.
+        number: of the cluster within the prompt, from 0, largest first.
+        size: images in it.
+        images: generated for the prompt.
+        medoid: content digest (hexadecimal) of the image most similar to the others.
+        path: of the medoid's file, relative to the extraction's folder.
+        seed: the medoid was made from.
+        cohesion: median similarity of the medoid to the other images of the cluster.
+    """
+
+    prompt: str
+    number: int
+    size: int
+    images: int
+    medoid: str
+    path: str
+    seed: int
+    cohesion: float
+
+
+@dataclass(frozen=True)
+class Extraction:
+    """Images of prompts, and their clusters.
+
+    Attributes:
+        folder: with ``extract.json``, ``generated.parquet`` (prompt, seed, digest, path), the
+            images as PNG named by their content, ``clusters.parquet``, and ``medoids.parquet``, a
+            manifest (id, path, prompt, cluster, size, seed, caption) that is opened as a SOURCE.
+        about: model, sampling, similarity and settings, as plain data.
+        prompts: texts for which images were made.
+        images: how many there are.
+        clusters: by prompt, largest first.
+        calls: passes of the network that the images cost.
+        seconds: of wall time, over all runs: making the images, and comparing them in the last.
+        generating_seconds: those of making the images.
+        key: of everything that was asked; equal keys are equal requests.
+    """
+
+    folder: Path
+    about: dict[str, object]
+    prompts: tuple[str, ...]
+    images: int
+    clusters: tuple[Cluster, ...]
+    calls: int
+    seconds: float
+    generating_seconds: float = 0.0
+    key: str = ""

@@ -1,0 +1,181 @@
+"""The built-in similarity: the fingerprint's word, confirmed by looking at the pictures.
+
+The number of two pictures is the cosine of their built-in fingerprints where that reaches a gate
+and verification confirms the pair, and 0 elsewhere. Verification is that of an audit: both
+pictures are aligned and compared, and the probability that a careful person calls the pair near
+or exact must reach one half.
+
+Hundreds of images of a prompt have thousands of pairs, and where a picture is replayed nearly all
+of them would have to be looked at. So among the pictures of one list it is enough that two are
+linked by confirmed pairs: pairs are looked at from the most alike down, between pictures that are
+not linked yet, and a picture that was refused ten times is left with the links it has.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Sequence
+from typing import Final
+
+import numpy as np
+
+from visleak.encoders import load_encoder
+from visleak.gallery import shrink
+from visleak.grading import grade, load_grader
+from visleak.images import open_pictures
+from visleak.memorization.extraction.similarity import EPS, EncoderSimilarity, Float64, among
+from visleak.pipeline.candidates import SAME_COLOUR, side
+from visleak.pipeline.fingerprinting import fingerprint
+from visleak.pipeline.verification import Material, equal_bytes, verify
+from visleak.pipeline.workplace import Workplace
+from visleak.records import Bool, Bytes8, Float32, Int64, Pairs
+from visleak.search.exact import ExactSearch
+from visleak.verify import check
+
+#: Cosine of fingerprints from which a pair is worth a look; below it the number is 0.
+GATE: Final = 0.5
+
+#: Long side to which pictures are bounded before they are looked at: images of one prompt are
+#: aligned anyway, and a look at 256 pixels takes three times as long.
+BOUND: Final = 128
+
+#: Refusals after which a picture is not looked at again.
+REFUSALS: Final = 10
+
+#: Version of how pairs are chosen: part of the digest.
+VERSION: Final = 1
+
+
+class VerifiedSimilarity:
+    """The built-in fingerprint, confirmed by verification; see the module."""
+
+    name = "builtin"
+    number = (
+        f"cosine of built-in fingerprints from {GATE} on where verification links the two pictures"
+        f" as near or exact, else 0 (looked at within {BOUND} pixels)"
+    )
+    eps: float | None = EPS
+
+    def __init__(self) -> None:
+        self._encoder = load_encoder("builtin")
+        self._grader = load_grader()
+        self._prints = EncoderSimilarity(self._encoder)
+        recipe = f"{VERSION} {GATE} {BOUND} {REFUSALS} {SAME_COLOUR} {self._encoder.digest}"
+        hasher = hashlib.blake2b(recipe.encode(), digest_size=16)
+        hasher.update(check.digest() + self._grader.digest.encode())
+        self.digest = hasher.hexdigest()
+
+    def matrix(self, pictures: Sequence[Bytes8]) -> Float64:
+        """Return the similarities among pictures, see :class:`CopySimilarity`."""
+        cosine = among(self._prints.vectors(pictures))
+        with Workplace.at(None, 1, None) as place:
+            links = self._linked(cosine, list(pictures), place)
+        found = np.where(links[:, None] == links[None, :], cosine, 0.0)
+        found[found < GATE] = 0.0
+        np.fill_diagonal(found, 1.0)
+        return np.asarray(found)
+
+    def between(self, one: Sequence[Bytes8], other: Sequence[Bytes8]) -> Float64:
+        """Return the similarities to other pictures; of each row the ten highest are looked at."""
+        cosine = self._prints.between(one, other)
+        found = np.zeros_like(cosine)
+        best = np.argsort(-cosine, axis=1, kind="stable")[:, :REFUSALS]
+        row = np.repeat(np.arange(len(cosine)), best.shape[1])
+        column = best.ravel()
+        worth = cosine[row, column] >= GATE
+        row, column = row[worth], column[worth]
+        if len(row):
+            with Workplace.at(None, 1, None) as place:
+                # one list, so that one way of looking serves both
+                desk = _Desk(self, [*one, *other], place)
+                confirmed = desk.confirmed(row, len(one) + column)
+            found[row[confirmed], column[confirmed]] = cosine[row, column][confirmed]
+        return found
+
+    def _linked(self, cosine: Float64, pictures: list[Bytes8], place: Workplace) -> Int64:
+        """Return a number for each picture: linked ones have the same."""
+        count = len(pictures)
+        parts = np.arange(count)
+        left, right = np.triu_indices(count, 1)
+        worth = np.flatnonzero(cosine[left, right] >= GATE)
+        if not len(worth):
+            return parts
+        worth = worth[np.argsort(-cosine[left[worth], right[worth]], kind="stable")]
+        left, right = left[worth], right[worth]
+        desk = _Desk(self, pictures, place)
+        refused = np.zeros(count, np.int64)
+        open_pairs = np.ones(len(left), np.bool_)
+        while True:
+            tired = refused >= REFUSALS
+            open_pairs &= (parts[left] != parts[right]) & ~tired[left] & ~tired[right]
+            asked = _forest(parts, left, right, np.flatnonzero(open_pairs))
+            if not len(asked):
+                return parts
+            open_pairs[asked] = False
+            confirmed = desk.confirmed(left[asked], right[asked])
+            for pair in asked[confirmed]:
+                parts = _joined(parts, int(left[pair]), int(right[pair]))
+            for side_of in (left, right):
+                np.add.at(refused, side_of[asked[~confirmed]], 1)
+
+
+def _joined(parts: Int64, one: int, other: int) -> Int64:
+    """Return the parts after two pictures were linked; the lower number stays."""
+    low, high = sorted((int(parts[one]), int(parts[other])))
+    return np.where(parts == high, low, parts)
+
+
+def _forest(parts: Int64, left: Int64, right: Int64, pairs: Int64) -> Int64:
+    """Return the first pairs that would link all that pairs can link, if all were confirmed."""
+    chosen = []
+    for pair in pairs.tolist():
+        if parts[left[pair]] != parts[right[pair]]:
+            parts = _joined(parts, int(left[pair]), int(right[pair]))
+            chosen.append(pair)
+    return np.asarray(chosen, np.int64)
+
+
+class _Desk:
+    """Where pictures of one list are looked at in pairs."""
+
+    def __init__(self, by: VerifiedSimilarity, pictures: list[Bytes8], place: Workplace) -> None:
+        self._grader = by._grader
+        self._place = place
+        small = [shrink(each, BOUND) for each in pictures]
+        images = open_pictures(small, name="generated")
+        prints = fingerprint(images, by._encoder, place)
+        self._side = side(prints, by._encoder, (0,), ExactSearch(), 1)
+        self._material = {"generated": Material(images, prints)}
+
+    def confirmed(self, left: Int64, right: Int64) -> Bool:
+        """Return which pairs are near or exact, or blank and of one colour."""
+        prints = self._side.prints
+        rows = (np.asarray(prints.matrix[left]), np.asarray(prints.matrix[right]))
+        similarity = np.einsum("ij,ij->i", *(each.astype(np.float64) for each in rows))
+        pairs = self._pairs(left, right, similarity.astype(np.float32))
+        (evidence,) = verify([pairs], self._material, self._place)
+        flat = prints.flat[left] & prints.flat[right]
+        grades = grade(
+            pairs.similarity,
+            pairs.background,
+            evidence,
+            equal_bytes=equal_bytes(pairs, self._material),
+            flat=flat,
+            grader=self._grader,
+        )
+        # an audit calls blank pictures of one colour similar at most; here they are one picture
+        blank = flat & (similarity >= SAME_COLOUR)
+        return np.asarray((grades.probability >= self._grader.near_at) | blank)
+
+    def _pairs(self, left: Int64, right: Int64, similarity: Float32) -> Pairs:
+        background = self._side.background
+        return Pairs(
+            query_set="generated",
+            reference_set="generated",
+            query=left,
+            reference=right,
+            similarity=similarity,
+            background=((background[left] + background[right]) / 2).astype(np.float32),
+            view=np.zeros(len(left), np.int8),
+            total=np.zeros(len(self._side.prints), np.int64),
+        )

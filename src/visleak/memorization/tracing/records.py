@@ -1,0 +1,146 @@
+"""What tracing finds: which image, if any, a generated image is a copy of."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+#: Verdict on a pair whose structure agrees after any recolouring, and whose colours do not.
+LAYOUT: Final = "layout"
+
+#: What a memorized image may show (Hong et al. 2024, section 4).
+CATEGORIES: Final = ("commercial product", "human", "artwork", "other")
+
+
+@dataclass(frozen=True, slots=True)
+class Match:
+    """The best source of one generated image.
+
+    Attributes:
+        image: id of the generated image, as in the audited set.
+        prompt: that made it.
+        size: images in its cluster.
+        source: name of the source that was asked.
+        reference: id of the source's image, or ``None`` where nothing was found.
+        similarity: of the two, by the similarity that the trace names.
+        grade: ``exact``, ``near``, ``similar``, ``different``, ``layout`` (structure agrees after
+            any recolouring, colours do not), or ``""`` where there were no pictures to verify.
+        probability: that a careful person calls the pair near or exact; ``None`` without pictures.
+        verified: whether it counts as memorized: near or exact, of the same layout, or so judged
+            by a person.
+        memorized: number of the memorized image: one for all matches whose references are the same
+            image or of the same layout; ``None`` where it does not count.
+        reason: one line in words.
+        nearest: similarity to the most similar image of all sources that were compared, whichever
+            the best match is; NaN where none was. M_tau = 1 where it is above tau.
+        structure: how far the structure of the two stands out, see
+            :func:`visleak.memorization.tracing.layout.standing_out`; ``None`` if not measured.
+        colour: mean difference of colours in place (CIE76); ``None`` if not measured.
+        judged: ``human`` or ``disputed`` where people judged the pair, else empty.
+    """
+
+    image: str
+    prompt: str
+    size: int
+    source: str
+    reference: str | None
+    similarity: float
+    grade: str
+    probability: float | None
+    verified: bool
+    memorized: int | None
+    reason: str = ""
+    nearest: float = float("nan")
+    structure: float | None = None
+    colour: float | None = None
+    judged: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Original:
+    """One memorized image: a source image, with those that are the same or of its layout.
+
+    Attributes:
+        number: from 0, in the order of the matches.
+        source: name of the source of the first reference.
+        references: ids (SOURCE/id where there are several sources) that matches were verified
+            against, the closest first.
+        variants: different images of the sources that are the same or of the same layout.
+        matches: generated images that repeat it.
+        prompts: that made them.
+        layout: it is repeated in other colours only.
+        category: of :data:`CATEGORIES`, where the user said so.
+    """
+
+    number: int
+    source: str
+    references: tuple[str, ...]
+    variants: int
+    matches: int
+    prompts: int
+    layout: bool
+    category: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Replication:
+    """How often the images of one prompt replicate a training image.
+
+    Attributes:
+        prompt: its text.
+        images: traced ones.
+        replicated: those with M_tau = 1.
+        share: of them.
+        low, high: ends of its 95 % Wilson interval.
+        trigger: whether the share is above ``kappa_share``: the prompt is in D_mem.
+    """
+
+    prompt: str
+    images: int
+    replicated: int
+    share: float
+    low: float
+    high: float
+    trigger: bool
+
+
+@dataclass(frozen=True)
+class Trace:
+    """What became of all generated images that were traced.
+
+    Attributes:
+        folder: with ``trace.json``, ``trace.csv`` and the audit folder ``audit``, which
+            ``visleak review`` and ``visleak report`` open.
+        about: sources, similarity, tau and settings, as plain data.
+        matches: one a generated image.
+        memorized: distinct memorized images among those verified.
+        tau: M_tau(x) = 1 if some training image has a similarity above tau (definition 1).
+        share: of traced images with M_tau = 1, with ``low`` and ``high`` of its 95 % interval;
+            NaN where no source could be compared.
+        originals: the memorized images.
+        prompts: shares by prompt, where all images were traced; else empty.
+        notes: what a reader has to know beside.
+        key: of everything that was asked but verdicts; equal keys are equal requests.
+    """
+
+    folder: Path
+    about: dict[str, object]
+    matches: tuple[Match, ...]
+    memorized: int
+    tau: float
+    share: tuple[float, float, float]
+    originals: tuple[Original, ...] = ()
+    prompts: tuple[Replication, ...] = ()
+    notes: tuple[str, ...] = ()
+    key: str = ""
+
+    @property
+    def verified(self) -> tuple[Match, ...]:
+        """The matches that count as memorized."""
+        return tuple(match for match in self.matches if match.verified)
+
+    @property
+    def asked(self) -> bool:
+        """Whether any training set was asked; without one nothing is called memorized."""
+        return bool(self.about.get("sets"))

@@ -1,0 +1,96 @@
+"""A model for tests whose images are known beforehand: some prompts replay one picture."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import cv2
+import numpy as np
+from skimage import data
+
+from visleak.memorization.model import Conditioning, Sampling
+
+SOURCES = (data.astronaut, data.coffee, data.chelsea, data.rocket, data.immunohistochemistry)
+
+
+def planted(number: int, side: int) -> np.ndarray:
+    """Return a picture to replay."""
+    picture = SOURCES[number]()
+    least = min(picture.shape[:2])
+    return np.asarray(
+        cv2.resize(picture[:least, :least], (side, side), interpolation=cv2.INTER_AREA), np.uint8
+    )
+
+
+def fresh(seed: int, side: int) -> np.ndarray:
+    """Return a picture of its own for each seed: soft blobs of colour."""
+    draw = np.random.default_rng([seed, 7])
+    coarse = draw.integers(0, 256, (5, 5, 3)).astype(np.float32)
+    smooth = cv2.resize(coarse, (side, side), interpolation=cv2.INTER_CUBIC)
+    return np.clip(smooth, 0, 255).astype(np.uint8)
+
+
+@dataclass
+class ReplayingModel:
+    """Replays a picture, with noise, for the prompts that are told; else makes fresh ones.
+
+    Attributes:
+        replays: number of the picture and share of the images by prompt.
+        side: of its images.
+        rows: how many rows :meth:`sample` was asked for, call by call.
+    """
+
+    replays: Mapping[str, tuple[int, float]] = field(default_factory=dict)
+    side: int = 16
+    noise: float = 6.0
+    digest: str = "fake-1"
+    name: str = "replaying"
+    precision: str = "fp32"
+    family: str = "sd"
+    prediction: str = "epsilon"
+    device: str = "cpu"
+    rows: list[int] = field(default_factory=list)
+    made: list[tuple[str, int]] = field(default_factory=list)
+
+    @property
+    def shape(self) -> tuple[int, int, int]:
+        return (3, self.side, self.side)
+
+    def about(self) -> dict[str, object]:
+        return {"name": self.name, "family": self.family, "device": self.device}
+
+    def encode_prompt(self, prompts: Sequence[str]) -> Conditioning:
+        return Conditioning(np.array(prompts, object)[:, None])
+
+    def first_timestep(self, steps: int) -> float:
+        raise NotImplementedError
+
+    def noises(self, seeds: Sequence[int]) -> Any:
+        raise NotImplementedError
+
+    def predict_noise(self, latents: Any, timestep: float, conditioning: Conditioning) -> Any:
+        raise NotImplementedError
+
+    def as_epsilon(self, output: Any, latents: Any, timestep: float) -> Any:
+        raise NotImplementedError
+
+    def sample(
+        self, conditioning: Conditioning, seeds: Sequence[int], sampling: Sampling
+    ) -> np.ndarray:
+        prompts = [str(row[0]) for row in conditioning.states]
+        self.rows.append(len(prompts))
+        self.made += list(zip(prompts, seeds, strict=True))
+        return np.stack(
+            [self.image(prompt, seed) for prompt, seed in zip(prompts, seeds, strict=True)]
+        )
+
+    def image(self, prompt: str, seed: int) -> np.ndarray:
+        """Return the image of a prompt and a seed."""
+        draw = np.random.default_rng([seed, *prompt.encode()])
+        number, share = self.replays.get(prompt, (0, 0.0))
+        if draw.random() >= share:
+            return fresh(int(draw.integers(1 << 30)), self.side)
+        noisy = planted(number, self.side) + draw.normal(0, self.noise, (self.side, self.side, 3))
+        return np.clip(noisy, 0, 255).astype(np.uint8)

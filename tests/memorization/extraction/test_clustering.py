@@ -1,0 +1,168 @@
+"""Clusters against a DBSCAN written from its definition, and by properties."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from hypothesis.extra import numpy as hnp
+
+from visleak.errors import UsageError
+from visleak.memorization.extraction.clustering import clusters_of
+
+pytest.importorskip("sklearn")
+
+
+def naive(similarity: np.ndarray, eps: float, least: int) -> tuple[list[set[int]], dict[int, set]]:
+    """Return the sets of cores that are connected, and for every border image those it touches.
+
+    Ester et al. 1996: a core has ``least`` neighbours, itself one of them; cores that are
+    neighbours share a cluster; an image with a core as neighbour is in (one of) their clusters.
+    """
+    count = len(similarity)
+    near = np.maximum(1 - similarity, 0) <= eps
+    np.fill_diagonal(near, True)
+    cores = {i for i in range(count) if near[i].sum() >= least}
+    groups: list[set[int]] = []
+    left = set(cores)
+    while left:
+        group, waiting = set(), [left.pop()]
+        while waiting:
+            one = waiting.pop()
+            group.add(one)
+            more = {other for other in left if near[one, other]}
+            left -= more
+            waiting += more
+        groups.append(group)
+    border = {
+        i: {n for n, group in enumerate(groups) if any(near[i, core] for core in group)}
+        for i in range(count)
+        if i not in cores
+    }
+    return groups, border
+
+
+def matrices(most: int = 12) -> st.SearchStrategy[np.ndarray]:
+    values = st.sampled_from([-0.3, 0.0, 0.3, 0.5, 0.55, 0.7, 0.9, 1.0])
+
+    def symmetric(square: np.ndarray) -> np.ndarray:
+        made = np.triu(square, 1)
+        return made + made.T + np.eye(len(square))
+
+    sizes = st.integers(1, most)
+    return sizes.flatmap(lambda n: hnp.arrays(np.float64, (n, n), elements=values)).map(symmetric)
+
+
+@given(matrices(), st.sampled_from([0.1, 0.45, 0.5, 0.8]), st.integers(1, 5))
+def test_clusters_are_those_of_the_definition(alike: np.ndarray, eps: float, least: int) -> None:
+    groups, border = naive(alike, eps, least)
+    found = clusters_of(alike, range(len(alike)), eps=eps, min_samples=least, min_cluster=1)
+    cores = set().union(*groups) if groups else set()
+    assert sorted(sorted(set(each.members) & cores) for each in found) == sorted(
+        map(sorted, groups)
+    )
+    for each in found:
+        number = groups.index(set(each.members) & cores)
+        assert all(number in border[i] for i in set(each.members) - cores)
+    covered = [i for each in found for i in each.members]
+    assert len(covered) == len(set(covered))
+    assert set(covered) == cores | {i for i, touched in border.items() if touched}
+
+
+@given(matrices(), st.randoms(use_true_random=False), st.integers(1, 4))
+def test_the_order_of_images_changes_nothing(alike: np.ndarray, random, least: int) -> None:
+    count = len(alike)
+    seeds = random.sample(range(1000), count)
+    order = random.sample(range(count), count)
+
+    def by_seed(matrix: np.ndarray, numbers: list[int]) -> list:
+        found = clusters_of(matrix, numbers, eps=0.5, min_samples=least, min_cluster=2)
+        return [
+            ([numbers[i] for i in each.members], numbers[each.medoid], each.cohesion)
+            for each in found
+        ]
+
+    assert by_seed(alike, seeds) == by_seed(
+        alike[np.ix_(order, order)], [seeds[place] for place in order]
+    )
+
+
+def block(*sizes: int, inside: float = 0.9) -> np.ndarray:
+    """Return similarities of groups of so many images, 0.1 between groups."""
+    which = np.repeat(np.arange(len(sizes)), sizes)
+    made = np.where(which[:, None] == which[None, :], inside, 0.1)
+    np.fill_diagonal(made, 1.0)
+    return made
+
+
+def test_clusters_of_fewer_images_than_asked_are_dropped_and_the_largest_is_first() -> None:
+    alike = block(20, 19, 31, 1)
+    found = clusters_of(alike, range(71), eps=0.5, min_samples=3, min_cluster=20)
+    assert [len(each.members) for each in found] == [31, 20]
+    every = clusters_of(alike, range(71), eps=0.5, min_samples=3, min_cluster=1)
+    assert [len(each.members) for each in every] == [31, 20, 19]  # one alone is no core
+
+
+def test_min_samples_counts_the_image_itself() -> None:
+    assert clusters_of(block(2), [0, 1], eps=0.5, min_samples=3, min_cluster=1) == []
+    (found,) = clusters_of(block(2), [0, 1], eps=0.5, min_samples=2, min_cluster=1)
+    assert sorted(found.members) == [0, 1]
+
+
+def test_the_medoid_is_most_similar_to_all_others_by_brute_force() -> None:
+    draw = np.random.default_rng(3)
+    for _ in range(20):
+        alike = draw.uniform(0.6, 1.0, (9, 9))
+        alike = (alike + alike.T) / 2
+        np.fill_diagonal(alike, 1.0)
+        (found,) = clusters_of(alike, range(9), eps=0.5, min_samples=3, min_cluster=3)
+        sums = [sum(alike[i, j] for j in range(9) if j != i) for i in range(9)]
+        assert found.medoid == int(np.argmax(sums))
+        others = sorted(alike[found.medoid, j] for j in range(9) if j != found.medoid)
+        assert found.cohesion == pytest.approx((others[3] + others[4]) / 2)
+        assert found.members[0] == found.medoid
+        row = [alike[found.medoid, j] for j in found.members[1:]]
+        assert row == sorted(row, reverse=True)
+
+
+def test_equal_medoids_go_by_the_lowest_seed() -> None:
+    (found,) = clusters_of(block(4), [9, 4, 2, 7], eps=0.5, min_samples=3, min_cluster=2)
+    assert found.medoid == 2
+    assert found.members == (2, 1, 3, 0)
+
+
+def test_a_border_image_goes_with_the_cluster_of_the_lower_seed() -> None:
+    # 0-1-2 and 4-5-6 are cliques, 3 is in reach of one image of each and no core itself
+    alike = block(3, 1, 3)
+    alike[3, [2, 4]] = alike[[2, 4], 3] = 0.6
+    (first, second) = clusters_of(alike, range(7), eps=0.5, min_samples=4, min_cluster=1)
+    assert sorted(first.members) == [0, 1, 2, 3]
+    assert sorted(second.members) == [4, 5, 6]
+    turned = clusters_of(alike, range(7, 0, -1), eps=0.5, min_samples=4, min_cluster=1)
+    assert sorted(turned[0].members) == [3, 4, 5, 6]
+
+
+def test_a_similarity_above_one_by_rounding_is_a_distance_of_zero() -> None:
+    alike = block(3)
+    alike[0, 1] = alike[1, 0] = 1.0000002
+    (found,) = clusters_of(alike, range(3), eps=0.5, min_samples=3, min_cluster=3)
+    assert len(found.members) == 3
+
+
+def test_no_images_no_clusters() -> None:
+    assert clusters_of(np.empty((0, 0)), [], eps=0.5, min_samples=3, min_cluster=1) == []
+
+
+@pytest.mark.parametrize(
+    ("alike", "seeds", "text"),
+    [
+        (np.eye(2), [0, 1, 2], "similarity must be 3 x 3, one row a seed; got (2, 2)"),
+        (np.eye(2), [1, 1], "seeds of the images of one prompt must all differ; one stands twice"),
+        (np.full((2, 2), np.nan), [0, 1], "similarity holds something that is no number"),
+    ],
+)
+def test_what_cannot_be_clustered_is_refused(alike: np.ndarray, seeds: list, text: str) -> None:
+    with pytest.raises(UsageError) as error:
+        clusters_of(alike, seeds, eps=0.5, min_samples=3, min_cluster=1)
+    assert str(error.value) == text

@@ -1,0 +1,229 @@
+"""What counts as nearly the same picture, by each of the similarities."""
+
+from __future__ import annotations
+
+import itertools
+
+import cv2
+import numpy as np
+import pytest
+from replaying_model import fresh, planted
+
+from visleak.encoders import load_encoder
+from visleak.errors import UsageError, VisleakError
+from visleak.memorization.extraction import verified
+from visleak.memorization.extraction.similarities import load_similarity
+from visleak.memorization.extraction.similarity import (
+    EncoderSimilarity,
+    PixelSimilarity,
+)
+from visleak.memorization.extraction.verified import GATE, VerifiedSimilarity
+
+
+def noisy(picture: np.ndarray, count: int, seed: int = 0, amount: float = 5.0) -> list[np.ndarray]:
+    draw = np.random.default_rng(seed)
+    return [
+        np.clip(picture + draw.normal(0, amount, picture.shape), 0, 255).astype(np.uint8)
+        for _ in range(count)
+    ]
+
+
+def by_name(name: str):
+    return load_similarity(name)
+
+
+@pytest.mark.parametrize(
+    ("name", "side"),
+    # PDQ is for photographs: noise of 16 pixels flips its bits
+    [("builtin", 16), ("builtin", 96), ("pixels", 16), ("pixels", 96), ("pdq", 96)],
+)
+def test_a_matrix_is_symmetric_with_ones_and_finds_the_copies(name: str, side: int) -> None:
+    pictures = [*noisy(planted(0, side), 4), *noisy(planted(1, side), 3), fresh(1, side)]
+    measure = by_name(name)
+    alike = measure.matrix(pictures)
+    assert alike.shape == (8, 8)
+    assert np.array_equal(alike, alike.T)
+    assert np.array_equal(np.diag(alike), np.ones(8))
+    same = np.array([0, 0, 0, 0, 1, 1, 1, 2])
+    near = 1 - alike <= measure.eps
+    assert np.array_equal(near, same[:, None] == same[None, :])
+
+
+@pytest.mark.parametrize("name", ["builtin", "pixels"])
+def test_between_two_lists_says_what_the_matrix_of_both_says(name: str) -> None:
+    one = [*noisy(planted(0, 32), 2), fresh(3, 32)]
+    other = [*noisy(planted(0, 32), 2, seed=1), planted(2, 32)]
+    measure = by_name(name)
+    whole = measure.matrix([*one, *other])
+    assert measure.between(one, other) == pytest.approx(whole[:3, 3:], abs=1e-9)
+
+
+def test_the_matrix_does_not_depend_on_the_order_of_pictures() -> None:
+    pictures = [*noisy(planted(0, 16), 5), *[fresh(n, 16) for n in range(10)]]
+    order = np.random.default_rng(1).permutation(len(pictures))
+    for name in ("builtin", "pixels"):
+        measure = by_name(name)
+        turned = measure.matrix([pictures[place] for place in order])
+        assert turned == pytest.approx(measure.matrix(pictures)[np.ix_(order, order)], abs=1e-12)
+
+
+def test_pixels_are_the_correlation_of_the_pictures() -> None:
+    one, other = planted(0, 32), planted(1, 32)
+    left = (one - one.mean((0, 1))).ravel()
+    right = (other - other.mean((0, 1))).ravel()
+    expected = left @ right / np.linalg.norm(left) / np.linalg.norm(right)
+    alike = PixelSimilarity().matrix([one, other])
+    assert alike[0, 1] == pytest.approx(expected, abs=1e-9)
+
+
+def test_pixels_less_a_mean_picture_are_what_the_first_experiment_measured() -> None:
+    one, other, mean = (planted(number, 32).astype(float) for number in range(3))
+    left, right = (one - mean).ravel(), (other - mean).ravel()
+    expected = left @ right / np.linalg.norm(left) / np.linalg.norm(right)
+    measure = PixelSimilarity(mean)
+    alike = measure.between([one.astype(np.uint8)], [other.astype(np.uint8)])
+    assert alike[0, 0] == pytest.approx(expected, abs=1e-9)
+    assert measure.digest != PixelSimilarity().digest
+    with pytest.raises(UsageError) as error:
+        PixelSimilarity(mean[:16])
+    assert str(error.value) == "mean is a picture 32 x 32 x 3; got an array (16, 32, 3)"
+
+
+def test_pixels_are_blind_to_light() -> None:
+    one = planted(0, 32)
+    dimmed = (one * 0.5 + 40).astype(np.uint8)
+    assert PixelSimilarity().matrix([one, dimmed])[0, 1] > 0.99
+
+
+@pytest.mark.parametrize("name", ["builtin", "pixels"])
+def test_blank_pictures_are_alike_where_their_colour_is(name: str) -> None:
+    black, white = np.zeros((16, 16, 3), np.uint8), np.full((16, 16, 3), 250, np.uint8)
+    alike = by_name(name).matrix([black, black.copy(), white, planted(0, 16)])
+    near = alike > 0.5
+    expected = np.eye(4, dtype=bool)
+    expected[0, 1] = expected[1, 0] = True
+    assert np.array_equal(near, expected)
+
+
+def test_pictures_of_several_sizes_are_compared() -> None:
+    big = planted(0, 128)
+    small = cv2.resize(big, (64, 64), interpolation=cv2.INTER_AREA)
+    for name in ("builtin", "pixels"):
+        assert by_name(name).matrix([big, small, fresh(0, 32)])[0, 1] > 0.9
+
+
+def test_an_encoder_without_a_threshold_has_no_eps() -> None:
+    assert load_similarity("phash").eps is None
+    assert load_similarity("pdq").eps == pytest.approx(31 / 256)
+
+
+def test_an_encoder_gives_the_cosines_of_its_vectors() -> None:
+    encoder = load_encoder("builtin")
+    measure = EncoderSimilarity(encoder)
+    pictures = [planted(number, 32) for number in range(4)]
+    vectors = measure.vectors(pictures)
+    assert measure.matrix(pictures)[0, 1] == pytest.approx(float(vectors[0] @ vectors[1]))
+    assert measure.vectors([]).shape == (0, encoder.width)
+
+
+def test_verification_takes_back_what_the_fingerprint_alone_would_call_alike() -> None:
+    """Two scenes of one layout: the same edges, other colours and noise."""
+
+    def scene(seed: int) -> np.ndarray:
+        draw = np.random.default_rng(seed)
+        made = np.full((64, 64, 3), draw.integers(60, 200, 3), np.float64)
+        made[16:48, 16:48] = draw.integers(0, 255, 3)
+        return np.clip(made + draw.normal(0, 8, made.shape), 0, 255).astype(np.uint8)
+
+    pictures = [scene(0), scene(1)]
+    raw = EncoderSimilarity(load_encoder("builtin")).matrix(pictures)[0, 1]
+    assert raw >= GATE
+    assert VerifiedSimilarity().matrix(pictures)[0, 1] == 0.0
+
+
+def test_numbers_below_the_gate_are_zero_and_above_it_are_cosines() -> None:
+    pictures = [*noisy(planted(0, 16), 6, amount=30.0), *[fresh(n, 16) for n in range(12)]]
+    found = VerifiedSimilarity().matrix(pictures)
+    raw = EncoderSimilarity(load_encoder("builtin")).matrix(pictures)
+    kept = found > 0
+    assert np.array_equal(found[kept], raw[kept])
+    assert found[kept].min() >= GATE
+
+
+def test_few_pairs_are_looked_at_where_all_pictures_are_copies(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    looked: list[int] = []
+    confirmed = verified._Desk.confirmed
+
+    def counted(self, left, right):
+        looked.append(len(left))
+        return confirmed(self, left, right)
+
+    monkeypatch.setattr(verified._Desk, "confirmed", counted)
+    alike = VerifiedSimilarity().matrix(noisy(planted(0, 16), 40))
+    assert (alike > GATE).all()
+    assert sum(looked) <= 45  # of 780 pairs
+    looked.clear()
+    VerifiedSimilarity().matrix([fresh(n, 16) for n in range(40)])
+    assert sum(looked) < 100
+
+
+def test_a_picture_that_is_refused_ten_times_is_left_alone(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """However many pairs pass the gate, the looks are bounded."""
+    asked: list[tuple[int, int]] = []
+
+    def refuses(self, left, right):
+        asked.extend(zip(left.tolist(), right.tolist(), strict=True))
+        return np.zeros(len(left), np.bool_)
+
+    monkeypatch.setattr(verified._Desk, "confirmed", refuses)
+    alike = VerifiedSimilarity().matrix(noisy(planted(0, 16), 60))
+    assert np.array_equal(alike, np.eye(60))
+    assert len(asked) == len(set(asked))
+    assert len(asked) < 60 * 2 * verified.REFUSALS
+
+
+def test_links_join_pictures_that_were_not_compared(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Against a naive closure: two pictures are linked where confirmed pairs connect them."""
+    draw = np.random.default_rng(5)
+    truth = draw.integers(0, 4, 30)
+
+    def same(self, left, right):
+        return truth[left] == truth[right]
+
+    monkeypatch.setattr(verified._Desk, "confirmed", same)
+    monkeypatch.setattr(verified, "REFUSALS", 1000)
+    alike = VerifiedSimilarity().matrix(noisy(planted(0, 16), 30))
+    for one, other in itertools.combinations(range(30), 2):
+        assert (alike[one, other] > 0) == (truth[one] == truth[other])
+
+
+def test_what_a_similarity_is_called_and_says_of_itself() -> None:
+    measure = load_similarity("builtin")
+    assert measure.name == "builtin"
+    assert measure.number == (
+        "cosine of built-in fingerprints from 0.5 on where verification links the two pictures as"
+        " near or exact, else 0 (looked at within 128 pixels)"
+    )
+    assert measure.digest == load_similarity("builtin").digest
+    names = [load_similarity(name) for name in ("builtin", "pixels", "pdq", "phash")]
+    assert len({each.digest for each in names}) == 4
+
+
+@pytest.mark.parametrize("text", ["ssim", "", "builtin:x"])
+def test_an_unknown_similarity_is_refused(text: str) -> None:
+    with pytest.raises(UsageError) as error:
+        load_similarity(text)
+    assert str(error.value) == (
+        "similarity is builtin, pixels, sscd:FILE or another encoder (clip, dinov2, resnet152,"
+        f" sscd, hf, timm, onnx, phash, pdq); got {text!r}"
+    )
+
+
+def test_a_missing_sscd_file_is_told() -> None:
+    pytest.importorskip("torch")
+    with pytest.raises(VisleakError, match=r"there is no file /nowhere/sscd\.pt"):
+        load_similarity("sscd:/nowhere/sscd.pt")

@@ -1,0 +1,360 @@
+"""Candidate images of prompts, from the model to the files."""
+
+from __future__ import annotations
+
+import csv
+import json
+import shutil
+from pathlib import Path
+
+import numpy as np
+import pyarrow.parquet as pq
+import pytest
+from replaying_model import ReplayingModel, planted
+
+from visleak import open_images
+from visleak.errors import UsageError, VisleakError
+from visleak.images import decode
+from visleak.memorization.extraction import (
+    Extraction,
+    ExtractSettings,
+    extract,
+    read_extraction,
+    reclustered,
+)
+from visleak.memorization.extraction.similarity import PixelSimilarity
+from visleak.memorization.model import Sampling
+
+pytest.importorskip("sklearn")
+
+#: A prompt that a spreadsheet, HTML, Markdown and a terminal would all misread.
+HOSTILE = "=cmd|' /C calc'!A0 <img src=x onerror=alert(1)> [a](b) \x1b[31m\nsecond line"
+REPLAYS = {"always": (0, 1.0), HOSTILE: (1, 0.7), "seldom": (2, 0.25)}
+PROMPTS = ["always", "never", HOSTILE, "seldom"]
+SETTINGS = ExtractSettings(images=24, min_cluster=12)
+SAMPLING = Sampling(steps=5, guidance=7.5, batch=16)
+
+
+def model() -> ReplayingModel:
+    return ReplayingModel(REPLAYS)
+
+
+def made(folder: Path, **changes) -> Extraction:
+    options = {"sampling": SAMPLING, "similarity": "pixels", "pictures": False, **changes}
+    return extract(options.pop("model", model()), PROMPTS, SETTINGS, folder, **options)
+
+
+@pytest.fixture(scope="session")
+def finished(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Return the folder of a finished run, which is only read."""
+    folder = tmp_path_factory.mktemp("finished")
+    made(folder, pictures=True)
+    return folder
+
+
+@pytest.fixture
+def copied(finished: Path, tmp_path: Path) -> Path:
+    """Return a folder of a finished run of the test's own."""
+    return Path(shutil.copytree(finished, tmp_path / "copied"))
+
+
+def contents(folder: Path) -> dict[str, bytes]:
+    """Return the files of a result that must not differ between runs, by name."""
+    found = {
+        str(path.relative_to(folder)): path.read_bytes()
+        for path in folder.rglob("*")
+        if path.is_file() and path.suffix != ".sqlite" and not path.name.startswith(".")
+    }
+    result = json.loads(found.pop("extract.json"))
+    del result["seconds"], result["generating_seconds"]
+    found["extract.json"] = json.dumps(result).encode()
+    lines = found.pop("extract.md").decode().splitlines()
+    found["extract.md"] = "\n".join(x for x in lines if not x.startswith("- cost")).encode()
+    return found
+
+
+@pytest.mark.parametrize("similarity", ["builtin", "pixels"])
+def test_planted_prompts_give_their_cluster_and_others_none(
+    tmp_path: Path, similarity: str
+) -> None:
+    result = made(tmp_path, similarity=similarity)
+    assert [each.prompt for each in result.clusters] == ["always", HOSTILE]
+    for each in result.clusters:
+        number, _ = REPLAYS[each.prompt]
+        replayed = {
+            seed
+            for prompt, seed in _seeds(tmp_path)
+            if prompt == each.prompt
+            and np.abs(model().image(prompt, seed).astype(int) - planted(number, 16)).mean() < 20
+        }
+        assert each.size == len(replayed)
+        assert each.seed in replayed
+        assert each.images == 24
+        assert each.number == 0
+        assert each.cohesion > 0.9
+        seen = decode((tmp_path / each.path).read_bytes())
+        assert np.array_equal(seen.pixels, model().image(each.prompt, each.seed))
+    assert result.images == 96
+    assert result.calls == 96 * 5 * 2
+    assert result.about["similarity"]["name"] == similarity
+    assert result.about["settings"]["eps"] == {"builtin": 0.5, "pixels": 0.1}[similarity]
+
+
+def _seeds(folder: Path) -> list[tuple[str, int]]:
+    table = pq.read_table(folder / "generated.parquet")
+    return list(zip(table["prompt"].to_pylist(), table["seed"].to_pylist(), strict=True))
+
+
+def test_all_prompts_start_from_the_same_noises_unless_told(tmp_path: Path) -> None:
+    made(tmp_path / "paired")
+    by_prompt: dict[str, list[int]] = {}
+    for prompt, seed in _seeds(tmp_path / "paired"):
+        by_prompt.setdefault(prompt, []).append(seed)
+    assert len({tuple(seeds) for seeds in by_prompt.values()}) == 1
+    own = ExtractSettings(images=5, min_cluster=3, paired=False)
+    extract(model(), PROMPTS[:2], own, tmp_path / "own", similarity="pixels", sampling=SAMPLING)
+    seeds = _seeds(tmp_path / "own")
+    assert len({seed for _, seed in seeds}) == 10
+
+
+def test_what_was_written_is_what_is_read(tmp_path: Path) -> None:
+    result = made(tmp_path)
+    again = read_extraction(tmp_path)
+    assert again.clusters == result.clusters
+    assert again.prompts == tuple(PROMPTS)
+    assert again.about == json.loads(json.dumps(result.about))
+    assert (again.images, again.calls, again.key) == (result.images, result.calls, result.key)
+    assert again.seconds == pytest.approx(result.seconds, abs=1e-3)
+
+
+def test_the_tables_agree_with_each_other(finished: Path) -> None:
+    result = read_extraction(finished)
+    rows = pq.read_table(finished / "generated.parquet").to_pylist()
+    assert all((finished / row["path"]).is_file() for row in rows)
+    for each in result.clusters:
+        inside = [r for r in rows if r["prompt"] == each.prompt and r["cluster"] == each.number]
+        assert len(inside) == each.size
+        assert each.medoid in {row["digest"] for row in inside}
+    assert sum(row["cluster"] is not None for row in rows) == sum(
+        each.size for each in result.clusters
+    )
+    clusters = pq.read_table(finished / "clusters.parquet").to_pylist()
+    assert [row["prompt"] for row in clusters] == [each.prompt for each in result.clusters]
+    assert [row["medoid"] for row in clusters] == [each.medoid for each in result.clusters]
+
+
+def test_medoids_are_a_set_of_images(finished: Path) -> None:
+    result = read_extraction(finished)
+    images = open_images(finished / "medoids.parquet")
+    assert images.ids.to_pylist() == ["00001-0", "00003-0"]
+    assert images.captions.to_pylist()[0] == "always"
+    data = list(images.opener.read([0, 1]))
+    assert data == [(finished / each.path).read_bytes() for each in result.clusters]
+
+
+def test_a_hostile_prompt_runs_nowhere(finished: Path) -> None:
+    with (finished / "clusters.csv").open(newline="", encoding="utf-8") as lines:
+        rows = list(csv.DictReader(lines))
+    assert rows[1]["prompt"] == f"'{HOSTILE}"
+    text = (finished / "extract.md").read_text(encoding="utf-8")
+    # what begins markup is escaped
+    assert "\\<img" in text
+    assert "<img" not in text.replace("\\<", "")
+    assert "](b)" not in text.replace("\\]", "")
+    assert "\x1b" not in text
+    assert sorted(path.name for path in (finished / "sheets").iterdir()) == [
+        "00001-0.png",
+        "00003-0.png",
+    ]
+
+
+def test_a_finished_result_is_returned_and_nothing_is_made(copied: Path) -> None:
+    first = read_extraction(copied)
+    second = model()
+    again = made(copied, model=second)
+    assert again.clusters == first.clusters
+    assert second.rows == []
+
+
+def test_another_device_is_no_other_request(copied: Path) -> None:
+    elsewhere = model()
+    elsewhere.device = "cuda:0"
+    made(copied, model=elsewhere)
+    assert elsewhere.rows == []
+
+
+def test_another_request_is_refused_and_forced_reuses_images(copied: Path) -> None:
+    another = ExtractSettings(images=24, min_cluster=24)
+    fresh = model()
+    with pytest.raises(UsageError) as error:
+        extract(fresh, PROMPTS, another, copied, similarity="pixels", sampling=SAMPLING)
+    assert str(error.value) == (
+        f"{copied} holds a result with another model, prompts or settings; choose another folder"
+        " with -o DIR, or --force replaces it and keeps its images"
+    )
+    result = extract(
+        fresh, PROMPTS, another, copied, similarity="pixels", sampling=SAMPLING, force=True
+    )
+    assert fresh.rows == []
+    assert [each.prompt for each in result.clusters] == ["always"]
+
+
+def test_more_images_keep_those_that_are_there(copied: Path) -> None:
+    before = {path.name for path in copied.rglob("images/*/*.png")}
+    more = ExtractSettings(images=28, min_cluster=12)
+    second = model()
+    result = extract(
+        second, PROMPTS, more, copied, similarity="pixels", sampling=SAMPLING, force=True
+    )
+    assert result.images == 112
+    assert before < {path.name for path in copied.rglob("images/*/*.png")}
+    assert _seeds(copied)[:24] == [("always", seed) for _, seed in _seeds(copied)[:24]]
+
+
+def test_clusters_are_made_anew_without_a_model(copied: Path) -> None:
+    files = {path: path.stat().st_mtime_ns for path in copied.rglob("images/*/*.png")}
+    looser = ExtractSettings(min_cluster=5)
+    result = reclustered(copied, looser, similarity="pixels")
+    assert [each.prompt for each in result.clusters] == ["always", HOSTILE, "seldom"]
+    assert result.about["settings"]["images"] == 24
+    assert files == {path: path.stat().st_mtime_ns for path in copied.rglob("images/*/*.png")}
+    assert len(list((copied / "sheets").iterdir())) == 3
+    back = reclustered(copied, ExtractSettings(min_cluster=12), similarity="pixels")
+    assert len(list((copied / "sheets").iterdir())) == 2
+    # the same as the run that made the images: that run would find it finished
+    untouched = model()
+    assert made(copied, model=untouched).key == back.key
+    assert untouched.rows == []
+
+
+def test_similarities_are_computed_once(tmp_path: Path) -> None:
+    class Counted(PixelSimilarity):
+        asked = 0
+
+        def matrix(self, pictures):
+            Counted.asked += 1
+            return super().matrix(pictures)
+
+    made(tmp_path, similarity=Counted())
+    assert Counted.asked == len(PROMPTS)
+    reclustered(tmp_path, ExtractSettings(eps=0.2, min_cluster=5), similarity=Counted())
+    assert Counted.asked == len(PROMPTS)
+
+
+def test_the_order_of_prompts_changes_no_cluster(tmp_path: Path) -> None:
+    forth = made(tmp_path / "forth")
+    back = extract(
+        model(),
+        PROMPTS[::-1],
+        SETTINGS,
+        tmp_path / "back",
+        similarity="pixels",
+        sampling=Sampling(steps=5, guidance=7.5, batch=7),
+    )
+    assert set(forth.clusters) == set(back.clusters)
+
+
+def test_two_clusters_of_a_prompt_are_two(tmp_path: Path) -> None:
+    class Torn(ReplayingModel):
+        def image(self, prompt: str, seed: int) -> np.ndarray:
+            draw = np.random.default_rng(seed)
+            noise = draw.normal(0, 5, (16, 16, 3))
+            return np.clip(planted(int(draw.random() < 0.3), 16) + noise, 0, 255).astype(np.uint8)
+
+    settings = ExtractSettings(images=40, min_cluster=8)
+    result = extract(Torn(), ["a"], settings, tmp_path, similarity="pixels", sampling=SAMPLING)
+    assert [each.number for each in result.clusters] == [0, 1]
+    assert sum(each.size for each in result.clusters) == 40
+    assert result.clusters[0].size > result.clusters[1].size
+
+
+def test_a_prompt_that_stands_twice_counts_once(tmp_path: Path) -> None:
+    few = ExtractSettings(images=3, min_cluster=3)
+    result = extract(model(), ["a", "a"], few, tmp_path, similarity="pixels", sampling=SAMPLING)
+    assert result.prompts == ("a",)
+    assert result.images == 3
+
+
+def test_no_prompts_are_refused(tmp_path: Path) -> None:
+    with pytest.raises(UsageError) as error:
+        extract(model(), [], folder=tmp_path)
+    assert str(error.value) == "there are no prompts to make images of; give at least one"
+
+
+def test_an_encoder_without_a_threshold_wants_eps(tmp_path: Path) -> None:
+    untouched = model()
+    with pytest.raises(UsageError) as error:
+        extract(untouched, ["a"], folder=tmp_path, similarity="phash")
+    assert str(error.value) == (
+        "similarity phash has no threshold of its own; give --eps, the largest distance"
+        " (1 - similarity) of images that are nearly the same"
+    )
+    assert untouched.rows == []
+
+
+def test_the_codes_rule_keeps_every_cluster() -> None:
+    assert ExtractSettings.by("code").about() == {
+        "images": 50,
+        "eps": None,
+        "min_samples": 3,
+        "min_cluster": 1,
+        "seed": 0,
+        "paired": True,
+        "rule": "code",
+    }
+    assert ExtractSettings.by("paper") == ExtractSettings()
+    assert ExtractSettings.by("paper", images=30).min_cluster == 20
+
+
+@pytest.mark.parametrize(
+    ("change", "text"),
+    [
+        ({"images": 0}, "images is 1 to 100,000 a prompt; got 0"),
+        ({"eps": 0.0}, "eps, a distance (1 - similarity), is above 0 to 2; got 0.0"),
+        ({"eps": float("nan")}, "eps, a distance (1 - similarity), is above 0 to 2; got nan"),
+        ({"min_samples": 0}, "min-samples is at least 1; got 0"),
+        (
+            {"images": 10},
+            "min-cluster is 1 to the number of images (10), or no cluster could be found; got 20",
+        ),
+        ({"seed": -1}, "seed is a whole number from 0; got -1"),
+        ({"rule": "mine"}, "rule is one of paper, code; got 'mine'"),
+    ],
+)
+def test_settings_that_cannot_be_are_refused(change: dict, text: str) -> None:
+    with pytest.raises(UsageError) as error:
+        ExtractSettings(**change)
+    assert str(error.value) == text
+    with pytest.raises(UsageError) as error:
+        ExtractSettings.by(**{"rule": "paper", **change})
+    assert str(error.value) == text
+
+
+def test_a_folder_without_a_result_is_told(tmp_path: Path) -> None:
+    for ask in (read_extraction, lambda folder: reclustered(folder, SETTINGS)):
+        with pytest.raises(UsageError) as error:
+            ask(tmp_path)
+        assert str(error.value) == (
+            f"{tmp_path} holds no finished extraction (no extract.json); run `visleak memorization"
+            " extract` first"
+        )
+
+
+@pytest.mark.parametrize("name", ["about", "prompts", "clusters", "key", "images"])
+def test_a_damaged_result_is_told(copied: Path, name: str) -> None:
+    path = copied / "extract.json"
+    content = json.loads(path.read_text())
+    content[name] = [3]
+    path.write_text(json.dumps(content))
+    with pytest.raises(
+        VisleakError, match=r"is damaged .*; run visleak memorization extract again"
+    ):
+        read_extraction(copied)
+
+
+def test_a_newer_result_is_told(copied: Path) -> None:
+    path = copied / "extract.json"
+    content = json.loads(path.read_text()) | {"schema": 2}
+    path.write_text(json.dumps(content))
+    with pytest.raises(VisleakError, match="has layout 2, this visleak reads up to 1"):
+        read_extraction(copied)

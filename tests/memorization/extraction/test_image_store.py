@@ -1,0 +1,87 @@
+"""The folder of generated images under damage and strange names."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from visleak.errors import VisleakError
+from visleak.memorization.extraction.image_store import INDEX, ImageStore
+
+PICTURE = np.arange(48, dtype=np.uint8).reshape(4, 4, 3)
+
+
+def put(store: ImageStore, key: str = "k", prompt: str = "a", seed: int = 1) -> None:
+    store.add([key], [prompt], [seed], "", PICTURE[None], 2.0)
+
+
+@pytest.mark.parametrize("prompt", ["", "a\nb", "\u202e'; DROP TABLE images; --", "日本 \x00 x"])
+def test_any_prompt_comes_back_as_it_was(tmp_path: Path, prompt: str) -> None:
+    with ImageStore(tmp_path) as store:
+        put(store, prompt=prompt)
+    with ImageStore(tmp_path) as store:
+        (found,) = store.known(["k"]).values()
+        assert (found.prompt, found.seed, found.seconds) == (prompt, 1, 2.0)
+        assert np.array_equal(store.picture(found.digest), PICTURE)
+
+
+def test_thousands_of_keys_are_asked_for_at_once(tmp_path: Path) -> None:
+    with ImageStore(tmp_path) as store:
+        keys = [f"k{n}" for n in range(1203)]
+        store.add(keys, ["a"] * 1203, list(range(1203)), "", np.repeat(PICTURE[None], 1203, 0), 0)
+        assert set(store.known([*keys, "other"])) == set(keys)
+
+
+def test_a_damaged_picture_is_told(tmp_path: Path) -> None:
+    with ImageStore(tmp_path) as store:
+        put(store)
+        (found,) = store.known(["k"]).values()
+        path = tmp_path / found.path
+        path.write_bytes(path.read_bytes()[:-20])
+        with pytest.raises(VisleakError) as error:
+            store.picture(found.digest)
+        assert str(error.value) == (
+            f"{path} is damaged: its content is not what its name says; delete it and run the same"
+            " command again"
+        )
+        path.unlink()
+        with pytest.raises(VisleakError) as error:
+            store.picture(found.digest)
+        assert str(error.value) == (
+            f"{path} cannot be read (No such file or directory); run the same command again, and it"
+            " is made anew"
+        )
+
+
+def test_a_damaged_index_is_told(tmp_path: Path) -> None:
+    (tmp_path / INDEX).write_bytes(b"no database at all" * 100)
+    with pytest.raises(VisleakError) as error:
+        ImageStore(tmp_path)
+    assert str(error.value) == (
+        f"{tmp_path / INDEX} cannot be used (file is not a database); see that the folder can be"
+        " written and the disk has room; a damaged index may be deleted, its images are made again"
+    )
+
+
+def test_a_folder_that_is_a_file_is_told(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    with pytest.raises(VisleakError) as error:
+        ImageStore(tmp_path / "file")
+    assert (
+        str(error.value) == f"the folder {tmp_path / 'file'} of images cannot be made (File exists)"
+    )
+
+
+def test_similarities_come_back_as_they_were(tmp_path: Path) -> None:
+    draw = np.random.default_rng(0).uniform(size=(5, 5)).astype(np.float32)
+    matrix = (draw + draw.T) / 2
+    np.fill_diagonal(matrix, 1.0)
+    with ImageStore(tmp_path) as store:
+        assert store.alike("x", 5) is None
+        store.keep_alike("x", matrix)
+        assert np.array_equal(store.alike("x", 5), matrix)
+        assert store.alike("x", 6) is None  # another number of images
+        store.keep_alike("one", np.ones((1, 1), np.float32))
+        assert np.array_equal(store.alike("one", 1), np.ones((1, 1)))

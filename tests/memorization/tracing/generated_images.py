@@ -1,0 +1,123 @@
+"""A training set, and what an extraction that replays some of it leaves behind."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+import cv2
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+from PIL import Image
+
+from visleak.memorization.extraction.output import GENERATED_SCHEMA, MEDOID_SCHEMA
+from visleak.memorization.extraction.records import Cluster, Extraction
+from visleak.memorization.extraction.stored import GENERATED, MEDOIDS, RESULT, as_dict
+from visleak.store import write_json, write_tables
+
+Pixels = npt.NDArray[np.uint8]
+
+SIDE = 128
+
+
+def crop(picture: Pixels, seed: int = 0) -> Pixels:
+    """Return a part of a picture."""
+    rng = np.random.default_rng(seed)
+    top, left = (int(rng.integers(0, length - 256)) for length in picture.shape[:2])
+    part = picture[top : top + 256, left : left + 256]
+    return np.asarray(cv2.resize(part, (SIDE, SIDE), interpolation=cv2.INTER_AREA))
+
+
+def noisy(picture: Pixels, seed: int, deviation: float = 6.0) -> Pixels:
+    """Return a picture as a model replays it: a little blurred, a little noise."""
+    rng = np.random.default_rng(seed)
+    smooth = cv2.GaussianBlur(picture, (0, 0), 0.6)
+    return np.clip(smooth + rng.normal(0, deviation, picture.shape), 0, 255).astype(np.uint8)
+
+
+def recoloured(picture: Pixels, seed: int = 0, colours: int = 6) -> Pixels:
+    """Return a picture with another palette: each cluster of colours gets a colour of its own."""
+    rows = picture.reshape(-1, 3).astype(np.float32)
+    cv2.setRNGSeed(1)
+    _, labels, centres = cv2.kmeans(rows, colours, None, (3, 20, 1.0), 1, cv2.KMEANS_PP_CENTERS)
+    new = np.random.default_rng(seed).uniform(20, 235, centres.shape)
+    made = rows - centres[labels.ravel()] + new[labels.ravel()]
+    return np.clip(made, 0, 255).astype(np.uint8).reshape(picture.shape)
+
+
+@dataclass(frozen=True)
+class World:
+    """Where things are.
+
+    Attributes:
+        train: folder of training pictures.
+        extraction: folder of an extraction.
+        training, generated: pictures by name.
+    """
+
+    train: Path
+    extraction: Path
+    training: dict[str, Pixels]
+    generated: dict[str, Pixels]
+
+
+#: Prompts of the four clusters: two bring one image, one its layout, one nothing known.
+PROMPTS = ("an astronaut", "=a space poster", "a cat <b>", "a wall")
+
+
+def make_world(root: Path, natural: dict[str, Pixels]) -> World:
+    """Write both folders."""
+    train = root / "train"
+    train.mkdir(parents=True)
+    names = ("astronaut", "chelsea", "coffee", "rocket", "coins", "camera")
+    training = {name: crop(natural[name], 1) for name in names}
+    for name, pixels in training.items():
+        Image.fromarray(pixels).save(train / f"{name}.png")
+    generated = {
+        "p0c0": noisy(training["astronaut"], 1),
+        "p1c0": noisy(training["astronaut"], 2, 9.0),
+        "p2c0": noisy(recoloured(training["chelsea"]), 3),
+        "p3c0": noisy(crop(natural["brick"], 4), 4),
+    }
+    extraction = root / "extract"
+    write_extraction(extraction, PROMPTS, list(generated.values()), ids=list(generated))
+    return World(train, extraction, training, generated)
+
+
+def write_extraction(
+    folder: Path, prompts: tuple[str, ...], pictures: list[Pixels], ids: list[str]
+) -> None:
+    """Write an extraction with one cluster a prompt, and two equal images of each."""
+    (folder / "images").mkdir(parents=True)
+    clusters, medoids, made = [], [], []
+    for number, (prompt, pixels, name) in enumerate(zip(prompts, pictures, ids, strict=True)):
+        path = f"images/{number:032x}.png"
+        Image.fromarray(pixels).save(folder / path)
+        clusters.append(Cluster(prompt, 0, 20 + number, 100, f"{number:032x}", path, number, 0.9))
+        medoids.append(
+            {"id": name, "path": path, "prompt": prompt, "cluster": 0, "size": 20 + number}
+            | {"seed": number, "caption": prompt}
+        )
+        made += [
+            {"prompt": prompt, "seed": seed, "digest": f"{number:032x}", "path": path, "cluster": 0}
+            for seed in (0, 1)
+        ]
+    result = Extraction(
+        folder=folder,
+        about={"model": {"name": "toy"}, "sampling": {}, "similarity": {}, "settings": SETTINGS},
+        prompts=prompts,
+        images=len(made),
+        clusters=tuple(clusters),
+        calls=0,
+        seconds=0.0,
+    )
+    for name, schema, rows in (
+        (MEDOIDS, MEDOID_SCHEMA, medoids),
+        (GENERATED, GENERATED_SCHEMA, made),
+    ):
+        write_tables(folder / name, schema, [pa.Table.from_pylist(rows, schema=schema)])
+    write_json(folder / RESULT, as_dict(result))
+
+
+SETTINGS = {"min_cluster": 20, "images": 100}

@@ -1,0 +1,47 @@
+"""Categories that a person wrote down."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from visleak.errors import VisleakError
+from visleak.memorization.tracing import Trace
+from visleak.memorization.tracing.categories import read_categories
+
+
+def written(folder: Path, text: str) -> Path:
+    file = folder / "categories.csv"
+    file.write_text(text)
+    return file
+
+
+def test_by_reference(traced: Trace, tmp_path: Path) -> None:
+    file = written(tmp_path, "reference,category\nastronaut.png,Human\nnobody.png,artwork\n")
+    told = read_categories(file).told(traced)
+    assert [each.category for each in told.originals] == ["human", ""]
+    assert told.notes == ("1 rows of categories.csv are about no memorized image",)
+
+
+def test_by_prompt_with_a_formula_sign(traced: Trace, tmp_path: Path) -> None:
+    file = written(tmp_path, "prompt,category\n'=a space poster,artwork\nan astronaut,human\n")
+    told = read_categories(file).told(traced)
+    assert told.originals[0].category == "human"
+    assert told.notes == (
+        "memorized image 0 has several categories in categories.csv: human, artwork; the first is"
+        " taken",
+    )
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("image,kind\n", "needs the column category, and one of reference, image, prompt; it has"),
+        ("name,category\n", "needs the column category, and one of reference, image, prompt"),
+        ("image,category\na,cat\n", "line 2: category is one of commercial product, human,"),
+    ],
+)
+def test_refused(tmp_path: Path, text: str, said: str) -> None:
+    with pytest.raises(VisleakError, match=said):
+        read_categories(written(tmp_path, text))

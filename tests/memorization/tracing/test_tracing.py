@@ -1,0 +1,303 @@
+"""Tracing, from an extraction's folder to the pages of the audit."""
+
+from __future__ import annotations
+
+import csv
+import json
+import math
+import shutil
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pyarrow.parquet as pq
+import pytest
+from generated_images import PROMPTS, World, noisy, write_extraction
+from PIL import Image
+
+import visleak
+from visleak.embedding import encode
+from visleak.errors import UsageError, VisleakError
+from visleak.images import open_images
+from visleak.memorization.tracing import Trace, read_trace, trace
+from visleak.memorization.tracing.headline import headlines
+from visleak.memorization.tracing.inplace import COLOURS, in_place
+from visleak.memorization.tracing.output import HEADER
+from visleak.report import write_report
+from visleak.verdicts import Ledger, Verdict, digests_of
+
+
+def test_what_is_copied_is_found(traced: Trace) -> None:
+    assert headlines(traced)[:2] == [
+        "2 of 4 clusters are near-duplicates of 1 training image in train",
+        "1 more repeats the layout of 1 training image in other colours",
+    ]
+    found = {match.image: match for match in traced.matches}
+    assert [found[name].reference for name in ("p0c0", "p1c0", "p2c0")] == [
+        "astronaut.png",
+        "astronaut.png",
+        "chelsea.png",
+    ]
+    assert [found[name].grade for name in ("p0c0", "p1c0", "p2c0")] == ["near", "near", "layout"]
+    assert [match.memorized for match in traced.matches] == [0, 0, 1, None]
+    assert [match.verified for match in traced.matches] == [True, True, True, False]
+    assert tuple(match.prompt for match in traced.matches) == PROMPTS
+    assert [match.size for match in traced.matches] == [20, 21, 22, 23]
+    assert traced.memorized == 2
+    assert [original.layout for original in traced.originals] == [False, True]
+
+
+def test_tau_looks_at_similarity_alone(traced: Trace) -> None:
+    nearest = [match.nearest for match in traced.matches]
+    assert [value > 0.7 for value in nearest] == [True, True, False, False]
+    share, low, high = traced.share
+    assert share == 0.5
+    # the two share one image: less is known than of two independent ones
+    assert low < visleak.stats.wilson(2, 4)[0]
+    assert high > visleak.stats.wilson(2, 4)[1]
+    assert traced.about["similarity"] == "builtin"
+
+
+def test_the_audit_is_an_audit(traced: Trace) -> None:
+    audit = visleak.Audit(traced.folder / "audit")
+    assert [each["name"] for each in audit.summary["sets"]] == ["generated", "train"]
+    assert {row["query"] for row in audit.pairs(grade="near").to_pylist()} == {"p0c0", "p1c0"}
+
+
+def test_the_files_say_the_same(traced: Trace) -> None:
+    with (traced.folder / "trace.csv").open(encoding="utf-8", newline="") as lines:
+        rows = list(csv.DictReader(lines))
+    assert tuple(rows[0]) == HEADER
+    assert [row["prompt"] for row in rows] == ["an astronaut", "'=a space poster", *PROMPTS[2:]]
+    assert [row["memorized"] for row in rows] == ["0", "0", "1", ""]
+    assert [row["verified"] for row in rows] == ["yes", "yes", "yes", "no"]
+    text = (traced.folder / "trace.md").read_text()
+    assert r"a cat \<b\>" in text
+    assert "<b>" not in text
+    back = read_trace(traced.folder)
+    assert back.matches == traced.matches
+    assert back.originals == traced.originals
+    assert back.key == traced.key
+    assert back.share == traced.share
+
+
+def test_the_report_shows_the_section(traced: Trace, tmp_path: Path) -> None:
+    page = write_report(traced.folder / "audit", tmp_path / "page.html").read_text()
+    assert "who is the source of the generated images?" in page
+    assert "2 of 4 clusters are near-duplicates of 1 training image in train." in page
+    assert "a cat &lt;b&gt;" in page
+    assert "a cat <b>" not in page
+
+
+def test_run_again_nothing_changes(world: World, traced: Trace) -> None:
+    before = {p.name: p.read_bytes() for p in traced.folder.iterdir() if p.is_file()}
+    stamp = (traced.folder / "audit" / "pairs.parquet").stat().st_mtime_ns
+    trace(world.extraction, [str(world.train)], traced.folder, workers=1)
+    assert {p.name: p.read_bytes() for p in traced.folder.iterdir() if p.is_file()} == before
+    assert (traced.folder / "audit" / "pairs.parquet").stat().st_mtime_ns == stamp
+
+
+def test_another_request_needs_force(world: World, traced: Trace) -> None:
+    with pytest.raises(UsageError, match=r"holds another trace .*--force"):
+        trace(world.extraction, [str(world.train)], traced.folder, tau=0.8, workers=1)
+
+
+def test_people_decide(world: World, traced: Trace, tmp_path: Path) -> None:
+    folder = Path(shutil.copytree(traced.folder, tmp_path / "out"))
+    table = visleak.Audit(folder / "audit").pairs()
+    sides = [side.to_pylist() for side in digests_of(folder / "audit", table)]
+    keys = {
+        (row["query"], row["reference"]): pair
+        for row, *pair in zip(table.to_pylist(), *sides, strict=True)
+    }
+    said = (
+        (keys["p0c0", "astronaut.png"], "different"),
+        (keys["p3c0", "rocket.png"], "near"),
+        (keys["p2c0", "chelsea.png"], "different"),
+    )
+    with Ledger(folder / "audit") as ledger:
+        for pair, judgment in said:
+            ledger.add(Verdict.of(*pair, judgment, "ada"))
+    found = trace(world.extraction, [str(world.train)], folder, workers=1)
+    assert [match.verified for match in found.matches] == [False, True, False, True]
+    assert [match.judged for match in found.matches] == ["human", "", "human", "human"]
+    assert found.about["verdicts"] == 3
+    assert (
+        headlines(found)[0] == "2 of 4 clusters are near-duplicates of 2 training images in train"
+    )
+
+
+def test_all_images_say_which_prompts_replicate(world: World, tmp_path: Path) -> None:
+    found = trace(
+        world.extraction, [str(world.train)], tmp_path, every=True, layouts=False, workers=1
+    )
+    assert len(found.matches) == 8
+    assert {each.prompt for each in found.prompts if each.trigger} == set(PROMPTS[:2])
+    assert [each.images for each in found.prompts] == [2, 2, 2, 2]
+    assert headlines(found)[-1] == (
+        "2 of 4 prompts are in D_mem: more than 50.00 % of their images have M_tau = 1"
+    )
+    # D_mem asks for more than the share
+    strict = trace(
+        world.extraction,
+        [str(world.train)],
+        tmp_path,
+        every=True,
+        layouts=False,
+        kappa_share=0.999,
+        tau=0.9999,
+        force=True,
+        workers=1,
+    )
+    assert not any(each.trigger for each in strict.prompts)
+
+
+def test_without_a_training_set_nothing_is_memorized(world: World, tmp_path: Path) -> None:
+    found = trace(world.extraction, [], tmp_path)
+    assert headlines(found) == [
+        "4 clusters are candidates, unverified: no training set was asked, and a result without"
+        " one is never called memorized"
+    ]
+    assert not found.verified
+    assert math.isnan(found.share[0])
+    assert json.loads((tmp_path / "trace.json").read_text())["share"] == [None, None, None]
+    assert not (tmp_path / "audit").exists()
+
+
+def test_no_cluster_no_trace(world: World, tmp_path: Path) -> None:
+    write_extraction(tmp_path / "extract", (), [], [])
+    found = trace(tmp_path / "extract", [str(world.train)], tmp_path / "out", workers=1)
+    assert headlines(found) == ["there are no clusters to trace"]
+    assert read_trace(tmp_path / "out").matches == ()
+
+
+def test_fingerprints_verify_nothing(world: World, tmp_path: Path) -> None:
+    encode(open_images(world.train), "builtin", tmp_path / "prints", workers=1)
+    found = trace(world.extraction, [f"emb:{tmp_path / 'prints'}"], tmp_path / "out", workers=1)
+    assert [match.grade for match in found.matches] == [""] * 4
+    assert [match.probability for match in found.matches] == [None] * 4
+    assert found.matches[0].reference == "astronaut.png"
+    assert found.matches[0].similarity > 0.9
+    assert not found.verified
+    assert found.share[0] == 0.5
+
+
+def test_two_sources(world: World, tmp_path: Path) -> None:
+    other = tmp_path / "other"
+    other.mkdir()
+    shutil.copy(world.train / "astronaut.png", other / "same.png")
+    Image.fromarray(noisy(world.generated["p3c0"], 9)).save(other / "wall.png")
+    sets = [open_images(world.train, name="laion"), open_images(other, name="web")]
+    found = trace(world.extraction, sets, tmp_path / "out", layouts=False, workers=1)
+    assert headlines(found)[0] == (
+        "3 of 4 clusters are near-duplicates of 2 training images in laion and web"
+    )
+    assert found.originals[0].references[0] == "laion/astronaut.png"
+    # the same bytes in both sources are one variant
+    assert found.originals[0].variants == 1
+    assert found.matches[3].source == "web"
+
+
+def test_any_pictures_can_be_traced(world: World, tmp_path: Path) -> None:
+    pictures = tmp_path / "pictures"
+    pictures.mkdir()
+    Image.fromarray(world.generated["p0c0"]).save(pictures / "a.png")
+    found = trace(pictures, [str(world.train)], tmp_path / "out", layouts=False, workers=1)
+    assert headlines(found)[0] == (
+        "1 of 1 generated image is a near-duplicate of 1 training image in train"
+    )
+    with pytest.raises(UsageError, match=r"--all is for a folder of visleak memorization extract"):
+        trace(pictures, [str(world.train)], tmp_path / "other", every=True)
+
+
+def test_figures_of_another_verb_are_no_generated_images(world: World, tmp_path: Path) -> None:
+    folder = tmp_path / "searched"
+    folder.mkdir()
+    Image.fromarray(world.generated["p0c0"]).save(folder / "scores.png")
+    (folder / "search.json").write_text(
+        '{\n "schema": 1,\n "kind": "visleak memorization search"\n}'
+    )
+    with pytest.raises(UsageError) as caught:
+        trace(folder, [str(world.train)], tmp_path / "out")
+    assert str(caught.value) == (
+        f"{folder} is a result of visleak memorization search, not of extract; make images of its"
+        " prompts first (visleak memorization extract), or name a SOURCE of pictures"
+    )
+    assert not (tmp_path / "out").exists()
+
+
+def test_tiny_pictures_must_agree_in_place(natural: dict[str, np.ndarray]) -> None:
+    picture = np.asarray(Image.fromarray(natural["coffee"][:256, :256]).resize((16, 16)))
+    assert in_place(picture, noisy(picture, 0, 10.0)) > COLOURS
+    mirrored = np.ascontiguousarray(picture[:, ::-1])
+    assert in_place(picture, mirrored) < COLOURS
+    assert in_place(picture, mirrored, "mirror") > 0.99
+    assert in_place(picture, 255 - picture, "inverted") > 0.99
+
+
+def test_tiny_pictures(natural: dict[str, np.ndarray], tmp_path: Path) -> None:
+    small = [np.asarray(Image.fromarray(p[:256, :256]).resize((16, 16))) for p in natural.values()]
+    for name in ("train", "made"):
+        (tmp_path / name).mkdir()
+    for number, picture in enumerate(small[1:]):
+        Image.fromarray(picture).save(tmp_path / "train" / f"{number}.png")
+    Image.fromarray(small[0]).save(tmp_path / "made" / "new.png")
+    Image.fromarray(noisy(small[2], 1, 4.0)).save(tmp_path / "made" / "copy.png")
+    found = trace(tmp_path / "made", [tmp_path / "train"], tmp_path / "out", workers=1)
+    assert {match.image: match.verified for match in found.matches} == {
+        "copy.png": True,
+        "new.png": False,
+    }
+
+
+@pytest.mark.parametrize(
+    ("wrong", "said"),
+    [
+        ({"tau": 1.0}, "tau is a similarity from -1 to below 1; got 1"),
+        ({"tau": math.nan}, "tau is a similarity from -1 to below 1; got nan"),
+        ({"kappa_share": 1.0}, "kappa-share is a share from 0 to below 1; got 1"),
+        ({"views": "some"}, "views must be one of none, mirror, all; got 'some'"),
+        ({"categories": "none.csv"}, "categories none.csv is no file; give a CSV file"),
+    ],
+)
+def test_arguments(world: World, tmp_path: Path, wrong: dict[str, object], said: str) -> None:
+    with pytest.raises(UsageError) as caught:
+        trace(world.extraction, [str(world.train)], tmp_path, **wrong)
+    assert str(caught.value) == said
+
+
+def test_names_must_differ(world: World, tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match=r"two sources are called 'generated'"):
+        trace(world.extraction, [open_images(world.train, name="generated")], tmp_path)
+
+
+def test_damaged_files(world: World, traced: Trace, tmp_path: Path) -> None:
+    broken = Path(shutil.copytree(world.extraction, tmp_path / "extract"))
+    (broken / "medoids.parquet").write_bytes(b"PAR1")
+    with pytest.raises(VisleakError, match=r"medoids.parquet cannot be read .* extract again"):
+        trace(broken, [], tmp_path / "out")
+    with pytest.raises(UsageError, match=r"holds no finished trace \(no trace.json\)"):
+        read_trace(tmp_path)
+    content = json.loads((traced.folder / "trace.json").read_text())
+    content["matches"][0]["size"] = "many"
+    (tmp_path / "trace.json").write_text(json.dumps(content))
+    with pytest.raises(VisleakError, match=r"trace.json is damaged"):
+        read_trace(tmp_path)
+
+
+def test_a_picture_that_is_gone_is_said(world: World, tmp_path: Path) -> None:
+    broken = Path(shutil.copytree(world.extraction, tmp_path / "extract"))
+    path = pq.read_table(broken / "medoids.parquet")["path"][3].as_py()
+    (broken / path).write_bytes(b"no picture")
+    found = trace(broken, [str(world.train)], tmp_path / "out", layouts=False, workers=1)
+    assert found.notes == (
+        "1 of 4 images of generated could not be read",
+        "1 of 4 images have no M_tau: they were not compared",
+    )
+    assert found.matches[3].reference is None
+    assert found.share[0] == pytest.approx(2 / 3)
+
+
+def test_a_layout_counts_once(traced: Trace) -> None:
+    assert traced.originals[1].references == ("chelsea.png",)
+    assert replace(traced, matches=()).verified == ()
