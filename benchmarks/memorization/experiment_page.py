@@ -1,0 +1,200 @@
+"""Writes examples/memorization_toy.md and its picture from experiment.json, so that they agree."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+from PIL import Image, ImageDraw, ImageFont
+
+#: What the methods are called on the page.
+METHODS = {
+    "gibbs": "Gibbs sampling (Algorithm 1)",
+    "random": "random words",
+    "greedy": "best of the training captions",
+    "conzic": "ConZIC",
+    "zerocap": "ZeroCap",
+    "pez": "PEZ",
+}
+
+#: Side of a picture on the sheet, and of the gap between two.
+SIDE, GAP = 64, 6
+
+
+def write_page(figures: Path, rows: Mapping[str, Sequence[npt.NDArray[Any]]], folder: Path) -> Path:
+    """Write the page and its picture.
+
+    Args:
+        figures: the experiment's JSON file.
+        rows: pictures to show, a row each, by its title.
+        folder: of the page.
+
+    Returns:
+        The page.
+    """
+    content = json.loads(figures.read_text())
+    folder.mkdir(parents=True, exist_ok=True)
+    sheet(rows).save(folder / "memorization_toy.png", optimize=True)
+    page = folder / "memorization_toy.md"
+    page.write_text("\n".join(lines(content)) + "\n")
+    return page
+
+
+def sheet(rows: Mapping[str, Sequence[npt.NDArray[Any]]]) -> Image.Image:
+    """Return titled rows of small pictures, enlarged without smoothing."""
+    across = max(len(pictures) for pictures in rows.values())
+    high = SIDE + GAP + 22
+    made = Image.new("RGB", (across * (SIDE + GAP) + GAP, len(rows) * high + GAP), "white")
+    draw = ImageDraw.Draw(made)
+    font = ImageFont.load_default(13)
+    for row, (title, pictures) in enumerate(rows.items()):
+        top = GAP + row * high
+        draw.text((GAP, top), title, fill="#1d2129", font=font)
+        for column, picture in enumerate(pictures):
+            large = Image.fromarray(np.asarray(picture, np.uint8)).resize(
+                (SIDE, SIDE), Image.Resampling.NEAREST
+            )
+            made.paste(large, (GAP + column * (SIDE + GAP), top + 20))
+    return made
+
+
+def lines(content: Mapping[str, Any]) -> Iterator[str]:
+    """Return the page's lines."""
+    told = content["figures"]
+    size, seeds = told["size"], told["seeds"]
+    yield "# Memorization, found in models that really memorize"
+    yield ""
+    yield (
+        "Written by `benchmarks/memorization/experiment.py` from the figures in"
+        " `benchmarks/memorization/experiment.json`; the script says how everything is made."
+    )
+    yield ""
+    yield (
+        f"Tiny text-to-image diffusion models (stock Stable Diffusion pipelines of 1.8 million"
+        f" parameters, pictures of 16 x 16 pixels) are trained from scratch for {size['steps']:,}"
+        " steps on 6,000 captioned pictures and 12 more that make 15 % of every batch. visleak is"
+        f" told nothing of the 12. Figures are medians over {len(seeds)} seeds of training, single"
+        " seeds in brackets. Nothing here says how often a model of a billion parameters does such"
+        " things: it shows that the parts find what is there."
+    )
+    yield ""
+    yield "![pictures of the training set and of the model](memorization_toy.png)"
+    yield ""
+    yield from _bars(content["bars"])
+    yield from _detection(told)
+    yield from _extraction(told)
+    yield from _searches(told)
+    yield from _augmentation(told)
+
+
+def _bars(bars: Sequence[Mapping[str, Any]]) -> Iterator[str]:
+    yield "| bar | figure | asked | |"
+    yield "|---|--:|--:|---|"
+    for bar in bars:
+        side, limit = ("at most", bar.get("at_most")), bar.get("at_least")
+        asked = f"at least {limit:g}" if limit is not None else f"{side[0]} {side[1]:g}"
+        yield (
+            f"| {bar['name']} | {bar['figure']:.3g} | {asked} |"
+            f" {'holds' if bar['holds'] else '**missed**'} |"
+        )
+    yield ""
+
+
+def _detection(told: Mapping[str, Any]) -> Iterator[str]:
+    yield "## Does D tell memorized captions?"
+    yield ""
+    yield (
+        "AUC of the 12 memorized captions against 300 general ones that were not trained, and"
+        " against 100 of the memorized ones' form."
+    )
+    yield ""
+    yield "| world | timestep, noises | against general | against the same form |"
+    yield "|---|---|---|---|"
+    names = {"t999": "999, 1", "first": "first of 50, 1", "first4": "first of 50, 4"}
+    for world in ("plain", "hard"):
+        rows = told[world]["detection"]
+        for key, name in names.items():
+            general = spread([row[key]["auc_general"] for row in rows], "{:.3f}")
+            alike = spread([row[key]["auc_hard"] for row in rows], "{:.3f}")
+            yield f"| {world} | {name} | {general} | {alike} |"
+    yield ""
+
+
+def _extraction(told: Mapping[str, Any]) -> Iterator[str]:
+    images, _, least = told["size"]["extracted"]
+    yield "## Extraction and tracing (plain world)"
+    yield ""
+    yield (
+        f"{images} images a caption at guidance 3, clusters of at least {least}, similarity"
+        " `builtin`; the medoids traced to a folder of training pictures. *Right*: verified, and"
+        " the reference is the memorized picture that the image correlates with."
+    )
+    yield ""
+    yield "| captions | with a cluster | clusters | verified | right | memorized pictures |"
+    yield "|---|---|---|---|---|---|"
+    for key, name in (("memorised", "memorized"), ("general", "general")):
+        rows = [row[key] for row in told["plain"]["extraction"]]
+        columns = ("prompts_with_a_cluster", "clusters", "verified", "right", "memorised_images")
+        cells = " | ".join(spread([row[column] for row in rows]) for column in columns)
+        yield f"| {rows[0]['prompts']} {name} | {cells} |"
+    yield ""
+
+
+def _searches(told: Mapping[str, Any]) -> Iterator[str]:
+    size = told["size"]
+    rows = told["hard"]["search"]
+    yield "## Search (hard world)"
+    yield ""
+    yield (
+        f"{size['chains']} chains (or best prompts) each, within the same number of model calls."
+        f" *Hits*: chains whose prompt replays one memorized picture in at least"
+        f" {size['judged'][1]} of {size['judged'][0]} images, by correlation; *pictures*: different"
+        " ones. *Traced*: the same by visleak's own extraction and tracing."
+    )
+    yield ""
+    yield "| method | model calls | median best D | hits | pictures | pictures, traced |"
+    yield "|---|---|---|---|---|---|"
+    for key, name in METHODS.items():
+        each = [row[key] for row in rows]
+        cells = [
+            spread([one["calls"] for one in each], "{:,.0f}"),
+            spread([one["median_best"] for one in each], "{:.2f}"),
+            spread([one["hits"] for one in each]),
+            spread([one["distinct"] for one in each]),
+            spread([one["traced"]["memorised_images"] for one in each]),
+        ]
+        yield f"| {name} | {' | '.join(cells)} |"
+    yield ""
+
+
+def _augmentation(told: Mapping[str, Any]) -> Iterator[str]:
+    picks = told["size"]["picks"]
+    rows = told["hard"]["augmentation"]
+    yield "## Augmentation and diversity (hard world)"
+    yield ""
+    yield (
+        "Algorithm 2 from one memorized caption, kappa the 95th percentile of D of general"
+        f" captions; then {picks} prompts far from one another (Algorithm 3)."
+    )
+    yield ""
+    yield f"| prompts scored | above kappa | of {picks} picks, replicating | model calls |"
+    yield "|---|---|---|---|"
+    columns = ("scored", "above_kappa", "replicating", "calls")
+    cells = (spread([row[column] for row in rows], "{:,.0f}") for column in columns)
+    yield f"| {' | '.join(cells)} |"
+
+
+def spread(values: Sequence[float], form: str = "{:g}") -> str:
+    """Return the median, and all values in brackets.
+
+    >>> spread([3, 1, 2])
+    '2 (3, 1, 2)'
+    """
+    shown: Callable[[float], str] = form.format
+    if len(values) == 1:
+        return shown(values[0])
+    return f"{shown(float(np.median(values)))} ({', '.join(map(shown, values))})"
