@@ -21,7 +21,10 @@ def crop(picture: np.ndarray, number: int, side: int = 96) -> Image.Image:
 def _own_cache(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
     """Keep the user's cache out of it, but one for all tests of the room."""
     patch = pytest.MonkeyPatch()
-    patch.setenv("VISLEAK_CACHE", str(tmp_path_factory.mktemp("cache")))
+    cache = tmp_path_factory.mktemp("cache")
+    # what a user is told once would stand before one test's messages, whichever comes first
+    (cache / "memorization-notice-1").touch()
+    patch.setenv("VISLEAK_CACHE", str(cache))
     patch.setenv("COLUMNS", "80")
     yield
     patch.undo()

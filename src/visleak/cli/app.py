@@ -16,12 +16,14 @@ from visleak.cli import edges
 from visleak.cli.audit_verb import audit
 from visleak.cli.calibrate_verb import calibrate
 from visleak.cli.diff_verb import diff
+from visleak.cli.dlede_verb import dlede
 from visleak.cli.doctor import doctor
 from visleak.cli.encode_verb import encode
 from visleak.cli.evaluate_verb import evaluate
 from visleak.cli.export import export
 from visleak.cli.find_verb import find
 from visleak.cli.impact_verb import impact
+from visleak.cli.memorization_verb import memorization
 from visleak.cli.purge_verb import purge
 from visleak.cli.replace_verb import replace
 from visleak.cli.report_verb import report
@@ -102,6 +104,12 @@ app.command(
     "impact",
     epilog="For example: visleak impact visleak-audit --predictions resnet=answers.csv -o impact",
 )(impact)
+app.command(
+    "dlede",
+    epilog="For example: visleak dlede --test yolo:data.yaml#val --train yolo:data.yaml#train"
+    " --trainer torch:detector --forecast",
+)(dlede)
+app.add_typer(memorization, name="memorization")
 app.command("doctor")(doctor)
 
 

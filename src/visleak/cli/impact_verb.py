@@ -11,7 +11,6 @@ import typer
 from visleak.cli import edges, options
 
 if TYPE_CHECKING:
-    from visleak.auditing import Audit
     from visleak.impact import Impact
 
 FILES: Final = "What models answered"
@@ -217,11 +216,13 @@ def impact(
     """
     from visleak.auditing import Audit
     from visleak.cli.named_files import fair_files, named_files
+    from visleak.cli.pictures import show_in_report
     from visleak.cli.places import refuse_inputs
     from visleak.cli.progress import bars
     from visleak.impact import impact as measured
     from visleak.impact.leaderboard import add_to as added
     from visleak.impact.output import write
+    from visleak.impact.section import NAME, section
     from visleak.impact.stored import RESULT
     from visleak.store import free_folder
 
@@ -253,7 +254,7 @@ def impact(
         )
         progress("writing the result", 0, 0)
         write(result, out)
-        _show_in_report(audit, result, private=no_pictures)
+        show_in_report(audit, NAME, section(result), private=no_pictures)
         progress("writing the result", 1, 1)
     if add_to is not None:
         added(add_to, result, framework=framework, code=code, weights=weights)
@@ -291,19 +292,6 @@ def _refuse(
     if add_to.exists():
         # a file that is no leaderboard is found before the work, not after it
         read_leaderboard(add_to)
-
-
-def _show_in_report(audit: Audit, result: Impact, *, private: bool) -> None:
-    """Write the section, and the audit's page with it; a page without pictures stays so."""
-    from visleak.cli.pictures import shown_pictures
-    from visleak.impact.section import NAME, section
-    from visleak.report import is_private, write_report
-    from visleak.store import SECTIONS, write_json
-
-    write_json(audit.folder / SECTIONS / NAME, section(result))
-    private = private or is_private(audit.folder)
-    pictures = None if private else shown_pictures(audit)
-    write_report(audit.folder, pictures=pictures, private=private)
 
 
 def _say(result: Impact, out: Path, board: Path | None, *, json: bool) -> None:

@@ -87,6 +87,39 @@ Group = Annotated[
         " searched in the id.",
     ),
 ]
+Frame = Annotated[
+    str | None,
+    typer.Option(
+        "--frame",
+        metavar="COLUMN|/REGEX/",
+        rich_help_panel=SETS,
+        help="Column with the frame numbers of recordings, or with times (seconds, ISO dates, whole"
+        " milli-, micro- or nanoseconds since 1970); or a pattern whose first group is searched in"
+        " the id. With --group, test frames next to training frames of their recording are found by"
+        " time.",
+    ),
+]
+WithinFrames = Annotated[
+    int,
+    typer.Option(
+        "--within-frames",
+        metavar="N",
+        min=0,
+        rich_help_panel=HOW,
+        help="A recording leaks where a test frame lies this many frames or fewer from a training"
+        " frame.",
+    ),
+]
+WithinSeconds = Annotated[
+    float,
+    typer.Option(
+        "--within-seconds",
+        metavar="S",
+        min=0.0,
+        rich_help_panel=HOW,
+        help="The same for frames that are known by time.",
+    ),
+]
 Sample = Annotated[
     int,
     typer.Option(
@@ -199,8 +232,8 @@ FailOn = Annotated[
         metavar="G[=RATE]",
         rich_help_panel=OUT,
         help="Exit with 3 if more than RATE (0.01 or 1%, default 0) of a test set is exact, near,"
-        " similar, hard or soft, or stronger, or of a group that is on both sides; or of all images"
-        " unreadable. May be repeated.",
+        " similar, hard or soft, or stronger, or of a group that is on both sides, or a recording's"
+        " frame next to a training frame; or of all images unreadable. May be repeated.",
     ),
 ]
 BaselineOf = Annotated[

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, Any
 
 from visleak.cli.edges import note
 from visleak.errors import VisleakError
@@ -53,3 +53,21 @@ def write_page(result: Audit, *, private: bool, progress: Progress) -> None:
     pictures = None if private else shown_pictures(result)
     write_report(result.folder, pictures=pictures, private=private)
     progress("writing the report", 1, 1)
+
+
+def show_in_report(audit: Audit, name: str, content: Mapping[str, Any], *, private: bool) -> None:
+    """Write a section, and the audit's page with it; a page without pictures stays so.
+
+    Args:
+        audit: whose page it is.
+        name: file of the section.
+        content: the section.
+        private: no pictures are put into the page.
+    """
+    from visleak.report import is_private, write_report
+    from visleak.store import SECTIONS, write_json
+
+    write_json(audit.folder / SECTIONS / name, content)
+    private = private or is_private(audit.folder)
+    pictures = None if private else shown_pictures(audit)
+    write_report(audit.folder, pictures=pictures, private=private)

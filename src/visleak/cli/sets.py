@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 
 from visleak.errors import UsageError
@@ -41,6 +41,7 @@ class Columns:
     id: str | None = None
     label: str | None = None
     group: str | None = None
+    frame: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,7 +81,7 @@ def from_folder(folder: str, columns: Columns) -> Compared:
     Raises:
         UsageError, VisleakError: as ``open_splits``.
     """
-    splits = open_splits(folder, id=columns.id, label=columns.label, group=columns.group)
+    splits = open_splits(folder, **asdict(columns))
     reference = "train" if "train" in splits else "val"
     queries = tuple(images for name, images in splits.items() if name != reference)
     return Compared(queries, (splits[reference],))
@@ -105,9 +106,7 @@ def from_options(
             name=name,
             dataset=each.dataset,
             roles=(each.role,) if each.role else (),
-            id=columns.id,
-            label=columns.label,
-            group=columns.group,
+            **asdict(columns),
         )
         for each, name in zip(asked, named(asked), strict=True)
     ]
@@ -127,9 +126,7 @@ def one(text: str, columns: Columns = Columns()) -> ImageSet:
         source,
         name=writable(name),
         dataset=writable(dataset),
-        id=columns.id,
-        label=columns.label,
-        group=columns.group,
+        **asdict(columns),
     )
 
 

@@ -11,6 +11,7 @@ from rich.table import Table
 from rich.text import Text
 
 from visleak.cli.edges import plain
+from visleak.pipeline import recordings
 from visleak.stats import Rate, percent
 from visleak.store import REPORT, UNREADABLE
 from visleak.verdicts import read_verdicts
@@ -43,6 +44,7 @@ def summary(audit: Audit) -> Iterator[RenderableType]:
         yield rates
     yield from _within(content)
     yield from _groups(content)
+    yield from _recordings(content)
     yield Text()
     yield from _facts(audit)
 
@@ -110,6 +112,33 @@ def _groups(content: Mapping[str, Any]) -> Iterator[Text]:
         named = ", ".join(plain(name) for name in found["named"][:SOME])
         rest = f" and {found['shared'] - SOME:,} more" if found["shared"] > SOME else ""
         yield _fact("groups", f"{found['shared']:,} in both {sides}: {named}{rest}", "yellow")
+
+
+def _recordings(content: Mapping[str, Any]) -> Iterator[Text]:
+    """Yield a line for every pair of sets whose frames are known by time, and the worst of them."""
+    for each in content["comparisons"]:
+        found = each.get("recordings")
+        if not found or not found["shared"]:
+            continue
+        bound = recordings.words(found["within"], found["unit"])
+        if not found["leaking"]:
+            nearest = f"none of {_counted(found['queries'], 'test frame')} lies within {bound}"
+            doubt = recordings.doubt(found["unit"], found["within"], found.get("nearest"))
+            line = f"{nearest} of a training frame{doubt and f'; {doubt}'}"
+            yield _fact("recordings", line, "yellow" if doubt else "")
+            continue
+        named = ", ".join(
+            f"{plain(one['recording'])} ({one['close']:,} of {one['queries']:,})"
+            for one in found["listed"][:SOME]
+        )
+        rest = f" and {found['leaking'] - SOME:,} more" if found["leaking"] > SOME else ""
+        leak = "leaks" if found["leaking"] == 1 else "leak"
+        yield _fact(
+            "recordings",
+            f"{found['leaking']:,} of {found['shared']:,} on both sides {leak}"
+            f" (test frames within {bound}): {named}{rest}",
+            "yellow",
+        )
 
 
 def _facts(audit: Audit) -> Iterator[Text]:

@@ -1,0 +1,191 @@
+"""``visleak memorization augment``: many prompts out of known triggers."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from visleak.cli import edges
+from visleak.cli import memorization_options as shared
+from visleak.cli import memorization_search_options as own
+
+
+def augment(
+    model: shared.ModelName,
+    triggers: Annotated[
+        Path,
+        typer.Option(
+            "--triggers",
+            metavar="FILE",
+            rich_help_panel=own.SEARCH,
+            help="The prompts to begin with: any list of prompts, such as prompts.parquet of a"
+            " search.",
+        ),
+    ],
+    column: Annotated[
+        str | None,
+        typer.Option(
+            "--column",
+            metavar="C",
+            rich_help_panel=own.SEARCH,
+            show_default=False,
+            help="Column of the prompts in FILE.  \\[default: prompt, caption or text]",
+        ),
+    ] = None,
+    lm: own.LanguageModel = None,
+    preset: Annotated[
+        str,
+        typer.Option(
+            "--preset",
+            metavar="P",
+            rich_help_panel=own.SEARCH,
+            help="paper (SD1), paper-sd2 or official-code: see docs/memorization.md.",
+        ),
+    ] = "paper",
+    iterations: own.Iterations = None,
+    candidates: own.CandidateCount = None,
+    temperature: own.Temperature = None,
+    kappa: Annotated[
+        float | None,
+        typer.Option(
+            "--kappa",
+            metavar="D",
+            rich_help_panel=own.SEARCH,
+            show_default=False,
+            help="A chain that stays below it is broken off.  \\[default: by preset; paper 3]",
+        ),
+    ] = None,
+    patience: Annotated[
+        int | None,
+        typer.Option(
+            "--patience",
+            metavar="S",
+            min=1,
+            rich_help_panel=own.SEARCH,
+            show_default=False,
+            help="Moves in a row that may end below kappa.  \\[default: 3]",
+        ),
+    ] = None,
+    way: Annotated[
+        str | None,
+        typer.Option(
+            "--chain-order",
+            metavar="W",
+            rich_help_panel=own.SEARCH,
+            show_default=False,
+            help="as-printed: n + 1 chains, each going on where the last one ended; per-position:"
+            " n, each from the trigger.  \\[default: by preset; paper as-printed]",
+        ),
+    ] = None,
+    repeats: Annotated[
+        int | None,
+        typer.Option(
+            "--repeats",
+            metavar="N",
+            min=1,
+            rich_help_panel=own.SEARCH,
+            show_default=False,
+            help="Runs of all chains for each trigger.  \\[default: by preset; paper 1]",
+        ),
+    ] = None,
+    top: Annotated[
+        int | None,
+        typer.Option(
+            "--top",
+            metavar="T",
+            min=1,
+            rich_help_panel=shared.OUT,
+            show_default=False,
+            help="Prompts kept of each trigger.  \\[default: by preset; paper 100]",
+        ),
+    ] = None,
+    floor: Annotated[
+        float | None,
+        typer.Option(
+            "--floor",
+            metavar="D",
+            rich_help_panel=shared.OUT,
+            show_default=False,
+            help="Drop prompts with a mean D below.  \\[default: by preset; paper none]",
+        ),
+    ] = None,
+    prefix: own.Prefix = None,
+    stop_words: own.StopWords = None,
+    banned: own.Banned = None,
+    full_stop: own.FullStop = None,
+    calls: own.Calls = None,
+    seconds: own.Seconds = None,
+    noises: shared.Noises = 1,
+    timestep: own.Timestep = None,
+    norm: own.Norm = None,
+    output: shared.Output = "raw",
+    seed: shared.Seed = 0,
+    device: shared.Device = "auto",
+    precision: shared.Precision = "auto",
+    batch: shared.Batch = None,
+    out: shared.Out = Path("visleak-augment"),
+    json: shared.Json = False,
+    force: shared.Force = False,
+) -> None:
+    """Change known triggers word by word into many others of high D (Algorithm 2).
+
+    Writes augment.json, the best prompts of each trigger, and the bank of all that were scored.
+    """
+    from dataclasses import replace
+
+    from visleak.cli.memorization_search_view import augment_shown, say_result
+    from visleak.cli.progress import bars
+    from visleak.memorization.prompt_files import read_prompts
+    from visleak.memorization.scores import TriggerScore
+    from visleak.memorization.search.presets import about_preset, augment_preset
+    from visleak.memorization.search.recording import augment_into
+    from visleak.memorization.search.task import SearchTask
+
+    shared.refuse_other_kind(out, "augment")
+    chosen = augment_preset(preset)
+    own.refuse_other_norm(norm, chosen.settings.norm, temperature=temperature, kappa=kappa)
+    changes: dict[str, Any] = {
+        "iterations": iterations,
+        "candidates": candidates,
+        "temperature": temperature,
+        "kappa": kappa,
+        "patience": patience,
+        "chains": way,
+        "repeats": repeats,
+        "top": top,
+        "floor": floor,
+        "norm": norm,
+    }
+    given = {name: value for name, value in changes.items() if value is not None}
+    settings = replace(chosen.settings, **given)
+    rules = own.rules_of(chosen.rules, prefix, stop_words, banned, full_stop)
+    budget = own.budget_of(calls, seconds)
+    listed = read_prompts(triggers, column=column)
+    with bars() as progress, own.kept_if_interrupted(out):
+        progress("loading the models", 0, 0)
+        loaded = shared.model_of(model, device, precision)
+        asked = str(chosen.timestep) if timestep is None else timestep
+        d = shared.settings_of(loaded, noises, asked, settings.norm, output, seed, batch)
+        proposer = own.language_model_of(lm, rules, loaded)
+        progress("loading the models", 1, 1)
+        made = augment_into(
+            SearchTask(
+                TriggerScore(loaded, d),
+                seed=seed,
+                budget=budget,
+                say=own.told(progress, "augmenting", calls),
+            ),
+            proposer,
+            listed,
+            settings,
+            out,
+            about={
+                **about_preset(preset, chosen, settings, rules, d.timestep),
+                "origin": listed.origin,
+            },
+            force=force,
+            say=edges.note,
+        )
+    say_result(augment_shown, made, out / "augment.json", json=json)

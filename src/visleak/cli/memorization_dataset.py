@@ -1,0 +1,144 @@
+"""``visleak memorization dataset``: verified trigger prompts as a data set, with a datasheet."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Final
+
+import typer
+
+from visleak.cli import edges
+from visleak.cli.memorization_options import OUT, Force, Json, Out, refuse_other_kind
+from visleak.errors import UsageError
+
+if TYPE_CHECKING:
+    from visleak.memorization.prompt_files import PromptSet
+
+RECORD: Final = "Who verified them"
+
+PromptFiles = Annotated[
+    list[Path] | None,
+    typer.Argument(
+        metavar="PROMPTS",
+        show_default=False,
+        help="Lists of prompts: .csv, .tsv, .txt, .jsonl, .json or .parquet. Equal prompts are"
+        " joined, with all they name. None with --trace: the traced prompts.",
+    ),
+]
+Column = Annotated[
+    str | None,
+    typer.Option(
+        "--column",
+        metavar="C",
+        show_default=False,
+        help="Column of the prompts.  \\[default: prompt, caption or text]",
+    ),
+]
+Traces = Annotated[
+    list[Path] | None,
+    typer.Option(
+        "--trace",
+        metavar="DIR",
+        rich_help_panel=RECORD,
+        show_default=False,
+        help="A result of visleak memorization trace: its verified images make their prompts"
+        " verified, and name their sources. May be repeated.",
+    ),
+]
+VerifiedBy = Annotated[
+    str | None,
+    typer.Option(
+        "--verified-by",
+        metavar="TEXT",
+        rich_help_panel=RECORD,
+        show_default=False,
+        help="Who verified a list of others, and how: its prompts that name an image enter.",
+    ),
+]
+Unverified = Annotated[
+    bool,
+    typer.Option(
+        "--unverified",
+        rich_help_panel=RECORD,
+        help="Take candidates that nobody verified; name and datasheet will say so.",
+    ),
+]
+Answers = Annotated[
+    Path | None,
+    typer.Option(
+        "--answers",
+        metavar="FILE.toml",
+        rich_help_panel=OUT,
+        show_default=False,
+        help='Your answers to the datasheet: q48 = "CC BY 4.0". What nobody answered stands there'
+        " as not answered.",
+    ),
+]
+
+
+def dataset(
+    prompts: PromptFiles = None,
+    column: Column = None,
+    trace: Traces = None,
+    verified_by: VerifiedBy = None,
+    unverified: Unverified = False,
+    answers: Answers = None,
+    out: Out = Path("visleak-dataset"),
+    json: Json = False,
+    force: Force = False,
+) -> None:
+    """Write verified trigger prompts as a data set, with a datasheet and groups of shared images.
+
+    Only prompts with a record of verification enter: a high D is none. No image is fetched or
+    copied.
+    """
+    from visleak.memorization.prompt_files import (
+        joined,
+        prompts_of,
+        provenance_of,
+        read_answers,
+        read_prompts,
+        traced,
+        vouched,
+        write_prompts,
+    )
+    from visleak.memorization.tracing import read_trace
+
+    if not prompts and not trace:
+        raise UsageError("dataset needs prompts: name a list of them, or --trace DIR")
+    # what is quick to refuse comes first
+    refuse_other_kind(out, "dataset")
+    said = None if answers is None else read_answers(answers)
+    found = [read_trace(folder) for folder in trace or ()]
+    lists = [read_prompts(path, column=column) for path in prompts or ()]
+    merged = joined([*lists, *map(prompts_of, found)])
+    for each in found:
+        merged = traced(merged, each)
+    if verified_by is not None:
+        merged = vouched(merged, verified_by)
+    files = [*(prompts or ()), *(folder / "trace.json" for folder in trace or ())]
+    made = write_prompts(
+        merged,
+        out,
+        origins=[provenance_of(file) for file in files],
+        answers=said,
+        unverified=unverified,
+        force=force,
+    )
+    _say(made, json=json)
+
+
+def _say(made: PromptSet, *, json: bool) -> None:
+    from visleak.memorization.prompt_files.writing import RESULT, headline
+
+    if json:
+        edges.say_bytes((made.folder / RESULT).read_bytes())
+        return
+    lines = [
+        headline(made),
+        *(f"  verified by {name}: {count:,}" for name, count in made.verified_by.items()),
+        *(f"  left out, {reason}: {count:,}" for reason, count in made.left_out.items()),
+        *(f"  {note}" for note in made.notes),
+        f"{len(made.answered)} of 59 questions of the datasheet are answered; {made.folder}",
+    ]
+    edges.say("".join(f"{edges.plain(line)}\n" for line in lines))

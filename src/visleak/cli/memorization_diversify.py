@@ -1,0 +1,82 @@
+"""``visleak memorization diversify``: prompts of a bank that say different things."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from visleak.cli import edges
+from visleak.cli import memorization_options as shared
+from visleak.cli import memorization_search_options as own
+
+
+def diversify(
+    model: shared.ModelName,
+    prompts: Annotated[
+        Path,
+        typer.Option(
+            "--prompts",
+            metavar="FILE",
+            rich_help_panel=own.SEARCH,
+            help="The bank: any list of prompts, such as prompts.parquet of augment.",
+        ),
+    ],
+    column: Annotated[
+        str | None,
+        typer.Option(
+            "--column",
+            metavar="C",
+            rich_help_panel=own.SEARCH,
+            show_default=False,
+            help="Column of the prompts in FILE.  \\[default: prompt, caption or text]",
+        ),
+    ] = None,
+    count: Annotated[
+        int,
+        typer.Option(
+            "--count", metavar="N", min=1, rich_help_panel=own.SEARCH, help="Prompts to pick."
+        ),
+    ] = 20,
+    per_source: Annotated[
+        bool,
+        typer.Option(
+            "--per-source",
+            rich_help_panel=own.SEARCH,
+            help="Pick N for each prompt of the column trigger, which augment writes (the paper).",
+        ),
+    ] = False,
+    seed: shared.Seed = 0,
+    device: shared.Device = "auto",
+    precision: shared.Precision = "auto",
+    out: shared.Out = Path("visleak-diversify"),
+    json: shared.Json = False,
+    force: shared.Force = False,
+) -> None:
+    """Pick prompts that are far from one another in the model's text encoder (Algorithm 3).
+
+    Writes diversify.json and prompts.parquet, prompts.csv.
+    """
+    from visleak.cli.memorization_search_view import diversify_shown, say_result
+    from visleak.cli.progress import bars
+    from visleak.memorization.prompt_files import read_prompts
+    from visleak.memorization.search.picking import diversify_into
+
+    shared.refuse_other_kind(out, "diversify")
+    listed = read_prompts(prompts, column=column)
+    with bars() as progress:
+        progress("loading the model", 0, 0)
+        loaded = shared.model_of(model, device, precision)
+        progress("loading the model", 1, 1)
+        made = diversify_into(
+            loaded,
+            listed,
+            out,
+            count=count,
+            per_source=per_source,
+            seed=seed,
+            force=force,
+            say=edges.note,
+        )
+    say_result(diversify_shown, made, out / "diversify.json", json=json)

@@ -1,0 +1,198 @@
+"""The options that the verbs of ``visleak memorization`` share, and what they make of them."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Final
+
+import typer
+
+from visleak.errors import UsageError
+
+if TYPE_CHECKING:
+    from visleak.memorization.model import TokenModel
+    from visleak.memorization.scores import ScoreSettings
+
+MODEL: Final = "The model"
+SCORE: Final = "What D is made of"
+OUT: Final = "What comes out"
+
+#: Verbs whose results are folders; their tables share names, so that each needs its own.
+VERBS: Final = (
+    *("detect", "search", "augment", "diversify", "extract", "trace", "compare", "dataset"),
+)
+
+
+def checked_timestep(value: str | None) -> str | None:
+    """Return ``--timestep`` as it came, if it can be one.
+
+    Raises:
+        UsageError: it is neither ``first`` nor a whole number.
+    """
+    # before a model is loaded, which may take minutes
+    if value not in (None, "first") and not (value.isascii() and value.isdecimal()):
+        raise UsageError(f"--timestep is first or a whole number, such as 999; got {value!r}")
+    return value
+
+
+def checked_norm(value: str | None) -> str | None:
+    """Return ``--norm`` as it came, if there is such a norm.
+
+    Raises:
+        UsageError: there is none.
+    """
+    if value not in (None, "l2", "squared"):
+        raise UsageError(f"--norm is l2 or squared; got {value!r}")
+    return value
+
+
+def _output(value: str | None) -> str | None:
+    if value not in (None, "raw", "epsilon"):
+        raise UsageError(f"--output is raw or epsilon; got {value!r}")
+    return value
+
+
+ModelName = Annotated[
+    str,
+    typer.Option(
+        "--model",
+        metavar="M",
+        rich_help_panel=MODEL,
+        help="A pipeline of diffusers: a folder, or hub:OWNER/NAME, which is fetched once.",
+    ),
+]
+Device = Annotated[
+    str,
+    typer.Option(
+        "--device", metavar="D", rich_help_panel=MODEL, help="auto, cpu, cuda, cuda:N or mps."
+    ),
+]
+Precision = Annotated[
+    str,
+    typer.Option(
+        "--precision",
+        metavar="P",
+        rich_help_panel=MODEL,
+        help="auto (fp16 on a GPU, else fp32), fp32, fp16 or bf16.",
+    ),
+]
+Batch = Annotated[
+    int | None,
+    typer.Option(
+        "--batch",
+        metavar="N",
+        min=1,
+        rich_help_panel=MODEL,
+        show_default=False,
+        help="Rows a call of the network.  \\[default: 16, on a GPU 128]",
+    ),
+]
+Noises = Annotated[
+    int,
+    typer.Option(
+        "--noises",
+        metavar="N",
+        min=1,
+        rich_help_panel=SCORE,
+        help="Noises D is averaged over; each costs one pass a prompt, plus one.",
+    ),
+]
+Timestep = Annotated[
+    str,
+    typer.Option(
+        "--timestep",
+        callback=checked_timestep,
+        metavar="T",
+        rich_help_panel=SCORE,
+        help="first: the sampler's first step (the paper); or a number, such as 999 (the authors'"
+        " search code).",
+    ),
+]
+Norm = Annotated[
+    str,
+    typer.Option(
+        "--norm",
+        callback=checked_norm,
+        metavar="NORM",
+        rich_help_panel=SCORE,
+        help="Which is called D: l2 (equation 4) or squared (the authors' code); both are written.",
+    ),
+]
+Output = Annotated[
+    str,
+    typer.Option(
+        "--output",
+        callback=_output,
+        metavar="O",
+        rich_help_panel=SCORE,
+        help="raw: the network's output; epsilon: the noise it stands for (v-prediction).",
+    ),
+]
+Seed = Annotated[
+    int,
+    typer.Option("--seed", metavar="N", min=0, help="Of everything random."),
+]
+Out = Annotated[
+    Path,
+    typer.Option("-o", "--out", metavar="DIR", rich_help_panel=OUT, help="Folder of the result."),
+]
+Json = Annotated[
+    bool,
+    typer.Option("--json", rich_help_panel=OUT, help="Print the result's JSON and nothing else."),
+]
+Force = Annotated[
+    bool,
+    typer.Option(
+        "--force", rich_help_panel=OUT, help="Write over another result of the same kind in DIR."
+    ),
+]
+
+
+def refuse_other_kind(out: Path, verb: str) -> None:
+    """Refuse a folder that holds the result of another verb, some of whose files would be replaced.
+
+    Raises:
+        UsageError: it does.
+    """
+    for other in VERBS:
+        if other != verb and (out / f"{other}.json").is_file():
+            raise UsageError(
+                f"{out} holds a result of visleak memorization {other}, whose tables would be"
+                " replaced; choose another folder with -o DIR"
+            )
+
+
+def model_of(name: str, device: str, precision: str) -> TokenModel:
+    """Return the model that ``--model``, ``--device`` and ``--precision`` name."""
+    from visleak.memorization.models import load_model
+
+    return load_model(name, device=device, precision=precision)
+
+
+def settings_of(
+    model: TokenModel,
+    noises: int,
+    timestep: str,
+    norm: str,
+    output: str,
+    seed: int,
+    batch: int | None,
+) -> ScoreSettings:
+    """Return what the options of D say, each checked as it was read.
+
+    Raises:
+        UsageError: a timestep that the model does not have.
+    """
+    from visleak.memorization.scores import ScoreSettings
+
+    trained = model.about().get("train_timesteps")
+    if timestep != "first" and isinstance(trained, int) and int(timestep) > trained:
+        raise UsageError(f"--timestep is at most {trained:,} for this model; got {timestep}")
+    return ScoreSettings(
+        noises=noises,
+        timestep="first" if timestep == "first" else int(timestep),
+        output="epsilon" if output == "epsilon" else "raw",
+        norm="squared" if norm == "squared" else "l2",
+        seed=seed,
+        batch=batch or (128 if model.device.startswith("cuda") else 16),
+    )

@@ -1,0 +1,243 @@
+"""``visleak memorization search``: trigger prompts from nothing but masks."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from visleak.cli import edges
+from visleak.cli import memorization_options as shared
+from visleak.cli import memorization_search_options as own
+from visleak.errors import UsageError
+
+if TYPE_CHECKING:
+    from visleak.memorization.search.gibbs import GibbsSettings
+    from visleak.memorization.search.proposals import Proposer
+    from visleak.memorization.search.task import Searcher
+
+
+def search(
+    model: shared.ModelName,
+    lm: own.LanguageModel = None,
+    preset: Annotated[
+        str,
+        typer.Option(
+            "--preset",
+            metavar="P",
+            rich_help_panel=own.SEARCH,
+            help="paper or official-code: where they part is in docs/memorization.md.",
+        ),
+    ] = "paper",
+    method: Annotated[
+        str,
+        typer.Option(
+            "--method",
+            metavar="M",
+            rich_help_panel=own.SEARCH,
+            help="gibbs (Algorithm 1), or random: strings of random words at the same cost.",
+        ),
+    ] = "gibbs",
+    chains: Annotated[
+        int,
+        typer.Option(
+            "--chains",
+            metavar="N",
+            min=1,
+            rich_help_panel=own.SEARCH,
+            help="Independent chains, which share passes of the network (the paper: 200).",
+        ),
+    ] = 5,
+    length: Annotated[
+        int | None,
+        typer.Option(
+            "--length",
+            metavar="N",
+            min=1,
+            rich_help_panel=own.SEARCH,
+            show_default=False,
+            help="Word pieces of a prompt.  \\[default: 8]",
+        ),
+    ] = None,
+    iterations: own.Iterations = None,
+    candidates: own.CandidateCount = None,
+    temperature: own.Temperature = None,
+    kappa: Annotated[
+        str | None,
+        typer.Option(
+            "--kappa",
+            metavar="D",
+            rich_help_panel=own.SEARCH,
+            show_default=False,
+            help="A chain ends after a round whose best has it; none: after one round.  \\[default:"
+            " by preset; paper 5]",
+        ),
+    ] = None,
+    rounds: Annotated[
+        str | None,
+        typer.Option(
+            "--rounds",
+            metavar="N",
+            rich_help_panel=own.SEARCH,
+            show_default=False,
+            help="Rounds of a chain at most; none: until kappa or the budget.  \\[default: by"
+            " preset; paper 10]",
+        ),
+    ] = None,
+    restart: Annotated[
+        str | None,
+        typer.Option(
+            "--restart",
+            metavar="R",
+            rich_help_panel=own.SEARCH,
+            show_default=False,
+            help="The next round begins from masks (as printed), or continue.  \\[default: masks]",
+        ),
+    ] = None,
+    best: Annotated[
+        str | None,
+        typer.Option(
+            "--best",
+            metavar="B",
+            rich_help_panel=own.SEARCH,
+            show_default=False,
+            help="A chain's answer is the best of the states it visited, or of all it scored:"
+            " visited or scored.  \\[default: by preset; paper visited]",
+        ),
+    ] = None,
+    forced: Annotated[
+        str | None,
+        typer.Option(
+            "--forced",
+            metavar="F",
+            rich_help_panel=own.WORDS,
+            show_default=False,
+            help="mask-and-word: no word, and the present one, may always be drawn; nothing."
+            "  \\[default: by preset; paper nothing]",
+        ),
+    ] = None,
+    prefix: own.Prefix = None,
+    stop_words: own.StopWords = None,
+    banned: own.Banned = None,
+    full_stop: own.FullStop = None,
+    keep: Annotated[
+        int,
+        typer.Option(
+            "--keep",
+            metavar="N",
+            min=1,
+            rich_help_panel=shared.OUT,
+            help="Prompts in bank.parquet, those of the highest D.",
+        ),
+    ] = 1000,
+    calls: own.Calls = None,
+    seconds: own.Seconds = None,
+    noises: shared.Noises = 1,
+    timestep: own.Timestep = None,
+    norm: own.Norm = None,
+    output: shared.Output = "raw",
+    seed: shared.Seed = 0,
+    device: shared.Device = "auto",
+    precision: shared.Precision = "auto",
+    batch: shared.Batch = None,
+    out: shared.Out = Path("visleak-search"),
+    json: shared.Json = False,
+    force: shared.Force = False,
+) -> None:
+    """Search for prompts of high D, word by word, from nothing but masks (Algorithm 1).
+
+    Writes search.json, the best prompt of each chain, and a bank. A search that was stopped goes
+    on; so does one that its budget ended, with a larger one.
+    """
+    from visleak.cli.memorization_search_view import say_result, search_shown
+    from visleak.cli.progress import bars
+    from visleak.memorization.scores import TriggerScore
+    from visleak.memorization.search.presets import about_preset, search_preset
+    from visleak.memorization.search.recording import search_into
+    from visleak.memorization.search.task import SearchTask
+
+    shared.refuse_other_kind(out, "search")
+    chosen = search_preset(preset)
+    if method == "gibbs":
+        own.refuse_other_norm(norm, chosen.settings.norm, temperature=temperature, kappa=kappa)
+    changes: dict[str, Any] = {
+        "length": length,
+        "iterations": iterations,
+        "candidates": candidates,
+        "temperature": temperature,
+        "restart": restart,
+        "best": best,
+        "forced": forced,
+        "norm": norm,
+        "keep": keep,
+    }
+    settings = _settings(chosen.settings, changes, kappa, rounds)
+    rules = own.rules_of(chosen.rules, prefix, stop_words, banned, full_stop)
+    budget = own.budget_of(calls, seconds)
+    with bars() as progress, own.kept_if_interrupted(out):
+        progress("loading the models", 0, 0)
+        loaded = shared.model_of(model, device, precision)
+        asked = str(chosen.timestep) if timestep is None else timestep
+        d = shared.settings_of(loaded, noises, asked, settings.norm, output, seed, batch)
+        proposer = own.language_model_of(lm, rules, loaded)
+        progress("loading the models", 1, 1)
+        found = search_into(
+            _searcher(method, proposer, settings),
+            SearchTask(
+                TriggerScore(loaded, d),
+                chains=chains,
+                seed=seed,
+                budget=budget,
+                say=own.told(progress, "searching", calls),
+            ),
+            out,
+            kappa=settings.kappa,
+            about=about_preset(preset, chosen, settings, rules, d.timestep),
+            force=force,
+            say=edges.note,
+        )
+    say_result(search_shown, found, out / "search.json", json=json)
+
+
+def _settings(
+    preset: GibbsSettings, changes: dict[str, Any], kappa: str | None, rounds: str | None
+) -> GibbsSettings:
+    """Return a preset's settings with what was asked for instead.
+
+    Raises:
+        UsageError: a value that cannot be.
+    """
+    from dataclasses import replace
+
+    given = {name: value for name, value in changes.items() if value is not None}
+    if kappa is not None:
+        given["kappa"] = None if kappa == "none" else _number("--kappa", kappa)
+    if rounds is not None:
+        if rounds != "none" and not (rounds.isascii() and rounds.isdecimal()):
+            raise UsageError(f"--rounds is a whole number, or none; got {rounds!r}")
+        given["rounds"] = None if rounds == "none" else int(rounds)
+    return replace(preset, **given)
+
+
+def _number(option: str, text: str) -> float:
+    try:
+        value = float(text)
+    except ValueError:
+        value = float("nan")
+    if not abs(value) < float("inf"):
+        raise UsageError(f"{option} is a number, or none; got {text!r}")
+    return value
+
+
+def _searcher(method: str, proposer: Proposer, settings: GibbsSettings) -> Searcher:
+    from visleak.memorization.search.gibbs import GibbsSearch
+    from visleak.memorization.search.random_words import RandomSettings, RandomWords
+
+    if method == "gibbs":
+        return GibbsSearch(proposer, settings)
+    if method == "random":
+        return RandomWords(proposer, RandomSettings(settings.length, keep=settings.keep))
+    raise UsageError(
+        f"--method is gibbs or random; got {method!r}; visleak memorization compare knows more"
+    )

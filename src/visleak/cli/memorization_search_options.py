@@ -1,0 +1,263 @@
+"""Options of ``visleak memorization search`` and ``augment``, and what they make of them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, Final
+
+import typer
+
+from visleak.cli import edges
+from visleak.cli import memorization_options as shared
+from visleak.errors import UsageError
+
+if TYPE_CHECKING:
+    from visleak.memorization.model import TokenModel
+    from visleak.memorization.search.proposals import MaskedLanguageModel, Rules
+    from visleak.memorization.search.task import Budget, Progress
+    from visleak.pipeline.workplace import Progress as Bar
+
+WORDS: Final = "The words"
+SEARCH: Final = "The search"
+SPENT: Final = "What it may cost"
+
+LanguageModel = Annotated[
+    str | None,
+    typer.Option(
+        "--lm",
+        metavar="LM",
+        rich_help_panel=WORDS,
+        show_default=False,
+        help="Masked language model that proposes words: a folder, or hub:OWNER/NAME."
+        "  \\[default: hub:google-bert/bert-base-uncased, fetched once]",
+    ),
+]
+Prefix = Annotated[
+    str | None,
+    typer.Option(
+        "--prefix",
+        metavar="TEXT",
+        rich_help_panel=WORDS,
+        show_default=False,
+        help="Only the language model reads it, in front of the prompt.  \\[default: by preset;"
+        " paper none]",
+    ),
+]
+StopWords = Annotated[
+    str | None,
+    typer.Option(
+        "--stop-words",
+        metavar="W",
+        rich_help_panel=WORDS,
+        show_default=False,
+        help="rule: never propose digits, punctuation or what is not ASCII; none.  \\[default: by"
+        " preset; paper none]",
+    ),
+]
+Banned = Annotated[
+    str | None,
+    typer.Option(
+        "--banned",
+        metavar="F",
+        rich_help_panel=WORDS,
+        show_default=False,
+        help="Words that are never proposed: none, own (colours, landscapes: they raise D without"
+        " memorization) or a file, one a line.  \\[default: by preset; paper none]",
+    ),
+]
+FullStop = Annotated[
+    str | None,
+    typer.Option(
+        "--full-stop",
+        metavar="W",
+        rich_help_panel=WORDS,
+        show_default=False,
+        help="Where . may stand: anywhere or last.  \\[default: by preset; paper anywhere]",
+    ),
+]
+Timestep = Annotated[
+    str | None,
+    typer.Option(
+        "--timestep",
+        callback=shared.checked_timestep,
+        metavar="T",
+        rich_help_panel=shared.SCORE,
+        show_default=False,
+        help="first: the sampler's first step; or a number.  \\[default: by preset; paper first,"
+        " official-code 999]",
+    ),
+]
+Norm = Annotated[
+    str | None,
+    typer.Option(
+        "--norm",
+        callback=shared.checked_norm,
+        metavar="NORM",
+        rich_help_panel=shared.SCORE,
+        show_default=False,
+        help="Scale of D, K and kappa: l2 or squared.  \\[default: squared, as the presets' values"
+        " are; another asks for --temperature and --kappa]",
+    ),
+]
+Iterations = Annotated[
+    int | None,
+    typer.Option(
+        "--iterations",
+        metavar="N",
+        min=1,
+        rich_help_panel=SEARCH,
+        show_default=False,
+        help="Moves of a chain.  \\[default: by preset; paper 150 for search, 20 for augment]",
+    ),
+]
+CandidateCount = Annotated[
+    int | None,
+    typer.Option(
+        "--candidates",
+        metavar="Q",
+        min=1,
+        rich_help_panel=SEARCH,
+        show_default=False,
+        help="Words that are tried at a position, the most probable.  \\[default: 200]",
+    ),
+]
+Temperature = Annotated[
+    float | None,
+    typer.Option(
+        "--temperature",
+        metavar="K",
+        rich_help_panel=SEARCH,
+        show_default=False,
+        help="Of the draw among them, softmax(D / K): lower is greedier.  \\[default: by preset;"
+        " paper 0.1 for search, 1.5 for augment]",
+    ),
+]
+Calls = Annotated[
+    int | None,
+    typer.Option(
+        "--calls",
+        metavar="N",
+        min=1,
+        rich_help_panel=SPENT,
+        show_default=False,
+        help="Passes of the diffusion network at most, all chains together.",
+    ),
+]
+Seconds = Annotated[
+    float | None,
+    typer.Option(
+        "--seconds",
+        metavar="S",
+        rich_help_panel=SPENT,
+        show_default=False,
+        help="Seconds at most, over all runs of a search that is gone on with.",
+    ),
+]
+
+
+def rules_of(
+    preset: Rules,
+    prefix: str | None,
+    stop_words: str | None,
+    banned: str | None,
+    full_stop: str | None,
+) -> Rules:
+    """Return a preset's rules of proposals with what was asked for instead.
+
+    Raises:
+        UsageError: a value that is none of those allowed.
+    """
+    from dataclasses import replace
+
+    from visleak.memorization.search.vocabulary import own_banned_words, read_banned_words
+
+    changes: dict[str, Any] = {}
+    if prefix is not None:
+        changes["prefix"] = prefix
+    if stop_words is not None:
+        changes["stop"] = _choice("--stop-words", stop_words, ("none", "rule")) == "rule"
+    if full_stop is not None:
+        changes["stop_last"] = _choice("--full-stop", full_stop, ("anywhere", "last")) == "last"
+    if banned == "none":
+        changes |= {"banned": (), "banned_name": "none"}
+    elif banned == "own":
+        changes |= {"banned": own_banned_words(), "banned_name": "own"}
+    elif banned is not None:
+        path = Path(banned)
+        changes |= {"banned": read_banned_words(path), "banned_name": path.name}
+    return replace(preset, **changes)
+
+
+def _choice(option: str, value: str, allowed: tuple[str, ...]) -> str:
+    if value not in allowed:
+        raise UsageError(f"{option} is {' or '.join(allowed)}; got {value!r}")
+    return value
+
+
+def refuse_other_norm(norm: str | None, preset: str, **given: object) -> None:
+    """Refuse a norm that is not the preset's without values on its scale.
+
+    Raises:
+        UsageError: one is missing.
+    """
+    if norm in (None, preset):
+        return
+    missing = [f"--{name}" for name, value in given.items() if value is None]
+    if missing:
+        raise UsageError(
+            f"--norm {norm} needs {' and '.join(missing)}: the preset's are on the {preset} scale,"
+            " and cannot be converted"
+        )
+
+
+def language_model_of(text: str | None, rules: Rules, model: TokenModel) -> MaskedLanguageModel:
+    """Return the language model that ``--lm`` names, beside the diffusion model."""
+    from visleak.memorization.search.language_models import load_language_model
+    from visleak.memorization.search.proposals import DEFAULT
+
+    return load_language_model(text or DEFAULT, rules=rules, device=model.device)
+
+
+def budget_of(calls: int | None, seconds: float | None) -> Budget:
+    """Return what ``--calls`` and ``--seconds`` allow."""
+    from visleak.memorization.search.task import Budget
+
+    return Budget(calls, seconds)
+
+
+def told(bar: Bar, step: str, calls: int | None) -> Callable[[Progress], None]:
+    """Return what shows a search's progress, with the highest D so far."""
+    last = [""]
+
+    def say(progress: Progress) -> None:
+        best = progress.best
+        # a bar has one name for its life: the best so far is told in lines of its own
+        if best is not None and best.prompt and best.prompt != last[0]:
+            last[0] = best.prompt
+            bar(f"highest D so far {best.score:.4g}: {best.prompt[:60]}", 0, 0)
+        if calls is not None:
+            bar(step, min(progress.calls, calls), calls)
+        else:
+            bar(step, progress.done, progress.total or 0)
+
+    return say
+
+
+@contextmanager
+def kept_if_interrupted(out: Path) -> Iterator[None]:
+    """If somebody stops a search, say what is not lost.
+
+    Raises:
+        Stopped: in place of the interruption.
+    """
+    try:
+        yield
+    except KeyboardInterrupt as error:
+        word, code = edges.verdict(error)
+        raise edges.Stopped(
+            f"{word}; all steps that were finished are kept in {out}, and the same command goes on"
+            " from there",
+            code,
+        ) from error

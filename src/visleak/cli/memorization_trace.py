@@ -1,0 +1,316 @@
+"""``visleak memorization trace``: which training images are generated images copies of?"""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Final
+
+import typer
+
+from visleak.cli import edges, options
+from visleak.cli import memorization_options as shared
+from visleak.errors import UsageError
+
+if TYPE_CHECKING:
+    from visleak.memorization.tracing import Trace
+    from visleak.records import AnySet
+
+SOURCES: Final = "Who is asked"
+COUNTS: Final = "What counts"
+
+#: The only gate of this verb.
+GATE: Final = "memorized"
+
+#: Most lines of memorized images on the terminal.
+SHOWN: Final = 10
+
+
+def trace(
+    context: typer.Context,
+    target: Annotated[
+        str,
+        typer.Argument(
+            metavar="EXTRACT|S",
+            show_default=False,
+            help="Folder of visleak memorization extract, or any SOURCE of generated images.",
+        ),
+    ],
+    source: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--source",
+            metavar="[NAME=]S",
+            rich_help_panel=SOURCES,
+            show_default=False,
+            help="Training images: any SOURCE, or published fingerprints (emb:DIR), which verify"
+            " nothing. May be repeated.",
+        ),
+    ] = None,
+    service: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--service",
+            metavar="M:O",
+            rich_help_panel=SOURCES,
+            show_default=False,
+            help="Reverse image search: a Python object package.module:object with name, sends and"
+            " find. It is sent the images that no source verified, and what it finds verifies"
+            " nothing. May be repeated.",
+        ),
+    ] = None,
+    unverified: Annotated[
+        bool,
+        typer.Option(
+            "--unverified",
+            rich_help_panel=SOURCES,
+            help="There is no training set to ask: list the images as candidates, unverified.",
+        ),
+    ] = False,
+    every: Annotated[
+        bool,
+        typer.Option(
+            "--all",
+            rich_help_panel=SOURCES,
+            help="Trace all images of the extraction, not one a cluster, and say which prompts"
+            " replicate (D_mem).",
+        ),
+    ] = False,
+    tau: Annotated[
+        float,
+        typer.Option(
+            "--tau",
+            metavar="X",
+            rich_help_panel=COUNTS,
+            help="M_tau = 1 where the similarity to some training image is above X (definition 1).",
+        ),
+    ] = 0.7,
+    kappa_share: Annotated[
+        str,
+        typer.Option(
+            "--kappa-share",
+            metavar="RATE",
+            rich_help_panel=COUNTS,
+            help="A prompt is in D_mem if more than RATE (0.5 or 50%) of its images have M_tau ="
+            " 1; with --all.",
+        ),
+    ] = "50%",
+    similarity: Annotated[
+        str | None,
+        typer.Option(
+            "--similarity",
+            metavar="E",
+            rich_help_panel=COUNTS,
+            help="Encoder whose cosine tau belongs to: sscd:FILE (MemBench), or any other of"
+            " --encoder. By default that of published fingerprints, else builtin.",
+        ),
+    ] = None,
+    views: Annotated[
+        str,
+        typer.Option(
+            "--views",
+            metavar="V",
+            rich_help_panel=COUNTS,
+            help="Views of the generated images that are compared: none (definition 1), mirror"
+            " (for models trained with random flips) or all.",
+        ),
+    ] = "none",
+    no_layouts: Annotated[
+        bool,
+        typer.Option(
+            "--no-layouts",
+            rich_help_panel=COUNTS,
+            help="Do not look for copies in other colours, which takes one more pass over the"
+            " sources.",
+        ),
+    ] = False,
+    categories: Annotated[
+        Path | None,
+        typer.Option(
+            "--categories",
+            metavar="FILE.csv",
+            rich_help_panel=COUNTS,
+            show_default=False,
+            help="What memorized images show: columns category (commercial product, human, artwork,"
+            " other) and reference, image or prompt.",
+        ),
+    ] = None,
+    out: shared.Out = Path("visleak-trace"),
+    fail_on: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--fail-on",
+            metavar="memorized[=RATE]",
+            rich_help_panel=shared.OUT,
+            help="Exit with 3 if more than RATE (0.01 or 1%, default 0) of the traced images count"
+            " as memorized.",
+        ),
+    ] = None,
+    no_pictures: options.NoPictures = False,
+    json: shared.Json = False,
+    force: shared.Force = False,
+    device: shared.Device = "cpu",
+    workers: options.Workers = None,
+    cache: options.CacheFolder = None,
+) -> None:
+    """Who is the source? Audits generated images against training images.
+
+    Writes the matches, and an audit folder whose pairs visleak review opens: run again, and what
+    people said counts.
+    """
+    from visleak.cli.audit_verb import cache_folder
+    from visleak.cli.progress import bars
+    from visleak.memorization.tracing import load_service
+    from visleak.memorization.tracing import trace as traced
+
+    gates = [_gate(text) for text in fail_on or ()]
+    share = _share("--kappa-share", kappa_share)
+    shared.refuse_other_kind(out, "trace")
+    if not source and not service and not unverified:
+        raise UsageError(
+            "nobody to ask: give the training images with --source, or --unverified where nobody"
+            " knows them"
+        )
+    services = [load_service(text) for text in service or ()]
+    for each in services:
+        edges.note(f"{edges.plain(each.name)} is asked: {edges.plain(each.sends)}")
+    with bars() as progress:
+        result = traced(
+            target,
+            [*training_sets(source or ()), *services],
+            out,
+            tau=tau,
+            kappa_share=share,
+            similarity=similarity or "",
+            views=views,
+            layouts=not no_layouts,
+            every=every,
+            categories=categories,
+            workers=workers,
+            cache=cache_folder(cache),
+            device=device,
+            progress=progress,
+            force=force,
+            command=_command(context),
+        )
+        _write_page(result, private=no_pictures)
+    _say(result, json=json)
+    _pass(gates, result)
+
+
+def _gate(text: str) -> float:
+    """Return the largest share that passes ``memorized[=RATE]``.
+
+    Raises:
+        UsageError: it is another gate, or RATE is no share.
+    """
+    name, equals, rate = text.partition("=")
+    if name != GATE:
+        raise UsageError(f"--fail-on is memorized or memorized=RATE; got {text!r}")
+    return _share("--fail-on memorized", rate) if equals else 0.0
+
+
+def _share(option: str, text: str) -> float:
+    from visleak.cli.gates import share_of
+
+    share = share_of(text)
+    if share is None:
+        raise UsageError(
+            f"{option}: the rate is a share from 0 to 1 or a percentage, such as 0.01 or 1%; got"
+            f" {text!r}"
+        )
+    return share
+
+
+def _command(context: typer.Context) -> str:
+    """Return the command line as one may paste it into a shell."""
+    text = shlex.join(["visleak", *(context.find_root().obj or ())])
+    return text.encode("utf-8", "backslashreplace").decode("utf-8")
+
+
+def training_sets(texts: Sequence[str]) -> list[AnySet]:
+    """Open the sources; one alone is called train unless it is named."""
+    from visleak.cli.sets import Asked, named
+    from visleak.images import open_images, parse_set
+    from visleak.images.addresses import redacted
+    from visleak.images.request import writable
+    from visleak.images.sources import derived_name
+
+    asked = []
+    for text in texts:
+        dataset, name, source = parse_set(text)
+        names: tuple[str, ...] = (name,)
+        if source == text:
+            parent = Path(redacted(source).partition("#")[0]).resolve().parent.name
+            names = (derived_name(source), f"{parent}/{derived_name(source)}")
+            names = ("train", *names) if len(texts) == 1 else names
+        names = tuple(writable(each) for each in names)
+        asked.append(Asked("--source", "training", writable(dataset), source, names))
+    return [
+        open_images(each.source, name=name, dataset=each.dataset, roles=(each.role,))
+        for each, name in zip(asked, named(asked), strict=True)
+    ]
+
+
+def _write_page(result: Trace, *, private: bool) -> None:
+    """Write the page of the audit, with the section of the trace on it."""
+    from visleak.auditing import Audit
+    from visleak.cli.pictures import show_in_report
+    from visleak.memorization.tracing.audited import AUDIT_FOLDER
+    from visleak.memorization.tracing.section import NAME, section
+    from visleak.store import AUDIT
+
+    folder = result.folder / AUDIT_FOLDER
+    if (folder / AUDIT).is_file():
+        show_in_report(Audit(folder), NAME, section(result), private=private)
+
+
+def _say(result: Trace, *, json: bool) -> None:
+    from visleak.memorization.tracing.stored import RESULT
+
+    if json:
+        edges.say_bytes((result.folder / RESULT).read_bytes())
+        return
+    edges.say("".join(f"{edges.plain(line)}\n" for line in _lines(result)))
+
+
+def _lines(result: Trace) -> Iterator[str]:
+    from visleak.drawing import cut
+    from visleak.memorization.tracing.audited import AUDIT_FOLDER
+    from visleak.memorization.tracing.headline import headlines
+    from visleak.memorization.tracing.output import CSV
+    from visleak.store import AUDIT, REPORT
+
+    yield from headlines(result)
+    yield from result.notes
+    for each in result.originals[:SHOWN]:
+        many = f"{each.variants:,} variants, " if each.variants > 1 else ""
+        how = ", in other colours" if each.layout else ""
+        category = f", {each.category}" if each.category else ""
+        yield (
+            f"  {cut(each.references[0], 60)} ({many}{each.matches:,}"
+            f" match{'es' * (each.matches != 1)}{how}{category})"
+        )
+    if len(result.originals) > SHOWN:
+        yield f"  and {len(result.originals) - SHOWN:,} more"
+    yield str(result.folder / CSV)
+    audit = result.folder / AUDIT_FOLDER
+    if (audit / AUDIT).is_file():
+        yield str(audit / REPORT)
+        yield f"judge the pairs: visleak review {audit}"
+
+
+def _pass(gates: Sequence[float], result: Trace) -> None:
+    """Say which gates tripped; end with 3 if any."""
+    from visleak.stats import Rate, percent
+
+    rate = Rate.of(len(result.verified), len(result.matches))
+    tripped = [allowed for allowed in gates if rate.total and rate.share > allowed]
+    for allowed in tripped:
+        edges.complain(
+            f"gate {GATE}: {rate.count:,} of {rate.total:,} traced images"
+            f" ({percent(rate.share)} %) count as memorized; allowed {percent(allowed)} %"
+        )
+    if tripped:
+        raise typer.Exit(3)

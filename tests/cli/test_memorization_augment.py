@@ -1,0 +1,127 @@
+"""``visleak memorization augment`` and ``diversify`` from the command line."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from calling import refused, run
+
+from five_words import FiveProposer, FiveWords
+from visleak.memorization.prompt_files import read_prompts
+
+SMALL = ("--iterations", "4", "--candidates", "4", "--patience", "2", "--top", "6")
+ON_L2 = ("--norm", "l2", "--temperature", "0.3", "--kappa", "1.0")
+
+
+@pytest.fixture(autouse=True)
+def _world(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Put a world of five words in the place of models."""
+    monkeypatch.setattr("visleak.cli.memorization_notice.say_once", lambda: None)
+    monkeypatch.setattr(
+        "visleak.cli.memorization_options.model_of", lambda *given: FiveWords(noisy=True)
+    )
+    monkeypatch.setattr(
+        "visleak.cli.memorization_search_options.language_model_of", lambda *given: FiveProposer()
+    )
+
+
+@pytest.fixture
+def triggers(tmp_path: Path) -> Path:
+    path = tmp_path / "triggers.txt"
+    path.write_text("ant bee cat\neel dog\nyak \n")
+    return path
+
+
+def augment(triggers: Path, out: Path, *more: object) -> Any:
+    given = ("--model", "m", "--triggers", triggers, *SMALL, *ON_L2, "-o", out)
+    return run("memorization", "augment", *given, *more)
+
+
+def test_verbs_chain_through_files(tmp_path: Path, triggers: Path) -> None:
+    ran = augment(triggers, tmp_path / "augmented")
+    assert ran.code == 0, ran.err
+    made = json.loads((tmp_path / "augmented" / "augment.json").read_text())
+    assert ran.out.splitlines()[0] == made["headline"]
+    assert "prompts of 3 triggers scored, " in made["headline"]
+    assert "1 triggers have pieces that the language model does not know" in ran.out
+    assert made["about"]["preset"] == "paper"
+    assert made["about"]["origin"] == "triggers.txt (text)"
+    assert made["settings"]["chains"] == "as-printed"
+    bank = tmp_path / "augmented" / "prompts.parquet"
+    assert len(read_prompts(bank)) <= 12
+    picks = run("memorization", "diversify", "--model", "m", "--prompts", bank, "--count", "3",
+                "--per-source", "-o", tmp_path / "diverse")  # fmt: skip
+    assert picks.code == 0, picks.err
+    assert picks.out.startswith("6 of ")
+    assert len(read_prompts(tmp_path / "diverse" / "prompts.csv")) == 6
+    # what a search found is a list of triggers too
+    again = augment(tmp_path / "diverse" / "prompts.parquet", tmp_path / "more")
+    assert again.code == 0, again.err
+
+
+def test_the_codes_way_is_a_preset(tmp_path: Path, triggers: Path) -> None:
+    ran = run("memorization", "augment", "--model", "m", "--triggers", triggers, "--preset",
+              "official-code", "--repeats", 2, "--iterations", 3, "--floor", "0.1", "--json",
+              "-o", tmp_path / "out")  # fmt: skip
+    assert ran.code == 0, ran.err
+    made = json.loads(ran.out)
+    settings = made["settings"]
+    assert (settings["chains"], settings["stop"], settings["top"]) == ("per-position", "at", None)
+    assert (settings["norm"], settings["kappa"], settings["forced"]) == ("squared", 3.0, "words")
+    assert made["about"]["changed"] == ["iterations", "repeats", "floor"]
+    assert made["score"]["timestep"] == 999
+    assert ran.out.encode() == (tmp_path / "out" / "augment.json").read_bytes()
+
+
+def test_an_interrupted_augmentation_says_what_is_kept(
+    tmp_path: Path, triggers: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(
+        "visleak.cli.memorization_options.model_of", lambda *given: FiveWords(kill_after=20)
+    )
+    ran = augment(triggers, tmp_path / "out")
+    assert ran.code == 130
+    assert f"kept in {tmp_path / 'out'}, and the same command goes on from there" in ran.err
+    assert not (tmp_path / "out" / "augment.json").exists()
+
+
+@pytest.mark.parametrize(
+    ("given", "said"),
+    [
+        (
+            ("--preset", "sd3"),
+            "--preset is paper, paper-sd2, official-code for augmentation; got 'sd3'",
+        ),
+        (
+            ("--norm", "l2", "--kappa", "1"),
+            "--norm l2 needs --temperature: the preset's are on the squared scale, and cannot be"
+            " converted",
+        ),
+        (
+            ("--chain-order", "both"),
+            "chains is one of as-printed, per-position; got 'both'",
+        ),
+    ],
+)
+def test_an_augmentation_that_cannot_be_is_refused(
+    tmp_path: Path, triggers: Path, given: tuple[str, ...], said: str
+) -> None:
+    code, message = refused(
+        "memorization", "augment", "--model", "m", "--triggers", triggers, "-o", tmp_path, *given
+    )
+    assert (code, message) == (2, said)
+
+
+def test_picks_that_cannot_be_are_refused(tmp_path: Path, triggers: Path) -> None:
+    given = ("memorization", "diversify", "--model", "m", "--prompts", triggers)
+    code, message = refused(*given, "--per-source", "-o", tmp_path / "out")
+    assert code == 2
+    assert message == (
+        "--per-source needs the column trigger in triggers.txt (text), as `visleak memorization"
+        " augment` writes it"
+    )
+    code, message = refused(*given[:-1], tmp_path / "none.txt", "-o", tmp_path / "out")
+    assert (code, "there is no such file" in message) == (2, True)

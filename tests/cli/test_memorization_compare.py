@@ -1,0 +1,115 @@
+"""``visleak memorization compare`` from the command line, with a model in closed form."""
+
+from __future__ import annotations
+
+import importlib.util
+import json
+import sys
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from calling import refused, run
+from PIL import Image
+
+pytest.importorskip("torch", reason="needs torch")
+
+from visleak.memorization import models
+from visleak.memorization.baselines import output
+from visleak.memorization.prompt_files import read_prompts
+
+COMPARE = ("memorization", "compare", "--model", "some/folder", "--device", "cpu")
+
+
+@pytest.fixture(autouse=True)
+def model(monkeypatch: pytest.MonkeyPatch, natural: dict[str, np.ndarray]) -> Any:
+    """The model that every name stands for; it lies with the tests of the room."""
+    path = Path(__file__).parents[1] / "memorization" / "baselines" / "linear_model.py"
+    spec = importlib.util.spec_from_file_location("linear_model_of_cli", path)
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    monkeypatch.setitem(sys.modules, spec.name, module)
+    spec.loader.exec_module(module)
+    made = module.linear_model()
+    made.replays = {"cow": small(natural["chelsea"])}
+    monkeypatch.setattr(models, "load_model", lambda name, *, device, precision: made)
+    monkeypatch.setattr(output, "discoveries", lambda _: {})
+    return made
+
+
+def small(picture: np.ndarray) -> np.ndarray:
+    return np.asarray(Image.fromarray(picture).resize((64, 64), Image.Resampling.LANCZOS))
+
+
+@pytest.fixture
+def training(tmp_path: Path, natural: dict[str, np.ndarray]) -> Path:
+    folder = tmp_path / "training"
+    folder.mkdir()
+    for name in ("chelsea", "coffee", "rocket"):
+        Image.fromarray(small(natural[name])).save(folder / f"{name}.png")
+    return folder
+
+
+@pytest.fixture
+def listed(tmp_path: Path) -> Path:
+    path = tmp_path / "list.txt"
+    path.write_text("ant bee\ncow dog\nfox gnu\n")
+    return path
+
+
+def test_a_sentence_a_table_and_a_folder(training: Path, listed: Path, tmp_path: Path) -> None:
+    out = tmp_path / "out"
+    ask = (
+        *(*COMPARE, "--methods", "greedy, pez", "--prompts", listed, "--source", training),
+        *("--calls", 200, "--chains", 3, "--length", 2, "--images", 12, "--min-cluster", 6),
+        *("--steps", 2, "--guidance", 1, "--workers", 1, "-o", out),
+    )
+    ran = run(*ask)
+    assert ran.code == 0, ran.err
+    lines = ran.out.splitlines()
+    assert "greedy found 1 memorized image (" in " ".join(lines)
+    assert lines[-1] == str(out)
+    assert {each.name for each in out.iterdir() if not each.name.startswith(".")} >= {
+        *("compare.json", "compare.csv", "compare.md", "compare.tex", "candidates.csv"),
+        *("greedy", "pez"),
+    }
+    assert "cow dog" in read_prompts(out / "greedy" / "seed-0" / "images" / "medoids.parquet").texts
+    again = run(*ask)
+    assert f"{out} holds this comparison, finished" in again.err
+    assert again.out == ran.out
+    told = run(*ask, "--json")
+    assert told.out.encode() == (out / "compare.json").read_bytes()
+    content = json.loads(told.out)
+    assert [row["method"] for row in content["methods"]] == ["greedy", "pez"]
+    assert content["attempts"][0]["verified"]["replayed"] == [
+        {"reference": "train/chelsea.png", "number": 0, "prompt": "cow dog"}
+    ]
+    code, message = refused(*ask, "--seeds", 2)
+    assert code == 2
+    assert "holds another comparison (compare.json: other model, methods" in message
+
+
+@pytest.mark.parametrize(
+    ("more", "part"),
+    [
+        (("--methods", "gibs"), "a method is one of gibbs, random, greedy, conzic, zerocap, pez"),
+        (("--methods", "greedy"), "greedy needs a list of prompts: give --prompts FILE"),
+        (("--methods", "zerocap"), "zerocap needs a causal language model: give --causal-lm FOL"),
+        (("--methods", "pez"), "pez without a number of iterations needs a budget of calls or sec"),
+        (("--methods", "pez", "--calls", "5"), "a budget of 5 calls holds no step of pez, which"),
+        (("--methods", "pez", "--iterations", "x"), "--iterations is a whole number from 1, or p"),
+        (("--methods", "pez", "--prompts", "LIST"), "--prompts is for greedy; add greedy to --me"),
+        (("--norm", "l1"), "--norm is l2 or squared; got 'l1'"),
+        (("--min-cluster", "101"), "min-cluster is 1 to the number of images (100)"),
+        (("--lm", "no/such/folder"), "language model no/such/folder: there is no such folder"),
+    ],
+)
+def test_what_cannot_be_is_refused_in_a_line(
+    more: tuple[str, ...], part: str, training: Path, listed: Path, tmp_path: Path
+) -> None:
+    given = [str(listed) if each == "LIST" else each for each in more]
+    code, message = refused(*COMPARE, "--source", training, *given, "-o", tmp_path / "out")
+    assert code == 2
+    assert part in message

@@ -1,0 +1,201 @@
+"""``visleak memorization detect`` from the command line, with a model in closed form."""
+
+from __future__ import annotations
+
+import importlib.util
+import json
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from calling import refused, run
+
+from visleak.cli.memorization_options import settings_of
+from visleak.errors import UsageError
+from visleak.memorization import models
+from visleak.memorization.detection import output
+from visleak.memorization.prompt_files import read_prompts
+
+DETECT = ("memorization", "detect", "--model", "some/folder")
+
+
+def closed_form() -> Any:
+    """Return a model whose D is known; it lies with the tests of the room."""
+    path = Path(__file__).parents[1] / "memorization" / "closed_form.py"
+    spec = importlib.util.spec_from_file_location("closed_form_of_cli", path)
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module.ClosedForm()
+
+
+@pytest.fixture(autouse=True)
+def model(monkeypatch: pytest.MonkeyPatch) -> Any:
+    """The model that every name stands for; figures are tested with the room."""
+    made = closed_form()
+    asked: list[tuple[str, str, str]] = []
+
+    def load(name: str, *, device: str, precision: str) -> Any:
+        asked.append((name, device, precision))
+        return made
+
+    made.asked = asked
+    monkeypatch.setattr(models, "load_model", load)
+    for name in ("scores_figure", "roc_figure", "tokens_figure"):
+        monkeypatch.setattr(output, name, lambda *given: {})
+    # the notice is said once to each user; it has tests of its own
+    monkeypatch.setattr("visleak.cli.memorization_notice.say_once", lambda: None)
+    return made
+
+
+@pytest.fixture
+def lists(tmp_path: Path) -> tuple[Path, Path]:
+    """Three prompts, two of them known to be memorized, and three hundred ordinary ones."""
+    own, general = tmp_path / "own.csv", tmp_path / "general.txt"
+    own.write_text('prompt,label\nhouse 6,1\n"[red]cat\x1b[31m 9",1\nplain 0.5,0\n')
+    general.write_text("".join(f"ordinary {number / 100}\n" for number in range(300)))
+    return own, general
+
+
+def test_a_sentence_a_table_and_a_folder(lists: tuple[Path, Path], tmp_path: Path) -> None:
+    own, general = lists
+    out = tmp_path / "out"
+    ran = run(*DETECT, "--prompts", own, "--general", general, "-o", out)
+    assert (ran.code, ran.err) == (0, "")
+    lines = ran.out.splitlines()
+    assert lines[0].startswith("2 of 3 prompts reach D >= ")
+    assert lines[0].endswith(
+        ", among them 2 of 2 known to be memorized (false alarms: 3 of 301 ordinary prompts,"
+        " 1.00 %; at most 2.56 % with 95 % confidence)"
+    )
+    assert lines[1].startswith("AUC 1.0000 (95 % CI ")
+    assert "2 memorized against 301 others" in lines[1]
+    assert "\x1b" not in ran.out
+    # sorted by D, and nothing in a prompt is markup or a command to the terminal
+    first, second, third = lines[lines.index("") + 3 :][:3]
+    assert first.startswith("[red]cat")
+    assert (second.split()[:3], third.split()[:4]) == (
+        ["house", "6", "memorized"],
+        ["plain", "0.5", "not", "memorized"],
+    )
+    assert lines[-1] == str(out)
+    assert set(read_prompts(out / "scores.parquet").texts) == {
+        "house 6", "[red]cat\x1b[31m 9", "plain 0.5",
+    }  # fmt: skip
+
+
+def test_options_reach_the_score(model: Any, lists: tuple[Path, Path], tmp_path: Path) -> None:
+    ran = run(
+        *DETECT, "--prompts", lists[0], "--noises", 2, "--timestep", 999, "--norm", "squared",
+        "--output", "epsilon", "--seed", 4, "--batch", 2, "--device", "cpu", "--precision", "fp32",
+        "--threshold", "1.5", "-o", tmp_path / "out", "--json",
+    )  # fmt: skip
+    assert (ran.code, ran.err) == (0, "")
+    assert model.asked == [("some/folder", "cpu", "fp32")]
+    assert set(model.timesteps) == {999.0}
+    content = json.loads(ran.out)
+    assert content["settings"] == {
+        "noises": 2,
+        "timestep": 999,
+        "steps": 50,
+        "output": "epsilon",
+        "norm": "squared",
+        "seed": 4,
+    }
+    assert (content["threshold"]["rule"], content["threshold"]["value"]) == ("given", 1.5)
+    assert ran.out.encode() == (tmp_path / "out" / "detect.json").read_bytes()
+
+
+def test_tokens_are_shown(lists: tuple[Path, Path], tmp_path: Path) -> None:
+    ran = run(
+        *DETECT, "--prompts", lists[0], "--tokens", 1, "--tokens-by", "leave-one-out", "-o",
+        tmp_path / "out",
+    )  # fmt: skip
+    assert ran.code == 0
+    lines = ran.out.splitlines()
+    at = lines.index("tokens by leave-one-out, those of at least half the largest value with it")
+    # the 31 of the escape weighs more than 9, and is said
+    assert lines[at + 1].endswith(") 9")
+
+
+def test_the_same_again_is_reused_and_another_is_refused(
+    model: Any, lists: tuple[Path, Path], tmp_path: Path
+) -> None:
+    out = tmp_path / "out"
+    first = run(*DETECT, "--prompts", lists[0], "-o", out)
+    rows = model.rows
+    again = run(*DETECT, "--prompts", lists[0], "-o", out)
+    assert (again.out, again.err) == (first.out, f"reused: {out} holds this very result\n")
+    assert model.rows == rows
+    code, said = refused(*DETECT, "--prompts", lists[0], "--seed", 1, "-o", out)
+    assert code == 2
+    assert said == (
+        f"{out} holds a result already (detect.json); choose another folder with -o DIR, or"
+        " --force replaces it"
+    )
+    assert run(*DETECT, "--prompts", lists[0], "--seed", 1, "-o", out, "--force").code == 0
+
+
+def test_another_column(tmp_path: Path) -> None:
+    (tmp_path / "a.csv").write_text("words\nfour 4\nfive 5\n")
+    ran = run(*DETECT, "--prompts", tmp_path / "a.csv", "--column", "words", "-o", tmp_path / "o")
+    assert ran.code == 0
+    assert ran.out.startswith("2 prompts: the highest D is ")
+
+
+def test_a_bounded_rate(lists: tuple[Path, Path], tmp_path: Path) -> None:
+    own, general = lists
+    ran = run(
+        *DETECT, "--prompts", own, "--general", general, "--bounded", "--fpr", "0.01", "-o",
+        tmp_path / "out", "--json",
+    )  # fmt: skip
+    threshold = json.loads(ran.out)["threshold"]
+    assert (threshold["rule"], threshold["alarms"]) == ("bounded", 0)
+    assert threshold["upper"] <= 0.01
+
+
+@pytest.mark.parametrize(
+    ("more", "code", "said"),
+    [
+        (("--fpr", "5"), 2, "--fpr is a share from 0 to 1 or a percentage, such as 1%; got '5'"),
+        (("--fpr", "0"), 2, "fpr is a share between 0 and 1, such as 0.01; got 0"),
+        (
+            ("--bounded", "--threshold", "1"),
+            2,
+            "--bounded sets a threshold by --fpr, --threshold gives one; choose one",
+        ),
+        (
+            ("--tokens-by", "luck"),
+            2,
+            "tokens are attributed by gradient or leave-one-out; got 'luck'",
+        ),
+        (("--general-column", "x"), 2, "--general-column goes with --general FILE"),
+        (("--norm", "l1"), 2, "--norm is l2 or squared; got 'l1'"),
+        (
+            ("--timestep", "last"),
+            2,
+            "--timestep is first or a whole number, such as 999; got 'last'",
+        ),
+    ],
+)
+def test_what_is_refused(
+    lists: tuple[Path, Path], tmp_path: Path, more: tuple[str, ...], code: int, said: str
+) -> None:
+    found = refused(*DETECT, "--prompts", lists[0], "-o", tmp_path / "out", *more)
+    assert found == (code, said)
+    assert not (tmp_path / "out").exists()
+
+
+def test_a_list_that_is_not_there(tmp_path: Path) -> None:
+    code, said = refused(*DETECT, "--prompts", tmp_path / "no.csv", "-o", tmp_path / "out")
+    assert (code, said) == (2, f"prompts {tmp_path / 'no.csv'}: there is no such file")
+
+
+def test_a_timestep_that_the_model_was_not_trained_on_is_refused() -> None:
+    model = SimpleNamespace(device="cpu", about=lambda: {"train_timesteps": 1000})
+    with pytest.raises(UsageError) as refusal:
+        settings_of(model, 1, "5000", "l2", "raw", 0, None)  # type: ignore[arg-type]
+    assert str(refusal.value) == "--timestep is at most 1,000 for this model; got 5000"
+    assert settings_of(model, 1, "999", "l2", "raw", 0, None).timestep == 999  # type: ignore[arg-type]

@@ -1,0 +1,186 @@
+"""``visleak memorization extract`` from the command line, with a model that replays by plan."""
+
+from __future__ import annotations
+
+import importlib.util
+import json
+import sys
+from pathlib import Path
+from typing import Any
+
+import pyarrow.parquet as pq
+import pytest
+from calling import refused, run
+
+from visleak.memorization import models
+from visleak.memorization.prompt_files import read_prompts
+
+pytest.importorskip("sklearn")
+
+EXTRACT = ("memorization", "extract", "--model", "some/folder", "--similarity", "pixels")
+FEW = ("--images", 12, "--min-cluster", 6, "--steps", 3, "--batch", 12, "--no-pictures")
+HOSTILE = "[red]=x\x1b[31m cat"
+
+
+def replaying(patch: pytest.MonkeyPatch) -> Any:
+    """Return a model whose images are known; it lies with the tests of the room."""
+    path = Path(__file__).parents[1] / "memorization" / "extraction" / "replaying_model.py"
+    spec = importlib.util.spec_from_file_location("replaying_model_of_cli", path)
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    # a dataclass looks its own module up
+    patch.setitem(sys.modules, spec.name, module)
+    spec.loader.exec_module(module)
+    return module.ReplayingModel({HOSTILE: (0, 1.0)})
+
+
+@pytest.fixture(autouse=True)
+def model(monkeypatch: pytest.MonkeyPatch) -> Any:
+    """The model that every name stands for."""
+    made = replaying(monkeypatch)
+    made.asked = []
+
+    def load(name: str, *, device: str, precision: str) -> Any:
+        made.asked.append((name, device, precision))
+        return made
+
+    monkeypatch.setattr(models, "load_model", load)
+    return made
+
+
+@pytest.fixture
+def prompts(tmp_path: Path) -> Path:
+    path = tmp_path / "prompts.csv"
+    path.write_text(f'prompt\n"{HOSTILE}"\nan ordinary one\n', encoding="utf-8")
+    return path
+
+
+def test_a_sentence_a_list_and_a_folder(prompts: Path, tmp_path: Path, model: Any) -> None:
+    out = tmp_path / "out"
+    ran = run(*EXTRACT, *FEW, "--prompts", prompts, "-o", out, "--device", "cpu")
+    assert (ran.code, ran.err) == (0, "")
+    lines = ran.out.splitlines()
+    assert lines[0] == (
+        "1 of 2 prompts gave a cluster of at least 6 of 12 images that are nearly the same:"
+        " candidates, not yet verified (visleak memorization trace)"
+    )
+    assert lines[1].startswith("  12 of 12  [red]=x")
+    assert "\x1b" not in ran.out
+    assert lines[2].startswith("24 images, 144 passes of the network; similarity pixels; ")
+    assert model.asked == [("some/folder", "cpu", "auto")]
+    assert len(pq.read_table(out / "generated.parquet")) == 24
+    # what one verb writes the next one reads
+    assert read_prompts(out / "clusters.csv").texts == (HOSTILE,)
+    assert read_prompts(out / "clusters.parquet").texts == (HOSTILE,)
+
+    again = run(*EXTRACT, *FEW, "--prompts", prompts, "-o", out, "--json")
+    assert again.out == (out / "extract.json").read_text(encoding="utf-8")
+    assert json.loads(again.out)["headline"] == lines[0]
+    assert model.rows == [12, 12]
+
+    code, text = refused(*EXTRACT, *FEW, "--prompts", prompts, "-o", out, "--seed", 1)
+    assert code == 2
+    assert text.endswith("or --force replaces it and keeps its images")
+
+    anew = run(
+        *("memorization", "extract", "--recluster", "--similarity", "pixels"),
+        *("--min-cluster", 12, "--eps", 0.3, "--no-pictures", "-o", out),
+    )
+    assert anew.out.startswith("1 of 2 prompts gave a cluster of at least 12 of 12 images")
+    assert model.rows == [12, 12]
+
+
+def test_the_rule_of_the_code(prompts: Path, tmp_path: Path) -> None:
+    out = tmp_path / "out"
+    ran = run(
+        *EXTRACT,
+        "--prompts",
+        prompts,
+        "--rule",
+        "code",
+        "--steps",
+        1,
+        "--batch",
+        50,
+        "-o",
+        out,
+        "--no-pictures",
+    )
+    assert ran.out.startswith(
+        "1 of 2 prompts gave a cluster among 50 images: candidates, not yet verified"
+    )
+    settings = json.loads((out / "extract.json").read_text(encoding="utf-8"))["about"]["settings"]
+    assert (settings["rule"], settings["images"], settings["min_cluster"]) == ("code", 50, 1)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "text"),
+    [
+        (("--rule", "mine"), "--rule is paper or code; got 'mine'"),
+        (("--images", "0"), "images is 1 to 100,000 a prompt; got 0"),
+        (
+            ("--images", "10"),
+            "min-cluster is 1 to the number of images (10), or no cluster could be found; got 20",
+        ),
+        (("--steps", "0"), "steps is at least 1; got 0"),
+        (("--eps", "3"), "eps, a distance (1 - similarity), is above 0 to 2; got 3.0"),
+        (
+            ("--recluster",),
+            "--recluster takes the images that are in visleak-extract; leave out --model,"
+            " --prompts, --column and --images",
+        ),
+    ],
+)
+def test_what_cannot_be_is_refused(
+    arguments: tuple[str, ...],
+    text: str,
+    prompts: Path,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert refused(*EXTRACT, "--prompts", prompts, *arguments) == (2, text)
+
+
+def test_the_column_of_the_prompts_may_have_another_name(tmp_path: Path) -> None:
+    path = tmp_path / "list.csv"
+    path.write_text("words,note\nan ordinary one,a\n", encoding="utf-8")
+    given = (*EXTRACT, *FEW, "--prompts", path, "-o", tmp_path / "out")
+    assert "list.csv has no column prompt, caption, text; " in refused(*given)[1]
+    assert run(*given, "--column", "words").code == 0
+
+
+def test_a_folder_of_another_verb_is_refused(prompts: Path, tmp_path: Path, model: Any) -> None:
+    out = tmp_path / "out"
+    out.mkdir()
+    (out / "search.json").write_text("{}", encoding="utf-8")
+    assert refused(*EXTRACT, *FEW, "--prompts", prompts, "-o", out, "--force") == (
+        2,
+        f"{out} holds a result of visleak memorization search, whose tables would be replaced;"
+        " choose another folder with -o DIR",
+    )
+    assert model.asked == []
+
+
+def test_what_is_missing_is_named() -> None:
+    assert refused("memorization", "extract", "--model", "m") == (
+        2,
+        "--prompts is missing: give --model M and --prompts FILE",
+    )
+    assert refused("memorization", "extract", "--prompts", "p.txt") == (
+        2,
+        "--model is missing: give --model M and --prompts FILE",
+    )
+
+
+def test_an_unknown_similarity_is_refused_before_the_model_is_loaded(
+    prompts: Path, tmp_path: Path, model: Any
+) -> None:
+    code, text = refused(
+        *("memorization", "extract", "--model", "m", "--prompts", prompts),
+        *("--similarity", "ssim", "-o", tmp_path / "out"),
+    )
+    assert code == 2
+    assert text.startswith("similarity is builtin, pixels, sscd:FILE or another encoder")
+    assert model.asked == []

@@ -1,0 +1,74 @@
+"""What the verbs of memorization are for is said once to each user, and never in the way."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+from calling import run
+
+from visleak.cache import default_folder
+from visleak.cli.memorization_notice import NOTICE
+
+
+@pytest.fixture
+def fresh(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The cache folder of a user who has not been told."""
+    folder = tmp_path / "cache"
+    monkeypatch.setenv("VISLEAK_CACHE", str(folder))
+    return folder
+
+
+def test_it_is_said_once(fresh: Path, tmp_path: Path) -> None:
+    call = ("memorization", "dataset", tmp_path / "none.csv")
+    first, second = run(*call), run(*call)
+    assert first.err.splitlines()[0] == NOTICE
+    assert NOTICE not in second.err
+    assert len(second.err.splitlines()) == 1
+    assert first.out == second.out == ""
+    assert [each.name for each in fresh.iterdir()] == ["memorization-notice-1"]
+
+
+def test_it_says_what_counts() -> None:
+    for word in ("may audit", "private", "do not publish or train on it", "licences"):
+        assert word in NOTICE
+    assert "\n" not in NOTICE
+
+
+def test_asking_for_help_says_nothing_and_uses_nothing_up(fresh: Path) -> None:
+    for call in (
+        ("memorization",),
+        ("memorization", "--help"),
+        ("memorization", "dataset", "--help"),
+    ):
+        ran = run(*call)
+        assert (ran.code, ran.err) == (0, "")
+    assert not fresh.exists()
+
+
+def test_it_is_no_part_of_what_is_printed(fresh: Path, tmp_path: Path) -> None:
+    file = tmp_path / "list.csv"
+    file.write_text("prompt,urls\na,['u']\n")
+    out = tmp_path / "set"
+    ran = run("memorization", "dataset", file, "--verified-by", "Ann", "--json", "-o", out)
+    assert ran.out == (out / "dataset.json").read_text()
+    assert ran.err.splitlines() == [NOTICE]
+
+
+@pytest.mark.skipif(os.geteuid() == 0, reason="root may write anywhere")
+def test_a_folder_that_cannot_be_written_is_no_error(fresh: Path, tmp_path: Path) -> None:
+    tmp_path.chmod(0o500)
+    try:
+        assert NOTICE in run("memorization", "dataset").err
+    finally:
+        tmp_path.chmod(0o700)
+
+
+def test_a_file_in_the_place_of_the_folder_is_no_error(fresh: Path) -> None:
+    fresh.write_text("")
+    assert default_folder() == fresh
+    for _ in range(2):
+        ran = run("memorization", "dataset")
+        assert ran.code == 2
+        assert NOTICE in ran.err

@@ -1,0 +1,185 @@
+"""``visleak memorization search`` from the command line, in a world of five words."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from calling import Ran, refused, run
+
+from five_words import FiveProposer, FiveWords
+from visleak.memorization.prompt_files import read_prompts
+from visleak.memorization.search.proposals import Rules
+
+ON_L2 = ("--norm", "l2", "--temperature", "0.3", "--kappa", "1.0")
+SMALL = ("--length", "3", "--iterations", "5", "--candidates", "4", "--chains", "2")
+
+
+class Hostile(FiveProposer):
+    """One of its words is markup and a command of a terminal."""
+
+    def texts(self, states: Any) -> list[str]:
+        return [text.replace("cat", "[red]=x\x1b[31m") for text in super().texts(states)]
+
+
+@pytest.fixture
+def asked(monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
+    """Put the small world in the place of models; return what was asked of it."""
+    seen: dict[str, Any] = {"model": FiveWords(), "proposer": Hostile()}
+
+    def model_of(name: str, device: str, precision: str) -> FiveWords:
+        seen.update(name=name, device=device, precision=precision)
+        return seen["model"]
+
+    def language_model_of(text: str | None, rules: Rules, model: FiveWords) -> FiveProposer:
+        seen.update(lm=text, rules=rules)
+        return seen["proposer"]
+
+    monkeypatch.setattr("visleak.cli.memorization_notice.say_once", lambda: None)
+    monkeypatch.setattr("visleak.cli.memorization_options.model_of", model_of)
+    monkeypatch.setattr(
+        "visleak.cli.memorization_search_options.language_model_of", language_model_of
+    )
+    return seen
+
+
+def search(out: Path, *more: object) -> Ran:
+    return run("memorization", "search", "--model", "folder/", *SMALL, "-o", out, *more)
+
+
+def test_a_search_says_one_line_and_writes_its_files(tmp_path: Path, asked: dict[str, Any]) -> None:
+    ran = search(tmp_path, *ON_L2, "--lm", "bert/")
+    assert ran.code == 0, ran.err
+    held = json.loads((tmp_path / "search.json").read_text())
+    lines = ran.out.splitlines()
+    assert lines[0] == held["headline"]
+    assert lines[0].startswith("highest D (L2) of 2 chains ")
+    assert lines[-1] == str(tmp_path)
+    assert "\x1b" not in ran.out
+    assert (asked["name"], asked["lm"]) == ("folder/", "bert/")
+    assert asked["rules"] == Rules()
+    assert held["about"]["preset"] == "paper"
+    assert set(held["about"]["changed"]) == {
+        *("length", "iterations", "candidates", "temperature", "kappa", "norm"),
+    }
+    assert held["chains"] == 2
+    assert len(read_prompts(tmp_path / "prompts.csv")) >= 1
+
+
+def test_json_is_the_file(tmp_path: Path, asked: dict[str, Any]) -> None:
+    ran = search(tmp_path, *ON_L2, "--json")
+    assert ran.out.encode() == (tmp_path / "search.json").read_bytes()
+
+
+def test_presets_are_the_papers_or_the_codes(tmp_path: Path, asked: dict[str, Any]) -> None:
+    search(tmp_path / "paper", "--calls", "200", "--rounds", "1")
+    paper = json.loads((tmp_path / "paper" / "search.json").read_text())
+    assert (paper["settings"]["norm"], paper["score"]["norm"]) == ("squared", "squared")
+    assert (paper["settings"]["kappa"], paper["settings"]["best"]) == (5.0, "visited")
+    assert paper["score"]["timestep"] == "first"
+    assert paper["score"]["asked_at"] == 981.0
+    ran = search(tmp_path / "code", "--preset", "official-code")
+    assert ran.code == 0, ran.err
+    code = json.loads((tmp_path / "code" / "search.json").read_text())
+    assert (code["settings"]["kappa"], code["settings"]["best"]) == (None, "scored")
+    assert code["settings"]["forced"] == "mask-and-word"
+    assert code["score"]["timestep"] == 999
+    rules = asked["rules"]
+    assert (rules.prefix, rules.stop, rules.stop_last) == ("Image of a", True, True)
+    assert (rules.banned_name, "ocean" in rules.banned) == ("own", True)
+    assert set(code["about"]["changed"]) == {"length", "iterations", "candidates"} - {
+        # 8 and 200 are the preset's
+        name
+        for name, value in (("length", 8), ("candidates", 200))
+        if code["settings"][name] == value
+    }
+
+
+def test_rules_are_options_by_name(tmp_path: Path, asked: dict[str, Any]) -> None:
+    banned = tmp_path / "colours.txt"
+    banned.write_text("red\nblue\n")
+    more = ("--prefix", "a photo of", "--stop-words", "rule", "--full-stop", "last")
+    ran = search(tmp_path / "out", *ON_L2, *more, "--banned", banned)
+    assert ran.code == 0, ran.err
+    assert asked["rules"] == Rules("a photo of", True, ("red", "blue"), "colours.txt", True)
+
+
+def test_random_words_are_a_method(tmp_path: Path, asked: dict[str, Any]) -> None:
+    ran = search(tmp_path, "--method", "random", "--norm", "l2", "--calls", "100")
+    assert ran.code == 0, ran.err
+    held = json.loads((tmp_path / "search.json").read_text())
+    assert held["method"] == "random"
+    assert held["calls"] <= 100
+
+
+def test_a_finished_search_is_reused_and_another_needs_force(
+    tmp_path: Path, asked: dict[str, Any]
+) -> None:
+    first = search(tmp_path, *ON_L2)
+    rows = asked["model"].rows
+    again = search(tmp_path, *ON_L2)
+    assert again.out == first.out
+    assert again.err == f"{tmp_path} holds this very result already; nothing was done again\n"
+    assert asked["model"].rows == rows
+    code, said = refused("memorization", "search", "--model", "m", *SMALL, *ON_L2, "--seed", 1,
+                         "-o", tmp_path)  # fmt: skip
+    assert code == 2
+    assert said.startswith(f"{tmp_path} holds a result already (search.json)")
+    assert search(tmp_path, *ON_L2, "--seed", 1, "--force").code == 0
+
+
+def test_ctrl_c_says_what_is_kept_and_the_same_command_goes_on(
+    tmp_path: Path, asked: dict[str, Any]
+) -> None:
+    asked["model"] = FiveWords(kill_after=30)
+    ran = search(tmp_path / "a", *ON_L2)
+    assert ran.code == 130
+    assert ran.err.splitlines()[-1] == (
+        f"visleak: interrupted; all steps that were finished are kept in {tmp_path / 'a'}, and the"
+        " same command goes on from there"
+    )
+    asked["model"] = FiveWords()
+    assert search(tmp_path / "a", *ON_L2).code == 0
+    assert search(tmp_path / "b", *ON_L2).code == 0
+    one, other = (json.loads((tmp_path / name / "search.json").read_text()) for name in "ab")
+    assert one["best"] == other["best"]
+    assert one["calls"] == other["calls"]
+
+
+@pytest.mark.parametrize(
+    ("given", "said"),
+    [
+        (
+            ("--norm", "l2"),
+            "--norm l2 needs --temperature and --kappa: the preset's are on the squared scale, and"
+            " cannot be converted",
+        ),
+        (("--preset", "mine"), "--preset is paper or official-code for a search; got 'mine'"),
+        (("--kappa", "high"), "--kappa is a number, or none; got 'high'"),
+        (("--rounds", "-1"), "--rounds is a whole number, or none; got '-1'"),
+        (("--best", "all"), "best is one of visited, scored; got 'all'"),
+        (("--stop-words", "yes"), "--stop-words is none or rule; got 'yes'"),
+        (("--full-stop", "first"), "--full-stop is anywhere or last; got 'first'"),
+        (
+            ("--method", "pez"),
+            "--method is gibbs or random; got 'pez'; visleak memorization compare knows more",
+        ),
+        (
+            ("--banned", "no/such.txt"),
+            "--banned no/such.txt: there is no such file; give a text file with one word a line,"
+            " own or none",
+        ),
+        (("--timestep", "last"), "--timestep is first or a whole number, such as 999; got 'last'"),
+        (("--seconds", "0"), "a budget of seconds is above 0, or none at all; got 0.0"),
+    ],
+)
+def test_what_cannot_be_asked_is_refused(
+    tmp_path: Path, asked: dict[str, Any], given: tuple[str, ...], said: str
+) -> None:
+    code, message = refused(
+        "memorization", "search", "--model", "m", "-o", tmp_path / "out", *given
+    )
+    assert (code, message) == (2, said)
+    assert not (tmp_path / "out").exists()

@@ -1,0 +1,153 @@
+"""``visleak memorization trace``."""
+
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+from calling import refused, run
+from PIL import Image
+from starlette.testclient import TestClient
+
+from visleak.auditing import Audit
+from visleak.memorization.tracing import read_trace
+from visleak.review.app import create_app
+from visleak.review.desk import Desk
+from visleak.review.security import Door
+from visleak.verdicts import Ledger, Verdict, digests_of
+
+
+@pytest.fixture(scope="session")
+def folders(tmp_path_factory: pytest.TempPathFactory, natural: dict[str, np.ndarray]) -> Path:
+    """Three training pictures; two generated ones, of which one is a copy."""
+    root = tmp_path_factory.mktemp("to-trace")
+    for name in ("train", "made"):
+        (root / name).mkdir()
+    parts = {name: natural[name][:128, :128] for name in ("astronaut", "coffee", "coins", "brick")}
+    for name in ("astronaut", "coffee", "coins"):
+        Image.fromarray(parts[name]).save(root / "train" / f"{name}.png")
+    Image.fromarray(parts["astronaut"]).save(root / "made" / "copy.jpg", quality=60)
+    Image.fromarray(parts["brick"]).save(root / "made" / "new.png")
+    return root
+
+
+@pytest.fixture(scope="session")
+def traced(folders: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    out = tmp_path_factory.mktemp("traced") / "out"
+    ran = run("memorization", "trace", folders / "made", "--source", folders / "train", "-o", out)
+    assert ran.code == 0
+    return out
+
+
+def test_the_summary(folders: Path, traced: Path) -> None:
+    ran = run(
+        "memorization", "trace", folders / "made", "--source", folders / "train", "-o", traced
+    )
+    assert ran.code == 0
+    lines = ran.out.splitlines()
+    assert lines[0] == "1 of 2 generated images is a near-duplicate of 1 training image in train"
+    assert lines[2:] == [
+        "  astronaut.png (1 match)",
+        str(traced / "trace.csv"),
+        str(traced / "audit" / "report.html"),
+        f"judge the pairs: visleak review {traced / 'audit'}",
+    ]
+    page = (traced / "audit" / "report.html").read_text()
+    assert "who is the source of the generated images?" in page
+
+
+def test_json_is_the_file(folders: Path, traced: Path) -> None:
+    asked = ("memorization", "trace", folders / "made", "--source", folders / "train")
+    ran = run(*asked, "--json", "-o", traced)
+    assert json.loads(ran.out) == json.loads((traced / "trace.json").read_text())
+
+
+def test_the_gate(folders: Path, traced: Path) -> None:
+    asked = ("memorization", "trace", folders / "made", "--source", folders / "train")
+    ran = run(*asked, "--fail-on", "memorized", "-o", traced)
+    assert ran.code == 3
+    assert ran.err.splitlines() == [
+        "visleak: gate memorized: 1 of 2 traced images (50.00 %) count as memorized; allowed 0.00 %"
+    ]
+    assert run(*asked, "--fail-on", "memorized=50%", "-o", traced).code == 0
+
+
+def test_the_review_opens_and_counts(folders: Path, traced: Path, tmp_path: Path) -> None:
+    asked = ("memorization", "trace", folders / "made", "--source", folders / "train", "-o")
+    out = tmp_path / "out"
+    assert run(*asked, out).code == 0
+    with Desk(out / "audit", "ada") as desk:
+        door = Door(8765)
+        client = TestClient(create_app(desk, door), base_url="http://127.0.0.1:8765")
+        page = client.get(f"/?token={door.token}")
+        assert page.status_code == 200
+        assert "copy.jpg" in page.text
+    table = Audit(out / "audit").pairs(grade="near")
+    left, right = (side.to_pylist() for side in digests_of(out / "audit", table))
+    with Ledger(out / "audit") as ledger:
+        ledger.add(Verdict.of(left[0], right[0], "different", "ada"))
+    assert run(*asked, out).code == 0
+    (copy,) = (each for each in read_trace(out).matches if each.image == "copy.jpg")
+    assert (copy.verified, copy.judged, copy.grade) == (False, "human", "different")
+
+
+def test_a_service_is_announced(
+    folders: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    engine = SimpleNamespace(
+        name="engine",
+        sends="sends pictures to example.org",
+        find=lambda files: [["https://a.example"] for _ in files],
+    )
+    monkeypatch.setitem(sys.modules, "some_plugin", SimpleNamespace(engine=engine))  # type: ignore[arg-type]
+    ran = run(
+        "memorization", "trace", folders / "made", "--service", "some_plugin:engine", "-o", tmp_path
+    )  # fmt: skip
+    assert ran.code == 0
+    assert ran.err.splitlines()[0] == "engine is asked: sends pictures to example.org"
+    assert ran.out.startswith("2 generated images are candidates, unverified")
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        (
+            (),
+            "nobody to ask: give the training images with --source, or --unverified where nobody"
+            " knows them",
+        ),
+        (
+            ("--unverified", "--fail-on", "near"),
+            "--fail-on is memorized or memorized=RATE; got 'near'",
+        ),
+        (
+            ("--unverified", "--fail-on", "memorized=5"),
+            "--fail-on memorized: the rate is a share from 0 to 1 or a percentage, such as 0.01 or"
+            " 1%; got '5'",
+        ),
+        (
+            ("--unverified", "--kappa-share", "much"),
+            "--kappa-share: the rate is a share from 0 to 1 or a percentage, such as 0.01 or 1%;"
+            " got 'much'",
+        ),
+        (("--unverified", "--tau", "2"), "tau is a similarity from -1 to below 1; got 2"),
+        (("--service", "nothing"), "--service is package.module:object; got 'nothing'"),
+    ],
+)
+def test_refused(folders: Path, tmp_path: Path, options: tuple[str, ...], said: str) -> None:
+    told = refused("memorization", "trace", folders / "made", *options, "-o", tmp_path)
+    assert told == (2, said)
+
+
+def test_unverified(folders: Path, tmp_path: Path) -> None:
+    ran = run("memorization", "trace", folders / "made", "--unverified", "-o", tmp_path)
+    assert ran.code == 0
+    assert ran.out.splitlines() == [
+        "2 generated images are candidates, unverified: no training set was asked, and a result"
+        " without one is never called memorized",
+        str(tmp_path / "trace.csv"),
+    ]
