@@ -35,7 +35,7 @@ def blocks(text: str, language: str) -> list[str]:
 def shell_lines() -> Iterator[tuple[Path, list[str]]]:
     for paper in PAPERS:
         for block in blocks(paper.read_text("utf-8"), "sh"):
-            for line in block.splitlines():
+            for line in block.replace("\\\n", "").splitlines():
                 if words := shlex.split(line, comments=True):
                     yield paper, words
 
