@@ -9,8 +9,9 @@ from dataclasses import replace
 import pytest
 
 from visleak.errors import UsageError, VisleakError
-from visleak.memorization.baselines import comparing, output
-from visleak.memorization.baselines.comparing import Contest, candidates_of, compare
+from visleak.memorization.baselines import attempting, output
+from visleak.memorization.baselines.attempting import Contest, by_fresh_score, candidates_of
+from visleak.memorization.baselines.comparing import compare
 from visleak.memorization.baselines.numbers import mean_of, row_of, rows_of
 from visleak.memorization.baselines.records import Attempt, Replayed, Verified
 from visleak.memorization.baselines.stored import read_comparison
@@ -109,6 +110,29 @@ def test_candidates_are_scored_anew_under_other_noises(contest, make_model, tmp_
         assert each.search_calls in (90, 97)
 
 
+def test_images_are_made_in_the_order_of_the_fresh_score(contest, make_model, tmp_path):
+    # what one noise flattered comes first of the search, and last here
+    model = make_model()
+    worst_first = sorted(["ant bee", "cow dog", "cow elk"], key=model.d)
+    made, verifier = {"gibbs": Scripted("gibbs", worst_first)}, KnownTriggers(KNOWN)
+    result = compare(replace(contest, seeds=(0,)), made, verifier, tmp_path)
+    (one,) = result.attempts
+    assert [each.prompt for each in one.candidates] == worst_first[::-1]
+    assert [each.score for each in one.candidates] == [0.0, 1.0, 2.0]
+    assert list(one.checked) == sorted(one.checked, reverse=True)
+    ((prompts, _),) = verifier.asked
+    assert list(prompts) == worst_first[::-1]
+    rows = (tmp_path / "candidates.csv").read_text().splitlines()
+    assert [row.partition(",")[0] for row in rows[1:]] == worst_first[::-1]
+
+
+def test_equal_fresh_scores_go_by_the_prompt():
+    some = (Candidate("b", 9.0), Candidate("c", 1.0), Candidate("a", 2.0))
+    candidates, checked = by_fresh_score(some, (1.0, 2.0, 1.0))
+    assert "".join(each.prompt for each in candidates) == "cab"
+    assert checked == (2.0, 1.0, 1.0)
+
+
 def test_the_result_comes_back_from_its_file(contest, tmp_path):
     result = compare(contest, methods(), KnownTriggers(KNOWN), tmp_path)
     assert read_comparison(tmp_path) == result
@@ -154,8 +178,8 @@ def test_a_comparison_that_was_stopped_goes_on(contest, tmp_path, monkeypatch, d
             raise KeyboardInterrupt
         return real(path, value)
 
-    real = comparing.write_json
-    monkeypatch.setattr(comparing, "write_json", write)
+    real = attempting.write_json
+    monkeypatch.setattr(attempting, "write_json", write)
     with pytest.raises(KeyboardInterrupt):
         compare(contest, methods(), KnownTriggers(KNOWN), tmp_path / "stopped")
     assert not (tmp_path / "stopped" / "compare.json").exists()

@@ -1,6 +1,7 @@
 """Other searches for trigger prompts (table 2 of Hong et al. 2024), and how they compare."""
 
-from visleak.memorization.baselines.comparing import Contest, compare
+from visleak.memorization.baselines.attempting import Contest
+from visleak.memorization.baselines.comparing import compare
 from visleak.memorization.baselines.conzic import Conzic, ConzicSettings
 from visleak.memorization.baselines.greedy import Greedy
 from visleak.memorization.baselines.methods import SEARCHERS, Means, load_searchers

@@ -51,7 +51,8 @@ class Attempt:
         method: its name.
         seed: of everything random in it.
         about: settings of the method, as plain data.
-        candidates: prompts that images were made of, different ones, by D as found, highest first.
+        candidates: prompts that images were made of, different ones, by ``checked``, highest first;
+            the ``score`` of each is D as its search found it.
         checked: D of each under noises that no search has met, common to all methods.
         complete: whether the search ran to its own end within the budget.
         search_calls: passes of the search, a gradient counted by ``GRADIENT_CALLS``.

@@ -108,7 +108,7 @@ def reading(result: Comparison) -> list[str]:
         "a pass is one row through the network; a pass with its gradient counts as"
         f" {GRADIENT_CALLS}; a guided step of an image is two",
         "D of candidates is under noises that no search has met, so it is below what the search"
-        " itself saw; making it counts in no cost",
+        " itself saw; candidates are ordered by it, and making it counts in no cost",
         "costs an image are all passes and seconds of all seeds, by all memorized images found",
         f"the paper's columns: {SOURCE}",
     ]
