@@ -15,11 +15,11 @@ import pytest
 from PIL import Image
 
 import tiny_clips
+from visleak.encoders.vision_language import load_text_tower
 from visleak.errors import UsageError, VisleakError
 from visleak.images import open_pictures
 from visleak.impact.evaluators import zeroshot as module
 from visleak.impact.evaluators.templates import load_templates
-from visleak.impact.evaluators.vision_language import load_text_tower
 
 zeroshot = partial(module.zeroshot, options={"device": "cpu"}, cache=None, workers=1)
 

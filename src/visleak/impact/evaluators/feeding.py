@@ -11,8 +11,18 @@ import pyarrow as pa
 
 from visleak.errors import UsageError, VisleakError
 from visleak.pipeline.batching import batched
+from visleak.pipeline.fingerprinting import fingerprint
 from visleak.pipeline.workplace import Workplace
-from visleak.records import BatchEncoder, Float32, ImageSet, Int64, Preparation, Problem
+from visleak.records import (
+    BatchEncoder,
+    Encoder,
+    Fingerprints,
+    Float32,
+    ImageSet,
+    Int64,
+    Preparation,
+    Problem,
+)
 
 
 class Network(Protocol):
@@ -95,6 +105,18 @@ def feed(
         place.progress(f"reading {images.name}", done, len(positions))
         if len(chunk.rows) or unreadable:
             yield Part(chunk.rows, chunk.matrix, unreadable)
+
+
+def picture_vectors(images: ImageSet, encoder: Encoder, place: Workplace) -> Fingerprints:
+    """Return the unit vectors of the readable pictures of a set; from the cache where known.
+
+    Raises:
+        VisleakError: none can be read.
+    """
+    prints = fingerprint(images, encoder, place)
+    if len(prints):
+        return prints
+    raise nothing_read(images, (*images.problems, *prints.problems))
 
 
 def refuse_embeddings(images: ImageSet) -> None:

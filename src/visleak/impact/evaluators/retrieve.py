@@ -18,9 +18,10 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from visleak.auditing import open_cache, workers_for
+from visleak.encoders.vision_language import load_vision_language
 from visleak.errors import VisleakError
 from visleak.impact.evaluators.captions import FIRST, Captions, captions_of, read_captions
-from visleak.impact.evaluators.feeding import refuse_embeddings
+from visleak.impact.evaluators.feeding import picture_vectors, refuse_embeddings
 from visleak.impact.evaluators.predictions import (
     check_target,
     write_predictions,
@@ -35,7 +36,6 @@ from visleak.impact.evaluators.stored_vectors import (
     read_caption_vectors,
     read_image_vectors,
 )
-from visleak.impact.evaluators.vision_language import load_vision_language, picture_vectors
 from visleak.pipeline.workplace import Progress, Workplace, silent
 from visleak.records import Float32, ImageSet, Problem
 

@@ -18,8 +18,13 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from visleak.auditing import open_cache, workers_for
+from visleak.encoders.text_towers import TextTower
+from visleak.encoders.vision_language import (
+    VisionLanguage,
+    load_vision_language,
+)
 from visleak.impact.evaluators.class_names import ClassNames, class_names
-from visleak.impact.evaluators.feeding import refuse_embeddings
+from visleak.impact.evaluators.feeding import picture_vectors, refuse_embeddings
 from visleak.impact.evaluators.judging import (
     Judged,
     answer_columns,
@@ -35,12 +40,6 @@ from visleak.impact.evaluators.predictions import (
 from visleak.impact.evaluators.provenance import about_set, versions
 from visleak.impact.evaluators.ranking import BEST, NONE, Ranked
 from visleak.impact.evaluators.templates import SIMPLE, Templates, load_templates
-from visleak.impact.evaluators.text_towers import TextTower
-from visleak.impact.evaluators.vision_language import (
-    VisionLanguage,
-    load_vision_language,
-    picture_vectors,
-)
 from visleak.pipeline.workplace import Progress, Workplace, silent
 from visleak.records import Fingerprints, Float32, ImageSet
 from visleak.stats import Rate

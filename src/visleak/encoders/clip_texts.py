@@ -13,6 +13,7 @@ from visleak.encoders.clip import find_clip
 from visleak.encoders.libraries import member, said
 from visleak.encoders.network import digest, tensors_digest
 from visleak.encoders.request import Request
+from visleak.encoders.text_towers import LoadedText, Tokens
 from visleak.encoders.weights import (
     TRANSFORMERS,
     Found,
@@ -22,7 +23,6 @@ from visleak.encoders.weights import (
     transformers_for,
 )
 from visleak.errors import VisleakError
-from visleak.impact.evaluators.text_towers import LoadedText, Tokens
 
 #: Files that a tokenizer is read from: the first alone, or the two after it together.
 TOKENIZER: Final = ("tokenizer.json", "vocab.json", "merges.txt")

@@ -12,8 +12,8 @@ import numpy as np
 import pytest
 
 from tiny_clips import lively
+from visleak.encoders.vision_language import load_text_tower
 from visleak.errors import VisleakError
-from visleak.impact.evaluators.vision_language import load_text_tower
 
 on_cpu = partial(load_text_tower, device="cpu")
 

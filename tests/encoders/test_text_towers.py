@@ -12,8 +12,8 @@ import numpy as np
 import pytest
 
 import tiny_clips
+from visleak.encoders.vision_language import load_text_tower
 from visleak.errors import UsageError, VisleakError
-from visleak.impact.evaluators.vision_language import load_text_tower
 
 on_cpu = partial(load_text_tower, device="cpu")
 
@@ -165,7 +165,7 @@ def test_clips_own_words_are_read_as_published(tmp_path: Path) -> None:
 
     from transformers import CLIPTokenizer
 
-    from visleak.impact.evaluators.clip_texts import ClipTokenizer
+    from visleak.encoders.clip_texts import ClipTokenizer
 
     file = Path(os.environ["VISLEAK_DATA"]) / "membench" / "clip-bpe-vocab-16e6.txt.gz"
     lines = gzip.decompress(file.read_bytes()).decode().split("\n")

@@ -11,9 +11,9 @@ from visleak.encoders.libraries import library, said
 from visleak.encoders.network import digest, tensors_digest
 from visleak.encoders.open_clips import whole_open_clip
 from visleak.encoders.request import Request
+from visleak.encoders.text_towers import LoadedText, Tokens
 from visleak.encoders.weights import quiet
 from visleak.errors import VisleakError
-from visleak.impact.evaluators.text_towers import LoadedText, Tokens
 
 #: Files of the tokenizers that some models of open_clip bring along; most use the library's own.
 TOKENIZER: Final = (

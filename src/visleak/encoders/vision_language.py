@@ -1,4 +1,4 @@
-"""A CLIP with both of its towers, and what its picture tower makes of a set."""
+"""A CLIP with both of its towers."""
 
 from __future__ import annotations
 
@@ -8,16 +8,13 @@ from typing import Any, Final
 
 from visleak.encoders import load_encoder
 from visleak.encoders.clip import backend_of
+from visleak.encoders.clip_texts import load_clip_text
 from visleak.encoders.network import Running
+from visleak.encoders.open_clip_texts import load_open_clip_text
 from visleak.encoders.request import Request, parse
+from visleak.encoders.text_towers import LoadedText, TextTower
 from visleak.errors import UsageError
-from visleak.impact.evaluators.clip_texts import load_clip_text
-from visleak.impact.evaluators.feeding import nothing_read
-from visleak.impact.evaluators.open_clip_texts import load_open_clip_text
-from visleak.impact.evaluators.text_towers import LoadedText, TextTower
-from visleak.pipeline.fingerprinting import fingerprint
-from visleak.pipeline.workplace import Workplace
-from visleak.records import Encoder, Fingerprints, ImageSet
+from visleak.records import Encoder
 
 #: What loads the text tower, by the library that loads the tower of the pictures.
 _LOADERS: Final[Mapping[str, Callable[[Request], LoadedText]]] = {
@@ -90,15 +87,3 @@ def load_text_tower(text: str, **options: object) -> TextTower:
     load = _LOADERS[backend_of(request)]
     running = Running.asked(request)
     return TextTower(request.named("backend"), load(request), running)
-
-
-def picture_vectors(images: ImageSet, encoder: Encoder, place: Workplace) -> Fingerprints:
-    """Return the unit vectors of the readable pictures of a set; from the cache where known.
-
-    Raises:
-        VisleakError: none can be read.
-    """
-    prints = fingerprint(images, encoder, place)
-    if len(prints):
-        return prints
-    raise nothing_read(images, (*images.problems, *prints.problems))
