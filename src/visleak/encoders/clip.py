@@ -10,7 +10,7 @@ from visleak.encoders.libraries import member, said
 from visleak.encoders.network import RUNNING, NetworkEncoder, Running, Tower
 from visleak.encoders.open_clips import HUB, load_open_clip
 from visleak.encoders.preparing import PREPS
-from visleak.encoders.processors import read_preprocessing
+from visleak.encoders.processors import clip_preprocessing, is_described, read_preprocessing
 from visleak.encoders.published import OPENAI_CLIP, published
 from visleak.encoders.request import Request
 from visleak.encoders.weights import (
@@ -28,8 +28,13 @@ from visleak.errors import VisleakError
 BACKENDS: Final = ("transformers", "open_clip")
 
 
-def clip_encoder(request: Request) -> NetworkEncoder:
+def clip_encoder(request: Request, *, assumed: bool = False) -> NetworkEncoder:
     """Return a CLIP by name or folder; OpenAI's ViT-B/32 by default.
+
+    Args:
+        request: names it.
+        assumed: where its folder says nothing of how pictures are prepared, let that be as CLIP's
+            own processor does it, at the size of the network.
 
     Raises:
         UsageError: an option it does not have.
@@ -43,7 +48,10 @@ def clip_encoder(request: Request) -> NetworkEncoder:
         tower, preprocessing = load_open_clip(request, prep)
     else:
         tower, found = _load(request)
-        preprocessing = read_preprocessing(found, prep)
+        if assumed and not is_described(found):
+            preprocessing = clip_preprocessing(int(tower.module.config.image_size), prep)
+        else:
+            preprocessing = read_preprocessing(found, prep)
     # a name that only open_clip knows is no name without it
     name = request.named("prep", "backend") if request.argument else request.named("prep")
     encoder = NetworkEncoder(name, tower, preprocessing, running, published(request))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import json
 from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any, Final
@@ -88,6 +89,9 @@ class ClipTokenizer:
     def __init__(self, tokenizer: Any, context: int) -> None:
         self._tokenizer = tokenizer
         self._context = context
+        pad = tokenizer.pad_token_id
+        # what comes after the end does not matter
+        self._pad = _ends_with(tokenizer) if pad is None else pad
 
     def __call__(self, sentences: Sequence[str]) -> Tokens:
         """Return the tokens of sentences."""
@@ -95,14 +99,21 @@ class ClipTokenizer:
             rows = self._tokenizer(list(sentences), truncation=False, padding=False)["input_ids"]
         full = np.array([len(row) for row in rows], np.int64)
         lengths = np.minimum(full, self._context)
-        ids = np.full((len(rows), self._context), self._tokenizer.pad_token_id, np.int64)
+        ids = np.full((len(rows), self._context), self._pad, np.int64)
         for place, (row, length) in enumerate(zip(rows, lengths, strict=True)):
             ids[place, :length] = [*row[: length - 1], row[-1]]
         return Tokens(ids, lengths, full > self._context)
 
 
+def _ends_with(tokenizer: Any) -> int | None:
+    """Return the token that every text ends with; ``None`` where there is none."""
+    with quiet():
+        empty = tokenizer("")["input_ids"]
+    return int(empty[-1]) if empty else None
+
+
 def _tokenizer(transformers: Any, found: Found) -> Any:
-    """Return the tokenizer of a model's folder.
+    """Return the tokenizer of a model's folder: CLIP's, or one of whole words.
 
     Raises:
         VisleakError: it is not there, or damaged.
@@ -114,7 +125,9 @@ def _tokenizer(transformers: Any, found: Found) -> Any:
             f"model {found.name}: {found.path} has no tokenizer ({TOKENIZER[0]}, or {TOKENIZER[1]}"
             f" and {TOKENIZER[2]}); copy it there from the published model"
         )
-    factory = member(transformers, "CLIPTokenizer", "the text tower of clip")
+    # CLIPTokenizer makes pairs of letters whatever it is given: of whole words, unknown ones
+    kind = "CLIPTokenizer" if _model_of(found) == "BPE" else "PreTrainedTokenizerFast"
+    factory = member(transformers, kind, "the text tower of clip")
     try:
         with quiet():
             return factory.from_pretrained(
@@ -127,10 +140,20 @@ def _tokenizer(transformers: Any, found: Found) -> Any:
         ) from error
 
 
+def _model_of(found: Found) -> str:
+    """Return what kind of tokenizer a folder has, in the words of ``tokenizer.json``."""
+    try:
+        content = json.loads((found.path / TOKENIZER[0]).read_text(encoding="utf-8"))
+        return str(content["model"]["type"])
+    except (OSError, ValueError, LookupError, TypeError, RecursionError):
+        # not there, of an old version, or damaged, which the library says in its own words
+        return "BPE"
+
+
 def _check(found: Found, tokenizer: Any, config: Any) -> None:
     """Refuse a tokenizer of another model: the tower would read noise, and nobody would notice."""
     numbers = tokenizer.get_vocab().values()
-    last, ends = max(numbers), tokenizer.eos_token_id
+    last, ends = max(numbers), _ends_with(tokenizer)
     expected = last if config.eos_token_id == OLD_END else config.eos_token_id
     if last >= config.vocab_size or ends != expected:
         raise VisleakError(

@@ -81,6 +81,8 @@ def _source(request: Request, open_clip: Any, layout: Layout) -> tuple[str, Mapp
     folder = Path(text).expanduser()
     if text and (folder.is_dir() or text.startswith(("/", ".", "~"))):
         return f"{_LOCAL}{whole(text, folder, layout)}", {}
+    if ":" in text:
+        return _with_file(text, open_clip)
     model, tag = DEFAULT if not text or text == OPENAI_CLIP else _known(text, open_clip)
     config = open_clip.get_pretrained_cfg(model, tag)
     name, _, file = str(config.get("hf_hub", "")).rpartition("/")
@@ -92,6 +94,20 @@ def _source(request: Request, open_clip: Any, layout: Layout) -> tuple[str, Mapp
     weights = next(found / each for each in bare.weights if (found / each).is_file())
     told = {part: config[part] for part in _TOLD if config.get(part) is not None}
     return model, {"pretrained": str(weights), "force_preprocess_cfg": told}
+
+
+def _with_file(text: str, open_clip: Any) -> tuple[str, Mapping[str, Any]]:
+    """Return what a text ``MODEL:FILE`` names: weights that lie somewhere else."""
+    model, _, file = text.partition(":")
+    if model not in open_clip.list_models():
+        raise UsageError(
+            f"encoder clip: open_clip has no network {model!r}; MODEL:FILE takes one of"
+            f" open_clip.list_models(), such as ViT-g-14; got {text!r}"
+        )
+    path = Path(file).expanduser()
+    if not path.is_file():
+        raise VisleakError(f"encoder clip: there is no file {path} with weights of {model}")
+    return model, {"pretrained": str(path)}
 
 
 def _known(text: str, open_clip: Any) -> tuple[str, str]:
@@ -109,7 +125,7 @@ def _known(text: str, open_clip: Any) -> tuple[str, str]:
         )
     raise UsageError(
         "encoder clip: open_clip takes MODEL/WEIGHTS such as ViT-B-32/laion2b_s34b_b79k,"
-        f" hf-hub:OWNER/NAME or a folder with open_clip_config.json; got {text!r}"
+        f" MODEL:FILE, hf-hub:OWNER/NAME or a folder with open_clip_config.json; got {text!r}"
     )
 
 

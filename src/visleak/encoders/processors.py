@@ -95,6 +95,25 @@ def read_preprocessing(folder: Path, prep: str = "none") -> Preprocessing:
         ) from error
 
 
+def is_described(folder: Path) -> bool:
+    """Return whether a model's folder says how pictures are prepared."""
+    return any((folder / name).is_file() for name in FILES)
+
+
+def clip_preprocessing(side: int, prep: str = "none") -> Preprocessing:
+    """Return what CLIP's own processor does where nothing is said, at another size.
+
+    The short side is resized to ``side`` (bicubic), the rest cropped away about the centre, and
+    colours are scaled by OpenAI's means and standard deviations.
+
+    >>> clip_preprocessing(16).pixels.shape
+    (16, 16)
+    """
+    config = {**KINDS["CLIP"], "size": side, "crop_size": side, "do_resize": True}
+    scaled = {**config, "do_rescale": True, "do_normalize": True}
+    return Preprocessing(_pixels(config, "CLIP", prep), _scaling(scaled))
+
+
 def _read(folder: Path) -> tuple[Path, Mapping[str, Any]]:
     for name in FILES:
         path = folder / name

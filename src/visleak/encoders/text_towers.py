@@ -126,6 +126,10 @@ class TextTower:
             )
         return TextVectors(rows.matrix[place], tokens.cut[place])
 
+    def cut(self, sentences: Sequence[str]) -> Bool:
+        """Return which sentences are longer than the context, (n,); the network is not run."""
+        return self._loaded.tokenizer(list(sentences)).cut
+
     def _vectors(self, tokens: Tokens, progress: Progress) -> Float32:
         """Return the tower's vectors (n, width), of any length."""
         lengths = np.minimum(-(-tokens.lengths // STEP) * STEP, tokens.ids.shape[1])
