@@ -1,0 +1,20 @@
+"""Mitigations: ways to make images of prompts that replay less of the training set."""
+
+from visleak.memorization.mitigate.insertion import NumberAddition, TokenAddition
+from visleak.memorization.mitigate.method import Mitigation
+from visleak.memorization.mitigate.methods import METHODS, mitigation, paper_settings
+from visleak.memorization.mitigate.ren import AttentionRescaling
+from visleak.memorization.mitigate.unmitigated import Unmitigated
+from visleak.memorization.mitigate.wen import PromptOptimisation
+
+__all__ = [
+    "METHODS",
+    "AttentionRescaling",
+    "Mitigation",
+    "NumberAddition",
+    "PromptOptimisation",
+    "TokenAddition",
+    "Unmitigated",
+    "mitigation",
+    "paper_settings",
+]

@@ -1,0 +1,259 @@
+"""Random numbers (RNA) or random tokens (RTA) among the words of a prompt.
+
+Somepalli et al. 2023, "Understanding and Mitigating Copying in Diffusion Models", section 6, as
+Hong et al. 2024 (MemBench) run it: a prompt is split at single blanks, and n times something is
+put at a place that is uniform from before the first word to behind the last one, what was put in
+before counting as a word. A text encoder cuts off what no longer fits, as with any long prompt.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, field
+from hashlib import blake2b
+from typing import Final, Literal, cast
+
+import numpy as np
+import numpy.typing as npt
+
+from visleak.errors import UsageError
+from visleak.memorization.extraction.generating import Job, Maker, Plain
+from visleak.memorization.mitigate.method import (
+    LETTER,
+    Mitigation,
+    about_method,
+    key_of_method,
+    setting_of,
+)
+from visleak.memorization.model import DiffusionModel, Sampling, TokenModel
+
+Draw = Literal["prompt", "image"]
+
+SOURCE: Final = (
+    "Somepalli et al. 2023, Understanding and Mitigating Copying in Diffusion Models, section 6"
+)
+
+#: Below which number RNA draws: the authors' code, and the range that their paper prints.
+NUMBERS: Final = {"code": 100_000, "paper": 1_000_001}
+
+#: Insertions at most, and draws of a token that is refused before a vocabulary is given up.
+MOST: Final = 1000
+PATIENCE: Final = 20_000
+
+_VERSION: Final = 1
+
+
+def with_insertions(prompt: str, additions: Iterable[str], places: Iterable[int]) -> str:
+    """Return a prompt with words put in, one after the other.
+
+    Args:
+        prompt: split at single blanks.
+        additions: what is put in.
+        places: before which word each, counted in what there is by then.
+
+    >>> with_insertions("a red house", ["7", "42"], [1, 4])
+    'a 7 red house 42'
+    """
+    words = prompt.split(" ")
+    for addition, place in zip(additions, places, strict=True):
+        words.insert(place, addition)
+    return " ".join(words)
+
+
+def drawn_prompt(
+    prompt: str, count: int, draw: np.random.Generator, value: Callable[[np.random.Generator], str]
+) -> str:
+    """Return a prompt with ``count`` random values at random places."""
+    additions, places = [], []
+    words = len(prompt.split(" "))
+    for number in range(count):
+        additions.append(value(draw))
+        places.append(int(draw.integers(words + number + 1)))
+    return with_insertions(prompt, additions, places)
+
+
+def generator_of(*parts: object) -> np.random.Generator:
+    """Return a generator that depends on plain data alone."""
+    text = json.dumps(parts, ensure_ascii=True)
+    digest = blake2b(text.encode(), digest_size=16).digest()
+    return np.random.default_rng(int.from_bytes(digest))
+
+
+@dataclass(frozen=True)
+class NumberAddition:
+    """RNA: random numbers among the words.
+
+    Attributes:
+        count: numbers that are put in, n.
+        draw: ``prompt`` draws them once a prompt, so that all its images share them (the authors'
+            code), ``image`` anew for every image.
+        numbers: ``code`` draws from 0 to 99,999, ``paper`` from 0 to 10^6.
+        seed: of the draws; the images' noises do not depend on it.
+    """
+
+    name = "rna"
+
+    count: int = field(metadata={LETTER: "n"})
+    draw: Draw = "prompt"
+    numbers: Literal["code", "paper"] = "code"
+    seed: int = 0
+
+    def __post_init__(self) -> None:
+        refuse_counts(self.name, self.count, self.seed)
+
+    @property
+    def setting(self) -> str:
+        """As a table prints it."""
+        return setting_of(self)
+
+    @property
+    def strength(self) -> float:
+        """The number of insertions."""
+        return float(self.count)
+
+    def about(self) -> dict[str, object]:
+        """Return all settings."""
+        return about_method(self, _VERSION, SOURCE)
+
+    def prepared(self, model: DiffusionModel, seeds: Sequence[int]) -> Maker:
+        """Return what makes images of prompts with numbers."""
+        return _Inserting(key_of_method(self, _VERSION), self)
+
+    def prompt_of(self, job: Job, model: DiffusionModel | None = None) -> str:
+        """Return the prompt with numbers; no other prompt, image or order changes it."""
+        below = NUMBERS[self.numbers]
+        draw = generator_of(self.name, self.count, self.seed, job.prompt, _image(self.draw, job))
+        return drawn_prompt(job.prompt, self.count, draw, lambda d: str(int(d.integers(below))))
+
+
+@dataclass(frozen=True)
+class TokenAddition:
+    """RTA: random tokens of the model among the words.
+
+    Attributes:
+        count: tokens that are put in, n.
+        draw: as for :class:`NumberAddition`.
+        tokens: ``any`` draws any token that is not special, most of them pieces of words (the
+            authors' code); ``words`` only tokens of letters that, as a prompt of their own, are
+            that one token again.
+        seed: of the draws.
+    """
+
+    name = "rta"
+
+    count: int = field(metadata={LETTER: "n"})
+    draw: Draw = "prompt"
+    tokens: Literal["any", "words"] = "any"
+    seed: int = 0
+
+    def __post_init__(self) -> None:
+        refuse_counts(self.name, self.count, self.seed)
+
+    @property
+    def setting(self) -> str:
+        """As a table prints it."""
+        return setting_of(self)
+
+    @property
+    def strength(self) -> float:
+        """The number of insertions."""
+        return float(self.count)
+
+    def about(self) -> dict[str, object]:
+        """Return all settings."""
+        return about_method(self, _VERSION, SOURCE)
+
+    def prepared(self, model: DiffusionModel, seeds: Sequence[int]) -> Maker:
+        """Return what makes images of prompts with tokens.
+
+        Raises:
+            UsageError: the model's prompts cannot be taken apart into tokens.
+        """
+        with_tokens(model, self.name)
+        return _Inserting(key_of_method(self, _VERSION), self)
+
+    def prompt_of(self, job: Job, model: DiffusionModel | None = None) -> str:
+        """Return the prompt with tokens; no other prompt, image or order changes it.
+
+        Raises:
+            UsageError: there is no model, or none whose tokens could be drawn.
+        """
+        if model is None:
+            raise UsageError("rta draws tokens of the model: a model is needed to know its prompts")
+        known = with_tokens(model, self.name)
+        special, size = known.special_ids(), vocabulary_size(known)
+
+        def value(draw: np.random.Generator) -> str:
+            for _ in range(PATIENCE):
+                number = int(draw.integers(size))
+                if number not in special and (text := self._text(known, number)):
+                    return text
+            raise UsageError(
+                f"model {known.name} has no token that rta could put in (tokens={self.tokens})"
+            )
+
+        draw = generator_of(self.name, self.count, self.seed, job.prompt, _image(self.draw, job))
+        return drawn_prompt(job.prompt, self.count, draw, value)
+
+    def _text(self, model: TokenModel, number: int) -> str:
+        """Return a token's text; ``""`` where it may not be put in."""
+        (text,) = model.token_texts([number])
+        if self.tokens == "words" and not (text.isalpha() and model.token_ids(text) == [number]):
+            return ""
+        return text
+
+
+class _Inserting:
+    """Makes images of other prompts.
+
+    Attributes:
+        key: of all that they depend on.
+    """
+
+    def __init__(self, key: str, method: Mitigation) -> None:
+        self.key, self._method = key, method
+
+    def __call__(
+        self, model: DiffusionModel, jobs: Sequence[Job], sampling: Sampling
+    ) -> npt.NDArray[np.uint8]:
+        """Make the prompts, and images of them as of any other."""
+        made = [Job(self._method.prompt_of(job, model), job.seed) for job in jobs]
+        return Plain()(model, made, sampling)
+
+
+def refuse_counts(name: str, count: int, seed: int) -> None:
+    """Refuse numbers that cannot be.
+
+    Raises:
+        UsageError: they are so.
+    """
+    if not 1 <= count <= MOST:
+        raise UsageError(f"n of {name} is 1 to {MOST:,}; got {count}")
+    if seed < 0:
+        raise UsageError(f"seed of {name} is 0 or more; got {seed}")
+
+
+def with_tokens(model: DiffusionModel, name: str) -> TokenModel:
+    """Return a model whose prompts can be taken apart.
+
+    Raises:
+        UsageError: they cannot.
+    """
+    if not hasattr(model, "token_ids"):
+        raise UsageError(
+            f"{name} needs the tokens of a prompt, and those of {model.name} cannot be had; leave"
+            f" {name} out"
+        )
+    return cast(TokenModel, model)
+
+
+def vocabulary_size(model: TokenModel) -> int:
+    """Return how many tokens a model's (first) tokenizer has."""
+    tokenizer = getattr(getattr(model, "pipeline", None), "tokenizer", None)
+    # families of several text encoders have no one table
+    return len(model.token_table() if tokenizer is None else tokenizer)
+
+
+def _image(draw: Draw, job: Job) -> int | None:
+    return job.seed if draw == "image" else None

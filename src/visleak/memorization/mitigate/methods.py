@@ -1,0 +1,148 @@
+"""Mitigations by name, and the texts that stand for them on the command line."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping
+from typing import Any, Final, Literal, get_args, get_origin, get_type_hints
+
+from visleak.errors import UsageError
+from visleak.memorization.mitigate.insertion import NumberAddition, TokenAddition
+from visleak.memorization.mitigate.method import Mitigation, letter_of
+from visleak.memorization.mitigate.ren import AttentionRescaling
+from visleak.memorization.mitigate.unmitigated import Unmitigated
+from visleak.memorization.mitigate.wen import PromptOptimisation
+from visleak.memorization.model import DiffusionModel
+
+#: Name of a method -> its class: a frozen dataclass, whose first field is its strength.
+METHODS: Final[Mapping[str, type[Any]]] = {
+    "none": Unmitigated,
+    "rna": NumberAddition,
+    "rta": TokenAddition,
+    "wen": PromptOptimisation,
+    "ren": AttentionRescaling,
+}
+
+#: What the settings of tables 3 and 5 of Hong et al. 2024 are, by model.
+PAPER: Final = {
+    "sd1": {"rna": range(1, 7), "rta": range(1, 7), "wen": (7, 6, 5, 4, 3, 2)},
+    "sd2": {"rna": range(1, 6), "rta": range(1, 6), "wen": (70, 60, 50, 40)},
+}
+PAPER_C: Final = ("1.0", "1.1", "1.2", "1.3")
+
+#: Width of the text encoder's states, by which Stable Diffusion 1 and 2 are told apart.
+WIDTHS: Final = {768: "sd1", 1024: "sd2"}
+
+
+def mitigation(text: str) -> Mitigation:
+    """Return the mitigation that a text stands for.
+
+    Args:
+        text: ``NAME``, ``NAME:STRENGTH`` or ``NAME:STRENGTH,OPTION=VALUE,...``.
+
+    Raises:
+        UsageError: there is no such method, option or value, with those that there are.
+
+    >>> mitigation("wen:3,scope=batch").setting
+    'l=3, batch'
+    """
+    name, _, rest = text.strip().partition(":")
+    if name not in METHODS:
+        raise UsageError(
+            f"a method is one of {', '.join(METHODS)}, with its strength such as rna:4; got"
+            f" {text!r}"
+        )
+    kind = METHODS[name]
+    fields = dataclasses.fields(kind)
+    hints = get_type_hints(kind)
+    names = {letter_of(field): field for field in fields}
+    given: dict[str, Any] = {}
+    for place, part in enumerate(rest.split(",") if rest else []):
+        letter, equals, value = (each.strip() for each in part.partition("="))
+        if not equals and place == 0 and fields:
+            letter, value = letter_of(fields[0]), letter
+        if letter not in names or names[letter].name in given or not value:
+            raise UsageError(f"{part.strip()!r} of {text!r} cannot be; {_wanted(name, fields)}")
+        field = names[letter]
+        given[field.name] = _value(value, hints[field.name], f"{letter} of {name}")
+    if missing := [each for each in fields[:1] if each.name not in given]:
+        raise UsageError(f"{text!r} has no {letter_of(missing[0])}; {_wanted(name, fields)}")
+    made: Mitigation = kind(**given)
+    return made
+
+
+def _wanted(name: str, fields: tuple[dataclasses.Field[Any], ...]) -> str:
+    """Return how a method is asked for, in words."""
+    if not fields:
+        return f"{name} stands alone"
+    strength, *options = (letter_of(field) for field in fields)
+    return (
+        f"give {name}:{strength.upper()}, then if need be, each once and with commas between,"
+        f" {', '.join(f'{option}=...' for option in options)}"
+    )
+
+
+def _value(text: str, hint: Any, what: str) -> Any:
+    """Return the value of an option.
+
+    Raises:
+        UsageError: the text is none.
+    """
+    if get_origin(hint) is Literal:
+        if text not in get_args(hint):
+            raise UsageError(f"{what} is one of {', '.join(get_args(hint))}; got {text!r}")
+        return text
+    try:
+        return hint(text)
+    except ValueError:
+        kind = "a whole number" if hint is int else "a number"
+        raise UsageError(f"{what} is {kind}; got {text!r}") from None
+
+
+def paper_settings(model: str | DiffusionModel, *, code: bool = False) -> tuple[str, ...]:
+    """Return the settings of table 3 (Stable Diffusion 1) or table 5 (2) of Hong et al. 2024.
+
+    Wen's l is compared with one norm over all images of a prompt there (10), so it is asked for
+    with ``scope=batch``.
+
+    Args:
+        model: ``sd1``, ``sd2``, or a model that is one of them.
+        code: ask for what else the authors' code does otherwise than the papers: AdamW for Wen;
+            for Ren every other row, a visible end token, and masks in both branches.
+
+    Returns:
+        Texts for :func:`mitigation`, ``none`` first.
+
+    Raises:
+        UsageError: the tables have no such model.
+
+    >>> paper_settings("sd2")[:2], len(paper_settings("sd1"))
+    (('none', 'rna:1'), 23)
+    """
+    known = model if isinstance(model, str) else _version_of(model)
+    if known not in PAPER:
+        raise UsageError(
+            f"the paper has settings for {' and '.join(PAPER)}, Stable Diffusion 1 and 2; for"
+            f" {model if isinstance(model, str) else model.name!r} name each method and setting"
+        )
+    more = {
+        "wen": ",scope=batch" + (",optimiser=adamw" if code else ""),
+        "ren": ",rows=every_other,summary=padding,mask=both" if code else "",
+    }
+    table: dict[str, Any] = {**PAPER[known], "ren": PAPER_C}
+    return (
+        "none",
+        *(
+            f"{name}:{value}{more.get(name, '')}"
+            for name, values in table.items()
+            for value in values
+        ),
+    )
+
+
+def _version_of(model: DiffusionModel) -> str | None:
+    """Return which of the two a model is; ``None`` where it is neither."""
+    if model.family != "sd":
+        return None
+    config = getattr(getattr(model, "network", None), "config", None)
+    return WIDTHS.get(getattr(config, "cross_attention_dim", 0))

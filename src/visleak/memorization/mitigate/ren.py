@@ -1,0 +1,192 @@
+"""Cross-attention is changed while images are made (Ren et al. 2024).
+
+"Unveiling and Mitigating Memorization in Text-to-image Diffusion Models through Cross Attention":
+the summary tokens of a prompt (its end and the padding behind) are hidden from every
+cross-attention of every step, and the begin token's logit is multiplied with C. That takes
+attention off the prompt only where the begin token's logits are positive, which is not checked.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from functools import partial
+from typing import Any, Final, Literal
+
+import numpy as np
+import numpy.typing as npt
+
+from visleak.errors import UsageError
+from visleak.memorization.extraction.generating import Job, Maker
+from visleak.memorization.mitigate.attention import (
+    Branch,
+    Change,
+    Rescaling,
+    processors,
+    unknown_processors,
+)
+from visleak.memorization.mitigate.insertion import with_tokens
+from visleak.memorization.mitigate.method import (
+    LETTER,
+    about_method,
+    key_of_method,
+    place_of,
+    setting_of,
+)
+from visleak.memorization.model import DiffusionModel, Sampling, TokenModel
+
+SOURCE: Final = (
+    "Ren et al. 2024, Unveiling and Mitigating Memorization in Text-to-image Diffusion Models"
+    " through Cross Attention, equation 16"
+)
+
+#: Families that it is defined for, and why not for the others.
+FAMILIES: Final = ("sd", "sdxl")
+REFUSED: Final = {
+    "sd3": "it attends to prompt and image jointly and has no cross-attention",
+    "if": "its T5 puts no begin token before a prompt",
+}
+
+_VERSION: Final = 1
+
+
+@dataclass(frozen=True)
+class AttentionRescaling:
+    """Ren et al. 2024.
+
+    Of Stable Diffusion XL the pooled embedding of the prompt, which no attention reads, stays.
+
+    Attributes:
+        factor: C, which the begin token's logit is multiplied with; with 1 tokens are still hidden.
+        rows: where: ``cond``, the rows with the prompt; ``every_other``, the authors' ``1::2`` on
+            one batch of all images of a prompt, unconditional rows first. With an even number of
+            images that is both rows of images 1, 3, 5, ... and none of images 0, 2, 4, ...
+        summary: which tokens are hidden: ``all``, end and padding (equation 16), or ``padding``,
+            which leaves the end (the code as MemBench runs it).
+        mask: where they are hidden: ``cond``, or ``both``: in the unconditional rows as well, by
+            the number of the prompt's tokens (the code).
+    """
+
+    name = "ren"
+
+    factor: float = field(metadata={LETTER: "C"})
+    rows: Literal["cond", "every_other"] = "cond"
+    summary: Literal["all", "padding"] = "all"
+    mask: Literal["cond", "both"] = "cond"
+
+    def __post_init__(self) -> None:
+        if not 0 < self.factor <= 100:
+            raise UsageError(
+                f"C of ren is above 0, at most 100 (the paper: 1 to 1.3); got {self.factor:g}"
+            )
+
+    @property
+    def setting(self) -> str:
+        """As a table prints it."""
+        return setting_of(self)
+
+    @property
+    def strength(self) -> float:
+        """C."""
+        return self.factor
+
+    def about(self) -> dict[str, object]:
+        """Return all settings."""
+        return about_method(self, _VERSION, SOURCE)
+
+    def prepared(self, model: DiffusionModel, seeds: Sequence[int]) -> Maker:
+        """Return what makes images with changed cross-attention.
+
+        Raises:
+            UsageError: the model's attention cannot be changed so, with the reason.
+        """
+        refuse_model(model)
+        if self.rows == "cond":
+            return _Attending(key_of_method(self, _VERSION), self, ())
+        if not seeds:
+            raise UsageError("ren with rows=every_other needs the seeds of a prompt's images")
+        known = [int(seed) for seed in seeds]
+        return _Attending(key_of_method(self, _VERSION, seeds=known), self, known)
+
+    def prompt_of(self, job: Job, model: DiffusionModel | None = None) -> str:
+        """Return the prompt: only what attention makes of it is changed."""
+        return job.prompt
+
+    def change(
+        self, model: TokenModel, jobs: Sequence[Job], seeds: Sequence[int], guided: bool
+    ) -> Change:
+        """Return what is done to the rows of some images.
+
+        Args:
+            model: whose tokens are counted.
+            jobs: the images.
+            seeds: of all images of a prompt, for ``every_other``.
+            guided: whether the network has rows with the empty prompt as well.
+        """
+        around = 2 if self.summary == "padding" else 1
+        ends = [around + len(model.token_ids(job.prompt)) for job in jobs]
+        if self.rows == "cond":
+            with_prompt, without = [self.factor] * len(jobs), [1.0] * len(jobs)
+        else:
+            places = [place_of(job.seed, seeds, self) for job in jobs]
+            ahead = len(seeds) if guided else 0
+            with_prompt = [self.factor if (ahead + at) % 2 else 1.0 for at in places]
+            without = [self.factor if at % 2 else 1.0 for at in places]
+        hidden: list[int | None] = [*ends] if self.mask == "both" else [None] * len(jobs)
+        return Change(Branch(with_prompt, ends), Branch(without, hidden))
+
+
+class _Attending:
+    """Makes images with changed cross-attention.
+
+    Attributes:
+        key: of all that they depend on.
+    """
+
+    def __init__(self, key: str, method: AttentionRescaling, seeds: Sequence[int]) -> None:
+        self.key, self._method, self._seeds = key, method, seeds
+
+    def __call__(
+        self, model: DiffusionModel, jobs: Sequence[Job], sampling: Sampling
+    ) -> npt.NDArray[np.uint8]:
+        """Sample a batch at a time, so that its rows are known."""
+        known = with_tokens(model, self._method.name)
+        parts = []
+        for start in range(0, len(jobs), sampling.batch):
+            some = jobs[start : start + sampling.batch]
+            change = self._method.change(known, some, self._seeds, sampling.guidance > 1)
+            encoded = model.encode_prompt([job.prompt for job in some])
+            with processors(network_of(model), partial(Rescaling, change=change)):
+                parts.append(model.sample(encoded, [job.seed for job in some], sampling))
+        return np.concatenate(parts)
+
+
+def network_of(model: DiffusionModel) -> Any:
+    """Return the network whose processors can be replaced; ``None`` where there is none."""
+    network = getattr(model, "network", None)
+    return network if hasattr(network, "set_attn_processor") else None
+
+
+def refuse_model(model: DiffusionModel) -> None:
+    """Refuse a model whose cross-attention cannot be changed.
+
+    Raises:
+        UsageError: it is so, with the reason.
+    """
+    if model.family not in FAMILIES:
+        why = REFUSED.get(model.family, "its cross-attention is not known")
+        raise UsageError(
+            f"ren cannot change model {model.name} ({model.family}): {why}; leave ren out"
+        )
+    with_tokens(model, "ren")
+    network = network_of(model)
+    if network is None:
+        raise UsageError(
+            f"ren needs a network of diffusers with attention processors, which model {model.name}"
+            " has not; leave ren out"
+        )
+    if unknown := unknown_processors(network):
+        raise UsageError(
+            f"ren cannot change the attention of model {model.name}, which {', '.join(unknown)}"
+            " computes; load the model without it"
+        )

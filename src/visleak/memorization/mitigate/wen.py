@@ -1,0 +1,288 @@
+"""The prompt's embedding is moved until D is small (Wen et al. 2024).
+
+"Detecting, Explaining, and Mitigating Memorization in Diffusion Models", section 5: the output of
+the text encoder is optimised, on the noise that an image starts from and at the sampler's first
+step, until D < l. No guidance enters the loss, and the empty prompt's embedding stays. What D is
+of is a choice: the paper's formula is one image's, the authors' code (and MemBench's) takes one
+norm over all images that it makes of a prompt, which is about root(n) times an image's own.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Final, Literal
+
+import numpy as np
+import numpy.typing as npt
+
+from visleak.encoders.libraries import library
+from visleak.errors import UsageError, VisleakError
+from visleak.memorization.extraction.generating import Job, Maker
+from visleak.memorization.mitigate.method import (
+    BARE,
+    LETTER,
+    about_method,
+    key_of_method,
+    place_of,
+    setting_of,
+)
+from visleak.memorization.mitigate.optimising import (
+    Descent,
+    Moved,
+    descend,
+    each_alone,
+    joined,
+    one_for_all,
+)
+from visleak.memorization.model import Conditioning, DiffusionModel, Sampling, Tensor
+from visleak.memorization.scores import ScoreSettings, TriggerScore
+
+SOURCE: Final = (
+    "Wen et al. 2024, Detecting, Explaining, and Mitigating Memorization in Diffusion Models,"
+    " section 5"
+)
+
+#: Families whose prompts begin with their first word: T5 puts no token before it.
+WITHOUT_BEGIN: Final = frozenset({"if"})
+
+#: Embeddings that images of later batches may need again.
+KEPT: Final = 32
+
+_VERSION: Final = 1
+
+
+@dataclass(frozen=True)
+class PromptOptimisation:
+    """Wen et al. 2024.
+
+    Attributes:
+        limit: l: where D is not above it the embedding stays as it is, bit for bit.
+        scope: ``image``: each image has its own embedding, optimised on its own noise, and l is
+            compared with its own D. ``prompt``: the images of a prompt share one, and l is compared
+            with the mean of their D. ``batch``: they share one, and l is compared with the norm of
+            all their differences together, as the authors' codes do (l of tables 3 and 5 of
+            MemBench is of this kind, with 10 images).
+        steps: updates at most; D after the last one is not looked at.
+        rate: learning rate.
+        optimiser: ``adam`` (the paper), or ``adamw``, the codes', with torch's weight decay 0.01;
+            decay shrinks the begin token's row as well, whose slope is taken as zero.
+        output: what D compares, as in :class:`visleak.memorization.scores.ScoreSettings`.
+    """
+
+    name = "wen"
+
+    limit: float = field(metadata={LETTER: "l"})
+    scope: Literal["image", "prompt", "batch"] = field(default="image", metadata={BARE: True})
+    steps: int = 10
+    rate: float = field(default=0.05, metadata={LETTER: "lr"})
+    optimiser: Literal["adam", "adamw"] = "adam"
+    output: Literal["raw", "epsilon"] = "raw"
+
+    def __post_init__(self) -> None:
+        if not 0 <= self.limit < math.inf:
+            raise UsageError(f"l of wen is 0 or more, the D to reach; got {self.limit:g}")
+        if not 1 <= self.steps <= 10_000:
+            raise UsageError(f"steps of wen is 1 to 10,000 (the paper: 10); got {self.steps}")
+        if not 0 < self.rate < math.inf:
+            raise UsageError(f"lr of wen is above 0 (the paper: 0.05); got {self.rate:g}")
+
+    @property
+    def setting(self) -> str:
+        """As a table prints it."""
+        return setting_of(self)
+
+    @property
+    def strength(self) -> float:
+        """-l: the smaller l, the stronger."""
+        return -self.limit
+
+    def about(self) -> dict[str, object]:
+        """Return all settings."""
+        return about_method(self, _VERSION, SOURCE)
+
+    def prepared(self, model: DiffusionModel, seeds: Sequence[int]) -> Maker:
+        """Return what makes images of optimised embeddings.
+
+        Raises:
+            UsageError: D of the model has no such output, or an embedding is to be shared by the
+                images of no seeds.
+        """
+        if self.output == "epsilon" and model.prediction == "flow":
+            raise UsageError(
+                f"model {model.name} predicts a velocity (flow matching), and the noises that"
+                " velocities stand for are all equal at the first step; use wen with output=raw"
+            )
+        if self.scope == "image":
+            return _Alone(key_of_method(self, _VERSION), self)
+        if not seeds:
+            raise UsageError(f"wen with scope={self.scope} needs the seeds of a prompt's images")
+        shared = [int(seed) for seed in seeds]
+        return _Shared(key_of_method(self, _VERSION, seeds=shared), self, shared)
+
+    def prompt_of(self, job: Job, model: DiffusionModel | None = None) -> str:
+        """Return the prompt: only its embedding is changed."""
+        return job.prompt
+
+    @property
+    def descent(self) -> Descent:
+        """How embeddings are moved."""
+        return Descent(self.limit, self.steps, self.rate, self.optimiser)
+
+
+class _Optimising:
+    """Makes images of embeddings that were optimised.
+
+    Attributes:
+        key: of all that they depend on.
+    """
+
+    def __init__(self, key: str, method: PromptOptimisation) -> None:
+        self.key, self.method = key, method
+
+    def __call__(
+        self, model: DiffusionModel, jobs: Sequence[Job], sampling: Sampling
+    ) -> npt.NDArray[np.uint8]:
+        """Optimise, then sample from the same noises."""
+        torch = library("torch", "diffusion", "the mitigation wen")
+        try:
+            conditioning = self.conditioning(model, jobs, sampling)
+        except torch.cuda.OutOfMemoryError as error:
+            raise VisleakError(
+                f"slopes for batches of {sampling.batch} images do not fit into the memory of"
+                f" {model.device}; use a smaller batch"
+            ) from error
+        return model.sample(conditioning, [job.seed for job in jobs], sampling)
+
+    def conditioning(
+        self, model: DiffusionModel, jobs: Sequence[Job], sampling: Sampling
+    ) -> Conditioning:
+        """Return one row a job."""
+        raise NotImplementedError
+
+    def score(self, model: DiffusionModel, sampling: Sampling) -> TriggerScore:
+        """Return D at the sampler's first step."""
+        settings = ScoreSettings(
+            steps=sampling.steps, output=self.method.output, batch=sampling.batch
+        )
+        return TriggerScore(model, settings)
+
+
+class _Alone(_Optimising):
+    """One embedding an image."""
+
+    def conditioning(
+        self, model: DiffusionModel, jobs: Sequence[Job], sampling: Sampling
+    ) -> Conditioning:
+        """Optimise a batch of images at a time."""
+        score = self.score(model, sampling)
+        parts = []
+        for start in range(0, len(jobs), sampling.batch):
+            some = jobs[start : start + sampling.batch]
+            encoded = _encoded(model, [job.prompt for job in some])
+            moved = optimised_each(score, encoded, [job.seed for job in some], self.method.descent)
+            parts.append(encoded.with_states(moved.states))
+        return joined(parts)
+
+
+class _Shared(_Optimising):
+    """One embedding a prompt, whatever batch its images are made in."""
+
+    def __init__(self, key: str, method: PromptOptimisation, seeds: Sequence[int]) -> None:
+        super().__init__(key, method)
+        self.seeds = seeds
+        self._kept: dict[tuple[object, ...], Conditioning] = {}
+
+    def conditioning(
+        self, model: DiffusionModel, jobs: Sequence[Job], sampling: Sampling
+    ) -> Conditioning:
+        """Optimise one prompt after the other, so that none depends on its neighbours."""
+        for job in jobs:
+            place_of(job.seed, self.seeds, self.method)
+        return joined([self._row(model, job.prompt, sampling) for job in jobs])
+
+    def _row(self, model: DiffusionModel, prompt: str, sampling: Sampling) -> Conditioning:
+        asked = (model.digest, model.precision, sampling.steps, sampling.batch, prompt)
+        if asked not in self._kept:
+            encoded = _encoded(model, [prompt])
+            moved = optimised_together(
+                self.score(model, sampling),
+                encoded,
+                self.seeds,
+                self.method.descent,
+                "frobenius" if self.method.scope == "batch" else "mean",
+            )
+            while len(self._kept) >= KEPT:
+                del self._kept[next(iter(self._kept))]
+            self._kept[asked] = encoded.with_states(moved.states)
+        return self._kept[asked]
+
+
+def optimised_each(
+    score: TriggerScore, encoded: Conditioning, seeds: Sequence[int], how: Descent
+) -> Moved:
+    """Return embeddings, each optimised on the noise of its own seed; all in one batch.
+
+    Args:
+        score: D, with the timestep.
+        encoded: n prompts.
+        seeds: n, of their noises.
+        how: settings.
+    """
+    noises = score.model.noises(seeds)
+    targets = answers_to_nothing(score, noises, len(seeds))
+    asked = each_alone(score, encoded, noises, targets)
+    return descend(encoded.states, asked, free_rows(score.model, encoded), how)
+
+
+def optimised_together(
+    score: TriggerScore,
+    encoded: Conditioning,
+    seeds: Sequence[int],
+    how: Descent,
+    norm: Literal["mean", "frobenius"],
+) -> Moved:
+    """Return one embedding, optimised on the noises of several seeds.
+
+    Args:
+        score: D, with the timestep; its batch is that of the network's calls.
+        encoded: one prompt.
+        seeds: of the images that share it.
+        how: settings.
+        norm: what the limit is compared with, see :func:`optimising.one_for_all`.
+    """
+    noises = score.model.noises(seeds)
+    batch = score.settings.batch
+    asked = one_for_all(
+        score, encoded, noises, answers_to_nothing(score, noises, batch), norm, batch
+    )
+    return descend(encoded.states, asked, free_rows(score.model, encoded), how)
+
+
+def answers_to_nothing(score: TriggerScore, noises: Tensor, batch: int) -> Tensor:
+    """Return the network's answers to the empty prompt, a batch of noises at a time."""
+    torch = library("torch", "diffusion", "the mitigation wen")
+    empty = _encoded(score.model, [""])
+    with torch.no_grad():
+        return torch.cat(
+            [score.answer(empty.repeated(len(part)), part) for part in noises.split(batch)]
+        )
+
+
+def free_rows(model: DiffusionModel, conditioning: Conditioning) -> Tensor:
+    """Return 1 where a token's row may move, (n or 1, tokens, 1): not begin, and no masked one.
+
+    End and padding move as well, as in the authors' code.
+    """
+    states, mask = conditioning.states, conditioning.mask
+    free = states.new_ones((1, states.shape[1], 1))
+    if model.family not in WITHOUT_BEGIN:
+        free[:, 0] = 0
+    return free if mask is None else free * mask[..., None].to(free)
+
+
+def _encoded(model: DiffusionModel, prompts: Sequence[str]) -> Conditioning:
+    torch = library("torch", "diffusion", "the mitigation wen")
+    with torch.no_grad():
+        return model.encode_prompt(prompts)
