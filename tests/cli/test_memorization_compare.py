@@ -113,3 +113,13 @@ def test_what_cannot_be_is_refused_in_a_line(
     code, message = refused(*COMPARE, "--source", training, *given, "-o", tmp_path / "out")
     assert code == 2
     assert part in message
+
+
+def test_help_says_whose_rules_of_words_are_taken(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("COLUMNS", "400")
+    told = " ".join(run("memorization", "compare", "--help").out.split())
+    # this verb has no --preset
+    assert "by preset" not in told
+    assert told.count("as --preset paper of search") == 4
+    own = " ".join(run("memorization", "search", "--help").out.split())
+    assert "default: none; with --preset official-code Image of a" in own

@@ -8,7 +8,9 @@ from pathlib import Path
 import pytest
 from calling import refused, run
 
+from visleak.cli.memorization_options import FORMATS
 from visleak.memorization import read_prompts
+from visleak.memorization.prompt_files.reading import FORMATS as READ
 from visleak.memorization.tracing.records import Match, Original, Trace
 from visleak.memorization.tracing.stored import as_dict
 from visleak.store import write_json
@@ -96,6 +98,21 @@ def test_answers_stand_in_the_datasheet(tmp_path: Path, listed: Path) -> None:
     assert "> CC BY 4.0" in (out / "datasheet.md").read_text()
 
 
+def test_help_names_every_format_that_is_read() -> None:
+    # the two others are second names
+    assert set(FORMATS.replace(" or ", ", ").split(", ")) == set(READ) - {".ndjson", ".pkl"}
+
+
+@pytest.mark.parametrize(
+    "verb", ["detect", "extract", "compare", "augment", "diversify", "dataset"]
+)
+def test_every_verb_that_reads_a_list_says_what_it_may_be(
+    verb: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("COLUMNS", "400")
+    assert FORMATS in " ".join(run("memorization", verb, "--help").out.split())
+
+
 def test_refusals(tmp_path: Path, listed: Path) -> None:
     assert refused("memorization", "dataset") == (
         2,
@@ -108,6 +125,21 @@ def test_refusals(tmp_path: Path, listed: Path) -> None:
     assert (code, message) == (2, f"prompts {tmp_path / 'none.csv'}: there is no such file")
     call = ("memorization", "dataset", listed, "--verified-by", "Ann", "-o", tmp_path / "set")
     assert run(*call).code == 0
+    other = (*call, "--unverified")
+    code, message = refused(*other)
+    assert (code, "--force replaces it" in message) == (2, True)
+    assert run(*other, "--force").code == 0
+
+
+def test_the_same_data_set_is_reused_and_a_changed_list_is_another(
+    tmp_path: Path, listed: Path, traced: Path
+) -> None:
+    out = tmp_path / "set"
+    call = ("memorization", "dataset", listed, "--trace", traced, "-o", out)
+    first = run(*call)
+    again = run(*call)
+    assert (again.code, again.out) == (0, first.out)
+    assert again.err == f"{out} holds this very data set already; nothing was done again\n"
+    listed.write_text("prompt,urls\na red bag,['u']\n")
     code, message = refused(*call)
     assert (code, "--force replaces it" in message) == (2, True)
-    assert run(*call, "--force").code == 0

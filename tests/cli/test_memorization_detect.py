@@ -86,6 +86,24 @@ def test_a_sentence_a_table_and_a_folder(lists: tuple[Path, Path], tmp_path: Pat
     }  # fmt: skip
 
 
+def test_an_unlabelled_list_has_no_auc_for_a_result(
+    lists: tuple[Path, Path], tmp_path: Path
+) -> None:
+    own = tmp_path / "own.txt"
+    own.write_text("house 6\ncat 9\n")
+    ran = run(*DETECT, "--prompts", own, "--general", lists[1], "-o", tmp_path / "out")
+    lines = ran.out.splitlines()
+    assert lines[0].startswith("2 of 2 prompts reach D >= ")
+    assert lines[1].startswith("model ")
+    (at,) = (number for number, line in enumerate(lines) if line.startswith("AUC "))
+    # behind the table, with what it is not
+    assert at > lines.index("")
+    assert "(2 of the list against 300 general ones)" in lines[at]
+    assert lines[at + 1] == (
+        "nobody says which prompts of the list are memorized: figures tell the two lists apart"
+    )
+
+
 def test_options_reach_the_score(model: Any, lists: tuple[Path, Path], tmp_path: Path) -> None:
     ran = run(
         *DETECT, "--prompts", lists[0], "--noises", 2, "--timestep", 999, "--norm", "squared",
@@ -143,6 +161,21 @@ def test_another_column(tmp_path: Path) -> None:
     ran = run(*DETECT, "--prompts", tmp_path / "a.csv", "--column", "words", "-o", tmp_path / "o")
     assert ran.code == 0
     assert ran.out.startswith("2 prompts: the highest D is ")
+
+
+def test_the_column_of_the_general_list_is_named_by_its_own_option(
+    lists: tuple[Path, Path], tmp_path: Path
+) -> None:
+    general = tmp_path / "general.csv"
+    general.write_text("words\nfour 4\n")
+    code, said = refused(
+        *DETECT, "--prompts", lists[0], "--general", general, "-o", tmp_path / "out"
+    )
+    assert (code, said) == (
+        1,
+        f"{general} has no column prompt, caption, text; name the one with the prompts"
+        " (--general-column C); it has 'words'",
+    )
 
 
 def test_a_bounded_rate(lists: tuple[Path, Path], tmp_path: Path) -> None:

@@ -141,7 +141,9 @@ def test_ctrl_c_says_what_is_kept_and_the_same_command_goes_on(
         " same command goes on from there"
     )
     asked["model"] = FiveWords()
-    assert search(tmp_path / "a", *ON_L2).code == 0
+    again = search(tmp_path / "a", *ON_L2)
+    assert again.code == 0
+    assert again.err.startswith(f"{tmp_path / 'a'} holds this search, unfinished: it goes on from ")
     assert search(tmp_path / "b", *ON_L2).code == 0
     one, other = (json.loads((tmp_path / name / "search.json").read_text()) for name in "ab")
     assert one["best"] == other["best"]

@@ -20,7 +20,7 @@ def augment(
             "--triggers",
             metavar="FILE",
             rich_help_panel=own.SEARCH,
-            help="The prompts to begin with: any list of prompts, such as prompts.parquet of a"
+            help=f"The prompts to begin with: {shared.FORMATS}, such as prompts.parquet of a"
             " search.",
         ),
     ],

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Final
 import typer
 
 from visleak.cli import edges
-from visleak.cli.memorization_options import OUT, Force, Json, Out, refuse_other_kind
+from visleak.cli.memorization_options import FORMATS, OUT, Force, Json, Out, refuse_other_kind
 from visleak.errors import UsageError
 
 if TYPE_CHECKING:
@@ -21,8 +21,8 @@ PromptFiles = Annotated[
     typer.Argument(
         metavar="PROMPTS",
         show_default=False,
-        help="Lists of prompts: .csv, .tsv, .txt, .jsonl, .json or .parquet. Equal prompts are"
-        " joined, with all they name. None with --trace: the traced prompts.",
+        help=f"Lists of prompts: {FORMATS}. Equal prompts are joined, with all they name. None with"
+        " --trace: the traced prompts.",
     ),
 ]
 Column = Annotated[
@@ -124,12 +124,13 @@ def dataset(
         answers=said,
         unverified=unverified,
         force=force,
+        say=edges.note,
     )
     _say(made, json=json)
 
 
 def _say(made: PromptSet, *, json: bool) -> None:
-    from visleak.memorization.prompt_files.writing import RESULT, headline
+    from visleak.memorization.prompt_files.stored import RESULT, headline
 
     if json:
         edges.say_bytes((made.folder / RESULT).read_bytes())

@@ -26,8 +26,7 @@ def detect(
             "--prompts",
             metavar="FILE",
             rich_help_panel=LISTS,
-            help="The prompts: .csv, .tsv, .txt, .jsonl, .json or .parquet; a column label says"
-            " which are memorized.",
+            help=f"The prompts: {shared.FORMATS}; a column label says which are memorized.",
         ),
     ],
     general: Annotated[
@@ -37,8 +36,8 @@ def detect(
             metavar="FILE",
             rich_help_panel=LISTS,
             show_default=False,
-            help="Ordinary prompts, such as COCO's captions: they set the threshold, and count as"
-            " not memorized.",
+            help="Ordinary prompts, such as COCO's captions, in any of these formats: they set the"
+            " threshold, and count as not memorized.",
         ),
     ] = None,
     column: Annotated[
@@ -172,14 +171,18 @@ def _asked(
 
 
 def _general(path: Path | None, column: str | None) -> Prompts | None:
-    from visleak.errors import UsageError
+    from visleak.errors import UsageError, VisleakError
     from visleak.memorization.prompt_files import read_prompts
 
     if path is None:
         if column is not None:
             raise UsageError("--general-column goes with --general FILE")
         return None
-    return read_prompts(path, column=column)
+    try:
+        return read_prompts(path, column=column)
+    except VisleakError as error:
+        # the reader does not know that this file's column has an option of its own
+        raise type(error)(str(error).replace("--column", "--general-column")) from error
 
 
 def _say(result: Detection, out: Path, *, json: bool) -> None:

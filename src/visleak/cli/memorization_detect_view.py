@@ -30,7 +30,11 @@ def shown(result: Detection) -> Iterator[RenderableType]:
     from visleak.memorization.detection.headline import headlines, name_of_d, number
     from visleak.memorization.detection.markup import about
 
-    for line in headlines(result):
+    first, *apart = headlines(result)
+    # nobody says that an unlabelled list is memorized: how far it lies from the ordinary prompts
+    # is no result of its own, and stands with the note that says so
+    aside = apart if result.separation is not None and result.separation.by == "lists" else []
+    for line in (first, *(line for line in apart if line not in aside)):
         yield Text(plain(line), "bold")
     for line in about(result):
         yield Text(plain(line), "dim")
@@ -48,7 +52,7 @@ def shown(result: Detection) -> Iterator[RenderableType]:
         yield Text(f"tokens by {by}, those of at least half the largest value with it", "bold")
         yield from map(_tokens, result.tokens[:ROWS])
     yield Text()
-    for line in result.notes:
+    for line in (*aside, *result.notes):
         yield Text(plain(line), "dim")
 
 

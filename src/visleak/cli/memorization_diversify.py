@@ -20,7 +20,7 @@ def diversify(
             "--prompts",
             metavar="FILE",
             rich_help_panel=own.SEARCH,
-            help="The bank: any list of prompts, such as prompts.parquet of augment.",
+            help=f"The bank: {shared.FORMATS}, such as prompts.parquet of augment.",
         ),
     ],
     column: Annotated[

@@ -9,6 +9,7 @@ import typer
 
 from visleak.cli import edges
 from visleak.cli.memorization_options import (
+    FORMATS,
     MODEL,
     OUT,
     Device,
@@ -43,7 +44,8 @@ PromptFile = Annotated[
         "--prompts",
         metavar="FILE",
         show_default=False,
-        help="The prompts: text, CSV, Parquet or JSON lines, such as what detect or search wrote.",
+        help=f"The prompts: {FORMATS}, such as prompts.parquet of search or scores.parquet of"
+        " detect.",
     ),
 ]
 Column = Annotated[

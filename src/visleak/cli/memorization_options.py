@@ -17,6 +17,9 @@ MODEL: Final = "The model"
 SCORE: Final = "What D is made of"
 OUT: Final = "What comes out"
 
+#: Files of prompts, as `read_prompts` takes them; named here, for help must not load pyarrow.
+FORMATS: Final = ".csv, .tsv, .txt, .jsonl, .json, .parquet or .pickle"
+
 #: Verbs whose results are folders; their tables share names, so that each needs its own.
 VERBS: Final = (
     *("detect", "search", "augment", "diversify", "extract", "trace", "compare", "dataset"),

@@ -34,49 +34,61 @@ LanguageModel = Annotated[
         "  \\[default: hub:google-bert/bert-base-uncased, fetched once]",
     ),
 ]
-Prefix = Annotated[
-    str | None,
-    typer.Option(
+
+
+def prefix_option(usual: str) -> Any:
+    """Return ``--prefix`` of a verb whose own prefix is as usual says."""
+    return typer.Option(
         "--prefix",
         metavar="TEXT",
         rich_help_panel=WORDS,
         show_default=False,
-        help="Only the language model reads it, in front of the prompt.  \\[default: by preset;"
-        " paper none]",
-    ),
-]
-StopWords = Annotated[
-    str | None,
-    typer.Option(
+        help=f"Only the language model reads it, in front of the prompt.  \\[default: {usual}]",
+    )
+
+
+def stop_words_option(usual: str) -> Any:
+    """Return ``--stop-words`` of a verb whose own rule is as usual says."""
+    return typer.Option(
         "--stop-words",
         metavar="W",
         rich_help_panel=WORDS,
         show_default=False,
-        help="rule: never propose digits, punctuation or what is not ASCII; none.  \\[default: by"
-        " preset; paper none]",
-    ),
-]
-Banned = Annotated[
-    str | None,
-    typer.Option(
+        help="rule: never propose digits, punctuation or what is not ASCII; none."
+        f"  \\[default: {usual}]",
+    )
+
+
+def banned_option(usual: str) -> Any:
+    """Return ``--banned`` of a verb whose own list is as usual says."""
+    return typer.Option(
         "--banned",
         metavar="F",
         rich_help_panel=WORDS,
         show_default=False,
         help="Words that are never proposed: none, own (colours, landscapes: they raise D without"
-        " memorization) or a file, one a line.  \\[default: by preset; paper none]",
-    ),
-]
-FullStop = Annotated[
-    str | None,
-    typer.Option(
+        f" memorization) or a file, one a line.  \\[default: {usual}]",
+    )
+
+
+def full_stop_option(usual: str) -> Any:
+    """Return ``--full-stop`` of a verb whose own rule is as usual says."""
+    return typer.Option(
         "--full-stop",
         metavar="W",
         rich_help_panel=WORDS,
         show_default=False,
-        help="Where . may stand: anywhere or last.  \\[default: by preset; paper anywhere]",
-    ),
-]
+        help=f"Where . may stand: anywhere or last.  \\[default: {usual}]",
+    )
+
+
+#: Where the language model's proposals are the paper's, and where its authors' code's.
+_CODE: Final = "with --preset official-code"
+
+Prefix = Annotated[str | None, prefix_option(f"none; {_CODE} Image of a")]
+StopWords = Annotated[str | None, stop_words_option(f"none; {_CODE} rule")]
+Banned = Annotated[str | None, banned_option(f"none; {_CODE} own")]
+FullStop = Annotated[str | None, full_stop_option(f"anywhere; {_CODE} last")]
 Timestep = Annotated[
     str | None,
     typer.Option(

@@ -165,11 +165,11 @@ def test_equal_prompts_join_and_empty_ones_are_counted(tmp_path: Path) -> None:
     ("name", "content", "message"),
     [
         ("a.csv", "", "FILE has no column prompt, caption, text; name the one with the prompts"
-         " (column); it has none"),
+         " (--column C); it has none"),
         ("a.csv", "prompt\n", "FILE holds no prompts"),
         ("a.txt", "\n \n", "FILE holds no prompts (2 empty ones)"),
         ("a.csv", "name,x\na,b\n", "FILE has no column prompt, caption, text; name the one with the"
-         " prompts (column); it has 'name', 'x'"),
+         " prompts (--column C); it has 'name', 'x'"),
         ("a.csv", "prompt,prompt\na,b\n", "FILE has more than one column 'prompt'; keep one"),
         ("a.csv", "n,prompt\n1,a\n2,red, flag\n", "FILE, line 3: 3 cells for 2 columns; put a"
          " prompt with commas in quotes"),
@@ -193,7 +193,7 @@ def test_equal_prompts_join_and_empty_ones_are_counted(tmp_path: Path) -> None:
         ("a.jsonl", '"a"\n3\n', "FILE, line 2: a prompt is a text, or an object with prompt,"
          " caption or text; got 3"),
         ("a.jsonl", '"a"\n{"name": "b"}\n', "FILE, line 2 has no column prompt, caption, text; name"
-         " the one with the prompts (column); it has 'name'"),
+         " the one with the prompts (--column C); it has 'name'"),
         ("a.json", "3", "FILE is no list of prompts: its JSON is 3"),
         ("a.json", '{"annotations": [{"image_id": 1}]}', "FILE, annotation 1: captions of COCO have"
          " image_id and caption; this one lacks them"),
@@ -219,14 +219,14 @@ def test_errors_of_the_call(tmp_path: Path) -> None:
             read_prompts(path)
         assert str(caught.value) == f"prompts {path}{why}"
     file = wrote(tmp_path, "b.csv", "prompt\na\n")
-    message = "column 'x': FILE has no such column; it has 'prompt'"
+    message = "--column 'x': FILE has no such column; it has 'prompt'"
     assert refusal(file, column="x") == message
     for name, content, why in (
         ("a.txt", b"a", "is a text file, which has no columns"),
         ("a.json", b'{"a": "u"}', "goes from prompt to images, without columns"),
         ("a.pkl", pickle.dumps(["a"]), "is a list of prompts, without columns"),
     ):
-        assert refusal(wrote(tmp_path, name, content), column="x") == f"column 'x': FILE {why}"
+        assert refusal(wrote(tmp_path, name, content), column="x") == f"--column 'x': FILE {why}"
 
 
 @pytest.mark.parametrize("name", sorted({f"a{ending}" for ending in FORMATS} - {"a.parquet"}))

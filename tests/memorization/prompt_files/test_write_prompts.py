@@ -21,7 +21,7 @@ from visleak.memorization.prompt_files import (
     write_prompts,
 )
 from visleak.memorization.prompt_files.questions import COUNT, SECTIONS
-from visleak.memorization.prompt_files.writing import headline
+from visleak.memorization.prompt_files.stored import headline, read_prompt_set
 
 DATA = os.environ.get("VISLEAK_DATA")
 
@@ -107,6 +107,14 @@ def test_a_datasheet_asks_all_questions_and_invents_no_answer(tmp_path: Path) ->
     assert f"{len(data.answered)} of 59 questions are answered" in sheet
 
 
+def test_prompts_of_one_length_have_so_many_words(tmp_path: Path) -> None:
+    prompts = vouched(Prompts(("a red bag", "one old cat"), sources=(("u",), ("v",))), "Ann")
+    write_prompts(prompts, tmp_path)
+    assert "Prompts have 3 words; 0 have" in (tmp_path / "datasheet.md").read_text()
+    write_prompts(PROMPTS, tmp_path, force=True)
+    assert "Prompts have 3 to 4 words, median 4; 1 have" in (tmp_path / "datasheet.md").read_text()
+
+
 def test_candidates_carry_the_word_in_name_and_sheet(tmp_path: Path) -> None:
     prompts = Prompts(("a", "b"), sources=(("u",), ()))
     with pytest.raises(VisleakError, match="none of 2 prompts is verified"):
@@ -126,10 +134,49 @@ def test_candidates_carry_the_word_in_name_and_sheet(tmp_path: Path) -> None:
     assert (tmp_path / "prompts.parquet").exists()
 
 
+def test_the_same_request_is_reused_and_said(tmp_path: Path) -> None:
+    first = write_prompts(PROMPTS, tmp_path, answers={2: "Ann"})
+    held = {each: each.stat().st_mtime_ns for each in tmp_path.iterdir()}
+    said: list[str] = []
+    again = write_prompts(PROMPTS, tmp_path, answers={2: "Ann"}, say=said.append)
+    assert again == first == read_prompt_set(tmp_path)
+    assert said == [f"{tmp_path} holds this very data set already; nothing was done again"]
+    assert {each: each.stat().st_mtime_ns for each in tmp_path.iterdir()} == held
+    # a file that somebody took away is no finished result
+    (tmp_path / "prompts.parquet").unlink()
+    write_prompts(PROMPTS, tmp_path, answers={2: "Ann"}, force=True, say=said.append)
+    assert (tmp_path / "prompts.parquet").is_file()
+    assert len(said) == 1
+
+
+@pytest.mark.parametrize(
+    "more", [{"answers": {2: "Bob"}}, {"unverified": True}, {"day": "2024-05-01"}]
+)
+def test_another_request_is_another_data_set(tmp_path: Path, more: dict[str, Any]) -> None:
+    write_prompts(PROMPTS, tmp_path, answers={2: "Ann"})
+    with pytest.raises(UsageError, match=r"holds a result already \(dataset\.json\)"):
+        write_prompts(PROMPTS, tmp_path, **{"answers": {2: "Ann"}, **more})
+
+
+def test_what_is_no_data_set_is_told(tmp_path: Path) -> None:
+    write_prompts(PROMPTS, tmp_path)
+    path = tmp_path / "dataset.json"
+    content = json.loads(path.read_text())
+    content["words"] = "many"
+    path.write_text(json.dumps(content))
+    with pytest.raises(VisleakError, match=r"dataset\.json is damaged .*again with --force"):
+        read_prompt_set(tmp_path)
+    # it is somebody's file, and is replaced only where that was asked for
+    with pytest.raises(UsageError, match="--force replaces it"):
+        write_prompts(PROMPTS, tmp_path)
+    write_prompts(PROMPTS, tmp_path, force=True)
+    assert read_prompt_set(tmp_path).words == (3, 4, 4)
+
+
 def test_a_data_set_is_not_replaced_unasked(tmp_path: Path) -> None:
     write_prompts(PROMPTS, tmp_path)
     with pytest.raises(UsageError) as caught:
-        write_prompts(PROMPTS, tmp_path)
+        write_prompts(PROMPTS, tmp_path, answers={2: "Ann"})
     assert str(caught.value) == (
         f"{tmp_path} holds a result already (dataset.json); choose another folder with -o DIR, or"
         " --force replaces it"
@@ -146,7 +193,7 @@ def test_a_kill_while_replacing_leaves_no_result(
 
     monkeypatch.setattr("visleak.memorization.prompt_files.writing.write_text", killed)
     with pytest.raises(KeyboardInterrupt):
-        write_prompts(PROMPTS, tmp_path, force=True)
+        write_prompts(PROMPTS, tmp_path, answers={2: "Ann"}, force=True)
     assert not (tmp_path / "dataset.json").exists()
 
 

@@ -8,7 +8,8 @@ from pathlib import Path
 import pytest
 
 from visleak.errors import UsageError, VisleakError
-from visleak.memorization.search.ledger import FILE, Ledger, Scored, forget_other
+from visleak.memorization.search.ledger import FILE, Ledger, Scored
+from visleak.memorization.search.resuming import calls_so_far, forget_other
 
 KEY = {"seed": 1, "settings": {"length": 3}}
 
@@ -123,3 +124,16 @@ def test_no_log_is_left_beside_the_file(tmp_path: Path) -> None:
     assert [path.name for path in tmp_path.iterdir()] == [FILE]
     with sqlite3.connect(tmp_path / FILE) as db:
         assert db.execute("PRAGMA integrity_check").fetchone() == ("ok",)
+
+
+def test_how_far_a_search_is_can_be_asked_without_going_on(tmp_path: Path) -> None:
+    assert calls_so_far(tmp_path, KEY) is None
+    with Ledger(tmp_path, KEY):
+        # opened, and nothing done
+        pass
+    assert calls_so_far(tmp_path, KEY) is None
+    with Ledger(tmp_path, KEY) as ledger:
+        fill(ledger, 0.1, 0.2)
+    assert calls_so_far(tmp_path, KEY) == 3
+    with pytest.raises(UsageError, match=r"is of another search \(other seed\)"):
+        calls_so_far(tmp_path, {**KEY, "seed": 2})

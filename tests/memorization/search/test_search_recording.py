@@ -100,13 +100,25 @@ def test_a_search_that_its_budget_ended_goes_on_with_a_larger_one(tmp_path: Path
     assert searched(tmp_path / "a", budget=Budget(calls=30), say=said.append) == part
     whole = searched(tmp_path / "a", say=said.append)
     assert said[1:] == [
-        f"{tmp_path / 'a'} holds this search as far as its budget went; it goes on from there"
+        f"{tmp_path / 'a'} holds this search, as far as its budget went: it goes on from"
+        f" {part['calls']} passes"
     ]
     wanted = searched(tmp_path / "b")
     for name in ("best", "bank", "calls", "complete", "key"):
         assert whole[name] == wanted[name]
     for name in ("prompts.parquet", "bank.parquet", "prompts.csv"):
         assert (tmp_path / "a" / name).read_bytes() == (tmp_path / "b" / name).read_bytes()
+
+
+def test_a_search_that_was_killed_says_from_where_it_goes_on(tmp_path: Path) -> None:
+    with pytest.raises(KeyboardInterrupt):
+        searched(tmp_path, FiveWords(kill_after=40))
+    said: list[str] = []
+    rest = FiveWords()
+    found = searched(tmp_path, rest, say=said.append)
+    begun = found["calls"] - rest.rows
+    assert 0 < begun <= 40
+    assert said == [f"{tmp_path} holds this search, unfinished: it goes on from {begun} passes"]
 
 
 def test_an_unfinished_search_of_another_kind_is_refused_unless_forced(tmp_path: Path) -> None:

@@ -59,15 +59,25 @@ def _model(data: PromptSet) -> str:
 
 
 def _numbers(data: PromptSet) -> str:
-    fewest, median, most = data.words
     verified = f"{data.verified:,} of them verified" if data.verified else "none of them verified"
     if data.verified == data.prompts:
         verified = "all verified"
     return (
         f"{data.prompts:,} prompts, {verified}; {data.images:,} names of memorized images. Prompts"
-        f" have {fewest:,} to {most:,} words, median {median:,}; {data.other_letters:,} have"
-        " letters beyond ASCII."
+        f" have {_words(data.words)}; {data.other_letters:,} have letters beyond ASCII."
     )
+
+
+def _words(counts: tuple[int, int, int]) -> str:
+    """Return how many words prompts have.
+
+    >>> _words((3, 4, 9)), _words((6, 6, 6)), _words((1, 1, 1))
+    ('3 to 9 words, median 4', '6 words', '1 word')
+    """
+    fewest, median, most = counts
+    if fewest == most:
+        return f"{most:,} word{'s' * (most != 1)}"
+    return f"{fewest:,} to {most:,} words, median {median:,}"
 
 
 def _labels(data: PromptSet) -> str:

@@ -61,7 +61,7 @@ def pickle_rows(path: Path, column: str | None) -> Iterator[Row]:
             f"{path} is no list of prompts: it holds neither texts nor a dict from prompt to images"
         )
     if column is not None:
-        raise UsageError(f"column {column!r}: {path} is a list of prompts, without columns")
+        raise UsageError(f"--column {column!r}: {path} is a list of prompts, without columns")
     for number, text in enumerate(content, 1):
         yield Row(f"entry {number:,}", text)
 

@@ -34,6 +34,7 @@ class PromptSet:
         notes: what a reader must know, a line each.
         answered: numbers of the questions of the datasheet that have an answer.
         day: it was made, as ``YYYY-MM-DD``.
+        key: of everything that was asked but the day; equal keys are equal requests.
     """
 
     folder: Path
@@ -57,3 +58,4 @@ class PromptSet:
     notes: tuple[str, ...]
     answered: tuple[int, ...]
     day: str
+    key: str = ""

@@ -278,7 +278,7 @@ def prompt_column(names: list[str], column: str | None, origin: str) -> str:
     shown = ", ".join(repr(name)[:60] for name in names[:12]) or "none"
     if column is not None:
         if column not in names:
-            raise UsageError(f"column {column!r}: {origin} has no such column; it has {shown}")
+            raise UsageError(f"--column {column!r}: {origin} has no such column; it has {shown}")
         return column
     for wanted in PROMPT_COLUMNS:
         for name in names:
@@ -286,7 +286,7 @@ def prompt_column(names: list[str], column: str | None, origin: str) -> str:
                 return name
     raise VisleakError(
         f"{origin} has no column {', '.join(PROMPT_COLUMNS)}; name the one with the prompts"
-        f" (column); it has {shown}"
+        f" (--column C); it has {shown}"
     )
 
 

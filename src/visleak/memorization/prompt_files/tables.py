@@ -71,7 +71,7 @@ def named_rows(content: dict[Any, Any], path: Path, column: str | None) -> Itera
         VisleakError: a prompt is no text, or images are no texts.
     """
     if column is not None:
-        raise UsageError(f"column {column!r}: {path} goes from prompt to images, without columns")
+        raise UsageError(f"--column {column!r}: {path} goes from prompt to images, without columns")
     for number, (prompt, images) in enumerate(content.items(), 1):
         place = f"entry {number:,}"
         if not isinstance(prompt, str):

@@ -19,7 +19,7 @@ LONGEST_LINE: Final = 1_000_000
 def text_rows(path: Path, column: str | None) -> Iterator[Row]:
     """Yield one prompt a line, as the lists of Ren et al. have them."""
     if column is not None:
-        raise UsageError(f"column {column!r}: {path} is a text file, which has no columns")
+        raise UsageError(f"--column {column!r}: {path} is a text file, which has no columns")
     with path.open(encoding="utf-8-sig") as file:
         for number, line in enumerate(_lines(file, path), 1):
             yield Row(f"line {number:,}", line)

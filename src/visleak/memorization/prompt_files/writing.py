@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import os
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
@@ -14,13 +14,20 @@ from typing import Any, Final
 import numpy as np
 import pyarrow as pa
 
-import visleak
-from visleak.documents import as_plain
 from visleak.errors import VisleakError
 from visleak.memorization.prompt_files.datasheet import datasheet
 from visleak.memorization.prompt_files.known import known_answers
 from visleak.memorization.prompt_files.provenance import Provenance, model_of
 from visleak.memorization.prompt_files.records import PromptSet
+from visleak.memorization.prompt_files.stored import (
+    DATASHEET,
+    RESULT,
+    TABLE,
+    UNVERIFIED,
+    as_dict,
+    finished,
+    request_key,
+)
 from visleak.memorization.prompt_files.verifying import (
     NOISE,
     OF_THE_LIST,
@@ -33,15 +40,6 @@ from visleak.memorization.prompt_files.verifying import (
 )
 from visleak.memorization.prompts import Prompts
 from visleak.store import free_folder, write_json, write_tables, write_text
-
-SCHEMA: Final = 1
-KIND: Final = "visleak memorization dataset"
-
-#: The files; ``RESULT`` is written last.
-RESULT: Final = "dataset.json"
-TABLE: Final = "prompts.parquet"
-UNVERIFIED: Final = "prompts-unverified.parquet"
-DATASHEET: Final = "datasheet.md"
 
 #: Columns that are written as numbers, where all their cells are.
 NUMBERS: Final = ("d_l2", "d_squared", "d_l2_error", "d_squared_error", "score", SHARE, TAU)
@@ -56,11 +54,13 @@ def write_prompts(
     unverified: bool = False,
     force: bool = False,
     day: str = "",
+    say: Callable[[str], None] | None = None,
 ) -> PromptSet:
     """Write prompts as a data set: ``prompts.parquet``, ``datasheet.md`` and ``dataset.json``.
 
     Only prompts with a record of verification enter (columns ``verified``, ``verified_by``). With
-    ``unverified`` all candidates do, and the table is called ``prompts-unverified.parquet``.
+    ``unverified`` all candidates do, and the table is called ``prompts-unverified.parquet``. What
+    the folder holds is returned as it is where it was made by the same request.
 
     Args:
         prompts: the candidates.
@@ -68,30 +68,39 @@ def write_prompts(
         origins: files the prompts come from.
         answers: of people to questions of the datasheet, by number.
         unverified: take candidates without a record.
-        force: replace the data set that is there.
+        force: replace another data set that is there.
         day: it is made; today by default.
+        say: told in a line what was reused.
 
     Returns:
-        What was written.
+        What was written, or was there.
 
     Raises:
-        UsageError: the folder holds a data set already, or the lists are about several models.
+        UsageError: the folder holds another data set, or the lists are about several models.
         VisleakError: no prompt is left, or the folder cannot be written.
 
     >>> import tempfile
     >>> known = {"verified": ("true",), "verified_by": ("a look",)}
     >>> prompts = Prompts(("a red bag",), sources=(("bag.png",),), columns=known)
     >>> written = write_prompts(prompts, tempfile.mkdtemp())
-    >>> written.table, headline(written)
-    ('prompts.parquet', '1 trigger prompt naming 1 source')
+    >>> written.table, written.images
+    ('prompts.parquet', 1)
     """
-    path = free_folder(folder, RESULT, force=force)
+    path = Path(folder)
+    key = request_key(prompts, origins, answers or {}, unverified=unverified, day=day)
+    known = finished(path, key)
+    if known is not None:
+        if say is not None:
+            say(f"{path} holds this very data set already; nothing was done again")
+        return known
+    free_folder(path, RESULT, force=force)
     chosen = selected(prompts, unverified=unverified)
     data = _described(chosen, path, origins, day or datetime.now(UTC).date().isoformat())
     data = replace(
         data,
         table=UNVERIFIED if unverified else TABLE,
         answered=tuple(sorted({*(answers or {}), *known_answers(data)})),
+        key=key,
     )
     try:
         path.mkdir(parents=True, exist_ok=True)
@@ -105,31 +114,6 @@ def write_prompts(
     except OSError as error:
         raise VisleakError(f"{path} cannot be written ({error.strerror})") from error
     return data
-
-
-def headline(data: PromptSet) -> str:
-    """Return what was written as one line that can be repeated."""
-    some = f"{data.prompts:,} {'candidate' if data.verified < data.prompts else 'trigger'}"
-    some += f" prompt{'s' * (data.prompts != 1)}"
-    if data.images:
-        some += f" naming {data.images:,} source{'s' * (data.images != 1)}"
-    if data.groups < data.prompts:
-        some += (
-            f" in {data.groups:,} group{'s' * (data.groups != 1)} that share one (as good as"
-            f" {data.effective:.1f} of one size)"
-        )
-    if data.verified < data.prompts:
-        some += f"; {data.prompts - data.verified:,} unverified"
-    left = sum(data.left_out.values())
-    return some + (f"; {left:,} of {data.candidates:,} left out" if left else "")
-
-
-def as_dict(data: PromptSet) -> dict[str, Any]:
-    """Return the content of ``dataset.json``."""
-    content: dict[str, Any] = as_plain(data)
-    del content["folder"]
-    about = {"schema": SCHEMA, "kind": KIND, "visleak": visleak.__version__}
-    return about | {"headline": headline(data)} | content
 
 
 def prompt_table(prompts: Prompts) -> pa.Table:

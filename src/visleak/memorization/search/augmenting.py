@@ -25,9 +25,10 @@ from visleak.memorization.search.checking import (
     refuse_others,
     refuse_temperature,
 )
-from visleak.memorization.search.ledger import Banked, Ledger, Scored, opened
+from visleak.memorization.search.ledger import Banked, Ledger, Scored
 from visleak.memorization.search.moving import Asked, Moved
 from visleak.memorization.search.proposals import Proposer
+from visleak.memorization.search.resuming import opened
 from visleak.memorization.search.spending import Spending, check_norm
 from visleak.memorization.search.task import Candidate, Progress, SearchTask
 

@@ -18,8 +18,6 @@ from types import TracebackType
 from typing import Any, Final, Self
 
 from visleak.errors import UsageError, VisleakError
-from visleak.memorization.search.task import SearchTask
-from visleak.pipeline.folder import claimed
 
 #: The file in the folder of a search.
 FILE: Final = "search-state.sqlite"
@@ -277,60 +275,6 @@ def _where(source: str | None, least: float | None) -> tuple[str, tuple[object, 
         parts.append("total / times >= ?")
         values.append(least)
     return (f" WHERE {' AND '.join(parts)}" if parts else ""), tuple(values)
-
-
-def key_of(task: SearchTask, method: str, about: Mapping[str, object]) -> dict[str, object]:
-    """Return everything that a search's prompts depend on but its budget, as plain data."""
-    key = {
-        "method": method,
-        "settings": dict(about),
-        "score": task.score.settings.about(),
-        "model": task.score.model.digest,
-        "precision": task.score.model.precision,
-        "chains": task.chains,
-        "seed": task.seed,
-    }
-    plain: dict[str, object] = json.loads(json.dumps(key, sort_keys=True))
-    return plain
-
-
-def forget_other(folder: Path, key: Mapping[str, object]) -> None:
-    """Remove the state of another search from a folder; that of this one stays.
-
-    Raises:
-        VisleakError: a run is at it.
-    """
-    path = folder / FILE
-    if not path.exists():
-        return
-    with claimed(folder):
-        try:
-            Ledger(folder, key).close()
-        except VisleakError:
-            # of another search, or damaged
-            for ending in ("", "-wal", "-shm"):
-                path.with_name(path.name + ending).unlink(missing_ok=True)
-
-
-@contextmanager
-def opened(task: SearchTask, method: str, about: Mapping[str, object]) -> Iterator[Ledger]:
-    """Hold the ledger of a search: that of an earlier run where there is one.
-
-    Args:
-        task: names model, score, chains, seed and folder; its budget is not part of the key, so
-            that a search may go on with a larger one.
-        method: its name.
-        about: its settings.
-
-    Raises:
-        UsageError: the folder holds the state of another search.
-        VisleakError: another run is at it, or the disk refuses.
-    """
-    key = key_of(task, method, about)
-    with contextlib.ExitStack() as stack:
-        if task.folder is not None:
-            stack.enter_context(claimed(task.folder))
-        yield stack.enter_context(Ledger(task.folder, key))
 
 
 def _differing(one: Mapping[str, Any], other: Mapping[str, Any]) -> list[str]:

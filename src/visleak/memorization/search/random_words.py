@@ -11,8 +11,9 @@ from visleak.errors import UsageError
 from visleak.memorization.search import moving
 from visleak.memorization.search.checking import refuse_below_one
 from visleak.memorization.search.gibbs import candidate_of
-from visleak.memorization.search.ledger import Ledger, Scored, opened
+from visleak.memorization.search.ledger import Ledger, Scored
 from visleak.memorization.search.proposals import Proposer
+from visleak.memorization.search.resuming import opened
 from visleak.memorization.search.spending import Spending
 from visleak.memorization.search.task import Candidate, Found, Progress, SearchTask
 

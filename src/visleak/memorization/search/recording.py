@@ -20,8 +20,9 @@ from visleak.memorization.search.headlines import (
     augment_headline,
     search_headline,
 )
-from visleak.memorization.search.ledger import Banked, key_of
+from visleak.memorization.search.ledger import Banked
 from visleak.memorization.search.proposals import Proposer
+from visleak.memorization.search.resuming import key_of
 from visleak.memorization.search.reusing import Say, known_result
 from visleak.memorization.search.task import Found, Searcher, SearchTask
 from visleak.store import write_json

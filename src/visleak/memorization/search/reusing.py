@@ -8,7 +8,7 @@ from typing import Any
 
 from visleak.documents import digest_of
 from visleak.memorization.search import output
-from visleak.memorization.search.ledger import forget_other
+from visleak.memorization.search.resuming import calls_so_far, forget_other
 from visleak.store import free_folder
 
 Say = Callable[[str], None]
@@ -27,6 +27,7 @@ def known_result(
 
     Raises:
         UsageError: it holds another result, or the state of another search.
+        VisleakError: a run is at it, or a file is damaged.
     """
     tell = say or (lambda line: None)
     name = output.result_name(verb)
@@ -38,10 +39,12 @@ def known_result(
         if same and (held.get("complete", True) or held.get("budget") == budget):
             tell(f"{folder} holds this very result already; nothing was done again")
             return held
-        if same:
-            tell(f"{folder} holds this search as far as its budget went; it goes on from there")
     if not same:
         free_folder(folder, name, force=force)
     if force:
         forget_other(folder, key)
+    calls = calls_so_far(folder, key)
+    if calls is not None:
+        far = "as far as its budget went" if same else "unfinished"
+        tell(f"{folder} holds this search, {far}: it goes on from {calls:,} passes")
     return None
