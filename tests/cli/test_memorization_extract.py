@@ -128,7 +128,7 @@ def test_the_rule_of_the_code(prompts: Path, tmp_path: Path) -> None:
         (
             ("--recluster",),
             "--recluster takes the images that are in visleak-extract; leave out --model,"
-            " --prompts, --column and --images",
+            " --prompts, --column, --top, --reached and --images",
         ),
     ],
 )
@@ -149,6 +149,25 @@ def test_the_column_of_the_prompts_may_have_another_name(tmp_path: Path) -> None
     given = (*EXTRACT, *FEW, "--prompts", path, "-o", tmp_path / "out")
     assert "list.csv has no column prompt, caption, text; " in refused(*given)[1]
     assert run(*given, "--column", "words").code == 0
+
+
+def test_only_the_best_of_a_search_are_made(tmp_path: Path) -> None:
+    folder = tmp_path / "searched"
+    folder.mkdir()
+    path = folder / "prompts.csv"
+    path.write_text("prompt,d_squared\nlow,1\nhigh,9\nmiddle,6\n", encoding="utf-8")
+    content = {"kind": "visleak memorization search", "settings": {"kappa": 5.0}}
+    (folder / "search.json").write_text(json.dumps(content), encoding="utf-8")
+    given = (*EXTRACT, *FEW, "--prompts", path)
+    best = run(*given, "--top", 1, "-o", tmp_path / "best")
+    assert best.err == "1 of 3 prompts are taken, which have the highest d_squared\n"
+    made = pq.read_table(tmp_path / "best" / "generated.parquet")
+    assert set(made["prompt"].to_pylist()) == {"high"}
+    reached = run(*given, "--reached", "-o", tmp_path / "reached", "--json")
+    assert json.loads(reached.out)["prompts"] == ["high", "middle"]
+    path.write_text("prompt\nlow\n", encoding="utf-8")
+    code, text = refused(*given, "--top", 1, "-o", tmp_path / "none")
+    assert (code, text.startswith("--top needs a D of each prompt, and ")) == (2, True)
 
 
 def test_a_folder_of_another_verb_is_refused(prompts: Path, tmp_path: Path, model: Any) -> None:

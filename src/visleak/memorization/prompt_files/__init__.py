@@ -1,5 +1,6 @@
 """Files of prompts: those of the papers, and our own. Nothing they name is ever fetched."""
 
+from visleak.memorization.prompt_files.choosing import Choice, chosen
 from visleak.memorization.prompt_files.datasheet import read_answers
 from visleak.memorization.prompt_files.provenance import provenance_of
 from visleak.memorization.prompt_files.reading import read_prompts
@@ -8,7 +9,9 @@ from visleak.memorization.prompt_files.verifying import joined, prompts_of, trac
 from visleak.memorization.prompt_files.writing import write_prompts
 
 __all__ = [
+    "Choice",
     "PromptSet",
+    "chosen",
     "joined",
     "prompts_of",
     "provenance_of",

@@ -9,6 +9,7 @@ from itertools import chain
 from typing import Final
 
 from visleak.errors import UsageError, VisleakError
+from visleak.memorization.prompt_files.choosing import kept as rows_kept
 from visleak.memorization.prompt_files.rows import Row, gathered, label_of
 from visleak.memorization.prompts import Prompts
 from visleak.memorization.tracing.records import Match, Trace
@@ -195,18 +196,8 @@ def selected(prompts: Prompts, *, unverified: bool = False) -> Selected:
             " memorization extract, then trace) and give --trace DIR, say who verified them with"
             " --verified-by, or write candidates with --unverified"
         )
-    texts = tuple(prompts.texts[number] for number in kept)
-    chosen = Prompts(
-        texts,
-        tuple(labels[number] for number in kept) if prompts.labels else (),
-        tuple(prompts.sources[number] for number in kept) if prompts.sources else (),
-        {
-            name: tuple(column[number] for number in kept)
-            for name, column in {**prompts.columns, **record}.items()
-        },
-        prompts.origin,
-        prompts.notes,
-    )
+    whole = replace(prompts, columns={**prompts.columns, **record})
+    chosen = rows_kept(whole, kept)
     return Selected(chosen, len(prompts), left_out)
 
 

@@ -1,0 +1,110 @@
+"""The best prompts of a list, by what its table and the result beside it say."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from visleak.errors import UsageError, VisleakError
+from visleak.memorization.prompt_files import Choice, chosen, read_prompts
+from visleak.memorization.prompts import Prompts
+
+
+def table(folder: Path, header: str, *rows: str) -> Path:
+    file = folder / "prompts.csv"
+    file.write_text("\n".join((header, *rows)) + "\n")
+    return file
+
+
+def result(folder: Path, verb: str, **settings: Any) -> None:
+    """Write as much of a result as names its verb and settings."""
+    content = {"kind": f"visleak memorization {verb}", "settings": settings}
+    (folder / f"{verb}.json").write_text(json.dumps(content))
+
+
+def taken(file: Path, **choice: Any) -> Prompts:
+    return chosen(read_prompts(file), file, Choice(**choice))
+
+
+def test_the_top_are_those_of_the_highest_d_and_a_note_says_so(tmp_path: Path) -> None:
+    file = table(tmp_path, "prompt,d_squared,word", "b,2,x", "c,10,y", "a,2,z", "d,,w")
+    assert taken(file) == read_prompts(file)
+    best = taken(file, top=2)
+    # numbers, not texts; ties by text; other columns come along
+    assert best.texts == ("c", "a")
+    assert best.columns["word"] == ("y", "z")
+    assert best.notes == ("2 of 4 prompts are taken, which have the highest d_squared",)
+    assert taken(file, top=9).texts == ("c", "a", "b", "d")
+
+
+@given(st.lists(st.floats(0, 1e6), min_size=1, max_size=30), st.integers(1, 30))
+def test_nothing_that_is_left_out_is_higher(scores: list[float], top: int) -> None:
+    texts = tuple(f"prompt {number}" for number in range(len(scores)))
+    prompts = Prompts(texts, columns={"d_l2": tuple(map(repr, scores))})
+    found = chosen(prompts, Path(__file__), Choice(top))
+    assert len(found) == min(top, len(scores))
+    inside = [scores[texts.index(text)] for text in found.texts]
+    outside = [score for score, text in zip(scores, texts, strict=True) if text not in found.texts]
+    assert inside == sorted(inside, reverse=True)
+    assert max(outside, default=0.0) <= min(inside)
+
+
+@pytest.mark.parametrize(("norm", "first"), [("l2", "a"), ("squared", "b"), ("other", "a")])
+def test_of_two_norms_that_of_the_result_counts(tmp_path: Path, norm: str, first: str) -> None:
+    file = table(tmp_path, "prompt,d_l2,d_squared", "a,3,7", "b,2,8")
+    result(tmp_path, "detect", norm=norm)
+    assert taken(file, top=1).texts == (first,)
+
+
+@pytest.mark.parametrize("verb", ["search", "augment"])
+def test_reached_is_at_least_the_kappa_of_the_search(tmp_path: Path, verb: str) -> None:
+    file = table(tmp_path, "prompt,d_squared", "b,4.99", "c,7", "a,5")
+    result(tmp_path, verb, norm="squared", kappa=5)
+    found = taken(file, reached=True)
+    assert found.texts == ("c", "a")
+    assert found.notes == ("2 of 3 prompts are taken, which reached kappa 5 (d_squared)",)
+    both = taken(file, reached=True, top=1)
+    assert both.texts == ("c",)
+    assert both.notes[-1].endswith("reached kappa 5 (d_squared) and have the highest d_squared")
+
+
+def test_reached_is_what_detect_says(tmp_path: Path) -> None:
+    file = table(tmp_path, "prompt,d_l2,reached", "b,4,false", "c,7,true", "a,5,true")
+    assert taken(file, reached=True).texts == ("c", "a")
+
+
+def test_what_nobody_knows_is_refused_in_a_line(tmp_path: Path) -> None:
+    plain = tmp_path / "list.txt"
+    plain.write_text("a\nb\n")
+    with pytest.raises(UsageError) as refused:
+        taken(plain, top=1)
+    assert str(refused.value) == (
+        f"--top needs a D of each prompt, and {plain} has no column d_l2 or d_squared; score it"
+        " with visleak memorization detect and give its scores.parquet"
+    )
+    with pytest.raises(UsageError) as refused:
+        taken(plain, reached=True)
+    assert str(refused.value) == (
+        "--reached needs a list that visleak memorization search or augment wrote with a kappa, or"
+        f" detect with a threshold; {plain} is none: take the best with --top N, or all"
+    )
+    # official-code and random words have no kappa
+    file = table(tmp_path, "prompt,d_squared", "a,9")
+    result(tmp_path, "search", norm="squared", kappa=None)
+    with pytest.raises(UsageError, match="--reached needs a list"):
+        taken(file, reached=True)
+    result(tmp_path, "search", norm="squared", kappa=10.0)
+    with pytest.raises(VisleakError) as none:
+        taken(file, reached=True)
+    assert str(none.value) == (
+        f"none of 1 prompts of {file} reached kappa 10 (d_squared); take the best with --top N"
+    )
+    with pytest.raises(VisleakError, match=r"prompt 1, d_squared: a D is a number; got 'high'"):
+        taken(table(tmp_path, "prompt,d_squared", "a,high"), top=1)
+    with pytest.raises(UsageError, match="--top is at least 1; got 0"):
+        Choice(0)
