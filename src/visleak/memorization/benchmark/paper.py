@@ -1,0 +1,123 @@
+"""Tables 3 to 5 of Hong et al. 2024, to be printed beside one's own."""
+
+from __future__ import annotations
+
+import json
+import math
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cache
+from importlib import resources
+from typing import Any, Final
+
+from visleak.memorization.benchmark.records import NONE, MethodRow
+
+FILE: Final = "membench_tables.json"
+
+#: The row of the reference performance.
+REFERENCE: Final = "reference"
+
+#: How models are called whose results the paper prints.
+_SD1: Final = re.compile(
+    r"(stable-?diffusion|sd)[-_ ]?v?[-_ ]?1([-_. ][45])?\b|\bv1[-_.][45]\b", re.IGNORECASE
+)
+_SD2: Final = re.compile(
+    r"(stable-?diffusion|sd)[-_ ]?v?[-_ ]?2([-_. ][01])?\b|\bv2[-_.][01]\b", re.IGNORECASE
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Printed:
+    """A row of the paper.
+
+    Attributes:
+        method: as here; ``reference`` for the reference performance.
+        value: n of rna and rta, l of wen, C of ren; ``None`` of none and the reference.
+        values: by scenario and name; ``None`` where a digit is lost in print.
+        doubtful: names, with their scenario, whose digits are hard to read.
+    """
+
+    method: str
+    value: float | None
+    values: Mapping[tuple[str, str], float | None]
+    doubtful: frozenset[tuple[str, str]]
+
+
+@dataclass(frozen=True, slots=True)
+class PaperTable:
+    """What the paper prints of one model.
+
+    Attributes:
+        model: its name.
+        table: number of the table.
+        rows: of it.
+        frechet: FID by method, table 4; empty of models without.
+        source: where it is printed.
+    """
+
+    model: str
+    table: int
+    rows: tuple[Printed, ...]
+    frechet: Mapping[str, float]
+    source: str
+
+    def row(self, method: str, strength: float = math.nan) -> Printed | None:
+        """Return the row of a method at a strength; ``None`` where the paper has none."""
+        for each in self.rows:
+            same = each.value is None or math.isclose(each.value, abs(strength), rel_tol=1e-6)
+            if each.method == method and same:
+                return each
+        return None
+
+    def beside(self, row: MethodRow) -> Printed | None:
+        """Return the paper's row of the same method and setting."""
+        return self.row(NONE) if row.method == NONE else self.row(row.method, row.strength)
+
+
+def paper_table(about: Mapping[str, Any]) -> PaperTable | None:
+    """Return the paper's table of a model, if it is one that the paper measured.
+
+    Args:
+        about: of the model, as plain data.
+
+    >>> names = ("CompVis/stable-diffusion-v1-4", "sd-2.1/", "sd-1.4/", "sdxl", "realistic")
+    >>> [found.table if found else None for found in (paper_table({"name": n}) for n in names)]
+    [3, 5, 3, None, None]
+    """
+    shape = tuple(about.get("shape") or (4, 64, 64))
+    # a toy may have the name, and not the size
+    if about.get("family", "sd") != "sd" or shape[0] != 4 or shape[1] < 64:
+        return None
+    name = str(about.get("name", ""))
+    which = "sd2" if _SD2.search(name) else "sd1" if _SD1.search(name) else ""
+    return _tables().get(which)
+
+
+@cache
+def _tables() -> dict[str, PaperTable]:
+    place = resources.files("visleak.memorization.benchmark") / FILE
+    content = json.loads(place.read_text(encoding="utf-8"))
+    frechet = content["frechet"]
+    return {
+        key: PaperTable(
+            model=held["name"],
+            table=held["table"],
+            rows=tuple(map(_row, held["rows"])),
+            frechet=frechet["values"] if frechet["model"] == key else {},
+            source=content["source"],
+        )
+        for key, held in content["models"].items()
+    }
+
+
+def _row(held: dict[str, Any]) -> Printed:
+    values = {
+        (scenario, name): value
+        for scenario in ("trigger", "general")
+        for name, value in held[scenario].items()
+    }
+    doubtful = (tuple(each.split(".")) for each in held["doubtful"])
+    return Printed(
+        held["method"], held["value"], values, frozenset((pair[0], pair[1]) for pair in doubtful)
+    )
