@@ -1,0 +1,346 @@
+"""Cross-attention with a heavier begin token and hidden summary tokens, worked out by hand."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pytest
+from smooth_model import SmoothModel
+from tiny_models import many_heads, tiny
+
+from visleak.errors import UsageError, VisleakError
+from visleak.memorization.extraction.generating import Job, seeds_of
+from visleak.memorization.mitigate import mitigation
+from visleak.memorization.mitigate.attention import Branch, Change, Rescaling, processors
+from visleak.memorization.model import Sampling
+
+torch = pytest.importorskip("torch")
+
+PROMPTS = ["a photo of a cat", "the sun", ""]
+QUICK = Sampling(3, 7.5, 4)
+LOUD = 6.0
+
+
+@pytest.fixture(scope="module")
+def model():
+    return tiny("sd1", loud=LOUD)
+
+
+def attention(heads=2, width=3):
+    """Return an attention module of diffusers in float64, and its kinds of processors."""
+    from diffusers.models.attention_processor import Attention
+
+    torch.manual_seed(heads)
+    made = Attention(query_dim=4, cross_attention_dim=width, heads=heads, dim_head=5)
+    return made.double().eval().requires_grad_(False)
+
+
+def stock(name):
+    from diffusers.models import attention_processor
+
+    return getattr(attention_processor, name)()
+
+
+def by_hand(module, hidden, states, factors, kept):
+    """Return cross-attention by equation 16, in loops over rows, heads and queries."""
+    heads, out = module.heads, []
+    for row in range(len(hidden)):
+        q = (hidden[row] @ module.to_q.weight.T).numpy()
+        k = (states[row] @ module.to_k.weight.T).numpy()
+        v = (states[row] @ module.to_v.weight.T).numpy()
+        size = q.shape[1] // heads
+        result = np.zeros_like(q)
+        for head in range(heads):
+            part = slice(head * size, (head + 1) * size)
+            for query in range(len(q)):
+                logits = [
+                    sum(q[query, part] * k[token, part]) / math.sqrt(size)
+                    for token in range(len(k))
+                ]
+                logits[0] *= factors[row]
+                seen = [math.exp(each) for each in logits[: kept[row]]]
+                weights = [each / sum(seen) for each in seen]
+                for token, weight in enumerate(weights):
+                    result[query, part] += weight * v[token, part]
+        out.append(torch.tensor(result) @ module.to_out[0].weight.T + module.to_out[0].bias)
+    return torch.stack(out)
+
+
+@pytest.mark.parametrize("kind", ["AttnProcessor", "AttnProcessor2_0"])
+@pytest.mark.parametrize("heads", [1, 2, 4])
+@pytest.mark.parametrize("tokens", [3, 7])
+def test_attention_is_the_softmax_of_equation_16(kind, heads, tokens):
+    module = attention(heads)
+    draw = torch.Generator().manual_seed(4)
+    hidden = torch.randn((4, 6, 4), generator=draw, dtype=torch.float64)
+    states = torch.randn((4, tokens, 3), generator=draw, dtype=torch.float64)
+    change = Change(Branch([1.3, 0.7], [2, 1]), Branch([1.0, 1.2], [None, 3]))
+    found = Rescaling(stock(kind), change)(module, hidden, states)
+    # rows with the empty prompt come first
+    expected = by_hand(module, hidden, states, [1.0, 1.2, 1.3, 0.7], [tokens, 3, 2, 1])
+    torch.testing.assert_close(found, expected, atol=1e-12, rtol=0)
+    alone = Rescaling(stock(kind), change)(module, hidden[2:], states[2:])
+    torch.testing.assert_close(alone, expected[2:], atol=1e-12, rtol=0)
+
+
+@pytest.mark.parametrize("kind", ["AttnProcessor", "AttnProcessor2_0"])
+def test_a_mask_of_the_pipeline_stays(kind):
+    module = attention()
+    draw = torch.Generator().manual_seed(5)
+    hidden = torch.randn((1, 6, 4), generator=draw, dtype=torch.float64)
+    states = torch.randn((1, 5, 3), generator=draw, dtype=torch.float64)
+    given = torch.tensor([[[0.0, -math.inf, 0, 0, 0]]], dtype=torch.float64)
+    change = Change(Branch([1.5], [4]), Branch([1.0], [None]))
+    found = Rescaling(stock(kind), change)(module, hidden, states, given)
+    left = states[:, [0, 2, 3]]
+    expected = by_hand(module, hidden, left, [1.5], [3])
+    torch.testing.assert_close(found, expected, atol=1e-12, rtol=0)
+
+
+@pytest.mark.parametrize("kind", ["AttnProcessor", "AttnProcessor2_0"])
+def test_with_c_of_1_and_nothing_hidden_it_is_the_stock_processor_bit_for_bit(kind):
+    module = attention()
+    hidden, states = torch.randn(2, 6, 4).double(), torch.randn(2, 5, 3).double()
+    change = Change(Branch([1.0], [5]), Branch([1.0], [None]))
+    assert torch.equal(
+        Rescaling(stock(kind), change)(module, hidden, states), stock(kind)(module, hidden, states)
+    )
+
+
+def test_self_attention_is_left_alone():
+    module = attention(width=None)
+    hidden = torch.randn(2, 6, 4).double()
+    change = Change(Branch([3.0], [2]), Branch([3.0], [2]))
+    kind = stock("AttnProcessor2_0")
+    assert torch.equal(Rescaling(kind, change)(module, hidden), kind(module, hidden))
+
+
+def test_rows_that_nobody_knows_are_refused():
+    change = Change(Branch([1.0, 1.0], [2, 2]), Branch([1.0, 1.0], [None, None]))
+    with pytest.raises(VisleakError, match="asked for 3 rows at once for 2 images"):
+        change.of(torch.zeros((3, 5, 2)))
+
+
+# -- in a network --------------------------------------------------------------------------------
+
+
+class AsPublished:
+    """What the authors' processor does: explicit logits, rows 1::2, one mask for all rows."""
+
+    def __init__(self, factor, length):
+        self.factor, self.length = factor, length
+
+    def __call__(self, attn, hidden_states, encoder_hidden_states=None, attention_mask=None):
+        crossed = encoder_hidden_states is not None
+        states = encoder_hidden_states if crossed else hidden_states
+        query = attn.head_to_batch_dim(attn.to_q(hidden_states))
+        key = attn.head_to_batch_dim(attn.to_k(states))
+        value = attn.head_to_batch_dim(attn.to_v(states))
+        logits = torch.baddbmm(
+            torch.zeros(query.shape[0], query.shape[1], key.shape[1]),
+            query,
+            key.transpose(-1, -2),
+            beta=0,
+            alpha=attn.scale,
+        )
+        if crossed:
+            logits = logits.reshape(len(hidden_states), attn.heads, *logits.shape[1:])
+            logits[..., self.length :] = -math.inf
+            logits[1::2, :, :, 0] *= self.factor
+            logits = logits.flatten(0, 1)
+        out = attn.batch_to_head_dim(logits.softmax(-1) @ value)
+        return attn.to_out[1](attn.to_out[0](out)) / attn.rescale_output_factor
+
+
+@pytest.mark.parametrize("images", [4, 3, 1])
+def test_the_authors_way_is_theirs_on_all_images_of_a_prompt(model, images):
+    """Their one batch holds every image of the prompt; ours may be smaller."""
+    seeds = seeds_of(0, images)
+    method = mitigation("ren:1.6,rows=every_other,summary=padding,mask=both")
+    jobs = [Job(PROMPTS[0], seed) for seed in seeds]
+    length = len(model.pipeline.tokenizer(PROMPTS[0]).input_ids)
+    with processors(model.network, lambda _: AsPublished(1.6, length)):
+        encoded = model.encode_prompt([job.prompt for job in jobs])
+        expected = model.sample(encoded, seeds, QUICK)
+    for batch in (4, 2):
+        maker = method.prepared(model, seeds)
+        found = maker(model, jobs, Sampling(3, 7.5, batch))
+        assert np.abs(found.astype(int) - expected).max() <= 1
+    plain = model.sample(encoded, seeds, QUICK)
+    assert np.abs(plain.astype(int) - expected).max() > 4
+
+
+def outputs(model, text, guidance, prompts=PROMPTS):
+    """Return what the network answers in its first call, with and without a mitigation."""
+    seen = []
+    handle = model.network.register_forward_hook(lambda _m, _i, out: seen.append(out[0].clone()))
+    jobs = [Job(prompt, seed) for seed, prompt in enumerate(prompts)]
+    sampling = Sampling(2, guidance, 8)
+    try:
+        for each in (text, "none"):
+            mitigation(each).prepared(model, [0, 1, 2])(model, jobs, sampling)
+    finally:
+        handle.remove()
+    return seen[0], seen[2]
+
+
+def far(left, right):
+    return (left - right).abs().flatten(1).amax(1) > 1e-5
+
+
+def test_only_rows_with_a_prompt_are_changed_by_default(model):
+    with_ren, without = outputs(model, "ren:1.3", 7.5)
+    assert torch.equal(with_ren[:3], without[:3])
+    assert far(with_ren[3:], without[3:]).all()
+
+
+def test_masks_in_both_branches_change_both(model):
+    with_ren, without = outputs(model, "ren:1,mask=both", 7.5)
+    assert far(with_ren, without).all()
+
+
+def test_without_guidance_all_rows_have_a_prompt(model):
+    with_ren, without = outputs(model, "ren:1.3", 1.0)
+    assert len(with_ren) == 3
+    assert far(with_ren, without).all()
+
+
+def test_every_other_row_counts_places_among_the_images_of_a_prompt(model):
+    """Without a mask to see: with 3 images, rows 1, 3 and 5 of 6; no guidance, row 1 of 3."""
+    model_jobs = [Job(PROMPTS[0], seed) for seed in (7, 8, 9)]
+    method = mitigation("ren:1.3,rows=every_other")
+    guided = method.change(model, model_jobs, [7, 8, 9], guided=True)
+    assert guided.unconditional.factors == [1.0, 1.3, 1.0]
+    assert guided.conditional.factors == [1.3, 1.0, 1.3]
+    alone = method.change(model, model_jobs[::-1], [7, 8, 9], guided=False)
+    assert alone.conditional.factors == [1.0, 1.3, 1.0]
+    even = method.change(model, model_jobs[1:2], [7, 8, 9, 10], guided=True)
+    assert even.conditional.factors == even.unconditional.factors == [1.3]
+
+
+@pytest.mark.parametrize(("summary", "around"), [("all", 1), ("padding", 2)])
+def test_tokens_up_to_the_summary_are_seen(model, summary, around):
+    method = mitigation(f"ren:1.1,summary={summary}")
+    jobs = [Job(prompt, 0) for prompt in (*PROMPTS, "cat " * 50)]
+    change = method.change(model, jobs, [], guided=True)
+    assert change.conditional.kept == [5 + around, 2 + around, around, 8 + around]
+    assert change.unconditional.kept == [None] * 4
+
+
+def test_nothing_that_is_hidden_changes_an_image(model, monkeypatch):
+    """States behind the prompt's own tokens may be anything once they are hidden."""
+    maker = mitigation("ren:1.2").prepared(model, [])
+    jobs = [Job(PROMPTS[0], 3)]
+    expected = maker(model, jobs, QUICK)
+    encode = model.encode_prompt
+
+    def spoiled(prompts):
+        found = encode(prompts)
+        states = found.states.clone()
+        if prompts != [""]:
+            states[:, 6:] = 100.0
+        return found.with_states(states)
+
+    monkeypatch.setattr(model, "encode_prompt", spoiled)
+    np.testing.assert_array_equal(maker(model, jobs, QUICK), expected)
+    plain = mitigation("none").prepared(model, [])
+    assert np.abs(plain(model, jobs, QUICK).astype(int) - expected).max() > 4
+
+
+def test_an_image_does_not_depend_on_its_neighbours(model):
+    maker = mitigation("ren:1.3").prepared(model, [])
+    jobs = [Job(prompt, seed) for seed, prompt in enumerate(PROMPTS)]
+    together = maker(model, jobs, QUICK).astype(int)
+    for row, job in enumerate(jobs):
+        alone = maker(model, [job], QUICK)[0]
+        assert np.abs(together[row] - alone).max() <= 1
+
+
+@pytest.mark.parametrize("heads", [2, 4, 8])
+def test_any_number_of_heads_works(heads):
+    model = many_heads(heads)
+    counts = {
+        module.heads for name, module in model.network.named_modules() if name.endswith("attn2")
+    }
+    assert counts == {heads // 2, heads}
+    maker = mitigation("ren:1.2").prepared(model, [])
+    found = maker(model, [Job(PROMPTS[0], 1)], QUICK)
+    expected = mitigation("ren:1.2,summary=padding").prepared(model, [])
+    assert found.shape == (1, 16, 16, 3)
+    assert expected(model, [Job(PROMPTS[0], 1)], QUICK).shape == found.shape
+
+
+def test_processors_are_back_afterwards_and_after_errors(model, monkeypatch):
+    before = model.network.attn_processors
+    maker = mitigation("ren:1.2").prepared(model, [])
+    maker(model, [Job("a cat", 1)], QUICK)
+    after = model.network.attn_processors
+    assert list(before) == list(after)
+    assert all(before[name] is after[name] for name in before)
+    seen = []
+
+    def broken(*_):
+        seen.extend(type(each).__name__ for each in model.network.attn_processors.values())
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(model, "sample", broken)
+    with pytest.raises(KeyboardInterrupt):
+        maker(model, [Job("a cat", 1)], QUICK)
+    assert set(seen) == {"Rescaling"}
+    assert all(model.network.attn_processors[name] is before[name] for name in before)
+
+
+def test_processors_are_back_if_one_cannot_be_made(model):
+    before = model.network.attn_processors
+
+    def half(network):
+        made = iter(range(3))
+        return lambda each: each if next(made, None) is not None else 1 / 0
+
+    with pytest.raises(ZeroDivisionError), processors(model.network, half(model.network)):
+        raise AssertionError("never entered")
+    assert all(model.network.attn_processors[name] is before[name] for name in before)
+
+
+# -- what is refused -----------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("name", "why"),
+    [
+        ("sd3", r"\(sd3\): it attends to prompt and image jointly and has no cross-attention"),
+        ("if", r"\(if\): its T5 puts no begin token before a prompt; leave ren out"),
+    ],
+)
+def test_families_without_begin_token_or_cross_attention_are_refused(name, why):
+    with pytest.raises(UsageError, match=why):
+        mitigation("ren:1.1").prepared(tiny(name), [])
+
+
+def test_models_that_lack_something_are_refused():
+    smooth = SmoothModel()
+    with pytest.raises(UsageError, match="ren needs the tokens of a prompt, and those of smooth"):
+        mitigation("ren:1.1").prepared(smooth, [])
+    smooth.token_ids = str.split
+    with pytest.raises(UsageError, match="ren needs a network of diffusers with attention"):
+        mitigation("ren:1.1").prepared(smooth, [])
+    smooth.family = "unheard"
+    with pytest.raises(UsageError, match="its cross-attention is not known"):
+        mitigation("ren:1.1").prepared(smooth, [])
+
+
+def test_other_processors_are_refused(model):
+    odd = AsPublished(1.0, 3)
+    error = pytest.raises(UsageError, match="which AsPublished computes; load the model without")
+    with processors(model.network, lambda _: odd), error:
+        mitigation("ren:1.1").prepared(model, [])
+
+
+def test_seeds_are_needed_to_count_places(model):
+    method = mitigation("ren:1.1,rows=every_other")
+    with pytest.raises(UsageError, match="ren with rows=every_other needs the seeds"):
+        method.prepared(model, [])
+    maker = method.prepared(model, [1, 2])
+    with pytest.raises(UsageError, match="seed 3 is none of the 2 that it was prepared for"):
+        maker(model, [Job("a cat", 3)], QUICK)

@@ -1,0 +1,66 @@
+"""Tiny pipelines behind the protocol, without a folder."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from tiny_pipelines import (
+    deepfloyd,
+    stable_diffusion,
+    stable_diffusion_3,
+    stable_diffusion_xl,
+    unet,
+)
+
+from visleak.memorization.models.deepfloyd import DeepFloyd
+from visleak.memorization.models.parts import quiet
+from visleak.memorization.models.pipeline import Loaded
+from visleak.memorization.models.sd3 import StableDiffusion3
+from visleak.memorization.models.sdxl import StableDiffusionXL
+from visleak.memorization.models.stable_diffusion import StableDiffusion
+
+#: Adapter, maker and scheduler.
+FAMILIES: dict[str, tuple[Any, Any, str]] = {
+    "sd1": (StableDiffusion, stable_diffusion, "ddim"),
+    "sd2": (StableDiffusion, lambda: stable_diffusion("v_prediction", "!"), "ddim"),
+    "sdxl": (StableDiffusionXL, stable_diffusion_xl, "own"),
+    "sd3": (StableDiffusion3, stable_diffusion_3, "own"),
+    "if": (DeepFloyd, deepfloyd, "own"),
+}
+
+PRECISIONS = {"fp32": torch.float32, "bf16": torch.bfloat16}
+
+
+def tiny(name: str = "sd1", precision: str = "fp32", loud: float = 1.0) -> Any:
+    """Return a tiny model.
+
+    Args:
+        name: of :data:`FAMILIES`.
+        precision: of :data:`PRECISIONS`.
+        loud: what attention's output is multiplied with: random networks hardly hear a prompt.
+    """
+    adapter, make, scheduler = FAMILIES[name]
+    with quiet():
+        pipeline = make()
+        if scheduler != "own":
+            adapter.prepare(pipeline, scheduler)
+        pipeline.to(PRECISIONS[precision])
+    for part in pipeline.components.values():
+        if isinstance(part, torch.nn.Module):
+            part.eval().requires_grad_(False)
+    model = adapter(Loaded(name, pipeline, "cpu", precision, f"tiny-{name}"))
+    for label, module in model.network.named_modules():
+        if label.endswith(("attn2.to_out.0", "attn2.to_q", "attn2.to_k")):
+            module.weight.data *= loud
+    return model
+
+
+def many_heads(heads: int) -> Any:
+    """Return a tiny Stable Diffusion whose attention has so many heads in the wide blocks."""
+    with quiet():
+        pipeline = stable_diffusion(unet=unet(attention_head_dim=[heads // 2, heads]))
+        StableDiffusion.prepare(pipeline, "ddim")
+    pipeline.unet.eval().requires_grad_(False)
+    pipeline.text_encoder.eval().requires_grad_(False)
+    return StableDiffusion(Loaded("heads", pipeline, "cpu", "fp32", f"tiny-{heads}"))
