@@ -1,0 +1,49 @@
+"""What ``visleak memorization benchmark`` prints: sentences, then a table of the methods."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+from visleak.cli.edges import plain
+
+if TYPE_CHECKING:
+    from rich.console import RenderableType
+
+    from visleak.memorization.benchmark import Benchmark
+
+
+def shown(result: Benchmark) -> Iterator[RenderableType]:
+    """Yield the parts of the summary."""
+    from rich.text import Text
+
+    from visleak.cli.terminal import plain_table
+    from visleak.memorization.benchmark.columns import SCORES
+    from visleak.memorization.benchmark.headline import headline, label_of, number, verdicts
+    from visleak.memorization.benchmark.markup import cautions
+    from visleak.memorization.benchmark.tables import CHANGED, columns_of, heading, is_changed
+
+    yield Text(plain(headline(result)), "bold")
+    for line in verdicts(result):
+        yield Text(plain(line))
+    for line in (*cautions(result), *result.notes):
+        yield Text(plain(line), "dim")
+    yield Text()
+    columns = columns_of(result)
+    names = [heading(*each) for each in columns]
+    table = plain_table("method", *names, numbers=len(names))
+    for row in result.rows:
+        cells = []
+        for scenario, name in columns:
+            score = row.score(scenario, name)
+            value = number(row.value(scenario, name), SCORES[name].places)
+            cells.append(value + (CHANGED if score is not None and is_changed(score) else ""))
+        table.add_row(plain(label_of(row)), *cells)
+    found = result.reference
+    if found is not None:
+        known = {("trigger", "top1"): found.similarity, ("trigger", "clip"): found.clip}
+        held = [known.get(each) for each in columns]
+        table.add_row("reference", *("" if each is None else number(each.value) for each in held))
+    yield table
+    yield Text()
+    yield Text(f"{CHANGED} changed, by a paired test corrected for the number of settings", "dim")

@@ -1,0 +1,170 @@
+"""A file of mitigations by what they reach, to which others add rows of their own.
+
+Rows are compared only where they are of one board: same model, prompts, images, sampling and
+judges. Each row says which result it is of, so that others can verify it.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any, Final
+
+from visleak.documents import as_plain, digest_of, read_document
+from visleak.errors import VisleakError
+from visleak.markup import Grid, markdown_cell, markdown_table
+from visleak.memorization.benchmark.headline import number
+from visleak.memorization.benchmark.records import GENERAL, TRIGGER, Benchmark, MethodRow
+from visleak.store import write_json
+
+SCHEMA: Final = 1
+KIND: Final = "visleak mitigation leaderboard"
+
+#: What a row says of a board, all texts; and what it says of itself.
+_BOARD: Final = ("model", "model_digest", "triggers", "similarity", "alignment", "aesthetic")
+_TEXTS: Final = ("board", "method", "setting", "date", "result", *_BOARD)
+
+#: Numbers of a row; ``null`` where one was not measured.
+_NUMBERS: Final = {
+    "top1": (TRIGGER, "top1"),
+    "top3": (TRIGGER, "top3"),
+    "share": (TRIGGER, "share"),
+    "clip": (TRIGGER, "clip"),
+    "aesthetic": (TRIGGER, "aesthetic"),
+    "general_clip": (GENERAL, "clip"),
+    "general_aesthetic": (GENERAL, "aesthetic"),
+}
+_MORE: Final = ("hypervolume", "seconds_an_image")
+
+Entry = dict[str, Any]
+
+
+def add_to(path: str | os.PathLike[str], result: Benchmark, *, date: str = "") -> list[Entry]:
+    """Put every row of a result on a leaderboard, and return all of its entries, best first.
+
+    An entry of the same board, method and setting is replaced; a result added again changes
+    nothing but its date.
+
+    Args:
+        path: the file; made if need be.
+        result: of a benchmark.
+        date: of the entries, by default today in UTC.
+
+    Raises:
+        VisleakError: the file is damaged or no leaderboard.
+    """
+    board = board_of(result)
+    new = [_entry(result, row, board, date) for row in result.rows]
+    file = Path(path)
+    others = read_leaderboard(file) if file.exists() else []
+    same = {_identity(each) for each in new}
+    entries = sorted([*(each for each in others if _identity(each) not in same), *new], key=_place)
+    write_json(file, {"schema": SCHEMA, "kind": KIND, "entries": entries})
+    return entries
+
+
+def board_of(result: Benchmark) -> str:
+    """Return the digest of all that two rows must share to be compared."""
+    said, lists = result.about, (result.triggers, result.general)
+    judges = [said[name] and said[name]["digest"] for name in ("similarity", "alignment")]
+    return digest_of(
+        [
+            *(said["model"]["digest"], said["model"]["precision"], said["sampling"], said["seed"]),
+            *judges,
+            said["aesthetic"] and said["aesthetic"]["digest"],
+            said["clip_text"],
+            [each and [each.digest, each.images, each.referenced] for each in lists],
+        ]
+    )[:12]
+
+
+def _entry(result: Benchmark, row: MethodRow, board: str, date: str) -> Entry:
+    said = result.about
+    volumes = {(curve.line, curve.name): curve.volume.value for curve in result.curves}
+    numbers = {name: row.value(*at) for name, at in _NUMBERS.items()}
+    numbers["hypervolume"] = volumes.get((row.line, "clip"), float("nan"))
+    numbers["seconds_an_image"] = row.seconds[TRIGGER]
+    return {
+        "board": board,
+        "method": row.method,
+        "setting": row.setting,
+        **as_plain(numbers),
+        "prompts": result.triggers.prompts,
+        "groups": result.triggers.groups,
+        "images": result.triggers.images,
+        "model": str(said["model"]["name"]),
+        "model_digest": str(said["model"]["digest"]),
+        "triggers": result.triggers.origin,
+        "similarity": str(said["similarity"]["name"]),
+        "alignment": str(said["alignment"]["name"]) if said["alignment"] else "",
+        "aesthetic": str(said["aesthetic"]["name"]) if said["aesthetic"] else "",
+        "result": result.key,
+        "date": date or datetime.now(UTC).date().isoformat(),
+    }
+
+
+def _identity(entry: Mapping[str, Any]) -> tuple[str, str, str]:
+    return entry["board"], entry["method"], entry["setting"]
+
+
+def _place(entry: Mapping[str, Any]) -> tuple[Any, ...]:
+    """Return where an entry stands: boards apart, then the lowest top-1 similarity first."""
+    top = entry["top1"]
+    return (entry["board"], top is None, top or 0.0, entry["method"], entry["setting"])
+
+
+def read_leaderboard(path: str | os.PathLike[str]) -> list[Entry]:
+    """Return the entries of a leaderboard, board by board, the lowest similarity first.
+
+    Raises:
+        VisleakError: it is none, is damaged, or a newer visleak wrote it.
+    """
+    file = Path(path)
+    content = read_document(file, KIND, SCHEMA, "it is no leaderboard; choose another file")
+    entries = content.get("entries")
+    if not isinstance(entries, list):
+        raise VisleakError(f"{file} is damaged: it has no list of entries; nothing was written")
+    for place, entry in enumerate(entries, 1):
+        if not _is_entry(entry):
+            raise VisleakError(f"{file} is damaged in entry {place}; nothing was written")
+    return sorted(entries, key=_place)
+
+
+def _is_entry(entry: Any) -> bool:
+    if not isinstance(entry, dict):
+        return False
+    texts = all(isinstance(entry.get(key), str) for key in _TEXTS)
+    numbers = (entry.get(key, "") for key in (*_NUMBERS, *_MORE))
+    counts = all(type(entry.get(key)) is int for key in ("prompts", "groups", "images"))
+    return texts and counts and all(type(each) in (int, float, type(None)) for each in numbers)
+
+
+def leaderboard_markdown(entries: list[Entry]) -> str:
+    """Return a leaderboard as Markdown, a table a board."""
+    lines = ["# Mitigations against replaying", ""]
+    for board in dict.fromkeys(entry["board"] for entry in entries):
+        own = [entry for entry in entries if entry["board"] == board]
+        first = own[0]
+        lines += [f"## {markdown_cell(first['model'])}", ""]
+        told = f"Board {board}: {first['triggers']}, {first['prompts']:,} prompts, similarity"
+        told += f" {first['similarity']}, CLIP {first['alignment'] or 'not measured'}."
+        lines += [markdown_cell(told), "", *markdown_table(_grid(own)), ""]
+    return "\n".join(lines)
+
+
+def _grid(entries: list[Entry]) -> Grid:
+    header = ["method", "setting", "top-1 ↓", "> 0.5 ↓", "CLIP ↑", "aes. ↑", "general CLIP ↑"]
+    header += ["hypervolume ↑", "seconds an image", "date"]
+    rows = []
+    for entry in entries:
+        cells = [_cell(entry[name]) for name in ("top1", "share", "clip")]
+        cells += [_cell(entry["aesthetic"], 2), _cell(entry["general_clip"])]
+        cells += [_cell(entry["hypervolume"]), f"{entry['seconds_an_image']:.3g}", entry["date"]]
+        rows.append([entry["method"], entry["setting"], *cells])
+    return Grid("", header, rows, texts=2)
+
+
+def _cell(value: float | None, places: int = 3) -> str:
+    return "-" if value is None else number(float(value), places)

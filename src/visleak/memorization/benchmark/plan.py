@@ -1,0 +1,246 @@
+"""What a benchmark is asked for: a model, prompts, methods, and by what images are judged."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Any, Final
+
+import numpy as np
+import numpy.typing as npt
+
+from visleak.errors import UsageError
+from visleak.memorization.benchmark.columns import DEVIATIONS
+from visleak.memorization.benchmark.records import NONE, Listed
+from visleak.memorization.benchmark.references import References
+from visleak.memorization.extraction.generating import Job, refuse_sampling, seeds_of
+from visleak.memorization.extraction.image_store import key_of
+from visleak.memorization.extraction.similarity import CopySimilarity
+from visleak.memorization.model import DiffusionModel, Sampling
+from visleak.memorization.prompts import Prompts
+
+if TYPE_CHECKING:
+    from visleak.memorization.benchmark.judging import RealImages
+    from visleak.memorization.metrics.aesthetic import Aesthetic
+    from visleak.memorization.metrics.alignment import Alignment
+    from visleak.memorization.metrics.searching import PicturesByPrompt
+    from visleak.memorization.mitigate import Mitigation
+
+#: What the text is that an image's CLIP score is against: the prompt as it was given, or as the
+#: network was given it, with what RNA and RTA put in (the authors' code).
+TEXTS: Final = ("original", "augmented")
+
+#: Pictures that a search for a prompt is asked for (Hong et al. 2024, appendix D).
+ASKED: Final = 100
+
+
+@dataclass(frozen=True)
+class Choices:
+    """What is made of the images, where several ways are open.
+
+    Attributes:
+        clip_text: one of :data:`TEXTS`.
+        deviation: which deviation of the aesthetic score the tables show, of
+            :data:`visleak.memorization.benchmark.columns.DEVIATIONS`; all are in ``benchmark.csv``.
+        asked: pictures a search for a prompt is asked for.
+        pictures: draw the sheet of the worst images.
+    """
+
+    clip_text: str = "original"
+    deviation: str = "images"
+    asked: int = ASKED
+    pictures: bool = True
+
+    def __post_init__(self) -> None:
+        for name, value, allowed in (
+            ("clip text", self.clip_text, TEXTS),
+            ("deviation", self.deviation, DEVIATIONS),
+        ):
+            if value not in allowed:
+                raise UsageError(f"{name} is one of {', '.join(allowed)}; got {value!r}")
+        if self.asked < 1:
+            raise UsageError(
+                f"a search is asked for at least 1 picture (paper: 100); got {self.asked}"
+            )
+
+
+@dataclass(frozen=True)
+class Judges:
+    """By what images are judged; what is ``None`` is not measured.
+
+    Attributes:
+        similarity: to the memorized images.
+        alignment: CLIP score.
+        aesthetic: score of how an image looks.
+        real: set of images that the distances are to.
+        source: a search for prompts, for the reference performance.
+    """
+
+    similarity: CopySimilarity
+    alignment: Alignment | None = None
+    aesthetic: Aesthetic | None = None
+    real: RealImages | None = None
+    source: PicturesByPrompt | None = None
+
+    def __post_init__(self) -> None:
+        if self.source is not None and self.alignment is None:
+            raise UsageError(
+                "the reference performance keeps the picture with the best CLIP score: give an"
+                " alignment model with --clip"
+            )
+
+
+@dataclass(frozen=True)
+class Plan:
+    """A benchmark of mitigations.
+
+    Attributes:
+        model: whose images are made.
+        triggers: prompts that replay training images.
+        references: the memorized images of each.
+        mitigations: the methods with their settings; none is put first where it is missing.
+        judges: by what images are judged.
+        general: ordinary prompts; ``None`` leaves that scenario out.
+        images: a trigger prompt.
+        general_images: an ordinary prompt.
+        sampling: steps, guidance, images a batch.
+        seed: of the noises, which all prompts and methods share.
+        choices: where several ways are open.
+    """
+
+    model: DiffusionModel
+    triggers: Prompts
+    references: References
+    mitigations: tuple[Mitigation, ...]
+    judges: Judges
+    general: Prompts | None = None
+    images: int = 10
+    general_images: int = 1
+    sampling: Sampling = field(default_factory=Sampling)
+    seed: int = 0
+    choices: Choices = field(default_factory=Choices)
+
+    def __post_init__(self) -> None:
+        refuse_sampling(self.sampling)
+        for name in ("images", "general_images"):
+            if not 1 <= getattr(self, name) <= 100_000:
+                raise UsageError(
+                    f"{name.replace('_', ' ')} is 1 to 100,000 a prompt; got {getattr(self, name)}"
+                )
+        if self.seed < 0:
+            raise UsageError(f"seed is 0 or more; got {self.seed}")
+        if len(self.references.files) != len(self.triggers):
+            raise UsageError("references are of other prompts than the trigger prompts")
+        names = [(each.name, each.setting) for each in self.mitigations]
+        twice = next((name for name in names if names.count(name) > 1), None)
+        if twice is not None:
+            raise UsageError(f"method {' '.join(twice).strip()} is asked for twice; give it once")
+        if not self.mitigations or self.mitigations[0].name != NONE:
+            raise UsageError("the first method is none, which all others are compared with")
+
+    def seeds(self, scenario_images: int) -> list[int]:
+        """Return the seeds of a prompt's images: the same for all prompts and methods."""
+        return seeds_of(self.seed, scenario_images)
+
+    def groups(self) -> npt.NDArray[np.int64]:
+        """Return the group of each trigger prompt."""
+        return self.triggers.groups()
+
+    def about(self) -> dict[str, Any]:
+        """Return all but prompts and methods, as plain data."""
+        judges = self.judges
+        known = {
+            "name": self.model.name,
+            "digest": self.model.digest,
+            "precision": self.model.precision,
+        }
+        return {
+            "model": {**self.model.about(), **known},
+            "sampling": {
+                "steps": self.sampling.steps,
+                "guidance": float(self.sampling.guidance),
+            },
+            "seed": self.seed,
+            "similarity": {
+                "name": judges.similarity.name,
+                "number": judges.similarity.number,
+                "digest": judges.similarity.digest,
+            },
+            "alignment": _about(judges.alignment),
+            "aesthetic": _about(judges.aesthetic),
+            "real": None if judges.real is None else judges.real.about(),
+            "clip_text": self.choices.clip_text,
+            "deviation": self.choices.deviation,
+        }
+
+    def key(self, references: Sequence[Sequence[str]]) -> str:
+        """Return the digest of everything the result depends on; the device is no part of it.
+
+        Args:
+            references: digests of the memorized images, by trigger prompt.
+        """
+        about = self.about()
+        about["model"] = [self.model.digest, self.model.precision]
+        source = self.judges.source
+        asked = None if source is None else [source.name, source.about(), self.choices.asked]
+        methods = [[each.name, each.setting, each.about()] for each in self.mitigations]
+        lists = [
+            [list(self.triggers.texts), self.groups().tolist(), self.images],
+            None if self.general is None else [list(self.general.texts), self.general_images],
+        ]
+        files = [list(own) for own in references]
+        return key_of("benchmark", 1, about, methods, lists, files, asked)
+
+
+def _about(judge: Any) -> dict[str, str] | None:
+    return None if judge is None else {"name": judge.name, "digest": judge.digest}
+
+
+def with_none(mitigations: Sequence[Mitigation], none: Mitigation) -> tuple[Mitigation, ...]:
+    """Return methods with none in front, once."""
+    return (none, *(each for each in mitigations if each.name != NONE))
+
+
+def jobs_of(prompts: Sequence[str], seeds: Sequence[int]) -> Iterator[Job]:
+    """Yield the images of prompts, prompt by prompt."""
+    for prompt in prompts:
+        for seed in seeds:
+            yield Job(prompt, seed)
+
+
+def listed(prompts: Prompts, images: int, referenced: int) -> Listed:
+    """Return what is told of a list of prompts."""
+    sizes = np.bincount(prompts.groups()).astype(np.float64)
+    return Listed(
+        origin=prompts.origin,
+        prompts=len(prompts),
+        groups=len(sizes),
+        effective=float(sizes.sum() ** 2 / (sizes**2).sum()),
+        images=images,
+        referenced=referenced,
+        digest=key_of("prompts", list(prompts.texts)),
+    )
+
+
+def sampled(prompts: Prompts, most: int | None, seed: int) -> Prompts:
+    """Return at most so many prompts, drawn by the seed, in the order of the list.
+
+    >>> sampled(Prompts(("a", "b", "c", "d")), 2, 0).texts == sampled(Prompts(("a", "b", "c", "d")),
+    ...     2, 0).texts
+    True
+    """
+    if most is None or most >= len(prompts):
+        return prompts
+    if most < 1:
+        raise UsageError(f"a sample has at least 1 prompt; got {most}")
+    rows = sorted(np.random.default_rng([seed, most]).permutation(len(prompts))[:most].tolist())
+    return replace(
+        prompts,
+        texts=tuple(prompts.texts[row] for row in rows),
+        labels=tuple(prompts.labels[row] for row in rows) if prompts.labels else (),
+        sources=tuple(prompts.sources[row] for row in rows) if prompts.sources else (),
+        columns={
+            name: tuple(column[row] for row in rows) for name, column in prompts.columns.items()
+        },
+        notes=(*prompts.notes, f"{most:,} of {len(prompts):,} prompts, drawn by seed {seed}"),
+    )

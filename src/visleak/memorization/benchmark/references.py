@@ -1,0 +1,231 @@
+"""Which files are the memorized images of a trigger prompt."""
+
+from __future__ import annotations
+
+import csv
+import os
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+from urllib.parse import unquote, urlsplit
+
+from visleak.errors import UsageError, VisleakError
+from visleak.images import content_digest, decode
+from visleak.memorization.prompts import Prompts
+from visleak.records import Bytes8, Unreadable
+from visleak.store import csv_text
+
+#: Endings that pictures of a folder have; others are not looked at.
+ENDINGS: Final = (".png", ".jpg", ".jpeg", ".webp", ".bmp", ".gif", ".tif", ".tiff")
+
+#: Columns of a map that name what a file is the picture of.
+_KEYS: Final = ("prompt", "source")
+
+
+@dataclass(frozen=True)
+class References:
+    """The memorized images of trigger prompts.
+
+    Attributes:
+        files: by prompt, in their order; empty where none is at hand.
+        notes: what a reader has to know, a line each.
+    """
+
+    files: tuple[tuple[Path, ...], ...]
+    notes: tuple[str, ...] = ()
+
+    @property
+    def known(self) -> int:
+        """Prompts with at least one."""
+        return sum(bool(own) for own in self.files)
+
+
+def references_of(
+    triggers: Prompts,
+    folder: str | os.PathLike[str] | None = None,
+    table: str | os.PathLike[str] | None = None,
+) -> References:
+    """Return the files of each prompt's memorized images; nothing is fetched.
+
+    Args:
+        triggers: with what each names as its ``sources``.
+        folder: of pictures, also in folders of it, named like a source: by its whole name, its
+            last part where it is a path or address, or that without ending.
+        table: a CSV with the columns ``file`` and ``source`` or ``prompt``: a picture a row,
+            relative to the table.
+
+    Raises:
+        UsageError: neither is given, a file is not there, or no prompt has any.
+        VisleakError: the table cannot be read.
+    """
+    if folder is None and table is None:
+        raise UsageError(
+            "similarity to the memorized images needs their files: give --references DIR or"
+            " --reference-map CSV"
+        )
+    named = _Named(Path(folder)) if folder is not None else None
+    mapped = _mapped(Path(table)) if table is not None else {}
+    found = []
+    sources = triggers.sources or ((),) * len(triggers)
+    for prompt, own in zip(triggers.texts, sources, strict=True):
+        files = list(mapped.get(prompt, ()))
+        for source in own:
+            files += mapped.get(source, ())
+            files += named.files(source) if named is not None else ()
+        found.append(tuple(dict.fromkeys(files)))
+    made = References(tuple(found), tuple(_notes(found, named)))
+    if not made.known:
+        raise UsageError(_none_said(triggers, folder, table))
+    return made
+
+
+def _none_said(triggers: Prompts, folder: object, table: object) -> str:
+    places = " and ".join(str(place) for place in (folder, table) if place is not None)
+    example = next((source for own in triggers.sources for source in own), "")
+    wanted = (
+        f"a file must be named like a source, such as {last_part(example)!r} for {example[:80]!r}"
+        if example
+        else "the list names no sources, so that a table must name prompts: --reference-map CSV"
+        " with the columns prompt and file"
+    )
+    return f"none of the {len(triggers):,} trigger prompts has a picture in {places}: {wanted}"
+
+
+def _notes(found: Sequence[tuple[Path, ...]], named: _Named | None) -> Iterator[str]:
+    without = sum(not own for own in found)
+    if without:
+        yield (
+            f"{without:,} of {len(found):,} trigger prompts have no picture of what they replay:"
+            " they are left out of all similarities"
+        )
+    shared = 0 if named is None else sum(len(each) > 1 for each in named.by_part.values())
+    if shared:
+        yield (
+            f"{shared:,} reference file{'s' * (shared != 1)} stand for several addresses that end"
+            " alike; where those are different images, name files by --reference-map"
+        )
+
+
+class _Named:
+    """Pictures of a folder by their names."""
+
+    def __init__(self, folder: Path) -> None:
+        if not folder.is_dir():
+            raise UsageError(f"references {folder} is no folder")
+        self.folder = folder
+        self._whole: dict[str, list[Path]] = {}
+        self._stem: dict[str, list[Path]] = {}
+        #: Addresses that a file was taken for by their last part alone.
+        self.by_part: dict[Path, set[str]] = {}
+        for path in sorted(folder.rglob("*")):
+            if path.suffix.lower() in ENDINGS and path.is_file():
+                for key in {path.name, path.relative_to(folder).as_posix()}:
+                    self._whole.setdefault(key, []).append(path)
+                for key in {path.stem, path.relative_to(folder).with_suffix("").as_posix()}:
+                    self._stem.setdefault(key, []).append(path)
+
+    def files(self, source: str) -> tuple[Path, ...]:
+        """Return the file of a source, or nothing.
+
+        Raises:
+            UsageError: several files have that name.
+        """
+        part = last_part(source)
+        for key, names in (
+            (source, self._whole),
+            (source, self._stem),
+            (part, self._whole),
+            (part, self._stem),
+            (Path(part).stem, self._stem),
+        ):
+            held = names.get(key, []) if key else []
+            if len(held) > 1:
+                raise UsageError(
+                    f"{held[0]} and {held[1]} are both named like the source {source[:120]!r};"
+                    " rename one, or name files by --reference-map"
+                )
+            if held:
+                if key != source:
+                    self.by_part.setdefault(held[0], set()).add(source)
+                return tuple(held)
+        return ()
+
+
+def last_part(source: str) -> str:
+    """Return the last part of a path or an address, without query.
+
+    >>> last_part("https://cdn.example/a/red%20bag.jpg?v=2"), last_part("plain.png")
+    ('red bag.jpg', 'plain.png')
+    """
+    try:
+        parts = urlsplit(source)
+    except ValueError:
+        return source.rpartition("/")[2]
+    path = unquote(parts.path) if parts.scheme and parts.netloc else source
+    return path.rstrip("/").rpartition("/")[2]
+
+
+def _mapped(table: Path) -> dict[str, list[Path]]:
+    """Return the files that a table names, by source and by prompt."""
+    try:
+        with table.open(encoding="utf-8-sig", newline="") as lines:
+            reader = csv.DictReader(lines)
+            keys = [key for key in _KEYS if key in (reader.fieldnames or ())]
+            if "file" not in (reader.fieldnames or ()) or not keys:
+                raise UsageError(
+                    f"{table} needs the columns file and source (or prompt); it has"
+                    f" {', '.join(reader.fieldnames or ()) or 'none'}"
+                )
+            return _held(table, reader, keys)
+    except (OSError, UnicodeDecodeError, csv.Error) as error:
+        raise VisleakError(f"{table} cannot be read as CSV ({error})") from error
+
+
+def _held(
+    table: Path, rows: Iterable[Mapping[str, str | None]], keys: Sequence[str]
+) -> dict[str, list[Path]]:
+    found: dict[str, list[Path]] = {}
+    for number, row in enumerate(rows, 2):
+        name = csv_text(row["file"] or "").strip()
+        if not name:
+            raise UsageError(f"{table}, line {number}: file is empty")
+        path = table.parent / name
+        if not path.is_file():
+            raise UsageError(f"{table}, line {number}: there is no file {path}")
+        for key in keys:
+            what = csv_text(row[key] or "").strip()
+            if what:
+                found.setdefault(what, []).append(path)
+    return found
+
+
+@dataclass(frozen=True, slots=True)
+class Reference:
+    """A memorized image that was read.
+
+    Attributes:
+        digest: of its file's bytes, hexadecimal.
+        pixels: (height, width, 3).
+    """
+
+    digest: str
+    pixels: Bytes8
+
+
+def read_reference(path: Path) -> Reference:
+    """Return a memorized image.
+
+    Raises:
+        VisleakError: it cannot be read.
+    """
+    try:
+        data = path.read_bytes()
+    except OSError as error:
+        raise VisleakError(f"reference {path} cannot be read ({error.strerror})") from error
+    seen = decode(data)
+    if isinstance(seen, Unreadable):
+        raise VisleakError(
+            f"reference {path} cannot be read as a picture ({seen.reason}); replace or remove it"
+        )
+    return Reference(content_digest(data).hex(), seen.pixels)

@@ -1,0 +1,113 @@
+"""A benchmark by hand: the figures of table 3 of the paper, with made-up intervals."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+
+from visleak.memorization.benchmark.hypervolume import share_of_ideal
+from visleak.memorization.benchmark.paper import paper_table
+from visleak.memorization.benchmark.records import (
+    Benchmark,
+    Change,
+    Curve,
+    Distance,
+    Line,
+    Listed,
+    MethodRow,
+    ReferencePoint,
+    Score,
+)
+from visleak.memorization.intervals import GroupInterval
+
+HALF = {"top1": 0.06, "top3": 0.06, "share": 0.07, "clip": 0.008, "aesthetic": 0.09}
+SETTINGS = {"rna": "n={:g}", "rta": "n={:g}", "wen": "l={:g}", "ren": "C={:g}"}
+#: A name that Markdown, LaTeX, XML and a terminal would all misread.
+HOSTILE = "sd-1.4 <b>&_$x$|[red]\\input{x}\x1b[31m"
+
+
+def around(name: str, value: float, wide: float = 1.0) -> GroupInterval:
+    half = wide * HALF.get(name, 0.04)
+    return GroupInterval(value, value - half, value + half, 3000, 53, 8.9, "mean", 0.95)
+
+
+def benchmark_of_the_paper(
+    folder: Path, model: str = "sd-1.4", similarity: str = "sscd:sscd_disc_large.torchscript.pt"
+) -> Benchmark:
+    """Return what the paper found, as if it were ours: a row a printed row."""
+    table = paper_table({"name": "sd-1.4", "family": "sd"})
+    assert table is not None
+    printed = [row for row in table.rows if row.method != "reference"]
+    base = printed[0]
+    rows = []
+    for row in printed:
+        scores = []
+        for (scenario, name), value in row.values.items():
+            if value is None:
+                continue
+            full = f"{name}_images" if name == "aesthetic_std" else name
+            before = base.values[(scenario, name)]
+            assert before is not None
+            change = None
+            if row is not base:
+                half = 0.6 * HALF.get(name, 0.04)
+                away = value - before
+                p = 0.0004 if abs(away) > half else 0.3
+                change = Change(away, away - half, away + half, p, min(1.0, 5 * p))
+            scores.append(Score(scenario, full, around(name, value), change))
+        setting = "" if row.value is None else SETTINGS[row.method].format(row.value)
+        strength = float("nan") if row.value is None else row.value
+        strength = -strength if row.method == "wen" else strength
+        frechet = table.frechet[row.method]
+        rows.append(
+            MethodRow(
+                row.method, setting, strength, {}, tuple(scores),
+                Distance(frechet, 0.01, 0.008, 0.012, 30_000, 5_000),
+                {"trigger": 1.8, "general": 1.7},
+            )
+        )  # fmt: skip
+    lists = [
+        Listed("SD1_final.csv (CSV)", 3000, 53, 8.9, 10, 3000, "d1"),
+        Listed("captions_val2017.json (JSON)", 5000, 5000, 5000.0, 1, 0, "d2"),
+    ]
+    reference = ReferencePoint(
+        "laion", 100, around("top1", 0.088, 0.3), around("clip", 0.310), {"source": "laion"}
+    )
+    about = {
+        "model": {
+            "name": model, "family": "sd", "shape": [4, 64, 64], "digest": "m1", "precision": "fp16"
+        },
+        "sampling": {"steps": 50, "guidance": 7.5},
+        "seed": 0,
+        "similarity": {"name": similarity, "number": "cosine", "digest": "s1"},
+        "alignment": {"name": "open_clip:ViT-g-14/laion2b_s12b_b42k", "digest": "a1"},
+        "aesthetic": {"name": "sac+logos+ava1-l14-linearMSE.pth", "digest": "h1"},
+        "real": {"name": "val2017", "features": "inception:pt_inception.pt", "digest": "r1"},
+        "clip_text": "original",
+        "deviation": "images",
+    }  # fmt: skip
+    made = Benchmark(
+        folder, about, lists[0], lists[1], tuple(rows), (), reference, ("2 prompts were empty",),
+        "k1",
+    )  # fmt: skip
+    return with_curves(made)
+
+
+def with_curves(made: Benchmark) -> Benchmark:
+    """Return a benchmark with the hypervolumes of its rows."""
+    curves = []
+    base = made.base
+    for line in made.lines:
+        for name in ("clip", "aesthetic"):
+            points = np.array(
+                [(r.value("trigger", "top1"), r.value("trigger", name)) for r in made.of(line)]
+            )
+            points = points[np.isfinite(points).all(1)]
+            corner = (base.value("trigger", "top1"), base.value("trigger", name))
+            value = share_of_ideal(points[:, 0], points[:, 1], corner)
+            curves.append(Curve(Line(line.method, line.variant), name, around("x", value), 6))
+    return Benchmark(
+        made.folder, made.about, made.triggers, made.general, made.rows, tuple(curves),
+        made.reference, made.notes, made.key,
+    )  # fmt: skip

@@ -1,0 +1,146 @@
+"""A model, judges and lists for tests of the benchmark, whose images are known beforehand.
+
+The model replays a picture for a trigger prompt; each word that is put in halves how often.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from hashlib import blake2b
+from pathlib import Path
+from typing import Any
+
+import cv2
+import numpy as np
+from PIL import Image
+
+from visleak.memorization.benchmark import Choices, Judges, Plan, references_of, with_none
+from visleak.memorization.extraction.similarity import PixelSimilarity
+from visleak.memorization.mitigate import Unmitigated, mitigation
+from visleak.memorization.model import Conditioning, Sampling
+from visleak.memorization.prompts import Prompts
+
+SIDE = 16
+TRIGGERS = ("a red bag", "the old house", "one blue lamp", "a grey wall")
+#: Two prompts replay one picture: they are one group.
+SOURCES = ("bag.png", "https://cdn.example/a/house.png?v=2", "lamp.png", "lamp.png")
+GENERAL = ("a dog runs", "two cups on a table", "the sea at night")
+
+
+def picture(seed: int) -> np.ndarray:
+    """Return a picture of its own for each seed: soft blobs of colour."""
+    draw = np.random.default_rng([seed, 7])
+    coarse = draw.integers(0, 256, (5, 5, 3)).astype(np.float32)
+    smooth = cv2.resize(coarse, (SIDE, SIDE), interpolation=cv2.INTER_CUBIC)
+    return np.clip(smooth, 0, 255).astype(np.uint8)
+
+
+@dataclass
+class PaintingModel:
+    """Paints a picture again, with noise, where a prompt holds the words of a trigger."""
+
+    name: str = "painting"
+    digest: str = "painting-1"
+    precision: str = "fp32"
+    family: str = "sd"
+    prediction: str = "epsilon"
+    device: str = "cpu"
+    shape: tuple[int, int, int] = (3, SIDE, SIDE)
+    made: list[tuple[str, int]] = field(default_factory=list)
+
+    def about(self) -> dict[str, object]:
+        return {"name": self.name, "family": self.family, "shape": list(self.shape)}
+
+    def encode_prompt(self, prompts: Sequence[str]) -> Conditioning:
+        return Conditioning(np.array(prompts, object)[:, None])
+
+    def first_timestep(self, steps: int) -> float:
+        raise NotImplementedError
+
+    def noises(self, seeds: Sequence[int]) -> Any:
+        raise NotImplementedError
+
+    def predict_noise(self, latents: Any, timestep: float, conditioning: Conditioning) -> Any:
+        raise NotImplementedError
+
+    def as_epsilon(self, output: Any, latents: Any, timestep: float) -> Any:
+        raise NotImplementedError
+
+    def sample(
+        self, conditioning: Conditioning, seeds: Sequence[int], sampling: Sampling
+    ) -> np.ndarray:
+        prompts = [str(row[0]) for row in conditioning.states]
+        self.made += list(zip(prompts, seeds, strict=True))
+        return np.stack([paint(p, seed) for p, seed in zip(prompts, seeds, strict=True)])
+
+
+def paint(prompt: str, seed: int) -> np.ndarray:
+    """Return the image of a prompt and a seed."""
+    draw = np.random.default_rng([seed, *prompt.encode()])
+    words = prompt.split(" ")
+    for trigger, source in zip(TRIGGERS, SOURCES, strict=True):
+        own = trigger.split(" ")
+        if set(own) <= set(words) and draw.random() < 0.9 * 0.5 ** (len(words) - len(own)):
+            noise = draw.normal(0, 6, (SIDE, SIDE, 3))
+            return np.clip(picture(number_of(source)) + noise, 0, 255).astype(np.uint8)
+    return picture(1000 + int(draw.integers(1 << 30)))
+
+
+def number_of(source: str) -> int:
+    """Return the seed of a source's picture."""
+    return len(source)
+
+
+class WordAlignment:
+    """A toy of a CLIP: mean colours against what the letters of a text add up to."""
+
+    name, digest, width = "words", "words-1", 4
+
+    def texts(self, prompts: Sequence[str]) -> np.ndarray:
+        rows = [list(blake2b(text.encode(), digest_size=3).digest()) for text in prompts]
+        return self._unit(np.array(rows, np.float64))
+
+    def images(self, pictures: Sequence[np.ndarray]) -> np.ndarray:
+        return self._unit(np.array([each.mean((0, 1)) for each in pictures]))
+
+    @staticmethod
+    def _unit(colours: np.ndarray) -> np.ndarray:
+        rows = np.column_stack([colours / 255, np.full(len(colours), 0.5)])
+        return rows / np.linalg.norm(rows, axis=1, keepdims=True)
+
+
+class Contrast:
+    """A toy of an aesthetic score: more contrast is more beautiful."""
+
+    name, digest = "contrast", "contrast-1"
+
+    def __call__(self, pictures: Sequence[np.ndarray]) -> np.ndarray:
+        return np.array([4 + each.std() / 64 for each in pictures])
+
+
+def planted(folder: Path) -> Path:
+    """Write the memorized images, and return their folder."""
+    folder.mkdir(parents=True, exist_ok=True)
+    for source in dict.fromkeys(SOURCES):
+        name = source.rpartition("/")[2].partition("?")[0]
+        Image.fromarray(picture(number_of(source))).save(folder / name)
+    return folder
+
+
+def plan_of(folder: Path, *methods: str, **more: Any) -> Plan:
+    """Return a small plan: four triggers in three groups, three ordinary prompts."""
+    triggers = Prompts(TRIGGERS, sources=tuple((each,) for each in SOURCES), origin="triggers.csv")
+    judges = Judges(PixelSimilarity(), WordAlignment(), Contrast())  # type: ignore[arg-type]
+    given: dict[str, Any] = {
+        "model": PaintingModel(),
+        "triggers": triggers,
+        "references": references_of(triggers, planted(folder)),
+        "mitigations": with_none([mitigation(each) for each in methods], Unmitigated()),
+        "judges": judges,
+        "general": Prompts(GENERAL, origin="general.txt"),
+        "images": 5,
+        "sampling": Sampling(2, 7.5, 4),
+        "choices": Choices(),
+    }
+    return Plan(**{**given, **more})

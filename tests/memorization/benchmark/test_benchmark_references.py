@@ -1,0 +1,123 @@
+"""Which files are the memorized images of a prompt."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+from PIL import Image
+
+from visleak.errors import UsageError, VisleakError
+from visleak.memorization.benchmark import references_of
+from visleak.memorization.benchmark.references import last_part, read_reference
+from visleak.memorization.prompts import Prompts
+
+
+def made(folder: Path, *names: str) -> Path:
+    for number, name in enumerate(names):
+        path = folder / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        Image.fromarray(np.full((4, 4, 3), 20 * number, np.uint8)).save(path)
+    return folder
+
+
+def prompts(**sources: tuple[str, ...]) -> Prompts:
+    return Prompts(tuple(sources), sources=tuple(sources.values()))
+
+
+def names(folder: Path, triggers: Prompts, **more: Path) -> list[list[str]]:
+    found = references_of(triggers, folder, **more)
+    return [[path.relative_to(folder).as_posix() for path in own] for own in found.files]
+
+
+def test_a_file_is_named_like_a_source(tmp_path: Path) -> None:
+    folder = made(tmp_path, "whole.png", "stem.jpg", "red bag.png", "17.png", "sub/deep.png")
+    found = names(
+        folder,
+        prompts(
+            a=("whole.png",),
+            b=("stem",),
+            c=("https://cdn.example/x/red%20bag.png?width=300#top",),
+            d=("17", "whole.png"),
+            e=("sub/deep.png",),
+            f=("https://cdn.example/17.webp",),
+        ),
+    )
+    assert found == [
+        *(["whole.png"], ["stem.jpg"], ["red bag.png"], ["17.png", "whole.png"]),
+        *(["sub/deep.png"], ["17.png"]),
+    ]
+
+
+def test_prompts_without_a_file_are_said(tmp_path: Path) -> None:
+    folder = made(tmp_path, "a.png")
+    found = references_of(prompts(one=("a.png",), two=("b.png",), three=()), folder)
+    assert found.known == 1
+    assert found.notes == (
+        "2 of 3 trigger prompts have no picture of what they replay: they are left out of all"
+        " similarities",
+    )
+
+
+def test_several_addresses_of_one_file_are_said(tmp_path: Path) -> None:
+    folder = made(tmp_path, "1.png")
+    triggers = prompts(one=("https://a.example/1.png",), two=("https://b.example/1.png",))
+    (note,) = references_of(triggers, folder).notes
+    assert note.startswith("1 reference file stand for several addresses that end alike")
+
+
+def test_two_files_of_one_name_are_refused(tmp_path: Path) -> None:
+    folder = made(tmp_path, "a/1.png", "b/1.png")
+    with pytest.raises(UsageError, match=r"1\.png are both named like the source '1\.png'"):
+        references_of(prompts(one=("1.png",)), folder)
+
+
+def test_a_table_names_files_by_prompt_and_by_source(tmp_path: Path) -> None:
+    folder = made(tmp_path, "x.png", "y.png")
+    table = tmp_path / "map.csv"
+    table.write_text("source,prompt,file\nhttps://a.example/1,,x.png\n,two,y.png\n")
+    triggers = prompts(one=("https://a.example/1",), two=())
+    found = references_of(triggers, None, table)
+    assert [[path.name for path in own] for own in found.files] == [["x.png"], ["y.png"]]
+    assert folder == tmp_path
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("a,b\n1,2\n", "needs the columns file and source (or prompt); it has a, b"),
+        ("source,file\nx,none.png\n", "line 2: there is no file"),
+        ("source,file\nx,\n", "line 2: file is empty"),
+    ],
+)
+def test_a_table_that_cannot_be(text: str, said: str, tmp_path: Path) -> None:
+    table = tmp_path / "map.csv"
+    table.write_text(text)
+    with pytest.raises(UsageError) as error:
+        references_of(prompts(one=("x",)), None, table)
+    assert said in str(error.value)
+
+
+def test_no_file_at_all_says_what_one_would_be_called(tmp_path: Path) -> None:
+    triggers = prompts(one=("https://a.example/b/red.png?x=1",))
+    with pytest.raises(UsageError) as error:
+        references_of(triggers, made(tmp_path, "other.png"))
+    assert "none of the 1 trigger prompts has a picture in" in str(error.value)
+    assert "such as 'red.png' for 'https://a.example/b/red.png?x=1'" in str(error.value)
+    with pytest.raises(UsageError, match="--reference-map CSV with the columns prompt and file"):
+        references_of(prompts(one=()), tmp_path)
+    with pytest.raises(UsageError, match="give --references DIR or --reference-map CSV"):
+        references_of(triggers)
+
+
+def test_a_file_that_is_no_picture_is_said(tmp_path: Path) -> None:
+    path = tmp_path / "a.png"
+    path.write_text("no picture")
+    with pytest.raises(VisleakError, match=r"reference .*a\.png cannot be read as a picture"):
+        read_reference(path)
+
+
+def test_the_last_part_of_what_is_no_address() -> None:
+    assert last_part("http://[bad/x.png") == "x.png"
+    assert last_part("C/d/e%20f.png") == "e%20f.png"

@@ -1,0 +1,311 @@
+"""A benchmark from prompts to tables, with a model whose images are known."""
+
+from __future__ import annotations
+
+import dataclasses
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow.parquet as pq
+import pytest
+from painting_model import (
+    GENERAL,
+    TRIGGERS,
+    Contrast,
+    PaintingModel,
+    WordAlignment,
+    paint,
+    picture,
+    plan_of,
+)
+from PIL import Image
+
+from visleak.errors import UsageError, VisleakError
+from visleak.images import open_pictures
+from visleak.memorization.benchmark import (
+    Choices,
+    Judges,
+    RealImages,
+    References,
+    benchmark,
+    read_benchmark,
+)
+from visleak.memorization.benchmark.plan import sampled
+from visleak.memorization.extraction.generating import Job, seeds_of
+from visleak.memorization.extraction.similarity import PixelSimilarity
+from visleak.memorization.metrics import distances
+from visleak.memorization.mitigate import mitigation
+from visleak.memorization.prompts import Prompts
+
+METHODS = ("rna:1", "rna:3")
+SEEDS = seeds_of(0, 5)
+
+
+@pytest.fixture(scope="module")
+def done(tmp_path_factory: pytest.TempPathFactory) -> Any:
+    """A finished benchmark: plan, folder, result, and what was said."""
+    base = tmp_path_factory.mktemp("benchmark")
+    plan = plan_of(base / "refs", *METHODS)
+    told: list[tuple[str, int, int]] = []
+    said: list[str] = []
+    result = benchmark(
+        plan, base / "out", progress=lambda *each: told.append(each), say=said.append
+    )
+    return plan, base / "out", result, told, said
+
+
+def test_every_number_is_that_of_the_images_by_hand(done: Any) -> None:
+    plan, _, result, *_ = done
+    similarity = PixelSimilarity()
+    for number, row in enumerate(result.rows):
+        method = plan.mitigations[number]
+        own = []
+        for prompt, files in zip(TRIGGERS, plan.references.files, strict=True):
+            pixels = [paint(method.prompt_of(Job(prompt, seed)), seed) for seed in SEEDS]
+            reference = np.asarray(Image.open(files[0]))
+            alike = np.array([similarity.between([each], [reference])[0, 0] for each in pixels])
+            text = WordAlignment().texts([prompt])[0]
+            own.append(
+                (
+                    alike.max(),
+                    np.sort(alike)[-3:].mean(),
+                    (alike > 0.5).mean(),
+                    np.mean([WordAlignment().images([each])[0] @ text for each in pixels]),
+                    np.mean([4 + each.std() / 64 for each in pixels]),
+                )
+            )
+        wanted = np.array(own).mean(0)
+        found = [row.value("trigger", n) for n in ("top1", "top3", "share", "clip", "aesthetic")]
+        assert found == pytest.approx(wanted, abs=1e-12)
+        ordinary = [paint(method.prompt_of(Job(p, SEEDS[0])), SEEDS[0]) for p in GENERAL]
+        scores = [4 + each.std() / 64 for each in ordinary]
+        assert row.value("general", "aesthetic") == pytest.approx(np.mean(scores))
+        assert row.value("general", "aesthetic_std_images") == pytest.approx(np.std(scores, ddof=1))
+    assert result.base.value("trigger", "share") > result.rows[2].value("trigger", "share")
+
+
+def test_every_method_meets_the_same_noises(done: Any) -> None:
+    plan, *_ = done
+    by_method = {
+        each.setting: {
+            seed
+            for prompt, seed in plan.model.made
+            if prompt == each.prompt_of(Job(TRIGGERS[0], 0))
+        }
+        for each in plan.mitigations
+    }
+    assert set(map(frozenset, by_method.values())) == {frozenset(SEEDS)}
+
+
+def test_the_table_of_images_leads_to_each_of_them(done: Any) -> None:
+    _, out, *_ = done
+    table = pq.read_table(out / "measurements.parquet").to_pylist()
+    assert len(table) == 3 * (4 * 5 + 3)
+    assert [row["seed"] for row in table[:5]] == SEEDS
+    for row in table[::7]:
+        path = out / "images" / row["image"][:2] / f"{row['image']}.png"
+        contrast = 4 + np.asarray(Image.open(path)).std() / 64
+        assert row["aesthetic"] == contrast
+        assert (row["similarity"] is None) == (row["scenario"] == "general")
+
+
+def test_changes_are_those_of_prompts_in_pairs(done: Any) -> None:
+    *_, result, _, _ = done
+    for row in result.rows[1:]:
+        score = row.score("trigger", "top3")
+        away = row.value("trigger", "top3") - result.base.value("trigger", "top3")
+        assert score.change.value == pytest.approx(away)
+        assert score.change.p <= score.change.p_holm <= 1
+        assert score.interval.groups == 3
+    assert all(score.change is None for score in result.base.scores)
+
+
+def test_progress_is_one_bar_a_step_and_the_cost_is_said(done: Any) -> None:
+    *_, told, said = done
+    assert said[0].startswith("3 methods and settings: 69 images, 276 passes of the network")
+    for step, total in (("making images", 69), ("measuring images", 3 * (4 * 5 * 3 + 3 * 2))):
+        counts = [done for name, done, _ in told if name == step]
+        assert counts == sorted(counts)
+        assert counts[-1] == total
+        assert {each for name, _, each in told if name == step} == {total}
+
+
+def test_what_is_written_can_be_read_back(done: Any) -> None:
+    _, out, result, *_ = done
+    again = read_benchmark(out)
+    assert dataclasses.replace(again, rows=(), about={}) == dataclasses.replace(
+        result, rows=(), about={}
+    )
+    for one, other in zip(again.rows, result.rows, strict=True):
+        assert one.scores == other.scores
+        assert (one.line, one.setting, one.seconds) == (other.line, other.setting, other.seconds)
+    (out / "broken").mkdir(exist_ok=True)
+    (out / "broken" / "benchmark.json").write_text(
+        (out / "benchmark.json").read_text().replace('"rows"', '"rose"')
+    )
+    with pytest.raises(VisleakError, match="is damaged"):
+        read_benchmark(out / "broken")
+
+
+def test_the_same_request_is_answered_from_the_folder(done: Any) -> None:
+    plan, out, result, *_ = done
+    before = len(plan.model.made)
+    said: list[str] = []
+    again = benchmark(plan, out, say=said.append)
+    assert again.key == result.key
+    assert said == [f"{out} holds this benchmark, finished"]
+    other = dataclasses.replace(plan, seed=1)
+    with pytest.raises(UsageError, match="holds a benchmark of another model, other prompts"):
+        benchmark(other, out)
+    assert len(plan.model.made) == before
+
+
+def test_another_method_makes_its_own_images_and_another_judge_none(tmp_path: Path) -> None:
+    plan = plan_of(tmp_path / "refs", "rna:1", general=None)
+    first = benchmark(plan, tmp_path / "out")
+    made = len(plan.model.made)
+    more = dataclasses.replace(
+        plan, mitigations=(*plan.mitigations, mitigation("rna:2")), judges=Judges(PixelSimilarity())
+    )
+    second = benchmark(more, tmp_path / "out", force=True)
+    assert len(plan.model.made) - made == 20
+    assert second.rows[1].value("trigger", "top1") == first.rows[1].value("trigger", "top1")
+    assert second.rows[1].score("trigger", "clip") is None
+    assert second.general is None
+    assert not (tmp_path / "out" / "worst.png").exists()
+
+    class Broken(PaintingModel):
+        def sample(self, *_: Any) -> Any:
+            raise AssertionError("no image is to be made")
+
+    judged = dataclasses.replace(more, model=Broken(), judges=plan.judges)
+    third = benchmark(judged, tmp_path / "out", force=True)
+    assert third.rows[1].value("trigger", "clip") == first.rows[1].value("trigger", "clip")
+
+
+def test_prompts_without_references_count_for_all_but_similarity(tmp_path: Path) -> None:
+    plan = plan_of(tmp_path / "refs", "rna:1", general=None)
+    files = (plan.references.files[0], (), *plan.references.files[2:])
+    result = benchmark(
+        dataclasses.replace(plan, references=References(files, ("said",))), tmp_path / "out"
+    )
+    assert result.base.score("trigger", "top1").interval.prompts == 3
+    assert result.base.score("trigger", "clip").interval.prompts == 4
+    assert (result.triggers.referenced, result.notes) == (3, ("said",))
+
+
+def test_the_clip_score_may_be_against_what_the_network_was_given(tmp_path: Path) -> None:
+    plan = plan_of(tmp_path / "refs", "rna:2", general=None)
+    given = benchmark(plan, tmp_path / "out")
+    other = dataclasses.replace(plan, choices=Choices(clip_text="augmented"))
+    augmented = benchmark(other, tmp_path / "out", force=True)
+    assert augmented.base.value("trigger", "clip") == given.base.value("trigger", "clip")
+    text = plan.mitigations[1].prompt_of(Job(TRIGGERS[0], SEEDS[0]))
+    table = pq.read_table(tmp_path / "out" / "measurements.parquet").to_pylist()
+    first = next(row for row in table if row["method"] == "rna")
+    image = WordAlignment().images([paint(text, SEEDS[0])])[0]
+    assert first["clip"] == pytest.approx(image @ WordAlignment().texts([text])[0])
+
+
+def test_distances_are_those_of_the_images_as_a_set(tmp_path: Path) -> None:
+    real = tmp_path / "real"
+    real.mkdir()
+    for number in range(6):
+        Image.fromarray(picture(50 + number)).save(real / f"{number}.png")
+    (real / "broken.png").write_text("none")
+
+    class Means:
+        name, number, digest, width = "means", "mean colours", "means-1", 3
+        calls = 0
+
+        def images(self, pictures: Any) -> np.ndarray:
+            self.calls += len(pictures)
+            return np.array([each.mean((0, 1)) / 255 for each in pictures])
+
+    features = Means()
+    judged = RealImages(open_pictures(real), features)
+    plan = plan_of(tmp_path / "refs", "rna:1", general=None)
+    plan = dataclasses.replace(plan, judges=dataclasses.replace(plan.judges, real=judged))
+    result = benchmark(plan, tmp_path / "out")
+    made = [paint(p, seed) for p in TRIGGERS for seed in SEEDS]
+    one, other = features.images(made), features.images([picture(50 + n) for n in range(6)])
+    found = result.base.distance
+    assert found is not None
+    assert found.frechet == pytest.approx(distances.frechet_distance(one, other))
+    kernel = distances.kernel_distance(one, other, np.repeat(plan.groups(), 5))
+    assert found.kernel == pytest.approx(kernel.value)
+    assert (found.images, found.against) == (20, 6)
+    assert result.about["real"]["unreadable"] == 1
+    before = features.calls
+    benchmark(plan, tmp_path / "out", force=True)
+    assert features.calls == before
+
+
+class Search:
+    """A search by words that finds what it is told."""
+
+    name = "told"
+
+    def about(self) -> dict[str, object]:
+        return {"source": "told"}
+
+    def find_by_prompt(self, prompts: Any, count: int) -> list[list[str]]:
+        return [["1", "2"], ["3"], [], ["2"]]
+
+    def pictures(self, ids: Any) -> list[np.ndarray]:
+        return [picture(int(each)) for each in ids]
+
+
+def test_the_reference_performance_is_of_the_prompts_that_have_one(tmp_path: Path) -> None:
+    plan = plan_of(tmp_path / "refs", "rna:1", general=None)
+    plan = dataclasses.replace(plan, judges=dataclasses.replace(plan.judges, source=Search()))  # type: ignore[arg-type]
+    result = benchmark(plan, tmp_path / "out")
+    found = result.reference
+    assert found is not None
+    assert (found.source, found.count, found.similarity.prompts) == ("told", 100, 3)
+    text = WordAlignment().texts(TRIGGERS)
+    best = [max(WordAlignment().images([picture(n)])[0] @ text[0] for n in (1, 2))]
+    best += [WordAlignment().images([picture(n)])[0] @ text[row] for n, row in ((3, 1), (2, 3))]
+    assert found.clip.value == pytest.approx(np.mean(best))
+
+
+@pytest.mark.parametrize(
+    ("given", "said"),
+    [
+        ({"images": 0}, "images is 1 to 100,000 a prompt; got 0"),
+        ({"seed": -1}, "seed is 0 or more; got -1"),
+        ({"mitigations": ()}, "the first method is none, which all others are compared with"),
+    ],
+)
+def test_a_plan_that_cannot_be(given: dict[str, Any], said: str, tmp_path: Path) -> None:
+    with pytest.raises(UsageError) as error:
+        plan_of(tmp_path / "refs", **given)
+    assert str(error.value) == said
+
+
+def test_what_else_cannot_be(tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match=r"method rna n=1 is asked for twice; give it once"):
+        plan_of(tmp_path / "refs", "rna:1", "rna:1")
+    with pytest.raises(UsageError, match="clip text is one of original, augmented; got 'both'"):
+        Choices(clip_text="both")
+    with pytest.raises(UsageError, match="give an alignment model with --clip"):
+        Judges(PixelSimilarity(), None, Contrast(), source=Search())  # type: ignore[arg-type]
+
+
+def test_a_sample_keeps_what_is_known_of_its_prompts() -> None:
+    whole = Prompts(
+        tuple("abcdefgh"),
+        labels=(True,) * 8,
+        sources=tuple((letter.upper(),) for letter in "abcdefgh"),
+        columns={"n": tuple("12345678")},
+    )
+    few = sampled(whole, 3, 0)
+    assert few == sampled(whole, 3, 0)
+    assert [own[0].lower() for own in few.sources] == list(few.texts)
+    assert list(few.texts) == sorted(few.texts)
+    assert few.columns["n"] == tuple(str("abcdefgh".index(text) + 1) for text in few.texts)
+    assert few.notes == ("3 of 8 prompts, drawn by seed 0",)
+    assert sampled(whole, None, 0) is whole
+    with pytest.raises(UsageError, match="a sample has at least 1 prompt; got 0"):
+        sampled(whole, 0, 0)
