@@ -23,6 +23,7 @@ FORMATS: Final = ".csv, .tsv, .txt, .jsonl, .json, .parquet or .pickle"
 #: Verbs whose results are folders; their tables share names, so that each needs its own.
 VERBS: Final = (
     *("detect", "search", "augment", "diversify", "extract", "trace", "compare", "dataset"),
+    "benchmark",
 )
 
 

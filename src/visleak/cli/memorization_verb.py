@@ -8,6 +8,7 @@ import typer
 
 from visleak.cli import edges
 from visleak.cli.memorization_augment import augment
+from visleak.cli.memorization_benchmark import benchmark
 from visleak.cli.memorization_compare import compare
 from visleak.cli.memorization_dataset import dataset
 from visleak.cli.memorization_detect import detect
@@ -76,3 +77,9 @@ memorization.command(
     epilog="For example: visleak memorization dataset diverse/prompts.parquet --trace traced"
     " --answers answers.toml -o triggers",
 )(dataset)
+memorization.command(
+    "benchmark",
+    epilog="For example: visleak memorization benchmark --model sd-1.4/ --triggers SD1_final.csv"
+    " --references memorized/ --general captions_val2017.json --method rna:4 --method wen:3"
+    " --similarity sscd:sscd_disc_large.torchscript.pt -o benchmark",
+)(benchmark)
