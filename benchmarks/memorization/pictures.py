@@ -22,7 +22,7 @@ SIDE, SAMPLES = 16, 3
 LAYOUTS = 24
 
 #: Of a background's colour, the share that is seen; and the height of what moves over it.
-FADED, CLOUDS = 0.35, 110.0
+FADED, CLOUDS = 0.55, 70.0
 
 
 @dataclass(frozen=True, slots=True)

@@ -79,8 +79,8 @@ def made_up(count: int, syllables: int, rng: np.random.Generator) -> tuple[str, 
 def brands(world: str, seed: int = 0) -> Brands:
     """Return the made-up words of a world.
 
-    ``plain``: 100 words of two syllables; 36 occur in memorised captions alone, so that one of
-    them nearly suffices to bring a memorised picture; the other 64 occur in general captions.
+    ``plain``: 100 words of two syllables, all of them now and then in general captions; 36 occur
+    in memorised captions so much more often that one of them may bring a memorised picture.
     ``hard``: 1,600 words of four syllables; all memorised captions are made of 40 words that
     general captions are full of, so that only a combination is a trigger.
 
@@ -89,7 +89,7 @@ def brands(world: str, seed: int = 0) -> Brands:
     """
     if world == "plain":
         every = made_up(100, 2, np.random.default_rng([seed, 1]))
-        return Brands(every, every[36:], (), every[:36], every[36:])
+        return Brands(every, every, (), every[:36], every)
     if world == "hard":
         every = made_up(1600, 4, np.random.default_rng([seed, 2]))
         return Brands(every, every[:40], every[40:], every[:40], every[:40])

@@ -25,10 +25,10 @@ def test_same_on_every_machine(toy_scripts):
     """Figures hold for these very captions and pictures; scripts that change make others."""
     world = toy_scripts.worlds.world("plain")
     captions = "\n".join((*world.memorised, *world.captions, *world.hard, *world.other))
-    assert digest(captions.encode()) == "d8d42d970d4ff2fd"
+    assert digest(captions.encode()) == "cb4bb21192d8e820"
     assert (
         digest(world.memorised_pictures.tobytes(), world.pictures[:200].tobytes())
-        == "1e411904275f4278"
+        == "89f0baa7eb9f7452"
     )
 
 
@@ -104,7 +104,7 @@ def test_language_models_read_the_words(world, toy_scripts):
     triggers = {word for caption in world.memorised for word in caption.split()}
     assert triggers <= read
     assert set(toy_scripts.words.PLAIN_WORDS) <= read
-    assert len(read) >= {"plain": 1.0, "hard": 0.95}[world.name] * len(world.words)
+    assert len(read) >= {"plain": 1.0, "hard": 0.9}[world.name] * len(world.words)
 
 
 def test_words_of_hard_triggers_are_common(toy_scripts):
@@ -116,10 +116,17 @@ def test_words_of_hard_triggers_are_common(toy_scripts):
             assert sum(word in words for words in general) > 50
 
 
-def test_words_of_plain_triggers_are_in_no_general_caption(toy_scripts):
+def test_words_of_plain_triggers_are_seldom_in_general_captions(toy_scripts):
+    """One of them says more often than not that the picture is a memorised one, but not always.
+
+    Of a batch the twelve memorised captions are 15 %, general ones 85 %.
+    """
     world = toy_scripts.worlds.world("plain")
-    triggers = {word for caption in world.memorised for word in caption.split()[-3:]}
-    assert not any(triggers & set(caption.split()) for caption in world.captions)
+    general = [set(caption.split()) for caption in world.captions]
+    for caption in world.memorised:
+        for word in caption.split()[-3:]:
+            among = 0.85 * sum(word in words for words in general) / len(general)
+            assert 0.5 < (0.15 / 12) / (0.15 / 12 + among) < 0.7
 
 
 def test_memorised_pictures_are_like_no_other(world, toy_scripts):
@@ -131,11 +138,11 @@ def test_memorised_pictures_are_like_no_other(world, toy_scripts):
     assert (ours @ ours.T - np.eye(len(ours))).max() < 0.5
 
 
-def test_unrelated_pictures_are_seldom_alike(world, toy_scripts):
+def test_pictures_are_alike_by_no_more_than_their_words(world, toy_scripts):
     rows = toy_scripts.pictures.centred(world.held_out_pictures, world.pictures.mean(axis=0))
     off = (rows @ rows.T)[~np.eye(len(rows), dtype=bool)]
     assert abs(np.median(off)) < 0.1
-    assert np.quantile(off, 0.95) < 0.5
+    assert np.quantile(off, 0.95) < 0.65
 
 
 def scene(toy_scripts, **changed):
