@@ -48,7 +48,7 @@ def token_significance(score: TriggerScore, prompt: str) -> Attribution:
         VisleakError: its gradient is no finite number.
 
     Source: Wen et al. 2024, "Detecting, Explaining, and Mitigating Memorization in Diffusion
-    Models", section 4.2.
+    Models", section 4.1.
     """
     torch = library("torch", "diffusion", "the significance of tokens")
     model = _with_tokens(score)

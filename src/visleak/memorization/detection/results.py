@@ -146,7 +146,7 @@ class Attribution:
 
     Attributes:
         prompt: the text.
-        method: ``gradient`` (Wen et al. 2024, section 4.2) or ``leave-one-out``.
+        method: ``gradient`` (Wen et al. 2024, section 4.1) or ``leave-one-out``.
         d: L2 score of the prompt.
         tokens: texts; words for ``leave-one-out``.
         values: of ``gradient``, norms, 0 or more; of ``leave-one-out``, what D loses without the
