@@ -84,14 +84,15 @@ def lines(content: Mapping[str, Any]) -> Iterator[str]:
     yield ""
     yield "![pictures of the training set and of the model](memorization_toy.png)"
     yield ""
-    yield from _bars(content["bars"])
+    yield from bar_lines(content["bars"])
     yield from _detection(told)
     yield from _extraction(told)
     yield from _searches(told)
     yield from _augmentation(told)
 
 
-def _bars(bars: Sequence[Mapping[str, Any]]) -> Iterator[str]:
+def bar_lines(bars: Sequence[Mapping[str, Any]]) -> Iterator[str]:
+    """Return figures beside their bars, as a table."""
     yield "| bar | figure | asked | |"
     yield "|---|--:|--:|---|"
     for bar in bars:

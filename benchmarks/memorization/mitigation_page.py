@@ -1,0 +1,93 @@
+"""Writes examples/mitigation_toy.md from mitigation.json, so that they agree."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from experiment_page import bar_lines, spread
+
+COLUMNS = {
+    "trigger_top1": "top-1",
+    "trigger_top3": "top-3",
+    "trigger_share": "share > 0.5",
+    "trigger_clip": "CLIP",
+    "general_clip": "CLIP, general",
+    "seconds": "s / image",
+}
+
+
+def write_page(figures: Path, folder: Path) -> Path:
+    """Write the page; its figure is copied beside it by the caller."""
+    content = json.loads(figures.read_text())
+    folder.mkdir(parents=True, exist_ok=True)
+    page = folder / "mitigation_toy.md"
+    page.write_text("\n".join(lines(content)) + "\n")
+    return page
+
+
+def lines(content: Mapping[str, Any]) -> Iterator[str]:
+    """Return the page's lines."""
+    told = content["figures"]
+    size, rows = told["size"], told["rows"]
+    yield "# Mitigations, measured on models that really memorize"
+    yield ""
+    yield (
+        "Written by `benchmarks/memorization/mitigation.py` from the figures in"
+        " `benchmarks/memorization/mitigation.json`; the script says how everything is made."
+    )
+    yield ""
+    yield (
+        f"The models of [memorization_toy.md](memorization_toy.md), plain world, {len(rows)} seeds."
+        f" {size['triggers']} memorized captions with {size['images']} images each,"
+        f" {size['general']} general captions that were not trained with one image each; DDIM, 15"
+        " steps, guidance 7.5; every method starts from the same noises. Similarity is the"
+        " correlation with the caption's own memorized picture, the CLIP score that of a tiny CLIP"
+        f" ({rows[0]['alignment']['own_caption']:.2f} for a real picture and its own caption,"
+        f" {rows[0]['alignment']['another_caption']:.2f} for another caption). Medians over seeds,"
+        " single seeds in brackets."
+    )
+    yield ""
+    yield from bar_lines(content["bars"])
+    yield "![similarity against alignment, seed 0](mitigation_toy.png)"
+    yield ""
+    yield f"| method | {' | '.join(COLUMNS.values())} |"
+    yield f"|---|{'---|' * len(COLUMNS)}"
+    for name in rows[0]["methods"]:
+        cells = (cell(rows, name, key) for key in COLUMNS)
+        yield f"| {name} | {' | '.join(cells)} |"
+    yield ""
+    yield (
+        f"D is the triggers' median D at the sampler's first step ({levels(rows)}); Wen's learning"
+        " rate is 0.2 unless said. Only the column of general captions has enough prompts to tell"
+        " methods apart by their CLIP score."
+    )
+    yield ""
+    yield from covered(rows)
+
+
+def cell(rows: Sequence[Mapping[str, Any]], name: str, key: str) -> str:
+    """Return a figure of a method over seeds."""
+    return spread([row["methods"][name][key] for row in rows], "{:.2f}")
+
+
+def levels(rows: Sequence[Mapping[str, Any]]) -> str:
+    """Return the triggers' D of every seed."""
+    return ", ".join(f"{row['level']:.2f}" for row in rows)
+
+
+def covered(rows: Sequence[Mapping[str, Any]]) -> Iterator[str]:
+    """Return the hypervolumes as a table, the largest first."""
+    found: dict[str, list[float]] = {}
+    for row in rows:
+        for each in row["curves"]:
+            if each["against"] == "clip":
+                name = " ".join(filter(None, (each["method"], each["variant"])))
+                found.setdefault(name, []).append(each["volume"])
+    yield "| method, all settings | share of the ideal area that its trade-off curve covers |"
+    yield "|---|---|"
+    for name, values in sorted(found.items(), key=lambda item: -float(np.median(item[1]))):
+        yield f"| {name} | {spread(values, '{:.2f}')} |"
