@@ -1,0 +1,55 @@
+"""What images of a prompt are judged by: copying, fit to the prompt, looks, distance as a set."""
+
+from visleak.memorization.metrics.aesthetic import (
+    Aesthetic,
+    AestheticHead,
+    Spread,
+    load_aesthetic,
+    spread,
+)
+from visleak.memorization.metrics.alignment import (
+    Alignment,
+    ClipAlignment,
+    clip_scores,
+    load_alignment,
+)
+from visleak.memorization.metrics.copying import Copying, against_references, copying
+from visleak.memorization.metrics.distances import (
+    KernelDistance,
+    frechet_distance,
+    kernel_distance,
+    kernel_subsets,
+)
+from visleak.memorization.metrics.features import PictureFeatures, load_features
+from visleak.memorization.metrics.reference import (
+    Best,
+    ReferencePerformance,
+    reference_performance,
+)
+from visleak.memorization.metrics.searching import FolderByPrompt, PicturesByPrompt
+
+__all__ = [
+    "Aesthetic",
+    "AestheticHead",
+    "Alignment",
+    "Best",
+    "ClipAlignment",
+    "Copying",
+    "FolderByPrompt",
+    "KernelDistance",
+    "PictureFeatures",
+    "PicturesByPrompt",
+    "ReferencePerformance",
+    "Spread",
+    "against_references",
+    "clip_scores",
+    "copying",
+    "frechet_distance",
+    "kernel_distance",
+    "kernel_subsets",
+    "load_aesthetic",
+    "load_alignment",
+    "load_features",
+    "reference_performance",
+    "spread",
+]

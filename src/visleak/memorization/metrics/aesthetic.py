@@ -1,0 +1,205 @@
+"""Aesthetic score: how much people would like a picture, from 1 to 10 or so.
+
+The published head (``sac+logos+ava1-l14-linearMSE``, Schuhmann 2022) is a stack of linear layers,
+768-1024-128-64-16-1, on the unit vector of a picture by OpenAI's CLIP ViT-L/14. It was trained with
+dropout and has no activations, so in use it is one affine map.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from dataclasses import dataclass
+from hashlib import blake2b
+from pathlib import Path
+from typing import Final
+
+import numpy as np
+import numpy.typing as npt
+
+from visleak.encoders.clip import clip_encoder
+from visleak.errors import UsageError, VisleakError
+from visleak.memorization.metrics.alignment import AESTHETIC_CLIP, clip_request
+from visleak.memorization.metrics.features import EncoderFeatures, PictureFeatures
+from visleak.memorization.metrics.heads import Layer, read_layers
+from visleak.records import Bytes8
+from visleak.vectors import NORM_TOLERANCE
+
+Float64 = npt.NDArray[np.float64]
+
+WHAT: Final = "aesthetic head"
+
+
+class AestheticHead:
+    """A stack of linear layers that gives one number for a vector.
+
+    A file of weights does not say whether there are activations between the layers: it is taken
+    that there are none, as in the published head. One that has any (``...-reluMSE``) gives other
+    numbers than it was trained for.
+
+    Args:
+        layers: matrix (outputs, inputs) and bias (outputs,) of each; the last has one output.
+        name: for people.
+
+    Attributes:
+        width: numbers of a vector that it takes.
+        digest: changes whenever any score could.
+
+    >>> head = AestheticHead([(np.array([[3.0, 4.0]]), np.array([5.0]))], "small")
+    >>> head([[0.6, 0.8]]).tolist()
+    [10.0]
+    """
+
+    def __init__(self, layers: Sequence[Layer], name: str) -> None:
+        self._layers, self.name = tuple(layers), name
+        self.width = int(self._layers[0][0].shape[1])
+        hasher = blake2b(b"aesthetic head 1", digest_size=16)
+        for matrix, bias in self._layers:
+            hasher.update(repr(matrix.shape).encode())
+            hasher.update(np.ascontiguousarray(matrix, "<f8").tobytes())
+            hasher.update(np.ascontiguousarray(bias, "<f8").tobytes())
+        self.digest = hasher.hexdigest()
+
+    @classmethod
+    def load(cls, path: str | os.PathLike[str]) -> AestheticHead:
+        """Return the head of a file: safetensors, or a state dict of torch (``.pth``).
+
+        Raises:
+            MissingExtra: torch is not installed.
+            VisleakError: there is no such file, or it is no stack of linear layers.
+        """
+        file = Path(path).expanduser()
+        return cls(read_layers(file, WHAT), os.fspath(path))
+
+    def __call__(self, features: npt.ArrayLike) -> Float64:
+        """Return the score of each vector, (n,).
+
+        Args:
+            features: (n, width), of unit length.
+
+        Raises:
+            UsageError: they are of another width, or not of unit length.
+        """
+        rows = np.asarray(features, np.float64)
+        if rows.ndim != 2 or rows.shape[1] != self.width:
+            raise UsageError(
+                f"{WHAT} {self.name} takes vectors of {self.width} numbers"
+                f"{' (CLIP ViT-L/14)' if self.width == 768 else ''}; got an array {rows.shape}"
+            )
+        lengths = np.linalg.norm(rows, axis=1)
+        if not (np.abs(lengths - 1.0) <= NORM_TOLERANCE).all():
+            raise UsageError(
+                f"{WHAT} {self.name} takes vectors of unit length; got one of length"
+                f" {lengths[np.argmax(np.abs(lengths - 1.0))]:.4g}"
+            )
+        for matrix, bias in self._layers:
+            rows = rows @ matrix.T + bias
+        return np.asarray(rows[:, 0])
+
+    def affine(self) -> tuple[Float64, float]:
+        """Return the one affine map that all layers are: weight (width,) and bias."""
+        matrix, bias = np.eye(self.width), np.zeros(self.width)
+        for weight, added in self._layers:
+            matrix, bias = weight @ matrix, weight @ bias + added
+        return np.asarray(matrix[0]), float(bias[0])
+
+
+class Aesthetic:
+    """The aesthetic score of pictures.
+
+    Args:
+        head: gives the number.
+        features: unit vectors of pictures that it was trained on.
+
+    Raises:
+        UsageError: the head takes vectors of another width.
+    """
+
+    number = "aesthetic score of a linear head on unit CLIP vectors"
+
+    def __init__(self, head: AestheticHead, features: PictureFeatures) -> None:
+        if head.width != features.width:
+            raise UsageError(
+                f"{WHAT} {head.name} takes vectors of {head.width} numbers"
+                f"{', those of CLIP ViT-L/14' if head.width == 768 else ''}; {features.name} makes"
+                f" {features.width}"
+            )
+        self.head, self.features = head, features
+        self.name = f"{head.name} on {features.name}"
+        joined = f"{head.digest} {features.digest}".encode()
+        self.digest = blake2b(joined, digest_size=16).hexdigest()
+
+    def __call__(self, pictures: Sequence[Bytes8]) -> Float64:
+        """Return the score of each picture, (n,)."""
+        return self.head(self.features.images(pictures))
+
+
+def load_aesthetic(
+    head: str | os.PathLike[str],
+    clip: str = AESTHETIC_CLIP,
+    device: str = "auto",
+    precision: str = "fp32",
+) -> Aesthetic:
+    """Return the aesthetic score of a head in a file.
+
+    Args:
+        head: the file, such as ``sac+logos+ava1-l14-linearMSE.pth``.
+        clip: the CLIP whose pictures' vectors it was trained on, as of
+            :func:`visleak.memorization.metrics.alignment.load_alignment`; the published one is
+            for OpenAI's ViT-L/14. Only its tower for pictures is loaded.
+        device, precision: as there.
+
+    Raises:
+        UsageError: the two do not fit together, or a name cannot be.
+        MissingExtra: a library is not installed.
+        VisleakError: a file cannot be had or read.
+    """
+    read = AestheticHead.load(head)
+    encoder = clip_encoder(clip_request(clip, device, precision), assumed=True)
+    return Aesthetic(read, EncoderFeatures(encoder))
+
+
+@dataclass(frozen=True, slots=True)
+class Spread:
+    """Mean and three standard deviations of scores, which a paper may mean by "std".
+
+    All are of samples (n - 1); NaN where fewer than two say nothing.
+
+    Attributes:
+        mean: of all images.
+        images: deviation of all images.
+        prompts: deviation of the means of prompts; where prompts have one image, the same.
+        within: root of the mean variance of the images of a prompt: how far a single image may
+            be from what its prompt makes on average.
+    """
+
+    mean: float
+    images: float
+    prompts: float
+    within: float
+
+
+def spread(scores: npt.ArrayLike) -> Spread:
+    """Return mean and deviations of scores.
+
+    Args:
+        scores: (prompts, images), finite.
+
+    Raises:
+        UsageError: it is no such table.
+
+    >>> found = spread([[4.0, 6.0], [5.0, 7.0]])
+    >>> found.mean, round(found.images, 3), round(found.prompts, 3), round(found.within, 3)
+    (5.5, 1.291, 0.707, 1.414)
+    """
+    table = np.asarray(scores, np.float64)
+    if table.ndim != 2 or not table.size:
+        raise UsageError(f"scores are a table of prompts and their images; got {table.shape}")
+    if not np.isfinite(table).all():
+        raise VisleakError("aesthetic scores are finite numbers; got one that is not")
+    prompts, images = table.shape
+    nothing = float("nan")
+    within = float(np.sqrt(table.var(axis=1, ddof=1).mean())) if images > 1 else nothing
+    means = float(table.mean(axis=1).std(ddof=1)) if prompts > 1 else nothing
+    every = float(table.std(ddof=1)) if table.size > 1 else nothing
+    return Spread(float(table.mean()), every, means, within)

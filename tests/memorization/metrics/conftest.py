@@ -1,0 +1,41 @@
+"""A small CLIP of whole words for the tests of metrics."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import tiny_word_clips
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _one_torch_thread() -> None:
+    """Both cores are busy with tests already: threads of torch would only wait for each other."""
+    torch = pytest.importorskip("torch")
+    torch.set_num_threads(1)
+
+
+@pytest.fixture(scope="session")
+def word_clip(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Return the folder of a CLIP of 16 x 16 pixels that says how pictures are prepared."""
+    pytest.importorskip("transformers")
+    folder = tmp_path_factory.mktemp("word_clips") / "clip"
+    return tiny_word_clips.make_word_clip(folder, processor=True)
+
+
+@pytest.fixture(scope="session")
+def bare_clip(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Return the folder of the same network, without a word on pictures."""
+    pytest.importorskip("transformers")
+    folder = tmp_path_factory.mktemp("word_clips") / "bare"
+    return tiny_word_clips.make_word_clip(folder, processor=False)
+
+
+@pytest.fixture(scope="session")
+def small_pictures() -> list[np.ndarray]:
+    """Return eight pictures of 16 x 16 pixels, each of another colour and pattern."""
+    rng = np.random.default_rng(7)
+    flat = rng.integers(0, 256, (8, 1, 1, 3)) * 0.7
+    return list((flat + rng.integers(0, 77, (8, 16, 16, 3))).astype(np.uint8))

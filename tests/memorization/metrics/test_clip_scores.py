@@ -1,0 +1,158 @@
+"""CLIP scores of a small real model against the library alone; what names a model."""
+
+from __future__ import annotations
+
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import tiny_clips
+from visleak.errors import UsageError, VisleakError
+from visleak.memorization.metrics import alignment as module
+from visleak.memorization.metrics import clip_scores
+from visleak.memorization.metrics.alignment import clip_request, cosines
+
+on_cpu = partial(module.load_alignment, device="cpu")
+
+PROMPTS = ["a red circle", "a blue square", "the red square", "a circle of red"]
+
+
+def by_library(folder: Path, prompts: list[str], pictures: list[np.ndarray]) -> np.ndarray:
+    """Return the cosines in pairs as the library computes them, one pair at a time."""
+    import torch
+    from transformers import CLIPModel, PreTrainedTokenizerFast
+
+    from visleak.encoders.weights import quiet
+
+    with quiet():
+        model = CLIPModel.from_pretrained(folder).eval()
+        tokenizer = PreTrainedTokenizerFast.from_pretrained(folder)
+    scores = []
+    for prompt, pixels in zip(prompts, pictures, strict=True):
+        inputs = torch.from_numpy(pixels.transpose(2, 0, 1)[None].astype(np.float32) / 255)
+        with torch.inference_mode():
+            # what its logits are made of, before they are scaled
+            made = model(
+                input_ids=tokenizer(prompt, return_tensors="pt").input_ids,
+                pixel_values=(inputs - 0.5) / 0.5,
+            )
+            scores.append(float(made.logits_per_image / model.logit_scale.exp()))
+    return np.array(scores)
+
+
+def test_scores_are_the_librarys(word_clip: Path, small_pictures: list[np.ndarray]) -> None:
+    """Cosines without a factor, of each picture and its own prompt."""
+    model = on_cpu(str(word_clip))
+    pictures = small_pictures[:4]
+    expected = by_library(word_clip, PROMPTS, pictures)
+    found = clip_scores(model, PROMPTS, pictures)
+    np.testing.assert_allclose(found, expected, atol=1e-5)
+    assert np.ptp(expected) > 1e-3, "scores that are all alike prove nothing"
+    # turned around, other pairs are scored
+    assert np.abs(clip_scores(model, PROMPTS[::-1], pictures) - expected).max() > 1e-3
+
+
+def test_rows_are_unit_and_depend_on_nothing_else(
+    word_clip: Path, small_pictures: list[np.ndarray]
+) -> None:
+    """So that rows measured in other batches are the same rows."""
+    model = on_cpu(str(word_clip))
+    texts, images = model.texts(PROMPTS), model.images(small_pictures)
+    for rows in (texts, images):
+        np.testing.assert_allclose(np.linalg.norm(rows, axis=1), 1.0, atol=1e-12)
+    np.testing.assert_array_equal(model.texts(PROMPTS[2:3])[0], texts[2])
+    np.testing.assert_array_equal(model.images(small_pictures[5:6])[0], images[5])
+    assert model.texts([]).shape == model.images([]).shape == (0, model.width)
+    assert model.cut([]).shape == (0,)
+    assert model.cut(["a red circle", "a " * 20]).tolist() == [False, True]
+
+
+def test_a_folder_that_says_nothing_of_pictures(
+    word_clip: Path, bare_clip: Path, small_pictures: list[np.ndarray]
+) -> None:
+    """It loads, at the size of its network; what was assumed is in the digest."""
+    model, told = on_cpu(str(bare_clip)), on_cpu(str(word_clip))
+    assert model.images(small_pictures).shape == (8, 12)
+    assert model.about()["pictures"]["crop"] == [16, 16]  # type: ignore[index]
+    # one network, two ways to prepare pictures
+    np.testing.assert_array_equal(model.texts(PROMPTS), told.texts(PROMPTS))
+    assert model.digest != told.digest
+
+
+def test_the_digest_is_of_the_numbers(word_clip: Path) -> None:
+    """Neither of the name nor of the batch; half precision has other numbers."""
+    digest = on_cpu(str(word_clip)).digest
+    assert on_cpu(f"clip:{word_clip}?batch=3").digest == digest
+    assert on_cpu(f"{word_clip}?batch=2").digest == digest
+    assert on_cpu(str(word_clip), precision="bf16").digest != digest
+
+
+def test_clips_own_tokenizer_is_read_too(tmp_path: Path, natural: dict[str, np.ndarray]) -> None:
+    """A published CLIP: letters and pairs of them, photographs of any size."""
+    folder = tiny_clips.make_clip(tmp_path / "clip")
+    model = on_cpu(str(folder))
+    pictures = [natural["chelsea"], natural["coffee"]]
+    sentences = ["a photo of a cat", "coffee"]
+    np.testing.assert_allclose(
+        model.texts(sentences), tiny_clips.text_features(folder, sentences), atol=1e-6
+    )
+    expected = (model.texts(sentences) * model.images(pictures)).sum(1)
+    np.testing.assert_allclose(clip_scores(model, sentences, pictures), expected, atol=1e-12)
+
+
+@pytest.mark.parametrize(
+    ("spec", "name", "argument", "options"),
+    [
+        ("owner/name", "clip", "owner/name", {}),
+        ("owner/name?batch=8", "clip", "owner/name", {"batch": "8"}),
+        ("clip", "clip", "", {}),
+        ("clip:owner/name?precision=fp16", "clip", "owner/name", {"precision": "fp16"}),
+        ("open_clip:ViT-g-14/laion", "clip", "ViT-g-14/laion", {"backend": "open_clip"}),
+        ("open_clip:ViT-g-14:/a/w.bin", "clip", "ViT-g-14:/a/w.bin", {"backend": "open_clip"}),
+    ],
+)
+def test_what_a_text_stands_for(
+    spec: str, name: str, argument: str, options: dict[str, str]
+) -> None:
+    """Folder, hub, open_clip, or as encoders are named; what the text says goes before."""
+    request = clip_request(spec, "cpu", "fp32")
+    assert (request.name, request.argument) == (name, argument)
+    assert dict(request.options) == {"device": "cpu", "precision": "fp32", **options}
+    assert module.written(request).startswith("clip")
+
+
+@pytest.mark.parametrize(
+    ("spec", "error", "said"),
+    [
+        ("", UsageError, "an alignment model is the folder or hub name (OWNER/NAME) of a CLIP"),
+        ("builtin", UsageError, "open_clip:MODEL/WEIGHTS or clip:...; got 'builtin'"),
+        ("sscd:some/file", UsageError, "got 'sscd:some/file'"),
+        ("open_clip", UsageError, "needs MODEL/WEIGHTS after its name: open_clip:MODEL/WEIGHTS"),
+        ("clip:./nowhere", VisleakError, "there is no folder ./nowhere"),
+        ("./nowhere", VisleakError, "there is no folder ./nowhere"),
+        ("clip?colour=red", UsageError, "encoder clip has no option 'colour'"),
+    ],
+)
+def test_names_of_no_model(spec: str, error: type[Exception], said: str) -> None:
+    with pytest.raises(error) as caught:
+        on_cpu(spec)
+    assert said in str(caught.value)
+    assert "\n" not in str(caught.value)
+
+
+def test_pairs_must_be_pairs(word_clip: Path, small_pictures: list[np.ndarray]) -> None:
+    """Two lists of different lengths would be broadcast to a number of nothing."""
+    with pytest.raises(UsageError, match="got 1 prompts for 2 pictures"):
+        clip_scores(on_cpu(str(word_clip)), ["a red circle"], small_pictures[:2])
+
+
+def test_cosines_never_leave_their_range() -> None:
+    """Rounding would make 1.0000000000000002 of a vector and itself."""
+    rng = np.random.default_rng(0)
+    rows: Any = rng.standard_normal((500, 3))
+    rows /= np.linalg.norm(rows, axis=1, keepdims=True)
+    assert cosines(rows, rows).max() == 1.0
+    assert cosines(rows, -rows).min() == -1.0

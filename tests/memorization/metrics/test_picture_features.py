@@ -1,0 +1,146 @@
+"""Vectors for distances: outputs of networks as they are, unit vectors elsewhere, Inception's."""
+
+from __future__ import annotations
+
+import warnings
+from pathlib import Path
+
+import numpy as np
+import pytest
+from PIL import Image
+
+from visleak.encoders import load_encoder
+from visleak.errors import UsageError, VisleakError
+from visleak.memorization.metrics import load_features
+from visleak.memorization.metrics.features import EncoderFeatures
+from visleak.memorization.metrics.inception import resized
+
+
+def test_networks_keep_their_lengths(word_clip: Path, small_pictures: list[np.ndarray]) -> None:
+    """Their outputs point where the encoder's vectors do, and the name says what they are."""
+    found = load_features(f"clip:{word_clip}", device="cpu")
+    rows = found.images(small_pictures)
+    lengths = np.linalg.norm(rows, axis=1)
+    assert np.abs(lengths - 1).min() > 1e-3
+    encoder = load_encoder(f"clip:{word_clip}?device=cpu")
+    units = EncoderFeatures(encoder)
+    np.testing.assert_allclose(rows / lengths[:, None], units.images(small_pictures), atol=1e-6)
+    assert (found.number, units.number) == ("outputs of the network", "vectors at unit length")
+    assert found.digest != units.digest
+
+
+def test_the_built_in_encoder_needs_no_device(natural: dict[str, np.ndarray]) -> None:
+    """It has unit vectors only; asked for others, it says so. Nothing is no error."""
+    found = load_features("builtin", device="cpu")
+    rows = found.images([natural["coins"], natural["coffee"]])
+    np.testing.assert_allclose(np.linalg.norm(rows, axis=1), 1, atol=1e-6)
+    assert found.images([]).shape == (0, found.width)
+    with pytest.raises(UsageError, match="encoder builtin has vectors of unit length only"):
+        EncoderFeatures(load_encoder("builtin"), unit=False)
+
+
+def test_a_network_that_makes_no_vector(tmp_path: Path, word_clip: Path) -> None:
+    """NaN would become the distance of the whole set."""
+    import shutil
+
+    from safetensors.torch import load_file, save_file
+
+    folder = shutil.copytree(word_clip, tmp_path / "clip")
+    weights = load_file(folder / "model.safetensors")
+    weights["visual_projection.weight"].fill_(float("inf"))
+    save_file(weights, folder / "model.safetensors", metadata={"format": "pt"})
+    found = load_features(f"clip:{folder}", device="cpu")
+    with pytest.raises(VisleakError, match="makes no vector of 1 of 1 pictures; try precision="):
+        found.images([np.zeros((16, 16, 3), np.uint8)])
+
+
+@pytest.fixture(scope="module")
+def inception_file(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Return a file with the signature of FID's network, and little in it."""
+    import torch
+
+    class Layers(torch.nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.first = torch.nn.Conv2d(3, 5, 23, stride=23)
+
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            return self.first(x).mean(dim=[2, 3], keepdim=True)
+
+    class Whole(torch.nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.layers = Layers()
+
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            return self.layers(x)
+
+    torch.manual_seed(0)
+    path = tmp_path_factory.mktemp("inception") / "inception.pt"
+    with warnings.catch_warnings():
+        # torch asks for another format; FID's network is published in this one
+        warnings.simplefilter("ignore", DeprecationWarning)
+        torch.jit.script(Whole()).save(str(path))
+        torch.jit.script(Layers()).save(str(path.with_name("layers.pt")))
+    return path
+
+
+def test_inception_is_fed_as_clean_fid_feeds_it(
+    inception_file: Path, natural: dict[str, np.ndarray]
+) -> None:
+    """Resized channel by channel in floating point, (x - 128) / 128, through ``layers``."""
+    import torch
+
+    pictures = [natural["chelsea"][:150, :200], natural["coins"][::2, ::3], natural["rocket"]]
+    found = load_features(f"inception:{inception_file}?batch=2", device="cpu")
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", DeprecationWarning)
+        layers = torch.jit.load(str(inception_file)).layers
+    expected = []
+    for pixels in pictures:
+        planes = [
+            np.asarray(
+                Image.fromarray(pixels[..., c].astype(np.float32)).resize(
+                    (299, 299), resample=Image.BICUBIC
+                )
+            )
+            .clip(0, 255)
+            .reshape(299, 299, 1)
+            for c in range(3)
+        ]
+        whole = np.concatenate(planes, axis=2).astype(np.float32)
+        x = torch.from_numpy(whole.transpose(2, 0, 1)[None])
+        with torch.inference_mode():
+            expected.append(layers((x - 128) / 128).numpy().ravel())
+    np.testing.assert_allclose(found.images(pictures), expected, atol=1e-5)
+    assert found.width == 5
+    assert found.images([]).shape == (0, 5)
+    # bicubic filters overshoot: cut off, not wrapped around
+    sharp = np.zeros((12, 12, 3), np.uint8)
+    sharp[4:8] = 255
+    assert resized(sharp).min() == 0
+    assert resized(sharp).max() == 255
+    raw = Image.fromarray(sharp[..., 0].astype(np.float32)).resize((299, 299), Image.BICUBIC)
+    assert np.asarray(raw).min() < -1
+    assert np.asarray(raw).max() > 256
+
+
+@pytest.mark.parametrize(
+    ("text", "error", "said"),
+    [
+        ("inception", UsageError, "features inception needs FILE after its name: inception:FILE"),
+        ("inception:{}/none.pt", VisleakError, "there is no file {}/none.pt; get inception-2015"),
+        ("inception:{}/layers.pt", VisleakError, "has no part 'layers'; get inception-2015-12-05"),
+        ("inception:{}/inception.pt?prep=x", UsageError, "features inception has no option 'prep'"),
+        ("inceptio", UsageError, "features are inception:FILE or an encoder (builtin, clip,"),
+        ("builtin?device=cpu", UsageError, "encoder builtin has no option 'device'"),
+    ],
+)
+def test_features_that_cannot_be(
+    inception_file: Path, text: str, error: type[Exception], said: str
+) -> None:
+    folder = str(inception_file.parent)
+    with pytest.raises(error) as caught:
+        load_features(text.replace("{}", folder), device="cpu")
+    assert said.replace("{}", folder) in str(caught.value)
+    assert "\n" not in str(caught.value)

@@ -1,0 +1,168 @@
+"""Searching pictures by words, and the reference performance, against loops over all pairs."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from pathlib import Path
+
+import numpy as np
+import pytest
+from PIL import Image
+
+from visleak.errors import UsageError, VisleakError
+from visleak.memorization.extraction.similarity import PixelSimilarity
+from visleak.memorization.metrics import (
+    ClipAlignment,
+    FolderByPrompt,
+    load_alignment,
+    reference_performance,
+)
+from visleak.memorization.metrics import searching as module
+
+PROMPTS = ["a red circle", "a blue square", "the red square of a circle"]
+
+
+@pytest.fixture(scope="module")
+def model(word_clip: Path) -> ClipAlignment:
+    return load_alignment(str(word_clip), device="cpu")
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory, small_pictures: list[np.ndarray]) -> Path:
+    """Return a folder of eight pictures, one that is none, and one that comes twice."""
+    made = tmp_path_factory.mktemp("searched")
+    for number, pixels in enumerate([*small_pictures, small_pictures[2]]):
+        Image.fromarray(pixels).save(made / f"{number}.png")
+    (made / "broken.png").write_bytes(b"words")
+    return made
+
+
+@pytest.fixture(scope="module")
+def source(folder: Path, model: ClipAlignment) -> FolderByPrompt:
+    return FolderByPrompt(str(folder), model, workers=1, cache=None)
+
+
+def scores(model: ClipAlignment, pictures: Sequence[np.ndarray]) -> np.ndarray:
+    return np.array(
+        [[float(text @ image) for image in model.images(pictures)] for text in model.texts(PROMPTS)]
+    )
+
+
+@pytest.mark.parametrize("block", [2, 100])
+def test_the_nearest_come_first(
+    source: FolderByPrompt,
+    model: ClipAlignment,
+    small_pictures: list[np.ndarray],
+    block: int,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """By sorting all pairs; of two equal pictures the first in the set comes first."""
+    monkeypatch.setattr(module, "BLOCK", block)
+    table = scores(model, [*small_pictures, small_pictures[2]])
+    table[:, 8] -= 1e-9
+    expected = [[f"{place}.png" for place in np.argsort(-row)] for row in table]
+    assert source.find_by_prompt(PROMPTS, 4) == [row[:4] for row in expected]
+    assert source.find_by_prompt(PROMPTS[1:2], 100) == [expected[1]]
+    assert source.find_by_prompt([], 5) == []
+    with pytest.raises(UsageError, match=r"count is 1 or more \(MemBench: 100\); got 0"):
+        source.find_by_prompt(PROMPTS, 0)
+
+
+def test_pictures_come_in_the_order_asked_for(
+    source: FolderByPrompt, small_pictures: list[np.ndarray]
+) -> None:
+    """The same twice, too; what could not be read is not searched, and is counted."""
+    found = source.pictures(["5.png", "0.png", "5.png"])
+    for pixels, number in zip(found, (5, 0, 5), strict=True):
+        np.testing.assert_array_equal(pixels, small_pictures[number])
+    assert source.about()["pictures"] == 9
+    assert source.about()["unreadable"] == 1
+    assert [each.id for each in source.problems] == ["broken.png"]
+
+
+def test_a_folder_without_pictures(tmp_path: Path, model: ClipAlignment) -> None:
+    (tmp_path / "words.png").write_bytes(b"words")
+    with pytest.raises(VisleakError, match=r"none of the pictures of \S+ can be read, such as 'wo"):
+        FolderByPrompt(str(tmp_path), model, workers=1, cache=None)
+
+
+class Listed:
+    """A search that answers from a list, and counts what it is asked for."""
+
+    name = "listed"
+
+    def __init__(self, answers: list[list[str]], pictures: dict[str, np.ndarray | None]) -> None:
+        self._answers, self._pictures = answers, pictures
+        self.asked: list[str] = []
+
+    def about(self) -> dict[str, object]:
+        return {}
+
+    def find_by_prompt(self, prompts: Sequence[str], count: int) -> Sequence[Sequence[str]]:
+        return [each[:count] for each in self._answers]
+
+    def pictures(self, ids: Sequence[str]) -> list[np.ndarray | None]:
+        self.asked += ids
+        return [self._pictures[each] for each in ids]
+
+
+def test_the_best_score_is_kept(model: ClipAlignment, small_pictures: list[np.ndarray]) -> None:
+    """Not the first that is named; what cannot be had is left out; unknown stays unknown."""
+    pictures: dict[str, np.ndarray | None] = {
+        str(place): pixels for place, pixels in enumerate(small_pictures)
+    }
+    pictures["lost"] = None
+    answers = [["0", "lost", "1", "2", "3"], ["3", "2"], ["lost"]]
+    references = [[small_pictures[6], small_pictures[7]], [], [small_pictures[0]]]
+    source = Listed(answers, pictures)
+    told: list[tuple[int, int]] = []
+    similarity = PixelSimilarity()
+    found = reference_performance(
+        source,
+        PROMPTS,
+        references,
+        model,
+        similarity,
+        progress=lambda step, done, total: told.append((done, total)),
+    )
+    table = scores(model, small_pictures)
+    for row, own in enumerate(([0, 1, 2, 3], [3, 2])):
+        best = max(own, key=lambda place, row=row: table[row, place])
+        assert found.best[row].picture == str(best)
+        assert found.clip[row] == pytest.approx(table[row, best], abs=1e-6)
+        assert found.best[row].candidates == len(own)
+    kept = small_pictures[int(found.best[0].picture)]
+    assert found.similarity[0] == pytest.approx(similarity.between([kept], references[0]).max())
+    assert math.isnan(found.similarity[1])
+    assert found.best[2] == pytest.approx(found.best[2])
+    assert (found.best[2].picture, found.best[2].candidates) == ("", 0)
+    assert np.isnan([found.clip[2], found.similarity[2]]).all()
+    assert told[-1] == (3, 3)
+    # each was read once to be scored; the kept one of the first prompt once more to be compared
+    assert sorted(source.asked) == sorted(["0", "lost", "1", "2", "3", found.best[0].picture])
+
+
+def test_a_folder_as_the_source(
+    source: FolderByPrompt, model: ClipAlignment, small_pictures: list[np.ndarray]
+) -> None:
+    """Its own vectors serve; another search by the same pictures finds the same."""
+    references = [[small_pictures[0]]] * 3
+    similarity = PixelSimilarity()
+    found = reference_performance(source, PROMPTS, references, model, similarity, count=5)
+    every = [f"{place}.png" for place in range(8)]
+    pictures = dict(zip(every, small_pictures, strict=True))
+    again = reference_performance(
+        Listed([every] * 3, dict(pictures)), PROMPTS, references, model, similarity
+    )
+    assert [each.picture for each in found.best] == [each.picture for each in again.best]
+    np.testing.assert_allclose(found.clip, again.clip, atol=1e-6)
+    np.testing.assert_allclose(found.similarity, again.similarity)
+    assert (found.source, found.count) == (source.name, 5)
+
+
+def test_what_cannot_be_asked(source: FolderByPrompt, model: ClipAlignment) -> None:
+    with pytest.raises(UsageError, match="got 1 for 3 prompts"):
+        reference_performance(source, PROMPTS, [[]], model, PixelSimilarity())
+    with pytest.raises(UsageError, match="count is 1 or more"):
+        reference_performance(source, PROMPTS, [[]] * 3, model, PixelSimilarity(), count=0)

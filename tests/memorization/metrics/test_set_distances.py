@@ -1,0 +1,178 @@
+"""Distances of sets against independent code: scipy's root, sklearn, torchmetrics, loops."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import scipy.linalg
+from hypothesis import given
+from hypothesis import strategies as st
+from sklearn.metrics.pairwise import polynomial_kernel
+
+from visleak.errors import UsageError
+from visleak.memorization.metrics import frechet_distance, kernel_distance, kernel_subsets
+from visleak.memorization.metrics import pair_sums as sums_module
+
+
+def drawn(count: int, width: int, seed: int, shift: float = 0.0) -> np.ndarray:
+    """Return correlated vectors."""
+    rng = np.random.default_rng([count, width, seed])
+    mixed: np.ndarray = rng.standard_normal((count, width)) @ rng.standard_normal((width, width))
+    return mixed + shift
+
+
+def by_root(a: np.ndarray, b: np.ndarray) -> float:
+    """Return the distance as published code computes it: by the root of a product of matrices."""
+    one, other = np.cov(a, rowvar=False), np.cov(b, rowvar=False)
+    # a root of a singular matrix is not unique: published code adds as little, too
+    small = 1e-10 * np.eye(len(one))
+    root = scipy.linalg.sqrtm((one + small) @ (other + small)).real
+    apart = a.mean(0) - b.mean(0)
+    return float(apart @ apart + np.trace(one) + np.trace(other) - 2 * np.trace(root))
+
+
+@pytest.mark.parametrize(
+    ("rows", "others", "width"), [(40, 30, 4), (25, 60, 12), (5, 9, 8), (200, 3, 6)]
+)
+def test_frechet_is_that_of_the_matrix_root(rows: int, others: int, width: int) -> None:
+    """With more vectors than dimensions on both sides, on one, and on none."""
+    a, b = drawn(rows, width, 0), drawn(others, width, 1, shift=0.7)
+    expected = by_root(a, b)
+    assert expected > 1
+    assert frechet_distance(a, b) == pytest.approx(expected, rel=2e-4)
+
+
+def test_frechet_of_known_distributions() -> None:
+    """Diagonal covariances, by hand: |m|^2 + sum (s_a - s_b)^2; and of a set with itself."""
+    corners = np.array([[x, y] for x in (-1.0, 1.0) for y in (-1.0, 1.0)] * 100)
+    scale = np.sqrt(400 / 399)  # of samples
+    a, b = corners * [1, 2], corners * [3, 2] + [0, 5]
+    assert frechet_distance(a, b) == pytest.approx(25 + (2 * scale) ** 2, abs=1e-9)
+    assert frechet_distance(a, a) == pytest.approx(0, abs=1e-9)
+    assert frechet_distance(a, b) == pytest.approx(frechet_distance(b, a), abs=1e-9)
+
+
+def naive(a: np.ndarray, b: np.ndarray) -> float:
+    """Return MMD^2 by loops over pairs, with sklearn's kernel."""
+    own, other = (polynomial_kernel(x, degree=3, coef0=1) for x in (a, b))
+    cross = polynomial_kernel(a, b, degree=3, coef0=1)
+    pairs = [
+        sum(k[i, j] for i in range(len(k)) for j in range(len(k)) if i != j)
+        / (len(k) * (len(k) - 1))
+        for k in (own, other)
+    ]
+    return float(pairs[0] + pairs[1] - 2 * cross.mean())
+
+
+@given(st.integers(2, 7), st.integers(2, 7), st.integers(1, 4), st.integers(0, 9))
+def test_kernel_distance_is_that_of_loops(n: int, m: int, width: int, seed: int) -> None:
+    """On few vectors of few dimensions, where the pairs of a row with itself would weigh most."""
+    a, b = drawn(n, width, seed), drawn(m, width, seed + 100, shift=0.3)
+    assert kernel_distance(a, b).value == pytest.approx(naive(a, b), rel=1e-9, abs=1e-9)
+
+
+def test_kernel_distance_is_torchmetrics() -> None:
+    torch = pytest.importorskip("torch")
+    kid = pytest.importorskip("torchmetrics.image.kid")
+    a, b = drawn(30, 6, 0), drawn(30, 6, 1, shift=0.5)
+    theirs = float(kid.poly_mmd(torch.from_numpy(a), torch.from_numpy(b)))
+    assert kernel_distance(a, b).value == pytest.approx(theirs, rel=1e-9)
+
+
+def test_blocks_change_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A block that ends within the set, and within a group."""
+    a, b, groups = drawn(23, 3, 0), drawn(17, 3, 1), np.arange(23) // 4
+    whole = kernel_distance(a, b, groups)
+    monkeypatch.setattr(sums_module, "BLOCK", 5)
+    parts = kernel_distance(a, b, groups)
+    assert parts.value == pytest.approx(whole.value, rel=1e-12)
+    assert parts.error == pytest.approx(whole.error, rel=1e-9)
+
+
+def test_the_error_is_that_of_leaving_out_groups() -> None:
+    """Each group of either set left out in turn, and all computed again."""
+    a, b = drawn(14, 3, 0), drawn(12, 3, 1, shift=1.0)
+    groups = np.array(list("aabbbbcdddefff"))
+    others = np.arange(12) // 2
+    found = kernel_distance(a, b, groups, others)
+    left = [naive(a[groups != each], b) for each in np.unique(groups)]
+    left_b = [naive(a, b[others != each]) for each in np.unique(others)]
+    variance = sum(
+        (len(each) - 1) / len(each) * float(((np.array(each) - np.mean(each)) ** 2).sum())
+        for each in (left, left_b)
+    )
+    assert found.error == pytest.approx(variance**0.5, rel=1e-9)
+    assert (found.groups, found.other_groups, found.pictures, found.others) == (6, 6, 14, 12)
+    assert found.low < found.value < found.high
+    assert found.value - found.low == pytest.approx(found.high - found.value)
+    # images of one prompt are no independent ones
+    assert found.error != pytest.approx(kernel_distance(a, b).error, rel=0.05)
+
+
+def test_the_interval_holds_the_truth() -> None:
+    """Of sets of ten groups of four that resemble each other; without groups it is too short.
+
+    In one dimension the distance is that of moments: with k = (xy + 1)^3 it is
+    3 (E x - E y)^2 + 3 (E x^2 - E y^2)^2 + (E x^3 - E y^3)^2.
+    """
+    shift, between, inner = 1.0, 0.5, 0.3
+    variance = between**2 + inner**2
+    second, third = shift**2, shift**3 + 3 * shift * variance
+    truth = 3 * shift**2 + 3 * second**2 + third**2
+    held, held_alone = 0, 0
+    groups = np.repeat(np.arange(10), 4)
+    for seed in range(150):
+        rng = np.random.default_rng(seed)
+        sides = [
+            (rng.normal(0, between, 10)[groups] + rng.normal(0, inner, 40))[:, None]
+            for _ in range(2)
+        ]
+        found = kernel_distance(sides[0] + shift, sides[1], groups, groups)
+        alone = kernel_distance(sides[0] + shift, sides[1])
+        held += found.low <= truth <= found.high
+        held_alone += alone.low <= truth <= alone.high
+    assert held >= 0.85 * 150
+    assert held_alone < 0.8 * 150
+
+
+def test_too_few_groups_have_no_interval() -> None:
+    """A number without a range, and not one of length 0."""
+    a, b = drawn(8, 2, 0), drawn(8, 2, 1)
+    found = kernel_distance(a, b, np.arange(8) // 4)
+    assert np.isfinite(found.value)
+    assert np.isnan([found.low, found.high, found.error]).all()
+
+
+def test_subsets_are_those_of_torchmetrics() -> None:
+    """All of the set is one subset; smaller ones agree with it on average, and are told apart."""
+    a, b = drawn(40, 4, 0), drawn(40, 4, 1, shift=0.5)
+    whole = kernel_distance(a, b).value
+    mean, deviation = kernel_subsets(a, b, subsets=3, size=40)
+    assert mean == pytest.approx(whole, rel=1e-9)
+    assert deviation == pytest.approx(0, abs=1e-6 * abs(whole))
+    mean, deviation = kernel_subsets(a, b, subsets=200, size=15, seed=3)
+    assert abs(mean - whole) < 4 * deviation / 200**0.5
+    assert (mean, deviation) == kernel_subsets(a, b, subsets=200, size=15, seed=3)
+    with pytest.raises(UsageError, match="size of subsets is 2 to 40, that of the smaller set"):
+        kernel_subsets(a, b)
+    with pytest.raises(UsageError, match="subsets are 1 or more; got 0"):
+        kernel_subsets(a, b, subsets=0, size=4)
+
+
+@pytest.mark.parametrize("distance", [frechet_distance, kernel_distance])
+def test_sets_that_cannot_be_compared(distance: object) -> None:
+    assert callable(distance)
+    with pytest.raises(UsageError, match=r"a is a table of two vectors or more, .* \(1, 3\)"):
+        distance(np.zeros((1, 3)), np.zeros((5, 3)))
+    with pytest.raises(UsageError, match="a has vectors of 3 numbers, b of 4: both must come"):
+        distance(np.zeros((5, 3)), np.zeros((5, 4)))
+    with pytest.raises(UsageError, match="b has numbers that are not finite"):
+        distance(np.zeros((5, 3)), np.full((5, 3), np.inf))
+
+
+def test_groups_must_be_of_the_rows() -> None:
+    a = drawn(5, 2, 0)
+    with pytest.raises(UsageError, match=r"groups names one group a row; got \(4,\) for 5 rows"):
+        kernel_distance(a, a, [0, 1, 2, 3])
+    with pytest.raises(UsageError, match="confidence"):
+        kernel_distance(a, a, confidence=1.0)
