@@ -109,8 +109,9 @@ Similarity = Annotated[
         "--similarity",
         metavar="S",
         rich_help_panel=CLUSTERS,
-        help="builtin (fingerprint, confirmed by verification), sscd:FILE (MemBench), pixels"
-        " (correlation at 32 x 32), or another encoder.",
+        help="builtin (fingerprint, confirmed by verification), sscd:FILE (MemBench; squeezed as"
+        " by its code: sscd:FILE?resize=288x288), pixels (correlation at 32 x 32), or another"
+        " encoder.",
     ),
 ]
 Eps = Annotated[
