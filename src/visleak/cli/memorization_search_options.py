@@ -15,7 +15,8 @@ from visleak.errors import UsageError
 
 if TYPE_CHECKING:
     from visleak.memorization.model import TokenModel
-    from visleak.memorization.search.proposals import MaskedLanguageModel, Rules
+    from visleak.memorization.search.masked import MaskedLanguageModel
+    from visleak.memorization.search.proposals import Rules
     from visleak.memorization.search.task import Budget, Progress
     from visleak.pipeline.workplace import Progress as Bar
 

@@ -5,20 +5,18 @@ from __future__ import annotations
 import shlex
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Final
+from typing import TYPE_CHECKING, Final
 
 import typer
 
 from visleak.cli import edges, options
 from visleak.cli import memorization_options as shared
+from visleak.cli import memorization_trace_options as its
 from visleak.errors import UsageError
 
 if TYPE_CHECKING:
     from visleak.memorization.tracing import Trace
     from visleak.records import AnySet
-
-SOURCES: Final = "Who is asked"
-COUNTS: Final = "What counts"
 
 #: The only gate of this verb.
 GATE: Final = "memorized"
@@ -29,124 +27,19 @@ SHOWN: Final = 10
 
 def trace(
     context: typer.Context,
-    target: Annotated[
-        str,
-        typer.Argument(
-            metavar="EXTRACT|S",
-            show_default=False,
-            help="Folder of visleak memorization extract, or any SOURCE of generated images.",
-        ),
-    ],
-    source: Annotated[
-        list[str] | None,
-        typer.Option(
-            "--source",
-            metavar="[NAME=]S",
-            rich_help_panel=SOURCES,
-            show_default=False,
-            help="Training images: any SOURCE, or published fingerprints (emb:DIR), which verify"
-            " nothing. May be repeated.",
-        ),
-    ] = None,
-    service: Annotated[
-        list[str] | None,
-        typer.Option(
-            "--service",
-            metavar="M:O",
-            rich_help_panel=SOURCES,
-            show_default=False,
-            help="Reverse image search: a Python object package.module:object with name, sends and"
-            " find. It is sent the images that no source verified, and what it finds verifies"
-            " nothing. May be repeated.",
-        ),
-    ] = None,
-    unverified: Annotated[
-        bool,
-        typer.Option(
-            "--unverified",
-            rich_help_panel=SOURCES,
-            help="There is no training set to ask: list the images as candidates, unverified.",
-        ),
-    ] = False,
-    every: Annotated[
-        bool,
-        typer.Option(
-            "--all",
-            rich_help_panel=SOURCES,
-            help="Trace all images of the extraction, not one a cluster, and say which prompts"
-            " replicate (D_mem).",
-        ),
-    ] = False,
-    tau: Annotated[
-        float,
-        typer.Option(
-            "--tau",
-            metavar="X",
-            rich_help_panel=COUNTS,
-            help="M_tau = 1 where the similarity to some training image is above X (definition 1).",
-        ),
-    ] = 0.7,
-    kappa_share: Annotated[
-        str,
-        typer.Option(
-            "--kappa-share",
-            metavar="RATE",
-            rich_help_panel=COUNTS,
-            help="A prompt is in D_mem if more than RATE (0.5 or 50%) of its images have M_tau ="
-            " 1; with --all.",
-        ),
-    ] = "50%",
-    similarity: Annotated[
-        str | None,
-        typer.Option(
-            "--similarity",
-            metavar="E",
-            rich_help_panel=COUNTS,
-            help="Encoder whose cosine tau belongs to: sscd:FILE (MemBench), or any other of"
-            " --encoder. By default that of published fingerprints, else builtin.",
-        ),
-    ] = None,
-    views: Annotated[
-        str,
-        typer.Option(
-            "--views",
-            metavar="V",
-            rich_help_panel=COUNTS,
-            help="Views of the generated images that are compared: none (definition 1), mirror"
-            " (for models trained with random flips) or all.",
-        ),
-    ] = "none",
-    no_layouts: Annotated[
-        bool,
-        typer.Option(
-            "--no-layouts",
-            rich_help_panel=COUNTS,
-            help="Do not look for copies in other colours, which takes one more pass over the"
-            " sources.",
-        ),
-    ] = False,
-    categories: Annotated[
-        Path | None,
-        typer.Option(
-            "--categories",
-            metavar="FILE.csv",
-            rich_help_panel=COUNTS,
-            show_default=False,
-            help="What memorized images show: columns category (commercial product, human, artwork,"
-            " other) and reference, image or prompt.",
-        ),
-    ] = None,
+    target: its.Target,
+    source: its.Sources = None,
+    service: its.Services = None,
+    unverified: its.Unverified = False,
+    every: its.Every = False,
+    tau: its.Tau = 0.7,
+    kappa_share: its.KappaShare = "50%",
+    similarity: its.Similarity = None,
+    views: its.Views = "none",
+    no_layouts: its.NoLayouts = False,
+    categories: its.Categories = None,
     out: shared.Out = Path("visleak-trace"),
-    fail_on: Annotated[
-        list[str] | None,
-        typer.Option(
-            "--fail-on",
-            metavar="memorized[=RATE]",
-            rich_help_panel=shared.OUT,
-            help="Exit with 3 if more than RATE (0.01 or 1%, default 0) of the traced images count"
-            " as memorized.",
-        ),
-    ] = None,
+    fail_on: its.FailOn = None,
     no_pictures: options.NoPictures = False,
     json: shared.Json = False,
     force: shared.Force = False,

@@ -18,8 +18,8 @@ from hypothesis import strategies as st
 
 from visleak.errors import UsageError, VisleakError
 from visleak.memorization import read_prompts
+from visleak.memorization.prompt_files.cells import sources_of
 from visleak.memorization.prompt_files.reading import FORMATS
-from visleak.memorization.prompt_files.rows import sources_of
 
 DATA = os.environ.get("VISLEAK_DATA")
 

@@ -12,7 +12,8 @@ from five_words import WORDS, FiveProposer, FiveWords, d_of, text_of
 from visleak.errors import UsageError, VisleakError
 from visleak.memorization.scores import ScoreSettings, TriggerScore, seeds_of
 from visleak.memorization.search import augmenting, moving
-from visleak.memorization.search.augmenting import Augmented, AugmentSettings, augment
+from visleak.memorization.search.augment_chains import AugmentSettings
+from visleak.memorization.search.augmenting import Augmented, augment
 from visleak.memorization.search.ledger import Banked
 from visleak.memorization.search.task import Budget, Progress, SearchTask
 

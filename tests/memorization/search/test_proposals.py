@@ -22,8 +22,10 @@ from transformers import (
 )
 
 from visleak.errors import UsageError, VisleakError
+from visleak.memorization.baselines.causal import load_causal
 from visleak.memorization.search.language_models import load_language_model
-from visleak.memorization.search.proposals import MaskedLanguageModel, Rules, best_candidates
+from visleak.memorization.search.masked import MaskedLanguageModel
+from visleak.memorization.search.proposals import Rules, best_candidates
 
 TOKENS = (
     *("[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", "[unused1]"),
@@ -261,6 +263,16 @@ def test_a_list_that_bans_every_word_is_refused(folder: Path) -> None:
     assert str(refused.value) == (f"every word of language model {folder} is banned; ban fewer")
 
 
+def test_a_masked_one_is_refused_where_a_causal_one_is_needed(folder: Path) -> None:
+    # the library would load it, and let it read in one direction what it learnt to read in both
+    with pytest.raises(UsageError) as refused:
+        load_causal(str(folder))
+    assert str(refused.value) == (
+        f"language model {folder} is a masked one (BertForMaskedLM); --causal-lm needs a causal"
+        " one, such as hub:openai-community/gpt2"
+    )
+
+
 def test_what_is_no_masked_language_model_is_refused(folder: Path, tmp_path: Path) -> None:
     with pytest.raises(UsageError, match=r"there is no such folder; give one with a language"):
         load_language_model(str(tmp_path / "none"))
@@ -274,8 +286,15 @@ def test_what_is_no_masked_language_model_is_refused(folder: Path, tmp_path: Pat
     GPT2LMHeadModel(GPT2Config(vocab_size=24, n_embd=8, n_layer=1, n_head=1)).save_pretrained(
         causal
     )
-    with pytest.raises(VisleakError, match=r"cannot be loaded"):
-        load_language_model(str(causal))
+    for architectures, named in ((["GPT2LMHeadModel"], "GPT2LMHeadModel"), (None, "gpt2")):
+        content = json.loads((causal / "config.json").read_text())
+        (causal / "config.json").write_text(json.dumps({**content, "architectures": architectures}))
+        with pytest.raises(UsageError) as refused:
+            load_language_model(str(causal))
+        assert str(refused.value) == (
+            f"language model {causal} is a causal one ({named}); --lm needs a masked one, such as"
+            " hub:google-bert/bert-base-uncased"
+        )
     pickled = tmp_path / "pickled"
     shutil.copytree(folder, pickled)
     (pickled / "model.safetensors").rename(pickled / "pytorch_model.bin")

@@ -26,7 +26,7 @@ def load_causal(text: str, *, device: str = "cpu") -> CausalLanguageModel:
 
     Raises:
         MissingExtra: torch or transformers is not installed.
-        UsageError: there is no such folder.
+        UsageError: there is no such folder, or it holds a masked language model.
         VisleakError: the model cannot be had or loaded, or is no causal language model.
     """
     network, tokenizer, digest = loaded(text, "AutoModelForCausalLM", device, "--causal-lm FOLDER")

@@ -7,7 +7,6 @@ import time
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 from visleak.errors import UsageError
 from visleak.memorization.extraction.clustering import Group, clusters_of
@@ -21,6 +20,14 @@ from visleak.memorization.extraction.generating import (
 from visleak.memorization.extraction.image_store import ImageStore, Stored, key_of
 from visleak.memorization.extraction.output import write
 from visleak.memorization.extraction.records import Cluster, Extraction
+from visleak.memorization.extraction.request import (
+    about_clusters,
+    about_model,
+    eps_of,
+    like_before,
+    request_key,
+    sampling_of,
+)
 from visleak.memorization.extraction.settings import ExtractSettings
 from visleak.memorization.extraction.similarities import load_similarity
 from visleak.memorization.extraction.similarity import CopySimilarity
@@ -75,11 +82,11 @@ def extract(
         raise UsageError("there are no prompts to make images of; give at least one")
     measure = load_similarity(similarity) if isinstance(similarity, str) else similarity
     about = {
-        "model": _about_model(model),
+        "model": about_model(model),
         "sampling": {"steps": sampling.steps, "guidance": float(sampling.guidance)},
-        **_about_clusters(measure, settings),
+        **about_clusters(measure, settings),
     }
-    key = _key(about, texts)
+    key = request_key(about, texts)
     path = Path(folder)
     with claimed(path):
         found = _finished(path, key, force=force)
@@ -122,32 +129,24 @@ def reclustered(
     measure = load_similarity(similarity) if isinstance(similarity, str) else similarity
     with claimed(path):
         before = read_extraction(path)
-        settings = _like_before(settings, before)
+        settings = like_before(settings, before)
         made = generated_of(path)
-        sampling = _sampling_of(before)
+        sampling = sampling_of(before)
         about = {
             "model": before.about["model"],
             "sampling": before.about["sampling"],
-            **_about_clusters(measure, settings),
+            **about_clusters(measure, settings),
         }
         with ImageStore(path) as store:
             work = _Work(store, measure, settings, before.prompts, made)
             return work.finished(
                 about,
-                _key(about, before.prompts),
+                request_key(about, before.prompts),
                 sampling,
                 pictures=pictures,
                 progress=progress,
                 seconds=before.generating_seconds,
             )
-
-
-def _key(about: dict[str, Any], prompts: Sequence[str]) -> str:
-    """Return the key of a request; on which device it is carried out is no part of it."""
-    model, similarity = about["model"], about["similarity"]
-    asked = {name: value for name, value in about["settings"].items() if name != "rule"}
-    parts = (model["digest"], model["precision"], similarity["digest"])
-    return key_of("extract", 1, *parts, about["sampling"], asked, list(prompts))
 
 
 def _finished(folder: Path, key: str, *, force: bool) -> Extraction | None:
@@ -172,56 +171,6 @@ def _jobs(prompts: Sequence[str], settings: ExtractSettings) -> Iterator[Job]:
         own = None if settings.paired else prompt
         for seed in seeds_of(settings.seed, settings.images, own):
             yield Job(prompt, seed)
-
-
-def _about_model(model: DiffusionModel) -> dict[str, object]:
-    known = {"name": model.name, "digest": model.digest, "precision": model.precision}
-    return {**model.about(), **known}
-
-
-def _about_clusters(similarity: CopySimilarity, settings: ExtractSettings) -> dict[str, object]:
-    return {
-        "similarity": {
-            "name": similarity.name,
-            "number": similarity.number,
-            "digest": similarity.digest,
-        },
-        "settings": {**settings.about(), "eps": eps_of(settings, similarity)},
-    }
-
-
-def eps_of(settings: ExtractSettings, similarity: CopySimilarity) -> float:
-    """Return the largest distance of neighbours: as asked, else the similarity's own.
-
-    Raises:
-        UsageError: nobody asked, and it has none.
-    """
-    eps = similarity.eps if settings.eps is None else settings.eps
-    if eps is None:
-        raise UsageError(
-            f"similarity {similarity.name} has no threshold of its own; give --eps, the largest"
-            " distance (1 - similarity) of images that are nearly the same"
-        )
-    return float(eps)
-
-
-def _like_before(settings: ExtractSettings, before: Extraction) -> ExtractSettings:
-    """Return settings with the images and seeds that are there."""
-    known: Any = before.about["settings"]
-    return ExtractSettings(
-        images=int(known["images"]),
-        eps=settings.eps,
-        min_samples=settings.min_samples,
-        min_cluster=settings.min_cluster,
-        seed=int(known["seed"]),
-        paired=bool(known["paired"]),
-        rule=settings.rule,
-    )
-
-
-def _sampling_of(before: Extraction) -> Sampling:
-    known: Any = before.about["sampling"]
-    return Sampling(int(known["steps"]), float(known["guidance"]))
 
 
 @dataclass(frozen=True)

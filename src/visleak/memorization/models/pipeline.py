@@ -12,6 +12,7 @@ import numpy.typing as npt
 from visleak.encoders.libraries import library, said
 from visleak.errors import UsageError, VisleakError
 from visleak.memorization.model import Conditioning, Sampling, Tensor
+from visleak.memorization.models.epsilon import noise_of, signal_at
 from visleak.memorization.models.layout import Layout
 from visleak.memorization.models.parts import quiet
 from visleak.memorization.models.places import dtype_of
@@ -210,31 +211,13 @@ class Pipeline:
         """
         if self.prediction == "epsilon":
             return output
-        signal = self._signal(timestep)
+        signal = signal_at(self.pipeline.scheduler.alphas_cumprod.double().cpu(), timestep)
         if signal == 0.0:
             raise UsageError(
                 f"at timestep {timestep:g} of model {self.name} nothing but noise is left, and all"
                 " outputs stand for the same one; compare raw outputs (output raw)"
             )
-        image, noise = signal**0.5, (1 - signal) ** 0.5
-        latents = latents.to(output.dtype)
-        if self.prediction == "v_prediction":
-            return image * output + noise * latents
-        return (latents - image * output) / noise
-
-    def _signal(self, timestep: float) -> float:
-        """Return abar, the share of the image in the variance of what the network reads.
-
-        Between whole timesteps the ratio of noise to image is interpolated, as samplers with
-        timesteps of that kind do (Karras et al. 2022).
-        """
-        signals = np.asarray(self.pipeline.scheduler.alphas_cumprod.double().cpu())
-        if float(timestep).is_integer() and 0 <= timestep < len(signals):
-            return float(signals[int(timestep)])
-        signals = np.maximum(signals, 2.0**-24)
-        ratios = np.sqrt((1 - signals) / signals)
-        ratio = float(np.interp(timestep, np.arange(len(signals)), ratios))
-        return 1 / (1 + ratio * ratio)
+        return noise_of(output, latents.to(output.dtype), signal, self.prediction)
 
     def encode_prompt(self, prompts: Sequence[str]) -> Conditioning:
         """Encode prompts; ``""`` is the empty prompt. A row never depends on its neighbours."""

@@ -9,8 +9,8 @@ from pathlib import Path
 from typing import Any, Final
 
 from visleak.errors import UsageError, VisleakError
+from visleak.memorization.prompt_files.cells import label_of
 from visleak.memorization.prompt_files.provenance import Provenance, provenance_of
-from visleak.memorization.prompt_files.rows import label_of
 from visleak.memorization.prompts import Prompts
 
 #: Columns of D, the norm itself first; a table of ``search`` or ``augment`` has one of them.

@@ -10,7 +10,8 @@ from typing import Any, Final
 import pyarrow.parquet as pq
 
 from visleak.errors import UsageError, VisleakError
-from visleak.memorization.prompt_files.rows import Row, prompt_column, row_of, shown, sources_of
+from visleak.memorization.prompt_files.cells import shown, sources_of
+from visleak.memorization.prompt_files.rows import Row, prompt_column, row_of
 from visleak.memorization.prompt_files.texts import json_row
 
 #: Rows held at a time.

@@ -9,7 +9,8 @@ from pathlib import Path
 from typing import Final, TextIO
 
 from visleak.errors import UsageError, VisleakError
-from visleak.memorization.prompt_files.rows import Row, prompt_column, row_of, shown
+from visleak.memorization.prompt_files.cells import shown
+from visleak.memorization.prompt_files.rows import Row, prompt_column, row_of
 from visleak.store import csv_text
 
 #: Characters of a line; a longer one is no line of a list of prompts.

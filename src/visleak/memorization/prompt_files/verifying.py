@@ -9,8 +9,9 @@ from itertools import chain
 from typing import Final
 
 from visleak.errors import UsageError, VisleakError
+from visleak.memorization.prompt_files.cells import label_of
 from visleak.memorization.prompt_files.choosing import kept as rows_kept
-from visleak.memorization.prompt_files.rows import Row, gathered, label_of
+from visleak.memorization.prompt_files.rows import Row, gathered
 from visleak.memorization.prompts import Prompts
 from visleak.memorization.tracing.records import Match, Trace
 

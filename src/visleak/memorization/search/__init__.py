@@ -1,6 +1,7 @@
 """Searches for prompts that a model answers with memorized images (Hong et al. 2024)."""
 
-from visleak.memorization.search.augmenting import Augmented, AugmentSettings, augment
+from visleak.memorization.search.augment_chains import AugmentSettings
+from visleak.memorization.search.augmenting import Augmented, augment
 from visleak.memorization.search.diversity import diversify
 from visleak.memorization.search.gibbs import GibbsSearch, GibbsSettings
 from visleak.memorization.search.language_models import load_language_model

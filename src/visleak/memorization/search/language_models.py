@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 from dataclasses import replace
+from importlib import import_module
 from pathlib import Path
 from typing import Any, Final
 
@@ -20,7 +21,8 @@ from visleak.encoders.weights import (
     whole,
 )
 from visleak.errors import UsageError, VisleakError
-from visleak.memorization.search.proposals import MaskedLanguageModel, Rules
+from visleak.memorization.search.masked import MaskedLanguageModel
+from visleak.memorization.search.proposals import Rules
 
 HUB: Final = "hub:"
 
@@ -36,6 +38,13 @@ LAYOUT: Final = replace(
     weights=tuple(name for name in TRANSFORMERS.weights if "safetensors" in name),
     others=TOKENIZER,
 )
+
+#: Class of transformers -> what its models are, and one of them. A masked one reads what stands on
+#: both sides of a word, a causal one only what stands before it.
+KINDS: Final = {
+    "AutoModelForMaskedLM": ("a masked", "hub:google-bert/bert-base-uncased"),
+    "AutoModelForCausalLM": ("a causal", "hub:openai-community/gpt2"),
+}
 
 #: Parts of a masked language model's files that its proposals do not need.
 _SPARE: Final = ("pooler.", "seq_relationship", "position_ids", "nsp")
@@ -54,7 +63,7 @@ def load_language_model(
 
     Raises:
         MissingExtra: torch or transformers is not installed.
-        UsageError: there is no such folder.
+        UsageError: there is no such folder, or it holds a causal language model.
         VisleakError: the model cannot be had or loaded, or is not a masked language model.
     """
     network, tokenizer, digest = loaded(text, "AutoModelForMaskedLM", device, "--lm FOLDER")
@@ -72,13 +81,14 @@ def loaded(text: str, kind: str, device: str, use: str) -> tuple[Any, Any, str]:
 
     Raises:
         MissingExtra: torch or transformers is not installed.
-        UsageError: there is no such folder.
+        UsageError: there is no such folder, or it holds a language model of the other kind.
         VisleakError: the model cannot be had or loaded.
     """
     what = f"language model {text}"
     library("torch", "diffusion", what)
     transformers = library("transformers", "diffusion", what)
     found = Found(text, _folder(text, use))
+    _refuse_other_kind(found, kind, use)
     with quiet():
         tokenizer = _tokenizer(found, transformers)
     network, missing = load_weights(found, getattr(transformers, kind), use_safetensors=True)
@@ -97,6 +107,37 @@ def _folder(text: str, use: str) -> Path:
             f" transformers ({use}), or hub:OWNER/NAME"
         )
     return whole(text, path, LAYOUT)
+
+
+def _refuse_other_kind(found: Found, kind: str, use: str) -> None:
+    """Refuse a masked language model where a causal one is needed, and the reverse.
+
+    The library would load the one as the other where a family has both, and speak of many classes
+    where it has not.
+
+    Raises:
+        UsageError: it is of the other kind.
+    """
+    auto = import_module("transformers.models.auto.modeling_auto")
+    masked, causal = auto.MODEL_FOR_MASKED_LM_MAPPING_NAMES, auto.MODEL_FOR_CAUSAL_LM_MAPPING_NAMES
+    wanted, other = (masked, causal) if kind == "AutoModelForMaskedLM" else (causal, masked)
+    config = found.config()
+    named = config.get("architectures")
+    # weights say what they are of by their class, and where it is missing by their family
+    said_to_be = {str(each) for each in named} if isinstance(named, list) else set()
+    if said_to_be:
+        fits, misfits = said_to_be & set(wanted.values()), said_to_be & set(other.values())
+    else:
+        family = {str(config.get("model_type"))}
+        fits, misfits = family & set(wanted), family & set(other)
+    if fits or not misfits:
+        return
+    needs, example = KINDS[kind]
+    (is_one,) = (what for name, (what, _) in KINDS.items() if name != kind)
+    raise UsageError(
+        f"language model {found.name} is {is_one} one ({', '.join(sorted(misfits))});"
+        f" {use.partition(' ')[0]} needs {needs} one, such as {example}"
+    )
 
 
 def _tokenizer(found: Found, transformers: Any) -> Any:

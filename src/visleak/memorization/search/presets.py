@@ -13,7 +13,7 @@ from types import MappingProxyType
 from typing import Final, Literal
 
 from visleak.errors import UsageError
-from visleak.memorization.search.augmenting import AugmentSettings
+from visleak.memorization.search.augment_chains import AugmentSettings
 from visleak.memorization.search.gibbs import GibbsSettings
 from visleak.memorization.search.proposals import Rules
 from visleak.memorization.search.vocabulary import own_banned_words

@@ -11,11 +11,8 @@ from typing import Any
 from visleak.documents import as_plain, digest_of
 from visleak.memorization.prompts import Prompts
 from visleak.memorization.search import output
-from visleak.memorization.search.augmenting import (
-    AugmentSettings,
-    about_augment,
-    augment,
-)
+from visleak.memorization.search.augment_chains import AugmentSettings
+from visleak.memorization.search.augmenting import about_augment, augment
 from visleak.memorization.search.headlines import (
     augment_headline,
     search_headline,
