@@ -28,7 +28,7 @@ def start(folder: Path, seconds: float) -> subprocess.Popen[bytes]:
 
 def finished(folder: Path) -> None:
     child = start(folder, 0.0)
-    out, err = child.communicate(timeout=240)
+    out, err = child.communicate(timeout=480)
     assert child.returncode == 0, err.decode()
     assert out.decode().strip() == "3"
 
@@ -47,7 +47,7 @@ def count(folder: Path, file: str, table: str) -> int:
 def killed_with(folder: Path, file: str, table: str, least: int) -> None:
     """Kill a run when so many entries are there."""
     child = start(folder, 0.3)
-    deadline = time.monotonic() + 240
+    deadline = time.monotonic() + 480
     while count(folder, file, table) < least:
         assert child.poll() is None, child.communicate()[1].decode()
         assert time.monotonic() < deadline

@@ -23,7 +23,7 @@ SCHEMA: Final = 1
 KIND: Final = "visleak mitigation leaderboard"
 
 #: What a row says of a board, all texts; and what it says of itself.
-_BOARD: Final = ("model", "model_digest", "triggers", "similarity", "alignment", "aesthetic")
+_BOARD: Final = ("model", "model_digest", "triggers", "judged_by", "clip_model", "aesthetic_head")
 _TEXTS: Final = ("board", "method", "setting", "date", "result", *_BOARD)
 
 #: Numbers of a row; ``null`` where one was not measured.
@@ -97,9 +97,9 @@ def _entry(result: Benchmark, row: MethodRow, board: str, date: str) -> Entry:
         "model": str(said["model"]["name"]),
         "model_digest": str(said["model"]["digest"]),
         "triggers": result.triggers.origin,
-        "similarity": str(said["similarity"]["name"]),
-        "alignment": str(said["alignment"]["name"]) if said["alignment"] else "",
-        "aesthetic": str(said["aesthetic"]["name"]) if said["aesthetic"] else "",
+        "judged_by": str(said["similarity"]["name"]),
+        "clip_model": str(said["alignment"]["name"]) if said["alignment"] else "",
+        "aesthetic_head": str(said["aesthetic"]["name"]) if said["aesthetic"] else "",
         "result": result.key,
         "date": date or datetime.now(UTC).date().isoformat(),
     }
@@ -149,7 +149,7 @@ def leaderboard_markdown(entries: list[Entry]) -> str:
         first = own[0]
         lines += [f"## {markdown_cell(first['model'])}", ""]
         told = f"Board {board}: {first['triggers']}, {first['prompts']:,} prompts, similarity"
-        told += f" {first['similarity']}, CLIP {first['alignment'] or 'not measured'}."
+        told += f" {first['judged_by']}, CLIP {first['clip_model'] or 'not measured'}."
         lines += [markdown_cell(told), "", *markdown_table(_grid(own)), ""]
     return "\n".join(lines)
 
@@ -161,7 +161,9 @@ def _grid(entries: list[Entry]) -> Grid:
     for entry in entries:
         cells = [_cell(entry[name]) for name in ("top1", "share", "clip")]
         cells += [_cell(entry["aesthetic"], 2), _cell(entry["general_clip"])]
-        cells += [_cell(entry["hypervolume"]), f"{entry['seconds_an_image']:.3g}", entry["date"]]
+        seconds = entry["seconds_an_image"]
+        cells += [_cell(entry["hypervolume"]), "-" if seconds is None else f"{seconds:.3g}"]
+        cells.append(entry["date"])
         rows.append([entry["method"], entry["setting"], *cells])
     return Grid("", header, rows, texts=2)
 

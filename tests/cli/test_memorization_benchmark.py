@@ -1,0 +1,166 @@
+"""``visleak memorization benchmark`` from the command line, with tiny real networks."""
+
+from __future__ import annotations
+
+import importlib.util
+import json
+import sys
+from pathlib import Path
+from types import ModuleType
+
+import numpy as np
+import pyarrow.parquet as pq
+import pytest
+from calling import refused, run
+from PIL import Image
+
+from tiny_clips import make_clip
+from visleak.memorization.prompt_files import read_prompts
+
+pytest.importorskip("diffusers")
+
+BENCHMARK = ("memorization", "benchmark")
+HOSTILE = "[red]=x\x1b[31m cat"
+
+
+def module_of(name: str) -> ModuleType:
+    """Return a module that lies with the tests of the models' room."""
+    path = Path(__file__).parents[1] / "memorization" / "models" / f"{name}.py"
+    spec = importlib.util.spec_from_file_location(f"{name}_of_benchmark", path)
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[spec.name] = module
+    spec.loader.exec_module(module)
+    return module
+
+
+@pytest.fixture(scope="module")
+def given(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A tiny Stable Diffusion, a tiny CLIP, a head, lists and memorized images."""
+    import torch
+
+    base = tmp_path_factory.mktemp("given")
+    tiny = module_of("tiny_pipelines")
+    tiny.saved(tiny.stable_diffusion, base / "model")
+    make_clip(base / "clip")
+    made = torch.Generator().manual_seed(1)
+    layers = {"layers.0": (4, 20), "layers.2": (1, 4)}
+    state = {
+        f"{name}.{part}": torch.randn(shape if part == "weight" else shape[:1], generator=made)
+        for name, shape in layers.items()
+        for part in ("weight", "bias")
+    }
+    torch.save(state, base / "head.pth")
+    (base / "memorized").mkdir()
+    draw = np.random.default_rng(3)
+    for name in ("1.png", "2.png", "3.png"):
+        pixels = draw.integers(0, 256, (16, 16, 3), np.uint8)
+        Image.fromarray(pixels).save(base / "memorized" / name)
+    rows = ("prompt,urls", f'"{HOSTILE}",1.png', "a red house,2.png", "the sun on a hill,3.png")
+    (base / "triggers.csv").write_text("\n".join(rows) + "\n")
+    (base / "general.txt").write_text("a dog\nthe cat\n")
+    return base
+
+
+def asked(given: Path, out: Path, *more: object) -> tuple[object, ...]:
+    return (
+        *(*BENCHMARK, "--model", given / "model", "--triggers", given / "triggers.csv"),
+        *("--references", given / "memorized", "--similarity", "pixels", "--device", "cpu"),
+        *("--images", 2, "--steps", 2, "--batch", 4, "-o", out, *more),
+    )
+
+
+METHODS = ("rna:2", "rta:1", "wen:0.01,lr=0.2", "ren:1.1")
+
+
+def test_every_method_runs_on_a_real_pipeline(given: Path, tmp_path: Path) -> None:
+    out, board = tmp_path / "out", tmp_path / "board.json"
+    methods = [part for text in METHODS for part in ("--method", text)]
+    call = asked(
+        *(given, out, *methods, "--general", given / "general.txt", "--clip", given / "clip"),
+        *("--aesthetic", given / "head.pth", "--aesthetic-clip", given / "clip"),
+        *("--reference-source", given / "memorized", "--reference-count", 2),
+        *("--fid-reference", given / "memorized", "--fid-features", "builtin"),
+        *("--leaderboard", board),
+    )
+    ran = run(*call)
+    assert ran.code == 0, ran.err
+    assert "5 methods and settings: 40 images, 160 passes of the network" in ran.err
+    assert "\x1b" not in ran.out + ran.err
+    assert ran.out.startswith("top-1 similarity ")
+    for line in (
+        "RNA n=2",
+        "RTA n=1",
+        "Wen et al. l=0.01, lr=0.2",
+        "Ren et al. C=1.1",
+        "reference",
+    ):
+        assert any(each.startswith(line) for each in ran.out.splitlines()), ran.out
+    assert "similarity is pixels, not SSCD as in the paper" in ran.out
+    result = json.loads((out / "benchmark.json").read_text(encoding="utf-8"))
+    assert [row["method"] for row in result["rows"]] == ["none", "rna", "rta", "wen", "ren"]
+    assert all(row["distance"]["against"] == 3 for row in result["rows"])
+    table = pq.read_table(out / "measurements.parquet").to_pylist()
+    assert len(table) == 5 * (3 * 2 + 2)
+    assert all(row["clip"] is not None and row["aesthetic"] is not None for row in table)
+    seeds = {row["seed"] for row in table if row["method"] == "wen"}
+    assert seeds == {row["seed"] for row in table if row["method"] == "none"}
+    images = {(r["prompt"], r["seed"]): r["image"] for r in table if r["method"] == "none"}
+    for method in ("rna", "rta", "wen", "ren"):
+        own = [r for r in table if r["method"] == method]
+        assert any(images[(r["prompt"], r["seed"])] != r["image"] for r in own), method
+    # what the table of images holds is a list of prompts for other verbs
+    assert read_prompts(out / "measurements.parquet").texts[0] == HOSTILE
+    names = {path.name for path in out.iterdir()}
+    assert {"benchmark.md", "benchmark.tex", "benchmark.csv", "costs.csv", "worst.png",
+            "tradeoff.svg", "tradeoff.png"} <= names  # fmt: skip
+
+    shown = run(*BENCHMARK, "-o", out)
+    assert (shown.code, shown.out, shown.err) == (0, ran.out, "")
+    assert run(*BENCHMARK, "-o", out, "--json").out == (out / "benchmark.json").read_text("utf-8")
+    assert len(json.loads(board.read_text())["entries"]) == 5
+    assert (tmp_path / "board.md").read_text().startswith("# Mitigations against replaying")
+
+    again = run(*call)
+    assert again.err.splitlines()[0].endswith("holds this benchmark, finished")
+    code, text = refused(*call, "--seed", 1)
+    assert code == 2
+    assert text.endswith("or --force replaces it and keeps its images and measurements")
+    code, text = refused("memorization", "detect", "--model", "m", "--prompts", "p", "-o", out)
+    assert "holds a result of visleak memorization benchmark" in text
+
+
+def test_the_papers_settings_need_one_of_its_models(given: Path, tmp_path: Path) -> None:
+    code, text = refused(*asked(given, tmp_path / "out"))
+    assert code == 2
+    assert "the paper has settings for sd1 and sd2" in text
+
+
+@pytest.mark.parametrize(
+    ("more", "said"),
+    [
+        (("--method", "mine:1"), "a method is one of none, rna, rta, wen, ren"),
+        (("--fid-features", "dinov2"), "distances need both --fid-reference SOURCE"),
+        (("--reference-source", "x"), "--reference-source keeps pictures by CLIP score"),
+        (("--aesthetic-clip", "x"), "--aesthetic-clip goes with --aesthetic FILE"),
+        (("--general-column", "x"), "--general-column goes with --general FILE"),
+        (("--clip-text", "both"), "clip text is one of original, augmented; got 'both'"),
+        (("--std", "x"), "deviation is one of images, prompts, within; got 'x'"),
+        (("--steps", 0), "steps is at least 1; got 0"),
+        (("--trigger-sample", 0), "a sample has at least 1 prompt; got 0"),
+    ],
+)
+def test_what_cannot_be_is_refused_before_a_model_is_loaded(
+    more: tuple[object, ...], said: str, given: Path, tmp_path: Path
+) -> None:
+    code, text = refused(*asked(given, tmp_path / "out", "--method", "rna:1", *more))
+    assert code == 2
+    assert text.startswith(said)
+
+
+def test_half_a_request_says_what_is_missing(tmp_path: Path) -> None:
+    code, text = refused(*BENCHMARK, "--model", "m", "-o", tmp_path)
+    assert (code, text) == (2, "--triggers is missing: give --model M and --triggers FILE")
+    code, text = refused(*BENCHMARK, "-o", tmp_path)
+    assert "benchmark.json cannot be read" in text

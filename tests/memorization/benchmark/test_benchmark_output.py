@@ -1,0 +1,272 @@
+"""Tables, figures, sentences, the section of the report, and the leaderboard."""
+
+from __future__ import annotations
+
+import csv
+import dataclasses
+import io
+import json
+import re
+from pathlib import Path
+from xml.etree import ElementTree
+
+import numpy as np
+import pytest
+from made_benchmark import HOSTILE, benchmark_of_the_paper
+from PIL import Image
+
+from visleak.errors import VisleakError
+from visleak.memorization.benchmark import add_to, read_leaderboard
+from visleak.memorization.benchmark.figures import tradeoff
+from visleak.memorization.benchmark.headline import headline, meets, verdicts
+from visleak.memorization.benchmark.latex import latex
+from visleak.memorization.benchmark.leaderboard import leaderboard_markdown
+from visleak.memorization.benchmark.lines import LINES, lines_of
+from visleak.memorization.benchmark.markup import cautions, markdown, reading
+from visleak.memorization.benchmark.numbers import Measured
+from visleak.memorization.benchmark.paper import paper_table
+from visleak.memorization.benchmark.section import section
+from visleak.memorization.benchmark.tables import main_grid
+from visleak.memorization.benchmark.worst import worst_of, worst_sheet
+from visleak.memorization.mitigate import mitigation, paper_settings
+from visleak.report import sections
+
+
+def table(model: str):
+    found = paper_table({"name": model, "family": "sd"})
+    assert found is not None
+    return found
+
+
+def test_the_papers_tables_have_all_its_settings() -> None:
+    for model, name in (("sd1", "sd-1.4"), ("sd2", "sd-2.1")):
+        settings = [mitigation(text) for text in paper_settings(model)]
+        found = table(name)
+        for each in settings:
+            strength = each.strength if each.name != "none" else float("nan")
+            row = found.row(each.name, strength)
+            assert row is not None, each
+            assert ("trigger", "top1") in row.values
+        assert len(found.rows) == len(settings) + 1
+
+
+def test_the_papers_tables_say_what_its_text_says() -> None:
+    """Falls with strength, and the sentences of the paper about its own numbers."""
+    for name in ("sd-1.4", "sd-2.1"):
+        for method in ("rna", "rta", "wen", "ren"):
+            own = [row for row in table(name).rows if row.method == method]
+            top = [row.values[("trigger", "top1")] for row in own]
+            assert top == sorted(top, reverse=True)  # type: ignore[type-var]
+    sd1 = table("sd-1.4")
+    clip = [sd1.row(*at).values[("trigger", "clip")] for at in (("none",), ("rna", 6.0))]  # type: ignore[union-attr, arg-type]
+    assert clip[0] - clip[1] == pytest.approx(0.015)  # type: ignore[operator]
+    assert all(
+        row.values[("general", "clip")] == 0.321
+        for row in sd1.rows
+        if row.method in ("none", "wen")
+    )
+    assert sd1.frechet["none"] == 116.07
+    lost = [row for row in sd1.rows if None in row.values.values()]
+    assert [(row.method, row.value) for row in lost] == [("rta", 1.0), ("wen", 3.0)]
+
+
+def test_other_models_have_no_table() -> None:
+    about = {"name": "sd-1.4", "family": "sd", "shape": [3, 16, 16]}
+    assert paper_table(about) is None
+    assert paper_table({"name": "sd-3", "family": "sd3"}) is None
+    assert paper_table({"name": "realistic-vision", "family": "sd"}) is None
+
+
+def test_the_papers_rows_stand_beneath_ours(tmp_path: Path) -> None:
+    grid = main_grid(benchmark_of_the_paper(tmp_path))
+    assert grid.header[2:5] == ["top-1 ↓", "top-3 ↓", "> 0.5 ↓"]
+    assert grid.header[8:] == ["general CLIP ↑", "general aes. ↑", "general aes. std ↓"]
+    names = [row[:2] for row in grid.rows]
+    assert names[:6] == [
+        *(["no mitigation", ""], ["", "paper"], ["reference", "laion"], ["", "paper"]),
+        *(["RNA", "n=1"], ["", "paper"]),
+    ]
+    assert grid.rows[4][2] == ".479* (.419 to .539)"
+    assert grid.rows[5][2] == ".479"
+    assert grid.rows[5][6] == "5.18?"
+    wen = next(row for row, after in zip(grid.rows, grid.rows[1:], strict=False)
+               if row[:2] == ["Wen et al.", "l=3"])  # fmt: skip
+    assert grid.rows[grid.rows.index(wen) + 1][6] == "?"
+    elsewhere = main_grid(benchmark_of_the_paper(tmp_path, model="mine"))
+    assert not any(row[1] == "paper" for row in elsewhere.rows)
+
+
+def test_the_rule_of_the_paper_is_said_of_each_method(tmp_path: Path) -> None:
+    result = benchmark_of_the_paper(tmp_path)
+    said = verdicts(result)
+    assert said[2] == (
+        "Wen et al. l=2: top-1 .641 to .096 (above the reference .088), CLIP by -.031 (p = .002):"
+        " it does not succeed by the paper's rule, and no setting keeps the CLIP score"
+    )
+    assert headline(result).startswith(
+        "top-1 similarity .641 without mitigation; .228 with RNA n=6"
+    )
+    good = dataclasses.replace(result.rows[18], method="mine", setting="k=1", scores=tuple(
+        dataclasses.replace(
+            each,
+            interval=dataclasses.replace(
+                each.interval, value={"top1": 0.05, "clip": 0.28}.get(each.name, 1.0)
+            ),
+        )
+        for each in result.rows[18].scores
+    ))  # fmt: skip
+    better = dataclasses.replace(result, rows=(*result.rows, good))
+    assert meets(better, good) == (True, True)
+    assert verdicts(better)[-1].endswith("it succeeds by the paper's rule")
+    assert "(at or below the reference .088)" in verdicts(better)[-1]
+
+
+def test_without_a_search_the_papers_reference_serves_its_own_models_alone(tmp_path: Path) -> None:
+    def said(**more: str) -> str:
+        made = benchmark_of_the_paper(tmp_path, **more)
+        return verdicts(dataclasses.replace(made, reference=None))[0]
+
+    assert "above the paper's reference .088" in said()
+    for more in ({"model": "mine"}, {"similarity": "pixels"}):
+        assert said(**more).endswith(
+            "whether it succeeds cannot be said without a reference performance"
+        )
+
+
+def test_another_similarity_than_the_papers_is_said_everywhere(tmp_path: Path) -> None:
+    result = benchmark_of_the_paper(tmp_path, similarity="builtin")
+    told = "similarity is builtin, not SSCD as in the paper"
+    assert told in cautions(result)[0]
+    assert told in markdown(result)
+    assert told[1:] in latex(result)
+    assert told in section(result)["markdown"]
+    assert cautions(benchmark_of_the_paper(tmp_path)) == []
+    few = dataclasses.replace(result.triggers, groups=1)
+    lone = cautions(dataclasses.replace(result, triggers=few))
+    assert "nothing can be said with confidence" in lone[1]
+
+
+def test_csv_has_every_number_once(tmp_path: Path) -> None:
+    result = benchmark_of_the_paper(tmp_path)
+    rows = list(lines_of(result))
+    assert {len(row) for row in rows} == {len(LINES)}
+    keys = [tuple(row[:5]) for row in rows]
+    assert len(set(keys)) == len(keys)
+    text = io.StringIO()
+    csv.writer(text).writerows([LINES, *rows])
+    text.seek(0)
+    first = next(csv.DictReader(text))
+    assert (first["method"], first["number"], first["value"], first["paper"]) == (
+        *("none", "top1"), "0.641", "0.641",
+    )  # fmt: skip
+
+
+def test_names_of_anybody_begin_no_markup(tmp_path: Path) -> None:
+    result = benchmark_of_the_paper(tmp_path, model=HOSTILE, similarity=HOSTILE)
+    tex = latex(result)
+    assert "\\input{x}" not in tex
+    assert "\x1b" not in tex + markdown(result)
+    assert "<b>" not in markdown(result).replace("\\<b\\>", "")
+    ElementTree.fromstring(tradeoff(result)["svg"])
+    shown = sections_of(section(result), tmp_path)
+    assert shown.trouble == ()
+    assert "<b>" not in str(shown.body)
+
+
+def sections_of(content: dict, folder: Path) -> sections.Section:
+    (folder / "sections").mkdir(exist_ok=True)
+    path = folder / "sections" / "memorization-benchmark.json"
+    path.write_text(json.dumps(content))
+    (found,) = sections.load(folder)
+    return found
+
+
+def test_the_section_is_shown_whole(tmp_path: Path) -> None:
+    shown = sections_of(section(benchmark_of_the_paper(tmp_path)), tmp_path)
+    assert shown.title == "Mitigations: what helps against replaying?"
+    assert shown.headline.startswith("Top-1 similarity .641 without mitigation")
+    assert [grid.caption for grid in shown.tables][:2] == [
+        "Mitigations on trigger and general prompts",
+        "Hypervolume of each trade-off",
+    ]
+    assert len(shown.drawings) == 1
+    assert len(str(shown.drawings[0].image)) < 400_000
+
+
+def test_latex_has_as_many_cells_a_row_as_columns(tmp_path: Path) -> None:
+    tex = latex(benchmark_of_the_paper(tmp_path))
+    for part in re.findall(r"\\begin\{tabular\}\{([lr]+)\}(.*?)\\end\{tabular\}", tex, re.DOTALL):
+        rows = [line for line in part[1].splitlines() if line.endswith(r"\\")]
+        for row in rows:
+            spans = sum(int(n) - 1 for n in re.findall(r"\\multicolumn\{(\d)\}", row))
+            assert len(re.findall(r"(?<!\\)&", row)) + 1 + spans == len(part[0]), row
+    assert tex.count("{") == tex.count("}")
+    assert r"$.479{}_{\,.419}^{\,.539}$\rlap{*}" in tex
+    assert r"\textit{5.18?}" in tex
+
+
+def test_figures_are_the_same_bytes_and_small(tmp_path: Path) -> None:
+    result = benchmark_of_the_paper(tmp_path)
+    one, other = tradeoff(result), tradeoff(result)
+    assert one == other
+    picture = Image.open(io.BytesIO(one["png"]))
+    assert picture.width < 1600
+    only = dataclasses.replace(result, rows=result.rows[:1])
+    assert tradeoff(only) == {}
+
+
+def test_how_to_read_it_names_what_is_shown(tmp_path: Path) -> None:
+    result = benchmark_of_the_paper(tmp_path)
+    lines = "\n".join(reading(result))
+    assert "standard deviation of the aesthetic score over all images" in lines
+    assert "scope=batch" in lines
+    assert ".200 in appendix D" in lines
+    assert "they rank nothing" in lines
+
+
+def test_the_worst_images_are_one_a_prompt() -> None:
+    scores = np.array([[5.0, 3.0], [2.0, 2.5], [4.0, 4.5]])
+    unknown = np.full((3, 2), np.nan)
+    digests = (("a", "b"), ("c", "d"), ("b", "e"))
+    found = worst_of(Measured(unknown, unknown, scores, unknown, digests), 2)
+    assert [(each.digest, each.score, each.prompt) for each in found] == [
+        ("c", 2.0, 1),
+        ("b", 3.0, 0),
+    ]
+    sheet = worst_sheet([("RNA " + "n=1 " * 30, found)], lambda _: np.zeros((9, 30, 3), np.uint8))
+    assert Image.open(io.BytesIO(sheet)).height < 400
+    assert worst_sheet([("none", [])], lambda _: np.zeros((9, 30, 3), np.uint8)) == b""
+
+
+def test_a_leaderboard_takes_rows_of_others_and_keeps_boards_apart(tmp_path: Path) -> None:
+    board = tmp_path / "board.json"
+    result = benchmark_of_the_paper(tmp_path)
+    first = add_to(board, result, date="2026-01-02")
+    assert len(first) == 23
+    assert first[0]["method"] == "wen"
+    assert (first[0]["top1"], first[0]["setting"]) == (0.096, "l=2")
+    assert next(e for e in first if e["method"] == "wen")["hypervolume"] > 0.8
+    assert add_to(board, result, date="2026-01-02") == first
+    other = benchmark_of_the_paper(tmp_path, similarity="pixels")
+    other.about["similarity"]["digest"] = "s2"
+    both = add_to(board, other, date="2026-01-03")
+    assert len(both) == 46
+    assert len({entry["board"] for entry in both}) == 2
+    assert read_leaderboard(board) == both
+    text = leaderboard_markdown(both)
+    assert text.count("Board ") == 2
+    # what somebody else adds by hand, with what was not measured as null
+    content = json.loads(board.read_text())
+    content["entries"].append(
+        {**content["entries"][0], "method": "new", "aesthetic": None, "seconds_an_image": None}
+    )
+    board.write_text(json.dumps(content))
+    assert len(read_leaderboard(board)) == 47
+    assert "| new |" in leaderboard_markdown(read_leaderboard(board))
+    content["entries"][0]["top1"] = "low"
+    board.write_text(json.dumps(content))
+    with pytest.raises(VisleakError, match="is damaged in entry 1; nothing was written"):
+        add_to(board, result)
+    board.write_text("{}")
+    with pytest.raises(VisleakError, match="it is no leaderboard; choose another file"):
+        read_leaderboard(board)
