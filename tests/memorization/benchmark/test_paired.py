@@ -152,3 +152,14 @@ def test_no_end_lies_where_no_number_can() -> None:
     assert (cut.low, cut.high, cut.value) == (0.0, 1.0, found.value)
     unknown = bounded(group_interval([0.5], [0]), 0.0, 1.0)
     assert math.isnan(unknown.low)
+
+
+def test_two_rows_say_nothing_of_how_sure_a_deviation_is() -> None:
+    """Both are equally far from their mean, whatever they are."""
+    table = np.array([[4.0], [6.0]])
+    found = deviation_interval(whole_deviation(table), np.arange(2))
+    assert found.value == pytest.approx(math.sqrt(2))
+    assert math.isnan(found.low)
+    assert math.isnan(found.high)
+    change = deviation_change(whole_deviation(table), whole_deviation(2 * table), np.arange(2))
+    assert math.isnan(change.low)

@@ -6,7 +6,7 @@ import math
 from typing import Any, Final
 
 from visleak.drawing import as_text, cut, figure_of, saved
-from visleak.memorization.benchmark.headline import line_name, name_of
+from visleak.memorization.benchmark.headline import line_name, name_of, short
 from visleak.memorization.benchmark.records import GENERAL, NONE, TRIGGER, Benchmark, MethodRow
 
 #: Colours that differ for colour-blind readers too (Wong 2011), and marks that differ in print.
@@ -149,7 +149,7 @@ def _around(figure: Any, result: Benchmark, size: tuple[float, float]) -> None:
         0.12 / width, 1 - 0.1 / height, "What mitigations trade similarity for", va="top",
         fontweight="bold", fontsize=11.5,
     )  # fmt: skip
-    model = as_text(cut(str(result.about["model"].get("name", "")), 40))
+    model = as_text(cut(short(str(result.about["model"].get("name", ""))), 40))
     told = f"{model}, {result.triggers.prompts:,} trigger prompts; better is up and to the left"
     figure.text(0.12 / width, 1 - 0.33 / height, told, va="top", fontsize=9, color=QUIET)
     look: dict[str, Any] = {"ms": 6, "mec": "white", "mew": 0.8}

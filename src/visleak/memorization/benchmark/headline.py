@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 from typing import Final
 
 from visleak.memorization.benchmark.paper import REFERENCE, paper_table
@@ -17,8 +18,20 @@ NAMES: Final = {
     "ren": "Ren et al.",
 }
 
+#: Folders before the last part of an absolute path, wherever it stands in a name.
+_FOLDERS: Final = re.compile(r"(?<![\w.])~?/(?:[^\s/]+/)*([^\s/]+)/?")
+
 #: From which probability on a change is called one.
 LEVEL: Final = 0.05
+
+
+def short(name: str) -> str:
+    """Return a name without the folders of a machine's paths.
+
+    >>> short("/home/ann/sd-1.4/"), short("head.pth on clip:/models/vit-l"), short("hub:CompVis/sd")
+    ('sd-1.4', 'head.pth on clip:vit-l', 'hub:CompVis/sd')
+    """
+    return _FOLDERS.sub(r"\1", name)
 
 
 def line_name(line: Line) -> str:

@@ -11,7 +11,7 @@ from typing import Final
 
 from visleak.markup import latex_cell, latex_table, paged
 from visleak.memorization.benchmark.columns import SCORES
-from visleak.memorization.benchmark.headline import headline, name_of, number
+from visleak.memorization.benchmark.headline import headline, name_of, number, short
 from visleak.memorization.benchmark.markup import about, cautions
 from visleak.memorization.benchmark.paper import REFERENCE, PaperTable, Printed
 from visleak.memorization.benchmark.records import (
@@ -141,7 +141,7 @@ def _reference(
             "" if each is None else _number(Score(*at, each, None))
             for at, each in zip(shown, held, strict=True)
         ]
-        yield " & ".join(["reference", latex_cell(found.source), *cells]) + r" \\"
+        yield " & ".join(["reference", latex_cell(short(found.source)), *cells]) + r" \\"
     printed = None if paper is None else paper.row(REFERENCE)
     if printed is not None:
         yield _paper_line(printed, shown, "" if found is not None else "reference")

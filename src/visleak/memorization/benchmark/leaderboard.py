@@ -15,7 +15,7 @@ from typing import Any, Final
 from visleak.documents import as_plain, digest_of, read_document
 from visleak.errors import VisleakError
 from visleak.markup import Grid, markdown_cell, markdown_table
-from visleak.memorization.benchmark.headline import number
+from visleak.memorization.benchmark.headline import number, short
 from visleak.memorization.benchmark.records import GENERAL, TRIGGER, Benchmark, MethodRow
 from visleak.store import write_json
 
@@ -94,12 +94,12 @@ def _entry(result: Benchmark, row: MethodRow, board: str, date: str) -> Entry:
         "prompts": result.triggers.prompts,
         "groups": result.triggers.groups,
         "images": result.triggers.images,
-        "model": str(said["model"]["name"]),
+        "model": short(str(said["model"]["name"])),
         "model_digest": str(said["model"]["digest"]),
         "triggers": result.triggers.origin,
-        "judged_by": str(said["similarity"]["name"]),
-        "clip_model": str(said["alignment"]["name"]) if said["alignment"] else "",
-        "aesthetic_head": str(said["aesthetic"]["name"]) if said["aesthetic"] else "",
+        "judged_by": short(str(said["similarity"]["name"])),
+        "clip_model": short(str(said["alignment"]["name"])) if said["alignment"] else "",
+        "aesthetic_head": short(str(said["aesthetic"]["name"])) if said["aesthetic"] else "",
         "result": result.key,
         "date": date or datetime.now(UTC).date().isoformat(),
     }

@@ -233,7 +233,9 @@ def curves_of(entries: Sequence[Entry], groups: Int64) -> tuple[Curve, ...]:
                 continue
             columns = [tables[at][what][known] for at in own for what in ("top1", name)]
             found = group_interval(np.column_stack(columns), groups[known], _covered)
-            curves.append(Curve(line, name, bounded(found, 0.0), len(own) - 1))
+            # without a base above 0 there is nothing to have a share of
+            if np.isfinite(found.value):
+                curves.append(Curve(line, name, bounded(found, 0.0), len(own) - 1))
     return tuple(curves)
 
 

@@ -230,8 +230,12 @@ def deviation_change(
 
 
 def _placed(value: float, moved: Float64, groups: npt.ArrayLike) -> GroupInterval:
-    """Return the interval of a number whose linear part is known."""
-    if not np.isfinite(moved).all():
+    """Return the interval of a number whose linear part is known.
+
+    Two rows are equally far from their mean, whatever they are: that says nothing of a deviation.
+    """
+    silent = value != 0 and bool((np.abs(moved - moved[0]) <= 1e-12 * abs(value)).all())
+    if silent or not np.isfinite(moved).all():
         flat = group_interval(np.zeros(len(moved)), groups)
         return replace(flat, value=value, low=math.nan, high=math.nan, method="linear")
     made = mean_interval(moved, groups)

@@ -102,8 +102,9 @@ def _notes(found: Sequence[tuple[Path, ...]], named: _Named | None) -> Iterator[
     shared = 0 if named is None else sum(len(each) > 1 for each in named.by_part.values())
     if shared:
         yield (
-            f"{shared:,} reference file{'s' * (shared != 1)} stand for several addresses that end"
-            " alike; where those are different images, name files by --reference-map"
+            f"{shared:,} reference file{'s stand' if shared != 1 else ' stands'} for several"
+            " addresses that end alike; where those are different images, name files by"
+            " --reference-map"
         )
 
 

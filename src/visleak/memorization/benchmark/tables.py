@@ -15,6 +15,7 @@ from visleak.memorization.benchmark.headline import (
     name_of,
     number,
     p_value,
+    short,
     signed,
 )
 from visleak.memorization.benchmark.paper import REFERENCE, PaperTable, Printed, paper_table
@@ -110,7 +111,7 @@ def _reference_rows(
         for each in shown:
             held = known.get(each)
             cells.append("" if held is None else cell(Score(*each, held, None)))
-        rows.append(["reference", found.source, *cells])
+        rows.append(["reference", short(found.source), *cells])
     printed = None if paper is None else paper.row(REFERENCE)
     if printed is not None:
         name = "" if found is not None else "reference"
