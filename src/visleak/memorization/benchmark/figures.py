@@ -15,11 +15,13 @@ MARKS: Final = ("o", "s", "^", "D", "v", "P")
 INK: Final = "#1d2127"
 QUIET: Final = "#5b636d"
 
-#: Inches: a panel, the space left of it, above all panels, between them, below them.
+#: Inches: a panel, the space left of it, above all panels but for the legend, a line of that,
+#: between panels, below them.
 WIDE: Final = 3.5
 HIGH: Final = 2.9
 LEFT: Final = 0.75
-OVER: Final = 0.98
+OVER: Final = 0.78
+LEGEND: Final = 0.2
 BETWEEN: Final = 0.85
 UNDER: Final = 0.55
 
@@ -48,15 +50,17 @@ def tradeoff(result: Benchmark, columns: int = 2) -> dict[str, bytes]:
     columns = min(columns, len(panels))
     lines = math.ceil(len(panels) / columns)
     width = columns * (WIDE + LEFT) + 0.15
-    height = OVER + lines * (HIGH + BETWEEN) - BETWEEN + UNDER
+    across = max(3, int(width / 1.35))
+    over = OVER + LEGEND * math.ceil((len(result.lines) + 2) / across)
+    height = over + lines * (HIGH + BETWEEN) - BETWEEN + UNDER
     with figure_of((width, height)) as figure:
         for number, panel in enumerate(panels):
             row, column = divmod(number, columns)
             left = LEFT + column * (WIDE + LEFT)
-            top = height - OVER - row * (HIGH + BETWEEN) - HIGH
+            top = height - over - row * (HIGH + BETWEEN) - HIGH
             axes = figure.add_axes((left / width, top / height, WIDE / width, HIGH / height))
             _panel(axes, result, panel)
-        _around(figure, result, (width, height))
+        _around(figure, result, (width, height), across)
         return saved(figure, "benchmark tradeoff")
 
 
@@ -140,7 +144,7 @@ def _named(axes: Any, row: MethodRow, scenario: str, name: str, colour: str) -> 
     )  # fmt: skip
 
 
-def _around(figure: Any, result: Benchmark, size: tuple[float, float]) -> None:
+def _around(figure: Any, result: Benchmark, size: tuple[float, float], across: int) -> None:
     """Write title and legend above the panels."""
     from matplotlib.lines import Line2D
 
@@ -164,7 +168,7 @@ def _around(figure: Any, result: Benchmark, size: tuple[float, float]) -> None:
             Line2D([], [], color="#f0b400", marker="*", ls="", label="reference", **star)
         )
     figure.legend(
-        handles=handles, loc="upper left", ncols=min(len(handles), max(3, int(width / 1.35))),
+        handles=handles, loc="upper left", ncols=min(len(handles), across),
         fontsize=9, bbox_to_anchor=(0.12 / width, 1 - 0.5 / height), borderaxespad=0, borderpad=0,
         handlelength=1.6, columnspacing=1.3, handletextpad=0.5,
     )  # fmt: skip
