@@ -163,7 +163,7 @@ def test_methods_on_a_model_that_memorises(trained_toy: Path, tmp_path: Path):
     rows = {row.method: row for row in rows_of(result)}
     assert all(0 < row.search_calls <= 300 for row in rows.values())
     assert all(row.candidates >= 1 for row in rows.values())
-    # three known triggers stand in the list: nearly all of the highest D, they replay their pictures
+    # three known triggers stand in the list: nearly all of the highest D, and replayed
     (greedy,) = result.of("greedy")
     found = {captions.index(each.prompt) for each in greedy.candidates if each.prompt in captions}
     assert len(found & {0, 1, 2}) >= 2

@@ -6,8 +6,8 @@ import math
 
 import numpy as np
 import pytest
+from mitigated_models import many_heads, tiny
 from smooth_model import SmoothModel
-from tiny_models import many_heads, tiny
 
 from visleak.errors import UsageError, VisleakError
 from visleak.memorization.extraction.generating import Job, seeds_of

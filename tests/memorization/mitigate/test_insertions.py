@@ -1,0 +1,202 @@
+"""Random numbers and tokens among the words of a prompt, against insertion done backwards."""
+
+from __future__ import annotations
+
+from collections import Counter
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from mitigated_models import tiny
+from smooth_model import SmoothModel
+from tiny_pipelines import WORDS
+
+from visleak.errors import UsageError
+from visleak.memorization.extraction.generating import Job
+from visleak.memorization.mitigate import NumberAddition, TokenAddition, mitigation
+from visleak.memorization.mitigate.insertion import (
+    drawn_prompt,
+    vocabulary_size,
+    with_insertions,
+)
+from visleak.memorization.model import Sampling
+
+PROMPT = "the red house on a hill"
+
+
+@pytest.fixture(scope="module")
+def model():
+    return tiny("sd1")
+
+
+def backwards(words, additions, places):
+    """Return words with additions: the last insertion's place is final, those before fill up."""
+    slots = [None] * (len(words) + len(additions))
+    for addition, place in reversed(list(zip(additions, places, strict=True))):
+        free = [at for at, each in enumerate(slots) if each is None]
+        slots[free[place]] = addition
+    rest = iter(words)
+    return [next(rest) if each is None else each for each in slots]
+
+
+@given(st.data())
+@settings(max_examples=200, deadline=None)
+def test_insertions_are_those_of_an_algorithm_that_works_backwards(data):
+    words = data.draw(st.lists(st.sampled_from(["a", "b", ""]), min_size=1, max_size=6))
+    count = data.draw(st.integers(0, 6))
+    additions = [str(number) for number in range(count)]
+    places = [data.draw(st.integers(0, len(words) + number)) for number in range(count)]
+    found = with_insertions(" ".join(words), additions, places)
+    assert found == " ".join(backwards(words, additions, places))
+
+
+@given(st.text("ab ", max_size=20), st.integers(1, 8), st.integers(0, 99))
+@settings(max_examples=100, deadline=None)
+def test_without_the_numbers_it_is_the_prompt(prompt, count, seed):
+    made = NumberAddition(count, seed=seed).prompt_of(Job(prompt, 1)).split(" ")
+    numbers = [word for word in made if word.isdecimal()]
+    assert len(numbers) == count
+    assert all(str(int(word)) == word and int(word) < 100_000 for word in numbers)
+    assert " ".join(word for word in made if not word.isdecimal()) == prompt
+
+
+def test_the_first_draw_of_the_generator_is_the_value_and_the_second_the_place():
+    """Values are drawn before places, in the order of insertion."""
+
+    class Told:
+        def __init__(self):
+            self.asked = []
+
+        def integers(self, below):
+            self.asked.append(below)
+            return below - 1
+
+    told = Told()
+    made = drawn_prompt("a b", 2, told, lambda draw: str(draw.integers(10)))
+    assert made == "a b 9 9"
+    assert told.asked == [10, 3, 10, 4]
+
+
+def test_places_and_numbers_are_uniform():
+    """Both within 4.5 standard deviations of what a fair draw gives."""
+    drawn = 3000
+    places, numbers = Counter(), []
+    for number in range(drawn):
+        words = NumberAddition(1).prompt_of(Job(f"word{number} b c", 0)).split(" ")
+        (at,) = [place for place, word in enumerate(words) if word.isdecimal()]
+        places[at] += 1
+        numbers.append(int(words[at]))
+    expected, spread = drawn / 4, np.sqrt(drawn * 3 / 16)
+    assert sorted(places) == [0, 1, 2, 3]
+    assert all(abs(count - expected) < 4.5 * spread for count in places.values())
+    tenths = np.bincount(np.array(numbers) // 10_000, minlength=10)
+    assert len(tenths) == 10
+    assert (abs(tenths - drawn / 10) < 4.5 * np.sqrt(drawn * 0.09)).all()
+
+
+def test_the_paper_draws_from_a_wider_range():
+    made = [
+        int(NumberAddition(1, numbers="paper").prompt_of(Job(f"a{n}", 0)).replace(f"a{n}", ""))
+        for n in range(300)
+    ]
+    assert 900_000 < max(made) <= 1_000_000
+
+
+@pytest.mark.parametrize("text", ["rna:3", "rta:3", "rta:3,tokens=words"])
+def test_one_draw_a_prompt_is_shared_by_its_images(model, text):
+    method = mitigation(text)
+    assert len({method.prompt_of(Job(PROMPT, seed), model) for seed in range(6)}) == 1
+
+
+@pytest.mark.parametrize("text", ["rna:3,draw=image", "rta:3,draw=image"])
+def test_images_may_have_draws_of_their_own(model, text):
+    method = mitigation(text)
+    made = [method.prompt_of(Job(PROMPT, seed), model) for seed in range(6)]
+    assert len(set(made)) == 6
+    assert made == [method.prompt_of(Job(PROMPT, seed), model) for seed in range(6)]
+
+
+def test_another_seed_number_or_prompt_is_another_draw():
+    base = NumberAddition(2)
+
+    def numbers(method, prompt=PROMPT):
+        made = method.prompt_of(Job(prompt, 1)).split(" ")
+        return tuple(word for word in made if word.isdecimal())
+
+    assert len({numbers(base), numbers(NumberAddition(2, seed=1)), numbers(base, "a")}) == 3
+    assert numbers(NumberAddition(3))[:2] != numbers(base)
+
+
+def test_a_prompt_of_odd_characters_can_be_drawn_for():
+    assert "\ud800" in NumberAddition(2).prompt_of(Job("\ud800 \x00", 0))
+
+
+def test_tokens_are_any_of_the_model_but_the_special_ones(model):
+    drawn = Counter()
+    for number in range(300):
+        made = TokenAddition(2).prompt_of(Job(f"Q{number}", 0), model).split(" ")
+        drawn.update(word for word in made if not word.startswith("Q"))
+    assert set(drawn) == set(WORDS)
+    expected = 600 / len(WORDS)
+    assert all(abs(count - expected) < 4.5 * np.sqrt(expected) for count in drawn.values())
+
+
+def test_whole_words_are_tokens_that_are_themselves_again(model):
+    drawn = set()
+    for number in range(200):
+        made = TokenAddition(2, tokens="words").prompt_of(Job(f"Q{number}", 0), model)
+        drawn.update(word for word in made.split(" ") if not word.startswith("Q"))
+    assert drawn == set(WORDS) - {"!"}
+
+
+def test_pieces_of_words_are_whole_words_of_no_prompt():
+    """T5's pieces of one letter are read as another token at the beginning of a word."""
+    model = tiny("if")
+    drawn = set()
+    for number in range(300):
+        made = TokenAddition(2, tokens="words").prompt_of(Job(f"Q{number}", 0), model)
+        drawn.update(word for word in made.split(" ") if not word.startswith("Q"))
+    assert drawn <= set(WORDS)
+    assert len(drawn) > 5
+
+
+@pytest.mark.parametrize("name", ["sd1", "sd2", "sdxl", "sd3", "if"])
+def test_the_vocabulary_is_that_of_the_tokenizer(name):
+    model = tiny(name)
+    assert vocabulary_size(model) == len(model.pipeline.tokenizer)
+
+
+def test_the_vocabulary_may_be_that_of_a_table():
+    class Tabled(SmoothModel):
+        def token_table(self):
+            return np.zeros((7, 2))
+
+    assert vocabulary_size(Tabled()) == 7
+
+
+def test_the_network_is_given_the_text_with_insertions(model, monkeypatch):
+    asked = []
+    encode = model.encode_prompt
+    monkeypatch.setattr(
+        model, "encode_prompt", lambda prompts: asked.append(prompts) or encode(prompts)
+    )
+    jobs = [Job(PROMPT, 1), Job("a cat", 2)]
+    for text in ("rna:2", "rta:2,draw=image"):
+        method = mitigation(text)
+        asked.clear()
+        method.prepared(model, [1, 2])(model, jobs, Sampling(2, 7.5, 2))
+        assert [method.prompt_of(job, model) for job in jobs] in asked
+
+
+def test_tokens_need_a_model_that_has_some():
+    with pytest.raises(UsageError, match="rta draws tokens of the model: a model is needed"):
+        TokenAddition(1).prompt_of(Job("a", 0))
+    with pytest.raises(UsageError, match="rta needs the tokens of a prompt, and those of smooth"):
+        TokenAddition(1).prepared(SmoothModel(), [])
+
+
+def test_a_vocabulary_without_words_is_given_up(model, monkeypatch):
+    monkeypatch.setattr(model, "token_texts", lambda ids: [""] * len(ids))
+    with pytest.raises(UsageError, match=r"has no token that rta could put in \(tokens=any\)"):
+        TokenAddition(1).prompt_of(Job("a", 0), model)

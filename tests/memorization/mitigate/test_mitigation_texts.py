@@ -1,0 +1,202 @@
+"""Mitigations by name: what a text stands for, what is stored of it, and what is refused."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import math
+from types import SimpleNamespace
+
+import pytest
+from smooth_model import SmoothModel
+
+from visleak.errors import UsageError
+from visleak.memorization.extraction.generating import Job
+from visleak.memorization.mitigate import (
+    METHODS,
+    AttentionRescaling,
+    NumberAddition,
+    PromptOptimisation,
+    TokenAddition,
+    Unmitigated,
+    mitigation,
+    paper_settings,
+)
+
+
+class Countable(SmoothModel):
+    """A model whose prompts can be taken apart, and whose attention passes for one of diffusers."""
+
+    def __init__(self):
+        super().__init__()
+        self.network = SimpleNamespace(attn_processors={}, set_attn_processor=None)
+
+    def token_ids(self, prompt):
+        return prompt.split()
+
+
+@pytest.mark.parametrize(
+    ("text", "method", "setting", "strength"),
+    [
+        ("none", Unmitigated(), "", math.nan),
+        ("rna:4", NumberAddition(4), "n=4", 4.0),
+        (
+            "rna:1,draw=image,numbers=paper,seed=3",
+            NumberAddition(1, "image", "paper", 3),
+            "n=1, draw=image, numbers=paper, seed=3",
+            1.0,
+        ),
+        ("rta:n=2,tokens=words", TokenAddition(2, tokens="words"), "n=2, tokens=words", 2.0),
+        ("wen:3", PromptOptimisation(3.0), "l=3", -3.0),
+        (
+            " wen:0.25, scope=batch ,lr=0.2",
+            PromptOptimisation(0.25, "batch", rate=0.2),
+            "l=0.25, batch, lr=0.2",
+            -0.25,
+        ),
+        (
+            "wen:3,steps=20,optimiser=adamw,output=epsilon",
+            PromptOptimisation(3.0, steps=20, optimiser="adamw", output="epsilon"),
+            "l=3, steps=20, optimiser=adamw, output=epsilon",
+            -3.0,
+        ),
+        ("ren:1.1", AttentionRescaling(1.1), "C=1.1", 1.1),
+        (
+            "ren:C=1,rows=every_other,summary=padding,mask=both",
+            AttentionRescaling(1.0, "every_other", "padding", "both"),
+            "C=1, rows=every_other, summary=padding, mask=both",
+            1.0,
+        ),
+    ],
+)
+def test_a_text_stands_for_a_method_and_its_setting(text, method, setting, strength):
+    made = mitigation(text)
+    assert made == method
+    assert made.setting == setting
+    assert made.strength == strength or (math.isnan(made.strength) and math.isnan(strength))
+    assert made.name == text.strip().partition(":")[0]
+
+
+@pytest.mark.parametrize(
+    ("text", "error"),
+    [
+        (
+            "",
+            "a method is one of none, rna, rta, wen, ren, with its strength such as rna:4; got ''",
+        ),
+        ("sna:4", "got 'sna:4'"),
+        ("none:1", "'1' of 'none:1' cannot be; none stands alone"),
+        ("rna", "'rna' has no n; give rna:N, then if need be, each once and with commas between"),
+        ("rna:draw=image", "'rna:draw=image' has no n"),
+        ("rna:4.5", "n of rna is a whole number; got '4.5'"),
+        ("rna:0", "n of rna is 1 to 1,000; got 0"),
+        ("rta:2,seed=-1", "seed of rta is 0 or more; got -1"),
+        ("rta:2,3", "'3' of 'rta:2,3' cannot be; give rta:N"),
+        ("rna:2,", "'' of 'rna:2,' cannot be"),
+        ("rna:2,draw=", "'draw=' of 'rna:2,draw=' cannot be"),
+        ("wen:3,l=4", "'l=4' of 'wen:3,l=4' cannot be; give wen:L, then if need be"),
+        ("wen:3,limit=4", "scope=..., steps=..., lr=..., optimiser=..., output=..."),
+        ("wen:3,scope=all", "scope of wen is one of image, prompt, batch; got 'all'"),
+        ("wen:much", "l of wen is a number; got 'much'"),
+        ("wen:nan", "l of wen is 0 or more, the D to reach; got nan"),
+        ("ren:0", "C of ren is above 0, at most 100 (the paper: 1 to 1.3); got 0"),
+        ("ren:nan", "C of ren is above 0"),
+    ],
+)
+def test_other_texts_are_refused_in_one_line(text, error):
+    with pytest.raises(UsageError) as caught:
+        mitigation(text)
+    assert error in str(caught.value)
+    assert "\n" not in str(caught.value)
+
+
+def variants(name):
+    """Yield a method, and the same with each of its settings changed."""
+    base = mitigation(name if name == "none" else f"{name}:2")
+    other = {"draw": "image", "numbers": "paper", "tokens": "words", "scope": "batch"}
+    other |= {"optimiser": "adamw", "output": "epsilon", "rows": "every_other"}
+    other |= {"summary": "padding", "mask": "both"}
+    yield base
+    for field in dataclasses.fields(base):
+        value = getattr(base, field.name)
+        changed = other[field.name] if isinstance(value, str) else value + 1
+        yield dataclasses.replace(base, **{field.name: changed})
+
+
+def test_every_setting_is_told_and_part_of_the_key():
+    """No two settings may share images, and what is stored says what was done."""
+    keys, told = [], []
+    for name in METHODS:
+        for method in variants(name):
+            keys.append(method.prepared(Countable(), [1, 2]).key)
+            about = method.about()
+            assert json.loads(json.dumps(about)) == about
+            assert about["source"]
+            told.append(json.dumps(about))
+    assert len(set(keys)) == len(set(told)) == len(keys)
+    assert keys[0] == "", "no mitigation shares its images with extraction"
+
+
+@pytest.mark.parametrize(
+    ("text", "depends"),
+    [
+        ("none", False),
+        ("rna:2", False),
+        ("rta:2,draw=image", False),
+        ("wen:3", False),
+        ("wen:3,scope=prompt", True),
+        ("wen:3,scope=batch", True),
+        ("ren:1.1", False),
+        ("ren:1.1,rows=every_other", True),
+    ],
+)
+def test_seeds_are_part_of_the_key_where_images_depend_on_each_other(text, depends):
+    method = mitigation(text)
+    keys = {method.prepared(Countable(), seeds).key for seeds in ([1, 2], [1, 2, 3])}
+    assert len(keys) == 1 + depends
+
+
+@pytest.mark.parametrize("text", ["none", "wen:3", "ren:1.1"])
+def test_methods_that_leave_the_text_alone_say_so(text):
+    assert mitigation(text).prompt_of(Job("a  cat", 3)) == "a  cat"
+
+
+def test_the_paper_has_the_settings_of_its_tables():
+    first = [mitigation(text) for text in paper_settings("sd1")]
+    assert [(each.name, each.setting) for each in first] == [
+        ("none", ""),
+        *(("rna", f"n={n}") for n in range(1, 7)),
+        *(("rta", f"n={n}") for n in range(1, 7)),
+        *(("wen", f"l={n}, batch") for n in (7, 6, 5, 4, 3, 2)),
+        *(("ren", setting) for setting in ("C=1", "C=1.1", "C=1.2", "C=1.3")),
+    ]
+    second = [mitigation(text).setting for text in paper_settings("sd2")]
+    assert second[1:11] == [f"n={n}" for n in range(1, 6)] * 2
+    assert second[11:15] == [f"l={n}, batch" for n in (70, 60, 50, 40)]
+    strengths = [each.strength for each in first if each.name == "wen"]
+    assert strengths == sorted(strengths), "a curve runs from weak to strong"
+
+
+def test_the_settings_of_the_code_are_asked_for_by_name():
+    found = paper_settings("sd1", code=True)
+    assert found[:13] == paper_settings("sd1")[:13]
+    assert found[13] == "wen:7,scope=batch,optimiser=adamw"
+    assert found[-1] == "ren:1.3,rows=every_other,summary=padding,mask=both"
+    assert all(mitigation(text) for text in found)
+
+
+@pytest.mark.parametrize(("width", "known"), [(768, "sd1"), (1024, "sd2")])
+def test_a_model_is_told_by_the_width_of_its_states(width, known):
+    model = SmoothModel()
+    model.network = SimpleNamespace(config=SimpleNamespace(cross_attention_dim=width))
+    assert paper_settings(model) == paper_settings(known)
+    model.family = "sdxl"
+    with pytest.raises(UsageError, match="for 'smooth' name each method and setting"):
+        paper_settings(model)
+
+
+def test_other_models_have_no_settings_of_the_paper():
+    with pytest.raises(UsageError, match="the paper has settings for sd1 and sd2"):
+        paper_settings("sd3")
+    with pytest.raises(UsageError, match="Stable Diffusion 1 and 2"):
+        paper_settings(SmoothModel())

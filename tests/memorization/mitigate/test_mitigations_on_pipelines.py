@@ -1,0 +1,251 @@
+"""All methods on tiny models of the real classes: same noises, kills, families, precisions."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from mitigated_models import tiny
+
+from visleak.memorization.extraction.generating import Job, images_of, seeds_of
+from visleak.memorization.extraction.image_store import ImageStore
+from visleak.memorization.mitigate import mitigation
+from visleak.memorization.mitigate.optimising import Descent, each_alone
+from visleak.memorization.mitigate.wen import (
+    answers_to_nothing,
+    optimised_each,
+    optimised_together,
+)
+from visleak.memorization.model import Sampling
+from visleak.memorization.scores import ScoreSettings, TriggerScore
+
+torch = pytest.importorskip("torch")
+
+PROMPTS = ["a photo of a cat", "the sun on a hill"]
+QUICK = Sampling(3, 7.5, 4)
+LOUD = 6.0
+
+#: One text a method and way; l is below what the tiny models' D is.
+TEXTS = (
+    "none",
+    "rna:2",
+    "rta:2,draw=image",
+    "wen:0.01,steps=2",
+    "wen:0.01,scope=prompt,steps=2",
+    "wen:0.01,scope=batch,steps=2,optimiser=adamw",
+    "ren:1.2",
+    "ren:1.2,rows=every_other,summary=padding,mask=both",
+)
+
+
+@pytest.fixture(scope="module")
+def model():
+    return tiny("sd1", loud=LOUD)
+
+
+def jobs_of(seeds):
+    return [Job(prompt, seed) for prompt in PROMPTS for seed in seeds]
+
+
+# -- pairs ---------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("text", TEXTS)
+def test_every_method_starts_from_the_noises_of_the_seeds(model, text):
+    """The network sees, at the first step, each image's own noise, whatever the method does."""
+    seen = []
+
+    def heard(_module, args, named):
+        seen.append((args[0].clone(), float(args[1])))
+
+    seeds = seeds_of(3, 3)
+    jobs = jobs_of(seeds)
+    first = model.first_timestep(QUICK.steps)
+    handle = model.network.register_forward_pre_hook(heard, with_kwargs=True)
+    try:
+        mitigation(text).prepared(model, seeds)(model, jobs, QUICK)
+    finally:
+        handle.remove()
+    wanted = {tuple(model.noises([seed]).flatten().tolist()) for seed in seeds}
+    begun = [latents for latents, timestep in seen if timestep == first]
+    assert {tuple(row.flatten().tolist()) for latents in begun for row in latents} == wanted
+    # both branches of guidance, image by image
+    sampled = [latents for latents in begun if len(latents) in (8, 4)][-2:]
+    noises = model.noises([job.seed for job in jobs])
+    assert torch.equal(sampled[0], torch.cat([noises[:4]] * 2))
+    assert torch.equal(sampled[1], torch.cat([noises[4:]] * 2))
+
+
+# -- resuming ------------------------------------------------------------------------------------
+
+
+class Killed:
+    """A maker that is killed in its second batch."""
+
+    def __init__(self, maker):
+        self.key, self.maker, self.calls = maker.key, maker, 0
+
+    def __call__(self, model, jobs, sampling):
+        self.calls += 1
+        if self.calls == 2:
+            raise KeyboardInterrupt
+        return self.maker(model, jobs, sampling)
+
+
+@pytest.mark.parametrize("text", TEXTS)
+def test_a_killed_run_ends_with_the_same_images(model, text, tmp_path):
+    """To the last bit, for another process would know nothing of the first one's embeddings."""
+    seeds = seeds_of(0, 3)
+    jobs = jobs_of(seeds)
+    method = mitigation(text)
+    with ImageStore(tmp_path / "whole") as store:
+        whole = images_of(store, model, jobs, QUICK, maker=method.prepared(model, seeds))
+    with ImageStore(tmp_path / "killed") as store:
+        with pytest.raises(KeyboardInterrupt):
+            images_of(store, model, jobs, QUICK, maker=Killed(method.prepared(model, seeds)))
+        again = Killed(method.prepared(model, seeds))
+        resumed = images_of(store, model, jobs, QUICK, maker=again)
+        assert again.calls == 1, "the first batch is there"
+        third = Killed(method.prepared(model, seeds))
+        images_of(store, model, jobs, QUICK, maker=third)
+        assert third.calls == 0
+    assert [each.digest for each in whole] == [each.digest for each in resumed]
+    assert len({each.digest for each in whole}) == len(jobs)
+
+
+def test_methods_have_images_of_their_own_in_one_store(model, tmp_path):
+    seeds = seeds_of(0, 2)
+    jobs = jobs_of(seeds)
+    with ImageStore(tmp_path) as store:
+        made = {
+            text: [
+                each.digest
+                for each in images_of(
+                    store, model, jobs, QUICK, maker=mitigation(text).prepared(model, seeds)
+                )
+            ]
+            for text in TEXTS
+        }
+        plain = [each.digest for each in images_of(store, model, jobs, QUICK)]
+    assert made["none"] == plain
+    assert len({tuple(digests) for digests in made.values()}) == len(TEXTS)
+
+
+# -- Wen's on a real network ---------------------------------------------------------------------
+
+
+def test_slopes_through_a_network_are_those_of_finite_differences():
+    """Along the slope and along a random way, the network in float64."""
+    model = tiny("sd1", loud=LOUD)
+    model.network.double()
+    model._dtype = torch.float64
+    score = TriggerScore(model, ScoreSettings(steps=3))
+    encoded = model.encode_prompt(PROMPTS)
+    states, rows = encoded.states.double(), torch.arange(2)
+    noises = model.noises([3, 4])
+    asked = each_alone(score, encoded, noises, answers_to_nothing(score, noises, 2))
+    _, slopes = asked(states, rows)
+    ways = [slopes, torch.randn(slopes.shape, generator=torch.Generator().manual_seed(1)).double()]
+    for towards in ways:
+        way = towards / towards.flatten(1).norm(dim=1)[:, None, None]
+        ends = [asked(states + sign * 1e-4 * way, rows)[0] for sign in (1, -1)]
+        expected = (ends[0] - ends[1]) / 2e-4
+        torch.testing.assert_close((slopes * way).sum((1, 2)), expected, rtol=1e-5, atol=1e-6)
+
+
+def test_d_falls_to_the_limit(model):
+    """D of the optimised embedding, worked out anew, is what was promised."""
+    score = TriggerScore(model, ScoreSettings(steps=3))
+    encoded = model.encode_prompt(PROMPTS)
+    start = optimised_each(score, encoded, [3, 4], Descent(1e9)).first
+    limit = 0.8 * float(start.min())
+    moved = optimised_each(score, encoded, [3, 4], Descent(limit, 200, 0.02))
+    assert (moved.updates < 200).all()
+    assert (moved.updates > 0).all()
+    for row, seed in enumerate((3, 4)):
+        noise = model.noises([seed])
+        with torch.no_grad():
+            nothing = score.answer(model.encode_prompt([""]), noise)
+            now = encoded.with_states(moved.states)[row : row + 1]
+            d = score.squared_distance(now, noise, nothing).sqrt()
+        assert limit * 0.8 < float(d) <= limit * (1 + 1e-4)
+
+
+def test_images_of_a_batch_are_optimised_as_alone(model):
+    score = TriggerScore(model, ScoreSettings(steps=3))
+    prompts, seeds = [*PROMPTS, "a dog"], [1, 2, 3]
+    together = optimised_each(score, model.encode_prompt(prompts), seeds, Descent(0.0, 3))
+    for row, prompt in enumerate(prompts):
+        encoded = model.encode_prompt([prompt])
+        alone = optimised_each(score, encoded, seeds[row : row + 1], Descent(0.0, 3))
+        # Adam makes a rounding of a slope near 0 into a part of a step
+        away = (together.states[row] - alone.states[0]).abs()
+        assert float(away.median()) < 1e-5
+        assert float(away.max()) < 0.05
+
+
+@pytest.mark.parametrize("norm", ["mean", "frobenius"])
+def test_a_shared_embedding_does_not_depend_on_the_size_of_batches(model, norm):
+    encoded = model.encode_prompt(PROMPTS[:1])
+    found = [
+        optimised_together(
+            TriggerScore(model, ScoreSettings(steps=3, batch=batch)),
+            encoded,
+            [1, 2, 3],
+            Descent(0.0, 3),
+            norm,
+        )
+        for batch in (1, 2, 8)
+    ]
+    for other in found[1:]:
+        torch.testing.assert_close(other.first, found[0].first, rtol=1e-5, atol=0)
+        assert float((other.states - found[0].states).abs().median()) < 1e-5
+
+
+# -- families and precisions ---------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("name", ["sd2", "sdxl", "sd3", "if"])
+def test_methods_work_on_other_families(name):
+    model = tiny(name, loud=LOUD)
+    seeds = seeds_of(0, 2)
+    jobs = jobs_of(seeds)
+    made = {}
+    for text in TEXTS:
+        if text.startswith("ren") and name in ("sd3", "if"):
+            continue
+        made[text] = mitigation(text).prepared(model, seeds)(model, jobs, QUICK)
+        assert made[text].shape == made["none"].shape
+    others = [text for text in made if text != "none"]
+    assert all((made[text] != made["none"]).any() for text in others)
+    assert len(others) == (5 if name in ("sd3", "if") else 7)
+
+
+def test_wen_lowers_d_of_every_family():
+    for name in ("sd2", "sdxl", "sd3", "if"):
+        model = tiny(name, loud=LOUD)
+        score = TriggerScore(model, ScoreSettings(steps=3))
+        with torch.no_grad():
+            encoded = model.encode_prompt(PROMPTS)
+        moved = optimised_each(score, encoded, [3, 4], Descent(0.0, 6, 0.01))
+        assert (moved.last < moved.first).all(), name
+        begin = moved.states[:, 0] == encoded.states[:, 0]
+        assert bool(begin.all()) == (name != "if")
+
+
+@pytest.mark.parametrize("text", ["wen:0.01,steps=2", "ren:1.2", "rta:1"])
+def test_methods_work_in_half_precision(text):
+    model = tiny("sd1", "bf16", loud=LOUD)
+    jobs = jobs_of([1])
+    found = mitigation(text).prepared(model, [1])(model, jobs, QUICK)
+    plain = mitigation("none").prepared(model, [1])(model, jobs, QUICK)
+    assert found.dtype == np.uint8
+    assert (found != plain).any()
+
+
+def test_wen_above_d_makes_the_very_images_of_the_model(model):
+    """Why general prompts cost nothing: tables show the base's numbers there."""
+    jobs = jobs_of([1, 2])
+    plain = mitigation("none").prepared(model, [1, 2])(model, jobs, QUICK)
+    for scope in ("image", "prompt", "batch"):
+        found = mitigation(f"wen:1e6,scope={scope}").prepared(model, [1, 2])(model, jobs, QUICK)
+        np.testing.assert_array_equal(found, plain)

@@ -1,0 +1,399 @@
+"""Embeddings moved against D: slopes, stops, and torch's optimisers by hand."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from smooth_model import TOKENS, WIDTH, SmoothModel, distance
+
+from visleak.errors import UsageError, VisleakError
+from visleak.memorization.extraction.generating import Job
+from visleak.memorization.mitigate import PromptOptimisation, mitigation
+from visleak.memorization.mitigate.optimising import (
+    Descent,
+    each_alone,
+    one_for_all,
+    slope,
+)
+from visleak.memorization.mitigate.wen import (
+    answers_to_nothing,
+    free_rows,
+    optimised_each,
+    optimised_together,
+)
+from visleak.memorization.model import Conditioning, Sampling
+from visleak.memorization.scores import ScoreSettings, TriggerScore
+
+torch = pytest.importorskip("torch")
+
+PROMPTS = ["a cat", "a dog", "the red house", "sun"]
+SEEDS = [5, 6, 7, 8]
+BIT = Sampling(50, 7.5, 3)
+
+
+@pytest.fixture
+def model():
+    return SmoothModel()
+
+
+@pytest.fixture
+def score(model):
+    return TriggerScore(model, ScoreSettings(batch=3))
+
+
+def by_hand(model, states, loss_of, limit, steps=10, rate=0.05, optimiser="Adam"):
+    """Return an embedding (tokens, width), its losses and updates, by the text of the paper."""
+    row = states.clone().requires_grad_(True)
+    moves = getattr(torch.optim, optimiser)([row], lr=rate)
+    losses, updates = [], 0
+    for _ in range(steps):
+        moves.zero_grad()
+        loss = loss_of(row)
+        losses.append(loss.item())
+        if loss.item() <= limit:
+            break
+        loss.backward()
+        row.grad[0] = 0
+        moves.step()
+        updates += 1
+    return row.detach(), losses, updates
+
+
+def single(model, seed):
+    return lambda row: distance(model, row, seed)
+
+
+def frobenius(model, seeds):
+    return lambda row: sum(distance(model, row, seed) ** 2 for seed in seeds) ** 0.5
+
+
+def mean(model, seeds):
+    return lambda row: sum(distance(model, row, seed) for seed in seeds) / len(seeds)
+
+
+# -- slopes --------------------------------------------------------------------------------------
+
+
+def differences(loss, states):
+    """Return slopes by central differences."""
+    found = np.zeros(states.shape)
+    for place in np.ndindex(*states.shape):
+        ends = []
+        for sign in (1, -1):
+            moved = states.clone()
+            moved[place] += sign * 1e-5
+            ends.append(float(loss(moved)))
+        found[place] = (ends[0] - ends[1]) / 2e-5
+    return found
+
+
+def test_slopes_of_images_alone_are_those_of_finite_differences(model, score):
+    encoded = model.encode_prompt(PROMPTS)
+    noises = model.noises(SEEDS)
+    asked = each_alone(score, encoded, noises, answers_to_nothing(score, noises, 2))
+    losses, slopes = asked(encoded.states, torch.arange(4))
+    for row, seed in enumerate(SEEDS):
+        assert float(losses[row]) == pytest.approx(
+            float(distance(model, encoded.states[row], seed)), rel=1e-12
+        )
+        np.testing.assert_allclose(
+            slopes[row], differences(single(model, seed), encoded.states[row]), atol=1e-8
+        )
+
+
+@pytest.mark.parametrize("batch", [1, 3, 9])
+@pytest.mark.parametrize(("norm", "loss"), [("mean", mean), ("frobenius", frobenius)])
+def test_slopes_of_shared_embeddings_are_those_of_finite_differences(
+    model, score, norm, loss, batch
+):
+    encoded = model.encode_prompt(["a cat"])
+    noises = model.noises(SEEDS)
+    targets = answers_to_nothing(score, noises, batch)
+    asked = one_for_all(score, encoded, noises, targets, norm, batch)
+    losses, slopes = asked(encoded.states, torch.arange(1))
+    assert float(losses[0]) == pytest.approx(float(loss(model, SEEDS)(encoded.states[0])))
+    expected = differences(loss(model, SEEDS), encoded.states[0])
+    np.testing.assert_allclose(slopes[0], expected, atol=1e-8)
+
+
+def test_the_slope_at_no_distance_is_zero(model, score):
+    encoded = model.encode_prompt(["", "a cat"])
+    noises = model.noises([5, 6])
+    targets = answers_to_nothing(score, noises, 2)
+    losses, slopes = each_alone(score, encoded, noises, targets)(encoded.states, torch.arange(2))
+    assert float(losses[0]) == 0.0
+    assert float(slopes[0].abs().max()) == 0.0
+    assert float(slopes[1].abs().max()) > 0.0
+
+
+# -- moving --------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("optimiser", ["Adam", "AdamW"])
+def test_images_alone_move_as_one_by_one_with_torch(model, score, optimiser):
+    """Each has its own stop: the limit lies among the losses that a row passes through."""
+    encoded = model.encode_prompt(PROMPTS)
+    how = Descent(4.4, 10, 0.05, optimiser.lower())
+    moved = optimised_each(score, encoded, SEEDS, how)
+    seen = set()
+    for row, seed in enumerate(SEEDS):
+        states, losses, updates = by_hand(
+            model, encoded.states[row], single(model, seed), 4.4, optimiser=optimiser
+        )
+        torch.testing.assert_close(moved.states[row], states, atol=1e-10, rtol=0)
+        assert int(moved.updates[row]) == updates
+        assert float(moved.first[row]) == pytest.approx(losses[0])
+        assert float(moved.last[row]) == pytest.approx(losses[-1])
+        seen.add(updates)
+    assert len(seen) > 2, "rows must stop at different steps for this test to say anything"
+
+
+@pytest.mark.parametrize("optimiser", ["Adam", "AdamW"])
+@pytest.mark.parametrize(("norm", "loss"), [("mean", mean), ("frobenius", frobenius)])
+def test_shared_embeddings_move_as_with_torch(model, score, norm, loss, optimiser):
+    encoded = model.encode_prompt(["the red house"])
+    asked = loss(model, SEEDS)
+    limit = 0.8 * float(asked(encoded.states[0]))
+    how = Descent(limit, 10, 0.1, optimiser.lower())
+    moved = optimised_together(score, encoded, SEEDS, how, norm)
+    states, losses, updates = by_hand(
+        model, encoded.states[0], asked, limit, rate=0.1, optimiser=optimiser
+    )
+    assert 1 < updates < 10
+    torch.testing.assert_close(moved.states[0], states, atol=1e-10, rtol=0)
+    assert int(moved.updates[0]) == updates
+    assert float(moved.last[0]) == pytest.approx(losses[-1])
+
+
+def test_a_row_does_not_depend_on_its_neighbours(model, score):
+    encoded = model.encode_prompt(PROMPTS)
+    how = Descent(4.4)
+    together = optimised_each(score, encoded, SEEDS, how)
+    for row, prompt in enumerate(PROMPTS):
+        alone = optimised_each(score, model.encode_prompt([prompt]), [SEEDS[row]], how)
+        torch.testing.assert_close(together.states[row], alone.states[0], atol=1e-12, rtol=0)
+        assert int(together.updates[row]) == int(alone.updates[0])
+
+
+@pytest.mark.parametrize("steps", [1, 4])
+def test_there_are_at_most_so_many_updates_and_no_look_behind_the_last(model, score, steps):
+    encoded = model.encode_prompt(PROMPTS)
+    moved = optimised_each(score, encoded, SEEDS, Descent(0.0, steps))
+    assert moved.updates.tolist() == [steps] * 4
+    # the empty prompt's answers, then one call a step
+    assert model.batches[-steps:] == [4] * steps
+    assert len(model.batches) == 1 + steps
+
+
+def test_rows_that_stopped_cost_no_more_calls(model, score):
+    encoded = model.encode_prompt(["", *PROMPTS[:2]])
+    moved = optimised_each(score, encoded, SEEDS[:3], Descent(0.0, 3))
+    assert moved.updates.tolist() == [0, 3, 3]
+    assert model.batches == [3, 3, 2, 2]
+
+
+@pytest.mark.parametrize("dtype", [torch.float64, torch.float32, torch.float16, torch.bfloat16])
+@pytest.mark.parametrize("optimiser", ["adam", "adamw"])
+def test_an_embedding_with_d_not_above_the_limit_is_returned_bit_for_bit(dtype, optimiser):
+    model = SmoothModel(dtype)
+    score = TriggerScore(model, ScoreSettings(batch=3))
+    encoded = model.encode_prompt(PROMPTS)
+    d = optimised_each(score, encoded, SEEDS, Descent(1e9)).first
+    # exactly D is not above D; the second row moves beside those that do not
+    how = Descent(float(d.sort().values[2]), 10, 0.05, optimiser)
+    moved = optimised_each(score, encoded, SEEDS, how)
+    assert moved.states.dtype == dtype
+    stays = d <= how.limit
+    assert int(stays.sum()) == 3
+    assert torch.equal(moved.states[stays], encoded.states[stays])
+    assert (moved.updates[stays] == 0).all()
+    assert not torch.equal(moved.states[~stays], encoded.states[~stays])
+    one = model.encode_prompt(["a cat"])
+    for norm in ("mean", "frobenius"):
+        full = float(optimised_together(score, one, SEEDS, Descent(1e9), norm).first)
+        same = optimised_together(score, one, SEEDS, Descent(full, 10, 0.05, optimiser), norm)
+        assert torch.equal(same.states, one.states)
+        assert int(same.updates) == 0
+
+
+def test_the_begin_token_stays_and_decay_alone_shrinks_it(model, score):
+    encoded = model.encode_prompt(PROMPTS)
+    adam = optimised_each(score, encoded, SEEDS, Descent(0.0, 7))
+    assert torch.equal(adam.states[:, 0], encoded.states[:, 0])
+    assert bool((adam.states[:, 1:] != encoded.states[:, 1:]).all())
+    decayed = optimised_each(score, encoded, SEEDS, Descent(0.0, 7, 0.05, "adamw"))
+    torch.testing.assert_close(decayed.states[:, 0], encoded.states[:, 0] * (1 - 0.05 * 0.01) ** 7)
+
+
+def test_a_prompt_without_begin_token_moves_as_a_whole(model, score):
+    model.family = "if"
+    encoded = model.encode_prompt(PROMPTS)
+    moved = optimised_each(score, encoded, SEEDS, Descent(0.0, 1))
+    assert bool((moved.states != encoded.states).all())
+
+
+def test_masked_tokens_do_not_move(model):
+    mask = torch.tensor([[1, 1, 1, 0, 0], [1, 1, 1, 1, 0]])
+    free = free_rows(model, Conditioning(torch.zeros((2, TOKENS, WIDTH)), None, mask))
+    assert free[..., 0].tolist() == [[0, 1, 1, 0, 0], [0, 1, 1, 1, 0]]
+
+
+def test_many_small_steps_add_up_in_half_precision():
+    """A step of 1/1,000 is lost in a bfloat16 of 1; the sum of 40 of them is not."""
+    model = SmoothModel(torch.bfloat16)
+    score = TriggerScore(model, ScoreSettings())
+    encoded = model.encode_prompt(PROMPTS)
+    moved = optimised_each(score, encoded, SEEDS, Descent(0.0, 40, 0.001))
+    way = (moved.states.double() - encoded.states.double()).abs()[:, 1:]
+    assert float(way.median()) > 0.02
+    exact = TriggerScore(SmoothModel(), ScoreSettings())
+    fine = Conditioning(encoded.states.double())
+    expected = optimised_each(exact, fine, SEEDS, Descent(0.0, 40, 0.001)).states
+    # float32 inside: what is left is the rounding of the result
+    torch.testing.assert_close(moved.states.double(), expected, atol=1e-4, rtol=2**-8)
+
+
+def test_slopes_too_small_for_half_precision_are_not_lost():
+    states = torch.ones(3, requires_grad=True)
+    weights = torch.full((3,), 2.0**-14, dtype=torch.float16)
+    tiny = (states.to(torch.float16) * weights).sum().float() * 2.0**-12
+    assert float(torch.autograd.grad(tiny, [states], retain_graph=True)[0].abs().max()) == 0.0
+    assert slope(tiny, states, "fp16").tolist() == [2.0**-26] * 3
+
+
+def test_slopes_too_large_for_half_precision_are_taken_of_a_smaller_loss():
+    states = torch.ones(2, requires_grad=True)
+    large = (states.to(torch.float16) * 2.0**10).sum()
+    assert slope(large.float(), states, "fp16").tolist() == [2.0**10] * 2
+
+
+def test_what_is_no_number_is_refused(model, score):
+    encoded = model.encode_prompt(PROMPTS)
+    encoded.states[2, 1, 1] = float("inf")
+    model.a[0, 1] = 0.0
+    with pytest.raises(VisleakError, match="no finite number; use --precision bf16 or fp32"):
+        optimised_each(score, encoded, SEEDS, Descent(0.0))
+
+
+# -- the method ----------------------------------------------------------------------------------
+
+
+def made(model, text, jobs, sampling=BIT, seeds=SEEDS):
+    """Return states that reach the sampler, and the seeds."""
+    maker = mitigation(text).prepared(model, seeds)
+    pixels = maker(model, jobs, sampling)
+    assert len(pixels) == len(jobs)
+    conditioning, sampled = model.sampled[-1]
+    return conditioning.states, sampled
+
+
+def test_every_image_is_optimised_on_the_noise_it_is_made_of(model):
+    jobs = [Job(prompt, seed) for prompt in PROMPTS[:2] for seed in SEEDS]
+    states, seeds = made(model, "wen:4.4", jobs, Sampling(30, 7.5, 3))
+    assert set(model.timesteps) == {970.0}, "the sampler's first step, for its number of steps"
+    assert seeds == [job.seed for job in jobs]
+    for row, job in enumerate(jobs):
+        given = model.encode_prompt([job.prompt]).states[0]
+        expected, _, _ = by_hand(model, given, single(model, job.seed), 4.4)
+        torch.testing.assert_close(states[row], expected, atol=1e-10, rtol=0)
+
+
+def test_optimising_is_batched(model):
+    """A batch of images costs a call a step, not a call an image and step."""
+    jobs = [Job(prompt, 5) for prompt in PROMPTS]
+    made(model, "wen:0,steps=6", jobs, Sampling(50, 7.5, 4))
+    assert model.batches == [4] * 7
+
+
+@pytest.mark.parametrize(("scope", "loss"), [("prompt", mean), ("batch", frobenius)])
+@pytest.mark.parametrize("optimiser", ["adam", "adamw"])
+def test_shared_scopes_share_one_embedding_a_prompt(model, scope, loss, optimiser):
+    jobs = [Job(prompt, seed) for prompt in PROMPTS[:2] for seed in SEEDS]
+    limits = {"prompt": 4.4, "batch": 9.0}
+    text = f"wen:{limits[scope]},scope={scope},optimiser={optimiser}"
+    states, _ = made(model, text, jobs)
+    name = {"adam": "Adam", "adamw": "AdamW"}[optimiser]
+    for row, job in enumerate(jobs):
+        given = model.encode_prompt([job.prompt]).states[0]
+        expected, _, updates = by_hand(
+            model, given, loss(model, SEEDS), limits[scope], optimiser=name
+        )
+        assert updates
+        torch.testing.assert_close(states[row], expected, atol=1e-10, rtol=0)
+
+
+def test_batches_do_not_change_a_shared_embedding_and_it_is_made_once(model):
+    maker = mitigation("wen:3,scope=batch").prepared(model, SEEDS)
+    jobs = [Job("a cat", seed) for seed in SEEDS]
+    maker(model, jobs, BIT)
+    calls = len(model.batches)
+    whole = model.sampled[-1][0].states
+    maker(model, jobs[:1], BIT)
+    assert len(model.batches) == calls, "the embedding of a prompt is kept"
+    later = mitigation("wen:3,scope=batch").prepared(model, SEEDS)
+    later(model, [Job("a dog", 5), jobs[2]], BIT)
+    assert torch.equal(model.sampled[-1][0].states[1], whole[2])
+
+
+def test_few_embeddings_are_kept(model):
+    maker = mitigation("wen:3,scope=prompt,steps=1").prepared(model, SEEDS)
+    maker(model, [Job(f"cat {number}", 5) for number in range(40)], BIT)
+    assert len(maker._kept) == 32
+    before = len(model.batches)
+    maker(model, [Job("cat 39", 5)], BIT)
+    assert len(model.batches) == before
+
+
+def test_the_noise_may_be_compared_instead_of_the_raw_output(model):
+    """Of this model the noise is half the output, so D is half as large."""
+    states, _ = made(model, "wen:2.2,output=epsilon", [Job("a cat", 5)])
+    expected, _, updates = by_hand(
+        model, model.encode_prompt(["a cat"]).states[0], single(model, 5), 4.4
+    )
+    assert updates
+    torch.testing.assert_close(states[0], expected, atol=1e-6, rtol=0)
+
+
+def test_slopes_are_taken_where_the_caller_switched_them_off(model):
+    with torch.no_grad():
+        states, _ = made(model, "wen:0,steps=1", [Job("a cat", 5)])
+    assert not torch.equal(states, model.encode_prompt(["a cat"]).states)
+    assert not states.requires_grad
+
+
+def test_a_seed_that_was_not_announced_is_refused(model):
+    maker = mitigation("wen:3,scope=batch").prepared(model, SEEDS)
+    with pytest.raises(UsageError, match=r"wen \(l=3, batch\) needs all seeds .* seed 9 is none"):
+        maker(model, [Job("a cat", 9)], BIT)
+
+
+def test_what_cannot_be_optimised_is_refused(model):
+    with pytest.raises(UsageError, match="wen with scope=prompt needs the seeds"):
+        mitigation("wen:3,scope=prompt").prepared(model, [])
+    model.prediction = "flow"
+    with pytest.raises(UsageError, match="use wen with output=raw"):
+        mitigation("wen:3,output=epsilon").prepared(model, SEEDS)
+
+
+def test_a_full_memory_names_the_batch(model, monkeypatch):
+    def full(*_):
+        raise torch.cuda.OutOfMemoryError("full")
+
+    monkeypatch.setattr(model, "predict_noise", full)
+    maker = mitigation("wen:3").prepared(model, SEEDS)
+    with pytest.raises(VisleakError, match=r"batches of 3 images do not fit .* smaller batch"):
+        maker(model, [Job("a cat", 5)], BIT)
+
+
+@pytest.mark.parametrize(
+    ("settings", "text"),
+    [
+        ({"limit": -1.0}, "l of wen is 0 or more, the D to reach; got -1"),
+        ({"limit": float("inf")}, "l of wen is 0 or more, the D to reach; got inf"),
+        ({"limit": 1.0, "steps": 0}, r"steps of wen is 1 to 10,000 \(the paper: 10\); got 0"),
+        ({"limit": 1.0, "rate": 0.0}, r"lr of wen is above 0 \(the paper: 0.05\); got 0"),
+    ],
+)
+def test_settings_that_cannot_be_are_refused(settings, text):
+    with pytest.raises(UsageError, match=text):
+        PromptOptimisation(**settings)
