@@ -216,7 +216,9 @@ class _Order:
         triggers = sampled(listed, self.samples[0], self.seed)
         if general is not None:
             general = sampled(general, self.samples[1], self.seed)
-        found = references_of(triggers, self.lists.folder, self.lists.table)
+        found = references_of(
+            triggers, self.lists.folder, self.lists.table, beside=self.lists.triggers.parent
+        )
         with bars() as progress:
             progress("loading the models", 0, 0)
             model = shared.model_of(self.model, *self.running)

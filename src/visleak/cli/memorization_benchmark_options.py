@@ -54,7 +54,8 @@ ReferenceFolder = Annotated[
         rich_help_panel=LISTS,
         show_default=False,
         help="The memorized images: files named like a prompt's sources (name, name without ending,"
-        " or the last part of an address). Nothing is fetched.",
+        " or the last part of an address). Nothing is fetched. Without it, sources that are paths"
+        " beside the list of triggers are taken.",
     ),
 ]
 ReferenceMap = Annotated[

@@ -121,3 +121,30 @@ def test_a_file_that_is_no_picture_is_said(tmp_path: Path) -> None:
 def test_the_last_part_of_what_is_no_address() -> None:
     assert last_part("http://[bad/x.png") == "x.png"
     assert last_part("C/d/e%20f.png") == "e%20f.png"
+
+
+def test_sources_may_be_paths_beside_the_list_and_never_lead_out_of_its_folder(tmp_path: Path):
+    folder = made(tmp_path / "lists", "memorised/a.png", "b.png")
+    made(tmp_path, "secret.png")
+    (folder / "notes.txt").write_text("no picture")
+    (folder / "link.png").symlink_to(tmp_path / "secret.png")
+    found = references_of(
+        prompts(
+            one=("memorised/a.png", "memorised/a.png"),
+            two=("../secret.png", str(tmp_path / "secret.png"), "link.png", "notes.txt"),
+            three=("https://cdn.example/b.png", "b.png", "x" * 5000 + ".png", "a\0.png"),
+        ),
+        beside=folder,
+    )
+    assert found.files == ((folder / "memorised/a.png",), (), (folder / "b.png",))
+    assert len(found.notes) == 1
+
+
+def test_without_any_place_of_memorized_images_is_one_line(tmp_path: Path):
+    for sources in ((), ("https://cdn.example/b.png",)):
+        with pytest.raises(UsageError) as caught:
+            references_of(prompts(one=sources), beside=tmp_path)
+        assert str(caught.value) == (
+            "similarity to the memorized images needs their files: give --references DIR or"
+            " --reference-map CSV, or a list whose sources are paths beside it"
+        )

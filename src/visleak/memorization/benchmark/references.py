@@ -45,6 +45,7 @@ def references_of(
     triggers: Prompts,
     folder: str | os.PathLike[str] | None = None,
     table: str | os.PathLike[str] | None = None,
+    beside: str | os.PathLike[str] | None = None,
 ) -> References:
     """Return the files of each prompt's memorized images; nothing is fetched.
 
@@ -54,16 +55,20 @@ def references_of(
             last part where it is a path or address, or that without ending.
         table: a CSV with the columns ``file`` and ``source`` or ``prompt``: a picture a row,
             relative to the table.
+        beside: folder of the list; without the other two, sources are paths of pictures in it.
 
     Raises:
-        UsageError: neither is given, a file is not there, or no prompt has any.
+        UsageError: none is given, a file is not there, or no prompt has any.
         VisleakError: the table cannot be read.
     """
     if folder is None and table is None:
-        raise UsageError(
-            "similarity to the memorized images needs their files: give --references DIR or"
-            " --reference-map CSV"
-        )
+        files = tuple(tuple(_beside(beside, own)) for own in triggers.sources)
+        if not any(files):
+            raise UsageError(
+                "similarity to the memorized images needs their files: give --references DIR or"
+                " --reference-map CSV, or a list whose sources are paths beside it"
+            )
+        return References(files, tuple(_notes(files, None)))
     named = _Named(Path(folder)) if folder is not None else None
     mapped = _mapped(Path(table)) if table is not None else {}
     found = []
@@ -78,6 +83,21 @@ def references_of(
     if not made.known:
         raise UsageError(_none_said(triggers, folder, table))
     return made
+
+
+def _beside(folder: str | os.PathLike[str] | None, sources: Iterable[str]) -> Iterator[Path]:
+    """Yield the pictures that sources name as paths in a folder; none leads out of it."""
+    if folder is None:
+        return
+    for source in dict.fromkeys(sources):
+        path = Path(folder) / source
+        try:
+            inside = path.resolve().is_relative_to(Path(folder).resolve())
+            if inside and path.suffix.lower() in ENDINGS and path.is_file():
+                yield path
+        except (OSError, ValueError):
+            # an address that is no path
+            continue
 
 
 def _none_said(triggers: Prompts, folder: object, table: object) -> str:
