@@ -62,13 +62,13 @@ def references_of(
         VisleakError: the table cannot be read.
     """
     if folder is None and table is None:
-        files = tuple(tuple(_beside(beside, own)) for own in triggers.sources)
-        if not any(files):
+        lying = tuple(tuple(_beside(beside, own)) for own in triggers.sources)
+        if not any(lying):
             raise UsageError(
                 "similarity to the memorized images needs their files: give --references DIR or"
                 " --reference-map CSV, or a list whose sources are paths beside it"
             )
-        return References(files, tuple(_notes(files, None)))
+        return References(lying, tuple(_notes(lying, None)))
     named = _Named(Path(folder)) if folder is not None else None
     mapped = _mapped(Path(table)) if table is not None else {}
     found = []
