@@ -126,6 +126,15 @@ def test_the_slope_at_no_distance_is_zero(model, score):
     assert float(slopes[1].abs().max()) > 0.0
 
 
+@pytest.mark.parametrize("norm", ["mean", "frobenius"])
+def test_a_prompt_that_is_nothing_to_the_network_stays_as_it_is(model, score, norm):
+    """D of all images together is 0 then, and its root has no slope of its own."""
+    encoded = model.encode_prompt([""])
+    moved = optimised_together(score, encoded, SEEDS, Descent(0.0), norm)
+    assert torch.equal(moved.states, encoded.states)
+    assert (int(moved.updates), float(moved.first)) == (0, 0.0)
+
+
 # -- moving --------------------------------------------------------------------------------------
 
 

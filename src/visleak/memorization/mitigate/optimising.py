@@ -165,7 +165,8 @@ def one_for_all(
         if norm == "mean":
             return total, slopes
         loss: Tensor = root(total)
-        return loss, slopes / (2 * loss).to(slopes)
+        # at no distance both are 0, and so is the slope, as of images alone
+        return loss, slopes / (2 * loss).clamp_min(1e-12).to(slopes)
 
     return asked
 
