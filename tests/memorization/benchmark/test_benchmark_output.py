@@ -20,7 +20,7 @@ from visleak.memorization.benchmark import add_to, read_leaderboard
 from visleak.memorization.benchmark.figures import tradeoff
 from visleak.memorization.benchmark.headline import headline, meets, verdicts
 from visleak.memorization.benchmark.latex import latex
-from visleak.memorization.benchmark.leaderboard import leaderboard_markdown
+from visleak.memorization.benchmark.leaderboard import board_of, leaderboard_markdown
 from visleak.memorization.benchmark.lines import LINES, lines_of
 from visleak.memorization.benchmark.markup import cautions, markdown, reading
 from visleak.memorization.benchmark.numbers import Measured
@@ -250,6 +250,8 @@ def test_a_leaderboard_takes_rows_of_others_and_keeps_boards_apart(tmp_path: Pat
     other = benchmark_of_the_paper(tmp_path, similarity="pixels")
     other.about["similarity"]["digest"] = "s2"
     both = add_to(board, other, date="2026-01-03")
+    elsewhere = dataclasses.replace(result, about={**result.about, "references": "r2"})
+    assert board_of(elsewhere) != board_of(result)
     assert len(both) == 46
     assert len({entry["board"] for entry in both}) == 2
     assert read_leaderboard(board) == both

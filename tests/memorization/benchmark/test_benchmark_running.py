@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -193,6 +194,43 @@ def test_prompts_without_references_count_for_all_but_similarity(tmp_path: Path)
     assert result.base.score("trigger", "top1").interval.prompts == 3
     assert result.base.score("trigger", "clip").interval.prompts == 4
     assert (result.triggers.referenced, result.notes) == (3, ("said",))
+
+
+def test_prompts_that_name_no_source_are_grouped_by_their_memorized_images(tmp_path: Path) -> None:
+    """As a table of prompts and files says: the last two replay one picture."""
+    plan = plan_of(tmp_path / "refs", "rna:1", general=None)
+    bare = dataclasses.replace(plan, triggers=Prompts(TRIGGERS))
+    assert len(set(bare.groups().tolist())) == 4
+    named, unnamed = (
+        benchmark(each, tmp_path / f"out{number}") for number, each in enumerate((plan, bare))
+    )
+    assert unnamed.triggers.groups == named.triggers.groups == 3
+    for one, other in zip(named.rows, unnamed.rows, strict=True):
+        assert one.scores == other.scores
+    assert unnamed.curves == named.curves
+
+
+def test_one_picture_under_two_addresses_is_one_image(tmp_path: Path) -> None:
+    plan = plan_of(tmp_path / "refs")
+    digests = [["x"], ["y"], ["x", "z"], ["z"]]
+    assert plan.groups(digests).tolist() == [0, 1, 0, 0]
+    assert plan.key(digests) != plan.key([["x"], ["y"], ["z"], ["z"]])
+
+
+def test_a_similarity_of_half_precision_has_measurements_of_its_own(tmp_path: Path) -> None:
+    class Half(PixelSimilarity):
+        encoder = SimpleNamespace(precision="fp16")
+
+        def between(self, one: Any, other: Any) -> np.ndarray:
+            return super().between(one, other).astype(np.float16).astype(np.float64)
+
+    plan = plan_of(tmp_path / "refs", general=None)
+    benchmark(plan, tmp_path / "out")
+    other = dataclasses.replace(plan, judges=dataclasses.replace(plan.judges, similarity=Half()))
+    found = benchmark(other, tmp_path / "out", force=True)
+    alone = benchmark(other, tmp_path / "alone")
+    assert found.rows[0].scores == alone.rows[0].scores
+    assert found.about["similarity"]["digest"] != plan.about()["similarity"]["digest"]
 
 
 def test_the_clip_score_may_be_against_what_the_network_was_given(tmp_path: Path) -> None:

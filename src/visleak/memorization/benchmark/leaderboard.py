@@ -1,7 +1,7 @@
 """A file of mitigations by what they reach, to which others add rows of their own.
 
-Rows are compared only where they are of one board: same model, prompts, images, sampling and
-judges. Each row says which result it is of, so that others can verify it.
+Rows are compared only where they are of one board: same model, prompts, images (generated and
+memorized), sampling and judges. Each row says which result it is of, so that others can verify it.
 """
 
 from __future__ import annotations
@@ -75,6 +75,7 @@ def board_of(result: Benchmark) -> str:
             *judges,
             said["aesthetic"] and said["aesthetic"]["digest"],
             said["clip_text"],
+            said.get("references"),
             [each and [each.digest, each.images, each.referenced] for each in lists],
         ]
     )[:12]

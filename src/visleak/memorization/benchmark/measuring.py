@@ -139,7 +139,7 @@ class Measuring:
             places = [row * images + number for row in rows for number in range(images)]
             # the largest of them is meant, so that their order is none
             keys = [
-                key_of("similarity", 1, similarity.digest, digests[place], sorted(own))
+                key_of("similarity", 1, self.judges.similarity_digest, digests[place], sorted(own))
                 for place in places
             ]
 

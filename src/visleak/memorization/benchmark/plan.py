@@ -16,6 +16,7 @@ from visleak.memorization.benchmark.references import References
 from visleak.memorization.extraction.generating import Job, refuse_sampling, seeds_of
 from visleak.memorization.extraction.image_store import key_of
 from visleak.memorization.extraction.similarity import CopySimilarity
+from visleak.memorization.metrics.features import precision_note
 from visleak.memorization.model import DiffusionModel, Sampling
 from visleak.memorization.prompts import Prompts
 
@@ -89,6 +90,12 @@ class Judges:
                 " alignment model with --clip"
             )
 
+    @property
+    def similarity_digest(self) -> str:
+        """Digest of the similarity: an encoder's does not tell half precision from full."""
+        own = self.similarity
+        return own.digest + precision_note(getattr(own, "encoder", None))
+
 
 @dataclass(frozen=True)
 class Plan:
@@ -142,9 +149,18 @@ class Plan:
         """Return the seeds of a prompt's images: the same for all prompts and methods."""
         return seeds_of(self.seed, scenario_images)
 
-    def groups(self) -> npt.NDArray[np.int64]:
-        """Return the group of each trigger prompt."""
-        return self.triggers.groups()
+    def groups(self, references: Sequence[Sequence[str]] = ()) -> npt.NDArray[np.int64]:
+        """Return the group of each trigger prompt: those that share a memorized image.
+
+        Args:
+            references: digests of the memorized images, by trigger prompt. Those of prompts that
+                name no source, and one image under several addresses, are known by them alone.
+        """
+        if not references:
+            return self.triggers.groups()
+        named = self.triggers.sources or ((),) * len(self.triggers)
+        both = tuple((*own, *held) for own, held in zip(named, references, strict=True))
+        return replace(self.triggers, sources=both).groups()
 
     def about(self) -> dict[str, Any]:
         """Return all but prompts and methods, as plain data."""
@@ -164,7 +180,7 @@ class Plan:
             "similarity": {
                 "name": judges.similarity.name,
                 "number": judges.similarity.number,
-                "digest": judges.similarity.digest,
+                "digest": judges.similarity_digest,
             },
             "alignment": _about(judges.alignment),
             "aesthetic": _about(judges.aesthetic),
@@ -185,7 +201,7 @@ class Plan:
         asked = None if source is None else [source.name, source.about(), self.choices.asked]
         methods = [[each.name, each.setting, each.about()] for each in self.mitigations]
         lists = [
-            [list(self.triggers.texts), self.groups().tolist(), self.images],
+            [list(self.triggers.texts), self.groups(references).tolist(), self.images],
             None if self.general is None else [list(self.general.texts), self.general_images],
         ]
         files = [list(own) for own in references]
@@ -208,9 +224,9 @@ def jobs_of(prompts: Sequence[str], seeds: Sequence[int]) -> Iterator[Job]:
             yield Job(prompt, seed)
 
 
-def listed(prompts: Prompts, images: int, referenced: int) -> Listed:
+def listed(prompts: Prompts, groups: npt.NDArray[np.int64], images: int, referenced: int) -> Listed:
     """Return what is told of a list of prompts."""
-    sizes = np.bincount(prompts.groups()).astype(np.float64)
+    sizes = np.bincount(groups).astype(np.float64)
     return Listed(
         origin=prompts.origin,
         prompts=len(prompts),

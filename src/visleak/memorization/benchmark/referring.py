@@ -44,7 +44,7 @@ def referred(plan: Plan, shelf: Shelf, progress: Progress) -> ReferencePoint | N
             f"{source.name} has no picture for any trigger prompt with its memorized images at"
             " hand; leave --reference-source out, or name another"
         )
-    groups = plan.groups()[known]
+    groups = plan.groups(shelf.digests)[known]
     return ReferencePoint(
         source=source.name,
         count=plan.choices.asked,

@@ -18,6 +18,7 @@ from visleak.memorization.benchmark.numbers import Entry, Measured, curves_of, r
 from visleak.memorization.benchmark.output import write
 from visleak.memorization.benchmark.plan import Plan, listed
 from visleak.memorization.benchmark.records import (
+    GENERAL,
     TRIGGER,
     Benchmark,
     Distance,
@@ -28,7 +29,7 @@ from visleak.memorization.benchmark.scenes import Scene, Steps, scenes_of
 from visleak.memorization.benchmark.stored import RESULT, read_benchmark
 from visleak.memorization.benchmark.worst import worst_of, worst_sheet
 from visleak.memorization.extraction.generating import Job, Maker, calls_of, images_of
-from visleak.memorization.extraction.image_store import ImageStore, Stored
+from visleak.memorization.extraction.image_store import ImageStore, Stored, key_of
 from visleak.pipeline.folder import claimed
 from visleak.pipeline.workplace import Progress, silent
 
@@ -117,12 +118,14 @@ class _Run:
         made = self._made(images, scenes, makers)
         entries = self._measured(images, values, scenes, made)
         self.progress(COUNTING, 0, 0)
-        groups = {scene.name: scene.prompts.groups() for scene in scenes}
+        groups = {scene.name: scene.groups for scene in scenes}
         result = Benchmark(
             folder=self.folder,
-            about=plan.about(),
-            triggers=listed(plan.triggers, plan.images, plan.references.known),
-            general=None if plan.general is None else listed(plan.general, plan.general_images, 0),
+            about={**plan.about(), "references": key_of(*map(sorted, self.shelf.digests))},
+            triggers=listed(plan.triggers, groups[TRIGGER], plan.images, plan.references.known),
+            general=None
+            if plan.general is None
+            else listed(plan.general, groups[GENERAL], plan.general_images, 0),
             rows=rows_of(entries, groups),
             curves=curves_of(entries, groups[TRIGGER]),
             reference=referred(plan, self.shelf, self.progress),
@@ -225,7 +228,7 @@ class _Run:
         real = self.plan.judges.real
         if real is None:
             return None
-        groups = np.repeat(scene.prompts.groups(), len(scene.seeds))
+        groups = np.repeat(scene.groups, len(scene.seeds))
         digests = [each.digest for each in made]
         return real.distance(digests, groups, images.picture, values, self.folder)
 

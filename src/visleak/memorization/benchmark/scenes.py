@@ -4,6 +4,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+import numpy as np
+import numpy.typing as npt
+
 from visleak.memorization.benchmark.measuring import Shelf
 from visleak.memorization.benchmark.plan import Plan, jobs_of
 from visleak.memorization.benchmark.records import GENERAL, TRIGGER
@@ -19,12 +22,14 @@ class Scene:
     Attributes:
         name: ``trigger`` or ``general``.
         prompts: of it.
+        groups: of the prompts, (prompts,): those that share a memorized image.
         seeds: of the images of a prompt.
         shelf: memorized images; ``None`` of ordinary prompts.
     """
 
     name: str
     prompts: Prompts
+    groups: npt.NDArray[np.int64]
     seeds: list[int]
     shelf: Shelf | None
 
@@ -41,9 +46,11 @@ class Scene:
 
 def scenes_of(plan: Plan, shelf: Shelf) -> list[Scene]:
     """Return the scenarios, that of trigger prompts first."""
-    scenes = [Scene(TRIGGER, plan.triggers, plan.seeds(plan.images), shelf)]
+    own, seeds = plan.groups(shelf.digests), plan.seeds(plan.images)
+    scenes = [Scene(TRIGGER, plan.triggers, own, seeds, shelf)]
     if plan.general is not None:
-        scenes.append(Scene(GENERAL, plan.general, plan.seeds(plan.general_images), None))
+        groups, seeds = plan.general.groups(), plan.seeds(plan.general_images)
+        scenes.append(Scene(GENERAL, plan.general, groups, seeds, None))
     return scenes
 
 
