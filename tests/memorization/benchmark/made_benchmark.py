@@ -22,7 +22,7 @@ from visleak.memorization.benchmark.records import (
 from visleak.memorization.intervals import GroupInterval
 
 HALF = {"top1": 0.06, "top3": 0.06, "share": 0.07, "clip": 0.008, "aesthetic": 0.09}
-SETTINGS = {"rna": "n={:g}", "rta": "n={:g}", "wen": "l={:g}", "ren": "C={:g}"}
+SETTINGS = {"rna": "n={:g}", "rta": "n={:g}", "wen": "l={:g}, batch", "ren": "C={:g}"}
 #: A name that Markdown, LaTeX, XML and a terminal would all misread.
 HOSTILE = "sd-1.4 <b>&_$x$|[red]\\input{x}\x1b[31m"
 
@@ -30,6 +30,11 @@ HOSTILE = "sd-1.4 <b>&_$x$|[red]\\input{x}\x1b[31m"
 def around(name: str, value: float, wide: float = 1.0) -> GroupInterval:
     half = wide * HALF.get(name, 0.04)
     return GroupInterval(value, value - half, value + half, 3000, 53, 8.9, "mean", 0.95)
+
+
+def about_of(method: str) -> dict[str, object]:
+    """Return what a row says of a method whose l is that of the paper."""
+    return {"options": {"scope": "batch", "steps": 10, "lr": 0.05}} if method == "wen" else {}
 
 
 def benchmark_of_the_paper(
@@ -62,7 +67,7 @@ def benchmark_of_the_paper(
         frechet = table.frechet[row.method]
         rows.append(
             MethodRow(
-                row.method, setting, strength, {}, tuple(scores),
+                row.method, setting, strength, about_of(row.method), tuple(scores),
                 Distance(frechet, 0.01, 0.008, 0.012, 30_000, 5_000),
                 {"trigger": 1.8, "general": 1.7},
             )

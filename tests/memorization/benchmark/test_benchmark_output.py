@@ -90,18 +90,45 @@ def test_the_papers_rows_stand_beneath_ours(tmp_path: Path) -> None:
     assert grid.rows[5][2] == ".479"
     assert grid.rows[5][6] == "5.18?"
     wen = next(row for row, after in zip(grid.rows, grid.rows[1:], strict=False)
-               if row[:2] == ["Wen et al.", "l=3"])  # fmt: skip
+               if row[:2] == ["Wen et al.", "l=3, batch"])  # fmt: skip
     assert grid.rows[grid.rows.index(wen) + 1][6] == "?"
+    assert grid.rows[grid.rows.index(wen) + 1][1] == "paper"
     elsewhere = main_grid(benchmark_of_the_paper(tmp_path, model="mine"))
     assert not any(row[1] == "paper" for row in elsewhere.rows)
+
+
+def test_an_l_of_each_image_alone_is_not_the_papers(tmp_path: Path) -> None:
+    made = mitigation("wen:3,scope=batch")
+    row = benchmark_of_the_paper(tmp_path).rows[17]
+    assert (row.method, row.strength) == ("wen", made.strength)
+    known = table("sd-1.4")
+    assert known.beside(dataclasses.replace(row, about=made.about())) == known.row("wen", 3.0)
+    for text in ("wen:3", "wen:3,scope=prompt", "wen:3,scope=batch,lr=0.2"):
+        assert known.beside(dataclasses.replace(row, about=mitigation(text).about())) is None
+    plain = mitigation("rna:3").about()
+    rna = dataclasses.replace(row, method="rna", strength=3.0, about=plain)
+    assert known.beside(rna) == known.row("rna", 3.0)
+
+
+def test_one_l_for_ten_images_and_for_one_is_said_to_be_two(tmp_path: Path) -> None:
+    result = benchmark_of_the_paper(tmp_path)
+    (said,) = cautions(result)
+    assert "10 of a trigger prompt, 1 of a general one" in said
+    assert "a D 3.2 times as large" in said
+    assert result.general is not None
+    alike = dataclasses.replace(result, general=dataclasses.replace(result.general, images=10))
+    other = tuple(row for row in result.rows if row.method != "wen")
+    for each in (alike, dataclasses.replace(result, rows=other)):
+        assert cautions(each) == []
+    assert cautions(dataclasses.replace(result, general=None)) == []
 
 
 def test_the_rule_of_the_paper_is_said_of_each_method(tmp_path: Path) -> None:
     result = benchmark_of_the_paper(tmp_path)
     said = verdicts(result)
     assert said[2] == (
-        "Wen et al. l=2: top-1 .641 to .096 (above the reference .088), CLIP by -.031 (p = .002):"
-        " it does not succeed by the paper's rule, and no setting keeps the CLIP score"
+        "Wen et al. l=2, batch: top-1 .641 to .096 (above the reference .088), CLIP by -.031"
+        " (p = .002): it does not succeed by the paper's rule, and no setting keeps the CLIP score"
     )
     assert headline(result).startswith(
         "top-1 similarity .641 without mitigation; .228 with RNA n=6"
@@ -140,7 +167,9 @@ def test_another_similarity_than_the_papers_is_said_everywhere(tmp_path: Path) -
     assert told in markdown(result)
     assert told[1:] in latex(result)
     assert told in section(result)["markdown"]
-    assert cautions(benchmark_of_the_paper(tmp_path)) == []
+    assert [line[:20] for line in cautions(benchmark_of_the_paper(tmp_path))] == [
+        "wen with scope=batch"
+    ]
     few = dataclasses.replace(result.triggers, groups=1)
     lone = cautions(dataclasses.replace(result, triggers=few))
     assert "nothing can be said with confidence" in lone[1]
@@ -244,7 +273,7 @@ def test_a_leaderboard_takes_rows_of_others_and_keeps_boards_apart(tmp_path: Pat
     first = add_to(board, result, date="2026-01-02")
     assert len(first) == 23
     assert first[0]["method"] == "wen"
-    assert (first[0]["top1"], first[0]["setting"]) == (0.096, "l=2")
+    assert (first[0]["top1"], first[0]["setting"]) == (0.096, "l=2, batch")
     assert next(e for e in first if e["method"] == "wen")["hypervolume"] > 0.8
     assert add_to(board, result, date="2026-01-02") == first
     other = benchmark_of_the_paper(tmp_path, similarity="pixels")

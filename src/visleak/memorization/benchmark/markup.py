@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 from typing import Any, Final
 
@@ -57,7 +58,21 @@ def cautions(result: Benchmark) -> list[str]:
             f"the trigger prompts say as much as {result.triggers.effective:.1f} independent ones:"
             " intervals are wide, and no paired test can be sure"
         )
-    return lines
+    return [*lines, *_other_norms(result)]
+
+
+def _other_norms(result: Benchmark) -> Iterator[str]:
+    """Yield what one l of Wen et al. means where the scenarios have other numbers of images."""
+    many, plain = result.triggers.images, result.general
+    shared = any(row.about.get("options", {}).get("scope") == "batch" for row in result.rows)
+    if shared and plain is not None and plain.images != many:
+        times = math.sqrt(many / plain.images)
+        yield (
+            f"wen with scope=batch compares l with one norm over all images of a prompt: {many:,}"
+            f" of a trigger prompt, {plain.images:,} of a general one, whose images may so have a D"
+            f" {times:.2g} times as large before anything is done to them; what it costs general"
+            f" prompts is that of another l (--general-images {many} makes them alike)"
+        )
 
 
 def about(result: Benchmark) -> list[str]:
@@ -134,10 +149,12 @@ def reading(result: Benchmark) -> list[str]:
         lines.append(
             f"rows of the paper: {paper.source}, {paper.model}; ? marks digits that are hard to"
             " read there; its deviations do not say of what they are; its l of Wen et al. is, in"
-            " the authors' code, compared with one norm over all images of a prompt (scope=batch);"
+            " the authors' code, compared with one norm over the 10 images of a prompt, so that"
+            " only rows with scope=batch have one of the paper's;"
             " its reference, .088 in table 3, is .200 in appendix D"
             if paper.table == 3
             else f"rows of the paper: {paper.source}, {paper.model}; its l of Wen et al. is, in the"
-            " authors' code, compared with one norm over all images of a prompt (scope=batch)"
+            " authors' code, compared with one norm over the 10 images of a prompt, so that only"
+            " rows with scope=batch have one of the paper's"
         )
     return lines

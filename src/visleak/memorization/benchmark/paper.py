@@ -18,6 +18,11 @@ FILE: Final = "membench_tables.json"
 #: The row of the reference performance.
 REFERENCE: Final = "reference"
 
+#: Options without which a setting is another one than the paper's of the same strength.
+_OPTIONS: Final[Mapping[str, Mapping[str, object]]] = {
+    "wen": {"scope": "batch", "steps": 10, "lr": 0.05}
+}
+
 #: How models are called whose results the paper prints.
 _SD1: Final = re.compile(
     r"(stable-?diffusion|sd)[-_ ]?v?[-_ ]?1([-_. ][45])?\b|\bv1[-_.][45]\b", re.IGNORECASE
@@ -71,8 +76,18 @@ class PaperTable:
         return None
 
     def beside(self, row: MethodRow) -> Printed | None:
-        """Return the paper's row of the same method and setting."""
-        return self.row(NONE) if row.method == NONE else self.row(row.method, row.strength)
+        """Return the paper's row of the same method and setting.
+
+        Its l of Wen et al. is one norm over the images of a prompt, so that it is beside no l that
+        is compared with each image's own D, nor beside one with other steps.
+        """
+        if row.method == NONE:
+            return self.row(NONE)
+        options = row.about.get("options", {})
+        wanted = _OPTIONS.get(row.method, {})
+        if any(options.get(name) != value for name, value in wanted.items()):
+            return None
+        return self.row(row.method, row.strength)
 
 
 def paper_table(about: Mapping[str, Any]) -> PaperTable | None:
