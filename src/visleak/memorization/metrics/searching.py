@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import json
 import os
 from collections.abc import Sequence
+from hashlib import blake2b
 from typing import Final, Protocol
 
 import numpy as np
@@ -83,16 +85,22 @@ class FolderByPrompt:
             first = f", such as {self.problems[0].id!r}" if self.problems else ""
             raise VisleakError(f"none of the pictures of {self.name} can be read{first}")
         self._ids = prints.ids.to_pylist()
+        # what it finds depends on its pictures: a folder of one name and size may have others
+        hasher = blake2b(json.dumps(self._ids).encode(), digest_size=16)
+        for start in range(0, len(self._matrix), BLOCK):
+            hasher.update(self._matrix[start : start + BLOCK].tobytes())
+        self._digest = hasher.hexdigest()
         self._rows = dict(zip(self._ids, range(len(self._ids)), strict=True))
         self._positions = prints.rows
 
     def about(self) -> dict[str, object]:
-        """Return source, sizes and model."""
+        """Return source, sizes, model, and a digest of names and vectors."""
         return {
             "source": self.name,
             "pictures": len(self._ids),
             "unreadable": len(self.problems),
             "alignment": self.alignment,
+            "digest": self._digest,
         }
 
     def find_by_prompt(self, prompts: Sequence[str], count: int) -> list[list[str]]:

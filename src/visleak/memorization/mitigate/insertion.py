@@ -135,8 +135,8 @@ class TokenAddition:
         count: tokens that are put in, n.
         draw: as for :class:`NumberAddition`.
         tokens: ``any`` draws any token that is not special, most of them pieces of words (the
-            authors' code); ``words`` only tokens of letters that, as a prompt of their own, are
-            that one token again.
+            authors' code, which leaves out CLIP's last six as well); ``words`` only tokens of
+            letters that, as a prompt of their own, are that one token again.
         seed: of the draws.
     """
 

@@ -57,6 +57,8 @@ _VERSION: Final = 1
 class PromptOptimisation:
     """Wen et al. 2024.
 
+    Where a family has a pooled embedding as well (Stable Diffusion XL, 3), that one stays.
+
     Attributes:
         limit: l: where D is not above it the embedding stays as it is, bit for bit.
         scope: ``image``: each image has its own embedding, optimised on its own noise, and l is
