@@ -163,4 +163,9 @@ def test_half_a_request_says_what_is_missing(tmp_path: Path) -> None:
     code, text = refused(*BENCHMARK, "--model", "m", "-o", tmp_path)
     assert (code, text) == (2, "--triggers is missing: give --model M and --triggers FILE")
     code, text = refused(*BENCHMARK, "-o", tmp_path)
-    assert "benchmark.json cannot be read" in text
+    assert code == 2
+    assert text.startswith(f"{tmp_path} holds no finished benchmark to show; give --model M")
+    code, text = refused(*BENCHMARK, "--method", "rna:1", "-o", tmp_path)
+    assert (code, text.startswith("--model is missing: give --model M and --triggers FILE")) == (
+        *(2, True),
+    )

@@ -63,11 +63,14 @@ def benchmark(
     and of ordinary ones. Images and measurements are kept: a run that was stopped goes on, and
     another method or judge makes only what is missing.
     """
+    from visleak.cli.memorization_benchmark_view import refuse_nothing_to_show
     from visleak.memorization.benchmark import Choices, read_benchmark
     from visleak.memorization.model import Sampling
 
     shared.refuse_other_kind(out, "benchmark")
     if model is None and triggers is None:
+        asked = (method, references, reference_map, general, clip, aesthetic, reference_source)
+        refuse_nothing_to_show(out, asked=any(asked))
         result = read_benchmark(out)
     else:
         if model is None or triggers is None:
@@ -152,6 +155,13 @@ class _Judging:
         if self.aesthetic_clip is not None and self.aesthetic is None:
             raise UsageError("--aesthetic-clip goes with --aesthetic FILE")
 
+    def warn_of_seconds_alone(self) -> None:
+        """Say that general prompts are about to be made for little."""
+        if self.clip is None and self.aesthetic is None:
+            edges.note(
+                "without --clip or --aesthetic nothing is measured of general prompts but seconds"
+            )
+
     def loaded(self, progress: Progress) -> Judges:
         """Return the judges, their networks loaded."""
         from visleak.images import open_pictures
@@ -216,6 +226,7 @@ class _Order:
         triggers = sampled(listed, self.samples[0], self.seed)
         if general is not None:
             general = sampled(general, self.samples[1], self.seed)
+            self.judging.warn_of_seconds_alone()
         found = references_of(
             triggers, self.lists.folder, self.lists.table, beside=self.lists.triggers.parent
         )

@@ -3,14 +3,33 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from visleak.cli.edges import plain
+from visleak.errors import UsageError
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
 
     from visleak.memorization.benchmark import Benchmark
+
+
+def refuse_nothing_to_show(out: Path, *, asked: bool) -> None:
+    """Refuse to show a finished benchmark where there is none, or where a run was meant.
+
+    Raises:
+        UsageError: there is none, or options were given that only a run has.
+    """
+    from visleak.memorization.benchmark.stored import RESULT
+
+    if asked:
+        raise UsageError("--model is missing: give --model M and --triggers FILE")
+    if not (out / RESULT).is_file():
+        raise UsageError(
+            f"{out} holds no finished benchmark to show; give --model M and --triggers FILE to make"
+            " one, or to go on with one that was stopped"
+        )
 
 
 def shown(result: Benchmark) -> Iterator[RenderableType]:

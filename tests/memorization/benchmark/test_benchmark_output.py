@@ -123,6 +123,28 @@ def test_one_l_for_ten_images_and_for_one_is_said_to_be_two(tmp_path: Path) -> N
     assert cautions(dataclasses.replace(result, general=None)) == []
 
 
+def test_numbers_that_say_less_than_their_name_are_named(tmp_path: Path) -> None:
+    result = benchmark_of_the_paper(tmp_path)
+    few = dataclasses.replace(result.triggers, images=2)
+    assert cautions(dataclasses.replace(result, general=None, triggers=few)) == [
+        "with 2 images a trigger prompt top-3 is the mean of all"
+    ]
+    about = {**result.about, "alignment": None, "aesthetic": None}
+    assert any(
+        line.startswith("of general prompts only seconds were measured")
+        for line in cautions(dataclasses.replace(result, about=about))
+    )
+    scores = tuple(
+        dataclasses.replace(each, interval=dataclasses.replace(each.interval, value=0.0))
+        if each.name == "share"
+        else each
+        for each in result.base.scores
+    )
+    base = dataclasses.replace(result.base, scores=scores)
+    nothing = dataclasses.replace(result, rows=(base, *result.rows[1:]))
+    assert cautions(nothing)[0].startswith("without mitigation no image is more similar than 0.5")
+
+
 def test_the_rule_of_the_paper_is_said_of_each_method(tmp_path: Path) -> None:
     result = benchmark_of_the_paper(tmp_path)
     said = verdicts(result)

@@ -10,7 +10,7 @@ from visleak.drawing import cut
 from visleak.markup import markdown_cell, markdown_table
 from visleak.memorization.benchmark.columns import SCORES
 from visleak.memorization.benchmark.headline import headline, is_sscd, verdicts
-from visleak.memorization.benchmark.records import Benchmark
+from visleak.memorization.benchmark.records import TRIGGER, Benchmark
 from visleak.memorization.benchmark.tables import columns_of, grids, paper_of
 from visleak.memorization.metrics.copying import LIMIT
 
@@ -58,7 +58,25 @@ def cautions(result: Benchmark) -> list[str]:
             f"the trigger prompts say as much as {result.triggers.effective:.1f} independent ones:"
             " intervals are wide, and no paired test can be sure"
         )
-    return [*lines, *_other_norms(result)]
+    return [*lines, *_little_to_see(result), *_other_norms(result)]
+
+
+def _little_to_see(result: Benchmark) -> Iterator[str]:
+    """Yield where a number says less than its name."""
+    if result.base.value(TRIGGER, "share") == 0:
+        yield (
+            f"without mitigation no image is more similar than {LIMIT:g} to its prompt's memorized"
+            " ones: here there may be nothing for a method to take away"
+        )
+    if result.triggers.images < 3:
+        many = "1 image" if result.triggers.images == 1 else "2 images"
+        yield f"with {many} a trigger prompt top-3 is the mean of all"
+    judged = any(result.about[judge] is not None for judge in ("alignment", "aesthetic"))
+    if result.general is not None and not judged:
+        yield (
+            "of general prompts only seconds were measured: no CLIP score (--clip) and no aesthetic"
+            " score (--aesthetic) was asked for"
+        )
 
 
 def _other_norms(result: Benchmark) -> Iterator[str]:
