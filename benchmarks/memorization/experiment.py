@@ -9,7 +9,8 @@ visleak is asked, through its public interfaces alone:
 - detection (plain): how well D tells the 12 memorised captions from 300 general captions that were
   not trained, and from 100 that only look like memorised ones;
 - extraction and tracing (plain): 100 images of each memorised caption and of each of 100 general
-  ones, clusters of at least 20, and the audit of their medoids against the training pictures;
+  ones (20 on all seeds but 0), clusters of at least 20, and the audit of their medoids against the
+  training pictures;
 - search (hard): what Gibbs sampling from masks finds, and random words, the best of the training
   captions, ConZIC, ZeroCap and PEZ at the same number of model calls;
 - augmentation (hard): a bank of prompts from one trigger, and twelve far apart of it.
@@ -89,6 +90,8 @@ class Size:
         judged: images a found prompt is judged by, and how many of them must replay.
         augmented: steps of a chain (one a word, and one more) and candidates of Algorithm 2.
         picks: of Algorithm 3.
+        again: general captions for extraction on all seeds but 0, where it is the second of
+            ``extracted``: images cost most of the time.
     """
 
     steps: int = 2000
@@ -101,9 +104,10 @@ class Size:
     judged: tuple[int, int] = (6, 3)
     augmented: tuple[int, int] = (12, 40)
     picks: int = 12
+    again: int = 20
 
 
-QUICK = Size(600, (3, 10), (30, 10, 6), 2, 14, 16, 6, (3, 2), (3, 8), 4)
+QUICK = Size(600, (3, 10), (30, 10, 6), 2, 14, 16, 6, (3, 2), (3, 8), 4, 5)
 
 #: DDIM steps and guidance (MemBench's) of images that are judged by correlation.
 SAMPLING = Sampling(steps=15, guidance=7.5, batch=50)
@@ -199,9 +203,11 @@ def quartiles(values: Float64) -> list[float]:
     return [float(value) for value in np.percentile(values, [0, 25, 50, 75, 100])]
 
 
-def extraction(toy: Toy, size: Size, work: Path) -> dict[str, Any]:
+def extraction(toy: Toy, size: Size, seed: int, work: Path) -> dict[str, Any]:
     """Return which captions give clusters, and what the medoids are copies of."""
     images, general, least = size.extracted
+    if seed:
+        general = size.again
     settings = ExtractSettings(images=images, min_cluster=least)
     triggers = [one["caption"] for one in toy.world["memorised"]]
     found: dict[str, Any] = {}
@@ -377,7 +383,7 @@ def carried_out(part: str, toy: Toy, size: Size, seed: int, work: Path) -> dict[
     if part == "detection":
         return detection(toy, size)
     if part == "extraction":
-        return extraction(toy, size, work)
+        return extraction(toy, size, seed, work)
     if part == "search":
         return searches(toy, size, seed, work)
     kappa = json.loads((work / "detection.json").read_text())["t999"]["general_p95"]
@@ -418,8 +424,8 @@ def bars(found: Mapping[str, Mapping[str, list[dict[str, Any]]]], size: Size) ->
             0.05,
         ),
         Bar(
-            f"of {size.extracted[1]} general captions, with a cluster (plain)",
-            median(plain["extraction"], lambda row: row["general"]["prompts_with_a_cluster"]),
+            f"of {size.extracted[1]} general captions, with a cluster (plain, first seed)",
+            float(plain["extraction"][0]["general"]["prompts_with_a_cluster"]),
             1,
         ),
         Bar(

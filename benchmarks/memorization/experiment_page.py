@@ -141,7 +141,8 @@ def _extraction(told: Mapping[str, Any]) -> Iterator[str]:
         rows = [row[key] for row in told["plain"]["extraction"]]
         columns = ("prompts_with_a_cluster", "clusters", "verified", "right", "memorised_images")
         cells = " | ".join(spread([row[column] for row in rows]) for column in columns)
-        yield f"| {rows[0]['prompts']} {name} | {cells} |"
+        prompts = spread([row["prompts"] for row in rows])
+        yield f"| {prompts} {name} | {cells} |"
     yield ""
 
 
