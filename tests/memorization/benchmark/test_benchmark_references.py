@@ -148,3 +148,12 @@ def test_without_any_place_of_memorized_images_is_one_line(tmp_path: Path):
             "similarity to the memorized images needs their files: give --references DIR or"
             " --reference-map CSV, or a list whose sources are paths beside it"
         )
+
+
+def test_a_map_that_is_not_there_is_named_once(tmp_path: Path):
+    with pytest.raises(UsageError) as caught:
+        references_of(prompts(one=("a",)), table=tmp_path / "map.csv")
+    assert str(caught.value) == (
+        f"there is no file {tmp_path / 'map.csv'}; a reference map is a CSV with the columns file"
+        " and source (or prompt)"
+    )
