@@ -87,6 +87,14 @@ def covered(rows: Sequence[Mapping[str, Any]]) -> Iterator[str]:
             if each["against"] == "clip":
                 name = " ".join(filter(None, (each["method"], each["variant"])))
                 found.setdefault(name, []).append(each["volume"])
+    found = {name: values for name, values in found.items() if np.isfinite(values).all()}
+    if not found:
+        yield (
+            "There is no hypervolume: memorized pictures are unlike what their captions say, so"
+            " that images of trigger prompts have a CLIP score below 0 without mitigation, and"
+            " every method that works raises it."
+        )
+        return
     yield "| method, all settings | share of the ideal area that its trade-off curve covers |"
     yield "|---|---|"
     for name, values in sorted(found.items(), key=lambda item: -float(np.median(item[1]))):
