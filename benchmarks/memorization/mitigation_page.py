@@ -63,7 +63,7 @@ def lines(content: Mapping[str, Any]) -> Iterator[str]:
     yield (
         f"D is the triggers' median D at the sampler's first step ({levels(rows)}); Wen's learning"
         " rate is 0.2 unless said. Only the column of general captions has enough prompts to tell"
-        " methods apart by their CLIP score."
+        " methods apart by their CLIP score. Seconds were taken while other programs ran."
     )
     yield ""
     yield from covered(rows)
