@@ -67,6 +67,16 @@ def lines(content: Mapping[str, Any]) -> Iterator[str]:
     )
     yield ""
     yield from covered(rows)
+    yield ""
+    yield (
+        "**What differs from the paper, and why.** There Wen et al. cost general prompts nothing,"
+        " since every l is above their D. Here a trigger's D is only some 2.5 times that of a"
+        " general caption (.4 in the median): an l that takes most of the replicas away, a quarter"
+        " of D, is below it, and general captions pay; the larger l cost them nothing and take"
+        " little away. Ren et al. hide the summary tokens, but a toy's trigger sits in its words,"
+        " and C hardly matters. RTA has the best trade-off, as in the paper for Stable Diffusion 2,"
+        " and not Wen et al. as for Stable Diffusion 1."
+    )
 
 
 def cell(rows: Sequence[Mapping[str, Any]], name: str, key: str) -> str:
