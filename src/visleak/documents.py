@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import math
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import fields, is_dataclass
 from functools import cache
 from pathlib import Path
@@ -46,6 +46,30 @@ def read_document(
             f"{path} has layout {found!r}, this visleak reads up to {schema}; use a newer one"
         )
     return content
+
+
+def read_entries(
+    path: Path, kind: str, schema: int, is_entry: Callable[[Any], bool]
+) -> list[dict[str, Any]]:
+    """Return the entries of a leaderboard, in the order of its file.
+
+    Args:
+        path: the file.
+        kind: what it says it is.
+        schema: the newest layout that can be read.
+        is_entry: says whether an entry holds all that it must.
+
+    Raises:
+        VisleakError: as :func:`read_document`, or an entry is damaged.
+    """
+    content = read_document(path, kind, schema, "it is no leaderboard; choose another file")
+    entries = content.get("entries")
+    if not isinstance(entries, list):
+        raise VisleakError(f"{path} is damaged: it has no list of entries; nothing was written")
+    for place, entry in enumerate(entries, 1):
+        if not is_entry(entry):
+            raise VisleakError(f"{path} is damaged in entry {place}; nothing was written")
+    return entries
 
 
 def read_record(record: type[Record], path: Path, kind: str, schema: int) -> Record:

@@ -13,8 +13,8 @@ from pathlib import Path
 from typing import Any, Final
 from urllib.parse import urlsplit
 
-from visleak.documents import read_document
-from visleak.errors import UsageError, VisleakError
+from visleak.documents import read_entries
+from visleak.errors import UsageError
 from visleak.impact.numbers import score, signed
 from visleak.impact.results import Gap, Impact
 from visleak.markup import Grid, markdown_cell, markdown_table
@@ -141,15 +141,7 @@ def read_leaderboard(path: str | os.PathLike[str]) -> list[Entry]:
     Raises:
         VisleakError: it is none, is damaged, or a newer visleak wrote it.
     """
-    file = Path(path)
-    content = read_document(file, KIND, SCHEMA, "it is no leaderboard; choose another file")
-    entries = content.get("entries")
-    if not isinstance(entries, list):
-        raise VisleakError(f"{file} is damaged: it has no list of entries; nothing was written")
-    for number, entry in enumerate(entries, 1):
-        if not _is_entry(entry):
-            raise VisleakError(f"{file} is damaged in entry {number}; nothing was written")
-    return sorted(entries, key=_place)
+    return sorted(read_entries(Path(path), KIND, SCHEMA, _is_entry), key=_place)
 
 
 def _is_entry(entry: Any) -> bool:

@@ -12,8 +12,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, Final
 
-from visleak.documents import as_plain, digest_of, read_document
-from visleak.errors import VisleakError
+from visleak.documents import as_plain, digest_of, read_entries
 from visleak.markup import Grid, markdown_cell, markdown_table
 from visleak.memorization.benchmark.headline import number, short
 from visleak.memorization.benchmark.records import GENERAL, TRIGGER, Benchmark, MethodRow
@@ -122,15 +121,7 @@ def read_leaderboard(path: str | os.PathLike[str]) -> list[Entry]:
     Raises:
         VisleakError: it is none, is damaged, or a newer visleak wrote it.
     """
-    file = Path(path)
-    content = read_document(file, KIND, SCHEMA, "it is no leaderboard; choose another file")
-    entries = content.get("entries")
-    if not isinstance(entries, list):
-        raise VisleakError(f"{file} is damaged: it has no list of entries; nothing was written")
-    for place, entry in enumerate(entries, 1):
-        if not _is_entry(entry):
-            raise VisleakError(f"{file} is damaged in entry {place}; nothing was written")
-    return sorted(entries, key=_place)
+    return sorted(read_entries(Path(path), KIND, SCHEMA, _is_entry), key=_place)
 
 
 def _is_entry(entry: Any) -> bool:
