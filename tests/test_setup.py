@@ -146,6 +146,13 @@ def test_pinned_versions_cover_the_direct_dependencies() -> None:
     assert names <= {name.lower() for name in re.findall(r"^([\w-]+)==", pins, re.MULTILINE)}
 
 
+def test_files_that_the_checks_name_are_there() -> None:
+    """A test file that moved would end the checks before they began."""
+    named = re.findall(r"\btests/[\w/]+\.py", (ROOT / ".ci" / "run").read_text("utf-8"))
+    assert named
+    assert [name for name in named if not (ROOT / name).is_file()] == []
+
+
 def run(command: list[str], folder: Path, **environment: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
         command,
