@@ -232,9 +232,10 @@ class _Order:
         )
         with bars() as progress:
             progress("loading the models", 0, 0)
+            # the model is the largest: a judge that is not there is told before it is read
+            judges = self.judging.loaded(progress)
             model = shared.model_of(self.model, *self.running)
             methods = _methods(self.methods, model)
-            judges = self.judging.loaded(progress)
             progress("loading the models", 1, 1)
             plan = Plan(
                 model=model,
