@@ -12,13 +12,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from visleak.encoders import load_encoder
+from visleak.memorization.inplace import is_tiny
 from visleak.memorization.tracing.layout import (
     OTHER_COLOURS,
     STANDS_OUT,
     LayoutPrints,
     colour_difference,
     edges,
-    is_tiny,
     same_layout,
     standing_out,
 )
@@ -114,11 +114,6 @@ def test_prints_do_not_depend_on_their_batch(natural: dict[str, np.ndarray]) -> 
     together = LayoutPrints().encode(pictures)
     for row, picture in zip(together, pictures, strict=True):
         np.testing.assert_array_equal(row, LayoutPrints().encode([picture])[0])
-
-
-def test_tiny_is_by_the_long_side() -> None:
-    assert is_tiny(np.zeros((48, 10, 3), np.uint8))
-    assert not is_tiny(np.zeros((10, 49, 3), np.uint8))
 
 
 def test_small_moves_keep_a_layout(natural: dict[str, np.ndarray]) -> None:

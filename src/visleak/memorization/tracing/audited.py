@@ -10,11 +10,11 @@ from typing import Any, Final
 import pyarrow.compute as pc
 
 from visleak.auditing import Audit, audit
+from visleak.memorization.inplace import TINY
 from visleak.memorization.tracing.asking import Asking
-from visleak.memorization.tracing.inplace import refusals
-from visleak.memorization.tracing.layout import TINY
 from visleak.memorization.tracing.layouts import Layouts
 from visleak.memorization.tracing.queries import Queries
+from visleak.memorization.tracing.refusing import refusals
 from visleak.memorization.tracing.sources import Answer, Hit
 from visleak.pipeline.stored_encoder import encoder_for
 from visleak.pipeline.workplace import Progress

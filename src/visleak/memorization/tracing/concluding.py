@@ -9,10 +9,11 @@ from typing import Final
 
 from visleak.auditing import Audit
 from visleak.errors import VisleakError
+from visleak.memorization.inplace import is_tiny
 from visleak.memorization.intervals import group_interval
 from visleak.memorization.tracing.audited import Sets
 from visleak.memorization.tracing.deciding import best, by_image, counts, families, originals
-from visleak.memorization.tracing.layout import edges, is_tiny, same_layout, standing_out
+from visleak.memorization.tracing.layout import edges, same_layout, standing_out
 from visleak.memorization.tracing.queries import Queries
 from visleak.memorization.tracing.records import LAYOUT, Match, Original, Replication, Trace
 from visleak.memorization.tracing.sources import Answer, Hit

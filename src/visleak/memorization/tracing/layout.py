@@ -25,10 +25,6 @@ Edges = npt.NDArray[np.complex64]
 #: Side of the squares that are compared.
 SIDE: Final = 64
 
-#: Pictures up to this side are tiny: of these no layout is told. In a toy world of drawings of 16
-#: pixels, recoloured copies stand out no further than other drawings of the same things.
-TINY: Final = 48
-
 #: Blur (pixels of the square) before gradients are taken.
 BLUR: Final = 1.0
 
@@ -51,11 +47,6 @@ OTHER_COLOURS: Final = 10.0
 #: colours are compared at.
 PRINT_SIDE: Final = 16
 SMALL: Final = 32
-
-
-def is_tiny(pixels: Bytes8) -> bool:
-    """Whether a picture is too small to tell its layout."""
-    return bool(max(pixels.shape[:2]) <= TINY)
 
 
 def edges(pixels: Bytes8, side: int = SIDE) -> Edges:

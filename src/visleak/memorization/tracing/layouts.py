@@ -8,13 +8,13 @@ from pathlib import Path
 from typing import Any, Final
 
 from visleak.auditing import Audit, audit
+from visleak.memorization.inplace import is_tiny
 from visleak.memorization.tracing.asking import Asking
 from visleak.memorization.tracing.layout import (
     OTHER_COLOURS,
     LayoutPrints,
     colour_difference,
     edges,
-    is_tiny,
     same_layout,
     standing_out,
 )

@@ -1,39 +1,13 @@
-"""A second look at tiny pictures: do their colours agree where they lie?
-
-Verification was fitted on photographs. Of drawings of 16 pixels it finds a relation under which
-any two circles are near-duplicates: in a toy world of 6,012 training pictures it called 61 of 300
-new ones near-duplicates of some training picture. A model that replays a picture replays it
-upright, in place and in its colours, so tiny pictures count as copies only where these agree: of
-the 61 that leaves 3, and of 95 damaged copies that were graded near it leaves all
-(``benchmarks/layout_verdict.py``).
-"""
+"""Which near pairs of tiny pictures are no copies: those that do not agree in place."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import replace
-from typing import Final
 
 from visleak.auditing import Audit
+from visleak.memorization.inplace import COLOURS, in_place
 from visleak.memorization.tracing.sources import Hit
-from visleak.records import VIEWS, Bytes8
-from visleak.verify import tiny
-from visleak.verify.align import view_matrix
-
-#: Mean correlation of the colours of tiny pictures in place from which they are copies.
-COLOURS: Final = 0.75
-
-
-def in_place(query: Bytes8, reference: Bytes8, view: str = "original") -> float:
-    """Return the mean correlation of the colours of two pictures in place, -1 to 1.
-
-    Args:
-        query, reference: RGB ``uint8``.
-        view: of the query that is compared.
-    """
-    if view == "inverted":
-        query, view = 255 - query, "original"
-    return tiny.compared(query, reference, view_matrix(VIEWS.index(view))).colour
 
 
 def refusals(made: Audit, name: str, hits: Iterable[Hit]) -> list[Hit]:
