@@ -6,9 +6,12 @@ pictures are aligned and compared, and the probability that a careful person cal
 or exact must reach one half.
 
 Hundreds of images of a prompt have thousands of pairs, and where a picture is replayed nearly all
-of them would have to be looked at. So among the pictures of one list it is enough that two are
-linked by confirmed pairs: pairs are looked at from the most alike down, between pictures that are
-not linked yet, and a picture that was refused ten times is left with the links it has.
+of them would have to be looked at. So the pictures of one list are put into parts: pairs are looked
+at from the most alike down, between pictures that are not linked yet, and a picture that was
+refused ten times is left with the links it has. Confirmed pairs alone would make chains, whose ends
+have nothing in common: among 100 pictures one wrongly confirmed pair in a hundred is enough to tie
+most of them. So the middle picture of each part is held against all others of it, and who is not
+confirmed there is put into another part. Two pictures of a part are alike by way of its middle.
 """
 
 from __future__ import annotations
@@ -24,11 +27,12 @@ from visleak.gallery import shrink
 from visleak.grading import grade, load_grader
 from visleak.images import open_pictures
 from visleak.memorization.extraction.similarity import EPS, EncoderSimilarity, Float64, among
+from visleak.memorization.inplace import COLOURS, MARGIN, TINY, in_place, is_tiny
 from visleak.pipeline.candidates import SAME_COLOUR, side
 from visleak.pipeline.fingerprinting import fingerprint
 from visleak.pipeline.verification import Material, equal_bytes, verify
 from visleak.pipeline.workplace import Workplace
-from visleak.records import Bool, Bytes8, Float32, Int64, Pairs
+from visleak.records import GRADES, Bool, Bytes8, Float32, Grade, Int64, Pairs
 from visleak.search.exact import ExactSearch
 from visleak.verify import check
 
@@ -42,8 +46,11 @@ BOUND: Final = 128
 #: Refusals after which a picture is not looked at again.
 REFUSALS: Final = 10
 
+#: Middle pictures that a part is held against in turn; what is left then stands alone.
+MIDDLES: Final = 10
+
 #: Version of how pairs are chosen: part of the digest.
-VERSION: Final = 1
+VERSION: Final = 2
 
 
 class VerifiedSimilarity:
@@ -51,8 +58,8 @@ class VerifiedSimilarity:
 
     name = "builtin"
     number = (
-        f"cosine of built-in fingerprints from {GATE} on where verification links the two pictures"
-        f" as near or exact, else 0 (looked at within {BOUND} pixels)"
+        f"cosine of built-in fingerprints from {GATE} on where verification finds the two pictures"
+        f" near or exact, or both so to a third, else 0 (looked at within {BOUND} pixels)"
     )
     eps: float | None = EPS
 
@@ -60,7 +67,8 @@ class VerifiedSimilarity:
         self._encoder = load_encoder("builtin")
         self._grader = load_grader()
         self._prints = EncoderSimilarity(self._encoder)
-        recipe = f"{VERSION} {GATE} {BOUND} {REFUSALS} {SAME_COLOUR} {self._encoder.digest}"
+        numbers = (VERSION, GATE, BOUND, REFUSALS, MIDDLES, SAME_COLOUR, TINY, COLOURS, MARGIN)
+        recipe = f"{' '.join(map(str, numbers))} {self._encoder.digest}"
         hasher = hashlib.blake2b(recipe.encode(), digest_size=16)
         hasher.update(check.digest() + self._grader.digest.encode())
         self.digest = hasher.hexdigest()
@@ -69,8 +77,9 @@ class VerifiedSimilarity:
         """Return the similarities among pictures, see :class:`CopySimilarity`."""
         cosine = among(self._prints.vectors(pictures))
         with Workplace.at(None, 1, None) as place:
-            links = self._linked(cosine, list(pictures), place)
-        found = np.where(links[:, None] == links[None, :], cosine, 0.0)
+            desk = _Desk(self, list(pictures), place)
+            parts = _stars(_linked(cosine, desk), cosine, desk)
+        found = np.where(parts[:, None] == parts[None, :], cosine, 0.0)
         found[found < GATE] = 0.0
         np.fill_diagonal(found, 1.0)
         return np.asarray(found)
@@ -92,31 +101,51 @@ class VerifiedSimilarity:
             found[row[confirmed], column[confirmed]] = cosine[row, column][confirmed]
         return found
 
-    def _linked(self, cosine: Float64, pictures: list[Bytes8], place: Workplace) -> Int64:
-        """Return a number for each picture: linked ones have the same."""
-        count = len(pictures)
-        parts = np.arange(count)
-        left, right = np.triu_indices(count, 1)
-        worth = np.flatnonzero(cosine[left, right] >= GATE)
-        if not len(worth):
+
+def _linked(cosine: Float64, desk: _Desk) -> Int64:
+    """Return a part for each picture: those that confirmed pairs tie together have the same."""
+    count = len(cosine)
+    parts = np.arange(count)
+    left, right = np.triu_indices(count, 1)
+    worth = np.flatnonzero(cosine[left, right] >= GATE)
+    worth = worth[np.argsort(-cosine[left[worth], right[worth]], kind="stable")]
+    left, right = left[worth], right[worth]
+    refused = np.zeros(count, np.int64)
+    open_pairs = np.ones(len(left), np.bool_)
+    while True:
+        tired = refused >= REFUSALS
+        open_pairs &= (parts[left] != parts[right]) & ~tired[left] & ~tired[right]
+        asked = _forest(parts, left, right, np.flatnonzero(open_pairs))
+        if not len(asked):
             return parts
-        worth = worth[np.argsort(-cosine[left[worth], right[worth]], kind="stable")]
-        left, right = left[worth], right[worth]
-        desk = _Desk(self, pictures, place)
-        refused = np.zeros(count, np.int64)
-        open_pairs = np.ones(len(left), np.bool_)
-        while True:
-            tired = refused >= REFUSALS
-            open_pairs &= (parts[left] != parts[right]) & ~tired[left] & ~tired[right]
-            asked = _forest(parts, left, right, np.flatnonzero(open_pairs))
-            if not len(asked):
-                return parts
-            open_pairs[asked] = False
-            confirmed = desk.confirmed(left[asked], right[asked])
-            for pair in asked[confirmed]:
-                parts = _joined(parts, int(left[pair]), int(right[pair]))
-            for side_of in (left, right):
-                np.add.at(refused, side_of[asked[~confirmed]], 1)
+        open_pairs[asked] = False
+        confirmed = desk.confirmed(left[asked], right[asked])
+        for pair in asked[confirmed]:
+            parts = _joined(parts, int(left[pair]), int(right[pair]))
+        for side_of in (left, right):
+            np.add.at(refused, side_of[asked[~confirmed]], 1)
+
+
+def _stars(parts: Int64, cosine: Float64, desk: _Desk) -> Int64:
+    """Return parts again, each made of a picture and of others that were confirmed with it."""
+    found = np.arange(len(parts))
+    for part in np.unique(parts):
+        rest = np.flatnonzero(parts == part)
+        for _ in range(MIDDLES):
+            if len(rest) < 2:
+                break
+            middle = rest[_middle(cosine[np.ix_(rest, rest)])]
+            others = rest[(rest != middle) & (cosine[middle, rest] >= GATE)]
+            same = others[desk.confirmed(np.full(len(others), middle), others)]
+            found[same] = middle
+            rest = np.setdiff1d(rest, [middle, *same])
+    return found
+
+
+def _middle(cosine: Float64) -> int:
+    """Return the place of the picture with the largest sum of similarities."""
+    # rounded, so that sums of the same numbers in another order are equal
+    return int(np.round(cosine.sum(1), 9).argmax())
 
 
 def _joined(parts: Int64, one: int, other: int) -> Int64:
@@ -141,14 +170,17 @@ class _Desk:
     def __init__(self, by: VerifiedSimilarity, pictures: list[Bytes8], place: Workplace) -> None:
         self._grader = by._grader
         self._place = place
-        small = [shrink(each, BOUND) for each in pictures]
-        images = open_pictures(small, name="generated")
+        self._pictures = [shrink(each, BOUND) for each in pictures]
+        self._tiny = np.array([is_tiny(each) for each in self._pictures], np.bool_)
+        images = open_pictures(self._pictures, name="generated")
         prints = fingerprint(images, by._encoder, place)
         self._side = side(prints, by._encoder, (0,), ExactSearch(), 1)
         self._material = {"generated": Material(images, prints)}
 
     def confirmed(self, left: Int64, right: Int64) -> Bool:
-        """Return which pairs are near or exact, or blank and of one colour."""
+        """Return which pairs are near or exact (tiny ones also in place), or blank and alike."""
+        if not len(left):
+            return np.empty(0, np.bool_)
         prints = self._side.prints
         rows = (np.asarray(prints.matrix[left]), np.asarray(prints.matrix[right]))
         similarity = np.einsum("ij,ij->i", *(each.astype(np.float64) for each in rows))
@@ -163,9 +195,14 @@ class _Desk:
             flat=flat,
             grader=self._grader,
         )
+        near = grades.probability >= self._grader.near_at
+        exact = grades.grade == GRADES.index(Grade.EXACT)
+        for at in np.flatnonzero(near & ~exact & self._tiny[left] & self._tiny[right]):
+            agreement = in_place(self._pictures[left[at]], self._pictures[right[at]])
+            near[at] = agreement >= COLOURS
         # an audit calls blank pictures of one colour similar at most; here they are one picture
         blank = flat & (similarity >= SAME_COLOUR)
-        return np.asarray((grades.probability >= self._grader.near_at) | blank)
+        return np.asarray(near | blank)
 
     def _pairs(self, left: Int64, right: Int64, similarity: Float32) -> Pairs:
         background = self._side.background
