@@ -26,8 +26,9 @@ from visleak.encoders import load_encoder
 from visleak.gallery import shrink
 from visleak.grading import grade, load_grader
 from visleak.images import open_pictures
+from visleak.memorization import inplace
 from visleak.memorization.extraction.similarity import EPS, EncoderSimilarity, Float64, among
-from visleak.memorization.inplace import COLOURS, MARGIN, TINY, in_place, is_tiny
+from visleak.memorization.inplace import COLOURS, TINY, in_place, is_tiny
 from visleak.pipeline.candidates import SAME_COLOUR, side
 from visleak.pipeline.fingerprinting import fingerprint
 from visleak.pipeline.verification import Material, equal_bytes, verify
@@ -67,8 +68,9 @@ class VerifiedSimilarity:
         self._encoder = load_encoder("builtin")
         self._grader = load_grader()
         self._prints = EncoderSimilarity(self._encoder)
-        numbers = (VERSION, GATE, BOUND, REFUSALS, MIDDLES, SAME_COLOUR, TINY, COLOURS, MARGIN)
-        recipe = f"{' '.join(map(str, numbers))} {self._encoder.digest}"
+        numbers = (VERSION, GATE, BOUND, REFUSALS, MIDDLES, SAME_COLOUR)
+        tiny = (inplace.VERSION, TINY, COLOURS)
+        recipe = f"{' '.join(map(str, numbers + tiny))} {self._encoder.digest}"
         hasher = hashlib.blake2b(recipe.encode(), digest_size=16)
         hasher.update(check.digest() + self._grader.digest.encode())
         self.digest = hasher.hexdigest()
