@@ -122,6 +122,17 @@ def test_a_trace_of_all_images_says_how_often_a_prompt_replicates() -> None:
     assert table["replicated_share"].to_pylist() == [0.75]
 
 
+def test_a_trace_of_other_prompts_keeps_the_shares_that_were_measured_before() -> None:
+    first = replace(trace_of([], []), prompts=(Replication("a", 20, 15, 0.75, 0.5, 0.9, True),))
+    second = replace(
+        trace_of([], []), tau=0.4, prompts=(Replication("b", 20, 10, 0.5, 0.3, 0.7, True),)
+    )
+    columns = {"replicated_share": ("", "0.1", "0.25"), "tau": ("", "0.9", "0.6")}
+    found = traced(traced(Prompts(("a", "b", "c"), columns=columns), first), second)
+    assert found.columns["replicated_share"] == ("0.75", "0.5", "0.25")
+    assert found.columns["tau"] == ("0.5", "0.4", "0.6")
+
+
 def test_one_copy_among_many_images_makes_no_trigger() -> None:
     trace = replace(
         trace_of([match("a", "r", 0), match("b", "r", 0)], [("r",)]),

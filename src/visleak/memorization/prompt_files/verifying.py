@@ -119,8 +119,11 @@ def traced(prompts: Prompts, trace: Trace) -> Prompts:
     shares = {each.prompt: (each.share, trace.tau) for each in trace.prompts}
     for place, name in enumerate((SHARE, TAU)):
         if any(text in shares for text in prompts.texts):
+            # what was measured of other prompts before stays
+            known = prompts.columns.get(name) or ("",) * len(prompts)
             record[name] = [
-                json.dumps(shares[text][place]) if text in shares else "" for text in prompts.texts
+                json.dumps(shares[text][place]) if text in shares else cell
+                for text, cell in zip(prompts.texts, known, strict=True)
             ]
     return replace(
         prompts,
