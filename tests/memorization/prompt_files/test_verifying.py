@@ -10,7 +10,7 @@ import pytest
 
 from visleak.errors import UsageError, VisleakError
 from visleak.memorization import Prompts
-from visleak.memorization.prompt_files import joined, prompts_of, traced, vouched
+from visleak.memorization.prompt_files import joined, prompts_of, read_prompts, traced, vouched
 from visleak.memorization.prompt_files.verifying import selected
 from visleak.memorization.prompt_files.writing import prompt_table
 from visleak.memorization.tracing.records import Match, Original, Replication, Trace
@@ -61,6 +61,43 @@ def test_lists_that_contradict_each_other() -> None:
     with pytest.raises(UsageError) as caught:
         joined([])
     assert str(caught.value) == "prompts: give at least one list"
+
+
+def record(prompts: Prompts) -> list[tuple[str, str]]:
+    return list(zip(prompts.columns["verified"], prompts.columns["verified_by"], strict=True))
+
+
+@pytest.mark.parametrize("turned", [False, True])
+def test_one_list_that_verifies_a_prompt_is_enough_in_any_order(turned: bool) -> None:
+    """Who verified comes from the list that says true, never from one that says false."""
+    one = Prompts(
+        ("a", "b", "c"),
+        columns={"verified": ("false", "true", "1"), "verified_by": ("Bob", "", "trace in t")},
+    )
+    other = Prompts(
+        ("c", "b", "a"),
+        columns={"verified": ("true", "0", "yes"), "verified_by": ("Cat", "Dan", "Ann")},
+    )
+    lists = [other, one] if turned else [one, other]
+    found = joined([*lists, Prompts(("a", "b", "c"))])
+    assert dict(zip(found.texts, record(found), strict=True)) == {
+        "a": ("yes", "Ann"),
+        "b": ("true", ""),
+        "c": ("true", "Cat"),
+    }
+
+
+def test_a_prompt_that_comes_twice_in_a_file_is_verified_by_either_row(tmp_path: Path) -> None:
+    file = tmp_path / "list.csv"
+    file.write_text("prompt,verified,verified_by\na,false,Bob\na,true,Ann\na,,Cat\n")
+    assert record(read_prompts(file)) == [("true", "Ann")]
+
+
+def test_a_column_of_that_name_with_another_meaning_can_be_read(tmp_path: Path) -> None:
+    """Only a data set needs the record; it is told there, and not lost by joining."""
+    file = tmp_path / "list.csv"
+    file.write_text("prompt,verified\na,true\na,perhaps\n")
+    assert read_prompts(file).columns["verified"] == ("perhaps",)
 
 
 def trace_of(matches: list[Match], originals: list[tuple[str, ...]]) -> Trace:

@@ -9,6 +9,7 @@ from typing import Any, Final, NamedTuple
 from visleak.errors import UsageError, VisleakError
 from visleak.images.request import writable
 from visleak.memorization.prompt_files.cells import as_cell, checked_text, label_of, sources_of
+from visleak.memorization.prompt_files.vouching import RECORD, stronger
 from visleak.memorization.prompts import Prompts
 
 #: Where prompts stand, if nobody says: MemBench, Webster and Wen, LAION.
@@ -79,18 +80,35 @@ class _List:
         for name, value in row.columns.items():
             self._put(name, number, value, f"{origin}, {row.place}")
 
-    def _put(self, name: str, number: int, value: str, where: str) -> None:
-        """Set a cell that is still empty."""
+    def _column(self, name: str, number: int, where: str) -> list[str]:
+        """Return a column that is long enough for a prompt, a new one if need be."""
         if name not in self.columns and len(self.columns) == MOST_COLUMNS:
             raise VisleakError(f"{where}: more than {MOST_COLUMNS} columns; keep those needed")
         column = self.columns.setdefault(name, [])
         column.extend([""] * (number + 1 - len(column)))
+        return column
+
+    def _put(self, name: str, number: int, value: str, where: str) -> None:
+        """Set a cell that is still empty."""
+        column = self._column(name, number, where)
         column[number] = column[number] or writable(value)
+
+    def _verify(self, number: int, row: Row, where: str) -> None:
+        """Let the stronger record of verification stand: who verified goes with what they said."""
+        names = [name for name in RECORD if name in self.columns or name in row.columns]
+        columns = {name: self._column(name, number, where) for name in names}
+        known = {name: column[number] for name, column in columns.items()}
+        own = {name: writable(row.columns.get(name, "")) for name in names}
+        best = stronger(known, own)
+        for name, column in columns.items():
+            column[number] = best[name]
 
     def _join(self, number: int, row: Row, origin: str) -> None:
         self.again += 1
         for name, value in row.columns.items():
-            self._put(name, number, value, f"{origin}, {row.place}")
+            if name not in RECORD:
+                self._put(name, number, value, f"{origin}, {row.place}")
+        self._verify(number, row, f"{origin}, {row.place}")
         self.sources[number] = tuple(dict.fromkeys(self.sources[number] + row.sources))
         known = self.labels[number]
         if known is None:

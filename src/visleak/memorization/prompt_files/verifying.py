@@ -12,12 +12,9 @@ from visleak.errors import UsageError, VisleakError
 from visleak.memorization.prompt_files.cells import label_of
 from visleak.memorization.prompt_files.choosing import kept as rows_kept
 from visleak.memorization.prompt_files.rows import Row, gathered
+from visleak.memorization.prompt_files.vouching import TRACE, VERIFIED, VERIFIED_BY
 from visleak.memorization.prompts import Prompts
 from visleak.memorization.tracing.records import Match, Trace
-
-#: Columns of the record of verification.
-VERIFIED: Final = "verified"
-VERIFIED_BY: Final = "verified_by"
 
 #: Of a trace of all images: share of a prompt's images that replicate one, and at which tau.
 SHARE: Final = "replicated_share"
@@ -45,6 +42,8 @@ class Selected:
 
 def joined(lists: Sequence[Prompts]) -> Prompts:
     """Return several lists as one: equal prompts join their images and fill each other's columns.
+
+    One that any list calls verified is verified, by whom that list says.
 
     >>> one = Prompts(("a",), sources=(("u",),))
     >>> other = Prompts(("a", "b"), columns={"d_l2": ("1.5", "2.5")})
@@ -152,7 +151,7 @@ def _verdict(match: Match) -> str:
     >>> _verdict(Match("a.png", "a", 40, "train", "r", 0.9, "near", 0.9, True, 0, judged="human"))
     'trace in train: near, judged by people'
     """
-    said = f"trace in {match.source}: {match.grade or 'verified'}"
+    said = f"{TRACE}{match.source}: {match.grade or 'verified'}"
     return f"{said}, judged by people" if match.judged == "human" else said
 
 

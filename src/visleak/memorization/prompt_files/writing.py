@@ -33,11 +33,10 @@ from visleak.memorization.prompt_files.verifying import (
     OF_THE_LIST,
     SHARE,
     TAU,
-    VERIFIED,
-    VERIFIED_BY,
     Selected,
     selected,
 )
+from visleak.memorization.prompt_files.vouching import VERIFIED, VERIFIED_BY
 from visleak.memorization.prompts import Prompts
 from visleak.store import free_folder, write_json, write_tables, write_text
 
