@@ -93,6 +93,30 @@ def test_every_call_has_the_rows_of_a_batch(tmp_path: Path) -> None:
     assert model.rows == [4, 4]  # six jobs: the last batch is filled up
 
 
+def test_an_image_costs_its_share_of_a_batch(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Not what filled the batch up, nor what was there already and was made along."""
+
+    class Clock:
+        now = 0.0
+
+        def perf_counter(self) -> float:
+            return self.now
+
+    class TickingModel(ReplayingModel):
+        def sample(self, conditioning, seeds, sampling):
+            clock.now += 0.25 * len(seeds)
+            return super().sample(conditioning, seeds, sampling)
+
+    clock = Clock()
+    monkeypatch.setattr("visleak.memorization.extraction.generating.time", clock)
+    with ImageStore(tmp_path) as store:
+        images_of(store, TickingModel(), jobs("a", count=5), SAMPLING)
+        found = images_of(store, TickingModel(), jobs("a", count=7), SAMPLING)
+    assert [each.seconds for each in found] == [0.25] * 7
+
+
 @pytest.mark.parametrize(
     ("change", "made"),
     [

@@ -157,7 +157,7 @@ class ImageStore:
             keys, prompts, seeds: one an image.
             way: key of how its conditioning was made.
             pixels: (n, height, width, 3).
-            seconds: that the batch took.
+            seconds: that these images took.
 
         Raises:
             VisleakError: the disk refuses.
