@@ -117,6 +117,17 @@ def test_the_interval_of_a_difference_is_never_that_of_a_share() -> None:
     assert (flat.low, flat.value, flat.high) == (0.0, 0.0, 0.0)
 
 
+@pytest.mark.parametrize(
+    ("values", "groups"),
+    [([-1.0, -1.0, -1.0], [0, 1, 2]), ([-0.7], [0]), ([0.0, 0.0], [3, 3])],
+)
+def test_what_shows_no_spread_has_no_interval(values: list[float], groups: list[int]) -> None:
+    """All prompts may have moved by as much, or there is one group: no width of 0 is told."""
+    found = mean_interval(np.array(values), groups)
+    assert found.value == values[0]
+    assert np.isnan([found.low, found.high]).all()
+
+
 @pytest.mark.parametrize("made", [whole_deviation, inner_deviation])
 def test_the_interval_of_a_deviation_is_nearly_the_jackknifes(made) -> None:
     rng = np.random.default_rng(8)

@@ -120,17 +120,21 @@ def _flips(groups: int) -> Iterator[Float64]:
 def mean_interval(values: Float64, groups: npt.ArrayLike) -> GroupInterval:
     """Return the interval of a mean that is no share, even where all values are 0 or 1.
 
-    Where all values are alike the mean is what it is: both ends are its value. Differences are so
-    where a method leaves every image as it was.
+    Where all values are 0 both ends are as well: differences are so where a method leaves every
+    image as it was. Of other values that are all alike, the sample says nothing of their spread,
+    and the ends are not known; nor are they with a single group.
 
     >>> found = mean_interval(np.zeros(3), [0, 1, 2])
     >>> found.low, found.value, found.high
     (0.0, 0.0, 0.0)
+    >>> mean_interval(-np.ones(3), [0, 1, 2]).low
+    nan
     """
     if len(values) and (values == values[0]).all():
         value = float(values[0])
+        end = 0.0 if value == 0 and len(np.unique(groups)) > 1 else math.nan
         flat = group_interval(values, groups)
-        return replace(flat, value=value, low=value, high=value, method="mean")
+        return replace(flat, value=value, low=end, high=end, method="mean")
     if np.isin(values, (0.0, 1.0)).all():
         # moved to where no share can be: the interval of the mean moves along
         moved = group_interval(values + 2.0, groups)
