@@ -197,8 +197,13 @@ class Plan:
         """
         about = self.about()
         about["model"] = [self.model.digest, self.model.precision]
-        source = self.judges.source
-        asked = None if source is None else [source.name, source.about(), self.choices.asked]
+        # by digests alone: a judge whose files were moved is the same
+        for judge in ("similarity", "alignment", "aesthetic", "real"):
+            about[judge] = about[judge] and about[judge]["digest"]
+        asked = None
+        if self.judges.source is not None:
+            told = dict(self.judges.source.about())
+            asked = [told.get("digest", [self.judges.source.name, told]), self.choices.asked]
         methods = [[each.name, each.setting, each.about()] for each in self.mitigations]
         lists = [
             [list(self.triggers.texts), self.groups(references).tolist(), self.images],

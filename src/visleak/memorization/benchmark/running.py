@@ -15,7 +15,7 @@ from visleak.memorization.benchmark.headline import label_of
 from visleak.memorization.benchmark.measures import MeasureStore
 from visleak.memorization.benchmark.measuring import Measuring, Shelf
 from visleak.memorization.benchmark.numbers import Entry, Measured, curves_of, rows_of
-from visleak.memorization.benchmark.output import write
+from visleak.memorization.benchmark.output import SHEET, write
 from visleak.memorization.benchmark.plan import Plan, listed
 from visleak.memorization.benchmark.records import (
     GENERAL,
@@ -73,7 +73,8 @@ def benchmark(
     shelf = Shelf(plan.references.files)
     key = plan.key(shelf.digests)
     with claimed(folder):
-        found = _finished(folder, key, force=force)
+        sheet = plan.choices.pictures and plan.judges.aesthetic is not None
+        found = _finished(folder, key, sheet=sheet, force=force)
         if found is not None:
             say(f"{folder} holds this benchmark, finished")
             return found
@@ -82,8 +83,11 @@ def benchmark(
             return run.finished(images, values, key)
 
 
-def _finished(folder: Path, key: str, *, force: bool) -> Benchmark | None:
+def _finished(folder: Path, key: str, *, sheet: bool, force: bool) -> Benchmark | None:
     """Return the result of this very request, if the folder holds it.
+
+    With the sheet of pictures where one is wanted, without where none is: else all is written anew
+    from what was measured.
 
     Raises:
         UsageError: it holds another, and ``force`` is not set.
@@ -92,7 +96,7 @@ def _finished(folder: Path, key: str, *, force: bool) -> Benchmark | None:
         return None
     found = read_benchmark(folder)
     if found.key == key:
-        return found
+        return found if (folder / SHEET).is_file() == sheet else None
     raise UsageError(
         f"{folder} holds a benchmark of another model, other prompts, methods, judges or settings;"
         " choose another folder with -o DIR, or --force replaces it and keeps its images and"
