@@ -65,9 +65,12 @@ def benchmark(
     """
     from visleak.cli.memorization_benchmark_view import refuse_nothing_to_show
     from visleak.memorization.benchmark import Choices, read_benchmark
+    from visleak.memorization.benchmark.leaderboard import table_beside
     from visleak.memorization.model import Sampling
 
     shared.refuse_other_kind(out, "benchmark")
+    if leaderboard is not None:
+        table_beside(leaderboard)  # refused now rather than after hours
     if model is None and triggers is None:
         asked = (method, references, reference_map, general, clip, aesthetic, reference_source)
         refuse_nothing_to_show(out, asked=any(asked))
@@ -268,14 +271,15 @@ def _methods(texts: tuple[str, ...], model: DiffusionModel) -> tuple[Mitigation,
 def _publish(result: Benchmark, leaderboard: Path | None, audit: Path | None) -> None:
     """Put a result on a leaderboard, and into the report of an audit."""
     from visleak.memorization.benchmark import add_to
-    from visleak.memorization.benchmark.leaderboard import leaderboard_markdown
+    from visleak.memorization.benchmark.leaderboard import leaderboard_markdown, table_beside
     from visleak.memorization.benchmark.section import NAME, section
     from visleak.store import write_text
 
     if leaderboard is not None:
+        table = table_beside(leaderboard)
         entries = add_to(leaderboard, result)
-        write_text(leaderboard.with_suffix(".md"), leaderboard_markdown(entries))
-        edges.note(f"{leaderboard}: {len(entries):,} entries; {leaderboard.with_suffix('.md')}")
+        write_text(table, leaderboard_markdown(entries))
+        edges.note(f"{leaderboard}: {len(entries):,} entries; {table}")
     if audit is not None:
         from visleak.auditing import Audit
         from visleak.cli.pictures import show_in_report

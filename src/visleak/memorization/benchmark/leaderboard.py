@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from visleak.documents import as_plain, digest_of, read_entries
+from visleak.errors import UsageError
 from visleak.markup import Grid, markdown_cell, markdown_table
 from visleak.memorization.benchmark.headline import number, short
 from visleak.memorization.benchmark.records import GENERAL, TRIGGER, Benchmark, MethodRow
@@ -20,6 +21,9 @@ from visleak.store import write_json
 
 SCHEMA: Final = 1
 KIND: Final = "visleak mitigation leaderboard"
+
+#: First line of a leaderboard as Markdown.
+TITLE: Final = "# Mitigations against replaying"
 
 #: What a row says of a board, all texts; and what it says of itself.
 _BOARD: Final = ("model", "model_digest", "triggers", "judged_by", "clip_model", "aesthetic_head")
@@ -62,6 +66,29 @@ def add_to(path: str | os.PathLike[str], result: Benchmark, *, date: str = "") -
     entries = sorted([*(each for each in others if _identity(each) not in same), *new], key=_place)
     write_json(file, {"schema": SCHEMA, "kind": KIND, "entries": entries})
     return entries
+
+
+def table_beside(path: Path) -> Path:
+    """Return the file beside a leaderboard that has it as Markdown.
+
+    Raises:
+        UsageError: it is the leaderboard itself, or a page of another kind.
+        VisleakError: the leaderboard is damaged or none.
+    """
+    table = path.with_suffix(".md")
+    if table == path:
+        raise UsageError(
+            f"a leaderboard is a JSON file, and {path} is where its table would be written; name it"
+            f" {path.with_suffix('.json')}"
+        )
+    if path.exists():
+        read_leaderboard(path)
+    if table.exists() and not table.read_text("utf-8", "replace").startswith(TITLE):
+        raise UsageError(
+            f"{table} is no table of a leaderboard and would be replaced; give the leaderboard"
+            f" another name than {path.name}"
+        )
+    return table
 
 
 def board_of(result: Benchmark) -> str:
@@ -135,7 +162,7 @@ def _is_entry(entry: Any) -> bool:
 
 def leaderboard_markdown(entries: list[Entry]) -> str:
     """Return a leaderboard as Markdown, a table a board."""
-    lines = ["# Mitigations against replaying", ""]
+    lines = [TITLE, ""]
     for board in dict.fromkeys(entry["board"] for entry in entries):
         own = [entry for entry in entries if entry["board"] == board]
         first = own[0]
