@@ -20,6 +20,7 @@ from visleak.memorization.benchmark.records import (
     Score,
 )
 from visleak.memorization.intervals import GroupInterval
+from visleak.memorization.mitigate import mitigation
 
 HALF = {"top1": 0.06, "top3": 0.06, "share": 0.07, "clip": 0.008, "aesthetic": 0.09}
 SETTINGS = {"rna": "n={:g}", "rta": "n={:g}", "wen": "l={:g}, batch", "ren": "C={:g}"}
@@ -34,7 +35,7 @@ def around(name: str, value: float, wide: float = 1.0) -> GroupInterval:
 
 def about_of(method: str) -> dict[str, object]:
     """Return what a row says of a method whose l is that of the paper."""
-    return {"options": {"scope": "batch", "steps": 10, "lr": 0.05}} if method == "wen" else {}
+    return mitigation("wen:3,scope=batch").about() if method == "wen" else {}
 
 
 def benchmark_of_the_paper(

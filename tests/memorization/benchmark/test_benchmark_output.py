@@ -15,18 +15,22 @@ import pytest
 from made_benchmark import HOSTILE, benchmark_of_the_paper
 from PIL import Image
 
-from visleak.errors import VisleakError
+from visleak.errors import UsageError, VisleakError
 from visleak.memorization.benchmark import add_to, read_leaderboard
 from visleak.memorization.benchmark.figures import tradeoff
 from visleak.memorization.benchmark.headline import headline, meets, verdicts
 from visleak.memorization.benchmark.latex import latex
-from visleak.memorization.benchmark.leaderboard import board_of, leaderboard_markdown
+from visleak.memorization.benchmark.leaderboard import (
+    board_of,
+    leaderboard_markdown,
+    table_beside,
+)
 from visleak.memorization.benchmark.lines import LINES, lines_of
 from visleak.memorization.benchmark.markup import cautions, markdown, reading
 from visleak.memorization.benchmark.numbers import Measured
 from visleak.memorization.benchmark.paper import paper_table
 from visleak.memorization.benchmark.section import section
-from visleak.memorization.benchmark.tables import main_grid
+from visleak.memorization.benchmark.tables import distance_grid, main_grid
 from visleak.memorization.benchmark.worst import worst_of, worst_sheet
 from visleak.memorization.mitigate import mitigation, paper_settings
 from visleak.report import sections
@@ -77,6 +81,69 @@ def test_other_models_have_no_table() -> None:
     assert paper_table({"name": "realistic-vision", "family": "sd"}) is None
 
 
+@pytest.mark.parametrize(
+    ("name", "number"),
+    [
+        ("hub:CompVis/stable-diffusion-v1-4", 3),
+        ("/models/sd-v1-4-fp16/", 3),
+        ("stabilityai/stable-diffusion-2-1-base", 5),
+        ("stable-diffusion-2", 5),
+        # whoever has more to its name, or only lies in such a folder, is another model
+        *((name, None) for name in (
+            "openjourney-v1.4", "realistic-vision-v1.4", "stable-diffusion-v1-5",
+            "stable-diffusion-v1-4-dreambooth-cat", "/home/ann/v1.4/my-finetune", "sd-1.6",
+            "anything-v2.1", "sd-1/my-own-model",
+        )),
+    ],
+)  # fmt: skip
+def test_only_a_model_of_the_paper_has_its_rows(name: str, number: int | None) -> None:
+    found = paper_table({"name": name, "family": "sd"})
+    assert (None if found is None else found.table) == number
+
+
+def test_a_distance_by_other_features_is_no_fid(tmp_path: Path) -> None:
+    result = benchmark_of_the_paper(tmp_path)
+    ours = distance_grid(result)
+    assert (ours.header[1], ours.header[-1]) == ("FID ↓", "paper: FID")
+    real = {**result.about["real"], "features": "dinov2"}
+    other = dataclasses.replace(result, about={**result.about, "real": real})
+    assert distance_grid(other).header == [
+        *("method", "Fréchet distance ↓", "kernel distance ↓", "images"),
+    ]
+    rows = [dict(zip(LINES, row, strict=True)) for row in lines_of(other)]
+    found = [row for row in rows if row["number"] == "frechet_distance"]
+    assert {(row["paper"], row["judge"]) for row in found} == {("", "dinov2")}
+
+
+def test_every_table_says_what_similarity_stands_in(tmp_path: Path) -> None:
+    """And no number of the paper's SSCD stands beside it."""
+    result = benchmark_of_the_paper(tmp_path, similarity="pixels")
+    rows = [dict(zip(LINES, row, strict=True)) for row in lines_of(result)]
+    copying = [row for row in rows if row["number"] in ("top1", "top3", "share")]
+    assert {(row["paper"], row["judge"]) for row in copying} == {("", "pixels")}
+    clip = {row["judge"] for row in rows if row["number"] == "clip"}
+    assert clip == {"open_clip:ViT-g-14/laion2b_s12b_b42k"}
+    captions = re.findall(r"\\caption\{(.*)", latex(result))
+    about_similarity = [each for each in captions if "Cost" not in each and "Distance" not in each]
+    assert len(about_similarity) >= 3
+    assert all("imilarity: pixels" in each for each in about_similarity)
+
+
+def test_a_leaderboard_replaces_nothing_but_its_own_table(tmp_path: Path) -> None:
+    with pytest.raises(
+        UsageError, match=r"where its table would be written; name it .*board\.json"
+    ):
+        table_beside(tmp_path / "board.md")
+    (tmp_path / "README.md").write_text("# Mine\n")
+    with pytest.raises(UsageError, match=r"README\.md is no table of a leaderboard"):
+        table_beside(tmp_path / "README.json")
+    (tmp_path / "README.md").write_text("# Mitigations against replaying\n\n## sd\n")
+    assert table_beside(tmp_path / "README.json") == tmp_path / "README.md"
+    (tmp_path / "other.json").write_text("{}")
+    with pytest.raises(VisleakError, match="it is no leaderboard"):
+        table_beside(tmp_path / "other.json")
+
+
 def test_the_papers_rows_stand_beneath_ours(tmp_path: Path) -> None:
     grid = main_grid(benchmark_of_the_paper(tmp_path))
     assert grid.header[2:5] == ["top-1 ↓", "top-3 ↓", "> 0.5 ↓"]
@@ -102,12 +169,18 @@ def test_an_l_of_each_image_alone_is_not_the_papers(tmp_path: Path) -> None:
     row = benchmark_of_the_paper(tmp_path).rows[17]
     assert (row.method, row.strength) == ("wen", made.strength)
     known = table("sd-1.4")
-    assert known.beside(dataclasses.replace(row, about=made.about())) == known.row("wen", 3.0)
-    for text in ("wen:3", "wen:3,scope=prompt", "wen:3,scope=batch,lr=0.2"):
-        assert known.beside(dataclasses.replace(row, about=mitigation(text).about())) is None
+    own = dataclasses.replace(row, about=made.about())
+    assert known.beside(own, 10) == known.row("wen", 3.0)
+    assert known.beside(own, 4) is None  # one norm over other images
+    for text in (
+        *("wen:3", "wen:3,scope=prompt", "wen:3,scope=batch,lr=0.2"),
+        *("wen:3,scope=batch,optimiser=adamw", "wen:3,scope=batch,output=epsilon"),
+    ):
+        other = dataclasses.replace(row, about=mitigation(text).about())
+        assert known.beside(other, 10) is None
     plain = mitigation("rna:3").about()
     rna = dataclasses.replace(row, method="rna", strength=3.0, about=plain)
-    assert known.beside(rna) == known.row("rna", 3.0)
+    assert known.beside(rna, 4) == known.row("rna", 3.0)
 
 
 def test_one_l_for_ten_images_and_for_one_is_said_to_be_two(tmp_path: Path) -> None:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
+from dataclasses import replace
 from typing import Final
 
 from visleak.markup import latex_cell, latex_table, paged
@@ -43,8 +44,12 @@ def latex(result: Benchmark) -> str:
     """Return ``benchmark.tex``: the tables, to be included in a document."""
     lines = [r"% needs \usepackage{booktabs}", f"% {latex_cell(headline(result))}", ""]
     lines += _main(result)
+    # a table is copied out of its page: each says what similarities it is made of
+    by = f" (similarity: {result.about['similarity']['name']})"
     for make in (curve_grid, distance_grid, change_grid, cost_grid):
-        for part in paged(make(result), PAGE):
+        grid = make(result)
+        named = replace(grid, title=grid.title + by) if make in (curve_grid, change_grid) else grid
+        for part in paged(named, PAGE):
             lines += ["", *latex_table(part)] if part.rows else []
     return "\n".join(lines) + "\n"
 
@@ -99,7 +104,7 @@ def _body(
             yield r"\addlinespace"
         yield _line(row, shown, "" if row.method == before != NONE else name_of(row.method))
         before = row.method
-        printed = None if paper is None else paper.beside(row)
+        printed = None if paper is None else paper.beside(row, result.triggers.images)
         if printed is not None:
             yield _paper_line(printed, shown, "")
         if row.method == NONE:

@@ -6,66 +6,80 @@ import math
 from collections.abc import Iterator
 from typing import Final
 
-from visleak.memorization.benchmark.paper import REFERENCE, PaperTable
+from visleak.memorization.benchmark.headline import is_sscd
+from visleak.memorization.benchmark.paper import REFERENCE, Printed
 from visleak.memorization.benchmark.records import TRIGGER, Benchmark, MethodRow, Score
-from visleak.memorization.benchmark.tables import paper_of
+from visleak.memorization.benchmark.tables import frechet_of_paper, paper_of
 from visleak.store import csv_value
 
 #: One line a method, setting, scenario and number.
 LINES: Final = (
     *("method", "setting", "strength", "scenario", "number", "value", "low", "high", "prompts"),
     *("groups", "effective", "change", "change_low", "change_high", "p", "p_holm", "paper"),
+    "judge",
 )
+#: Numbers that are made of similarities: the paper's are of SSCD and stand beside no other.
+COPYING: Final = ("top1", "top3", "share")
+
 COSTS: Final = ("method", "setting", "scenario", "seconds_an_image")
 
 
 def lines_of(result: Benchmark) -> Iterator[list[str]]:
     """Yield the rows of ``benchmark.csv``."""
-    paper = paper_of(result)
     for row in result.rows:
         for score in row.scores:
-            yield _line(row, score, paper)
-        yield from _distances(row, paper)
+            yield _line(result, row, score)
+        yield from _distances(result, row)
     found = result.reference
     if found is not None:
+        paper = paper_of(result)
         printed = None if paper is None else paper.row(REFERENCE)
         for name, held in (("top1", found.similarity), ("clip", found.clip)):
-            known = None if printed is None else printed.values.get((TRIGGER, name))
             own = (REFERENCE, found.source, math.nan, TRIGGER, name)
             values = (held.value, held.low, held.high, held.prompts, held.groups, held.effective)
-            paper_value = math.nan if known is None else known
-            line = (*own, *values, *(math.nan,) * 5, paper_value)
+            known = _number(result, printed, (TRIGGER, name))
+            line = (*own, *values, *(math.nan,) * 5, known, judge_of(result, name))
             yield [csv_value(each) for each in line]
 
 
-def _line(row: MethodRow, score: Score, paper: PaperTable | None) -> list[str]:
+def judge_of(result: Benchmark, number: str) -> str:
+    """Return what a number was measured by, as it is named."""
+    kinds = {"clip": "alignment", "frechet_distance": "real", "kernel_distance": "real"}
+    kind = "aesthetic" if number.startswith("aesthetic") else kinds.get(number, "similarity")
+    judge = result.about[kind] or {}
+    return str(judge.get("features" if kind == "real" else "name", ""))
+
+
+def _line(result: Benchmark, row: MethodRow, score: Score) -> list[str]:
     found, change = score.interval, score.change
     moved = (math.nan,) * 5
     if change is not None:
         moved = (change.value, change.low, change.high, change.p, change.p_holm)
+    paper = paper_of(result)
+    printed = None if paper is None else paper.beside(row, result.triggers.images)
     values = (
         *(row.method, row.setting, row.strength, score.scenario, score.name),
         *(found.value, found.low, found.high, found.prompts, found.groups, found.effective),
         *moved,
-        _printed(row, score, paper),
+        _number(result, printed, (score.scenario, score.name)),
+        judge_of(result, score.name),
     )
     return [csv_value(value) for value in values]
 
 
-def _printed(row: MethodRow, score: Score, paper: PaperTable | None) -> float:
-    """Return the paper's number of the same kind; NaN where it has none."""
-    printed = None if paper is None else paper.beside(row)
-    if printed is None:
+def _number(result: Benchmark, printed: Printed | None, at: tuple[str, str]) -> float:
+    """Return the paper's number of the same kind; NaN where it has none, or by another judge."""
+    if printed is None or (at[1] in COPYING and not is_sscd(result)):
         return math.nan
-    value = printed.values.get((score.scenario, score.name))
+    value = printed.values.get(at)
     return math.nan if value is None else value
 
 
-def _distances(row: MethodRow, paper: PaperTable | None) -> Iterator[list[str]]:
+def _distances(result: Benchmark, row: MethodRow) -> Iterator[list[str]]:
     found = row.distance
     if found is None:
         return
-    frechet = math.nan if paper is None else paper.frechet.get(row.method, math.nan)
+    frechet = frechet_of_paper(result).get(row.method, math.nan)
     lost = (math.nan, math.nan)
     for name, value, ends, printed in (
         ("frechet_distance", found.frechet, lost, frechet),
@@ -73,7 +87,7 @@ def _distances(row: MethodRow, paper: PaperTable | None) -> Iterator[list[str]]:
     ):
         own = (row.method, row.setting, row.strength, TRIGGER, name)
         values = (*own, value, *ends, *(math.nan,) * 8)
-        yield [csv_value(each) for each in (*values, printed)]
+        yield [csv_value(each) for each in (*values, printed, judge_of(result, name))]
 
 
 def cost_lines(result: Benchmark) -> Iterator[list[str]]:

@@ -20,16 +20,18 @@ REFERENCE: Final = "reference"
 
 #: Options without which a setting is another one than the paper's of the same strength.
 _OPTIONS: Final[Mapping[str, Mapping[str, object]]] = {
-    "wen": {"scope": "batch", "steps": 10, "lr": 0.05}
+    "wen": {"scope": "batch", "steps": 10, "lr": 0.05, "optimiser": "adam", "output": "raw"}
 }
 
-#: How models are called whose results the paper prints.
-_SD1: Final = re.compile(
-    r"(stable-?diffusion|sd)[-_ ]?v?[-_ ]?1([-_. ][45])?\b|\bv1[-_.][45]\b", re.IGNORECASE
-)
-_SD2: Final = re.compile(
-    r"(stable-?diffusion|sd)[-_ ]?v?[-_ ]?2([-_. ][01])?\b|\bv2[-_.][01]\b", re.IGNORECASE
-)
+#: Images a trigger prompt in the paper: l of Wen et al. is one norm over all of them.
+_IMAGES: Final = 10
+
+#: How models are called whose results the paper prints, and nothing else: a fine-tune of one has
+#: more to its name. Which Stable Diffusion 2 it is the paper does not say.
+_NAME: Final = r"(?:(?:compvis|stabilityai)[-_])?(?:stable[-_ ]?diffusion|sd)?[-_ ]?v?{}"
+_WEIGHTS: Final = r"(?:[-_.](?:fp16|bf16|ema|diffusers|base|full))*"
+_SD1: Final = re.compile(_NAME.format(r"1[-_.]4") + _WEIGHTS, re.IGNORECASE)
+_SD2: Final = re.compile(_NAME.format(r"2(?:[-_.][01])?") + _WEIGHTS, re.IGNORECASE)
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,17 +77,24 @@ class PaperTable:
                 return each
         return None
 
-    def beside(self, row: MethodRow) -> Printed | None:
+    def beside(self, row: MethodRow, images: int) -> Printed | None:
         """Return the paper's row of the same method and setting.
 
-        Its l of Wen et al. is one norm over the images of a prompt, so that it is beside no l that
-        is compared with each image's own D, nor beside one with other steps.
+        Its l of Wen et al. is one norm over the ten images of a prompt, so that it is beside no l
+        that is compared with each image's own D, or with that of another number of images, nor
+        beside one with other steps.
+
+        Args:
+            row: a method and setting.
+            images: that each trigger prompt has.
         """
         if row.method == NONE:
             return self.row(NONE)
         options = row.about.get("options", {})
         wanted = _OPTIONS.get(row.method, {})
         if any(options.get(name) != value for name, value in wanted.items()):
+            return None
+        if wanted.get("scope") == "batch" and images != _IMAGES:
             return None
         return self.row(row.method, row.strength)
 
@@ -96,7 +105,7 @@ def paper_table(about: Mapping[str, Any]) -> PaperTable | None:
     Args:
         about: of the model, as plain data.
 
-    >>> names = ("CompVis/stable-diffusion-v1-4", "sd-2.1/", "sd-1.4/", "sdxl", "realistic")
+    >>> names = ("CompVis/stable-diffusion-v1-4", "sd-2.1/", "sd-1.4/", "sdxl", "mine-v1.4")
     >>> [found.table if found else None for found in (paper_table({"name": n}) for n in names)]
     [3, 5, 3, None, None]
     """
@@ -104,8 +113,8 @@ def paper_table(about: Mapping[str, Any]) -> PaperTable | None:
     # a toy may have the name, and not the size
     if about.get("family", "sd") != "sd" or shape[0] != 4 or shape[1] < 64:
         return None
-    name = str(about.get("name", ""))
-    which = "sd2" if _SD2.search(name) else "sd1" if _SD1.search(name) else ""
+    name = re.split(r"[/\\:]", str(about.get("name", "")).rstrip("/\\"))[-1]
+    which = "sd2" if _SD2.fullmatch(name) else "sd1" if _SD1.fullmatch(name) else ""
     return _tables().get(which)
 
 

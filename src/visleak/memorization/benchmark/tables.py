@@ -53,7 +53,7 @@ def main_grid(result: Benchmark) -> Grid:
     for row in result.rows:
         cells = [cell(row.score(*each)) for each in shown]
         rows.append([name_of(row.method), row.setting, *cells])
-        printed = None if paper is None else paper.beside(row)
+        printed = None if paper is None else paper.beside(row, result.triggers.images)
         if printed is not None:
             rows.append(["", "paper", *(printed_cell(printed, each) for each in shown)])
         if row.method == NONE:
@@ -165,7 +165,7 @@ def curve_grid(result: Benchmark) -> Grid:
 
 def distance_grid(result: Benchmark) -> Grid:
     """Return table 4: distances of the trigger prompts' images to a set of real ones."""
-    paper = paper_of(result)
+    known = frechet_of_paper(result)
     rows = []
     for row in result.rows:
         found = row.distance
@@ -174,17 +174,29 @@ def distance_grid(result: Benchmark) -> Grid:
         ends = f" ({found.kernel_low:.3g} to {found.kernel_high:.3g})"
         ends = "" if math.isnan(found.kernel_low) else ends
         cells = [f"{found.frechet:.2f}", f"{found.kernel:.3g}{ends}", f"{found.images:,}"]
-        printed = {} if paper is None else paper.frechet
-        beside = printed.get(row.method)
+        beside = known.get(row.method)
         rows.append(
             [
                 *(label_of(row), *cells),
-                *(["-" if beside is None else f"{beside:.2f}"] if printed else []),
+                *(["-" if beside is None else f"{beside:.2f}"] if known else []),
             ]
         )
-    header = ["method", "FID ↓", "kernel distance ↓", "images"]
-    header += ["paper: FID"] if paper is not None and paper.frechet else []
+    first = "FID ↓" if is_fid(result) else "Fréchet distance ↓"
+    header = ["method", first, "kernel distance ↓", "images"]
+    header += ["paper: FID"] if known else []
     return Grid("Distance to real images", header, rows)
+
+
+def is_fid(result: Benchmark) -> bool:
+    """Whether the Fréchet distance is of Inception's features: of others it is another number."""
+    real = result.about["real"]
+    return real is not None and str(real["features"]).startswith("inception")
+
+
+def frechet_of_paper(result: Benchmark) -> Mapping[str, float]:
+    """Return the paper's FID by method; empty where ours is none, or the paper has none."""
+    paper = paper_of(result)
+    return paper.frechet if paper is not None and is_fid(result) else {}
 
 
 def cost_grid(result: Benchmark) -> Grid:
