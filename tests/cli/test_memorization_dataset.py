@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -11,7 +12,8 @@ from calling import refused, run
 from visleak.cli.memorization_options import FORMATS
 from visleak.memorization import read_prompts
 from visleak.memorization.prompt_files.reading import FORMATS as READ
-from visleak.memorization.tracing.records import Match, Original, Trace
+from visleak.memorization.tracing import read_trace
+from visleak.memorization.tracing.records import Match, Original, Replication, Trace
 from visleak.memorization.tracing.stored import as_dict
 from visleak.store import write_json
 
@@ -73,6 +75,22 @@ def test_a_trace_is_the_record(tmp_path: Path, listed: Path, traced: Path) -> No
     assert prompts.sources == (("u", "v", "1.png", "1b.png"), ("1.png", "1b.png"))
     alone = run("memorization", "dataset", "--trace", traced, "-o", tmp_path / "alone")
     assert alone.out.startswith("2 trigger prompts naming 2 sources in 1 group")
+
+
+@pytest.mark.parametrize("first", ["traced", "shares"])
+def test_a_prompt_whose_share_is_too_small_stays_out_in_any_order_of_traces(
+    tmp_path: Path, traced: Path, first: str
+) -> None:
+    shares = tmp_path / "shares"
+    shares.mkdir()
+    made = read_trace(traced)
+    rare = Replication("blue rug", 20, 5, 0.25, 0.1, 0.5, trigger=False)
+    write_json(shares / "trace.json", as_dict(replace(made, folder=shares, prompts=(rare,))))
+    folders = (traced, shares) if first == "traced" else (shares, traced)
+    options = [text for folder in folders for text in ("--trace", folder)]
+    out = tmp_path / "set"
+    assert run("memorization", "dataset", *options, "-o", out).code == 0
+    assert read_prompts(out / "prompts.parquet").texts == ("a red bag",)
 
 
 def test_candidates_say_what_they_are(tmp_path: Path, listed: Path) -> None:

@@ -111,9 +111,7 @@ def dataset(
     said = None if answers is None else read_answers(answers)
     found = [read_trace(folder) for folder in trace or ()]
     lists = [read_prompts(path, column=column) for path in prompts or ()]
-    merged = joined([*lists, *map(prompts_of, found)])
-    for each in found:
-        merged = traced(merged, each)
+    merged = traced(joined([*lists, *map(prompts_of, found)]), *found)
     if verified_by is not None:
         merged = vouched(merged, verified_by)
     files = [*(prompts or ()), *(folder / "trace.json" for folder in trace or ())]

@@ -185,6 +185,47 @@ def test_one_copy_among_many_images_makes_no_trigger() -> None:
     assert selected(found).left_out == {"not verified": 1}
 
 
+def shares(share: float, *, trigger: bool, tau: float = 0.5) -> Trace:
+    """Return a trace of all images of prompt ``a``, one of which is a copy."""
+    count = round(20 * share)
+    measured = Replication("a", 20, count, share, 0.0, 1.0, trigger=trigger)
+    return replace(trace_of([match("a", "r", 0)], [("r",)]), tau=tau, prompts=(measured,))
+
+
+@pytest.mark.parametrize("turned", [False, True])
+@pytest.mark.parametrize("judged", ["", "human"])
+def test_a_share_that_is_too_small_outweighs_copies_of_other_traces(
+    turned: bool, judged: str
+) -> None:
+    """What people judge in a trace is a pair of images, and not how often a prompt repeats one."""
+    medoids = trace_of([match("a", "r", 0, judged=judged), match("b", "s", 1)], [("r",), ("s",)])
+    traces = [medoids, shares(0.25, trigger=False)]
+    found = traced(Prompts(("a", "b")), *(traces[::-1] if turned else traces))
+    assert record(found) == [("false", ""), ("true", "trace in train: near")]
+    assert found.sources == ((), ("s",))
+    assert found.columns["replicated_share"] == ("0.25", "")
+    assert selected(found).prompts.texts == ("b",)
+
+
+def test_a_share_that_is_too_small_takes_back_what_a_trace_said_before() -> None:
+    """A list that an earlier trace verified, or nobody who is named; a person is believed."""
+    for by, kept in (("trace in train: near", False), ("", False), ("Ann, by eye", True)):
+        columns = {"verified": ("true",), "verified_by": (by,)}
+        found = traced(Prompts(("a",), columns=columns), shares(0.25, trigger=False))
+        assert record(found) == [("true", by) if kept else ("false", "")]
+    images = Prompts(("a",), sources=(("u",),))
+    assert record(vouched(traced(images, shares(0.25, trigger=False)), "Ann")) == [("true", "Ann")]
+
+
+@pytest.mark.parametrize("turned", [False, True])
+def test_a_prompt_that_replays_one_of_two_training_sets_is_a_trigger(turned: bool) -> None:
+    """Its share of both together is at least that of each."""
+    traces = [shares(0.0, trigger=False, tau=0.4), shares(0.75, trigger=True)]
+    found = traced(Prompts(("a",)), *(traces[::-1] if turned else traces))
+    assert found.columns["verified"] == ("true",)
+    assert (found.columns["replicated_share"], found.columns["tau"]) == (("0.75",), ("0.5",))
+
+
 def test_prompts_of_a_trace_alone() -> None:
     trace = trace_of([match("b", None, None), match("a", "r", 0)], [("r",)])
     assert prompts_of(trace).texts == ("a", "b")

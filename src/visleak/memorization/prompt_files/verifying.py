@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import chain
 from typing import Final
@@ -12,9 +12,9 @@ from visleak.errors import UsageError, VisleakError
 from visleak.memorization.prompt_files.cells import label_of
 from visleak.memorization.prompt_files.choosing import kept as rows_kept
 from visleak.memorization.prompt_files.rows import Row, gathered
-from visleak.memorization.prompt_files.vouching import TRACE, VERIFIED, VERIFIED_BY
+from visleak.memorization.prompt_files.vouching import TRACE, VERIFIED, VERIFIED_BY, of_a_person
 from visleak.memorization.prompts import Prompts
-from visleak.memorization.tracing.records import Match, Trace
+from visleak.memorization.tracing.records import Match, Replication, Trace
 
 #: Of a trace of all images: share of a prompt's images that replicate one, and at which tau.
 SHARE: Final = "replicated_share"
@@ -75,61 +75,105 @@ def _rows(prompts: Prompts) -> Iterable[Row]:
         yield Row(place, text, labels[number], sources[number], cells)
 
 
-def traced(prompts: Prompts, trace: Trace) -> Prompts:
+def traced(prompts: Prompts, *traces: Trace) -> Prompts:
     """Return prompts with what tracing found: verified where an image of theirs is a copy.
 
     Every prompt of a memorized image is given all references that are this image, as in MemBench
     one image has several addresses. Where all images were traced, ``replicated_share`` and
     ``tau`` say how often a prompt replicates one, and a prompt whose share is not above the trace's
-    ``kappa_share`` is no trigger (D_mem) and not verified; where one image a cluster was traced,
-    that the cluster is a copy is the rule.
+    ``kappa_share`` is no trigger (D_mem): it is not verified, whatever another trace or an earlier
+    one says of single images of it, judged by people or not. Who vouches for the prompt itself is
+    believed. Where one image a cluster was traced, that the cluster is a copy is the rule.
+
+    Args:
+        prompts: a list.
+        traces: all that there are, for their order does not matter to what is verified. A prompt
+            of which several measured the share is a trigger if it is one in any.
 
     Raises:
         VisleakError: a prompt that is labelled not memorized is verified.
     """
-    references: dict[int | None, tuple[str, ...]] = {
-        each.number: each.references for each in trace.originals
-    }
-    rare = {each.prompt for each in trace.prompts if not each.trigger}
-    found: dict[str, list[Match]] = {}
-    for match in trace.verified:
-        if match.prompt not in rare:
-            found.setdefault(match.prompt, []).append(match)
+    measured = _measured(traces)
+    rare = {text for text, (share, _) in measured.items() if not share.trigger}
+    found = _found(traces, rare)
     sources = list(prompts.sources or ((),) * len(prompts))
     labels = list(prompts.labels or (None,) * len(prompts))
-    record = {name: list(column) for name, column in _record(prompts).items()}
+    record = {name: list(column) for name, column in _record(prompts, rare).items()}
     for number, text in enumerate(prompts.texts):
         if text not in found:
             continue
-        by = _verdict(found[text][0])
+        by, names = found[text]
         if labels[number] is False:
             raise VisleakError(
                 f"prompt {text!r:.80} is labelled not memorized, and a {by} says otherwise; correct"
                 " the label or the verdict"
             )
-        images = dict.fromkeys(match.memorized for match in found[text])
-        names = (
-            name for image in images if image is not None for name in references.get(image, ())
-        )
         sources[number] = tuple(dict.fromkeys((*sources[number], *names)))
         labels[number] = True
         record[VERIFIED][number] = "true"
         record[VERIFIED_BY][number] = by
-    shares = {each.prompt: (each.share, trace.tau) for each in trace.prompts}
-    for place, name in enumerate((SHARE, TAU)):
-        if any(text in shares for text in prompts.texts):
-            # what was measured of other prompts before stays
-            known = prompts.columns.get(name) or ("",) * len(prompts)
-            record[name] = [
-                json.dumps(shares[text][place]) if text in shares else cell
-                for text, cell in zip(prompts.texts, known, strict=True)
-            ]
     return replace(
         prompts,
         sources=tuple(sources) if any(sources) else (),
         labels=tuple(labels) if any(label is not None for label in labels) else (),
-        columns={**prompts.columns, **{name: tuple(cells) for name, cells in record.items()}},
+        columns={
+            **prompts.columns,
+            **{name: tuple(cells) for name, cells in record.items()},
+            **_shares(prompts, measured),
+        },
     )
+
+
+def _measured(traces: Sequence[Trace]) -> dict[str, tuple[Replication, float]]:
+    """Return the share of each prompt that was measured, and at which tau.
+
+    Of several, that of a trigger, then the largest: traces may have asked different training sets,
+    and what a prompt replicates of one set it replicates of all together.
+    """
+    found: dict[str, tuple[Replication, float]] = {}
+    for trace in traces:
+        for each in trace.prompts:
+            other = found.get(each.prompt)
+            if other is None or _place(each, trace.tau) > _place(*other):
+                found[each.prompt] = each, trace.tau
+    return found
+
+
+def _place(each: Replication, tau: float) -> tuple[bool, float, float]:
+    return each.trigger, each.share, tau
+
+
+def _found(
+    traces: Sequence[Trace], rare: Collection[str]
+) -> dict[str, tuple[str, dict[str, None]]]:
+    """Return who verified each prompt that is not rare, and the references of its images."""
+    found: dict[str, tuple[str, dict[str, None]]] = {}
+    for trace in traces:
+        references: dict[int | None, tuple[str, ...]] = {
+            each.number: each.references for each in trace.originals
+        }
+        for match in trace.verified:
+            if match.prompt not in rare:
+                _, names = found.setdefault(match.prompt, (_verdict(match), {}))
+                names.update(dict.fromkeys(references.get(match.memorized, ())))
+    return found
+
+
+def _shares(
+    prompts: Prompts, measured: Mapping[str, tuple[Replication, float]]
+) -> dict[str, tuple[str, ...]]:
+    """Return the columns of shares; what was measured of other prompts before stays."""
+    if not any(text in measured for text in prompts.texts):
+        return {}
+    columns = {}
+    for name in (SHARE, TAU):
+        cells = list(prompts.columns.get(name) or ("",) * len(prompts))
+        for number, text in enumerate(prompts.texts):
+            if text in measured:
+                share, tau = measured[text]
+                cells[number] = json.dumps(share.share if name == SHARE else tau)
+        columns[name] = tuple(cells)
+    return columns
 
 
 def prompts_of(trace: Trace) -> Prompts:
@@ -204,8 +248,12 @@ def selected(prompts: Prompts, *, unverified: bool = False) -> Selected:
     return Selected(chosen, len(prompts), left_out)
 
 
-def _record(prompts: Prompts) -> dict[str, tuple[str, ...]]:
+def _record(prompts: Prompts, rare: Collection[str] = ()) -> dict[str, tuple[str, ...]]:
     """Return the record of verification, ``true`` or ``false`` and by whom.
+
+    Args:
+        prompts: a list.
+        rare: prompts whose measured share is too small: only a person who is named verifies them.
 
     Raises:
         VisleakError: a cell of ``verified`` says neither.
@@ -214,7 +262,8 @@ def _record(prompts: Prompts) -> dict[str, tuple[str, ...]]:
     by = prompts.columns.get(VERIFIED_BY, ("",) * len(prompts))
     true = [
         label_of(cell, f"{prompts.origin or 'prompts'}, prompt {number:,}, column {VERIFIED}")
-        for number, cell in enumerate(said, 1)
+        and (text not in rare or of_a_person(name))
+        for number, (text, cell, name) in enumerate(zip(prompts.texts, said, by, strict=True), 1)
     ]
     origin = prompts.origin or "the list itself"
     return {
