@@ -85,6 +85,9 @@ class ClosedForm:
     def token_texts(self, ids: Sequence[int]) -> list[str]:
         return [f"t{number}" for number in ids]
 
+    def most_tokens(self) -> int:
+        return TOKENS - 2
+
 
 def weight(word: str) -> float:
     """Return the weight of a word."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -13,6 +14,7 @@ from visleak.errors import UsageError, VisleakError
 from visleak.memorization.detection import leave_one_out, token_significance
 from visleak.memorization.detection.attribution import attribution
 from visleak.memorization.model import Conditioning
+from visleak.memorization.models import load_model
 from visleak.memorization.scores import ScoreSettings, TriggerScore, seeds_of
 
 
@@ -72,6 +74,35 @@ def test_significance_is_the_norm_of_finite_differences(noises: int) -> None:
     # the L2 norm, whatever the settings call D
     assert found.d == pytest.approx(np.mean(each))
     assert (found.method, found.prompt) == ("gradient", prompt)
+
+
+MODELS = Path(__file__).parents[1] / "models"
+
+
+@pytest.mark.parametrize(("family", "begins"), [("sd3", 1), ("if", 0), ("sd1", 1)])
+def test_each_token_has_the_gradient_of_its_own_row(
+    family: str, begins: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """T5 has no begin token; the rows that Stable Diffusion 3 adds are no token's."""
+    pytest.importorskip("diffusers")
+    monkeypatch.syspath_prepend(str(MODELS))
+    import tiny_pipelines as tiny
+
+    makers = {"sd3": tiny.stable_diffusion_3, "if": tiny.deepfloyd, "sd1": tiny.stable_diffusion}
+    model = load_model(str(tiny.saved(makers[family], tmp_path / family)), device="cpu")
+    output = "raw" if family == "sd3" else "epsilon"
+    score = TriggerScore(model, ScoreSettings(output=output))
+    prompt = "a photo of a cat"
+    ids, encoded = model.token_ids(prompt), model.encode_prompt([prompt])
+    ((noise, empty),) = score.noises(0)
+    states = encoded.states.detach().clone().requires_grad_(True)
+    squared = score.squared_distance(encoded.with_states(states), noise, empty)
+    (gradient,) = torch.autograd.grad(squared.sqrt().sum(), states)
+    norms = gradient[0].double().norm(dim=-1).numpy()
+    found = token_significance(score, prompt)
+    assert len(found.values) == len(ids) == 5
+    np.testing.assert_allclose(found.values, norms[begins : begins + 5], rtol=1e-4)
+    assert found.rest == pytest.approx(np.linalg.norm(norms[begins + 5 :]), rel=1e-4)
 
 
 def test_a_prompt_that_moves_nothing_has_no_gradient() -> None:

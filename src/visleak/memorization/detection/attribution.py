@@ -36,8 +36,11 @@ def token_significance(score: TriggerScore, prompt: str) -> Attribution:
     over the noises of ``score``; the code of Wen et al. averages over steps of a guided sampling
     too, of which this is one. By the L2 norm whatever ``score.settings.norm`` says. Whether D rises
     or falls with the token it does not say, and a token's meaning has spread to the rows after it:
-    the end and padding are returned as one figure, ``rest``. The row of the begin token is the same
-    for all prompts, and is left out.
+    the end and padding are returned as one figure, ``rest``. The row of a begin token is the same
+    for all prompts, and is left out; T5 (DeepFloyd IF) has none.
+
+    Tokens are those of the model's first text encoder. The rows that a T5 adds to those of CLIP
+    (Stable Diffusion 3) belong to other tokens, and are in ``rest`` whole.
 
     Args:
         score: at whose timestep and noises, and of which model.
@@ -74,7 +77,8 @@ def token_significance(score: TriggerScore, prompt: str) -> Attribution:
             f"the gradient of D of {prompt[:80]!r} is no finite number in {model.precision}; use"
             " precision fp32 or bf16"
         )
-    own, rest = each[:, 1 : 1 + len(ids)], each[:, 1 + len(ids) :]
+    first = _begins(model, each.shape[1])
+    own, rest = each[:, first : first + len(ids)], each[:, first + len(ids) :]
     return Attribution(
         prompt,
         "gradient",
@@ -83,6 +87,15 @@ def token_significance(score: TriggerScore, prompt: str) -> Attribution:
         tuple(own.mean(0).tolist()),
         float(np.sqrt(np.square(rest).sum(1)).mean()),
     )
+
+
+def _begins(model: TokenModel, rows: int) -> int:
+    """Return how many of a prompt's rows of states stand before its own tokens: 0 or 1.
+
+    Every text encoder marks the end; where that is all that is left beside the most tokens that a
+    prompt may have, nothing marks the beginning.
+    """
+    return int(rows - model.most_tokens() > 1)
 
 
 def _with_tokens(score: TriggerScore) -> TokenModel:

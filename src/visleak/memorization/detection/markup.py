@@ -124,7 +124,7 @@ def token_grid(each: Attribution, rank: int) -> Grid:
     largest = max(range(len(values)), key=lambda at: each.values[at], default=-1)
     rows = [[cut(token, LONGEST), value] for token, value in zip(each.tokens, values, strict=True)]
     if each.rest is not None:
-        rows.append(["(end and padding)", f"{each.rest:.4g}"])
+        rows.append(["(end, padding, other text encoders)", f"{each.rest:.4g}"])
     name = "gradient" if each.method == "gradient" else "D lost without it"
     return Grid(
         f"Tokens of prompt {rank}: {cut(each.prompt, LONGEST)}",

@@ -151,8 +151,8 @@ class Attribution:
         tokens: texts; words for ``leave-one-out``.
         values: of ``gradient``, norms, 0 or more; of ``leave-one-out``, what D loses without the
             word, below 0 where it gains.
-        rest: the norm over all positions after the last token (end and padding); ``None`` for
-            ``leave-one-out``.
+        rest: the norm over all positions after the last token (end, padding, and all of a second
+            text encoder, as in Stable Diffusion 3); ``None`` for ``leave-one-out``.
     """
 
     prompt: str
