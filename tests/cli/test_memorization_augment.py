@@ -62,6 +62,16 @@ def test_verbs_chain_through_files(tmp_path: Path, triggers: Path) -> None:
     assert again.code == 0, again.err
 
 
+def test_picks_per_source_know_all_triggers_of_a_prompt(tmp_path: Path) -> None:
+    bank = tmp_path / "bank.csv"
+    bank.write_text("prompt,trigger\nant bee,one\nant dog,one\nant bee,two\n")
+    ran = run("memorization", "diversify", "--model", "m", "--prompts", bank, "--count", "2",
+              "--per-source", "--json", "-o", tmp_path / "diverse")  # fmt: skip
+    assert ran.code == 0, ran.err
+    made = json.loads(ran.out)
+    assert (made["sources"], made["short"]) == ({"one": 2, "two": 1}, 1)
+
+
 def test_the_codes_way_is_a_preset(tmp_path: Path, triggers: Path) -> None:
     ran = run("memorization", "augment", "--model", "m", "--triggers", triggers, "--preset",
               "official-code", "--repeats", 2, "--iterations", 3, "--floor", "0.1", "--json",

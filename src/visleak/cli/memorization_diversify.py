@@ -60,11 +60,13 @@ def diversify(
     """
     from visleak.cli.memorization_search_view import diversify_shown, say_result
     from visleak.cli.progress import bars
-    from visleak.memorization.prompt_files import read_prompts
-    from visleak.memorization.search.picking import diversify_into
+    from visleak.memorization.prompt_files import read_prompts, read_values
+    from visleak.memorization.search.picking import TRIGGER, diversify_into
 
     shared.refuse_other_kind(out, "diversify")
     listed = read_prompts(prompts, column=column)
+    # a prompt that was made from several triggers has a row for each
+    triggers = read_values(prompts, TRIGGER, column=column) if per_source else ()
     with bars() as progress:
         progress("loading the model", 0, 0)
         loaded = shared.model_of(model, device, precision)
@@ -75,6 +77,7 @@ def diversify(
             out,
             count=count,
             per_source=per_source,
+            triggers=triggers,
             seed=seed,
             force=force,
             say=edges.note,

@@ -12,7 +12,7 @@ import pytest
 
 from five_words import WORDS, FiveProposer, FiveWords, d_of
 from visleak.errors import UsageError, VisleakError
-from visleak.memorization.prompt_files import read_prompts
+from visleak.memorization.prompt_files import read_prompts, read_values
 from visleak.memorization.prompts import Prompts
 from visleak.memorization.scores import ScoreSettings, TriggerScore
 from visleak.memorization.search import (
@@ -186,6 +186,29 @@ def test_picks_of_a_bank_are_per_trigger(tmp_path: Path) -> None:
     assert diversify_into(FiveWords(), prompts, out, count=3, per_source=True) == made
     with pytest.raises(UsageError, match=r"holds a result already \(diversify\.json\)"):
         diversify_into(FiveWords(), prompts, out, count=4, per_source=True)
+
+
+def test_a_prompt_of_several_triggers_is_in_the_bank_of_each(tmp_path: Path) -> None:
+    """A trigger whose prompts all come from another one too has picks like any other."""
+    bank = tmp_path / "bank.csv"
+    bank.write_text("prompt,trigger\nant,one\nbee,one\ncat,one\ncat,two\nbee,two\ndog,three\n")
+    pairs = read_values(bank, "trigger")
+    out = tmp_path / "diverse"
+    made = diversify_into(
+        FiveWords(), read_prompts(bank), out, count=3, per_source=True, triggers=pairs
+    )
+    assert made["sources"] == {"one": 3, "two": 2, "three": 1}
+    assert made["short"] == 2
+    assert made["headline"].startswith("6 of 6 prompts picked")
+    rows = pq.read_table(out / "prompts.parquet").to_pylist()
+    assert {(row["prompt"], row["trigger"]) for row in rows} == set(pairs)
+    assert all(row["row"] == ["ant", "bee", "cat", "dog"].index(row["prompt"]) for row in rows)
+    # other triggers make no difference to the picks of one
+    alone = tmp_path / "alone.csv"
+    alone.write_text("prompt,trigger\ncat,two\nbee,two\n")
+    diversify_into(FiveWords(), read_prompts(alone), tmp_path / "a", count=3, per_source=True)
+    picks = [row["prompt"] for row in rows if row["trigger"] == "two"]
+    assert pq.read_table(tmp_path / "a" / "prompts.parquet")["prompt"].to_pylist() == picks
 
 
 def test_a_list_without_triggers_cannot_be_picked_per_source(tmp_path: Path) -> None:

@@ -3,7 +3,7 @@
 from visleak.memorization.prompt_files.choosing import Choice, chosen
 from visleak.memorization.prompt_files.datasheet import read_answers
 from visleak.memorization.prompt_files.provenance import provenance_of
-from visleak.memorization.prompt_files.reading import read_prompts
+from visleak.memorization.prompt_files.reading import read_prompts, read_values
 from visleak.memorization.prompt_files.records import PromptSet
 from visleak.memorization.prompt_files.verifying import joined, prompts_of, traced, vouched
 from visleak.memorization.prompt_files.writing import write_prompts
@@ -17,6 +17,7 @@ __all__ = [
     "provenance_of",
     "read_answers",
     "read_prompts",
+    "read_values",
     "traced",
     "vouched",
     "write_prompts",

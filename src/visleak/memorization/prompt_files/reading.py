@@ -4,15 +4,20 @@ from __future__ import annotations
 
 import importlib
 import os
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Final
+from typing import Final, TypeVar
 
 import pyarrow as pa
 
 from visleak.errors import UsageError, VisleakError
+from visleak.images.request import writable
+from visleak.memorization.prompt_files.cells import checked_text
 from visleak.memorization.prompt_files.rows import Row, gathered
 from visleak.memorization.prompts import Prompts
+
+#: What is made of a file.
+Made = TypeVar("Made")
 
 _ROOM: Final = "visleak.memorization.prompt_files"
 
@@ -60,6 +65,59 @@ def read_prompts(path: str | os.PathLike[str], *, column: str | None = None) -> 
     (('a red bag',), (('https://a.example/1.jpg',),))
     """
     file = Path(path)
+
+    def listed(rows: Iterator[Row], kind: str) -> Prompts:
+        return gathered(rows, str(file), f"{file.name} ({kind})")
+
+    return _read(file, column, listed)
+
+
+def read_values(
+    path: str | os.PathLike[str], name: str, *, column: str | None = None
+) -> tuple[tuple[str, str], ...]:
+    """Read every value that prompts have in a further column of their file.
+
+    :func:`read_prompts` keeps one value of a prompt that comes again, which is too few where the
+    rows of a file are pairs, such as prompts that ``augment`` made of several triggers.
+
+    Args:
+        path, column: as of :func:`read_prompts`.
+        name: of the further column.
+
+    Returns:
+        Prompts and values in the order of the file, each pair once. An empty value is left out
+        where its prompt has another.
+
+    Raises:
+        UsageError, VisleakError: as of :func:`read_prompts`.
+
+    >>> import tempfile
+    >>> file = Path(tempfile.mkdtemp()) / "list.csv"
+    >>> _ = file.write_text("prompt,trigger\\na bag,red\\na bag,old\\na bag,\\n")
+    >>> read_values(file, "trigger")
+    (('a bag', 'red'), ('a bag', 'old'))
+    """
+    file = Path(path)
+
+    def paired(rows: Iterator[Row], _kind: str) -> tuple[tuple[str, str], ...]:
+        pairs = dict.fromkeys(
+            (checked_text(row.text, f"{file}, {row.place}"), writable(row.columns.get(name, "")))
+            for row in rows
+        )
+        named = {text for text, value in pairs if value}
+        told = (pair for pair in pairs if pair[1] or pair[0] not in named)
+        return tuple((text, value) for text, value in told if text)
+
+    return _read(file, column, paired)
+
+
+def _read(file: Path, column: str | None, made: Callable[[Iterator[Row], str], Made]) -> Made:
+    """Return what is made of the rows of a file and the name of its format.
+
+    Raises:
+        UsageError: no such file, column or format.
+        VisleakError: the file is damaged.
+    """
     if file.is_dir():
         raise UsageError(f"prompts {file} is a folder; name a file in it")
     if not file.is_file():
@@ -71,7 +129,7 @@ def read_prompts(path: str | os.PathLike[str], *, column: str | None = None) -> 
         )
     kind, place = FORMATS[file.suffix.lower()]
     try:
-        return gathered(_rows(place, file, column), str(file), f"{file.name} ({kind})")
+        return made(_rows(place, file, column), kind)
     except UnicodeDecodeError as error:
         raise VisleakError(f"{file} is no UTF-8 text ({error.reason}); save it as UTF-8") from error
     except (OSError, ValueError, RecursionError, pa.ArrowException) as error:

@@ -28,6 +28,7 @@ def diversify_into(
     *,
     count: int = 20,
     per_source: bool = False,
+    triggers: Sequence[tuple[str, str]] = (),
     seed: int = 0,
     force: bool = False,
     say: Say | None = None,
@@ -40,6 +41,9 @@ def diversify_into(
         out: the folder.
         count: of picks; of each trigger with ``per_source``.
         per_source: pick for each prompt in the column ``trigger`` by itself.
+        triggers: with ``per_source``, prompts of the bank and what each was made from; one that was
+            made from several stands with each of them, as ``read_values`` of ``prompt_files`` reads
+            them. Empty takes the column, which holds one of them.
         seed: of the first pick.
         force, say: as in :func:`visleak.memorization.search.recording.search_into`.
 
@@ -51,19 +55,16 @@ def diversify_into(
             another result.
     """
     folder = Path(out)
-    sources: Sequence[str] = ()
+    bank = [(text, "") for text in prompts.texts]
     if per_source:
-        if TRIGGER not in prompts.columns:
-            raise UsageError(
-                f"--per-source needs the column {TRIGGER} in {prompts.origin or 'the prompts'}, as"
-                " `visleak memorization augment` writes it"
-            )
-        sources = prompts.columns[TRIGGER]
+        bank = _with_triggers(prompts, triggers)
+    texts = [text for text, _ in bank]
+    sources = [source for _, source in bank] if per_source else []
     key: dict[str, object] = {
         "method": "diversify",
         "model": model.digest,
         "precision": model.precision,
-        "prompts": digest_of({"texts": list(prompts.texts), "sources": list(sources)}),
+        "prompts": digest_of({"texts": texts, "sources": sources}),
         "count": count,
         "per_source": per_source,
         "seed": seed,
@@ -71,13 +72,16 @@ def diversify_into(
     known = known_result(folder, "diversify", key, None, force=force, say=say)
     if known is not None:
         return known
-    picks = diversify(model, prompts.texts, count, sources=sources, seed=seed)
-    rows = [(prompts.texts[pick.row], pick.row, pick.closeness, pick.source) for pick in picks]
+    picks = diversify(model, texts, count, sources=sources, seed=seed)
+    places = {text: row for row, text in enumerate(prompts.texts)}
+    rows = [
+        (texts[pick.row], places[texts[pick.row]], pick.closeness, pick.source) for pick in picks
+    ]
     output.write_picks(folder, rows, TRIGGER)
     document = {
-        **output.head("diversify", diversify_headline(picks, len(prompts)), digest_of(key)),
+        **output.head("diversify", diversify_headline(picks, len(bank)), digest_of(key)),
         "model": as_plain(model.about()),
-        "prompts": len(prompts),
+        "prompts": len(bank),
         "origin": prompts.origin,
         "count": count,
         "per_source": per_source,
@@ -88,6 +92,22 @@ def diversify_into(
     }
     write_json(folder / output.result_name("diversify"), document)
     return document
+
+
+def _with_triggers(prompts: Prompts, triggers: Sequence[tuple[str, str]]) -> list[tuple[str, str]]:
+    """Return the prompts of a bank with the trigger of each, once for each of its triggers.
+
+    Raises:
+        UsageError: the list has no column ``trigger``.
+    """
+    if TRIGGER not in prompts.columns:
+        raise UsageError(
+            f"--per-source needs the column {TRIGGER} in {prompts.origin or 'the prompts'}, as"
+            " `visleak memorization augment` writes it"
+        )
+    known = frozenset(prompts.texts)
+    own = zip(prompts.texts, prompts.columns[TRIGGER], strict=True)
+    return [pair for pair in triggers if pair[0] in known] or list(own)
 
 
 def _source_counts(picks: Sequence[Pick]) -> dict[str, int]:
