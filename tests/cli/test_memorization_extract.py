@@ -91,6 +91,24 @@ def test_a_sentence_a_list_and_a_folder(prompts: Path, tmp_path: Path, model: An
     assert model.rows == [12, 12]
 
 
+@pytest.mark.parametrize("rule", ["paper", "code"])
+def test_clusters_made_anew_have_to_fit_the_images_that_are_there(
+    rule: str, prompts: Path, tmp_path: Path
+) -> None:
+    """And not the 100 or 50 that a rule would make."""
+    out = tmp_path / "out"
+    few = ("--images", 110, "--steps", 1, "--batch", 110, "--no-pictures")
+    assert run(*EXTRACT, *few, "--prompts", prompts, "-o", out).code == 0
+    anew = ("memorization", "extract", "--recluster", "--similarity", "pixels", "-o", out)
+    anew = (*anew, "--no-pictures", "--rule", rule, "--min-cluster")
+    ran = run(*anew, 105)
+    assert ran.out.startswith("1 of 2 prompts gave a cluster of at least 105 of 110 images")
+    assert refused(*anew, 111) == (
+        2,
+        "min-cluster is 1 to the number of images (110), or no cluster could be found; got 111",
+    )
+
+
 def test_the_rule_of_the_code(prompts: Path, tmp_path: Path) -> None:
     out = tmp_path / "out"
     ran = run(

@@ -54,6 +54,14 @@ def extract(
     shared.refuse_other_kind(out, "extract")
     if rule not in ("paper", "code"):
         raise UsageError(f"--rule is paper or code; got {rule!r}")
+    if recluster:
+        if reached or any(given is not None for given in (model, prompts, column, top, images)):
+            raise UsageError(
+                f"--recluster takes the images that are in {out}; leave out --model, --prompts,"
+                " --column, --top, --reached and --images"
+            )
+        # what the least size of a cluster has to fit
+        images = _images_there(out)
     settings = ExtractSettings.by(
         "code" if rule == "code" else "paper",
         images=images,
@@ -65,11 +73,6 @@ def extract(
     )
     how: dict[str, Any] = {"similarity": similarity, "pictures": not no_pictures}
     if recluster:
-        if reached or any(given is not None for given in (model, prompts, column, top, images)):
-            raise UsageError(
-                f"--recluster takes the images that are in {out}; leave out --model, --prompts,"
-                " --column, --top, --reached and --images"
-            )
         result = _reclustered(out, settings, how)
     else:
         sampling = Sampling(steps, guidance, batch)
@@ -128,6 +131,18 @@ class _Order:
                 force=self._force,
                 **how,
             )
+
+
+def _images_there(out: Path) -> int:
+    """Return how many images of each prompt a folder holds.
+
+    Raises:
+        UsageError: it holds no finished extraction.
+    """
+    from visleak.memorization.extraction import read_extraction
+
+    settings: Any = read_extraction(out).about["settings"]
+    return int(settings["images"])
 
 
 def _reclustered(out: Path, settings: ExtractSettings, how: dict[str, Any]) -> Extraction:
