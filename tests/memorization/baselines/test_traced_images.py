@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -19,6 +20,7 @@ from visleak.memorization.model import Sampling
 from visleak.memorization.prompts import Prompts
 from visleak.memorization.scores import ScoreSettings
 from visleak.memorization.search.task import Budget
+from visleak.pipeline.workplace import silent
 
 TEXTS = ("ant bee", "cow dog", "cow elk", "fox gnu", "hen ibis", "bee hen", "gnu ant")
 
@@ -72,6 +74,20 @@ def test_what_is_replayed_is_found_by_name(make_model, training, tmp_path):
     assert again.attempts[0].verified.replayed == one.verified.replayed
     assert again.attempts[0].candidates == one.candidates
     assert again.attempts[0].search_calls == one.search_calls
+
+
+@pytest.mark.parametrize("several", [False, True])
+def test_what_is_replayed_names_its_set_once(make_model, training, tmp_path, natural, several):
+    other = tmp_path / "other"
+    other.mkdir()
+    Image.fromarray(natural["camera"][..., :3]).resize((64, 64)).save(other / "camera.png")
+    model = make_model()
+    model.replays = {"cow": training["chelsea"]}
+    made = verifier(model, tmp_path / "training")
+    if several:
+        made = replace(made, sources=[*made.sources, str(other)])
+    found = made.verify(["cow dog"], tmp_path / "out", silent)
+    assert found.replayed == (Replayed("training/chelsea.png", 0, "cow dog"),)
 
 
 def test_means_say_what_is_missing(make_model, make_proposer):

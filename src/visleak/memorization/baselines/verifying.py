@@ -14,7 +14,7 @@ from typing import Any, Protocol
 from visleak.memorization.baselines.records import Replayed, Verified
 from visleak.memorization.extraction import CopySimilarity, ExtractSettings, extract
 from visleak.memorization.model import DiffusionModel, Sampling
-from visleak.memorization.tracing import ImageSource, trace
+from visleak.memorization.tracing import ImageSource, Original, Trace, trace
 from visleak.pipeline.folder import stamp_of
 from visleak.pipeline.workplace import Progress
 from visleak.records import AnySet, EmbeddingSet, ImageSet
@@ -99,13 +99,23 @@ class TracedImages:
             force=True,
             **self.tracing,
         )
-        originals = {each.number: f"{each.source}/{each.references[0]}" for each in found.originals}
+        originals = {each.number: _reference(found, each) for each in found.originals}
         once = {
             (match.memorized, match.prompt): None
             for match in found.verified
             if match.memorized is not None
         }
         return tuple(Replayed(originals[number], number, prompt) for number, prompt in once)
+
+
+def _reference(found: Trace, original: Original) -> str:
+    """Return SOURCE/id of the closest image of a memorized one.
+
+    Where several sets are asked, references name their set already.
+    """
+    sets: Any = found.about["sets"]
+    closest = original.references[0]
+    return closest if len(sets) > 1 else f"{original.source}/{closest}"
 
 
 def _told(source: AnySet | ImageSource | str) -> dict[str, object]:
