@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final
 
@@ -114,12 +114,19 @@ class Sets:
         self.audited = made
         table = read_table(made.folder, IMAGES, ["set", "id", "digest", "width", "height"])
         sides = {(r["set"], r["id"]): r for r in table.to_pylist()}
-        hits = [each for each in _hits(made, queries.images.name, sides) if each.image in images]
+        hits = asked(_hits(made, queries.images.name, sides), images)
         hits = refusals(made, queries.images.name, hits)
         if asking.layouts:
             search = Layouts(self.references, self.folder, self.asking, made, sides)
             hits = search.added(queries, hits, progress)
         return Answer(hits, _nearest(made, queries.images.name), _unread(made))
+
+
+def asked(hits: Iterable[Hit], images: Sequence[str]) -> list[Hit]:
+    """Return the hits of the images that are asked about."""
+    # all images of an extraction may be many, and have many hits
+    wanted = frozenset(images)
+    return [each for each in hits if each.image in wanted]
 
 
 def _hits(made: Audit, name: str, sides: Mapping[tuple[str, str], Any]) -> Iterator[Hit]:
