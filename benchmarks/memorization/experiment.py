@@ -237,8 +237,7 @@ def extraction(toy: Toy, size: Size, seed: int, work: Path) -> dict[str, Any]:
 def by_pixels(work: Path, size: Size) -> dict[str, Any]:
     """Return which captions give clusters where images of ``extraction`` are compared by pixels.
 
-    The default similarity, ``builtin``, was calibrated on photographs; 16 x 16 pixels tell it
-    little.
+    They stand beside the default similarity, ``builtin``, which was fitted on photographs.
     """
     settings = ExtractSettings(images=size.extracted[0], min_cluster=size.extracted[2])
     found: dict[str, Any] = {}

@@ -132,9 +132,8 @@ def _extraction(told: Mapping[str, Any]) -> Iterator[str]:
     yield (
         f"{images} images a caption at guidance 3, clusters of at least {least}, similarity"
         " `builtin`; the medoids traced to a folder of training pictures. *Right*: verified, and"
-        " the reference is the memorized picture that the image correlates with. `builtin` was"
-        " calibrated on photographs, and pictures of 16 x 16 pixels tell it little: the last column"
-        " compares the same images by their pixels (`--similarity pixels`)."
+        " the reference is the memorized picture that the image correlates with. The last column"
+        " compares the same images by their pixels alone (`--similarity pixels`)."
     )
     yield ""
     yield (
