@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import signal
 from collections.abc import Iterator
 
 import hypothesis
@@ -12,6 +13,11 @@ from threadpoolctl import threadpool_limits
 
 hypothesis.settings.register_profile("visleak", deadline=None, derandomize=True, max_examples=50)
 hypothesis.settings.load_profile("visleak")
+
+# A shell has what it runs in the background ignore interrupts, and so do all processes begun there:
+# tests that interrupt one of theirs would wait for nothing.
+if signal.getsignal(signal.SIGINT) == signal.SIG_IGN:
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 #: Loaded as what they are, but not searched for doctests: several modules of one name collide.
 collect_ignore_glob = ["conftest.py", "*/conftest.py"]
