@@ -87,6 +87,16 @@ def clusters_of(
     ]
 
 
+def middle_of(alike: npt.NDArray[np.float64]) -> int:
+    """Return the place of the image with the largest sum of similarities; of equal ones the first.
+
+    >>> middle_of(np.array([[1.0, 0.9, 0.1], [0.9, 1.0, 0.8], [0.1, 0.8, 1.0]]))
+    1
+    """
+    # rounded, so that sums of the same numbers in another order are equal
+    return int(np.round(alike.sum(1), 9).argmax())
+
+
 def _dbscan(alike: npt.NDArray[np.float64], eps: float, min_samples: int) -> npt.NDArray[np.int64]:
     """Return the cluster of each image, -1 where it is in none."""
     cluster = library("sklearn.cluster", "diffusion", "the clusters of generated images")
@@ -100,8 +110,7 @@ def _group(places: npt.NDArray[np.int64], alike: npt.NDArray[np.float64]) -> Gro
     """Return a cluster with its medoid; of equal ones that of the lowest place."""
     inside = alike[np.ix_(places, places)].copy()
     np.fill_diagonal(inside, 0.0)
-    # rounded, so that sums of the same numbers in another order are equal
-    medoid = int(np.round(inside.sum(1), 9).argmax())
+    medoid = middle_of(inside)
     others = np.delete(np.arange(len(places)), medoid)
     ranked = others[np.lexsort((others, -inside[medoid, others]))]
     cohesion = float(np.median(inside[medoid, others])) if len(others) else 1.0

@@ -27,6 +27,7 @@ from visleak.gallery import shrink
 from visleak.grading import grade, load_grader
 from visleak.images import open_pictures
 from visleak.memorization import inplace
+from visleak.memorization.extraction.clustering import middle_of
 from visleak.memorization.extraction.similarity import EPS, EncoderSimilarity, Float64, among
 from visleak.memorization.inplace import COLOURS, TINY, in_place, is_tiny
 from visleak.pipeline.candidates import SAME_COLOUR, side
@@ -78,6 +79,8 @@ class VerifiedSimilarity:
     def matrix(self, pictures: Sequence[Bytes8]) -> Float64:
         """Return the similarities among pictures, see :class:`CopySimilarity`."""
         cosine = among(self._prints.vectors(pictures))
+        if not (cosine[np.triu_indices(len(cosine), 1)] >= GATE).any():
+            return np.eye(len(cosine))  # nothing is worth a look
         with Workplace.at(None, 1, None) as place:
             desk = _Desk(self, list(pictures), place)
             parts = _stars(_linked(cosine, desk), cosine, desk)
@@ -136,18 +139,12 @@ def _stars(parts: Int64, cosine: Float64, desk: _Desk) -> Int64:
         for _ in range(MIDDLES):
             if len(rest) < 2:
                 break
-            middle = rest[_middle(cosine[np.ix_(rest, rest)])]
+            middle = rest[middle_of(cosine[np.ix_(rest, rest)])]
             others = rest[(rest != middle) & (cosine[middle, rest] >= GATE)]
             same = others[desk.confirmed(np.full(len(others), middle), others)]
             found[same] = middle
             rest = np.setdiff1d(rest, [middle, *same])
     return found
-
-
-def _middle(cosine: Float64) -> int:
-    """Return the place of the picture with the largest sum of similarities."""
-    # rounded, so that sums of the same numbers in another order are equal
-    return int(np.round(cosine.sum(1), 9).argmax())
 
 
 def _joined(parts: Int64, one: int, other: int) -> Int64:
