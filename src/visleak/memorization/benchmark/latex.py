@@ -30,6 +30,7 @@ from visleak.memorization.benchmark.tables import (
     curve_grid,
     distance_grid,
     is_changed,
+    paper_beside,
     paper_of,
     printed_cell,
 )
@@ -104,7 +105,7 @@ def _body(
             yield r"\addlinespace"
         yield _line(row, shown, "" if row.method == before != NONE else name_of(row.method))
         before = row.method
-        printed = None if paper is None else paper.beside(row, result.triggers.images)
+        printed = paper_beside(result, row)
         if printed is not None:
             yield _paper_line(printed, shown, "")
         if row.method == NONE:

@@ -9,7 +9,7 @@ from typing import Final
 from visleak.memorization.benchmark.headline import is_sscd
 from visleak.memorization.benchmark.paper import REFERENCE, Printed
 from visleak.memorization.benchmark.records import TRIGGER, Benchmark, MethodRow, Score
-from visleak.memorization.benchmark.tables import frechet_of_paper, paper_of
+from visleak.memorization.benchmark.tables import frechet_of_paper, paper_beside, paper_of
 from visleak.store import csv_value
 
 #: One line a method, setting, scenario and number.
@@ -27,8 +27,9 @@ COSTS: Final = ("method", "setting", "scenario", "seconds_an_image")
 def lines_of(result: Benchmark) -> Iterator[list[str]]:
     """Yield the rows of ``benchmark.csv``."""
     for row in result.rows:
+        printed = paper_beside(result, row)
         for score in row.scores:
-            yield _line(result, row, score)
+            yield _line(result, row, score, printed)
         yield from _distances(result, row)
     found = result.reference
     if found is not None:
@@ -50,13 +51,11 @@ def judge_of(result: Benchmark, number: str) -> str:
     return str(judge.get("features" if kind == "real" else "name", ""))
 
 
-def _line(result: Benchmark, row: MethodRow, score: Score) -> list[str]:
+def _line(result: Benchmark, row: MethodRow, score: Score, printed: Printed | None) -> list[str]:
     found, change = score.interval, score.change
     moved = (math.nan,) * 5
     if change is not None:
         moved = (change.value, change.low, change.high, change.p, change.p_holm)
-    paper = paper_of(result)
-    printed = None if paper is None else paper.beside(row, result.triggers.images)
     values = (
         *(row.method, row.setting, row.strength, score.scenario, score.name),
         *(found.value, found.low, found.high, found.prompts, found.groups, found.effective),

@@ -149,6 +149,11 @@ class Plan:
         """Return the seeds of a prompt's images: the same for all prompts and methods."""
         return seeds_of(self.seed, scenario_images)
 
+    @property
+    def sheet(self) -> bool:
+        """Whether the worst images by aesthetic score are to be drawn."""
+        return self.choices.pictures and self.judges.aesthetic is not None
+
     def groups(self, references: Sequence[Sequence[str]] = ()) -> npt.NDArray[np.int64]:
         """Return the group of each trigger prompt: those that share a memorized image.
 

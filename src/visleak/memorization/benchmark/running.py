@@ -73,8 +73,7 @@ def benchmark(
     shelf = Shelf(plan.references.files)
     key = plan.key(shelf.digests)
     with claimed(folder):
-        sheet = plan.choices.pictures and plan.judges.aesthetic is not None
-        found = _finished(folder, key, sheet=sheet, force=force)
+        found = _finished(folder, key, sheet=plan.sheet, force=force)
         if found is not None:
             say(f"{folder} holds this benchmark, finished")
             return found
@@ -246,7 +245,7 @@ class _Run:
         self, rows: Sequence[MethodRow], entries: Sequence[Entry], images: ImageStore
     ) -> bytes:
         """Return the sheet of the worst images."""
-        if not self.plan.choices.pictures or self.plan.judges.aesthetic is None:
+        if not self.plan.sheet:
             return b""
         worst = [
             (label_of(row), worst_of(entry.measured[TRIGGER]))

@@ -19,7 +19,14 @@ from visleak.memorization.benchmark.headline import (
     signed,
 )
 from visleak.memorization.benchmark.paper import REFERENCE, PaperTable, Printed, paper_table
-from visleak.memorization.benchmark.records import GENERAL, NONE, TRIGGER, Benchmark, Score
+from visleak.memorization.benchmark.records import (
+    GENERAL,
+    NONE,
+    TRIGGER,
+    Benchmark,
+    MethodRow,
+    Score,
+)
 
 #: Which way a number is to go.
 ARROWS: Final[Mapping[bool, str]] = {True: "↑", False: "↓"}
@@ -41,6 +48,12 @@ def paper_of(result: Benchmark) -> PaperTable | None:
     return paper_table(model)
 
 
+def paper_beside(result: Benchmark, row: MethodRow) -> Printed | None:
+    """Return the paper's row of the same model, method and setting; ``None`` where it has none."""
+    paper = paper_of(result)
+    return None if paper is None else paper.beside(row, result.triggers.images)
+
+
 def main_grid(result: Benchmark) -> Grid:
     """Return the table of methods and settings, with the paper's own rows where it has any.
 
@@ -53,7 +66,7 @@ def main_grid(result: Benchmark) -> Grid:
     for row in result.rows:
         cells = [cell(row.score(*each)) for each in shown]
         rows.append([name_of(row.method), row.setting, *cells])
-        printed = None if paper is None else paper.beside(row, result.triggers.images)
+        printed = paper_beside(result, row)
         if printed is not None:
             rows.append(["", "paper", *(printed_cell(printed, each) for each in shown)])
         if row.method == NONE:
