@@ -1,0 +1,277 @@
+"""Rendered documents with known truth: true copies, and the same template with one field changed.
+
+A grader must call a processed copy of a document near, and the same template with another amount,
+date or name similar. Every document is rendered several times from one seed: as it is, with exactly
+one field changed (down to one digit), and with all fields changed. All pixels outside the reported
+box of a change are equal.
+
+The kinds are split: fit on ``FITTING``, report on ``REPORTED``. Both hold text, charts and screens.
+
+    from documents import KINDS, document, pairs
+
+    made = document("receipt", 7)
+    for pair in pairs(made):
+        ...  # pair.query, pair.reference, pair.grade, pair.change, pair.copy
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from random import Random
+
+import cv2
+import numpy as np
+import numpy.typing as npt
+
+from documents.cards import card
+from documents.charts import bars, lines, pie, scatter
+from documents.copies import COPIES, Copy, copies, copy
+from documents.editor import source
+from documents.maps import map_
+from documents.music import music
+from documents.page import Box, Change, Image, Page
+from documents.records import form, invoice, receipt
+from documents.schedules import calendar, timetable
+from documents.screens import application, dialog
+from documents.signs import direction_sign, speed_sign
+from documents.tables import spreadsheet, table
+from documents.texts import article, book, letter, slide
+
+__all__ = [
+    "CHANGES",
+    "COPIES",
+    "FITTING",
+    "KINDS",
+    "REPORTED",
+    "WHOLE",
+    "Copy",
+    "Document",
+    "Pair",
+    "Variant",
+    "copies",
+    "copy",
+    "document",
+    "pairs",
+]
+
+_DRAWERS: dict[str, Callable[[Page], None]] = {
+    "letter": letter,
+    "article": article,
+    "receipt": receipt,
+    "form": form,
+    "timetable": timetable,
+    "bars": bars,
+    "scatter": scatter,
+    "table": table,
+    "map": map_,
+    "dialog": dialog,
+    "slide": slide,
+    "speed_sign": speed_sign,
+    "book": book,
+    "invoice": invoice,
+    "card": card,
+    "calendar": calendar,
+    "lines": lines,
+    "pie": pie,
+    "spreadsheet": spreadsheet,
+    "music": music,
+    "application": application,
+    "source": source,
+    "direction_sign": direction_sign,
+}
+
+#: Kinds to fit a grader on, and kinds to report it on.
+FITTING = ("letter", "article", "receipt", "form", "timetable", "bars", "scatter", "table", "map",
+           "dialog", "slide", "speed_sign")  # fmt: skip
+REPORTED = ("book", "invoice", "card", "calendar", "lines", "pie", "spreadsheet", "music",
+            "application", "source", "direction_sign")  # fmt: skip
+KINDS = FITTING + REPORTED
+
+#: A change is visible if at least so many pixels differ by at least so many levels of a channel.
+VISIBLE_PIXELS, VISIBLE_LEVELS = 20, 48
+
+#: Sorts of changes of one field, and of all fields at once.
+CHANGES = ("digit", "number", "amount", "date", "time", "name", "address", "label", "title", "word",
+           "line", "cell", "bar", "point", "marker", "checkbox", "signature", "portrait",
+           "sign")  # fmt: skip
+WHOLE = ("template", "language")
+
+
+@dataclass(frozen=True)
+class Variant:
+    """A document drawn otherwise.
+
+    Attributes:
+        pixels: RGB ``uint8``, of the original's size.
+        change: one of ``CHANGES``, the sort of the field; or one of ``WHOLE``.
+        field: name of the field, empty where all are changed.
+        box: left, top, right, bottom of what differs; right and bottom are outside.
+        contrast: number of pixels that differ by ``VISIBLE_LEVELS`` or more.
+    """
+
+    pixels: Image
+    change: str
+    field: str
+    box: Box
+    contrast: int
+
+
+@dataclass(frozen=True)
+class Document:
+    """A document and its variants.
+
+    Attributes:
+        kind: one of ``KINDS``.
+        number: with kind and seed it decides everything.
+        original: RGB ``uint8``, 500 to 1400 pixels along the longer side.
+        variants: first those of one field, then those of ``WHOLE``.
+    """
+
+    kind: str
+    number: int
+    seed: int
+    original: Image
+    variants: tuple[Variant, ...]
+
+
+@dataclass(frozen=True)
+class Pair:
+    """Two images and the truth about them.
+
+    Attributes:
+        query, reference: RGB ``uint8``; the reference is the original.
+        grade: ``near`` for a true copy, ``similar`` for a variant.
+        kind: of the document.
+        change: of the variant, empty for a true copy.
+        copy: one of ``COPIES``, empty where the query was not processed.
+    """
+
+    query: Image
+    reference: Image
+    grade: str
+    kind: str
+    change: str
+    copy: str
+
+
+def document(
+    kind: str, number: int, *, seed: int = 0, changes: int = 4, templates: int = 1
+) -> Document:
+    """Return a document with variants.
+
+    Args:
+        kind: one of ``KINDS``.
+        number: position in the endless sequence of documents of this kind.
+        seed: of the sequence.
+        changes: most variants with one field changed, each of another sort; the first one changes
+            one digit, where the document has a number.
+        templates: number of variants with all fields changed. A screen has one in another
+            language, too, if this is positive.
+
+    Raises:
+        ValueError: unknown kind.
+        RuntimeError: a change shows outside the area of its field: the drawing is at fault.
+    """
+    if kind not in _DRAWERS:
+        msg = f"kind must be one of {', '.join(KINDS)}, got {kind!r}"
+        raise ValueError(msg)
+    key = f"{seed} {kind} {number}"
+    page, original = _drawn(kind, key)
+    rng = Random(f"{key} changes")
+    variants = []
+    for change in _changes(page, rng):
+        if len(variants) >= changes:
+            break
+        if any(variant.change == change.what for variant in variants):
+            continue
+        if (variant := _variant(kind, key, change, page, original)) is not None:
+            variants.append(variant)
+    for number_ in range(1, templates + 1):
+        variants.append(_whole(_drawn(kind, key, template=number_)[1], original, "template"))
+    if templates and page.translatable:
+        change = Change("", "language")
+        variants.append(_whole(_drawn(kind, key, change)[1], original, "language"))
+    return Document(kind, number, seed, original, tuple(variants))
+
+
+def pairs(
+    made: Document, *, seed: int = 0, operations: Sequence[str] = COPIES, processed: int = 2
+) -> list[Pair]:
+    """Return the original against its true copies, its variants, and copies of its variants.
+
+    Args:
+        made: a document.
+        seed: decides the strengths of the copies, and which ones the variants get.
+        operations: classes of copies.
+        processed: number of copies per variant; their classes are drawn without repetition.
+    """
+    rng = np.random.default_rng([seed, made.seed, made.number, KINDS.index(made.kind)])
+    original = made.original
+    found = [
+        Pair(copy(original, name, rng), original, "near", made.kind, "", name)
+        for name in operations
+    ]
+    for variant in made.variants:
+        found.append(Pair(variant.pixels, original, "similar", made.kind, variant.change, ""))
+        for name in rng.permutation(list(operations))[:processed].tolist():
+            query = copy(variant.pixels, name, rng, keep=variant.box)
+            found.append(Pair(query, original, "similar", made.kind, variant.change, name))
+    return found
+
+
+def _drawn(
+    kind: str, key: str, change: Change | None = None, template: int = 0
+) -> tuple[Page, Image]:
+    page = Page(key, change, template)
+    _DRAWERS[kind](page)
+    return page, page.finished()
+
+
+def _changes(page: Page, rng: Random) -> list[Change]:
+    """Return changes in random order, of every sort in turn, one digit first."""
+    by_sort: dict[str, list[str]] = {}
+    for name, sorts in page.fields.items():
+        for what in sorts:
+            by_sort.setdefault(what, []).append(name)
+    order = sorted(by_sort, key=lambda what: (what != "digit", rng.random()))
+    tries = [rng.sample(by_sort[what], min(4, len(by_sort[what]))) for what in order]
+    return [
+        Change(names[turn], what, attempt)
+        for attempt in range(3)
+        for turn in range(4)
+        for what, names in zip(order, tries, strict=True)
+        if turn < len(names)
+    ]
+
+
+def _variant(kind: str, key: str, change: Change, page: Page, original: Image) -> Variant | None:
+    """Return the document with one field changed, None if the change can hardly be seen."""
+    changed, pixels = _drawn(kind, key, change)
+    different = _difference(pixels, original)
+    contrast = int((different >= VISIBLE_LEVELS).sum())
+    outside = different[~(page.area(change.field) | changed.area(change.field))]
+    if outside.any():
+        msg = f"{key}: {change} must only show where it is drawn, got {(outside > 0).sum()} pixels"
+        raise RuntimeError(msg)
+    if contrast < VISIBLE_PIXELS:
+        return None
+    return Variant(pixels, change.what, change.field, _bounds(different > 0), contrast)
+
+
+def _whole(pixels: Image, original: Image, change: str) -> Variant:
+    different = _difference(pixels, original)
+    contrast = int((different >= VISIBLE_LEVELS).sum())
+    return Variant(pixels, change, "", _bounds(different > 0), contrast)
+
+
+def _difference(one: Image, other: Image) -> npt.NDArray[np.uint8]:
+    """Return the largest difference of a channel, per pixel."""
+    red, green, blue = cv2.split(cv2.absdiff(one, other))
+    return np.asarray(cv2.max(cv2.max(red, green), blue), np.uint8)
+
+
+def _bounds(mask: npt.NDArray[np.bool_]) -> Box:
+    """Return left, top, right, bottom of what is set."""
+    across, down = np.flatnonzero(mask.any(0)), np.flatnonzero(mask.any(1))
+    return int(across[0]), int(down[0]), int(across[-1]) + 1, int(down[-1]) + 1

@@ -1,0 +1,178 @@
+"""The rendered documents: one field changed and nothing else, and copies that are true ones."""
+
+from __future__ import annotations
+
+import importlib
+import sys
+from pathlib import Path
+
+import cv2
+import numpy as np
+import pytest
+
+BENCHMARKS = Path(__file__).parents[1] / "benchmarks"
+NUMBERS = range(5)
+
+
+@pytest.fixture(scope="module")
+def module():
+    """Import the package from its folder, which is on no path."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(sys, "path", [str(BENCHMARKS), *sys.path])
+        yield importlib.import_module("documents")
+    for name in [name for name in sys.modules if name.split(".")[0] == "documents"]:
+        del sys.modules[name]
+
+
+@pytest.fixture(scope="module")
+def made(module):
+    """Return five documents of every kind, the first one with several variants."""
+    return {
+        (kind, number): module.document(
+            kind, number, changes=1 if number else 4, templates=0 if number else 1
+        )
+        for kind in module.KINDS
+        for number in NUMBERS
+    }
+
+
+@pytest.fixture(scope="module")
+def receipt(made):
+    return made["receipt", 0]
+
+
+def test_the_split_covers_all_kinds(module):
+    assert not set(module.FITTING) & set(module.REPORTED)
+    assert set(module.FITTING) | set(module.REPORTED) == set(module.KINDS)
+
+
+def test_sizes(made):
+    for document in made.values():
+        assert document.original.dtype == np.uint8
+        assert document.original.shape[2] == 3
+        assert 500 <= max(document.original.shape[:2]) <= 1400
+        assert min(document.original.shape[:2]) >= 180
+
+
+def test_variants_differ_inside_their_box_only(module, made):
+    """Visibly there, not at all elsewhere."""
+    for (kind, number), document in made.items():
+        assert document.variants, (kind, number)
+        for variant in document.variants:
+            left, top, right, bottom = variant.box
+            channels = cv2.split(cv2.absdiff(variant.pixels, document.original))
+            difference = cv2.max(cv2.max(*channels[:2]), channels[2])
+            assert (difference >= module.VISIBLE_LEVELS).sum() == variant.contrast
+            assert variant.contrast >= module.VISIBLE_PIXELS
+            difference[top:bottom, left:right] = 0
+            assert not difference.any(), (kind, number, variant.field)
+            assert variant.change in module.CHANGES + module.WHOLE
+
+
+def test_one_field_is_a_small_part_of_a_document(made):
+    """And a template differs in much more."""
+    for kind in {kind for kind, _ in made}:
+        *single, whole = (v for v in made[kind, 0].variants if v.change != "language")
+        assert whole.change == "template"
+        assert all(variant.change != "template" for variant in single)
+        assert whole.contrast > np.median([variant.contrast for variant in single])
+    areas = [
+        (v.box[2] - v.box[0]) * (v.box[3] - v.box[1]) / document.original[..., 0].size
+        for document in made.values()
+        for v in document.variants
+        if v.change == "digit"
+    ]
+    assert np.median(areas) < 0.002
+
+
+def test_sorts_of_change(module, made):
+    """Many sorts, each once per document; a document with numbers has a digit changed."""
+    sorts = [[v.change for v in document.variants] for document in made.values()]
+    assert all(len(set(names)) == len(names) for names in sorts)
+    assert np.mean(["digit" in names for names in sorts]) > 0.8
+    assert len({name for names in sorts for name in names}) > 0.6 * len(module.CHANGES)
+
+
+def test_equal_numbers_make_equal_documents(module, made):
+    for kind in ("letter", "card", "map", "dialog", "speed_sign"):
+        again = module.document(kind, 1, changes=1, templates=0)
+        np.testing.assert_array_equal(again.original, made[kind, 1].original)
+        for one, other in zip(again.variants, made[kind, 1].variants, strict=True):
+            assert (one.change, one.field, one.box) == (other.change, other.field, other.box)
+            np.testing.assert_array_equal(one.pixels, other.pixels)
+        for document in (
+            module.document(kind, 1, seed=1, changes=0, templates=0),
+            made[kind, 2],
+        ):
+            assert not np.array_equal(document.original, again.original)
+
+
+def test_unknown_names(module, receipt):
+    with pytest.raises(ValueError, match="kind must be one of"):
+        module.document("poem", 0)
+    with pytest.raises(ValueError, match="name must be one of"):
+        module.copy(receipt.original, "burnt", np.random.default_rng(0))
+
+
+def test_copies_keep_the_content(module, made):
+    """Seen small, a copy is closer to its original than another document is."""
+
+    def small(pixels):
+        return cv2.resize(pixels, (24, 24), interpolation=cv2.INTER_AREA).astype(float)
+
+    def distance(one, other):
+        return np.abs(small(one) - small(other)).mean()
+
+    for kind in ("receipt", "table", "dialog"):
+        original, other = made[kind, 0].original, made[kind, 1].original
+        kept = original.copy()
+        found = {c.name: c.pixels for c in module.copies(original, np.random.default_rng(3))}
+        again = {c.name: c.pixels for c in module.copies(original, np.random.default_rng(3))}
+        assert tuple(found) == module.COPIES
+        np.testing.assert_array_equal(original, kept)
+        for name, pixels in found.items():
+            assert pixels.dtype == np.uint8
+            np.testing.assert_array_equal(pixels, again[name])
+            assert not np.array_equal(pixels, original)
+            if name != "crop":
+                assert distance(pixels, original) < distance(other, original)
+        shares = np.array(found["half"].shape[:2]) / original.shape[:2]
+        assert np.all((shares > 0.47) & (shares < 0.53))
+        crop = found["crop"]
+        shares = np.array(crop.shape[:2]) / original.shape[:2]
+        assert np.all((shares > 0.67) & (shares < 0.73))
+        found_at = cv2.matchTemplate(original[..., 1], crop[..., 1], cv2.TM_SQDIFF)
+        y, x = np.unravel_index(found_at.argmin(), found_at.shape)
+        window = original[y : y + crop.shape[0], x : x + crop.shape[1]]
+        np.testing.assert_array_equal(crop, window)
+        assert distance(found["jpeg"], original) < 1
+
+
+@pytest.mark.parametrize("seed", range(10))
+def test_a_change_stays_in_view(module, seed):
+    """No crop leaves it out and no stamp covers it."""
+    page = np.full((600, 400, 3), 255, np.uint8)
+    rng = np.random.default_rng(seed)
+    left, top = (int(v) for v in rng.integers(0, (340, 580)))
+    page[top : top + 20, left : left + 60] = 0
+    keep = (left, top, left + 60, top + 20)
+    cropped = module.copy(page, "crop", rng, keep=keep)
+    assert (cropped == 0).all(axis=2).sum() == 60 * 20
+    stamped = module.copy(page, "stamp", rng, keep=keep)
+    assert not stamped[top : top + 20, left : left + 60].any()
+    assert not np.array_equal(stamped, page)
+
+
+def test_pairs(module, receipt):
+    """True copies are near; variants are similar, processed or not."""
+    pairs = module.pairs(receipt, processed=2)
+    near = [pair for pair in pairs if pair.grade == "near"]
+    similar = [pair for pair in pairs if pair.grade == "similar"]
+    assert [pair.copy for pair in near] == list(module.COPIES)
+    assert not any(pair.change for pair in near)
+    assert len(near) + len(similar) == len(pairs)
+    assert len(similar) == 3 * len(receipt.variants)
+    assert sum(not pair.copy for pair in similar) == len(receipt.variants)
+    assert all(pair.reference is receipt.original for pair in pairs)
+    for one, other in zip(pairs, module.pairs(receipt, processed=2), strict=True):
+        np.testing.assert_array_equal(one.query, other.query)
