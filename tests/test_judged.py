@@ -38,7 +38,7 @@ def pictures(name, wanted):
 
 @pytest.fixture(scope="module")
 def judged(tmp_path_factory):
-    """Return verdict, grade and probability of the judged pairs that an audit lists."""
+    """Return verdict, grade and probability of the judged pairs that an audit verified."""
     with (Path(DATA) / "cifar10" / "verdicts_dev.csv").open() as lines:
         rows = [row for row in csv.DictReader(lines) if row["Agreed"] == "1"]
     test = sorted({int(row["TestID"]) for row in rows})
@@ -51,7 +51,8 @@ def judged(tmp_path_factory):
         cache=None,
     )
     table = pq.read_table(found.folder / "pairs.parquet").to_pylist()
-    seen = {(test[int(p["query"])], train[int(p["reference"])]): p for p in table}
+    verified = [pair for pair in table if pair["grade"] is not None]
+    seen = {(test[int(p["query"])], train[int(p["reference"])]): p for p in verified}
     pairs = [(int(r["TestID"]), int(r["TrainID"]), int(r["Judgment"])) for r in rows]
     return [
         (v, seen[q, r]["grade"], seen[q, r]["probability"]) for q, r, v in pairs if (q, r) in seen

@@ -26,6 +26,7 @@ from visleak.images import decode, open_images
 from visleak.images.addresses import redacted
 from visleak.images.sources import resolved
 from visleak.pipeline import folder as folders
+from visleak.pipeline import rounds
 from visleak.pipeline.processes import Processes
 from visleak.pipeline.stored_encoder import encoder_for
 from visleak.pipeline.summary import summarise
@@ -314,6 +315,10 @@ def audit(
                 ):
                     outcome = pipeline.run(queries, references, maker, settings, place, limits)
                     summary = summarise(outcome, maker, settings, visleak.__version__) | about
+                    summary["verification"], said = rounds.account(
+                        each.skipped for each in outcome.compared
+                    )
+                    summary["skipped"] += said
                     timings = {step: round(time, 3) for step, time in place.seconds.items()}
                     folders.write(folder, outcome, summary | {"timings": timings})
         result = Audit(folder)

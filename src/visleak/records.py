@@ -373,10 +373,14 @@ class Evidence:
         matrix: ``float32`` (n, 9): the geometric relation, row-major 3 x 3, query to reference
             in unit coordinates (x right, y down, the picture is [0, 1] x [0, 1]); NaN where
             none was fitted.
+        skipped: ``int8`` (n,): candidates that were not verified, because better candidates of
+            the image are not near (1), its limit was reached (2), or near pairs connect the two
+            images (3); 0 for all others. ``None`` where no candidate could be skipped.
     """
 
     checks: Mapping[str, Float32]
     matrix: Float32
+    skipped: Int8 | None = None
 
     def __post_init__(self) -> None:
         n = len(self.matrix)
@@ -385,6 +389,8 @@ class Evidence:
         for name, column in self.checks.items():
             if column.shape != (n,):
                 raise ValueError(f"evidence: check {name!r} must have {n} rows")
+        if self.skipped is not None and self.skipped.shape != (n,):
+            raise ValueError(f"evidence: skipped must have {n} rows")
 
     def __len__(self) -> int:
         return len(self.matrix)
@@ -395,9 +401,9 @@ class Grades:
     """The verdict on each pair.
 
     Attributes:
-        grade: ``int8`` (n,): index into :data:`GRADES`; -1 where there were no pictures.
+        grade: ``int8`` (n,): index into :data:`GRADES`; -1 where the pair was not verified.
         probability: ``float32`` (n,) in [0, 1]: P(a careful person calls the pair near or exact);
-            NaN where there were no pictures.
+            NaN where the pair was not verified.
         reason: one line a pair, in words.
         transform: what was done to the query to get the reference, in words.
     """

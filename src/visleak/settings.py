@@ -12,6 +12,8 @@ SEARCHES: Final = ("exact", "faiss")
 VIEW_CHOICES: Final = ("none", "mirror", "all")
 CANDIDATE_RULES: Final = ("auto", "nearest", "best")
 ANNOTATIONS: Final = ("auto", "used", "unused")
+#: Probability from which a pair is ``near``, unless the caller sets another.
+NEAR_AT: Final = 0.5
 #: Seconds that no recording lasts.
 LONGEST: Final = 1e9
 #: Settings that are stored only where they are not the default.
@@ -36,6 +38,7 @@ class Settings:
         local: also take candidates that share local features (pictures of 96 pixels and more).
         within: also look for duplicates within each query set.
         verify: look at the pictures of the candidate pairs and grade them.
+        near_at: probability from which a verified pair is ``near``, above 0 and below 1.
         annotations: ``used`` or ``unused`` overrides what the roles say about the modality.
         sample: audit this many queries, drawn with a fixed seed; 0 takes all.
         per_query: cap on the pairs kept for one query (the true count is kept beside).
@@ -60,9 +63,10 @@ class Settings:
     local: bool = True
     within: bool = True
     verify: bool = True
+    near_at: float = NEAR_AT
     annotations: str = "auto"
     sample: int = 0
-    per_query: int = 1000
+    per_query: int = 100
     within_frames: int = 10
     within_seconds: float = 1.0
 
@@ -85,6 +89,14 @@ class Settings:
             raise UsageError(
                 f"hard ({self.hard}) must not be below soft ({self.soft}): similarity is higher"
                 " when more alike"
+            )
+        if not 0.0 < self.near_at < 1.0:
+            raise UsageError(
+                f"near_at must be a probability above 0 and below 1; got {self.near_at}"
+            )
+        if self.near_at != NEAR_AT and not self.verify:
+            raise UsageError(
+                f"near_at ({self.near_at}) is for verified pairs; leave it out, or verify"
             )
         if self.sample < 0 or self.per_query < 1:
             raise UsageError("sample must be 0 or more and per_query 1 or more")

@@ -173,9 +173,10 @@ def test_corrupt_archive(tmp_path: Path) -> None:
 def test_nothing_readable(tmp_path: Path) -> None:
     (tmp_path / "bad").mkdir()
     (tmp_path / "bad" / "a.jpg").write_text("no picture")
-    ran = run("audit", "--set", tmp_path / "bad", "-o", tmp_path / "out")
-    assert ran.code == 0
-    assert ran.out.splitlines()[0] == "none of the bad images could be read"
+    code, message = refused("audit", "--set", tmp_path / "bad", "-o", tmp_path / "out")
+    assert code == 1
+    assert message.startswith("set 'bad' ")
+    assert "none of its 1 images could be read (1 not-an-image)" in message
 
 
 @pytest.mark.parametrize(

@@ -6,7 +6,7 @@ import json
 from pathlib import Path
 
 import pytest
-from calling import refused, run
+from calling import MOSTLY_READABLE, refused, run
 
 TEXT = """
 title = 'tiny'
@@ -57,8 +57,21 @@ def test_gates(config: Path, tmp_path: Path) -> None:
     tripped = run(*given, "--fail-on", "near=10%")
     assert tripped.code == 3
     assert "gate near: 3 of 6 test images (50.00 %)" in tripped.err
-    assert run(*given, "--fail-on", "near=60%").code == 0
+    assert run(*given, "--fail-on", "near=60%", *MOSTLY_READABLE).code == 0
+    assert run(*given, "--fail-on", "near=60%").code == 3
     assert run(*given, "--fail-on", "unreadable").code == 3
+
+
+def test_a_gate_needs_the_sets_that_are_named(config: Path, tmp_path: Path) -> None:
+    """One without a source is left out by the file; a source that does not exist fails the gate."""
+    file = tmp_path / "sets.toml"
+    file.write_text(config.read_text() + "[sets.gone]\nroles = ['T']\nsource = 'nowhere'\n")
+    given = ("audit", "--config", file, "-o", tmp_path / "out", "--no-pictures")
+    assert run(*given).code == 0
+    ran = run(*given, "--fail-on", "near=60%", *MOSTLY_READABLE)
+    assert ran.code == 3
+    (line,) = ran.err.splitlines()
+    assert "set 'gone' was compared with nothing" in line
 
 
 def test_the_plan_is_printed_and_nothing_is_done(config: Path, tmp_path: Path) -> None:

@@ -9,7 +9,7 @@ import time
 from pathlib import Path
 
 import pytest
-from calling import refused, run
+from calling import MOSTLY_READABLE, refused, run
 
 import visleak
 from visleak.cli import edges
@@ -137,9 +137,10 @@ def test_reader_that_leaves_early(dataset: Path, audited: Path, json: list[str])
     """A gate still ends with its code, and nobody complains of the pipe."""
     reading, writing = os.pipe()
     os.close(reading)
+    gates = ("--fail-on", "near", *MOSTLY_READABLE)
     with os.fdopen(writing, "wb") as closed:
         ran = subprocess.run(
-            [*VISLEAK, "audit", str(dataset), "-o", str(audited), "--fail-on", "near", *json],
+            [*VISLEAK, "audit", str(dataset), "-o", str(audited), *gates, *json],
             stdout=closed,
             stderr=subprocess.PIPE,
             text=True,

@@ -230,7 +230,10 @@ def test_find_says_what_is_wrong(dataset: Path, tmp_path: Path) -> None:
     )  # fmt: skip
     assert "does not exist" in refused("find", picture, "--in", tmp_path / "no")[1]
     text = dataset / "test" / "thing" / "text.jpg"
-    assert refused("find", text, "--in", train) == (1, f"{text} cannot be read: not-an-image")
+    code, message = refused("find", text, "--in", train)
+    assert code == 1
+    assert str(text) in message
+    assert "not-an-image" in message
     ran = run("find", text, picture, "--in", train)
     assert ran.code == 0
     assert f"{text}: cannot be read (not-an-image)" in ran.out

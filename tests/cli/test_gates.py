@@ -3,9 +3,9 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from calling import run
+from calling import MOSTLY_READABLE, refused, run
 
-from visleak.cli.gates import Gate, check, parse, tripped
+from visleak.cli.gates import Gate, check, parse, parse_all, tripped
 from visleak.errors import UsageError
 from visleak.stats import Rate
 
@@ -15,7 +15,7 @@ def summary(count: int, total: int) -> dict[str, object]:
     keys = ("exact", "near_or_exact", "similar_or_closer", "hard", "hard_or_soft")
     return {
         "totals": [{"query_set": "test", "rates": dict.fromkeys(keys, rate)}],
-        "sets": [{"images": total, "unreadable": count}],
+        "sets": [{"name": "test", "readable": total - count, "unreadable": count}],
     }
 
 
@@ -62,7 +62,25 @@ def test_a_gate_trips_above_its_rate_only(name: str) -> None:
     assert len(tripped([Gate(name, 0.0099)], content)) == 1
     assert tripped([Gate(name, 0.01)], content) == []
     assert tripped([Gate(name)], summary(0, 100)) == []
-    assert tripped([Gate(name)], summary(0, 0)) == []
+
+
+@pytest.mark.parametrize("name", ["exact", "near", "similar", "hard", "soft"])
+def test_a_rate_of_no_image_does_not_pass(name: str) -> None:
+    assert len(tripped([Gate(name, 1.0)], summary(0, 0))) == 1
+
+
+def test_gates_bound_what_cannot_be_read_in_each_set() -> None:
+    """Another gate bounds it by 5 %, whichever side it is; a bound of one's own replaces that."""
+    content = summary(0, 100)
+    for unreadable, trips in ((5, False), (6, True)):
+        content["sets"] = [
+            {"name": "test", "readable": 1000, "unreadable": 0},
+            {"name": "train", "readable": 100 - unreadable, "unreadable": unreadable},
+        ]
+        lines = tripped(parse_all(["near"]), content)
+        assert [("train" in line and "unreadable=RATE" in line) for line in lines] == [True] * trips
+        assert tripped(parse_all(["near", "unreadable=10%"]), content) == []
+        assert tripped(parse_all([]), content) == []
 
 
 def test_percent_means_what_it_says() -> None:
@@ -94,13 +112,37 @@ def test_tripped_gates_end_with_three_after_all_is_written(dataset: Path, tmp_pa
     assert ran.err.splitlines() == [
         "visleak: gate near: 3 of 6 test images (50.00 %) have a near-duplicate or exact copy;"
         " allowed 0.00 %",
-        "visleak: gate unreadable: 1 of 13 images of all sets (7.69 %) could not be read;"
-        " allowed 1.00 %",
+        "visleak: gate unreadable: 1 of 7 test images (14.29 %) could not be read; allowed 1.00 %",
     ]
     assert ran.out.startswith("3 of 6 test images")
     assert (out / "report.html").is_file()
 
 
 def test_gates_hold_for_a_reused_audit(dataset: Path, audited: Path) -> None:
-    assert run("audit", dataset, "-o", audited, "--fail-on", "near", "--json").code == 3
-    assert run("audit", dataset, "-o", audited, "--fail-on", "near=50%").code == 0
+    call = ("audit", dataset, "-o", audited, *MOSTLY_READABLE)
+    assert run(*call, "--fail-on", "near", "--json").code == 3
+    assert run(*call, "--fail-on", "near=50%").code == 0
+
+
+def test_a_gate_fails_where_too_little_was_compared(dataset: Path, audited: Path) -> None:
+    ran = run("audit", dataset, "-o", audited, "--fail-on", "near=50%")
+    assert ran.code == 3
+    (line,) = [line for line in ran.err.splitlines() if "gate" in line]
+    assert "1 of 7 test images" in line
+    assert "--fail-on unreadable=RATE" in line
+
+
+@pytest.mark.parametrize("gate", [(), ("--fail-on", "near"), ("--fail-on", "unreadable=1")])
+@pytest.mark.parametrize("side", ["--test", "--train"])
+def test_a_side_without_a_readable_image_is_an_error(
+    dataset: Path, tmp_path: Path, side: str, gate: tuple[str, ...]
+) -> None:
+    """Missing files of a table; with a gate and without, and nothing is taken for an audit."""
+    gone = tmp_path / "gone.csv"
+    gone.write_text("path\n" + "".join(f"nowhere/{number}.png\n" for number in range(7)))
+    sides = {"--test": dataset / "test", "--train": dataset / "train"} | {side: gone}
+    call = [text for item in sides.items() for text in item]
+    code, message = refused("audit", *call, "-o", tmp_path / "out", *gate)
+    assert code == 1
+    assert f"({gone}): none of its 7 images could be read (7 missing)" in message
+    assert not (tmp_path / "out" / "audit.json").exists()

@@ -32,7 +32,7 @@ def test_a_plan_in_words(asked: list[object], tmp_path: Path) -> None:
     assert (ran.code, ran.err) == (0, "")
     lines = ran.out.splitlines()
     assert lines[:3] == [
-        "5 of 12 images of test are duplicates (similar or closer): 4 repeat a training image, 1"
+        "5 of 12 images of test are duplicates (near or closer): 4 repeat a training image, 1"
         " another test image",
         "left out, blank: 1 test image",
         "pool: 14 of 18 images can be used; not 1 in the audit already, 1 repeating another one,"

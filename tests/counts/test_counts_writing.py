@@ -42,7 +42,7 @@ def test_files(folder: Path, tmp_path: Path) -> None:
     with (out / "types.csv").open(newline="") as lines:
         rows = list(csv.reader(lines))
     assert rows[1] == ["test", "train-test", "exact", "1", "1", "1", "1"]
-    assert len(rows) == 7
+    assert len(rows) == 5
     with (out / "classes.csv").open(newline="") as lines:
         rows = list(csv.reader(lines))
     assert [row[1] for row in rows[1:]] == [HOSTILE, "'=cmd()", ""]

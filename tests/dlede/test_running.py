@@ -122,8 +122,8 @@ def test_nothing_goes_on_where_everything_fails(tmp_path: Path) -> None:
         r" RuntimeError: attempt 2 broke; its log: .*repetition-01.log",
     ):
         trained(course_of(tmp_path, trainer), trainer)
-    # three trainings, twice each, and perhaps one that had begun
-    assert len(lines(tmp_path / "told")) in (6, 7, 8)
+    # three trainings, twice each, and perhaps some that had begun; all six would be twelve
+    assert 6 <= len(lines(tmp_path / "told")) < 12
 
 
 class Dying(Rehearsed):

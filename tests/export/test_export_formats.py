@@ -78,7 +78,7 @@ def test_cifair_against_an_independent_computation(
     some: tuple[Path, list[dict[str, Any]]], tmp_path: Path
 ) -> None:
     folder, pairs = some
-    files = export(folder, "cifair", tmp_path / "list.csv")
+    files = export(folder, "cifair", tmp_path / "list.csv", grade="similar")
     assert files == (tmp_path / "list.csv", tmp_path / "list_within_test.csv")
     for path, within in zip(files, (False, True), strict=True):
         header, *rows = read(path)
@@ -99,10 +99,10 @@ def test_cifair_against_an_independent_computation(
         assert all(math.isfinite(distance) for distance in distances)
 
 
-def test_cifair_takes_a_narrower_grade(
+def test_cifair_has_exact_and_near_pairs_by_default(
     some: tuple[Path, list[dict[str, Any]]], tmp_path: Path
 ) -> None:
-    path, _ = export(some[0], "cifair", tmp_path / "list.csv", grade="near")
+    path, _ = export(some[0], "cifair", tmp_path / "list.csv")
     assert {row[3] for row in read(path)[1:]} == {"0", "1"}
 
 

@@ -136,18 +136,27 @@ def test_what_a_baseline_knows_passes(data: Path, tmp_path: Path) -> None:
 
 def test_unreadable_images_are_said(data: Path, tmp_path: Path) -> None:
     test = tmp_path / "test"
-    save(test / "other.png", cv2.imread(str(data / "test" / "other.png"))[..., ::-1])
+    pixels = cv2.imread(str(data / "test" / "other.png"))[..., ::-1]
+    save(test / "other.png", pixels)
     (test / "broken.png").write_bytes(b"\x89PNG\r\n\x1a\nrest")
     said = "1 of 6 images could not be read, and were compared with nothing: test broken.png"
-    with pytest.warns(UserWarning, match=said):
-        passes(test, data / "train")
+    # half of the test side was compared with nothing
+    assert failure(test, data / "train").startswith(said)
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         passes(test, data / "train", unreadable="ignore")
+    for number in range(18):
+        save(test / f"other{number}.png", pixels[number:])
+    said = "1 of 24 images could not be read, and were compared with nothing: test broken.png"
+    with pytest.warns(UserWarning, match=said):
+        passes(test, data / "train")
     assert failure(test, data / "train", unreadable="fail").startswith(said)
-    # nothing was compared, so nothing is proven
-    (test / "other.png").write_bytes(b"")
-    assert "2 of 6 images could not be read" in failure(test, data / "train", unreadable="ignore")
+
+
+def test_a_side_without_a_readable_image_proves_nothing(data: Path, tmp_path: Path) -> None:
+    (tmp_path / "broken.png").write_bytes(b"\x89PNG\r\n\x1a\nrest")
+    with pytest.raises(VisleakError, match="none of its 1 images could be read"):
+        passes(data / "test", tmp_path, unreadable="ignore")
 
 
 @pytest.mark.parametrize(

@@ -11,7 +11,7 @@ from scipy.special import expit
 
 from visleak.errors import VisleakError
 from visleak.grading import features, load_grader
-from visleak.grading.model import Grader, Scale, Scales, as_text
+from visleak.grading.model import Grader, Product, Scale, Scales, Trees, as_text
 from visleak.records import Evidence
 from visleak.verify.measures import CHECKS, NOTHING
 from visleak.verify.tiny import NOTHING_SEEN
@@ -94,13 +94,14 @@ def test_text_and_back():
 def test_the_shipped_grader_is_small_and_says_where_it_comes_from():
     """And looks only at what there is."""
     text = resources.files("visleak.grading").joinpath("grader.json").read_text("utf-8")
-    assert len(text) < 100_000
+    assert len(text) < 300_000
     shipped = load_grader()
     assert "CIFAR-10" in shipped.provenance
     assert "photographs" in shipped.provenance
     known = set(columns_of([{}]))
-    for scales in (shipped.tiny, shipped.large):
-        assert set(scales.near.weights) | set(scales.similar.weights) <= known
+    assert set(shipped.tiny.near.weights) | set(shipped.tiny.similar.weights) <= known
+    assert set(shipped.large.near.scales) == {"shared", "unchanged"}
+    assert all(np.isfinite(chance) for (chance,) in shipped.conditions(columns_of([{}])).values())
 
 
 @pytest.mark.parametrize("nothing", [NOTHING, NOTHING_SEEN])
@@ -121,3 +122,44 @@ def test_what_is_no_grader_is_refused(text):
     """In one line."""
     with pytest.raises(VisleakError, match="the grader file is not one of visleak's graders: "):
         load_grader(text)
+
+
+def test_trees_agree_with_scikit_learn():
+    """Boosted trees, node by node, and their text."""
+    from sklearn.ensemble import HistGradientBoostingClassifier
+
+    rng = np.random.default_rng(0)
+    table = rng.normal(size=(600, 3))
+    true = table[:, 0] * table[:, 1] + 0.3 * rng.normal(size=600) > 0
+    model = HistGradientBoostingClassifier(max_iter=12, max_depth=3, random_state=0)
+    model.fit(table, true)
+    nodes = [
+        [
+            (-1, 0.0, 0, 0, float(n["value"]))
+            if n["is_leaf"]
+            else (int(n["feature_idx"]), float(n["num_threshold"]), int(n["left"]),
+                  int(n["right"]), 0.0)
+            for n in predictor.nodes
+        ]
+        for (predictor,) in model._predictors
+    ]  # fmt: skip
+    made = Trees.of(float(model._baseline_prediction.ravel()[0]), ("a", "b", "c"), nodes)
+    columns = dict(zip("abc", table.T, strict=True))
+    expected = model.predict_proba(table)[:, 1]
+    np.testing.assert_allclose(made.probability(columns), expected, atol=1e-9)
+    both = Product({"first": Scale(0.0, {"a": 1.0}), "second": made})
+    np.testing.assert_allclose(both.probability(columns), expit(table[:, 0]) * expected)
+    shipped = grader(large=Scales(both, Scale(0.0, {})))
+    again = load_grader(as_text(shipped))
+    np.testing.assert_allclose(
+        again.large.near.probability(columns), both.probability(columns), atol=1e-4
+    )
+    assert set(again.conditions(columns)) == {"first", "second"}
+
+
+def test_a_missing_feature_has_no_probability():
+    """Of trees as of scales."""
+    made = Trees.of(0.0, ("a",), [[(0, 0.5, 1, 2, 0.0), (-1, 0, 0, 0, -1.0), (-1, 0, 0, 0, 1.0)]])
+    found = made.probability({"a": np.array([0.0, 1.0, NAN])})
+    np.testing.assert_allclose(found[:2], expit([-1.0, 1.0]))
+    assert np.isnan(found[2])

@@ -253,18 +253,43 @@ def grid_view_of_each(rows, views):
 
 @given(st.integers(0, 10**6), st.integers(2, 50), st.sampled_from([1, 2, 4]))
 def test_caps_within_a_set(seed, count, cap):
-    """Under a flood at most ``cap`` rows a query; whoever is below the cap loses nothing."""
+    """Under a flood at most ``cap`` rows per image; one below the cap loses nothing."""
     world = World(seed)
     both = world.prints("s", count)
     wanted = Wanted(0.6, best=0, cap=cap)
     left, right, found = sides_and_pairs(both, both, wanted, Toy())
-    assert np.bincount(found.query, minlength=count).max() <= cap
+    assert len(found) <= cap * count
     rows, total = BruteForce(left, right, Wanted(0.6, best=0, cap=10**6), ALL).pairs()
     np.testing.assert_array_equal(found.total, total)
     got = set(zip(found.query.tolist(), found.reference.tolist(), strict=True))
     sharp = {(i, j) for i, j in rows if not both.flat[i]}
     assert {(i, j) for i, j in got if not both.flat[i]} <= sharp
-    assert {(i, j) for i, j in sharp if total[i] <= cap} <= got
+    assert {(i, j) for i, j in sharp if min(total[i], total[j]) <= cap} <= got
+
+
+@given(st.integers(0, 10**6), st.integers(1, 40), st.integers(1, 40), st.booleans())
+def test_many_copies_have_few_pairs_and_all_have_one(seed, queries, references, same):
+    """Each copy is paired, equal contents remain connected, the totals count every pair."""
+    world = World(seed)
+    query = world.prints("q", queries)
+    reference = query if same else world.prints("r", references)
+    whole = sides_and_pairs(query, reference, Wanted(0.9, best=0), Toy())
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(candidates, "COPIES", 1)
+        left, _, found = sides_and_pairs(query, reference, Wanted(0.9, best=0), Toy())
+    np.testing.assert_array_equal(found.total, whole[2].total)
+    sharp = [~left.prints.flat[each.query] for each in (whole[2], found)]
+    every, few = (
+        {(rows_of(each, query, reference)[i][:2]) for i in np.flatnonzero(keep)}
+        for each, keep in zip((whole[2], found), sharp, strict=True)
+    )
+    assert few <= every
+    for end in (0, 1):
+        if not same:
+            assert {pair[end] for pair in few} == {pair[end] for pair in every}
+    assert {name for pair in few for name in pair} == {name for pair in every for name in pair}
+    if not same:
+        assert len(few) <= (queries + references) * len(world.vectors)
 
 
 # -- order, blocks, workers ----------------------------------------------------------------------

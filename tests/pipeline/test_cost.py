@@ -11,6 +11,7 @@ import pytest
 from networks import Network
 from PIL import Image
 
+from visleak.auditing import audit
 from visleak.cache import Cache
 from visleak.encoders import load_encoder
 from visleak.images import open_images
@@ -21,6 +22,7 @@ from visleak.pipeline.workplace import Workplace
 from visleak.settings import Settings
 
 LOCAL_OFF = Settings(local=False)
+UNVERIFIED = Settings(local=False, verify=False, within=False)
 
 
 @pytest.fixture
@@ -60,7 +62,7 @@ def test_what_is_counted(folder):
     assert found.bytes == 2 * sum(file.stat().st_size for file in folder.iterdir())
     assert found.scratch == 200 * builtin.width * 4
     assert found.cache == 0
-    assert found.timed == 8
+    assert found.timed == 200
     sampled = cost_of([test], [train], builtin, Settings(local=False, sample=10), 1, None)
     assert sampled.images == 110
     assert sampled.bytes == pytest.approx(1.1 * found.bytes / 2, rel=0.01)
@@ -71,24 +73,25 @@ def test_what_is_counted(folder):
 def test_time_of_a_network(folder, monkeypatch):
     """Warming up does not count; where workers prepare, the slower of the two decides."""
     images = open_images(folder, name="test")
-    monkeypatch.setattr(costs, "TIMED", 6)
-    alone = cost_of([images], [], Slow(), LOCAL_OFF, 1, None)
+    monkeypatch.setattr(costs, "TIMED", 4)
+    alone = cost_of([images], [], Slow(), UNVERIFIED, 1, None)
     assert alone.timed == 4
-    assert 100 * 0.04 <= alone.seconds <= 100 * 0.06
-    spread = cost_of([images], [], Slow(), LOCAL_OFF, 10, None)
-    assert 100 * 0.03 <= spread.seconds < 100 * 0.04
+    assert 100 * 0.04 <= alone.steps["fingerprint"] <= 100 * 0.06
+    spread = cost_of([images], [], Slow(), UNVERIFIED, 10, None)
+    assert 100 * 0.03 <= spread.steps["fingerprint"] < 100 * 0.04
 
 
-def test_what_the_cache_knows_takes_no_time(folder, tmp_path):
+def test_what_the_cache_knows_takes_no_time(folder, tmp_path, monkeypatch):
     """A second run is told to be short."""
+    monkeypatch.setattr(costs, "TIMED", 4)
     images = open_images(folder, name="test")
     with Cache(tmp_path / "cache") as cache:
-        before = cost_of([images], [], Slow(), LOCAL_OFF, 1, cache)
+        before = cost_of([images], [], Slow(), UNVERIFIED, 1, cache)
         with Workplace.at(tmp_path, 1, cache) as place:
             fingerprint(images, Network(), place)
-        after = cost_of([images], [], Slow(), LOCAL_OFF, 1, cache)
-    assert before.seconds > 4
-    assert after.seconds < 1
+        after = cost_of([images], [], Slow(), UNVERIFIED, 1, cache)
+    assert before.steps["fingerprint"] > 4
+    assert after.steps["fingerprint"] < 1
     assert before.cache > before.scratch
 
 
@@ -112,6 +115,42 @@ def test_it_is_cheap(tmp_path, monkeypatch):
     assert len(read) <= 6
     assert found.bytes is None
     assert found.seconds >= 5000 * 0.05
+
+
+def test_the_steps_add_up_and_count_the_pairs_of_the_audit(tmp_path, natural):
+    """Where all images are sampled, the candidates are those of the audit, nearly all verified."""
+    rng = np.random.default_rng(1)
+    for side in ("test", "train"):
+        (tmp_path / side).mkdir()
+        for number in range(12):
+            pixels = list(natural.values())[number % 9]
+            top, left = rng.integers(0, 100, 2)
+            crop = pixels[top : top + 128, left : left + 128]
+            Image.fromarray(crop).save(tmp_path / side / f"{number}.png")
+    test, train = (open_images(tmp_path / side, name=side) for side in ("test", "train"))
+    settings = Settings(within=False)
+    found = cost_of([test], [train], load_encoder(), settings, 1, None)
+    assert list(found.steps) == ["fingerprint", "search", "local", "screening", "verification"]
+    assert found.seconds == pytest.approx(sum(found.steps.values()))
+    assert found.steps["local"] > 0
+    assert found.steps["verification"] > found.steps["screening"] > 0
+    made = audit([test], [train], settings=settings, workers=1, cache=None)
+    assert found.candidates == pytest.approx(made.pairs().num_rows, rel=0.15)
+    assert 0 < found.verified <= found.candidates
+    halved = cost_of([test], [train], load_encoder(), settings, 2, None)
+    assert halved.steps["local"] < found.steps["local"]
+    without = cost_of([test], [train], load_encoder(), replace(settings, verify=False), 1, None)
+    assert without.steps["verification"] == without.candidates == 0
+
+
+def test_more_images_take_longer(folder, monkeypatch):
+    """The sample is scaled: pairs in proportion to the images, for each has its best twenty."""
+    monkeypatch.setattr(costs, "TIMED", 30)
+    images = open_images(folder, name="test")
+    settings = replace(LOCAL_OFF, within=False)
+    found = cost_of([images], [replace(images, name="train")], load_encoder(), settings, 1, None)
+    assert found.timed == 60
+    assert found.candidates == pytest.approx(100 * 20, rel=0.1)
 
 
 def test_unreadable_pictures_are_no_obstacle(tmp_path):

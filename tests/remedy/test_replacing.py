@@ -135,7 +135,7 @@ def test_lists_in_the_schema_of_cifair(planted, folder, replaced, tmp_path):
     with Ledger(folder) as ledger:
         pair = [png_digest(planted / name) for name in ("test/cat/03.png", "train/dog/11.png")]
         ledger.add(Verdict.of(*pair, "similar", "ada"))
-    plan = replaced(tmp_path / "fair", choose="auto", apply=True)
+    plan = replaced(tmp_path / "fair", choose="auto", grade="similar", apply=True)
     assert plan.duplicates == 6
     table = rows(tmp_path / "fair" / "duplicates.csv")
     assert tuple(table[0]) == CIFAIR

@@ -69,7 +69,8 @@ def test_the_rule_of_the_paper():
         "1 test/5 near 0.8",
         "0 train/8 different 0.2",
     )
-    found = find_duplicates(table, *made("abcdef"))
+    assert ids(find_duplicates(table, *made("abcdef"))) == ["1", "4"]
+    found = find_duplicates(table, *made("abcdef"), "similar")
     assert ids(found) == ["1", "2", "4"]
     one = found.images[0]
     assert [(leak.set, leak.id, leak.within) for leak in one.leaks] == [

@@ -14,7 +14,7 @@ from made_audit import HOSTILE_LABEL, HOSTILE_NAME, Made
 
 from visleak.errors import UsageError, VisleakError
 from visleak.gallery import relation
-from visleak.report import build, model, write_report
+from visleak.report import build, findings, model, write_report
 from visleak.stats import Rate
 from visleak.store import IMAGES, PAIRS, PAIRS_SCHEMA, read_table, write_json, write_tables
 
@@ -196,6 +196,18 @@ def test_conflicts_lead_to_their_cards(page: Page) -> None:
     disputed = ["#" + str(a["id"]) for a in page.all("li") if a.get("data-conflict")]
     assert links
     assert sorted(map(str, links)) == sorted(disputed)
+
+
+def test_possible_conflicts_are_ranked_by_probability(fresh: Callable[..., Made]) -> None:
+    """The same pair may be a false positive, so none is called a wrong label."""
+    made = fresh()
+    found = findings.read(made.folder, [], None, 100)
+    chances = [each.probability or 0.0 for each in found.conflicts]
+    assert len(set(chances)) > 1
+    assert chances == sorted(chances, reverse=True)
+    words = Page(build(made.folder, made.pictures)).words
+    assert "Possible label conflicts" in words
+    assert "false positive" in words
 
 
 def test_audit_without_a_leak_says_what_that_means(fresh: Callable[..., Made]) -> None:

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from visleak.cli.sets import Compared
     from visleak.gating import Baseline
     from visleak.pipeline.cost import Cost
+    from visleak.pipeline.thresholds import Thresholds
     from visleak.pipeline.workplace import Engine, Progress
     from visleak.records import Encoder
     from visleak.settings import Settings
@@ -75,6 +76,7 @@ def audit(
     within_seconds: options.WithinSeconds = 1.0,
     no_within: options.NoWithin = False,
     no_verify: options.NoVerify = False,
+    near_at: options.NearAt = 0.5,
     annotations: options.Annotations = "auto",
     sample: options.Sample = 0,
     fail_on: options.FailOn = None,
@@ -96,7 +98,7 @@ def audit(
     """
     from visleak.settings import Settings
 
-    asked = [gates.parse(text) for text in fail_on or ()]
+    asked = gates.parse_all(fail_on or ())
     if config is not None or plan:
         _refuse_baseline(baseline)
         config_verb.refuse_other_options(context, config)
@@ -127,6 +129,7 @@ def audit(
         candidates=candidates,
         within=not no_within,
         verify=not no_verify,
+        near_at=near_at,
         annotations=annotations,
         sample=sample,
         within_frames=within_frames,
@@ -298,7 +301,6 @@ def _opened(order: Order, progress: Progress) -> tuple[Compared, Encoder]:
     from visleak.cli import sets
     from visleak.images.request import check_frames, check_groups
     from visleak.pipeline.stored_encoder import encoder_for
-    from visleak.pipeline.thresholds import read_thresholds, thresholds_of
 
     sets.refuse_mixtures(order.folder, order.test, order.train, order.sets)
     progress("listing images", 0, 0)
@@ -315,11 +317,17 @@ def _opened(order: Order, progress: Progress) -> tuple[Compared, Encoder]:
     progress("listing images", 1, 1)
     progress("loading the encoder", 0, 0)
     encoder = encoder_for(everything, order.settings.encoder, order.encoder_options)
-    calibrated = read_thresholds(order.thresholds, encoder) if order.thresholds else None
-    limits = thresholds_of(encoder, order.settings, calibrated)
-    gates.refuse_unmeasured(order.gates, encoder.name, limits)
+    gates.refuse_unmeasured(order.gates, encoder.name, _limits(order, encoder))
     progress("loading the encoder", 1, 1)
     return compared, encoder
+
+
+def _limits(order: Order, encoder: Encoder) -> Thresholds:
+    """Return where degrees begin."""
+    from visleak.pipeline.thresholds import read_thresholds, thresholds_of
+
+    calibrated = read_thresholds(order.thresholds, encoder) if order.thresholds else None
+    return thresholds_of(encoder, order.settings, calibrated)
 
 
 def say_cost(order: Order, *, json: bool) -> None:
@@ -331,7 +339,7 @@ def say_cost(order: Order, *, json: bool) -> None:
 
     with bars() as progress:
         compared, encoder = _opened(order, progress)
-        progress("timing a handful of images", 0, 0)
+        progress("timing a sample of images and pairs", 0, 0)
         found = _cost(order, compared, encoder)
     said = js.dumps(found.as_dict(), indent=1) if json else cost_view.line(found)
     edges.say(f"{said}\n")
@@ -366,6 +374,7 @@ def _cost(order: Order, compared: Compared, encoder: Encoder) -> Cost:
             order.settings,
             workers_for(count, order.workers),
             cache,
+            _limits(order, encoder),
         )
 
 

@@ -87,12 +87,23 @@ def study(order: StudyOrder) -> None:
     for line in _failures(result):
         edges.complain(line)
     lines = gates.tripped(order.gates, _summary(order.out))
+    if order.gates:
+        lines += _not_compared(result)
     for line in lines:
         edges.complain(line)
     if result.failed:
         raise typer.Exit(1)
     if lines:
         raise typer.Exit(3)
+
+
+def _not_compared(result: Result) -> list[str]:
+    """Return a line for each set whose source is given and does not exist: a gate fails by it."""
+    return [
+        f"gates: set {name!r} was compared with nothing ({why}); correct its source, or empty it"
+        for name, why in result.run.missing.items()
+        if result.run.study.named(name).source.strip()
+    ]
 
 
 def _failures(result: Result) -> list[str]:

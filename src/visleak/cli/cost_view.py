@@ -1,4 +1,4 @@
-"""What an audit will cost, in a line."""
+"""What an audit will cost, in a line or two."""
 
 from __future__ import annotations
 
@@ -12,6 +12,16 @@ if TYPE_CHECKING:
 _UNITS: Final = ("bytes", "kB", "MB", "GB", "TB")
 
 
+#: Steps of an audit and what is done in them.
+STEPS: Final = {
+    "fingerprint": "reading and encoding",
+    "search": "search",
+    "local": "local features",
+    "screening": "screening of {candidates:,} pairs",
+    "verification": "verification of {verified:,} pairs",
+}
+
+
 def line(cost: Cost) -> str:
     """Return the cost as one line."""
     parts = [f"{cost.images:,} images"]
@@ -21,9 +31,13 @@ def line(cost: Cost) -> str:
         parts.append(f"{cost.embeddings:,} embeddings")
     if cost.seconds is not None and cost.images:
         crew = f"{cost.processes} process{'' if cost.processes == 1 else 'es'}"
+        steps = ", ".join(
+            f"{duration(seconds)} {STEPS[name].format(**cost.as_dict())}"
+            for name, seconds in cost.steps.items()
+        )
         parts.append(
-            f"about {duration(max(1.0, cost.seconds))} to read and encode with {crew}"
-            f" ({cost.timed} timed), comparing comes on top"
+            f"about {duration(max(1.0, cost.seconds))} with {crew}: {steps} (estimated from"
+            f" {cost.timed:,} images and {cost.timed_pairs:,} pairs)"
         )
     disk = f"at least {size(cost.scratch)} of scratch"
     if cost.cache:

@@ -32,8 +32,8 @@ def export(
         typer.Option(
             "--grade",
             metavar="exact|near|similar|different",
-            help="Weakest grade to write; by default similar for cifair, near for ids and"
-            " accepted, any for csv.",
+            help="Weakest grade to write; by default near, any for csv. The lists of Barz & Denzler"
+            " (2020) hold similar ones too.",
         ),
     ] = None,
     set_name: Annotated[

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from visleak.errors import UsageError
 from visleak.stats import Rate, percent
-from visleak.stats.levels import RATES
+from visleak.stats.levels import RATES, UNREADABLE_SHARE
 
 if TYPE_CHECKING:
     from visleak.gating import Baseline, NewLeaks
@@ -46,6 +46,14 @@ class Gate:
     name: str
     allowed: float = 0.0
 
+    def trips(self, rate: Rate) -> bool:
+        """Whether a rate is above the bound, or of no image at all."""
+        return not rate.total or rate.share > self.allowed
+
+
+#: Where other gates are given and none of them bounds unreadable images.
+_DEFAULT: Final = Gate(UNREADABLE, UNREADABLE_SHARE)
+
 
 def parse(text: str) -> Gate:
     """Return the gate of ``G`` or ``G=RATE``; RATE is a share or a percentage.
@@ -70,6 +78,22 @@ def parse(text: str) -> Gate:
             f" {name}=0.01 or {name}=1%; got {rate!r}"
         )
     return Gate(name, share)
+
+
+def parse_all(texts: Iterable[str]) -> tuple[Gate, ...]:
+    """Return the gates of some texts; unless they bound unreadable images, 5 % of a set may be.
+
+    An image that cannot be read is compared with nothing, so it can trip no other gate.
+
+    >>> parse_all(["near"])
+    (Gate(name='near', allowed=0.0), Gate(name='unreadable', allowed=0.05))
+    >>> parse_all(["near", "unreadable=20%"])[1:], parse_all([])
+    ((Gate(name='unreadable', allowed=0.2),), ())
+    """
+    gates = tuple(parse(text) for text in texts)
+    if gates and all(gate.name != UNREADABLE for gate in gates):
+        gates += (_DEFAULT,)
+    return gates
 
 
 def share_of(rate: str) -> float | None:
@@ -200,11 +224,13 @@ def tripped(gates: Iterable[Gate], summary: Mapping[str, Any]) -> list[str]:
     """
     lines = []
     for gate in gates:
+        other = " (--fail-on unreadable=RATE sets another bound)" if gate == _DEFAULT else ""
         for where, what, rate in _measured(gate, summary):
-            if rate.total and rate.share > gate.allowed:
+            if gate.trips(rate):
                 lines.append(
                     f"gate {gate.name}: {rate.count:,} of {rate.total:,} {where}"
-                    f" ({percent(rate.share)} %) {what}; allowed {percent(gate.allowed)} %"
+                    f" ({percent(rate.share)} %) {what};"
+                    f" allowed {percent(gate.allowed)} %{other}"
                 )
     return lines
 
@@ -226,9 +252,11 @@ def _why(gate: Gate) -> str:
 def _measured(gate: Gate, summary: Mapping[str, Any]) -> Iterable[tuple[str, str, Rate]]:
     """Yield whose rate, what it says, and the rate."""
     if gate.name == UNREADABLE:
-        count = sum(each["unreadable"] for each in summary["sets"])
-        total = sum(each["images"] for each in summary["sets"])
-        yield "images of all sets", "could not be read", Rate.of(count, total)
+        for each in summary["sets"]:
+            # of a sample, only the images that were drawn were read
+            rate = Rate.of(each["unreadable"], each["unreadable"] + each["readable"])
+            if rate.total:
+                yield f"{each['name']} images", "could not be read", rate
         return
     key, what = (RATES | OF_GROUPS)[gate.name]
     for each in summary["totals"]:
@@ -253,7 +281,7 @@ class Checked:
     @property
     def tripped(self) -> bool:
         """Whether more is new than allowed."""
-        return bool(self.found.rate.total) and self.found.rate.share > self.gate.allowed
+        return self.gate.trips(self.found.rate)
 
     @property
     def line(self) -> str:

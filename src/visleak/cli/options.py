@@ -209,7 +209,18 @@ NoVerify = Annotated[
     typer.Option(
         "--no-verify",
         rich_help_panel=HOW,
-        help="Do not look at the pictures of a pair: degrees, but no grades.",
+        help="Do not verify the pixels of a pair: degrees, but no grades. Where the thresholds of"
+        " degrees do not suit the images (the summary then says so), find others with visleak"
+        " calibrate.",
+    ),
+]
+NearAt = Annotated[
+    float,
+    typer.Option(
+        "--near-at",
+        metavar="P",
+        rich_help_panel=HOW,
+        help="Probability from which a verified pair is near, above 0 and below 1.",
     ),
 ]
 Annotations = Annotated[
@@ -233,7 +244,8 @@ FailOn = Annotated[
         rich_help_panel=OUT,
         help="Exit with 3 if more than RATE (0.01 or 1%, default 0) of a test set is exact, near,"
         " similar, hard or soft, or stronger, or of a group that is on both sides, or a recording's"
-        " frame next to a training frame; or of all images unreadable. May be repeated.",
+        " frame next to a training frame; or of any set unreadable (default 5% where another gate"
+        " is given). May be repeated.",
     ),
 ]
 BaselineOf = Annotated[

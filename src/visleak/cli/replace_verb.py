@@ -43,9 +43,10 @@ def replace(
         typer.Option(
             "--grade",
             metavar="exact|near|similar",
-            help="Weakest grade of a pair that makes a duplicate; similar is the paper's.",
+            help="Weakest grade of a pair that makes a duplicate; that of Barz & Denzler (2020) is"
+            " similar.",
         ),
-    ] = "similar",
+    ] = "near",
     choose: Annotated[
         str,
         typer.Option(

@@ -30,7 +30,8 @@ def review(
         str | None,
         typer.Option(
             metavar="GRADE",
-            help="Begin with pairs that the machine calls exact, near or similar, or stronger.",
+            help="Begin with pairs of this machine grade or stronger; with --pool also the weakest"
+            " grade that makes a duplicate (default near; that of Barz & Denzler 2020 is similar).",
         ),
     ] = None,
     port: Annotated[
@@ -62,6 +63,7 @@ def review(
     """Judge the pairs of an audit in a browser; Ctrl-C ends it."""
     from visleak.cli.progress import bars
     from visleak.replacements import Asked
+    from visleak.replacements.duplicates import GRADE
     from visleak.review import review as serve
     from visleak.verdicts.plain import PLAIN
 
@@ -72,7 +74,7 @@ def review(
         grade=grade,
         port=port,
         browser=not no_browser,
-        pool=None if pool is None else Asked(pool, label=label),
+        pool=None if pool is None else Asked(pool, label=label, grade=grade or GRADE),
         instructions=instructions,
         told=lambda line: edges.say(f"{edges.plain(line)}\n"),
         bars=bars,

@@ -25,9 +25,10 @@ def stats(
         typer.Option(
             "--grade",
             metavar="exact|near|similar",
-            help="The weakest grade that counts as a duplicate.",
+            help="The weakest grade that counts as a duplicate; that of Barz & Denzler (2020) is"
+            " similar.",
         ),
-    ] = "similar",
+    ] = "near",
     judged: Annotated[
         bool, typer.Option("--judged", help="Count only the pairs that people judged.")
     ] = False,

@@ -11,7 +11,8 @@ from rich.table import Table
 from rich.text import Text
 
 from visleak.cli.edges import plain
-from visleak.pipeline import recordings
+from visleak.pipeline import chance, recordings
+from visleak.settings import NEAR_AT
 from visleak.stats import Rate, percent
 from visleak.store import REPORT, UNREADABLE
 from visleak.verdicts import read_verdicts
@@ -144,8 +145,14 @@ def _recordings(content: Mapping[str, Any]) -> Iterator[Text]:
 def _facts(audit: Audit) -> Iterator[Text]:
     content = audit.summary
     yield _fact("thresholds", _thresholds(content["thresholds"]))
+    for words in chance.notes(content["comparisons"]):
+        yield _fact("", plain(words), "yellow")
+    near_at = (content["grader"] or {}).get("near_at", NEAR_AT)
+    if near_at != NEAR_AT:
+        yield _fact("grades", f"near from probability {near_at:.12g} (default {NEAR_AT:g})")
     if conflicts := content["label_conflicts"]:
-        words = f"{_counted(conflicts, 'near or exact pair')} with different labels"
+        pairs = _counted(conflicts, "near or exact pair")
+        words = f"{pairs} with different labels: possible label conflicts, or false positives"
         yield _fact("labels", words, "yellow")
     flat = sum(each["flat"] or 0 for each in content["sets"])
     if flat:

@@ -117,7 +117,7 @@ class Counts:
 def count(
     folder: str | os.PathLike[str],
     *,
-    grade: str = "similar",
+    grade: str = "near",
     verdicts: Iterable[Verdict] | None = None,
     judged: bool = False,
 ) -> Counts:
@@ -125,7 +125,7 @@ def count(
 
     Args:
         folder: an audit folder.
-        grade: the weakest that counts: ``similar``, ``near`` or ``exact``.
+        grade: the weakest that counts: ``exact``, ``near``, or ``similar`` as in the paper.
         verdicts: to lay over, in order of time; by default those of the folder.
         judged: count only the pairs that people judged and agree on, as the paper does.
 

@@ -34,8 +34,8 @@ def _conditions(audit: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
         for key in keys:
             yield f"{what} {key}", content.get(key)
     for name, value in (audit.get("settings") or {}).items():
-        # the encoder is said above
-        if name not in ("encoder", "search"):
+        # these are said above
+        if name not in ("encoder", "search", "near_at"):
             yield f"setting {name}", value
     for package, version in (audit.get("versions") or {}).items():
         yield f"version of {package}", version

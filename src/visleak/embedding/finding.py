@@ -12,7 +12,7 @@ import pyarrow as pa
 
 from visleak import pipeline
 from visleak.auditing import Audit, audit
-from visleak.errors import UsageError, VisleakError
+from visleak.errors import UsageError
 from visleak.images import open_images
 from visleak.images.embedding_manifest import MANIFEST, UNFINISHED, VECTORS
 from visleak.images.folder import file_set
@@ -21,7 +21,7 @@ from visleak.images.sources import resolved
 from visleak.pipeline.candidates import BEST
 from visleak.pipeline.workplace import Progress
 from visleak.records import GRADES, AnySet, ImageSet
-from visleak.settings import Settings
+from visleak.settings import NEAR_AT, Settings
 from visleak.store import AUDIT, IMAGES, read_summary, read_table
 
 #: Name of the set of the pictures that are looked for.
@@ -115,9 +115,6 @@ def find(
         [asked], sets, settings=settings, workers=workers, cache=cache, progress=progress
     )
     gone = {problem.id: problem.reason for problem in result.unreadable() if problem.set == ASKED}
-    if len(gone) == len(asked):
-        first = next(iter(gone.items()))
-        raise VisleakError(f"{first[0]} cannot be read: {first[1]}")
     matches = _matches(result)
     limits = [result.summary["thresholds"][name] is not None for name in ("hard", "soft")]
     found = []
@@ -165,7 +162,11 @@ def _sets_of(folder: Path, encoder: str) -> tuple[list[AnySet], Settings]:
     used = summary["settings"]
     limits = {} if encoder else {name: summary["thresholds"][name] for name in ("hard", "soft")}
     return sets, Settings(
-        encoder=encoder or used["encoder"], candidates="best", within=False, **limits
+        encoder=encoder or used["encoder"],
+        near_at=used.get("near_at", NEAR_AT),
+        candidates="best",
+        within=False,
+        **limits,
     )
 
 

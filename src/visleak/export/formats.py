@@ -57,8 +57,8 @@ def export(
             pair, with ``machine_grade`` and ``judged``.
             ``accepted``: leaking pairs by content digest, for ``--baseline``.
         out: file to write; an older one is replaced in one step.
-        grade: weakest grade to write, or stronger; by default ``similar`` for ``cifair``, ``near``
-            for ``ids`` and ``accepted``, and every pair for ``csv``.
+        grade: weakest grade to write, or stronger; by default ``near``, and every pair for ``csv``.
+            The lists of the paper hold ``similar`` ones too.
         query_set: the test set to write; needed by ``cifair`` and ``ids`` where there are several.
 
     Returns:
@@ -95,7 +95,7 @@ def export(
 
 def _cifair(folder: Path, out: Path, grade: str | None, query_set: str | None) -> tuple[Path, ...]:
     columns = ["query_set", "query", "reference_set", "reference", "similarity", "grade"]
-    table = _pairs(folder, [*columns, "coverage"], grade or "similar", query_set)
+    table = _pairs(folder, [*columns, "coverage"], grade or "near", query_set)
     table = table.filter(pc.is_in(table["grade"], pa.array(CIFAIR_GRADES)))
     # of a pair within the test set, the first is the one to go: as the people's list has it
     table = as_listed(table, read_verdicts(folder))

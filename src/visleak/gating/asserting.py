@@ -15,6 +15,7 @@ from visleak.gating.fresh import NewLeaks, named, new_leaks
 from visleak.records import AnySet, Encoder, Encodes
 from visleak.settings import Settings
 from visleak.stats import percent
+from visleak.stats.levels import UNREADABLE_SHARE
 from visleak.templates import plain
 from visleak.verdicts import judged_summary
 from visleak.verdicts.level import Level
@@ -22,8 +23,8 @@ from visleak.verdicts.level import Level
 #: Pairs that a failure names.
 NAMED: Final = 5
 
-#: What may be done about images that cannot be read.
-UNREADABLE: Final = ("warn", "ignore", "fail")
+#: What may be done about images that cannot be read, and the share of a set that passes.
+UNREADABLE: Final = {"warn": UNREADABLE_SHARE, "ignore": 1.0, "fail": 0.0}
 
 Baselines = str | os.PathLike[str] | Sequence[str | os.PathLike[str]]
 
@@ -71,7 +72,7 @@ def assert_no_leak(
         allowed: largest share of the readable images of a test set that may leak, 0 to 1.
         baseline: audit folders or files of accepted pairs; what they know is no leak.
         unreadable: images that cannot be read are compared with nothing: ``warn`` of them,
-            ``ignore`` them, or ``fail``. Where all of a side are, it fails in any case.
+            and fail above 5 % of a set, ``ignore`` them, or ``fail``.
         settings, encoder, encoder_options, thresholds, cache, workers: as in
             :func:`visleak.audit`.
         out: folder to keep the audit in; by default one that lives as long as the audit returned.
@@ -83,7 +84,8 @@ def assert_no_leak(
     Raises:
         LeakFound: more do, or images cannot be read that had to be. Its message has the headline
             and the worst pairs.
-        UsageError, VisleakError: the audit cannot be made; see their messages.
+        UsageError, VisleakError: the audit cannot be made, such as of a set without a readable
+            image; see their messages.
 
     >>> import visleak
     >>> visleak.assert_no_leak("data/test", "data/train")  # doctest: +SKIP
@@ -106,11 +108,10 @@ def assert_no_leak(
     )
     leaks = _leaks(result, level, known)
     problems = _problems(result)
-    failed = [each for each in leaks if each.rate.total and each.rate.share > allowed]
-    unread = _unread(result) or (unreadable == "fail" and problems)
-    if failed or unread:
+    failed = [each for each in leaks if not each.rate.total or each.rate.share > allowed]
+    if failed or _unread(result) > UNREADABLE[unreadable]:
         lines = [line for each in failed for line in _told(each, result, allowed, known)]
-        lines += [] if unreadable == "ignore" and not unread else problems
+        lines += [] if unreadable == "ignore" else problems
         raise LeakFound("\n".join([*lines, _way_on(result, kept=out is not None)]), result, leaks)
     if unreadable == "warn" and problems:
         warnings.warn(" ".join(problems), stacklevel=2)
@@ -191,9 +192,13 @@ def _problems(result: Audit) -> list[str]:
     ]
 
 
-def _unread(result: Audit) -> bool:
-    """Whether a set has nothing that could be read, so that nothing was compared."""
-    return any(not each["readable"] for each in result.summary["sets"])
+def _unread(result: Audit) -> float:
+    """Return the largest share of a set that could not be read."""
+    shares: list[float] = [
+        each["unreadable"] / max(1, each["unreadable"] + each["readable"])
+        for each in result.summary["sets"]
+    ]
+    return max(shares)
 
 
 def _way_on(result: Audit, *, kept: bool) -> str:

@@ -1,10 +1,11 @@
-"""The grader: a small readable logistic model over what was measured on a pair."""
+"""The grader: small readable logistic models over what was measured on a pair."""
 
 from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Mapping
+import re
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from importlib import resources
 from typing import Any, Final
@@ -23,6 +24,12 @@ _MOST: Final = 0.999
 
 #: Displacement (pixels compared) that is as good as none.
 _STILL: Final = 0.05
+
+#: Feature (-1 in a leaf), threshold, nodes to the left and right, log-odds.
+Node = tuple[int, float, int, int, float]
+
+#: Share of rewritten content that is as good as none.
+_LEAST_SHARE: Final = 1e-3
 
 #: Side up to which pictures count as tiny: the two sizes have models of their own, because the
 #: same agreement says more where there were more pixels to agree.
@@ -59,6 +66,22 @@ def features(similarity: Float32, background: Float32, evidence: Evidence) -> di
         "structure": stretched("structure"),
         "drift": np.log(checks["drift"] + _STILL),
         **{name: checks[name] for name in ("agreement", "directions", "detail", "palette")},
+        **_close_features(checks),
+    }
+
+
+def _close_features(checks: Mapping[str, Float64]) -> dict[str, Float64]:
+    """Return the features of the close comparison; where there was none, nothing is shared."""
+    return {
+        "amount": np.log1p(np.maximum(checks["amount"], 0.0)),
+        "matched": np.arctanh(np.clip(checks["matched"], -_MOST, _MOST)),
+        "windows": np.log1p(checks["windows"]),
+        "rewritten": np.log(checks["rewritten"] + _LEAST_SHARE),
+        "places": np.log1p(checks["places"]),
+        **{
+            name: checks[name]
+            for name in ("opposed", "replaced", "added", "hidden", "typical", "plain")
+        },
     }
 
 
@@ -81,15 +104,88 @@ class Scale:
 
 
 @dataclass(frozen=True, slots=True)
+class Trees:
+    """A boosted sum of small decision trees: log-odds = intercept + sum of the leaves reached.
+
+    Attributes:
+        intercept: log-odds before any tree.
+        features: names of the features, as the nodes number them.
+        feature: ``int16`` (trees, nodes): the feature of each node, -1 in a leaf.
+        threshold: ``float64`` (trees, nodes): up to it a row goes left.
+        left, right: ``int16`` (trees, nodes): the next node.
+        value: ``float64`` (trees, nodes): log-odds of a leaf.
+    """
+
+    intercept: float
+    features: tuple[str, ...]
+    feature: npt.NDArray[np.int16]
+    threshold: Float64
+    left: npt.NDArray[np.int16]
+    right: npt.NDArray[np.int16]
+    value: Float64
+
+    @classmethod
+    def of(
+        cls, intercept: float, features: Sequence[str], trees: Sequence[Sequence[Node]]
+    ) -> Trees:
+        """Return trees from their nodes: feature, threshold, left, right, value."""
+        most = max((len(tree) for tree in trees), default=1)
+        table = np.zeros((len(trees), most, 5))
+        table[:, :, 0] = -1
+        for number, tree in enumerate(trees):
+            table[number, : len(tree)] = tree
+        feature, left, right = (table[:, :, at].astype(np.int16) for at in (0, 2, 3))
+        return cls(intercept, tuple(features), feature, table[:, :, 1], left, right, table[:, :, 4])
+
+    def nodes(self) -> list[list[Node]]:
+        """Return the nodes of every tree, as :meth:`of` takes them."""
+        columns = (self.feature, self.threshold, self.left, self.right, self.value)
+        rows = zip(*(column.tolist() for column in columns), strict=True)
+        return [list(zip(*tree, strict=True)) for tree in rows]
+
+    def probability(self, columns: Mapping[str, Float64]) -> Float64:
+        """Return the probability of each row, NaN where a feature is."""
+        table = np.stack([columns[name] for name in self.features], axis=1)
+        odds = np.full(len(table), self.intercept)
+        rows = np.arange(len(table))
+        for number in range(len(self.feature)):
+            node = np.zeros(len(table), np.int64)
+            while (inner := self.feature[number, node] >= 0).any():
+                at = node[inner]
+                values = table[rows[inner], self.feature[number, at]]
+                right = values > self.threshold[number, at]
+                node[inner] = np.where(right, self.right[number, at], self.left[number, at])
+            odds += self.value[number, node]
+        odds[np.isnan(table).any(axis=1)] = np.nan
+        return np.asarray(1.0 / (1.0 + np.exp(-np.clip(odds, -50, 50))))
+
+
+@dataclass(frozen=True, slots=True)
+class Product:
+    """Conditions that must all hold: the product of their probabilities.
+
+    Attributes:
+        scales: probability of each condition, by name.
+    """
+
+    scales: Mapping[str, Scale | Trees]
+
+    def probability(self, columns: Mapping[str, Float64]) -> Float64:
+        """Return the probability of each row, NaN where a feature is."""
+        each = [scale.probability(columns) for scale in self.scales.values()]
+        return np.asarray(np.prod(each, axis=0))
+
+
+@dataclass(frozen=True, slots=True)
 class Scales:
-    """What is asked about a checked pair.
+    """The probabilities of a checked pair.
 
     Attributes:
         near: P(near or exact).
         similar: P(similar or closer).
     """
 
-    near: Scale
+    near: Scale | Product
     similar: Scale
 
 
@@ -132,12 +228,22 @@ class Grader:
             )
         )
         near = np.where(checked, near, self.screened.probability(columns))
-        # who is near is also similar or closer, whatever the two models say
+        # a near pair is also similar or closer, whatever the two models say
         return near, np.where(checked, np.maximum(near, similar), 0.0)
 
+    def conditions(self, columns: Mapping[str, Float64]) -> dict[str, Float64]:
+        """Return the probability of each condition of the large model, by name."""
+        near = self.large.near
+        scales = near.scales if isinstance(near, Product) else {}
+        return {name: scale.probability(columns) for name, scale in scales.items()}
 
-def load_grader(text: str | None = None) -> Grader:
+
+def load_grader(text: str | None = None, near_at: float | None = None) -> Grader:
     """Return the grader that ships, or the one of a JSON text.
+
+    Args:
+        text: the JSON text.
+        near_at: probability from which a pair is ``near``, in place of the grader's own.
 
     Raises:
         VisleakError: the text is not a grader.
@@ -147,15 +253,28 @@ def load_grader(text: str | None = None) -> Grader:
     try:
         stored: dict[str, Any] = json.loads(text)
         tiny, large = (
-            Scales(_scale(stored[size]["near"]), _scale(stored[size]["similar"]))
+            Scales(_near(stored[size]["near"]), _scale(stored[size]["similar"]))
             for size in ("tiny", "large")
         )
         screened = _scale(stored["screened"])
-        near_at, provenance = float(stored["near_at"]), str(stored["provenance"])
+        bound = float(stored["near_at"]) if near_at is None else near_at
+        provenance = str(stored["provenance"])
     except (ValueError, KeyError, TypeError, AttributeError) as error:
         raise VisleakError(f"the grader file is not one of visleak's graders: {error!r}") from error
     digest = hashlib.blake2b(text.encode(), digest_size=16).hexdigest()
-    return Grader(tiny, large, screened, near_at, digest, provenance)
+    return Grader(tiny, large, screened, bound, digest, provenance)
+
+
+def _near(stored: Mapping[str, Any]) -> Scale | Product:
+    if "intercept" in stored:
+        return _scale(stored)
+    return Product({name: _condition(scale) for name, scale in stored.items()})
+
+
+def _condition(stored: Mapping[str, Any]) -> Scale | Trees:
+    if "trees" not in stored:
+        return _scale(stored)
+    return Trees.of(float(stored["intercept"]), stored["features"], stored["trees"])
 
 
 def _scale(stored: Mapping[str, Any]) -> Scale:
@@ -166,7 +285,11 @@ def _scale(stored: Mapping[str, Any]) -> Scale:
 def as_text(grader: Grader) -> str:
     """Return a grader as JSON text, six digits; its digest is that of the text."""
 
-    def written(scale: Scale) -> dict[str, Any]:
+    def written(scale: Scale | Product | Trees) -> dict[str, Any]:
+        if isinstance(scale, Trees):
+            return _as_stored(scale)
+        if isinstance(scale, Product):
+            return {name: written(each) for name, each in scale.scales.items()}
         weights = {name: round(float(weight), 6) for name, weight in scale.weights.items()}
         return {"intercept": round(float(scale.intercept), 6), "weights": weights}
 
@@ -179,4 +302,24 @@ def as_text(grader: Grader) -> str:
         },
         "screened": written(grader.screened),
     }
-    return json.dumps(stored, indent=1) + "\n"
+    # a tree per line
+    text = json.dumps(stored, indent=1)
+    return re.sub(r"\[\s+(-?\d[^\[\]]*?)\s+\]", _on_one_line, text) + "\n"
+
+
+def _on_one_line(found: re.Match[str]) -> str:
+    return "[" + re.sub(r"\s+", " ", found.group(1)) + "]"
+
+
+def _as_stored(trees: Trees) -> dict[str, Any]:
+    return {
+        "intercept": round(trees.intercept, 6),
+        "features": list(trees.features),
+        "trees": [
+            [
+                [f, threshold, left, right, round(value, 6)]
+                for f, threshold, left, right, value in tree
+            ]
+            for tree in trees.nodes()
+        ],
+    }

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Final
 
 import numpy as np
@@ -13,12 +14,18 @@ from visleak.records import GRADES, Bool, Evidence, Float32, Grades
 
 EXACT, NEAR, SIMILAR, DIFFERENT = range(len(GRADES))
 
-#: Probability given to pairs whose pixels are approximately identical but whose bytes differ.
+#: Least probability of pairs whose pixels are identical but whose bytes differ.
 SAME_PIXELS: Final = 0.999
 
 _SCREENED: Final = "no shift of this view brings the edges together"
 _BLANK: Final = "both are blank; only the colour can be compared"
 _UNSEEN: Final = "a picture could not be decoded again"
+_SKIPPED: Final = (
+    "",
+    "not verified: better candidates of the image were verified, and none is near",
+    "not verified: the limit of verified pairs per image was reached",
+    "not verified: near or exact pairs connect the two images",
+)
 
 
 def grade(
@@ -34,7 +41,8 @@ def grade(
 
     Args:
         similarity, background: ``float32`` (n,), as in ``Pairs``.
-        evidence: what was measured; NaN where the screen let a pair go.
+        evidence: what was measured; NaN where the screen let a pair go. Skipped pairs have no
+            grade, unless their bytes are equal.
         equal_bytes: pairs of two copies of the same bytes: exact, whatever else.
         flat: pairs of blank pictures: exact where pixels agree, else similar; never near.
         grader: the model.
@@ -46,37 +54,48 @@ def grade(
     result[closer >= 0.5] = SIMILAR
     result[probability >= grader.near_at] = NEAR
     result[flat] = SIMILAR
-    exact = (evidence.checks["exact"] == 1) | equal_bytes
+    identical = (evidence.checks["identical"] == 1) | equal_bytes
+    # pixels that are the same up to re-encoding do not overrule the model, identical ones do
+    recoded = evidence.checks["exact"] == 1
+    exact = identical | (recoded & ((result == NEAR) | flat))
     result[exact] = EXACT
     probability = np.where(flat & ~exact, 0.0, probability)
-    probability = np.where(exact, np.maximum(probability, SAME_PIXELS), probability)
+    probability = np.where(identical, np.maximum(probability, SAME_PIXELS), probability)
     probability = np.where(exact & flat, 1.0, probability)
     probability = np.where(equal_bytes, 1.0, probability)
+    if evidence.skipped is not None:
+        unseen |= (evidence.skipped > 0) & ~equal_bytes
     result[unseen], probability[unseen] = -1, np.nan
-    reasons, transforms = _in_words(result, evidence, equal_bytes, flat)
+    chance = grader.conditions(columns)
+    reasons, transforms = _in_words(result, evidence, equal_bytes, flat, chance)
     return Grades(result, probability.astype(np.float32), reasons, transforms)
 
 
 def _in_words(
-    grades: npt.NDArray[np.int8], evidence: Evidence, equal_bytes: Bool, flat: Bool
+    grades: npt.NDArray[np.int8],
+    evidence: Evidence,
+    equal_bytes: Bool,
+    flat: Bool,
+    chance: Mapping[str, npt.NDArray[np.float64]],
 ) -> tuple[tuple[str, ...], tuple[str, ...]]:
-    """Return reasons and transforms, a line each a pair."""
+    """Return reasons and transforms, one line per pair."""
     reasons = [_SCREENED] * len(grades)
     transforms = [""] * len(grades)
+    skipped = evidence.skipped if evidence.skipped is not None else np.zeros(len(grades), np.int8)
     for row in np.flatnonzero(grades == -1):
-        reasons[row] = _UNSEEN
+        reasons[row] = _SKIPPED[skipped[row]] or _UNSEEN
     for row in np.flatnonzero(equal_bytes):
         reasons[row] = "identical bytes"
-    light = ("gain", "offset", "tint", "inverted")
-    names = ("within", "patch", "gradient", *light, "query_ratio", "reference_ratio")
-    checked = ~np.isnan(evidence.checks["gradient"]) & ~equal_bytes
+    checked = ~np.isnan(evidence.checks["gradient"]) & ~equal_bytes & (grades >= 0)
     for row in np.flatnonzero(checked):
-        check = {name: float(evidence.checks[name][row]) for name in names}
+        check = {name: float(values[row]) for name, values in evidence.checks.items()}
         if flat[row] and grades[row] != EXACT:
             reasons[row] = _BLANK
             continue
         if grades[row] in (NEAR, SIMILAR):
             matrix = evidence.matrix[row].reshape(3, 3).astype(np.float64)
             transforms[row] = words.transform(matrix, check, check["inverted"] == 1)
-        reasons[row] = words.reason(int(grades[row]), transforms[row], check)
+        conditions = {name: float(values[row]) for name, values in chance.items()}
+        weakest = min(conditions, key=conditions.__getitem__, default="")
+        reasons[row] = words.reason(int(grades[row]), transforms[row], check, weakest)
     return tuple(reasons), tuple(transforms)

@@ -22,6 +22,9 @@ SHIFTED: Final = 0.025
 SCALED: Final = 0.03
 TURNED: Final = 2.0
 
+#: Windows with texture below which the detail of a pair decides nothing.
+SPARSE: Final = 3.0
+
 
 def geometry(matrix: Matrix, ratios: tuple[float, float] = (1.0, 1.0)) -> list[str]:
     """Return in words what a relation does to the query: mirror, turn, crop, scale, shift.
@@ -88,17 +91,42 @@ def transform(matrix: Matrix, check: Mapping[str, float], inverted: bool) -> str
     return ", ".join(geometry(matrix, ratios) + colours(check, inverted))
 
 
-def reason(grade: int, changes: str, check: Mapping[str, float]) -> str:
-    """Return one line for a person: why a checked pair has its grade."""
-    agrees = f"{100 * check['within']:.0f} % of the overlap agrees"
+def reason(grade: int, changes: str, check: Mapping[str, float], weakest: str = "") -> str:
+    """Return one line for a person: why a checked pair has its grade.
+
+    Args:
+        grade: index into ``GRADES``.
+        changes: of :func:`transform`.
+        check: what was measured, by name.
+        weakest: the condition of the model for large images that is least likely to hold.
+    """
     name = GRADES[grade]
     if name == "exact":
-        return "almost all pixels identical"
+        return "all pixels identical" if check["identical"] == 1 else "same pixels, encoded again"
     if name == "near":
-        return f"same shot{', ' + changes if changes else ''}; {agrees}"
+        changed = f", {changes}" if changes else ""
+        agrees = f"{100 * check['within']:.0f} % of the overlap agrees"
+        close = "fine detail agrees" if check["close_side"] > 0 else agrees
+        return f"same shot{changed}; {close}"
+    if check["close_side"] > 0:
+        return _another(check, weakest) if name == "similar" else _nothing_shared(check)
     if name == "similar":
-        patch = check["patch"]
-        return (
-            f"alike, but not the same shot; {agrees}, up to {patch:.0f} grey levels off in places"
-        )
+        return f"similar edges (correlation {check['gradient']:.2f}), too few for the same shot"
     return f"edges do not agree (correlation {check['gradient']:.2f}) after the best alignment"
+
+
+def _nothing_shared(check: Mapping[str, float]) -> str:
+    """Return what tells a different pair from a similar one."""
+    if check["windows"] < SPARSE:
+        return "too little detail to decide"
+    return f"fine detail does not agree (correlation {check['matched']:.2f}) after alignment"
+
+
+def _another(check: Mapping[str, float], weakest: str) -> str:
+    """Return what tells a similar pair from a near one."""
+    places = round(check["places"])
+    if weakest == "unchanged" and places:
+        return f"same template; content differs in {places} place{'s' if places != 1 else ''}"
+    if weakest == "unmoved":
+        return "same scene; its parts are displaced against each other"
+    return f"{100 * check['opposed']:.0f} % of the shared detail contradicts"

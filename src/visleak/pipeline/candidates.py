@@ -3,6 +3,10 @@
 Both candidate rules of the design: every pair at or above the soft threshold, and the best
 twenty references of each query by background-corrected similarity. Equal content is searched
 once; blank pictures are matched by digest and colour only, and one match each is enough.
+
+The number of pairs is proportional to the number of images. Two contents with many copies do not
+have a pair for each two copies: every copy of the one is paired with a few of the other, so that
+each copy has a pair and all remain connected. The totals count every pair.
 """
 
 from __future__ import annotations
@@ -24,6 +28,9 @@ BEST: Final = 20
 
 #: Cohort pictures whose mean similarity is the background.
 COHORT_BEST: Final = 5
+
+#: Pairs of copies of two contents up to which each copy is paired with each.
+COPIES: Final = 1000
 
 #: Colours of two blank pictures agree from this cosine on.
 SAME_COLOUR: Final = 0.995
@@ -92,7 +99,8 @@ def find_pairs(
     """Return the candidate pairs of two sets, or within one set where both sides are the same.
 
     Sorted by the query's id, then by falling similarity, then by the reference's id. Within one
-    set each unordered pair stands once, with the lower id as the query.
+    set each unordered pair stands once, with the lower id as the query; it is kept where it is
+    among the most similar of either image.
     """
     same = query is reference
     blank = Wanted(SAME_COLOUR, best=0, cap=1)
@@ -115,6 +123,8 @@ def find_pairs(
         hits = finder.find(sides, rule, workers=workers)
         if not same:
             hits = _with_equal_bytes(hits, left, right, rule.threshold)
+        if not flat:
+            hits = _within_cap(hits, left, right, rule.cap)
         found = found.plus(_expand(hits, left, right, len(query.prints), rule.cap, same))
     if same:
         found = found.unordered(query.order)
@@ -233,17 +243,22 @@ class _Found:
         return turned.only(rank[first[: len(rank)]])
 
     def capped(self, query: Side, reference: Side, cap: Int64) -> _Found:
-        """Return at most ``cap`` pairs of each query, the most alike.
+        """Return the ``cap`` most similar pairs of each query, within a set of each image.
 
         Of a blank picture's many equals those with equal bytes come first.
         """
         left, right = query.prints.digests, reference.prints.digests
         other = (left[self.query] != right[self.reference]).any(axis=1)
         other &= query.prints.flat[self.query]
-        order = reference.order[self.reference]
-        rank = np.lexsort((order, -self.similarity, other, self.query))
-        place = np.arange(len(rank)) - np.searchsorted(self.query[rank], self.query[rank])
-        return self.only(rank[place < cap[self.query[rank]]])
+        ends = [(self.query, reference.order[self.reference])]
+        if query is reference:
+            ends.append((self.reference, query.order[self.query]))
+        kept = np.zeros(len(self.query), np.bool_)
+        for image, order in ends:
+            rank = np.lexsort((order, -self.similarity, other, image))
+            place = np.arange(len(rank)) - np.searchsorted(image[rank], image[rank])
+            kept[rank] |= place < cap[image[rank]]
+        return self.only(np.flatnonzero(kept))
 
 
 def _with_equal_bytes(
@@ -281,15 +296,43 @@ def _self_similarity(matrix: Rows, index: Int64) -> Float32:
     return similarity
 
 
+def _copies(hits: Hits, left: _Distinct, right: _Distinct) -> tuple[Int64, Int64, Int64]:
+    """Return how many copies the contents of hits have, and with how many of the reference's
+    each of the query's is paired: with enough that all have a pair.
+    """
+    wide, tall = left.sizes()[hits.query], right.sizes()[hits.reference]
+    return wide, tall, np.minimum(tall, np.maximum(COPIES // wide, -(-tall // wide)))
+
+
+def _within_cap(hits: Hits, left: _Distinct, right: _Distinct, cap: int) -> Hits:
+    """Return the hits of each query whose more similar ones do not fill its cap already."""
+    order = np.lexsort((-hits.similarity, hits.query))
+    query, similarity = hits.query[order], hits.similarity[order]
+    before = np.concatenate([[0], np.cumsum(_copies(hits, left, right)[2][order])])
+    # of hits that are equally similar all are kept: ties go by the ids of the copies
+    new = (np.diff(query, prepend=-1) != 0) | (np.diff(similarity, prepend=np.nan) != 0)
+    tie = np.maximum.accumulate(np.where(new, np.arange(len(order)), 0))
+    kept = np.sort(order[before[tie] - before[np.searchsorted(query, query)] < cap])
+    return Hits(
+        hits.query[kept], hits.reference[kept], hits.similarity[kept], hits.view[kept], hits.total
+    )
+
+
 def _expand(
     hits: Hits, left: _Distinct, right: _Distinct, queries: int, cap: int, same: bool
 ) -> _Found:
-    """Return the pairs of rows behind pairs of contents, at most ``cap`` a query and content."""
-    wide = left.sizes()[hits.query]
-    tall = np.minimum(right.sizes()[hits.reference], cap)
-    hit = np.repeat(np.arange(len(hits.query)), wide * tall)
-    place = np.arange(len(hit)) - np.repeat(np.cumsum(wide * tall) - wide * tall, wide * tall)
-    across, down = np.divmod(place, tall[hit])
+    """Return the pairs of rows behind pairs of contents.
+
+    Where a copy of the query is not paired with all copies of the reference, the next copy takes
+    the next ones.
+    """
+    wide, tall, each = _copies(hits, left, right)
+    turn = np.where(each < tall, each, 0)
+    each = np.minimum(each, cap)
+    hit = np.repeat(np.arange(len(hits.query)), wide * each)
+    place = np.arange(len(hit)) - np.repeat(np.cumsum(wide * each) - wide * each, wide * each)
+    across, down = np.divmod(place, each[hit])
+    down = (down + across * turn[hit]) % tall[hit]
     total = np.zeros(queries, np.int64)
     total[left.members] = np.repeat(hits.total, left.sizes())
     found = _Found(
@@ -303,10 +346,14 @@ def _expand(
 
 
 def _inside(contents: _Distinct, queries: int, cap: int) -> _Found:
-    """Return the pairs of rows of one set that have equal bytes, at most ``cap`` a row."""
+    """Return the pairs of rows of one set that have equal bytes.
+
+    Each is paired with as many that follow it as :data:`COPIES` and ``cap`` allow, and the next.
+    """
     sizes = contents.sizes()
     place = np.arange(len(contents.members)) - np.repeat(contents.edges[:-1], sizes)
-    later = np.minimum(np.repeat(sizes, sizes) - place - 1, cap)
+    most = np.clip(COPIES // np.maximum(sizes, 1), 1, cap)
+    later = np.minimum(np.repeat(sizes, sizes) - place - 1, np.repeat(most, sizes))
     row = np.repeat(np.arange(len(contents.members)), later)
     step = np.arange(len(row)) - np.repeat(np.cumsum(later) - later, later) + 1
     content = np.repeat(np.arange(len(sizes)), sizes)[row]

@@ -1,11 +1,11 @@
-"""What an audit will cost, before it starts: images, bytes, time, disk."""
+"""What an audit will cost, before it starts: images, bytes, time by step, disk."""
 
 from __future__ import annotations
 
 import os
 import time
-from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass, field, replace
 from itertools import pairwise
 from typing import Any, Final
 
@@ -17,14 +17,17 @@ from visleak.cache import Cache
 from visleak.encoders.flatness import flat
 from visleak.encoders.local import MOST
 from visleak.images import content_digest, decode
+from visleak.images.choosing import chosen
 from visleak.pipeline.batching import forwarded
 from visleak.pipeline.local import MOST_REFERENCES
+from visleak.pipeline.pair_cost import Sampled, pair_cost
 from visleak.pipeline.prints import maker
-from visleak.records import AnySet, Encoder, ImageSet, Picture, Unreadable
+from visleak.pipeline.thresholds import Thresholds, thresholds_of
+from visleak.records import AnySet, Bytes8, Encoder, ImageSet, Picture, Unreadable
 from visleak.settings import Settings
 
-#: Pictures of a set that are timed, and seconds after which no more are.
-TIMED: Final = 32
+#: Images of a set that are read and encoded to be timed, and seconds after which no more are.
+TIMED: Final = 256
 PATIENCE: Final = 2.0
 
 #: Files of a set that are asked for their size; where there are more, the rest is taken for alike.
@@ -33,21 +36,28 @@ ASKED: Final = 2_000
 #: Bytes of one local feature: descriptor and keypoint.
 FEATURE_BYTES: Final = 128 + 16
 
+#: Steps after the fingerprints, in their order.
+STEPS: Final = ("search", "local", "screening", "verification")
+
 #: Bytes a cache entry takes beside its value: keys, facts, pages that are not full.
 ENTRY_BYTES: Final = 100
 
 
 @dataclass(frozen=True, slots=True)
 class Cost:
-    """What an audit will cost. Comparing and checking pairs comes on top of ``seconds``.
+    """What an audit will cost. All times and numbers of pairs are estimates from a sample.
 
     Attributes:
         images: to read.
         embeddings: vectors made elsewhere, to read.
         bytes: of the images' files; ``None`` where they cannot be asked, as in a stream.
-        seconds: to read, decode and encode the images; less what the cache knows. ``None`` where
-            none of those tried could be read.
-        timed: pictures that were timed for that.
+        seconds: of all steps together. ``None`` where no image that was tried could be read.
+        steps: seconds by step: ``fingerprint`` (to read, decode and encode the images, less what
+            the cache holds), ``search``, ``local``, ``screening``, ``verification``.
+        candidates: pairs to screen.
+        verified: pairs to verify in full, because the screening keeps them.
+        timed: images that were timed.
+        timed_pairs: pairs that were timed.
         processes: that work on it.
         scratch: bytes in the output folder while it runs, at least.
         cache: bytes added to the cache, at most.
@@ -57,7 +67,11 @@ class Cost:
     embeddings: int
     bytes: int | None
     seconds: float | None
+    steps: Mapping[str, float]
+    candidates: int
+    verified: int
     timed: int
+    timed_pairs: int
     processes: int
     scratch: int
     cache: int
@@ -74,15 +88,18 @@ def cost_of(
     settings: Settings,
     processes: int,
     cache: Cache | None,
+    thresholds: Thresholds | None = None,
 ) -> Cost:
-    """Return what an audit will cost, from a handful of its images.
+    """Return what an audit will cost, from a sample of its images and of their pairs.
 
     Args:
         queries, references, encoder, settings: of the audit.
         processes: that will work on it.
-        cache: that it will use.
+        cache: that it will use; only fingerprints are looked up in it.
+        thresholds: of the degrees; by default as settings and encoder say.
     """
     sets = {images.name: images for images in (*references, *queries)}
+    tested = {images.name for images in queries}
     asked = {
         images.name: min(settings.sample or len(images), len(images))
         if images in queries
@@ -93,10 +110,21 @@ def cost_of(
     count = sum(asked[images.name] for images in read)
     stored = [bytes_of(images) for images in read]
     seconds, timed = 0.0, 0
+    samples = {name: Sampled(None, n, passes=name not in tested) for name, n in asked.items()}
     for images in read:
         handful = _timed(images, encoder, cache)
         timed += handful.pictures
         seconds += asked[images.name] * handful.each(processes)
+        samples[images.name] = Sampled(handful.sample(images), asked[images.name])
+    couples = [(q.name, r.name) for q in queries for r in references if q.name != r.name]
+    if settings.within and not settings.sample:
+        couples += [(q.name, q.name) for q in queries]
+    limits = thresholds or thresholds_of(encoder, settings)
+    pairs = pair_cost(samples, couples, encoder, replace(settings, sample=0), limits)
+    steps = {
+        "fingerprint": seconds,
+        **{name: getattr(pairs, name) / processes for name in STEPS},
+    }
     features = 0
     if settings.local and settings.candidates != "nearest":
         features = sum(n for n in asked.values() if n <= MOST_REFERENCES) * MOST * FEATURE_BYTES
@@ -110,12 +138,27 @@ def cost_of(
             round((size or 0) * asked[images.name] / max(1, len(images)))
             for size, images in zip(stored, read, strict=True)
         ),
-        seconds=seconds if timed else None,
+        seconds=sum(steps.values()) if timed else None,
+        steps=steps,
+        candidates=round(pairs.candidates),
+        verified=round(pairs.verified),
         timed=timed,
+        timed_pairs=pairs.timed,
         processes=processes,
         scratch=vectors + features,
         cache=0 if cache is None else vectors + features + 2 * count * ENTRY_BYTES,
     )
+
+
+@dataclass(frozen=True, slots=True)
+class _Held:
+    """The opener of images that were read already."""
+
+    stored: Mapping[int, bytes | Bytes8]
+
+    def read(self, positions: Sequence[int]) -> Iterator[bytes | Bytes8 | Unreadable]:
+        """Yield what is stored, see :class:`visleak.records.Opener`."""
+        yield from (self.stored[int(position)] for position in positions)
 
 
 @dataclass(slots=True)
@@ -123,9 +166,18 @@ class _Handful:
     """Seconds that some pictures took: to read, to make ready, to encode in one place."""
 
     pictures: int = 0
+    stored: dict[int, bytes | Bytes8] = field(default_factory=dict)
     read: float = 0.0
     ready: float = 0.0
     network: float = 0.0
+
+    def sample(self, images: ImageSet) -> ImageSet:
+        """Return the images as a set of its own: as many, all over the set, as are soon encoded."""
+        most = max(8, int(PATIENCE / max(self.each(1), 1e-6)))
+        positions = np.array(sorted(self.stored), np.int64)
+        if len(positions) > most:
+            positions = positions[np.linspace(0, len(positions) - 1, most).astype(np.int64)]
+        return chosen(replace(images, opener=_Held(self.stored)), positions, images.name)
 
     def each(self, processes: int) -> float:
         """Return the seconds a picture takes where so many processes work on it."""
@@ -140,12 +192,14 @@ def _timed(images: ImageSet, encoder: Encoder, cache: Cache | None) -> _Handful:
     found = _Handful()
     fresh: list[Picture] = []
     began = last = time.perf_counter()
-    for data in images.opener.read(_chosen(images)):
+    positions = _chosen(images)
+    for position, data in zip(positions, images.opener.read(positions), strict=False):
         if not isinstance(data, Unreadable):
             digest = content_digest(data)
             known = cache is not None and digest in cache.get(maker(encoder), [digest])
             now = time.perf_counter()
             found.pictures += 1
+            found.stored[position] = data
             found.read += now - last
             picture = None if known else decode(data, enough=encoder.enough)
             found.ready += time.perf_counter() - now
@@ -186,7 +240,7 @@ def _chosen(images: ImageSet) -> list[int]:
 
     What lies in a stream costs all that lies before it.
     """
-    count = min(TIMED, max(4, len(images) // 50), len(images))
+    count = min(TIMED, len(images))
     if len(_files(images)) < len(images):
         return list(range(count))
     return sorted({int(at) for at in np.linspace(0, len(images) - 1, count)})

@@ -16,7 +16,7 @@ import pyarrow.compute as pc
 from visleak.documents import digest_of
 from visleak.errors import UsageError, VisleakError
 from visleak.grading import load_grader
-from visleak.pipeline import recordings
+from visleak.pipeline import recordings, rounds
 from visleak.pipeline.run import Outcome
 from visleak.pipeline.tables import image_tables, pair_tables
 from visleak.pipeline.thresholds import Thresholds
@@ -63,6 +63,7 @@ def key_of(
         "encoder": encoder.digest,
         "thresholds": [thresholds.hard, thresholds.soft, thresholds.provenance],
         "verifier": check.digest().hex(),
+        "rounds": [rounds.ACROSS, rounds.WITHIN],
         "grader": load_grader().digest,
         "sets": stamps,
         "queries": len(queries),

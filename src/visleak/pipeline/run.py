@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping, Sequence, Set
 from dataclasses import dataclass, field, replace
 
 from visleak.errors import UsageError, VisleakError
 from visleak.grading import Grader, grade, load_grader
 from visleak.pipeline.candidates import Side, views_for
+from visleak.pipeline.chance import Chance, chance_of
 from visleak.pipeline.desk import Desk, wanted
 from visleak.pipeline.frame_distances import recording_leak
 from visleak.pipeline.labels import coverage, modality
@@ -41,6 +43,7 @@ class Outcome:
         embeddings: sets of which there are only embeddings, by name.
         accounts: what the search engine says of itself, by the names of the sets compared.
         recordings: how near in time frames of both sides lie, where that is known; by the same.
+        chance: how many pairs reach the thresholds by chance, where that is known; by the same.
     """
 
     queries: tuple[ImageSet, ...]
@@ -52,6 +55,7 @@ class Outcome:
     embeddings: Mapping[str, Taken] = field(default_factory=dict)
     accounts: Mapping[tuple[str, str], Sequence[Account]] = field(default_factory=dict)
     recordings: Mapping[tuple[str, str], RecordingLeak] = field(default_factory=dict)
+    chance: Mapping[tuple[str, str], Chance] = field(default_factory=dict)
 
     @property
     def sets(self) -> tuple[ImageSet, ...]:
@@ -79,6 +83,7 @@ def run(
 
     Raises:
         UsageError: two sets of one name, or nothing to compare.
+        VisleakError: a set without a readable image.
     """
     _check_names(queries, references, settings)
     _check_search(settings, place)
@@ -88,11 +93,14 @@ def run(
     for images in (*queries, *references):
         if images.name not in desk.sides and not _passes(images, tested):
             desk.take(images, images.name in tested)
+            _refuse_unreadable(images, desk)
     couples = [(q.name, r.name) for q in queries for r in references if q.name != r.name]
     if settings.within and not settings.sample:
         couples += [(q.name, q.name) for q in queries]
     with timed(place, "search"):
         passed = desk.pass_by([q.name for q in queries], references, thresholds)
+        for images in references:
+            _refuse_unreadable(images, desk)
         rule = wanted(thresholds, settings)
         found = [passed.get(couple) or desk.find(couple, rule) for couple in couples]
     seen = [i for i, couple in enumerate(couples) if desk.has_pictures(couple)]
@@ -104,13 +112,13 @@ def run(
                 found[i] = pairs
     evidence: list[Evidence | None] = [None] * len(found)
     gauge = list(found)
-    grader = load_grader() if settings.verify and seen else None
+    grader = load_grader(near_at=settings.near_at) if settings.verify and seen else None
     if grader is not None:
         with timed(place, "verify"):
             gauged = measured(
                 [found[i] for i in seen], desk.material, encoder, settings.views, place
             )
-            looked = verify(gauged, desk.material, place)
+            looked = verify(gauged, desk.material, place, grader)
             for i, pairs, own in zip(seen, gauged, looked, strict=True):
                 gauge[i], evidence[i] = pairs, own
     with timed(place, "grade"):
@@ -129,6 +137,7 @@ def run(
         desk.embeddings,
         desk.accounts,
         _recordings(compared, desk, settings),
+        _chance(compared, desk, thresholds),
     )
 
 
@@ -142,6 +151,22 @@ def _recordings(
         for each in compared
         if (leak := recording_leak(each, desk.sides, passing, settings)) is not None
     }
+
+
+def _chance(
+    compared: Sequence[Compared], desk: Desk, thresholds: Thresholds
+) -> dict[tuple[str, str], Chance]:
+    """Return what reaches the thresholds by chance, but of embeddings that passed by."""
+    passed = {name for name, taken in desk.embeddings.items() if taken.streamed}
+    with timed(desk.place, "chance"):
+        found = {
+            (each.query.name, each.reference.name): chance_of(
+                each, desk.sides, desk.encoder, desk.views, thresholds, desk.place.workers
+            )
+            for each in compared
+            if each.reference.name not in passed
+        }
+    return {couple: chance for couple, chance in found.items() if chance is not None}
 
 
 def _passes(images: AnySet, tested: Set[str]) -> bool:
@@ -172,6 +197,28 @@ def _check_names(
         twin = by_name.get(images.name)
         if twin is not None and twin.source != images.source:
             raise UsageError(f"two sets are called {images.name!r}; name them: --train NAME=SOURCE")
+
+
+def _refuse_unreadable(images: AnySet, desk: Desk) -> None:
+    """Refuse a set without a readable image: a rate of it would mean nothing.
+
+    Raises:
+        VisleakError: none could be read.
+    """
+    own, taken = desk.material[images.name], desk.embeddings.get(images.name)
+    problems = (*own.images.problems, *own.prints.problems)
+    # of embeddings that passed by, only the images in a pair have fingerprints
+    readable = len(own.prints)
+    if taken is not None and taken.streamed:
+        readable = taken.vectors - len(problems)
+    if readable or not problems:
+        return
+    reasons = Counter(problem.reason for problem in problems).most_common()
+    raise VisleakError(
+        f"set {images.name!r} ({images.source or 'in memory'}): none of its {len(problems):,}"
+        f" images could be read ({', '.join(f'{n:,} {reason}' for reason, n in reasons)}), such as"
+        f" {problems[0].id!r}; correct the source, or leave the set out"
+    )
 
 
 def _check_search(settings: Settings, place: Workplace) -> None:
@@ -227,4 +274,4 @@ def _compared(
         flat=material[query.name].prints.flat[pairs.query],
         grader=grader,
     )
-    return replace(verdict, grades=grades, matrix=evidence.matrix)
+    return replace(verdict, grades=grades, matrix=evidence.matrix, skipped=evidence.skipped)

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from visleak.pipeline import group_leaks, rates, recordings
+from visleak.pipeline import chance, group_leaks, rates, recordings
 from visleak.pipeline.labels import comparable, relation
 from visleak.pipeline.run import Outcome
 from visleak.pipeline.stored import Taken
@@ -33,6 +33,7 @@ def summarise(outcome: Outcome, encoder: Encoder, settings: Settings, tool: str)
         tool: visleak's own version.
     """
     totals = [_total(outcome, images) for images in outcome.queries]
+    comparisons = [_comparison(outcome, each) for each in outcome.compared]
     return {
         "schema": SCHEMA,
         "visleak": tool,
@@ -49,10 +50,10 @@ def summarise(outcome: Outcome, encoder: Encoder, settings: Settings, tool: str)
         "search": _search(outcome, settings),
         "verifier": {"digest": check.digest().hex()} if outcome.grader else None,
         "grader": _grader(outcome),
-        "comparisons": [_comparison(outcome, each) for each in outcome.compared],
+        "comparisons": comparisons,
         "totals": totals,
         "label_conflicts": sum(_conflicts(outcome, each) for each in outcome.compared),
-        "skipped": _skipped(outcome, encoder, settings),
+        "skipped": _skipped(outcome, encoder, settings, low=any(chance.notes(comparisons))),
         "versions": {name: _version(name) for name in PACKAGES}
         | {"python": platform.python_version()},
     }
@@ -140,6 +141,9 @@ def _comparison(outcome: Outcome, compared: Compared) -> dict[str, Any]:
     }
     if compared.coverage == "within":
         result["within"] = rates.within(compared, side)
+    found = outcome.chance.get((compared.query.name, compared.reference.name))
+    if found is not None:
+        result["chance"] = found.as_dict()
     leak = _group_leak(outcome, compared)
     if leak is not None:
         population = _population(outcome, compared.query)
@@ -218,8 +222,13 @@ def _conflicts(outcome: Outcome, compared: Compared) -> int:
     return int(related.to_pylist().count("different"))
 
 
-def _skipped(outcome: Outcome, encoder: Encoder, settings: Settings) -> list[str]:
-    """Return, in words, what the audit did not do and why."""
+def _skipped(outcome: Outcome, encoder: Encoder, settings: Settings, *, low: bool) -> list[str]:
+    """Return, in words, what the audit did not do and why.
+
+    Args:
+        outcome, encoder, settings: as in :func:`summarise`.
+        low: many pairs reach the thresholds by chance.
+    """
     said = []
     thresholds, name = outcome.thresholds, encoder.name
     if thresholds.soft is None and thresholds.hard is None:
@@ -234,7 +243,10 @@ def _skipped(outcome: Outcome, encoder: Encoder, settings: Settings) -> list[str
             f" {_views_by_others(outcome, settings)}"
         )
     if not settings.verify:
-        said.append("verification: switched off, so there are degrees but no grades")
+        hint = "; the thresholds are too low for these images: use `visleak calibrate`, or verify"
+        said.append(
+            f"verification: switched off, so there are degrees but no grades{hint if low else ''}"
+        )
     elif outcome.embeddings:
         names = ", ".join(outcome.embeddings)
         said.append(

@@ -19,6 +19,7 @@ from visleak.records import (
     Float32,
     Grades,
     ImageSet,
+    Int8,
     Int64,
     Pairs,
 )
@@ -39,6 +40,7 @@ class Compared:
         grades: the verdicts, or ``None`` where pictures were not looked at.
         matrix: ``float32`` (n, 9), NaN where no relation was fitted.
         coverage, modality: of the comparison.
+        skipped: ``int8`` (n,), as in :class:`visleak.records.Evidence`, or ``None``.
     """
 
     query: ImageSet
@@ -49,6 +51,7 @@ class Compared:
     matrix: Float32 | None
     coverage: str
     modality: str
+    skipped: Int8 | None = None
 
 
 def degree_of(similarity: Float32, hard: float | None, soft: float | None) -> npt.NDArray[np.int8]:

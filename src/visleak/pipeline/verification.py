@@ -1,31 +1,43 @@
-"""``verify(pairs, pictures) -> Evidence``: a cheap screen for all, a full check for survivors."""
+"""``verify(pairs, images) -> Evidence``: a cheap screen, a check for survivors, a close comparison.
+
+The check aligns images of 256 pixels; pairs in which it finds any resemblance are then compared at
+up to 1,024 pixels, where strokes and fine texture show.
+
+In an audit the number of full checks is bounded (:mod:`visleak.pipeline.rounds`). Evidence goes
+into the cache as soon as it is made, so that an interrupted run loses one task per worker.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final
 
 import numpy as np
 import numpy.typing as npt
 
+from visleak.grading import Grader, grade
 from visleak.images import decode
 from visleak.pipeline.pictures import Drawer, Shelf, fill
+from visleak.pipeline.rounds import Candidates, Rounds, sizes_for
 from visleak.pipeline.workplace import Handle, Workplace, shared
 from visleak.records import (
+    GRADES,
     Bool,
     Bytes8,
     Evidence,
     Fingerprints,
     Float32,
+    Grade,
     ImageSet,
+    Int8,
     Int64,
     Pairs,
     Unreadable,
 )
-from visleak.verify import check, screen
-from visleak.verify.exact import exactly_alike
-from visleak.verify.measures import CHECKS
+from visleak.verify import check, close, screen
+from visleak.verify.exact import exactly_alike, is_identical
+from visleak.verify.measures import CHECKS, Measures
 
 #: A pair is checked in full where its corrected similarity plus SCREEN_WEIGHT times its screen
 #: score reaches GATE: on judged CIFAR-10 pairs that keeps 99.3 % of the near-duplicates and
@@ -38,11 +50,23 @@ HOPEFUL: Final = 0.17
 
 #: Pairs a task.
 SCREEN_CHUNK: Final = 1024
-CHECK_CHUNK: Final = 128
+CHECK_CHUNK: Final = 32
+
+#: The same for the close comparison, which takes five times as long.
+CLOSE_CHUNK: Final = 16
 
 #: Columns of stored evidence: the screen, the checks, the relation.
 COLUMNS: Final = ("screen", "across", "down", *CHECKS)
 _RECORD: Final = len(COLUMNS) + 9
+
+#: Where the columns of the check begin.
+_SCREENED: Final = 3
+
+#: The column that tells checked pairs from those that were only screened.
+_SIDE: Final = COLUMNS.index("side")
+
+#: The column that tells pairs that were compared closely.
+_CLOSE: Final = COLUMNS.index("close_side")
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,11 +78,60 @@ class Material:
 
 
 @dataclass(frozen=True, slots=True)
-class _Rows:
-    """Pairs of one comparison that still need work, as rows of the two fingerprints."""
+class _Distinct:
+    """The distinct pairs of contents of one comparison, and what is known about them.
+
+    Attributes:
+        pairs: one pair per pair of contents, the first of it in the order of pairs.
+        of: ``int64`` (n,): which of them each pair of the comparison is.
+        table: ``float32`` (distinct, columns): evidence, filled in as it is made; NaN where
+            nothing is known.
+        equal: pairs of equal bytes, which need no check.
+    """
 
     pairs: Pairs
+    of: Int64
+    table: Float32
+    equal: Bool
+
+    @property
+    def unchecked(self) -> Bool:
+        """Which pairs have no evidence but the screen's."""
+        return np.isnan(self.table[:, _SIDE])
+
+    @property
+    def open(self) -> Bool:
+        """Which checked pairs resemble each other and were not compared closely yet."""
+        structure, core = (self.table[:, COLUMNS.index(name)] for name in ("structure", "core"))
+        large = self.table[:, _SIDE] > check.TINY
+        worthwhile = close.is_worthwhile(structure, core)
+        return np.asarray(large & worthwhile & (self.table[:, _CLOSE] < 0))
+
+    def evidence(self, skipped: Int8 | None) -> Evidence:
+        """Return the evidence on all pairs of the comparison; skipped ones have the screen's."""
+        table = self.table[self.of]
+        if skipped is not None:
+            skipped = skipped[self.of]
+            table[skipped > 0, _SCREENED:] = np.nan
+        columns = {name: table[:, place] for place, name in enumerate(COLUMNS)}
+        return Evidence(columns, table[:, len(COLUMNS) :], skipped)
+
+
+@dataclass(frozen=True, slots=True)
+class _Rows:
+    """Pairs of one comparison that need work.
+
+    Attributes:
+        own: the comparison's.
+        index: ``int64`` (n,): which of its pairs, ascending.
+    """
+
+    own: _Distinct
     index: Int64
+
+    @property
+    def pairs(self) -> Pairs:
+        return self.own.pairs
 
     @property
     def query(self) -> Int64:
@@ -70,33 +143,37 @@ class _Rows:
 
 
 def verify(
-    comparisons: Sequence[Pairs], material: Mapping[str, Material], place: Workplace
+    comparisons: Sequence[Pairs],
+    material: Mapping[str, Material],
+    place: Workplace,
+    grader: Grader | None = None,
 ) -> list[Evidence]:
     """Return the evidence on the pairs of all comparisons; pictures are decoded once a set.
 
-    Pairs with equal bytes need no look: their evidence stays NaN.
+    Pairs with equal bytes need no look: their evidence stays NaN. Pairs of equal contents are
+    checked once.
 
     Args:
         comparisons: candidate pairs, one record a pair of sets.
         material: the sets and fingerprints by name.
         place: where to work; known evidence comes from its cache and new evidence goes there.
+        grader: decides after each round which images proceed to the next. Without it all pairs
+            that pass the screen are checked.
     """
-    tables = [_known(pairs, material, place) for pairs in comparisons]
-    todo = [
-        _Rows(pairs, np.flatnonzero(np.isnan(table[:, 0]) & ~equal_bytes(pairs, material)))
-        for pairs, table in zip(comparisons, tables, strict=True)
+    distinct = [_distinct(pairs, material, place) for pairs in comparisons]
+    new = [
+        _Rows(each, np.flatnonzero(np.isnan(each.table[:, 0]) & ~each.equal)) for each in distinct
     ]
-    if any(len(rows.index) for rows in todo):
-        _screen(todo, tables, material, place)
-        survivors = [
-            _Rows(rows.pairs, rows.index[_survives(rows, table, material)])
-            for rows, table in zip(todo, tables, strict=True)
-        ]
-        _check(survivors, tables, material, place)
-        _confirm(survivors, tables, material, place)
-        for rows, table in zip(todo, tables, strict=True):
-            _remember(rows, table, material, place)
-    return [_evidence(table) for table in tables]
+    if any(len(rows.index) for rows in new):
+        _screen(new, material, place)
+    survivors = [_survivors(each, material) for each in distinct]
+    for rows, passed in zip(new, survivors, strict=True):
+        _remember(_Rows(rows.own, np.setdiff1d(rows.index, passed.index)), material, place)
+    if grader is None:
+        _verify(survivors, material, place)
+        return [each.evidence(None) for each in distinct]
+    skipped = _in_rounds(survivors, material, place, grader)
+    return [each.evidence(own) for each, own in zip(distinct, skipped, strict=True)]
 
 
 def equal_bytes(pairs: Pairs, material: Mapping[str, Material]) -> Bool:
@@ -106,22 +183,96 @@ def equal_bytes(pairs: Pairs, material: Mapping[str, Material]) -> Bool:
     return np.asarray((left == right).all(axis=1))
 
 
-def _evidence(table: Float32) -> Evidence:
+def _distinct(pairs: Pairs, material: Mapping[str, Material], place: Workplace) -> _Distinct:
+    """Return the distinct pairs of contents of a comparison with what the cache knows of them."""
+    keys = _keys(pairs, np.arange(len(pairs)), material)
+    _, first, group = np.unique(keys, return_index=True, return_inverse=True)
+    # in the order of pairs, which is one of ids: ties are broken by it
+    order = np.argsort(first)
+    number = np.empty(len(order), np.int64)
+    number[order] = np.arange(len(order))
+    of, first = number[group], first[order]
+    votes = None
+    if pairs.votes is not None:
+        votes = np.zeros(len(first), np.float32)
+        np.maximum.at(votes, of, pairs.votes)
+    distinct = replace(
+        pairs,
+        query=pairs.query[first],
+        reference=pairs.reference[first],
+        similarity=pairs.similarity[first],
+        background=pairs.background[first],
+        view=pairs.view[first],
+        votes=votes,
+    )
+    return _Distinct(distinct, of, _known(keys[first], place), equal_bytes(distinct, material))
+
+
+# -- rounds --------------------------------------------------------------------------------------
+
+
+def _in_rounds(
+    survivors: Sequence[_Rows],
+    material: Mapping[str, Material],
+    place: Workplace,
+    grader: Grader,
+) -> list[Int8]:
+    """Check the best candidates of each image, further ones while a round turns up any."""
+    rounds = [Rounds(_candidates(rows, material), sizes_for(rows.pairs)) for rows in survivors]
+    while any(len(own.due()) for own in rounds):
+        due = [_Rows(rows.own, own.due()) for rows, own in zip(survivors, rounds, strict=True)]
+        _verify(due, material, place)
+        for rows, own in zip(due, rounds, strict=True):
+            if len(rows.index):
+                own.proceed(_near(rows, material, grader))
+    return [own.skipped(len(rows.pairs)) for rows, own in zip(survivors, rounds, strict=True)]
+
+
+def _candidates(rows: _Rows, material: Mapping[str, Material]) -> Candidates:
+    pairs, index = rows.pairs, rows.index
+    digests = [
+        material[pairs.query_set].prints.digests[rows.query],
+        material[pairs.reference_set].prints.digests[rows.reference],
+    ]
+    keys = np.ascontiguousarray(np.concatenate(digests)).view("V16").ravel()
+    query, reference = np.unique(keys, return_inverse=True)[1].reshape(2, -1)
+    corrected = pairs.similarity[index] - pairs.background[index]
+    return Candidates(
+        pair=index,
+        query=query,
+        reference=reference,
+        score=corrected + np.float32(SCREEN_WEIGHT) * rows.own.table[index, 0],
+        votes=np.zeros(len(index), np.float32) if pairs.votes is None else pairs.votes[index],
+        within=pairs.query_set == pairs.reference_set,
+    )
+
+
+def _near(rows: _Rows, material: Mapping[str, Material], grader: Grader) -> Bool:
+    """Return which checked pairs are near or exact."""
+    pairs, index = rows.pairs, rows.index
+    table = rows.own.table[index]
     columns = {name: table[:, place] for place, name in enumerate(COLUMNS)}
-    return Evidence(checks=columns, matrix=table[:, len(COLUMNS) :])
+    graded = grade(
+        pairs.similarity[index],
+        pairs.background[index],
+        Evidence(columns, table[:, len(COLUMNS) :]),
+        equal_bytes=np.zeros(len(index), np.bool_),
+        flat=material[pairs.query_set].prints.flat[rows.query],
+        grader=grader,
+    ).grade
+    return (graded >= 0) & (graded <= GRADES.index(Grade.NEAR))
 
 
 # -- known evidence ------------------------------------------------------------------------------
 
 
-def _keys(pairs: Pairs, index: Int64, material: Mapping[str, Material]) -> list[bytes]:
+def _keys(pairs: Pairs, index: Int64, material: Mapping[str, Material]) -> npt.NDArray[np.void]:
     """Return the cache keys of pairs: two content digests, the view, how the check is made."""
     left = material[pairs.query_set].prints.digests[pairs.query[index]]
     right = material[pairs.reference_set].prints.digests[pairs.reference[index]]
     way = pairs.view[index] + 16 * _tried(pairs, index) + 32 * _hopeful(pairs, index)
     view = way.astype(np.uint8)[:, None]
-    joined = np.ascontiguousarray(np.concatenate([left, right, view], axis=1)).tobytes()
-    return [joined[start : start + 33] for start in range(0, len(joined), 33)]
+    return np.ascontiguousarray(np.concatenate([left, right, view], axis=1)).view("V33").ravel()
 
 
 def _tried(pairs: Pairs, index: Int64) -> Bool:
@@ -139,30 +290,28 @@ def _hopeful(pairs: Pairs, index: Int64) -> Bool:
     return np.asarray(pairs.similarity[index] - pairs.background[index] >= HOPEFUL)
 
 
-def _known(pairs: Pairs, material: Mapping[str, Material], place: Workplace) -> Float32:
-    """Return a table of evidence, a row a pair, NaN where nothing is known yet."""
-    table = np.full((len(pairs), _RECORD), np.nan, np.float32)
-    if place.cache is None or not len(pairs):
+def _known(keys: npt.NDArray[np.void], place: Workplace) -> Float32:
+    """Return a table of evidence, a row per key, NaN where nothing is known yet."""
+    table = np.full((len(keys), _RECORD), np.nan, np.float32)
+    if place.cache is None or not len(keys):
         return table
-    keys = _keys(pairs, np.arange(len(pairs)), material)
-    found = place.cache.get(_maker(), keys)
-    rows = [row for row, key in enumerate(keys) if key in found]
+    names = [key.tobytes() for key in keys]
+    found = place.cache.get(_maker(), names)
+    rows = [row for row, name in enumerate(names) if name in found]
     if rows:
-        joined = b"".join(found[keys[row]] for row in rows)
+        joined = b"".join(found[names[row]] for row in rows)
         table[rows] = np.frombuffer(joined, "<f4").reshape(-1, _RECORD)
     return table
 
 
-def _remember(
-    rows: _Rows, table: Float32, material: Mapping[str, Material], place: Workplace
-) -> None:
+def _remember(rows: _Rows, material: Mapping[str, Material], place: Workplace) -> None:
     """Put new evidence into the cache; pictures that could not be decoded are left out."""
     if place.cache is None:
         return
-    index = rows.index[~np.isnan(table[rows.index, 0])]
-    values = table[index].astype("<f4")
+    index = rows.index[~np.isnan(rows.own.table[rows.index, 0])]
+    values = rows.own.table[index].astype("<f4")
     entries = zip(_keys(rows.pairs, index, material), values, strict=True)
-    place.cache.put(_maker(), ((key, value.tobytes()) for key, value in entries))
+    place.cache.put(_maker(), ((key.tobytes(), value.tobytes()) for key, value in entries))
 
 
 def _maker() -> bytes:
@@ -185,18 +334,14 @@ class _ScreenTask:
     view: npt.NDArray[np.int8]
 
 
-def _screen(
-    todo: Sequence[_Rows],
-    tables: Sequence[Float32],
-    material: Mapping[str, Material],
-    place: Workplace,
-) -> None:
+def _screen(todo: Sequence[_Rows], material: Mapping[str, Material], place: Workplace) -> None:
     """Fill in the screen's columns of the tables."""
     drawers = _drawers(todo, material, place, screen.thumbnail, 2 * screen.SIDE)
     shelf = Shelf(drawers, place)
-    for rows, table in zip(todo, tables, strict=True):
+    for rows in todo:
         if not len(rows.index):
             continue
+        table = rows.own.table
         names = (rows.pairs.query_set, rows.pairs.reference_set)
         parts = _parts(len(rows.index), SCREEN_CHUNK)
         query, reference, view = rows.query, rows.reference, rows.pairs.view[rows.index]
@@ -231,16 +376,15 @@ def _screen_work(task: _ScreenTask) -> tuple[Float32, npt.NDArray[np.int8]]:
     return screen.screen(query, reference, task.view)
 
 
-def _survives(rows: _Rows, table: Float32, material: Mapping[str, Material]) -> Bool:
-    """Return which screened pairs are worth a full check."""
-    pairs, index = rows.pairs, rows.index
-    corrected = pairs.similarity[index] - pairs.background[index]
-    flat = material[pairs.query_set].prints.flat[rows.query]
-    score = table[index, 0]
-    reached = (corrected + SCREEN_WEIGHT * score >= GATE) | flat
+def _survivors(own: _Distinct, material: Mapping[str, Material]) -> _Rows:
+    """Return the pairs that passed the screen."""
+    pairs, score = own.pairs, own.table[:, 0]
+    corrected = pairs.similarity - pairs.background
+    reached = corrected + np.float32(SCREEN_WEIGHT) * score >= GATE
+    reached |= material[pairs.query_set].prints.flat[pairs.query]
     if pairs.votes is not None:
-        reached |= pairs.votes[index] > 0
-    return np.asarray(reached & ~np.isnan(score))
+        reached |= pairs.votes > 0
+    return _Rows(own, np.flatnonzero(reached & ~np.isnan(score) & ~own.equal))
 
 
 # -- the full check ------------------------------------------------------------------------------
@@ -248,6 +392,18 @@ def _survives(rows: _Rows, table: Float32, material: Mapping[str, Material]) -> 
 
 @dataclass(frozen=True, slots=True)
 class _CheckTask:
+    """Pairs to check.
+
+    Attributes:
+        drawers: bounded pictures of both sides.
+        query, reference: rows in the drawers.
+        view, shift, tried, hopeful: what the screen and the search say of each pair.
+        same_size: pictures of equal size.
+        openers: of both sets, where there are ``large`` pairs.
+        positions: ``int64`` (n, 2): of the pictures in their sets.
+        large: pairs of pictures that were bounded: what is exact then is compared at full size.
+    """
+
     drawers: tuple[Handle, Handle]
     query: Int64
     reference: Int64
@@ -256,52 +412,69 @@ class _CheckTask:
     same_size: Bool
     tried: Bool
     hopeful: Bool
+    openers: tuple[Handle, ...]
+    positions: Int64
+    large: Bool
 
 
-def _check(
-    survivors: Sequence[_Rows],
-    tables: Sequence[Float32],
-    material: Mapping[str, Material],
-    place: Workplace,
-) -> None:
-    """Fill in the columns of the full check."""
-    drawers = _drawers(survivors, material, place, check.bounded, check.BOUND)
+def _verify(todo: Sequence[_Rows], material: Mapping[str, Material], place: Workplace) -> None:
+    """Check pairs that have not been, and compare closely those that resemble each other."""
+    _check(todo, material, place)
+    _compare_closely(todo, material, place)
+
+
+def _check(todo: Sequence[_Rows], material: Mapping[str, Material], place: Workplace) -> None:
+    """Check pairs that have not been; fill in the tables and the cache task by task."""
+    todo = [_Rows(rows.own, rows.index[rows.own.unchecked[rows.index]]) for rows in todo]
+    total, done = sum(len(rows.index) for rows in todo), 0
+    if not total:
+        return
+    drawers = _drawers(todo, material, place, check.bounded, check.BOUND)
     shelf = Shelf(drawers, place)
-    for rows, table in zip(survivors, tables, strict=True):
-        if not len(rows.index):
-            continue
+    for rows in todo:
         parts = _parts(len(rows.index), CHECK_CHUNK)
-        tasks = _check_tasks(rows, table, material, shelf, parts)
+        tasks = _check_tasks(rows, material, shelf, place, parts)
         for part, found in zip(parts, place.each(_check_work, tasks), strict=True):
-            table[rows.index[part], 3:] = found
-            place.progress("checking pairs", min(part.stop, len(rows.index)), len(rows.index))
+            rows.own.table[rows.index[part], _SCREENED:] = found
+            # what is still open is remembered when it was compared closely
+            finished = rows.index[part][~rows.own.open[rows.index[part]]]
+            _remember(_Rows(rows.own, finished), material, place)
+            done += len(found)
+            place.progress("checking pairs", done, total)
 
 
 def _check_tasks(
     rows: _Rows,
-    table: Float32,
     material: Mapping[str, Material],
     shelf: Shelf,
+    place: Workplace,
     parts: Sequence[slice],
 ) -> Iterator[_CheckTask]:
-    same_size = _same_size(rows, material)
-    tried, hopeful = _tried(rows.pairs, rows.index), _hopeful(rows.pairs, rows.index)
+    pairs = rows.pairs
+    sides = (material[pairs.query_set], material[pairs.reference_set])
+    sizes = [
+        own.prints.sizes[at] for own, at in zip(sides, (rows.query, rows.reference), strict=True)
+    ]
+    same_size = np.asarray((sizes[0] == sizes[1]).all(axis=1))
+    large = same_size & (sizes[0].max(axis=1, initial=0) > check.BOUND)
+    openers = tuple(place.share(own.images.opener) for own in sides) if large.any() else ()
+    positions = np.stack(
+        [sides[0].prints.rows[rows.query], sides[1].prints.rows[rows.reference]], axis=1
+    )
+    tried, hopeful = _tried(pairs, rows.index), _hopeful(pairs, rows.index)
     for part in parts:
         index = rows.index[part]
         yield _CheckTask(
             *_handed(rows, part, shelf),
-            rows.pairs.view[index],
-            table[index, 1:3],
+            pairs.view[index],
+            rows.own.table[index, 1:3],
             same_size[part],
             tried[part],
             hopeful[part],
+            openers,
+            positions[part],
+            large[part],
         )
-
-
-def _same_size(rows: _Rows, material: Mapping[str, Material]) -> Bool:
-    left = material[rows.pairs.query_set].prints.sizes[rows.query]
-    right = material[rows.pairs.reference_set].prints.sizes[rows.reference]
-    return np.asarray((left == right).all(axis=1))
 
 
 def _check_work(task: _CheckTask) -> Float32:
@@ -322,6 +495,9 @@ def _check_work(task: _CheckTask) -> Float32:
             local=bool(task.tried[place]),
             hopeful=bool(task.hopeful[place]),
         )
+        if task.large[place] and measures.exact == 1:
+            alike, identical = _compared_at_full_size(task.openers, task.positions[place])
+            measures = replace(measures, exact=float(alike), identical=float(identical))
         result[place, : len(CHECKS)] = [getattr(measures, name) for name in CHECKS]
         result[place, len(CHECKS) :] = matrix.ravel()
     left.forget()
@@ -329,46 +505,80 @@ def _check_work(task: _CheckTask) -> Float32:
     return result
 
 
-# -- confirmation at full size -------------------------------------------------------------------
+# -- the close comparison ------------------------------------------------------------------------
 
 
 @dataclass(frozen=True, slots=True)
-class _ConfirmTask:
-    openers: tuple[Handle, Handle]
-    query: int
-    reference: int
+class _CloseTask:
+    """Pairs to compare closely.
+
+    Attributes:
+        drawers: images of both sides, at most 1,024 pixels.
+        query, reference: rows in the drawers.
+        table: ``float32`` (n, columns): the evidence so far.
+    """
+
+    drawers: tuple[Handle, Handle]
+    query: Int64
+    reference: Int64
+    table: Float32
 
 
-def _confirm(
-    survivors: Sequence[_Rows],
-    tables: Sequence[Float32],
-    material: Mapping[str, Material],
-    place: Workplace,
+def _compare_closely(
+    todo: Sequence[_Rows], material: Mapping[str, Material], place: Workplace
 ) -> None:
-    """Look again, at full size, at pairs that were called exact when bounded."""
-    column = COLUMNS.index("exact")
-    for rows, table in zip(survivors, tables, strict=True):
-        left, right = material[rows.pairs.query_set], material[rows.pairs.reference_set]
-        large = left.prints.sizes[rows.query].max(axis=1, initial=0) > check.BOUND
-        doubtful = np.flatnonzero(large & (table[rows.index, column] == 1))
-        if not len(doubtful):
+    """Compare closely what is open; fill in the tables and the cache task by task."""
+    todo = [_Rows(rows.own, rows.index[rows.own.open[rows.index]]) for rows in todo]
+    total, done = sum(len(rows.index) for rows in todo), 0
+    if not total:
+        return
+    drawers = _drawers(todo, material, place, _close_bounded, close.PLACES_SIDE)
+    shelf = Shelf(drawers, place)
+    for rows in todo:
+        parts = _parts(len(rows.index), CLOSE_CHUNK)
+        tasks = (
+            _CloseTask(*_handed(rows, part, shelf), rows.own.table[rows.index[part]])
+            for part in parts
+        )
+        for part, found in zip(parts, place.each(_close_work, tasks), strict=True):
+            rows.own.table[rows.index[part]] = found
+            _remember(_Rows(rows.own, rows.index[part]), material, place)
+            done += len(found)
+            place.progress("comparing closely", done, total)
+
+
+def _close_bounded(pixels: Bytes8) -> Bytes8:
+    return check.bounded(pixels, close.PLACES_SIDE)
+
+
+def _close_work(task: _CloseTask) -> Float32:
+    """Return the evidence with the columns of the close comparison, (n, columns)."""
+    left, right = shared(task.drawers[0]), shared(task.drawers[1])
+    table = task.table.copy()
+    checks = slice(_SCREENED, _SCREENED + len(CHECKS))
+    for row, (query, reference) in enumerate(zip(task.query, task.reference, strict=True)):
+        one, other = left.picture(int(query)), right.picture(int(reference))
+        if not (one.size and other.size):
             continue
-        openers = (place.share(left.images.opener), place.share(right.images.opener))
-        query, reference = left.prints.rows[rows.query], right.prints.rows[rows.reference]
-        tasks = (_ConfirmTask(openers, int(query[i]), int(reference[i])) for i in doubtful)
-        for i, agreed in zip(doubtful, place.each(_confirm_work, tasks), strict=True):
-            table[rows.index[i], column] = float(agreed)
+        measures = Measures(*(float(value) for value in table[row, checks]))
+        matrix = table[row, len(COLUMNS) :].reshape(3, 3).astype(np.float64)
+        measures = close.closer(measures, one, other, matrix)
+        table[row, checks] = [getattr(measures, name) for name in CHECKS]
+    left.forget()
+    right.forget()
+    return table
 
 
-def _confirm_work(task: _ConfirmTask) -> bool:
-    pictures = []
-    for opener, position in zip(task.openers, (task.query, task.reference), strict=True):
-        data = next(iter(shared(opener).read([position])))
-        picture = data if isinstance(data, Unreadable) else decode(data)
-        if isinstance(picture, Unreadable):
-            return False
-        pictures.append(picture.pixels)
-    return exactly_alike(*pictures)
+def _compared_at_full_size(openers: Sequence[Handle], positions: Int64) -> tuple[bool, bool]:
+    """Return whether two images are exactly alike, and whether identical, as they are stored."""
+    images = []
+    for opener, position in zip(openers, positions, strict=True):
+        data = next(iter(shared(opener).read([int(position)])))
+        image = data if isinstance(data, Unreadable) else decode(data)
+        if isinstance(image, Unreadable):
+            return False, False
+        images.append(image.pixels)
+    return exactly_alike(*images), is_identical(*images)
 
 
 def _drawers(

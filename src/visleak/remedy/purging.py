@@ -14,6 +14,7 @@ import pyarrow.compute as pc
 
 from visleak.auditing import Audit
 from visleak.errors import UsageError, VisleakError
+from visleak.pipeline import chance
 from visleak.pipeline.workplace import Progress, silent
 from visleak.records import ImageSet
 from visleak.remedy.advice import advise, chosen_sets
@@ -150,8 +151,8 @@ def _caveats(summary: Mapping[str, Any], wish: Wish, ungraded: int) -> tuple[str
     said = []
     if ungraded:
         said.append(
-            f"{ungraded:,} pairs have no grade, for there were no pictures to look at, and do not"
-            " count; --degree counts them"
+            f"{ungraded:,} pairs were not verified, so they have no grade and do not count;"
+            " --degree counts them"
         )
     if summary["settings"].get("candidates") == "nearest" and wish.side == "train":
         said.append(
@@ -159,6 +160,8 @@ def _caveats(summary: Mapping[str, Any], wish: Wish, ungraded: int) -> tuple[str
             " further copies in training stay"
         )
     said += [words for words in summary["skipped"] if words.startswith(("pairs:", "search"))]
+    if wish.degree is not None:
+        said += chance.notes(summary["comparisons"])
     if wish.within == "drop":
         said += [words for words in summary["skipped"] if words.startswith("repeats")]
     return tuple(said)

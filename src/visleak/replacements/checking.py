@@ -41,6 +41,7 @@ class Checker:
         pool: name of the pool.
         encoder: made the fingerprints.
         views: choice of the views, as in the settings.
+        near_at: probability from which a pair is ``near``, as in the audit.
         workplace: makes a place to work in for one call; its cache knows what was verified before.
     """
 
@@ -51,6 +52,7 @@ class Checker:
         pool: str,
         encoder: Encoder,
         views: str,
+        near_at: float,
         workplace: Callable[[], AbstractContextManager[Workplace]],
     ) -> None:
         self._material = material
@@ -59,7 +61,7 @@ class Checker:
         self._encoder = encoder
         self._views = views
         self._workplace = workplace
-        self._grader = load_grader()
+        self._grader = load_grader(near_at=near_at)
         self._looks: dict[tuple[int, str, int], Look] = {}
 
     def look(self, couples: Iterable[tuple[int, Neighbour]]) -> dict[tuple[int, str, int], Look]:

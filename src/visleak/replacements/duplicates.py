@@ -15,8 +15,8 @@ from visleak.records import GRADES, Fingerprints, ImageSet
 from visleak.verdicts import disputed
 from visleak.verdicts.level import Level
 
-#: What a duplicate is, unless somebody says otherwise.
-GRADE: Final = "similar"
+#: The weakest grade that makes a duplicate by default; ``similar`` is that of the paper.
+GRADE: Final = "near"
 
 #: Columns of ``judged_pairs`` that are read.
 COLUMNS: Final = (

@@ -117,7 +117,10 @@ def open_selection(
 
         existing: dict[str, Side] = {each: desk.sides[each] for each in sets}
         neighbours = Neighbours(existing, desk.sides[images.name], encoder, desk.views, crew)
-        checker = Checker(desk.material, desk.sides, images.name, encoder, views, workplace)
+        near_at = float(result.summary["grader"]["near_at"])
+        checker = Checker(
+            desk.material, desk.sides, images.name, encoder, views, near_at, workplace
+        )
         yield Selection(
             duplicates=duplicates,
             test_set=name,

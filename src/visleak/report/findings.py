@@ -75,7 +75,15 @@ class PairCard:
 
 @dataclass(frozen=True, slots=True)
 class Conflict:
-    """A pair whose two labels differ; ``anchor`` leads to its card, if it has one."""
+    """A leaking or repeated pair whose two labels differ: one of them may be wrong.
+
+    Attributes:
+        query_set, query, query_label: the query.
+        reference_set, reference, reference_label: the reference.
+        kind: grade, or without one degree.
+        probability: that the pair is near or exact; ``None`` where it was not verified.
+        anchor: leads to its card, if it has one.
+    """
 
     query_set: str
     query: str
@@ -84,6 +92,7 @@ class Conflict:
     reference: str
     reference_label: str
     kind: str
+    probability: float | None
     anchor: str
 
 
@@ -93,7 +102,7 @@ class Findings:
 
     Attributes:
         pairs: number of pairs in ``pairs.parquet``.
-        conflict_total: number of pairs with a label conflict.
+        conflict_total: number of pairs with a possible label conflict.
         nearest: nearest similarities of the query images, by query set.
         classes: share of each class's images that leak, worst first; name and rate.
         class_total: number of classes, and of those without any leak.
@@ -178,7 +187,7 @@ def _judged_rows(
 
 
 def _conflicting(pairs: Ledger) -> npt.NDArray[np.int64]:
-    """Return the rows of the table of conflicts: the most certain one of each query."""
+    """Return the rows of the table of conflicts: the most probable one of each query."""
     ranked = pairs.order[pairs.conflict[pairs.order]]
     _, first = np.unique(pairs.key[ranked], return_index=True)
     return ranked[np.sort(first)][:MOST_CONFLICTS]
@@ -193,6 +202,7 @@ def _conflict(row: dict[str, Any], anchor: str) -> Conflict:
         reference=row["reference"],
         reference_label=row["reference_label"] or "",
         kind=row["grade"] or row["degree"] or "",
+        probability=_known(row["probability"]),
         anchor=anchor,
     )
 

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
+from visleak.pipeline import chance
 from visleak.records import DEGREES, GRADES
 from visleak.report import recordings
 from visleak.report.recordings import Recordings
@@ -136,6 +137,8 @@ class Summary:
     soft: float | None
     provenance: str
     provisional: bool
+    near_at: float | None
+    chance: tuple[str, ...]
     verified: bool
     skipped: tuple[str, ...]
     conflicts: int | None
@@ -218,6 +221,8 @@ def read(folder: Path, said: Sequence[Verdict] = ()) -> Summary:
         soft=_number(thresholds.get("soft")),
         provenance=_text(thresholds.get("provenance")),
         provisional=bool(thresholds.get("provisional")),
+        near_at=_number(_map(raw.get("grader")).get("near_at")),
+        chance=tuple(chance.notes(_maps(raw.get("comparisons")))),
         verified=verified,
         skipped=tuple(_text(line) for line in raw.get("skipped") or ()),
         conflicts=raw.get("label_conflicts"),

@@ -13,3 +13,7 @@ RATES: Final = {
     "hard": ("hard", "a hard leak"),
     "soft": ("hard_or_soft", "a hard or soft leak"),
 }
+
+#: Share of a set that may be unreadable where a gate does not bound it: an image that cannot be
+#: read is compared with nothing, so it trips no other gate.
+UNREADABLE_SHARE: Final = 0.05

@@ -75,6 +75,7 @@ def _set(run: Run, name: str) -> dict[str, Any]:
         "source": each.source,
         "published": each.images or None,
         "images": about.get("images", len(images) if images is not None else 0),
+        "readable": about.get("readable", 0),
         "unreadable": about.get("unreadable", 0),
         "missing": run.missing.get(name),
         "contains": [inclusion.set for inclusion in each.contains],

@@ -8,19 +8,22 @@ from dataclasses import replace
 from types import ModuleType
 from typing import Final
 
-import cv2
 import numpy as np
 
 from visleak.records import VIEWS, Bytes8
 from visleak.verify import (
     align,
+    close,
     closeup,
+    detail,
     exact,
     features,
     frame,
     large,
     light,
     overlay,
+    places,
+    registration,
     screen,
     starts,
     tiny,
@@ -35,12 +38,15 @@ TINY: Final = 48
 BOUND: Final = 256
 
 #: Version of the measures: part of the digest that keys cached evidence.
-VERSION: Final = 8
+VERSION: Final = 9
 
 
 def digest() -> bytes:
     """Return the digest of everything that evidence depends on beside the two pictures."""
-    rooms = (align, closeup, exact, features, frame, large, light, overlay, screen, starts, tiny)
+    rooms = (
+        *(align, close, closeup, detail, exact, features, frame, large, light, overlay),
+        *(places, registration, screen, starts, tiny),
+    )
     recipe = [[VERSION, TINY, BOUND], *(_constants(room) for room in rooms)]
     return hashlib.blake2b(json.dumps(recipe, default=repr).encode(), digest_size=16).digest()
 
@@ -51,14 +57,9 @@ def _constants(module: ModuleType) -> list[tuple[str, object]]:
     return [(name, getattr(module, name)) for name in names]
 
 
-def bounded(pixels: Bytes8) -> Bytes8:
-    """Return the picture with its long side at most 256 pixels."""
-    height, width = pixels.shape[:2]
-    ratio = BOUND / max(height, width)
-    if ratio >= 1:
-        return pixels
-    size = (max(1, round(width * ratio)), max(1, round(height * ratio)))
-    return np.asarray(cv2.resize(pixels, size, interpolation=cv2.INTER_AREA), np.uint8)
+def bounded(pixels: Bytes8, side: int = BOUND) -> Bytes8:
+    """Return the image with its long side at most ``side`` pixels."""
+    return frame.bounded(pixels, side)
 
 
 def check(
@@ -93,14 +94,16 @@ def _are_tiny(query: Bytes8, reference: Bytes8) -> bool:
 
 
 def _same_pixels(query: Bytes8, reference: Bytes8) -> tuple[Measures, Matrix] | None:
-    """Return the measures of pictures that are exactly alike, or ``None``.
+    """Return the measures of images that are the same up to re-encoding, or ``None``.
 
-    Whatever the view: a symmetric picture may look more like its mirror image.
+    Whatever the view: a symmetric image may resemble its mirror image more.
     """
     if not exact.exactly_alike(query, reference):
         return None
     compared = tiny.compared if _are_tiny(query, reference) else large.compared
-    return replace(compared(query, reference, np.eye(3)), exact=1.0), np.eye(3)
+    identical = float(exact.is_identical(query, reference))
+    measures = compared(query, reference, np.eye(3))
+    return replace(measures, exact=1.0, identical=identical), np.eye(3)
 
 
 def _related(

@@ -1,4 +1,4 @@
-"""Whether two pictures are, almost everywhere, the same pixels."""
+"""Whether two images are the same pixels up to re-encoding."""
 
 from __future__ import annotations
 
@@ -6,23 +6,36 @@ from typing import Final
 
 import cv2
 import numpy as np
+import numpy.typing as npt
 
 from visleak.records import Bytes8
 
-#: What `exact` allows (DESIGN: almost all pixels approximately identical).
+#: What ``exact`` allows at most, whatever the contrast (after Barz & Denzler 2020).
 EXACT_LEVELS: Final = 16
 EXACT_SHARE: Final = 0.95
 EXACT_MEAN: Final = 3.0
-EXACT_TILE: Final = 24.0
-TILES: Final = 8
+
+#: Parts along a side in which differences are held against the contrast, and their least side.
+TILES: Final = 16
+LEAST_TILE: Final = 4
+
+#: What a part may differ by (root mean square): this many levels, and these shares of the contrast
+#: of the part and of the whole image.
+ROUNDING: Final = 0.8
+OF_PART: Final = 0.4
+OF_WHOLE: Final = 0.15
+
+#: Side of the mean that is taken off before contrast is measured, as a share of the long side:
+#: shading is not contrast.
+SHADING: Final = 0.1
 
 
 def exactly_alike(query: Bytes8, reference: Bytes8) -> bool:
-    """Whether almost all pixels of two pictures of one size are approximately identical.
+    """Return whether two images of one size are the same pixels up to re-encoding.
 
-    That is, at least 95 % of the pixels within 16/255 in every channel, a mean difference of at
-    most 3/255, and no tile of 1/64 of the picture over 24/255 (after Barz & Denzler 2020, grade
-    "exact"; this project's constants).
+    At least 95 % of the pixels are within 16/255 in every channel, the mean difference is at most
+    3/255 (after Barz & Denzler 2020, grade "exact"), and in every part the difference is small
+    against the contrast of both images: two different images of low contrast are never exact.
     """
     if query.shape != reference.shape:
         return False
@@ -31,10 +44,33 @@ def exactly_alike(query: Bytes8, reference: Bytes8) -> bool:
     difference = cv2.absdiff(query, reference)
     if (difference.max(axis=2) <= EXACT_LEVELS).mean() < EXACT_SHARE:
         return False
-    mean = difference.mean(axis=2, dtype=np.float32)
-    height, width = mean.shape
-    down = np.unique(np.linspace(0, height, min(TILES, height) + 1).astype(int))[:-1]
-    across = np.unique(np.linspace(0, width, min(TILES, width) + 1).astype(int))[:-1]
-    sums = np.add.reduceat(np.add.reduceat(mean, down, axis=0), across, axis=1)
-    sizes = np.diff(np.append(down, height))[:, None] * np.diff(np.append(across, width))[None, :]
-    return bool((sums / sizes).max() <= EXACT_TILE)
+    squared = (difference.astype(np.float32) ** 2).mean(axis=2)
+    parts = [_contrast(image) for image in (query, reference)]
+    lesser = np.minimum(*parts)
+    allowed = ROUNDING**2 + OF_PART**2 * lesser + OF_WHOLE**2 * min(part.mean() for part in parts)
+    return bool((_means(squared) <= allowed).all())
+
+
+def is_identical(query: Bytes8, reference: Bytes8) -> bool:
+    """Return whether two images have the same size and pixels."""
+    return query.shape == reference.shape and bool((query == reference).all())
+
+
+def _contrast(image: Bytes8) -> npt.NDArray[np.float32]:
+    """Return the variance of the details of each part, mean of the channels, levels squared."""
+    side = max(3, 2 * round(SHADING * max(image.shape[:2]) / 2) + 1)
+    levels = image.astype(np.float32)
+    return _means(((levels - cv2.blur(levels, (side, side))) ** 2).mean(axis=2))
+
+
+def _means(plane: npt.NDArray[np.float32]) -> npt.NDArray[np.float32]:
+    """Return the means of the parts of a plane."""
+    edges = []
+    for side in plane.shape:
+        count = max(1, min(TILES, side // LEAST_TILE))
+        edges.append(np.linspace(0, side, count + 1).astype(int))
+    sums = plane
+    for axis, edge in enumerate(edges):
+        sums = np.add.reduceat(sums, edge[:-1], axis=axis)
+    sizes = np.diff(edges[0])[:, None] * np.diff(edges[1])[None, :]
+    return np.asarray(sums / sizes, np.float32)

@@ -29,6 +29,10 @@ SMALLEST: Final = 32
 FEATURES: Final = 600
 CONTRAST: Final = 0.02
 
+#: Adaptive equalization: the limit of the contrast, and tiles along a side.
+CLIP: Final = 4.0
+TILES: Final = 6
+
 #: A match must be this much nearer than the second nearest (Lowe's ratio of distances).
 RATIO: Final = 0.85
 
@@ -135,14 +139,17 @@ def _described(data: bytes, height: int, width: int) -> Described:
 
 
 def stretched(picture: Bytes8) -> Bytes8:
-    """Return a picture in grey (h, w), stretched to the full range.
+    """Return an image in grey (h, w), its contrast brought to one level everywhere.
 
-    The luminance of a picture in shades of blue has only 29 levels: it is rounded after stretching.
+    First over the whole range: the luminance of an image in shades of blue has only 29 levels, so
+    it is rounded after that. Then by limited adaptive equalization (Zuiderveld 1994), which makes
+    the texture of a smooth surface visible beside a black bar or an edge.
     """
     grey = cv2.cvtColor(picture.astype(np.float32), cv2.COLOR_RGB2GRAY)
     low, high = np.percentile(grey, (_TAIL, 100 - _TAIL))
     scaled = (grey - np.float32(low)) * np.float32(255 / max(high - low, 1.0))
-    return np.asarray(np.clip(np.rint(scaled), 0, 255), np.uint8)
+    full = np.clip(np.rint(scaled), 0, 255).astype(np.uint8)
+    return np.asarray(cv2.createCLAHE(CLIP, (TILES, TILES)).apply(full), np.uint8)
 
 
 def _seen(own: Described, mirrored: bool, inverted: bool) -> Described:

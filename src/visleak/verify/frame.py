@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import Final
+from typing import Any, Final
 
 import cv2
 import numpy as np
@@ -73,11 +73,22 @@ class Frame:
     used: float
 
 
-def content_of(pixels: Bytes8) -> Bytes8:
-    """Return 255 where a picture has content and 0 in its flat margins, ``uint8`` (h, w).
+def bounded(pixels: Bytes8, side: int) -> Bytes8:
+    """Return the image with its long side at most ``side`` pixels."""
+    height, width = pixels.shape[:2]
+    ratio = side / max(height, width)
+    if ratio >= 1:
+        return pixels
+    size = (max(1, round(width * ratio)), max(1, round(height * ratio)))
+    return np.asarray(cv2.resize(pixels, size, interpolation=cv2.INTER_AREA), np.uint8)
 
-    Margins are what has the colour of a corner and hangs together with it. Where next to nothing
-    would be left, all is content.
+
+def content_of(pixels: Bytes8) -> Bytes8:
+    """Return 255 where an image has content and 0 in its flat margins, ``uint8`` (h, w).
+
+    Margins have the colour of a corner and are connected with it. Content is the convex hull of
+    the rest: paper between printed lines is content, although it has the colour of the corners.
+    Where next to nothing would be left, everything is content.
     """
     height, width = pixels.shape[:2]
     content = np.full((height, width), 255, np.uint8)
@@ -91,9 +102,66 @@ def content_of(pixels: Bytes8) -> Bytes8:
         filled = mask[1:-1, 1:-1]
         if cv2.countNonZero(filled) >= FILL_LEAST * filled.size:
             content[filled > 0] = 0
-    if cv2.countNonZero(content) < FILL_LEAVES * content.size:
-        content[:] = 255
-    return content
+    return _hull(content)
+
+
+def _hull(content: Bytes8) -> Bytes8:
+    """Return the convex hull of content, without specks; everything where little is left."""
+    if cv2.countNonZero(content) == content.size:
+        return content
+    points = cv2.findNonZero(cv2.morphologyEx(content, cv2.MORPH_OPEN, np.ones((3, 3), np.uint8)))
+    hull = np.zeros_like(content)
+    if points is not None:
+        cv2.fillConvexPoly(hull, cv2.convexHull(points), 255)
+    return hull if cv2.countNonZero(hull) >= FILL_LEAVES * hull.size else np.full_like(hull, 255)
+
+
+@dataclass(frozen=True, slots=True)
+class Placement:
+    """Where the overlap of two images lies, and at which size it is compared.
+
+    Attributes:
+        to_frame: matrix from the reference's unit coordinates to the frame's.
+        size: width and height of the frame in pixels.
+        corners: the moved query's, in unit coordinates of the reference, ``float32`` (4, 2).
+    """
+
+    to_frame: Matrix
+    size: tuple[int, int]
+    corners: Float32
+
+    @classmethod
+    def of(
+        cls, query: tuple[int, int], reference: tuple[int, int], matrix: Matrix, side: int
+    ) -> Placement | None:
+        """Return the placement, or ``None`` where next to nothing overlaps.
+
+        Args:
+            query, reference: heights and widths in pixels.
+            matrix: query to reference in unit coordinates.
+            side: the frame's long side in pixels, at most; it has no more pixels than the coarser
+                of the two images has there.
+        """
+        corners = _around(matrix)
+        area = abs(float(np.linalg.det(jacobian(matrix))))
+        left, top = np.clip(corners.min(axis=0), 0, 1)
+        right, bottom = np.clip(corners.max(axis=0), 0, 1)
+        if right - left < 1e-3 or bottom - top < 1e-3:
+            return None
+        height, width = reference
+        # pixels of the reference for one of the query
+        coarser = math.sqrt(area * (width * height) / (query[0] * query[1]))
+        across, down = (right - left) * width, (bottom - top) * height
+        fine = min(1 / max(1.0, coarser), side / max(across, down))
+        size = (max(LEAST, round(across * fine)), max(LEAST, round(down * fine)))
+        to_frame = np.array(
+            [
+                [1 / (right - left), 0, -left / (right - left)],
+                [0, 1 / (bottom - top), -top / (bottom - top)],
+                [0, 0, 1.0],
+            ]
+        )
+        return cls(to_frame, size, corners)
 
 
 def frame(query: Photo, reference: Photo, matrix: Matrix) -> Frame | None:
@@ -103,33 +171,25 @@ def frame(query: Photo, reference: Photo, matrix: Matrix) -> Frame | None:
         query, reference: the pictures.
         matrix: query to reference in unit coordinates.
     """
-    corners = _around(matrix)
-    area = abs(float(np.linalg.det(jacobian(matrix))))
-    left, top = np.clip(corners.min(axis=0), 0, 1)
-    right, bottom = np.clip(corners.max(axis=0), 0, 1)
-    if right - left < 1e-3 or bottom - top < 1e-3:
+    shapes = (query.pixels.shape[:2], reference.pixels.shape[:2])
+    place = Placement.of(shapes[0], shapes[1], matrix, SIDE)
+    if place is None:
         return None
-    height, width = reference.pixels.shape[:2]
-    # pixels of the reference for one of the query
-    own = query.pixels.shape[0] * query.pixels.shape[1]
-    coarser = math.sqrt(area * (width * height) / own)
-    across, down = (right - left) * width, (bottom - top) * height
-    fine = min(1 / max(1.0, coarser), SIDE / max(across, down))
-    size = (max(LEAST, round(across * fine)), max(LEAST, round(down * fine)))
-    to_frame = np.array(
-        [
-            [1 / (right - left), 0, -left / (right - left)],
-            [0, 1 / (bottom - top), -top / (bottom - top)],
-            [0, 0, 1.0],
-        ]
-    )
-    theirs, whole = _moved(reference, to_frame, size)
-    ours, part = _moved(query, to_frame @ matrix, size)
-    mask = (whole >= INSIDE) & (part >= INSIDE)
-    if np.count_nonzero(mask) < max(COVERED * mask.size, LEAST * LEAST / 2):
+    theirs, whole = moved(reference.pixels, reference.content, place.to_frame, place.size)
+    ours, part = moved(query.pixels, query.content, place.to_frame @ matrix, place.size)
+    mask = both_inside(whole, part)
+    if mask is None:
         return None
-    shared, whole_query = _shared(corners), _area(corners)
-    return Frame(ours, theirs, mask, to_frame, min(1.0, shared), min(1.0, shared / whole_query))
+    shared, whole_query = _shared(place.corners), _area(place.corners)
+    covered = min(1.0, shared)
+    return Frame(ours, theirs, mask, place.to_frame, covered, min(1.0, shared / whole_query))
+
+
+def both_inside(one: Bytes8, other: Bytes8) -> Bool | None:
+    """Return where both images have content in a frame, or ``None`` where that is too little."""
+    mask = (one >= INSIDE) & (other >= INSIDE)
+    enough = max(COVERED * mask.size, LEAST * LEAST / 2)
+    return np.asarray(mask) if np.count_nonzero(mask) >= enough else None
 
 
 def _around(matrix: Matrix) -> Float32:
@@ -148,32 +208,32 @@ def _shared(corners: Float32) -> float:
     return float(area)
 
 
-def _moved(photo: Photo, matrix: Matrix, size: tuple[int, int]) -> tuple[Float32, Bytes8]:
-    """Return a picture and its content in a frame of (width, height) pixels.
+def moved(
+    pixels: npt.NDArray[Any], content: Bytes8, matrix: Matrix, size: tuple[int, int]
+) -> tuple[Float32, Bytes8]:
+    """Return an image and its content in a frame of (width, height) pixels.
 
     Args:
-        photo: the picture.
+        pixels: of the image, one or three channels.
+        content: where it has content.
         matrix: from its unit coordinates to the frame's.
         size: of the frame.
     """
-    height, width = photo.pixels.shape[:2]
+    height, width = content.shape
     area = abs(float(np.linalg.det(jacobian(matrix)))) * size[0] * size[1]
     shrink = math.sqrt(width * height / max(area, 1e-6))
-    pixels, content = photo.pixels, photo.content
     if shrink > 1.1:
         # averaged before, because the warp only looks at the four nearest pixels
         smaller = (max(1, round(width / shrink)), max(1, round(height / shrink)))
-        pixels, content = (
-            np.asarray(cv2.resize(plane, smaller, interpolation=cv2.INTER_AREA), np.uint8)
-            for plane in (pixels, content)
-        )
-    height, width = pixels.shape[:2]
+        pixels = np.asarray(cv2.resize(pixels, smaller, interpolation=cv2.INTER_AREA), pixels.dtype)
+        content = np.asarray(cv2.resize(content, smaller, interpolation=cv2.INTER_AREA), np.uint8)
+        height, width = content.shape
     there = unit_to_pixels(*size) @ matrix @ inverse(unit_to_pixels(width, height))
-    moved = cv2.warpPerspective(
+    found = cv2.warpPerspective(
         pixels, there, size, flags=cv2.INTER_LINEAR, borderMode=cv2.BORDER_REPLICATE
     )
     inside = cv2.warpPerspective(content, there, size, flags=cv2.INTER_LINEAR)
-    return moved.astype(np.float32), np.asarray(inside, np.uint8)
+    return np.asarray(found, np.float32), np.asarray(inside, np.uint8)
 
 
 def grey(picture: Float32) -> npt.NDArray[np.float32]:

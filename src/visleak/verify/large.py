@@ -10,9 +10,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final
 
+import cv2
 import numpy as np
 
-from visleak.records import Bytes8
+from visleak.records import Bytes8, Float32
 from visleak.verify import align, closeup
 from visleak.verify.align import Matrix
 from visleak.verify.features import by_features
@@ -22,7 +23,10 @@ from visleak.verify.measures import NOTHING, Measures, square
 from visleak.verify.measures import grey as grey_square
 
 #: Side of the squares in which the view and shift are refined first.
-COARSE_SIDE: Final = 32
+COARSE_SIDE: Final = 64
+
+#: Windows of the squares are brought to one contrast; of this many levels and less they are not.
+QUIET: Final = 4.0
 
 #: Worth of a relation below which another way of aligning is tried.
 GOOD: Final = 0.85
@@ -58,7 +62,7 @@ def check_large(
     """
     photos = Photo.of(query), Photo.of(reference)
     looks = 255 - query if inverted else query
-    small = [grey_square(square(picture, COARSE_SIDE)) for picture in (looks, reference)]
+    small = [_even(grey_square(square(picture, COARSE_SIDE))) for picture in (looks, reference)]
     coarse = align.by_correlation(small[0], small[1], start)
     measures, matrix = _refined(photos, (start, coarse))
     if features and worth(measures) < GOOD:
@@ -69,6 +73,14 @@ def check_large(
             if worth(other) > worth(measures):
                 return other, there
     return measures, matrix
+
+
+def _even(grey: Float32) -> Float32:
+    """Return a grey square with one mean and contrast everywhere: a black bar must not rule."""
+    side = grey.shape[0] // 4 * 2 + 1
+    details = grey - cv2.blur(grey, (side, side))
+    spread = np.sqrt(cv2.blur(details * details, (side, side)))
+    return np.asarray(128 + 20 * details / (spread + QUIET), np.float32)
 
 
 def compared(query: Bytes8, reference: Bytes8, matrix: Matrix) -> Measures:

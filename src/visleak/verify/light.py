@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from typing import Final
 
+import cv2
 import numpy as np
 import numpy.typing as npt
 
@@ -19,6 +21,15 @@ RIDGE: Final = 10.0
 #: Differences (levels, and robust standard deviations) beyond which a pixel has no say in the fit.
 OFF_LEVELS: Final = 2.0
 OFF_SPREADS: Final = 2.5
+
+#: Side (pixels of the frame) of the mean that is taken off to leave the details.
+DETAIL_SIDE: Final = 9
+
+#: Gain below which that of the levels is not believed: a bar of text takes it to nothing.
+LEAST_GAIN: Final = 0.2
+
+#: Most that details are strengthened.
+MOST_GAIN: Final = 20.0
 
 _LUMINANCE: Final = np.array([0.299, 0.587, 0.114])
 
@@ -88,15 +99,91 @@ def light(frame: Frame) -> Light:
     off = np.abs(target - _mixed(rows, weights, level))
     limit = OFF_LEVELS + OFF_SPREADS * _SPREAD * float(np.median(off[frame.mask.ravel()]))
     moments = _Moments.of(rows, weight * (off <= limit))
-    gain, weights, level = moments.fit()
+    gain, weights, _ = moments.fit()
+    detail = detail_fit(frame)
+    mixed = _mixed(rows, detail.weights, detail.level).reshape(frame.mask.shape)
+    if abs(gain) <= LEAST_GAIN:
+        gain = detail.gain
     return Light(
         gain=gain,
         offset=float((moments.mean[3:] - gain * moments.mean[:3]) @ _LUMINANCE),
-        fitted=_mixed(rows, weights, level).reshape(frame.mask.shape),
+        fitted=mixed,
         correlation=_explained(first, weights),
         colour=_by_channel(first),
         tint=_tint(moments, gain),
     )
+
+
+@dataclass(frozen=True, slots=True)
+class DetailFit:
+    """How the reference's details follow from the query's.
+
+    Attributes:
+        gain: of the details, negative where one image is like the other inverted.
+        weights: of the query's channels (3,).
+        level: that is added, levels.
+    """
+
+    gain: float
+    weights: Float64
+    level: float
+
+
+def detail_fit(frame: Frame) -> DetailFit:
+    """Return the weights of the query's colours under which its details are the reference's.
+
+    Details are what a mean over nine pixels leaves. They are weighted so that neither strong edges
+    nor what was laid over an image decide; levels, which a black bar or a vignette change, have no
+    part in it.
+    """
+    inner = cv2.erode(frame.mask.astype(np.uint8), np.ones((3, 3), np.uint8)) > 0
+    if np.count_nonzero(inner) < 100:
+        inner = frame.mask
+    luminance = _LUMINANCE.astype(np.float32)
+    ours = _details(frame.query)[inner]
+    theirs = _details(grey(frame.reference))[inner]
+    own = ours @ luminance
+    trust = _plain(own) * _plain(theirs)
+    gain, weights = 0.0, _LUMINANCE
+    for _ in range(2):
+        weighted = ours * trust[:, None]
+        square = (weighted.T @ ours).astype(np.float64) / float(trust.sum())
+        across = (weighted.T @ theirs).astype(np.float64) / float(trust.sum())
+        gain = float(_LUMINANCE @ across / (_LUMINANCE @ square @ _LUMINANCE + 0.05))
+        pull = 0.05 * float(np.trace(square)) / 3 + 0.02
+        weights = np.linalg.solve(square + pull * np.eye(3), across + pull * gain * _LUMINANCE)
+        miss = np.abs(ours @ weights.astype(np.float32) - theirs)
+        limit = OFF_SPREADS * (_SPREAD * float(np.median(miss)) + 0.3)
+        trust = trust / (1 + (miss / limit) ** 2)
+    weights = _at_contrast(weights, ours, theirs, trust)
+    mixed = frame.query[frame.mask] @ weights.astype(np.float32)
+    level = float(np.median(grey(frame.reference)[frame.mask] - mixed))
+    return DetailFit(gain, weights, level)
+
+
+def _details(plane: Float32) -> Float32:
+    return np.asarray(plane - cv2.blur(plane, (DETAIL_SIDE, DETAIL_SIDE)), np.float32)
+
+
+def _plain(details: Float32) -> Float32:
+    """Return a weight that strong details have less of."""
+    usual = 3 * float(np.median(np.abs(details))) + 0.5
+    return np.asarray(1 / (1 + (details / usual) ** 2), np.float32)
+
+
+def _at_contrast(weights: Float64, ours: Float32, theirs: Float32, trust: Float32) -> Float64:
+    """Return the weights scaled so that both images' details have the same contrast."""
+    size = float(np.abs(weights).sum())
+    if size < 1e-6:
+        return _LUMINANCE
+    mixed = ours @ weights.astype(np.float32)
+    product = float(np.vdot(trust * mixed, theirs))
+    if product <= 0:
+        return weights
+    scale = math.sqrt(
+        float(np.vdot(trust * theirs, theirs)) / (np.vdot(trust * mixed, mixed) + 1e-6)
+    )
+    return np.asarray(weights * min(scale, MOST_GAIN / size))
 
 
 def _mixed(rows: Float32, weights: Float64, level: float) -> Float32:

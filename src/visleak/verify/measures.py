@@ -30,7 +30,8 @@ class Measures:
         tint: largest difference of the mean colour of a channel after the grey fit, levels.
         features: 1 where local features found the relation.
         side: pixels of the squares that were compared, or of the longest side that would be.
-        exact: 1 where almost all pixels are approximately identical.
+        exact: 1 where the pixels are the same up to re-encoding, see :mod:`visleak.verify.exact`.
+        identical: 1 where all pixels are identical.
         structure: mean correlation of small windows, -1..1; this and what follows of photographs
             only.
         agree: share of the windows with contrast whose correlation is at least 0.6, 0..1.
@@ -46,6 +47,13 @@ class Measures:
             tiles of 1/16 of the picture, 0 where a tile is not covered.
         detail: correlation of second derivatives over the overlap, -1..1.
         palette: share of the colours' variance that an affine map of the query's colours explains.
+        amount, matched, opposed, windows: see :class:`visleak.verify.detail.Detail`; these and
+            what follows of a close comparison only.
+        replaced, added, hidden, rewritten, typical, places: ``replaced``, ``added``, ``covered``,
+            ``share``, ``typical`` and ``places`` of :class:`visleak.verify.places.Differences`.
+        plain: share of an image without any detail at all, the larger of both: paper, solid
+            areas of a rendering, 0..1.
+        close_side: long side of the frame of the close comparison, pixels; -1 without one.
     """
 
     grey: float
@@ -63,6 +71,7 @@ class Measures:
     features: float
     side: float
     exact: float
+    identical: float = 0.0
     structure: float = 0.0
     agree: float = 0.0
     drift: float = 0.0
@@ -76,6 +85,18 @@ class Measures:
     directions: float = 0.0
     detail: float = 0.0
     palette: float = 0.0
+    amount: float = 0.0
+    matched: float = 0.0
+    opposed: float = 1.0
+    windows: float = 0.0
+    replaced: float = 0.0
+    added: float = 0.0
+    hidden: float = 0.0
+    rewritten: float = 1.0
+    typical: float = 0.0
+    places: float = 0.0
+    plain: float = 0.0
+    close_side: float = -1.0
 
 
 #: Names of the checks, in the order in which they are stored.

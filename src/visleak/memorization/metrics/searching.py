@@ -25,6 +25,9 @@ Float64 = npt.NDArray[np.float64]
 #: Pictures that texts are compared with at a time; only bounds memory.
 BLOCK: Final = 8_192
 
+#: Decimals to which cosines are compared: what is equal to them is a tie.
+TIES: Final = 12
+
 
 class PicturesByPrompt(PromptSource, Protocol):
     """A search by words that hands over the pictures that it finds."""
@@ -116,7 +119,8 @@ class FolderByPrompt:
         texts = self._texts(prompts)
         scores, rows = np.empty((len(texts), 0)), np.empty((len(texts), 0), np.int64)
         for start in range(0, len(self._matrix), BLOCK):
-            block = texts @ unit(self._matrix[start : start + BLOCK]).T
+            # products of equal vectors differ in their last digits with the width of a block
+            block = np.round(texts @ unit(self._matrix[start : start + BLOCK]).T, TIES)
             numbers = np.broadcast_to(start + np.arange(block.shape[1]), block.shape)
             scores, rows = np.hstack([scores, block]), np.hstack([rows, numbers])
             best = np.argsort(-scores, axis=1, kind="stable")[:, :count]

@@ -1,0 +1,170 @@
+"""How many pairs of two sets reach the thresholds of degrees by chance.
+
+Thresholds are calibrated on photographs. In a set of images of one kind (receipts, X-rays, steel)
+nearly every pair may reach them, and a degree then tells nothing. So a sample of random pairs of
+the very sets is compared, and what reaches a threshold there without being a copy is scaled to
+all pairs.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass
+from typing import Any, Final
+
+import numpy as np
+
+from visleak.pipeline.candidates import Side
+from visleak.pipeline.tables import Compared
+from visleak.pipeline.thresholds import Thresholds
+from visleak.records import DEGREES, GRADES, Bool, Encoder, Fingerprints, Int64
+from visleak.search.exact import ExactSearch
+from visleak.search.hits import Hits, Sides, Wanted
+
+#: Contents of each side that are sampled; all of their pairs are compared.
+QUERIES: Final = 256
+REFERENCES: Final = 4096
+
+#: Expected chance pairs per test image from which a threshold is reported as too low.
+MANY: Final = 1.0
+
+
+@dataclass(frozen=True, slots=True)
+class Chance:
+    """How many pairs of a comparison are expected to reach a threshold by chance.
+
+    Attributes:
+        sampled: random pairs that were compared.
+        per_image: references of a query that are expected to reach the threshold, by degree;
+            ``hard`` is missing where there is no such threshold.
+        pairs: the same for all pairs of the comparison.
+    """
+
+    sampled: int
+    per_image: Mapping[str, float]
+    pairs: Mapping[str, float]
+
+    def as_dict(self) -> dict[str, Any]:
+        """Return plain values."""
+        return asdict(self)
+
+
+def chance_of(
+    compared: Compared,
+    sides: Mapping[str, Side],
+    encoder: Encoder,
+    views: tuple[int, ...],
+    thresholds: Thresholds,
+    workers: int = 1,
+) -> Chance | None:
+    """Return what a comparison's thresholds let through by chance.
+
+    The sample is the contents with the lowest digests, so it is random with regard to the images
+    and depends on nothing else. Pairs that were graded near or exact are not counted. Without
+    grades each query's most similar reference is set aside, because it may be a copy; the
+    estimate is then a little too low.
+
+    Args:
+        compared: the comparison.
+        sides: of both sets, by name.
+        encoder, views: that the similarities are made with.
+        thresholds: of the degrees.
+        workers: threads; they never change the answer.
+
+    Returns:
+        ``None`` where there is no threshold, or no two images to compare.
+    """
+    if thresholds.soft is None:
+        return None
+    query, reference = (sides[each.name].prints for each in (compared.query, compared.reference))
+    same = compared.query.name == compared.reference.name
+    left, right = _sample(query, QUERIES), _sample(reference, REFERENCES)
+    sampled = len(left) * (len(right) - same)
+    if sampled <= 0:
+        return None
+    hits = ExactSearch().find(
+        Sides(
+            query.matrix[left],
+            reference.matrix[right],
+            penalty=np.zeros(len(right), np.float32),
+            order=np.arange(len(right)),
+            views=views,
+            make=encoder.view if len(views) > 1 else None,
+        ),
+        Wanted(thresholds.soft, best=0, cap=len(right)),
+        workers=workers,
+    )
+    # in one set both samples begin with the same contents
+    others = hits.query != hits.reference if same else np.ones(len(hits.query), np.bool_)
+    left_out = _copies(compared, left[hits.query], right[hits.reference])
+    images = int((~query.flat).sum()), int((~reference.flat).sum()) - same
+    per_image, pairs = {}, {}
+    for degree, threshold in zip(DEGREES, (thresholds.hard, thresholds.soft), strict=True):
+        if threshold is None:
+            continue
+        reached = others & (hits.similarity >= np.float32(threshold))
+        count = int((reached & ~left_out).sum()) if left_out is not None else _beyond(hits, reached)
+        per_image[degree] = round(count / sampled * images[1], 6)
+        pairs[degree] = round(count / sampled * images[0] * images[1] / (1 + same), 3)
+    return Chance(sampled, per_image, pairs)
+
+
+def _sample(prints: Fingerprints, count: int) -> Int64:
+    """Return a row of each of the contents with the lowest digests, blank images left out."""
+    rows = np.flatnonzero(~prints.flat)
+    keys = np.ascontiguousarray(prints.digests[rows]).view("V16").ravel()
+    return rows[np.unique(keys, return_index=True)[1][:count]]
+
+
+def _copies(compared: Compared, query: Int64, reference: Int64) -> Bool | None:
+    """Return which pairs of rows are graded near or exact; ``None`` without grades."""
+    if compared.grades is None:
+        return None
+    grade = compared.grades.grade
+    chosen = (grade >= 0) & (grade <= GRADES.index("near"))
+    one, other = compared.pairs.query[chosen], compared.pairs.reference[chosen]
+    width = 1 + max(int(rows.max(initial=0)) for rows in (one, other, query, reference))
+    keys = one * width + other
+    if compared.query.name == compared.reference.name:
+        # there each unordered pair is listed once
+        keys = np.concatenate([keys, other * width + one])
+    return np.isin(query * width + reference, keys)
+
+
+def _beyond(hits: Hits, reached: Bool) -> int:
+    """Return how many pairs are reached beyond the most similar one of each query."""
+    return int(reached.sum()) - len(np.unique(hits.query[reached]))
+
+
+def notes(comparisons: Sequence[Mapping[str, Any]]) -> Iterator[str]:
+    """Yield a line for each comparison whose thresholds are reached by chance, in words.
+
+    Args:
+        comparisons: of ``audit.json``; repeats within a set that is compared with others are left
+            out, because no rate counts them.
+    """
+    for each in comparisons:
+        found = each.get("chance")
+        if not found or found["per_image"]["soft"] < MANY:
+            continue
+        own = [other for other in comparisons if other["query_set"] == each["query_set"]]
+        if each["coverage"] == "within" and len(own) > 1:
+            continue
+        where = "" if each["coverage"] == "within" else f" in {each['reference_set']}"
+        hard = found["pairs"].get("hard")
+        yield (
+            f"about {found['pairs']['soft']:,.0f} pairs are expected to reach soft by chance,"
+            f" {_number(found['per_image']['soft'])} per {each['query_set']} image{where}"
+            f"{'' if hard is None else f', {hard:,.0f} of them hard'} (estimated from"
+            f" {found['sampled']:,} random pairs): degrees do not separate copies from other"
+            " images here; find thresholds for these images with `visleak calibrate`"
+        )
+
+
+def _number(value: float) -> str:
+    """Return a number with two digits at least.
+
+    >>> _number(1.26), _number(257.4)
+    ('1.3', '257')
+    """
+    return f"{value:.1f}" if value < 10 else f"{value:,.0f}"

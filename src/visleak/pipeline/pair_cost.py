@@ -1,0 +1,397 @@
+"""What comparing and verifying pairs will cost, timed on a sample of the real images and pairs.
+
+Search is timed on vectors of the encoder's width. Candidates are counted in a sample of the
+images and scaled to all; local features, screening and verification are timed on a few of these
+candidates. Processor time is counted and not wall time, so that other programs on the machine do
+not change the estimate.
+"""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Final
+
+import numpy as np
+import pyarrow as pa
+
+from visleak.pipeline.candidates import BEST, COHORT_BEST, Side, find_pairs, views_for
+from visleak.pipeline.desk import Desk, wanted, wanted_in_passing
+from visleak.pipeline.local import add_votes, applies, extract
+from visleak.pipeline.thresholds import Thresholds
+from visleak.pipeline.verification import Material, verify
+from visleak.pipeline.workplace import Workplace
+from visleak.pipeline.yardstick import measured
+from visleak.records import Bool, Encoder, ImageSet, Int64, Pairs
+from visleak.search.exact import ExactSearch
+from visleak.search.hits import Sides, Wanted
+from visleak.settings import Settings
+from visleak.vectors import unit_rows
+
+#: Rows of the two matrices on which the search is timed.
+QUERIES: Final = 256
+REFERENCES: Final = 2048
+
+#: Candidate pairs that are drawn of all comparisons together: few where local features are
+#: extracted for them, which takes longest.
+PAIRS: Final = 24
+TINY_PAIRS: Final = 600
+
+#: Seconds after which no more pairs are verified, for all comparisons together.
+PATIENCE: Final = 4.0
+
+#: Share of the best references of a set's images that are left when each pair is listed once.
+UNORDERED: Final = 0.7
+
+#: Seed of the draw of pairs.
+SEED: Final = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Sampled:
+    """Some images of a set that were read already.
+
+    Attributes:
+        images: the sample, of the set's name; ``None`` of embeddings.
+        count: images that the audit takes of the set.
+        passes: embeddings of the training side, which pass by the queries.
+    """
+
+    images: ImageSet | None
+    count: int
+    passes: bool = False
+
+
+@dataclass(slots=True)
+class PairCost:
+    """Seconds of the steps after fingerprinting in one process, and the pairs they work on.
+
+    Attributes:
+        search: to compare fingerprints, with those of the cohort too.
+        local: to extract and compare local features.
+        screening: of all candidates.
+        verification: of the candidates that the screening keeps, decoding included.
+        candidates: expected number of pairs to screen.
+        verified: expected number of pairs to verify in full.
+        timed: pairs on which screening and verification were timed.
+    """
+
+    search: float = 0.0
+    local: float = 0.0
+    screening: float = 0.0
+    verification: float = 0.0
+    candidates: float = 0.0
+    verified: float = 0.0
+    timed: int = 0
+
+
+def pair_cost(
+    sets: Mapping[str, Sampled],
+    couples: Sequence[tuple[str, str]],
+    encoder: Encoder,
+    settings: Settings,
+    thresholds: Thresholds,
+) -> PairCost:
+    """Return what the comparisons of some sets will cost in one process.
+
+    Args:
+        sets: samples by name.
+        couples: names of the query and the reference set of each comparison.
+        encoder, settings, thresholds: of the audit.
+    """
+    found = PairCost()
+    clock = _Clock()
+    with Workplace.at(None, 1, None, clock) as place:
+        desk = Desk(encoder, views_for(encoder, settings.views), settings, place)
+        for each in sets.values():
+            if each.images is not None and len(each.images):
+                desk.take(each.images, tested=False)
+        if encoder.cohort is not None:
+            pace = _pace(desk, Wanted(None, best=COHORT_BEST))
+            found.search += pace * len(encoder.cohort) * sum(s.count for s in sets.values())
+        for query, reference in couples:
+            rule = (wanted_in_passing if sets[reference].passes else wanted)(thresholds, settings)
+            found.search += _pace(desk, rule) * sets[query].count * sets[reference].count
+        seen = [c for c in couples if all(n in desk.sides and len(desk.sides[n].prints) for n in c)]
+        per_image: dict[str, tuple[float, float]] = {}
+        for couple in seen:
+            trial = _Trial.of(desk, couple, sets, thresholds, clock, len(seen))
+            trial.add_to(found, per_image)
+        found.local += sum(seconds * sets[n].count for n, (seconds, _) in per_image.items())
+        found.verification += sum(seconds * sets[n].count for n, (_, seconds) in per_image.items())
+    return found
+
+
+def _pace(desk: Desk, rule: Wanted) -> float:
+    """Return the seconds in which the search compares a query with a reference."""
+    rng = np.random.default_rng(SEED)
+    width, encoder = desk.encoder.width, desk.encoder
+    query, reference = (
+        unit_rows(rng.standard_normal((rows, width))).matrix for rows in (QUERIES, REFERENCES)
+    )
+    make = encoder.view if len(desk.views) > 1 else None
+    zeros, order = np.zeros(REFERENCES, np.float32), np.arange(REFERENCES)
+    start = time.process_time()
+    ExactSearch().find(Sides(query, reference, zeros, order, views=desk.views, make=make), rule)
+    return (time.process_time() - start) / (QUERIES * REFERENCES)
+
+
+@dataclass
+class _Clock:
+    """Seconds by step, from what is reported while the steps run."""
+
+    seconds: dict[str, float] = field(default_factory=dict)
+    last: float = 0.0
+
+    def __call__(self, step: str, done: int, total: int) -> None:
+        """Add the time since the last report to a step."""
+        now = time.process_time()
+        self.seconds[step] = self.seconds.get(step, 0.0) + now - self.last
+        self.last = now
+
+    def start(self) -> None:
+        """Begin anew."""
+        self.seconds.clear()
+        self.last = time.process_time()
+
+
+@dataclass(frozen=True, slots=True)
+class _Part:
+    """Some images of a sample: their fingerprints, and where they stand in the sample."""
+
+    rows: Int64
+    side: Side
+
+    @classmethod
+    def of(cls, whole: Side, rows: Int64) -> _Part:
+        """Take some rows of a side."""
+        prints = whole.prints
+        some = replace(
+            prints,
+            **{name: getattr(prints, name)[rows] for name in ("rows", "matrix", "digests")},
+            **{name: getattr(prints, name)[rows] for name in ("sizes", "flat")},
+            ids=prints.ids.take(pa.array(rows)),
+        )
+        order = np.argsort(np.argsort(whole.order[rows]))
+        return cls(rows, Side(some, whole.background[rows], order))
+
+
+@dataclass
+class _Trial:
+    """A comparison of two samples: its candidates, and a few of them for timing.
+
+    Attributes:
+        desk: of the samples.
+        sets: the samples of the query and the reference set.
+        candidates: expected pairs by similarity in the whole comparison.
+        listed: all candidates by similarity of the samples, as numbers.
+        drawn: some of these pairs, as rows of ``parts``.
+        parts: the images of these pairs; one object twice within a set.
+        clock: of the desk's place.
+        patience: seconds to spend on verification.
+    """
+
+    desk: Desk
+    sets: tuple[Sampled, Sampled]
+    candidates: float
+    listed: Int64
+    drawn: Pairs
+    parts: tuple[_Part, _Part]
+    clock: _Clock
+    patience: float
+
+    @classmethod
+    def of(
+        cls,
+        desk: Desk,
+        couple: tuple[str, str],
+        sets: Mapping[str, Sampled],
+        thresholds: Thresholds,
+        clock: _Clock,
+        comparisons: int,
+    ) -> _Trial:
+        """Find the candidates of the samples, and draw some of them."""
+        sides = desk.sides[couple[0]], desk.sides[couple[1]]
+        own = sets[couple[0]], sets[couple[1]]
+        rule = wanted(thresholds, desk.settings)
+        share = min(1.0, len(sides[1].prints) / own[1].count)
+        pairs = find_pairs(
+            *sides,
+            encoder=desk.encoder,
+            views=desk.views,
+            wanted=replace(rule, best=max(1, round(rule.best * share))),
+            engine=ExactSearch(),
+        )
+        # the best references of a large set are more similar than those of a sample: the pairs of
+        # the same quantile stand in for them
+        alike = np.argsort(pairs.background - pairs.similarity, kind="stable")
+        if rule.best * share < 1.0:
+            alike = alike[: max(8, round(len(sides[0].prints) * rule.best * share))]
+        most = PAIRS if _local_applies(desk, sides) else TINY_PAIRS
+        count = min(len(alike), max(4, most // comparisons))
+        rows = np.sort(np.random.default_rng(SEED).choice(alike, count, replace=False))
+        return cls(
+            desk,
+            own,
+            _expected(pairs, own, rule, same=couple[0] == couple[1], share=share),
+            pairs.query * len(sides[1].prints) + pairs.reference,
+            *_taken(pairs, rows, sides),
+            clock,
+            PATIENCE / comparisons,
+        )
+
+    def add_to(self, found: PairCost, per_image: dict[str, tuple[float, float]]) -> None:
+        """Add what the comparison costs; ``per_image`` is for local features and for decoding."""
+        settings, names = self.desk.settings, (self.drawn.query_set, self.drawn.reference_set)
+        voted = self.drawn
+        if _local_applies(self.desk, (self.parts[0].side, self.parts[1].side)):
+            voted, seconds = self._voted(per_image)
+            found.local += seconds * self.sets[0].count
+        drawn = np.isin(self._numbers(voted), self._numbers(self.drawn))
+        new = ~np.isin(self._numbers(voted), self.listed)
+        alone = self._expected_votes(int(new.sum()))
+        if not settings.verify:
+            return
+        for chosen, expected in ((drawn, self.candidates), (new, alone)):
+            done = self._verified(voted, np.flatnonzero(chosen))
+            if not done.pairs:
+                continue
+            found.timed += done.pairs
+            found.candidates += expected
+            found.verified += expected * done.kept / done.pairs
+            found.screening += expected * done.screening / done.pairs
+            found.verification += expected * done.checking / done.pairs
+            for name in names:
+                local = per_image.get(name, (0.0, 0.0))[0]
+                per_image[name] = (local, done.decoding / max(1, done.images))
+
+    def _voted(self, per_image: dict[str, tuple[float, float]]) -> tuple[Pairs, float]:
+        """Return the drawn pairs with those that share features, and the seconds per query."""
+        place, patches = self.desk.place, {}
+        names = self.drawn.query_set, self.drawn.reference_set
+        for name, part in dict(zip(names, self.parts, strict=True)).items():
+            start = time.process_time()
+            patches[name] = extract(self.desk.material[name].images, part.side, place)
+            spent = (time.process_time() - start) / len(part.rows)
+            per_image[name] = (spent, per_image.get(name, (0.0, 0.0))[1])
+        start = time.process_time()
+        sides = self.parts[0].side, self.parts[1].side
+        both = patches[names[0]], patches[names[1]]
+        voted = add_votes(self.drawn, sides, both, self.desk.encoder, 1)
+        return voted, (time.process_time() - start) / len(self.parts[0].rows)
+
+    def _expected_votes(self, found: int) -> float:
+        """Return how many pairs only local features will find in the whole comparison.
+
+        A patch that many references share weighs less, so the pairs of a query grow with the
+        square root of the references only (X-rays: 3.6 with 32 images, 7.2 with 128).
+        """
+        queries, references = (len(part.rows) for part in self.parts)
+        most = BEST * (UNORDERED if self.parts[0] is self.parts[1] else 1.0)
+        growth = math.sqrt(self.sets[1].count / max(1, references))
+        return min(found / max(1, queries) * growth, most) * self.sets[0].count
+
+    def _numbers(self, pairs: Pairs) -> Int64:
+        """Return pairs of the parts as numbers, each of its own among the pairs of the samples."""
+        query, reference = self.parts[0].rows[pairs.query], self.parts[1].rows[pairs.reference]
+        return np.asarray(query * len(self.desk.sides[pairs.reference_set].prints) + reference)
+
+    def _verified(self, pairs: Pairs, rows: Int64) -> _Timing:
+        """Verify some pairs, in blocks that grow while there is time."""
+        names = pairs.query_set, pairs.reference_set
+        material = {
+            name: Material(self.desk.material[name].images, part.side.prints)
+            for name, part in zip(names, self.parts, strict=True)
+        }
+        desk, timing, begin, block = self.desk, _Timing(), time.process_time(), 8
+        while timing.pairs < len(rows) and time.process_time() - begin < self.patience / 2:
+            part = rows[timing.pairs : timing.pairs + block]
+            some = _some(pairs, part)
+            images = sum(len(np.unique(side)) for side in (some.query, some.reference))
+            start = time.process_time()
+            gauged = measured([some], material, desk.encoder, desk.settings.views, desk.place)
+            spent = time.process_time() - start
+            self.clock.start()
+            (evidence,) = verify(gauged, material, desk.place)
+            timing.add(self.clock.seconds, images, ~np.isnan(evidence.checks["side"]), spent)
+            block *= 4
+        return timing
+
+
+@dataclass
+class _Timing:
+    """What screening and verification of some pairs took: pairs, images, seconds by step."""
+
+    pairs: int = 0
+    kept: int = 0
+    images: int = 0
+    decoding: float = 0.0
+    screening: float = 0.0
+    checking: float = 0.0
+
+    def add(self, seconds: Mapping[str, float], images: int, kept: Bool, measuring: float) -> None:
+        """Add a block of pairs."""
+        self.pairs += len(kept)
+        self.kept += int(kept.sum())
+        self.images += images
+        self.decoding += measuring
+        for step, spent in seconds.items():
+            if step.startswith("looking at"):
+                self.decoding += spent
+            elif step.startswith("screening"):
+                self.screening += spent
+            else:
+                self.checking += spent
+
+
+def _local_applies(desk: Desk, sides: tuple[Side, Side]) -> bool:
+    return desk.settings.local and desk.settings.candidates != "nearest" and applies(*sides)
+
+
+def _expected(
+    pairs: Pairs, sets: tuple[Sampled, Sampled], rule: Wanted, *, same: bool, share: float
+) -> float:
+    """Return how many candidates by similarity a whole comparison has.
+
+    Args:
+        pairs: of the samples.
+        sets: the samples.
+        rule: of the search.
+        same: the two sets are one; each pair is listed once.
+        share: of the reference set that was sampled.
+    """
+    if share == 1.0 and len(pairs.total) == sets[0].count:
+        return float(len(pairs))
+    reached = np.minimum(pairs.total / share, rule.cap) * (0.5 if same else 1.0)
+    best = min(rule.best, sets[1].count) * (UNORDERED if same else 1.0)
+    return float(np.maximum(reached, best).mean()) * sets[0].count
+
+
+def _taken(
+    pairs: Pairs, rows: Int64, sides: tuple[Side, Side]
+) -> tuple[Pairs, tuple[_Part, _Part]]:
+    """Return some pairs with the images that are in them, and only these."""
+    query, reference = pairs.query[rows], pairs.reference[rows]
+    if sides[0] is sides[1]:
+        both = _Part.of(sides[0], np.unique([query, reference]))
+        parts = both, both
+    else:
+        parts = _Part.of(sides[0], np.unique(query)), _Part.of(sides[1], np.unique(reference))
+    left = np.searchsorted(parts[0].rows, query)
+    right = np.searchsorted(parts[1].rows, reference)
+    some = replace(
+        _some(pairs, rows),
+        query=left,
+        reference=right,
+        total=np.zeros(len(parts[0].rows), np.int64),
+    )
+    return some, parts
+
+
+def _some(pairs: Pairs, rows: Int64) -> Pairs:
+    """Return some rows of pairs."""
+    names = ("query", "reference", "similarity", "background", "view")
+    votes = None if pairs.votes is None else pairs.votes[rows]
+    return replace(pairs, **{name: getattr(pairs, name)[rows] for name in names}, votes=votes)

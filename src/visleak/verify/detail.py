@@ -1,0 +1,196 @@
+"""How much detail two aligned images share, level by level of a Laplacian pyramid.
+
+A processed copy shares the fine texture of its source wherever the processing left any. Two images
+of one subject (X-rays, steel plates, leaves) share coarse shapes and long edges, which many
+relations bring together, but no texture. So the correlation is that of derivatives along the weaker
+direction of each window: a straight edge, which agrees with any other edge, has none there.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any, Final
+
+import cv2
+import numpy as np
+import numpy.typing as npt
+
+from visleak.records import Bool, Float32
+
+Float64 = npt.NDArray[np.float64]
+
+#: Side of a window in pixels of its level, and share of it that must be covered.
+WINDOW: Final = 12
+COVERED: Final = 0.6
+
+#: Energy of gradients that compression and sensors leave at each level, levels squared per pixel
+#: squared. The number of levels is that of these.
+NOISE: Final = (1.2, 0.5, 0.3)
+
+#: Levels on which agreement and contradiction are judged: the finest is the first to be lost.
+JUDGED: Final = (1, 2)
+
+#: A window matters to the whole image if it has this share of the energy of its strongest windows,
+#: and contradicts if its correlation is below the limit.
+MATTERS: Final = 0.15
+CONTRADICTS: Final = 0.35
+
+#: Energy of the details of a plain window, levels squared, at most.
+PLAIN: Final = 0.1
+
+_THREE: Final = np.ones((3, 3), np.uint8)
+
+
+@dataclass(frozen=True, slots=True)
+class Detail:
+    """The detail that two images share.
+
+    Attributes:
+        amount: correlation summed over windows, in units of its spread if nothing were shared;
+            the largest of all levels. 0 and less: nothing is shared.
+        matched: correlation of the windows, upper quartile by weight, the larger of two levels.
+        opposed: share of the windows with contrast that contradict, mean of two levels, 0..1.
+        windows: how many windows have texture of their own, the largest of all levels.
+    """
+
+    amount: float = 0.0
+    matched: float = 0.0
+    opposed: float = 0.0
+    windows: float = 0.0
+
+
+def shared_detail(query: Float32, reference: Float32, mask: Bool) -> Detail:
+    """Return the detail that two grey images (h, w) in one frame share where the mask holds."""
+    levels = [_level(windows, noise) for windows, noise in _pyramid(query, reference, mask)]
+    if not levels:
+        return Detail()
+    judged = [levels[number] for number in JUDGED if number < len(levels)] or levels
+    return Detail(
+        amount=max(level.amount for level in levels),
+        matched=max(level.matched for level in judged),
+        opposed=sum(level.opposed for level in judged) / len(JUDGED),
+        windows=max(level.windows for level in levels),
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class _Tensors:
+    """Products of gradients in windows, (3, n) each: across-across, across-down, down-down.
+
+    Attributes:
+        query, reference: of each image with itself.
+        both: of the two images, symmetrical.
+    """
+
+    query: Float64
+    reference: Float64
+    both: Float64
+
+
+def _pyramid(query: Float32, reference: Float32, mask: Bool) -> Iterator[tuple[_Tensors, float]]:
+    """Yield the windows of every level that has any, and the level's noise."""
+    inside = mask.astype(np.float32)
+    # no edge where the mask ends
+    ours, theirs = np.where(mask, query, reference), reference
+    for noise in NOISE:
+        if min(ours.shape) < 2 * WINDOW:
+            return
+        smaller = [np.asarray(cv2.pyrDown(plane), np.float32) for plane in (ours, theirs, inside)]
+        size = (ours.shape[1], ours.shape[0])
+        weight = cv2.erode((inside > 0.99).astype(np.uint8), _THREE).astype(np.float32)
+        details = [
+            np.asarray((plane - cv2.pyrUp(coarse, dstsize=size)) * weight, np.float32)
+            for plane, coarse in ((ours, smaller[0]), (theirs, smaller[1]))
+        ]
+        if noise == NOISE[0]:
+            # single pixels are noise
+            details = [np.asarray(cv2.blur(plane, (2, 2)), np.float32) for plane in details]
+        tensors = _tensors(details[0], details[1], weight)
+        if tensors.query.shape[1] < 4:
+            return
+        yield tensors, noise
+        ours, theirs, inside = smaller
+
+
+def _tensors(ours: Float32, theirs: Float32, weight: Float32) -> _Tensors:
+    (ax, ay), (bx, by) = (
+        [
+            np.asarray(cv2.Sobel(plane, -1, *along, scale=0.25), np.float32)
+            for along in ((1, 0), (0, 1))
+        ]
+        for plane in (ours, theirs)
+    )
+    share = _window_means(weight)
+    enough = share > COVERED
+
+    def means(*products: npt.NDArray[Any]) -> Float64:
+        rows = [_window_means(product * weight)[enough] / share[enough] for product in products]
+        return np.stack(rows).astype(np.float64)
+
+    return _Tensors(
+        query=means(ax * ax, ax * ay, ay * ay),
+        reference=means(bx * bx, bx * by, by * by),
+        both=means(ax * bx, (ax * by + ay * bx) / 2, ay * by),
+    )
+
+
+def plain_share(grey: Float32) -> float:
+    """Return the share of a grey image (h, w) without any detail, 0..1.
+
+    Photographs have next to none; the paper of a scan, and solid areas of a rendering, are plain.
+    """
+    details = grey - np.asarray(cv2.GaussianBlur(grey, (0, 0), 2.0), np.float32)
+    if min(grey.shape) < WINDOW:
+        return float((details * details).mean() < PLAIN)
+    return float((_window_means(details * details) < PLAIN).mean())
+
+
+def _window_means(plane: npt.NDArray[Any]) -> Float32:
+    rows, columns = plane.shape[0] // WINDOW, plane.shape[1] // WINDOW
+    cut = plane[: rows * WINDOW, : columns * WINDOW]
+    return np.asarray(cv2.resize(cut, (columns, rows), interpolation=cv2.INTER_AREA), np.float32)
+
+
+def _level(windows: _Tensors, noise: float) -> Detail:
+    """Return what one level shares."""
+    ours, theirs, both = _along_weaker(windows)
+    correlation = both / np.sqrt((ours + noise) * (theirs + noise))
+    fainter = np.minimum(ours, theirs)
+    weight = fainter / (fainter + noise)
+    total = float(weight.sum())
+    order = np.argsort(correlation, kind="stable")
+    place = np.searchsorted(np.cumsum(weight[order]) / (total + 1e-6), 0.75)
+    return Detail(
+        amount=float(weight @ correlation) / float(np.sqrt(weight @ weight + 0.05)),
+        matched=float(correlation[order][min(int(place), len(order) - 1)]),
+        opposed=_opposed(windows, noise),
+        windows=total,
+    )
+
+
+def _along_weaker(windows: _Tensors) -> tuple[Float64, Float64, Float64]:
+    """Return energies and product of the derivatives along each window's weaker direction."""
+    joint = sum(
+        tensor / (tensor[0] + tensor[2] + 1e-3) for tensor in (windows.query, windows.reference)
+    )
+    angle = 0.5 * np.arctan2(2 * joint[1], joint[0] - joint[2]) + np.pi / 2
+    across, down = np.cos(angle), np.sin(angle)
+
+    def along(tensor: Float64) -> Float64:
+        return np.asarray(
+            across * across * tensor[0] + 2 * across * down * tensor[1] + down * down * tensor[2]
+        )
+
+    return along(windows.query), along(windows.reference), along(windows.both)
+
+
+def _opposed(windows: _Tensors, noise: float) -> float:
+    """Return the share of the windows with contrast in both images that do not correlate."""
+    ours, theirs, both = (
+        tensor[0] + tensor[2] for tensor in (windows.query, windows.reference, windows.both)
+    )
+    fainter = np.minimum(ours, theirs)
+    matters = fainter > max(MATTERS * float(np.percentile(fainter, 90)), 2 * noise)
+    correlation = both / np.sqrt((ours + 2 * noise) * (theirs + 2 * noise))
+    return float((matters & (correlation < CONTRADICTS)).sum()) / (float(matters.sum()) + 0.5)

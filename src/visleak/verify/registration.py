@@ -1,0 +1,228 @@
+"""Bringing two aligned images into register to a fraction of a pixel, at their own resolution.
+
+A relation found at 256 pixels is off by some pixels at 1,000, and a second scan of a page is bent a
+little. Windows of both images are matched (normalised correlation by the Fourier transform,
+Padfield 2012), and a quadratic displacement is fitted to what they say, robustly: it follows a
+camera's perspective and a page's bend, and cannot follow parallax or things that moved.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Final
+
+import cv2
+import numpy as np
+import numpy.typing as npt
+import scipy.fft
+
+from visleak.records import Bool, Float32
+
+Float64 = npt.NDArray[np.float64]
+
+#: Side of the windows that are matched, and how far each may move, pixels.
+WINDOW: Final = 32
+REACH: Final = 4
+
+#: Windows that are matched at most, those of most contrast.
+MOST: Final = 400
+
+#: Share of a window that must be covered, and its least variance, levels squared.
+COVERED: Final = 0.9
+LEAST_VARIANCE: Final = 1.0
+
+#: Correlation that counts for nothing, and the total weight of windows below which none is fitted.
+CHANCE: Final = 0.1
+LEAST_WEIGHT: Final = 3.0
+
+#: Displacement from the fit (pixels) at which a window counts half.
+LOOSE: Final = 0.6
+
+#: Strength with which the coefficients are held at zero: constant, linear and quadratic.
+RIDGE: Final = (3e-4, 6e-3, 9e-2)
+
+#: A displacement beyond this many pixels is not believed.
+FARTHEST: Final = 12.0
+
+#: Rounds of matching and fitting.
+ROUNDS: Final = 2
+
+_STEPS: Final = np.arange(-REACH, REACH + 1)
+
+
+def registered(query: Float32, reference: Float32, mask: Bool) -> Float32:
+    """Return the query moved by the smooth displacement that brings it into register.
+
+    Args:
+        query, reference: grey ``float32`` (h, w) in one frame, off by a few pixels at most.
+        mask: (h, w): where both have content.
+
+    Returns:
+        The moved query (h, w); the query itself where no displacement improves the correlation of
+        the details of the two images.
+    """
+    limit = _limit(reference, mask)
+    theirs, ours = _details(reference, mask, limit), _details(query, mask, limit)
+    best, total, moved = _correlation(ours, theirs), np.zeros((6, 2)), query
+    for _ in range(ROUNDS):
+        step = _fitted(ours, theirs, mask)
+        if step is None or np.abs(total + step).max() > FARTHEST:
+            break
+        tried = _displaced(query, total + step)
+        details = _details(tried, mask, limit)
+        found = _correlation(details, theirs)
+        if found <= best + 1e-4:
+            break
+        total, moved, ours, best = total + step, tried, details, found
+    return moved
+
+
+def _limit(grey: Float32, mask: Bool) -> float:
+    """Return the level beyond which details are clipped: what is laid over must not rule."""
+    details = _band(grey)[mask]
+    return 3 * float(np.median(np.abs(details))) + 3 if len(details) else 3.0
+
+
+def _details(grey: Float32, mask: Bool, limit: float) -> Float32:
+    return np.asarray(np.clip(_band(grey) * mask, -limit, limit), np.float32)
+
+
+def _band(grey: Float32) -> Float32:
+    fine = cv2.GaussianBlur(grey, (0, 0), 0.8)
+    return np.asarray(fine - cv2.blur(grey, (7, 7)), np.float32)
+
+
+def _correlation(one: Float32, other: Float32) -> float:
+    energies = float(np.vdot(one, one)) * float(np.vdot(other, other))
+    return float(np.vdot(one, other)) / float(np.sqrt(energies + 1e-6))
+
+
+@dataclass(frozen=True, slots=True)
+class _Moves:
+    """Where windows of the reference lie in the query's frame: (n,) each.
+
+    Attributes:
+        x, y: centres of the windows, pixels.
+        across, down: by how much the reference's content lies right of and below the query's.
+        correlation: at that displacement.
+    """
+
+    x: Float64
+    y: Float64
+    across: Float64
+    down: Float64
+    correlation: Float64
+
+
+def _fitted(query: Float32, reference: Float32, mask: Bool) -> Float64 | None:
+    """Return the coefficients (6, 2) of the displacement, or ``None`` without enough to go by."""
+    moves = _matched(query, reference, mask)
+    if moves is None:
+        return None
+    weight = np.maximum(moves.correlation - CHANCE, 0) ** 2
+    if weight.sum() < LEAST_WEIGHT or len(weight) < 10:
+        return None
+    terms = _terms(moves.x, moves.y, query.shape)
+    target = np.stack([moves.across, moves.down], axis=1)
+    ridge = np.diag(np.repeat(RIDGE, (1, 2, 3))) * weight.sum()
+    trust = weight
+    coefficients = np.zeros((6, 2))
+    for _ in range(6):
+        weighted = terms * trust[:, None]
+        coefficients = np.linalg.solve(weighted.T @ terms + ridge, weighted.T @ target)
+        miss = np.hypot(*(target - terms @ coefficients).T)
+        trust = weight / (1 + (miss / LOOSE) ** 2)
+    return np.asarray(coefficients)
+
+
+def _terms(x: Float64, y: Float64, shape: tuple[int, ...]) -> Float64:
+    """Return the quadratic terms (.., 6) of places in a frame of the given height and width."""
+    half = max(shape) / 2
+    u, v = (x - shape[1] / 2) / half, (y - shape[0] / 2) / half
+    return np.stack([np.ones_like(u), u, v, u * v, u * u, v * v], axis=-1)
+
+
+def _displaced(grey: Float32, coefficients: Float64) -> Float32:
+    """Return an image whose content moved by a displacement."""
+    height, width = grey.shape
+    # smooth: a coarse grid holds it
+    coarse = np.meshgrid(np.linspace(0, width - 1, 24), np.linspace(0, height - 1, 24))
+    moves = (_terms(coarse[0], coarse[1], grey.shape) @ coefficients).astype(np.float32)
+    dense = cv2.resize(moves, (width, height), interpolation=cv2.INTER_LINEAR)
+    across = np.arange(width, dtype=np.float32)[None, :] - dense[..., 0]
+    down = np.arange(height, dtype=np.float32)[:, None] - dense[..., 1]
+    return np.asarray(
+        cv2.remap(grey, across, down, cv2.INTER_CUBIC, borderMode=cv2.BORDER_REPLICATE), np.float32
+    )
+
+
+def _matched(query: Float32, reference: Float32, mask: Bool) -> _Moves | None:
+    """Return how windows moved; ``None`` where fewer than four have any contrast."""
+    ours, theirs, inside = (
+        _windows(plane) for plane in (query, reference, mask.astype(np.float32))
+    )
+    energy = np.minimum((ours * ours).mean(axis=(1, 2)), (theirs * theirs).mean(axis=(1, 2)))
+    usable = (inside.mean(axis=(1, 2)) > COVERED) & (energy > LEAST_VARIANCE)
+    index = np.flatnonzero(usable)
+    if len(index) > MOST:
+        index = np.sort(index[np.argsort(-energy[index], kind="stable")[:MOST]])
+    if len(index) < 4:
+        return None
+    score = _scores(ours[index], theirs[index])
+    flat = score.reshape(len(score), -1)
+    best = flat.argmax(axis=1)
+    down, across = np.divmod(best, len(_STEPS))
+    row, column = np.divmod(index, query.shape[1] // WINDOW)
+    return _Moves(
+        x=(column + 0.5) * WINDOW - 0.5,
+        y=(row + 0.5) * WINDOW - 0.5,
+        across=_STEPS[across] + _peak(score, down, across, axis=2),
+        down=_STEPS[down] + _peak(score, down, across, axis=1),
+        correlation=flat[np.arange(len(flat)), best].astype(np.float64),
+    )
+
+
+def _windows(plane: Float32) -> Float32:
+    """Return the windows (n, side, side) that an image is cut into, row by row."""
+    rows, columns = plane.shape[0] // WINDOW, plane.shape[1] // WINDOW
+    cut = plane[: rows * WINDOW, : columns * WINDOW].reshape(rows, WINDOW, columns, WINDOW)
+    return cut.swapaxes(1, 2).reshape(-1, WINDOW, WINDOW)
+
+
+def _scores(ours: Float32, theirs: Float32) -> Float32:
+    """Return the normalised correlation of windows at all moves (n, down, across)."""
+    length = WINDOW + REACH
+    product = scipy.fft.irfft2(
+        np.conj(scipy.fft.rfft2(ours, (length, length)))
+        * scipy.fft.rfft2(theirs, (length, length)),
+        (length, length),
+    )[:, _STEPS[:, None], _STEPS[None, :]]
+    energy = _overlap_energy(ours, -_STEPS) * _overlap_energy(theirs, _STEPS)
+    return np.asarray(product / np.sqrt(np.maximum(energy, 1e-6)), np.float32)
+
+
+def _overlap_energy(windows: Float32, steps: npt.NDArray[np.int64]) -> Float32:
+    """Return the energy inside the part of windows that overlaps at each move."""
+    sums = np.pad((windows * windows).cumsum(1).cumsum(2), ((0, 0), (1, 0), (1, 0)))
+    low, high = np.maximum(0, steps), WINDOW + np.minimum(0, steps)
+    down = sums[:, high] - sums[:, low]
+    return np.asarray(down[:, :, high] - down[:, :, low], np.float32)
+
+
+def _peak(
+    score: Float32, down: npt.NDArray[np.int64], across: npt.NDArray[np.int64], axis: int
+) -> Float64:
+    """Return by how much a parabola's peak lies beside the best whole step, along an axis."""
+    at = [np.arange(len(score)), down, across]
+    inside = (at[axis] > 0) & (at[axis] < len(_STEPS) - 1)
+    at[axis] = np.clip(at[axis], 1, len(_STEPS) - 2)
+    values = []
+    for step in (-1, 0, 1):
+        place = list(at)
+        place[axis] = at[axis] + step
+        values.append(score[tuple(place)].astype(np.float64))
+    before, middle, after = values
+    bend = before - 2 * middle + after
+    flat = np.abs(bend) < 1e-6
+    offset = np.clip((before - after) / np.where(flat, 1.0, 2 * bend), -0.5, 0.5)
+    return np.where(inside & ~flat, offset, 0.0)

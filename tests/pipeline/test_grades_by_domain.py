@@ -1,0 +1,108 @@
+"""Grades outside photographs, through a whole audit: documents, plates, and their true copies."""
+
+from __future__ import annotations
+
+import io
+
+import cv2
+import numpy as np
+import pytest
+from PIL import Image, ImageDraw, ImageFont
+
+import visleak
+
+ITEMS = ("Pencils, blue", "Paper, 500 sheets", "Stapler", "Envelopes C5", "Printer ink, black")
+
+
+def invoice(total="148.20", number="2024-118", items=ITEMS):
+    """Return a rendered invoice of 620 x 800 pixels."""
+    image = Image.new("RGB", (620, 800), (252, 251, 246))
+    draw = ImageDraw.Draw(image)
+    font, small = ImageFont.load_default(size=30), ImageFont.load_default(size=20)
+    draw.text((60, 50), "Westbrook & Sons Ltd", (20, 30, 90), font)
+    draw.text((60, 110), "17 Harbour Road, Millport", (40, 40, 40), small)
+    draw.text((400, 160), f"Invoice {number}", (20, 20, 20), small)
+    draw.line((60, 220, 560, 220), (60, 60, 60), 2)
+    for row, item in enumerate(items):
+        top = 250 + 60 * row
+        draw.text((60, top), item, (20, 20, 20), small)
+        draw.text((470, top), f"{12 + 7 * row}.{10 + row}", (20, 20, 20), small)
+        draw.line((60, top + 38, 560, top + 38), (190, 190, 190), 1)
+    draw.text((60, 600), "Total", (20, 20, 20), font)
+    draw.text((440, 600), total, (20, 20, 20), font)
+    draw.text(
+        (60, 700), "Payable within thirty days. Thank you for your order.", (60, 60, 60), small
+    )
+    return np.asarray(image)
+
+
+def saved(pixels, quality):
+    file = io.BytesIO()
+    Image.fromarray(pixels).save(file, "JPEG", quality=quality)
+    return np.asarray(Image.open(file).convert("RGB"))
+
+
+def turned(pixels, degrees):
+    height, width = pixels.shape[:2]
+    matrix = cv2.getRotationMatrix2D((width / 2, height / 2), degrees, 1)
+    return cv2.warpAffine(pixels, matrix, (width, height), borderValue=(252, 251, 246))
+
+
+def plate(seed, grain=3.0):
+    """Return a surface of low contrast beside a dark ground."""
+    rng = np.random.default_rng(seed)
+    texture = cv2.GaussianBlur(rng.normal(0, 1, (224, 224)), (0, 0), 1.2)
+    grey = 105 + np.linspace(-6, 6, 224)[None, :] + grain * texture / texture.std()
+    grey[:, :60] = 14 + rng.normal(0, 1, (224, 60))
+    return np.repeat(np.clip(np.rint(grey), 0, 255).astype(np.uint8)[..., None], 3, axis=2)
+
+
+def grades(queries, references):
+    """Return the rows of the pair of each query with the reference of the same number."""
+    sides = [[Image.fromarray(pixels) for pixels in side] for side in (queries, references)]
+    settings = visleak.Settings(within=False)
+    found = visleak.audit(*sides, settings=settings, workers=1, cache=None)
+    rows = found.pairs().to_pylist()
+    return {int(row["query"]): row for row in rows if int(row["reference"]) % len(references) == 0}
+
+
+@pytest.fixture(scope="module")
+def documents():
+    """Return the pairs of processed and changed invoices with the original."""
+    copies = {
+        "saved again": saved(invoice(), 80),
+        "half size": cv2.resize(invoice(), None, fx=0.5, fy=0.5, interpolation=cv2.INTER_AREA),
+        "turned by 2 degrees": turned(invoice(), 2),
+        "cropped": invoice()[60:700, 40:600].copy(),
+    }
+    others = {
+        "another total": invoice(total="748.20"),
+        "another number, saved again": saved(invoice(number="2024-947"), 80),
+        "other items": invoice("96.55", "2025-007", ITEMS[::-1]),
+    }
+    queries = [*copies.values(), *others.values()]
+    found = grades(queries, [invoice()])
+    return {name: found[row] for row, name in enumerate((*copies, *others))}
+
+
+@pytest.mark.parametrize("name", ["saved again", "half size", "turned by 2 degrees", "cropped"])
+def test_true_copies_of_a_document_are_near(documents, name):
+    """Whatever was done to all of it."""
+    assert documents[name]["grade"] in ("near", "exact")
+    assert documents[name]["probability"] > 0.5
+
+
+@pytest.mark.parametrize("name", ["another total", "another number, saved again", "other items"])
+def test_a_document_with_other_content_is_similar_at_most(documents, name):
+    """One field is enough, and the reason counts the places."""
+    assert documents[name]["grade"] in ("similar", "different")
+    assert documents[name]["probability"] < 0.5
+    assert "place" in documents[name]["reason"]
+
+
+def test_two_plates_are_different_and_a_copy_is_near():
+    """Edge and shading agree on all plates; only the copy shares the grain."""
+    found = grades([plate(2), saved(plate(1), 90), plate(1)[:, ::-1].copy()], [plate(1)])
+    assert found[0]["grade"] not in ("near", "exact") if 0 in found else True
+    assert found[1]["grade"] in ("near", "exact")
+    assert found[2]["grade"] == "near"

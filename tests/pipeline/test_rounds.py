@@ -1,0 +1,373 @@
+"""Bounded verification: rounds, what is skipped and said, and what must not matter."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import signal
+import sqlite3
+import subprocess
+import sys
+import time
+from collections import Counter
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+import pytest
+from PIL import Image
+
+from visleak.auditing import audit
+from visleak.pipeline import verification
+from visleak.pipeline.rounds import (
+    ACROSS,
+    CONNECTED,
+    LIMITED,
+    STOPPED,
+    VERIFIED,
+    WITHIN,
+    Candidates,
+    Rounds,
+)
+from visleak.remedy.purging import purge
+from visleak.settings import Settings
+from visleak.store import IMAGES, PAIRS
+from visleak.verify import check
+
+FRAMES = 24
+PATIENCE = 120
+
+
+def candidates(pair, query, reference, score, votes=None, *, within=False):
+    return Candidates(
+        np.array(pair, np.int64),
+        np.array(query, np.int64),
+        np.array(reference, np.int64),
+        np.array(score, np.float32),
+        np.zeros(len(pair), np.float32) if votes is None else np.array(votes, np.float32),
+        within,
+    )
+
+
+def played(entries, sizes, near):
+    """Return the pairs of each round, where those of ``near`` are found to be near."""
+    rounds, seen = Rounds(entries, sizes), []
+    while len(due := rounds.due()):
+        seen.append(due.tolist())
+        rounds.proceed(np.isin(due, near))
+    return seen, rounds
+
+
+# -- the rule ------------------------------------------------------------------------------------
+
+
+def test_the_best_by_score_and_by_votes_take_turns():
+    entries = candidates(
+        pair=range(6),
+        query=[0, 0, 0, 0, 0, 7],
+        reference=range(10, 16),
+        score=[0.9, 0.8, 0.7, 0.1, 0.0, 0.5],
+        votes=[0, 0, 0, 5, 9, 0],
+    )
+    _, image, rank = entries.entries()
+    assert image.tolist() == [0, 0, 0, 0, 0, 7]
+    assert rank.tolist() == [0, 2, 4, 3, 1, 0]
+
+
+def test_ties_go_to_the_lower_pair():
+    _, _, rank = candidates([2, 3, 4], [0, 0, 0], [5, 6, 7], [0.5, 0.5, 0.5]).entries()
+    assert rank.tolist() == [0, 1, 2]
+
+
+def test_an_image_proceeds_while_its_rounds_find_something():
+    """Image 0 has candidates 0 to 5, image 1 has 6 to 8; rounds of one, one and two."""
+    entries = candidates(range(9), [0] * 6 + [1] * 3, range(10, 19), np.linspace(1, 0, 9))
+    seen, rounds = played(entries, (1, 1, 2), near=[0, 1, 3])
+    assert seen == [[0, 6], [1], [2, 3]]
+    assert rounds.skipped(10).tolist() == [
+        *[VERIFIED] * 4, *[LIMITED] * 2, VERIFIED, *[STOPPED] * 2, VERIFIED,
+    ]  # fmt: skip
+
+
+def test_a_pair_within_a_set_is_a_candidate_of_both_images():
+    """Pair 1 is the best of image 2 and the second of image 1, which is finished by then."""
+    entries = candidates([0, 1, 2], [0, 1, 0], [1, 2, 3], [0.9, 0.8, 0.1], within=True)
+    seen, rounds = played(entries, (1, 1), near=[])
+    assert seen == [[0, 1, 2]]
+    assert rounds.skipped(3).tolist() == [VERIFIED] * 3
+
+
+def test_pairs_that_near_pairs_connect_are_left_out():
+    """Images 0 to 3 are one scene: the first round ties them, and 4 comes in the second."""
+    pairs = [(0, 1), (0, 2), (0, 3), (1, 2), (1, 3), (2, 3), (0, 4)]
+    query, reference = zip(*pairs, strict=True)
+    entries = candidates(range(7), query, reference, np.linspace(1, 0, 7), within=True)
+    seen, rounds = played(entries, (1, 2, 2), near=range(7))
+    assert seen == [[0, 1, 2, 6]]
+    assert rounds.skipped(7).tolist() == [*[VERIFIED] * 3, *[CONNECTED] * 3, VERIFIED]
+
+
+def test_connected_candidates_do_not_count():
+    """What query 1 connects leaves room for other candidates of query 0."""
+    pairs = [(0, 10), (1, 10), (1, 11), (0, 11), (0, 12)]
+    query, reference = zip(*pairs, strict=True)
+    entries = candidates(range(5), query, reference, [0.9, 0.8, 0.7, 0.6, 0.5])
+    seen, rounds = played(entries, (1, 1, 1), near=range(5))
+    assert seen == [[0, 1], [2, 3], [4]]
+    seen, rounds = played(entries, (2, 2), near=[0, 1, 2])
+    assert seen == [[0, 1, 2, 3], [4]]
+    assert rounds.skipped(5).tolist() == [VERIFIED] * 5
+
+
+def test_no_candidates_no_rounds():
+    seen, rounds = played(candidates([], [], [], []), ACROSS, near=[])
+    assert not seen
+    assert rounds.skipped(3).tolist() == [VERIFIED] * 3
+
+
+# -- audits --------------------------------------------------------------------------------------
+
+
+def scene(seed):
+    rng = np.random.default_rng(seed)
+    pixels = np.kron(rng.integers(30, 220, (6, 8, 3)), np.ones((12, 12, 1)))
+    pixels[20:40, 30:60] = rng.integers(0, 256, 3)
+    return pixels
+
+
+def write_frames(folder, count, seed=0, scene_seed=0, first=0):
+    """Write frames of a fixed camera: one scene under noise, each file different."""
+    rng = np.random.default_rng(seed)
+    folder.mkdir(parents=True, exist_ok=True)
+    for number in range(first, first + count):
+        noisy = np.clip(scene(scene_seed) + rng.normal(0, 4, (72, 96, 3)), 0, 255)
+        Image.fromarray(noisy.astype(np.uint8)).save(folder / f"{number:03d}.png")
+
+
+def write_relatives(folder, count, seed=0):
+    """Write images of one layout and other contents: all similar, none near."""
+    rng = np.random.default_rng(seed)
+    folder.mkdir(parents=True, exist_ok=True)
+    layout = scene(99)
+    for number in range(count):
+        own = layout.copy()
+        for _ in range(12):
+            top, left = rng.integers(0, 60), rng.integers(0, 80)
+            own[top : top + 12, left : left + 16] = rng.integers(0, 256, 3)
+        Image.fromarray(own.astype(np.uint8)).save(folder / f"{number:03d}.png")
+
+
+def verified(pairs):
+    """Return how many pairs have a grade and are no copies."""
+    return pairs.filter(pc.and_(pc.is_valid(pairs["grade"]), is_checked(pairs))).num_rows
+
+
+def is_checked(pairs):
+    return pc.invert(pc.equal(pairs["reason"], "no shift of this view brings the edges together"))
+
+
+@pytest.fixture(scope="module")
+def static(tmp_path_factory):
+    """A static scene, audited alone."""
+    root = tmp_path_factory.mktemp("static")
+    write_frames(root / "frames", FRAMES)
+    return audit(root / "frames", out=root / "out", cache=root / "cache", workers=1)
+
+
+def test_a_static_scene_is_verified_in_part(static):
+    """All frames leak and are connected by few pairs, and the rest has no grade."""
+    pairs = static.pairs()
+    assert static.rate("near_or_exact").count == FRAMES
+    assert pairs.num_rows == FRAMES * (FRAMES - 1) // 2
+    assert verified(pairs) <= 2 * WITHIN[0] * FRAMES
+    missing = pairs.filter(pc.is_null(pairs["grade"]))
+    assert missing.num_rows
+    assert missing["probability"].null_count == missing.num_rows
+    assert missing["matrix"].null_count == missing.num_rows
+    assert all("connect" in reason for reason in missing["reason"].to_pylist())
+    about = static.summary["verification"]
+    assert about["connected"] == missing.num_rows
+    assert about["stopped"] == about["limited"] == 0
+    assert any(f"{missing.num_rows:,} candidates" in line for line in static.summary["skipped"])
+    totals = static.images()["pairs_total"].to_pylist()
+    assert totals == [FRAMES - 1] * FRAMES
+
+
+def test_images_without_near_ones_cost_one_round(tmp_path):
+    """Similar images whose best candidates are not near: the first round, and said."""
+    write_relatives(tmp_path / "s", 30)
+    found = audit(tmp_path / "s", out=tmp_path / "out", cache=None, workers=1)
+    pairs = found.pairs()
+    assert found.rate("near_or_exact").count == 0
+    assert pairs["grade"].null_count
+    assert verified(pairs) <= WITHIN[0] * 30
+    assert found.summary["verification"]["stopped"] == pairs["grade"].null_count
+    assert found.summary["verification"]["limited"] == 0
+
+
+def test_one_query_is_verified_up_to_the_limit(tmp_path):
+    """A test frame and sixty training frames of one camera: no other query connects them."""
+    write_frames(tmp_path / "test", 1, seed=1)
+    write_frames(tmp_path / "train", 60, seed=2)
+    found = audit(tmp_path / "test", tmp_path / "train", out=tmp_path / "out", cache=None)
+    grades = Counter(found.pairs()["grade"].to_pylist())
+    assert grades == {"near": sum(ACROSS), None: 60 - sum(ACROSS)}
+    assert found.summary["verification"]["limited"] == 60 - sum(ACROSS)
+    plan = purge(found.folder, side="train")
+    assert len(plan.sets[0].removed) == sum(ACROSS)
+    assert any("may be near or exact" in line for line in plan.caveats)
+
+
+def test_queries_of_one_scene_share_the_work(tmp_path):
+    """Pairs of frames that others connect are left out, and no training frame is missed."""
+    write_frames(tmp_path / "test", 12, seed=1)
+    write_frames(tmp_path / "train", 30, seed=2)
+    found = audit(
+        tmp_path / "test",
+        tmp_path / "train",
+        settings=Settings(within=False),
+        out=tmp_path / "out",
+        cache=None,
+    )
+    assert found.rate("near").count == 12
+    about = found.summary["verification"]
+    assert about["connected"]
+    assert about["limited"] == 0
+    assert purge(found.folder, side="train").sets[0].stays == 0
+
+
+def test_copies_of_a_near_duplicate_are_checked_once(tmp_path, monkeypatch):
+    """Grades belong to contents: every copy has the grade, one check is made."""
+    write_frames(tmp_path / "test", 1, seed=1)
+    write_frames(tmp_path / "train", 1, seed=2)
+    for folder in ("test", "train"):
+        for number in range(1, 9):
+            shutil.copy(tmp_path / folder / "000.png", tmp_path / folder / f"{number:03d}.png")
+    calls = count_checks(monkeypatch)
+    found = audit(tmp_path / "test", tmp_path / "train", cache=None, workers=1)
+    assert len(calls) == 1
+    pairs = found.pairs(grade="near")
+    assert (
+        pairs.filter(pc.not_equal(pairs["coverage"], "within"))["grade"].to_pylist()
+        == ["near"] * 81
+    )
+    assert found.rate("near").count == 9
+
+
+def count_checks(monkeypatch):
+    calls = []
+    real = check.check
+
+    def counted(*arguments, **options):
+        calls.append(1)
+        return real(*arguments, **options)
+
+    monkeypatch.setattr(check, "check", counted)
+    return calls
+
+
+def test_order_and_workers_change_nothing(static, tmp_path):
+    """The same files in a list that is upside down, with two workers."""
+    files = sorted((static.folder.parent / "frames").iterdir(), reverse=True)
+    manifest = tmp_path / "frames.csv"
+    manifest.write_text("path,id\n" + "".join(f"{path},{path.name}\n" for path in files))
+    other = audit(manifest, out=tmp_path / "out", cache=None, workers=2)
+    assert other.pairs().equals(static.pairs())
+
+
+def test_what_the_cache_knows_of_skipped_pairs_changes_nothing(static, tmp_path, monkeypatch):
+    """A cache with evidence on all pairs gives the tables of an empty one."""
+    monkeypatch.setattr(verification, "sizes_for", lambda pairs: (10**6,))
+    frames = static.folder.parent / "frames"
+    whole = audit(frames, out=tmp_path / "all", cache=tmp_path / "cache", workers=1)
+    assert not whole.pairs()["grade"].null_count
+    monkeypatch.undo()
+    again = audit(frames, out=tmp_path / "again", cache=tmp_path / "cache", workers=1)
+    assert again.pairs().equals(static.pairs())
+
+
+def test_gates_and_reports_take_pairs_without_a_grade(static):
+    """No leak and no conflict is counted for them; the report is written."""
+    from visleak.report.choice import COLUMNS, ledger
+    from visleak.verdicts import judged_pairs
+
+    columns = judged_pairs(static.folder, COLUMNS, ())
+    pairs = ledger(columns)
+    missing = np.asarray(pc.is_null(columns["grade"]))
+    assert missing.any()
+    assert not pairs.leak[missing].any()
+
+
+# -- interruption --------------------------------------------------------------------------------
+
+
+def evidence_in(cache):
+    """Return how many entries of evidence a cache holds."""
+    file = next(iter(cache.glob("*.sqlite")), None)
+    if file is None:
+        return 0
+    db = sqlite3.connect(f"file:{file}?mode=ro", uri=True, timeout=30)
+    try:
+        found = db.execute(
+            "SELECT count(*) FROM entries WHERE maker = ?", (check.digest(),)
+        ).fetchone()
+    except sqlite3.OperationalError:  # no table yet
+        return 0
+    finally:
+        db.close()
+    return int(found[0])
+
+
+def test_a_killed_verification_is_resumed(static, tmp_path, monkeypatch):
+    """What was checked before the kill is not checked again, and the tables are the same."""
+    frames, cache, out = static.folder.parent / "frames", tmp_path / "cache", tmp_path / "out"
+    process = subprocess.Popen(
+        [sys.executable, "-m", "visleak", "audit", "--set", f"test={frames}", "-o", str(out),
+         "--cache", str(cache), "--workers", "1"],
+        stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, start_new_session=True,
+    )  # fmt: skip
+    end = time.monotonic() + PATIENCE
+    while evidence_in(cache) < verification.CHECK_CHUNK and process.poll() is None:
+        assert time.monotonic() < end
+        time.sleep(0.01)
+    os.killpg(process.pid, signal.SIGKILL)
+    process.wait(PATIENCE)
+    kept = evidence_in(cache)
+    total = verified(static.pairs())
+    assert verification.CHECK_CHUNK <= kept < total
+    calls = count_checks(monkeypatch)
+    again = audit(frames, out=tmp_path / "again", cache=cache, workers=1)
+    assert len(calls) == total - kept
+    assert again.pairs().equals(static.pairs())
+
+
+# -- many copies ---------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("split", [False, True])
+def test_many_copies_stay_small(tmp_path, split):
+    """As many pairs as images, every copy leaks, the true counts stand beside."""
+    names = ("test", "train") if split else ("test",)
+    for name in names:
+        (tmp_path / name).mkdir()
+        Image.fromarray(scene(1).astype(np.uint8)).save(tmp_path / name / "0000.png")
+        for number in range(1, 1100):
+            os.link(tmp_path / name / "0000.png", tmp_path / name / f"{number:04d}.png")
+    train = tmp_path / "train" if split else None
+    out = tmp_path / "out"
+    found = audit(tmp_path / "test", train, settings=Settings(), out=out, cache=None)
+    assert found.rate("exact").count == found.rate("exact").total == 1100
+    pairs, images = found.pairs(), found.images()
+    assert pairs.num_rows <= 2 * 1100
+    assert pc.all(pc.equal(pairs["grade"], "exact")).as_py()
+    tested = images.filter(pc.equal(images["set"], "test"))
+    assert set(tested["pairs_total"].to_pylist()) == {1100 if split else 1099}
+    assert (out / PAIRS).stat().st_size + (out / IMAGES).stat().st_size < 2**20
+    if split:
+        across = pairs.filter(pc.not_equal(pairs["coverage"], "within"))
+        assert len(pc.unique(across["reference"])) == 1100
+        (plan,) = purge(found.folder, side="train").sets
+        assert plan.stays == 0
+    else:
+        ends = pa.chunked_array([*pairs["query"].chunks, *pairs["reference"].chunks])
+        assert len(pc.unique(ends)) == 1100
