@@ -4,19 +4,25 @@
 - Photographs: the fitting half of the collection (positions 0 and 1 modulo 4 by name) is cropped,
   mirrored, compressed and blurred; the own original is near, every other candidate is different.
   Pairs of :mod:`hard_negatives` are never near; another shot of a scene is similar.
+- Sets of other domains (:mod:`domain_sets`) with planted copies, and rendered documents
+  (:mod:`documents`) with one field changed.
 """
 
 from __future__ import annotations
 
 import csv
 import io
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+import tempfile
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import cv2
+import documents
 import numpy as np
 import numpy.typing as npt
+from changes import FITTED, OCCLUDING, PLANTED, generator
+from domain_sets import DomainSet, planted
 from hard_negatives import hard_negatives
 from PIL import Image, ImageFilter
 
@@ -101,12 +107,24 @@ class Sample:
         return len(self.verdict)
 
 
-def candidates(query: ImageSet, reference: ImageSet, place: Workplace) -> Found:
-    """Return the candidates of two sets with the evidence on them, as an audit has them."""
+def candidates(
+    query: ImageSet,
+    reference: ImageSet,
+    place: Workplace,
+    keep: Callable[[Pairs], npt.NDArray[np.bool_]] | None = None,
+) -> Found:
+    """Return the candidates of two sets with the evidence on them, as an audit has them.
+
+    Args:
+        query, reference: the sets; one set twice for the pairs within it.
+        place: where to work.
+        keep: which candidates are verified; all by default.
+    """
     encoder = load_encoder()
     views, engine = views_for(encoder, "all"), ExactSearch()
+    sets = {images.name: images for images in (query, reference)}
     material, sides = {}, {}
-    for images in (query, reference):
+    for images in sets.values():
         prints = fingerprint(images, encoder, place)
         sides[images.name] = side(prints, encoder, views, engine, place.workers)
         material[images.name] = Material(images, prints)
@@ -115,14 +133,145 @@ def candidates(query: ImageSet, reference: ImageSet, place: Workplace) -> Found:
         sides[query.name], sides[reference.name],
         encoder=encoder, views=views, wanted=Wanted(soft), engine=engine, workers=place.workers,
     )  # fmt: skip
-    sets = {images.name: images for images in (query, reference)}
     pairs = next(with_votes([pairs], sides, sets, encoder, place))
+    if keep is not None:
+        pairs = _only(pairs, keep(pairs))
     evidence = verify([pairs], material, place)[0]
     left = material[query.name].prints.ids.take(pairs.query).to_numpy(zero_copy_only=False)
     right = material[reference.name].prints.ids.take(pairs.reference)
     return Found(
         left.astype(str), right.to_numpy(zero_copy_only=False).astype(str), pairs, evidence
     )
+
+
+def _only(pairs: Pairs, keep: npt.NDArray[np.bool_]) -> Pairs:
+    names = ("query", "reference", "similarity", "background", "view", "votes")
+    columns = {name: getattr(pairs, name) for name in names}
+    return replace(pairs, **{n: None if c is None else c[keep] for n, c in columns.items()})
+
+
+# -- other domains -------------------------------------------------------------------------------
+
+#: Changes that every source gets, and how many of the others it gets.
+ALWAYS, FURTHER = tuple(PLANTED), 4
+
+#: Wrong pairs within a set that are verified, those of the highest rank.
+WITHIN = 800
+
+
+def stored(images: Iterable[npt.NDArray[np.uint8]], folder: Path, name: str) -> ImageSet:
+    """Return images as a set of files: what is in memory every worker would hold a copy of.
+
+    Args:
+        images: RGB ``uint8``.
+        folder: a new one is made in it, by name.
+        name: of the set.
+    """
+    root = folder / name
+    root.mkdir()
+    for number, pixels in enumerate(images):
+        Image.fromarray(pixels).save(root / f"{number:06}.png", compress_level=1)
+    return open_images(root, name=name)
+
+
+def number_of(names: npt.NDArray[np.str_]) -> npt.NDArray[np.int64]:
+    """Return the numbers of images that :func:`stored` wrote, by their ids."""
+    return np.array([int(name.removesuffix(".png")) for name in names.tolist()], np.int64)
+
+
+def domain_sample(images: DomainSet, half: int, most: int, place: Workplace) -> Sample:
+    """Return pairs of one domain: planted copies, their best wrong pair, the best within the set.
+
+    Args:
+        images: the set.
+        half: whose images are sources, and references of the wrong pairs.
+        most: images that are planted, at most.
+        place: where to work.
+    """
+    sources = images.sources(half, most)
+    copies: list[tuple[npt.NDArray[np.uint8], int, str]] = []
+    for source in sources:
+        rng = generator("further", images.name, images.names[source])
+        further = rng.choice([*OCCLUDING, *FITTED], FURTHER, replace=False).tolist()
+        copies += planted(images, [source], (*ALWAYS, *further))
+    with tempfile.TemporaryDirectory() as folder:
+        return _of_domain(images, half, copies, Path(folder), place)
+
+
+def _of_domain(
+    images: DomainSet,
+    half: int,
+    copies: Sequence[tuple[npt.NDArray[np.uint8], int, str]],
+    folder: Path,
+    place: Workplace,
+) -> Sample:
+    owner = np.array([source for _, source, _ in copies])
+    kinds = np.array([kind for _, _, kind in copies])
+    groups, halves = np.array(images.groups), images.halves
+    everything = (images.image(number) for number in range(len(images.names)))
+    references = stored(everything, folder, "references")
+
+    def best_wrong(pairs: Pairs) -> npt.NDArray[np.bool_]:
+        own = owner[pairs.query] == pairs.reference
+        wrong = ~own & (groups[owner[pairs.query]] != groups[pairs.reference])
+        rank = np.where(wrong, pairs.similarity - pairs.background, -np.inf)
+        order = np.lexsort((-rank, pairs.query))
+        first = np.unique(pairs.query[order], return_index=True)[1]
+        return own | (np.isin(np.arange(len(own)), order[first]) & wrong)
+
+    def best_within(pairs: Pairs) -> npt.NDArray[np.bool_]:
+        mine = halves[pairs.query] == half
+        score = np.where(mine, pairs.similarity - pairs.background, -np.inf)
+        keep = np.zeros(len(pairs), np.bool_)
+        keep[np.argsort(-score, kind="stable")[:WITHIN]] = True
+        return keep & mine
+
+    queries = stored((pixels for pixels, _, _ in copies), folder, "queries")
+    found = candidates(queries, references, place, best_wrong)
+    row, reference = number_of(found.query), number_of(found.reference)
+    own = owner[row] == reference
+    doubtful = ~own & images.doubtful(owner[row], reference, found.columns)
+    first = Sample(
+        found.columns, np.where(own, 1, 3), owner[row], found.reference,
+        np.where(own, kinds[row], "wrong"),
+    ).only(found.checked & ~doubtful)  # fmt: skip
+    found = candidates(references, references, place, best_within)
+    left, right = number_of(found.query), number_of(found.reference)
+    copy = groups[left] == groups[right]
+    doubtful = images.doubtful(left, right, found.columns)
+    second = Sample(
+        found.columns, np.where(copy, 1, 3), left, found.reference,
+        np.where(copy, "copy", "within"),
+    ).only(found.checked & (copy | ~doubtful))  # fmt: skip
+    return joined(first, second)
+
+
+def document_sample(kinds: Sequence[str], numbers: Sequence[int], place: Workplace) -> Sample:
+    """Return pairs of rendered documents: true copies, and copies with one or all fields changed.
+
+    Args:
+        kinds: of :mod:`documents`.
+        numbers: which documents of each kind.
+        place: where to work.
+    """
+    pairs = [
+        pair
+        for kind in kinds
+        for number in numbers
+        for pair in documents.pairs(documents.document(kind, number), processed=1)
+    ]
+    with tempfile.TemporaryDirectory() as folder:
+        queries = stored((pair.query for pair in pairs), Path(folder), "queries")
+        originals = stored((pair.reference for pair in pairs), Path(folder), "originals")
+        found = candidates(queries, originals, place, lambda own: own.query == own.reference)
+    row = number_of(found.query)
+    own = [pairs[number] for number in row.tolist()]
+    verdict = np.array([1 if pair.grade == "near" else 2 for pair in own])
+    kind = np.array(
+        [pair.copy if pair.grade == "near" else f"{pair.change} changed" for pair in own]
+    )
+    sample = Sample(found.columns, verdict, row, found.reference, kind)
+    return sample.only(found.checked)
 
 
 # -- CIFAR-10 ------------------------------------------------------------------------------------

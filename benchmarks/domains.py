@@ -1,0 +1,239 @@
+"""How well grades hold in twelve domains: every figure of the table in docs/detection.md.
+
+usage: VISLEAK_DATA=FOLDER python benchmarks/domains.py [SET ...]
+
+For each set: all pairs within it, and true copies planted in images of the reported half, graded by
+the whole pipeline with its defaults. Photographs also go through changes that cover or distort a
+part. Rendered documents of kinds that no rule has seen have one field changed, or are copied.
+``leaf`` and ``screens`` had no part in any fitting.
+
+Writes ``domains.json``. Named sets are measured alone, and nothing is written.
+"""
+
+from __future__ import annotations
+
+import sys
+import tempfile
+import time
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import documents
+import numpy as np
+import numpy.typing as npt
+from changes import OCCLUDING, PLANTED
+from domain_sets import FOLDERS, REPORTED, DomainSet, planted
+from record import Bar, data_folder, write
+from samples import stored
+
+from visleak import pipeline
+from visleak.encoders import load_encoder
+from visleak.pipeline import Workplace
+from visleak.pipeline.tables import Compared
+from visleak.records import GRADES, Grade, ImageSet
+from visleak.settings import Settings
+from visleak.stats.calibration import expected_calibration_error
+
+EXACT, NEAR = GRADES.index(Grade.EXACT), GRADES.index(Grade.NEAR)
+
+#: Images of each set that are planted, and documents of each kind.
+SOURCES, DOCUMENTS = 36, 4
+
+#: Sets of photographs, which also go through the occluding changes.
+PHOTOGRAPHS = ("photos",)
+
+PRECISION, FOUND, FOUND_TINY, CALIBRATION, VERIFIED = 0.98, 0.95, 0.90, 0.05, 60
+CHANGED_NEAR = 0.005
+OCCLUDED = {**dict.fromkeys(OCCLUDING, 0.95), "mosaic 12": 0.80}
+
+#: The images of one set are compared with each other as one component; the names of its sides.
+QUERIES, REFERENCES = "queries", "references"
+
+
+def graded(queries: ImageSet, references: ImageSet | None, place: Workplace) -> Compared:
+    """Return the pairs of two sets, or within one, with their grades, as an audit has them."""
+    sides = ([queries], []) if references is None else ([queries], [references])
+    settings = Settings(within=references is None)
+    return pipeline.run(*sides, load_encoder(), settings, place).compared[0]
+
+
+class Tally:
+    """Verified pairs of a set: what was said of them, and what is true."""
+
+    def __init__(self) -> None:
+        self.probability: list[float] = []
+        self.true: list[bool] = []
+        self.right = self.wrong = self.wrong_exact = self.doubtful = 0
+        self.verified = self.queries = 0
+
+    def count(
+        self, compared: Compared, true: npt.NDArray[np.bool_], doubtful: npt.NDArray[np.bool_]
+    ) -> None:
+        """Count the pairs of a comparison."""
+        assert compared.grades is not None
+        assert compared.matrix is not None
+        grade, probability = compared.grades.grade, compared.grades.probability
+        near = (grade == NEAR) | (grade == EXACT)
+        self.right += int((near & true).sum())
+        self.doubtful += int((near & ~true & doubtful).sum())
+        self.wrong += int((near & ~true & ~doubtful).sum())
+        self.wrong_exact += int(((grade == EXACT) & ~true & ~doubtful).sum())
+        checked = ~np.isnan(compared.matrix[:, 0]) & (grade >= 0)
+        self.verified += int(checked.sum())
+        self.queries += len(compared.query)
+        kept = checked & (true | ~doubtful)
+        self.probability += probability[kept].tolist()
+        self.true += true[kept].tolist()
+
+    def figures(self) -> dict[str, Any]:
+        """Return the figures of the set."""
+        return {
+            "near_or_exact": self.right + self.wrong,
+            "wrong": self.wrong,
+            "wrong_exact": self.wrong_exact,
+            "doubtful": self.doubtful,
+            "precision": self.right / max(1, self.right + self.wrong),
+            "calibration_error": expected_calibration_error(
+                np.array(self.probability), np.array(self.true)
+            ),
+            "verified_per_query": self.verified / max(1, self.queries),
+        }
+
+
+def on_set(images: DomainSet, folder: Path, place: Workplace) -> dict[str, Any]:
+    """Return the figures of one set."""
+    start = time.perf_counter()
+    everything = (images.image(number) for number in range(len(images.names)))
+    groups, tally = np.array(images.groups), Tally()
+    references = stored(everything, folder, REFERENCES)
+    within = graded(references, None, place)
+    left, right = within.pairs.query, within.pairs.reference
+    tally.count(within, groups[left] == groups[right], _doubtful(images, left, right))
+    names = [*PLANTED, *(OCCLUDING if images.name in PHOTOGRAPHS else ())]
+    copies = list(planted(images, images.sources(REPORTED, SOURCES), names))
+    owner = np.array([source for _, source, _ in copies])
+    kinds = np.array([kind for _, _, kind in copies])
+    queries = stored((pixels for pixels, _, _ in copies), folder, QUERIES)
+    compared = graded(queries, references, place)
+    source, reference = owner[compared.pairs.query], compared.pairs.reference
+    true = groups[source] == groups[reference]
+    tally.count(compared, true, _doubtful(images, source, reference))
+    return {
+        "images": len(images.names),
+        **tally.figures(),
+        "found": _found(compared, source == reference, kinds),
+        "seconds": time.perf_counter() - start,
+    }
+
+
+def _doubtful(
+    images: DomainSet, one: npt.NDArray[np.int64], other: npt.NDArray[np.int64]
+) -> npt.NDArray[np.bool_]:
+    """Return the pairs of which nobody can say that they are wrong, whatever was measured."""
+    return images.of_one_scene(one, other)
+
+
+def _found(
+    compared: Compared, own: npt.NDArray[np.bool_], kinds: npt.NDArray[np.str_]
+) -> dict[str, float]:
+    """Return the share of the copies of each kind that is graded near or exact."""
+    assert compared.grades is not None
+    grade = compared.grades.grade
+    found = np.zeros(len(kinds), np.bool_)
+    found[compared.pairs.query[own & ((grade == NEAR) | (grade == EXACT))]] = True
+    return {kind: float(found[kinds == kind].mean()) for kind in dict.fromkeys(kinds.tolist())}
+
+
+def on_documents(folder: Path, place: Workplace) -> dict[str, Any]:
+    """Return the figures of rendered documents of the reported kinds."""
+    pairs = [
+        pair
+        for kind in documents.REPORTED
+        for number in range(1000, 1000 + DOCUMENTS)
+        for pair in documents.pairs(documents.document(kind, number), processed=1)
+    ]
+    near = np.zeros(len(pairs), np.bool_)
+    originals = {id(pair.reference): pair.reference for pair in pairs}
+    order = {key: number for number, key in enumerate(originals)}
+    queries = stored((pair.query for pair in pairs), folder, QUERIES)
+    references = stored(originals.values(), folder, REFERENCES)
+    compared = graded(queries, references, place)
+    assert compared.grades is not None
+    wanted = np.array([order[id(pair.reference)] for pair in pairs])
+    own = wanted[compared.pairs.query] == compared.pairs.reference
+    grade = compared.grades.grade
+    near[compared.pairs.query[own & ((grade == NEAR) | (grade == EXACT))]] = True
+    changed = np.array([pair.grade == "similar" for pair in pairs])
+    plain = np.array([not pair.copy for pair in pairs])
+    kinds = np.array([pair.copy for pair in pairs])
+    changes = np.array([pair.change for pair in pairs])
+    return {
+        "changed_pairs": int(changed.sum()),
+        "changed_near": float(near[changed].mean()),
+        "changed_near_unprocessed": float(near[changed & plain].mean()),
+        "changed_near_by_field": {
+            name: float(near[changed & (changes == name)].mean())
+            for name in sorted(set(changes[changed].tolist()))
+        },
+        "copies_found": {
+            name: float(near[~changed & (kinds == name)].mean()) for name in documents.COPIES
+        },
+    }
+
+
+def bars_of(name: str, figures: Mapping[str, Any]) -> list[Bar]:
+    """Return the bars of a set."""
+    least = FOUND_TINY if name == "fashion" else FOUND
+    found = [figures["found"][kind] for kind in PLANTED]
+    bars = [
+        Bar(f"{name}: precision of near and exact", figures["precision"], PRECISION, False),
+        Bar(f"{name}: wrong exact", figures["wrong_exact"], 0),
+        Bar(f"{name}: planted copies found", float(np.mean(found)), least, False),
+        Bar(f"{name}: calibration error", figures["calibration_error"], CALIBRATION),
+        Bar(f"{name}: pairs verified per query", figures["verified_per_query"], VERIFIED),
+    ]
+    return bars + [
+        Bar(f"{name}: found under {kind}", figures["found"][kind], OCCLUDED[kind], False)
+        for kind in OCCLUDING
+        if kind in figures["found"]
+    ]
+
+
+def document_bars(figures: Mapping[str, Any]) -> list[Bar]:
+    """Return the bars of rendered documents."""
+    return [
+        Bar("documents, one field changed: near", figures["changed_near"], CHANGED_NEAR),
+        *(
+            Bar(f"documents: copies found, {name}", share, FOUND, False)
+            for name, share in figures["copies_found"].items()
+        ),
+    ]
+
+
+def main(chosen: Sequence[str]) -> None:
+    """Measure every set, or those named."""
+    data: Path = data_folder("domains", "photos", "coco128")
+    figures: dict[str, Any] = {}
+    bars: list[Bar] = []
+    start = time.perf_counter()
+    for name in chosen or (*FOLDERS, "documents"):
+        with Workplace.at(None, 2, None) as place, tempfile.TemporaryDirectory() as folder:
+            if name == "documents":
+                figures[name] = on_documents(Path(folder), place)
+                bars += document_bars(figures[name])
+            else:
+                figures[name] = on_set(DomainSet.of(data, name), Path(folder), place)
+                bars += bars_of(name, figures[name])
+        print(name, figures[name], flush=True)
+    figures["seconds"] = time.perf_counter() - start
+    if chosen:
+        for bar in bars:
+            print(bar)
+        return
+    bars.append(Bar("minutes for all of this", figures["seconds"] / 60, 20))
+    write(__file__, bars, figures)
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])
