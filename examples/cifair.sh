@@ -6,9 +6,10 @@
 #
 # DIR/cifar10 holds train.parquet and test.parquet (columns image, label, index) and lists of
 # verdicts in the schema of ciFAIR, duplicates_dev.csv and duplicates_within_test_dev.csv.
+# In the paper very similar images are duplicates too (--grade similar).
 # The pool is the last 2,000 training images, which are taken out of the training set. The machine
-# chooses the replacements: where people choose them, `visleak review A --pool POOL` comes before
-# `visleak replace`, and --choose auto is left out.
+# chooses the replacements: where people choose them, `visleak review A --pool POOL
+# --grade similar` comes before `visleak replace`, and --choose auto is left out.
 #
 #   MODEL=FILE.onnx   features of that model (visleak train-encoder) instead of the built-in ones
 #   TRAIN=1           learn them first, on the training set itself, as in the paper
@@ -69,13 +70,13 @@ say "verdicts of people"
     --within
 
 say "duplicates per type and class"
-"$visleak" stats "$out/audit"
+"$visleak" stats "$out/audit" --grade similar
 
 say "the fair test set: a plan"
-"$visleak" replace "$out/audit" --pool "$out/pool.parquet" --choose auto
+"$visleak" replace "$out/audit" --grade similar --pool "$out/pool.parquet" --choose auto
 
 say "the fair test set"
-"$visleak" replace "$out/audit" --pool "$out/pool.parquet" --choose auto -o "$out/fair" --apply
+"$visleak" replace "$out/audit" --grade similar --pool "$out/pool.parquet" --choose auto -o "$out/fair" --apply
 
 say "audit again"
 fair=$("$python" - "$out/fair" <<'END'
@@ -88,8 +89,8 @@ END
 audit "$fair" "$out/audit-fair"
 
 say "before and after"
-"$visleak" stats "$out/audit" --json > "$out/before.json"
-"$visleak" stats "$out/audit-fair" --json > "$out/after.json"
+"$visleak" stats "$out/audit" --grade similar --json > "$out/before.json"
+"$visleak" stats "$out/audit-fair" --grade similar --json > "$out/after.json"
 "$python" - "$out" <<'END'
 import json, pathlib, sys
 
