@@ -68,6 +68,7 @@ class Differences:
         typical: share of the energy that differs in the median, 0..1.
         places: number of places where content is replaced or added.
         boxes: left, top, width, height of those places in the frame, pixels.
+        covers: the same of places that are covered.
     """
 
     replaced: float = 0.0
@@ -77,6 +78,7 @@ class Differences:
     typical: float = 0.0
     places: int = 0
     boxes: tuple[Box, ...] = ()
+    covers: tuple[Box, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -210,7 +212,7 @@ def _summed(inks: _Inks, found: Bool, content: int, typical: float) -> Differenc
     order = np.argsort(-places[1:count, cv2.CC_STAT_AREA], kind="stable")[:PLACES] + 1
     scale = math.sqrt(inks.contrast)
     replaced = covered = area_replaced = 0.0
-    sums, largest, boxes = [0.0, 0.0], 0.0, []
+    sums, largest, boxes, covers = [0.0, 0.0], 0.0, [], []
     for label in order.tolist():
         x, y, width, height, area = (int(value) for value in places[label])
         if area < SMALLEST:
@@ -225,6 +227,7 @@ def _summed(inks: _Inks, found: Bool, content: int, typical: float) -> Differenc
         ground = np.abs(inks.grounds[0][here][inner] - inks.grounds[1][here][inner])
         if float(np.median(ground)) / scale >= COVERED:
             covered = max(covered, float(area))
+            covers.append((x, y, width, height))
             continue
         boxes.append((x, y, width, height))
         if lesser > REPLACED * greater:
@@ -240,4 +243,5 @@ def _summed(inks: _Inks, found: Bool, content: int, typical: float) -> Differenc
         typical=typical,
         places=len(boxes),
         boxes=tuple(boxes),
+        covers=tuple(covers),
     )
