@@ -14,7 +14,6 @@ from html import escape
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
@@ -22,6 +21,7 @@ import visleak
 from visleak import pipeline
 from visleak.cache import Cache, default_folder
 from visleak.errors import UsageError
+from visleak.gallery import shrink
 from visleak.images import decode, open_images
 from visleak.images.addresses import redacted
 from visleak.images.sources import resolved
@@ -146,8 +146,15 @@ class Audit:
         """Return what could not be read."""
         return read_problems(self.folder / UNREADABLE)
 
-    def pictures(self, set_name: str, ids: Iterable[str]) -> dict[str, Bytes8]:
+    def pictures(
+        self, set_name: str, ids: Iterable[str], *, side: int | None = None
+    ) -> dict[str, Bytes8]:
         """Return pictures of a set for display, RGB ``uint8``; what cannot be read is left out.
+
+        Args:
+            set_name: name of the set.
+            ids: of the images.
+            side: bound on the long side in pixels; ``None`` for no bound.
 
         Raises:
             UsageError: there is no such set, it holds embeddings only, or its source is gone.
@@ -163,9 +170,10 @@ class Audit:
         data = images.opener.read([place for place, _ in order])
         result = {}
         for (_, name), stored in zip(order, data, strict=True):
-            picture = stored if isinstance(stored, Unreadable) else decode(stored, enough=SHOWN)
+            enough = SHOWN if side is None else side // 2
+            picture = stored if isinstance(stored, Unreadable) else decode(stored, enough=enough)
             if not isinstance(picture, Unreadable):
-                result[name] = np.asarray(picture.pixels)
+                result[name] = picture.pixels if side is None else shrink(picture.pixels, side)
         return result
 
     def images_of(self, name: str) -> AnySet:

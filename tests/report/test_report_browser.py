@@ -11,6 +11,9 @@ import pytest
 from judging import HOSTILE, as_audited, judge
 from made_audit import HOSTILE_NAME, Made, Pixels, make_audit
 
+from invoices import audited
+from visleak.auditing import Audit
+from visleak.cli.pictures import shown_pictures
 from visleak.report import write_report
 
 pytestmark = [pytest.mark.browser, pytest.mark.slow]
@@ -134,6 +137,21 @@ def test_controls_work_from_the_keyboard(page: Any) -> None:
     assert visited == ["kind", "between", "label", "sort", "conflict", "reset"]
     page.keyboard.press("Enter")
     until(page, "document.querySelectorAll('#cards > li:not([hidden])').length > 1")
+
+
+def test_marks_lie_on_the_thumbnails_and_can_be_hidden(chromium: Any, tmp_path: Path) -> None:
+    audit = Audit(audited(tmp_path))
+    page = chromium.new_page(viewport={"width": 1000, "height": 900})
+    page.goto(write_report(audit.folder, pictures=shown_pictures(audit)).as_uri())
+    marks = page.locator("#cards svg.marks").first
+    assert marks.bounding_box() == pytest.approx(
+        page.locator("#cards .marked:has(svg) img").first.bounding_box(), abs=1
+    )
+    page.uncheck("[name=marks]")
+    assert not marks.is_visible()
+    page.click("#controls [type=reset]")
+    until(page, "document.querySelector('#cards svg.marks').getClientRects().length > 0")
+    page.close()
 
 
 def test_link_to_a_hidden_card_shows_it(page: Any) -> None:

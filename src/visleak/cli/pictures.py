@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 from visleak.cli.edges import note
 from visleak.errors import VisleakError
@@ -12,6 +12,9 @@ if TYPE_CHECKING:
     from visleak.auditing import Audit
     from visleak.pipeline.workplace import Progress
     from visleak.records import Bytes8
+
+#: Long side of the images handed to a page, pixels: as many as a close comparison can use.
+SIDE: Final = 1024
 
 
 def shown_pictures(audit: Audit) -> Callable[[str, list[str]], dict[str, Bytes8]] | None:
@@ -28,7 +31,7 @@ def shown_pictures(audit: Audit) -> Callable[[str, list[str]], dict[str, Bytes8]
         if name in without:
             return {}
         try:
-            return audit.pictures(name, ids)
+            return audit.pictures(name, ids, side=SIDE)
         except VisleakError as error:
             note(f"no pictures of {name} in the report: {error}")
             return {}

@@ -14,12 +14,13 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from visleak.errors import VisleakError
-from visleak.gallery import Card, Pictures, decoded, drawn
+from visleak.gallery import Card, Pictures, decoded, drawn, relation
 from visleak.records import Bytes8
 from visleak.report.choice import COLUMNS, Choice, Ledger, choose, ledger
 from visleak.stats import Rate
 from visleak.store import IMAGES, PAIRS, read_table
 from visleak.verdicts import Verdict, digests_of, judged_pairs, pair_key, settle
+from visleak.verify.marks import Marks, kind_of, marks
 
 #: Most rows of the table of label conflicts.
 MOST_CONFLICTS: Final = 100
@@ -29,7 +30,13 @@ MOST_CLASSES: Final = 12
 
 @dataclass(frozen=True, slots=True)
 class PairCard:
-    """One pair of the gallery; ``said`` is what people say of it: reviewer and grade."""
+    """One pair of the gallery.
+
+    Attributes:
+        said: verdicts of people, reviewer and grade.
+        pictures: thumbnails; ``None`` where an image is not available.
+        marks: where the content of the two images differs; empty without thumbnails.
+    """
 
     anchor: str
     query_set: str
@@ -53,6 +60,7 @@ class PairCard:
     coverage: str
     more: int
     pictures: Card | None
+    marks: Marks
 
     @property
     def kind(self) -> str:
@@ -116,6 +124,11 @@ class Findings:
     nearest: tuple[tuple[str, npt.NDArray[np.float64]], ...]
     classes: tuple[tuple[str, Rate], ...]
     class_total: tuple[int, int]
+
+    @property
+    def marked(self) -> bool:
+        """Whether differing content is marked on any card."""
+        return any(card.marks for card in self.cards)
 
 
 def read(
@@ -238,9 +251,20 @@ def _card(
         within=row["coverage"] == "within",
         more=more,
         pictures=drawn(row, pixels),
+        marks=_marks(row, pixels),
         **{name: row[name] or "" for name in (*texts, "modality", "coverage")},
         **{name: row[name] for name in ("query_set", "query", "reference_set", "reference")},
     )
+
+
+def _marks(row: Mapping[str, Any], pixels: Mapping[tuple[str, str], Bytes8]) -> Marks:
+    """Return where the images of a row differ; nothing where there is nothing to compare."""
+    query = pixels.get((row["query_set"], row["query"]))
+    reference = pixels.get((row["reference_set"], row["reference"]))
+    kind, matrix = kind_of(row["reason"]), relation(row)
+    if kind is None or matrix is None or query is None or reference is None:
+        return Marks()
+    return marks(query, reference, np.reshape(matrix, (3, 3)), kind)
 
 
 def _known(value: float | None) -> float | None:

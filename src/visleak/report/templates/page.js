@@ -1,5 +1,5 @@
 "use strict";
-// Filters and sorts the gallery. Names stay in attributes and are only ever compared as text.
+// Filters and sorts the gallery, and hides its marks. Names stay in attributes and are only ever compared as text.
 (function () {
   const form = document.getElementById("controls");
   const list = document.getElementById("cards");
@@ -33,6 +33,8 @@
       card.hidden = !fits;
       if (fits) shown += 1;
     }
+    const marks = form.elements.namedItem("marks");
+    list.classList.toggle("unmarked", Boolean(marks && !marks.checked));
     if (value("sort") !== sorted) {
       sorted = value("sort");
       list.append(...cards.sort(order[sorted]));

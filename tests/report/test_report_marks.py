@@ -1,0 +1,87 @@
+"""The gallery marks where the content of a pair differs."""
+
+from __future__ import annotations
+
+import re
+import shutil
+from pathlib import Path
+
+import pytest
+
+from invoices import OTHER, audited, covered, difference_box, invoice
+from visleak.auditing import Audit
+from visleak.cli.pictures import shown_pictures
+from visleak.report import build
+
+Boxes = list[tuple[float, float, float, float]]
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return audited(tmp_path_factory.mktemp("marks"))
+
+
+@pytest.fixture(scope="module")
+def html(folder: Path) -> str:
+    return build(folder, shown_pictures(Audit(folder)))
+
+
+def card(html: str, query: str) -> str:
+    """Return the markup of the card of a query."""
+    cards = re.split(r"(?=<li id=\"pair-)", html)[1:]
+    return next(each for each in cards if f'data-query="{query}"' in each)
+
+
+def marked(card: str) -> dict[str, Boxes]:
+    """Return the boxes on each image of a card, by its name."""
+    found: dict[str, Boxes] = {}
+    for label, drawing in re.findall(
+        r'<svg class="marks"[^>]*aria-label="([^"]*)">(.*?)</svg>', card, re.DOTALL
+    ):
+        numbers = re.findall(
+            r'<rect class="over" x="([\d.]+)" y="([\d.]+)" width="([\d.]+)" height="([\d.]+)"',
+            drawing,
+        )
+        name = "query" if "query" in label else "reference"
+        found[name] = [tuple(map(float, box)) for box in numbers]  # type: ignore[misc]
+    return found
+
+
+def test_the_changed_field_is_marked_in_both_images(html: str) -> None:
+    found = marked(card(html, "changed.png"))
+    truth = difference_box(invoice(line_8=OTHER), invoice())
+    assert set(found) == {"query", "reference"}
+    for boxes in found.values():
+        assert covered(truth, boxes) > 0.6
+
+
+def test_marks_of_a_turned_query_are_turned(html: str) -> None:
+    found = marked(card(html, "turned.png"))
+    left, top, right, bottom = difference_box(invoice(1, line_8=OTHER), invoice(1))
+    assert covered((left, top, right, bottom), found["reference"]) > 0.6
+    assert covered((1 - right, 1 - bottom, 1 - left, 1 - top), found["query"]) > 0.6
+
+
+def test_a_copy_has_no_marks(html: str) -> None:
+    assert marked(card(html, "copy.png")) == {}
+
+
+def test_marks_are_explained_and_can_be_hidden(html: str) -> None:
+    assert "content differs" in html[html.index('class="legend"') :]
+    assert re.search(r'<input type="checkbox" name="marks" checked>', html)
+
+
+def test_without_images_there_are_no_marks(folder: Path, tmp_path: Path) -> None:
+    gone = tmp_path / "gone"
+    shutil.copytree(folder.parent, gone)
+    (gone / "test" / "changed.png").write_bytes(b"no image any more")
+    audit = Audit(gone / "audit")
+    audit.summary["opened_in"] = str(gone)
+    for each in audit.summary["sets"]:
+        each["source"] = str(gone / Path(each["source"]).name)
+    html = build(gone / "audit", shown_pictures(audit))
+    assert marked(card(html, "changed.png")) == {}
+    assert marked(card(html, "turned.png"))
+    private = build(folder, private=True)
+    assert '<svg class="marks"' not in private
+    assert 'name="marks"' not in private
