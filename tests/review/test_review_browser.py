@@ -8,10 +8,12 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import pytest
 
+from invoices import audited
 from visleak.records import GRADES
 from visleak.review.app import create_app
 from visleak.review.desk import Desk
@@ -273,6 +275,46 @@ def test_blink_and_overlay(site: Site) -> None:
     assert page.get_attribute("#stage", "data-view") == "blink"
     page.keyboard.press("Escape")
     assert page.is_visible("#query")
+
+
+class TestMarks:
+    """Of drawn invoices with one changed field."""
+
+    @pytest.fixture
+    def finished(self, tmp_path: Path) -> Path:
+        return audited(tmp_path / "marks")
+
+    def test_marks_lie_on_the_images_and_can_be_switched_off(self, site: Site) -> None:
+        rows = (site.desk.listing.row(row) for row in range(len(site.desk.listing)))
+        row = next(n for n, each in enumerate(rows) if each["query"] == "turned.png")
+        page = site.window()
+        page.goto(site.pair(row))
+        count = page.locator("svg.marks").count
+        until(lambda: count() == 3)
+        for name in ("query", "reference"):
+            image, marks = (
+                page.locator(each).bounding_box() for each in (f"#{name}", f"#{name} + svg.marks")
+            )
+            assert marks == pytest.approx(image, abs=1)
+            assert "marks where" in page.get_attribute(f"#{name} + svg.marks", "aria-label")
+        page.keyboard.press("o")
+        until(lambda: page.locator("#above + svg.marks").is_visible())
+        image, marks = (
+            page.locator(each).bounding_box() for each in ("#above", "#above + svg.marks")
+        )
+        assert marks == pytest.approx(image, abs=1)
+        page.keyboard.press("m")
+        assert count() == 0
+        assert not page.is_checked("#marks")
+        # still off on the next pair; the checkbox does not take the keys away
+        press(site, page, "s", row + 1)
+        assert not page.is_checked("#marks")
+        page.click("#marks")
+        assert page.is_checked("#marks")
+        press(site, page, "ArrowLeft", row)
+        until(lambda: count() == 3)
+        page.keyboard.press("o")
+        assert page.get_attribute("#stage", "data-view") == "side"
 
 
 def test_tiny_pictures_are_shown_by_whole_factors(site: Site) -> None:

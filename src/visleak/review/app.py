@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import asdict
 from importlib import resources
 from typing import Any, Final
 
@@ -22,6 +23,9 @@ from visleak.review.security import HEADERS, Door, Guard
 
 #: What the pages load, by the ends of their names.
 _KINDS: Final = {".css": "text/css", ".js": "text/javascript", ".svg": "image/svg+xml"}
+
+#: How long a browser keeps what an address stands for.
+KEPT: Final = "private, max-age=3600, immutable"
 
 #: Links of the head of every page.
 NAV: Final = (("/pairs", "Pairs"), ("/sheet", "Sheet"), ("/result", "Result"))
@@ -55,6 +59,7 @@ def create_app(
         *result_page.routes(desk),
         *more,
         Route("/image/{name}", picture_of(desk.shelf)),
+        Route("/marks/{name}", _marks_of(desk.shelf)),
         Route("/static/{name}", _asset(_assets())),
     ]
     app = Starlette(
@@ -77,14 +82,29 @@ def picture_of(shelf: Shelf) -> Any:
 
     def image(request: Request) -> Response:
         sight = shelf.sight(request.path_params["name"])
-        if sight is None:
+        if sight is None or sight.kind == "marks":
             raise HTTPException(404)
         data, kind = shelf.encoded(sight)
         # an address means one content while the server runs; a missing picture may come back
-        keeping = "no-store" if kind == "image/svg+xml" else "private, max-age=3600, immutable"
+        keeping = "no-store" if kind == "image/svg+xml" else KEPT
         return Response(data, media_type=kind, headers={"Cache-Control": keeping})
 
     return image
+
+
+def _marks_of(shelf: Shelf) -> Any:
+    """Return the endpoint of the marks on two images; they are computed when a page asks."""
+
+    def marks(request: Request) -> Response:
+        sight = shelf.sight(request.path_params["name"])
+        found = shelf.marks(sight) if sight is not None and sight.kind == "marks" else None
+        if found is None:
+            raise HTTPException(404)
+        told = answer(asdict(found))
+        told.headers["Cache-Control"] = KEPT
+        return told
+
+    return marks
 
 
 def _assets() -> dict[str, bytes]:

@@ -18,6 +18,7 @@ from visleak.review.pages import page
 from visleak.review.pictures import Sight
 from visleak.review.standing import ROW, Progress
 from visleak.review.words import cut
+from visleak.verify.marks import kind_of
 
 #: A picture with no longer side is enlarged by a whole factor, pixel by pixel.
 TINY: Final = 96
@@ -127,15 +128,16 @@ def side(desk: Desk, row: int, name: str) -> dict[str, Any]:
 
 
 def _sights(desk: Desk, told: dict[str, Any]) -> dict[str, str]:
-    """Return the addresses of the pictures that are made of both."""
+    """Return the addresses of what is made of both: pictures, and marks where there may be some."""
     images = (told["query_set"], told["query"]), (told["reference_set"], told["reference"])
     found = relation(told)
     matrix = None if found is None else tuple(found)
-    return {
-        "plain": desk.shelf.address(Sight("plain", images)),
-        "aligned": desk.shelf.address(Sight("aligned", images, matrix)),
-        "laid": desk.shelf.address(Sight("laid", images, matrix)),
-    }
+    kind = kind_of(told["reason"])
+    sights = {"plain": Sight("plain", images), "aligned": Sight("aligned", images, matrix)}
+    if kind is not None and matrix is not None:
+        sights["marks"] = Sight("marks", images, matrix, kind)
+    sights["laid"] = Sight("laid", images, matrix)
+    return {name: desk.shelf.address(sight) for name, sight in sights.items()}
 
 
 def _soon(desk: Desk, row: int | None) -> list[str]:

@@ -25,6 +25,7 @@ from visleak.errors import VisleakError
 from visleak.gallery import difference, laid_over, shrink
 from visleak.images import content_digest, decode
 from visleak.records import AnySet, Bytes8, EmbeddingSet, ImageSet, Unreadable
+from visleak.verify.marks import Kind, Marks, marks
 
 #: Long side of the pictures of a pair, of one laid over the other, of differences, and of
 #: thumbnails, in pixels.
@@ -66,14 +67,16 @@ class Sight:
     Attributes:
         kind: ``whole`` or ``small`` of one image; ``plain``, ``aligned`` or ``laid`` of two: their
             difference as they are, their difference once the query is laid over the reference, and
-            the query laid over the reference.
+            the query laid over the reference. ``marks`` of two: boxes, not a picture.
         images: set and id of one image, or of query and reference.
         matrix: nine floats, query to reference in unit coordinates; ``None`` for none.
+        marked: what to mark, where it stands for marks.
     """
 
     kind: str
     images: tuple[Name, ...]
     matrix: tuple[float, ...] | None = None
+    marked: Kind = "places"
 
 
 class Shelf:
@@ -127,7 +130,7 @@ class Shelf:
             self._sights.move_to_end(name)
             while len(self._sights) > ADDRESSES:
                 self._sights.popitem(last=False)
-        return f"/image/{name}"
+        return f"/{'marks' if sight.kind == 'marks' else 'image'}/{name}"
 
     def sight(self, name: str) -> Sight | None:
         """Return what the last part of an address stands for, or ``None``."""
@@ -141,6 +144,14 @@ class Shelf:
         if lost is not None:
             return placeholder(lost), "image/svg+xml"
         return encode(_seen(sight, [each.pixels for each in found if isinstance(each, Shown)]))
+
+    def marks(self, sight: Sight) -> Marks | None:
+        """Return where two images differ; ``None`` where one of them cannot be read."""
+        query, reference = (self.picture(*name) for name in sight.images)
+        if isinstance(query, Unreadable) or isinstance(reference, Unreadable):
+            return None
+        matrix = np.reshape(sight.matrix or np.eye(3), (3, 3))
+        return marks(query.pixels, reference.pixels, matrix, sight.marked)
 
     # -- reading ----------------------------------------------------------------------------------
 

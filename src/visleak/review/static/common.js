@@ -76,6 +76,7 @@ function elsewhere(event) {
   if (document.querySelector("dialog[open]")) return true;
   const at = event.target;
   if (at instanceof HTMLInputElement && at.type === "range") return event.key.startsWith("Arrow");
+  if (at instanceof HTMLInputElement && at.type === "checkbox") return event.key === " ";
   return at instanceof HTMLInputElement || at instanceof HTMLSelectElement || at instanceof HTMLTextAreaElement;
 }
 

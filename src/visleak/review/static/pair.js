@@ -1,4 +1,4 @@
-// One pair: judge, move, blink, overlay. The server knows everything; this page only asks it.
+// One pair: judge, move, blink, overlay, marks. The server knows everything; this page only asks it.
 import { ask, choice, filters, help, onKeys, oneAtATime, post, say } from "./common.js";
 
 const main = document.getElementById("main");
@@ -7,6 +7,7 @@ const showHelp = help();
 const alone = oneAtATime();
 let view = "side";
 let blinking = 0;
+let marking = true;
 
 const pair = () => document.getElementById("pair").dataset;
 const all = (selector) => Array.from(document.querySelectorAll(selector));
@@ -33,6 +34,10 @@ function fit() {
     }
     image.style.width = `${size[0] * factor}px`;
     image.style.height = `${size[1] * factor}px`;
+  }
+  for (const marks of all("svg.marks")) {
+    const image = marks.previousElementSibling;
+    for (const [name, value] of [["left", image.offsetLeft], ["top", image.offsetTop], ["width", image.offsetWidth], ["height", image.offsetHeight]]) marks.style[name] = `${value}px`;
   }
 }
 
@@ -75,11 +80,64 @@ function blink() {
   blinking = setInterval(turn, 700);
 }
 
-/** Ask for the pictures of the next pair, so that they are there when it comes. */
+const SVG = "http://www.w3.org/2000/svg";
+
+/** Draw boxes, in shares of the image, over an image. */
+function outline(id, boxes, name) {
+  const marks = document.createElementNS(SVG, "svg");
+  const about = { class: "marks", viewBox: "0 0 1 1", preserveAspectRatio: "none", role: "img" };
+  about["aria-label"] = `${boxes.length} ${boxes.length === 1 ? "box marks" : "boxes mark"} where the content of ${name} differs`;
+  for (const [key, value] of Object.entries(about)) marks.setAttribute(key, value);
+  for (const [x, y, width, height] of boxes) {
+    // light under dark, to be seen on any image
+    for (const role of ["under", "over"]) {
+      const box = document.createElementNS(SVG, "rect");
+      for (const [key, value] of Object.entries({ class: role, x, y, width, height })) box.setAttribute(key, value);
+      marks.append(box);
+    }
+  }
+  document.getElementById(id).after(marks);
+}
+
+/** Mark where the content differs, or take the marks away. The page does not wait for them. */
+async function mark() {
+  const more = document.getElementById("marks-more");
+  const { pair: name, marks: address } = pair();
+  for (const old of all("svg.marks")) old.remove();
+  if (!more) return;
+  more.textContent = "";
+  document.getElementById("marks").checked = marking;
+  if (!marking || !address) return;
+  let found;
+  try {
+    found = await (await ask(address)).json();
+  } catch {
+    return; // an image is gone: the pair can be judged without marks
+  }
+  if (pair().pair !== name || !marking || !found.query.length || all("svg.marks").length) return;
+  outline("query", found.query, "the query");
+  outline("reference", found.reference, "the reference");
+  // both lie in the frame of the reference there
+  outline("above", found.reference, "the two images");
+  if (found.more) more.textContent = `, ${found.more} more`;
+  fit();
+}
+
+function toggleMarks() {
+  const box = document.getElementById("marks");
+  if (!box || box.disabled) return;
+  marking = !marking;
+  mark();
+}
+
+/** Ask for the pictures and marks of the next pair, so that they are there when it comes. */
 function prefetch() {
   const soon = pair().soon.split(" ").filter(Boolean);
   // the last one is for blinking and overlay
-  for (const address of view === "side" ? soon.slice(0, -1) : soon) new Image().src = address;
+  for (const address of view === "side" ? soon.slice(0, -1) : soon) {
+    if (!address.startsWith("/marks/")) new Image().src = address;
+    else if (marking) ask(address).catch(() => {});
+  }
 }
 
 // -- moving ----------------------------------------------------------------------------------------
@@ -110,6 +168,7 @@ async function go(address, { push = true } = {}) {
 function arrived() {
   show(document.getElementById("stack") ? view : "side");
   fit();
+  mark();
   prefetch();
 }
 
@@ -156,7 +215,10 @@ main.addEventListener("click", (event) => {
   else if (button.dataset.do) DOES[button.dataset.do]();
   else if (button.dataset.view) show(button.dataset.view);
 });
-main.addEventListener("input", (event) => event.target.id === "blend" && blend());
+main.addEventListener("input", (event) => {
+  if (event.target.id === "blend") blend();
+  else if (event.target.id === "marks") toggleMarks();
+});
 window.addEventListener("popstate", () => alone(() => go(window.location.href, { push: false })));
 window.addEventListener("resize", fit);
 
@@ -172,6 +234,7 @@ onKeys({
   ArrowRight: () => step("next"),
   b: once(() => show(view === "blink" ? "side" : "blink")),
   o: once(() => show(view === "overlay" ? "side" : "overlay")),
+  m: once(toggleMarks),
   f: once(filters),
   Escape: () => (view === "side" ? false : show("side")),
   "?": showHelp,
