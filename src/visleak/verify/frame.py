@@ -109,10 +109,15 @@ def _hull(content: Bytes8) -> Bytes8:
     """Return the convex hull of content, without specks; everything where little is left."""
     if cv2.countNonZero(content) == content.size:
         return content
-    points = cv2.findNonZero(cv2.morphologyEx(content, cv2.MORPH_OPEN, np.ones((3, 3), np.uint8)))
+    kept = cv2.morphologyEx(content, cv2.MORPH_OPEN, np.ones((3, 3), np.uint8)) > 0
+    rows = np.flatnonzero(kept.any(axis=1))
     hull = np.zeros_like(content)
-    if points is not None:
-        cv2.fillConvexPoly(hull, cv2.convexHull(points), 255)
+    if len(rows):
+        # the outermost points of every row have the same hull as all points
+        first = kept[rows].argmax(axis=1)
+        last = kept.shape[1] - 1 - kept[rows, ::-1].argmax(axis=1)
+        ends = np.concatenate([np.stack([first, rows], 1), np.stack([last, rows], 1)])
+        cv2.fillConvexPoly(hull, cv2.convexHull(ends.astype(np.int32)), 255)
     return hull if cv2.countNonZero(hull) >= FILL_LEAVES * hull.size else np.full_like(hull, 255)
 
 

@@ -79,7 +79,7 @@ def _even(grey: Float32) -> Float32:
     """Return a grey square with one mean and contrast everywhere: a black bar must not rule."""
     side = grey.shape[0] // 4 * 2 + 1
     details = grey - cv2.blur(grey, (side, side))
-    spread = np.sqrt(cv2.blur(details * details, (side, side)))
+    spread = np.sqrt(np.maximum(cv2.blur(details * details, (side, side)), 0))
     return np.asarray(128 + 20 * details / (spread + QUIET), np.float32)
 
 
