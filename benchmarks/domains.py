@@ -25,10 +25,11 @@ import numpy.typing as npt
 from changes import OCCLUDING, PLANTED
 from domain_sets import FOLDERS, REPORTED, DomainSet, planted
 from record import Bar, data_folder, write
-from samples import stored
+from samples import candidates, documents_in, number_of, stored
 
 from visleak import pipeline
 from visleak.encoders import load_encoder
+from visleak.grading import grade, load_grader
 from visleak.pipeline import Workplace
 from visleak.pipeline.tables import Compared
 from visleak.records import GRADES, Grade, ImageSet
@@ -37,8 +38,8 @@ from visleak.stats.calibration import expected_calibration_error
 
 EXACT, NEAR = GRADES.index(Grade.EXACT), GRADES.index(Grade.NEAR)
 
-#: Images of each set that are planted, and documents of each kind.
-SOURCES, DOCUMENTS = 36, 4
+#: Images of each set that are planted; documents of each kind, and how many of them have copies.
+SOURCES, DOCUMENTS, COPIED = 14, 20, 5
 
 #: Sets of photographs, which also go through the occluding changes.
 PHOTOGRAPHS = ("photos",)
@@ -73,13 +74,13 @@ class Tally:
         """Count the pairs of a comparison."""
         assert compared.grades is not None
         assert compared.matrix is not None
-        grade, probability = compared.grades.grade, compared.grades.probability
-        near = (grade == NEAR) | (grade == EXACT)
+        grades, probability = compared.grades.grade, compared.grades.probability
+        near = (grades == NEAR) | (grades == EXACT)
         self.right += int((near & true).sum())
         self.doubtful += int((near & ~true & doubtful).sum())
         self.wrong += int((near & ~true & ~doubtful).sum())
-        self.wrong_exact += int(((grade == EXACT) & ~true & ~doubtful).sum())
-        checked = ~np.isnan(compared.matrix[:, 0]) & (grade >= 0)
+        self.wrong_exact += int(((grades == EXACT) & ~true & ~doubtful).sum())
+        checked = ~np.isnan(compared.matrix[:, 0]) & (grades >= 0)
         self.verified += int(checked.sum())
         self.queries += len(compared.query)
         kept = checked & (true | ~doubtful)
@@ -139,38 +140,42 @@ def _found(
 ) -> dict[str, float]:
     """Return the share of the copies of each kind that is graded near or exact."""
     assert compared.grades is not None
-    grade = compared.grades.grade
+    grades = compared.grades.grade
     found = np.zeros(len(kinds), np.bool_)
-    found[compared.pairs.query[own & ((grade == NEAR) | (grade == EXACT))]] = True
+    found[compared.pairs.query[own & ((grades == NEAR) | (grades == EXACT))]] = True
     return {kind: float(found[kinds == kind].mean()) for kind in dict.fromkeys(kinds.tolist())}
 
 
 def on_documents(folder: Path, place: Workplace) -> dict[str, Any]:
     """Return the figures of rendered documents of the reported kinds."""
-    pairs = [
-        pair
+    jobs = [
+        (kind, 1000 + number, number < COPIED)
         for kind in documents.REPORTED
-        for number in range(1000, 1000 + DOCUMENTS)
-        for pair in documents.pairs(documents.document(kind, number), processed=1)
+        for number in range(DOCUMENTS)
     ]
-    near = np.zeros(len(pairs), np.bool_)
-    originals = {id(pair.reference): pair.reference for pair in pairs}
-    order = {key: number for number, key in enumerate(originals)}
-    queries = stored((pair.query for pair in pairs), folder, QUERIES)
-    references = stored(originals.values(), folder, REFERENCES)
-    compared = graded(queries, references, place)
-    assert compared.grades is not None
-    wanted = np.array([order[id(pair.reference)] for pair in pairs])
-    own = wanted[compared.pairs.query] == compared.pairs.reference
-    grade = compared.grades.grade
-    near[compared.pairs.query[own & ((grade == NEAR) | (grade == EXACT))]] = True
-    changed = np.array([pair.grade == "similar" for pair in pairs])
-    plain = np.array([not pair.copy for pair in pairs])
-    kinds = np.array([pair.copy for pair in pairs])
-    changes = np.array([pair.change for pair in pairs])
+    truths, queries, references = documents_in(folder, jobs, place)
+    # other documents of a kind are what all fields changed are: only the own pair is verified
+    found = candidates(queries, references, place, lambda own: own.query == own.reference)
+    grades = grade(
+        found.pairs.similarity, found.pairs.background, found.evidence,
+        equal_bytes=np.zeros(len(found.pairs), np.bool_),
+        flat=np.zeros(len(found.pairs), np.bool_),
+        grader=load_grader(),
+    ).grade  # fmt: skip
+    numbers = np.array(sorted(truths))
+    row = np.searchsorted(numbers, number_of(found.query))
+    near, exact = np.zeros(len(numbers), np.bool_), np.zeros(len(numbers), np.bool_)
+    near[row] = (grades == NEAR) | (grades == EXACT)
+    exact[row] = grades == EXACT
+    known = [truths[number] for number in numbers.tolist()]
+    changed = np.array([not truth.near for truth in known])
+    plain = np.array([not truth.copy for truth in known])
+    kinds = np.array([truth.copy for truth in known])
+    changes = np.array([truth.change for truth in known])
     return {
         "changed_pairs": int(changed.sum()),
         "changed_near": float(near[changed].mean()),
+        "changed_exact": int(exact[changed].sum()),
         "changed_near_unprocessed": float(near[changed & plain].mean()),
         "changed_near_by_field": {
             name: float(near[changed & (changes == name)].mean())
@@ -204,6 +209,12 @@ def document_bars(figures: Mapping[str, Any]) -> list[Bar]:
     """Return the bars of rendered documents."""
     return [
         Bar("documents, one field changed: near", figures["changed_near"], CHANGED_NEAR),
+        Bar(
+            "documents, one field changed and nothing else: near",
+            figures["changed_near_unprocessed"],
+            CHANGED_NEAR,
+        ),
+        Bar("documents, one field changed: exact", figures["changed_exact"], 0),
         *(
             Bar(f"documents: copies found, {name}", share, FOUND, False)
             for name, share in figures["copies_found"].items()

@@ -15,6 +15,7 @@ import io
 import tempfile
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from multiprocessing import Pool
 from pathlib import Path
 
 import cv2
@@ -156,7 +157,7 @@ def _only(pairs: Pairs, keep: npt.NDArray[np.bool_]) -> Pairs:
 ALWAYS, FURTHER = tuple(PLANTED), 4
 
 #: Wrong pairs within a set that are verified, those of the highest rank.
-WITHIN = 800
+WITHIN = 500
 
 
 def stored(images: Iterable[npt.NDArray[np.uint8]], folder: Path, name: str) -> ImageSet:
@@ -254,24 +255,70 @@ def document_sample(kinds: Sequence[str], numbers: Sequence[int], place: Workpla
         numbers: which documents of each kind.
         place: where to work.
     """
-    pairs = [
-        pair
-        for kind in kinds
-        for number in numbers
-        for pair in documents.pairs(documents.document(kind, number), processed=1)
-    ]
+    jobs = [(kind, number, True) for kind in kinds for number in numbers]
     with tempfile.TemporaryDirectory() as folder:
-        queries = stored((pair.query for pair in pairs), Path(folder), "queries")
-        originals = stored((pair.reference for pair in pairs), Path(folder), "originals")
+        truths, queries, originals = documents_in(Path(folder), jobs, place)
         found = candidates(queries, originals, place, lambda own: own.query == own.reference)
     row = number_of(found.query)
-    own = [pairs[number] for number in row.tolist()]
-    verdict = np.array([1 if pair.grade == "near" else 2 for pair in own])
-    kind = np.array(
-        [pair.copy if pair.grade == "near" else f"{pair.change} changed" for pair in own]
-    )
+    own = [truths[number] for number in row.tolist()]
+    verdict = np.array([1 if truth.near else 2 for truth in own])
+    kind = np.array([truth.copy if truth.near else f"{truth.change} changed" for truth in own])
     sample = Sample(found.columns, verdict, row, found.reference, kind)
     return sample.only(found.checked)
+
+
+#: Pairs of one document, at most.
+PAIRS = 100
+
+
+@dataclass(frozen=True)
+class Drawn:
+    """What is true of a pair of renderings.
+
+    Attributes:
+        near: the query is a true copy of the original.
+        change: of the field, empty for a true copy.
+        copy: how the query was processed, empty where it was not.
+    """
+
+    near: bool
+    change: str
+    copy: str
+
+
+def documents_in(
+    folder: Path, jobs: Sequence[tuple[str, int, bool]], place: Workplace
+) -> tuple[dict[int, Drawn], ImageSet, ImageSet]:
+    """Render documents into a folder; return the truth by number, queries and originals.
+
+    Query and original of a pair have one number; see :func:`number_of`.
+
+    Args:
+        folder: an empty folder.
+        jobs: kind and number of each document, and whether true copies are made as well.
+        place: where to work.
+    """
+    sets = ("queries", "originals")
+    for name in sets:
+        (folder / name).mkdir()
+    with Pool(place.workers) as pool:
+        parts = pool.starmap(_drawn, [(folder, *job) for job in enumerate(jobs)], chunksize=1)
+    truths = {number: truth for part in parts for number, truth in part.items()}
+    return truths, *(open_images(folder / name, name=name) for name in sets)
+
+
+def _drawn(folder: Path, place: int, job: tuple[str, int, bool]) -> dict[int, Drawn]:
+    """Store the pairs of a document; return what is true of each, by number."""
+    kind, own, copied = job
+    pairs = documents.pairs(documents.document(kind, own), processed=1)
+    truths = {}
+    for number, pair in enumerate(pairs, PAIRS * place):
+        if pair.grade == "near" and not copied:
+            continue
+        for name, pixels in (("queries", pair.query), ("originals", pair.reference)):
+            Image.fromarray(pixels).save(folder / name / f"{number:06}.png", compress_level=1)
+        truths[number] = Drawn(pair.grade == "near", pair.change, pair.copy)
+    return truths
 
 
 # -- CIFAR-10 ------------------------------------------------------------------------------------

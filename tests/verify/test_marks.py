@@ -131,7 +131,10 @@ def test_marks_lie_inside_both_images():
 
 def test_the_reason_decides_what_is_marked():
     """Marks and reasons must not part."""
-    check = {"close_side": 600.0, "places": 3.0, "opposed": 0.1, "identical": 0.0, "windows": 9.0}
+    check = {
+        **{"close_side": 600.0, "places": 3.0, "altered_places": 0.0, "opposed": 0.1},
+        **{"identical": 0.0, "windows": 9.0},
+    }
     near, similar = GRADES.index("near"), GRADES.index("similar")
     assert kind_of(words.reason(similar, "", check, "unchanged")) == "places"
     assert kind_of(words.reason(near, "brighter", check | {"within": 0.9})) == "additions"

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from PIL import Image, ImageDraw, ImageFont
 
-from visleak.verify.places import differences
+from visleak.verify.places import differences, settled
 
 LINES = ("Invoice 2024-118", "Blue pencils 12", "Paper, 500 sheets 4", "Total 148.20 EUR", "Thanks")
 
@@ -31,7 +31,8 @@ def saved(pixels, quality):
 
 def between(one, other):
     greys = [cv2.cvtColor(p, cv2.COLOR_RGB2GRAY).astype(np.float32) for p in (one, other)]
-    return differences(*greys, np.ones(greys[0].shape, np.bool_))
+    whole = np.ones(greys[0].shape, np.bool_)
+    return differences(settled(*greys, whole), greys[1], whole)
 
 
 @pytest.mark.parametrize(

@@ -78,9 +78,10 @@ def _close_features(checks: Mapping[str, Float64]) -> dict[str, Float64]:
         "windows": np.log1p(checks["windows"]),
         "rewritten": np.log(checks["rewritten"] + _LEAST_SHARE),
         "places": np.log1p(checks["places"]),
+        "altered_cells": np.log1p(checks["altered_cells"]),
         **{
             name: checks[name]
-            for name in ("opposed", "replaced", "added", "hidden", "typical", "plain")
+            for name in ("opposed", "replaced", "added", "hidden", "typical", "altered", "plain")
         },
     }
 

@@ -124,7 +124,7 @@ def _nothing_shared(check: Mapping[str, float]) -> str:
 
 def _another(check: Mapping[str, float], weakest: str) -> str:
     """Return what tells a similar pair from a near one."""
-    places = round(check["places"])
+    places = round(check["altered_places"] or check["places"])
     if weakest == "unchanged" and places:
         return f"same template; content differs in {places} place{'s' if places != 1 else ''}"
     if weakest == "unmoved":

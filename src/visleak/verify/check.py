@@ -13,6 +13,7 @@ import numpy as np
 from visleak.records import VIEWS, Bytes8
 from visleak.verify import (
     align,
+    alteration,
     close,
     closeup,
     detail,
@@ -38,16 +39,19 @@ TINY: Final = 48
 BOUND: Final = 256
 
 #: Version of the measures: part of the digest that keys cached evidence.
-VERSION: Final = 9
+VERSION: Final = 10
 
 
 def digest() -> bytes:
     """Return the digest of everything that evidence depends on beside the two pictures."""
     rooms = (
-        *(align, close, closeup, detail, exact, features, frame, large, light, overlay),
+        *(align, alteration, close, closeup, detail, exact, features, frame, large, light, overlay),
         *(places, registration, screen, starts, tiny),
     )
-    recipe = [[VERSION, TINY, BOUND], *(_constants(room) for room in rooms)]
+    recipe = [
+        [VERSION, TINY, BOUND, alteration.network_digest()],
+        *(_constants(room) for room in rooms),
+    ]
     return hashlib.blake2b(json.dumps(recipe, default=repr).encode(), digest_size=16).digest()
 
 

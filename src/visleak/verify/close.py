@@ -6,7 +6,7 @@ shared detail first, and places that differ only where there is some.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Final
 
 import cv2
@@ -15,11 +15,12 @@ import numpy as np
 from visleak.records import Bool, Bytes8, Float32
 from visleak.verify import closeup
 from visleak.verify.align import Matrix
+from visleak.verify.alteration import Alteration, altered
 from visleak.verify.detail import Detail, plain_share, shared_detail
 from visleak.verify.frame import Photo, Placement, both_inside, bounded, frame, moved
 from visleak.verify.light import detail_fit
 from visleak.verify.measures import Measures
-from visleak.verify.places import Differences, differences
+from visleak.verify.places import Differences, differences, settled
 from visleak.verify.registration import registered
 
 #: Long side of the frame in which detail is compared, and in which places are, pixels.
@@ -31,7 +32,7 @@ PLACES_SIDE: Final = 1024
 STRUCTURE: Final = 0.2
 CORE: Final = 0.3
 
-#: Amount of shared detail below which no places are looked for.
+#: Amount of shared detail below which no differences are looked for.
 SHARED: Final = 0.5
 
 
@@ -40,43 +41,79 @@ def is_worthwhile(structure: Float32, core: Float32) -> Bool:
     return np.asarray((structure >= STRUCTURE) | (core >= CORE))
 
 
-def compare(query: Bytes8, reference: Bytes8, matrix: Matrix) -> tuple[Detail, Differences, int]:
-    """Return what two images share, where they differ, and the long side that was compared.
+@dataclass(frozen=True, slots=True)
+class Comparison:
+    """What a close comparison found.
+
+    Attributes:
+        detail: what is shared.
+        differences: places that differ.
+        alteration: places whose content was altered.
+        side: long side of the frame that was compared, pixels; 0 where next to nothing overlaps.
+    """
+
+    detail: Detail = field(default_factory=Detail)
+    differences: Differences = field(default_factory=Differences)
+    alteration: Alteration = field(default_factory=Alteration)
+    side: int = 0
+
+
+def compare(query: Bytes8, reference: Bytes8, matrix: Matrix) -> Comparison:
+    """Return what two images share, and where they differ.
 
     Args:
         query, reference: RGB ``uint8``, long side at most ``PLACES_SIDE``.
         matrix: query to reference in unit coordinates, exact to some pixels.
     """
-    nothing = Detail(), Differences(), 0
     sides = _sides(query, reference, matrix)
     found = None if sides is None else _in_register(sides, matrix, DETAIL_SIDE)
     if sides is None or found is None:
-        return nothing
+        return Comparison()
     detail, side = shared_detail(*found), max(found[0].shape)
     if detail.amount < SHARED:
-        return detail, Differences(), side
+        return Comparison(detail, side=side)
     if side >= DETAIL_SIDE:
         found = _in_register(sides, matrix, PLACES_SIDE) or found
-    return detail, differences(*found), max(found[0].shape)
+    ours, theirs, mask = found
+    ours = settled(ours, theirs, mask)
+    return Comparison(
+        detail, differences(ours, theirs, mask), altered(ours, theirs, mask), max(ours.shape)
+    )
+
+
+def in_register(
+    query: Bytes8, reference: Bytes8, matrix: Matrix
+) -> tuple[Float32, Float32, Bool] | None:
+    """Return both images, grey, and their mask in the frame in which differences are looked for.
+
+    ``None`` where next to nothing overlaps; the arguments are those of :func:`compare`.
+    """
+    sides = _sides(query, reference, matrix)
+    found = None if sides is None else _in_register(sides, matrix, PLACES_SIDE)
+    return None if found is None else (settled(*found), *found[1:])
 
 
 def closer(measures: Measures, query: Bytes8, reference: Bytes8, matrix: Matrix) -> Measures:
     """Return the measures of a pair with those of its close comparison."""
-    detail, found, side = compare(query, reference, matrix)
+    found = compare(query, reference, matrix)
+    detail, different, alteration = found.detail, found.differences, found.alteration
     return replace(
         measures,
         amount=detail.amount,
         matched=detail.matched,
         opposed=detail.opposed,
         windows=detail.windows,
-        replaced=found.replaced,
-        added=found.added,
-        hidden=found.covered,
-        rewritten=found.share,
-        typical=found.typical,
-        places=float(found.places),
+        replaced=different.replaced,
+        added=different.added,
+        hidden=different.covered,
+        rewritten=different.share,
+        typical=different.typical,
+        places=float(different.places),
+        altered=alteration.strength,
+        altered_cells=float(alteration.cells),
+        altered_places=float(len(alteration.boxes)),
         plain=max(plain_share(_grey(bounded(image, DETAIL_SIDE))) for image in (query, reference)),
-        close_side=float(side),
+        close_side=float(found.side),
     )
 
 

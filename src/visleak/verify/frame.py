@@ -28,6 +28,9 @@ FILL_LEVELS: Final = 6
 FILL_LEAST: Final = 0.01
 FILL_LEAVES: Final = 0.2
 
+#: Pixels of content among 25 around one of them, below which it is a speck in a margin.
+FILL_SPECK: Final = 6
+
 #: A pixel of a frame is compared where this much of it, of 255, is content.
 INSIDE: Final = 200
 
@@ -109,7 +112,9 @@ def _hull(content: Bytes8) -> Bytes8:
     """Return the convex hull of content, without specks; everything where little is left."""
     if cv2.countNonZero(content) == content.size:
         return content
-    kept = cv2.morphologyEx(content, cv2.MORPH_OPEN, np.ones((3, 3), np.uint8)) > 0
+    # thin strokes are content, single pixels are specks
+    around = cv2.boxFilter(np.minimum(content, 1), -1, (5, 5), normalize=False)
+    kept = (content > 0) & (around >= FILL_SPECK)
     rows = np.flatnonzero(kept.any(axis=1))
     hull = np.zeros_like(content)
     if len(rows):

@@ -94,12 +94,15 @@ def marks(query: Bytes8, reference: Bytes8, matrix: Matrix, kind: Kind = "places
     if not np.isfinite(matrix).all() or abs(np.linalg.det(matrix)) < FLAT:
         return Marks()
     query, reference = (bounded(pixels, SIDES[kind]) for pixels in (query, reference))
-    _, found, side = compare(query, reference, matrix)
+    found = compare(query, reference, matrix)
+    side = found.side
     place = Placement.of(query.shape[:2], reference.shape[:2], matrix, side) if side else None
     if place is None:
         return Marks()
     width, height = place.size
-    boxes = np.array([*found.boxes, *found.covers], np.int64).reshape(-1, 4)
+    different = found.differences
+    places = found.alteration.boxes or different.boxes if kind == "places" else different.boxes
+    boxes = np.array([*places, *different.covers], np.int64).reshape(-1, 4)
     if kind == "additions":
         boxes = boxes[boxes[:, 2] * boxes[:, 3] >= LARGE * width * height]
     boxes = _joined(boxes, place.size)

@@ -51,6 +51,8 @@ class Measures:
             what follows of a close comparison only.
         replaced, added, hidden, rewritten, typical, places: ``replaced``, ``added``, ``covered``,
             ``share``, ``typical`` and ``places`` of :class:`visleak.verify.places.Differences`.
+        altered, altered_cells, altered_places: ``strength``, ``cells`` and number of ``boxes`` of
+            :class:`visleak.verify.alteration.Alteration`.
         plain: share of an image without any detail at all, the larger of both: paper, solid
             areas of a rendering, 0..1.
         close_side: long side of the frame of the close comparison, pixels; -1 without one.
@@ -95,6 +97,9 @@ class Measures:
     rewritten: float = 1.0
     typical: float = 0.0
     places: float = 0.0
+    altered: float = -6.0
+    altered_cells: float = 0.0
+    altered_places: float = 0.0
     plain: float = 0.0
     close_side: float = -1.0
 

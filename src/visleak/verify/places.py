@@ -44,11 +44,16 @@ COVERED: Final = 0.6
 #: A place is replaced if the lesser of removed and added is this share of the greater.
 REPLACED: Final = 0.2
 
-#: Tiles that are matched once more: side, surroundings and reach in pixels, and how many at most.
+#: Tiles that are matched once more: side, surroundings and reach in pixels, how many at most, and
+#: the share of the energy that differs there.
 TILE: Final = 28
 AROUND: Final = 10
 SEEK: Final = 5
-TILES: Final = 160
+TILES: Final = 400
+UNSETTLED: Final = 0.1
+
+#: Energy of what is worth matching: a share of the image's contrast, times the noise, and levels.
+FAINT: Final = (0.01, 4.0, 4.0)
 
 Box = tuple[int, int, int, int]
 
@@ -88,6 +93,7 @@ class _Inks:
     Attributes:
         ours, theirs: grey minus ground, (h, w).
         grounds: of both.
+        energies: the greater of both, smoothed, levels squared.
         inside: where both can be compared, 1 or 0, (h, w).
         contrast: variance of strong content, levels squared.
         noise: median energy of the difference, levels squared.
@@ -96,9 +102,24 @@ class _Inks:
     ours: Float32
     theirs: Float32
     grounds: tuple[Float32, Float32]
+    energies: Float32
     inside: Float32
     contrast: float
     noise: float
+
+    @classmethod
+    def of(cls, query: Float32, reference: Float32, mask: Bool) -> _Inks | None:
+        """Return the inks of two grey images, ``None`` where too little can be compared."""
+        inside = cv2.erode(mask.astype(np.uint8), np.ones((7, 7), np.uint8)) > 0
+        if np.count_nonzero(inside) < 400:
+            return None
+        grounds = _ground(query), _ground(reference)
+        ours, theirs = query - grounds[0], reference - grounds[1]
+        weight = inside.astype(np.float32)
+        energies = np.maximum(_smooth(ours * ours * weight), _smooth(theirs * theirs * weight))
+        contrast = float(np.percentile(energies[inside], 92)) + 4
+        noise = float(np.median(_smooth((ours - theirs) ** 2 * weight)[inside]))
+        return cls(ours, theirs, grounds, energies, weight, contrast, noise)
 
     def differing(self, ours: Float32, part: tuple[slice, slice]) -> Float32:
         """Return the share of the energy that differs in a part, with the query given."""
@@ -108,28 +129,39 @@ class _Inks:
         return np.asarray(left / (energy + self.noise + 0.02 * self.contrast), np.float32)
 
 
+def settled(query: Float32, reference: Float32, mask: Bool) -> Float32:
+    """Return the query with tiles that differ moved by the small shift that matches best.
+
+    What is left of a bend or a perspective then does not look like another text: no shift turns
+    one letter into another.
+
+    Args:
+        query, reference: grey ``float32`` (h, w) in register.
+        mask: (h, w): where both have content.
+    """
+    inks = _Inks.of(query, reference, mask)
+    if inks is None:
+        return query
+    differing = inks.differing(inks.ours, np.s_[:, :])
+    share, times, levels = FAINT
+    strong = inks.energies > max(share * inks.contrast, times * inks.noise, levels)
+    unsettled = (inks.inside > 0) & strong & (differing > UNSETTLED)
+    return _matched_again(inks, differing, unsettled) + inks.grounds[0]
+
+
 def differences(query: Float32, reference: Float32, mask: Bool) -> Differences:
-    """Return where two grey images (h, w) in register differ, of where the mask holds."""
-    inside = cv2.erode(mask.astype(np.uint8), np.ones((7, 7), np.uint8)) > 0
-    if np.count_nonzero(inside) < 400:
+    """Return where two grey images (h, w), settled, differ, of where the mask holds."""
+    inks = _Inks.of(query, reference, mask)
+    if inks is None:
         return Differences()
-    grounds = _ground(query), _ground(reference)
-    ours, theirs = query - grounds[0], reference - grounds[1]
-    weight = inside.astype(np.float32)
-    energies = np.maximum(_smooth(ours * ours * weight), _smooth(theirs * theirs * weight))
-    contrast = float(np.percentile(energies[inside], 92)) + 4
-    noise = float(np.median(_smooth((ours - theirs) ** 2 * weight)[inside]))
-    inks = _Inks(ours, theirs, grounds, weight, contrast, noise)
-    content = inside & (energies > CONTENT * contrast)
+    content = (inks.inside > 0) & (inks.energies > CONTENT * inks.contrast)
     if np.count_nonzero(content) < 30:
         return Differences()
-    differing = inks.differing(ours, np.s_[:, :])
+    differing = inks.differing(inks.ours, np.s_[:, :])
     typical = float(np.median(differing[content]))
     limit = max(DIFFERS, min(MOST, TYPICAL * typical + 0.1))
-    differing, ours = _matched_again(inks, differing, content & (differing > limit))
     found = content & (differing > limit)
-    matched = _Inks(ours, theirs, grounds, weight, contrast, noise)
-    return _summed(matched, found, int(np.count_nonzero(content)), typical)
+    return _summed(inks, found, int(np.count_nonzero(content)), typical)
 
 
 def _smooth(plane: npt.NDArray[np.float32]) -> Float32:
@@ -147,15 +179,15 @@ def _ground(grey: Float32) -> Float32:
     return np.asarray(cv2.resize(small.astype(np.float32), (width, height)), np.float32)
 
 
-def _matched_again(inks: _Inks, differing: Float32, found: Bool) -> tuple[Float32, Float32]:
-    """Return what differs, and the query, after each tile's surroundings were matched again."""
+def _matched_again(inks: _Inks, differing: Float32, found: Bool) -> Float32:
+    """Return the query's ink after the surroundings of each tile with differences were matched."""
     height, width = found.shape
     rows, columns = -(-height // TILE), -(-width // TILE)
     counts = np.asarray(
         cv2.resize(found.astype(np.float32), (columns, rows), interpolation=cv2.INTER_AREA)
     ).ravel()
     order = np.argsort(-counts, kind="stable")[:TILES]
-    differing, ours = differing.copy(), inks.ours.copy()
+    ours = inks.ours.copy()
     for tile in order[counts[order] > 0].tolist():
         row, column = divmod(tile, columns)
         top, left = row * height // rows, column * width // columns
@@ -173,8 +205,7 @@ def _matched_again(inks: _Inks, differing: Float32, found: Bool) -> tuple[Float3
         tried = inks.differing(moved, around)[inner]
         here = np.s_[top:bottom, left:right]
         ours[here] = np.where(tried < differing[here], moved[inner], ours[here])
-        differing[here] = np.minimum(differing[here], tried)
-    return differing, ours
+    return ours
 
 
 def _best_moved(inks: _Inks, part: tuple[slice, slice]) -> Float32 | None:

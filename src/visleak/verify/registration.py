@@ -44,8 +44,9 @@ RIDGE: Final = (3e-4, 6e-3, 9e-2)
 #: A displacement beyond this many pixels is not believed.
 FARTHEST: Final = 12.0
 
-#: Rounds of matching and fitting.
-ROUNDS: Final = 2
+#: By how much images are shrunk in each round of matching and fitting: what is off by more than
+#: windows can move is brought near first.
+ROUNDS: Final = (2, 1, 1)
 
 _STEPS: Final = np.arange(-REACH, REACH + 1)
 
@@ -64,17 +65,25 @@ def registered(query: Float32, reference: Float32, mask: Bool) -> Float32:
     limit = _limit(reference, mask)
     theirs, ours = _details(reference, mask, limit), _details(query, mask, limit)
     best, total, moved = _correlation(ours, theirs), np.zeros((6, 2)), query
-    for _ in range(ROUNDS):
-        step = _fitted(ours, theirs, mask)
-        if step is None or np.abs(total + step).max() > FARTHEST:
-            break
+    for shrink in ROUNDS:
+        step = _fitted(*(_shrunk(plane, shrink) for plane in (ours, theirs, mask)))
+        if step is None or np.abs(total + shrink * step).max() > FARTHEST:
+            continue
+        step = shrink * step
         tried = _displaced(query, total + step)
         details = _details(tried, mask, limit)
         found = _correlation(details, theirs)
         if found <= best + 1e-4:
-            break
+            continue
         total, moved, ours, best = total + step, tried, details, found
     return moved
+
+
+def _shrunk(plane: Float32 | Bool, by: int) -> Float32:
+    """Return a plane at an integer fraction of its size."""
+    plane = plane.astype(np.float32)
+    size = (plane.shape[1] // by, plane.shape[0] // by)
+    return plane if by == 1 else np.asarray(cv2.resize(plane, size, interpolation=cv2.INTER_AREA))
 
 
 def _limit(grey: Float32, mask: Bool) -> float:
@@ -114,7 +123,7 @@ class _Moves:
     correlation: Float64
 
 
-def _fitted(query: Float32, reference: Float32, mask: Bool) -> Float64 | None:
+def _fitted(query: Float32, reference: Float32, mask: Float32) -> Float64 | None:
     """Return the coefficients (6, 2) of the displacement, or ``None`` without enough to go by."""
     moves = _matched(query, reference, mask)
     if moves is None:
@@ -156,11 +165,9 @@ def _displaced(grey: Float32, coefficients: Float64) -> Float32:
     )
 
 
-def _matched(query: Float32, reference: Float32, mask: Bool) -> _Moves | None:
+def _matched(query: Float32, reference: Float32, mask: Float32) -> _Moves | None:
     """Return how windows moved; ``None`` where fewer than four have any contrast."""
-    ours, theirs, inside = (
-        _windows(plane) for plane in (query, reference, mask.astype(np.float32))
-    )
+    ours, theirs, inside = (_windows(plane) for plane in (query, reference, mask))
     energy = np.minimum((ours * ours).mean(axis=(1, 2)), (theirs * theirs).mean(axis=(1, 2)))
     usable = (inside.mean(axis=(1, 2)) > COVERED) & (energy > LEAST_VARIANCE)
     index = np.flatnonzero(usable)

@@ -1,0 +1,119 @@
+"""Whether content of two registered images was altered, as a small convolutional network sees it.
+
+One changed digit is a millionth of a page, and under a scan's noise no threshold on differences
+tells it from a stroke that was blurred. The network judges windows of about 40 pixels: the same
+content processed or overlaid, or other content in its place. It was trained on rendered documents
+and on copies of photographs by ``benchmarks/fit_alteration.py``.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import threading
+from dataclasses import dataclass
+from functools import cache
+from importlib import resources
+from typing import Final
+
+import cv2
+import numpy as np
+
+from visleak.records import Bool, Float32
+
+#: Side of a cell, for which the network gives one answer, pixels.
+CELL: Final = 4
+
+#: Side (pixels) of the area whose mean and contrast normalise a place, and the variance, levels
+#: squared, that counts for none.
+AROUND: Final = 49
+QUIET: Final = 16.0
+
+#: Log-odds are bounded here.
+MOST: Final = 6.0
+
+#: Cells of a place, at least.
+SMALLEST: Final = 3
+
+#: Border of the mask that is not judged, pixels.
+BORDER: Final = 9
+
+Box = tuple[int, int, int, int]
+
+
+@dataclass(frozen=True, slots=True)
+class Alteration:
+    """Where content was altered.
+
+    Attributes:
+        strength: log-odds of the most altered place, mean of 2 x 2 cells, -6..6.
+        cells: number of cells that are more likely altered than not.
+        boxes: left, top, width, height of the altered places in the frame, pixels; largest first.
+    """
+
+    strength: float = -MOST
+    cells: int = 0
+    boxes: tuple[Box, ...] = ()
+
+
+def altered(query: Float32, reference: Float32, mask: Bool) -> Alteration:
+    """Return where two grey images (h, w) in register were altered, of where the mask holds."""
+    if min(mask.shape) < 2 * CELL:
+        return Alteration()
+    odds = _odds(planes(query, reference, mask))
+    inner = cv2.erode(mask.astype(np.uint8), np.ones((BORDER, BORDER), np.uint8))
+    size = (odds.shape[1], odds.shape[0])
+    judged = cv2.resize(inner, size, interpolation=cv2.INTER_NEAREST) > 0
+    odds = np.where(judged, np.clip(odds, -MOST, MOST), -MOST).astype(np.float32)
+    found = (odds > 0).astype(np.uint8)
+    _, _, places, _ = cv2.connectedComponentsWithStats(found)
+    order = np.argsort(-places[1:, cv2.CC_STAT_AREA], kind="stable") + 1
+    kept = places[order[places[order, cv2.CC_STAT_AREA] >= SMALLEST]]
+    return Alteration(
+        strength=float(cv2.blur(odds, (2, 2)).max()),
+        cells=int(found.sum()),
+        boxes=tuple(tuple(CELL * side for side in place[:4].tolist()) for place in kept),
+    )
+
+
+def planes(query: Float32, reference: Float32, mask: Bool) -> Float32:
+    """Return what the network looks at, (3, h, w): both images and their difference.
+
+    Mean and contrast of the surroundings, one for both images, are taken out.
+    """
+    inside = cv2.erode(mask.astype(np.uint8), np.ones((5, 5), np.uint8)).astype(np.float32)
+    share = np.maximum(_mean(inside), 0.05)
+    mean = (_mean(query * inside) + _mean(reference * inside)) / (2 * share)
+    ours, theirs = (query - mean) * inside, (reference - mean) * inside
+    variance = (_mean(ours * ours) + _mean(theirs * theirs)) / (2 * share)
+    scale = 1 / np.sqrt(variance + QUIET)
+    ours, theirs = ours * scale, theirs * scale
+    return np.stack([ours, theirs, 2 * (ours - theirs)]).astype(np.float32)
+
+
+def _mean(plane: Float32) -> Float32:
+    return np.asarray(cv2.blur(plane, (AROUND, AROUND)), np.float32)
+
+
+# a network of OpenCV holds the state of one forward pass
+_OF_THREAD = threading.local()
+
+
+def _odds(looks: Float32) -> Float32:
+    """Return the log-odds of all cells, (rows, columns)."""
+    network = getattr(_OF_THREAD, "network", None)
+    if network is None:
+        network = _OF_THREAD.network = cv2.dnn.readNetFromONNX(np.frombuffer(_stored(), np.uint8))
+    network.setInput(looks[None])
+    odds: Float32 = np.asarray(network.forward(), np.float32)[0, 0]
+    return odds
+
+
+@cache
+def _stored() -> bytes:
+    return resources.files("visleak.verify").joinpath("alteration.onnx").read_bytes()
+
+
+@cache
+def network_digest() -> str:
+    """Return the digest of the network, which evidence depends on."""
+    return hashlib.blake2b(_stored(), digest_size=16).hexdigest()
