@@ -24,13 +24,13 @@ import detection_speed
 import numpy as np
 import numpy.typing as npt
 import pyarrow.parquet as pq
+from fit_grader import tiny_samples
 from PIL import Image
 from record import Bar, data_folder, write
 from samples import (
     Found,
     Sample,
     candidates,
-    changed_sample,
     cifar,
     cifar_sample,
     compress,
@@ -78,8 +78,8 @@ def on_cifar(data: Path, place: Workplace) -> tuple[dict[str, Any], list[Bar], F
     """Measure on CIFAR-10 and draw the pairs that nobody has judged yet."""
     found, judged = cifar(data, place), judgements(data)
     sample = cifar_sample(found, judged)
-    planted = changed_sample(photographs(data, "fitting"), place, small=True)
-    figures, probability = detection_cifar.measure(found, judged, sample, planted)
+    others = tiny_samples(data)
+    figures, probability = detection_cifar.measure(found, judged, sample, others)
     _draw_unjudged(data, sample, probability, judged)
     looked = sample.verdict >= 0
     kept = sample.verdict != -2

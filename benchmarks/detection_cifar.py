@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
 import fit_grader
 import numpy as np
 import numpy.typing as npt
-from fit_grader import TINY_NEAR, Part, cross_validated, fit, judged_part
+from fit_grader import TINY_NEAR, Part, cross_validated, fit, tiny_near
 from samples import LEFT_OUT, UNJUDGED, Found, Sample
 
 from visleak.stats.calibration import brier_score, expected_calibration_error, recalibration
@@ -106,11 +107,14 @@ def _calibrated_alone(sample: Sample, name: str) -> Float64:
 
 
 def measure(
-    found: Found, judged: dict[tuple[str, str], int], sample: Sample, planted: Sample
+    found: Found,
+    judged: dict[tuple[str, str], int],
+    sample: Sample,
+    others: Sequence[Sample],
 ) -> tuple[dict[str, Any], Float64]:
     """Return all figures, and the cross-validated probability of each checked pair."""
     queries = Queries.of(judged)
-    probability = cross_validated(sample, planted)
+    probability = cross_validated(sample, others)
     score = by_query(sample.query, probability)
     pairs = set(zip(found.query.tolist(), found.reference.tolist(), strict=True))
     near_pairs = [pair for pair, verdict in judged.items() if verdict in (0, 1)]
@@ -131,7 +135,7 @@ def measure(
             chance, (kept.verdict != UNJUDGED) & (kept.verdict <= 1)
         ),
         "grades": _grades(probability, sample),
-        "backgrounds": _backgrounds(found, sample, planted, queries),
+        "backgrounds": _backgrounds(found, sample, queries),
         "features": list(TINY_NEAR),
     }
     return figures, probability
@@ -149,14 +153,12 @@ def _grades(probability: Float64, sample: Sample) -> dict[str, dict[str, int]]:
     }
 
 
-def _backgrounds(
-    found: Found, sample: Sample, planted: Sample, queries: Queries
-) -> dict[str, dict[str, float]]:
+def _backgrounds(found: Found, sample: Sample, queries: Queries) -> dict[str, dict[str, float]]:
     """Return the ranking with other yardsticks of how special a similarity is.
 
     ``cohort`` is what ships; ``neighbours`` takes the mean of the query's own 11th to 20th
-    candidates instead, ``none`` the similarity as it is. Photographs made tiny are left out here:
-    they have no such neighbours.
+    candidates instead, ``none`` the similarity as it is. Other tiny sets are left out here: they
+    have no such neighbours.
     """
     own = np.zeros(TEST)
     query = found.query.astype(np.int64)
@@ -177,7 +179,7 @@ def _backgrounds(
         fold = other.query // 2 % fit_grader.FOLDS
         probability = np.empty(len(other))
         for number in range(fit_grader.FOLDS):
-            scale = fit(TINY_NEAR, [judged_part(other.only(fold != number), 1)])
+            scale = tiny_near(other.only(fold != number), [])
             held = other.only(fold == number)
             probability[fold == number] = scale.probability(held.columns)
         score, rows = by_query(other.query, probability), queries.counted

@@ -11,23 +11,22 @@ import numpy as np
 import numpy.typing as npt
 from samples import Found
 
-from visleak.pipeline.verification import HOPEFUL
-from visleak.verify import check, screen
+from visleak.verify import check, placements, screen
 
 PROCESSES = 2
 Pixels = npt.NDArray[np.uint8]
-Job = tuple[Pixels, Pixels, int, tuple[float, float], bool, bool]
+Job = tuple[Pixels, Pixels, int, tuple[float, float], tuple[float, float], bool]
 
 
 def _screened(part: tuple[Pixels, Pixels, npt.NDArray[np.int8]]) -> int:
-    screen.screen(*part)
+    placements.place(*part)
     return len(part[2])
 
 
 def _checked(jobs: Sequence[Job]) -> int:
     cv2.setNumThreads(1)
-    for query, reference, view, shift, local, hopeful in jobs:
-        check.check(query, reference, view, shift, same_size=False, local=local, hopeful=hopeful)
+    for query, reference, view, shift, enlarged, local in jobs:
+        check.check(query, reference, view, shift, same_size=False, enlarged=enlarged, local=local)
     return len(jobs)
 
 
@@ -59,9 +58,8 @@ def check_rate(found: Found, test: Pixels, train: Pixels, count: int = 4000) -> 
     checked = np.flatnonzero(found.checked)
     chosen = checked[:: max(1, len(checked) // count)]
     query, reference = _rows(found, chosen)
-    hopeful = found.pairs.similarity - found.pairs.background >= HOPEFUL
     jobs = [
-        (test[q], train[r], *_start(found, int(row)), False, bool(hopeful[row]))
+        (test[q], train[r], *_start(found, int(row)), False)
         for q, r, row in zip(query, reference, chosen, strict=True)
     ]
     return per_second(_checked, [jobs[start : start + 100] for start in range(0, len(jobs), 100)])
@@ -99,10 +97,11 @@ def _rows(
     return found.query[chosen].astype(np.int64), found.reference[chosen].astype(np.int64)
 
 
-def _start(found: Found, row: int) -> tuple[int, tuple[float, float]]:
-    checks = found.evidence.checks
-    shift = (float(checks["across"][row]), float(checks["down"][row]))
-    return int(found.pairs.view[row]), shift
+def _start(found: Found, row: int) -> tuple[int, tuple[float, float], tuple[float, float]]:
+    x, y, wider, higher = (
+        float(found.evidence.checks[name][row]) for name in ("across", "down", "wider", "higher")
+    )
+    return int(found.pairs.view[row]), (x, y), (wider, higher)
 
 
 def _thumbnails(pictures: Pixels) -> Pixels:

@@ -35,8 +35,10 @@ FOLDERS = {
     "coco": "coco128/images/train2017",
 }
 
-#: Halves of a set.
+#: Halves of a set. Of the fitting half, this many images, and documents of each kind, belong to
+#: the network that sees altered content: the grader is fitted on what the network has not seen.
 FITTING, REPORTED = 0, 1
+OF_NETWORK, DOCUMENTS_OF_NETWORK = 22, 12
 
 #: Drift (pixels compared) below which two frames of one drive show a standing scene.
 STANDING = 0.35
@@ -90,10 +92,16 @@ class DomainSet:
         with Image.open(self.root / self.names[place]) as file:
             return np.asarray(file.convert("RGB"))
 
-    def sources(self, half: int, most: int) -> list[int]:
-        """Return images of a half to plant, at most so many, drawn once and for all."""
+    def sources(self, half: int, most: int, skip: int = 0) -> list[int]:
+        """Return images of a half to plant, at most so many, drawn once and for all.
+
+        Args:
+            half: ``FITTING`` or ``REPORTED``.
+            most: images at most.
+            skip: images that would be drawn first and are left to another use.
+        """
         places = np.flatnonzero(self.halves == half)
-        drawn = generator("sources", self.name, half).permutation(places)[:most]
+        drawn = generator("sources", self.name, half).permutation(places)[skip : skip + most]
         return sorted(int(place) for place in drawn)
 
     def doubtful(

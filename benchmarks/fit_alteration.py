@@ -22,7 +22,7 @@ import numpy as np
 import numpy.typing as npt
 import torch
 from changes import FITTED, OCCLUDING, PLANTED, changed, generator
-from domain_sets import FITTING, DomainSet
+from domain_sets import DOCUMENTS_OF_NETWORK, FITTING, OF_NETWORK, DomainSet
 from record import data_folder
 from torch import nn
 from torch.nn import functional
@@ -36,8 +36,8 @@ TARGET = Path(__file__).parents[1] / "src" / "visleak" / "verify" / "alteration.
 
 SETS = ("photos", "coco", "clothing", "receipts", "xray", "skin", "steel", "blood", "camvid")
 
-#: Documents of each kind, images of each set, and windows of each pair.
-DOCUMENTS, SOURCES, OF_DOCUMENT, OF_IMAGE = 12, 22, 24, 12
+#: Windows of each pair.
+OF_DOCUMENT, OF_IMAGE = 24, 12
 
 #: Changes of an image: occluding ones, planted ones, others.
 DRAWN = ((OCCLUDING, 3), (PLANTED, 4), (FITTED, 3))
@@ -200,11 +200,13 @@ def _place(weight: npt.NDArray[np.generic], rng: np.random.Generator) -> tuple[i
 def gathered(data: Path) -> Windows:
     """Return the windows of all documents and images."""
     with Pool(2) as pool:
-        drawn = [(kind, number) for kind in documents.FITTING for number in range(DOCUMENTS)]
+        drawn = [
+            (kind, number) for kind in documents.FITTING for number in range(DOCUMENTS_OF_NETWORK)
+        ]
         taken = [
             (data, name, place)
             for name in SETS
-            for place in DomainSet.of(data, name).sources(FITTING, SOURCES)
+            for place in DomainSet.of(data, name).sources(FITTING, OF_NETWORK)
         ]
         parts = [*_flat(pool.imap(of_document, drawn)), *_flat(pool.imap(of_image, taken))]
     return np.concatenate([look for look, _ in parts]), np.concatenate([own for _, own in parts])

@@ -1,9 +1,10 @@
 """Fit the grader that ships: src/visleak/grading/grader.json.
 
-usage: VISLEAK_DATA=FOLDER python benchmarks/fit_grader.py
+usage: VISLEAK_DATA=FOLDER python benchmarks/fit_grader.py [tiny]
 
-Two models, for tiny and for large images; see :mod:`samples` for the pairs. The tiny one is a
-logistic scale, fitted on judged pairs of CIFAR-10 and on photographs made tiny.
+Two models, for tiny and for large images; see :mod:`samples` for the pairs. The tiny one is made of
+boosted trees, fitted on judged pairs of CIFAR-10, on photographs made tiny, and on the fitting half
+of the sets of :mod:`tiny_sets`. With ``tiny`` it is fitted alone, and the large one is kept.
 
 The large one is the product of two conditions. ``shared``: the images share fine detail, a logistic
 scale fitted on the sets of natural images, where wrong pairs share none. ``unchanged``: nothing in
@@ -16,13 +17,14 @@ from __future__ import annotations
 
 import dataclasses
 import datetime
-from collections.abc import Callable, Sequence
+import sys
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
 import documents
 import numpy as np
 import numpy.typing as npt
-from domain_sets import FITTING, DomainSet
+from domain_sets import DOCUMENTS_OF_NETWORK, FITTING, OF_NETWORK, DomainSet
 from record import data_folder
 from samples import (
     LEFT_OUT,
@@ -40,14 +42,21 @@ from samples import (
 )
 from scipy.optimize import minimize
 from sklearn.ensemble import HistGradientBoostingClassifier
+from tiny_sets import DRAWN, FITTED_SIDES, tiny_set
 
 from visleak.cache import Cache, default_folder
-from visleak.grading.model import Grader, Node, Product, Scale, Scales, Trees, as_text
+from visleak.grading.model import Grader, Node, Product, Scale, Scales, Trees, as_text, load_grader
 from visleak.pipeline import Workplace
 
 TARGET = Path(__file__).parents[1] / "src" / "visleak" / "grading" / "grader.json"
 
-TINY_NEAR = ("agreement", "corrected", "directions", "palette", "detail")
+TINY_NEAR = (
+    *("agreement", "corrected", "directions", "detail", "core", "grey", "residual", "patch"),
+    *("palette", "unlike", "contrast", "fine", "middle", "coarse", "shapes", "covered"),
+    *("viewed", "moved", "enlarged", "stretched", "turned"),
+    *("texture_amount", "texture_mean", "texture_typical", "texture_tiles", "texture_opposed"),
+    *("form_amount", "form_mean", "form_typical", "form_tiles", "form_opposed"),
+)
 TINY_SIMILAR = ("corrected", "agreement", "directions", "grey")
 SHARED = ("amount", "matched")
 UNCHANGED = ("amount", "matched", "opposed", "replaced", "added", "hidden", "rewritten", "typical",
@@ -57,26 +66,49 @@ UNCHANGED = ("amount", "matched", "opposed", "replaced", "added", "hidden", "rew
 #: Features with which the probability that nothing changed may only rise, or only fall.
 MONOTONE = {"amount": 1, "matched": 1, "opposed": -1, "typical": -1, "drift": -1, "altered": -1}
 
+#: The same of tiny images: agreement counts for a pair, and what a relation was free to do counts
+#: against it.
+TINY_MONOTONE = {
+    **dict.fromkeys(
+        ("agreement", "corrected", "directions", "detail", "core", "grey", "fine", "middle",
+         "coarse", "shapes", "texture_amount", "texture_mean", "texture_typical", "form_amount",
+         "form_mean", "form_typical"), 1,
+    ),
+    **dict.fromkeys(
+        ("residual", "patch", "unlike", "viewed", "moved", "stretched", "texture_opposed",
+         "form_opposed"), -1,
+    ),
+}  # fmt: skip
+
 #: Sets that no rule has seen, and sets of natural images among the others.
 LEFT_OUT_SETS = ("leaf", "screens")
 NATURAL = ("blood", "clothing", "coco", "photos", "skin", "steel", "xray")
 OTHERS = ("receipts", "camvid")
 
 #: Images of each set that are planted, documents of each kind, and sizes of the trees.
-PLANTED_IMAGES, DOCUMENTS = 30, 9
-TREES, DEPTH, RATE, LEAST_LEAF, TREE_RIDGE = 200, 5, 0.06, 10, 5.0
+PLANTED_IMAGES, TINY_IMAGES, DOCUMENTS = 16, 60, 6
+LARGE_TREES = {"max_iter": 150, "max_depth": 4, "learning_rate": 0.06, "min_samples_leaf": 20}
+TINY_TREES = {"max_iter": 90, "max_depth": 4, "learning_rate": 0.1, "min_samples_leaf": 20}
+TREE_RIDGE = 5.0
 
 #: Weight of all true, and of all wrong, pairs of a set; of documents, which stand for many sets,
 #: and of whose changed fields few may be missed.
-SET_WEIGHT, DOCUMENT_WEIGHT, CHANGED_WEIGHT = 1000.0, 4000.0, 8000.0
+SET_WEIGHT, DOCUMENT_WEIGHT, CHANGED_WEIGHT = 1000.0, 2000.0, 3000.0
 #: The same of hard negatives, which are wrong alone.
-HARD_WEIGHT = 3000.0
+HARD_WEIGHT = 2000.0
 
 #: A true copy that shares nothing measurable was not aligned: there is nothing to learn from it.
 LOST_AMOUNT, LOST_WINDOWS = 0.3, 5.0
 
 #: Ridge on standardised weights, beside a loss summed over weighted pairs.
 RIDGE = 1.0
+
+#: Weight of a judged pair of CIFAR-10, beside 1 of a pair of another tiny set: it has one part in
+#: a hundred of near pairs, and they are what people call near.
+JUDGED = 15.0
+
+#: Wrong pairs of each copy in a tiny set: they are what there is most of.
+WRONG_PAIRS = 5
 
 #: Weight of all true pairs of photographs made tiny, as a share of CIFAR-10's.
 PLANTED = 0.25
@@ -132,10 +164,31 @@ def planted_part(planted: Sample, true_weight: float, most: int = 1) -> Part:
     return Part(planted.columns, true, np.where(true, true_weight / true.sum(), 1.0))
 
 
-def tiny_near(sample: Sample, planted: Sample) -> Scale:
-    """Return P(near) of tiny pictures, fitted on judged pairs and on photographs made tiny."""
+def tiny_near(sample: Sample, others: Sequence[Sample]) -> Product:
+    """Return P(near) of tiny images.
+
+    Args:
+        sample: judged pairs of CIFAR-10.
+        others: pairs of photographs made tiny, and of other tiny sets.
+    """
     judged = judged_part(sample, 1)
-    return fit(TINY_NEAR, [judged, planted_part(planted, PLANTED * judged.true.sum())])
+    judged = dataclasses.replace(judged, weight=JUDGED * judged.weight)
+    parts = [judged, *(Part(o.columns, o.verdict <= 1, np.ones(len(o))) for o in others[1:])]
+    if others:
+        parts.append(planted_part(others[0], PLANTED * JUDGED * judged.true.sum()))
+    return Product({"copy": fit_trees(TINY_NEAR, parts, TINY_MONOTONE, TINY_TREES)})
+
+
+def tiny_samples(data: Path) -> list[Sample]:
+    """Return pairs of photographs made tiny, and of the fitting half of other tiny sets."""
+    originals = photographs(data, "fitting")
+    changed = in_place(lambda place: changed_sample(originals, place, small=True))
+    return [changed, *(
+        in_place(lambda place, name=name: domain_sample(
+            tiny_set(data, name), FITTING, TINY_IMAGES, place, wrong=WRONG_PAIRS
+        ))
+        for name in (*FITTED_SIDES, *DRAWN)
+    )]  # fmt: skip
 
 
 def by_kind(sample: Sample, right: float, wrong: float) -> Part:
@@ -162,23 +215,27 @@ def aligned(sample: Sample) -> Sample:
     return sample.only(~lost)
 
 
-def fit_trees(names: Sequence[str], parts: Sequence[Part]) -> Trees:
+def fit_trees(
+    names: Sequence[str],
+    parts: Sequence[Part],
+    monotone: Mapping[str, int] = MONOTONE,
+    sizes: Mapping[str, float] = LARGE_TREES,
+) -> Trees:
     """Return the boosted trees that fit parts best."""
     table = np.concatenate([np.column_stack([part.columns[n] for n in names]) for part in parts])
     model = HistGradientBoostingClassifier(
-        max_iter=TREES, max_depth=DEPTH, learning_rate=RATE, min_samples_leaf=LEAST_LEAF,
-        l2_regularization=TREE_RIDGE, monotonic_cst=[MONOTONE.get(name, 0) for name in names],
-        early_stopping=False, random_state=0,
+        **sizes, l2_regularization=TREE_RIDGE, early_stopping=False, random_state=0,
+        monotonic_cst=[monotone.get(name, 0) for name in names],
     )  # fmt: skip
     model.fit(
         table,
         np.concatenate([part.true for part in parts]),
         sample_weight=np.concatenate([part.weight for part in parts]),
     )
-    trees: list[list[Node]] = []
+    result: list[list[Node]] = []
     for (predictor,) in model._predictors:
         nodes = predictor.nodes
-        trees.append(
+        result.append(
             [
                 (-1, 0.0, 0, 0, float(node["value"])) if node["is_leaf"] else
                 (int(node["feature_idx"]), float(node["num_threshold"]), int(node["left"]),
@@ -186,7 +243,7 @@ def fit_trees(names: Sequence[str], parts: Sequence[Part]) -> Trees:
                 for node in nodes
             ]
         )  # fmt: skip
-    return Trees.of(float(model._baseline_prediction.ravel()[0]), names, trees)
+    return Trees.of(float(model._baseline_prediction.ravel()[0]), names, result)
 
 
 def large_scales(domains: dict[str, Sample], drawn: Sample, hard: Sample) -> Scales:
@@ -211,17 +268,17 @@ def large_scales(domains: dict[str, Sample], drawn: Sample, hard: Sample) -> Sca
     return Scales(Product({"shared": shared, "unchanged": unchanged}), shared)
 
 
-def cross_validated(sample: Sample, planted: Sample) -> Float64:
+def cross_validated(sample: Sample, others: Sequence[Sample]) -> Float64:
     """Return P(near) of the pairs of a sample, each by a model that saw nothing of its query.
 
     Args:
         sample: CIFAR-10's.
-        planted: photographs made tiny; they are other pictures, so all folds see them.
+        others: other tiny sets; they are other images, so all folds see them.
     """
     fold = sample.query // 2 % FOLDS
     probability = np.empty(len(sample))
     for number in range(FOLDS):
-        scale = tiny_near(sample.only(fold != number), planted)
+        scale = tiny_near(sample.only(fold != number), others)
         probability[fold == number] = scale.probability(sample.only(fold == number).columns)
     return probability
 
@@ -242,48 +299,78 @@ def in_place(measure: Callable[[Workplace], Sample]) -> Sample:
     return sample
 
 
-def main() -> None:
-    """Fit and write the grader."""
-    data = data_folder("cifar10", "photos", "coco128", "domains")
+def tiny_scales(data: Path) -> tuple[Scales, Scale, str]:
+    """Return the model of tiny images, that of pairs the screen rejected, and what they are of."""
     judged = judgements(data)
     with Workplace.at(None, 2, Cache(default_folder())) as place:
         found = cifar(data, place)
-        small = changed_sample(photographs(data, "fitting"), place, small=True)
-    sample = cifar_sample(found, judged)
+    sample, others = cifar_sample(found, judged), tiny_samples(data)
+    scales = Scales(tiny_near(sample, others), fit(TINY_SIMILAR, [judged_part(sample, 2)]))
+    names = ("photographs", *FITTED_SIDES, *DRAWN)
+    for name, own in zip(names, others, strict=True):
+        _print_fit(f"tiny {name}", own, scales.near)
+    provenance = (
+        f"tiny images {datetime.date.today().isoformat()} on {len(sample):,} checked pairs of"
+        f" CIFAR-10 (even test index) and {sum(map(len, others)):,} of the fitting halves of"
+        f" {', '.join(names)}, reduced or drawn"
+    )
+    return scales, screened(found, judged), provenance
+
+
+def _print_fit(name: str, own: Sample, near: Scale | Product) -> None:
+    chance, true = near.probability(own.columns), own.verdict <= 1
+    print(
+        f"{name:<16}{len(own):>7,} pairs, true and near {(chance[true] >= 0.5).mean():.3f},"
+        f" wrong and near {(chance[~true] >= 0.5).sum()}"
+    )
+
+
+def fit_tiny(data: Path) -> None:
+    """Fit the model of tiny images and write it beside the large one that is there."""
+    grader = load_grader(TARGET.read_text("utf-8"))
+    tiny, rejected, provenance = tiny_scales(data)
+    large = grader.provenance[grader.provenance.index("large ones") :]
+    provenance = f"benchmarks/fit_grader.py: {provenance}; {large}"
+    grader = dataclasses.replace(grader, tiny=tiny, screened=rejected, provenance=provenance)
+    TARGET.write_text(as_text(grader), "utf-8")
+
+
+def main(part: str) -> None:
+    """Fit and write the grader, or the part of it that is named."""
+    data = data_folder("cifar10", "photos", "coco128", "domains")
+    if part == "tiny":
+        fit_tiny(data)
+        return
     domains = {
         name: in_place(lambda place, name=name: domain_sample(
-            DomainSet.of(data, name), FITTING, PLANTED_IMAGES, place
+            DomainSet.of(data, name), FITTING, PLANTED_IMAGES, place, skip=OF_NETWORK
         ))
         for name in (*NATURAL, *OTHERS)
     }  # fmt: skip
-    drawn = in_place(lambda place: document_sample(documents.FITTING, range(DOCUMENTS), place))
+    numbers = range(DOCUMENTS_OF_NETWORK, DOCUMENTS_OF_NETWORK + DOCUMENTS)
+    drawn = in_place(lambda place: document_sample(documents.FITTING, numbers, place))
     hard = in_place(lambda place: hard_sample(photographs(data, "fitting"), place))
     large = large_scales(domains, drawn, hard)
     seen = sum(len(sample) for sample in domains.values())
+    tiny, rejected, provenance = tiny_scales(data)
     grader = Grader(
-        tiny=Scales(tiny_near(sample, small), fit(TINY_SIMILAR, [judged_part(sample, 2)])),
+        tiny=tiny,
         large=large,
-        screened=screened(found, judged),
+        screened=rejected,
         near_at=0.5,
         digest="",
         provenance=(
-            f"benchmarks/fit_grader.py, {datetime.date.today().isoformat()}: tiny images on"
-            f" {len(sample):,} checked pairs of CIFAR-10 (even test index) and {len(small):,} of"
-            f" photographs made tiny; large ones on {seen:,} pairs of the fitting halves of"
-            f" {', '.join(domains)}, {len(drawn):,} of rendered documents"
+            f"benchmarks/fit_grader.py: {provenance};"
+            f" large ones {datetime.date.today().isoformat()} on {seen:,} pairs of the fitting"
+            f" halves of {', '.join(domains)}, {len(drawn):,} of rendered documents"
             f" ({', '.join(documents.FITTING)}) and {len(hard):,} hard negatives;"
             f" {' and '.join(LEFT_OUT_SETS)} left out"
         ),
     )
     TARGET.write_text(as_text(grader), "utf-8")
     for name, own in {**domains, "documents": drawn, "hard": hard}.items():
-        chance = large.near.probability(own.columns)
-        true = own.verdict <= 1
-        print(
-            f"{name:<10}{len(own):>7,} pairs, true and near {(chance[true] >= 0.5).mean():.3f},"
-            f" wrong and near {(chance[~true] >= 0.5).sum()}"
-        )
+        _print_fit(name, own, large.near)
 
 
 if __name__ == "__main__":
-    main()
+    main("".join(sys.argv[1:]))

@@ -36,6 +36,7 @@ from visleak.pipeline.fingerprinting import fingerprint
 from visleak.pipeline.local import with_votes
 from visleak.pipeline.run import thresholds_of
 from visleak.pipeline.verification import Material, verify
+from visleak.pipeline.windows import with_windows
 from visleak.records import Evidence, ImageSet, Pairs
 from visleak.robustness.conditions import CONDITIONS
 from visleak.search.exact import ExactSearch
@@ -135,6 +136,8 @@ def candidates(
         encoder=encoder, views=views, wanted=Wanted(soft), engine=engine, workers=place.workers,
     )  # fmt: skip
     pairs = next(with_votes([pairs], sides, sets, encoder, place))
+    own = sides[query.name], sides[reference.name]
+    pairs = with_windows(pairs, own, encoder, place.workers)
     if keep is not None:
         pairs = _only(pairs, keep(pairs))
     evidence = verify([pairs], material, place)[0]
@@ -157,7 +160,7 @@ def _only(pairs: Pairs, keep: npt.NDArray[np.bool_]) -> Pairs:
 ALWAYS, FURTHER = tuple(PLANTED), 4
 
 #: Wrong pairs within a set that are verified, those of the highest rank.
-WITHIN = 500
+WITHIN = 300
 
 
 def stored(images: Iterable[npt.NDArray[np.uint8]], folder: Path, name: str) -> ImageSet:
@@ -180,23 +183,27 @@ def number_of(names: npt.NDArray[np.str_]) -> npt.NDArray[np.int64]:
     return np.array([int(name.removesuffix(".png")) for name in names.tolist()], np.int64)
 
 
-def domain_sample(images: DomainSet, half: int, most: int, place: Workplace) -> Sample:
-    """Return pairs of one domain: planted copies, their best wrong pair, the best within the set.
+def domain_sample(
+    images: DomainSet, half: int, most: int, place: Workplace, *, skip: int = 0, wrong: int = 1
+) -> Sample:
+    """Return pairs of one domain: planted copies, their best wrong pairs, the best within the set.
 
     Args:
         images: the set.
         half: whose images are sources, and references of the wrong pairs.
         most: images that are planted, at most.
         place: where to work.
+        skip: sources that are left to another use.
+        wrong: wrong pairs of each copy.
     """
-    sources = images.sources(half, most)
+    sources = images.sources(half, most, skip)
     copies: list[tuple[npt.NDArray[np.uint8], int, str]] = []
     for source in sources:
         rng = generator("further", images.name, images.names[source])
         further = rng.choice([*OCCLUDING, *FITTED], FURTHER, replace=False).tolist()
         copies += planted(images, [source], (*ALWAYS, *further))
     with tempfile.TemporaryDirectory() as folder:
-        return _of_domain(images, half, copies, Path(folder), place)
+        return _of_domain(images, half, copies, Path(folder), place, wrong)
 
 
 def _of_domain(
@@ -205,6 +212,7 @@ def _of_domain(
     copies: Sequence[tuple[npt.NDArray[np.uint8], int, str]],
     folder: Path,
     place: Workplace,
+    most: int,
 ) -> Sample:
     owner = np.array([source for _, source, _ in copies])
     kinds = np.array([kind for _, _, kind in copies])
@@ -217,8 +225,9 @@ def _of_domain(
         wrong = ~own & (groups[owner[pairs.query]] != groups[pairs.reference])
         rank = np.where(wrong, pairs.similarity - pairs.background, -np.inf)
         order = np.lexsort((-rank, pairs.query))
-        first = np.unique(pairs.query[order], return_index=True)[1]
-        return own | (np.isin(np.arange(len(own)), order[first]) & wrong)
+        queries = pairs.query[order]
+        first = order[np.arange(len(order)) - np.searchsorted(queries, queries) < most]
+        return own | (np.isin(np.arange(len(own)), first) & wrong)
 
     def best_within(pairs: Pairs) -> npt.NDArray[np.bool_]:
         mine = halves[pairs.query] == half

@@ -28,6 +28,9 @@ _STILL: Final = 0.05
 #: Feature (-1 in a leaf), threshold, nodes to the left and right, log-odds.
 Node = tuple[int, float, int, int, float]
 
+#: Contrast changes count up to this factor.
+_MOST_GAIN: Final = 20.0
+
 #: Share of rewritten content that is as good as none.
 _LEAST_SHARE: Final = 1e-3
 
@@ -66,8 +69,28 @@ def features(similarity: Float32, background: Float32, evidence: Evidence) -> di
         "structure": stretched("structure"),
         "drift": np.log(checks["drift"] + _STILL),
         **{name: checks[name] for name in ("agreement", "directions", "detail", "palette")},
+        **{name: stretched(name) for name in ("fine", "middle", "coarse", "shapes")},
+        "unlike": np.log(checks["unlike"] + _LEAST_SHARE),
+        "contrast": np.log1p(checks["contrast"]),
+        "gain": np.log(np.clip(np.abs(checks["gain"]), 1 / _MOST_GAIN, _MOST_GAIN)),
+        "moved": np.log1p(100 * checks["moved"]),
+        **{name: checks[name] for name in ("viewed", "enlarged", "stretched", "turned")},
+        **_texture_features(checks),
         **_close_features(checks),
     }
+
+
+def _texture_features(checks: Mapping[str, Float64]) -> dict[str, Float64]:
+    """Return the features of the texture of tiny images."""
+    columns = {}
+    for kind in ("texture", "form"):
+        columns[f"{kind}_amount"] = np.log1p(np.maximum(checks[f"{kind}_amount"], 0.0))
+        for name in ("mean", "typical"):
+            bounded = np.clip(checks[f"{kind}_{name}"], -_MOST, _MOST)
+            columns[f"{kind}_{name}"] = np.arctanh(bounded)
+        for name in ("tiles", "opposed"):
+            columns[f"{kind}_{name}"] = checks[f"{kind}_{name}"]
+    return columns
 
 
 def _close_features(checks: Mapping[str, Float64]) -> dict[str, Float64]:

@@ -19,6 +19,7 @@ from visleak.pipeline.stored import Taken
 from visleak.pipeline.tables import Compared, degree_of
 from visleak.pipeline.thresholds import Thresholds, thresholds_of
 from visleak.pipeline.verification import Material, equal_bytes, verify
+from visleak.pipeline.windows import with_windows
 from visleak.pipeline.workplace import Workplace, timed
 from visleak.pipeline.yardstick import measured
 from visleak.records import AnySet, EmbeddingSet, Encoder, Evidence, ImageSet, Pairs
@@ -109,7 +110,8 @@ def run(
             by_name = {name: own.images for name, own in desk.material.items()}
             voted = with_votes([found[i] for i in seen], desk.sides, by_name, encoder, place)
             for i, pairs in zip(seen, voted, strict=True):
-                found[i] = pairs
+                sides = desk.sides[pairs.query_set], desk.sides[pairs.reference_set]
+                found[i] = with_windows(pairs, sides, encoder, place.workers)
     evidence: list[Evidence | None] = [None] * len(found)
     gauge = list(found)
     grader = load_grader(near_at=settings.near_at) if settings.verify and seen else None

@@ -35,18 +35,19 @@ from visleak.records import (
     Pairs,
     Unreadable,
 )
-from visleak.verify import check, close, screen
+from visleak.verify import check, close, placements, screen
 from visleak.verify.exact import exactly_alike, is_identical
 from visleak.verify.measures import CHECKS, Measures
 
 #: A pair is checked in full where its corrected similarity plus SCREEN_WEIGHT times its screen
-#: score reaches GATE: on judged CIFAR-10 pairs that keeps 99.3 % of the near-duplicates and
-#: leaves out seven eighths of the candidates.
+#: score reaches GATE.
 SCREEN_WEIGHT: Final = 0.35
 GATE: Final = 0.12
 
-#: Corrected similarity from which the relation of tiny pictures is searched for at length.
-HOPEFUL: Final = 0.17
+#: The same for tiny images, which have a screen of their own: on judged CIFAR-10 pairs that keeps
+#: 99 % of the near-duplicates and leaves out nineteen twentieths of the candidates.
+TINY_WEIGHT: Final = 0.6
+TINY_GATE: Final = 0.29
 
 #: Pairs a task.
 SCREEN_CHUNK: Final = 1024
@@ -55,12 +56,12 @@ CHECK_CHUNK: Final = 32
 #: The same for the close comparison, which takes five times as long.
 CLOSE_CHUNK: Final = 16
 
-#: Columns of stored evidence: the screen, the checks, the relation.
-COLUMNS: Final = ("screen", "across", "down", *CHECKS)
+#: Columns of stored evidence: the screen and the placement it found, the checks, the relation.
+COLUMNS: Final = ("screen", "across", "down", "wider", "higher", *CHECKS)
 _RECORD: Final = len(COLUMNS) + 9
 
 #: Where the columns of the check begin.
-_SCREENED: Final = 3
+_SCREENED: Final = 5
 
 #: The column that tells checked pairs from those that were only screened.
 _SIDE: Final = COLUMNS.index("side")
@@ -236,12 +237,11 @@ def _candidates(rows: _Rows, material: Mapping[str, Material]) -> Candidates:
     ]
     keys = np.ascontiguousarray(np.concatenate(digests)).view("V16").ravel()
     query, reference = np.unique(keys, return_inverse=True)[1].reshape(2, -1)
-    corrected = pairs.similarity[index] - pairs.background[index]
     return Candidates(
         pair=index,
         query=query,
         reference=reference,
-        score=corrected + np.float32(SCREEN_WEIGHT) * rows.own.table[index, 0],
+        score=_promise(rows.own, material)[0][index],
         votes=np.zeros(len(index), np.float32) if pairs.votes is None else pairs.votes[index],
         within=pairs.query_set == pairs.reference_set,
     )
@@ -270,7 +270,7 @@ def _keys(pairs: Pairs, index: Int64, material: Mapping[str, Material]) -> npt.N
     """Return the cache keys of pairs: two content digests, the view, how the check is made."""
     left = material[pairs.query_set].prints.digests[pairs.query[index]]
     right = material[pairs.reference_set].prints.digests[pairs.reference[index]]
-    way = pairs.view[index] + 16 * _tried(pairs, index) + 32 * _hopeful(pairs, index)
+    way = pairs.view[index] + 16 * _tried(pairs, index)
     view = way.astype(np.uint8)[:, None]
     return np.ascontiguousarray(np.concatenate([left, right, view], axis=1)).view("V33").ravel()
 
@@ -283,11 +283,6 @@ def _tried(pairs: Pairs, index: Int64) -> Bool:
     if pairs.votes is None:
         return np.ones(len(index), np.bool_)
     return np.asarray(pairs.votes[index] > 0)
-
-
-def _hopeful(pairs: Pairs, index: Int64) -> Bool:
-    """Return for which pairs the fingerprints alone promise a relation."""
-    return np.asarray(pairs.similarity[index] - pairs.background[index] >= HOPEFUL)
 
 
 def _known(keys: npt.NDArray[np.void], place: Workplace) -> Float32:
@@ -332,6 +327,7 @@ class _ScreenTask:
     query: Int64
     reference: Int64
     view: npt.NDArray[np.int8]
+    tiny: Bool
 
 
 def _screen(todo: Sequence[_Rows], material: Mapping[str, Material], place: Workplace) -> None:
@@ -345,10 +341,10 @@ def _screen(todo: Sequence[_Rows], material: Mapping[str, Material], place: Work
         names = (rows.pairs.query_set, rows.pairs.reference_set)
         parts = _parts(len(rows.index), SCREEN_CHUNK)
         query, reference, view = rows.query, rows.reference, rows.pairs.view[rows.index]
-        tasks = (_ScreenTask(*_handed(rows, part, shelf), view[part]) for part in parts)
-        for part, (score, shift) in zip(parts, place.each(_screen_work, tasks), strict=True):
-            table[rows.index[part], 0] = score
-            table[rows.index[part], 1:3] = shift.astype(np.float32) / screen.SIDE
+        tiny = _are_tiny(rows.pairs, material)[rows.index]
+        tasks = (_ScreenTask(*_handed(rows, part, shelf), view[part], tiny[part]) for part in parts)
+        for part, found in zip(parts, place.each(_screen_work, tasks), strict=True):
+            table[rows.index[part], :_SCREENED] = found
             place.progress("screening pairs", min(part.stop, len(rows.index)), len(rows.index))
         gone = _gone(drawers[names[0]], query) | _gone(drawers[names[1]], reference)
         table[rows.index[gone], 0] = np.nan
@@ -367,24 +363,48 @@ def _gone(drawer: Drawer, rows: Int64) -> Bool:
     return np.asarray(drawer.shape[drawer.slot[rows], 0] == 0)
 
 
-def _screen_work(task: _ScreenTask) -> tuple[Float32, npt.NDArray[np.int8]]:
+def _screen_work(task: _ScreenTask) -> Float32:
+    """Return score and placement of some pairs, (n, 5)."""
     left, right = shared(task.drawers[0]), shared(task.drawers[1])
     query = left.stack(task.query, screen.SIDE)
     reference = right.stack(task.reference, screen.SIDE)
     left.forget()
     right.forget()
-    return screen.screen(query, reference, task.view)
+    found = np.ones((len(query), _SCREENED), np.float32)
+    for rows, tiny in ((task.tiny, True), (~task.tiny, False)):
+        sides = query[rows], reference[rows], task.view[rows]
+        if not rows.any():
+            continue
+        if tiny:
+            found[rows, 0], found[rows, 1:] = placements.place(*sides)
+        else:
+            found[rows, 0], shift = screen.screen(*sides)
+            found[rows, 1:3] = shift.astype(np.float32) / screen.SIDE
+    return found
+
+
+def _are_tiny(pairs: Pairs, material: Mapping[str, Material]) -> Bool:
+    """Return the pairs that are compared as tiny images."""
+    left = material[pairs.query_set].prints.sizes[pairs.query].max(axis=1, initial=0)
+    right = material[pairs.reference_set].prints.sizes[pairs.reference].max(axis=1, initial=0)
+    return np.asarray(np.maximum(left, right) <= check.TINY)
+
+
+def _promise(own: _Distinct, material: Mapping[str, Material]) -> tuple[Float32, Bool]:
+    """Return what similarity and screen promise of each pair, and whether that is enough."""
+    pairs, tiny = own.pairs, _are_tiny(own.pairs, material)
+    weight = np.where(tiny, TINY_WEIGHT, SCREEN_WEIGHT).astype(np.float32)
+    score = pairs.similarity - pairs.background + weight * own.table[:, 0]
+    return score, score >= np.where(tiny, TINY_GATE, GATE).astype(np.float32)
 
 
 def _survivors(own: _Distinct, material: Mapping[str, Material]) -> _Rows:
     """Return the pairs that passed the screen."""
-    pairs, score = own.pairs, own.table[:, 0]
-    corrected = pairs.similarity - pairs.background
-    reached = corrected + np.float32(SCREEN_WEIGHT) * score >= GATE
-    reached |= material[pairs.query_set].prints.flat[pairs.query]
+    pairs = own.pairs
+    reached = _promise(own, material)[1] | material[pairs.query_set].prints.flat[pairs.query]
     if pairs.votes is not None:
         reached |= pairs.votes > 0
-    return _Rows(own, np.flatnonzero(reached & ~np.isnan(score) & ~own.equal))
+    return _Rows(own, np.flatnonzero(reached & ~np.isnan(own.table[:, 0]) & ~own.equal))
 
 
 # -- the full check ------------------------------------------------------------------------------
@@ -397,7 +417,7 @@ class _CheckTask:
     Attributes:
         drawers: bounded pictures of both sides.
         query, reference: rows in the drawers.
-        view, shift, tried, hopeful: what the screen and the search say of each pair.
+        view, placement, tried: what the screen and the search found for each pair.
         same_size: pictures of equal size.
         openers: of both sets, where there are ``large`` pairs.
         positions: ``int64`` (n, 2): of the pictures in their sets.
@@ -408,10 +428,9 @@ class _CheckTask:
     query: Int64
     reference: Int64
     view: npt.NDArray[np.int8]
-    shift: Float32
+    placement: Float32
     same_size: Bool
     tried: Bool
-    hopeful: Bool
     openers: tuple[Handle, ...]
     positions: Int64
     large: Bool
@@ -461,16 +480,15 @@ def _check_tasks(
     positions = np.stack(
         [sides[0].prints.rows[rows.query], sides[1].prints.rows[rows.reference]], axis=1
     )
-    tried, hopeful = _tried(pairs, rows.index), _hopeful(pairs, rows.index)
+    tried = _tried(pairs, rows.index)
     for part in parts:
         index = rows.index[part]
         yield _CheckTask(
             *_handed(rows, part, shelf),
             pairs.view[index],
-            rows.own.table[index, 1:3],
+            rows.own.table[index, 1:_SCREENED],
             same_size[part],
             tried[part],
-            hopeful[part],
             openers,
             positions[part],
             large[part],
@@ -485,15 +503,15 @@ def _check_work(task: _CheckTask) -> Float32:
         one, other = left.picture(int(query)), right.picture(int(reference))
         if not (one.size and other.size):
             continue
-        shift = (float(task.shift[place, 0]), float(task.shift[place, 1]))
+        x, y, wider, higher = task.placement[place].tolist()
         measures, matrix = check.check(
             one,
             other,
             int(task.view[place]),
-            shift,
+            (x, y),
+            enlarged=(wider, higher),
             same_size=bool(task.same_size[place]),
             local=bool(task.tried[place]),
-            hopeful=bool(task.hopeful[place]),
         )
         if task.large[place] and measures.exact == 1:
             alike, identical = _compared_at_full_size(task.openers, task.positions[place])

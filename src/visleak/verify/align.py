@@ -104,20 +104,28 @@ def blurred(grey: Float32, pixels: float = BLUR) -> Float32:
     return np.asarray(cv2.GaussianBlur(grey, (0, 0), pixels), np.float32)
 
 
-def refine(query: Float32, reference: Float32, start: Matrix, steps: int = STEPS) -> Matrix | None:
+def refine(
+    query: Float32,
+    reference: Float32,
+    start: Matrix,
+    steps: int = STEPS,
+    mask: Bool | None = None,
+) -> Matrix | None:
     """Return the affine relation near ``start`` that correlates best, or ``None``.
 
     Args:
         query, reference: grey ``float32`` (s, s) squares.
         start: unit matrix to begin from.
         steps: at most this many.
+        mask: which pixels of the query count, (s, s).
     """
     side = query.shape[0]
     back = _in_pixels(inverse(start), side)[:2].astype(np.float32)
     criteria = (cv2.TERM_CRITERIA_EPS | cv2.TERM_CRITERIA_COUNT, steps, CHANGE)
+    valid = None if mask is None else mask.astype(np.uint8)
     try:
         _, found = _cv.findTransformECC(
-            reference, query, back, cv2.MOTION_AFFINE, criteria, None, 1
+            reference, query, back, cv2.MOTION_AFFINE, criteria, valid, 1
         )
     except cv2.error:
         # no texture in the overlap, or the steps ran away: there is no such relation

@@ -23,10 +23,11 @@ from visleak.verify import (
     large,
     light,
     overlay,
+    placements,
     places,
     registration,
     screen,
-    starts,
+    texture,
     tiny,
 )
 from visleak.verify.align import Matrix
@@ -39,14 +40,14 @@ TINY: Final = 48
 BOUND: Final = 256
 
 #: Version of the measures: part of the digest that keys cached evidence.
-VERSION: Final = 10
+VERSION: Final = 11
 
 
 def digest() -> bytes:
     """Return the digest of everything that evidence depends on beside the two pictures."""
     rooms = (
         *(align, alteration, close, closeup, detail, exact, features, frame, large, light, overlay),
-        *(places, registration, screen, starts, tiny),
+        *(placements, places, registration, screen, texture, tiny),
     )
     recipe = [
         [VERSION, TINY, BOUND, alteration.network_digest()],
@@ -73,8 +74,8 @@ def check(
     shift: tuple[float, float],
     *,
     same_size: bool,
+    enlarged: tuple[float, float] = (1.0, 1.0),
     local: bool = True,
-    hopeful: bool = False,
 ) -> tuple[Measures, Matrix]:
     """Return what is measured on a pair, and the relation from query to reference.
 
@@ -83,12 +84,14 @@ def check(
         view: the view in which the query looked most like the reference.
         shift: where the screen found the reference's content, in shares of width and height.
         same_size: whether the full pictures have equal width and height.
+        enlarged: how much larger the screen found the query's content in the reference, across
+            and down; of tiny images.
         local: align by local features where correlation does not do.
-        hopeful: search long for the relation of tiny pictures; their fingerprints promise one.
     """
     found = _same_pixels(query, reference) if same_size else None
     if found is None:
-        found = _related(query, reference, view, shift, local=local, hopeful=hopeful)
+        start = placements.matrix_of((*shift, *enlarged)) @ align.view_matrix(view)
+        found = _related(query, reference, view, start, local=local)
     ratios = [float(picture.shape[1] / picture.shape[0]) for picture in (query, reference)]
     return replace(found[0], query_ratio=ratios[0], reference_ratio=ratios[1]), found[1]
 
@@ -111,18 +114,10 @@ def _same_pixels(query: Bytes8, reference: Bytes8) -> tuple[Measures, Matrix] | 
 
 
 def _related(
-    query: Bytes8,
-    reference: Bytes8,
-    view: int,
-    shift: tuple[float, float],
-    *,
-    local: bool,
-    hopeful: bool,
+    query: Bytes8, reference: Bytes8, view: int, start: Matrix, *, local: bool
 ) -> tuple[Measures, Matrix]:
     """Return the measures of two pictures under the relation that is found."""
-    start = align.shift_matrix(*shift) @ align.view_matrix(view)
     inverted = VIEWS[view] == "inverted"
     if _are_tiny(query, reference):
-        turned = align.view_matrix(view)
-        return tiny.check_tiny(query, reference, start, turned, inverted=inverted, hopeful=hopeful)
+        return tiny.check_tiny(query, reference, start, align.view_matrix(view), inverted=inverted)
     return large.check_large(query, reference, start, inverted=inverted, features=local)

@@ -47,6 +47,23 @@ class Measures:
             tiles of 1/16 of the picture, 0 where a tile is not covered.
         detail: correlation of second derivatives over the overlap, -1..1.
         palette: share of the colours' variance that an affine map of the query's colours explains.
+        fine, middle, coarse: correlation of three bands of detail, each an octave, without the
+            quarter of the tiles that agrees least, -1..1.
+        shapes: correlation of the coarse band over all tiles, -1..1.
+        unlike: share of the reference's variance in all channels that one gain and one offset of
+            the query leave, 0..1.
+        contrast: deviation of the reference's grey values over the overlap, levels.
+        texture_amount, texture_mean, texture_typical, texture_tiles, texture_opposed: see
+            :class:`visleak.verify.texture.Texture`, of the images as they are.
+        form_amount, form_mean, form_typical, form_tiles, form_opposed: the same of the blurred
+            images, in which a reduced or compressed copy is like its original.
+        viewed: 1 where a mirrored, turned or inverted query is compared; this and what follows
+            are what the relation is free to do, and each freedom makes unrelated images agree
+            better.
+        moved: mean displacement of the corners from their places in the view, share of the side.
+        enlarged: logarithm of the scale.
+        stretched: logarithm of the ratio of the axes.
+        turned: angle from the view, degrees.
         amount, matched, opposed, windows: see :class:`visleak.verify.detail.Detail`; these and
             what follows of a close comparison only.
         replaced, added, hidden, rewritten, typical, places: ``replaced``, ``added``, ``covered``,
@@ -102,6 +119,27 @@ class Measures:
     altered_places: float = 0.0
     plain: float = 0.0
     close_side: float = -1.0
+    fine: float = 0.0
+    middle: float = 0.0
+    coarse: float = 0.0
+    shapes: float = 0.0
+    unlike: float = 1.0
+    contrast: float = 0.0
+    texture_amount: float = 0.0
+    texture_mean: float = 0.0
+    texture_typical: float = 0.0
+    texture_tiles: float = 0.0
+    texture_opposed: float = 0.0
+    form_amount: float = 0.0
+    form_mean: float = 0.0
+    form_typical: float = 0.0
+    form_tiles: float = 0.0
+    form_opposed: float = 0.0
+    viewed: float = 0.0
+    moved: float = 0.0
+    enlarged: float = 0.0
+    stretched: float = 0.0
+    turned: float = 0.0
 
 
 #: Names of the checks, in the order in which they are stored.

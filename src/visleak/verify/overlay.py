@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from functools import cache
 from typing import Final
 
@@ -12,7 +12,7 @@ import numpy as np
 import numpy.typing as npt
 
 from visleak.records import Float32
-from visleak.verify import align
+from visleak.verify import align, texture
 from visleak.verify.align import Matrix
 from visleak.verify.exact import EXACT_LEVELS
 from visleak.verify.measures import Measures, grey
@@ -26,6 +26,9 @@ NOISE: Final = 4.0
 
 #: Share of a tile's pixels that must have a direction before the tile can agree.
 DIRECTED: Final = 0.02
+
+#: Blurs (pixels) between which the bands of detail lie.
+BANDS: Final = (0.7, 1.4, 2.8)
 
 #: Share of the reference below which an overlap is not measured.
 LEAST: Final = 1 / 16
@@ -100,9 +103,44 @@ class Overlay:
     @property
     def core(self) -> float:
         """Correlation of the gradients without the quarter of the tiles that agrees least."""
-        product, ours, theirs = self.tiles[0]
-        kept = np.argsort(ours + theirs - 2 * product, kind="stable")[: TILES * TILES * 3 // 4]
-        return _correlation(self.tiles[0][:, kept])
+        return _correlation(self.tiles[0][:, self._kept(0)])
+
+    @property
+    def firm(self) -> float:
+        """The agreement without the quarter of the tiles that agrees least."""
+        both = (self.core + _correlation(self.tiles[1][:, self._kept(1)])) / 2
+        return both * math.sqrt(math.sqrt(float(self.inner.sum()) / self.inner.size))
+
+    @property
+    def agreeing(self) -> Float32:
+        """1 in the tiles that agree most and 0 in the others, (s, s)."""
+        chosen = np.zeros(TILES * TILES, np.float32)
+        chosen[self._kept(1)] = 1
+        side = self.mask.shape[0] // TILES
+        return np.kron(chosen.reshape(TILES, TILES), np.ones((side, side), np.float32))
+
+    def _kept(self, kind: int) -> npt.NDArray[np.int64]:
+        """Return the tiles but the quarter that agrees least, by one kind of gradients."""
+        return _least(self.tiles[kind])
+
+    @property
+    def bands(self) -> tuple[float, float, float, float]:
+        """Correlations of three bands of detail in the tiles that agree, and of the last in all.
+
+        The finest band is lost in a reduced or compressed copy, the coarse ones are not; different
+        images of one shape agree in the coarse bands at most.
+        """
+        levels = [np.stack(self.grey, axis=-1)]
+        levels += [
+            np.asarray(cv2.GaussianBlur(levels[0], (0, 0), blur), np.float32) for blur in BANDS
+        ]
+        found = [0.0] * 4
+        for number in range(len(BANDS)):
+            ours, theirs = np.moveaxis(levels[number] - levels[number + 1], -1, 0) * self.inner
+            sums = _by_tile(np.stack([ours * theirs, ours * ours, theirs * theirs]))
+            found[number] = _correlation(sums[:, _least(sums)])
+            found[3] = _correlation(sums)
+        return found[0], found[1], found[2], found[3]
 
     @property
     def detail(self) -> float:
@@ -126,6 +164,7 @@ def measured(overlay: Overlay, *, inverted: bool = False) -> Measures:
     shift = mean[_THEIRS] - gain * mean[_OURS]
     ours, theirs = overlay.grey
     difference = (theirs - np.float32(gain) * ours - np.float32(shift[0])) * mask
+    fine, middle, coarse, shapes = overlay.bands
     return Measures(
         grey=float(correlation[0]),
         gradient=overlay.gradient,
@@ -147,6 +186,19 @@ def measured(overlay: Overlay, *, inverted: bool = False) -> Measures:
         directions=overlay.directions,
         detail=overlay.detail,
         palette=_explained(moments, pixels),
+        fine=fine,
+        middle=middle,
+        coarse=coarse,
+        shapes=shapes,
+        unlike=_unlike(mean, moments, gain, pixels),
+        contrast=math.sqrt(float(square_b[0]) / pixels),
+        **{
+            f"{name}_{key}": value
+            for name, kind in (("texture", texture.TEXTURE), ("form", texture.FORMS))
+            for key, value in asdict(
+                texture.shared_texture(overlay.grey, overlay.inner, *kind)
+            ).items()
+        },
     )
 
 
@@ -179,6 +231,19 @@ def _explained(moments: npt.NDArray[np.float64], pixels: float) -> float:
     return explained / (float(np.trace(moments[5:8, 5:8])) + pixels)
 
 
+def _unlike(
+    mean: npt.NDArray[np.float64], moments: npt.NDArray[np.float64], gain: float, pixels: float
+) -> float:
+    """Return the share of the colours' variance that one gain and one offset do not explain."""
+    ours, theirs = np.arange(1, 4), np.arange(5, 8)
+    offset = mean[theirs] - gain * mean[ours]
+    left = np.trace(moments[5:8, 5:8]) + gain**2 * np.trace(moments[1:4, 1:4])
+    left += pixels * ((offset - offset.mean()) ** 2).sum() - 2 * gain * moments[ours, theirs].sum()
+    spread = mean[theirs] - mean[theirs].mean()
+    whole = np.trace(moments[5:8, 5:8]) + pixels * (spread**2).sum()
+    return float(min(1.0, max(0.0, left) / (whole + 3 * pixels)))
+
+
 def _agreements(query: Float32, reference: Float32, inner: Float32) -> npt.NDArray[np.float64]:
     """Return the sums over tiles of products and energies of gradients, see ``Overlay.tiles``."""
     across, down = _gradient(np.stack([query, reference]))
@@ -199,6 +264,12 @@ def _gradient(grey: Float32) -> tuple[Float32, Float32]:
         np.subtract(along[..., 1], along[..., 0], out=made[..., 0])
         np.subtract(along[..., -1], along[..., -2], out=made[..., -1])
     return across, down
+
+
+def _least(tiles: npt.NDArray[np.float64]) -> npt.NDArray[np.int64]:
+    """Return the three quarters of the tiles (3, 16) whose two sides differ least."""
+    product, ours, theirs = tiles
+    return np.argsort(ours + theirs - 2 * product, kind="stable")[: TILES * TILES * 3 // 4]
 
 
 def _correlation(tiles: npt.NDArray[np.float64]) -> float:

@@ -1,0 +1,173 @@
+"""Sets of tiny images beside CIFAR-10, to fit and to measure on: photographs, articles, renderings.
+
+Images of other domains are reduced; icons and flags are drawn. Icons and flags are what is hardest:
+few edges, plain areas, and images that differ in a colour or in a length.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import cv2
+import numpy as np
+import numpy.typing as npt
+from changes import generator
+from domain_sets import DomainSet
+from matplotlib import font_manager
+from PIL import Image, ImageDraw, ImageFont
+
+Pixels = npt.NDArray[np.uint8]
+
+#: Long side, pixels, at which images of each set are fitted on, and of sets that are not.
+FITTED_SIDES = {"fashion": 28, "photos": 32, "coco": 32, "clothing": 40, "xray": 28}
+LEFT_OUT_SIDES = {"leaf": 48, "skin": 28}
+
+#: Drawn sets, and images of a flag set.
+DRAWN = ("icons", "flags")
+FLAGS = 300
+
+#: Blocks of characters that icons are drawn of: arrows, signs, shapes, letters of five scripts.
+BLOCKS = (
+    *((0x2190, 0x21FF), (0x2300, 0x232B), (0x25A0, 0x27BF), (0x2900, 0x297F), (0x2B00, 0x2B1A)),
+    *((0x0531, 0x0556), (0x10D0, 0x10F0), (0x16A0, 0x16F0)),
+)
+
+#: Mean difference in any view, levels, below which two icons are the same one.
+SAME_ICON = 12
+
+COLOURS = np.array(
+    [[206, 17, 38], [0, 38, 100], [255, 255, 255], [0, 122, 61], [252, 209, 22], [0, 0, 0],
+     [117, 170, 219], [255, 130, 0]], np.uint8,
+)  # fmt: skip
+
+#: Layouts of a flag, and how many colours each has.
+LAYOUTS = {"bands": 3, "columns": 3, "halves": 2, "stripes": 2, "cross": 2, "saltire": 2,
+           "disc": 2, "canton": 3, "triangle": 3}  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Reduced(DomainSet):
+    """A set whose images are reduced.
+
+    Attributes:
+        side: long side, pixels.
+    """
+
+    side: int = 0
+
+    @classmethod
+    def at(cls, data: Path, name: str, side: int) -> Reduced:
+        """Return a set of the project's data, reduced."""
+        own = DomainSet.of(data, name)
+        return cls(f"{name} at {side}", own.root, own.names, own.groups, side)
+
+    def image(self, place: int) -> Pixels:
+        """Return the pixels of an image."""
+        pixels = super().image(place)
+        ratio = self.side / max(pixels.shape[:2])
+        size = [max(8, round(length * ratio)) for length in pixels.shape[1::-1]]
+        return np.asarray(cv2.resize(pixels, size, interpolation=cv2.INTER_AREA), np.uint8)
+
+
+@dataclass(frozen=True)
+class Drawn(DomainSet):
+    """A set of drawn images.
+
+    Attributes:
+        images: their pixels.
+    """
+
+    images: tuple[Pixels, ...] = ()
+
+    @classmethod
+    def of_images(cls, name: str, images: Sequence[tuple[str, Pixels]]) -> Drawn:
+        """Return a set of named images, which are all different."""
+        names = tuple(own for own, _ in images)
+        return cls(name, Path(), names, names, tuple(pixels for _, pixels in images))
+
+    def image(self, place: int) -> Pixels:
+        """Return the pixels of an image."""
+        return self.images[place]
+
+
+def tiny_set(data: Path, name: str) -> DomainSet:
+    """Return a set by name, with at most 450 images."""
+    if name in DRAWN:
+        return Drawn.of_images(name, icons() if name == "icons" else flags())
+    own = Reduced.at(data, name, {**FITTED_SIDES, **LEFT_OUT_SIDES}[name])
+    drawn = generator("tiny", name).permutation(len(own.names))[:450]
+    chosen = sorted(int(place) for place in drawn)
+    return replace(
+        own,
+        names=tuple(own.names[place] for place in chosen),
+        groups=tuple(own.groups[place] for place in chosen),
+    )
+
+
+def icons() -> list[tuple[str, Pixels]]:
+    """Return icons of 28 pixels, no two of which are the same in any view."""
+    font = ImageFont.truetype(font_manager.findfont("DejaVu Sans"), 24)
+    rng, masks, result = generator("icons"), [], []
+    for code in (code for first, last in BLOCKS for code in range(first, last + 1)):
+        image = Image.new("L", (28, 28), 0)
+        ImageDraw.Draw(image).text((14, 14), chr(code), fill=255, font=font, anchor="mm")
+        mask = np.asarray(image).astype(np.int64)
+        views = np.array([np.rot90(m, k) for m in (mask, mask[:, ::-1]) for k in range(4)])
+        if mask.mean() < 8 or any(
+            np.abs(views - other).mean(axis=(1, 2)).min() < SAME_ICON for other in masks
+        ):
+            continue
+        masks.append(mask)
+        ink, ground = np.zeros(3), np.full(3, 255)
+        if rng.random() < 0.5:
+            while np.abs(ink - ground).sum() < 200 or ink.sum() == 0:
+                ink, ground = rng.integers(0, 256, 3), rng.integers(0, 256, 3)
+        share = mask[..., None] / 255
+        result.append((f"{code:x}", np.rint(ink * share + ground * (1 - share)).astype(np.uint8)))
+    return result
+
+
+def flags() -> list[tuple[str, Pixels]]:
+    """Return flags of 32 x 22 pixels, no two of which are the same in any view."""
+    rng, known, result = generator("flags"), set(), []
+    while len(result) < FLAGS:
+        layout = str(rng.choice(list(LAYOUTS)))
+        chosen = rng.choice(len(COLOURS), LAYOUTS[layout], replace=False).tolist()
+        mirrored = chosen[::-1] if layout in ("bands", "columns", "halves") else chosen
+        if (layout, *chosen) in known or (layout, *mirrored) in known:
+            continue
+        known.add((layout, *chosen))
+        name = "-".join(map(str, (layout, *chosen)))
+        large = _flag(layout, COLOURS[chosen])
+        result.append((name, np.asarray(cv2.resize(large, (32, 22), interpolation=cv2.INTER_AREA))))
+    return result
+
+
+def _flag(layout: str, colours: Pixels) -> Pixels:
+    height, width = 88, 128
+    flag = np.empty((height, width, 3), np.uint8)
+    flag[:] = colours[0]
+    ink = colours[1].tolist()
+    if layout == "bands":
+        flag[height // 3 :], flag[2 * height // 3 :] = colours[1], colours[2]
+    elif layout == "columns":
+        flag[:, width // 3 :], flag[:, 2 * width // 3 :] = colours[1], colours[2]
+    elif layout == "stripes":
+        flag[height // 5 : 2 * height // 5] = flag[3 * height // 5 : 4 * height // 5] = colours[1]
+    elif layout == "cross":
+        flag[height // 2 - 8 : height // 2 + 8] = flag[:, width // 3 - 8 : width // 3 + 8] = ink
+    elif layout == "saltire":
+        cv2.line(flag, (0, 0), (width, height), ink, 14)
+        cv2.line(flag, (width, 0), (0, height), ink, 14)
+    elif layout == "disc":
+        cv2.circle(flag, (width // 2, height // 2), height // 4, ink, -1)
+    else:
+        flag[height // 2 :] = ink
+    if layout == "canton":
+        flag[: height // 2, : 2 * width // 5] = colours[2]
+    elif layout == "triangle":
+        corners = np.array([[0, 0], [width // 2, height // 2], [0, height]])
+        cv2.fillPoly(flag, [corners], colours[2].tolist())
+    return flag

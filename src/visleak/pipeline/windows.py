@@ -1,0 +1,217 @@
+"""The candidate channel of tiny images: all of one image against windows of the other.
+
+A crop to 70 % of the side, or a copy with a border, has another fingerprint than its original. A
+window of a fingerprint is made from its own grid of cells, without decoding: five windows of 75 %
+of the side. Windows are compared on the main components of the cohort, rounded to integers whose
+sums are exact, so that neither blocks nor threads change a candidate.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, replace
+from functools import cache
+from typing import Final
+
+import numpy as np
+import numpy.typing as npt
+from threadpoolctl import threadpool_limits
+
+from visleak.encoders.builtin import CELLS, COLOURS, ORIENTATION_WIDTH, BuiltinEncoder
+from visleak.encoders.flatness import BINS
+from visleak.pipeline.candidates import Side
+from visleak.records import Encoder, Float32, Int64, Pairs
+from visleak.verify.check import TINY
+
+#: Windows: left, top, width and height, as shares of the image.
+WINDOWS: Final = (
+    *((0.125, 0.125, 0.75, 0.75), (0.0, 0.0, 0.75, 0.75), (0.25, 0.0, 0.75, 0.75)),
+    *((0.0, 0.25, 0.75, 0.75), (0.25, 0.25, 0.75, 0.75)),
+)
+
+#: Components that are compared, and the length to which they are rounded.
+COMPONENTS: Final = 48
+LENGTH: Final = 127
+
+#: References per query that the channel adds, at most.
+BEST: Final = 10
+
+#: Parts into which the references are cut, per candidate that is asked for.
+PARTS: Final = 4
+
+#: Queries and references compared at a time: their scores stay in the processor's cache.
+QUERIES: Final = 128
+REFERENCES: Final = 1024
+
+
+def applies(query: Side, reference: Side, encoder: Encoder) -> bool:
+    """Return whether both sides have tiny images with built-in fingerprints."""
+    builtin = isinstance(encoder, BuiltinEncoder)
+    return builtin and len(_tiny(query)) > 0 and len(_tiny(reference)) > 0
+
+
+def with_windows(
+    pairs: Pairs, sides: tuple[Side, Side], encoder: Encoder, workers: int = 1
+) -> Pairs:
+    """Return pairs with those added in which one image is like a window of the other.
+
+    Args:
+        pairs: candidates, in their order.
+        sides: query and reference side; one object twice within a set.
+        encoder: that made the fingerprints.
+        workers: threads.
+    """
+    if not applies(*sides, encoder):
+        return pairs
+    query, reference = sides
+    left = _Views.of(query)
+    right = left if query is reference else _Views.of(reference)
+    found = _best(left, right, reference.order, workers)
+    one, other = left.rows[found[0]], right.rows[found[1]]
+    if query is reference:
+        backwards = query.order[one] > query.order[other]
+        one, other = np.where(backwards, other, one), np.where(backwards, one, other)
+    width = len(reference.prints)
+    added = np.setdiff1d(one * width + other, pairs.query * width + pairs.reference)
+    return _merged(pairs, added // width, added % width, sides)
+
+
+def _tiny(side: Side) -> Int64:
+    """Return the rows of tiny images that are not blank."""
+    sizes = side.prints.sizes.max(axis=1, initial=0)
+    return np.flatnonzero((sizes <= TINY) & ~side.prints.flat)
+
+
+@dataclass(frozen=True, slots=True)
+class _Views:
+    """The tiny images of a side.
+
+    Attributes:
+        rows: of the fingerprints, ascending.
+        views: integers (1 + windows, n, components): all of each image, then its windows.
+    """
+
+    rows: Int64
+    views: Float32
+
+    @classmethod
+    def of(cls, side: Side) -> _Views:
+        rows = _tiny(side)
+        maps, mean = _maps()
+        views = np.empty((len(maps), len(rows), COMPONENTS), np.float32)
+        for start in range(0, len(rows), REFERENCES):
+            part = slice(start, start + REFERENCES)
+            vectors = side.prints.matrix[rows[part]].astype(np.float64)
+            for number, components in enumerate(maps):
+                made = vectors @ components - mean
+                length = np.linalg.norm(made, axis=1, keepdims=True)
+                views[number, part] = np.rint(made * (LENGTH / np.maximum(length, 1e-6)))
+        return cls(rows, views)
+
+
+@cache
+def _maps() -> tuple[npt.NDArray[np.float64], npt.NDArray[np.float64]]:
+    """Return the maps from fingerprints to components of each view, and those of the mean."""
+    cohort = BuiltinEncoder().cohort
+    assert cohort is not None
+    vectors = cohort.astype(np.float64)
+    mean = vectors.mean(axis=0)
+    components = np.linalg.eigh(np.cov(vectors.T))[1][:, ::-1][:, :COMPONENTS]
+    maps = [components, *(_window(*window) @ components for window in WINDOWS)]
+    return np.stack(maps), mean @ components
+
+
+def _window(left: float, top: float, width: float, height: float) -> npt.NDArray[np.float64]:
+    """Return the matrix from fingerprints to those of a window, (560, 560)."""
+    matrix = np.zeros((ORIENTATION_WIDTH + 3 * COLOURS**2,) * 2)
+    for cells, depth, start in ((CELLS, BINS, 0), (COLOURS, 3, ORIENTATION_WIDTH)):
+        down, across = _resampled(cells, top, height), _resampled(cells, left, width)
+        part = np.kron(np.kron(down, across), np.eye(depth))
+        # averaging makes vectors shorter: the parts keep their shares of the whole
+        part /= np.sqrt((part**2).sum() / len(part))
+        stop = start + len(part)
+        matrix[start:stop, start:stop] = part.T
+    return matrix
+
+
+def _resampled(cells: int, start: float, share: float) -> npt.NDArray[np.float64]:
+    """Return the weights of cells in the cells of a window along one axis."""
+    edges = start + share * np.arange(cells + 1) / cells
+    cell = np.arange(cells) / cells
+    overlap = np.minimum(edges[1:, None], cell + 1 / cells) - np.maximum(edges[:-1, None], cell)
+    return np.asarray(np.maximum(overlap, 0) / (share / cells))
+
+
+def _best(left: _Views, right: _Views, order: Int64, workers: int) -> tuple[Int64, Int64]:
+    """Return the best pairs of each query, as positions among the tiny images."""
+    same = left is right
+    place = order[right.rows]
+
+    def search(start: int) -> tuple[Int64, Int64]:
+        score = _scores(left.views[:, start : start + QUERIES], right.views)
+        queries = np.arange(len(score))
+        if same:
+            score[queries, start + queries] = -np.inf
+        kept = min(BEST, score.shape[1])
+        # the best of a few parts bound the best of all from below
+        cut = np.array_split(score, min(PARTS * kept, score.shape[1]), axis=1)
+        parts = np.stack([part.max(axis=1) for part in cut])
+        least = np.partition(parts, -kept, axis=0)[-kept, :, None]
+        # equal scores go by id
+        rows, columns = np.nonzero(score >= least)
+        rank = np.lexsort((place[columns], -score[rows, columns], rows))
+        rows, columns = rows[rank], columns[rank]
+        chosen = np.arange(len(rows)) - np.searchsorted(rows, rows) < kept
+        chosen &= np.isfinite(score[rows, columns])
+        return start + rows[chosen], columns[chosen]
+
+    with threadpool_limits(1, user_api="blas"), ThreadPoolExecutor(max(1, workers)) as pool:
+        parts = list(pool.map(search, range(0, len(left.rows), QUERIES)))
+    one, other = (np.concatenate([part[side] for part in parts]) for side in (0, 1))
+    return one, other
+
+
+def _scores(query: Float32, reference: Float32) -> Float32:
+    """Return the best score of each query (q) with each reference (r) over all windows, (q, r)."""
+    score = np.empty((query.shape[1], reference.shape[1]), np.float32)
+    for start in range(0, reference.shape[1], REFERENCES):
+        part = slice(start, start + REFERENCES)
+        block = query[0] @ reference[1, part].T
+        for one, other in _couples():
+            np.maximum(block, query[one] @ reference[other, part].T, out=block)
+        score[:, part] = block
+    return score
+
+
+def _couples() -> Iterator[tuple[int, int]]:
+    """Yield which view of the query is compared with which of the reference."""
+    for number in range(1, len(WINDOWS) + 1):
+        yield from ((0, number), (number, 0))
+
+
+def _merged(pairs: Pairs, left: Int64, right: Int64, sides: tuple[Side, Side]) -> Pairs:
+    """Return pairs with others added, which are compared as they are stored, in order."""
+    query, reference = sides
+    similarity = np.einsum(
+        "ij,ij->i",
+        query.prints.matrix[left].astype(np.float64),
+        reference.prints.matrix[right].astype(np.float64),
+    ).astype(np.float32)
+    background = (query.background[left] + reference.background[right]) / 2
+    all_query = np.concatenate([pairs.query, left])
+    all_reference = np.concatenate([pairs.reference, right])
+    all_similarity = np.concatenate([pairs.similarity, similarity])
+    order = np.lexsort((reference.order[all_reference], -all_similarity, query.order[all_query]))
+    votes = pairs.votes
+    if votes is not None:
+        votes = np.concatenate([votes, np.zeros(len(left), np.float32)])[order]
+    return replace(
+        pairs,
+        query=all_query[order],
+        reference=all_reference[order],
+        similarity=all_similarity[order],
+        background=np.concatenate([pairs.background, background.astype(np.float32)])[order],
+        view=np.concatenate([pairs.view, np.zeros(len(left), np.int8)])[order],
+        votes=votes,
+    )

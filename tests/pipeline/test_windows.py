@@ -1,0 +1,101 @@
+"""Candidates of tiny images by windows: crops and framed copies among many others."""
+
+from __future__ import annotations
+
+import cv2
+import numpy as np
+import pytest
+
+from visleak.encoders import load_encoder
+from visleak.images import open_images
+from visleak.pipeline import Workplace
+from visleak.pipeline.candidates import find_pairs, side, views_for
+from visleak.pipeline.fingerprinting import fingerprint
+from visleak.pipeline.windows import BEST, with_windows
+from visleak.search.exact import ExactSearch
+from visleak.search.hits import Wanted
+
+
+def reduced(pixels, length=32):
+    return cv2.resize(np.ascontiguousarray(pixels), (length, length), interpolation=cv2.INTER_AREA)
+
+
+@pytest.fixture(scope="module")
+def tiles(natural):
+    """Return 32 px images cut from photographs, no two of which overlap."""
+    found = []
+    for picture in natural.values():
+        for top in range(0, picture.shape[0] - 99, 100):
+            for left in range(0, picture.shape[1] - 99, 100):
+                found.append(reduced(picture[top : top + 100, left : left + 100]))
+    return [tile for tile in found if tile.std() > 12]
+
+
+def pairs_of(queries, references, *, same=False):
+    """Return pairs with one fingerprint candidate per query, without and with windows."""
+    encoder, engine = load_encoder(), ExactSearch()
+    sides = []
+    with Workplace.at(None, 1, None) as place:
+        for name, images in (("q", queries), ("r", references))[: 1 if same else 2]:
+            opened = open_images(list(images), name=name)
+            prints = fingerprint(opened, encoder, place)
+            sides.append(side(prints, encoder, views_for(encoder, "all"), engine, 1))
+    sides = (sides[0], sides[-1])
+    pairs = find_pairs(
+        *sides, encoder=encoder, views=(0,), wanted=Wanted(None, best=1), engine=engine
+    )
+    return pairs, [with_windows(pairs, sides, encoder, workers) for workers in (1, 3)]
+
+
+def share(pairs, count):
+    found = set(zip(pairs.query.tolist(), pairs.reference.tolist(), strict=True))
+    return np.mean([(row, row) in found for row in range(count)])
+
+
+def test_crops_become_candidates(tiles):
+    """Of crops to 70 % of the side, anywhere, nearly all; not all by fingerprint alone."""
+    rng = np.random.default_rng(0)
+    crops = []
+    for tile in tiles[:60]:
+        y, x = rng.integers(0, 10, 2)
+        crops.append(reduced(tile[y : y + 22, x : x + 22]))
+    before, (after, again) = pairs_of(crops, tiles)
+    assert share(after, len(crops)) > 0.85
+    assert share(after, len(crops)) > share(before, len(crops))
+    np.testing.assert_array_equal(after.query, again.query)
+    np.testing.assert_array_equal(after.reference, again.reference)
+
+
+def test_the_originals_of_crops_as_well(tiles):
+    """A crop on the reference side is found from the whole image."""
+    crops = [reduced(tile[4:28, 2:26]) for tile in tiles[:60]]
+    _, (after, _) = pairs_of(tiles[:60], crops)
+    assert share(after, len(crops)) > 0.85
+
+
+def test_pairs_keep_their_order_and_number(tiles):
+    """At most a few per query are added; none twice, sorted like the others."""
+    before, (after, _) = pairs_of(tiles[:40], tiles)
+    added = np.bincount(after.query, minlength=40) - np.bincount(before.query, minlength=40)
+    assert added.min() >= 0
+    assert added.max() <= BEST
+    keys = list(zip(after.query.tolist(), after.reference.tolist(), strict=True))
+    assert len(set(keys)) == len(keys)
+    same_query = after.query[1:] == after.query[:-1]
+    assert (after.similarity[1:] <= after.similarity[:-1])[same_query].all()
+
+
+def test_within_a_set_no_image_meets_itself(tiles):
+    """Each unordered pair once."""
+    _, (after, _) = pairs_of(tiles[:40], tiles[:40], same=True)
+    assert (after.query != after.reference).all()
+    ends = zip(after.query.tolist(), after.reference.tolist(), strict=True)
+    keys = [frozenset(pair) for pair in ends]
+    assert len(set(keys)) == len(keys)
+
+
+def test_larger_images_have_no_windows(natural):
+    """Their local features do that."""
+    images = [cv2.resize(picture, (120, 100)) for picture in natural.values()]
+    before, (after, _) = pairs_of(images, images)
+    assert after is before
