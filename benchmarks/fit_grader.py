@@ -93,9 +93,12 @@ TREE_RIDGE = 5.0
 
 #: Weight of all true, and of all wrong, pairs of a set; of documents, which stand for many sets,
 #: and of whose changed fields few may be missed.
-SET_WEIGHT, DOCUMENT_WEIGHT, CHANGED_WEIGHT = 1000.0, 2000.0, 3000.0
+SET_WEIGHT, DOCUMENT_WEIGHT, CHANGED_WEIGHT = 1000.0, 3000.0, 5000.0
+#: Weight of the wrong pairs of natural images that decide what is shared: two poles before one sky
+#: share little, and that must not do.
+STRANGERS_WEIGHT = 4000.0
 #: The same of hard negatives, which are wrong alone.
-HARD_WEIGHT = 2000.0
+HARD_WEIGHT = 3000.0
 
 #: A true copy that shares nothing measurable was not aligned: there is nothing to learn from it.
 LOST_AMOUNT, LOST_WINDOWS = 0.3, 5.0
@@ -256,7 +259,9 @@ def large_scales(domains: dict[str, Sample], drawn: Sample, hard: Sample) -> Sca
     """
     known = {name: aligned(sample) for name, sample in domains.items()}
     natural = [
-        by_kind(sample, SET_WEIGHT, SET_WEIGHT) for name, sample in known.items() if name in NATURAL
+        by_kind(sample, SET_WEIGHT, STRANGERS_WEIGHT)
+        for name, sample in known.items()
+        if name in NATURAL
     ]
     shared = fit(SHARED, natural)
     parts = [

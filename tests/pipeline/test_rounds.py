@@ -151,7 +151,7 @@ def write_relatives(folder, count, seed=0):
     layout = scene(99)
     for number in range(count):
         own = layout.copy()
-        for _ in range(12):
+        for _ in range(20):
             top, left = rng.integers(0, 60), rng.integers(0, 80)
             own[top : top + 12, left : left + 16] = rng.integers(0, 256, 3)
         Image.fromarray(own.astype(np.uint8)).save(folder / f"{number:03d}.png")
