@@ -67,6 +67,18 @@ def test_files_say_all_that_is_needed_to_read_them_again(tmp_path: Path) -> None
     assert not place.work.exists()
 
 
+def test_a_folder_left_behind_by_a_finished_training_goes(tmp_path: Path) -> None:
+    """As a kill between the result and the end of its folder leaves it."""
+    trainer = Rehearsed()
+    course = course_of(tmp_path, trainer)
+    trained(course, trainer)
+    left = Place(course.folder, 10, 1).work
+    left.mkdir()
+    (left / "weights").write_bytes(b"1")
+    trained(course, trainer)
+    assert not left.exists()
+
+
 def test_what_is_done_is_not_done_again_and_more_can_be_asked_for(tmp_path: Path) -> None:
     trainer = Rehearsed(told=tmp_path / "told")
     first = trained(course_of(tmp_path, trainer), trainer)

@@ -6,6 +6,7 @@ the trainings in progress.
 
 from __future__ import annotations
 
+import shutil
 import socket
 import tempfile
 import threading
@@ -79,7 +80,11 @@ class Common:
 def known(job: Job) -> Run | None:
     """Return the result of a job that is on disk, ``None`` where it is of something else."""
     run = read_run(job.place)
-    return run if run is not None and run.key == job.key else None
+    if run is None or run.key != job.key:
+        return None
+    # a kill between the result and the end of its folder leaves the folder
+    shutil.rmtree(job.place.work, ignore_errors=True)
+    return run
 
 
 def train_all(
