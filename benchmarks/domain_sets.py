@@ -38,7 +38,7 @@ FOLDERS = {
 #: Halves of a set. Of the fitting half, this many images, and documents of each kind, belong to
 #: the network that sees altered content: the grader is fitted on what the network has not seen.
 FITTING, REPORTED = 0, 1
-OF_NETWORK, DOCUMENTS_OF_NETWORK = 22, 12
+OF_NETWORK, DOCUMENTS_OF_NETWORK = 22, 16
 
 #: Drift (pixels compared) below which two frames of one drive show a standing scene.
 STANDING = 0.35

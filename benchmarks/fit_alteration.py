@@ -6,13 +6,13 @@ Windows of registered pairs, as the close comparison registers them. Altered: re
 the fitting kinds with one field, or all fields, changed, as they are and processed; the truth of
 every pixel is known. Not altered: true copies of the same documents, and processed, covered or
 distorted copies of images of the fitting halves of nine sets (no document kind and no image that
-figures are reported on). Takes about 40 minutes on two cores.
+figures are reported on). Takes about 45 minutes on two cores, and 14 GB of memory.
 """
 
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator
 from multiprocessing import Pool
 from pathlib import Path
 
@@ -30,6 +30,7 @@ from torch.nn import functional
 from visleak.records import VIEWS
 from visleak.verify import check, close
 from visleak.verify.alteration import CELL, planes
+from visleak.verify.detail import shared_detail
 from visleak.verify.frame import Placement, bounded
 
 TARGET = Path(__file__).parents[1] / "src" / "visleak" / "verify" / "alteration.onnx"
@@ -38,6 +39,13 @@ SETS = ("photos", "coco", "clothing", "receipts", "xray", "skin", "steel", "bloo
 
 #: Windows of each pair.
 OF_DOCUMENT, OF_IMAGE = 24, 12
+
+#: Copies of a document, the classes that are hardest to tell from a change more than once; copies
+#: of each changed one; and what happens to documents beside the classes of :mod:`documents`, of
+#: which each copy of a changed document gets one.
+OPERATIONS = (*documents.COPIES, "stamp", "stamp", "scanned", "crop", "rotated")
+PROCESSED = 2
+FURTHER = ("jpeg-50 at 70 %", "jpeg-30 at 50 %", "brightness, contrast", "noise", "grey, gamma")
 
 #: Changes of an image: occluding ones, planted ones, others.
 DRAWN = ((OCCLUDING, 3), (PLANTED, 4), (FITTED, 3))
@@ -50,7 +58,11 @@ WINDOW, VISIBLE, SHARE = 80, 40, 60 / 255
 AROUND = 3
 
 WIDTHS = (24, 32, 32, 32, 32)
-EPOCHS, BATCH, RATE, DECAY = 5, 128, 4e-3, 1e-3
+EPOCHS, BATCH, RATE, DECAY = 6, 128, 4e-3, 1e-3
+
+#: Share of the windows, those of the largest loss, that every epoch but the first looks at, and the
+#: share of the others: most are learned at once.
+HARD, EASY = 0.4, 0.15
 
 #: What a cell of a window teaches.
 NOTHING, SAME, ALTERED = 0, 1, 2
@@ -88,17 +100,29 @@ def of_document(job: tuple[str, int]) -> list[Windows]:
     """Return windows of the pairs of one document."""
     cv2.setNumThreads(1)
     made = documents.document(*job)
-    variants = iter(made.variants)
-    found, different = [], None
-    for number, pair in enumerate(documents.pairs(made, processed=1)):
+    rng = generator("windows", *job)
+    variants, different = iter(made.variants), None
+    found = [windows(*pair, None, OF_DOCUMENT, rng) for pair in further(made.original, made, rng)]
+    for pair in documents.pairs(made, operations=OPERATIONS, processed=PROCESSED):
         if pair.grade == "near":
             different = None
         elif not pair.copy:
-            apart = np.abs(next(variants).pixels.astype(np.int16) - made.original)
+            variant = next(variants).pixels
+            apart = np.abs(variant.astype(np.int16) - made.original)
             different = apart.max(axis=2) >= VISIBLE
-        rng = generator("windows", *job, number)
+            (processed,) = further(variant, made, rng, 1)
+            found.append(windows(*processed, different, OF_DOCUMENT, rng))
         found.append(windows(pair.query, pair.reference, 0, different, OF_DOCUMENT, rng))
     return [each for each in found if each is not None]
+
+
+def further(
+    pixels: Pixels, made: documents.Document, rng: np.random.Generator, count: int = len(FURTHER)
+) -> list[tuple[Pixels, Pixels, int]]:
+    """Return copies of a rendering beside the original, and the view to compare them in."""
+    names = rng.choice(FURTHER, count, replace=False).tolist()
+    key = f"{made.kind} {made.number} {rng.integers(2**31)}"
+    return [(changed(pixels, name, key), made.original, 0) for name in names]
 
 
 def of_image(job: tuple[Path, str, int]) -> list[Windows]:
@@ -120,7 +144,9 @@ def windows(
     query: Pixels, reference: Pixels, view: int, different: npt.NDArray[np.bool_] | None,
     count: int, rng: np.random.Generator,
 ) -> Windows | None:  # fmt: skip
-    """Return windows of a pair, (n, 3, side, side), and what each of their cells teaches.
+    """Return windows of a pair, (n, 2, side, side), and what each of their cells teaches.
+
+    The third plane that the network looks at follows from the two.
 
     Args:
         query, reference: RGB ``uint8``.
@@ -130,11 +156,12 @@ def windows(
         rng: draws them: of altered cells, of those that differ, and of those with content.
     """
     small = bounded(query, check.BOUND), bounded(reference, check.BOUND)
-    measures, matrix = check.check(*small, view, (0.0, 0.0), same_size=False)
+    _, matrix = check.check(*small, view, (0.0, 0.0), same_size=False)
     query, reference = (bounded(image, close.PLACES_SIDE) for image in (query, reference))
-    measures = close.closer(measures, query, reference, matrix)
     found = close.in_register(query, reference, matrix)
-    if measures.amount < close.SHARED or found is None or min(found[0].shape) < WINDOW:
+    if found is None or min(found[0].shape) < WINDOW:
+        return None
+    if shared_detail(*found).amount < close.SHARED:
         return None
     looks, mask = planes(*found), found[2]
     size = (-(-mask.shape[1] // CELL), -(-mask.shape[0] // CELL))
@@ -160,7 +187,7 @@ def windows(
             for at, most in ((row, mask.shape[0]), (column, mask.shape[1]))
         )
         y, x = CELL * top, CELL * left
-        look = looks[:, y : y + WINDOW, x : x + WINDOW].astype(np.float16)
+        look = looks[:2, y : y + WINDOW, x : x + WINDOW].astype(np.float16)
         result.append((look, taught[top : top + cut, left : left + cut].astype(np.uint8)))
     if not result:
         return None
@@ -226,42 +253,54 @@ def trained(looks: npt.NDArray[np.float16], taught: Pixels) -> Network:
     rng = np.random.default_rng(0)
     network = Network()
     optimizer = torch.optim.AdamW(network.parameters(), weight_decay=DECAY)
-    batches = len(looks) // BATCH
-    schedule = torch.optim.lr_scheduler.OneCycleLR(optimizer, RATE, total_steps=EPOCHS * batches)
+    count = len(looks)
+    least = int(count * (HARD + (1 - HARD) * EASY))
+    steps = count // BATCH + (EPOCHS - 1) * (least // BATCH)
+    schedule = torch.optim.lr_scheduler.OneCycleLR(optimizer, RATE, total_steps=steps)
+    losses = np.full(count, np.inf)
     for epoch in range(EPOCHS):
+        chosen = np.arange(count) if epoch == 0 else _hard(losses, least, rng)
         total = 0.0
-        for rows in np.array_split(rng.permutation(len(looks)), batches):
-            look, cell = turned(looks[np.sort(rows)], taught[np.sort(rows)], rng)
+        for rows in np.array_split(rng.permutation(chosen), len(chosen) // BATCH):
+            rows.sort()
+            look, cell = turned(looks[rows], taught[rows], rng)
             weight = 2.0 * (cell == ALTERED) + 1.0 * (cell == SAME)
-            losses = functional.binary_cross_entropy_with_logits(
+            each = weight * functional.binary_cross_entropy_with_logits(
                 network(look)[:, 0], (cell == ALTERED).float(), reduction="none"
             )
-            loss = (losses * weight).sum() / weight.sum()
+            loss = each.sum() / weight.sum()
             optimizer.zero_grad()
             loss.backward()
             optimizer.step()
             schedule.step()
-            total += loss.item()
-        print(f"epoch {epoch + 1} of {EPOCHS}: loss {total / batches:.4f}", flush=True)
+            losses[rows] = each.detach().sum(dim=(1, 2)).numpy()
+            total += loss.item() * len(rows)
+        print(f"epoch {epoch + 1} of {EPOCHS}: loss {total / len(chosen):.4f}", flush=True)
     return network.eval()
+
+
+def _hard(
+    losses: npt.NDArray[np.float64], count: int, rng: np.random.Generator
+) -> npt.NDArray[np.int64]:
+    """Return so many windows: those of the largest loss, and some of the others."""
+    order = np.argsort(-losses, kind="stable")
+    hard = int(HARD * len(losses))
+    return np.concatenate([order[:hard], rng.choice(order[hard:], count - hard, replace=False)])
 
 
 def turned(
     looks: npt.NDArray[np.float16], taught: Pixels, rng: np.random.Generator
 ) -> tuple[torch.Tensor, torch.Tensor]:
-    """Return windows with sides exchanged, inverted and mirrored at random."""
+    """Return windows, all planes, with sides exchanged, inverted and mirrored at random."""
     look, cell = torch.from_numpy(looks.astype(np.float32)), torch.from_numpy(taught)
-    exchange: Sequence[Callable[[torch.Tensor], torch.Tensor]] = (
-        lambda planes: torch.stack([planes[:, 1], planes[:, 0], -planes[:, 2]], 1),
-        lambda planes: -planes,
-    )
-    for change in exchange:
-        if rng.random() < 0.5:
-            look = change(look)
+    if rng.random() < 0.5:
+        look = look.flip(1)
+    if rng.random() < 0.5:
+        look = -look
     for axis in (-1, -2):
         if rng.random() < 0.5:
             look, cell = look.flip(axis), cell.flip(axis)
-    return look, cell
+    return torch.cat([look, 2 * (look[:, :1] - look[:, 1:])], 1), cell
 
 
 def main() -> None:

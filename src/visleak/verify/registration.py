@@ -39,7 +39,7 @@ LEAST_WEIGHT: Final = 3.0
 LOOSE: Final = 0.6
 
 #: Strength with which the coefficients are held at zero: constant, linear and quadratic.
-RIDGE: Final = (3e-4, 6e-3, 9e-2)
+RIDGE: Final = (3e-4, 2e-3, 5e-2)
 
 #: A displacement beyond this many pixels is not believed.
 FARTHEST: Final = 12.0
