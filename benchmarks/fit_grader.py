@@ -54,13 +54,20 @@ TINY_NEAR = (
     *("agreement", "corrected", "directions", "detail", "core", "grey", "residual", "patch"),
     *("palette", "unlike", "contrast", "fine", "middle", "coarse", "shapes", "covered"),
     *("viewed", "moved", "enlarged", "stretched", "turned"),
-    *("texture_amount", "texture_mean", "texture_typical", "texture_tiles", "texture_opposed"),
-    *("form_amount", "form_mean", "form_typical", "form_tiles", "form_opposed"),
+    *(
+        "texture_amount",
+        "texture_mean",
+        "texture_typical",
+        "texture_tiles",
+        "texture_opposed",
+        "texture_left",
+    ),
+    *("form_amount", "form_mean", "form_typical", "form_tiles", "form_opposed", "form_left"),
 )
 TINY_SIMILAR = ("corrected", "agreement", "directions", "grey")
 SHARED = ("amount", "matched")
 UNCHANGED = ("amount", "matched", "opposed", "replaced", "added", "hidden", "rewritten", "typical",
-             "places", "altered", "altered_cells", "plain", "windows", "drift",
+             "places", "altered", "altered_rest", "altered_cells", "plain", "windows", "drift",
              "structure")  # fmt: skip
 
 #: Features with which the probability that nothing changed may only rise, or only fall.
@@ -76,7 +83,7 @@ TINY_MONOTONE = {
     ),
     **dict.fromkeys(
         ("residual", "patch", "unlike", "viewed", "moved", "stretched", "texture_opposed",
-         "form_opposed"), -1,
+         "form_opposed", "texture_left", "form_left"), -1,
     ),
 }  # fmt: skip
 

@@ -34,6 +34,9 @@ MOST: Final = 6.0
 #: Cells of a place, at least.
 SMALLEST: Final = 3
 
+#: Cells about a place that belong to it when the rest of the pair is looked at.
+NEARBY: Final = 8
+
 #: Border of the mask that is not judged, pixels.
 BORDER: Final = 9
 
@@ -46,11 +49,14 @@ class Alteration:
 
     Attributes:
         strength: log-odds of the most altered place, mean of 2 x 2 cells, -6..6.
+        rest: the same of the rest of the pair, without that place and what is near it: high where
+            processing alone looks altered, or where much was altered.
         cells: number of cells that are more likely altered than not.
         boxes: left, top, width, height of the altered places in the frame, pixels; largest first.
     """
 
     strength: float = -MOST
+    rest: float = -MOST
     cells: int = 0
     boxes: tuple[Box, ...] = ()
 
@@ -68,11 +74,23 @@ def altered(query: Float32, reference: Float32, mask: Bool) -> Alteration:
     _, _, places, _ = cv2.connectedComponentsWithStats(found)
     order = np.argsort(-places[1:, cv2.CC_STAT_AREA], kind="stable") + 1
     kept = places[order[places[order, cv2.CC_STAT_AREA] >= SMALLEST]]
+    smooth = np.asarray(cv2.blur(odds, (2, 2)), np.float32)
+    strength = float(smooth.max())
     return Alteration(
-        strength=float(cv2.blur(odds, (2, 2)).max()),
+        strength=strength,
+        rest=_rest(smooth, strength),
         cells=int(found.sum()),
         boxes=tuple(tuple(CELL * side for side in place[:4].tolist()) for place in kept),
     )
+
+
+def _rest(odds: Float32, strength: float) -> float:
+    """Return the largest log-odds without the strongest place, and places near it."""
+    side = 2 * NEARBY + 1
+    high = (odds >= min(0.0, strength)).astype(np.uint8)
+    _, places = cv2.connectedComponents(cv2.dilate(high, np.ones((side, side), np.uint8)))
+    others = odds[places != places.flat[int(odds.argmax())]]
+    return float(others.max()) if others.size else -MOST
 
 
 def planes(query: Float32, reference: Float32, mask: Bool) -> Float32:

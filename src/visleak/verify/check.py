@@ -40,7 +40,7 @@ TINY: Final = 48
 BOUND: Final = 256
 
 #: Version of the measures: part of the digest that keys cached evidence.
-VERSION: Final = 11
+VERSION: Final = 12
 
 
 def digest() -> bytes:

@@ -110,6 +110,7 @@ def closer(measures: Measures, query: Bytes8, reference: Bytes8, matrix: Matrix)
         typical=different.typical,
         places=float(different.places),
         altered=alteration.strength,
+        altered_rest=alteration.rest,
         altered_cells=float(alteration.cells),
         altered_places=float(len(alteration.boxes)),
         plain=max(plain_share(_grey(bounded(image, DETAIL_SIDE))) for image in (query, reference)),
