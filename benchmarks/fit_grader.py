@@ -117,8 +117,9 @@ RIDGE = 1.0
 #: a hundred of near pairs, and they are what people call near.
 JUDGED = 15.0
 
-#: Wrong pairs of each copy in a tiny set: they are what there is most of.
-WRONG_PAIRS = 5
+#: Wrong pairs of each copy in a tiny set, and the weight of each: they are what there is most of in
+#: an audit.
+WRONG_PAIRS, WRONG_WEIGHT = 5, 3.0
 
 #: Weight of all true pairs of photographs made tiny, as a share of CIFAR-10's.
 PLANTED = 0.25
@@ -183,7 +184,13 @@ def tiny_near(sample: Sample, others: Sequence[Sample]) -> Product:
     """
     judged = judged_part(sample, 1)
     judged = dataclasses.replace(judged, weight=JUDGED * judged.weight)
-    parts = [judged, *(Part(o.columns, o.verdict <= 1, np.ones(len(o))) for o in others[1:])]
+    parts = [
+        judged,
+        *(
+            Part(o.columns, o.verdict <= 1, np.where(o.verdict <= 1, 1.0, WRONG_WEIGHT))
+            for o in others[1:]
+        ),
+    ]
     if others:
         parts.append(planted_part(others[0], PLANTED * JUDGED * judged.true.sum()))
     return Product({"copy": fit_trees(TINY_NEAR, parts, TINY_MONOTONE, TINY_TREES)})

@@ -61,6 +61,10 @@ class Alteration:
     boxes: tuple[Box, ...] = ()
 
 
+#: What is said of images whose content differs nearly everywhere.
+ALTERED_ALL_OVER: Final = Alteration(strength=MOST, rest=MOST)
+
+
 def altered(query: Float32, reference: Float32, mask: Bool) -> Alteration:
     """Return where two grey images (h, w) in register were altered, of where the mask holds."""
     if min(mask.shape) < 2 * CELL:

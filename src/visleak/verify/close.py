@@ -15,7 +15,7 @@ import numpy as np
 from visleak.records import Bool, Bytes8, Float32
 from visleak.verify import closeup
 from visleak.verify.align import Matrix
-from visleak.verify.alteration import Alteration, altered
+from visleak.verify.alteration import ALTERED_ALL_OVER, Alteration, altered
 from visleak.verify.detail import Detail, plain_share, shared_detail
 from visleak.verify.frame import Photo, Placement, both_inside, bounded, frame, moved
 from visleak.verify.light import detail_fit
@@ -34,6 +34,10 @@ CORE: Final = 0.3
 
 #: Amount of shared detail below which no differences are looked for.
 SHARED: Final = 0.5
+
+#: Share of the windows that contradict from which the whole content counts as altered: nobody needs
+#: to look for the places.
+CONTRADICTED: Final = 0.7
 
 
 def is_worthwhile(structure: Float32, core: Float32) -> Bool:
@@ -75,6 +79,8 @@ def compare(query: Bytes8, reference: Bytes8, matrix: Matrix) -> Comparison:
     if side >= DETAIL_SIDE:
         found = _in_register(sides, matrix, PLACES_SIDE) or found
     ours, theirs, mask = found
+    if detail.opposed > CONTRADICTED:
+        return Comparison(detail, differences(*found), ALTERED_ALL_OVER, max(ours.shape))
     ours = settled(ours, theirs, mask)
     return Comparison(
         detail, differences(ours, theirs, mask), altered(ours, theirs, mask), max(ours.shape)
