@@ -14,6 +14,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
+from typing import ClassVar
 
 import numpy as np
 import numpy.typing as npt
@@ -63,7 +64,10 @@ class DomainSet:
         root: its folder.
         names: paths of the images relative to the root, sorted.
         groups: one per image: images of one group are copies of each other.
+        told_by_colour: another colour makes another image.
     """
+
+    told_by_colour: ClassVar[bool] = False
 
     name: str
     root: Path

@@ -42,7 +42,7 @@ from samples import (
 )
 from scipy.optimize import minimize
 from sklearn.ensemble import HistGradientBoostingClassifier
-from tiny_sets import DRAWN, FITTED_SIDES, tiny_set
+from tiny_sets import DRAWN, FITTED_SIDES, large_drawn, tiny_set
 
 from visleak.cache import Cache, default_folder
 from visleak.grading.model import Grader, Node, Product, Scale, Scales, Trees, as_text, load_grader
@@ -68,10 +68,18 @@ TINY_SIMILAR = ("corrected", "agreement", "directions", "grey")
 SHARED = ("amount", "matched")
 UNCHANGED = ("amount", "matched", "opposed", "replaced", "added", "hidden", "rewritten", "typical",
              "places", "altered", "altered_rest", "altered_cells", "plain", "windows", "drift",
-             "structure")  # fmt: skip
+             "structure", "colour", "tint")  # fmt: skip
 
 #: Features with which the probability that nothing changed may only rise, or only fall.
-MONOTONE = {"amount": 1, "matched": 1, "opposed": -1, "typical": -1, "drift": -1, "altered": -1}
+MONOTONE = {
+    "amount": 1,
+    "matched": 1,
+    "opposed": -1,
+    "typical": -1,
+    "drift": -1,
+    "altered": -1,
+    "colour": 1,
+}
 
 #: The same of tiny images: agreement counts for a pair, and what a relation was free to do counts
 #: against it.
@@ -365,6 +373,12 @@ def main(part: str) -> None:
             DomainSet.of(data, name), FITTING, PLANTED_IMAGES, place, skip=OF_NETWORK
         ))
         for name in (*NATURAL, *OTHERS)
+    }  # fmt: skip
+    domains |= {
+        f"{name}, drawn": in_place(lambda place, name=name: domain_sample(
+            large_drawn(name), FITTING, PLANTED_IMAGES, place, wrong=WRONG_PAIRS
+        ))
+        for name in DRAWN
     }  # fmt: skip
     numbers = range(DOCUMENTS_OF_NETWORK, DOCUMENTS_OF_NETWORK + DOCUMENTS)
     drawn = in_place(lambda place: document_sample(documents.FITTING, numbers, place))

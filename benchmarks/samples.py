@@ -159,6 +159,9 @@ def _only(pairs: Pairs, keep: npt.NDArray[np.bool_]) -> Pairs:
 #: Changes that every source gets, and how many of the others it gets.
 ALWAYS, FURTHER = tuple(PLANTED), 4
 
+#: Changes that make another image of one that is told by its colour.
+COLOURS = ("hue", "inverted", "grey, gamma", "combined")
+
 #: Wrong pairs within a set that are verified, those of the highest rank.
 WITHIN = 300
 
@@ -200,7 +203,8 @@ def domain_sample(
     copies: list[tuple[npt.NDArray[np.uint8], int, str]] = []
     for source in sources:
         rng = generator("further", images.name, images.names[source])
-        further = rng.choice([*OCCLUDING, *FITTED], FURTHER, replace=False).tolist()
+        names = [n for n in (*OCCLUDING, *FITTED) if not (images.told_by_colour and n in COLOURS)]
+        further = rng.choice(names, FURTHER, replace=False).tolist()
         copies += planted(images, [source], (*ALWAYS, *further))
     with tempfile.TemporaryDirectory() as folder:
         return _of_domain(images, half, copies, Path(folder), place, wrong)

@@ -1,7 +1,7 @@
 """Sets of tiny images beside CIFAR-10, to fit and to measure on: photographs, articles, renderings.
 
-Images of other domains are reduced; icons and flags are drawn. Icons and flags are what is hardest:
-few edges, plain areas, and images that differ in a colour or in a length.
+Images of other domains are reduced; icons and flags are drawn, and larger ones of them, too. They
+are what is hardest: few edges, plain areas, and images that differ in a colour or in a length.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from pathlib import Path
 import cv2
 import numpy as np
 import numpy.typing as npt
-from changes import generator
+from changes import generator, noisy
 from domain_sets import DomainSet
 from matplotlib import font_manager
 from PIL import Image, ImageDraw, ImageFont
@@ -27,6 +27,9 @@ LEFT_OUT_SIDES = {"leaf": 48, "skin": 28}
 #: Drawn sets, and images of a flag set.
 DRAWN = ("icons", "flags")
 FLAGS = 300
+
+#: Short and long side of larger drawings, pixels.
+LARGE_SIDES = (64, 420)
 
 #: Blocks of characters that icons are drawn of: arrows, signs, shapes, letters of five scripts.
 BLOCKS = (
@@ -81,6 +84,8 @@ class Drawn(DomainSet):
 
     images: tuple[Pixels, ...] = ()
 
+    told_by_colour = True
+
     @classmethod
     def of_images(cls, name: str, images: Sequence[tuple[str, Pixels]]) -> Drawn:
         """Return a set of named images, which are all different."""
@@ -106,14 +111,25 @@ def tiny_set(data: Path, name: str) -> DomainSet:
     )
 
 
-def icons() -> list[tuple[str, Pixels]]:
-    """Return icons of 28 pixels, no two of which are the same in any view."""
-    font = ImageFont.truetype(font_manager.findfont("DejaVu Sans"), 24)
+def large_drawn(name: str) -> DomainSet:
+    """Return one of the drawn sets, each image at a size of its own, and some with noise."""
+    made = []
+    for own, pixels in icons(10.0) if name == "icons" else flags(4.0):
+        rng = generator("large", name, own)
+        low, high = LARGE_SIDES
+        ratio = low / max(pixels.shape[:2]) * (high / low) ** float(rng.uniform())
+        size = [max(8, round(side * ratio)) for side in pixels.shape[1::-1]]
+        large = np.asarray(cv2.resize(pixels, size, interpolation=cv2.INTER_AREA), np.uint8)
+        noise = float(rng.uniform(1, 8)) if rng.random() < 0.5 else 0.0
+        made.append((own, noisy(large, rng, noise)))
+    return Drawn.of_images(f"{name}, large", made)
+
+
+def icons(scale: float = 1.0) -> list[tuple[str, Pixels]]:
+    """Return icons of 28 pixels times a scale, no two of which are the same in any view."""
     rng, masks, result = generator("icons"), [], []
     for code in (code for first, last in BLOCKS for code in range(first, last + 1)):
-        image = Image.new("L", (28, 28), 0)
-        ImageDraw.Draw(image).text((14, 14), chr(code), fill=255, font=font, anchor="mm")
-        mask = np.asarray(image).astype(np.int64)
+        mask = _icon(code, 1.0)
         views = np.array([np.rot90(m, k) for m in (mask, mask[:, ::-1]) for k in range(4)])
         if mask.mean() < 8 or any(
             np.abs(views - other).mean(axis=(1, 2)).min() < SAME_ICON for other in masks
@@ -124,13 +140,22 @@ def icons() -> list[tuple[str, Pixels]]:
         if rng.random() < 0.5:
             while np.abs(ink - ground).sum() < 200 or ink.sum() == 0:
                 ink, ground = rng.integers(0, 256, 3), rng.integers(0, 256, 3)
-        share = mask[..., None] / 255
+        share = _icon(code, scale)[..., None] / 255
         result.append((f"{code:x}", np.rint(ink * share + ground * (1 - share)).astype(np.uint8)))
     return result
 
 
-def flags() -> list[tuple[str, Pixels]]:
-    """Return flags of 32 x 22 pixels, no two of which are the same in any view."""
+def _icon(code: int, scale: float) -> npt.NDArray[np.int64]:
+    """Return the ink of an icon, 0..255."""
+    font = ImageFont.truetype(font_manager.findfont("DejaVu Sans"), 24 * scale)
+    side = round(28 * scale)
+    image = Image.new("L", (side, side), 0)
+    ImageDraw.Draw(image).text((side / 2, side / 2), chr(code), 255, font, "mm")
+    return np.asarray(image).astype(np.int64)
+
+
+def flags(scale: float = 0.25) -> list[tuple[str, Pixels]]:
+    """Return flags of 128 x 88 pixels times a scale, no two of which are the same in any view."""
     rng, known, result = generator("flags"), set(), []
     while len(result) < FLAGS:
         layout = str(rng.choice(list(LAYOUTS)))
@@ -141,7 +166,9 @@ def flags() -> list[tuple[str, Pixels]]:
         known.add((layout, *chosen))
         name = "-".join(map(str, (layout, *chosen)))
         large = _flag(layout, COLOURS[chosen])
-        result.append((name, np.asarray(cv2.resize(large, (32, 22), interpolation=cv2.INTER_AREA))))
+        size = (round(128 * scale), round(88 * scale))
+        method = cv2.INTER_AREA if scale < 1 else cv2.INTER_NEAREST
+        result.append((name, np.asarray(cv2.resize(large, size, interpolation=method))))
     return result
 
 
