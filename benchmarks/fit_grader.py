@@ -54,15 +54,8 @@ TINY_NEAR = (
     *("agreement", "corrected", "directions", "detail", "core", "grey", "residual", "patch"),
     *("palette", "unlike", "contrast", "fine", "middle", "coarse", "shapes", "covered"),
     *("viewed", "moved", "enlarged", "stretched", "turned"),
-    *(
-        "texture_amount",
-        "texture_mean",
-        "texture_typical",
-        "texture_tiles",
-        "texture_opposed",
-        "texture_left",
-    ),
-    *("form_amount", "form_mean", "form_typical", "form_tiles", "form_opposed", "form_left"),
+    *("texture_amount", "texture_mean", "texture_typical", "texture_tiles", "texture_opposed"),
+    *("form_amount", "form_mean", "form_typical", "form_tiles", "form_opposed"),
 )
 TINY_SIMILAR = ("corrected", "agreement", "directions", "grey")
 SHARED = ("amount", "matched")
@@ -91,7 +84,7 @@ TINY_MONOTONE = {
     ),
     **dict.fromkeys(
         ("residual", "patch", "unlike", "viewed", "moved", "stretched", "texture_opposed",
-         "form_opposed", "texture_left", "form_left"), -1,
+         "form_opposed"), -1,
     ),
 }  # fmt: skip
 

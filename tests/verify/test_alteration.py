@@ -70,6 +70,13 @@ def test_a_changed_field_is_seen_where_it_is(name, line, text):
         assert 70 * line + 60 < top < top + height < 70 * line + 130
 
 
+def test_the_rest_is_altered_where_something_far_away_is_too():
+    total = {"line_8": "Total              148.70 EUR"}
+    one, both = invoice(**total), invoice(**total, line_1="Invoice 2024-148")
+    assert between(one, invoice()).rest < 0 < between(both, invoice()).rest
+    assert between(invoice(), invoice()).rest < 0
+
+
 def test_only_what_the_mask_holds_is_judged():
     changed = invoice(line_8="Total              763.95 EUR")
     mask = np.ones(changed.shape[:2], np.bool_)

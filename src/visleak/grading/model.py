@@ -88,7 +88,6 @@ def _texture_features(checks: Mapping[str, Float64]) -> dict[str, Float64]:
         for name in ("mean", "typical"):
             bounded = np.clip(checks[f"{kind}_{name}"], -_MOST, _MOST)
             columns[f"{kind}_{name}"] = np.arctanh(bounded)
-        columns[f"{kind}_left"] = np.log1p(checks[f"{kind}_left"])
         for name in ("tiles", "opposed"):
             columns[f"{kind}_{name}"] = checks[f"{kind}_{name}"]
     return columns

@@ -53,10 +53,10 @@ class Measures:
         unlike: share of the reference's variance in all channels that one gain and one offset of
             the query leave, 0..1.
         contrast: deviation of the reference's grey values over the overlap, levels.
-        texture_amount, texture_mean, texture_typical, texture_tiles, texture_opposed,
-            texture_left: see :class:`visleak.verify.texture.Texture`, of the images as they are.
-        form_amount, form_mean, form_typical, form_tiles, form_opposed, form_left: the same of the
-            blurred images, in which a reduced or compressed copy is like its original.
+        texture_amount, texture_mean, texture_typical, texture_tiles, texture_opposed: see
+            :class:`visleak.verify.texture.Texture`, of the images as they are.
+        form_amount, form_mean, form_typical, form_tiles, form_opposed: the same of the blurred
+            images, in which a reduced or compressed copy is like its original.
         viewed: 1 where a mirrored, turned or inverted query is compared; this and what follows
             are what the relation is free to do, and each freedom makes unrelated images agree
             better.
@@ -131,13 +131,11 @@ class Measures:
     texture_typical: float = 0.0
     texture_tiles: float = 0.0
     texture_opposed: float = 0.0
-    texture_left: float = 0.0
     form_amount: float = 0.0
     form_mean: float = 0.0
     form_typical: float = 0.0
     form_tiles: float = 0.0
     form_opposed: float = 0.0
-    form_left: float = 0.0
     viewed: float = 0.0
     moved: float = 0.0
     enlarged: float = 0.0

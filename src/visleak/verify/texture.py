@@ -44,8 +44,6 @@ class Texture:
         typical: correlation of the tile at the lower two fifths of the weight, -1..1.
         tiles: number of tiles with texture of their own, 0..16.
         opposed: share of the tiles with contrast that do not correlate, 0..1.
-        left: texture that one image has alone, largest of all tiles, in multiples of the noise:
-            what is left of it once the other's is fitted to it, by one gain for all tiles.
     """
 
     amount: float = 0.0
@@ -53,7 +51,6 @@ class Texture:
     typical: float = 0.0
     tiles: float = 0.0
     opposed: float = 0.0
-    left: float = 0.0
 
 
 def shared_texture(
@@ -82,15 +79,7 @@ def shared_texture(
         typical=float(correlation[order][min(place, len(order) - 1)]),
         tiles=total,
         opposed=_opposed(tensors, known, noise),
-        left=max(_left(ours, theirs, both, known), _left(theirs, ours, both, known)) / noise,
     )
-
-
-def _left(one: Float64, other: Float64, both: Float64, known: npt.NDArray[np.bool_]) -> float:
-    """Return the energy that the other image leaves of one, largest of the known tiles."""
-    gain = max(0.0, float(both @ known)) / (float(other @ known) + 1e-3)
-    left = one - 2 * gain * both + gain * gain * other
-    return max(0.0, float(np.where(known, left, 0.0).max()))
 
 
 def _tensors(grey: tuple[Float32, Float32], inner: Float32, blur: float) -> tuple[Float64, Float64]:
