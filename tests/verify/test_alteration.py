@@ -12,6 +12,7 @@ from PIL import Image
 from tests.invoices import invoice
 
 from visleak.verify.alteration import MOST, altered
+from visleak.verify.closeup import blurred_alike
 
 
 def saved(pixels, quality):
@@ -25,7 +26,10 @@ def grey(pixels):
 
 
 def between(one, other):
-    return altered(grey(one), grey(other), np.ones(one.shape[:2], np.bool_))
+    """Compare two images as the close comparison does: equally sharp."""
+    mask = np.ones(one.shape[:2], np.bool_)
+    ours, theirs, _ = blurred_alike(grey(one), grey(other), mask)
+    return altered(ours, theirs, mask)
 
 
 def noisy(pixels, seed=0, sigma=5.0):
