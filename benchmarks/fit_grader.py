@@ -101,7 +101,7 @@ TREE_RIDGE = 5.0
 
 #: Weight of all true, and of all wrong, pairs of a set; of documents, which stand for many sets,
 #: and of whose changed fields few may be missed.
-SET_WEIGHT, DOCUMENT_WEIGHT, CHANGED_WEIGHT = 1000.0, 3000.0, 5000.0
+SET_WEIGHT, DOCUMENT_WEIGHT, CHANGED_WEIGHT = 1000.0, 3000.0, 8000.0
 #: Weight of the wrong pairs of natural images that decide what is shared: two poles before one sky
 #: share little, and that must not do.
 STRANGERS_WEIGHT = 4000.0
@@ -116,7 +116,7 @@ RIDGE = 1.0
 
 #: Weight of a judged pair of CIFAR-10, beside 1 of a pair of another tiny set: it has one part in
 #: a hundred of near pairs, and they are what people call near.
-JUDGED = 15.0
+JUDGED = 40.0
 
 #: Wrong pairs of each copy in a tiny set, and the weight of each: they are what there is most of in
 #: an audit.
