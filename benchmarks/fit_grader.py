@@ -58,7 +58,7 @@ TINY_NEAR = (
     *("form_amount", "form_mean", "form_typical", "form_tiles", "form_opposed"),
 )
 TINY_SIMILAR = ("corrected", "agreement", "directions", "grey")
-SHARED = ("amount", "matched")
+SHARED = ("amount", "drift")
 UNCHANGED = ("amount", "matched", "opposed", "replaced", "added", "hidden", "rewritten", "typical",
              "places", "altered", "altered_rest", "altered_cells", "plain", "windows", "drift",
              "structure", "colour", "tint")  # fmt: skip
@@ -101,7 +101,9 @@ TREE_RIDGE = 5.0
 
 #: Weight of all true, and of all wrong, pairs of a set; of documents, which stand for many sets,
 #: and of whose changed fields few may be missed.
-SET_WEIGHT, DOCUMENT_WEIGHT, CHANGED_WEIGHT = 1000.0, 3000.0, 8000.0
+SET_WEIGHT, DOCUMENT_WEIGHT, CHANGED_WEIGHT = 1000.0, 3000.0, 10000.0
+#: The same of wrong pairs that share a layout: receipts of a shop, streets of a drive, flags.
+LAYOUT_WEIGHT = 3000.0
 #: Weight of the wrong pairs of natural images that decide what is shared: two poles before one sky
 #: share little, and that must not do.
 STRANGERS_WEIGHT = 4000.0
@@ -116,11 +118,14 @@ RIDGE = 1.0
 
 #: Weight of a judged pair of CIFAR-10, beside 1 of a pair of another tiny set: it has one part in
 #: a hundred of near pairs, and they are what people call near.
-JUDGED = 40.0
+JUDGED = 15.0
 
 #: Wrong pairs of each copy in a tiny set, and the weight of each: they are what there is most of in
 #: an audit.
-WRONG_PAIRS, WRONG_WEIGHT = 5, 3.0
+WRONG_PAIRS, WRONG_WEIGHT = 5, 2.0
+
+#: The same of receipts: one shop's are the hardest wrong pairs there are.
+WRONG_RECEIPTS = 4
 
 #: Weight of all true pairs of photographs made tiny, as a share of CIFAR-10's.
 PLANTED = 0.25
@@ -280,7 +285,10 @@ def large_scales(domains: dict[str, Sample], drawn: Sample, hard: Sample) -> Sca
     ]
     shared = fit(SHARED, natural)
     parts = [
-        *(by_kind(sample, SET_WEIGHT, SET_WEIGHT) for sample in known.values()),
+        *(
+            by_kind(sample, SET_WEIGHT, SET_WEIGHT if name in NATURAL else LAYOUT_WEIGHT)
+            for name, sample in known.items()
+        ),
         by_kind(aligned(drawn), DOCUMENT_WEIGHT, CHANGED_WEIGHT),
         by_kind(hard, 0.0, HARD_WEIGHT),
     ]
@@ -363,7 +371,8 @@ def main(part: str) -> None:
         return
     domains = {
         name: in_place(lambda place, name=name: domain_sample(
-            DomainSet.of(data, name), FITTING, PLANTED_IMAGES, place, skip=OF_NETWORK
+            DomainSet.of(data, name), FITTING, PLANTED_IMAGES, place, skip=OF_NETWORK,
+            wrong=WRONG_RECEIPTS if name == "receipts" else 1,
         ))
         for name in (*NATURAL, *OTHERS)
     }  # fmt: skip
