@@ -346,11 +346,9 @@ def tiny_scales(data: Path) -> tuple[Scales, Scale, str]:
 
 
 def _print_fit(name: str, own: Sample, near: Scale | Product) -> None:
-    chance, true = near.probability(own.columns), own.verdict <= 1
-    print(
-        f"{name:<16}{len(own):>7,} pairs, true and near {(chance[true] >= 0.5).mean():.3f},"
-        f" wrong and near {(chance[~true] >= 0.5).sum()}"
-    )
+    is_near, true = near.probability(own.columns) >= 0.5, own.verdict <= 1
+    share = f"{is_near[true].mean():.3f}" if true.any() else "none"
+    print(f"{name:<16}{len(own):>7,} pairs, near of the true {share}, wrong {is_near[~true].sum()}")
 
 
 def fit_tiny(data: Path) -> None:
