@@ -126,10 +126,6 @@ def test_an_encoder_gives_the_cosines_of_its_vectors() -> None:
     assert measure.vectors([]).shape == (0, encoder.width)
 
 
-@pytest.mark.xfail(
-    strict=True,
-    reason="known defect: corners of one plain shape count as shared detail, noise not against it",
-)
 def test_verification_takes_back_what_the_fingerprint_alone_would_call_alike() -> None:
     """Two scenes of one layout: the same edges, other colours and noise."""
 
