@@ -580,8 +580,9 @@ def _close_work(task: _CloseTask) -> Float32:
             continue
         measures = Measures(*(float(value) for value in table[row, checks]))
         matrix = table[row, len(COLUMNS) :].reshape(3, 3).astype(np.float64)
-        measures = close.closer(measures, one, other, matrix)
+        measures, relation = close.closer(measures, one, other, matrix)
         table[row, checks] = [getattr(measures, name) for name in CHECKS]
+        table[row, len(COLUMNS) :] = relation.ravel()
     left.forget()
     right.forget()
     return table

@@ -37,10 +37,10 @@ from visleak.verify.measures import Measures
 TINY: Final = 48
 
 #: Long side to which pictures are bounded before the check.
-BOUND: Final = 256
+BOUND: Final = close.BOUND
 
 #: Version of the measures: part of the digest that keys cached evidence.
-VERSION: Final = 12
+VERSION: Final = 13
 
 
 def digest() -> bytes:

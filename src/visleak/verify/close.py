@@ -13,7 +13,7 @@ import cv2
 import numpy as np
 
 from visleak.records import Bool, Bytes8, Float32
-from visleak.verify import closeup
+from visleak.verify import closeup, large
 from visleak.verify.align import Matrix
 from visleak.verify.alteration import ALTERED_ALL_OVER, Alteration, altered
 from visleak.verify.detail import Detail, plain_share, shared_detail
@@ -32,8 +32,15 @@ PLACES_SIDE: Final = 1024
 STRUCTURE: Final = 0.2
 CORE: Final = 0.3
 
-#: Amount of shared detail below which no differences are looked for.
+#: Long side of images whose relation is measured, pixels, and the difference from no relation at
+#: all, in shares of the sides, that does not matter.
+BOUND: Final = 256
+STILL: Final = 0.01
+
+#: Amount of shared detail below which no differences are looked for, and below which another
+#: relation is tried.
 SHARED: Final = 0.5
+DOUBTED: Final = 1.5
 
 #: Share of the windows that contradict from which the whole content counts as altered: nobody needs
 #: to look for the places.
@@ -99,9 +106,26 @@ def in_register(
     return None if found is None else (settled(*found), *found[1:])
 
 
-def closer(measures: Measures, query: Bytes8, reference: Bytes8, matrix: Matrix) -> Measures:
-    """Return the measures of a pair with those of its close comparison."""
+def closer(
+    measures: Measures, query: Bytes8, reference: Bytes8, matrix: Matrix
+) -> tuple[Measures, Matrix]:
+    """Return the measures of a pair with those of its close comparison, and the relation.
+
+    Smooth shapes can agree better under a wrong relation than under the true one, of which a bar of
+    text hides a part. Detail cannot: where little is shared, the images as they lie are tried.
+    """
     found = compare(query, reference, matrix)
+    if found.detail.amount < DOUBTED and not np.allclose(matrix, np.eye(3), atol=STILL):
+        plain = compare(query, reference, np.eye(3))
+        if plain.detail.amount > found.detail.amount + SHARED:
+            small = bounded(query, BOUND), bounded(reference, BOUND)
+            again, found, matrix = large.compared(*small, np.eye(3)), plain, np.eye(3)
+            ratios = {name: getattr(measures, name) for name in ("query_ratio", "reference_ratio")}
+            measures = replace(again, **ratios)
+    return _with(measures, found, query, reference), matrix
+
+
+def _with(measures: Measures, found: Comparison, query: Bytes8, reference: Bytes8) -> Measures:
     detail, different, alteration = found.detail, found.differences, found.alteration
     return replace(
         measures,
