@@ -28,7 +28,7 @@ LEFT_OUT_SIDES = {"leaf": 48, "skin": 28}
 DRAWN = ("icons", "flags")
 FLAGS = 300
 
-#: Short and long side of larger drawings, pixels.
+#: Least and greatest long side of larger drawings, pixels.
 LARGE_SIDES = (64, 420)
 
 #: Blocks of characters that icons are drawn of: arrows, signs, shapes, letters of five scripts.

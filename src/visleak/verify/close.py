@@ -37,10 +37,11 @@ CORE: Final = 0.3
 BOUND: Final = 256
 STILL: Final = 0.01
 
-#: Amount of shared detail below which no differences are looked for, and below which another
-#: relation is tried.
+#: Amount of shared detail below which no differences are looked for: no such pair is near. Below
+#: the second one another relation is tried, and kept if it brings so much more.
 SHARED: Final = 0.5
 DOUBTED: Final = 1.5
+BETTER: Final = 0.5
 
 #: Share of the windows that contradict from which the whole content counts as altered: nobody needs
 #: to look for the places.
@@ -76,15 +77,41 @@ def compare(query: Bytes8, reference: Bytes8, matrix: Matrix) -> Comparison:
         query, reference: RGB ``uint8``, long side at most ``PLACES_SIDE``.
         matrix: query to reference in unit coordinates, exact to some pixels.
     """
+    return _places(_look(query, reference, matrix))
+
+
+@dataclass(frozen=True, slots=True)
+class _Look:
+    """Two images under a relation: what they share, before anything is said of differences.
+
+    Attributes:
+        sides: both images; ``None`` where next to nothing overlaps.
+        matrix: the relation.
+        found: both in register and their mask, of ``DETAIL_SIDE``.
+        detail: what they share.
+    """
+
+    sides: _Sides | None
+    matrix: Matrix
+    found: tuple[Float32, Float32, Bool] | None
+    detail: Detail
+
+
+def _look(query: Bytes8, reference: Bytes8, matrix: Matrix) -> _Look:
     sides = _sides(query, reference, matrix)
     found = None if sides is None else _in_register(sides, matrix, DETAIL_SIDE)
-    if sides is None or found is None:
+    return _Look(sides, matrix, found, Detail() if found is None else shared_detail(*found))
+
+
+def _places(look: _Look) -> Comparison:
+    """Return what is shared, and the places that differ where that is enough to look for them."""
+    if look.sides is None or look.found is None:
         return Comparison()
-    detail, side = shared_detail(*found), max(found[0].shape)
+    detail, found, side = look.detail, look.found, max(look.found[0].shape)
     if detail.amount < SHARED:
         return Comparison(detail, side=side)
     if side >= DETAIL_SIDE:
-        found = _in_register(sides, matrix, PLACES_SIDE) or found
+        found = _in_register(look.sides, look.matrix, PLACES_SIDE) or found
     ours, theirs, mask = found
     if detail.opposed > CONTRADICTED:
         return Comparison(detail, differences(*found), ALTERED_ALL_OVER, max(ours.shape))
@@ -114,15 +141,14 @@ def closer(
     Smooth shapes can agree better under a wrong relation than under the true one, of which a bar of
     text hides a part. Detail cannot: where little is shared, the images as they lie are tried.
     """
-    found = compare(query, reference, matrix)
-    if found.detail.amount < DOUBTED and not np.allclose(matrix, np.eye(3), atol=STILL):
-        plain = compare(query, reference, np.eye(3))
-        if plain.detail.amount > found.detail.amount + SHARED:
-            small = bounded(query, BOUND), bounded(reference, BOUND)
-            again, found, matrix = large.compared(*small, np.eye(3)), plain, np.eye(3)
+    look = _look(query, reference, matrix)
+    if look.detail.amount < DOUBTED and not np.allclose(matrix, np.eye(3), atol=STILL):
+        plain = _look(query, reference, np.eye(3))
+        if plain.detail.amount > look.detail.amount + BETTER:
+            look, small = plain, (bounded(query, BOUND), bounded(reference, BOUND))
             ratios = {name: getattr(measures, name) for name in ("query_ratio", "reference_ratio")}
-            measures = replace(again, **ratios)
-    return _with(measures, found, query, reference), matrix
+            measures = replace(large.compared(*small, np.eye(3)), **ratios)
+    return _with(measures, _places(look), query, reference), look.matrix
 
 
 def _with(measures: Measures, found: Comparison, query: Bytes8, reference: Bytes8) -> Measures:
