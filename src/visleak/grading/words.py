@@ -22,6 +22,11 @@ SHIFTED: Final = 0.025
 SCALED: Final = 0.03
 TURNED: Final = 2.0
 
+#: Share of the shared detail from which contradiction is worth a word, and the correlation of the
+#: colours below which they are others.
+OPPOSED: Final = 0.005
+SAME_COLOURS: Final = 0.9
+
 #: Windows with texture below which the detail of a pair decides nothing.
 SPARSE: Final = 3.0
 
@@ -129,4 +134,8 @@ def _another(check: Mapping[str, float], weakest: str) -> str:
         return f"same template; content differs in {places} place{'s' if places != 1 else ''}"
     if weakest == "unmoved":
         return "same scene; its parts are displaced against each other"
+    if check["opposed"] < OPPOSED and check["colour"] < SAME_COLOURS:
+        return f"same shapes in other colours (correlation {check['colour']:.2f})"
+    if check["opposed"] < OPPOSED:
+        return "nothing found that differs, but too little to be sure of the same shot"
     return f"{100 * check['opposed']:.0f} % of the shared detail contradicts"
