@@ -146,7 +146,7 @@ def _errors(
     images: DomainSet, compared: Compared, rows: npt.NDArray[np.int64],
     source: npt.NDArray[np.int64], kinds: npt.NDArray[np.str_],
 ) -> list[dict[str, Any]]:  # fmt: skip
-    """Return the first of some wrong pairs, for :mod:`remaining_errors` to draw."""
+    """Return the first of some wrong pairs, by name."""
     assert compared.grades is not None
     return [
         {

@@ -12,11 +12,12 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-import cv2
 import documents
 import numpy as np
 import numpy.typing as npt
 from matplotlib.figure import Figure
+
+from visleak.verify.frame import bounded
 
 TARGET = Path(__file__).parents[1] / "docs" / "remaining_errors.png"
 
@@ -33,13 +34,6 @@ def pairs(errors: Sequence[Mapping[str, Any]]) -> Iterator[tuple[str, Pixels, Pi
         pair = documents.pairs(made, processed=1)[error["pair"]]
         processed = error["copy"] or "not processed"
         yield f"{error['kind']}: {error['change']} changed, {processed}", pair.query, pair.reference
-
-
-def small(pixels: Pixels) -> Pixels:
-    """Return an image with its long side at ``SIDE`` pixels."""
-    ratio = SIDE / max(pixels.shape[:2])
-    size = [max(1, round(side * ratio)) for side in pixels.shape[1::-1]]
-    return np.asarray(cv2.resize(pixels, size, interpolation=cv2.INTER_AREA), np.uint8)
 
 
 def beside(sides: Sequence[Pixels]) -> Pixels:
@@ -61,7 +55,7 @@ def main() -> None:
     for cell in cells:
         cell.set_axis_off()
     for cell, (name, query, reference) in zip(cells, drawn, strict=False):
-        cell.imshow(beside([small(query), small(reference)]))
+        cell.imshow(beside([bounded(query, SIDE), bounded(reference, SIDE)]))
         cell.set_title(name, fontsize=10)
     figure.savefig(TARGET, dpi=80)
 

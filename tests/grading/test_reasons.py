@@ -23,3 +23,8 @@ def test_a_similar_pair_is_explained_by_what_speaks_against_it(measured, words):
     said = reason(GRADES.index(Grade.SIMILAR), "", CHECK | measured, "unchanged")
     assert words in said
     assert not said.startswith("0 %")
+
+
+def test_colours_are_named_only_where_they_can_have_decided():
+    said = reason(GRADES.index(Grade.SIMILAR), "", CHECK | {"colour": 0.3}, "shared")
+    assert "colours" not in said

@@ -134,8 +134,8 @@ def _another(check: Mapping[str, float], weakest: str) -> str:
         return f"same template; content differs in {places} place{'s' if places != 1 else ''}"
     if weakest == "unmoved":
         return "same scene; its parts are displaced against each other"
-    if check["opposed"] < OPPOSED and check["colour"] < SAME_COLOURS:
+    if check["opposed"] >= OPPOSED:
+        return f"{100 * check['opposed']:.0f} % of the shared detail contradicts"
+    if weakest == "unchanged" and check["colour"] < SAME_COLOURS:
         return f"same shapes in other colours (correlation {check['colour']:.2f})"
-    if check["opposed"] < OPPOSED:
-        return "nothing found that differs, but too little to be sure of the same shot"
-    return f"{100 * check['opposed']:.0f} % of the shared detail contradicts"
+    return "nothing found that differs, but too little to be sure of the same shot"

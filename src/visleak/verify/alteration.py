@@ -34,7 +34,7 @@ MOST: Final = 6.0
 #: Cells of a place, at least.
 SMALLEST: Final = 3
 
-#: Cells about a place that belong to it when the rest of the pair is looked at.
+#: Cells about a place that are not part of the rest of the pair.
 NEARBY: Final = 8
 
 #: Border of the mask that is not judged, pixels.

@@ -43,8 +43,8 @@ SHARED: Final = 0.5
 DOUBTED: Final = 1.5
 BETTER: Final = 0.5
 
-#: Share of the windows that contradict from which the whole content counts as altered: nobody needs
-#: to look for the places.
+#: Share of the windows that contradict from which the whole content counts as altered, without a
+#: search for single places.
 CONTRADICTED: Final = 0.7
 
 
@@ -77,7 +77,7 @@ def compare(query: Bytes8, reference: Bytes8, matrix: Matrix) -> Comparison:
         query, reference: RGB ``uint8``, long side at most ``PLACES_SIDE``.
         matrix: query to reference in unit coordinates, exact to some pixels.
     """
-    return _places(_look(query, reference, matrix))
+    return _places(_look((Photo.of(query), Photo.of(reference)), matrix))
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,8 +97,8 @@ class _Look:
     detail: Detail
 
 
-def _look(query: Bytes8, reference: Bytes8, matrix: Matrix) -> _Look:
-    sides = _sides(query, reference, matrix)
+def _look(photos: tuple[Photo, Photo], matrix: Matrix) -> _Look:
+    sides = _sides(photos, matrix)
     found = None if sides is None else _in_register(sides, matrix, DETAIL_SIDE)
     return _Look(sides, matrix, found, Detail() if found is None else shared_detail(*found))
 
@@ -128,7 +128,7 @@ def in_register(
 
     ``None`` where next to nothing overlaps; the arguments are those of :func:`compare`.
     """
-    sides = _sides(query, reference, matrix)
+    sides = _sides((Photo.of(query), Photo.of(reference)), matrix)
     found = None if sides is None else _in_register(sides, matrix, PLACES_SIDE)
     return None if found is None else (settled(*found), *found[1:])
 
@@ -139,15 +139,20 @@ def closer(
     """Return the measures of a pair with those of its close comparison, and the relation.
 
     Smooth shapes can agree better under a wrong relation than under the true one, of which a bar of
-    text hides a part. Detail cannot: where little is shared, the images as they lie are tried.
+    text hides a part. Detail cannot: where little is shared, no transformation at all is tried.
     """
-    look = _look(query, reference, matrix)
+    photos = Photo.of(query), Photo.of(reference)
+    look = _look(photos, matrix)
     if look.detail.amount < DOUBTED and not np.allclose(matrix, np.eye(3), atol=STILL):
-        plain = _look(query, reference, np.eye(3))
+        plain = _look(photos, np.eye(3))
         if plain.detail.amount > look.detail.amount + BETTER:
-            look, small = plain, (bounded(query, BOUND), bounded(reference, BOUND))
-            ratios = {name: getattr(measures, name) for name in ("query_ratio", "reference_ratio")}
-            measures = replace(large.compared(*small, np.eye(3)), **ratios)
+            look = plain
+            again = large.compared(bounded(query, BOUND), bounded(reference, BOUND), look.matrix)
+            measures = replace(
+                again,
+                query_ratio=measures.query_ratio,
+                reference_ratio=measures.reference_ratio,
+            )
     return _with(measures, _places(look), query, reference), look.matrix
 
 
@@ -187,8 +192,8 @@ class _Sides:
     content: tuple[Bytes8, Bytes8]
 
 
-def _sides(query: Bytes8, reference: Bytes8, matrix: Matrix) -> _Sides | None:
-    photos = Photo.of(query), Photo.of(reference)
+def _sides(photos: tuple[Photo, Photo], matrix: Matrix) -> _Sides | None:
+    query, reference = photos[0].pixels, photos[1].pixels
     overlap = frame(*photos, matrix)
     if overlap is None:
         return None
