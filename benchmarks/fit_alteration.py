@@ -70,6 +70,10 @@ NOTHING, SAME, ALTERED = 0, 1, 2
 Pixels = npt.NDArray[np.uint8]
 Windows = tuple[npt.NDArray[np.float16], Pixels]
 
+#: Changes that the network is not asked about: within a window, another picture and a sticker on
+#: the picture look alike.
+UNASKED = (("catalogue", "picture"), ("catalogue", "template"))
+
 
 class Network(nn.Module):
     """Five convolutions, two of them dilated: a cell of 4 pixels sees about 60."""
@@ -101,17 +105,19 @@ def of_document(job: tuple[str, int]) -> list[Windows]:
     cv2.setNumThreads(1)
     made = documents.document(*job)
     rng = generator("windows", *job)
-    variants, different = iter(made.variants), None
+    changed_to = {variant.change: variant.pixels for variant in made.variants}
     found = [windows(*pair, None, OF_DOCUMENT, rng) for pair in further(made.original, made, rng)]
     for pair in documents.pairs(made, operations=OPERATIONS, processed=PROCESSED):
-        if pair.grade == "near":
-            different = None
-        elif not pair.copy:
-            variant = next(variants).pixels
+        if (made.kind, pair.change) in UNASKED:
+            continue
+        different = None
+        if pair.change:
+            variant = changed_to[pair.change]
             apart = np.abs(variant.astype(np.int16) - made.original)
             different = apart.max(axis=2) >= VISIBLE
-            (processed,) = further(variant, made, rng, 1)
-            found.append(windows(*processed, different, OF_DOCUMENT, rng))
+            if not pair.copy:
+                (processed,) = further(variant, made, rng, 1)
+                found.append(windows(*processed, different, OF_DOCUMENT, rng))
         found.append(windows(pair.query, pair.reference, 0, different, OF_DOCUMENT, rng))
     return [each for each in found if each is not None]
 

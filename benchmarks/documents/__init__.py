@@ -31,6 +31,7 @@ from documents.editor import source
 from documents.maps import map_
 from documents.music import music
 from documents.page import Box, Change, Image, Page
+from documents.pictures import catalogue, dashboard, menu, plan
 from documents.records import form, invoice, receipt
 from documents.schedules import calendar, timetable
 from documents.screens import application, dialog
@@ -79,14 +80,19 @@ _DRAWERS: dict[str, Callable[[Page], None]] = {
     "application": application,
     "source": source,
     "direction_sign": direction_sign,
+    "catalogue": catalogue,
+    "menu": menu,
+    "plan": plan,
+    "dashboard": dashboard,
 }
 
 #: Kinds to fit a grader on, and kinds to report it on.
 FITTING = ("letter", "article", "receipt", "form", "timetable", "bars", "scatter", "table", "map",
-           "dialog", "slide", "speed_sign")  # fmt: skip
+           "dialog", "slide", "speed_sign", "catalogue", "menu", "plan", "dashboard")  # fmt: skip
 REPORTED = ("book", "invoice", "card", "calendar", "lines", "pie", "spreadsheet", "music",
             "application", "source", "direction_sign")  # fmt: skip
-KINDS = FITTING + REPORTED
+#: In an order that never changes: the place of a kind is part of what decides its copies.
+KINDS = tuple(_DRAWERS)
 
 #: A change is visible if at least so many pixels differ by at least so many levels of a channel.
 VISIBLE_PIXELS, VISIBLE_LEVELS = 20, 48
@@ -94,7 +100,7 @@ VISIBLE_PIXELS, VISIBLE_LEVELS = 20, 48
 #: Sorts of changes of one field, and of all fields at once.
 CHANGES = ("digit", "number", "amount", "date", "time", "name", "address", "label", "title", "word",
            "line", "cell", "bar", "point", "marker", "checkbox", "signature", "portrait",
-           "sign")  # fmt: skip
+           "picture", "sign")  # fmt: skip
 WHOLE = ("template", "language")
 
 
