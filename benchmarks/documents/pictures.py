@@ -140,8 +140,9 @@ def catalogue(page: Page) -> None:
     size = max(10, round(width / style.uniform(45, 60)))
     font = Font(style.choice(PROPORTIONAL), size)
     page.rectangle((0, 0, width, 3.4 * size), brand if style.random() < 0.5 else None)
-    page.write(width * 0.04, 2.4 * size, style.choice(SECTIONS).capitalize(),
-               font.scaled(1.6).bold(), WHITE if page.image.getpixel((2, 2)) == brand else brand)  # fmt: skip
+    head = WHITE if page.image.getpixel((2, 2)) == brand else brand
+    title = style.choice(SECTIONS).capitalize()
+    page.write(width * 0.04, 2.4 * size, title, font.scaled(1.6).bold(), head)
     columns, rows = style.randint(1, 4), style.randint(1, 3)
     wide, high = width * 0.92 / columns, (height - 5 * size) / rows
     names = FIRST if look == 2 else GOODS
@@ -322,7 +323,7 @@ def _curve(
         (left + (right - left) * i / (count - 1), bottom - (bottom - top) * share)
         for i, share in enumerate(heights)
     ]
-    near = points[max(0, place - 1) : place + 2]
-    page.mark(name, (near[0][0], top - 3, near[-1][0], bottom + 3))
-    page.smooth(points, brand, max(2, (bottom - top) / 50))
+    near, thick = points[max(0, place - 1) : place + 2], max(2, (bottom - top) / 50)
+    page.mark(name, (near[0][0] - thick, top - thick, near[-1][0] + thick, bottom + thick))
+    page.smooth(points, brand, thick)
     page.line([(left, bottom), (right, bottom)], mixed(colour, brand, 0.5))
