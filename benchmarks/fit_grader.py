@@ -59,9 +59,11 @@ TINY_NEAR = (
 )
 TINY_SIMILAR = ("corrected", "agreement", "directions", "grey")
 SHARED = ("amount", "drift")
-UNCHANGED = ("amount", "matched", "opposed", "replaced", "added", "hidden", "rewritten", "typical",
-             "places", "altered", "altered_rest", "altered_cells", "plain", "windows", "drift",
-             "structure", "colour", "tint")  # fmt: skip
+UNCHANGED = (
+    *("amount", "matched", "opposed", "replaced", "added", "hidden", "exchanged", "rewritten"),
+    *("typical", "places", "altered", "altered_rest", "altered_cells", "altered_covered"),
+    *("plain", "textured", "windows", "drift", "structure", "colour", "tint"),
+)
 
 #: Features with which the probability that nothing changed may only rise, or only fall.
 MONOTONE = {

@@ -105,8 +105,8 @@ def _close_features(checks: Mapping[str, Float64]) -> dict[str, Float64]:
         **{
             name: checks[name]
             for name in (
-                *("opposed", "replaced", "added", "hidden", "typical", "altered", "altered_rest"),
-                "plain",
+                *("opposed", "replaced", "added", "hidden", "exchanged", "typical"),
+                *("altered", "altered_rest", "altered_covered", "plain", "textured"),
             )
         },
     }

@@ -18,7 +18,7 @@ from typing import Final
 import cv2
 import numpy as np
 
-from visleak.records import Bool, Float32
+from visleak.records import Bool, Bytes8, Float32
 
 #: Side of a cell, for which the network gives one answer, pixels.
 CELL: Final = 4
@@ -37,6 +37,9 @@ SMALLEST: Final = 3
 #: Cells about a place that are not part of the rest of the pair.
 NEARBY: Final = 8
 
+#: Energy of the details of a plain place, levels squared, at most.
+PLAIN: Final = 2.0
+
 #: Border of the mask that is not judged, pixels.
 BORDER: Final = 9
 
@@ -52,12 +55,14 @@ class Alteration:
         rest: the same of the rest of the pair, without that place and what is near it: high where
             processing alone looks altered, or where much was altered.
         cells: number of cells that are more likely altered than not.
+        covered: share of those cells where one image alone is plain, 0..1: a sticker, or a bar.
         boxes: left, top, width, height of the altered places in the frame, pixels; largest first.
     """
 
     strength: float = -MOST
     rest: float = -MOST
     cells: int = 0
+    covered: float = 0.0
     boxes: tuple[Box, ...] = ()
 
 
@@ -84,6 +89,7 @@ def altered(query: Float32, reference: Float32, mask: Bool) -> Alteration:
         strength=strength,
         rest=_rest(smooth, strength),
         cells=int(found.sum()),
+        covered=_covered(query, reference, found),
         boxes=tuple(tuple(CELL * side for side in place[:4].tolist()) for place in kept),
     )
 
@@ -95,6 +101,23 @@ def _rest(odds: Float32, strength: float) -> float:
     _, places = cv2.connectedComponents(cv2.dilate(high, np.ones((side, side), np.uint8)))
     others = odds[places != places.flat[int(odds.argmax())]]
     return float(others.max()) if others.size else -MOST
+
+
+def _covered(query: Float32, reference: Float32, found: Bytes8) -> float:
+    """Return the share of the altered cells where one of two images alone is plain."""
+    if not found.any():
+        return 0.0
+    one, other = (
+        cv2.resize(energy, found.shape[::-1], interpolation=cv2.INTER_AREA) < PLAIN
+        for energy in (_energy(query), _energy(reference))
+    )
+    return float((one != other)[found > 0].mean())
+
+
+def _energy(grey: Float32) -> Float32:
+    """Return the energy of the details about each pixel, levels squared."""
+    details = grey - cv2.GaussianBlur(grey, (0, 0), 2.0)
+    return np.asarray(cv2.blur(details * details, (2 * CELL + 1, 2 * CELL + 1)), np.float32)
 
 
 def planes(query: Float32, reference: Float32, mask: Bool) -> Float32:

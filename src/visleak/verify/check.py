@@ -40,7 +40,7 @@ TINY: Final = 48
 BOUND: Final = close.BOUND
 
 #: Version of the measures: part of the digest that keys cached evidence.
-VERSION: Final = 14
+VERSION: Final = 15
 
 
 def digest() -> bytes:

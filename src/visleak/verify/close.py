@@ -1,7 +1,8 @@
 """The close comparison of two aligned images at up to 1,024 pixels: shared detail and differences.
 
-Made where the check at 256 pixels finds any resemblance. What it costs is spent in two steps:
-shared detail first, and places that differ only where there is some.
+Made where the check at 256 pixels finds any resemblance. What it costs is spent in three steps: a
+glance at shared detail, shared detail at full size where the glance finds any, and places that
+differ where there is some.
 """
 
 from __future__ import annotations
@@ -23,7 +24,9 @@ from visleak.verify.measures import Measures
 from visleak.verify.places import Differences, differences, settled
 from visleak.verify.registration import registered
 
-#: Long side of the frame in which detail is compared, and in which places are, pixels.
+#: Long side of the frame of a first glance, of that in which detail is compared, and of that in
+#: which places are, pixels.
+GLANCE_SIDE: Final = 256
 DETAIL_SIDE: Final = 640
 PLACES_SIDE: Final = 1024
 
@@ -37,8 +40,8 @@ CORE: Final = 0.3
 BOUND: Final = 256
 STILL: Final = 0.01
 
-#: Amount of shared detail below which no differences are looked for: no such pair is near. Below
-#: the second one another relation is tried, and kept if it brings so much more.
+#: Amount of shared detail below which nothing more is looked for: no such pair is near. Below the
+#: second one another relation is tried, and kept if it brings so much more.
 SHARED: Final = 0.5
 DOUBTED: Final = 1.5
 BETTER: Final = 0.5
@@ -77,7 +80,7 @@ def compare(query: Bytes8, reference: Bytes8, matrix: Matrix) -> Comparison:
         query, reference: RGB ``uint8``, long side at most ``PLACES_SIDE``.
         matrix: query to reference in unit coordinates, exact to some pixels.
     """
-    return _places(_look((Photo.of(query), Photo.of(reference)), matrix))
+    return _places(_look((Photo.of(query), Photo.of(reference)), matrix, DETAIL_SIDE))
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,7 +90,7 @@ class _Look:
     Attributes:
         sides: both images; ``None`` where next to nothing overlaps.
         matrix: the relation.
-        found: both in register and their mask, of ``DETAIL_SIDE``.
+        found: both in register and their mask.
         detail: what they share.
     """
 
@@ -96,21 +99,30 @@ class _Look:
     found: tuple[Float32, Float32, Bool] | None
     detail: Detail
 
+    @classmethod
+    def of(cls, sides: _Sides | None, matrix: Matrix, side: int) -> _Look:
+        """Look in a frame of a long side of at most ``side`` pixels."""
+        found = None if sides is None else _in_register(sides, matrix, side)
+        return cls(sides, matrix, found, Detail() if found is None else shared_detail(*found))
 
-def _look(photos: tuple[Photo, Photo], matrix: Matrix) -> _Look:
-    sides = _sides(photos, matrix)
-    found = None if sides is None else _in_register(sides, matrix, DETAIL_SIDE)
-    return _Look(sides, matrix, found, Detail() if found is None else shared_detail(*found))
+    @property
+    def side(self) -> int:
+        """Long side of the frame, pixels."""
+        return 0 if self.found is None else max(self.found[0].shape)
+
+
+def _look(photos: tuple[Photo, Photo], matrix: Matrix, side: int) -> _Look:
+    return _Look.of(_sides(photos, matrix), matrix, side)
 
 
 def _places(look: _Look) -> Comparison:
     """Return what is shared, and the places that differ where that is enough to look for them."""
     if look.sides is None or look.found is None:
         return Comparison()
-    detail, found, side = look.detail, look.found, max(look.found[0].shape)
+    detail, found = look.detail, look.found
     if detail.amount < SHARED:
-        return Comparison(detail, side=side)
-    if side >= DETAIL_SIDE:
+        return Comparison(detail, side=look.side)
+    if look.side >= DETAIL_SIDE:
         found = _in_register(look.sides, look.matrix, PLACES_SIDE) or found
     ours, theirs, mask = found
     if detail.opposed > CONTRADICTED:
@@ -142,9 +154,9 @@ def closer(
     text hides a part. Detail cannot: where little is shared, no transformation at all is tried.
     """
     photos = Photo.of(query), Photo.of(reference)
-    look = _look(photos, matrix)
+    look = _look(photos, matrix, GLANCE_SIDE)
     if look.detail.amount < DOUBTED and not np.allclose(matrix, np.eye(3), atol=STILL):
-        plain = _look(photos, np.eye(3))
+        plain = _look(photos, np.eye(3), GLANCE_SIDE)
         if plain.detail.amount > look.detail.amount + BETTER:
             look = plain
             again = large.compared(bounded(query, BOUND), bounded(reference, BOUND), look.matrix)
@@ -153,6 +165,8 @@ def closer(
                 query_ratio=measures.query_ratio,
                 reference_ratio=measures.reference_ratio,
             )
+    if look.detail.amount >= SHARED and look.side >= GLANCE_SIDE:
+        look = _Look.of(look.sides, look.matrix, DETAIL_SIDE)
     return _with(measures, _places(look), query, reference), look.matrix
 
 
@@ -164,15 +178,18 @@ def _with(measures: Measures, found: Comparison, query: Bytes8, reference: Bytes
         matched=detail.matched,
         opposed=detail.opposed,
         windows=detail.windows,
+        textured=detail.textured,
         replaced=different.replaced,
         added=different.added,
         hidden=different.covered,
+        exchanged=different.exchanged,
         rewritten=different.share,
         typical=different.typical,
         places=float(different.places),
         altered=alteration.strength,
         altered_rest=alteration.rest,
         altered_cells=float(alteration.cells),
+        altered_covered=alteration.covered,
         altered_places=float(len(alteration.boxes)),
         plain=max(plain_share(_grey(bounded(image, DETAIL_SIDE))) for image in (query, reference)),
         close_side=float(found.side),

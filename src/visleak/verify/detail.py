@@ -52,12 +52,15 @@ class Detail:
         matched: correlation of the windows, upper quartile by weight, the larger of two levels.
         opposed: share of the windows with contrast that contradict, mean of two levels, 0..1.
         windows: how many windows have texture of their own, the largest of all levels.
+        textured: share of the windows of the finest level that do, 0..1: most of a photograph, and
+            little of a page.
     """
 
     amount: float = 0.0
     matched: float = 0.0
     opposed: float = 0.0
     windows: float = 0.0
+    textured: float = 0.0
 
 
 def shared_detail(query: Float32, reference: Float32, mask: Bool) -> Detail:
@@ -71,6 +74,7 @@ def shared_detail(query: Float32, reference: Float32, mask: Bool) -> Detail:
         matched=max(level.matched for level in judged),
         opposed=sum(level.opposed for level in judged) / len(JUDGED),
         windows=max(level.windows for level in levels),
+        textured=levels[0].textured,
     )
 
 
@@ -166,6 +170,7 @@ def _level(windows: _Tensors, noise: float) -> Detail:
         matched=float(correlation[order][min(int(place), len(order) - 1)]),
         opposed=_opposed(windows, noise),
         windows=total,
+        textured=total / len(weight),
     )
 
 

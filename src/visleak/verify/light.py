@@ -22,6 +22,9 @@ RIDGE: Final = 10.0
 OFF_LEVELS: Final = 2.0
 OFF_SPREADS: Final = 2.5
 
+#: A median is that of one value in so many: neighbours say much the same.
+STRIDE: Final = 5
+
 #: Side (pixels of the frame) of the mean that is taken off to leave the details.
 DETAIL_SIDE: Final = 9
 
@@ -97,7 +100,7 @@ def light(frame: Frame) -> Light:
     first = _Moments.of(rows, weight)
     _, weights, level = first.fit()
     off = np.abs(target - _mixed(rows, weights, level))
-    limit = OFF_LEVELS + OFF_SPREADS * _SPREAD * float(np.median(off[frame.mask.ravel()]))
+    limit = OFF_LEVELS + OFF_SPREADS * _SPREAD * _median(off[frame.mask.ravel()])
     moments = _Moments.of(rows, weight * (off <= limit))
     gain, weights, _ = moments.fit()
     detail = detail_fit(frame)
@@ -153,11 +156,11 @@ def detail_fit(frame: Frame) -> DetailFit:
         pull = 0.05 * float(np.trace(square)) / 3 + 0.02
         weights = np.linalg.solve(square + pull * np.eye(3), across + pull * gain * _LUMINANCE)
         miss = np.abs(ours @ weights.astype(np.float32) - theirs)
-        limit = OFF_SPREADS * (_SPREAD * float(np.median(miss)) + 0.3)
+        limit = OFF_SPREADS * (_SPREAD * _median(miss) + 0.3)
         trust = trust / (1 + (miss / limit) ** 2)
     weights = _at_contrast(weights, ours, theirs, trust)
     mixed = frame.query[frame.mask] @ weights.astype(np.float32)
-    level = float(np.median(grey(frame.reference)[frame.mask] - mixed))
+    level = _median(grey(frame.reference)[frame.mask] - mixed)
     return DetailFit(gain, weights, level)
 
 
@@ -165,9 +168,13 @@ def _details(plane: Float32) -> Float32:
     return np.asarray(plane - cv2.blur(plane, (DETAIL_SIDE, DETAIL_SIDE)), np.float32)
 
 
+def _median(values: Float32) -> float:
+    return float(np.median(values[::STRIDE]))
+
+
 def _plain(details: Float32) -> Float32:
     """Return a weight that strong details have less of."""
-    usual = 3 * float(np.median(np.abs(details))) + 0.5
+    usual = 3 * _median(np.abs(details)) + 0.5
     return np.asarray(1 / (1 + (details / usual) ** 2), np.float32)
 
 

@@ -64,12 +64,14 @@ class Measures:
         enlarged: logarithm of the scale.
         stretched: logarithm of the ratio of the axes.
         turned: angle from the view, degrees.
-        amount, matched, opposed, windows: see :class:`visleak.verify.detail.Detail`; these and
+        amount, matched, opposed, windows, textured: see :class:`visleak.verify.detail.Detail`; these and
             what follows of a close comparison only.
-        replaced, added, hidden, rewritten, typical, places: ``replaced``, ``added``, ``covered``,
-            ``share``, ``typical`` and ``places`` of :class:`visleak.verify.places.Differences`.
-        altered, altered_rest, altered_cells, altered_places: ``strength``, ``rest``, ``cells`` and
-            number of ``boxes`` of :class:`visleak.verify.alteration.Alteration`.
+        replaced, added, hidden, exchanged, rewritten, typical, places: ``replaced``, ``added``,
+            ``covered``, ``exchanged``, ``share``, ``typical`` and ``places`` of
+            :class:`visleak.verify.places.Differences`.
+        altered, altered_rest, altered_cells, altered_covered, altered_places: ``strength``,
+            ``rest``, ``cells``, ``covered`` and number of ``boxes`` of
+            :class:`visleak.verify.alteration.Alteration`.
         plain: share of an image without any detail at all, the larger of both: paper, solid
             areas of a rendering, 0..1.
         close_side: long side of the frame of the close comparison, pixels; -1 without one.
@@ -108,15 +110,18 @@ class Measures:
     matched: float = 0.0
     opposed: float = 1.0
     windows: float = 0.0
+    textured: float = 0.0
     replaced: float = 0.0
     added: float = 0.0
     hidden: float = 0.0
+    exchanged: float = 0.0
     rewritten: float = 1.0
     typical: float = 0.0
     places: float = 0.0
     altered: float = -6.0
     altered_rest: float = -6.0
     altered_cells: float = 0.0
+    altered_covered: float = 0.0
     altered_places: float = 0.0
     plain: float = 0.0
     close_side: float = -1.0

@@ -69,6 +69,8 @@ class Differences:
             taken away here and added there.
         added: content that only one image has, largest place.
         covered: places whose ground differs as well, largest area.
+        exchanged: area of the places whose ground is lighter in the one image, or of those whose
+            ground is lighter in the other, whichever is smaller: a mark that moved leaves both.
         share: share of the content that is replaced.
         typical: share of the energy that differs in the median, 0..1.
         places: number of places where content is replaced or added.
@@ -79,6 +81,7 @@ class Differences:
     replaced: float = 0.0
     added: float = 0.0
     covered: float = 0.0
+    exchanged: float = 0.0
     share: float = 0.0
     typical: float = 0.0
     places: int = 0
@@ -243,7 +246,7 @@ def _summed(inks: _Inks, found: Bool, content: int, typical: float) -> Differenc
     order = np.argsort(-places[1:count, cv2.CC_STAT_AREA], kind="stable")[:PLACES] + 1
     scale = math.sqrt(inks.contrast)
     replaced = covered = area_replaced = 0.0
-    sums, largest, boxes, covers = [0.0, 0.0], 0.0, [], []
+    sums, lighter, largest, boxes, covers = [0.0, 0.0], [0.0, 0.0], 0.0, [], []
     for label in order.tolist():
         x, y, width, height, area = (int(value) for value in places[label])
         if area < SMALLEST:
@@ -255,9 +258,10 @@ def _summed(inks: _Inks, found: Bool, content: int, typical: float) -> Differenc
         fainter = np.abs(theirs) > np.abs(ours)
         removed, added = float(apart[fainter].sum()), float(apart[~fainter].sum())
         lesser, greater = min(removed, added), max(removed, added)
-        ground = np.abs(inks.grounds[0][here][inner] - inks.grounds[1][here][inner])
-        if float(np.median(ground)) / scale >= COVERED:
+        ground = inks.grounds[0][here][inner] - inks.grounds[1][here][inner]
+        if float(np.median(np.abs(ground))) / scale >= COVERED:
             covered = max(covered, float(area))
+            lighter[int(np.median(ground) > 0)] += area
             covers.append((x, y, width, height))
             continue
         boxes.append((x, y, width, height))
@@ -270,6 +274,7 @@ def _summed(inks: _Inks, found: Bool, content: int, typical: float) -> Differenc
         replaced=math.log1p(max(replaced, min(sums))),
         added=math.log1p(largest),
         covered=math.log1p(covered),
+        exchanged=math.log1p(min(lighter)),
         share=area_replaced / content,
         typical=typical,
         places=len(boxes),
