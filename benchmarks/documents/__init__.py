@@ -193,11 +193,13 @@ def document(
             continue
         if (variant := _variant(kind, key, change, page, original)) is not None:
             variants.append(variant)
-    for number_ in range(1, templates + 1):
-        variants.append(_whole(_drawn(kind, key, template=number_)[1], original, "template"))
+    whole = [("template", _drawn(kind, key, template=own)[1]) for own in range(1, templates + 1)]
     if templates and page.translatable:
-        change = Change("", "language")
-        variants.append(_whole(_drawn(kind, key, change)[1], original, "language"))
+        whole.append(("language", _drawn(kind, key, Change("", "language"))[1]))
+    # few fields may have the same values by chance
+    variants += [
+        _whole(pixels, original, what) for what, pixels in whole if (pixels != original).any()
+    ]
     return Document(kind, number, seed, original, tuple(variants))
 
 

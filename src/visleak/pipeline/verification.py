@@ -44,10 +44,10 @@ from visleak.verify.measures import CHECKS, Measures
 SCREEN_WEIGHT: Final = 0.35
 GATE: Final = 0.12
 
-#: The same for tiny images, which have a screen of their own: on judged CIFAR-10 pairs that keeps
+#: The same for small images, which have a screen of their own: on judged CIFAR-10 pairs that keeps
 #: 99 % of the near-duplicates and leaves out nineteen twentieths of the candidates.
-TINY_WEIGHT: Final = 0.6
-TINY_GATE: Final = 0.29
+SMALL_WEIGHT: Final = 0.6
+SMALL_GATE: Final = 0.29
 
 #: Pairs a task.
 SCREEN_CHUNK: Final = 1024
@@ -327,7 +327,7 @@ class _ScreenTask:
     query: Int64
     reference: Int64
     view: npt.NDArray[np.int8]
-    tiny: Bool
+    small: Bool
 
 
 def _screen(todo: Sequence[_Rows], material: Mapping[str, Material], place: Workplace) -> None:
@@ -341,8 +341,10 @@ def _screen(todo: Sequence[_Rows], material: Mapping[str, Material], place: Work
         names = (rows.pairs.query_set, rows.pairs.reference_set)
         parts = _parts(len(rows.index), SCREEN_CHUNK)
         query, reference, view = rows.query, rows.reference, rows.pairs.view[rows.index]
-        tiny = _are_tiny(rows.pairs, material)[rows.index]
-        tasks = (_ScreenTask(*_handed(rows, part, shelf), view[part], tiny[part]) for part in parts)
+        small = _are_small(rows.pairs, material)[rows.index]
+        tasks = (
+            _ScreenTask(*_handed(rows, part, shelf), view[part], small[part]) for part in parts
+        )
         for part, found in zip(parts, place.each(_screen_work, tasks), strict=True):
             table[rows.index[part], :_SCREENED] = found
             place.progress("screening pairs", min(part.stop, len(rows.index)), len(rows.index))
@@ -371,11 +373,11 @@ def _screen_work(task: _ScreenTask) -> Float32:
     left.forget()
     right.forget()
     found = np.ones((len(query), _SCREENED), np.float32)
-    for rows, tiny in ((task.tiny, True), (~task.tiny, False)):
+    for rows, small in ((task.small, True), (~task.small, False)):
         sides = query[rows], reference[rows], task.view[rows]
         if not rows.any():
             continue
-        if tiny:
+        if small:
             found[rows, 0], found[rows, 1:] = placements.place(*sides)
         else:
             found[rows, 0], shift = screen.screen(*sides)
@@ -383,19 +385,19 @@ def _screen_work(task: _ScreenTask) -> Float32:
     return found
 
 
-def _are_tiny(pairs: Pairs, material: Mapping[str, Material]) -> Bool:
-    """Return the pairs that are compared as tiny images."""
+def _are_small(pairs: Pairs, material: Mapping[str, Material]) -> Bool:
+    """Return the pairs that are screened as small images."""
     left = material[pairs.query_set].prints.sizes[pairs.query].max(axis=1, initial=0)
     right = material[pairs.reference_set].prints.sizes[pairs.reference].max(axis=1, initial=0)
-    return np.asarray(np.maximum(left, right) <= check.TINY)
+    return np.asarray(np.maximum(left, right) <= check.SMALL)
 
 
 def _promise(own: _Distinct, material: Mapping[str, Material]) -> tuple[Float32, Bool]:
     """Return what similarity and screen promise of each pair, and whether that is enough."""
-    pairs, tiny = own.pairs, _are_tiny(own.pairs, material)
-    weight = np.where(tiny, TINY_WEIGHT, SCREEN_WEIGHT).astype(np.float32)
+    pairs, small = own.pairs, _are_small(own.pairs, material)
+    weight = np.where(small, SMALL_WEIGHT, SCREEN_WEIGHT).astype(np.float32)
     score = pairs.similarity - pairs.background + weight * own.table[:, 0]
-    return score, score >= np.where(tiny, TINY_GATE, GATE).astype(np.float32)
+    return score, score >= np.where(small, SMALL_GATE, GATE).astype(np.float32)
 
 
 def _survivors(own: _Distinct, material: Mapping[str, Material]) -> _Rows:

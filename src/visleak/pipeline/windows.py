@@ -1,4 +1,4 @@
-"""The candidate channel of tiny images: all of one image against windows of the other.
+"""The candidate channel of small images: all of one image against windows of the other.
 
 A crop to 70 % of the side, or a copy with a border, has another fingerprint than its original. A
 window of a fingerprint is made from its own grid of cells, without decoding: five windows of 75 %
@@ -22,7 +22,7 @@ from visleak.encoders.builtin import CELLS, COLOURS, ORIENTATION_WIDTH, BuiltinE
 from visleak.encoders.flatness import BINS
 from visleak.pipeline.candidates import Side
 from visleak.records import Encoder, Float32, Int64, Pairs
-from visleak.verify.check import TINY
+from visleak.verify.check import SMALL
 
 #: Windows: left, top, width and height, as shares of the image.
 WINDOWS: Final = (
@@ -46,9 +46,9 @@ REFERENCES: Final = 1024
 
 
 def applies(query: Side, reference: Side, encoder: Encoder) -> bool:
-    """Return whether both sides have tiny images with built-in fingerprints."""
+    """Return whether both sides have small images with built-in fingerprints."""
     builtin = isinstance(encoder, BuiltinEncoder)
-    return builtin and len(_tiny(query)) > 0 and len(_tiny(reference)) > 0
+    return builtin and len(_small(query)) > 0 and len(_small(reference)) > 0
 
 
 def with_windows(
@@ -77,15 +77,15 @@ def with_windows(
     return _merged(pairs, added // width, added % width, sides)
 
 
-def _tiny(side: Side) -> Int64:
-    """Return the rows of tiny images that are not blank."""
+def _small(side: Side) -> Int64:
+    """Return the rows of small images that are not blank."""
     sizes = side.prints.sizes.max(axis=1, initial=0)
-    return np.flatnonzero((sizes <= TINY) & ~side.prints.flat)
+    return np.flatnonzero((sizes <= SMALL) & ~side.prints.flat)
 
 
 @dataclass(frozen=True, slots=True)
 class _Views:
-    """The tiny images of a side.
+    """The small images of a side.
 
     Attributes:
         rows: of the fingerprints, ascending.
@@ -97,7 +97,7 @@ class _Views:
 
     @classmethod
     def of(cls, side: Side) -> _Views:
-        rows = _tiny(side)
+        rows = _small(side)
         maps, mean = _maps()
         views = np.empty((len(maps), len(rows), COMPONENTS), np.float32)
         for start in range(0, len(rows), REFERENCES):
@@ -144,7 +144,7 @@ def _resampled(cells: int, start: float, share: float) -> npt.NDArray[np.float64
 
 
 def _best(left: _Views, right: _Views, order: Int64, workers: int) -> tuple[Int64, Int64]:
-    """Return the best pairs of each query, as positions among the tiny images."""
+    """Return the best pairs of each query, as positions among the small images."""
     same = left is right
     place = order[right.rows]
 

@@ -36,6 +36,9 @@ from visleak.verify.measures import Measures
 #: Pictures up to this side are compared as tiny ones.
 TINY: Final = 48
 
+#: Pictures up to this side have few local features, or none: they are screened at many scales.
+SMALL: Final = 128
+
 #: Long side to which pictures are bounded before the check.
 BOUND: Final = close.BOUND
 
@@ -50,7 +53,7 @@ def digest() -> bytes:
         *(placements, places, registration, screen, texture, tiny),
     )
     recipe = [
-        [VERSION, TINY, BOUND, alteration.network_digest()],
+        [VERSION, TINY, SMALL, BOUND, alteration.network_digest()],
         *(_constants(room) for room in rooms),
     ]
     return hashlib.blake2b(json.dumps(recipe, default=repr).encode(), digest_size=16).digest()

@@ -24,6 +24,9 @@ Float64 = npt.NDArray[np.float64]
 #: Tiles along a side in which patches of disagreement are found.
 TILES: Final = 4
 
+#: Share of the energy of the strongest tile below which a tile is plain.
+PLAIN: Final = 0.01
+
 #: Blurs (pixels of the frame) that are tried on the sharper picture.
 BLURS: Final = (0.5, 0.7, 1.0, 1.4, 2.0, 2.8)
 
@@ -62,7 +65,7 @@ class Edges:
 
     Attributes:
         gradient: correlation of the gradients over the overlap, -1..1.
-        core: the same without the quarter of the tiles that agrees least.
+        core: the same without the quarter of the tiles that agrees least, of those with edges.
     """
 
     gradient: float
@@ -131,8 +134,10 @@ def edges(query: Float32, reference: Float32, mask: Bool) -> Edges:
         product += by_tile(a * b)
         energy_a += by_tile(a * a)
         energy_b += by_tile(b * b)
-    there = np.flatnonzero(by_tile(inner) > 0)
-    order = there[np.argsort((energy_a + energy_b - 2 * product)[there], kind="stable")]
+    energy = energy_a + energy_b
+    # a tile of plain ground agrees with anything
+    there = np.flatnonzero((by_tile(inner) > 0) & (energy >= PLAIN * energy.max()))
+    order = there[np.argsort((energy - 2 * product)[there], kind="stable")]
     core = order[: max(1, len(order) * 3 // 4)]
     whole = _ratio(product.sum(), energy_a.sum() * energy_b.sum())
     left = _ratio(product[core].sum(), energy_a[core].sum() * energy_b[core].sum())

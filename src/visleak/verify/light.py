@@ -22,6 +22,10 @@ RIDGE: Final = 10.0
 OFF_LEVELS: Final = 2.0
 OFF_SPREADS: Final = 2.5
 
+#: Details (levels) of a plain ground, at most; and how many times the median details count half.
+GROUND: Final = 0.5
+USUAL: Final = 3.0
+
 #: A median is that of one value in so many: neighbours say much the same.
 STRIDE: Final = 5
 
@@ -145,8 +149,12 @@ def detail_fit(frame: Frame) -> DetailFit:
     luminance = _LUMINANCE.astype(np.float32)
     ours = _details(frame.query)[inner]
     theirs = _details(grey(frame.reference))[inner]
-    own = ours @ luminance
-    trust = _plain(own) * _plain(theirs)
+    strength = np.maximum(np.abs(ours @ luminance), np.abs(theirs))
+    # a plain ground says nothing, and what compression leaves on it must not outvote the rest
+    there = strength > GROUND
+    if np.count_nonzero(there) >= 100:
+        ours, theirs, strength = ours[there], theirs[there], strength[there]
+    trust = 1 / (1 + (strength / (USUAL * _median(strength) + 0.5)) ** 2)
     gain, weights = 0.0, _LUMINANCE
     for _ in range(2):
         weighted = ours * trust[:, None]
@@ -170,12 +178,6 @@ def _details(plane: Float32) -> Float32:
 
 def _median(values: Float32) -> float:
     return float(np.median(values[::STRIDE]))
-
-
-def _plain(details: Float32) -> Float32:
-    """Return a weight that strong details have less of."""
-    usual = 3 * _median(np.abs(details)) + 0.5
-    return np.asarray(1 / (1 + (details / usual) ** 2), np.float32)
 
 
 def _at_contrast(weights: Float64, ours: Float32, theirs: Float32, trust: Float32) -> Float64:

@@ -64,8 +64,8 @@ class Measures:
         enlarged: logarithm of the scale.
         stretched: logarithm of the ratio of the axes.
         turned: angle from the view, degrees.
-        amount, matched, opposed, windows, textured: see :class:`visleak.verify.detail.Detail`; these and
-            what follows of a close comparison only.
+        amount, matched, opposed, windows, textured: see :class:`visleak.verify.detail.Detail`;
+            these and what follows of a close comparison only.
         replaced, added, hidden, exchanged, rewritten, typical, places: ``replaced``, ``added``,
             ``covered``, ``exchanged``, ``share``, ``typical`` and ``places`` of
             :class:`visleak.verify.places.Differences`.
