@@ -42,7 +42,7 @@ from samples import (
 )
 from scipy.optimize import minimize
 from sklearn.ensemble import HistGradientBoostingClassifier
-from tiny_sets import DRAWN, FITTED_SIDES, large_drawn, tiny_set
+from tiny_sets import DRAWN, FITTED_SIDES, Reduced, large_drawn, tiny_set
 
 from visleak.cache import Cache, default_folder
 from visleak.grading.model import Grader, Node, Product, Scale, Scales, Trees, as_text, load_grader
@@ -95,8 +95,11 @@ LEFT_OUT_SETS = ("leaf", "screens")
 NATURAL = ("blood", "clothing", "coco", "photos", "skin", "steel", "xray")
 OTHERS = ("receipts", "camvid")
 
+#: Long side, pixels, at which images of some sets are fitted on as well.
+MIDDLE = {"photos": 64, "coco": 96, "clothing": 72, "xray": 96, "skin": 64, "steel": 112}
+
 #: Images of each set that are planted, documents of each kind, and sizes of the trees.
-PLANTED_IMAGES, TINY_IMAGES, DOCUMENTS = 16, 60, 6
+PLANTED_IMAGES, TINY_IMAGES, DOCUMENTS = 20, 60, 6
 LARGE_TREES = {"max_iter": 150, "max_depth": 4, "learning_rate": 0.06, "min_samples_leaf": 20}
 TINY_TREES = {"max_iter": 90, "max_depth": 4, "learning_rate": 0.1, "min_samples_leaf": 20}
 TREE_RIDGE = 5.0
@@ -271,6 +274,28 @@ def fit_trees(
     return Trees.of(float(model._baseline_prediction.ravel()[0]), names, result)
 
 
+def large_samples(data: Path) -> tuple[dict[str, Sample], Sample, Sample]:
+    """Return pairs of each set, of rendered documents, and hard negatives."""
+    planted = {
+        name: (DomainSet.of(data, name), WRONG_RECEIPTS if name == "receipts" else 1)
+        for name in (*NATURAL, *OTHERS)
+    }
+    planted |= {
+        f"{name} at {side}": (Reduced.at(data, name, side), 1) for name, side in MIDDLE.items()
+    }
+    planted |= {f"{name}, drawn": (large_drawn(name), WRONG_PAIRS) for name in DRAWN}
+    domains = {
+        name: in_place(lambda place, images=images, wrong=wrong: domain_sample(
+            images, FITTING, PLANTED_IMAGES, place,
+            skip=0 if images.told_by_colour else OF_NETWORK, wrong=wrong,
+        ))
+        for name, (images, wrong) in planted.items()
+    }  # fmt: skip
+    numbers = range(DOCUMENTS_OF_NETWORK, DOCUMENTS_OF_NETWORK + DOCUMENTS)
+    drawn = in_place(lambda place: document_sample(documents.FITTING, numbers, place))
+    return domains, drawn, in_place(lambda place: hard_sample(photographs(data, "fitting"), place))
+
+
 def large_scales(domains: dict[str, Sample], drawn: Sample, hard: Sample) -> Scales:
     """Return the model of large images.
 
@@ -369,22 +394,7 @@ def main(part: str) -> None:
     if part == "tiny":
         fit_tiny(data)
         return
-    domains = {
-        name: in_place(lambda place, name=name: domain_sample(
-            DomainSet.of(data, name), FITTING, PLANTED_IMAGES, place, skip=OF_NETWORK,
-            wrong=WRONG_RECEIPTS if name == "receipts" else 1,
-        ))
-        for name in (*NATURAL, *OTHERS)
-    }  # fmt: skip
-    domains |= {
-        f"{name}, drawn": in_place(lambda place, name=name: domain_sample(
-            large_drawn(name), FITTING, PLANTED_IMAGES, place, wrong=WRONG_PAIRS
-        ))
-        for name in DRAWN
-    }  # fmt: skip
-    numbers = range(DOCUMENTS_OF_NETWORK, DOCUMENTS_OF_NETWORK + DOCUMENTS)
-    drawn = in_place(lambda place: document_sample(documents.FITTING, numbers, place))
-    hard = in_place(lambda place: hard_sample(photographs(data, "fitting"), place))
+    domains, drawn, hard = large_samples(data)
     large = large_scales(domains, drawn, hard)
     seen = sum(len(sample) for sample in domains.values())
     tiny, rejected, provenance = tiny_scales(data)

@@ -156,8 +156,10 @@ def _only(pairs: Pairs, keep: npt.NDArray[np.bool_]) -> Pairs:
 
 # -- other domains -------------------------------------------------------------------------------
 
-#: Changes that every source gets, and how many of the others it gets.
+#: Changes that every source gets, how many of the others it gets, and sets of photographs, whose
+#: sources get all that cover or distort a part.
 ALWAYS, FURTHER = tuple(PLANTED), 4
+PHOTOGRAPHS = ("photos", "coco", "clothing")
 
 #: Changes that make another image of one that is told by its colour.
 COLOURS = ("hue", "inverted", "grey, gamma", "combined")
@@ -203,9 +205,14 @@ def domain_sample(
     copies: list[tuple[npt.NDArray[np.uint8], int, str]] = []
     for source in sources:
         rng = generator("further", images.name, images.names[source])
-        names = [n for n in (*OCCLUDING, *FITTED) if not (images.told_by_colour and n in COLOURS)]
+        always = (*ALWAYS, *OCCLUDING) if images.name in PHOTOGRAPHS else ALWAYS
+        names = [
+            name
+            for name in (*OCCLUDING, *FITTED)
+            if name not in always and not (images.told_by_colour and name in COLOURS)
+        ]
         further = rng.choice(names, FURTHER, replace=False).tolist()
-        copies += planted(images, [source], (*ALWAYS, *further))
+        copies += planted(images, [source], (*always, *further))
     with tempfile.TemporaryDirectory() as folder:
         return _of_domain(images, half, copies, Path(folder), place, wrong)
 

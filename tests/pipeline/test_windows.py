@@ -5,7 +5,9 @@ from __future__ import annotations
 import cv2
 import numpy as np
 import pytest
+from PIL import Image
 
+import visleak
 from visleak.encoders import load_encoder
 from visleak.images import open_images
 from visleak.pipeline import Workplace
@@ -21,14 +23,20 @@ def reduced(pixels, length=32):
 
 
 @pytest.fixture(scope="module")
-def tiles(natural):
-    """Return 32 px images cut from photographs, no two of which overlap."""
-    found = []
-    for picture in natural.values():
-        for top in range(0, picture.shape[0] - 99, 100):
-            for left in range(0, picture.shape[1] - 99, 100):
-                found.append(reduced(picture[top : top + 100, left : left + 100]))
-    return [tile for tile in found if tile.std() > 12]
+def squares(natural):
+    """Return images of 100 pixels cut from photographs, no two of which overlap."""
+    found = [
+        picture[top : top + 100, left : left + 100]
+        for picture in natural.values()
+        for top in range(0, picture.shape[0] - 99, 100)
+        for left in range(0, picture.shape[1] - 99, 100)
+    ]
+    return [square for square in found if reduced(square).std() > 12]
+
+
+@pytest.fixture(scope="module")
+def tiles(squares):
+    return [reduced(square) for square in squares]
 
 
 def pairs_of(queries, references, *, same=False):
@@ -94,8 +102,30 @@ def test_within_a_set_no_image_meets_itself(tiles):
     assert len(set(keys)) == len(keys)
 
 
+@pytest.mark.parametrize("length", [64, 96])
+def test_crops_of_small_images_are_near(squares, length):
+    """Too large for the comparison of tiny images, and too small for local features."""
+    rng = np.random.default_rng(1)
+    whole = [reduced(square, length) for square in squares]
+    cut = round(0.72 * length)
+    crops = []
+    for picture in whole[:20]:
+        y, x = rng.integers(0, length - cut, 2)
+        crops.append(picture[y : y + cut, x : x + cut])
+    sides = [[Image.fromarray(pixels) for pixels in side] for side in (crops, whole)]
+    settings = visleak.Settings(within=False)
+    found = visleak.audit(*sides, settings=settings, workers=1, cache=None).pairs().to_pylist()
+    near = {row["query"] for row in found
+            if row["grade"] in ("near", "exact") and row["query"] == row["reference"]}  # fmt: skip
+    assert len(near) >= 14
+    assert not [
+        row for row in found
+        if row["grade"] in ("near", "exact") and row["query"] != row["reference"]
+    ]  # fmt: skip
+
+
 def test_larger_images_have_no_windows(natural):
     """Their local features do that."""
-    images = [cv2.resize(picture, (120, 100)) for picture in natural.values()]
+    images = [cv2.resize(picture, (160, 130)) for picture in natural.values()]
     before, (after, _) = pairs_of(images, images)
     assert after is before

@@ -35,6 +35,16 @@ def test_tiles_add_up_to_the_whole(shape):
     np.testing.assert_allclose(by_tile(values), expected, atol=1e-3)
 
 
+def test_plain_tiles_do_not_stand_for_the_others():
+    """The core of a small drawing on plain ground is the drawing."""
+    drawing = np.full(SHAPE, 255, np.float32)
+    cv2.circle(drawing, (40, 40), 12, 30, 2)
+    # as a compression leaves it: where something is drawn
+    drawn = cv2.dilate((drawing < 255).astype(np.uint8), np.ones((9, 9))) > 0
+    noise = np.random.default_rng(0).normal(0, 4, SHAPE).astype(np.float32)
+    assert edges(drawing + noise * drawn, drawing, ALL).core > 0.9
+
+
 def test_equal_pictures_agree(picture):
     """Fully, and without drift."""
     found, near = edges(picture, picture, ALL), local(picture, picture, ALL)

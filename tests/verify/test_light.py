@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import io
+
+import cv2
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from PIL import Image
 
 from visleak.verify.check import bounded
 from visleak.verify.frame import Frame, Photo, frame, grey
@@ -82,3 +86,19 @@ def test_blank_pictures_have_no_correlation(levels):
     found = light(bare(one, other))
     assert (found.correlation, found.colour) == (0, 0)
     assert np.isfinite([found.gain, found.offset, found.tint]).all()
+
+
+@pytest.mark.parametrize("quality", [50, 75, 90])
+@pytest.mark.parametrize("side", [64, 200])
+def test_what_compression_leaves_on_plain_paper_does_not_decide(quality, side):
+    """A drawing that covers little of its ground keeps its contrast."""
+    drawing = np.full((side, side, 3), 255, np.uint8)
+    cv2.circle(drawing, (side // 3, side // 3), side // 6, (200, 40, 30), -1)
+    cv2.line(drawing, (side // 4, side // 2), (side // 2, side // 2 + 6), (20, 20, 90), 3)
+    file = io.BytesIO()
+    Image.fromarray(drawing).save(file, "JPEG", quality=quality)
+    copy = np.asarray(Image.open(file).convert("RGB"))
+    found = light(bare(copy, drawing))
+    expected = grey(drawing.astype(np.float32))
+    assert found.fitted.std() == pytest.approx(expected.std(), rel=0.1)
+    assert found.gain == pytest.approx(1, abs=0.1)

@@ -89,3 +89,13 @@ def test_blank_images_have_none():
     blank = np.full((100, 120, 3), 200, np.uint8)
     assert between(blank, blank).places == 0
     assert between(blank[:9, :9], blank[:9, :9]).places == 0
+
+
+def test_a_mark_that_moved_leaves_both_of_its_places():
+    """A selected row is taken away here and added there; a bar laid over is only added."""
+    whole, other, barred = page().copy(), page().copy(), page().copy()
+    for image, top in ((whole, 30), (other, 174), (barred, 30)):
+        cv2.rectangle(image, (10, top - 6), (400, top + 34), (70, 110, 160), -1)
+    cv2.rectangle(barred, (10, 168), (400, 208), (70, 110, 160), -1)
+    assert between(other, whole).exchanged > 5
+    assert between(barred, whole).exchanged == 0
