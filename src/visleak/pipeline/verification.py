@@ -396,7 +396,10 @@ def _promise(own: _Distinct, material: Mapping[str, Material]) -> tuple[Float32,
     """Return what similarity and screen promise of each pair, and whether that is enough."""
     pairs, small = own.pairs, _are_small(own.pairs, material)
     weight = np.where(small, SMALL_WEIGHT, SCREEN_WEIGHT).astype(np.float32)
-    score = pairs.similarity - pairs.background + weight * own.table[:, 0]
+    corrected = pairs.similarity - pairs.background
+    # that two whole images are unlike says nothing against a crop, which their screen knows
+    corrected = np.where(small, np.maximum(corrected, 0), corrected)
+    score = corrected + weight * own.table[:, 0]
     return score, score >= np.where(small, SMALL_GATE, GATE).astype(np.float32)
 
 
