@@ -172,9 +172,10 @@ class Trees:
 
     def probability(self, columns: Mapping[str, Float64]) -> Float64:
         """Return the probability of each row, NaN where a feature is."""
-        table = np.stack([columns[name] for name in self.features], axis=1)
-        odds = np.full(len(table), self.intercept)
-        rows = np.arange(len(table))
+        all_rows = np.stack([columns[name] for name in self.features], axis=1)
+        known = ~np.isnan(all_rows).any(axis=1)
+        table = all_rows[known]
+        odds, rows = np.full(len(table), self.intercept), np.arange(len(table))
         for number in range(len(self.feature)):
             node = np.zeros(len(table), np.int64)
             while (inner := self.feature[number, node] >= 0).any():
@@ -183,8 +184,9 @@ class Trees:
                 right = values > self.threshold[number, at]
                 node[inner] = np.where(right, self.right[number, at], self.left[number, at])
             odds += self.value[number, node]
-        odds[np.isnan(table).any(axis=1)] = np.nan
-        return np.asarray(1.0 / (1.0 + np.exp(-np.clip(odds, -50, 50))))
+        result = np.full(len(known), np.nan)
+        result[known] = 1.0 / (1.0 + np.exp(-np.clip(odds, -50, 50)))
+        return result
 
 
 @dataclass(frozen=True, slots=True)
@@ -247,14 +249,12 @@ class Grader:
                 those get the screened probability, and 0 for similar.
         """
         checked, tiny = ~np.isnan(side), side <= TINY
-        near, similar = (
-            np.where(tiny, getattr(self.tiny, name).probability(columns), other)
-            for name, other in (
-                ("near", self.large.near.probability(columns)),
-                ("similar", self.large.similar.probability(columns)),
+        near, similar = self.screened.probability(columns), np.zeros(len(side))
+        for own, scales in ((tiny, self.tiny), (checked & ~tiny, self.large)):
+            rows = {name: column[own] for name, column in columns.items()}
+            near[own], similar[own] = (
+                scale.probability(rows) for scale in (scales.near, scales.similar)
             )
-        )
-        near = np.where(checked, near, self.screened.probability(columns))
         # a near pair is also similar or closer, whatever the two models say
         return near, np.where(checked, np.maximum(near, similar), 0.0)
 
