@@ -14,7 +14,7 @@ import numpy as np
 import numpy.typing as npt
 
 from visleak.errors import VisleakError
-from visleak.records import Evidence, Float32
+from visleak.records import Bool, Evidence, Float32
 
 Float64 = npt.NDArray[np.float64]
 
@@ -173,7 +173,7 @@ class Trees:
     def probability(self, columns: Mapping[str, Float64]) -> Float64:
         """Return the probability of each row, NaN where a feature is."""
         all_rows = np.stack([columns[name] for name in self.features], axis=1)
-        known = ~np.isnan(all_rows).any(axis=1)
+        known: Bool = np.asarray(~np.isnan(all_rows).any(axis=1))
         table = all_rows[known]
         odds, rows = np.full(len(table), self.intercept), np.arange(len(table))
         for number in range(len(self.feature)):
@@ -249,7 +249,8 @@ class Grader:
                 those get the screened probability, and 0 for similar.
         """
         checked, tiny = ~np.isnan(side), side <= TINY
-        near, similar = self.screened.probability(columns), np.zeros(len(side))
+        similar = np.zeros(len(side))
+        near = similar + self.screened.probability(columns)
         for own, scales in ((tiny, self.tiny), (checked & ~tiny, self.large)):
             rows = {name: column[own] for name, column in columns.items()}
             near[own], similar[own] = (

@@ -57,7 +57,8 @@ def with_windows(
     """Return pairs with those added in which one image is like a window of the other.
 
     Args:
-        pairs: candidates, in their order.
+        pairs: candidates, in their order. Of copies of one reference only one is added: the copies
+            are candidates of each other.
         sides: query and reference side; one object twice within a set.
         encoder: that made the fingerprints.
         workers: threads.
@@ -68,10 +69,16 @@ def with_windows(
     left = _Views.of(query)
     right = left if query is reference else _Views.of(reference)
     found = _best(left, right, reference.order, workers)
-    one, other = left.rows[found[0]], right.rows[found[1]]
-    if query is reference:
+    other = right.rows[found[1]]
+    if query is not reference:
+        one, other = left.with_copies(found[0], other)
+    else:
+        one = left.rows[found[0]]
         backwards = query.order[one] > query.order[other]
         one, other = np.where(backwards, other, one), np.where(backwards, one, other)
+    # equal contents are candidates already
+    unlike = (query.prints.digests[one] != reference.prints.digests[other]).any(axis=1)
+    one, other = one[unlike], other[unlike]
     width = len(reference.prints)
     added = np.setdiff1d(one * width + other, pairs.query * width + pairs.reference)
     return _merged(pairs, added // width, added % width, sides)
@@ -85,19 +92,28 @@ def _small(side: Side) -> Int64:
 
 @dataclass(frozen=True, slots=True)
 class _Views:
-    """The small images of a side.
+    """The distinct small images of a side.
 
     Attributes:
-        rows: of the fingerprints, ascending.
+        rows: of the fingerprints, one a content, that of the lowest id.
         views: integers (1 + windows, n, components): all of each image, then its windows.
+        members: rows of the fingerprints of all copies, grouped by content.
+        edges: ``int64`` (n + 1,): where each content's members begin and end.
     """
 
     rows: Int64
     views: Float32
+    members: Int64
+    edges: Int64
 
     @classmethod
     def of(cls, side: Side) -> _Views:
-        rows = _small(side)
+        small = _small(side)
+        keys = np.ascontiguousarray(side.prints.digests[small]).view("V16").ravel()
+        _, group, counts = np.unique(keys, return_inverse=True, return_counts=True)
+        members = small[np.lexsort((side.order[small], group))]
+        edges = np.concatenate([[0], np.cumsum(counts)]).astype(np.int64)
+        rows = members[edges[:-1]]
         maps, mean = _maps()
         views = np.empty((len(maps), len(rows), COMPONENTS), np.float32)
         for start in range(0, len(rows), REFERENCES):
@@ -107,7 +123,13 @@ class _Views:
                 made = vectors @ components - mean
                 length = np.linalg.norm(made, axis=1, keepdims=True)
                 views[number, part] = np.rint(made * (LENGTH / np.maximum(length, 1e-6)))
-        return cls(rows, views)
+        return cls(rows, views, members, edges)
+
+    def with_copies(self, one: Int64, other: Int64) -> tuple[Int64, Int64]:
+        """Return the rows of every copy of some contents, each with the row paired with them."""
+        counts = np.diff(self.edges)[one]
+        number = np.arange(counts.sum()) - np.repeat(np.cumsum(counts) - counts, counts)
+        return self.members[np.repeat(self.edges[one], counts) + number], np.repeat(other, counts)
 
 
 @cache
