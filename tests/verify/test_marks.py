@@ -138,6 +138,6 @@ def test_the_reason_decides_what_is_marked():
     near, similar = GRADES.index("near"), GRADES.index("similar")
     assert kind_of(words.reason(similar, "", check, "unchanged")) == "places"
     assert kind_of(words.reason(near, "brighter", check | {"within": 0.9})) == "additions"
-    assert kind_of(words.reason(similar, "", check, "unmoved")) is None
+    assert kind_of(words.reason(similar, "", check, "shared")) is None
     assert kind_of(words.reason(0, "", check)) is None
     assert kind_of(None) is None
