@@ -28,6 +28,7 @@ from domain_sets import DOCUMENTS_OF_NETWORK, FITTING, OF_NETWORK, DomainSet
 from record import data_folder
 from samples import (
     LEFT_OUT,
+    PHOTOGRAPHS,
     UNJUDGED,
     Found,
     Sample,
@@ -100,20 +101,22 @@ MIDDLE = {"photos": 64, "coco": 96, "clothing": 72, "xray": 96, "skin": 64, "ste
 
 #: Images of each set that are planted, documents of each kind, and sizes of the trees.
 PLANTED_IMAGES, TINY_IMAGES, DOCUMENTS = 20, 60, 6
-LARGE_TREES = {"max_iter": 150, "max_depth": 4, "learning_rate": 0.06, "min_samples_leaf": 20}
+LARGE_TREES = {"max_iter": 150, "max_depth": 5, "learning_rate": 0.06, "min_samples_leaf": 20}
 TINY_TREES = {"max_iter": 90, "max_depth": 4, "learning_rate": 0.1, "min_samples_leaf": 20}
 TREE_RIDGE = 5.0
 
-#: Weight of all true, and of all wrong, pairs of a set; of documents, which stand for many sets,
-#: and of whose changed fields few may be missed.
-SET_WEIGHT, DOCUMENT_WEIGHT, CHANGED_WEIGHT = 1000.0, 3000.0, 10000.0
-#: The same of wrong pairs that share a layout: receipts of a shop, streets of a drive, flags.
-LAYOUT_WEIGHT = 3000.0
+#: Weight of all true, and of all wrong, pairs of a set; of the true ones of photographs, which are
+#: covered in many ways; of documents, which stand for many sets, and of whose changed fields few
+#: may be missed.
+SET_WEIGHT, PHOTOGRAPH_WEIGHT = 1000.0, 4000.0
+DOCUMENT_WEIGHT, CHANGED_WEIGHT = 10000.0, 30000.0
+#: The same of wrong pairs that share a layout: receipts of a shop and streets of a drive; flags.
+LAYOUT_WEIGHT, DRAWN_WEIGHT = 3000.0, 8000.0
 #: Weight of the wrong pairs of natural images that decide what is shared: two poles before one sky
 #: share little, and that must not do.
 STRANGERS_WEIGHT = 4000.0
 #: The same of hard negatives, which are wrong alone.
-HARD_WEIGHT = 3000.0
+HARD_WEIGHT = 10000.0
 
 #: A true copy that shares nothing measurable was not aligned: there is nothing to learn from it.
 LOST_AMOUNT, LOST_WINDOWS = 0.3, 5.0
@@ -308,19 +311,29 @@ def large_scales(domains: dict[str, Sample], drawn: Sample, hard: Sample) -> Sca
     natural = [
         by_kind(sample, SET_WEIGHT, STRANGERS_WEIGHT)
         for name, sample in known.items()
-        if name in NATURAL
+        if _of(name) in NATURAL
     ]
     shared = fit(SHARED, natural)
     parts = [
-        *(
-            by_kind(sample, SET_WEIGHT, SET_WEIGHT if name in NATURAL else LAYOUT_WEIGHT)
-            for name, sample in known.items()
-        ),
+        *(by_kind(sample, *_weights(name)) for name, sample in known.items()),
         by_kind(aligned(drawn), DOCUMENT_WEIGHT, CHANGED_WEIGHT),
         by_kind(hard, 0.0, HARD_WEIGHT),
     ]
     unchanged = fit_trees(UNCHANGED, parts)
     return Scales(Product({"shared": shared, "unchanged": unchanged}), shared)
+
+
+def _of(name: str) -> str:
+    """Return the set that images of a size, or drawings, are of."""
+    return name.split(" at ", maxsplit=1)[0].split(",", maxsplit=1)[0]
+
+
+def _weights(name: str) -> tuple[float, float]:
+    """Return the weights of all true, and of all wrong, pairs of a set."""
+    own = _of(name)
+    right = PHOTOGRAPH_WEIGHT if own in PHOTOGRAPHS else SET_WEIGHT
+    wrong = SET_WEIGHT if own in NATURAL else DRAWN_WEIGHT if own in DRAWN else LAYOUT_WEIGHT
+    return right, wrong
 
 
 def cross_validated(sample: Sample, others: Sequence[Sample]) -> Float64:
