@@ -99,8 +99,9 @@ OTHERS = ("receipts", "camvid")
 #: Long side, pixels, at which images of some sets are fitted on as well.
 MIDDLE = {"photos": 64, "coco": 96, "clothing": 72, "xray": 96, "skin": 64, "steel": 112}
 
-#: Images of each set that are planted, documents of each kind, and sizes of the trees.
-PLANTED_IMAGES, TINY_IMAGES, DOCUMENTS = 20, 60, 6
+#: Images of each set that are planted, and of photographs, documents of each kind, and sizes of the
+#: trees.
+PLANTED_IMAGES, PLANTED_PHOTOGRAPHS, TINY_IMAGES, DOCUMENTS = 20, 60, 60, 6
 LARGE_TREES = {"max_iter": 150, "max_depth": 5, "learning_rate": 0.06, "min_samples_leaf": 20}
 TINY_TREES = {"max_iter": 90, "max_depth": 4, "learning_rate": 0.1, "min_samples_leaf": 20}
 TREE_RIDGE = 5.0
@@ -108,15 +109,15 @@ TREE_RIDGE = 5.0
 #: Weight of all true, and of all wrong, pairs of a set; of the true ones of photographs, which are
 #: covered in many ways; of documents, which stand for many sets, and of whose changed fields few
 #: may be missed.
-SET_WEIGHT, PHOTOGRAPH_WEIGHT = 1000.0, 4000.0
+SET_WEIGHT, PHOTOGRAPH_WEIGHT = 1000.0, 20000.0
 DOCUMENT_WEIGHT, CHANGED_WEIGHT = 10000.0, 30000.0
 #: The same of wrong pairs that share a layout: receipts of a shop and streets of a drive; flags.
-LAYOUT_WEIGHT, DRAWN_WEIGHT = 3000.0, 8000.0
+LAYOUT_WEIGHT, DRAWN_WEIGHT = 10000.0, 20000.0
 #: Weight of the wrong pairs of natural images that decide what is shared: two poles before one sky
 #: share little, and that must not do.
 STRANGERS_WEIGHT = 4000.0
 #: The same of hard negatives, which are wrong alone.
-HARD_WEIGHT = 10000.0
+HARD_WEIGHT = 12000.0
 
 #: A true copy that shares nothing measurable was not aligned: there is nothing to learn from it.
 LOST_AMOUNT, LOST_WINDOWS = 0.3, 5.0
@@ -289,7 +290,8 @@ def large_samples(data: Path) -> tuple[dict[str, Sample], Sample, Sample]:
     planted |= {f"{name}, drawn": (large_drawn(name), WRONG_PAIRS) for name in DRAWN}
     domains = {
         name: in_place(lambda place, images=images, wrong=wrong: domain_sample(
-            images, FITTING, PLANTED_IMAGES, place,
+            images, FITTING,
+            PLANTED_PHOTOGRAPHS if images.name in PHOTOGRAPHS else PLANTED_IMAGES, place,
             skip=0 if images.told_by_colour else OF_NETWORK, wrong=wrong,
         ))
         for name, (images, wrong) in planted.items()
