@@ -17,6 +17,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -26,7 +27,7 @@ import numpy.typing as npt
 from changes import OCCLUDING, PLANTED, generator
 from domain_sets import FOLDERS, REPORTED, DomainSet, planted
 from record import Bar, data_folder, write
-from samples import PAIRS, candidates, documents_in, number_of, stored
+from samples import candidates, documents_in, number_of, stored
 
 from visleak import pipeline
 from visleak.encoders import load_encoder
@@ -215,13 +216,7 @@ def on_documents(folder: Path, place: Workplace) -> dict[str, Any]:
     missed = numbers[near & changed]
     return {
         "errors": [
-            {
-                "kind": jobs[number // PAIRS][0],
-                "number": jobs[number // PAIRS][1],
-                "pair": number % PAIRS,
-                "change": truths[number].change,
-                "copy": truths[number].copy,
-            }
+            {name: of for name, of in asdict(truths[number]).items() if name != "near"}
             for number in generator("errors").permutation(missed)[: 2 * LISTED].tolist()
         ],
         "changed_pairs": int(changed.sum()),

@@ -287,8 +287,8 @@ def document_sample(kinds: Sequence[str], numbers: Sequence[int], place: Workpla
     return sample.only(found.checked)
 
 
-#: Pairs of one document, at most.
-PAIRS = 100
+#: Pairs of one document, at most: the first of the next one has a number so much higher.
+_PAIRS = 100
 
 
 @dataclass(frozen=True)
@@ -296,11 +296,17 @@ class Drawn:
     """What is true of a pair of renderings.
 
     Attributes:
+        kind: of document.
+        number: of the document among its kind.
+        pair: of the document.
         near: the query is a true copy of the original.
         change: of the field, empty for a true copy.
         copy: how the query was processed, empty where it was not.
     """
 
+    kind: str
+    number: int
+    pair: int
     near: bool
     change: str
     copy: str
@@ -332,12 +338,13 @@ def _drawn(folder: Path, place: int, job: tuple[str, int, bool]) -> dict[int, Dr
     kind, own, copied = job
     pairs = documents.pairs(documents.document(kind, own), processed=1)
     truths = {}
-    for number, pair in enumerate(pairs, PAIRS * place):
+    for count, pair in enumerate(pairs):
         if pair.grade == "near" and not copied:
             continue
+        number = _PAIRS * place + count
         for name, pixels in (("queries", pair.query), ("originals", pair.reference)):
             Image.fromarray(pixels).save(folder / name / f"{number:06}.png", compress_level=1)
-        truths[number] = Drawn(pair.grade == "near", pair.change, pair.copy)
+        truths[number] = Drawn(kind, own, count, pair.grade == "near", pair.change, pair.copy)
     return truths
 
 
