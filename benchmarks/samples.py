@@ -34,8 +34,9 @@ from visleak.pipeline import Workplace
 from visleak.pipeline.candidates import find_pairs, side, views_for
 from visleak.pipeline.fingerprinting import fingerprint
 from visleak.pipeline.local import with_votes
+from visleak.pipeline.material import Material
 from visleak.pipeline.run import thresholds_of
-from visleak.pipeline.verification import Material, verify
+from visleak.pipeline.verification import verify
 from visleak.pipeline.windows import with_windows
 from visleak.records import Evidence, ImageSet, Pairs
 from visleak.robustness.conditions import CONDITIONS

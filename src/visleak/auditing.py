@@ -100,6 +100,11 @@ class Audit:
         """The line a person can repeat."""
         return str(self.summary["headline"])
 
+    @property
+    def unfinished(self) -> int:
+        """How many images could be read at first, and not again; they are in no rate."""
+        return int(self.summary.get("unfinished", 0))
+
     def rate(self, name: str = "near_or_exact", query_set: str | None = None) -> Rate:
         """Return a rate over all references.
 
@@ -290,6 +295,10 @@ def audit(
             one) or ``cuda:N``. Never changes the answer.
         force: replace another audit in ``out``.
         command: command line to note in the result.
+
+    Returns:
+        The audit. Where images could not be read again (:attr:`Audit.unfinished`), the same call
+        with the same ``out`` does it again.
 
     Raises:
         UsageError, VisleakError: see their messages.

@@ -36,6 +36,8 @@ REASONS: Final = (
     "corrupt",
     "unsupported",
     "io-error",
+    "gone",
+    "changed",
 )
 
 #: The eight mirror and quarter-turn views of a picture, then its inversion. Turns are clockwise;

@@ -16,7 +16,7 @@ from visleak.images import open_images
 from visleak.pipeline import yardstick
 from visleak.pipeline.candidates import views_for
 from visleak.pipeline.fingerprinting import fingerprint
-from visleak.pipeline.verification import Material
+from visleak.pipeline.material import ImagesLost, Material
 from visleak.pipeline.workplace import Workplace
 from visleak.records import VIEWS, ImageSet, Pairs
 
@@ -104,7 +104,7 @@ def test_similarities_are_those_of_the_built_in_fingerprint(sets, tmp_path, monk
 
 
 def test_pictures_that_are_gone_by_then(sets, tmp_path) -> None:
-    """A pair that cannot be measured any more counts as unlike; it is no crash."""
+    """A pair that cannot be measured any more is never taken for one that is unlike."""
     encoder = Everything()
     with Workplace.at(tmp_path, 1, None) as place:
         prints = [fingerprint(images, encoder, place) for images in sets]
@@ -114,10 +114,10 @@ def test_pictures_that_are_gone_by_then(sets, tmp_path) -> None:
         blank = np.zeros(3, np.float32)
         pairs = Pairs("test", "train", query, reference, blank, blank,
                       np.zeros(3, np.int8), np.zeros(14, np.int64))  # fmt: skip
-        (made,) = yardstick.measured([pairs], material, encoder, "all", place)
-    assert made.similarity[1] == 0
-    assert made.similarity[0] > 0.99
-    assert (made.background == 0).tolist() == [False, True, False]
+        with pytest.raises(ImagesLost) as error:
+            yardstick.measured([pairs], material, encoder, "all", place)
+    assert error.value.name == "test"
+    assert [(at, why.reason) for at, why in error.value.refused] == [(5, "gone")]
 
 
 class Gone:

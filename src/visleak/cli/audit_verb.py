@@ -158,11 +158,29 @@ def audit(
         say_cost(order, json=json)
         return
     result = _kept_if_interrupted(order)
-    if known is None:
+    if result.unfinished:
+        _render(result, json=json)
+        _end_unfinished(order, result)
+    elif known is None:
         _render(result, json=json)
         _pass_gates(order, result)
     else:
         _pass_by_baseline(order, result, known, json=json)
+
+
+def _end_unfinished(order: Order, result: Audit) -> None:
+    """Say that images were lost on the way, and end with 1: what is claimed is not all."""
+    from visleak.pipeline.material import lost
+
+    problems = lost(result.unreadable())
+    first = problems[0]
+    why = f"{first.reason}{f', {first.detail}' if first.detail else ''}"
+    edges.complain(
+        f"the audit is unfinished: images could be read at first, and not again"
+        f" ({len(problems):,}, such as {first.set} {first.id} ({why})). They are in no rate, and no"
+        " gate passes; when the source is whole, the same command does what is missing"
+    )
+    raise typer.Exit(1)
 
 
 def _known(baseline: Sequence[Path], out: Path) -> Baseline:

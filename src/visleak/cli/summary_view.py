@@ -38,7 +38,7 @@ def summary(audit: Audit) -> Iterator[RenderableType]:
     """Yield what the terminal shows of a finished audit."""
     content = audit.summary
     for total in content["totals"]:
-        yield _headline(total)
+        yield _headline(total, finished=not audit.unfinished)
     yield Text()
     rates = _rates(content)
     if rates.row_count:
@@ -50,11 +50,11 @@ def summary(audit: Audit) -> Iterator[RenderableType]:
     yield from _facts(audit)
 
 
-def _headline(total: Mapping[str, Any]) -> Text:
+def _headline(total: Mapping[str, Any], *, finished: bool) -> Text:
     rate = total["rates"].get("near_or_exact") or total["rates"].get("hard_or_soft")
     groups = total["rates"].get("group") or {"count": 0}
     clean = bool(rate) and rate["total"] and not rate["count"] and not groups["count"]
-    return Text(plain(total["headline"]), "bold green" if clean else "bold")
+    return Text(plain(total["headline"]), "bold green" if clean and finished else "bold")
 
 
 def _rates(content: Mapping[str, Any]) -> Table:

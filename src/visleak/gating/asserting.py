@@ -106,8 +106,10 @@ def assert_no_leak(
         cache=cache,
         force=force,
     )
-    leaks = _leaks(result, level, known)
     problems = _problems(result)
+    if result.unfinished:
+        raise VisleakError(f"the audit is unfinished, run it again: {' '.join(problems)}")
+    leaks = _leaks(result, level, known)
     failed = [each for each in leaks if not each.rate.total or each.rate.share > allowed]
     if failed or _unread(result) > UNREADABLE[unreadable]:
         lines = [line for each in failed for line in _told(each, result, allowed, known)]

@@ -10,11 +10,11 @@ import numpy as np
 
 from visleak.pipeline.candidates import BEST, Side, find_pairs, side
 from visleak.pipeline.fingerprinting import fingerprint
+from visleak.pipeline.material import ImagesLost, Material
 from visleak.pipeline.parted import search_for
 from visleak.pipeline.passing import pass_by
 from visleak.pipeline.stored import Taken, take_in
 from visleak.pipeline.thresholds import Thresholds
-from visleak.pipeline.verification import Material
 from visleak.pipeline.workplace import Workplace, timed
 from visleak.records import AnySet, EmbeddingSet, Encoder, Int64, Pairs
 from visleak.search import load_partition_search
@@ -50,11 +50,23 @@ class Desk:
                 own = Material(taken.images, taken.prints)
             else:
                 own = Material(images, fingerprint(images, self.encoder, self.place, drawn))
+        self._lay_out(own)
+
+    def leave_out(self, lost: ImagesLost) -> None:
+        """Take images that cannot be read again for unreadable ones."""
+        self._lay_out(self.material[lost.name].without(lost.refused, self.place))
+        # what passed by was compared with the images that are left out now
+        for name in [name for name, taken in self.embeddings.items() if taken.streamed]:
+            for known in (self.sides, self.material, self.embeddings):
+                del known[name]
+
+    def _lay_out(self, own: Material) -> None:
+        name = own.images.name
         with timed(self.place, "background"):
-            self.sides[images.name] = side(
+            self.sides[name] = side(
                 own.prints, self.encoder, self.views, ExactSearch(), self.place.workers
             )
-        self.material[images.name] = own
+        self.material[name] = own
 
     def pass_by(
         self, queries: Sequence[str], references: Sequence[AnySet], thresholds: Thresholds

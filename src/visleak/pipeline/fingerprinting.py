@@ -23,6 +23,7 @@ from visleak.pipeline.prints import (
     entries,
     maker,
     no_numbers,
+    problems_of,
     read_items,
     unpack,
 )
@@ -78,7 +79,7 @@ def fingerprint(
             done += len(chunk.rows) + len(chunk.unreadable)
             place.progress(f"reading {images.name}", done, len(positions))
         refused.sort(key=lambda each: each[0])
-        return columns.fingerprints(images, encoder.digest, tuple(_problems(images, refused)))
+        return columns.fingerprints(images, encoder.digest, tuple(problems_of(images, refused)))
 
 
 def _made(
@@ -95,17 +96,6 @@ def _made(
     if place.crew.here or not travels(network):
         return batched(opener, positions, network, place, cache)
     return batched_afar(opener, positions, network, place, cache)
-
-
-def _problems(images: ImageSet, refused: Iterable[Refused]) -> Iterator[Problem]:
-    for position, why in refused:
-        yield Problem(
-            images.name,
-            images.ids[position].as_py(),
-            images.locators[position].as_py(),
-            why.reason,
-            why.detail,
-        )
 
 
 class _Columns:

@@ -150,6 +150,8 @@ def _lock(handle: int, folder: Path) -> None:
 def holds(folder: Path, key: str | None, *, force: bool) -> bool:
     """Whether the folder already holds this very audit, finished.
 
+    One that lost images on the way is done again.
+
     Raises:
         UsageError: it holds another audit and ``force`` is not set.
     """
@@ -157,8 +159,11 @@ def holds(folder: Path, key: str | None, *, force: bool) -> bool:
         return False
     if force:
         return False
-    if key is not None and read_summary(folder).get("key") == key:
-        return all((folder / name).is_file() for name in (PAIRS, IMAGES, UNREADABLE))
+    known = read_summary(folder)
+    if key is not None and known.get("key") == key:
+        return not known.get("unfinished") and all(
+            (folder / name).is_file() for name in (PAIRS, IMAGES, UNREADABLE)
+        )
     raise UsageError(
         f"{folder} holds another audit (other sets, files or settings); choose another folder"
         " with -o DIR, or replace it with --force"

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import hashlib
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -12,16 +11,18 @@ import numpy as np
 import numpy.typing as npt
 
 from visleak.encoders.local import BOUND, DIGEST, SMALLEST, local_features, view_features
-from visleak.images import content_digest, decode
+from visleak.images import decode
 from visleak.pipeline.candidates import INVERSE_VIEW, Side
 from visleak.pipeline.columns import GrowingColumn
+from visleak.pipeline.material import ImagesLost, Material
+from visleak.pipeline.prints import Refused
 from visleak.pipeline.workplace import Handle, Reach, Workplace, shared
 from visleak.records import (
     VIEWS,
     Bytes8,
     Encoder,
+    Fingerprints,
     Float32,
-    ImageSet,
     Int8,
     Int64,
     Pairs,
@@ -84,19 +85,18 @@ class Patches:
 
 def applies(query: Side, reference: Side) -> bool:
     """Whether the channel has anything to work on, and not too much."""
-    return 0 < len(_large(reference, SMALLEST)) <= MOST_REFERENCES and bool(
-        len(_large(query, SMALLEST_QUERY))
+    return 0 < len(_large(reference.prints, SMALLEST)) <= MOST_REFERENCES and bool(
+        len(_large(query.prints, SMALLEST_QUERY))
     )
 
 
 def too_many(reference: Side) -> bool:
     """Whether the channel is left out because there are too many references."""
-    return len(_large(reference, SMALLEST)) > MOST_REFERENCES
+    return len(_large(reference.prints, SMALLEST)) > MOST_REFERENCES
 
 
-def _large(side: Side, smallest: int) -> Int64:
+def _large(prints: Fingerprints, smallest: int) -> Int64:
     """Return the rows whose pictures are large enough and not blank."""
-    prints = side.prints
     return np.flatnonzero((prints.sizes.min(axis=1, initial=2**30) >= smallest) & ~prints.flat)
 
 
@@ -105,52 +105,54 @@ class _Task:
     opener: Handle
     cache: Reach | None
     positions: Int64
+    digests: Bytes8
 
 
 @dataclass(frozen=True, slots=True)
 class _Found:
-    """Features of a chunk: one entry a picture, packed as in the cache."""
+    """Features of a chunk, packed as in the cache: one entry a picture that could be read."""
 
     packed: list[bytes]
-    digests: list[bytes]
-    fresh: list[bool]
+    fresh: dict[bytes, bytes]
+    refused: list[Refused]
 
 
-def extract(images: ImageSet, side: Side, place: Workplace) -> Patches:
-    """Return the features of a set's pictures; each is decoded at most once, ever."""
-    rows = _large(side, SMALLEST_QUERY)
-    positions = side.prints.rows[rows]
-    opener = place.share(images.opener)
-    cache = place.reach()
-    parts = [positions[start : start + CHUNK] for start in range(0, len(positions), CHUNK)]
+def extract(own: Material, place: Workplace) -> Patches:
+    """Return the features of a set's pictures; each is decoded at most once, ever.
+
+    Raises:
+        ImagesLost: some cannot be read again.
+    """
+    rows = _large(own.prints, SMALLEST_QUERY)
+    positions, digests = own.prints.rows[rows], own.prints.digests[rows]
+    opener, cache = place.share(own.opener), place.reach()
+    parts = [slice(start, start + CHUNK) for start in range(0, len(rows), CHUNK)]
+    tasks = (_Task(opener, cache, positions[part], digests[part]) for part in parts)
     counts: list[int] = []
     widths: list[int] = []
-    done = 0
+    refused: list[Refused] = []
     names = place.file(".descriptors"), place.file(".keypoints")
     with (
         GrowingColumn(names[0], np.uint8, (128,)) as descriptors,
         GrowingColumn(names[1], np.float32, (4,)) as keypoints,
     ):
-        for found in place.each(_work, (_Task(opener, cache, part) for part in parts)):
+        for found in place.each(_work, tasks):
             for packed in found.packed:
                 width, words, points = _unpack(packed)
                 descriptors.append(words)
                 keypoints.append(points)
                 counts.append(len(words))
                 widths.append(width)
-            _remember(found, place)
-            done += len(found.packed)
-            place.progress(f"local features of {images.name}", done, len(positions))
+            refused += found.refused
+            if place.cache is not None:
+                place.cache.put(_maker(), found.fresh.items())
+            done = len(counts) + len(refused)
+            place.progress(f"local features of {own.images.name}", done, len(positions))
+        if refused:
+            raise ImagesLost(own.images.name, refused)
         starts = np.concatenate([[0], np.cumsum(counts)]).astype(np.int64)
         features = FeatureRows(descriptors.mapped(), keypoints.mapped(), starts)
     return Patches(rows, features, np.array(widths, np.int32))
-
-
-def _remember(found: _Found, place: Workplace) -> None:
-    if place.cache is None:
-        return
-    entries = zip(found.digests, found.packed, found.fresh, strict=True)
-    place.cache.put(_maker(), ((key, value) for key, value, fresh in entries if fresh))
 
 
 def _maker() -> bytes:
@@ -168,25 +170,34 @@ def _unpack(packed: bytes) -> tuple[int, npt.NDArray[np.uint8], Float32]:
 
 
 def _work(task: _Task) -> _Found:
-    """Return the features of some pictures; none where one cannot be decoded any more."""
-    found = _Found([], [], [])
-    with contextlib.ExitStack() as stack:
-        cache = stack.enter_context(task.cache.open()) if task.cache is not None else None
-        for data in shared(task.opener).read(task.positions.tolist()):
-            digest = b"" if isinstance(data, Unreadable) else content_digest(data)
-            known = cache.get(_maker(), [digest]).get(digest) if cache is not None else None
-            fresh = None if known is not None else _packed(data)
-            found.packed.append(known or fresh or np.int32(0).tobytes())
-            found.digests.append(digest)
-            found.fresh.append(fresh is not None)
+    """Return the features of some pictures; what the cache knows need not be read."""
+    found = _Found([], {}, [])
+    digests = [digest.tobytes() for digest in task.digests]
+    known: Mapping[bytes, bytes] = {}
+    if task.cache is not None:
+        with task.cache.open() as cache:
+            known = cache.get(_maker(), digests)
+    asked = dict(zip(task.positions.tolist(), digests, strict=True))
+    unknown = [position for position, digest in asked.items() if digest not in known]
+    stored = iter(shared(task.opener).read(unknown))
+    for position, digest in asked.items():
+        if digest in known:
+            found.packed.append(known[digest])
+            continue
+        packed = _packed(next(stored))
+        if isinstance(packed, Unreadable):
+            found.refused.append((position, packed))
+        else:
+            found.packed.append(packed)
+            found.fresh[digest] = packed
     return found
 
 
-def _packed(data: bytes | Bytes8 | Unreadable) -> bytes | None:
-    """Return the features of a picture as they are kept, ``None`` if it cannot be decoded."""
+def _packed(data: bytes | Bytes8 | Unreadable) -> bytes | Unreadable:
+    """Return the features of a picture as they are kept."""
     picture = data if isinstance(data, Unreadable) else decode(data, enough=BOUND)
     if isinstance(picture, Unreadable):
-        return None
+        return picture
     features = local_features(np.asarray(picture.pixels), smallest=SMALLEST_QUERY)
     width = np.array(features.width, "<i4").tobytes()
     return width + features.keypoints.astype("<f4").tobytes() + features.descriptors.tobytes()
@@ -299,7 +310,7 @@ def seen_vectors(encoder: Encoder, vectors: Float32, view: int) -> npt.NDArray[n
 def with_votes(
     found: Sequence[Pairs],
     sides: Mapping[str, Side],
-    images: Mapping[str, ImageSet],
+    material: Mapping[str, Material],
     encoder: Encoder,
     place: Workplace,
 ) -> Iterator[Pairs]:
@@ -308,7 +319,7 @@ def with_votes(
 
     def patches(name: str) -> Patches:
         if name not in extracted:
-            extracted[name] = extract(images[name], sides[name], place)
+            extracted[name] = extract(material[name], place)
         return extracted[name]
 
     for pairs in found:

@@ -21,7 +21,7 @@ from visleak.pipeline.candidates import BEST, COHORT_BEST, Side, find_pairs, vie
 from visleak.pipeline.desk import Desk, wanted, wanted_in_passing
 from visleak.pipeline.local import add_votes, applies, extract
 from visleak.pipeline.thresholds import Thresholds
-from visleak.pipeline.verification import Material, verify
+from visleak.pipeline.verification import verify
 from visleak.pipeline.workplace import Workplace
 from visleak.pipeline.yardstick import measured
 from visleak.records import Bool, Encoder, ImageSet, Int64, Pairs
@@ -273,7 +273,9 @@ class _Trial:
         names = self.drawn.query_set, self.drawn.reference_set
         for name, part in dict(zip(names, self.parts, strict=True)).items():
             start = time.process_time()
-            patches[name] = extract(self.desk.material[name].images, part.side, place)
+            patches[name] = extract(
+                replace(self.desk.material[name], prints=part.side.prints), place
+            )
             spent = (time.process_time() - start) / len(part.rows)
             per_image[name] = (spent, per_image.get(name, (0.0, 0.0))[1])
         start = time.process_time()
@@ -302,7 +304,7 @@ class _Trial:
         """Verify some pairs, in blocks that grow while there is time."""
         names = pairs.query_set, pairs.reference_set
         material = {
-            name: Material(self.desk.material[name].images, part.side.prints)
+            name: replace(self.desk.material[name], prints=part.side.prints)
             for name, part in zip(names, self.parts, strict=True)
         }
         desk, timing, begin, block = self.desk, _Timing(), time.process_time(), 8

@@ -13,8 +13,10 @@ import numpy.typing as npt
 
 from visleak.images import decode
 from visleak.pipeline.columns import GrowingColumn
+from visleak.pipeline.material import ImagesLost, Material
+from visleak.pipeline.prints import Refused
 from visleak.pipeline.workplace import Carried, Handle, Workplace, shared
-from visleak.records import Bytes8, Fingerprints, ImageSet, Int64, Unreadable
+from visleak.records import Bytes8, Int64, Unreadable
 from visleak.vectors import forget
 
 #: Pictures a task.
@@ -32,7 +34,7 @@ class Drawer:
         pixels: scratch file with the pixels, one picture after the other, or the pixels themselves.
         slot: ``int64`` (n,): place of each fingerprint row in the drawer, or -1.
         offset: ``int64`` (k + 1,): where each picture's bytes begin.
-        shape: ``int32`` (k, 2): height and width; 0 where the picture could not be decoded.
+        shape: ``int32`` (k, 2): height and width.
     """
 
     pixels: Path | Bytes8
@@ -41,7 +43,7 @@ class Drawer:
     shape: npt.NDArray[np.int32]
 
     def picture(self, row: int) -> Bytes8:
-        """Return a picture as it was reduced; empty where there is none."""
+        """Return a picture as it was reduced."""
         place = int(self.slot[row])
         height, width = (int(side) for side in self.shape[place])
         start, stop = int(self.offset[place]), int(self.offset[place + 1])
@@ -50,15 +52,9 @@ class Drawer:
         return self._all()[start:stop].reshape(shape)
 
     def stack(self, rows: Int64, side: int) -> Bytes8:
-        """Return square one-channel pictures of one size (n, side, side), zero where none is."""
-        place = self.slot[rows]
-        flat = self._all().reshape(-1, side * side) if self.offset[-1] else None
-        result = np.zeros((len(rows), side, side), np.uint8)
-        there = np.flatnonzero(self.shape[place, 0] > 0)
-        if flat is not None:
-            position = self.offset[place[there]] // (side * side)
-            result[there] = flat[position].reshape(-1, side, side)
-        return result
+        """Return square one-channel pictures of one size (n, side, side)."""
+        area = side * side
+        return self._all().reshape(-1, side, side)[self.offset[self.slot[rows]] // area]
 
     def forget(self) -> None:
         """Let the system take back the memory of the pictures that were looked at."""
@@ -121,53 +117,66 @@ class _Task:
     enough: int
 
 
-def fill(
-    images: ImageSet,
-    prints: Fingerprints,
-    needed: Int64,
-    reduce: Reduce,
-    enough: int,
-    place: Workplace,
-) -> Drawer:
+def fill(own: Material, needed: Int64, reduce: Reduce, enough: int, place: Workplace) -> Drawer:
     """Decode the needed fingerprint rows of a set and keep what ``reduce`` makes of them.
 
     Args:
-        images, prints: the set and its fingerprints.
-        needed: rows of ``prints``, ascending.
+        own: the set and its fingerprints.
+        needed: rows of the fingerprints, ascending.
         reduce: makes a small ``uint8`` array of an RGB picture; importable by its name.
         enough: pixels of the short side that ``reduce`` can do with.
         place: where to work.
+
+    Raises:
+        ImagesLost: some cannot be read again.
     """
-    path, opener = place.file(".pixels"), place.share(images.opener)
-    positions = prints.rows[needed]
+    path, opener = place.file(".pixels"), place.share(own.opener)
+    positions = own.prints.rows[needed]
     parts = [positions[start : start + CHUNK] for start in range(0, len(positions), CHUNK)]
     tasks = (_Task(opener, part, reduce, enough) for part in parts)
     shapes: list[npt.NDArray[np.int32]] = [np.empty((0, 2), np.int32)]
     sizes: list[Int64] = [np.zeros(1, np.int64)]
+    refused: list[Refused] = []
     done = 0
     with GrowingColumn(path, np.uint8) as column:
-        for pixels, shape, size in place.each(_work, tasks):
-            column.append(pixels)
-            shapes.append(shape)
-            sizes.append(size)
-            done += len(size)
-            place.progress(f"looking at {images.name}", done, len(positions))
-    slot = np.full(len(prints), -1, np.int64)
+        for found in place.each(_work, tasks):
+            column.append(found.pixels)
+            shapes.append(found.shape)
+            sizes.append(found.size)
+            refused += found.refused
+            done += len(found.size) + len(found.refused)
+            place.progress(f"looking at {own.images.name}", done, len(positions))
+    if refused:
+        raise ImagesLost(own.images.name, refused)
+    slot = np.full(len(own.prints), -1, np.int64)
     slot[needed] = np.arange(len(needed))
     return Drawer(path, slot, np.cumsum(np.concatenate(sizes)), np.concatenate(shapes))
 
 
-def _work(task: _Task) -> tuple[Bytes8, npt.NDArray[np.int32], Int64]:
-    """Decode some pictures; return their pixels in one row, shapes (k, 2) and sizes (k,)."""
+@dataclass(frozen=True, slots=True)
+class _Reduced:
+    """What became of some pictures: their pixels in one row, shapes (k, 2), sizes (k,)."""
+
+    pixels: Bytes8
+    shape: npt.NDArray[np.int32]
+    size: Int64
+    refused: tuple[Refused, ...]
+
+
+def _work(task: _Task) -> _Reduced:
+    """Decode some pictures."""
     reduced: list[Bytes8] = []
-    for data in shared(task.opener).read(task.positions.tolist()):
+    refused: list[Refused] = []
+    positions = task.positions.tolist()
+    for position, data in zip(positions, shared(task.opener).read(positions), strict=True):
         picture = data if isinstance(data, Unreadable) else decode(data, enough=task.enough)
         if isinstance(picture, Unreadable):
-            reduced.append(np.empty((0, 0), np.uint8))
+            refused.append((position, picture))
         else:
             reduced.append(task.reduce(picture.pixels))
-    return (
-        np.concatenate([picture.ravel() for picture in reduced]),
-        np.array([picture.shape[:2] for picture in reduced], np.int32),
+    return _Reduced(
+        np.concatenate([np.empty(0, np.uint8), *(picture.ravel() for picture in reduced)]),
+        np.array([picture.shape[:2] for picture in reduced], np.int32).reshape(-1, 2),
         np.array([picture.size for picture in reduced], np.int64),
+        tuple(refused),
     )

@@ -10,7 +10,16 @@ import numpy as np
 import numpy.typing as npt
 
 from visleak.images import content_digest
-from visleak.records import Bool, Bytes8, Encoder, Float32, Int64, Unreadable
+from visleak.records import (
+    Bool,
+    Bytes8,
+    Encoder,
+    Float32,
+    ImageSet,
+    Int64,
+    Problem,
+    Unreadable,
+)
 
 #: Stored bytes that may be held at once before they are decoded; bounds a worker's memory.
 BYTES_WAITING: Final = 64_000_000
@@ -88,6 +97,18 @@ def read_items(
             items, held = [], 0
     if items:
         yield items
+
+
+def problems_of(images: ImageSet, refused: Iterable[Refused]) -> Iterator[Problem]:
+    """Yield who it is at the positions that could not be read, and why."""
+    for position, why in refused:
+        yield Problem(
+            images.name,
+            images.ids[position].as_py(),
+            images.locators[position].as_py(),
+            why.reason,
+            why.detail,
+        )
 
 
 def no_numbers(encoder: Encoder) -> Unreadable:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Mapping, Sequence, Set
 from dataclasses import dataclass, field, replace
+from typing import Final
 
 from visleak.errors import UsageError, VisleakError
 from visleak.grading import Grader, grade, load_grader
@@ -14,11 +15,12 @@ from visleak.pipeline.desk import Desk, wanted
 from visleak.pipeline.frame_distances import recording_leak
 from visleak.pipeline.labels import coverage, modality
 from visleak.pipeline.local import with_votes
+from visleak.pipeline.material import ImagesLost, Material
 from visleak.pipeline.recordings import RecordingLeak
 from visleak.pipeline.stored import Taken
 from visleak.pipeline.tables import Compared, degree_of
 from visleak.pipeline.thresholds import Thresholds, thresholds_of
-from visleak.pipeline.verification import Material, equal_bytes, verify
+from visleak.pipeline.verification import equal_bytes, verify
 from visleak.pipeline.windows import with_windows
 from visleak.pipeline.workplace import Workplace, timed
 from visleak.pipeline.yardstick import measured
@@ -28,6 +30,9 @@ from visleak.search.account import Account
 from visleak.search.exact import ExactSearch
 from visleak.search.streaming_device import torch_device
 from visleak.settings import Settings
+
+#: How often images may be lost on the way before a run gives up.
+ATTEMPTS: Final = 4
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,7 +89,7 @@ def run(
 
     Raises:
         UsageError: two sets of one name, or nothing to compare.
-        VisleakError: a set without a readable image.
+        VisleakError: a set without a readable image, or one whose images keep changing.
     """
     _check_names(queries, references, settings)
     _check_search(settings, place)
@@ -95,6 +100,24 @@ def run(
         if images.name not in desk.sides and not _passes(images, tested):
             desk.take(images, images.name in tested)
             _refuse_unreadable(images, desk)
+    for _ in range(ATTEMPTS - 1):
+        try:
+            return _found(queries, references, desk, thresholds)
+        except ImagesLost as lost:
+            desk.leave_out(lost)
+            _refuse_unreadable(desk.material[lost.name].images, desk)
+    return _found(queries, references, desk, thresholds)
+
+
+def _found(
+    queries: Sequence[AnySet], references: Sequence[AnySet], desk: Desk, thresholds: Thresholds
+) -> Outcome:
+    """Find, verify and grade the pairs of the sets taken in.
+
+    Raises:
+        ImagesLost: images cannot be read again.
+    """
+    encoder, settings, place = desk.encoder, desk.settings, desk.place
     couples = [(q.name, r.name) for q in queries for r in references if q.name != r.name]
     if settings.within and not settings.sample:
         couples += [(q.name, q.name) for q in queries]
@@ -107,8 +130,7 @@ def run(
     seen = [i for i, couple in enumerate(couples) if desk.has_pictures(couple)]
     if settings.candidates != "nearest" and settings.local:
         with timed(place, "local"):
-            by_name = {name: own.images for name, own in desk.material.items()}
-            voted = with_votes([found[i] for i in seen], desk.sides, by_name, encoder, place)
+            voted = with_votes([found[i] for i in seen], desk.sides, desk.material, encoder, place)
             for i, pairs in zip(seen, voted, strict=True):
                 sides = desk.sides[pairs.query_set], desk.sides[pairs.reference_set]
                 found[i] = with_windows(pairs, sides, encoder, place.workers)

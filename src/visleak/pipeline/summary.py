@@ -11,6 +11,7 @@ import numpy as np
 
 from visleak.pipeline import chance, group_leaks, rates, recordings
 from visleak.pipeline.labels import comparable, relation
+from visleak.pipeline.material import lost
 from visleak.pipeline.run import Outcome
 from visleak.pipeline.stored import Taken
 from visleak.pipeline.tables import Compared
@@ -38,6 +39,7 @@ def summarise(outcome: Outcome, encoder: Encoder, settings: Settings, tool: str)
         "schema": SCHEMA,
         "visleak": tool,
         "headline": "; ".join(total["headline"] for total in totals),
+        "unfinished": _lost(outcome),
         "sets": [_set(outcome, images) for images in outcome.sets],
         "settings": settings.as_dict(),
         "encoder": {"name": encoder.name, "digest": encoder.digest, "width": encoder.width},
@@ -57,6 +59,11 @@ def summarise(outcome: Outcome, encoder: Encoder, settings: Settings, tool: str)
         "versions": {name: _version(name) for name in PACKAGES}
         | {"python": platform.python_version()},
     }
+
+
+def _lost(outcome: Outcome) -> int:
+    """Return how many images could be read at first, and not again."""
+    return sum(len(lost(own.prints.problems)) for own in outcome.sides.values())
 
 
 def _search(outcome: Outcome, settings: Settings) -> dict[str, Any]:
@@ -205,6 +212,8 @@ def _total(outcome: Outcome, images: ImageSet) -> dict[str, Any]:
     if (both := recordings.union(timed)) is not None:
         total["recording"] = recordings.rate_of(both[1], _population(outcome, images))
         said += recordings.sentence(timed, images.name)
+    if count := _lost(outcome):
+        said += f"; unfinished, images that could not be read again: {count:,}"
     return {"query_set": images.name, "headline": said, "rates": total}
 
 

@@ -18,6 +18,7 @@ import numpy.typing as npt
 
 from visleak.grading import Grader, grade
 from visleak.images import decode
+from visleak.pipeline.material import ImagesLost, Material
 from visleak.pipeline.pictures import Drawer, Shelf, fill
 from visleak.pipeline.rounds import Candidates, Rounds, sizes_for
 from visleak.pipeline.workplace import Handle, Workplace, shared
@@ -26,10 +27,8 @@ from visleak.records import (
     Bool,
     Bytes8,
     Evidence,
-    Fingerprints,
     Float32,
     Grade,
-    ImageSet,
     Int8,
     Int64,
     Pairs,
@@ -68,14 +67,6 @@ _SIDE: Final = COLUMNS.index("side")
 
 #: The column that tells pairs that were compared closely.
 _CLOSE: Final = COLUMNS.index("close_side")
-
-
-@dataclass(frozen=True, slots=True)
-class Material:
-    """A set with its fingerprints."""
-
-    images: ImageSet
-    prints: Fingerprints
 
 
 @dataclass(frozen=True, slots=True)
@@ -160,6 +151,9 @@ def verify(
         place: where to work; known evidence comes from its cache and new evidence goes there.
         grader: decides after each round which images proceed to the next. Without it all pairs
             that pass the screen are checked.
+
+    Raises:
+        ImagesLost: images cannot be read again.
     """
     distinct = [_distinct(pairs, material, place) for pairs in comparisons]
     new = [
@@ -300,12 +294,11 @@ def _known(keys: npt.NDArray[np.void], place: Workplace) -> Float32:
 
 
 def _remember(rows: _Rows, material: Mapping[str, Material], place: Workplace) -> None:
-    """Put new evidence into the cache; pictures that could not be decoded are left out."""
+    """Put new evidence into the cache."""
     if place.cache is None:
         return
-    index = rows.index[~np.isnan(rows.own.table[rows.index, 0])]
-    values = rows.own.table[index].astype("<f4")
-    entries = zip(_keys(rows.pairs, index, material), values, strict=True)
+    values = rows.own.table[rows.index].astype("<f4")
+    entries = zip(_keys(rows.pairs, rows.index, material), values, strict=True)
     place.cache.put(_maker(), ((key.tobytes(), value.tobytes()) for key, value in entries))
 
 
@@ -338,9 +331,8 @@ def _screen(todo: Sequence[_Rows], material: Mapping[str, Material], place: Work
         if not len(rows.index):
             continue
         table = rows.own.table
-        names = (rows.pairs.query_set, rows.pairs.reference_set)
         parts = _parts(len(rows.index), SCREEN_CHUNK)
-        query, reference, view = rows.query, rows.reference, rows.pairs.view[rows.index]
+        view = rows.pairs.view[rows.index]
         small = _are_small(rows.pairs, material)[rows.index]
         tasks = (
             _ScreenTask(*_handed(rows, part, shelf), view[part], small[part]) for part in parts
@@ -348,8 +340,6 @@ def _screen(todo: Sequence[_Rows], material: Mapping[str, Material], place: Work
         for part, found in zip(parts, place.each(_screen_work, tasks), strict=True):
             table[rows.index[part], :_SCREENED] = found
             place.progress("screening pairs", min(part.stop, len(rows.index)), len(rows.index))
-        gone = _gone(drawers[names[0]], query) | _gone(drawers[names[1]], reference)
-        table[rows.index[gone], 0] = np.nan
 
 
 def _handed(rows: _Rows, part: slice, shelf: Shelf) -> tuple[tuple[Handle, Handle], Int64, Int64]:
@@ -358,11 +348,6 @@ def _handed(rows: _Rows, part: slice, shelf: Shelf) -> tuple[tuple[Handle, Handl
     left, query = shelf.hand(pairs.query_set, pairs.query[index])
     right, reference = shelf.hand(pairs.reference_set, pairs.reference[index])
     return (left, right), query, reference
-
-
-def _gone(drawer: Drawer, rows: Int64) -> Bool:
-    """Return which pictures could not be decoded any more."""
-    return np.asarray(drawer.shape[drawer.slot[rows], 0] == 0)
 
 
 def _screen_work(task: _ScreenTask) -> Float32:
@@ -409,7 +394,7 @@ def _survivors(own: _Distinct, material: Mapping[str, Material]) -> _Rows:
     reached = _promise(own, material)[1] | material[pairs.query_set].prints.flat[pairs.query]
     if pairs.votes is not None:
         reached |= pairs.votes > 0
-    return _Rows(own, np.flatnonzero(reached & ~np.isnan(own.table[:, 0]) & ~own.equal))
+    return _Rows(own, np.flatnonzero(reached & ~own.equal))
 
 
 # -- the full check ------------------------------------------------------------------------------
@@ -424,7 +409,7 @@ class _CheckTask:
         query, reference: rows in the drawers.
         view, placement, tried: what the screen and the search found for each pair.
         same_size: pictures of equal size.
-        openers: of both sets, where there are ``large`` pairs.
+        stored: names and openers of both sets, where there are ``large`` pairs.
         positions: ``int64`` (n, 2): of the pictures in their sets.
         large: pairs of pictures that were bounded: what is exact then is compared at full size.
     """
@@ -436,7 +421,7 @@ class _CheckTask:
     placement: Float32
     same_size: Bool
     tried: Bool
-    openers: tuple[Handle, ...]
+    stored: tuple[tuple[str, Handle], ...]
     positions: Int64
     large: Bool
 
@@ -481,7 +466,7 @@ def _check_tasks(
     ]
     same_size = np.asarray((sizes[0] == sizes[1]).all(axis=1))
     large = same_size & (sizes[0].max(axis=1, initial=0) > check.BOUND)
-    openers = tuple(place.share(own.images.opener) for own in sides) if large.any() else ()
+    stored = tuple((own.images.name, place.share(own.opener)) for own in sides if large.any())
     positions = np.stack(
         [sides[0].prints.rows[rows.query], sides[1].prints.rows[rows.reference]], axis=1
     )
@@ -494,7 +479,7 @@ def _check_tasks(
             rows.own.table[index, 1:_SCREENED],
             same_size[part],
             tried[part],
-            openers,
+            stored,
             positions[part],
             large[part],
         )
@@ -506,8 +491,6 @@ def _check_work(task: _CheckTask) -> Float32:
     result = np.full((len(task.query), len(CHECKS) + 9), np.nan, np.float32)
     for place, (query, reference) in enumerate(zip(task.query, task.reference, strict=True)):
         one, other = left.picture(int(query)), right.picture(int(reference))
-        if not (one.size and other.size):
-            continue
         x, y, wider, higher = task.placement[place].tolist()
         measures, matrix = check.check(
             one,
@@ -519,7 +502,7 @@ def _check_work(task: _CheckTask) -> Float32:
             local=bool(task.tried[place]),
         )
         if task.large[place] and measures.exact == 1:
-            alike, identical = _compared_at_full_size(task.openers, task.positions[place])
+            alike, identical = _compared_at_full_size(task.stored, task.positions[place])
             measures = replace(measures, exact=float(alike), identical=float(identical))
         result[place, : len(CHECKS)] = [getattr(measures, name) for name in CHECKS]
         result[place, len(CHECKS) :] = matrix.ravel()
@@ -581,8 +564,6 @@ def _close_work(task: _CloseTask) -> Float32:
     checks = slice(_SCREENED, _SCREENED + len(CHECKS))
     for row, (query, reference) in enumerate(zip(task.query, task.reference, strict=True)):
         one, other = left.picture(int(query)), right.picture(int(reference))
-        if not (one.size and other.size):
-            continue
         measures = Measures(*(float(value) for value in table[row, checks]))
         matrix = table[row, len(COLUMNS) :].reshape(3, 3).astype(np.float64)
         measures, relation = close.closer(measures, one, other, matrix)
@@ -593,14 +574,20 @@ def _close_work(task: _CloseTask) -> Float32:
     return table
 
 
-def _compared_at_full_size(openers: Sequence[Handle], positions: Int64) -> tuple[bool, bool]:
-    """Return whether two images are exactly alike, and whether identical, as they are stored."""
+def _compared_at_full_size(
+    stored: Sequence[tuple[str, Handle]], positions: Int64
+) -> tuple[bool, bool]:
+    """Return whether two images are exactly alike, and whether identical, as they are stored.
+
+    Raises:
+        ImagesLost: one cannot be read again.
+    """
     images = []
-    for opener, position in zip(openers, positions, strict=True):
-        data = next(iter(shared(opener).read([int(position)])))
+    for (name, opener), position in zip(stored, positions.tolist(), strict=True):
+        data = next(iter(shared(opener).read([position])))
         image = data if isinstance(data, Unreadable) else decode(data)
         if isinstance(image, Unreadable):
-            return False, False
+            raise ImagesLost(name, [(position, image)])
         images.append(image.pixels)
     return exactly_alike(*images), is_identical(*images)
 
@@ -619,7 +606,6 @@ def _drawers(
         needed.setdefault(rows.pairs.reference_set, []).append(rows.reference)
     drawers = {}
     for name, parts in needed.items():
-        own = material[name]
-        rows_needed = np.unique(np.concatenate(parts))
-        drawers[name] = fill(own.images, own.prints, rows_needed, reduce, enough, place)
+        needed_rows = np.unique(np.concatenate(parts))
+        drawers[name] = fill(material[name], needed_rows, reduce, enough, place)
     return drawers

@@ -19,9 +19,9 @@ from visleak.encoders import load_encoder
 from visleak.pipeline.candidates import Side, side, views_for
 from visleak.pipeline.fingerprinting import fingerprint
 from visleak.pipeline.local import seen_vectors
-from visleak.pipeline.verification import Material
+from visleak.pipeline.material import ImagesLost, Material
 from visleak.pipeline.workplace import Workplace
-from visleak.records import Encoder, Float32, Int8, Int64, Pairs
+from visleak.records import Encoder, Float32, Int8, Int64, Pairs, Unreadable
 from visleak.search.exact import ExactSearch
 
 #: Pairs measured at a time; only bounds memory.
@@ -43,6 +43,9 @@ def measured(
         encoder: that found them; if it is the built-in one, the pairs are passed on.
         choice: of the views, as in the settings.
         place: where to work.
+
+    Raises:
+        ImagesLost: images cannot be read again.
     """
     builtin = load_encoder("builtin")
     if encoder.digest == builtin.digest:
@@ -90,29 +93,29 @@ class _Rows:
     ) -> _Rows:
         """Read the pictures of some rows."""
         positions = own.prints.rows[rows]
-        prints = fingerprint(own.images, builtin, place, positions)
-        made = side(prints, builtin, views, ExactSearch(), place.workers)
-        # a file may have gone since the other encoder read it
-        return cls(rows[np.isin(positions, prints.rows)], made)
+        images = replace(own.images, opener=own.opener)
+        prints = fingerprint(images, builtin, place, positions)
+        if prints.problems:
+            gone = positions[~np.isin(positions, prints.rows)].tolist()
+            why = [Unreadable(problem.reason, problem.detail) for problem in prints.problems]
+            raise ImagesLost(images.name, list(zip(gone, why, strict=True)))
+        return cls(rows, side(prints, builtin, views, ExactSearch(), place.workers))
 
     def find(self, rows: Int64) -> Int64:
-        """Return where rows stand here, -1 where they do not."""
-        at = np.minimum(np.searchsorted(self.rows, rows), max(0, len(self.rows) - 1))
-        there = self.rows[at] == rows if len(self.rows) else np.zeros(len(rows), np.bool_)
-        return np.where(there, at, -1)
+        """Return where rows stand here."""
+        return np.searchsorted(self.rows, rows)
 
 
 def _measured(
     pairs: Pairs, query: _Rows, reference: _Rows, builtin: Encoder, views: tuple[int, ...]
 ) -> Pairs:
-    """Return pairs with what the built-in fingerprint says of them; 0 where it could not look."""
+    """Return pairs with what the built-in fingerprint says of them."""
     left, right = query.find(pairs.query), reference.find(pairs.reference)
-    known = np.flatnonzero((left >= 0) & (right >= 0))
     similarity = np.zeros(len(pairs), np.float32)
     background = np.zeros(len(pairs), np.float32)
     view = np.zeros(len(pairs), np.int8)
-    for start in range(0, len(known), CHUNK):
-        part = known[start : start + CHUNK]
+    for start in range(0, len(pairs), CHUNK):
+        part = slice(start, start + CHUNK)
         one, other = query.side, reference.side
         similarity[part], view[part] = _best(
             one.prints.matrix[left[part]], other.prints.matrix[right[part]], builtin, views

@@ -149,6 +149,8 @@ def _refuse_ungraded(
 def _caveats(summary: Mapping[str, Any], wish: Wish, ungraded: int) -> tuple[str, ...]:
     """Return why more may leak than the audit lists."""
     said = []
+    if lost := summary.get("unfinished"):
+        said.append(f"the audit is unfinished: {lost:,} images could not be read again; repeat it")
     if ungraded:
         said.append(
             f"{ungraded:,} pairs were not verified, so they have no grade and do not count;"

@@ -9,7 +9,7 @@ from typing import Final
 
 import numpy as np
 
-from visleak.pipeline.verification import Material
+from visleak.pipeline.material import Material
 from visleak.records import Int64
 from visleak.replacements.checking import Checker, Look
 from visleak.replacements.neighbours import Neighbour, Neighbours

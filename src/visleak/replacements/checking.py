@@ -10,7 +10,8 @@ import numpy as np
 
 from visleak.grading import grade, load_grader
 from visleak.pipeline.candidates import Side
-from visleak.pipeline.verification import Material, equal_bytes, verify
+from visleak.pipeline.material import Material
+from visleak.pipeline.verification import equal_bytes, verify
 from visleak.pipeline.workplace import Workplace
 from visleak.pipeline.yardstick import measured
 from visleak.records import GRADES, Encoder, Pairs

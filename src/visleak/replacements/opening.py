@@ -20,7 +20,7 @@ from visleak.images import open_pictures
 from visleak.images.addresses import redacted
 from visleak.pipeline.candidates import Side, views_for
 from visleak.pipeline.desk import Desk
-from visleak.pipeline.verification import Material
+from visleak.pipeline.material import Material
 from visleak.pipeline.workplace import Progress, Workplace
 from visleak.records import EmbeddingSet, Encoder, ImageSet
 from visleak.replacements.candidates import Examiner

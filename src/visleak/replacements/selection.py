@@ -11,7 +11,7 @@ import numpy as np
 import pyarrow.compute as pc
 
 from visleak.errors import UsageError, VisleakError
-from visleak.pipeline.verification import Material
+from visleak.pipeline.material import Material
 from visleak.records import Int64
 from visleak.replacements.candidates import Candidate, Examiner, label_of
 from visleak.replacements.decisions import APPROVED, REJECTED, Decision, Decisions

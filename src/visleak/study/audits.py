@@ -18,7 +18,7 @@ from visleak.pipeline.processes import Processes
 from visleak.pipeline.stored_encoder import DEFAULT
 from visleak.pipeline.workplace import Engine, Progress
 from visleak.records import AnySet, EmbeddingSet
-from visleak.store import AUDIT
+from visleak.store import AUDIT, UNREADABLE
 from visleak.study.config import Study
 from visleak.study.plan import Comparison, LeftOut, Plan
 
@@ -204,7 +204,7 @@ class Work:
             self.study.settings, encoder=self._encoder(reference), within=not reference
         )
         with self.options.watch(reference or "repeats within the sets") as progress:
-            return audit(
+            found = audit(
                 [self.opened[name] for name in queries],
                 [self.opened[reference]] if reference else None,
                 settings=settings,
@@ -217,6 +217,12 @@ class Work:
                 force=self.options.force,
                 command=self.options.command,
             )
+        if found.unfinished:
+            raise VisleakError(
+                f"{place} is unfinished: {found.unfinished:,} images could not be read again"
+                f" ({place / UNREADABLE}); run the study again"
+            )
+        return found
 
     def _encoder(self, reference: str) -> str:
         """Return the encoder of an audit: it must not depend on which queries are there."""

@@ -32,7 +32,8 @@ from visleak.memorization.extraction.similarity import EPS, EncoderSimilarity, F
 from visleak.memorization.inplace import COLOURS, TINY, in_place, is_tiny
 from visleak.pipeline.candidates import SAME_COLOUR, side
 from visleak.pipeline.fingerprinting import fingerprint
-from visleak.pipeline.verification import Material, equal_bytes, verify
+from visleak.pipeline.material import Material
+from visleak.pipeline.verification import equal_bytes, verify
 from visleak.pipeline.workplace import Workplace
 from visleak.records import GRADES, Bool, Bytes8, Float32, Grade, Int64, Pairs
 from visleak.search.exact import ExactSearch

@@ -1,0 +1,55 @@
+"""Files that go away while an audit runs: the command says so, and ends with 1."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+from calling import run
+from PIL import Image
+
+from visleak.pipeline.desk import Desk
+from visleak.records import Pairs
+from visleak.search.hits import Wanted
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    """Two test images, one of which is a copy of the training image."""
+    for seed, *names in ((0, "train/a.png", "test/a.jpg"), (1, "test/b.jpg"), (2, "train/b.png")):
+        coarse = np.random.default_rng(seed).integers(0, 256, (9, 9, 3), dtype=np.uint8)
+        for name in names:
+            (tmp_path / name).parent.mkdir(exist_ok=True)
+            Image.fromarray(coarse).resize((120, 120)).save(tmp_path / name)
+    return tmp_path
+
+
+def test_a_file_that_went_away_is_no_clean_result(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """No gate passes; when the file is back, the same command does what is missing."""
+    command = ["audit", "--test", folder / "test", "--train", folder / "train"]
+    command += ["-o", folder / "audit", "--cache", "off", "--workers", 1]
+    gated = [*command, "--fail-on", "near", "--fail-on", "unreadable=100%"]
+    file, find = folder / "train" / "a.png", Desk.find
+
+    def without(self: Desk, couple: tuple[str, str], rule: Wanted) -> Pairs:
+        if file.exists():
+            file.rename(folder / "a.png")
+        return find(self, couple, rule)
+
+    with monkeypatch.context() as patched:
+        patched.setattr(Desk, "find", without)
+        ran = run(*gated)
+    assert ran.code == 1
+    assert "unfinished" in ran.out
+    assert "train a.png (gone, missing" in ran.err
+    (folder / "a.png").rename(file)
+    ran = run(*command)
+    assert ran.code == 0
+    assert "unfinished" not in ran.out
+    assert "reused" not in ran.err
+    ran = run(*gated)
+    assert ran.code == 3
+    assert "reused" in ran.err
