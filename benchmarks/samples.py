@@ -125,9 +125,8 @@ def candidates(
     """
     encoder = load_encoder()
     views, engine = views_for(encoder, "all"), ExactSearch()
-    sets = {images.name: images for images in (query, reference)}
     material, sides = {}, {}
-    for images in sets.values():
+    for images in {images.name: images for images in (query, reference)}.values():
         prints = fingerprint(images, encoder, place)
         sides[images.name] = side(prints, encoder, views, engine, place.workers)
         material[images.name] = Material(images, prints)
@@ -136,7 +135,7 @@ def candidates(
         sides[query.name], sides[reference.name],
         encoder=encoder, views=views, wanted=Wanted(soft), engine=engine, workers=place.workers,
     )  # fmt: skip
-    pairs = next(with_votes([pairs], sides, sets, encoder, place))
+    pairs = next(with_votes([pairs], sides, material, encoder, place))
     own = sides[query.name], sides[reference.name]
     pairs = with_windows(pairs, own, encoder, place.workers)
     if keep is not None:
