@@ -7,6 +7,7 @@ import copy
 import os
 import shutil
 import tempfile
+import warnings
 import weakref
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
@@ -19,8 +20,8 @@ import pyarrow.compute as pc
 
 import visleak
 from visleak import pipeline
-from visleak.cache import Cache, default_folder
-from visleak.errors import UsageError
+from visleak.cache import NO_FOLDER, Cache, default_folder
+from visleak.errors import UsageError, VisleakWarning
 from visleak.gallery import shrink
 from visleak.images import decode, open_images
 from visleak.images.addresses import redacted
@@ -352,12 +353,22 @@ def audit(
 
 @contextlib.contextmanager
 def open_cache(cache: str | os.PathLike[str] | None) -> Iterator[Cache | None]:
-    """Open the cache of a run: a folder's, the ``default`` one, or none."""
-    if not cache:
+    """Open the cache of a run: a folder's, the ``default`` one, or none.
+
+    One that cannot be used costs time and no answer: that is a warning.
+    """
+    folder = default_folder() if cache == "default" else Path(cache) if cache else None
+    if folder is None:
+        if cache:
+            _warn(NO_FOLDER)
         yield None
         return
-    with Cache(default_folder() if cache == "default" else Path(cache)) as store:
-        yield store
+    with Cache(folder, _warn) as store:
+        yield store if store.usable else None
+
+
+def _warn(text: str) -> None:
+    warnings.warn(text, VisleakWarning, stacklevel=2)
 
 
 def workers_for(count: int, asked: int | None) -> int:

@@ -3,28 +3,48 @@
 One SQLite file. Entries are keyed by digests of everything they depend on, so they never go
 stale, and deleting the file changes no answer. Safe under several processes at once (write-ahead
 log, short transactions, first writer wins) and under a kill at any moment.
+
+Nothing in it is unique, so no defect of it ends a run: a value whose digest does not agree is
+dropped and made again, a file that is damaged anywhere is set aside and a new one begun, and a
+file that cannot be used any more (a full disk) is not used any more.
 """
 
 from __future__ import annotations
 
 import contextlib
+import hashlib
+import itertools
 import os
 import sqlite3
 import sys
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from types import TracebackType
-from typing import Final, Self
+from typing import Concatenate, Final, ParamSpec, Self, TypeVar
 
-from visleak.errors import VisleakError
+P = ParamSpec("P")
+T = TypeVar("T")
 
-FILE: Final = "cache-1.sqlite"
+#: Name of the file; the second number is that of the files that were set aside before it.
+STEM: Final = "cache-2"
+
+#: What a file that was set aside is called instead of ``.sqlite``.
+DAMAGED: Final = ".damaged"
 
 #: Keys asked for in one statement; below SQLite's limit on variables of old versions.
 CHUNK: Final = 500
 
 #: Seconds to wait for another process that is writing.
 PATIENCE: Final = 60.0
+
+#: Bytes of the digest that is stored before each value.
+CHECKED: Final = 8
+
+#: What is said where :func:`default_folder` knows none.
+NO_FOLDER: Final = (
+    "no home folder is known, so nothing is kept for the next run; choose a folder with --cache DIR"
+    " or VISLEAK_CACHE"
+)
 
 _TABLES: Final = """
 CREATE TABLE IF NOT EXISTS entries (
@@ -33,15 +53,24 @@ CREATE TABLE IF NOT EXISTS entries (
 """
 
 
-def default_folder() -> Path:
-    """Return ``$VISLEAK_CACHE``, else visleak's folder in the user's cache folder."""
+def default_folder() -> Path | None:
+    """Return ``$VISLEAK_CACHE``, else visleak's folder in the user's cache folder, if any."""
     named = os.environ.get("VISLEAK_CACHE")
     if named:
         return Path(named)
-    if sys.platform == "darwin":
-        return Path.home() / "Library" / "Caches" / "visleak"
-    base = os.environ.get("XDG_CACHE_HOME")
-    return (Path(base) if base else Path.home() / ".cache") / "visleak"
+    try:
+        if sys.platform == "darwin":
+            return Path.home() / "Library" / "Caches" / "visleak"
+        base = os.environ.get("XDG_CACHE_HOME")
+        return (Path(base) if base else Path.home() / ".cache") / "visleak"
+    except RuntimeError:  # nobody knows where home is
+        return None
+
+
+def file_in(folder: Path) -> Path:
+    """Return the file of the cache in a folder: the first that was not set aside."""
+    names = (folder / f"{STEM}.{number}.sqlite" for number in itertools.count())
+    return next(file for file in names if not file.with_suffix(DAMAGED).exists())
 
 
 class Cache:
@@ -49,9 +78,7 @@ class Cache:
 
     Args:
         folder: where the file lives; made if need be.
-
-    Raises:
-        VisleakError: the folder cannot be made or written.
+        say: is told, in one line, what is wrong with the folder or the file.
 
     >>> import tempfile
     >>> with Cache(Path(tempfile.mkdtemp())) as cache:
@@ -60,27 +87,34 @@ class Cache:
     {b'key': b'value'}
     """
 
-    def __init__(self, folder: Path) -> None:
-        self.path = folder / FILE
+    def __init__(self, folder: Path, say: Callable[[str], None] = lambda _: None) -> None:
+        self.folder = folder
+        self._say = say
+        self._db: sqlite3.Connection | None = None
         try:
             folder.mkdir(parents=True, exist_ok=True)
-            self._db = self._open()
-        except (OSError, sqlite3.OperationalError) as error:
-            raise VisleakError(
-                f"the cache folder {folder} cannot be used ({error}); choose another with"
-                " --cache DIR or VISLEAK_CACHE, or go without: --cache off"
-            ) from error
+            self.path = file_in(folder)
+        except OSError as error:
+            self._say(f"the cache folder {folder} cannot be used ({error}); going on without")
+            return
+        self._open()
 
-    def _open(self) -> sqlite3.Connection:
-        try:
-            return self._connect()
-        except sqlite3.DatabaseError as error:
-            if isinstance(error, sqlite3.OperationalError):
-                raise
-            # not a database any more (a full disk, a copy gone wrong): nothing in it is unique
-            with contextlib.suppress(FileNotFoundError):  # another process was faster
-                self.path.replace(self.path.with_suffix(".damaged"))
-            return self._connect()
+    @property
+    def usable(self) -> bool:
+        """Whether anything is kept."""
+        return self._db is not None
+
+    def _open(self) -> None:
+        """Connect to the file; one that is no database is set aside."""
+        while self._db is None:
+            self.path = file_in(self.folder)
+            try:
+                self._db = self._connect()
+            except sqlite3.OperationalError as error:
+                self._say(f"the cache {self.path} cannot be used ({error}); going on without")
+                return
+            except sqlite3.DatabaseError as error:
+                self._set_aside(error)
 
     def _connect(self) -> sqlite3.Connection:
         db = sqlite3.connect(self.path, timeout=PATIENCE, check_same_thread=False)
@@ -98,41 +132,54 @@ class Cache:
         return db
 
     def get(self, maker: bytes, keys: Sequence[bytes]) -> Mapping[bytes, bytes]:
-        """Return the entries that are there, by key."""
+        """Return the entries that are there and whole, by key."""
         found: dict[bytes, bytes] = {}
         for start in range(0, len(keys), CHUNK):
-            part = keys[start : start + CHUNK]
-            marks = ",".join("?" * len(part))
-            with self._explained():
-                rows = self._db.execute(
-                    f"SELECT key, value FROM entries WHERE maker = ? AND key IN ({marks})",
-                    (maker, *part),
-                )
-                found.update(rows.fetchall())
+            rows = self._tried(_rows, maker, keys[start : start + CHUNK]) or []
+            for key, value in rows:
+                if value[:CHECKED] == _digest(maker, key, value[CHECKED:]):
+                    found[key] = value[CHECKED:]
+                else:
+                    self._tried(_drop, maker, key)
         return found
 
     def put(self, maker: bytes, entries: Iterable[tuple[bytes, bytes]]) -> None:
         """Keep entries; the first writer of a key wins (all write the same)."""
-        with self._explained(), self._db:
-            self._db.executemany(
-                "INSERT OR IGNORE INTO entries VALUES (?, ?, ?)",
-                ((maker, key, value) for key, value in entries),
-            )
+        rows = [(maker, key, _digest(maker, key, value) + value) for key, value in entries]
+        self._tried(_add, rows)
 
-    @contextlib.contextmanager
-    def _explained(self) -> Iterator[None]:
-        """Say in one line what to do about a damaged file, a full disk, a lock nobody gives up."""
+    def _tried(
+        self,
+        action: Callable[Concatenate[sqlite3.Connection, P], T],
+        *given: P.args,
+        **named: P.kwargs,
+    ) -> T | None:
+        """Return what an action returns, ``None`` where the file is of no use."""
+        if self._db is None:
+            return None
         try:
-            yield
+            return action(self._db, *given, **named)
+        except sqlite3.OperationalError as error:
+            self.close()
+            self._say(f"the cache {self.path} cannot be used ({error}); going on without")
         except sqlite3.DatabaseError as error:
-            raise VisleakError(
-                f"the cache {self.path} cannot be used ({error}); delete it (no answer changes),"
-                " or go without: --cache off"
-            ) from error
+            self.close()
+            self._set_aside(error)
+            self._open()
+        return None
+
+    def _set_aside(self, error: sqlite3.DatabaseError) -> None:
+        """Begin a new file under another name: other processes may be at the damaged one."""
+        aside = self.path.with_suffix(DAMAGED)
+        with contextlib.suppress(FileNotFoundError):  # another process was faster
+            self.path.replace(aside)
+            self._say(f"the cache {self.path} is damaged ({error}); it is now {aside.name}")
 
     def close(self) -> None:
         """Let go of the file."""
-        self._db.close()
+        if self._db is not None:
+            self._db.close()
+        self._db = None
 
     def __enter__(self) -> Self:
         return self
@@ -144,3 +191,25 @@ class Cache:
         trace: TracebackType | None,
     ) -> None:
         self.close()
+
+
+def _digest(maker: bytes, key: bytes, value: bytes) -> bytes:
+    """Return the digest of an entry; lengths keep its parts apart."""
+    lengths = f"{len(maker)} {len(key)} ".encode()
+    return hashlib.blake2b(lengths + maker + key + value, digest_size=CHECKED).digest()
+
+
+def _rows(db: sqlite3.Connection, maker: bytes, keys: Sequence[bytes]) -> list[tuple[bytes, bytes]]:
+    marks = ",".join("?" * len(keys))
+    question = f"SELECT key, value FROM entries WHERE maker = ? AND key IN ({marks})"
+    return db.execute(question, (maker, *keys)).fetchall()
+
+
+def _add(db: sqlite3.Connection, rows: Sequence[tuple[bytes, bytes, bytes]]) -> None:
+    with db:
+        db.executemany("INSERT OR IGNORE INTO entries VALUES (?, ?, ?)", rows)
+
+
+def _drop(db: sqlite3.Connection, maker: bytes, key: bytes) -> None:
+    with db:
+        db.execute("DELETE FROM entries WHERE maker = ? AND key = ?", (maker, key))

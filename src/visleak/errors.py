@@ -17,6 +17,10 @@ class VisleakError(Exception):
     exit_code = 1
 
 
+class VisleakWarning(UserWarning):
+    """Something went wrong that changes no answer; one line."""
+
+
 class UsageError(VisleakError):
     """The call itself is wrong: an unknown option or encoder, a source that does not exist."""
 

@@ -53,3 +53,13 @@ def test_a_file_that_went_away_is_no_clean_result(
     ran = run(*gated)
     assert ran.code == 3
     assert "reused" in ran.err
+
+
+def test_a_cache_that_cannot_be_used_is_one_line(folder: Path) -> None:
+    (folder / "file").write_text("")
+    command = ["audit", "--test", folder / "test", "--train", folder / "train", "--workers", 1]
+    ran = run(*command, "-o", folder / "audit", "--cache", folder / "file" / "cache")
+    assert ran.code == 0
+    assert ran.out.startswith("1 of 2 test images")
+    assert len(ran.err.splitlines()) == 1
+    assert str(folder / "file" / "cache") in ran.err

@@ -193,7 +193,7 @@ def test_a_broken_installation(tmp_path: Path) -> None:
     pretend(site, "opencv-python", "4.9", "")
     pretend(site, "onnxruntime", "1.99", "get_available_providers = lambda: []")
     cache.mkdir()
-    (cache / "cache-1.sqlite").write_bytes(b"x" * 2_500_000)
+    (cache / "cache-2.0.sqlite").write_bytes(b"x" * 2_500_000)
     ran = doctor(site, cache)
     assert ran.returncode == 1, ran.stderr
     assert ran.stderr == ""

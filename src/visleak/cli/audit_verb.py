@@ -268,11 +268,14 @@ def _given(**asked: object) -> dict[str, object]:
 
 def cache_folder(text: str | None) -> Path | None:
     """Return the folder of the cache, ``None`` for none."""
-    from visleak.cache import default_folder
+    from visleak.cache import NO_FOLDER, default_folder
 
     if text == "off":
         return None
-    return Path(text) if text else default_folder()
+    folder = Path(text) if text else default_folder()
+    if folder is None:
+        edges.complain(NO_FOLDER)
+    return folder
 
 
 def _command(context: typer.Context) -> str:

@@ -7,6 +7,7 @@ import os
 import signal
 import sys
 import traceback
+import warnings
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from types import FrameType
@@ -15,7 +16,7 @@ from typing import Any, Final
 import typer
 
 from visleak import templates
-from visleak.errors import VisleakError
+from visleak.errors import VisleakError, VisleakWarning
 
 INTERRUPTED: Final = 128 + signal.SIGINT
 
@@ -83,7 +84,7 @@ def run(command: Any, arguments: Sequence[str]) -> int:
         if hasattr(stream, "reconfigure"):
             stream.reconfigure(errors="backslashreplace")
     try:
-        with _sigterm() as came:
+        with _warnings_in_a_line(), _sigterm() as came:
             code = command.main(
                 args=list(arguments),
                 prog_name="visleak",
@@ -100,6 +101,23 @@ def run(command: Any, arguments: Sequence[str]) -> int:
         message, code = verdict(error, verb=next(iter(arguments), ""))
         complain(message)
         return code
+
+
+@contextmanager
+def _warnings_in_a_line() -> Iterator[None]:
+    """Show visleak's own warnings as lines about this run."""
+    shown = warnings.showwarning
+
+    def show(message: Warning | str, category: type[Warning], *where: Any, **more: Any) -> None:
+        if issubclass(category, VisleakWarning):
+            complain(str(message))
+        else:
+            shown(message, category, *where, **more)
+
+    with warnings.catch_warnings():
+        warnings.simplefilter("always", VisleakWarning)
+        warnings.showwarning = show
+        yield
 
 
 def verdict(error: BaseException, verb: str = "") -> tuple[str, int]:

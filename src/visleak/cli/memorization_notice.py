@@ -17,10 +17,13 @@ NOTICE: Final = (
 
 def say_once() -> None:
     """Say it, unless it has been said to this user before, as a file of the cache folder tells."""
-    said = default_folder() / "memorization-notice-1"
-    if said.exists():
+    folder = default_folder()
+    said = folder / "memorization-notice-1" if folder else None
+    if said is not None and said.exists():
         return
     edges.note(NOTICE)
+    if said is None:
+        return
     try:
         said.parent.mkdir(parents=True, exist_ok=True)
         said.touch()

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from visleak.auditing import workers_for
-from visleak.cache import FILE, default_folder
+from visleak.cache import STEM, default_folder
 from visleak.doctor.packages import TOLD, Extra, extras, installed, own_version, versions
 from visleak.doctor.probes import Answer, ask
 
@@ -148,9 +148,11 @@ def _devices(answers: Mapping[str, Answer]) -> tuple[Mapping[str, Any], ...]:
     return tuple(found)
 
 
-def _cache(folder: Path) -> dict[str, Any]:
+def _cache(folder: Path | None) -> dict[str, Any]:
     """Return where the cache is, its size, and whether it can be written."""
-    size = sum(file.stat().st_size for file in folder.glob(f"{FILE}*"))
+    if folder is None:
+        return {"folder": "(no home folder is known)", "bytes": 0, "writable": False}
+    size = sum(file.stat().st_size for file in folder.glob(f"{STEM}.*"))
     above = next((each for each in (folder, *folder.parents) if each.exists()), Path("/"))
     writable = above.is_dir() and os.access(above, os.W_OK | os.X_OK)
     return {"folder": str(folder), "bytes": size, "writable": writable}

@@ -90,7 +90,7 @@ class Processes:
 
     def reach(self, cache: Cache) -> CacheFolder:
         """Return how workers find the cache."""
-        return CacheFolder(cache.path.parent)
+        return CacheFolder(cache.folder)
 
     def each(
         self, function: Callable[[T], R], tasks: Iterable[T], *, network: bool = False

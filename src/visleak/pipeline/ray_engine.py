@@ -101,7 +101,7 @@ class RayCrew:
     def reach(self, cache: Cache) -> KeptBeside:
         """Return how workers find the cache: they ask a process beside this one."""
         if self._keeper is None:
-            self._keeper = self._cluster.beside(_Keeper, str(cache.path.parent.absolute()))
+            self._keeper = self._cluster.beside(_Keeper, str(cache.folder.absolute()))
         return KeptBeside(self._keeper)
 
     def each(

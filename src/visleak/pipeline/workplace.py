@@ -170,7 +170,7 @@ class Workplace:
     @property
     def indexes(self) -> Path | None:
         """Where indexes of embeddings are kept between runs, ``None`` where there is no cache."""
-        return self.cache.path.parent / "indexes" if self.cache is not None else None
+        return self.cache.folder / "indexes" if self.cache is not None else None
 
     def reach(self) -> Reach | None:
         """Return how workers find the cache, ``None`` where there is none."""
