@@ -109,15 +109,15 @@ TREE_RIDGE = 5.0
 #: Weight of all true, and of all wrong, pairs of a set; of the true ones of photographs, which are
 #: covered in many ways; of documents, which stand for many sets, and of whose changed fields few
 #: may be missed.
-SET_WEIGHT, PHOTOGRAPH_WEIGHT = 1000.0, 20000.0
-DOCUMENT_WEIGHT, CHANGED_WEIGHT = 10000.0, 30000.0
+SET_WEIGHT, PHOTOGRAPH_WEIGHT = 1000.0, 30000.0
+DOCUMENT_WEIGHT, CHANGED_WEIGHT = 10000.0, 60000.0
 #: The same of wrong pairs that share a layout: receipts of a shop and streets of a drive; flags.
-LAYOUT_WEIGHT, DRAWN_WEIGHT = 10000.0, 20000.0
+LAYOUT_WEIGHT, DRAWN_WEIGHT = 20000.0, 20000.0
 #: Weight of the wrong pairs of natural images that decide what is shared: two poles before one sky
 #: share little, and that must not do.
 STRANGERS_WEIGHT = 4000.0
 #: The same of hard negatives, which are wrong alone.
-HARD_WEIGHT = 12000.0
+HARD_WEIGHT = 20000.0
 
 #: A true copy that shares nothing measurable was not aligned: there is nothing to learn from it.
 LOST_AMOUNT, LOST_WINDOWS = 0.3, 5.0
