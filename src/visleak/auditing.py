@@ -324,7 +324,7 @@ def audit(
     count = sum(len(images) for images in (*queries, *references))
     crew = workers_for(count, workers)
     try:
-        with folders.claimed(folder):
+        with folders.claimed(folder, (*queries, *references)):
             finished = folders.holds(folder, about["key"], force=force)
             if not finished:
                 with (

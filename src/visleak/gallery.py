@@ -22,7 +22,7 @@ import numpy as np
 import numpy.typing as npt
 from PIL import Image, ImageDraw, ImageFont
 
-from visleak.errors import VisleakError
+from visleak.errors import UsageError, VisleakError
 from visleak.records import VIEWS, Bytes8
 
 Float64 = npt.NDArray[np.float64]
@@ -39,6 +39,9 @@ TINY: Final = 64
 FULL_SCALE: Final = 96
 #: A thumbnail of more bytes than this is stored once more, more coarsely.
 BUDGET: Final = 4_000
+#: Kinds of pictures that are written, by the ending of their names, and the quality of JPEG.
+DRAWN: Final = {".png": "PNG", ".jpg": "JPEG", ".jpeg": "JPEG"}
+QUALITY: Final = 92
 
 
 @dataclass(frozen=True, slots=True)
@@ -346,6 +349,17 @@ def _lossy(pixels: Bytes8) -> tuple[bytes, str]:
     return data, f"image/{kind.lower()}"
 
 
+def drawable(path: Path) -> str:
+    """Return what a picture of this name is, as Pillow calls it.
+
+    Raises:
+        UsageError: it is of no kind that is drawn.
+    """
+    if path.suffix.lower() not in DRAWN:
+        raise UsageError(f"{path} is to be a picture; choose a name that ends in .png or .jpg")
+    return DRAWN[path.suffix.lower()]
+
+
 def write_card(
     path: Path,
     query: Bytes8,
@@ -356,10 +370,10 @@ def write_card(
     lines: Sequence[str] = (),
     side: int = 320,
 ) -> Path:
-    """Write a pair as one PNG: query, reference, aligned and plain difference, under a title.
+    """Write a pair as one picture: query, reference, aligned and plain difference, under a title.
 
     Args:
-        path: file to write; an older one is replaced in one step.
+        path: .png or .jpg to write; an older one is replaced in one step.
         query, reference, matrix: as in :func:`card`.
         title: one line above the pictures; shortened where it does not fit.
         lines: further lines under the title.
@@ -376,7 +390,7 @@ def write_card(
     }
     sheet = _sheet({k: enlarge(shrink(v, side), side) for k, v in panels.items()}, title, lines)
     out = io.BytesIO()
-    sheet.save(out, "PNG")
+    sheet.save(out, drawable(path), quality=QUALITY)
     beside = path.with_name(f".{path.name}.{os.getpid()}.part")
     try:
         path.parent.mkdir(parents=True, exist_ok=True)

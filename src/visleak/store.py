@@ -12,7 +12,7 @@ import json
 import math
 import os
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any, Final, TextIO
 
@@ -79,6 +79,9 @@ RECORDINGS: Final = "recordings.csv"
 REPORT: Final = "report.html"
 SECTIONS: Final = "sections"
 
+#: Held by the run that writes to a folder; it stays there, and says that the folder is visleak's.
+LOCK: Final = ".visleak.lock"
+
 
 @contextmanager
 def replacing(path: Path) -> Iterator[Path]:
@@ -102,6 +105,55 @@ def replacing(path: Path) -> Iterator[Path]:
         beside.unlink(missing_ok=True)
 
 
+def free_file(path: Path, *, force: bool = False, audit: Path | None = None) -> None:
+    """Refuse a file that is there already, before any time is spent on what goes into it.
+
+    Args:
+        path: the file, which need not be there.
+        force: an older one may be replaced.
+        audit: folder of the audit that is read, whose own tables are never written over.
+
+    Raises:
+        UsageError: it is a folder, is there already, or is a table of the audit.
+    """
+    if path.is_dir():
+        raise UsageError(f"the output {path} is a folder; choose a file with -o FILE")
+    if not path.exists():
+        return
+    own = (AUDIT, PAIRS, IMAGES, UNREADABLE, RECORDINGS, LOCK)
+    if audit is not None and any(
+        path.samefile(audit / name) for name in own if (audit / name).exists()
+    ):
+        raise UsageError(f"{path} is a part of the audit itself; choose another file with -o FILE")
+    if not force:
+        raise UsageError(f"{path} exists; choose another file with -o FILE, or --force replaces it")
+
+
+def refuse_foreign(folder: Path) -> None:
+    """Refuse a folder that holds anything, and nothing by which visleak would know it for its own.
+
+    Raises:
+        UsageError: it does.
+    """
+    if not folder.is_dir() or (folder / LOCK).exists():
+        return
+    others = sorted(name for name in os.listdir(folder) if not name.startswith(".visleak"))
+    if others and not any(_is_ours(path) for path in folder.glob("*.json")):
+        raise UsageError(
+            f"{folder} holds files that visleak did not write, such as {others[0]!r}; choose a new"
+            " folder with -o DIR"
+        )
+
+
+def _is_ours(path: Path) -> bool:
+    """Whether a document of visleak says so."""
+    with suppress(OSError, ValueError, RecursionError):
+        content = json.loads(path.read_text("utf-8"))
+        if isinstance(content, dict):
+            return "visleak" in content or str(content.get("kind")).startswith("visleak")
+    return False
+
+
 def free_folder(folder: str | os.PathLike[str], result: str, *, force: bool = False) -> Path:
     """Return the folder a result may be written to, before any time is spent on it.
 
@@ -111,7 +163,7 @@ def free_folder(folder: str | os.PathLike[str], result: str, *, force: bool = Fa
         force: a result that is there already may be replaced.
 
     Raises:
-        UsageError: it is a file, or holds a result already.
+        UsageError: it is a file, or holds a result already, or files of somebody else.
     """
     path = Path(folder)
     if path.exists() and not path.is_dir():
@@ -121,6 +173,8 @@ def free_folder(folder: str | os.PathLike[str], result: str, *, force: bool = Fa
             f"{path} holds a result already ({result}); choose another folder with -o DIR, or"
             " --force replaces it"
         )
+    if not (path / result).exists():
+        refuse_foreign(path)
     return path
 
 

@@ -246,7 +246,7 @@ def test_what_cannot_end_well_is_refused_before_any_work(
     (tmp_path / "scored").mkdir()
     (tmp_path / "scored" / "dlede.json").write_text("{}")
     (tmp_path / "begun").mkdir()
-    (tmp_path / "begun" / "request.json").write_text("{}")
+    (tmp_path / "begun" / "request.json").write_text('{"kind": "visleak dlede request"}')
     (tmp_path / "file").write_text("step,map50\n0,.5\n10,.6\n20,.7\n")
     scores = ("--scores", tmp_path / "file")
     wrong = [

@@ -12,7 +12,9 @@ def test_report_is_written_where_it_is_wanted(audited: Path, tmp_path: Path) -> 
     ran = run("report", audited, "-o", out)
     assert (ran.code, ran.out, ran.err) == (0, f"{out}\n", "")
     assert "data:image" in out.read_text()
-    assert run("report", audited, "-o", out, "--no-pictures").code == 0
+    code, message = refused("report", audited, "-o", out, "--no-pictures")
+    assert (code, message.startswith(f"{out} exists;")) == (2, True)
+    assert run("report", audited, "-o", out, "--no-pictures", "--force").code == 0
     assert "data:image" not in out.read_text()
 
 
@@ -30,11 +32,10 @@ def test_report_survives_the_loss_of_its_sources(dataset: Path, tmp_path: Path) 
 
 @pytest.mark.parametrize("verb", ["report", "show"])
 def test_folder_as_output(audited: Path, tmp_path: Path, verb: str) -> None:
-    arguments = [verb, audited, *(["x"] if verb == "show" else []), "-o", tmp_path]
-    assert refused(*arguments) == (
-        2,
-        f"the output {tmp_path} is a folder; choose a file with -o FILE",
-    )
+    out = tmp_path / "folder.png"
+    out.mkdir()
+    arguments = [verb, audited, *(["x"] if verb == "show" else []), "-o", out]
+    assert refused(*arguments) == (2, f"the output {out} is a folder; choose a file with -o FILE")
 
 
 def test_newer_schema_is_refused(audited: Path, tmp_path: Path) -> None:

@@ -126,8 +126,13 @@ def test_a_shard_without_a_readable_picture_is_an_empty_file(tmp_path: Path) -> 
 
 
 def test_other_peoples_folders_are_left_alone(source: Path, tmp_path: Path) -> None:
-    with pytest.raises(UsageError, match=r"holds something else \('class[01]'\); choose a new"):
-        encode(open_images(source), ENCODER, source, cache=None, force=True)
+    with pytest.raises(UsageError, match="lies among the images of 'photos'"):
+        encode(open_images(source), ENCODER, source / "out", cache=None, force=True)
+    (tmp_path / "notes").mkdir()
+    (tmp_path / "notes" / "a.txt").write_text("mine")
+    with pytest.raises(UsageError, match=r"that visleak did not write, such as 'a\.txt'; choose"):
+        encode(open_images(source), ENCODER, tmp_path / "notes", cache=None, force=True)
+    assert tree(tmp_path / "notes") == {"a.txt": b"mine"}
 
 
 def test_what_cannot_be_asked(source: Path, tmp_path: Path) -> None:
@@ -145,7 +150,7 @@ def test_what_cannot_be_asked(source: Path, tmp_path: Path) -> None:
         encode(images, ENCODER, out, anonymous=True, salt=tmp_path / "salt")
     out.mkdir()
     (out / "salt").write_text("long enough to be a salt")
-    with pytest.raises(UsageError, match=r"holds something else \('salt'\)"):
+    with pytest.raises(UsageError, match=r"salt lies in .*, which is published"):
         encode(images, ENCODER, out, anonymous=True, salt=out / "salt")
     assert sorted(p.name for p in tmp_path.iterdir()) == ["out", "photos", "salt"]
 

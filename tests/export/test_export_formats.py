@@ -118,7 +118,7 @@ def test_ids_are_the_leaking_queries(
 ) -> None:
     folder, pairs = some
     for grade in (None, *GRADES):
-        (path,) = export(folder, "ids", tmp_path / "ids.txt", grade=grade)
+        (path,) = export(folder, "ids", tmp_path / "ids.txt", grade=grade, force=True)
         strong = GRADES[: GRADES.index(grade or "near") + 1]
         wanted = {
             row["query"] for row in pairs if row["grade"] in strong and row["coverage"] != "within"
@@ -171,7 +171,7 @@ def test_csv_keeps_all_pairs_or_those_of_a_grade(
     got = [(row[1], row[3], np.float32(row[4]), row[8]) for row in read(path)[1:]]
     columns = ("query", "reference", "similarity", "grade")
     assert got == [tuple(row[name] for name in columns) for row in pairs]
-    (path,) = export(folder, "csv", tmp_path / "all.csv", grade="exact")
+    (path,) = export(folder, "csv", tmp_path / "all.csv", grade="exact", force=True)
     assert {row[8] for row in read(path)[1:]} == {"exact"}
 
 

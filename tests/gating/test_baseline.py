@@ -44,7 +44,7 @@ def test_exported_pairs_are_accepted(audited: Path, tmp_path: Path) -> None:
     assert counts(audited, "near", out) == (0, 2)
     # accepted as near is not accepted as exact, nor is a pair accepted that is not listed
     assert counts(audited, "similar", out) == (1, 1)
-    export(audited, "accepted", out, grade="exact")
+    export(audited, "accepted", out, grade="exact", force=True)
     assert counts(audited, "near", out) == (1, 1)
 
 

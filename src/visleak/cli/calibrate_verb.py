@@ -61,16 +61,12 @@ def calibrate(
     audit --thresholds.
     """
     from visleak.cli import sets
-    from visleak.cli.places import refuse_folder
     from visleak.cli.progress import bars
-    from visleak.errors import UsageError
     from visleak.robustness import calibrate as calibrated
-    from visleak.store import write_json
+    from visleak.store import free_file, write_json
 
     rates = _rates(fpr)
-    refuse_folder(out)
-    if out.exists() and not force:
-        raise UsageError(f"{out} exists; choose another file with -o FILE, or --force replaces it")
+    free_file(out, force=force)
     with bars() as progress:
         result = calibrated(
             sets.one(source),

@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from visleak.cli import edges
+from visleak.cli import edges, options
 
 
 def diff(
@@ -40,14 +40,17 @@ def diff(
     json: Annotated[
         bool, typer.Option("--json", help="Print all numbers as json instead of the summary.")
     ] = False,
+    force: options.ForceFile = False,
 ) -> None:
     """Say what a clean-up, a new encoder or new data changed: images, pairs, rates, settings."""
-    from visleak.cli.places import refuse_folder
     from visleak.diff import diff as compared
     from visleak.diff import headlines, told, write_changes
     from visleak.diff.sets import parse_map
+    from visleak.store import free_file
 
-    refuse_folder(out)
+    if out is not None:
+        for folder in (before, after):
+            free_file(out, force=force, audit=folder)
     found = compared(before, after, grade, parse_map(maps or ()))
     if out is not None:
         write_changes(found, out)

@@ -88,23 +88,23 @@ def carried_out(order: Order, trainer: Trainer) -> tuple[DLeDe, Path, Path | Non
     from dataclasses import replace
 
     from visleak.cli.pictures import show_in_report
-    from visleak.cli.places import refuse_inputs
     from visleak.cli.progress import bars
     from visleak.dlede.measuring import dlede as measured
     from visleak.dlede.output import write
     from visleak.dlede.section import NAME, section
     from visleak.dlede.split_lists import listed
+    from visleak.pipeline.folder import claimed, refuse_inputs
     from visleak.store import REPORT
 
     told: list[Forecast] = []
     with bars() as progress:
         split, sources = opened(order, progress)
+        refuse_inputs(order.out, [(images.name, images.source) for images in sources], Path())
+        _refuse_result(order)
         if order.recipe is not None:
             # the audit can be opened again by them, and its pictures be shown
-            split = listed(split, order.out / "split", force=order.force)
-        about = [{"name": images.name, "source": images.source} for images in sources]
-        refuse_inputs({"sets": about}, order.out)
-        _refuse_result(order)
+            with claimed(order.out):
+                split = listed(split, order.out / "split", force=order.force)
         given = _given(order, split)
         made: list[Audit] = []
 

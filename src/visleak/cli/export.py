@@ -40,9 +40,13 @@ def export(
         str | None,
         typer.Option("--set", metavar="NAME", help="The test set, where there are several."),
     ] = None,
+    force: options.ForceFile = False,
 ) -> None:
     """Write the pairs or the leaking images of an audit for other tools."""
+    from visleak.cli.places import refuse_inputs
     from visleak.export import export as write
+    from visleak.store import read_summary
 
-    for path in write(folder, as_, out, grade=grade, query_set=set_name):
+    refuse_inputs(read_summary(folder), out)
+    for path in write(folder, as_, out, grade=grade, query_set=set_name, force=force):
         edges.say(f"{edges.plain(str(path))}\n")

@@ -231,8 +231,8 @@ def impact(
     on_fair = fair_files(fair or (), files)
     lists = named_files("--subset", subset or (), what="subset", needs_name=True)
     _refuse(files, on_fair, add_to, (framework, code, weights))
-    free_folder(out, RESULT, force=force)
     refuse_inputs(audit.summary, out)
+    free_folder(out, RESULT, force=force)
     with bars() as progress:
         result = measured(
             folder,

@@ -277,6 +277,9 @@ Force = Annotated[
     bool,
     typer.Option("--force", rich_help_panel=OUT, help="Replace an audit that is there already."),
 ]
+ForceFile = Annotated[
+    bool, typer.Option("--force", rich_help_panel=OUT, help="Replace a file that is there already.")
+]
 Collection = Annotated[
     str,
     typer.Argument(

@@ -24,20 +24,28 @@ def show(
     ],
     out: Annotated[
         Path | None,
-        typer.Option("--output", "-o", metavar="PNG", help="Draw the best pair to this file."),
+        typer.Option(
+            "--output", "-o", metavar="FILE", help="Draw the best pair to this .png or .jpg."
+        ),
     ] = None,
     set_name: Annotated[
         str | None,
         typer.Option("--set", metavar="NAME", help="The image's set, where several have the id."),
     ] = None,
+    force: options.ForceFile = False,
 ) -> None:
     """List every pair of an image, closest first, with what people judged."""
     from visleak.auditing import Audit, apply_verdicts
-    from visleak.cli.places import refuse_folder
+    from visleak.cli.places import refuse_inputs
     from visleak.cli.terminal import rendered
+    from visleak.gallery import drawable
+    from visleak.store import free_file
 
-    refuse_folder(out)
     audit = apply_verdicts(Audit(folder))
+    if out is not None:
+        drawable(out)
+        free_file(out, force=force, audit=folder)
+        refuse_inputs(audit.summary, out)
     row = _image(audit, image, set_name)
     pairs = _pairs(audit, row["set"], image)
     edges.say(rendered(_table(row, pairs)))

@@ -10,24 +10,7 @@ from typing import Any
 from visleak.embedding.shards import NOTES
 from visleak.errors import UsageError
 from visleak.images.embedding_manifest import KIND, MANIFEST, SCHEMA, TEXTS, UNFINISHED, VECTORS
-from visleak.pipeline.folder import LOCK
 from visleak.store import UNREADABLE, remove_unfinished, write_json
-
-
-def refuse_foreign(folder: Path) -> None:
-    """Refuse a folder with anything in it that is not from an earlier run.
-
-    Raises:
-        UsageError: there is something else.
-    """
-    if not folder.is_dir():
-        return
-    ours = (folder / UNFINISHED).is_file() or manifest_of(folder) is not None
-    other = next((p.name for p in folder.iterdir() if p.name != LOCK), None)
-    if other is not None and not ours:
-        raise UsageError(
-            f"{folder} holds something else ({other!r}); choose a new folder with -o DIR"
-        )
 
 
 def manifest_of(folder: Path) -> dict[str, Any] | None:

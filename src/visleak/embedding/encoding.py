@@ -16,7 +16,7 @@ import pyarrow as pa
 import visleak
 from visleak import pipeline
 from visleak.auditing import open_cache, workers_for
-from visleak.embedding.claims import claim, manifest_of, refuse_foreign, tidy
+from visleak.embedding.claims import claim, manifest_of, tidy
 from visleak.embedding.hiding import Salt, public_name, salt_for, write_mapping
 from visleak.embedding.shards import Note, Shard, read_note, texts_of, write_shard
 from visleak.encoders import load_encoder
@@ -139,10 +139,9 @@ def encode(
     if salt is not None and not anonymous:
         raise UsageError("a salt is for anonymous ids: give --anonymous too")
     maker, folder = load_encoder(encoder), Path(out)
-    refuse_foreign(folder)
     secret = salt_for(folder, Path(salt) if salt is not None else None) if anonymous else None
     job = _job(images, maker, folder, dtype, shard, secret)
-    with claimed(folder):
+    with claimed(folder, [images]):
         finished = claim(folder, job.key, force=force)
         with open_cache(cache) as store:
             crew = workers_for(len(images), workers)

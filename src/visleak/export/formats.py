@@ -16,6 +16,7 @@ from visleak.records import GRADES
 from visleak.store import (
     IMAGES,
     csv_cell,
+    free_file,
     read_summary,
     read_table,
     replacing_text,
@@ -43,6 +44,7 @@ def export(
     *,
     grade: str | None = None,
     query_set: str | None = None,
+    force: bool = False,
 ) -> tuple[Path, ...]:
     """Write what an audit found as a file for other tools, the verdicts of people counted.
 
@@ -56,16 +58,18 @@ def export(
             test set, one a line, those that the headline counts. ``csv``: every column of every
             pair, with ``machine_grade`` and ``judged``.
             ``accepted``: leaking pairs by content digest, for ``--baseline``.
-        out: file to write; an older one is replaced in one step.
+        out: file to write.
         grade: weakest grade to write, or stronger; by default ``near``, and every pair for ``csv``.
             The lists of the paper hold ``similar`` ones too.
         query_set: the test set to write; needed by ``cifair`` and ``ids`` where there are several.
+        force: replace older files, in one step each; never those of the audit.
 
     Returns:
         The files written.
 
     Raises:
-        UsageError: an argument is none of those allowed, or the audit has no grades.
+        UsageError: an argument is none of those allowed, the audit has no grades, or a file is
+            there already.
         VisleakError: the folder is damaged, or the format cannot hold what is in it.
     """
     if as_ not in FORMATS:
@@ -73,8 +77,6 @@ def export(
     if grade is not None and grade not in GRADES:
         raise UsageError(f"grade must be one of {', '.join(GRADES)}; got {grade!r}")
     path = Path(out)
-    if path.is_dir():
-        raise UsageError(f"the output {path} is a folder; choose a file")
     summary = read_summary(Path(folder))
     graded = summary["grader"] is not None or bool(read_verdicts(Path(folder)))
     if not graded and (as_ != "csv" or grade is not None):
@@ -89,6 +91,8 @@ def export(
         raise UsageError(
             f"{as_} holds one test set, this audit has {', '.join(names)}; choose one with --set"
         )
+    for file in (path, second_path(path)) if as_ == "cifair" else (path,):
+        free_file(file, force=force, audit=Path(folder))
     wanted = query_set if query_set is not None or as_ in WHOLE else names[0]
     return FORMATS[as_](Path(folder), path, grade, wanted)
 

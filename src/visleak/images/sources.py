@@ -323,6 +323,20 @@ def resolved(source: str, base: Path) -> str:
     return f"{prefix}{colon}{'::'.join(seen)}"
 
 
+def place_of(source: str, base: Path) -> Path | None:
+    """Return the file or folder of a stored SOURCE, ``None`` where it is no single one of here.
+
+    >>> place_of("cifar:c10?a=b#test", Path("/data")), place_of("s3://b/a.zip", Path("/data"))
+    (PosixPath('/data/c10'), None)
+    """
+    if is_address(source) or names_shards(source):
+        return None
+    if (base / source).exists():
+        return base / source
+    rest = split_prefix(source)[1]
+    return None if is_address(rest) else base / _parts(rest)[0]
+
+
 def parse_set(text: str) -> tuple[str, str, str]:
     """Take ``[DATASET:]NAME=SOURCE`` apart; NAME= may be missing.
 

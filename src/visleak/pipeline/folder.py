@@ -7,15 +7,16 @@ import errno
 import hashlib
 import os
 import shutil
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
-from typing import Any, Final
+from typing import Any
 
 import pyarrow.compute as pc
 
 from visleak.documents import digest_of
 from visleak.errors import UsageError, VisleakError
 from visleak.grading import load_grader
+from visleak.images.sources import place_of
 from visleak.pipeline import recordings, rounds
 from visleak.pipeline.run import Outcome
 from visleak.pipeline.tables import image_tables, pair_tables
@@ -27,20 +28,20 @@ from visleak.store import (
     AUDIT,
     IMAGES,
     IMAGES_SCHEMA,
+    LOCK,
     PAIRS,
     PAIRS_SCHEMA,
     RECORDINGS,
     SECTIONS,
     UNREADABLE,
     read_summary,
+    refuse_foreign,
     write_csv,
     write_json,
     write_problems,
     write_tables,
 )
 from visleak.verify import check
-
-LOCK: Final = ".visleak.lock"
 
 
 def key_of(
@@ -112,16 +113,52 @@ def _stamp_images(hasher: hashlib.blake2b, images: ImageSet) -> None:
             hasher.update(b"missing ")
 
 
-@contextlib.contextmanager
-def claimed(folder: Path) -> Iterator[None]:
-    """Hold a folder for this run; remove what killed runs left behind.
+def refuse_inputs(out: Path, sources: Iterable[tuple[str, str]], base: Path) -> None:
+    """Refuse to write among what is read.
+
+    Args:
+        out: where something is to be written; need not be there.
+        sources: names and SOURCEs of the sets.
+        base: where relative SOURCEs count from.
 
     Raises:
-        UsageError: the name is taken by a file.
+        UsageError: ``out`` lies in the folder of a set, or a set lies in it.
+    """
+    target = out.resolve()
+    for name, source in sources:
+        # a set given in memory has no source
+        place = source and place_of(source, base)
+        if not place or not place.exists():
+            continue
+        place = place.resolve()
+        if place.is_dir() and target.is_relative_to(place):
+            raise UsageError(
+                f"output {out} lies among the images of {name!r}, which are only read;"
+                " choose another folder with -o DIR"
+            )
+        if place.is_relative_to(target):
+            raise UsageError(
+                f"{name!r} ({place}) lies in the output {out}, which would be written over; choose"
+                " another folder with -o DIR"
+            )
+
+
+@contextlib.contextmanager
+def claimed(folder: Path, sets: Sequence[AnySet] = ()) -> Iterator[None]:
+    """Hold a folder for this run; remove what killed runs left behind.
+
+    Args:
+        folder: new, empty, or one that visleak wrote.
+        sets: that are read.
+
+    Raises:
+        UsageError: the name is taken by a file, by files of somebody else, or by a set.
         VisleakError: it cannot be written, or another run is at it.
     """
     if folder.exists() and not folder.is_dir():
         raise UsageError(f"the output {folder} is a file; choose a folder with -o DIR")
+    refuse_inputs(folder, [(images.name, images.source) for images in sets], Path())
+    refuse_foreign(folder)
     try:
         folder.mkdir(parents=True, exist_ok=True)
         lock = (folder / LOCK).open("a")
