@@ -106,13 +106,14 @@ LARGE_TREES = {"max_iter": 150, "max_depth": 5, "learning_rate": 0.06, "min_samp
 TINY_TREES = {"max_iter": 90, "max_depth": 4, "learning_rate": 0.1, "min_samples_leaf": 20}
 TREE_RIDGE = 5.0
 
-#: Weight of all true, and of all wrong, pairs of a set; of the true ones of photographs, which are
-#: covered in many ways; of documents, which stand for many sets, and of whose changed fields few
-#: may be missed.
-SET_WEIGHT, PHOTOGRAPH_WEIGHT = 1000.0, 30000.0
+#: Weight of all true, and of all wrong, pairs of a set; of the true ones of sets that are covered in
+#: many ways, or by what looks like other content; of documents, which stand for many sets, and of
+#: whose changed fields few may be missed.
+SET_WEIGHT = 1000.0
+COVERED_WEIGHTS = {**dict.fromkeys(PHOTOGRAPHS, 30000.0), "receipts": 20000.0, "steel": 10000.0}
 DOCUMENT_WEIGHT, CHANGED_WEIGHT = 10000.0, 60000.0
 #: The same of wrong pairs that share a layout: receipts of a shop and streets of a drive; flags.
-LAYOUT_WEIGHT, DRAWN_WEIGHT = 20000.0, 20000.0
+LAYOUT_WEIGHT, DRAWN_WEIGHT = 20000.0, 30000.0
 #: Weight of the wrong pairs of natural images that decide what is shared: two poles before one sky
 #: share little, and that must not do.
 STRANGERS_WEIGHT = 4000.0
@@ -333,7 +334,7 @@ def _of(name: str) -> str:
 def _weights(name: str) -> tuple[float, float]:
     """Return the weights of all true, and of all wrong, pairs of a set."""
     own = _of(name)
-    right = PHOTOGRAPH_WEIGHT if own in PHOTOGRAPHS else SET_WEIGHT
+    right = COVERED_WEIGHTS.get(own, SET_WEIGHT)
     wrong = SET_WEIGHT if own in NATURAL else DRAWN_WEIGHT if own in DRAWN else LAYOUT_WEIGHT
     return right, wrong
 
