@@ -106,9 +106,9 @@ LARGE_TREES = {"max_iter": 150, "max_depth": 5, "learning_rate": 0.06, "min_samp
 TINY_TREES = {"max_iter": 90, "max_depth": 4, "learning_rate": 0.1, "min_samples_leaf": 20}
 TREE_RIDGE = 5.0
 
-#: Weight of all true, and of all wrong, pairs of a set; of the true ones of sets that are covered in
-#: many ways, or by what looks like other content; of documents, which stand for many sets, and of
-#: whose changed fields few may be missed.
+#: Weight of all true, and of all wrong, pairs of a set; of the true ones of sets that are covered
+#: in many ways, or by what looks like other content; of documents, which stand for many sets, and
+#: of whose changed fields few may be missed.
 SET_WEIGHT = 1000.0
 COVERED_WEIGHTS = {**dict.fromkeys(PHOTOGRAPHS, 30000.0), "receipts": 20000.0, "steel": 10000.0}
 DOCUMENT_WEIGHT, CHANGED_WEIGHT = 10000.0, 60000.0
