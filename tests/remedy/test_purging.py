@@ -266,6 +266,10 @@ def test_a_set_that_changed_since_the_audit_is_refused(tmp_path):
         " `visleak audit` again"
     )
     making.put(Path(test) / "3.png", making.picture(3))
+    # the one that goes was to go for what it held
+    making.put(Path(test) / "0.png", making.picture(79))
+    assert refusal().startswith("set 'test': image '0.png' is not what the audit saw: its content")
+    making.put(Path(test) / "0.png", making.picture(0))
     making.put(Path(test) / "new.png", making.picture(78))
     again = "since the audit; run `visleak audit` again"
     assert refusal() == f"set 'test': image 'new.png' is new {again}"

@@ -12,7 +12,7 @@ import pyarrow.parquet as pq
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from reviewed import Browser
+from reviewed import Browser, make_audit
 
 from visleak.errors import UsageError, VisleakError
 from visleak.records import GRADES
@@ -37,6 +37,27 @@ def test_a_verdict_is_on_disk_and_counts_downstream(desk: Desk, folder: Path) ->
     human = [row for row in table if row["judged"] == "human"]
     assert [row["grade"] for row in human] == ["different"] * (1 + int(desk.listing.repeats[0]))
     assert desk.first(ALL) == 1
+
+
+def test_no_verdict_on_an_image_that_cannot_be_shown(
+    natural: dict[str, np.ndarray], tmp_path: Path
+) -> None:
+    """Neither on a file that is gone, nor on one that holds another image by now."""
+    folder = make_audit(tmp_path, natural)
+    with Desk(folder, "ada") as desk:
+        told = desk.listing.row(0)
+        file = tmp_path / "test" / told["query"]
+        whole = file.read_bytes()
+        file.unlink()
+        with pytest.raises(UsageError, match="cannot be shown"):
+            desk.judge([0], "near")
+        file.write_bytes((tmp_path / "train" / "r00.png").read_bytes())
+        with pytest.raises(UsageError, match="content has changed"):
+            desk.judge([0], "near")
+        assert desk.standing().verdicts == ()
+        file.write_bytes(whole)
+        desk.judge([0], "near")
+        assert len(desk.standing().verdicts) == 1
 
 
 def test_undo_brings_back_what_stood_before(desk: Desk) -> None:

@@ -159,6 +159,9 @@ def _fill_piece(
     instead = _stands(piece, holds)
     read = [int(position) for position in piece.keep if int(position) not in instead]
     expected = _expected(images, read, known.get(images.name))
+    if images.name in known:
+        # whether an image is to go was decided by what it held
+        refuse_changed(images, sorted(instead), known[images.name])
     found: dict[int, tuple[bytes, int]] = {
         at: (content_digest(stand.stored), _size(stand.stored)) for at, stand in instead.items()
     }
@@ -181,6 +184,29 @@ def _fill_piece(
     digests = np.frombuffer(b"".join(found[at][0] for at in keep.tolist()), np.uint8)
     sizes = np.array([found[at][1] for at in keep.tolist()], np.int64)
     return Filled(images, keep, digests.reshape(-1, 16), sizes, instead, tuple(problems))
+
+
+def refuse_changed(images: ImageSet, positions: Sequence[int], known: pa.Table) -> None:
+    """Refuse a set of which images that go are not those that the audit saw any more.
+
+    Args:
+        images: the set.
+        positions: ascending, of the images that go.
+        known: columns ``id`` and ``digest`` of the images that the audit saw.
+
+    Raises:
+        VisleakError: one is another image now, or cannot be read.
+    """
+    expected = _expected(images, positions, known)
+    stored = images.opener.read(positions)
+    for position, digest, data in zip(positions, expected, stored, strict=True):
+        if digest is None:
+            continue
+        if isinstance(data, Unreadable):
+            why = data.detail or data.reason
+            raise VisleakError(_changed(images, position, f"it cannot be read now ({why})"))
+        if content_digest(data).hex() != digest:
+            raise VisleakError(_changed(images, position, "its content is another now"))
 
 
 def _expected(images: ImageSet, read: Sequence[int], known: pa.Table | None) -> list[str | None]:

@@ -18,6 +18,7 @@ from visleak.pipeline import chance
 from visleak.pipeline.workplace import Progress, silent
 from visleak.records import ImageSet
 from visleak.remedy.advice import advise, chosen_sets
+from visleak.remedy.contents import refuse_changed
 from visleak.remedy.leaving import plan_set
 from visleak.remedy.parts import Part, Piece
 from visleak.remedy.purge_plan import Purge, SetPlan, Wish
@@ -193,7 +194,9 @@ def _apply(audit: Audit, planned: Purge, out: Path, how: str, progress: Progress
             images, known[each.name], {p.id for p in problems if p.set == each.name}
         )
         gone = pa.array([removed.id for removed in each.removed], pa.string())
-        keep = np.flatnonzero(pc.invert(pc.is_in(images.ids, gone)).to_numpy(zero_copy_only=False))
+        goes = pc.is_in(images.ids, gone).to_numpy(zero_copy_only=False)
+        refuse_changed(images, np.flatnonzero(goes).tolist(), known[each.name])
+        keep = np.flatnonzero(~goes)
         parts.append(Part(each.name, (Piece(images, keep),)))
     about = {
         "remedy": "purge",

@@ -16,7 +16,8 @@ import numpy as np
 import pyarrow.compute as pc
 
 from visleak.auditing import Audit
-from visleak.records import GRADES, Bool, Int64
+from visleak.errors import UsageError
+from visleak.records import GRADES, Bool, Int64, Unreadable
 from visleak.review.choice import Choice, couples, fixed, labels, order
 from visleak.review.listing import Listing, read_listing
 from visleak.review.pictures import Shelf
@@ -95,9 +96,11 @@ class Desk:
         """Keep one judgment of this reviewer on some pairs; they are undone together.
 
         Raises:
-            UsageError: there is no such judgment.
+            UsageError: there is no such judgment, or an image cannot be shown.
             VisleakError: it cannot be written.
         """
+        for row in rows:
+            self._refuse_unseen(row)
         verdicts = [self._verdict(row, judgment) for row in rows]
         with self._lock:
             standing, stamp = self._standing, _stamp(self.ledger.path)
@@ -108,6 +111,18 @@ class Desk:
                 # to read thousands of verdicts again after each one would be felt
                 self._standing = standing.plus(rows, verdicts)
                 self._stamp = _stamp(self.ledger.path)
+
+    def _refuse_unseen(self, row: int) -> None:
+        """Refuse a verdict on what nobody can have seen: a placeholder, or another content."""
+        told = self.listing.row(row)
+        for side in ("query", "reference"):
+            name, image = told[f"{side}_set"], told[side]
+            found = self.shelf.picture(name, image)
+            if isinstance(found, Unreadable):
+                raise UsageError(
+                    f"image {image!r} of {name} cannot be shown ({found.detail or found.reason}),"
+                    " so no verdict is kept"
+                )
 
     def _verdict(self, row: int, judgment: str) -> Verdict:
         told = self.listing.row(row)
