@@ -4,7 +4,7 @@ usage: VISLEAK_DATA=FOLDER python benchmarks/domains.py [SET ...]
 
 For each set: all pairs within it, and true copies of the images of the reported half, graded by the
 whole pipeline with its defaults. Every image is planted once, the changes take turns. Photographs
-also go through changes that cover or distort a part. Rendered documents of kinds that no rule has
+also go through every change that covers or distorts a part. Rendered documents of kinds that no rule has
 seen have one field changed, or are copied. ``leaf`` and ``screens`` had no part in any fitting.
 
 Writes ``domains.json`` set by set. Where sets are named, the others keep the figures they have.
@@ -124,8 +124,9 @@ def on_set(images: DomainSet, folder: Path, place: Workplace) -> dict[str, Any]:
     wrong = tally.count(within, groups[left] == groups[right], _doubtful(images, left, right))
     errors = _errors(images, within, wrong, left, np.full(len(left), ""))
     sources = images.sources(REPORTED, SOURCES)
-    lists = [PLANTED, *([OCCLUDING] if images.name in PHOTOGRAPHS else [])]
-    copies = [copy for changes in lists for copy in in_turn(images, sources, list(changes))]
+    copies = list(in_turn(images, sources, list(PLANTED)))
+    if images.name in PHOTOGRAPHS:
+        copies += planted(images, sources, list(OCCLUDING))
     owner = np.array([source for _, source, _ in copies])
     kinds = np.array([kind for _, _, kind in copies])
     queries = stored((pixels for pixels, _, _ in copies), folder, QUERIES)

@@ -110,15 +110,15 @@ TREE_RIDGE = 5.0
 #: in many ways, or by what looks like other content; of documents, which stand for many sets, and
 #: of whose changed fields few may be missed.
 SET_WEIGHT = 1000.0
-COVERED_WEIGHTS = {**dict.fromkeys(PHOTOGRAPHS, 100000.0), "receipts": 20000.0, "steel": 10000.0}
-DOCUMENT_WEIGHT, CHANGED_WEIGHT = 10000.0, 100000.0
+COVERED_WEIGHTS = {**dict.fromkeys(PHOTOGRAPHS, 30000.0), "receipts": 20000.0, "steel": 10000.0}
+DOCUMENT_WEIGHT, CHANGED_WEIGHT = 10000.0, 60000.0
 #: The same of wrong pairs that share a layout: receipts of a shop and streets of a drive; flags.
 LAYOUT_WEIGHT, DRAWN_WEIGHT = 20000.0, 30000.0
 #: Weight of the wrong pairs of natural images that decide what is shared: two poles before one sky
 #: share little, and that must not do.
 STRANGERS_WEIGHT = 4000.0
 #: The same of hard negatives, which are wrong alone.
-HARD_WEIGHT = 40000.0
+HARD_WEIGHT = 20000.0
 
 #: A true copy that shares nothing measurable was not aligned: there is nothing to learn from it.
 LOST_AMOUNT, LOST_WINDOWS = 0.3, 5.0
