@@ -4,8 +4,9 @@ usage: VISLEAK_DATA=FOLDER python benchmarks/domains.py [SET ...]
 
 For each set: all pairs within it, and true copies of the images of the reported half, graded by the
 whole pipeline with its defaults. Every image is planted once, the changes take turns. Photographs
-also go through every change that covers or distorts a part. Rendered documents of kinds that no rule has
-seen have one field changed, or are copied. ``leaf`` and ``screens`` had no part in any fitting.
+also go through every change that covers or distorts a part. Rendered documents of kinds that no
+rule has seen have one field changed, or are copied. ``leaf`` and ``screens`` had no part in any
+fitting.
 
 Writes ``domains.json`` set by set. Where sets are named, the others keep the figures they have.
 """
