@@ -20,6 +20,7 @@ from visleak.errors import VisleakError
 from visleak.images import open_images
 from visleak.pipeline.afar import opener_for
 from visleak.pipeline.fingerprinting import fingerprint
+from visleak.pipeline.material import Material
 from visleak.pipeline.parted import PartedSearch, search_for
 from visleak.pipeline.partitions import KeptHits, streamed
 from visleak.pipeline.pictures import Drawer
@@ -110,7 +111,7 @@ def test_tasks_do_not_grow_with_the_sets(natural, tmp_path):
     from visleak.pipeline.pictures import Shelf, fill
     from visleak.verify.check import bounded
 
-    drawer = fill(images, prints, np.arange(30), bounded, 256, place)
+    drawer = fill(Material(images, prints), np.arange(30), bounded, 256, place)
     many = replace(drawer, slot=np.concatenate([drawer.slot, np.full(1_000_000, -1)]))
     handle, _ = Shelf({"images": many}, place).hand("images", np.array([3, 4]))
     assert handle.load().pixels.nbytes == 2 * 40 * 40 * 3

@@ -24,7 +24,7 @@ import pytest
 import working
 
 from visleak.auditing import audit
-from visleak.cache import FILE
+from visleak.cache import file_in
 from visleak.encoders import load_encoder
 from visleak.errors import MissingExtra, UsageError, VisleakError
 from visleak.images import open_images
@@ -220,10 +220,10 @@ def test_an_audit_of_pictures_is_the_same(engine, place, pictures, tmp_path, mon
     audit(test, train, out=tmp_path / "there", cache=tmp_path / "cache", engine=engine)
     assert files(tmp_path / "there") == files(tmp_path / "here")
     # and from the cache, which the workers ask for through an actor
-    before = (tmp_path / "cache" / FILE).read_bytes()
+    before = file_in(tmp_path / "cache").read_bytes()
     audit(test, train, out=tmp_path / "again", cache=tmp_path / "cache", engine=engine)
     assert files(tmp_path / "again") == files(tmp_path / "here")
-    assert (tmp_path / "cache" / FILE).read_bytes() == before
+    assert file_in(tmp_path / "cache").read_bytes() == before
 
 
 def test_a_worker_is_killed_while_pictures_are_read(place, engine, pictures, tmp_path):
@@ -323,7 +323,7 @@ def _remove_when_busy(cluster: Any, node: Any, notes: Path) -> None:
 def kept(cache: Path) -> int:
     """Return how many partitions' findings a cache holds."""
     try:
-        with sqlite3.connect(f"file:{cache / FILE}?mode=ro", uri=True, timeout=10) as db:
+        with sqlite3.connect(f"file:{file_in(cache)}?mode=ro", uri=True, timeout=10) as db:
             return int(
                 db.execute(
                     "SELECT count(*) FROM entries WHERE CAST(maker AS TEXT) LIKE 'partition hits%'"

@@ -14,6 +14,7 @@ import pytest
 from PIL import Image
 from study_making import HOSTILE, SETS, carried_out, sets_of, table, with_reports, write_pictures
 
+from visleak.pipeline.folder import claimed
 from visleak.stats import Rate
 from visleak.study import Result
 from visleak.study.figures import BARS, DEGREES, bars, matrix
@@ -116,7 +117,8 @@ def test_bars_are_as_long_as_their_shares(result: Result, monkeypatch: pytest.Mo
 def test_no_figure_without_numbers(result: Result, root: Path) -> None:
     """A study without grades has no figure of them, also where one stood before."""
     folder = root / "plain"
-    folder.mkdir()
+    with claimed(folder):  # as the earlier study did
+        pass
     (folder / "grades.png").write_bytes(b"of an earlier study")
     carried_out(root, sets_of(), out="plain")
     assert not (folder / "grades.png").exists()

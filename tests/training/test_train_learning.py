@@ -20,6 +20,7 @@ from train_making import EACH, crops
 from visleak.encoders import load_encoder
 from visleak.errors import UsageError, VisleakError
 from visleak.images import open_images
+from visleak.pipeline.folder import claimed
 from visleak.records import Picture
 from visleak.training import Trained, Wishes, checkpoint_path, train_encoder
 from visleak.training.learning import working_folder
@@ -319,7 +320,8 @@ def test_a_checkpoint_is_never_trusted(toy: Path, tmp_path: Path, how: str) -> N
     """One line, and nothing in it is executed."""
     out = tmp_path / "m.onnx"
     path = checkpoint_path(out)
-    path.parent.mkdir()
+    with claimed(path.parent):  # as training does
+        pass
     touched = tmp_path / "touched"
     if how == "program":
         path.write_bytes(pickle.dumps(Payload(touched)))

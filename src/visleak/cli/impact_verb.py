@@ -224,6 +224,7 @@ def impact(
     from visleak.impact.output import write
     from visleak.impact.section import NAME, section
     from visleak.impact.stored import RESULT
+    from visleak.pipeline.folder import claimed
     from visleak.store import free_folder
 
     audit = Audit(folder)
@@ -253,7 +254,8 @@ def impact(
             progress=progress,
         )
         progress("writing the result", 0, 0)
-        write(result, out)
+        with claimed(out):
+            write(result, out)
         show_in_report(audit, NAME, section(result), private=no_pictures)
         progress("writing the result", 1, 1)
     if add_to is not None:

@@ -72,14 +72,17 @@ def robustness(
     """
     from visleak.cli import sets
     from visleak.cli.progress import bars
+    from visleak.pipeline.folder import claimed, refuse_inputs
     from visleak.robustness import robustness as measured
     from visleak.robustness.output import RESULT, write
     from visleak.store import free_folder
 
     free_folder(out, RESULT, force=force)
+    images = sets.one(source)
+    refuse_inputs(out, [(images.name, images.source)], Path())
     with bars() as progress:
         result = measured(
-            sets.one(source),
+            images,
             encoders or ["builtin"],
             conditions=[name for name in conditions.split(",") if name],
             queries=queries,
@@ -91,7 +94,8 @@ def robustness(
             progress=progress,
         )
         progress("writing the result", 0, 0)
-        write(result, out)
+        with claimed(out):
+            write(result, out)
         progress("writing the result", 1, 1)
     if json:
         edges.say_bytes((out / RESULT).read_bytes())

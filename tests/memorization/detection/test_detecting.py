@@ -26,6 +26,7 @@ from visleak.memorization.detection.stored import as_dict
 from visleak.memorization.prompt_files import read_prompts
 from visleak.memorization.prompts import Prompts
 from visleak.memorization.scores import ScoreSettings, TriggerScore
+from visleak.store import LOCK
 
 HOSTILE = "=cmd()|'/C' <img src=x onerror=alert(1)> $x$ 9.5"
 
@@ -53,7 +54,7 @@ def _undrawn(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) ->
 
 
 def files(folder: Path) -> set[str]:
-    return {path.name for path in folder.iterdir()}
+    return {path.name for path in folder.iterdir()} - {LOCK}
 
 
 def run(

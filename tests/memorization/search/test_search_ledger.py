@@ -10,6 +10,7 @@ import pytest
 from visleak.errors import UsageError, VisleakError
 from visleak.memorization.search.ledger import FILE, Ledger, Scored
 from visleak.memorization.search.resuming import calls_so_far, forget_other
+from visleak.pipeline.folder import claimed
 
 KEY = {"seed": 1, "settings": {"length": 3}}
 
@@ -94,6 +95,8 @@ def test_a_full_disk_is_told_in_one_line(tmp_path: Path) -> None:
 
 
 def test_the_state_of_another_search_is_refused_and_forgotten_when_asked(tmp_path: Path) -> None:
+    with claimed(tmp_path):  # as every search does
+        pass
     with Ledger(tmp_path, KEY) as ledger:
         fill(ledger, 0.1)
     other = {"seed": 1, "settings": {"length": 4}}
@@ -127,6 +130,8 @@ def test_no_log_is_left_beside_the_file(tmp_path: Path) -> None:
 
 
 def test_how_far_a_search_is_can_be_asked_without_going_on(tmp_path: Path) -> None:
+    with claimed(tmp_path):  # as every search does
+        pass
     assert calls_so_far(tmp_path, KEY) is None
     with Ledger(tmp_path, KEY):
         # opened, and nothing done

@@ -31,7 +31,8 @@ from visleak.memorization.detection.tables import ranked
 from visleak.memorization.detection.thresholds import needed, threshold_at, threshold_given
 from visleak.memorization.prompts import Prompts
 from visleak.memorization.scores import Scores, TriggerScore
-from visleak.store import free_folder, remove_unfinished
+from visleak.pipeline.folder import claimed
+from visleak.store import free_folder
 
 Float64 = npt.NDArray[np.float64]
 
@@ -118,14 +119,13 @@ def detect(
         if found.scores_key == scores_key:
             known = known_scores(out, score.settings.noises)
     free_folder(out, RESULT, force=force)
-    out.mkdir(parents=True, exist_ok=True)
-    remove_unfinished(out)
-    scores, cost = scored(score, listing.texts, out, scores_key, known, progress)
-    result = _result(
-        score, listing, scores, cost, asked, (key, scores_key), (prompts, general), progress
-    )
-    write(result, listing, scores, score.settings.norm, out)
-    forget(out)
+    with claimed(out):
+        scores, cost = scored(score, listing.texts, out, scores_key, known, progress)
+        result = _result(
+            score, listing, scores, cost, asked, (key, scores_key), (prompts, general), progress
+        )
+        write(result, listing, scores, score.settings.norm, out)
+        forget(out)
     return result
 
 

@@ -38,6 +38,7 @@ from visleak.memorization.prompt_files.verifying import (
 )
 from visleak.memorization.prompt_files.vouching import VERIFIED, VERIFIED_BY
 from visleak.memorization.prompts import Prompts
+from visleak.pipeline.folder import claimed
 from visleak.store import free_folder, write_json, write_tables, write_text
 
 #: Columns that are written as numbers, where all their cells are.
@@ -102,14 +103,14 @@ def write_prompts(
         key=key,
     )
     try:
-        path.mkdir(parents=True, exist_ok=True)
-        # a data set that is half replaced is none
-        for name in (RESULT, TABLE, UNVERIFIED):
-            (path / name).unlink(missing_ok=True)
-        table = prompt_table(chosen.prompts)
-        write_tables(path / data.table, table.schema, [table])
-        write_text(path / DATASHEET, datasheet(data, answers or {}))
-        write_json(path / RESULT, as_dict(data))
+        with claimed(path):
+            # a data set that is half replaced is none
+            for name in (RESULT, TABLE, UNVERIFIED):
+                (path / name).unlink(missing_ok=True)
+            table = prompt_table(chosen.prompts)
+            write_tables(path / data.table, table.schema, [table])
+            write_text(path / DATASHEET, datasheet(data, answers or {}))
+            write_json(path / RESULT, as_dict(data))
     except OSError as error:
         raise VisleakError(f"{path} cannot be written ({error.strerror})") from error
     return data
