@@ -162,6 +162,7 @@ class ImageSet:
         options: the columns it was opened with (``id``, ``label``, ``group``, ``frame``), as given.
         problems: images the listing itself found unusable (not part of ``ids``).
         pictures: there are pictures to look at; ``False`` where only vectors are left of them.
+        skipped: number of files of the source that are not listed, by ending.
     """
 
     name: str
@@ -181,6 +182,7 @@ class ImageSet:
     problems: tuple[Problem, ...] = ()
     options: Mapping[str, str] = field(default_factory=dict)
     pictures: bool = True
+    skipped: Mapping[str, int] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         columns = (self.locators, self.labels, self.captions, self.groups, self.frames)

@@ -134,7 +134,7 @@ def test_empty_set(tmp_path: Path, dataset: Path) -> None:
     code, message = refused("audit", "--test", tmp_path / "empty", "--train", dataset / "train")
     assert (code, message) == (
         1,
-        f"{tmp_path / 'empty'} holds no pictures (no file below it has a picture's ending)",
+        f"{tmp_path / 'empty'} holds no pictures (no file below it is a picture)",
     )
 
 

@@ -13,7 +13,8 @@ import pytest
 
 from visleak.errors import UsageError, VisleakError
 from visleak.images import archive_tar, archive_zip, decode, open_images
-from visleak.images.archive import is_picture_member
+from visleak.images.archive import takes_member
+from visleak.images.listing import Listing
 
 
 @pytest.fixture
@@ -217,7 +218,7 @@ def test_two_members_of_one_name(tmp_path, members):
 
 def test_archives_without_pictures_or_columns(tmp_path, members):
     for path in (make_zip(tmp_path / "a.zip", JUNK), make_tar(tmp_path / "a.tar", JUNK)):
-        with pytest.raises(VisleakError, match=r"holds no pictures \(no member has a picture's"):
+        with pytest.raises(VisleakError, match=r"holds no pictures \(no member is a picture"):
             open_images(path)
         with pytest.raises(UsageError, match=r"id 'x': the archive .* has no columns"):
             open_images(path, id="x")
@@ -231,5 +232,10 @@ def test_an_archive_that_goes_away(tmp_path, members):
 
 
 def test_which_members_are_pictures():
-    assert is_picture_member("./a/b.JPG")
-    assert not any(map(is_picture_member, ("a/.b.jpg", ".a/b.jpg", "a/b.txt", "", "/", "a/")))
+    listing = Listing()
+    assert takes_member(listing, "./a/b.JPG", bytes)
+    assert not any(
+        takes_member(listing, name, bytes)
+        for name in ("a/.b.jpg", ".a/b.jpg", "a/b.txt", "", "/", "a/")
+    )
+    assert listing.skipped[".txt"] == 1

@@ -47,6 +47,13 @@ def flat_folder(root: Path, start: int = 0) -> str:
     return str(root / "flat")
 
 
+def unnamed(root: Path, start: int = 0) -> str:
+    """Pictures whose names do not say so, beside one of the same stem that does."""
+    for i in range(COUNT):
+        put(root / "unnamed" / f"{i // 2}{('.png', '.large')[i % 2]}", picture(start + i))
+    return str(root / "unnamed")
+
+
 def glob(root: Path, start: int = 0) -> str:
     return folder(root, start) + "/**/*.png"
 
@@ -155,6 +162,21 @@ def zipped(root: Path, start: int = 0) -> str:
             archive.writestr(f"{name}.png", picture(start + i), zipfile.ZIP_STORED)
             archive.writestr(f"{name}.txt", f"caption {i}")
     return str(root / "data.zip")
+
+
+def unnamed_zip(root: Path, start: int = 0) -> str:
+    root.mkdir(parents=True, exist_ok=True)
+    with zipfile.ZipFile(root / "unnamed.zip", "w", zipfile.ZIP_DEFLATED) as archive:
+        for i in range(COUNT):
+            archive.writestr(f"{i // 2}{('.png', '.large')[i % 2]}", picture(start + i))
+    return str(root / "unnamed.zip")
+
+
+def unnamed_tar(root: Path, start: int = 0) -> str:
+    with tarfile.open(root / "unnamed.tar", "w") as archive:
+        for i in range(COUNT):
+            add(archive, f"{i // 2}{('.png', '.large')[i % 2]}", picture(start + i))
+    return str(root / "unnamed.tar")
 
 
 def add(archive: tarfile.TarFile, name: str, data: bytes) -> None:
@@ -296,7 +318,17 @@ def cifar_100(root: Path, start: int = 0) -> str:
 FILES: dict[str, Callable[..., str]] = {
     each.__name__: each
     for each in (
-        *(folder, flat_folder, glob, txt, txt_outside, table, table_outside, table_with_ids),
+        *(
+            folder,
+            flat_folder,
+            unnamed,
+            glob,
+            txt,
+            txt_outside,
+            table,
+            table_outside,
+            table_with_ids,
+        ),
         *(parquet_of_files, coco, yolo, yolo_list, kitti, kitti_tracking, kitti_raw),
     )
 }
@@ -305,7 +337,18 @@ FILES: dict[str, Callable[..., str]] = {
 PACKED: dict[str, Callable[..., str]] = {
     each.__name__: each
     for each in (
-        *(parquet, parquet_with_ids, parquet_shards, zipped, tarred, tar_gz, tar_xz, shards),
+        *(
+            parquet,
+            parquet_with_ids,
+            parquet_shards,
+            zipped,
+            unnamed_zip,
+            tarred,
+            unnamed_tar,
+            tar_gz,
+            tar_xz,
+            shards,
+        ),
         *(cifar, cifar_100),
     )
 }

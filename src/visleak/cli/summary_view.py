@@ -11,6 +11,7 @@ from rich.table import Table
 from rich.text import Text
 
 from visleak.cli.edges import plain
+from visleak.images.listing import describe_skipped
 from visleak.pipeline import chance, recordings
 from visleak.settings import NEAR_AT
 from visleak.stats import Rate, percent
@@ -158,6 +159,10 @@ def _facts(audit: Audit) -> Iterator[Text]:
     if flat:
         yield _fact("blank", f"{_counted(flat, 'picture')} without content, counted apart")
     yield from _unreadable(audit)
+    for each in content["sets"]:
+        words = describe_skipped(each.get("not_listed", {}))
+        if words:
+            yield _fact("skipped", plain(f"{each['name']}: {words}"), "yellow")
     yield from _review(audit)
     for words in content["skipped"]:
         yield _fact("not done", plain(words))

@@ -11,13 +11,14 @@ import struct
 import tarfile
 import zipfile
 import zlib
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Final
 
 import pyarrow as pa
 
 from visleak.errors import VisleakError
-from visleak.images.folder import is_picture_name, labels_of
+from visleak.images.folder import labels_of
+from visleak.images.listing import Listing
 from visleak.images.request import Request
 from visleak.records import ImageSet, Opener, Problem
 
@@ -51,11 +52,17 @@ DAMAGE: Final = (
 )
 
 
-def is_picture_member(name: str) -> bool:
-    """Whether a member is listed: a picture's ending, no part of its path hidden."""
+def takes_member(listing: Listing, name: str, head: Callable[[], bytes]) -> bool:
+    """Whether a member is listed: a picture, no part of whose path is hidden.
+
+    Args:
+        listing: counts the others.
+        name: of the member.
+        head: returns its first bytes.
+    """
     parts = [part for part in name.split("/") if part not in ("", ".", "..")]
     hidden = any(part.startswith(".") or part == "__MACOSX" for part in parts)
-    return bool(parts) and not hidden and is_picture_name(parts[-1])
+    return bool(parts) and not hidden and listing.takes(parts[-1], head)
 
 
 def is_bomb(size: int, packed: int) -> bool:
@@ -79,11 +86,15 @@ def said(error: Exception) -> str:
 
 
 def member_set(
-    request: Request, names: Sequence[str], opener: Opener, problems: Sequence[Problem] = ()
+    request: Request,
+    names: Sequence[str],
+    opener: Opener,
+    listing: Listing,
+    problems: Sequence[Problem] = (),
 ) -> ImageSet:
     """Return the set of the listed members, in that order; their first folders are labels."""
     if not names:
-        request.no_pictures("no member has a picture's ending")
+        request.no_pictures(listing.why_empty("no member"))
     texts = [name.encode("utf-8", "backslashreplace").decode() for name in names]
     return request.image_set(
         pa.array(texts, pa.string()),
@@ -91,4 +102,5 @@ def member_set(
         opener,
         labels=labels_of(texts),
         problems=problems,
+        skipped=listing.skipped,
     )

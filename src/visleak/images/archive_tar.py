@@ -11,6 +11,7 @@ import tarfile
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from typing import IO, Any, Final, Self, cast
 
 import numpy as np
@@ -23,11 +24,12 @@ from visleak.images.archive import (
     MAX_RATIO,
     RATIO_FROM,
     damaged,
-    is_picture_member,
     member_set,
+    takes_member,
     too_many,
 )
 from visleak.images.folder import why_not
+from visleak.images.listing import HEAD, Listing
 from visleak.images.remote_file import opened, size_of_file, stamp_of_file
 from visleak.images.request import Request
 from visleak.images.stores import StoreError
@@ -180,12 +182,15 @@ def open_tar(request: Request) -> ImageSet:
     request.refuse_split()
     places: dict[str, tuple[int, int]] = {}
     links: list[tuple[str, str]] = []
+    listing = Listing()
     try:
         with TarStream(request.place) as stream:
             stamp = stream.stamp
             for member in members_of(stream, request.text):
                 name = member.name
-                if not is_picture_member(name):
+                if member.isdir() or not takes_member(
+                    listing, name, partial(_head, stream, member)
+                ):
                     continue
                 if member.islnk() or member.issym():
                     links.append((name, link_target(member)))
@@ -207,7 +212,15 @@ def open_tar(request: Request) -> ImageSet:
     names = sorted(places, key=lambda name: (places[name], name))
     where = np.array([places[name] for name in names], dtype=np.int64).reshape(-1, 2)
     opener = TarOpener(request.place, where[:, 0].copy(), where[:, 1].copy(), stamp)
-    return member_set(request, names, opener, problems)
+    return member_set(request, names, opener, listing, problems)
+
+
+def _head(stream: TarStream, member: tarfile.TarInfo) -> bytes:
+    """Return the first bytes of the member that the archive has come to."""
+    if not member.isreg() or member.issparse():
+        return b""
+    stream.seek(member.offset_data)
+    return stream.read(min(member.size, HEAD))
 
 
 def link_target(member: tarfile.TarInfo) -> str:

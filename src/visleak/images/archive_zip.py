@@ -9,6 +9,7 @@ import zipfile
 import zlib
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import IO, Final
 
 import numpy as np
@@ -19,11 +20,12 @@ from visleak.images.archive import (
     MAX_MEMBERS,
     damaged,
     is_bomb,
-    is_picture_member,
     member_set,
+    takes_member,
     too_many,
 )
 from visleak.images.folder import why_not
+from visleak.images.listing import HEAD, Listing
 from visleak.images.remote_file import opened, stamp_of_file
 from visleak.images.request import Request
 from visleak.images.stores import StoreError
@@ -108,20 +110,35 @@ def open_zip(request: Request) -> ImageSet:
     """
     request.refuse_columns("the archive")
     request.refuse_split()
+    listing = Listing()
     try:
         with opened(request.place) as file, zipfile.ZipFile(file) as archive:
-            infos, stamp = archive.infolist(), stamp_of_file(file)
+            stamp, members = stamp_of_file(file), archive.infolist()
+            if len(members) > MAX_MEMBERS:
+                raise too_many(request.text)
+            infos = [
+                info
+                for info in members
+                if not info.is_dir()
+                and takes_member(listing, info.filename, partial(_head, archive, info))
+            ]
     except DAMAGE as error:
         raise damaged(request.text, error) from error
-    if len(infos) > MAX_MEMBERS:
-        raise too_many(request.text)
-    infos = [info for info in infos if not info.is_dir() and is_picture_member(info.filename)]
     infos.sort(key=lambda info: info.header_offset)
     rows = [
         (i.header_offset, i.compress_size, i.file_size, i.compress_type, i.CRC, i.flag_bits)
         for i in infos
     ]
-    members = np.array(rows, dtype=np.int64).reshape(-1, 6)
-    return member_set(
-        request, [info.filename for info in infos], ZipOpener(request.place, members, stamp)
-    )
+    opener = ZipOpener(request.place, np.array(rows, dtype=np.int64).reshape(-1, 6), stamp)
+    return member_set(request, [info.filename for info in infos], opener, listing)
+
+
+def _head(archive: zipfile.ZipFile, info: zipfile.ZipInfo) -> bytes:
+    """Return the first bytes of a member; nothing where they cannot be had."""
+    try:
+        with archive.open(info) as member:
+            return member.read(HEAD)
+    except (*DAMAGE, RuntimeError) as error:  # such as: it is encrypted
+        if isinstance(error, StoreError):
+            raise
+        return b""

@@ -5,14 +5,14 @@ from __future__ import annotations
 import errno
 import os
 import stat
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
 import pyarrow as pa
 
-from visleak.images.formats import SUFFIXES
+from visleak.images.listing import Listing, is_picture_file
 from visleak.images.request import Request
 from visleak.images.stores import StoreError
 from visleak.records import Bytes8, ImageSet, Problem, Unreadable
@@ -106,15 +106,6 @@ def _why_not_here(error: OSError | ValueError) -> Unreadable:
     return Unreadable("io-error", str(error))
 
 
-def is_picture_name(name: str) -> bool:
-    """Whether a file of this name is listed: a picture's ending, and not hidden.
-
-    >>> is_picture_name("cat.JPEG"), is_picture_name(".cat.jpg"), is_picture_name("notes.txt")
-    (True, False, False)
-    """
-    return not name.startswith(".") and os.path.splitext(name)[1].lower() in SUFFIXES
-
-
 def as_text(name: str) -> str:
     r"""Return a file name as text that can be written; bytes that are not UTF-8 as ``\xNN``."""
     return name if name.isascii() else os.fsencode(name).decode("utf-8", "backslashreplace")
@@ -129,12 +120,12 @@ class Walk:
 
     Attributes:
         root: where the walk begins.
-        keep: which files, by their last name; hidden ones never.
+        keep: which files, by their path; hidden ones never.
         problems: (name relative to the root, what the system said) of unreadable folders.
     """
 
     root: str
-    keep: Callable[[str], bool] = is_picture_name
+    keep: Callable[[str], bool] = is_picture_file
 
     def __post_init__(self) -> None:
         self.problems: list[tuple[str, OSError]] = []
@@ -155,7 +146,7 @@ class Walk:
                 name = f"{folder}/{entry.name}" if folder else entry.name
                 if _is_folder(entry):
                     (linked if entry.is_symlink() else pending).append(name)
-                elif self.keep(entry.name):
+                elif self.keep(entry.path):
                     yield name
 
     def _entries(self, folder: str) -> list[os.DirEntry[str]]:
@@ -204,6 +195,7 @@ def file_set(
     annotated: bool = False,
     ids: Sequence[str] | None = None,
     problems: Sequence[Problem] = (),
+    skipped: Mapping[str, int] | None = None,
 ) -> ImageSet:
     """Return the set of the files ``names`` below ``root``, in that order."""
     texts = [as_text(name) for name in names] if ids is None else ids
@@ -215,6 +207,7 @@ def file_set(
         captions=captions,
         annotated=annotated,
         problems=problems,
+        skipped=skipped,
     )
 
 
@@ -227,7 +220,8 @@ def open_folder(request: Request) -> ImageSet:
     """
     request.refuse_columns("the folder")
     request.refuse_split()
-    walk = Walk(str(request.path))
+    listing = Listing()
+    walk = Walk(str(request.path), listing.takes_file)
     names = sorted(walk.names(), key=as_text)
     problems = [
         Problem(
@@ -241,10 +235,12 @@ def open_folder(request: Request) -> ImageSet:
     ]
     if not names:
         request.no_pictures(
-            problems[0].detail if problems else "no file below it has a picture's ending"
+            problems[0].detail if problems else listing.why_empty("no file below it")
         )
     labels = labels_of(map(as_text, names))
-    return file_set(request, request.path, names, labels=labels, problems=problems)
+    return file_set(
+        request, request.path, names, labels=labels, problems=problems, skipped=listing.skipped
+    )
 
 
 def open_file(request: Request) -> ImageSet:

@@ -39,9 +39,9 @@ def is_glob(path: Path) -> bool:
 
 
 def _is_picture(path: Path) -> bool:
-    from visleak.images.folder import is_picture_name
+    from visleak.images.listing import is_picture_file
 
-    return path.is_file() and is_picture_name(path.name)
+    return path.is_file() and is_picture_file(str(path))
 
 
 def _holds_shards(path: Path) -> bool:

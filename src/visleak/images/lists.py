@@ -13,7 +13,8 @@ import pyarrow as pa
 from visleak.errors import VisleakError
 from visleak.images.addresses import folder_of, redacted
 from visleak.images.fetching import RemoteOpener, remote_places, without_secrets
-from visleak.images.folder import Walk, as_text, file_set, is_picture_name, labels_of
+from visleak.images.folder import Walk, as_text, file_set, labels_of
+from visleak.images.listing import Listing
 from visleak.images.remote_file import opened
 from visleak.images.request import Request, writable
 from visleak.records import ImageSet
@@ -79,10 +80,12 @@ def open_glob(request: Request) -> ImageSet:
     request.refuse_columns("the glob")
     request.refuse_split()
     root, pattern = split_glob(str(request.path))
-    names = sorted(glob_names(root, pattern, is_picture_name), key=as_text)
+    listing = Listing()
+    names = sorted(glob_names(root, pattern, listing.takes_file), key=as_text)
     if not names:
-        request.no_pictures("no file with a picture's ending matches")
-    return file_set(request, Path(root), names, labels=labels_of(map(as_text, names)))
+        request.no_pictures(listing.why_empty("no file that matches"))
+    labels = labels_of(map(as_text, names))
+    return file_set(request, Path(root), names, labels=labels, skipped=listing.skipped)
 
 
 def split_glob(pattern: str) -> tuple[str, str]:
@@ -103,16 +106,18 @@ def glob_names(root: str, pattern: str, keep: Callable[[str], bool]) -> Iterator
     Args:
         root: a folder.
         pattern: names with wildcards, where ``**`` stands for any folders.
-        keep: which files are wanted, by their last name.
+        keep: which of those that match are wanted, by their path.
     """
     parts = pattern.split("/")
     if "**" in parts:
         # Python's own recursive glob follows links in circles.
-        names = Walk(root, keep).names()
-        yield from (name for name in names if matches(name.split("/"), parts))
-        return
-    for name in glob.iglob(pattern, root_dir=root):
-        if keep(os.path.basename(name)) and not os.path.isdir(os.path.join(root, name)):
+        names = Walk(root, lambda _: True).names()
+        found: Iterator[str] = (name for name in names if matches(name.split("/"), parts))
+    else:
+        found = glob.iglob(pattern, root_dir=root)
+    for name in found:
+        path = os.path.join(root, name)
+        if not os.path.isdir(path) and keep(path):
             yield name
 
 

@@ -146,11 +146,12 @@ def globbed(pattern: str, *endings: str) -> list[str]:
             for place, _ in listed(root)
             if place.lower().endswith(endings) and matches(place[start:].split("/"), parts)
         )
-    names = glob_names(root, rest, lambda name: _is_listed(name, endings))
+    names = glob_names(root, rest, lambda path: _is_listed(path, endings))
     return sorted(str(Path(root, name)) for name in names)
 
 
-def _is_listed(name: str, endings: tuple[str, ...]) -> bool:
+def _is_listed(path: str, endings: tuple[str, ...]) -> bool:
+    name = os.path.basename(path)
     return not name.startswith(".") and name.lower().endswith(endings)
 
 

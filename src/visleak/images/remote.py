@@ -7,7 +7,8 @@ import pyarrow as pa
 from visleak.errors import VisleakError
 from visleak.images.addresses import is_web, path_of, redacted
 from visleak.images.fetching import RemoteOpener
-from visleak.images.folder import is_picture_name, labels_of
+from visleak.images.folder import labels_of
+from visleak.images.listing import Listing
 from visleak.images.request import Request, writable
 from visleak.images.stores import StoreError, listed
 from visleak.records import ImageSet
@@ -35,18 +36,22 @@ def open_remote_folder(request: Request) -> ImageSet:
     root = request.place.partition("?")[0] if is_web(request.place) else request.place
     start = len(path_of(root.rstrip("/"))) + 1
     found = {}
+    listing = Listing()
     try:
         for address, stamp in listed(request.place):
             name = path_of(address)[start:]
             parts = name.split("/")
-            if is_picture_name(parts[-1]) and not any(part.startswith(".") for part in parts):
+            if any(part.startswith(".") for part in parts):
+                continue
+            # by its name alone: each first byte would be a request
+            if listing.takes(parts[-1]):
                 found[writable(name)] = (address, stamp)
     except StoreError as error:
         raise VisleakError(f"{request.text} cannot be listed: {error}") from error
     if not found:
-        listing = " that the server's page links to" if is_web(request.place) else ""
+        where = " that the server's page links to" if is_web(request.place) else ""
         request.no_pictures(
-            f"no object below it{listing} has a picture's ending; pictures may also be named one"
+            f"no object below it{where} has a picture's ending; pictures may also be named one"
             " by one, in a table with a column `path`"
         )
     names = sorted(found)
@@ -59,4 +64,5 @@ def open_remote_folder(request: Request) -> ImageSet:
             None if None in stamps else "\n".join(map(str, stamps)),
         ),
         labels=labels_of(names),
+        skipped=listing.skipped,
     )

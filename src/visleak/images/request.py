@@ -122,6 +122,7 @@ class Request:
         frames: Frames | None = None,
         annotated: bool = False,
         problems: Sequence[Problem] = (),
+        skipped: Mapping[str, int] | None = None,
     ) -> ImageSet:
         """Return the set of a finished listing.
 
@@ -153,6 +154,7 @@ class Request:
             annotated=annotated,
             source=self.text,
             problems=tuple(problems),
+            skipped=dict(skipped or {}),
             options={
                 option: value
                 for option, value in (

@@ -124,6 +124,7 @@ def _counts(outcome: Outcome, images: ImageSet) -> dict[str, Any]:
         "flat": int(prints.flat.sum()),
         "unreadable": len(problems),
         "distinct": _distinct(prints),
+        "not_listed": dict(sorted(images.skipped.items())),
     }
 
 

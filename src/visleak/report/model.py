@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
+from visleak.images.listing import describe_skipped
 from visleak.pipeline import chance
 from visleak.records import DEGREES, GRADES
 from visleak.report import recordings
@@ -111,6 +112,7 @@ class SetRow:
     flat: int | None
     unreadable: int
     distinct: int | None
+    not_listed: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -306,6 +308,7 @@ def _set(item: Mapping[str, Any]) -> SetRow:
         source=_text(item.get("source")),
         flat=flat,
         distinct=distinct,
+        not_listed=describe_skipped(item.get("not_listed") or {}),
         **counts,
     )
 

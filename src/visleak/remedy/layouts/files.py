@@ -7,7 +7,8 @@ from collections.abc import Iterator, Sequence
 
 import numpy as np
 
-from visleak.images.folder import FileOpener, as_text, is_picture_name
+from visleak.images.folder import FileOpener, as_text
+from visleak.images.listing import is_picture_file
 from visleak.remedy.contents import Filled, FilledPart, path_of
 from visleak.remedy.fitting import Stored
 from visleak.remedy.layouts.listing import write_listing
@@ -66,7 +67,10 @@ class SideFiles:
                 for entry in entries:
                     text = os.fsdecode(entry.name)
                     hidden = text.startswith(".") or "." not in text
-                    if not hidden and not is_picture_name(text) and entry.is_file():
+                    if hidden or not entry.is_file():
+                        continue
+                    # what is a picture without its name saying so belongs to itself
+                    if not is_picture_file(os.fsdecode(entry.path)):
                         stem = os.path.splitext(entry.name)[0]
                         self._files.setdefault(stem, []).append(entry.path)
         return sorted(self._files.get(os.path.splitext(name)[0], ()))

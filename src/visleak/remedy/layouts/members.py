@@ -6,6 +6,8 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Self
 
+from visleak.images.archive import takes_member
+from visleak.images.listing import Listing
 from visleak.remedy.contents import Filled
 
 
@@ -14,11 +16,13 @@ class Members:
     """The pictures of an archive.
 
     Attributes:
-        kept: names of those that stay, as the set's ids.
+        all: their names, as the set's ids.
+        kept: names of those that stay.
         kept_stems: their names without endings.
         removed_stems: those of pictures that go.
     """
 
+    all: frozenset[str]
     kept: frozenset[str]
     kept_stems: frozenset[str]
     removed_stems: frozenset[str]
@@ -27,8 +31,12 @@ class Members:
     def of(cls, piece: Filled) -> Self:
         """Return those of a set whose ids are the names of its members."""
         kept = frozenset(str(id_) for id_ in piece.column("ids"))
-        everyone = piece.images.ids.to_pylist()
-        return cls(kept, _stems(kept), _stems(id_ for id_ in everyone if id_ not in kept))
+        every = frozenset(piece.images.ids.to_pylist())
+        return cls(every, kept, _stems(kept), _stems(every - kept))
+
+    def is_picture(self, name: str) -> bool:
+        """Whether a member is a picture: one of the set, or one that the set could not list."""
+        return name in self.all or takes_member(Listing(), name, bytes)
 
     def is_side_file_of_removed(self, name: str) -> bool:
         """Whether a file belongs to pictures that go and to none that stays."""

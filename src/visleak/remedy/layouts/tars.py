@@ -20,7 +20,7 @@ import pyarrow.compute as pc
 from visleak.errors import UsageError, VisleakError
 from visleak.images import open_pictures
 from visleak.images.addresses import redacted
-from visleak.images.archive import DAMAGE, TARS, is_picture_member, said
+from visleak.images.archive import DAMAGE, TARS, said
 from visleak.images.archive_tar import TarOpener, TarStream, link_target, members_of
 from visleak.images.joining import JoinedOpener
 from visleak.images.remote_file import opened
@@ -92,7 +92,7 @@ def _of_pictures(piece: Filled) -> Choice:
 
     def keeps(member: tarfile.TarInfo) -> bool:
         name = member.name.encode("utf-8", "backslashreplace").decode()
-        if not member.isdir() and is_picture_member(member.name):
+        if not member.isdir() and members.is_picture(name):
             return name in members.kept
         return member.isdir() or not members.is_side_file_of_removed(name)
 

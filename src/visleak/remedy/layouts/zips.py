@@ -11,7 +11,6 @@ from visleak.images.archive import (
     DAMAGE,
     MAX_MEMBER_BYTES,
     is_bomb,
-    is_picture_member,
     said,
 )
 from visleak.images.archive_zip import ZipOpener
@@ -58,7 +57,7 @@ def _members(
     members, pictures = Members.of(piece), piece.stored()
     for info in infos:
         name = info.filename.encode("utf-8", "backslashreplace").decode()
-        if not info.is_dir() and is_picture_member(info.filename):
+        if not info.is_dir() and members.is_picture(name):
             if name in members.kept:
                 yield info, cast(bytes, next(pictures))
         elif info.is_dir() or not members.is_side_file_of_removed(name):
