@@ -54,6 +54,7 @@ LEVELS = (
         "training",
         "study",
         "doctor",
+        "integrity",
     ),
     ("cli",),
 )

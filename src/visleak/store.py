@@ -7,6 +7,7 @@ any moment leaves no half-written file under a final name.
 from __future__ import annotations
 
 import csv
+import hashlib
 import io
 import json
 import math
@@ -245,6 +246,12 @@ def write_json(path: Path, value: Mapping[str, Any]) -> None:
     write_text(path, text.encode("utf-8", "backslashreplace").decode("utf-8"))
 
 
+def file_digest(path: Path) -> str:
+    """Return the BLAKE2b-128 digest of a file, as hexadecimal digits."""
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, lambda: hashlib.blake2b(digest_size=16)).hexdigest()
+
+
 def write_tables(path: Path, schema: pa.Schema, tables: Iterable[pa.Table]) -> int:
     """Write tables of one schema as the row groups of one Parquet file; return the row count.
 
@@ -253,7 +260,9 @@ def write_tables(path: Path, schema: pa.Schema, tables: Iterable[pa.Table]) -> i
     rows = 0
     with (
         replacing(path) as beside,
-        pq.ParquetWriter(beside, schema, compression="zstd", write_statistics=True) as writer,
+        pq.ParquetWriter(
+            beside, schema, compression="zstd", write_statistics=True, write_page_checksum=True
+        ) as writer,
     ):
         for table in tables:
             writer.write_table(table.cast(schema))
@@ -408,6 +417,6 @@ def read_table(
     """
     path = folder / name
     try:
-        return pq.read_table(path, columns=columns, filters=where)
+        return pq.read_table(path, columns=columns, filters=where, page_checksum_verification=True)
     except (OSError, pa.ArrowException) as error:
         raise VisleakError(f"{path} cannot be read ({error}); run the audit again") from error

@@ -15,6 +15,7 @@ import typer
 from visleak.cli import edges
 from visleak.cli.audit_verb import audit
 from visleak.cli.calibrate_verb import calibrate
+from visleak.cli.check_verb import check
 from visleak.cli.diff_verb import diff
 from visleak.cli.dlede_verb import dlede
 from visleak.cli.doctor import doctor
@@ -110,6 +111,10 @@ app.command(
     " --trainer torch:detector --forecast",
 )(dlede)
 app.add_typer(memorization, name="memorization")
+app.command(
+    "check",
+    epilog="For example: visleak check visleak-audit --images",
+)(check)
 app.command("doctor")(doctor)
 
 

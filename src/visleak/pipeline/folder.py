@@ -34,6 +34,7 @@ from visleak.store import (
     RECORDINGS,
     SECTIONS,
     UNREADABLE,
+    file_digest,
     read_summary,
     refuse_foreign,
     write_csv,
@@ -223,6 +224,8 @@ def write(folder: Path, outcome: Outcome, summary: dict[str, Any]) -> None:
         if outcome.recordings:
             rows = recordings.rows(outcome.recordings)
             write_csv(folder / RECORDINGS, recordings.COLUMNS, rows)
-        write_json(folder / AUDIT, summary)
+        names = [PAIRS, IMAGES, UNREADABLE, *([RECORDINGS] if outcome.recordings else [])]
+        files = {name: file_digest(folder / name) for name in names}
+        write_json(folder / AUDIT, summary | {"files": files})
     except OSError as error:
         raise VisleakError(f"{folder} cannot be written: {error}") from error

@@ -12,7 +12,7 @@ import pyarrow.compute as pc
 
 from visleak.pipeline.rates import EXCLUSIVE, NOTHING, headline, rates
 from visleak.records import GRADES, Int64
-from visleak.store import IMAGES, read_summary, read_table
+from visleak.store import AUDIT, IMAGES, PAIRS, read_summary, read_table
 from visleak.verdicts.ledger import read_verdicts
 from visleak.verdicts.overlay import judged_pairs
 from visleak.verdicts.record import Verdict
@@ -63,6 +63,42 @@ def judged_summary(folder: Path, verdicts: Iterable[Verdict] | None = None) -> d
         "label_conflicts": pc.sum(conflicts).as_py() or 0,
         "review": _review(said, pairs),
     }
+
+
+def wrong_rates(folder: Path) -> tuple[str, ...]:
+    """Return which rates of ``audit.json`` are not those of its tables, in words.
+
+    Verdicts are not counted: the file holds what the machine found.
+
+    Args:
+        folder: the audit folder.
+
+    Raises:
+        UsageError: the folder holds no finished audit.
+        VisleakError: a file of it is damaged.
+    """
+    stored = read_summary(folder)
+    pairs = judged_pairs(folder, _COLUMNS, ())
+    strongest = _Strongest(folder, pairs)
+    counted = [
+        (f"{each['query_set']} against {each['reference_set']}", each["rates"], found["rates"])
+        for each in stored["comparisons"]
+        for found in [_comparison(each, pairs, strongest)]
+    ]
+    counted += [
+        (each["query_set"], each["rates"], _total(each, stored, strongest)["rates"])
+        for each in stored["totals"]
+    ]
+    return tuple(
+        f"{name} of {where}: {_count(before[name])} in {AUDIT}, {_count(after[name])} in {PAIRS}"
+        for where, before, after in counted
+        for name in before
+        if before[name] != after[name]
+    )
+
+
+def _count(rate: Mapping[str, Any] | None) -> str:
+    return "not measured" if rate is None else f"{rate['count']} of {rate['total']}"
 
 
 def _review(said: Sequence[Verdict], pairs: pa.Table) -> dict[str, Any]:

@@ -1,0 +1,270 @@
+"""Whether the files of an audit folder belong together, and still describe the images."""
+
+from __future__ import annotations
+
+import os
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final
+
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+
+from visleak.auditing import Audit
+from visleak.errors import VisleakError
+from visleak.images import content_digest
+from visleak.pipeline.workplace import Progress, silent
+from visleak.records import EmbeddingSet, ImageSet, Unreadable
+from visleak.store import (
+    AUDIT,
+    IMAGES,
+    IMAGES_SCHEMA,
+    PAIRS,
+    PAIRS_SCHEMA,
+    UNREADABLE,
+    file_digest,
+    read_problems,
+    read_table,
+)
+from visleak.verdicts import read_verdicts
+from visleak.verdicts.summary import wrong_rates
+
+#: Columns that a table must have, by its file.
+SCHEMAS: Final = {PAIRS: PAIRS_SCHEMA, IMAGES: IMAGES_SCHEMA}
+
+#: Images that are read at a time.
+CHUNK: Final = 256
+
+#: What helps against most damage.
+AGAIN: Final = "run the audit again with --force"
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """One thing that is wrong.
+
+    Attributes:
+        where: the file or the set.
+        what: what is wrong with it.
+        remedy: what to do.
+    """
+
+    where: str
+    what: str
+    remedy: str = AGAIN
+
+    def as_dict(self) -> dict[str, str]:
+        """Return the finding as plain data."""
+        return {"where": self.where, "what": self.what, "remedy": self.remedy}
+
+
+@dataclass(frozen=True, slots=True)
+class Integrity:
+    """The result of :func:`check_audit`.
+
+    Attributes:
+        folder: the audit folder.
+        findings: what is wrong; empty if the audit is whole.
+        notes: what could not be checked, in words.
+        pairs, images, verdicts: how many were checked.
+        compared: images whose content was read again.
+    """
+
+    folder: Path
+    findings: tuple[Finding, ...]
+    notes: tuple[str, ...]
+    pairs: int
+    images: int
+    verdicts: int
+    compared: int
+
+    def as_dict(self) -> dict[str, Any]:
+        """Return the result as plain data."""
+        return {
+            "folder": str(self.folder),
+            "whole": not self.findings,
+            "findings": [each.as_dict() for each in self.findings],
+            "notes": list(self.notes),
+            "pairs": self.pairs,
+            "images": self.images,
+            "verdicts": self.verdicts,
+            "compared": self.compared,
+        }
+
+
+def check_audit(
+    folder: str | os.PathLike[str], *, images: bool = False, progress: Progress = silent
+) -> Integrity:
+    """Check that tables, counts, digests and verdicts of an audit folder belong together.
+
+    Nothing is written.
+
+    Args:
+        folder: the audit folder.
+        images: also read all images again and compare their content with what was audited.
+        progress: is told steps, images done and images in total.
+
+    Raises:
+        UsageError: the folder does not hold a finished audit.
+        VisleakError: ``audit.json`` is damaged, or a newer visleak wrote it.
+    """
+    return _Check(Audit(folder)).run(images, progress)
+
+
+class _Check:
+    def __init__(self, audit: Audit) -> None:
+        self.audit = audit
+        self.folder, self.summary = audit.folder, audit.summary
+        self.findings: list[Finding] = []
+        self.notes: list[str] = []
+        self.counts = Counter[str]()
+
+    def run(self, images: bool, progress: Progress) -> Integrity:
+        if self.summary.get("unfinished"):
+            lost = f"{self.summary['unfinished']:,} images could not be read a second time"
+            self._find(AUDIT, lost, "run the same audit again when the source is whole")
+        steps: list[Callable[[], None]] = [
+            self._digests, self._tables, self._sets, self._ends, self._rates, self._verdicts,
+        ]  # fmt: skip
+        for step in steps:
+            try:
+                step()
+            except VisleakError as error:
+                self._find(str(self.folder), str(error))
+        if images:
+            for each in self.summary["sets"]:
+                self._contents(each, progress)
+        return Integrity(
+            self.folder,
+            # a damaged file stops more than one step
+            tuple(dict.fromkeys(self.findings)),
+            tuple(self.notes),
+            self.counts["pairs"],
+            self.counts["images"],
+            self.counts["verdicts"],
+            self.counts["compared"],
+        )
+
+    def _find(self, where: str, what: str, remedy: str = AGAIN) -> None:
+        self.findings.append(Finding(where, what, remedy))
+
+    def _digests(self) -> None:
+        """Compare the files with their digests in ``audit.json``."""
+        files: Mapping[str, str] | None = self.summary.get("files")
+        if files is None:
+            self.notes.append(
+                "an older visleak wrote the audit; the digests of its files are lacking"
+            )
+        for name in files or (PAIRS, IMAGES, UNREADABLE):
+            path = self.folder / name
+            try:
+                if files is not None and file_digest(path) != files[name]:
+                    self._find(name, "is not the file that the audit wrote")
+            except OSError as error:
+                self._find(name, f"cannot be read ({error.strerror})")
+
+    def _tables(self) -> None:
+        for name, expected in SCHEMAS.items():
+            try:
+                schema = pq.read_schema(self.folder / name)
+            except (OSError, pa.ArrowException) as error:
+                raise VisleakError(f"{self.folder / name} cannot be read ({error})") from error
+            lacking = [field.name for field in expected if field not in schema]
+            if lacking:
+                self._find(name, f"lacks the columns {', '.join(lacking)}")
+        self.counts["pairs"] = pq.read_metadata(self.folder / PAIRS).num_rows
+
+    def _sets(self) -> None:
+        """Compare the numbers of images with the tables."""
+        table = read_table(self.folder, IMAGES, ["set", "id"])
+        self.counts["images"] = table.num_rows
+        rows = _counted(table["set"])
+        problems = Counter(problem.set for problem in read_problems(self.folder / UNREADABLE))
+        for each in self.summary["sets"]:
+            name = each["name"]
+            self._equal(IMAGES, name, rows.pop(name, 0), each.get("listed", each["readable"]))
+            self._equal(UNREADABLE, name, problems.pop(name, 0), each["unreadable"])
+        for name in {*rows, *problems}:
+            self._find(IMAGES, f"holds images of a set {name!r} that {AUDIT} does not name")
+        if table.group_by(["set", "id"]).aggregate([]).num_rows != table.num_rows:
+            self._find(IMAGES, "lists an image twice")
+
+    def _equal(self, file: str, name: str, found: int, stored: int) -> None:
+        if found != stored:
+            self._find(file, f"holds {found:,} images of set {name!r}, {AUDIT} says {stored:,}")
+
+    def _ends(self) -> None:
+        """Look for the images of all pairs."""
+        known = _keys(read_table(self.folder, IMAGES, ["set", "id"]), "set", "id")
+        for side in ("query", "reference"):
+            pairs = read_table(self.folder, PAIRS, [f"{side}_set", side])
+            there = pc.is_in(_keys(pairs, f"{side}_set", side), known)
+            lacking = pairs.num_rows - (pc.sum(there).as_py() or 0)
+            if lacking:
+                self._find(PAIRS, f"{lacking:,} pairs have a {side} that is not in {IMAGES}")
+
+    def _rates(self) -> None:
+        for words in wrong_rates(self.folder):
+            self._find(AUDIT, words)
+
+    def _verdicts(self) -> None:
+        said = read_verdicts(self.folder)
+        self.counts["verdicts"] = len(said)
+        images = set(read_table(self.folder, IMAGES, ["digest"])["digest"].to_pylist())
+        strange = sum(not images.issuperset(verdict.key) for verdict in said)
+        if strange:
+            self.notes.append(
+                f"{strange:,} of {len(said):,} verdicts are on images that are not in this audit;"
+                " they do not count"
+            )
+
+    def _contents(self, about: Mapping[str, Any], progress: Progress) -> None:
+        """Compare the content of the images of a set with what was audited."""
+        name = about["name"]
+        try:
+            images = self.audit.images_of(name)
+        except VisleakError as error:
+            self._find(name, str(error), "give the set back its place")
+            return
+        if isinstance(images, EmbeddingSet):
+            self.notes.append(f"set {name!r} holds embeddings; its images cannot be read again")
+            return
+        wanted = read_table(self.folder, IMAGES, ["id", "digest"], pc.field("set") == name)
+        stored = dict(zip(wanted["id"].to_pylist(), wanted["digest"].to_pylist(), strict=True))
+        changed = []
+        for id_, digest in _read(images, stored, progress):
+            self.counts["compared"] += 1
+            if stored.pop(id_) != digest:
+                changed.append(id_)
+        for ids, what in ((changed, "changed"), (sorted(stored), "gone")):
+            if ids:
+                self._find(
+                    name, f"{len(ids):,} images are {what} since the audit, such as {ids[0]!r}"
+                )
+
+
+def _read(
+    images: ImageSet, stored: Mapping[str, str], progress: Progress
+) -> Iterator[tuple[str, str]]:
+    """Yield the ids of the images that were audited and can be read, and their digests."""
+    ids = images.ids.to_pylist()
+    positions = [position for position, id_ in enumerate(ids) if id_ in stored]
+    for start in range(0, len(positions), CHUNK):
+        progress(f"reading {images.name}", start, len(positions))
+        part = positions[start : start + CHUNK]
+        for position, content in zip(part, images.opener.read(part), strict=True):
+            if not isinstance(content, Unreadable):
+                yield ids[position], content_digest(content).hex()
+    progress(f"reading {images.name}", len(positions), len(positions))
+
+
+def _keys(table: pa.Table, name: str, id_: str) -> pa.ChunkedArray:
+    """Return set and id of each row as one text."""
+    return pc.binary_join_element_wise(table[name], table[id_], "\0")
+
+
+def _counted(column: pa.ChunkedArray) -> dict[str, int]:
+    return {each["values"]: each["counts"] for each in pc.value_counts(column).to_pylist()}

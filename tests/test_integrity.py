@@ -1,0 +1,154 @@
+"""A folder that was damaged or mixed up is not whole; one that was not is."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import pyarrow.parquet as pq
+import pytest
+from PIL import Image
+from typer.testing import CliRunner
+
+import visleak
+from visleak.cli.app import app
+from visleak.errors import VisleakError
+from visleak.integrity import check_audit
+from visleak.verdicts import Ledger, Verdict
+
+FILES = ("audit.json", "pairs.parquet", "images.parquet", "unreadable.csv")
+
+
+@pytest.fixture(scope="module")
+def audited(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Return a folder with an audit of two small sets, which lie beside it."""
+    root = tmp_path_factory.mktemp("whole")
+    rng = np.random.default_rng(11)
+    pictures = [rng.integers(0, 255, (6, 6, 3), np.uint8) for _ in range(8)]
+    for name, chosen in (("test", range(5)), ("train", range(2, 8))):
+        (root / name).mkdir()
+        for number in chosen:
+            large = np.kron(pictures[number], np.ones((12, 12, 1), np.uint8))
+            Image.fromarray(large).save(root / name / f"{number}.png")
+        (root / name / "broken.jpg").write_bytes(b"\xff\xd8\xff\xe0 nothing more")
+    visleak.audit(root / "test", root / "train", out=root / "audit", cache=None, workers=1)
+    return root
+
+
+@pytest.fixture
+def folder(audited: Path, tmp_path: Path) -> Path:
+    """Return a copy of the audit that may be damaged."""
+    shutil.copytree(audited / "audit", tmp_path / "audit")
+    return tmp_path / "audit"
+
+
+def test_an_audit_is_whole(audited: Path) -> None:
+    found = check_audit(audited / "audit", images=True)
+    assert found.findings == ()
+    assert found.notes == ()
+    assert (found.images, found.compared) == (11, 11)
+    assert found.pairs > 0
+
+
+@pytest.mark.parametrize("name", FILES[1:])
+def test_any_changed_byte_is_found(folder: Path, name: str) -> None:
+    """As a disk or a person changes it."""
+    content = (folder / name).read_bytes()
+    for place in np.random.default_rng(3).integers(0, len(content), 12):
+        damaged = bytearray(content)
+        damaged[place] ^= 1 << int(place) % 8
+        (folder / name).write_bytes(damaged)
+        found = check_audit(folder)
+        assert any(name in finding.where for finding in found.findings), place
+
+
+@pytest.mark.parametrize("name", FILES[1:])
+def test_a_missing_file_is_found(folder: Path, name: str) -> None:
+    (folder / name).unlink()
+    assert name in {finding.where for finding in check_audit(folder).findings}
+
+
+def edit(folder: Path, change: Callable[[dict[str, object]], None]) -> None:
+    """Change ``audit.json`` without its digests of the other files."""
+    content = json.loads((folder / "audit.json").read_text())
+    change(content)
+    (folder / "audit.json").write_text(json.dumps(content))
+
+
+def test_counts_that_are_not_those_of_the_tables(folder: Path) -> None:
+    def fewer(content: dict) -> None:
+        content["totals"][0]["rates"]["exact"]["count"] -= 1
+
+    edit(folder, fewer)
+    (finding,) = check_audit(folder).findings
+    assert "exact" in finding.what
+    assert "2 of 5 in audit.json, 3 of 5 in pairs.parquet" in finding.what
+
+
+def test_tables_of_another_audit_without_digests(folder: Path) -> None:
+    """An older audit has no digests; what its tables say is compared all the same."""
+    edit(folder, lambda content: content.pop("files"))
+    found = check_audit(folder)
+    assert found.findings == ()
+    assert len(found.notes) == 1
+    table = pq.read_table(folder / "pairs.parquet")
+    pq.write_table(table.slice(1), folder / "pairs.parquet")
+    images = pq.read_table(folder / "images.parquet")
+    pq.write_table(images.slice(1), folder / "images.parquet")
+    places = {finding.where for finding in check_audit(folder).findings}
+    assert places >= {"images.parquet", "pairs.parquet"}
+
+
+def test_images_that_changed_since(audited: Path, tmp_path: Path) -> None:
+    shutil.copytree(audited, tmp_path / "copy")
+    root = tmp_path / "copy"
+    visleak.audit(root / "test", root / "train", out=root / "again", cache=None, workers=1)
+    shutil.copy(root / "train" / "7.png", root / "train" / "6.png")
+    (root / "test" / "0.png").unlink()
+    assert check_audit(root / "again").findings == ()
+    found = {each.where: each.what for each in check_audit(root / "again", images=True).findings}
+    assert found.keys() == {"test", "train"}
+    assert "1 images are gone" in found["test"]
+    assert "1 images are changed" in found["train"]
+    assert "6.png" in found["train"]
+
+
+def test_verdicts_on_images_of_another_audit(folder: Path) -> None:
+    with Ledger(folder) as ledger:
+        ledger.add(Verdict.of("0" * 32, "1" * 32, "near", "Ada"))
+    found = check_audit(folder)
+    assert found.verdicts == 1
+    assert "1 of 1 verdicts" in found.notes[0]
+
+
+def test_the_command(folder: Path) -> None:
+    runner = CliRunner()
+    result = runner.invoke(app, ["check", str(folder)])
+    assert result.exit_code == 0
+    assert "is whole" in result.stdout
+    (folder / "pairs.parquet").unlink()
+    result = runner.invoke(app, ["check", str(folder), "--json"])
+    assert result.exit_code == 1
+    assert json.loads(result.stdout)["whole"] is False
+
+
+def test_a_changed_value_is_never_read_as_another(folder: Path) -> None:
+    """Every page of a table has a checksum, which every reader compares."""
+    table = pq.read_table(folder / "pairs.parquet")
+    content = (folder / "pairs.parquet").read_bytes()
+    footer = len(content) - 8 - int.from_bytes(content[-8:-4], "little")
+    refused = 0
+    for place in range(4, footer, 3):
+        damaged = bytearray(content)
+        damaged[place] ^= 4
+        (folder / "pairs.parquet").write_bytes(damaged)
+        try:
+            read = visleak.Audit(folder).pairs()
+        except VisleakError:
+            refused += 1
+        else:
+            assert read.select(table.column_names).equals(table), place
+    assert refused > footer / 6
