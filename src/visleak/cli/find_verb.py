@@ -65,8 +65,15 @@ def find(
         import json as text
 
         edges.say(text.dumps({"images": [each.as_dict() for each in found]}, indent=1) + "\n")
-        return
-    edges.say(rendered(_lines(found)))
+    else:
+        edges.say(rendered(_lines(found)))
+    lost = max(each.lost for each in found)
+    if lost:
+        edges.complain(
+            f"{lost:,} images in {place} could be read at first, and not again; run"
+            " the command again when the source is whole"
+        )
+        raise typer.Exit(1)
 
 
 def _lines(found: Sequence[Found]) -> Iterator[RenderableType]:
@@ -76,6 +83,8 @@ def _lines(found: Sequence[Found]) -> Iterator[RenderableType]:
         yield Text(f"{edges.plain(each.image)}: {_verdict(each)}", "bold")
         if each.matches:
             yield _table(each.matches)
+    if found and found[0].unseen:
+        yield Text(f"unreadable, and not compared: {_reasons(found[0])}", "yellow")
 
 
 def _verdict(each: Found) -> str:
@@ -83,17 +92,28 @@ def _verdict(each: Found) -> str:
     if each.unreadable is not None:
         return f"cannot be read ({each.unreadable})"
     if not each.matches:
-        return "not found, and nothing is like it"
+        return f"{_absent(each)}, and nothing is like it"
     same = next((match for match in each.matches if match.same), None)
     closest = f"the most alike has similarity {each.matches[0].similarity:.3f}"
     if same is None and not each.told:
         return f"{closest}; no thresholds are known for this encoder, so that says nothing yet"
     if same is None:
-        return f"not found; {closest}"
+        return f"{_absent(each)}; {closest}"
     # without a look at pictures a degree is all that can be said
     sure = "found" if same.grade is not None else "something as alike as a copy is there"
     which = f"{edges.plain(same.id)} of {edges.plain(same.set)}"
     return f"{sure}: {which} ({same.grade or same.degree})"
+
+
+def _absent(each: Found) -> str:
+    """Say that a picture was not found, as far as images could be read."""
+    if not each.unseen:
+        return "not found"
+    return "not found among the images that could be read"
+
+
+def _reasons(each: Found) -> str:
+    return ", ".join(f"{count:,} {reason}" for reason, count in each.unseen.items())
 
 
 def _table(matches: Sequence[Match]) -> RenderableType:

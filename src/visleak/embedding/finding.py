@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any, Final
 
@@ -19,6 +20,7 @@ from visleak.images.folder import file_set
 from visleak.images.request import Request
 from visleak.images.sources import resolved
 from visleak.pipeline.candidates import BEST
+from visleak.pipeline.material import CHANGED, GONE
 from visleak.pipeline.workplace import Progress
 from visleak.records import GRADES, AnySet, ImageSet
 from visleak.settings import NEAR_AT, Settings
@@ -65,17 +67,26 @@ class Found:
         matches: the closest images, most likely ones first.
         told: there were pictures to look at or thresholds to go by; else nobody can say more
             than how alike the closest are.
+        unseen: images in there that could not be read, by reason; the picture may be one of them.
     """
 
     image: str
     unreadable: str | None
     matches: tuple[Match, ...]
     told: bool = True
+    unseen: Mapping[str, int] = field(default_factory=dict)
 
     @property
     def found(self) -> bool | None:
         """Whether the picture is in there; ``None`` where nothing tells."""
-        return any(match.same for match in self.matches) if self.told else None
+        if self.told and any(match.same for match in self.matches):
+            return True
+        return None if self.unseen or self.unreadable or not self.told else False
+
+    @property
+    def lost(self) -> int:
+        """Images in there that could be read at first, and not again."""
+        return sum(self.unseen.get(reason, 0) for reason in (GONE, CHANGED))
 
     def as_dict(self) -> dict[str, Any]:
         """Return it as plain values."""
@@ -114,14 +125,16 @@ def find(
     result = audit(
         [asked], sets, settings=settings, workers=workers, cache=cache, progress=progress
     )
-    gone = {problem.id: problem.reason for problem in result.unreadable() if problem.set == ASKED}
+    problems = result.unreadable()
+    gone = {problem.id: problem.reason for problem in problems if problem.set == ASKED}
+    unseen = Counter(problem.reason for problem in problems if problem.set != ASKED)
     matches = _matches(result)
     limits = [result.summary["thresholds"][name] is not None for name in ("hard", "soft")]
     found = []
     for image in asked.ids.to_pylist():
         own = tuple(matches.get(image, ())[:k])
         told = any(limits) or any(match.grade is not None for match in own)
-        found.append(Found(image, gone.get(image), own, told))
+        found.append(Found(image, gone.get(image), own, told, dict(unseen)))
     return found
 
 

@@ -48,8 +48,12 @@ class Examiner:
         *,
         force: bool = False,
     ) -> Audit:
-        """Compare some sets with others."""
-        return audit(
+        """Compare some sets with others.
+
+        Raises:
+            VisleakError: an image of them can no longer be read, so that nothing is proven.
+        """
+        found = audit(
             tuple(queries),
             tuple(references),
             settings=self.settings,
@@ -59,6 +63,13 @@ class Examiner:
             progress=self.progress,
             force=force,
         )
+        for problem in found.unreadable():
+            raise VisleakError(
+                f"image {problem.id!r} ({problem.locator}) can no longer be read"
+                f" ({problem.reason}), so that the parts cannot be compared; nothing was written,"
+                " run the command again when the source is whole"
+            )
+        return found
 
     def between(self, graph: Graph, first: Int64, second: Int64) -> Ties:
         """Return the ties between two choices of rows, found by an audit of them alone.
@@ -69,7 +80,7 @@ class Examiner:
         """
         if not len(first) or not len(second):
             return NO_TIES
-        left, right = dict(_pieces(graph, first, "left")), dict(_pieces(graph, second, "right"))
+        left, right = dict(_pieces(graph, first, "first")), dict(_pieces(graph, second, "second"))
         names = {images.name: i for side in (left, right) for i, images in side.items()}
         found = self.audited(tuple(left.values()), tuple(right.values()))
         return graph.ties(found.folder, names, self.grade, self.verdicts)
@@ -111,7 +122,7 @@ def _pieces(graph: Graph, rows: Int64, word: str) -> Iterator[tuple[int, ImageSe
     """Yield index and images of each set that some rows are of."""
     for index in np.unique(graph.owner[rows]).tolist():
         positions = graph.position[rows[graph.owner[rows] == index]]
-        yield index, chosen(graph.sets[index], positions, f"{word} {graph.sets[index].name}")
+        yield index, chosen(graph.sets[index], positions, f"{graph.sets[index].name}, {word} part")
 
 
 def refuse_ungraded(folder: Path, summary: Mapping[str, Any]) -> None:

@@ -1,0 +1,151 @@
+"""Commands with a source that fails at any read: no wrong answer, nothing half done."""
+
+from __future__ import annotations
+
+import io
+import os
+import shutil
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import pytest
+from calling import Ran, run
+from PIL import Image
+
+from visleak.images import folder as files
+from visleak.records import Unreadable
+
+#: How a read may fail: the file is away, cut, or another one.
+FAULTS = ("gone", "short", "other")
+
+
+def picture(seed: int) -> Image.Image:
+    coarse = np.random.default_rng(seed).integers(0, 256, (9, 9, 3), dtype=np.uint8)
+    return Image.fromarray(coarse).resize((120, 120))
+
+
+@dataclass
+class Reads:
+    """Counts the files that are read, and lets one fail."""
+
+    fails_at: int = 0
+    fault: str = ""
+    count: int = 0
+    hit: str = ""
+
+    def read(self, path: bytes | str) -> bytes | Unreadable:
+        self.count += 1
+        content = READ(path)
+        if self.count != self.fails_at or isinstance(content, Unreadable):
+            return content
+        self.hit = os.fsdecode(path)
+        if self.fault == "gone":
+            return Unreadable("missing", "no such file")
+        if self.fault == "short":
+            return content[: len(content) // 2]
+        other = io.BytesIO()
+        picture(99).save(other, "PNG")
+        return other.getvalue()
+
+
+READ = files.read_file
+
+
+@pytest.fixture(scope="module")
+def root(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Return a folder with test and training images, and their audit."""
+    place = tmp_path_factory.mktemp("failing")
+    named = {
+        0: ("train/cat/a.png", "test/cat/a.jpg"),
+        1: ("train/dog/b.png", "test/dog/b.jpg"),
+        2: ("test/cat/c.png",),
+        3: ("train/dog/d.png",),
+        4: ("pool/cat/e.jpg",),
+    }
+    for seed, names in named.items():
+        for name in names:
+            (place / name).parent.mkdir(parents=True, exist_ok=True)
+            picture(seed).save(place / name)
+    command = ["audit", "--test", place / "test", "--train", place / "train", "-o", place / "audit"]
+    assert run(*command, "--workers", 1, "--cache", "off").code == 0
+    return place
+
+
+def command(name: str, root: Path, out: Path) -> list[object]:
+    """Return a command that reads images."""
+    here = ["--workers", 1, "--cache", "off"]
+    return {
+        "encode": ["encode", root / "train", "-o", out, *here],
+        "find": ["find", root / "test/cat/a.jpg", "--in", root / "train", *here],
+        "purge": ["purge", root / "audit", "--from", "train", "-o", out, "--apply", "--as", "copy"],
+        "split": ["split", root / "train", "--parts", "train=0.5,test=0.5", "-o", out, "--apply",
+                  "--as", "copy", *here],
+        "show": ["show", root / "audit", "cat/a.jpg", "-o", f"{out}.png"],
+    }[name]  # fmt: skip
+
+
+def made(out: Path) -> dict[str, bytes]:
+    """Return the images and tables that a command wrote; a split keeps its audits to go on."""
+    found = [out.with_suffix(".png"), *sorted(out.rglob("*"))]
+    kept = (".png", ".jpg", ".npy", ".parquet", ".csv")
+    return {
+        str(path.relative_to(out.parent)): path.read_bytes()
+        for path in found
+        if path.suffix in kept
+        and path.is_file()
+        and path.parent not in (out / "audit", out / "proof")
+    }
+
+
+@pytest.fixture
+def reads(monkeypatch: pytest.MonkeyPatch) -> Reads:
+    found = Reads()
+    monkeypatch.setattr(files, "read_file", found.read)
+    return found
+
+
+@pytest.mark.parametrize(
+    ("name", "fault"),
+    [
+        ("find", "gone"),
+        ("purge", "gone"),
+        ("purge", "other"),
+        ("show", "gone"),
+        *(
+            pytest.param(name, fault, marks=pytest.mark.slow)
+            for name, faults in {
+                "encode": ("gone", "short"),
+                "find": ("short", "other"),
+                "purge": ("short",),
+                "split": ("gone", "short"),
+                "show": ("short", "other"),
+            }.items()
+            for fault in faults
+        ),
+    ],
+)
+def test_a_read_that_fails(root: Path, tmp_path: Path, reads: Reads, name: str, fault: str) -> None:
+    """The answer is that of a whole source, or says what is missing, or is none at all."""
+    out = tmp_path / "out"
+    assert run(*command(name, root, out)).code == 0
+    undisturbed, total = made(out), reads.count
+    before = {path: path.read_bytes() for path in root.rglob("*") if path.is_file()}
+    assert total
+    for position in range(1, total + 1):
+        shutil.rmtree(out, ignore_errors=True)
+        out.with_suffix(".png").unlink(missing_ok=True)
+        reads.count, reads.fails_at, reads.fault = 0, position, fault
+        ran = run(*command(name, root, out))
+        check(ran, made(out), undisturbed, reads.hit)
+    assert {path: path.read_bytes() for path in root.rglob("*") if path.is_file()} == before
+
+
+def check(ran: Ran, found: dict[str, bytes], undisturbed: dict[str, bytes], hit: str) -> None:
+    if ran.code:
+        assert ran.code == 1
+        assert len(ran.err.splitlines()) == 1, ran.err
+        assert not found, hit
+    elif found != undisturbed or not found:
+        told = f"{ran.out}{ran.err}"
+        assert "unreadable" in told or os.path.basename(hit) in told, hit
