@@ -113,6 +113,7 @@ class Plan:
         sampling: steps, guidance, images a batch.
         seed: of the noises, which all prompts and methods share.
         choices: where several ways are open.
+        skipped: methods that the model cannot have, with the reason, a line each.
     """
 
     model: DiffusionModel
@@ -126,6 +127,7 @@ class Plan:
     sampling: Sampling = field(default_factory=Sampling)
     seed: int = 0
     choices: Choices = field(default_factory=Choices)
+    skipped: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
         refuse_sampling(self.sampling)

@@ -236,10 +236,10 @@ class _Run:
         return real.distance(digests, groups, images.picture, values, self.folder)
 
     def _notes(self) -> tuple[str, ...]:
-        """Return what must be known of the lists of prompts."""
+        """Return what must be known of the lists of prompts and of methods left out."""
         plan = self.plan
         general = () if plan.general is None else plan.general.notes
-        return (*plan.triggers.notes, *general, *plan.references.notes)
+        return (*plan.skipped, *plan.triggers.notes, *general, *plan.references.notes)
 
     def _sheet(
         self, rows: Sequence[MethodRow], entries: Sequence[Entry], images: ImageStore
