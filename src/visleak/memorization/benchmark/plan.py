@@ -91,6 +91,11 @@ class Judges:
             )
 
     @property
+    def least(self) -> float:
+        """The lowest similarity that there can be."""
+        return self.similarity.least
+
+    @property
     def similarity_digest(self) -> str:
         """Digest of the similarity: an encoder's does not tell half precision from full."""
         own = self.similarity
