@@ -70,8 +70,8 @@ def search(
             metavar="D",
             rich_help_panel=own.SEARCH,
             show_default=False,
-            help="A chain ends after a round whose best has it; none: after one round.  \\[default:"
-            " by preset; paper 5]",
+            help="A chain ends after a round whose best has it; none: after one round. On the scale"
+            " of D of the model, as --temperature.  \\[default: by preset; paper 5]",
         ),
     ] = None,
     rounds: Annotated[

@@ -60,7 +60,8 @@ _FOUND: Final[Mapping[Step, Mapping[str, int]]] = MappingProxyType(
 
 _WORDS: Final[Mapping[Step, str]] = MappingProxyType(
     {
-        "extract": "links {share} % of pairs of non-verbatim reproductions of one photograph",
+        "extract": "links {share} % of pairs of non-verbatim reproductions of one photograph at"
+        " its own eps",
         "trace": "verifies {share} % of non-verbatim reproductions of photographs",
     }
 )

@@ -193,6 +193,8 @@ def test_fingerprints_verify_nothing(world: World, tmp_path: Path) -> None:
     assert found.matches[0].similarity > 0.9
     assert not found.verified
     assert found.share[0] == 0.5
+    # nothing is verified, so the recall of verification does not apply
+    assert json.loads((tmp_path / "out" / "trace.json").read_text("utf-8"))["recall"] is None
 
 
 def test_two_sources(world: World, tmp_path: Path) -> None:

@@ -76,9 +76,15 @@ def _layouts(result: Trace) -> list[str]:
 
 def cautions(result: Trace) -> list[str]:
     """Return what must be known of images without a source, a line each."""
-    if not result.asked:
+    if not compares_pictures(result):
         return []
     return [recall_line(str(result.about.get("similarity")), "trace")]
+
+
+def compares_pictures(result: Trace) -> bool:
+    """Whether any training set has pictures: published fingerprints verify nothing."""
+    sets: Any = result.about.get("sets") or []
+    return any(each["pictures"] for each in sets)
 
 
 def _shares(result: Trace) -> list[str]:
