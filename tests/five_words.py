@@ -6,6 +6,7 @@ import itertools
 import math
 from collections.abc import Sequence
 from hashlib import blake2b
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -53,6 +54,9 @@ class FiveWords:
     def about(self) -> dict[str, object]:
         return {"name": self.name, "device": self.device, "precision": self.precision}
 
+    def most_tokens(self) -> int:
+        return 75
+
     def encode_prompt(self, prompts: Sequence[str]) -> Conditioning:
         self.asked += prompts
         return Conditioning(torch.tensor([[[d_of(prompt)]] for prompt in prompts]))
@@ -82,6 +86,13 @@ class FiveWords:
             rng = np.random.default_rng(list(blake2b(prompt.encode(), digest_size=4).digest()))
             made.append(rng.standard_normal(6))
         return np.array(made, np.float32)
+
+
+class PaperWords(FiveWords):
+    """The same with the size and text encoder of Stable Diffusion 1, whose constants fit it."""
+
+    shape = (4, 64, 64)
+    network = SimpleNamespace(config=SimpleNamespace(cross_attention_dim=768))
 
 
 class FiveProposer:

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 from calling import refused, run
 
-from five_words import FiveProposer, FiveWords
+from five_words import FiveProposer, FiveWords, PaperWords
 from visleak.memorization.prompt_files import read_prompts
 
 SMALL = ("--iterations", "4", "--candidates", "4", "--patience", "2", "--top", "6")
@@ -72,7 +73,10 @@ def test_picks_per_source_know_all_triggers_of_a_prompt(tmp_path: Path) -> None:
     assert (made["sources"], made["short"]) == ({"one": 2, "two": 1}, 1)
 
 
-def test_the_codes_way_is_a_preset(tmp_path: Path, triggers: Path) -> None:
+def test_the_codes_way_is_a_preset(
+    tmp_path: Path, triggers: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("visleak.cli.memorization_options.model_of", lambda *given: PaperWords())
     ran = run("memorization", "augment", "--model", "m", "--triggers", triggers, "--preset",
               "official-code", "--repeats", 2, "--iterations", 3, "--floor", "0.1", "--json",
               "-o", tmp_path / "out")  # fmt: skip
@@ -84,6 +88,40 @@ def test_the_codes_way_is_a_preset(tmp_path: Path, triggers: Path) -> None:
     assert made["about"]["changed"] == ["iterations", "repeats", "floor"]
     assert made["score"]["timestep"] == 999
     assert ran.out.encode() == (tmp_path / "out" / "augment.json").read_bytes()
+
+
+@pytest.mark.parametrize(
+    ("preset", "needed"),
+    [
+        ("paper", "Give --temperature and --kappa on"),
+        ("paper-sd2", "constants of D of Stable Diffusion 2 (temperature 50, kappa 50)"),
+        ("official-code", "Give --temperature and --kappa and --floor on"),
+    ],
+)
+def test_constants_of_another_models_d_are_refused(
+    tmp_path: Path, triggers: Path, preset: str, needed: str
+) -> None:
+    code, said = refused(
+        *("memorization", "augment", "--model", "m", "--triggers", triggers, "--preset", preset),
+        *("-o", tmp_path / "out"),
+    )
+    assert code == 2
+    assert needed in said
+
+
+def test_a_stable_diffusion_2_is_told_of_its_own_preset(
+    tmp_path: Path, triggers: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    model = PaperWords()
+    model.shape = (4, 96, 96)
+    model.network = SimpleNamespace(config=SimpleNamespace(cross_attention_dim=1024))
+    monkeypatch.setattr("visleak.cli.memorization_options.model_of", lambda *given: model)
+    asked = ("memorization", "augment", "--model", "m", "--triggers", triggers)
+    code, said = refused(*asked, "-o", tmp_path / "out")
+    assert code == 2
+    assert "or --preset paper-sd2" in said
+    ran = run(*asked, "--preset", "paper-sd2", *SMALL, "-o", tmp_path / "out")
+    assert ran.code == 0, ran.err
 
 
 def test_an_interrupted_augmentation_says_what_is_kept(

@@ -132,9 +132,33 @@ def test_every_method_runs_on_a_real_pipeline(given: Path, tmp_path: Path) -> No
 
 
 def test_the_papers_settings_need_one_of_its_models(given: Path, tmp_path: Path) -> None:
-    code, text = refused(*asked(given, tmp_path / "out"))
+    code, text = refused(*asked(given, tmp_path / "out", "--method", "paper"))
     assert code == 2
     assert "the paper has settings for sd1 and sd2" in text
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("family", "methods", "skipped"),
+    [
+        ("stable_diffusion", {"none", "rna", "rta", "ren"}, {"wen"}),
+        ("stable_diffusion_xl", {"none", "rna", "rta", "ren"}, {"wen"}),
+        ("stable_diffusion_3", {"none", "rna", "rta"}, {"wen", "ren"}),
+        ("deepfloyd", {"none", "rna", "rta"}, {"wen", "ren"}),
+    ],
+)
+def test_without_methods_every_pipeline_has_what_it_can(
+    family: str, methods: set[str], skipped: set[str], given: Path, tmp_path: Path
+) -> None:
+    """The settings of the paper for Wen et al. are of its own models, whatever the family."""
+    tiny = module_of("tiny_pipelines")
+    tiny.saved(getattr(tiny, family), tmp_path / "model")
+    ran = run(*asked(given, tmp_path / "out"), "--model", tmp_path / "model")
+    assert ran.code == 0, ran.err
+    result = json.loads((tmp_path / "out" / "benchmark.json").read_text(encoding="utf-8"))
+    assert {row["method"] for row in result["rows"]} == methods
+    assert {note.split()[0] for note in result["notes"] if " is skipped: " in note} == skipped
+    assert all(f"{name} is skipped: " in ran.out for name in skipped)
 
 
 @pytest.mark.parametrize(

@@ -103,7 +103,12 @@ def test_a_sentence_a_table_and_a_folder(training: Path, listed: Path, tmp_path:
         (("--methods", "pez", "--prompts", "LIST"), "--prompts is for greedy; add greedy to --me"),
         (("--norm", "l1"), "--norm is l2 or squared; got 'l1'"),
         (("--min-cluster", "101"), "min-cluster is 1 to the number of images (100)"),
-        (("--lm", "no/such/folder"), "language model no/such/folder: there is no such folder"),
+        (
+            ("--lm", "no/such/folder", "--temperature", "0.1"),
+            "language model no/such/folder: there is no such folder",
+        ),
+        (("--lm", "no/such/folder"), "constants of D of Stable Diffusion 1 (temperature 0.1)"),
+        (("--length", "99"), "--length must be at most "),
     ],
 )
 def test_what_cannot_be_is_refused_in_a_line(

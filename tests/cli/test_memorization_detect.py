@@ -227,8 +227,9 @@ def test_a_list_that_is_not_there(tmp_path: Path) -> None:
 
 
 def test_a_timestep_that_the_model_was_not_trained_on_is_refused() -> None:
-    model = SimpleNamespace(device="cpu", about=lambda: {"train_timesteps": 1000})
+    about = {"train_timesteps": 1000}
+    model = SimpleNamespace(device="cpu", prediction="epsilon", about=lambda: about)
     with pytest.raises(UsageError) as refusal:
         settings_of(model, 1, "5000", "l2", "raw", 0, None)  # type: ignore[arg-type]
-    assert str(refusal.value) == "--timestep is at most 1,000 for this model; got 5000"
+    assert str(refusal.value) == "--timestep is at most 999 for this model; got 5000"
     assert settings_of(model, 1, "999", "l2", "raw", 0, None).timestep == 999  # type: ignore[arg-type]

@@ -67,7 +67,8 @@ def test_a_sentence_a_list_and_a_folder(prompts: Path, tmp_path: Path, model: An
     )
     assert lines[1].startswith("  12 of 12  [red]=x")
     assert "\x1b" not in ran.out
-    assert lines[2].startswith("24 images, 144 passes of the network; similarity pixels; ")
+    assert lines[2].startswith("recall: not measured for the similarity pixels")
+    assert lines[3].startswith("24 images, 144 passes of the network; similarity pixels; ")
     assert model.asked == [("some/folder", "cpu", "auto")]
     assert len(pq.read_table(out / "generated.parquet")) == 24
     # what one verb writes the next one reads

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from calling import Ran, refused, run
 
-from five_words import FiveProposer, FiveWords
+from five_words import FiveProposer, FiveWords, PaperWords
 from visleak.memorization.prompt_files import read_prompts
 from visleak.memorization.search.proposals import Rules
 
@@ -74,6 +74,7 @@ def test_json_is_the_file(tmp_path: Path, asked: dict[str, Any]) -> None:
 
 
 def test_presets_are_the_papers_or_the_codes(tmp_path: Path, asked: dict[str, Any]) -> None:
+    asked["model"] = PaperWords()
     search(tmp_path / "paper", "--calls", "200", "--rounds", "1")
     paper = json.loads((tmp_path / "paper" / "search.json").read_text())
     assert (paper["settings"]["norm"], paper["score"]["norm"]) == ("squared", "squared")
@@ -95,6 +96,54 @@ def test_presets_are_the_papers_or_the_codes(tmp_path: Path, asked: dict[str, An
         for name, value in (("length", 8), ("candidates", 200))
         if code["settings"][name] == value
     }
+
+
+@pytest.mark.parametrize(
+    ("preset", "given", "needed"),
+    [
+        ("paper", (), "Give --temperature and --kappa on"),
+        ("paper", ("--kappa", "9"), "Give --temperature on"),
+        ("paper", ("--temperature", "2"), "Give --kappa on"),
+        ("official-code", (), "Give --temperature on"),
+    ],
+)
+def test_constants_of_another_models_d_are_refused(
+    tmp_path: Path, asked: dict[str, Any], preset: str, given: tuple[str, ...], needed: str
+) -> None:
+    code, said = refused(
+        *("memorization", "search", "--model", "m", *SMALL, "--preset", preset, *given),
+        *("-o", tmp_path / "out"),
+    )
+    assert code == 2
+    assert "constants of D of Stable Diffusion 1" in said
+    assert needed in said
+    assert not (tmp_path / "out").exists()
+    own = ("--temperature", "2", "--kappa", "none", "--calls", "200")
+    assert search(tmp_path / "out", "--preset", preset, *own).code == 0
+
+
+def test_random_words_are_not_counted_by_another_models_kappa(
+    tmp_path: Path, asked: dict[str, Any]
+) -> None:
+    ran = search(tmp_path / "other", "--method", "random", "--calls", "100")
+    assert ran.code == 0, ran.err
+    assert "kappa is on another scale of D" in ran.err
+    held = json.loads((tmp_path / "other" / "search.json").read_text())
+    assert {each["reached"] for each in held["best"]} == {None}
+    asked["model"] = PaperWords()
+    assert search(tmp_path / "own", "--method", "random", "--calls", "100").err == ""
+    held = json.loads((tmp_path / "own" / "search.json").read_text())
+    assert {each["reached"] for each in held["best"]} == {False}
+
+
+def test_prompts_that_the_model_would_cut_are_refused(
+    tmp_path: Path, asked: dict[str, Any]
+) -> None:
+    code, said = refused(
+        *("memorization", "search", "--model", "m", *ON_L2, "--length", 76, "-o", tmp_path / "out")
+    )
+    assert code == 2
+    assert said.startswith("--length must be at most 75")
 
 
 def test_rules_are_options_by_name(tmp_path: Path, asked: dict[str, Any]) -> None:

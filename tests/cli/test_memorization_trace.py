@@ -50,8 +50,9 @@ def test_the_summary(folders: Path, traced: Path) -> None:
     assert ran.code == 0
     lines = ran.out.splitlines()
     assert lines[0] == "1 of 2 generated images is a near-duplicate of 1 training image in train"
-    assert lines[2:] == [
-        "  astronaut.png (1 match)",
+    assert lines[2] == "  astronaut.png (1 match)"
+    assert lines[3].startswith("recall: the default similarity ")
+    assert lines[4:] == [
         str(traced / "trace.csv"),
         str(traced / "audit" / "report.html"),
         f"judge the pairs: visleak review {traced / 'audit'}",

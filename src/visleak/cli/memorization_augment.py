@@ -139,7 +139,11 @@ def augment(
     from visleak.cli.progress import bars
     from visleak.memorization.prompt_files import read_prompts
     from visleak.memorization.scores import TriggerScore
-    from visleak.memorization.search.presets import about_preset, augment_preset
+    from visleak.memorization.search.presets import (
+        about_preset,
+        augment_preset,
+        refuse_other_scale,
+    )
     from visleak.memorization.search.recording import augment_into
     from visleak.memorization.search.task import SearchTask
 
@@ -166,6 +170,7 @@ def augment(
     with bars() as progress, own.kept_if_interrupted(out):
         progress("loading the models", 0, 0)
         loaded = shared.model_of(model, device, precision)
+        refuse_other_scale(loaded, preset, chosen, given)
         asked = str(chosen.timestep) if timestep is None else timestep
         d = shared.settings_of(loaded, noises, asked, settings.norm, output, seed, batch)
         proposer = own.language_model_of(lm, rules, loaded)

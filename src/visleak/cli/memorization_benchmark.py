@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -88,7 +89,7 @@ def benchmark(
             model=model,
             lists=lists,
             samples=(trigger_sample, general_sample),
-            methods=tuple(method or ("paper",)),
+            methods=tuple(method or ()),
             judging=judging,
             images=(images, general_images),
             sampling=Sampling(steps, guidance, batch),
@@ -216,7 +217,7 @@ class _Order:
         from visleak.cli.progress import bars
         from visleak.memorization.benchmark import Plan, references_of, sampled
         from visleak.memorization.benchmark import benchmark as measured
-        from visleak.memorization.extraction.generating import refuse_sampling
+        from visleak.memorization.extraction.generating import refuse_sampling, seeds_of
         from visleak.memorization.mitigate import mitigation
 
         # what is quick to refuse comes before anything is loaded
@@ -238,7 +239,7 @@ class _Order:
             # the model is the largest: a judge that is not there is told before it is read
             judges = self.judging.loaded(progress)
             model = shared.model_of(self.model, *self.running)
-            methods = _methods(self.methods, model)
+            methods, skipped = _methods(self.methods, model, seeds_of(self.seed, self.images[0]))
             progress("loading the models", 1, 1)
             plan = Plan(
                 model=model,
@@ -252,20 +253,34 @@ class _Order:
                 sampling=self.sampling,
                 seed=self.seed,
                 choices=self.choices,
+                skipped=skipped,
             )
             return measured(plan, out, force=force, progress=progress, say=edges.note)
 
 
-def _methods(texts: tuple[str, ...], model: DiffusionModel) -> tuple[Mitigation, ...]:
-    """Return the methods, none in front; one that is asked for twice counts once."""
-    from visleak.memorization.benchmark import with_none
-    from visleak.memorization.mitigate import Unmitigated, mitigation, paper_settings
+def _methods(
+    texts: tuple[str, ...], model: DiffusionModel, seeds: Sequence[int]
+) -> tuple[tuple[Mitigation, ...], tuple[str, ...]]:
+    """Return the methods, none in front, and which usual ones the model cannot have.
 
+    One that is asked for twice counts once.
+    """
+    from visleak.memorization.benchmark import with_none
+    from visleak.memorization.mitigate import (
+        Unmitigated,
+        mitigation,
+        paper_settings,
+        usual_methods,
+    )
+
+    if not texts:
+        usual, skipped = usual_methods(model, seeds)
+        return with_none(usual, Unmitigated()), skipped
     asked: list[Mitigation] = []
     for text in texts:
         own = paper_settings(model) if text == "paper" else (text,)
         asked += (made for made in map(mitigation, own) if made not in asked)
-    return with_none(asked, Unmitigated())
+    return with_none(asked, Unmitigated()), ()
 
 
 def _publish(result: Benchmark, leaderboard: Path | None, audit: Path | None) -> None:

@@ -118,7 +118,8 @@ Methods = Annotated[
         show_default=False,
         help="rna:N, rta:N, wen:L or ren:C, options after a comma (wen:3,scope=batch). May be"
         " repeated; paper stands for all of table 3 (Stable Diffusion 1) or 5 (2). None is always"
-        " there.  \\[default: paper]",
+        " there.  \\[default: paper; for other models none and rna, rta, ren of table 3, as far as"
+        " the model can have them]",
     ),
 ]
 Images = Annotated[

@@ -58,6 +58,9 @@ def shown(result: Benchmark) -> Iterator[RenderableType]:
             value = number(row.value(scenario, name), SCORES[name].places)
             cells.append(value + (CHANGED if score is not None and is_changed(score) else ""))
         table.add_row(plain(label_of(row)), *cells)
+    if result.floor is not None:
+        own = [result.floor.score(*each) for each in columns]
+        table.add_row("floor", *("" if each is None else number(each.value) for each in own))
     found = result.reference
     if found is not None:
         known = {("trigger", "top1"): found.similarity, ("trigger", "clip"): found.clip}

@@ -72,6 +72,7 @@ def compare(
     from visleak.cli.progress import bars
     from visleak.memorization.baselines import Contest, Means, load_searchers
     from visleak.memorization.baselines import compare as compared
+    from visleak.memorization.search.presets import refuse_longer
 
     shared.refuse_other_kind(out, "compare")
     names = [name.strip() for name in methods.split(",")]
@@ -83,6 +84,7 @@ def compare(
     with bars() as progress, own.kept_if_interrupted(out):
         progress("loading the models", 0, 0)
         loaded = shared.model_of(model, device, precision)
+        refuse_longer(loaded, length)
         d = shared.settings_of(loaded, noises, timestep, norm, output, seed, batch)
         proposer = cache(lambda: own.language_model_of(lm, rules, loaded))
         means = Means(

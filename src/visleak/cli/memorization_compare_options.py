@@ -93,7 +93,8 @@ Temperature = Annotated[
         metavar="K",
         rich_help_panel=METHODS,
         show_default=False,
-        help="Of gibbs, softmax(D / K).  \\[default: 0.1 of the squared norm]",
+        help="Of gibbs, softmax(D / K).  \\[default: 0.1 of the squared norm, for Stable"
+        " Diffusion 1 alone]",
     ),
 ]
 Iterations = Annotated[

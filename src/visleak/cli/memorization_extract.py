@@ -108,11 +108,12 @@ class _Order:
         from visleak.cli.progress import bars
         from visleak.memorization.extraction import extract as extracted
         from visleak.memorization.extraction import load_similarity
-        from visleak.memorization.prompt_files import chosen, read_prompts
+        from visleak.memorization.prompt_files import chosen, read_prompts, scores_of
 
         # what is quick to refuse comes before the model is loaded
         read = read_prompts(self._prompts, column=self._column)
         listed = chosen(read, self._prompts, self._choice)
+        scores = scores_of(listed, self._prompts)
         measure = load_similarity(how.pop("similarity"))
         for line in listed.notes:
             edges.note(edges.plain(line))
@@ -127,6 +128,7 @@ class _Order:
                 out,
                 similarity=measure,
                 sampling=sampling,
+                scores=scores,
                 progress=progress,
                 force=self._force,
                 **how,
@@ -155,7 +157,7 @@ def _reclustered(out: Path, settings: ExtractSettings, how: dict[str, Any]) -> E
 
 def _show(result: Extraction, *, json: bool) -> None:
     """Print the summary, or the result's JSON as it was written."""
-    from visleak.memorization.extraction.stored import RESULT, headline
+    from visleak.memorization.extraction.stored import RESULT, cautions, headline
 
     if json:
         edges.say((result.folder / RESULT).read_text(encoding="utf-8"))
@@ -165,6 +167,9 @@ def _show(result: Extraction, *, json: bool) -> None:
         lines.append(f"  {each.size:,} of {each.images:,}  {edges.plain(each.prompt)[:100]}")
     if len(result.clusters) > 10:
         lines.append(f"  and {len(result.clusters) - 10:,} more in clusters.csv")
+    lines += (edges.plain(line) for line in cautions(result))
+    for missed in result.unclustered[:10]:
+        lines.append(f"  D {missed.d:.4g}  {edges.plain(missed.prompt)[:100]}")
     about: Any = result.about
     lines.append(
         f"{result.images:,} images, {result.calls:,} passes of the network; similarity"

@@ -190,8 +190,11 @@ def settings_of(
     from visleak.memorization.scores import ScoreSettings
 
     trained = model.about().get("train_timesteps")
-    if timestep != "first" and isinstance(trained, int) and int(timestep) > trained:
-        raise UsageError(f"--timestep is at most {trained:,} for this model; got {timestep}")
+    if timestep != "first" and isinstance(trained, int):
+        # the times of a flow run to the number itself, steps are counted from 0
+        most = trained if model.prediction == "flow" else trained - 1
+        if int(timestep) > most:
+            raise UsageError(f"--timestep is at most {most:,} for this model; got {timestep}")
     return ScoreSettings(
         noises=noises,
         timestep="first" if timestep == "first" else int(timestep),

@@ -70,8 +70,8 @@ def search(
             metavar="D",
             rich_help_panel=own.SEARCH,
             show_default=False,
-            help="A chain ends after a round whose best has it; none: after one round.  \\[default:"
-            " by preset; paper 5]",
+            help="A chain ends after a round whose best has it; none: after one round. On the scale"
+            " of D of the model, as --temperature.  \\[default: by preset; paper 5]",
         ),
     ] = None,
     rounds: Annotated[
@@ -152,8 +152,14 @@ def search(
     """
     from visleak.cli.memorization_search_view import say_result, search_shown
     from visleak.cli.progress import bars
+    from visleak.memorization.model import version_of
     from visleak.memorization.scores import TriggerScore
-    from visleak.memorization.search.presets import about_preset, search_preset
+    from visleak.memorization.search.presets import (
+        about_preset,
+        refuse_longer,
+        refuse_other_scale,
+        search_preset,
+    )
     from visleak.memorization.search.recording import search_into
     from visleak.memorization.search.task import SearchTask
 
@@ -173,11 +179,17 @@ def search(
         "keep": keep,
     }
     settings = _settings(chosen.settings, changes, kappa, rounds)
+    constants = {"temperature": temperature, "kappa": kappa}
+    given = {name for name, value in constants.items() if value is not None}
     rules = own.rules_of(chosen.rules, prefix, stop_words, banned, full_stop)
     budget = own.budget_of(calls, seconds)
     with bars() as progress, own.kept_if_interrupted(out):
         progress("loading the models", 0, 0)
         loaded = shared.model_of(model, device, precision)
+        if method == "gibbs":
+            refuse_other_scale(loaded, preset, chosen, given)
+        fits = version_of(loaded) == chosen.version and settings.norm == chosen.settings.norm
+        refuse_longer(loaded, settings.length)
         asked = str(chosen.timestep) if timestep is None else timestep
         d = shared.settings_of(loaded, noises, asked, settings.norm, output, seed, batch)
         proposer = own.language_model_of(lm, rules, loaded)
@@ -192,7 +204,7 @@ def search(
                 say=own.told(progress, "searching", calls),
             ),
             out,
-            kappa=settings.kappa,
+            kappa=_counted(settings, method, kappa, fits=fits),
             about=about_preset(preset, chosen, settings, rules, d.timestep),
             force=force,
             say=edges.note,
@@ -218,6 +230,19 @@ def _settings(
             raise UsageError(f"--rounds is a whole number, or none; got {rounds!r}")
         given["rounds"] = None if rounds == "none" else int(rounds)
     return replace(preset, **given)
+
+
+def _counted(
+    settings: GibbsSettings, method: str, kappa: str | None, *, fits: bool
+) -> float | None:
+    """Return the kappa that chains are counted by; ``None`` counts none.
+
+    Random words need no kappa, so the preset's is left out where it is on another scale.
+    """
+    if method == "random" and kappa is None and not fits:
+        edges.note("the preset's kappa is on another scale of D: chains are not counted by it")
+        return None
+    return settings.kappa
 
 
 def _number(option: str, text: str) -> float:

@@ -143,8 +143,9 @@ Temperature = Annotated[
         metavar="K",
         rich_help_panel=SEARCH,
         show_default=False,
-        help="Of the draw among them, softmax(D / K): lower is greedier.  \\[default: by preset;"
-        " paper 0.1 for search, 1.5 for augment]",
+        help="Of the draw among them, softmax(D / K): lower is greedier. On the scale of D of the"
+        " model: the default is of Stable Diffusion 1.  \\[default: by preset; paper 0.1 for"
+        " search, 1.5 for augment]",
     ),
 ]
 Calls = Annotated[

@@ -171,7 +171,7 @@ def _say(result: Trace, *, json: bool) -> None:
 def _lines(result: Trace) -> Iterator[str]:
     from visleak.drawing import cut
     from visleak.memorization.tracing.audited import AUDIT_FOLDER
-    from visleak.memorization.tracing.headline import headlines
+    from visleak.memorization.tracing.headline import cautions, headlines
     from visleak.memorization.tracing.output import CSV
     from visleak.store import AUDIT, REPORT
 
@@ -187,6 +187,7 @@ def _lines(result: Trace) -> Iterator[str]:
         )
     if len(result.originals) > SHOWN:
         yield f"  and {len(result.originals) - SHOWN:,} more"
+    yield from cautions(result)
     yield str(result.folder / CSV)
     audit = result.folder / AUDIT_FOLDER
     if (audit / AUDIT).is_file():

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Any, Protocol
+from typing import Any, Final, Protocol
 
 import numpy as np
 import numpy.typing as npt
@@ -137,6 +137,26 @@ class DiffusionModel(Protocol):
             up to rounding.
         """
         ...
+
+
+#: Width of the text encoder's states, by which Stable Diffusion 1 and 2 are told apart, and the
+#: sides of their latents.
+_VERSIONS: Final = {768: ("sd1", (64,)), 1024: ("sd2", (64, 96))}
+
+#: Which model a version is, in words.
+VERSIONS: Final = {"sd1": "Stable Diffusion 1", "sd2": "Stable Diffusion 2"}
+
+
+def version_of(model: DiffusionModel) -> str | None:
+    """Return which model the constants of the papers fit: ``sd1``, ``sd2`` or ``None``.
+
+    Fine-tunes count as the model that they were made from. Another size of latents is another
+    scale of D, so a model counts only with the size that its version was trained at.
+    """
+    config = getattr(getattr(model, "network", None), "config", None)
+    name, sides = _VERSIONS.get(getattr(config, "cross_attention_dim", 0), ("", ()))
+    fits = tuple(model.shape) in {(4, side, side) for side in sides}
+    return name if model.family == "sd" and fits else None
 
 
 class TokenModel(DiffusionModel, Protocol):

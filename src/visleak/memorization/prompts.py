@@ -2,14 +2,77 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
 from visleak.errors import VisleakError
 from visleak.groups import components
+
+
+@dataclass(frozen=True, slots=True)
+class PromptScores:
+    """D of prompts, and which of them count as high.
+
+    Attributes:
+        name: of the column that D comes from, such as ``d_l2``.
+        values: D by prompt; prompts without one are missing.
+        reached: prompts that reached a threshold; ``None`` where no threshold is known.
+        threshold: what they reached, in words.
+    """
+
+    name: str
+    values: Mapping[str, float]
+    reached: frozenset[str] | None = None
+    threshold: str = ""
+
+    def high(self, clustered: Collection[str]) -> tuple[frozenset[str], str]:
+        """Return the prompts whose D is high, and the rule that says so.
+
+        Args:
+            clustered: prompts whose images gave a cluster: without a threshold, a D is high from
+                the lowest of theirs on. Without these, the highest tenth is.
+        """
+        if self.reached is not None:
+            return self.reached, f"D reached {self.threshold}"
+        own = [self.values[prompt] for prompt in clustered if prompt in self.values]
+        if own:
+            least = min(own)
+            rule = f"D ({self.name}) is at least {least:.4g}, the lowest D with a cluster"
+        else:
+            ranked = sorted(self.values.values(), reverse=True)
+            if not ranked:
+                return frozenset(), "no D is known"
+            least = ranked[(len(ranked) - 1) // 10]
+            rule = f"D ({self.name}) is at least {least:.4g}, in the highest tenth"
+        return frozenset(text for text, d in self.values.items() if d >= least), rule
+
+    def about(self, prompts: Sequence[str]) -> dict[str, Any]:
+        """Return D of some prompts as plain data, in their order."""
+        known = None if self.reached is None else [text in self.reached for text in prompts]
+        return {
+            "name": self.name,
+            "values": [self.values.get(text) for text in prompts],
+            "reached": known,
+            "threshold": self.threshold,
+        }
+
+    @classmethod
+    def of(cls, about: Mapping[str, Any], prompts: Sequence[str]) -> PromptScores:
+        """Return what :meth:`about` made plain."""
+        pairs = zip(prompts, about["values"], strict=True)
+        flags = about["reached"]
+        return cls(
+            str(about["name"]),
+            {text: float(value) for text, value in pairs if value is not None},
+            None
+            if flags is None
+            else frozenset(text for text, flag in zip(prompts, flags, strict=True) if flag),
+            str(about["threshold"]),
+        )
 
 
 @dataclass(frozen=True)

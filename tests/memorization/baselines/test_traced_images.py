@@ -113,6 +113,9 @@ def test_means_say_what_is_missing(make_model, make_proposer):
 def test_iterations_are_the_papers_or_as_asked(make_model, make_proposer, asked, gibbs, pez):
     model = make_model()
     means = Means(model, "squared", lambda: make_proposer(model), length=3, iterations=asked)
+    with pytest.raises(UsageError, match="constants of D of Stable Diffusion 1"):
+        load_searchers(["gibbs"], means)
+    means = replace(means, temperature=0.1)
     made = load_searchers(["gibbs", "conzic", "pez", "random"], means)
     assert made["gibbs"].settings.iterations == gibbs
     assert (made["gibbs"].settings.kappa, made["gibbs"].settings.rounds) == (None, 1)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -13,6 +14,7 @@ from visleak.memorization.benchmark.records import (
     Change,
     Curve,
     Distance,
+    Floor,
     Line,
     Listed,
     MethodRow,
@@ -95,7 +97,7 @@ def benchmark_of_the_paper(
     }  # fmt: skip
     made = Benchmark(
         folder, about, lists[0], lists[1], tuple(rows), (), reference, ("2 prompts were empty",),
-        "k1",
+        "k1", Floor("trigger", 2000, around("x", 0.15), around("x", 0.12), around("x", 0.04, 0.5)),
     )  # fmt: skip
     return with_curves(made)
 
@@ -113,7 +115,4 @@ def with_curves(made: Benchmark) -> Benchmark:
             corner = (base.value("trigger", "top1"), base.value("trigger", name))
             value = share_of_ideal(points[:, 0], points[:, 1], corner)
             curves.append(Curve(Line(line.method, line.variant), name, around("x", value), 6))
-    return Benchmark(
-        made.folder, made.about, made.triggers, made.general, made.rows, tuple(curves),
-        made.reference, made.notes, made.key,
-    )  # fmt: skip
+    return replace(made, curves=tuple(curves))

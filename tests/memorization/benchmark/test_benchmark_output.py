@@ -29,6 +29,7 @@ from visleak.memorization.benchmark.lines import LINES, lines_of
 from visleak.memorization.benchmark.markup import cautions, markdown, reading
 from visleak.memorization.benchmark.numbers import Measured
 from visleak.memorization.benchmark.paper import paper_table
+from visleak.memorization.benchmark.records import Score
 from visleak.memorization.benchmark.section import section
 from visleak.memorization.benchmark.tables import distance_grid, main_grid
 from visleak.memorization.benchmark.worst import worst_of, worst_sheet
@@ -149,13 +150,13 @@ def test_the_papers_rows_stand_beneath_ours(tmp_path: Path) -> None:
     assert grid.header[2:5] == ["top-1 ↓", "top-3 ↓", "> 0.5 ↓"]
     assert grid.header[8:] == ["general CLIP ↑", "general aes. ↑", "general aes. std ↓"]
     names = [row[:2] for row in grid.rows]
-    assert names[:6] == [
-        *(["no mitigation", ""], ["", "paper"], ["reference", "laion"], ["", "paper"]),
-        *(["RNA", "n=1"], ["", "paper"]),
+    assert names[:7] == [
+        *(["no mitigation", ""], ["", "paper"], ["floor", "other prompts' images"]),
+        *(["reference", "laion"], ["", "paper"], ["RNA", "n=1"], ["", "paper"]),
     ]
-    assert grid.rows[4][2] == ".479* (.419 to .539)"
-    assert grid.rows[5][2] == ".479"
-    assert grid.rows[5][6] == "5.18?"
+    assert grid.rows[5][2] == ".479* (.419 to .539)"
+    assert grid.rows[6][2] == ".479"
+    assert grid.rows[6][6] == "5.18?"
     wen = next(row for row, after in zip(grid.rows, grid.rows[1:], strict=False)
                if row[:2] == ["Wen et al.", "l=3, batch"])  # fmt: skip
     assert grid.rows[grid.rows.index(wen) + 1][6] == "?"
@@ -185,21 +186,22 @@ def test_an_l_of_each_image_alone_is_not_the_papers(tmp_path: Path) -> None:
 
 def test_one_l_for_ten_images_and_for_one_is_said_to_be_two(tmp_path: Path) -> None:
     result = benchmark_of_the_paper(tmp_path)
-    (said,) = cautions(result)
+    floor, said = cautions(result)
+    assert floor.startswith("floor of the similarity: ")
     assert "10 of a trigger prompt, 1 of a general one" in said
     assert "a D 3.2 times as large" in said
     assert result.general is not None
     alike = dataclasses.replace(result, general=dataclasses.replace(result.general, images=10))
     other = tuple(row for row in result.rows if row.method != "wen")
     for each in (alike, dataclasses.replace(result, rows=other)):
-        assert cautions(each) == []
-    assert cautions(dataclasses.replace(result, general=None)) == []
+        assert cautions(each) == [floor]
+    assert cautions(dataclasses.replace(result, general=None)) == [floor]
 
 
 def test_numbers_that_say_less_than_their_name_are_named(tmp_path: Path) -> None:
     result = benchmark_of_the_paper(tmp_path)
     few = dataclasses.replace(result.triggers, images=2)
-    assert cautions(dataclasses.replace(result, general=None, triggers=few)) == [
+    assert cautions(dataclasses.replace(result, general=None, triggers=few))[1:] == [
         "with 2 images a trigger prompt top-3 is the mean of all"
     ]
     about = {**result.about, "alignment": None, "aesthetic": None}
@@ -215,15 +217,57 @@ def test_numbers_that_say_less_than_their_name_are_named(tmp_path: Path) -> None
     )
     base = dataclasses.replace(result.base, scores=scores)
     nothing = dataclasses.replace(result, rows=(base, *result.rows[1:]))
-    assert cautions(nothing)[0].startswith("without mitigation no image is more similar than 0.5")
+    assert cautions(nothing)[1].startswith("without mitigation no image is more similar than 0.5")
+
+
+def test_a_share_is_read_against_the_floor_of_the_similarity(tmp_path: Path) -> None:
+    result = benchmark_of_the_paper(tmp_path)
+    told = cautions(result)[0]
+    assert ".040" in told
+    for text in (markdown(result), latex(result), section(result)["markdown"]):
+        assert "floor of the similarity" in text.lower()
+    rows = [dict(zip(LINES, row, strict=True)) for row in lines_of(result)]
+    floor = [row for row in rows if row["method"] == "floor"]
+    assert [(row["number"], row["value"]) for row in floor] == [
+        *(("top1", "0.15"), ("top3", "0.12"), ("share", "0.04")),
+    ]
+    unknown = cautions(dataclasses.replace(result, floor=None))[0]
+    assert unknown.startswith("floor of the similarity: not measured")
+    assert result.floor is not None
+    high = dataclasses.replace(result.floor.share, value=0.4, low=0.3, high=0.5)
+    low = dataclasses.replace(result, floor=dataclasses.replace(result.floor, share=high))
+    assert any("within the interval of the floor" in line for line in cautions(low))
+
+
+def test_a_verdict_quotes_the_probability_of_its_own_number(tmp_path: Path) -> None:
+    result = benchmark_of_the_paper(tmp_path)
+    chances = {"top1": 0.211, "clip": 0.033}
+
+    def told(score: Score) -> Score:
+        if score.scenario != "trigger" or score.name not in chances or score.change is None:
+            return score
+        change = dataclasses.replace(score.change, p_holm=chances[score.name])
+        return dataclasses.replace(score, change=change)
+
+    rows = tuple(
+        dataclasses.replace(row, scores=tuple(map(told, row.scores))) for row in result.rows
+    )
+    for line in verdicts(dataclasses.replace(result, rows=rows)):
+        top, clip = line.partition(", CLIP by ")[::2]
+        assert "p = .211" in top
+        assert "p = .033" not in top
+        assert clip.partition(")")[0].endswith("(p = .033")
+        # what is reached with another setting has a probability of its own
+        assert ("kept it reaches" in clip) == ("p = .211" in clip)
 
 
 def test_the_rule_of_the_paper_is_said_of_each_method(tmp_path: Path) -> None:
     result = benchmark_of_the_paper(tmp_path)
     said = verdicts(result)
     assert said[2] == (
-        "Wen et al. l=2, batch: top-1 .641 to .096 (above the reference .088), CLIP by -.031"
-        " (p = .002): it does not succeed by the paper's rule, and no setting keeps the CLIP score"
+        "Wen et al. l=2, batch: top-1 .641 to .096 (p = .002), above the reference .088, CLIP by"
+        " -.031 (p = .002): it does not succeed by the paper's rule, and no setting keeps the CLIP"
+        " score"
     )
     assert headline(result).startswith(
         "top-1 similarity .641 without mitigation; .228 with RNA n=6"
@@ -240,7 +284,7 @@ def test_the_rule_of_the_paper_is_said_of_each_method(tmp_path: Path) -> None:
     better = dataclasses.replace(result, rows=(*result.rows, good))
     assert meets(better, good) == (True, True)
     assert verdicts(better)[-1].endswith("it succeeds by the paper's rule")
-    assert "(at or below the reference .088)" in verdicts(better)[-1]
+    assert "at or below the reference .088" in verdicts(better)[-1]
 
 
 def test_without_a_search_the_papers_reference_serves_its_own_models_alone(tmp_path: Path) -> None:
@@ -263,7 +307,8 @@ def test_another_similarity_than_the_papers_is_said_everywhere(tmp_path: Path) -
     assert told[1:] in latex(result)
     assert told in section(result)["markdown"]
     assert [line[:20] for line in cautions(benchmark_of_the_paper(tmp_path))] == [
-        "wen with scope=batch"
+        "floor of the similar",
+        "wen with scope=batch",
     ]
     few = dataclasses.replace(result.triggers, groups=1)
     lone = cautions(dataclasses.replace(result, triggers=few))

@@ -86,6 +86,70 @@ def test_every_number_is_that_of_the_images_by_hand(done: Any) -> None:
     assert result.base.value("trigger", "share") > result.rows[2].value("trigger", "share")
 
 
+def test_the_floor_is_of_memorized_images_of_other_groups(done: Any) -> None:
+    """Each prompt has one memorized image of another group to be compared with."""
+    plan, _, result, *_ = done
+    similarity, groups = PixelSimilarity(), plan.groups()
+    possible = []
+    for prompt, group in zip(TRIGGERS, groups, strict=True):
+        pixels = [paint(prompt, seed) for seed in SEEDS]
+        own = []
+        for other, files in zip(groups, plan.references.files, strict=True):
+            if other != group:
+                reference = np.asarray(Image.open(files[0]))
+                own.append(similarity.between(pixels, [reference])[:, 0])
+        possible.append(own)
+    floor = result.floor
+    assert floor is not None
+    assert (floor.source, floor.images, floor.share.prompts) == ("trigger", 20, 4)
+    tops = [sorted(alike.max() for alike in own) for own in possible]
+    assert np.mean([own[0] for own in tops]) - 1e-9 <= floor.top1.value
+    assert floor.top1.value <= np.mean([own[-1] for own in tops]) + 1e-9
+    assert floor.share.value < result.base.value("trigger", "share")
+    assert read_benchmark(result.folder).floor == floor
+
+
+def test_the_floor_of_one_group_is_of_general_prompts(tmp_path: Path) -> None:
+    plan = plan_of(tmp_path / "refs")
+    one = Prompts(TRIGGERS[2:], sources=(("lamp.png",),) * 2, origin="one group")
+    files = References(plan.references.files[2:])
+    alone = dataclasses.replace(plan, triggers=one, references=files)
+    found = benchmark(alone, tmp_path / "out")
+    assert found.floor is not None
+    assert (found.floor.source, found.floor.images) == ("general", len(GENERAL))
+    without = benchmark(dataclasses.replace(alone, general=None), tmp_path / "other")
+    assert without.floor is None
+
+
+def test_intervals_end_where_the_number_does(tmp_path: Path) -> None:
+    """Two groups that differ: Student's interval reaches far beyond both."""
+
+    class Sure(PixelSimilarity):
+        least = 0.0
+
+        def between(self, one: Any, other: Any) -> np.ndarray:
+            return np.where(super().between(one, other) > 0.9, 0.95, 0.0)
+
+    plan = plan_of(tmp_path / "refs", "rna:1", "rna:3")
+    judges = dataclasses.replace(plan.judges, similarity=Sure(), source=Search())  # type: ignore[arg-type]
+    result = benchmark(dataclasses.replace(plan, judges=judges), tmp_path / "out")
+    found = [score for row in result.rows for score in row.scores]
+    assert result.floor is not None
+    assert result.reference is not None
+    intervals = [s.interval for s in found if s.name in ("top1", "top3", "share")]
+    intervals += [result.floor.top1, result.floor.share, result.reference.similarity]
+    for each in intervals:
+        assert not each.low < 0.0
+        assert not each.high > 1.0
+    changes = [s.change for s in found if s.name in ("top1", "top3", "share") and s.change]
+    assert changes
+    for change in changes:
+        assert not change.low < -1.0
+        assert not change.high > 1.0
+    # they were cut, and not by luck
+    assert any(each.low == 0.0 or each.high == 1.0 for each in intervals)
+
+
 def test_every_method_meets_the_same_noises(done: Any) -> None:
     plan, *_ = done
     by_method = {

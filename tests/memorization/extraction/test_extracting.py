@@ -24,6 +24,9 @@ from visleak.memorization.extraction import (
 )
 from visleak.memorization.extraction.similarity import PixelSimilarity
 from visleak.memorization.model import Sampling
+from visleak.memorization.prompt_files import read_prompts
+from visleak.memorization.prompts import PromptScores
+from visleak.memorization.recall import recall_of
 
 pytest.importorskip("sklearn")
 
@@ -358,3 +361,61 @@ def test_a_newer_result_is_told(copied: Path) -> None:
     path.write_text(json.dumps(content))
     with pytest.raises(VisleakError, match="has layout 2, this visleak reads up to 1"):
         read_extraction(copied)
+
+
+def test_prompts_of_high_d_without_a_cluster_are_listed(tmp_path: Path) -> None:
+    """The similarity may have missed them; the list is one that every verb reads."""
+    d = {"always": 4.0, "never": 5.0, HOSTILE: 6.0, "seldom": 1.0}
+    found = made(tmp_path / "out", scores=PromptScores("d_l2", d))
+    assert [(each.prompt, each.d) for each in found.unclustered] == [("never", 5.0)]
+    content = json.loads((tmp_path / "out" / "extract.json").read_text())
+    assert content["unclustered"] == [{"prompt": "never", "d": 5.0}]
+    assert "1 of high D" in content["headline"]
+    page = (tmp_path / "out" / "extract.md").read_text()
+    assert "no cluster of images was found" in page
+    listed = read_prompts(tmp_path / "out" / "unclustered.csv")
+    assert (listed.texts, listed.columns["d_l2"]) == (("never",), ("5",))
+    assert read_extraction(tmp_path / "out").unclustered == found.unclustered
+    # other clusters leave out others
+    few = reclustered(
+        *(tmp_path / "out", ExtractSettings(images=24, min_cluster=24)),
+        similarity="pixels",
+        pictures=False,
+    )
+    assert [each.prompt for each in few.unclustered] == [HOSTILE, "never"]
+    reached = PromptScores("d_l2", d, frozenset({"always"}), "kappa 4 (d_l2)")
+    all_found = made(tmp_path / "out", scores=reached, force=True)
+    assert all_found.unclustered == ()
+    assert not (tmp_path / "out" / "unclustered.csv").exists()
+    assert made(tmp_path / "none").high_rule == ""
+
+
+def test_the_recall_of_the_similarity_is_quoted(tmp_path: Path) -> None:
+    found = made(tmp_path / "builtin", similarity="builtin")
+    content = json.loads((tmp_path / "builtin" / "extract.json").read_text())
+    recall = recall_of("builtin", "extract")
+    assert recall is not None
+    assert content["recall"] == recall.as_dict()
+    assert "reproductions.json" in content["recall"]["source"]
+    page = (tmp_path / "builtin" / "extract.md").read_text()
+    assert "non-verbatim reproductions" in page
+    assert f"{100 * recall.share:.2f} %" in page
+    assert found.unclustered == ()
+    made(tmp_path / "pixels")
+    other = json.loads((tmp_path / "pixels" / "extract.json").read_text())
+    assert other["recall"] is None
+    assert "not measured" in (tmp_path / "pixels" / "extract.md").read_text()
+
+
+@pytest.mark.parametrize("step", ["extract", "trace"])
+def test_quoted_figures_are_those_that_were_measured(step: str) -> None:
+    file = Path(__file__).parents[3] / "benchmarks" / "reproductions.json"
+    content = json.loads(file.read_text(encoding="utf-8"))
+    measured = content["figures"][step]["by kind"]
+    quoted = recall_of("builtin", step)  # type: ignore[arg-type]
+    assert quoted is not None
+    kinds = quoted.as_dict()["by_kind"]
+    assert {kind: (each["found"], each["of"]) for kind, each in kinds.items()} == {
+        kind: (each["count"], each["total"]) for kind, each in measured.items()
+    }
+    assert content["date"] in quoted.as_dict()["source"]

@@ -189,7 +189,12 @@ def test_the_settings_of_the_code_are_asked_for_by_name():
 def test_a_model_is_told_by_the_width_of_its_states(width, known):
     model = SmoothModel()
     model.network = SimpleNamespace(config=SimpleNamespace(cross_attention_dim=width))
+    model.shape = (4, 64, 64)
     assert paper_settings(model) == paper_settings(known)
+    model.shape = (4, 128, 128)
+    with pytest.raises(UsageError, match="for 'smooth' name each method and setting"):
+        paper_settings(model)
+    model.shape = (4, 64, 64)
     model.family = "sdxl"
     with pytest.raises(UsageError, match="for 'smooth' name each method and setting"):
         paper_settings(model)

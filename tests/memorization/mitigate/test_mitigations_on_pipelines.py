@@ -8,7 +8,7 @@ from mitigated_models import tiny
 
 from visleak.memorization.extraction.generating import Job, images_of, seeds_of
 from visleak.memorization.extraction.image_store import ImageStore
-from visleak.memorization.mitigate import mitigation
+from visleak.memorization.mitigate import mitigation, usual_methods
 from visleak.memorization.mitigate.optimising import Descent, each_alone
 from visleak.memorization.mitigate.wen import (
     answers_to_nothing,
@@ -73,6 +73,27 @@ def test_every_method_starts_from_the_noises_of_the_seeds(model, text):
     noises = model.noises([job.seed for job in jobs])
     assert torch.equal(sampled[0], torch.cat([noises[:4]] * 2))
     assert torch.equal(sampled[1], torch.cat([noises[4:]] * 2))
+
+
+# -- families ------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("family", "skipped"),
+    [
+        ("sd1", {"wen"}),
+        ("sdxl", {"wen"}),
+        ("sd3", {"wen", "ren"}),
+        ("if", {"wen", "ren"}),
+    ],
+)
+def test_where_no_method_is_named_a_model_has_those_that_it_can(family, skipped):
+    """The tiny sd1 has not the size of latents that the paper's l belongs to."""
+    methods, notes = usual_methods(tiny(family), seeds_of(0, 2))
+    assert methods[0].name == "none"
+    assert {each.name for each in methods} == {"none", "rna", "rta", "wen", "ren"} - skipped
+    assert {note.split()[0] for note in notes} == skipped
+    assert all(" is skipped: " in note for note in notes)
 
 
 # -- resuming ------------------------------------------------------------------------------------

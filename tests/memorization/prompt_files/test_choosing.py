@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from visleak.errors import UsageError, VisleakError
-from visleak.memorization.prompt_files import Choice, chosen, read_prompts
+from visleak.memorization.prompt_files import Choice, chosen, read_prompts, scores_of
 from visleak.memorization.prompts import Prompts
 
 
@@ -108,3 +108,33 @@ def test_what_nobody_knows_is_refused_in_a_line(tmp_path: Path) -> None:
         taken(table(tmp_path, "prompt,d_squared", "a,high"), top=1)
     with pytest.raises(UsageError, match="--top is at least 1; got 0"):
         Choice(0)
+
+
+def test_what_reached_a_threshold_is_high(tmp_path: Path) -> None:
+    file = table(tmp_path, "prompt,d_squared", "b,4.99", "c,7", "a,5", "e,")
+    result(tmp_path, "search", norm="squared", kappa=5)
+    found = scores_of(read_prompts(file), file)
+    assert found is not None
+    assert found.values == {"b": 4.99, "c": 7.0, "a": 5.0}
+    assert found.high(()) == (frozenset("ac"), "D reached kappa 5 (d_squared)")
+    (tmp_path / "search.json").unlink()
+    file = table(tmp_path, "prompt,d_l2,reached", "b,4,false", "c,7,true")
+    found = scores_of(read_prompts(file), file)
+    assert found is not None
+    assert found.high(("b",)) == (frozenset("c"), "D reached the threshold of detect")
+
+
+def test_without_a_threshold_the_lowest_d_with_a_cluster_counts(tmp_path: Path) -> None:
+    rows = [f"p{number},{number}" for number in range(20)]
+    file = table(tmp_path, "prompt,d_l2", *rows)
+    found = scores_of(read_prompts(file), file)
+    assert found is not None
+    high, rule = found.high(("p15", "p18"))
+    assert high == {f"p{number}" for number in range(15, 20)}
+    assert "lowest D with a cluster" in rule
+    # nothing is known of any cluster
+    high, rule = found.high(())
+    assert high == {"p18", "p19"}
+    assert "highest tenth" in rule
+    plain = table(tmp_path, "prompt", "a")
+    assert scores_of(read_prompts(plain), plain) is None

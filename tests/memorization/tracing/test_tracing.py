@@ -19,6 +19,7 @@ import visleak
 from visleak.embedding import encode
 from visleak.errors import UsageError, VisleakError
 from visleak.images import open_images
+from visleak.memorization.recall import recall_of
 from visleak.memorization.tracing import Trace, read_trace, trace
 from visleak.memorization.tracing.headline import headlines
 from visleak.memorization.tracing.output import HEADER
@@ -61,6 +62,19 @@ def test_the_audit_is_an_audit(traced: Trace) -> None:
     audit = visleak.Audit(traced.folder / "audit")
     assert [each["name"] for each in audit.summary["sets"]] == ["generated", "train"]
     assert {row["query"] for row in audit.pairs(grade="near").to_pylist()} == {"p0c0", "p1c0"}
+
+
+def test_what_is_not_found_is_not_shown_to_be_new(traced: Trace) -> None:
+    """The measured recall of the default similarity is on the page and in the files."""
+    recall = recall_of("builtin", "trace")
+    assert recall is not None
+    content = json.loads((traced.folder / "trace.json").read_text(encoding="utf-8"))
+    assert content["recall"] == recall.as_dict()
+    text = (traced.folder / "trace.md").read_text(encoding="utf-8")
+    section = (traced.folder / "audit" / "sections" / "memorization.json").read_text("utf-8")
+    for page in (text, json.loads(section)["markdown"]):
+        assert f"{100 * recall.share:.2f} % of non" in page.replace("\\", "")
+        assert "reproductions" in page
 
 
 def test_the_files_say_the_same(traced: Trace) -> None:
@@ -179,6 +193,8 @@ def test_fingerprints_verify_nothing(world: World, tmp_path: Path) -> None:
     assert found.matches[0].similarity > 0.9
     assert not found.verified
     assert found.share[0] == 0.5
+    # nothing is verified, so the recall of verification does not apply
+    assert json.loads((tmp_path / "out" / "trace.json").read_text("utf-8"))["recall"] is None
 
 
 def test_two_sources(world: World, tmp_path: Path) -> None:

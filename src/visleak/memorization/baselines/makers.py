@@ -12,7 +12,7 @@ from visleak.memorization.baselines.pez import Pez, PezSettings
 from visleak.memorization.baselines.shifting import ShiftSettings
 from visleak.memorization.baselines.zerocap import Zerocap, ZerocapSettings
 from visleak.memorization.search.gibbs import GibbsSearch, GibbsSettings
-from visleak.memorization.search.presets import search_preset
+from visleak.memorization.search.presets import refuse_other_scale, search_preset
 from visleak.memorization.search.random_words import RandomSettings, RandomWords
 
 
@@ -28,6 +28,8 @@ def gibbs(means: Means) -> GibbsSearch:
             f"the paper's K (temperature {usual.temperature:g}) is on the {usual.norm} scale and D"
             f" on the {means.norm} one: give --temperature, or --norm {usual.norm}"
         )
+    if means.temperature is None:
+        refuse_other_scale(means.model, "paper", search_preset("paper"), {"kappa"})
     wanted = means.own(usual.iterations)
     settings: GibbsSettings = replace(
         usual,

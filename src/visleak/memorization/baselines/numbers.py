@@ -71,32 +71,41 @@ def row_of(method: str, attempts: Sequence[Attempt]) -> Row:
     return Row(
         method=method,
         seeds=len(attempts),
-        found=mean_of(each.found for each in attempts),
+        found=mean_of((each.found for each in attempts), 0.0),
         candidates=mean_of(len(each.candidates) for each in attempts).value,
-        clustered=mean_of(len(each.verified.clustered) for each in attempts),
+        clustered=mean_of(
+            (len(each.verified.clustered) for each in attempts),
+            *(0.0, max((len(each.candidates) for each in attempts), default=math.inf)),
+        ),
         search_calls=mean_of(each.search_calls for each in attempts).value,
         image_calls=mean_of(each.verified.calls for each in attempts).value,
         seconds=mean_of(each.seconds for each in attempts).value,
         calls_an_image=_by(sum(each.calls for each in attempts), images),
         seconds_an_image=_by(sum(each.seconds for each in attempts), images),
-        best_d=mean_of(max(each.checked, default=math.nan) for each in attempts),
+        best_d=mean_of((max(each.checked, default=math.nan) for each in attempts), 0.0),
         median_d=mean_of(
-            float(np.median(each.checked)) if each.checked else math.nan for each in attempts
+            (float(np.median(each.checked)) if each.checked else math.nan for each in attempts),
+            0.0,
         ),
         complete=all(each.complete for each in attempts),
     )
 
 
-def mean_of(values: Iterable[float]) -> Mean:
+def mean_of(values: Iterable[float], least: float = -math.inf, most: float = math.inf) -> Mean:
     """Return the mean with its interval over seeds; what is not known (NaN) is left out.
 
-    >>> mean_of([2.0, 4.0]).value
-    3.0
+    Args:
+        values: one a seed.
+        least, most: that a value can be, where the interval ends.
+
+    >>> mean_of([2.0, 4.0]).value, mean_of([0.0, 4.0], 0.0).low
+    (3.0, 0.0)
     """
     known = [value for value in map(float, values) if not math.isnan(value)]
     if not known:
         return Mean(math.nan, math.nan, math.nan)
     low, high = t_interval(known)
+    low, high = (least if low < least else low), (most if high > most else high)
     return Mean(sum(known) / len(known), low, high)
 
 

@@ -159,15 +159,13 @@ def _verdict(result: Benchmark, lowest: MethodRow) -> str:
     row = winner or lowest
     reached, stays = meets(result, row)
     said = f"{label_of(row)}: top-1 {number(result.base.value(TRIGGER, 'top1'))} to "
-    said += number(row.value(TRIGGER, "top1"))
+    said += f"{number(row.value(TRIGGER, 'top1'))}{_surely(row, 'top1')}"
     if reached is not None:
         goal, whose = goal_of(result)
-        said += f" ({'at or below' if reached else 'above'} {whose} {number(goal)})"
+        said += f", {'at or below' if reached else 'above'} {whose} {number(goal)}"
     clip = row.score(TRIGGER, "clip")
     if clip is not None and clip.change is not None:
-        change = clip.change
-        sure = "" if change.p_holm < LEVEL else ": it may be chance"
-        said += f", CLIP by {signed(change.value)} ({p_value(change.p_holm)}{sure})"
+        said += f", CLIP by {signed(clip.change.value)}{_surely(row, 'clip')}"
     if None in (reached, stays):
         lacking = [] if reached is not None else ["a reference performance"]
         lacking += [] if stays is not None else ["CLIP scores"]
@@ -177,6 +175,15 @@ def _verdict(result: Benchmark, lowest: MethodRow) -> str:
     return f"{said}: it does not succeed by the paper's rule{_nearest(result, rows)}"
 
 
+def _surely(row: MethodRow, name: str) -> str:
+    """Return the probability of a number's own change, to stand behind this number."""
+    score = row.score(TRIGGER, name)
+    if score is None or score.change is None:
+        return ""
+    p = score.change.p_holm
+    return f" ({p_value(p)}{'' if p < LEVEL else ': it may be chance'})"
+
+
 def _nearest(result: Benchmark, rows: tuple[MethodRow, ...]) -> str:
     """Return what a method reaches at most while its CLIP score stays."""
     kept = [row for row in rows if meets(result, row)[1]]
@@ -184,4 +191,5 @@ def _nearest(result: Benchmark, rows: tuple[MethodRow, ...]) -> str:
         return ", and no setting keeps the CLIP score"
     row = min(kept, key=lambda each: each.value(TRIGGER, "top1"))
     where = row.setting or "its one setting"
-    return f"; with the CLIP score kept it reaches {number(row.value(TRIGGER, 'top1'))} ({where})"
+    reaches = f"{number(row.value(TRIGGER, 'top1'))}{_surely(row, 'top1')}"
+    return f"; with the CLIP score kept it reaches {reaches} with {where}"

@@ -24,6 +24,7 @@ from visleak.memorization.benchmark.records import (
     Score,
 )
 from visleak.memorization.benchmark.tables import (
+    FLOORS,
     change_grid,
     columns_of,
     cost_grid,
@@ -109,6 +110,7 @@ def _body(
         if printed is not None:
             yield _paper_line(printed, shown, "")
         if row.method == NONE:
+            yield from _floor(result, shown)
             yield from _reference(result, paper, shown)
 
 
@@ -134,6 +136,16 @@ def _paper_line(printed: Printed, shown: list[tuple[str, str]], name: str) -> st
     cells = (printed_cell(printed, each) for each in shown)
     told = [rf"\textit{{{latex_cell(each)}}}" if each else "" for each in cells]
     return " & ".join([name, r"\textit{paper}", *told]) + r" \\"
+
+
+def _floor(result: Benchmark, shown: list[tuple[str, str]]) -> Iterator[str]:
+    if result.floor is not None:
+        held = [result.floor.score(*each) for each in shown]
+        cells = [
+            "" if each is None else _number(Score(*at, each, None))
+            for at, each in zip(shown, held, strict=True)
+        ]
+        yield " & ".join(["floor", latex_cell(FLOORS[result.floor.source]), *cells]) + r" \\"
 
 
 def _reference(

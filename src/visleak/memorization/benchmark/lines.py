@@ -31,6 +31,7 @@ def lines_of(result: Benchmark) -> Iterator[list[str]]:
         for score in row.scores:
             yield _line(result, row, score, printed)
         yield from _distances(result, row)
+    yield from _floor(result)
     found = result.reference
     if found is not None:
         paper = paper_of(result)
@@ -40,6 +41,19 @@ def lines_of(result: Benchmark) -> Iterator[list[str]]:
             values = (held.value, held.low, held.high, held.prompts, held.groups, held.effective)
             known = _number(result, printed, (TRIGGER, name))
             line = (*own, *values, *(math.nan,) * 5, known, judge_of(result, name))
+            yield [csv_value(each) for each in line]
+
+
+def _floor(result: Benchmark) -> Iterator[list[str]]:
+    floor = result.floor
+    if floor is None:
+        return
+    for name in COPYING:
+        held = floor.score(TRIGGER, name)
+        if held is not None:
+            own = ("floor", floor.source, math.nan, TRIGGER, name)
+            values = (held.value, held.low, held.high, held.prompts, held.groups, held.effective)
+            line = (*own, *values, *(math.nan,) * 6, judge_of(result, name))
             yield [csv_value(each) for each in line]
 
 

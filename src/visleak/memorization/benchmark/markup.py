@@ -9,9 +9,10 @@ from typing import Any, Final
 from visleak.drawing import cut
 from visleak.markup import markdown_cell, markdown_table
 from visleak.memorization.benchmark.columns import SCORES
-from visleak.memorization.benchmark.headline import headline, is_sscd, verdicts
-from visleak.memorization.benchmark.records import TRIGGER, Benchmark
+from visleak.memorization.benchmark.headline import headline, is_sscd, number, verdicts
+from visleak.memorization.benchmark.records import GENERAL, TRIGGER, Benchmark
 from visleak.memorization.benchmark.tables import columns_of, grids, paper_of
+from visleak.memorization.intervals import GroupInterval
 from visleak.memorization.metrics.copying import LIMIT
 
 #: Names are cut to this many characters in sentences.
@@ -58,7 +59,38 @@ def cautions(result: Benchmark) -> list[str]:
             f"the trigger prompts say as much as {result.triggers.effective:.1f} independent ones:"
             " intervals are wide, and no paired test can be sure"
         )
-    return [*lines, *_little_to_see(result), *_other_norms(result)]
+    return [*lines, *_floor(result), *_little_to_see(result), *_other_norms(result)]
+
+
+def _floor(result: Benchmark) -> Iterator[str]:
+    """Yield how similar images are to memorized ones that they do not reproduce."""
+    found = result.floor
+    if result.base.score(TRIGGER, "share") is None:
+        return
+    if found is None:
+        yield (
+            "floor of the similarity: not measured, for want of memorized images of another group"
+            " and of general prompts; a share above 0 may be that of images that are not memorized"
+        )
+        return
+    ends = "" if math.isnan(found.share.low) else f", 95 % {_ends(found.share)}"
+    whose = "general prompts" if found.source == GENERAL else "other trigger prompts"
+    yield (
+        f"floor of the similarity: of {found.images:,} images of {whose}, which do not reproduce"
+        f" the memorized image, {number(found.share.value)} are more similar to it than {LIMIT:g}"
+        f"{ends}; their top-1 is {number(found.top1.value)}. A share at the floor shows no"
+        " memorization"
+    )
+    base = result.base.value(TRIGGER, "share")
+    if 0 < base <= max(found.share.value, found.share.high):
+        yield (
+            f"the share without mitigation, {number(base)}, is within the interval of the floor:"
+            " it does not show that these prompts are memorized"
+        )
+
+
+def _ends(found: GroupInterval) -> str:
+    return f"{number(found.low)} to {number(found.high)}"
 
 
 def _little_to_see(result: Benchmark) -> Iterator[str]:

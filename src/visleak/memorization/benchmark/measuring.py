@@ -100,7 +100,9 @@ class Measuring:
             clip = self._clip(self.judges.alignment, digests, texts)
         if self.judges.aesthetic is not None:
             aesthetic = self._aesthetic(self.judges.aesthetic, digests)
-        alike = unknown if shelf is None else self._similarity(digests, shape[1], shelf)
+        alike = unknown
+        if shelf is not None:
+            alike = self.similarity(digests, shape[1], shelf, range(prompts))
         rows = range(0, len(digests), shape[1])
         return Measured(
             similarity=alike.reshape(shape),
@@ -125,17 +127,28 @@ class Measuring:
         keys = [key_of("aesthetic", 1, judge.digest, digest) for digest in digests]
         return self._asked(keys, digests, lambda pictures, _: judge(pictures))
 
-    def _similarity(self, digests: Sequence[str], images: int, shelf: Shelf) -> Float64:
-        """Return similarities to the memorized images; prompts of one set of them go together."""
+    def similarity(
+        self, digests: Sequence[str], images: int, shelf: Shelf, against_rows: Sequence[int]
+    ) -> Float64:
+        """Return similarities to memorized images; prompts of one set of them go together.
+
+        Args:
+            digests: of the images, prompt by prompt.
+            images: a prompt.
+            shelf: with the memorized images.
+            against_rows: row of the shelf that each prompt's images are compared with.
+        """
         similarity = self.judges.similarity
         found = np.full(len(digests), math.nan)
         prompts: dict[tuple[str, ...], list[int]] = {}
-        for prompt, own in enumerate(shelf.digests):
+        for prompt, row in enumerate(against_rows):
+            own = shelf.digests[row]
             if own:
                 prompts.setdefault(own, []).append(prompt)
             else:
                 self.tell(images)
         for own, rows in prompts.items():
+            place_on_shelf = against_rows[rows[0]]
             places = [row * images + number for row in rows for number in range(images)]
             # the largest of them is meant, so that their order is none
             keys = [
@@ -144,7 +157,7 @@ class Measuring:
             ]
 
             def against(
-                pictures: Sequence[Bytes8], _: Sequence[int], row: int = rows[0]
+                pictures: Sequence[Bytes8], _: Sequence[int], row: int = place_on_shelf
             ) -> Float64:
                 return against_references(similarity, pictures, shelf.pictures(row))
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, Final
 
 import numpy as np
 import numpy.typing as npt
@@ -35,6 +35,9 @@ from visleak.memorization.benchmark.records import (
 from visleak.memorization.intervals import GroupInterval, group_interval
 from visleak.memorization.metrics.copying import copying
 from visleak.stats.multiple import holm
+
+#: Numbers whose lowest value is that of the similarity.
+SIMILARITIES: Final = frozenset({"top1", "top3"})
 
 Float64 = npt.NDArray[np.float64]
 Int64 = npt.NDArray[np.int64]
@@ -76,12 +79,15 @@ class Entry:
     distance: Distance | None = None
 
 
-def rows_of(entries: Sequence[Entry], groups: Mapping[str, Int64]) -> tuple[MethodRow, ...]:
+def rows_of(
+    entries: Sequence[Entry], groups: Mapping[str, Int64], least: float = -1.0
+) -> tuple[MethodRow, ...]:
     """Return a row a method; the first entry is none, which the others are compared with.
 
     Args:
         entries: all of the same prompts and noises.
         groups: of the prompts, by scenario.
+        least: similarity that there can be.
     """
     base = entries[0]
     rows = []
@@ -89,7 +95,7 @@ def rows_of(entries: Sequence[Entry], groups: Mapping[str, Int64]) -> tuple[Meth
         scores: list[Score] = []
         for scenario, measured in entry.measured.items():
             before = None if entry is base else base.measured[scenario]
-            scores += _scores(scenario, measured, before, groups[scenario])
+            scores += _scores(scenario, measured, before, groups[scenario], least)
         seconds = {name: float(each.seconds.mean()) for name, each in entry.measured.items()}
         rows.append(
             MethodRow(
@@ -133,7 +139,7 @@ def _corrected(rows: Sequence[MethodRow]) -> tuple[MethodRow, ...]:
 
 
 def _scores(
-    scenario: str, measured: Measured, before: Measured | None, groups: Int64
+    scenario: str, measured: Measured, before: Measured | None, groups: Int64, least: float
 ) -> list[Score]:
     """Return every number of a scenario that can be had."""
     values = by_prompt(measured)
@@ -144,7 +150,9 @@ def _scores(
         rows = np.flatnonzero(np.isfinite(column))
         if len(rows):
             own = None if base is None else base[name][rows]
-            scores.append(_mean(scenario, name, column[rows], own, groups[rows]))
+            most = SCORES[name].most
+            ends = (least if name in SIMILARITIES else SCORES[name].least, most)
+            scores.append(_mean(scenario, name, column[rows], own, groups[rows], ends))
     if np.isfinite(measured.aesthetic).all():
         before_table = None if before is None else before.aesthetic
         scores += _deviations(scenario, measured.aesthetic, before_table, groups)
@@ -196,18 +204,23 @@ def by_prompt(measured: Measured) -> dict[str, Float64]:
 
 
 def _mean(
-    scenario: str, name: str, values: Float64, before: Float64 | None, groups: Int64
+    scenario: str,
+    name: str,
+    values: Float64,
+    before: Float64 | None,
+    groups: Int64,
+    ends: tuple[float, float],
 ) -> Score:
-    """Return the mean over prompts, and its change."""
-    change = None
+    """Return the mean over prompts, and its change; intervals end where the number does."""
+    change, (least, most) = None, ends
     if before is not None:
         ones = np.ones(len(values))
         p = swap_test(
             np.column_stack([ones, before]), np.column_stack([ones, values]), groups, mean_of_parts
         )
-        change = _change(mean_interval(values - before, groups), p)
-    column = SCORES[name]
-    interval = bounded(group_interval(values, groups), column.least, column.most)
+        moved = mean_interval(values - before, groups)
+        change = _change(bounded(moved, least - most, most - least), p)
+    interval = bounded(group_interval(values, groups), least, most)
     return Score(scenario, name, interval, change)
 
 

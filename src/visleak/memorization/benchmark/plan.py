@@ -91,6 +91,11 @@ class Judges:
             )
 
     @property
+    def least(self) -> float:
+        """The lowest similarity that there can be."""
+        return self.similarity.least
+
+    @property
     def similarity_digest(self) -> str:
         """Digest of the similarity: an encoder's does not tell half precision from full."""
         own = self.similarity
@@ -113,6 +118,7 @@ class Plan:
         sampling: steps, guidance, images a batch.
         seed: of the noises, which all prompts and methods share.
         choices: where several ways are open.
+        skipped: methods that the model cannot have, with the reason, a line each.
     """
 
     model: DiffusionModel
@@ -126,6 +132,7 @@ class Plan:
     sampling: Sampling = field(default_factory=Sampling)
     seed: int = 0
     choices: Choices = field(default_factory=Choices)
+    skipped: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
         refuse_sampling(self.sampling)

@@ -171,6 +171,30 @@ class ReferencePoint:
 
 
 @dataclass(frozen=True, slots=True)
+class Floor:
+    """What a judge says of images that reproduce none of the images they are compared with.
+
+    Attributes:
+        source: whose images: ``trigger``, those of trigger prompts, each compared with the
+            memorized images of a prompt of another group; ``general``, those of general prompts,
+            each compared with the memorized images of a trigger prompt.
+        images: how many.
+        top1, top3, share: as in the tables, without mitigation.
+    """
+
+    source: str
+    images: int
+    top1: GroupInterval
+    top3: GroupInterval
+    share: GroupInterval
+
+    def score(self, scenario: str, name: str) -> GroupInterval | None:
+        """Return one of the numbers of the tables; ``None`` where there is none."""
+        known = {"top1": self.top1, "top3": self.top3, "share": self.share}
+        return known.get(name) if scenario == TRIGGER else None
+
+
+@dataclass(frozen=True, slots=True)
 class Listed:
     """A list of prompts that images were made of.
 
@@ -208,6 +232,7 @@ class Benchmark:
         reference: the reference performance; ``None`` where no source was asked.
         notes: what a reader has to know beside.
         key: of everything that was asked; equal keys are equal requests.
+        floor: of the similarity; ``None`` where there are no other images to compare with.
     """
 
     folder: Path
@@ -219,6 +244,7 @@ class Benchmark:
     reference: ReferencePoint | None
     notes: tuple[str, ...]
     key: str
+    floor: Floor | None = None
 
     @property
     def base(self) -> MethodRow:

@@ -8,7 +8,9 @@ from typing import overload
 import numpy as np
 
 from visleak.errors import VisleakError
+from visleak.memorization.benchmark.columns import SCORES
 from visleak.memorization.benchmark.measuring import Shelf
+from visleak.memorization.benchmark.paired import bounded
 from visleak.memorization.benchmark.plan import Plan
 from visleak.memorization.benchmark.records import ReferencePoint
 from visleak.memorization.intervals import group_interval
@@ -44,12 +46,13 @@ def referred(plan: Plan, shelf: Shelf, progress: Progress) -> ReferencePoint | N
             f"{source.name} has no picture for any trigger prompt with its memorized images at"
             " hand; leave --reference-source out, or name another"
         )
-    groups = plan.groups(shelf.digests)[known]
+    groups, clip = plan.groups(shelf.digests)[known], SCORES["clip"]
+    similarity = group_interval(found.similarity[known], groups)
     return ReferencePoint(
         source=source.name,
         count=plan.choices.asked,
-        similarity=group_interval(found.similarity[known], groups),
-        clip=group_interval(found.clip[known], groups),
+        similarity=bounded(similarity, plan.judges.least, SCORES["top1"].most),
+        clip=bounded(group_interval(found.clip[known], groups), clip.least, clip.most),
         about=dict(source.about()),
     )
 

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Final
 import numpy as np
 
 from visleak.errors import UsageError
+from visleak.memorization.benchmark.floor import MOST, floor_of
 from visleak.memorization.benchmark.headline import label_of
 from visleak.memorization.benchmark.measures import MeasureStore
 from visleak.memorization.benchmark.measuring import Measuring, Shelf
@@ -22,6 +23,7 @@ from visleak.memorization.benchmark.records import (
     TRIGGER,
     Benchmark,
     Distance,
+    Floor,
     MethodRow,
 )
 from visleak.memorization.benchmark.referring import referred
@@ -39,6 +41,7 @@ if TYPE_CHECKING:
 #: What the steps are called.
 MAKING: Final = "making images"
 MEASURING: Final = "measuring images"
+FLOOR: Final = "measuring the floor of the similarity"
 COUNTING: Final = "intervals and tests"
 
 
@@ -121,6 +124,7 @@ class _Run:
         made = self._made(images, scenes, makers)
         entries = self._measured(images, values, scenes, made)
         self.progress(COUNTING, 0, 0)
+        floor = self._floor(images, values, scenes, entries[0])
         groups = {scene.name: scene.groups for scene in scenes}
         result = Benchmark(
             folder=self.folder,
@@ -129,11 +133,12 @@ class _Run:
             general=None
             if plan.general is None
             else listed(plan.general, groups[GENERAL], plan.general_images, 0),
-            rows=rows_of(entries, groups),
+            rows=rows_of(entries, groups, plan.judges.least),
             curves=curves_of(entries, groups[TRIGGER]),
             reference=referred(plan, self.shelf, self.progress),
             notes=self._notes(),
             key=key,
+            floor=floor,
         )
         write(
             result,
@@ -219,6 +224,15 @@ class _Run:
             )
         return entries
 
+    def _floor(
+        self, images: ImageStore, values: MeasureStore, scenes: Sequence[Scene], base: Entry
+    ) -> Floor | None:
+        """Return what the judge says of images that are not memorized."""
+        total = min(MOST, max(len(scene.prompts) for scene in scenes)) * len(scenes[0].seeds)
+        steps = Steps(FLOOR, total, self.progress)
+        measuring = Measuring(images, values, self.plan.judges, steps.more)
+        return floor_of(scenes, base.measured, measuring)
+
     def _text(self, mitigation: Mitigation, job: Job) -> str:
         """Return what the CLIP score of an image is against."""
         if self.plan.choices.clip_text == "original":
@@ -236,10 +250,10 @@ class _Run:
         return real.distance(digests, groups, images.picture, values, self.folder)
 
     def _notes(self) -> tuple[str, ...]:
-        """Return what must be known of the lists of prompts."""
+        """Return what must be known of the lists of prompts and of methods left out."""
         plan = self.plan
         general = () if plan.general is None else plan.general.notes
-        return (*plan.triggers.notes, *general, *plan.references.notes)
+        return (*plan.skipped, *plan.triggers.notes, *general, *plan.references.notes)
 
     def _sheet(
         self, rows: Sequence[MethodRow], entries: Sequence[Entry], images: ImageStore

@@ -13,6 +13,7 @@ from visleak.memorization.benchmark.headline import headline, verdicts
 from visleak.memorization.benchmark.records import (
     Benchmark,
     Curve,
+    Floor,
     Listed,
     MethodRow,
     ReferencePoint,
@@ -65,6 +66,7 @@ def read_benchmark(folder: str | Path) -> Benchmark:
             reference=from_plain(ReferencePoint | None, content["reference"]),
             notes=from_plain(tuple[str, ...], content["notes"]),
             key=from_plain(str, content["key"]),
+            floor=from_plain(Floor | None, content.get("floor")),
         )
     except (KeyError, TypeError, ValueError) as error:
         raise VisleakError(

@@ -31,6 +31,9 @@ from visleak.memorization.benchmark.records import (
 #: Which way a number is to go.
 ARROWS: Final[Mapping[bool, str]] = {True: "↑", False: "↓"}
 
+#: What the floor of a similarity is of.
+FLOORS: Final[Mapping[str, str]] = {TRIGGER: "other prompts' images", GENERAL: "general prompts"}
+
 #: Behind a number that a paired test calls changed, and before one that is hard to read in print.
 CHANGED: Final = "*"
 DOUBTFUL: Final = "?"
@@ -70,7 +73,7 @@ def main_grid(result: Benchmark) -> Grid:
         if printed is not None:
             rows.append(["", "paper", *(printed_cell(printed, each) for each in shown)])
         if row.method == NONE:
-            rows += _reference_rows(result, paper, shown)
+            rows += [*_floor_rows(result, shown), *_reference_rows(result, paper, shown)]
     return Grid("Mitigations on trigger and general prompts", header, rows, texts=2)
 
 
@@ -110,6 +113,19 @@ def printed_cell(printed: Printed, at: tuple[str, str]) -> str:
         return DOUBTFUL
     doubt = DOUBTFUL if (scenario, own) in printed.doubtful else ""
     return f"{number(value, SCORES[name].places)}{doubt}"
+
+
+def _floor_rows(result: Benchmark, shown: list[tuple[str, str]]) -> list[list[str]]:
+    """Return the row of the similarity's floor, if it is known."""
+    if result.floor is None:
+        return []
+    return [["floor", FLOORS[result.floor.source], *(floor_cell(result, at) for at in shown)]]
+
+
+def floor_cell(result: Benchmark, at: tuple[str, str]) -> str:
+    """Return a number of the floor with its interval; empty where it has none."""
+    found = None if result.floor is None else result.floor.score(*at)
+    return "" if found is None else cell(Score(*at, found, None))
 
 
 def _reference_rows(

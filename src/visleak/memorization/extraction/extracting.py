@@ -33,6 +33,7 @@ from visleak.memorization.extraction.similarities import load_similarity
 from visleak.memorization.extraction.similarity import CopySimilarity
 from visleak.memorization.extraction.stored import RESULT, generated_of, read_extraction
 from visleak.memorization.model import DiffusionModel, Sampling
+from visleak.memorization.prompts import PromptScores
 from visleak.pipeline.folder import claimed
 from visleak.pipeline.workplace import Progress, silent
 
@@ -48,6 +49,7 @@ def extract(
     *,
     similarity: CopySimilarity | str = "builtin",
     sampling: Sampling | None = None,
+    scores: PromptScores | None = None,
     pictures: bool = True,
     progress: Progress = silent,
     force: bool = False,
@@ -65,6 +67,7 @@ def extract(
         folder: of the result; see :class:`Extraction` for what is written.
         similarity: that distances are made of, or its name, see :func:`load_similarity`.
         sampling: steps, guidance, images a batch.
+        scores: D of the prompts: those of high D without a cluster are then listed.
         pictures: also draw a contact sheet of each cluster.
         progress: told of images and of prompts.
         force: write over another result in the folder; its images stay.
@@ -85,6 +88,7 @@ def extract(
         "model": about_model(model),
         "sampling": {"steps": sampling.steps, "guidance": float(sampling.guidance)},
         **about_clusters(measure, settings),
+        **({} if scores is None else {"d": scores.about(texts)}),
     }
     key = request_key(about, texts)
     path = Path(folder)
@@ -136,6 +140,7 @@ def reclustered(
             "model": before.about["model"],
             "sampling": before.about["sampling"],
             **about_clusters(measure, settings),
+            **({"d": before.about["d"]} if "d" in before.about else {}),
         }
         with ImageStore(path) as store:
             work = _Work(store, measure, settings, before.prompts, made)

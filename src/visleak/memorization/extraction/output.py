@@ -19,7 +19,9 @@ from visleak.memorization.extraction.stored import (
     GENERATED,
     MEDOIDS,
     RESULT,
+    UNCLUSTERED,
     as_dict,
+    cautions,
     headline,
 )
 from visleak.pipeline.workplace import Progress, silent
@@ -99,12 +101,24 @@ def write(
         write_tables(folder / CLUSTERS, CLUSTER_SCHEMA, [clusters])
         write_tables(folder / MEDOIDS, MEDOID_SCHEMA, [_medoids(result)])
         write_values(folder / CSV, CLUSTER_SCHEMA.names, _lines(result))
+        _write_unclustered(result)
         if store is not None:
             _draw(result, made, groups, store, progress)
         write_text(folder / SUMMARY, markdown(result, sheets=store is not None))
         write_json(folder / RESULT, as_dict(result))
     except OSError as error:
         raise VisleakError(f"{folder} cannot be written ({error.strerror})") from error
+
+
+def _write_unclustered(result: Extraction) -> None:
+    """Write the prompts of high D without a cluster, or remove the list of another result."""
+    path = result.folder / UNCLUSTERED
+    about: Any = result.about
+    if not result.unclustered:
+        path.unlink(missing_ok=True)
+        return
+    rows = [[csv_value(each.prompt), csv_value(each.d)] for each in result.unclustered]
+    write_values(path, ("prompt", str(about["d"]["name"])), rows)
 
 
 def name_of(result: Extraction, cluster: Cluster) -> str:
@@ -205,12 +219,18 @@ def markdown(result: Extraction, *, sheets: bool = True) -> str:
         f"- clusters: DBSCAN, eps {settings['eps']:g}, min-samples {settings['min_samples']}, at"
         f" least {settings['min_cluster']:,} images",
         f"- cost: {result.calls:,} passes of the network, {result.seconds:,.0f} s",
+        *(f"- {markdown_cell(line)}" for line in cautions(result)),
         "",
     ]
     if result.clusters:
         lines += [*markdown_table(_grid(result)), ""]
     if len(result.clusters) > LISTED:
         lines += [f"{len(result.clusters) - LISTED:,} more are in {CSV}.", ""]
+    if result.unclustered:
+        grid = _unclustered_grid(result)
+        lines += [f"## {grid.title}", "", *markdown_table(grid), ""]
+    if len(result.unclustered) > LISTED:
+        lines += [f"{len(result.unclustered) - LISTED:,} more are in {UNCLUSTERED}.", ""]
     if sheets:
         for each in result.clusters[:SHOWN]:
             lines += [f"![cluster]({SHEETS}/{name_of(result, each)}.png)", ""]
@@ -230,3 +250,8 @@ def _grid(result: Extraction) -> Grid:
     ]
     header = ["prompt", "cluster", "images", "cohesion", "seed of the medoid"]
     return Grid("clusters", header, rows, texts=2)
+
+
+def _unclustered_grid(result: Extraction) -> Grid:
+    rows = [[each.prompt, f"{each.d:.4g}"] for each in result.unclustered[:LISTED]]
+    return Grid("High D, no cluster of images", ["prompt", "D"], rows)

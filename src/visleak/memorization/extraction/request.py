@@ -18,7 +18,8 @@ def request_key(about: dict[str, Any], prompts: Sequence[str]) -> str:
     model, similarity = about["model"], about["similarity"]
     asked = {name: value for name, value in about["settings"].items() if name != "rule"}
     parts = (model["digest"], model["precision"], similarity["digest"])
-    return key_of("extract", 1, *parts, about["sampling"], asked, list(prompts))
+    d = [about["d"]] if "d" in about else []
+    return key_of("extract", 1, *parts, about["sampling"], asked, list(prompts), *d)
 
 
 def about_model(model: DiffusionModel) -> dict[str, object]:

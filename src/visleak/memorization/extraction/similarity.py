@@ -38,12 +38,14 @@ class CopySimilarity(Protocol):
         digest: changes whenever any of its numbers could.
         eps: distance (1 - similarity) up to which two images are neighbours, unless told;
             ``None`` where nobody knows one.
+        least: its lowest value; the highest is 1.
     """
 
     name: str
     number: str
     digest: str
     eps: float | None
+    least: float
 
     def matrix(self, pictures: Sequence[Bytes8]) -> Float64:
         """Return the similarities of pictures among themselves (n, n), higher is more alike.
@@ -64,6 +66,7 @@ class EncoderSimilarity:
     """
 
     number = "cosine of the encoder's vectors"
+    least: float = -1.0
 
     def __init__(self, encoder: Encoder) -> None:
         self.encoder = encoder
@@ -105,6 +108,7 @@ class PixelSimilarity:
     """
 
     name = "pixels"
+    least: float = -1.0
     eps: float | None = PIXEL_EPS
 
     def __init__(self, mean: npt.ArrayLike | None = None) -> None:

@@ -14,6 +14,7 @@ from visleak.documents import as_plain, from_plain, read_document
 from visleak.errors import UsageError, VisleakError
 from visleak.memorization.extraction.image_store import Stored
 from visleak.memorization.extraction.records import Cluster, Extraction
+from visleak.memorization.recall import recall_line, recall_of
 
 SCHEMA: Final = 1
 KIND: Final = "visleak memorization extract"
@@ -23,6 +24,9 @@ RESULT: Final = "extract.json"
 GENERATED: Final = "generated.parquet"
 CLUSTERS: Final = "clusters.parquet"
 MEDOIDS: Final = "medoids.parquet"
+
+#: A list of the prompts of high D without a cluster, which other verbs read.
+UNCLUSTERED: Final = "unclustered.csv"
 
 
 def headline(result: Extraction) -> str:
@@ -36,13 +40,35 @@ def headline(result: Extraction) -> str:
         some += f" of at least {least:,} of {images:,} images that are nearly the same"
     else:
         some += f" among {images:,} images"
+    missed = len(result.unclustered)
+    high = f"; {missed:,} of high D gave none" if missed else ""
     if not found:
-        return f"{some}: no candidate for a memorized image"
-    return f"{some}: candidates, not yet verified (visleak memorization trace)"
+        return f"{some}: no candidate for a memorized image{high}"
+    return f"{some}: candidates, not yet verified (visleak memorization trace){high}"
+
+
+def cautions(result: Extraction) -> list[str]:
+    """Return what must be known of images that are in no cluster, a line each."""
+    lines = [recall_line(_similarity_of(result), "extract")]
+    missed = len(result.unclustered)
+    if missed:
+        many = f"{missed:,} prompt{'s' * (missed != 1)}"
+        lines.append(
+            f"{many}: D is high, no cluster of images was found ({result.high_rule}): candidates"
+            f" that the similarity may have missed, in {UNCLUSTERED}"
+        )
+    return lines
+
+
+def _similarity_of(result: Extraction) -> str:
+    """Return the name of the similarity that clusters were made by."""
+    about: Any = result.about
+    return str(about["similarity"].get("name", ""))
 
 
 def as_dict(result: Extraction) -> dict[str, Any]:
     """Return the content of ``extract.json``."""
+    recall = recall_of(_similarity_of(result), "extract")
     return {
         "schema": SCHEMA,
         "kind": KIND,
@@ -55,6 +81,10 @@ def as_dict(result: Extraction) -> dict[str, Any]:
         "seconds": round(result.seconds, 3),
         "generating_seconds": round(result.generating_seconds, 3),
         "clusters": as_plain(result.clusters),
+        "high_d": result.high_rule,
+        "unclustered": as_plain(result.unclustered),
+        "recall": None if recall is None else recall.as_dict(),
+        "cautions": cautions(result),
         "prompts": list(result.prompts),
     }
 

@@ -60,6 +60,7 @@ class VerifiedSimilarity:
     """The built-in fingerprint, confirmed by verification; see the module."""
 
     name = "builtin"
+    least: float = 0.0
     number = (
         f"cosine of built-in fingerprints from {GATE} on where verification finds the two pictures"
         f" near or exact, or both so to a third, else 0 (looked at within {BOUND} pixels)"

@@ -2,7 +2,12 @@
 
 from visleak.memorization.mitigate.insertion import NumberAddition, TokenAddition
 from visleak.memorization.mitigate.method import Mitigation
-from visleak.memorization.mitigate.methods import METHODS, mitigation, paper_settings
+from visleak.memorization.mitigate.methods import (
+    METHODS,
+    mitigation,
+    paper_settings,
+    usual_methods,
+)
 from visleak.memorization.mitigate.ren import AttentionRescaling
 from visleak.memorization.mitigate.unmitigated import Unmitigated
 from visleak.memorization.mitigate.wen import PromptOptimisation
@@ -17,4 +22,5 @@ __all__ = [
     "Unmitigated",
     "mitigation",
     "paper_settings",
+    "usual_methods",
 ]

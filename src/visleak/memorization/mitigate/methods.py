@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any, Final, Literal, get_args, get_origin, get_type_hints
 
 from visleak.errors import UsageError
@@ -12,7 +12,7 @@ from visleak.memorization.mitigate.method import Mitigation, letter_of
 from visleak.memorization.mitigate.ren import AttentionRescaling
 from visleak.memorization.mitigate.unmitigated import Unmitigated
 from visleak.memorization.mitigate.wen import PromptOptimisation
-from visleak.memorization.model import DiffusionModel
+from visleak.memorization.model import DiffusionModel, version_of
 
 #: Name of a method -> its class: a frozen dataclass, whose first field is its strength.
 METHODS: Final[Mapping[str, type[Any]]] = {
@@ -29,9 +29,6 @@ PAPER: Final = {
     "sd2": {"rna": range(1, 6), "rta": range(1, 6), "wen": (70, 60, 50, 40)},
 }
 PAPER_C: Final = ("1.0", "1.1", "1.2", "1.3")
-
-#: Width of the text encoder's states, by which Stable Diffusion 1 and 2 are told apart.
-WIDTHS: Final = {768: "sd1", 1024: "sd2"}
 
 
 def mitigation(text: str) -> Mitigation:
@@ -119,7 +116,7 @@ def paper_settings(model: str | DiffusionModel, *, code: bool = False) -> tuple[
     >>> paper_settings("sd2")[:2], len(paper_settings("sd1"))
     (('none', 'rna:1'), 23)
     """
-    known = model if isinstance(model, str) else _version_of(model)
+    known = model if isinstance(model, str) else version_of(model)
     if known not in PAPER:
         raise UsageError(
             f"the paper has settings for {' and '.join(PAPER)}, Stable Diffusion 1 and 2; for"
@@ -140,9 +137,32 @@ def paper_settings(model: str | DiffusionModel, *, code: bool = False) -> tuple[
     )
 
 
-def _version_of(model: DiffusionModel) -> str | None:
-    """Return which of the two a model is; ``None`` where it is neither."""
-    if model.family != "sd":
-        return None
-    config = getattr(getattr(model, "network", None), "config", None)
-    return WIDTHS.get(getattr(config, "cross_attention_dim", 0))
+def usual_methods(
+    model: DiffusionModel, seeds: Sequence[int]
+) -> tuple[tuple[Mitigation, ...], tuple[str, ...]]:
+    """Return the methods that a benchmark has where none is named, and why others are skipped.
+
+    Those of the paper for its own models. For any other model none, and the settings of table 3
+    that do not depend on the scale of D, as far as the model can carry them out.
+
+    Args:
+        model: that makes the images.
+        seeds: of the images of a prompt.
+    """
+    if version_of(model) is not None:
+        return tuple(map(mitigation, paper_settings(model))), ()
+    methods: list[Mitigation] = []
+    skipped = {
+        "wen": "the paper's values of l are on the scale of D of Stable Diffusion 1 and 2; give"
+        " --method wen:L with an l of this model's scale"
+    }
+    for each in map(mitigation, paper_settings("sd1")):
+        if each.name in skipped:
+            continue
+        try:
+            each.prepared(model, seeds)
+        except UsageError as error:
+            skipped[each.name] = str(error)
+        else:
+            methods.append(each)
+    return tuple(methods), tuple(f"{name} is skipped: {why}" for name, why in skipped.items())

@@ -1,6 +1,6 @@
 """Files of prompts: those of the papers, and our own. Nothing they name is ever fetched."""
 
-from visleak.memorization.prompt_files.choosing import Choice, chosen
+from visleak.memorization.prompt_files.choosing import Choice, chosen, scores_of
 from visleak.memorization.prompt_files.datasheet import read_answers
 from visleak.memorization.prompt_files.provenance import provenance_of
 from visleak.memorization.prompt_files.reading import read_prompts, read_values
@@ -18,6 +18,7 @@ __all__ = [
     "read_answers",
     "read_prompts",
     "read_values",
+    "scores_of",
     "traced",
     "vouched",
     "write_prompts",

@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
 from visleak.errors import UsageError, VisleakError
 from visleak.memorization.prompt_files.cells import label_of
 from visleak.memorization.prompt_files.provenance import Provenance, provenance_of
-from visleak.memorization.prompts import Prompts
+from visleak.memorization.prompts import Prompts, PromptScores
 
 #: Columns of D, the norm itself first; a table of ``search`` or ``augment`` has one of them.
 SCORES: Final = ("d_l2", "d_squared")
@@ -73,6 +73,32 @@ def chosen(prompts: Prompts, file: Path, choice: Choice) -> Prompts:
     return replace(taken, notes=(*prompts.notes, note))
 
 
+def scores_of(prompts: Prompts, file: Path) -> PromptScores | None:
+    """Return D of the prompts of a list, with the threshold that the list or its result names.
+
+    Args:
+        prompts: of the list.
+        file: that they were read from; the result beside it names kappa, and the norm of D.
+
+    Returns:
+        ``None`` where the list has no D.
+
+    Raises:
+        VisleakError: a D is no number.
+    """
+    made_by = provenance_of(file)
+    name = _column(prompts, made_by)
+    if name is None:
+        return None
+    rows = enumerate(prompts.columns[name], 1)
+    scores = [_number(cell, f"{prompts.origin}, prompt {row:,}, {name}") for row, cell in rows]
+    values = {text: d for text, d in zip(prompts.texts, scores, strict=True) if math.isfinite(d)}
+    if _kappa_of(made_by) is None and not any(prompts.columns.get(REACHED, ())):
+        return PromptScores(name, values)
+    taken, what = _reaching(prompts, made_by)
+    return PromptScores(name, values, frozenset(prompts.texts[row] for row in taken), what)
+
+
 def kept(prompts: Prompts, rows: Sequence[int]) -> Prompts:
     """Return some prompts of a list, in the order of their numbers.
 
@@ -128,24 +154,13 @@ def _reached(prompts: Prompts, file: Path, made_by: Provenance) -> tuple[Prompts
         UsageError: nobody knows.
         VisleakError: none did.
     """
-    kappa, cells = _kappa(made_by.settings), prompts.columns.get(REACHED, ())
-    name = _column(prompts, made_by)
-    if made_by.verb in ("search", "augment") and kappa is not None and name is not None:
-        what = f"kappa {kappa:g} ({name})"
-        rows = [
-            row
-            for row, cell in enumerate(prompts.columns[name])
-            if _number(cell, f"{prompts.origin}, prompt {row + 1:,}, {name}") >= kappa
-        ]
-    elif any(cells):
-        what = "the threshold of detect"
-        where = f"{prompts.origin}, column {REACHED}"
-        rows = [row for row, cell in enumerate(cells) if label_of(cell, where)]
-    else:
+    known = _kappa_of(made_by) is not None and _column(prompts, made_by) is not None
+    if not known and not any(prompts.columns.get(REACHED, ())):
         raise UsageError(
             "--reached needs a list that visleak memorization search or augment wrote with a kappa,"
             f" or detect with a threshold; {file} is none: take the best with --top N, or all"
         )
+    rows, what = _reaching(prompts, made_by)
     if not rows:
         raise VisleakError(
             f"none of {len(prompts):,} prompts of {file} reached {what}; take the best with --top N"
@@ -153,7 +168,26 @@ def _reached(prompts: Prompts, file: Path, made_by: Provenance) -> tuple[Prompts
     return kept(prompts, rows), what
 
 
-def _kappa(settings: Mapping[str, Any]) -> float | None:
-    kappa = settings.get("kappa")
+def _reaching(prompts: Prompts, made_by: Provenance) -> tuple[list[int], str]:
+    """Return the rows that reached kappa, or the threshold of ``detect``, and which of the two."""
+    kappa, name = _kappa_of(made_by), _column(prompts, made_by)
+    if kappa is not None and name is not None:
+        rows = [
+            row
+            for row, cell in enumerate(prompts.columns[name])
+            if _number(cell, f"{prompts.origin}, prompt {row + 1:,}, {name}") >= kappa
+        ]
+        return rows, f"kappa {kappa:g} ({name})"
+    where = f"{prompts.origin}, column {REACHED}"
+    cells = prompts.columns.get(REACHED, ())
+    rows = [row for row, cell in enumerate(cells) if label_of(cell, where)]
+    return rows, "the threshold of detect"
+
+
+def _kappa_of(made_by: Provenance) -> float | None:
+    """Return kappa of a list that ``search`` or ``augment`` wrote; ``None`` of any other."""
+    if made_by.verb not in ("search", "augment"):
+        return None
+    kappa = made_by.settings.get("kappa")
     number = isinstance(kappa, int | float) and not isinstance(kappa, bool)
     return float(kappa) if number and kappa is not None else None

@@ -7,12 +7,13 @@ timestep, the code asks at 999.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, fields
 from types import MappingProxyType
 from typing import Final, Literal
 
 from visleak.errors import UsageError
+from visleak.memorization.model import VERSIONS, DiffusionModel, TokenModel, version_of
 from visleak.memorization.search.augment_chains import AugmentSettings
 from visleak.memorization.search.gibbs import GibbsSettings
 from visleak.memorization.search.proposals import Rules
@@ -28,12 +29,15 @@ class SearchPreset:
         rules: of the language model's proposals.
         timestep: at which D is asked.
         source: where the values are from.
+        version: model whose scale of D they are on, see
+            :func:`visleak.memorization.model.version_of`.
     """
 
     settings: GibbsSettings
     rules: Rules
     timestep: Literal["first"] | int
     source: str
+    version: str = "sd1"
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,6 +48,59 @@ class AugmentPreset:
     rules: Rules
     timestep: Literal["first"] | int
     source: str
+    version: str = "sd1"
+
+
+#: Settings that are on the scale of D of one model.
+CONSTANTS: Final = ("temperature", "kappa", "floor")
+
+
+def refuse_other_scale(
+    model: DiffusionModel, name: str, preset: SearchPreset | AugmentPreset, given: Collection[str]
+) -> None:
+    """Refuse constants that were chosen for D of another model.
+
+    Args:
+        model: whose D it is.
+        name: of the preset.
+        preset: whose constants stand in for those that were not given.
+        given: names of the settings that were given.
+
+    Raises:
+        UsageError: a constant of the preset does not fit the model, with those to give.
+    """
+    if version_of(model) == preset.version:
+        return
+    own = {each: getattr(preset.settings, each, None) for each in CONSTANTS}
+    taken = {each: value for each, value in own.items() if value is not None and each not in given}
+    if not taken:
+        return
+    values = ", ".join(f"{each} {value:g}" for each, value in taken.items())
+    options = " and ".join(f"--{each}" for each in taken)
+    other = " or --preset paper-sd2" if _has_sd2(model, preset) else ""
+    raise UsageError(
+        f"--preset {name} has constants of D of {VERSIONS[preset.version]} ({values}), and D of"
+        f" {model.name} is on another scale. Give {options} on that of this model{other};"
+        " visleak memorization detect shows D of ordinary prompts"
+    )
+
+
+def _has_sd2(model: DiffusionModel, preset: SearchPreset | AugmentPreset) -> bool:
+    return isinstance(preset, AugmentPreset) and version_of(model) == "sd2"
+
+
+def refuse_longer(model: TokenModel, length: int) -> None:
+    """Refuse prompts that the model would cut.
+
+    Raises:
+        UsageError: a prompt of so many words has more tokens than the model reads.
+    """
+    most = model.most_tokens()
+    if length > most:
+        raise UsageError(
+            f"--length must be at most {most}, the tokens that {model.name} reads of a prompt, got"
+            f" {length}. Longer prompts would be cut, and D would be that of their beginning"
+        )
 
 
 def about_preset(
@@ -128,5 +185,6 @@ def augment_preset(name: str) -> AugmentPreset:
         raise UsageError(f"--preset is {', '.join(_AUGMENT)} for augmentation; got {name!r}")
     if name == "official-code":
         return AugmentPreset(_AUGMENT[name], _code_rules(), 999, "the authors' code")
-    family = "SD2" if name == "paper-sd2" else "SD1"
-    return AugmentPreset(_AUGMENT[name], Rules(), "first", f"Hong et al. 2024, table 6, {family}")
+    version = "sd2" if name == "paper-sd2" else "sd1"
+    source = f"Hong et al. 2024, table 6, {version.upper()}"
+    return AugmentPreset(_AUGMENT[name], Rules(), "first", source, version)

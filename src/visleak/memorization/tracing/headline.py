@@ -6,6 +6,7 @@ import math
 from collections.abc import Sequence
 from typing import Any
 
+from visleak.memorization.recall import recall_line
 from visleak.memorization.tracing.records import LAYOUT, Match, Trace
 from visleak.stats import percent
 
@@ -71,6 +72,19 @@ def _layouts(result: Trace) -> list[str]:
         f"{count:,} {'more ' if len(result.verified) > count else ''}{verb} the layout of"
         f" {images:,} training image{'s' * (images != 1)} in other colours"
     ]
+
+
+def cautions(result: Trace) -> list[str]:
+    """Return what must be known of images without a source, a line each."""
+    if not compares_pictures(result):
+        return []
+    return [recall_line(str(result.about.get("similarity")), "trace")]
+
+
+def compares_pictures(result: Trace) -> bool:
+    """Whether any training set has pictures: published fingerprints verify nothing."""
+    sets: Any = result.about.get("sets") or []
+    return any(each["pictures"] for each in sets)
 
 
 def _shares(result: Trace) -> list[str]:

@@ -7,7 +7,7 @@ from typing import Any, Final
 
 from visleak.drawing import cut
 from visleak.markup import Grid, markdown_cell, markdown_table
-from visleak.memorization.tracing.headline import headlines
+from visleak.memorization.tracing.headline import cautions, headlines
 from visleak.memorization.tracing.records import Match, Original, Trace
 from visleak.stats import chance, percent
 
@@ -44,7 +44,7 @@ def about(result: Trace) -> list[str]:
         lines.append(f"images of the model {cut(str(model['name']), LONGEST)}")
     if said.get("verdicts"):
         lines.append(f"{said['verdicts']:,} verdicts of people are counted")
-    return lines
+    return [*lines, *cautions(result)]
 
 
 def grids(result: Trace) -> list[Grid]:

@@ -9,7 +9,8 @@ from typing import Any, Final
 
 from visleak.documents import as_plain, from_plain, read_document
 from visleak.errors import UsageError, VisleakError
-from visleak.memorization.tracing.headline import headline
+from visleak.memorization.recall import recall_of
+from visleak.memorization.tracing.headline import compares_pictures, headline
 from visleak.memorization.tracing.records import Match, Original, Replication, Trace
 
 SCHEMA: Final = 1
@@ -26,7 +27,9 @@ def as_dict(result: Trace) -> dict[str, Any]:
     about = {"schema": SCHEMA, "kind": KIND, "headline": headline(result)}
     content: dict[str, Any] = as_plain(result)
     del content["folder"]
-    return about | content
+    similarity = str(result.about.get("similarity"))
+    found = recall_of(similarity, "trace") if compares_pictures(result) else None
+    return about | content | {"recall": None if found is None else found.as_dict()}
 
 
 def read_trace(folder: str | os.PathLike[str]) -> Trace:
