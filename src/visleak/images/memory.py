@@ -13,7 +13,7 @@ from PIL import Image
 
 from visleak.errors import UsageError
 from visleak.images.orientation import orientation_of, turned
-from visleak.images.pixels import rgb_of_array, rgb_of_image
+from visleak.images.pixels import is_deep, rgb_of_array, rgb_of_image, shallow
 from visleak.images.request import Request, writable
 from visleak.records import Bytes8, ImageSet, Unreadable
 
@@ -68,7 +68,8 @@ def _of_image(picture: Image.Image) -> Bytes8 | Unreadable:
         exif = picture.info.get("exif")
         orientation = orientation_of(exif) if isinstance(exif, bytes) else 1
         picture.load()
-        return rgb_of_image(turned(picture, orientation))
+        shown = shallow(picture) if is_deep(picture) else picture
+        return rgb_of_image(turned(shown, orientation))
     except OSError as error:
         reason = "truncated" if "truncated" in str(error) else "corrupt"
         return Unreadable(reason, " ".join(str(error).split())[:200])
@@ -92,7 +93,7 @@ def _of_tensor(tensor: Any) -> npt.NDArray[Any] | Unreadable:
             "its values are not in [0, 1]: they are normalised; give the data set without its"
             " transform",
         )
-    return np.asarray(np.rint(np.clip(values, 0, 1) * 255), np.uint8)
+    return np.asarray(np.clip(values, 0, 1))
 
 
 def picture_in(item: Any) -> Any:
