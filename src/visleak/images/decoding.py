@@ -86,7 +86,8 @@ class _Quiet:
                 self._context = None
 
 
-_QUIET: Final = _Quiet()
+#: Within it no warning of Pillow is shown.
+QUIET: Final = _Quiet()
 
 
 def decode(data: bytes | Bytes8, *, enough: int = 0) -> Picture | Unreadable:
@@ -179,7 +180,7 @@ def _decode(data: bytes, kind: Format, enough: int, make: _Make[T]) -> T | Unrea
         return _decode_jpeg(data, enough, make)
     if kind.calm:
         return _decode_other(data, kind, make)
-    with _QUIET:
+    with QUIET:
         return _decode_other(data, kind, make)
 
 

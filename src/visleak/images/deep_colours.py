@@ -28,7 +28,7 @@ def holds_deep_colours(image: Image.Image) -> bool:
 
     Must be called before its pixels are loaded.
     """
-    tiles = getattr(image, "tile", ())
+    tiles = getattr(image, "tile", None) or ()
     return bool(tiles) and all(raw_mode(tile) in _LOW for tile in tiles)
 
 

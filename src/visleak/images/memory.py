@@ -12,8 +12,11 @@ import pyarrow as pa
 from PIL import Image
 
 from visleak.errors import UsageError
+from visleak.images.decoding import QUIET
+from visleak.images.libtiff import messages_kept
 from visleak.images.orientation import orientation_of, turned
 from visleak.images.pixels import is_deep, rgb_of_array, rgb_of_image, shallow
+from visleak.images.raw_modes import mend
 from visleak.images.request import Request, writable
 from visleak.records import Bytes8, ImageSet, Unreadable
 
@@ -67,7 +70,9 @@ def _of_image(picture: Image.Image) -> Bytes8 | Unreadable:
     try:
         exif = picture.info.get("exif")
         orientation = orientation_of(exif) if isinstance(exif, bytes) else 1
-        picture.load()
+        with QUIET, messages_kept():
+            mend(picture)
+            picture.load()
         shown = shallow(picture) if is_deep(picture) else picture
         return rgb_of_image(turned(shown, orientation))
     except OSError as error:

@@ -28,7 +28,7 @@ def mend(image: Image.Image) -> None:
     """
     tags: Any = getattr(image, "tag_v2", {})
     planes = tags.get(_PLANAR) == 2 and max(tags.get(_BITS, (1,))) > 8
-    tiles = getattr(image, "tile", [])
+    tiles = getattr(image, "tile", None) or []
     for number, tile in enumerate(tiles):
         codec, mode = tile[0], raw_mode(tile)
         if codec == "libtiff" and mode in _OF_LIBTIFF and sys.byteorder == "little":
