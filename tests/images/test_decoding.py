@@ -249,6 +249,28 @@ def test_types_that_no_decoder_reads_are_unsupported(type_):
     assert reason(out.getvalue()) == "unsupported"
 
 
+def test_variants_that_no_decoder_reads_are_unsupported():
+    deep_psd = b"8BPS\0\1" + bytes(6) + struct.pack(">HIIHH", 3, 4, 5, 16, 3) + bytes(200)
+    assert reason(deep_psd) == "unsupported"
+    assert reason(b"PF\n5 4\n-1.0\n" + bytes(240)) == "unsupported"
+    out = io.BytesIO()
+    tifffile.imwrite(out, np.ones((9, 9), np.uint8), bigtiff=True, byteorder=">")
+    assert reason(out.getvalue()) == "unsupported"
+
+
+def test_a_scan_of_which_a_part_was_decoded_is_corrupt(encode, capfd):
+    """libtiff goes on after a bad code, and Pillow does not mind."""
+    image = Image.fromarray(np.random.default_rng(0).integers(0, 2, (64, 64)) > 0)
+    data = bytearray(encode(image, "TIFF", compression="group4"))
+    assert np.array_equal(pixels(bytes(data))[..., 0] > 0, np.asarray(image))
+    middle = data.index(b"II*") + 8 + 200
+    data[middle : middle + 20] = b"\0" * 20
+    found = decode(bytes(data))
+    assert found.reason == "corrupt"
+    assert "Fax4Decode" in found.detail
+    assert capfd.readouterr().err == ""
+
+
 @pytest.mark.parametrize(
     ("module", "brand", "name"),
     [

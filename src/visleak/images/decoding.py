@@ -7,6 +7,7 @@ import importlib
 import io
 import logging
 import os
+import re
 import struct
 import threading
 import warnings
@@ -41,6 +42,12 @@ _UNSUPPORTED: Final = (
     *("not installed", "not available", "unimplemented", "not supported", "not implemented"),
     "string index out of range",  # of the planes of a TIFF file with more bands than it knows
 )
+
+#: Messages of libtiff about pixels that it could not decode.
+_DAMAGED: Final = re.compile(r"\w*(Decode|JPEGLib)\w*: ")
+
+#: Magic bytes of variants of a format that Pillow takes for damaged files.
+_UNREAD: Final = {b"MM\0+": "big-endian BigTIFF", b"PF": "floats in colour"}
 
 # What Pillow logs as an error of a file would be printed where a program has set up no logging.
 logging.getLogger("PIL").addHandler(logging.NullHandler())
@@ -154,7 +161,10 @@ def _tried(
     data: bytes, kind: Format, enough: int, make: _Make[T], messages: list[str]
 ) -> T | Unreadable:
     try:
-        return _decode(data, kind, enough, make)
+        made = _decode(data, kind, enough, make)
+        if any(_DAMAGED.match(message) for message in messages):
+            raise OSError("decoder error")  # of a part of the image, which Pillow does not mind
+        return made
     except Exception as error:
         return _refusal(data, kind, error, messages)
 
@@ -231,6 +241,9 @@ def _decode_other(data: bytes, kind: Format, make: _Make[T]) -> T | Unreadable:
 
 def _opened(data: bytes, kind: Format) -> Image.Image:
     """Return an image whose pixels are not loaded yet."""
+    for magic, variant in _UNREAD.items():
+        if data.startswith(magic):
+            raise NotImplementedError(variant)
     image: Image.Image = _reader(kind)(io.BytesIO(data))
     mend(image)
     return image
@@ -247,7 +260,7 @@ def _too_large(width: int, height: int) -> Unreadable | None:
 
 def _refusal(data: bytes, kind: Format, error: Exception, messages: list[str]) -> Unreadable:
     """Say why a picture of a known format could not be decoded."""
-    words = str(error).lower()
+    words, cause = str(error).lower(), error.__cause__ or error
     text = " ".join(" ".join([str(error), *(f"({each})" for each in messages[:1])]).split())[:200]
     missing = isinstance(error, ImportError) or (kind.extra and "not installed" in words)
     if missing:
@@ -257,10 +270,11 @@ def _refusal(data: bytes, kind: Format, error: Exception, messages: list[str]) -
         return Unreadable("too-large", f"{kind.name}: {text or 'out of memory'}")
     ended = any(word in words for word in ("truncated", "eof", "not enough"))
     if not is_walked(kind):
-        ended |= isinstance(error.__cause__ or error, IndexError | struct.error)
+        ended |= isinstance(cause, IndexError | struct.error)
     if ended or is_cut(data, kind):
         return Unreadable("truncated", f"the {kind.name} file ends before its picture does")
-    if isinstance(error, NotImplementedError) or any(word in words for word in _UNSUPPORTED):
+    unknown = isinstance(cause, NotImplementedError | KeyError)  # Pillow looks up types by key
+    if unknown or any(word in words for word in _UNSUPPORTED):
         return Unreadable(
             "unsupported", f"{kind.name} with pixels that Pillow does not read ({text})"
         )
