@@ -40,16 +40,21 @@ def messages_kept() -> Iterator[list[str]]:
         _KEPT.messages = before
 
 
+#: What libtiff may call as long as the process lives. Two threads may each set a handler; then one
+#: passes on to the other.
+_ALIVE: Final[list[Any]] = []
+
+
 @cache
-def _set_handler() -> Any:
-    """Set the error handler; returns what must stay alive as long as the process does."""
+def _set_handler() -> None:
+    """Set the error handler, once."""
     from PIL import _imaging
 
     try:
         set_handler = ctypes.CDLL(_imaging.__file__).TIFFSetErrorHandler
         format_text = ctypes.CDLL(None).vsnprintf
     except (AttributeError, OSError, TypeError):
-        return None
+        return
     set_handler.restype = ctypes.c_void_p
     previous: Any = None
 
@@ -65,7 +70,7 @@ def _set_handler() -> Any:
         _KEPT.messages.append(source + text.value.decode("utf-8", "replace"))
 
     handler = _HANDLER(keep)
+    _ALIVE.append(handler)
     found = set_handler(handler)
     if found:
         previous = _HANDLER(found)
-    return handler, previous
