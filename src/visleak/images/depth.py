@@ -46,7 +46,7 @@ OVERSHOOT: Final = 0.1
 #: Floats up to here that are no whole numbers are in a unit of their own.
 OWN_UNIT: Final = 16
 
-#: Values counted at a time; only bounds memory.
+#: Values worked on at a time; only bounds memory.
 _CHUNK: Final = 1 << 20
 
 _Levels = tuple[npt.NDArray[Any], Int64]
@@ -119,7 +119,7 @@ def _levels(values: npt.NDArray[Any]) -> _Levels:
         levels = np.flatnonzero(counts)
         return levels, counts[levels]
     if values.dtype.kind == "f":
-        flat = flat[np.isfinite(flat)].astype(np.float64)
+        flat = flat[np.isfinite(flat)]
     levels, counts = np.unique(flat, return_counts=True)
     return levels.astype(np.float64), counts.astype(np.int64)
 
@@ -172,9 +172,20 @@ def _bits_range(most: float) -> float:
 
 
 def _scaled(values: npt.NDArray[Any], low: float, high: float) -> Bytes8:
+    """Return values as shares of a range, times 255."""
+    flat = values.ravel()
+    made = np.empty(len(flat), np.uint8)
+    table = None
     if values.dtype.kind == "u" and values.dtype.itemsize == 2:
-        return np.asarray(_scaled(np.arange(65536, dtype=np.float64), low, high)[values])
-    if values.dtype.kind == "f":
-        values = np.nan_to_num(values.astype(np.float64), nan=low, posinf=high, neginf=low)
+        table = _shares(np.arange(65536, dtype=np.float64), low, high)
+    for start in range(0, len(flat), _CHUNK):
+        part = flat[start : start + _CHUNK]
+        shares = _shares(part.astype(np.float64), low, high) if table is None else table[part]
+        made[start : start + _CHUNK] = shares
+    return made.reshape(values.shape)
+
+
+def _shares(values: npt.NDArray[np.float64], low: float, high: float) -> Bytes8:
+    values = np.nan_to_num(values, nan=low, posinf=high, neginf=low)
     shares = (np.clip(values, low, high) - low) / ((high - low) or 1.0)
     return np.asarray(np.rint(shares * 255), np.uint8)
