@@ -98,6 +98,10 @@ KINDS: Mapping[str, Callable[[Maker], bytes]] = {
     "grey-alpha.png": lambda m: saved(m.alpha("L"), "PNG"),
     "one-bit.png": lambda m: saved(m.crop().convert("1"), "PNG"),
     "turned.jpg": lambda m: m.turned(),
+    "grey-12-bit.png": lambda m: with_bytes(
+        np.asarray(m.crop().convert("L")).astype(np.uint16) << 4
+    ),
+    "colour-12-bit.png": lambda m: with_bytes(np.asarray(m.crop()).astype(np.uint16) << 4),
 }
 
 
@@ -177,6 +181,22 @@ def test_none_is_taken_for_another(found):
         rows = rows_of(audit)
         alike = {pair for pair, row in rows.items() if row["grade"] in ("exact", "near")}
         assert alike <= set(names.items())
+
+
+@pytest.mark.parametrize("bits", [12, 10])
+def test_bits_that_are_not_used_cost_no_contrast(natural, tmp_path, bits):
+    for folder in ("test", "train"):
+        (tmp_path / folder).mkdir()
+    sources = [natural[name][:240, :320] for name in sorted(natural)[:3]]
+    for number, source in enumerate(sources):
+        grey = cv2.cvtColor(source, cv2.COLOR_RGB2GRAY)
+        wide = grey.astype(np.uint16) << (bits - 8)
+        (tmp_path / "test" / f"{number}.png").write_bytes(with_bytes(wide))
+        copy = Image.fromarray(grey).resize((grey.shape[1] * 7 // 10, grey.shape[0] * 7 // 10))
+        copy.save(tmp_path / "train" / f"{number}.jpg", quality=50)
+    audit = audited(tmp_path / "test", tmp_path / "train")
+    alike = {pair for pair, row in rows_of(audit).items() if row["grade"] in ("exact", "near")}
+    assert alike == {(f"{number}.png", f"{number}.jpg") for number in range(len(sources))}
 
 
 # -- what cannot be read -------------------------------------------------------------------------

@@ -9,9 +9,11 @@ import sys
 import threading
 import warnings
 import zlib
+from collections.abc import Callable
 
 import numpy as np
 import pytest
+import tifffile
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 from picture_making import FORMATS, exif_of, pixels, png, reason
@@ -187,6 +189,111 @@ def test_a_text_bomb_in_a_png_is_refused(picture, encode):
     info = PngImagePlugin.PngInfo()
     info.add_text("a", "x" * (2 << 20), zip=True)
     assert reason(encode(picture(), pnginfo=info)) in ("corrupt", "too-large")
+
+
+def broken_tiff(encode: Callable[..., bytes]) -> bytes:
+    """Return a TIFF file with a damaged strip, of which libtiff has something to say."""
+    image = Image.fromarray(np.random.default_rng(0).integers(0, 256, (64, 64, 3), np.uint8))
+    data = bytearray(encode(image, "TIFF", compression="tiff_adobe_deflate"))
+    data[1000:1100] = b"\xff" * 100
+    return bytes(data)
+
+
+def test_what_libtiff_says_is_part_of_the_reason(encode, capfd):
+    found = decode(broken_tiff(encode))
+    assert found.reason == "corrupt"
+    assert "ZIPDecode" in found.detail
+    packed = bytearray(encode(Image.new("1", (64, 64)), "TIFF", compression="group4"))
+    packed[8:12] = b"\x81\x42\x24\x18"
+    decode(bytes(packed))
+    assert capfd.readouterr().err == ""
+    # what others read still goes where it went
+    with pytest.raises(OSError, match="-2"):
+        Image.open(io.BytesIO(broken_tiff(encode))).load()
+    assert "ZIPDecode" in capfd.readouterr().err
+
+
+def test_threads_keep_what_libtiff_says_apart(encode, picture, capfd):
+    good, bad = encode(picture(), "TIFF", compression="tiff_lzw"), broken_tiff(encode)
+    found = {}
+
+    def work(name, data):
+        found[name] = [decode(data) for _ in range(20)]
+
+    threads = [threading.Thread(target=work, args=pair) for pair in (("a", bad), ("b", good))]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert {each.detail.count("ZIPDecode") for each in found["a"]} == {1}
+    assert all(isinstance(each, Picture) for each in found["b"])
+    assert capfd.readouterr().err == ""
+
+
+@pytest.mark.parametrize("bands", [2, 5, 6, 7, 12])
+@pytest.mark.parametrize("planes", ["contig", "separate"])
+def test_bands_that_are_no_colours_are_unsupported(bands, planes, capfd):
+    shape = (20, 30, bands) if planes == "contig" else (bands, 20, 30)
+    out = io.BytesIO()
+    values = np.random.default_rng(0).integers(0, 4096, shape, dtype=np.uint16)
+    tifffile.imwrite(out, values, photometric="minisblack", planarconfig=planes)
+    assert reason(out.getvalue()) == "unsupported"
+    assert reason(out.getvalue()[:-500]) == "truncated"
+    assert capfd.readouterr() == ("", "")
+
+
+@pytest.mark.parametrize("type_", [np.float16, np.float64, np.complex64])
+def test_types_that_no_decoder_reads_are_unsupported(type_):
+    out = io.BytesIO()
+    tifffile.imwrite(out, np.ones((9, 9), type_))
+    assert reason(out.getvalue()) == "unsupported"
+
+
+def test_variants_that_no_decoder_reads_are_unsupported():
+    deep_psd = b"8BPS\0\1" + bytes(6) + struct.pack(">HIIHH", 3, 4, 5, 16, 3) + bytes(200)
+    assert reason(deep_psd) == "unsupported"
+    assert reason(b"PF\n5 4\n-1.0\n" + bytes(240)) == "unsupported"
+    out = io.BytesIO()
+    tifffile.imwrite(out, np.ones((9, 9), np.uint8), bigtiff=True, byteorder=">")
+    assert reason(out.getvalue()) == "unsupported"
+
+
+def test_a_scan_of_which_a_part_was_decoded_is_corrupt(encode, capfd):
+    """libtiff goes on after a bad code, and Pillow does not mind."""
+    image = Image.fromarray(np.random.default_rng(0).integers(0, 2, (64, 64)) > 0)
+    data = bytearray(encode(image, "TIFF", compression="group4"))
+    assert np.array_equal(pixels(bytes(data))[..., 0] > 0, np.asarray(image))
+    middle = data.index(b"II*") + 8 + 200
+    data[middle : middle + 20] = b"\0" * 20
+    found = decode(bytes(data))
+    assert found.reason == "corrupt"
+    assert "Fax4Decode" in found.detail
+    assert capfd.readouterr().err == ""
+
+
+@pytest.mark.parametrize(
+    ("module", "brand", "name"),
+    [
+        ("pillow_heif", b"heic", "HEIF"),
+        ("pillow_heif", b"mif1", "HEIF"),
+        ("PIL.AvifImagePlugin", b"avif", "AVIF"),
+    ],
+)
+def test_a_missing_decoder_names_the_extra(module, brand, name, monkeypatch):
+    monkeypatch.setitem(sys.modules, module, None)  # as where it is not installed
+    monkeypatch.setattr(decoding, "_READERS", {})
+    found = decode(b"\0\0\0\x18ftyp" + brand + b"\0\0\0\0" + brand + b"mif1" + b"\0" * 100)
+    assert found.reason == "unsupported"
+    assert name in found.detail
+    assert "pip install 'visleak[heif]'" in found.detail
+
+
+def test_avif_in_a_pillow_without_it_names_the_extra(monkeypatch, picture, encode):
+    data = encode(picture(), "AVIF")
+    monkeypatch.setattr("PIL.AvifImagePlugin.SUPPORTED", False)
+    found = decode(data)
+    assert found.reason == "unsupported"
+    assert "visleak[heif]" in found.detail
 
 
 def test_threads_share_nothing(picture, encode):

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import io
 import pickle
 
 import numpy as np
 import pytest
+import tifffile
 from PIL import Image
 
 from visleak.errors import UsageError, VisleakError
@@ -159,3 +161,17 @@ def test_encoded_pictures_are_passed_on(picture, encode):
     images, found = read([(data, "a\ud800")])
     assert found == [data]
     assert images.labels.to_pylist() == ["a\\ud800"]
+
+
+def test_open_files_are_read_as_their_format_means_them(capfd):
+    """Pillow alone would swap the bytes of such a file."""
+    values = np.linspace(0, 1, 60 * 80, dtype=np.float32).reshape(60, 80)
+    out = io.BytesIO()
+    tifffile.imwrite(out, values, photometric="minisblack", compression="zlib", byteorder=">")
+    _, (found,) = read([Image.open(io.BytesIO(out.getvalue()))])
+    assert np.abs(found[..., 0] - 255 * values).max() <= 0.5
+    damaged = bytearray(out.getvalue())
+    damaged[-200:-100] = b"\xff" * 100
+    _, (found,) = read([Image.open(io.BytesIO(bytes(damaged)))])
+    assert found.reason == "corrupt"
+    assert capfd.readouterr() == ("", "")

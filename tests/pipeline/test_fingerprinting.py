@@ -201,6 +201,16 @@ def test_encoders_do_not_share_entries(images, tmp_path):
             assert_same(run(images, tmp_path, cache=cache), expected)
 
 
+def test_entries_of_other_pixels_are_not_used(images, tmp_path):
+    """The cache of a version that decoded images otherwise."""
+    expected = run(images, tmp_path)
+    old = f"fingerprint {BuiltinEncoder().digest}".encode()
+    wrong = np.ones(2, "<i4").tobytes() + b"\1" + np.zeros(BuiltinEncoder.width, "<f4").tobytes()
+    with Cache(tmp_path / "cache") as cache:
+        cache.put(old, [(digest.tobytes(), wrong) for digest in expected.digests])
+        assert_same(run(images, tmp_path, cache=cache), expected)
+
+
 def test_chosen_rows(images, tmp_path):
     """A sample reads no other picture."""
     rows = np.array([0, 3, 7, 11, 38], np.int64)

@@ -309,7 +309,7 @@ def evidence_in(cache):
     db = sqlite3.connect(f"file:{file}?mode=ro", uri=True, timeout=30)
     try:
         found = db.execute(
-            "SELECT count(*) FROM entries WHERE maker = ?", (check.digest(),)
+            "SELECT count(*) FROM entries WHERE substr(maker, 1, 16) = ?", (check.digest(),)
         ).fetchone()
     except sqlite3.OperationalError:  # no table yet
         return 0

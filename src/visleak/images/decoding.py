@@ -5,7 +5,9 @@ from __future__ import annotations
 import hashlib
 import importlib
 import io
+import logging
 import os
+import re
 import struct
 import threading
 import warnings
@@ -14,12 +16,15 @@ from typing import Any, Final, TypeVar
 
 import numpy as np
 import numpy.typing as npt
-from PIL import Image, ImageFile
+from PIL import Image, ImageChops, ImageFile
 
 from visleak.images.completeness import is_cut, is_walked, tiff_lacks_pixels
+from visleak.images.deep_colours import holds_deep_colours, shallow_colours
 from visleak.images.formats import JPEG, TIFF, Format, recognise
+from visleak.images.libtiff import messages_kept
 from visleak.images.orientation import orientation_of, split_jpeg, turned
-from visleak.images.pixels import rgb_of_image
+from visleak.images.pixels import is_deep, rgb_of_image, shallow
+from visleak.images.raw_modes import mend
 from visleak.records import Bytes8, Picture, Unreadable
 
 #: A picture with more pixels is refused before any of them is decoded.
@@ -27,6 +32,25 @@ MAX_PIXELS: Final = 256_000_000
 
 #: So is a picture with a longer side.
 MAX_SIDE: Final = 1_000_000
+
+#: Version of the pixels that an image becomes: part of the keys of all that is cached of them.
+DECODING: Final = 2
+
+#: Words of Pillow for images that are whole and that it cannot read.
+_UNSUPPORTED: Final = (
+    *("unsupported", "unknown pixel mode", "unknown data organization", "samples per pixel"),
+    *("not installed", "not available", "unimplemented", "not supported", "not implemented"),
+    "string index out of range",  # of the planes of a TIFF file with more bands than it knows
+)
+
+#: Messages of libtiff about pixels that it could not decode.
+_DAMAGED: Final = re.compile(r"\w*(Decode|JPEGLib)\w*: ")
+
+#: Magic bytes of variants of a format that Pillow takes for damaged files.
+_UNREAD: Final = {b"MM\0+": "big-endian BigTIFF", b"PF": "floats in colour"}
+
+# What Pillow logs as an error of a file would be printed where a program has set up no logging.
+logging.getLogger("PIL").addHandler(logging.NullHandler())
 
 T = TypeVar("T")
 
@@ -69,14 +93,17 @@ class _Quiet:
                 self._context = None
 
 
-_QUIET: Final = _Quiet()
+#: Within it no warning of Pillow is shown.
+QUIET: Final = _Quiet()
 
 
 def decode(data: bytes | Bytes8, *, enough: int = 0) -> Picture | Unreadable:
     """Decode one picture as people see it.
 
-    EXIF orientation is applied, alpha is laid over white, 16 bit become 8, of an animation the
-    first frame is taken. Colour profiles (ICC) are ignored. Safe to call from several threads.
+    EXIF orientation is applied, alpha is laid over white (and ignored where it hides everything),
+    of more than 8 bits the range that the image uses becomes 8 (:mod:`visleak.images.depth`), of an
+    animation the first frame is taken. Colour profiles (ICC) are ignored. Safe to call from several
+    threads.
 
     Args:
         data: what an opener yields: an encoded picture, or its pixels, ``uint8`` of shape
@@ -124,10 +151,22 @@ def _made(data: bytes, enough: int, make: _Make[T]) -> T | Unreadable:
     kind = recognise(data)
     if kind is None:
         return Unreadable("not-an-image", "the content is no picture format that is known")
+    if kind is not TIFF:
+        return _tried(data, kind, enough, make, [])
+    with messages_kept() as messages:
+        return _tried(data, kind, enough, make, messages)
+
+
+def _tried(
+    data: bytes, kind: Format, enough: int, make: _Make[T], messages: list[str]
+) -> T | Unreadable:
     try:
-        return _decode(data, kind, enough, make)
+        made = _decode(data, kind, enough, make)
+        if any(_DAMAGED.match(message) for message in messages):
+            raise OSError("decoder error")  # of a part of the image, which Pillow does not mind
+        return made
     except Exception as error:
-        return _refusal(data, kind, error)
+        return _refusal(data, kind, error, messages)
 
 
 def _picture(image: Image.Image, width: int, height: int) -> Picture:
@@ -146,12 +185,12 @@ def _decode(data: bytes, kind: Format, enough: int, make: _Make[T]) -> T | Unrea
         # A switch of Pillow that somebody else in the process may have turned.
         ImageFile.LOAD_TRUNCATED_IMAGES and is_cut(data, kind)
     ):
-        return _refusal(data, kind, OSError("image file is truncated"))
+        return _refusal(data, kind, OSError("image file is truncated"), [])
     if kind is JPEG:
         return _decode_jpeg(data, enough, make)
     if kind.calm:
         return _decode_other(data, kind, make)
-    with _QUIET:
+    with QUIET:
         return _decode_other(data, kind, make)
 
 
@@ -174,6 +213,8 @@ def _decode_jpeg(data: bytes, enough: int, make: _Make[T]) -> T | Unreadable:
     if enough and min(width, height) >= 2 * enough:
         image.draft(None, (enough, enough))
     image.load()
+    if image.mode == "CMYK" and "adobe" not in image.info:
+        image = ImageChops.invert(image)  # Pillow takes all for Adobe's, whose inks are inverted
     orientation = orientation_of(exif) if exif else 1
     if orientation > 4:
         width, height = height, width
@@ -181,16 +222,31 @@ def _decode_jpeg(data: bytes, enough: int, make: _Make[T]) -> T | Unreadable:
 
 
 def _decode_other(data: bytes, kind: Format, make: _Make[T]) -> T | Unreadable:
-    image = _reader(kind)(io.BytesIO(data))
+    image = _opened(data, kind)
     if (refused := _too_large(*image.size)) is not None:
         return refused
+    coloured = holds_deep_colours(image)
     image.load()
     if kind is TIFF:
         orientation = int(image.getexif().get(0x0112, 1))  # gone where Pillow has applied it
-        image = turned(image, orientation)
-    elif (exif := image.info.get("exif")) is not None:
-        image = turned(image, orientation_of(exif))
+    else:
+        orientation = orientation_of(image.info.get("exif") or b"")
+    if coloured:
+        image = shallow_colours(image, _opened(data, kind))
+    elif is_deep(image):
+        image = shallow(image)
+    image = turned(image, orientation)
     return make(image, image.width, image.height)
+
+
+def _opened(data: bytes, kind: Format) -> Image.Image:
+    """Return an image whose pixels are not loaded yet."""
+    for magic, variant in _UNREAD.items():
+        if data.startswith(magic):
+            raise NotImplementedError(variant)
+    image: Image.Image = _reader(kind)(io.BytesIO(data))
+    mend(image)
+    return image
 
 
 def _too_large(width: int, height: int) -> Unreadable | None:
@@ -202,19 +258,27 @@ def _too_large(width: int, height: int) -> Unreadable | None:
     )
 
 
-def _refusal(data: bytes, kind: Format, error: Exception) -> Unreadable:
+def _refusal(data: bytes, kind: Format, error: Exception, messages: list[str]) -> Unreadable:
     """Say why a picture of a known format could not be decoded."""
-    said = " ".join(str(error).split())[:200]
-    if isinstance(error, ImportError):
-        return Unreadable("unsupported", f"no decoder for {kind.name} is installed")
+    words, cause = str(error).lower(), error.__cause__ or error
+    text = " ".join(" ".join([str(error), *(f"({each})" for each in messages[:1])]).split())[:200]
+    missing = isinstance(error, ImportError) or (kind.extra and "not installed" in words)
+    if missing:
+        advice = f": pip install 'visleak[{kind.extra}]'" if kind.extra else ""
+        return Unreadable("unsupported", f"no decoder for {kind.name} is installed{advice}")
     if isinstance(error, Image.DecompressionBombError | MemoryError):
-        return Unreadable("too-large", f"{kind.name}: {said or 'out of memory'}")
-    ended = any(word in said.lower() for word in ("truncated", "eof", "not enough"))
+        return Unreadable("too-large", f"{kind.name}: {text or 'out of memory'}")
+    ended = any(word in words for word in ("truncated", "eof", "not enough"))
     if not is_walked(kind):
-        ended |= isinstance(error.__cause__ or error, IndexError | struct.error)
+        ended |= isinstance(cause, IndexError | struct.error)
     if ended or is_cut(data, kind):
         return Unreadable("truncated", f"the {kind.name} file ends before its picture does")
-    return Unreadable("corrupt", f"{kind.name}: {said or type(error).__name__}")
+    unknown = isinstance(cause, NotImplementedError | KeyError)  # Pillow looks up types by key
+    if unknown or any(word in words for word in _UNSUPPORTED):
+        return Unreadable(
+            "unsupported", f"{kind.name} with pixels that Pillow does not read ({text})"
+        )
+    return Unreadable("corrupt", f"{kind.name}: {text or type(error).__name__}")
 
 
 def content_digest(data: bytes | npt.NDArray[Any]) -> bytes:

@@ -29,12 +29,14 @@ class Format:
         plugin: module of Pillow (or of an add-on) that reads it; empty where there is none.
         reader: the class in that module.
         calm: whether opening it never makes Pillow warn.
+        extra: of visleak that brings the decoder; empty where Pillow always has it.
     """
 
     name: str
     plugin: str = ""
     reader: str = ""
     calm: bool = False
+    extra: str = ""
 
 
 JPEG: Final = Format("JPEG", "PIL.JpegImagePlugin", "JpegImageFile", calm=True)
@@ -46,8 +48,8 @@ GIF: Final = Format("GIF", "PIL.GifImagePlugin", "GifImageFile")
 TIFF: Final = Format("TIFF", "PIL.TiffImagePlugin", "TiffImageFile")
 BMP: Final = Format("BMP", "PIL.BmpImagePlugin", "BmpImageFile")
 PNM: Final = Format("PNM", "PIL.PpmImagePlugin", "PpmImageFile")
-AVIF: Final = Format("AVIF", "PIL.AvifImagePlugin", "AvifImageFile")
-HEIF: Final = Format("HEIF", "pillow_heif", "HeifImageFile")
+AVIF: Final = Format("AVIF", "PIL.AvifImagePlugin", "AvifImageFile", extra="heif")
+HEIF: Final = Format("HEIF", "pillow_heif", "HeifImageFile", extra="heif")
 JPEG2000: Final = Format("JPEG 2000", "PIL.Jpeg2KImagePlugin", "Jpeg2KImageFile")
 TGA: Final = Format("TGA", "PIL.TgaImagePlugin", "TgaImageFile")
 

@@ -12,8 +12,11 @@ import pyarrow as pa
 from PIL import Image
 
 from visleak.errors import UsageError
+from visleak.images.decoding import QUIET
+from visleak.images.libtiff import messages_kept
 from visleak.images.orientation import orientation_of, turned
-from visleak.images.pixels import rgb_of_array, rgb_of_image
+from visleak.images.pixels import is_deep, rgb_of_array, rgb_of_image, shallow
+from visleak.images.raw_modes import mend
 from visleak.images.request import Request, writable
 from visleak.records import Bytes8, ImageSet, Unreadable
 
@@ -67,8 +70,11 @@ def _of_image(picture: Image.Image) -> Bytes8 | Unreadable:
     try:
         exif = picture.info.get("exif")
         orientation = orientation_of(exif) if isinstance(exif, bytes) else 1
-        picture.load()
-        return rgb_of_image(turned(picture, orientation))
+        with QUIET, messages_kept():
+            mend(picture)
+            picture.load()
+        shown = shallow(picture) if is_deep(picture) else picture
+        return rgb_of_image(turned(shown, orientation))
     except OSError as error:
         reason = "truncated" if "truncated" in str(error) else "corrupt"
         return Unreadable(reason, " ".join(str(error).split())[:200])
@@ -92,7 +98,7 @@ def _of_tensor(tensor: Any) -> npt.NDArray[Any] | Unreadable:
             "its values are not in [0, 1]: they are normalised; give the data set without its"
             " transform",
         )
-    return np.asarray(np.rint(np.clip(values, 0, 1) * 255), np.uint8)
+    return np.asarray(np.clip(values, 0, 1))
 
 
 def picture_in(item: Any) -> Any:

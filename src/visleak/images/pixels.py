@@ -1,18 +1,29 @@
 """From whatever a decoder or a caller has to ``uint8`` RGB of shape (height, width, 3).
 
-Alpha is laid over white. Sixteen-bit values are divided by 257 and rounded. Colour profiles (ICC)
-are ignored: values are taken as sRGB.
+Alpha is laid over white, or ignored where it hides everything. Of more than eight bits, the range
+that an image uses is shown (``depth.py``). Colour profiles (ICC) are ignored: values are taken as
+sRGB.
 """
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Final
 
 import numpy as np
 import numpy.typing as npt
 from PIL import Image
 
+from visleak.images.depth import alpha_to_eight, to_eight
 from visleak.records import Bytes8
+
+#: Opacity (of 255) up to which nothing of an image is seen.
+HIDDEN: Final = 1
+
+#: Tags of TIFF: how values become light, and their type.
+_PHOTOMETRIC: Final = 262
+_SAMPLE_FORMAT: Final = 339
+_UNSIGNED: Final = 1
+_SIGNED: Final = 2
 
 
 def rgb_of_image(image: Image.Image) -> Bytes8:
@@ -23,13 +34,47 @@ def rgb_of_image(image: Image.Image) -> Bytes8:
     mode = image.mode
     if mode == "RGB" and "transparency" not in image.info:
         return np.asarray(image)
-    if mode.startswith("I;16") or mode in ("I", "F"):
-        return _of_deep_image(image)
+    if is_deep(image):
+        image = shallow(image)
     if mode == "LAB":
         return _of_lab(image)
     if image.has_transparency_data:
         return _over_white(image)
     return np.asarray(image.convert("RGB"))
+
+
+def is_deep(image: Image.Image) -> bool:
+    """Whether an image holds one value per pixel that is not of eight bits without a sign."""
+    signed = image.mode == "L" and _sample_format(image) == _SIGNED
+    return signed or image.mode.startswith("I;16") or image.mode in ("I", "F")
+
+
+def shallow(image: Image.Image) -> Image.Image:
+    """Return a deep image in shades of grey of eight bits, mode ``L``, its transparent value white.
+
+    Must be called before the image is turned: then it has lost the tags of its file.
+    """
+    values = np.asarray(image)
+    kind = _sample_format(image)
+    if image.mode == "L":
+        values = values.view(np.int8)
+    elif image.mode == "I" and kind == _UNSIGNED:
+        values = values.view(np.uint32)
+    elif image.mode.startswith("I;16"):
+        values = values.astype(np.uint16, copy=False)
+    grey = to_eight(values)
+    if getattr(image, "tag_v2", {}).get(_PHOTOMETRIC) == 0:
+        grey = 255 - grey  # white is zero, which Pillow does not undo here
+    key = image.info.get("transparency")
+    if isinstance(key, int):
+        grey = np.where(values == key, np.uint8(255), grey)
+    return Image.fromarray(grey)
+
+
+def _sample_format(image: Image.Image) -> int:
+    """Return the type of a TIFF file's values; 0 for other files."""
+    tags = getattr(image, "tag_v2", None)
+    return 0 if tags is None else int(tags.get(_SAMPLE_FORMAT, (_UNSIGNED,))[0])
 
 
 def _over_white(image: Image.Image) -> Bytes8:
@@ -42,78 +87,20 @@ def _over_white(image: Image.Image) -> Bytes8:
         image = image.convert("LA" if image.mode == "La" else "RGBA")
     rgba = image.convert("RGBA")
     alpha = rgba.getchannel("A")
-    if np.asarray(alpha).min() == 255:
+    opacities = np.asarray(alpha)
+    if opacities.min() == 255 or opacities.max() <= HIDDEN:
         return np.asarray(rgba.convert("RGB"))
     white = Image.new("RGB", rgba.size, (255, 255, 255))
     white.paste(rgba, mask=alpha)
     return np.asarray(white)
 
 
-def _of_deep_image(image: Image.Image) -> Bytes8:
-    values = np.asarray(image)
-    sixteen = image.mode.startswith("I;16") or (
-        image.mode == "I" and getattr(image, "format", "") in ("PNG", "PPM")
-    )
-    grey = _sixteen_to_eight(values) if sixteen and _fits_sixteen(values) else to_eight(values)
-    key = image.info.get("transparency")
-    if isinstance(key, int):
-        grey = np.where(values == key, np.uint8(255), grey)
-    return _repeat(grey)
-
-
-def _fits_sixteen(values: npt.NDArray[Any]) -> bool:
-    return values.dtype.itemsize == 2 or bool(values.min() >= 0 and values.max() <= 65535)
-
-
 def _of_lab(image: Image.Image) -> Bytes8:
     import cv2
 
-    # Pillow, like OpenCV, holds L as 0..255 and a, b offset by 128.
-    planes = np.frombuffer(image.tobytes(), np.uint8).reshape(image.height, image.width, 3)
+    # Pillow hands out a and b with a sign, as TIFF stores them; OpenCV expects them offset by 128.
+    planes = np.bitwise_xor(np.asarray(image), np.array([0, 128, 128], np.uint8))
     return np.asarray(cv2.cvtColor(planes, cv2.COLOR_LAB2RGB), dtype=np.uint8)
-
-
-def _sixteen_to_eight(values: npt.NDArray[Any]) -> Bytes8:
-    return ((values.astype(np.uint32) * 255 + 32767) // 65535).astype(np.uint8)
-
-
-def to_eight(values: npt.NDArray[Any]) -> Bytes8:
-    """Return an array of any real type as ``uint8``, shape kept.
-
-    Booleans: 0 and 255. ``uint16``: divided by 257. Other integers: as they are within 0..255,
-    divided by 257 within 0..65535, else stretched from their least to their greatest. Floats:
-    times 255 within 0..1, as they are within 0..255, else stretched; not-a-number becomes 0.
-
-    >>> to_eight(np.array([0.0, 0.5, 1.0])).tolist()
-    [0, 128, 255]
-    >>> to_eight(np.array([0, 65535], dtype=np.uint16)).tolist()
-    [0, 255]
-    """
-    if values.dtype == np.uint8:
-        return values
-    if values.dtype == np.bool_:
-        return values.astype(np.uint8) * np.uint8(255)
-    if values.dtype == np.uint16:
-        return _sixteen_to_eight(values)
-    if values.dtype.kind == "f":
-        return _floats_to_eight(np.nan_to_num(values.astype(np.float64), posinf=0.0, neginf=0.0))
-    least, most = int(values.min(initial=0)), int(values.max(initial=0))
-    if least >= 0 and most <= 255:
-        return values.astype(np.uint8)
-    return _sixteen_to_eight(values) if least >= 0 and most <= 65535 else _stretched(values)
-
-
-def _floats_to_eight(values: npt.NDArray[np.float64]) -> Bytes8:
-    least, most = float(values.min(initial=0)), float(values.max(initial=0))
-    if least < 0 or most > 255:
-        return _stretched(values)
-    return np.asarray(np.rint(values * 255 if most <= 1 else values), dtype=np.uint8)
-
-
-def _stretched(values: npt.NDArray[Any]) -> Bytes8:
-    least = float(values.min())
-    spread = (float(values.max()) - least) or 1.0
-    return np.asarray(np.rint((values.astype(np.float64) - least) / spread * 255), dtype=np.uint8)
 
 
 def _repeat(grey: Bytes8) -> Bytes8:
@@ -141,4 +128,5 @@ def rgb_of_array(array: npt.NDArray[Any]) -> Bytes8:
         return _repeat(to_eight(array[:, :, 0]))
     if array.shape[2] == 3:
         return np.ascontiguousarray(to_eight(array))
-    return _over_white(Image.fromarray(np.ascontiguousarray(to_eight(array))))
+    colours, alpha = to_eight(array[:, :, :3]), alpha_to_eight(array[:, :, 3])
+    return _over_white(Image.fromarray(np.dstack([colours, alpha])))

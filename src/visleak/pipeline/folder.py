@@ -16,6 +16,7 @@ import pyarrow.compute as pc
 from visleak.documents import digest_of
 from visleak.errors import UsageError, VisleakError
 from visleak.grading import load_grader
+from visleak.images import DECODING
 from visleak.images.sources import place_of
 from visleak.pipeline import recordings, rounds
 from visleak.pipeline.run import Outcome
@@ -62,6 +63,7 @@ def key_of(
         return None
     parts: dict[str, Any] = {
         "settings": settings.as_dict(),
+        "decoding": DECODING,
         "encoder": encoder.digest,
         "thresholds": [thresholds.hard, thresholds.soft, thresholds.provenance],
         "verifier": check.digest().hex(),

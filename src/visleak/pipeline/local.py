@@ -11,7 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 from visleak.encoders.local import BOUND, DIGEST, SMALLEST, local_features, view_features
-from visleak.images import decode
+from visleak.images import DECODING, decode
 from visleak.pipeline.candidates import INVERSE_VIEW, Side
 from visleak.pipeline.columns import GrowingColumn
 from visleak.pipeline.material import ImagesLost, Material
@@ -156,7 +156,7 @@ def extract(own: Material, place: Workplace) -> Patches:
 
 
 def _maker() -> bytes:
-    recipe = f"{DIGEST} from {SMALLEST_QUERY}"
+    recipe = f"{DIGEST} from {SMALLEST_QUERY} of {DECODING}"
     return hashlib.blake2b(recipe.encode(), digest_size=16).digest()
 
 

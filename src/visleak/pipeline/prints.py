@@ -9,7 +9,7 @@ from typing import Final
 import numpy as np
 import numpy.typing as npt
 
-from visleak.images import content_digest
+from visleak.images import DECODING, content_digest
 from visleak.records import (
     Bool,
     Bytes8,
@@ -124,12 +124,13 @@ def called(encoder: Encoder) -> str:
 
 
 def maker(encoder: Encoder) -> bytes:
-    """Return the cache's key of an encoder, whose digest may be any text.
+    """Return the cache's key of an encoder, whose digest may be any text, and of its pixels.
 
     Vectors of another precision mean the same and are no other encoder's, but they are not these.
     """
     precision = getattr(encoder, "precision", "")
-    return f"fingerprint {encoder.digest}{' ' if precision else ''}{precision}".encode()
+    about = f"{encoder.digest}{' ' if precision else ''}{precision}"
+    return f"fingerprint {DECODING} {about}".encode()
 
 
 def entries(chunk: Chunk) -> Iterator[tuple[bytes, bytes]]:

@@ -17,7 +17,7 @@ import numpy as np
 import numpy.typing as npt
 
 from visleak.grading import Grader, grade
-from visleak.images import decode
+from visleak.images import DECODING, decode
 from visleak.pipeline.material import ImagesLost, Material
 from visleak.pipeline.pictures import Drawer, Shelf, fill
 from visleak.pipeline.rounds import Candidates, Rounds, sizes_for
@@ -303,7 +303,7 @@ def _remember(rows: _Rows, material: Mapping[str, Material], place: Workplace) -
 
 
 def _maker() -> bytes:
-    return check.digest()
+    return check.digest() + bytes([DECODING])
 
 
 def _parts(count: int, step: int) -> list[slice]:

@@ -1,0 +1,211 @@
+"""Values of more than eight bits: which range of them is shown, in any file."""
+
+from __future__ import annotations
+
+import io
+from collections.abc import Callable, Mapping
+
+import cv2
+import numpy as np
+import pytest
+import tifffile
+from picture_making import pixels, png
+from PIL import Image
+
+from visleak.images.pixels import rgb_of_array
+
+
+def shades(height: int = 60, width: int = 80, seed: int = 0) -> np.ndarray:
+    """Return a smooth image without symmetry, shares of the range from 0 to 1."""
+    rng = np.random.default_rng(seed)
+    image = cv2.resize(rng.random((5, 6)), (width, height), interpolation=cv2.INTER_CUBIC)
+    return (image - image.min()) / (image.max() - image.min())
+
+
+def of_bits(image: np.ndarray, bits: int) -> np.ndarray:
+    return np.rint(image * (2**bits - 1)).astype(np.uint16)
+
+
+def tiff(values: np.ndarray, **options: object) -> bytes:
+    out = io.BytesIO()
+    tifffile.imwrite(out, values, **{"photometric": "minisblack", **options})
+    return out.getvalue()
+
+
+def cv_png(values: np.ndarray) -> bytes:
+    return cv2.imencode(".png", values[..., ::-1] if values.ndim == 3 else values)[1].tobytes()
+
+
+def grey(data: bytes) -> np.ndarray:
+    return pixels(data)[..., 0].astype(int)
+
+
+@pytest.mark.parametrize("bits", range(8, 17))
+def test_an_image_of_any_bits_is_its_rendering(bits):
+    stored = of_bits(shades(), bits)
+    assert np.abs(grey(cv_png(stored)) - (stored >> (bits - 8))).max() <= 1
+    coloured = np.dstack([stored, stored // 2, stored // 3])
+    assert np.abs(pixels(cv_png(coloured)).astype(int) - (coloured >> (bits - 8))).max() <= 1
+
+
+@pytest.mark.parametrize("bits", [16, 12, 10])
+def test_equal_values_are_equal_pixels_in_any_file(bits):
+    stored = of_bits(shades(), bits)
+    want = pixels(cv_png(stored))
+    kinds: Mapping[str, Callable[[], bytes]] = {
+        "little": lambda: tiff(stored),
+        "big": lambda: tiff(stored, byteorder=">"),
+        "packed": lambda: tiff(stored, compression="zlib", byteorder=">"),
+        "PGM": lambda: b"P5 80 60 65535\n" + stored.astype(">u2").tobytes(),
+        "white is zero": lambda: tiff((2**bits - 1) - stored, photometric="miniswhite"),
+        "32 bits": lambda: tiff(stored.astype(np.uint32)),
+        "signed": lambda: tiff(stored.astype(np.int32), compression="zlib", byteorder=">"),
+        "float": lambda: tiff(stored.astype(np.float32)),
+        "packed float": lambda: tiff((stored / 65535).astype(np.float32), compression="zlib"),
+        "big float": lambda: tiff(
+            (stored / 65535).astype(np.float32), compression="zlib", byteorder=">"
+        ),
+    }
+    for name, make in kinds.items():
+        assert np.array_equal(pixels(make()), want), name
+    for values in (stored, stored.astype(np.int64), stored.astype(np.float64), stored / 65535):
+        assert np.array_equal(rgb_of_array(values), want), values.dtype
+
+
+@pytest.mark.parametrize("bits", [16, 12])
+def test_equal_colours_are_equal_pixels_in_any_file(bits):
+    colours = np.dstack([of_bits(shades(seed=seed), bits) for seed in range(3)])
+    opaque = np.dstack([colours, np.full(colours.shape[:2], 2**bits - 1)]).astype(np.uint16)
+    want = pixels(cv_png(colours))
+    assert want.max() == 255
+    assert np.array_equal(rgb_of_array(colours), want)
+    planes = np.moveaxis(colours, 2, 0)
+    files = {
+        "little": tiff(colours, photometric="rgb"),
+        "big": tiff(colours, photometric="rgb", byteorder=">"),
+        "packed": tiff(colours, photometric="rgb", compression="zlib", byteorder=">"),
+        "planes": tiff(planes, photometric="rgb", planarconfig="separate"),
+        "big planes": tiff(planes, photometric="rgb", planarconfig="separate", byteorder=">"),
+        "opaque": tiff(opaque, photometric="rgb", extrasamples=["unassalpha"]),
+        "opaque PNG": cv2.imencode(".png", opaque[..., [2, 1, 0, 3]])[1].tobytes(),
+        "PPM": b"P6 80 60 65535\n" + colours.astype(">u2").tobytes(),
+    }
+    for name, data in files.items():
+        assert np.array_equal(pixels(data), want), name
+
+
+def test_grey_with_alpha_of_sixteen_bits():
+    stored = of_bits(shades(), 12)
+    alpha = np.full(stored.shape, 65535)
+    rows = np.dstack([stored, alpha]).astype(">u2")
+    data = png(80, 60, 16, 4, b"".join(b"\0" + row.tobytes() for row in rows))
+    assert np.array_equal(pixels(data), pixels(cv_png(stored)))
+
+
+@pytest.mark.parametrize("dark", [1, 3, 10])
+def test_eight_bits_come_back_from_any_type(dark):
+    eight = np.rint(shades() * 255 / dark).astype(np.uint8)
+    wide = eight.astype(np.uint16)
+    for values in (wide, wide * 257, wide << 8, eight.astype(np.float32), eight / np.float32(255)):
+        assert np.array_equal(rgb_of_array(values)[..., 0], eight), values.dtype
+    assert np.array_equal(rgb_of_array((eight / 255).astype(np.float16))[..., 0], eight)
+
+
+def test_a_dark_image_is_its_rendering_at_another_exposure():
+    stored = of_bits(shades() * 0.1, 16)
+    found = grey(cv_png(stored))
+    assert 128 <= found.max() <= 255
+    assert np.corrcoef(found.ravel(), (stored >> 8).ravel())[0, 1] > 0.99
+
+
+def test_a_few_hot_and_dead_pixels_do_not_count():
+    stored = of_bits(shades(200, 300), 12)
+    want = grey(cv_png(stored))
+    faulty = stored.copy()
+    faulty[10, 20], faulty[90, 200] = 65535, 40000
+    found = grey(cv_png(faulty))
+    assert (found != want).sum() <= 2
+    assert found[10, 20] == found[90, 200] == 255
+    offset = stored.astype(np.int32) - 1024
+    offset[5, 5] = -30000
+    assert np.abs(grey(tiff(offset)) - want).mean() < 4
+
+
+def test_values_without_data_do_not_count():
+    stored = of_bits(shades(), 12)
+    want = grey(cv_png(stored))
+    for values, missing, shown in (
+        (stored, 65535, 255),
+        (stored.astype(np.int16), -9999, 0),
+        (stored.astype(np.float32), -3.4e38, 0),
+        (stored.astype(np.float32), np.nan, 0),
+        (stored.astype(np.float32), np.inf, 255),
+        (stored.astype(np.float32), -np.inf, 0),
+    ):
+        holed = values.copy()
+        holed[:20] = missing
+        found = grey(tiff(holed))
+        assert (found[:20] == shown).all(), missing
+        assert np.abs(found[20:] - want[20:]).max() <= 1, missing
+
+
+def test_a_narrow_range_far_from_zero_is_shown_whole():
+    thermal = (21000 + 3000 * shades()).astype(np.uint16)
+    found = grey(cv_png(thermal))
+    assert (found.min(), found.max()) == (0, 255)
+    assert np.abs(found - 255 * shades()).max() <= 1
+    # but noise is not made an image
+    blank = 30000 + np.random.default_rng(0).integers(-60, 60, (60, 80)).astype(np.uint16)
+    assert np.ptp(grey(cv_png(blank))) < 3
+
+
+def test_an_image_of_one_value_has_its_share_of_the_type():
+    for value, shown in ((0, 0), (100, 100), (30000, 117), (65535, 255)):
+        assert (grey(cv_png(np.full((9, 9), value, np.uint16))) == shown).all(), value
+    for share, shown in ((0.0, 0), (0.25, 64), (1.0, 255), (-3.0, 0), (np.nan, 0)):
+        assert (grey(tiff(np.full((9, 9), share, np.float32))) == shown).all(), share
+
+
+def test_signed_values_begin_at_the_least():
+    image = shades()
+    want = 255 * image
+    for values in (
+        (4095 * image - 1024).astype(np.int16),
+        (255 * image - 128).astype(np.int8),
+        (2 * image - 1).astype(np.float32),
+        (4 * image).astype(np.float32) + 1.5,
+    ):
+        assert np.abs(rgb_of_array(values)[..., 0] - want).max() <= 2 or values.min() > 0
+        assert np.ptp(grey(tiff(values))) > 180, values.dtype
+    assert np.abs(grey(tiff((255 * image - 128).astype(np.int8))) - want).max() <= 2
+
+
+def test_floats_that_overshoot_are_shares_still():
+    image = shades()
+    assert np.abs(grey(tiff((1.04 * image - 0.02).astype(np.float32))) - 255 * image).max() <= 6
+
+
+def test_unsigned_values_of_thirty_two_bits():
+    wide = of_bits(shades(), 16).astype(np.uint32) << 16
+    assert np.abs(grey(tiff(wide)) - 255 * shades()).max() <= 1
+
+
+@pytest.mark.parametrize("orientation", range(1, 9))
+def test_deep_images_are_turned_as_shallow_ones_are(orientation, encode):
+    exif = Image.Exif()
+    exif[0x0112] = orientation
+    stored = of_bits(shades(), 12)
+    want = pixels(encode(Image.fromarray((stored >> 4).astype(np.uint8)), exif=exif)).astype(int)
+    for kind in ("PNG", "TIFF"):
+        found = pixels(encode(Image.fromarray(stored), kind, exif=exif)).astype(int)
+        assert found.shape == want.shape
+        assert np.abs(found - want).max() <= 1
+    tag = (274, "H", 1, orientation, True)
+    colours = tiff(np.dstack([stored] * 3), photometric="rgb", extratags=[tag])
+    assert np.abs(pixels(colours).astype(int) - want).max() <= 1
+
+
+def test_a_single_row_and_a_single_column():
+    stored = of_bits(shades(), 12)
+    for part in (stored[3:4], stored[:, 4:5], stored[3:4, 4:5]):
+        assert pixels(cv_png(part)).shape == (*part.shape, 3)
