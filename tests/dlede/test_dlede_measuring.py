@@ -65,11 +65,31 @@ def test_a_clean_split_rises_as_expected_and_a_leaking_one_does_not(tmp_path: Pa
     assert metric.steps[2].increase.value == pytest.approx(1 / 11, abs=0.002)
     high = Rehearsed(base=0.95)
     leaking = dlede(split_of(60, 40), high, tmp_path / "b", plan=PLAN, extras=BARE)
-    assert leaking.judgement.verdict == "leaking"
+    # what starts at .95 does not rise by 5 %, leak or not
+    assert leaking.judgement.on_means == "leaking"
+    assert (leaking.judgement.verdict, leaking.judgement.reason_code) == (
+        "undecided",
+        "score-too-high",
+    )
     assert leaking.judgement.metrics[0].steps[1].increase.value == pytest.approx(
         0.005 / 0.95, abs=1e-3
     )
     assert {other.rule for other in leaking.others} == {"any-step", "cumulative"}
+
+
+@pytest.mark.parametrize(("base", "said"), [(0.52, "model-did-not-learn"), (0.62, "")])
+def test_a_classifier_that_guesses_has_not_learned(base: float, said: str, tmp_path: Path) -> None:
+    """Of two classes a half is right by guessing; what leaks is not learned."""
+
+    @dataclass(frozen=True)
+    class Guesser(Rehearsed):
+        def train(self, lesson: Lesson, folder: Path) -> Outcome:
+            noise = np.random.default_rng([lesson.seed, lesson.step]).normal(0, 0.001, 2)
+            return Outcome({"accuracy": self.base + noise[0], "f1": self.base + noise[1]})
+
+    split = split_of(60, 40, labels=2)
+    judged = dlede(split, Guesser(base), tmp_path, plan=PLAN, extras=BARE).judgement
+    assert (judged.verdict, judged.reason_code) == ("undecided" if said else "leaking", said)
 
 
 def test_what_leaked_images_gain_is_told_from_what_the_others_gain(tmp_path: Path) -> None:

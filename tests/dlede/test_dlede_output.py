@@ -84,9 +84,11 @@ def test_the_papers_increases_to_the_printed_digit(
 @pytest.mark.parametrize(("made", "said"), [(cirrus, "clean"), (kitti, "leaking")])
 def test_all_rules_agree_on_the_papers_curves(made: Callable[[int], DLeDe], said: str) -> None:
     """Block of the paper: Cirrus clean, KITTI leaking; any-step calls a curve by its least step."""
-    for repetitions, where in ((1, "on the means"), (10, "verdict")):
+    for repetitions in (1, 10):
         grid = verdicts(made(repetitions))
-        assert column(grid, where) == [said] * 9
+        assert column(grid, "on the means") == [said] * 9
+    # what starts at .85 would not rise by 5 % without a leak either
+    assert column(grid, "verdict") == [{"leaking": "undecided"}.get(said, said)] * 9
     assert column(grid, "rule") == ["both-steps"] * 3 + ["any-step"] * 3 + ["cumulative"] * 3
     assert column(verdicts(made(1)), "leaks already") == ["-"] * 9
 

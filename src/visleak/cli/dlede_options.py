@@ -200,6 +200,17 @@ Lower = Annotated[
         help="Metric of which less is better, such as loss. May be repeated.",
     ),
 ]
+Chance = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--chance",
+        metavar="M=RATE",
+        rich_help_panel=VERDICT,
+        show_default="the largest class of the test set, 0 for objects",
+        help="What guessing scores by a metric, such as accuracy=25%; a model that scores hardly"
+        " more is undecided. May be repeated.",
+    ),
+]
 Calibrate = Annotated[
     int,
     typer.Option(

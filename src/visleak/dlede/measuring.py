@@ -21,13 +21,16 @@ from visleak.dlede.besides import (
     trained_by,
 )
 from visleak.dlede.converging import LONGER, usual_epochs
-from visleak.dlede.courses import Course
+from visleak.dlede.courses import Course, Trained
+from visleak.dlede.detecting import detection_limit
 from visleak.dlede.forecasting import Forecast, forecast_of
+from visleak.dlede.guessing import chance_levels
 from visleak.dlede.hash_evidence import hash_evidence
 from visleak.dlede.lesson import Split, Trainer
 from visleak.dlede.makeup import makeup_of
 from visleak.dlede.memory import memory_of
 from visleak.dlede.plan import Plan
+from visleak.dlede.reasons import CALIBRATION_FAILED
 from visleak.dlede.results import Calibration, DLeDe, Judgement
 from visleak.dlede.rules import UNDECIDED
 from visleak.dlede.scores import Scores
@@ -96,11 +99,12 @@ def dlede(
         cause = audit() if callable(audit) else audit
         trained = trained_by(course, ready, verdict, works)
         refuse_incomplete(trained)
-        verdict = _settled(verdict, trainer, trained.scores)
-        calibration, uncalibrated = calibrated(besides, verdict, extras, works)
+        verdict = _settled(verdict, trainer, trained)
+        calibration, clean, uncalibrated = calibrated(besides, verdict, extras, works)
         convergence, unconverged = converged(besides, trained, ready, verdict, works)
         shutil.rmtree(folder / PREPARED, ignore_errors=True)
     judgement = _judgement(trained.scores, verdict, calibration)
+    by_clean = calibration is not None and judgement.threshold == calibration.threshold
     return DLeDe(
         train=_about(split.train),
         test=_about(split.test),
@@ -108,13 +112,16 @@ def dlede(
         plan=course.plan,
         scores=trained.scores,
         judgement=judgement,
-        others=verdict.others(trained.scores, judgement.threshold),
+        others=verdict.others(trained.scores, judgement.threshold, calibrated=by_clean),
         failed=trained.failed,
         seconds=trained.seconds,
         notes=(*getattr(ready, "notes", ()), *uncalibrated, *unconverged),
         makeup=makeup_of(split, course.draws()),
         memory=memory_of(trained.runs, course.folder, trained.scores.lower),
         calibration=calibration,
+        detection=detection_limit(
+            trained.scores, judgement, clean=clean, calibrated=by_clean, chance=verdict.chance
+        ),
         convergence=convergence,
         hashes=hash_evidence(split, progress=works.progress) if extras.hashes else None,
         audit=cause,
@@ -192,10 +199,18 @@ def _told(course: Course) -> dict[str, Any]:
     return about if epochs is None else about | {"epochs": epochs}
 
 
-def _settled(verdict: Verdict, trainer: Trainer, scores: Scores) -> Verdict:
-    """Return the verdict with the metrics that decide: those asked for, else the trainer's."""
-    own = tuple(name for name in trainer.decides if name in scores.metrics)
-    return verdict if verdict.metrics else replace(verdict, metrics=own)
+def _settled(verdict: Verdict, trainer: Trainer, trained: Trained) -> Verdict:
+    """Return the verdict with the metrics that decide, those asked for or the trainer's.
+
+    What guessing scores is added where it is known and nobody says otherwise.
+    """
+    own = tuple(name for name in trainer.decides if name in trained.scores.metrics)
+    # labels of a set of which objects are searched for say nothing of its F1
+    classifies = "accuracy" in trained.scores.metrics
+    known = chance_levels(trained.course.split) if classifies else {}
+    chance = {name: value for name, value in known.items() if name in trained.scores.metrics}
+    chance |= verdict.chance
+    return replace(verdict, metrics=verdict.metrics or own, chance=chance)
 
 
 def _judgement(scores: Scores, verdict: Verdict, calibration: Calibration | None) -> Judgement:
@@ -207,10 +222,17 @@ def _judgement(scores: Scores, verdict: Verdict, calibration: Calibration | None
     if verdict.threshold is not None or calibration is None:
         return verdict.of(scores)
     if calibration.threshold > 0.0:
-        return verdict.of(scores, threshold=calibration.threshold)
+        return verdict.of(scores, threshold=calibration.threshold, calibrated=True)
     made = verdict.of(scores)
     metrics = tuple(replace(each, verdict=UNDECIDED) for each in made.metrics)
-    return replace(made, metrics=metrics, verdict=UNDECIDED, disagree=False, more=None)
+    return replace(
+        made,
+        metrics=metrics,
+        verdict=UNDECIDED,
+        disagree=False,
+        more=None,
+        reason_code=made.reason_code or CALIBRATION_FAILED,
+    )
 
 
 def judge_scores(
@@ -231,12 +253,14 @@ def judge_scores(
     limit = THRESHOLD if verdict.threshold is None else verdict.threshold
     plan = Plan(steps=scores.steps, repetitions=len(scores.repetitions))
     nothing = {"name": "", "images": 0, "source": ""}
+    judgement = verdict.of(scores, threshold=limit)
     return DLeDe(
         train=nothing,
         test=nothing,
         trainer={"name": "scores", "source": source},
         plan=plan,
         scores=scores,
-        judgement=verdict.of(scores, threshold=limit),
+        judgement=judgement,
+        detection=detection_limit(scores, judgement, chance=verdict.chance),
         others=verdict.others(scores, limit),
     )
