@@ -237,6 +237,45 @@ def test_scores_of_trainings_made_elsewhere(tmp_path: Path) -> None:
     assert json.loads(again.out)["judgement"]["on_means"] == "clean"
 
 
+def test_scores_that_give_nothing_to_judge_are_no_success(tmp_path: Path) -> None:
+    file = tmp_path / "torn.csv"
+    file.write_text("step,repetition,map50,f1\n0,1,.5,.5\n10,1,.6,.6\n0,2,.5,.5\n20,2,.6,.6\n")
+    code, said = refused("dlede", "--scores", file, "-o", tmp_path / "out")
+    assert code == 1
+    assert "nothing can be judged" in said
+    assert "0, 10, 20 %" in said
+    assert not (tmp_path / "out").exists()
+
+
+def test_what_is_read_as_percent_and_what_is_missing_is_said(tmp_path: Path) -> None:
+    file = tmp_path / "scores.csv"
+    file.write_text("step,f1\n0,50\n10,55\n20,60\n")
+    ran = run("dlede", "--scores", file, "-o", tmp_path / "out")
+    assert ran.code == 0, ran.err
+    assert "f1: read as percent" in ran.out
+    assert "map50 is missing" in ran.out
+    assert read_dlede(tmp_path / "out").scores.of("f1")[0] == pytest.approx([0.5, 0.55, 0.6])
+    chance = ("--scores", file, "-o", tmp_path / "two")
+    assert refused("dlede", *chance, "--chance", "50%")[0] == 2
+    assert refused("dlede", *chance, "--chance", "f1=9")[0] == 2
+    assert refused("dlede", *chance, "--chance", "recall=9%")[0] == 2
+
+
+def test_an_edited_program_trains_anew(pictures: Path, tmp_path: Path) -> None:
+    program, out = tmp_path / "train.py", tmp_path / "out"
+    program.write_text(PROGRAM)
+    given = ("--repetitions", 1, "--audit", "off", "--no-phash")
+    assert dlede(pictures, program, out, *given).code == 0
+    program.write_text(program.read_text() + "\n# another version\n")
+    again = dlede(pictures, program, out, *given)
+    assert again.code == 2
+    assert "another trainer" in again.err
+    assert f"({program} changed)" in again.err
+    forced = dlede(pictures, program, out, *given, "--force")
+    assert forced.code == 0, forced.err
+    assert "reused" not in forced.err
+
+
 def test_what_cannot_end_well_is_refused_before_any_work(
     pictures: Path, program: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -215,6 +215,38 @@ def test_a_metric_that_one_training_lacks_is_not_taken_from_the_others(tmp_path:
     assert (again.failed, again.judgement.repetitions) == ((), 4)
 
 
+def test_f1_never_decides_alone_in_silence(tmp_path: Path) -> None:
+    @dataclass(frozen=True)
+    class Sparse(Rehearsed):
+        """Gives F1 always, and mAP a few times."""
+
+        def train(self, lesson: Lesson, folder: Path) -> Outcome:
+            some = {"map50": 0.5} if lesson.repetition == 4 else {}
+            return Outcome({"f1": 0.5 + lesson.step / 100 + lesson.repetition / 1000} | some)
+
+    said: list[str] = []
+    trainer, works = Sparse(decides=("map50", "f1")), Works(say=said.append)
+    result = dlede(split_of(60, 40), trainer, tmp_path, plan=PLAN, extras=BARE, works=works)
+    assert [each.metric for each in result.judgement.metrics] == ["f1"]
+    assert [line for line in said if line.startswith("map50 is missing")]
+    alone, partly = result.notes
+    assert alone.startswith("map50 is missing")
+    assert partly.startswith("map50 is left out: only 3 of 12")
+    asked = Verdict(metrics=("f1",))
+    result = dlede(split_of(60, 40), trainer, tmp_path, plan=PLAN, extras=BARE, verdict=asked)
+    assert [note for note in result.notes if "missing" in note] == []
+
+
+def test_percent_of_a_trainer_are_no_result(tmp_path: Path) -> None:
+    @dataclass(frozen=True)
+    class Percent(Rehearsed):
+        def train(self, lesson: Lesson, folder: Path) -> Outcome:
+            return Outcome({"map50": 48.6, "f1": 51.0})
+
+    with pytest.raises(VisleakError, match=r"map50 must be a share from 0 to 1, got 48\.6"):
+        dlede(split_of(60, 40), Percent(), tmp_path, plan=PLAN, extras=BARE)
+
+
 def test_what_fails_besides_the_curve_is_said_and_takes_nothing_from_it(tmp_path: Path) -> None:
     @dataclass(frozen=True)
     class Tired(Rehearsed):

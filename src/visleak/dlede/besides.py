@@ -97,6 +97,7 @@ def trained_by(course: Course, ready: Ready, verdict: Verdict, works: Works) -> 
         lower=verdict.lower,
         metrics=verdict.metrics,
         progress=works.progress,
+        say=works.say,
     )
     for failure in trained.failed:
         works.say(said(failure))

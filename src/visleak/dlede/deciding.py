@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping, Sequence
 from typing import Final
 
-from visleak.dlede.scores import Scores
+from visleak.dlede.scores import Scores, plain_name
 from visleak.errors import UsageError
 
 #: What the metrics of Babu et al. 2025 are called, most telling name first; case, punctuation
@@ -67,27 +66,41 @@ def _known(scores: Scores, name: str) -> str:
     return found
 
 
+def lacking(scores: Scores, asked: Sequence[str]) -> str:
+    """Return a line on a metric of the paper that is missing beside the other; empty if none is.
+
+    Args:
+        scores: what there is.
+        asked: metrics that decide because somebody asked for them: then none is missed.
+    """
+    there = {name: metric_called(scores.metrics, name) for name in ALIASES}
+    missing = [name for name, found in there.items() if found is None]
+    classifies = any(guesses_well(metric) for metric in scores.metrics)
+    if asked or classifies or len(missing) != 1:
+        return ""
+    left = ", ".join(scores.metrics)
+    return (
+        f"{missing[0]} is missing: the trainings have {left} only, and the paper decides by mAP and"
+        f" F1 together; have them give {missing[0]}, or name by --metric what is to decide"
+    )
+
+
 def guesses_well(metric: str) -> bool:
     """Whether guessing may score far above 0 by a metric, as it does by the accuracy.
 
     >>> [guesses_well(name) for name in ("Accuracy", "metrics/accuracy_top1", "map50", "F1")]
     [True, True, False, False]
     """
-    return _plain(metric).startswith(ACCURACY)
+    return plain_name(metric).startswith(ACCURACY)
 
 
 def metric_called(there: Sequence[str], name: str) -> str | None:
     """Return the metric that a name means: the same, the same but for case, or an alias."""
     if name in there:
         return name
-    plain = {_plain(each): each for each in reversed(there)}
-    family = next((names for names in ALIASES.values() if _plain(name) in names), ())
-    return next((plain[each] for each in (_plain(name), *family) if each in plain), None)
-
-
-def _plain(name: str) -> str:
-    bare = re.sub(r"^metrics/|\(b\)$", "", name.strip().lower())
-    return re.sub(r"[^0-9a-z]", "", bare)
+    plain = {plain_name(each): each for each in reversed(there)}
+    family = next((names for names in ALIASES.values() if plain_name(name) in names), ())
+    return next((plain[each] for each in (plain_name(name), *family) if each in plain), None)
 
 
 def deciding_steps(scores: Scores, asked: tuple[int, ...] | None = None) -> tuple[int, ...]:

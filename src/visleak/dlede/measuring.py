@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import os
 import shutil
-from collections.abc import Callable, Mapping
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, Final
@@ -22,6 +23,7 @@ from visleak.dlede.besides import (
 )
 from visleak.dlede.converging import LONGER, usual_epochs
 from visleak.dlede.courses import Course, Trained
+from visleak.dlede.deciding import lacking
 from visleak.dlede.detecting import detection_limit
 from visleak.dlede.forecasting import Forecast, forecast_of
 from visleak.dlede.guessing import chance_levels
@@ -99,6 +101,7 @@ def dlede(
         cause = audit() if callable(audit) else audit
         trained = trained_by(course, ready, verdict, works)
         refuse_incomplete(trained)
+        of_metrics = tuple(_on_metrics(trained, verdict))
         verdict = _settled(verdict, trainer, trained)
         calibration, clean, uncalibrated = calibrated(besides, verdict, extras, works)
         convergence, unconverged = converged(besides, trained, ready, verdict, works)
@@ -115,7 +118,7 @@ def dlede(
         others=verdict.others(trained.scores, judgement.threshold, calibrated=by_clean),
         failed=trained.failed,
         seconds=trained.seconds,
-        notes=(*getattr(ready, "notes", ()), *uncalibrated, *unconverged),
+        notes=(*getattr(ready, "notes", ()), *of_metrics, *uncalibrated, *unconverged),
         makeup=makeup_of(split, course.draws()),
         memory=memory_of(trained.runs, course.folder, trained.scores.lower),
         calibration=calibration,
@@ -179,6 +182,8 @@ def _take(folder: Path, course: Course, *, force: bool) -> None:
         there = any(any((folder / name).rglob("*.json")) for name in (RUNS, CALIBRATION, LONGER))
         if other and there and not force:
             what = " and ".join(_CALLED.get(name, name) for name in other)
+            if edited := _edited(found, course):
+                what += f" ({', '.join(edited)} changed)"
             raise UsageError(
                 f"{folder} holds trainings with another {what}; choose another folder with -o DIR,"
                 " or --force drops them"
@@ -187,9 +192,22 @@ def _take(folder: Path, course: Course, *, force: bool) -> None:
             for name in (RUNS, CALIBRATION, LONGER):
                 shutil.rmtree(folder / name, ignore_errors=True)
     try:
-        write_json(path, {"schema": 1, "kind": KIND, **asked})
+        write_json(path, {"schema": 1, "kind": KIND, **asked, **_files(course)})
     except OSError as error:
         raise VisleakError(f"{path} cannot be written: {error}") from error
+
+
+def _files(course: Course) -> dict[str, Any]:
+    """Return the digests of the files that a trainer names, if it names any."""
+    return {"files": course.about["trainer"].get("files", {})}
+
+
+def _edited(found: Mapping[str, Any], course: Course) -> list[str]:
+    """Return the files of the trainer that are others by now than in a folder's request."""
+    before, now = found.get("files"), _files(course)["files"]
+    if not isinstance(before, Mapping):
+        return []
+    return [name for name, digest in now.items() if before.get(name, digest) != digest]
 
 
 def _told(course: Course) -> dict[str, Any]:
@@ -211,6 +229,19 @@ def _settled(verdict: Verdict, trainer: Trainer, trained: Trained) -> Verdict:
     chance = {name: value for name, value in known.items() if name in trained.scores.metrics}
     chance |= verdict.chance
     return replace(verdict, metrics=verdict.metrics or own, chance=chance)
+
+
+def _on_metrics(trained: Trained, verdict: Verdict) -> Iterator[str]:
+    """Yield lines on metrics that are missing, or that only some trainings have."""
+    if line := lacking(trained.scores, verdict.metrics):
+        yield line
+    counts = Counter(name for run in trained.runs for name in run.outcome.metrics)
+    for name, count in counts.items():
+        if name not in trained.scores.metrics:
+            yield (
+                f"{name} is left out: only {count:,} of {len(trained.runs):,} trainings gave it;"
+                " have all give it"
+            )
 
 
 def _judgement(scores: Scores, verdict: Verdict, calibration: Calibration | None) -> Judgement:
@@ -247,6 +278,10 @@ def judge_scores(
         scores: their metrics, see :func:`visleak.dlede.curve_files.read_scores`.
         verdict: how they are judged.
         source: where the scores come from.
+
+    Raises:
+        UsageError: a metric is not there, or a rule needs more steps.
+        VisleakError: no repetition has all steps that decide.
     """
     verdict = verdict or Verdict()
     verdict.refuse_few(scores.steps[:3])
@@ -254,6 +289,15 @@ def judge_scores(
     plan = Plan(steps=scores.steps, repetitions=len(scores.repetitions))
     nothing = {"name": "", "images": 0, "source": ""}
     judgement = verdict.of(scores, threshold=limit)
+    if not judgement.repetitions:
+        steps = ", ".join(map(str, judgement.decided_by))
+        raise VisleakError(
+            f"nothing can be judged: no repetition of {source or 'the scores'} has a score at all"
+            f" the steps {steps} %; add what is missing"
+        )
+    notes = [lacking(scores, verdict.metrics)]
+    if scores.rescaled:
+        notes.append(f"{', '.join(scores.rescaled)}: read as percent, and divided by 100")
     return DLeDe(
         train=nothing,
         test=nothing,
@@ -263,4 +307,5 @@ def judge_scores(
         judgement=judgement,
         detection=detection_limit(scores, judgement, chance=verdict.chance),
         others=verdict.others(scores, limit),
+        notes=tuple(filter(None, notes)),
     )
