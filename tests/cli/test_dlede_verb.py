@@ -105,7 +105,10 @@ def test_a_clean_split_from_end_to_end(made: tuple[Path, Ran]) -> None:
     assert together[-1] == "clean"
     assert "by any-step clean, by cumulative clean" in lines
     assert lines[-2:] == [str(out), str(out / "audit" / "report.html")]
-    assert ran.err.splitlines()[0].startswith("9 trainings on 24 images, each tested on 20")
+    pairs, hashes, costs = ran.err.splitlines()[:3]
+    assert pairs.startswith("pairs, by the audit: 0 of 20 test images")
+    assert "equal perceptual hashes" in hashes
+    assert costs.startswith("9 trainings on 24 images, each tested on 20")
     files = {path.name for path in out.iterdir()}
     assert {"curve.svg", "curve.png", "increases.png"} <= files
     assert {"dlede.json", "dlede.md", "dlede.tex", "curve.csv", "phash-pairs.png"} <= files
@@ -259,6 +262,52 @@ def test_what_is_read_as_percent_and_what_is_missing_is_said(tmp_path: Path) -> 
     assert refused("dlede", *chance, "--chance", "50%")[0] == 2
     assert refused("dlede", *chance, "--chance", "f1=9")[0] == 2
     assert refused("dlede", *chance, "--chance", "recall=9%")[0] == 2
+
+
+def test_a_leak_that_the_audit_proves_is_not_trained(
+    pictures: Path, program: Path, tmp_path: Path
+) -> None:
+    """Both sides are the same files, as in the data.yaml of coco128."""
+    out, folder = tmp_path / "out", pictures / "train"
+    given = ("--test", f"val={folder}", "--train", f"train={folder}", "-o", out)
+    given = (*given, "--trainer", trainer(program, 0.02), "--repetitions", 1)
+    ran = run("dlede", *given)
+    assert ran.code == 0, ran.err
+    proof = "24 of 24 val images (100.00 %"
+    assert ran.out.startswith(f"the split leaks, and nothing was trained: {proof}")
+    assert "--allow-proved-leak" in ran.out
+    # findings come before anything else, and no cost is told
+    assert ran.err.startswith(f"pairs, by the audit: {proof}")
+    assert "have equal perceptual hashes" in ran.err
+    assert "trainings" not in ran.err
+    assert not (out / "runs").exists()
+    content = json.loads((out / "dlede.json").read_text())
+    judged = content["judgement"]
+    assert (judged["verdict"], judged["reason_code"]) == (
+        "leaking",
+        "leak-proved-without-retraining",
+    )
+    assert content["proof"].startswith(proof)
+    assert repr(read_dlede(out).proof) == repr(content["proof"])
+    assert "the split leaks, and nothing was trained" in (out / "dlede.md").read_text()
+    assert "nothing was trained" in (out / "audit" / "report.html").read_text()
+    forced = run("dlede", *given, "--allow-proved-leak")
+    assert forced.code == 0, forced.err
+    assert forced.err.index("pairs, by the audit") < forced.err.index("3 trainings")
+    assert len(list((out / "runs").rglob("*.json"))) == 3
+
+
+def test_hashes_alone_prove_nothing_and_are_told_first(
+    pictures: Path, program: Path, tmp_path: Path
+) -> None:
+    folder = pictures / "train"
+    given = ("--test", f"val={folder}", "--train", f"train={folder}", "-o", tmp_path / "out")
+    given = (*given, "--trainer", trainer(program, 0.02), "--repetitions", 1, "--audit", "off")
+    ran = run("dlede", *given)
+    assert ran.code == 0, ran.err
+    assert "24 pairs of a test and a training image have equal perceptual hashes" in ran.err
+    assert ran.err.index("equal perceptual hashes") < ran.err.index("3 trainings")
+    assert len(list((tmp_path / "out" / "runs").rglob("*.json"))) == 3
 
 
 def test_an_edited_program_trains_anew(pictures: Path, tmp_path: Path) -> None:

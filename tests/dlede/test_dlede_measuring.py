@@ -434,6 +434,27 @@ def test_the_audit_is_asked_for_when_all_is_checked_and_nothing_trained(tmp_path
     assert found.audit == {"folder": "audit", "headline": "3 of 40"}
 
 
+@pytest.mark.parametrize(
+    ("copies", "trained", "few"), [(0, True, ""), (1, True, "too few to show"), (2, False, "")]
+)
+def test_copies_of_five_percent_prove_a_leak(
+    copies: int, trained: bool, few: str, tmp_path: Path
+) -> None:
+    trainer = Rehearsed(told=tmp_path / "told")
+    audit = {"folder": "a", "headline": "some of 40", "copies": copies, "images": 40}
+    found = dlede(split_of(60, 40), trainer, tmp_path, plan=PLAN, extras=BARE, audit=audit)
+    assert (tmp_path / "told").exists() == trained
+    assert found.proof == ("" if trained else "some of 40")
+    assert found.judgement.verdict == ("clean" if trained else "leaking")
+    told = headline(found)
+    assert ("copies of 1 of 40 test images" in told) == (copies == 1)
+    assert few in told
+    allowed = Extras(hashes=False, allow_proved_leak=True)
+    found = dlede(split_of(60, 40), trainer, tmp_path, plan=PLAN, extras=allowed, audit=audit)
+    assert found.judgement.verdict == "clean"
+    assert ("the audit finds copies of" in headline(found)) == bool(copies)
+
+
 def test_one_step_is_too_few_for_rules_of_two(tmp_path: Path) -> None:
     with pytest.raises(UsageError, match="rule both-steps looks at two steps above 0, and"):
         dlede(split_of(60, 40), Rehearsed(), tmp_path, plan=Plan((0, 10)), extras=BARE)

@@ -253,6 +253,15 @@ AuditOf = Annotated[
         help="An audit of the same split that is there already, or none.",
     ),
 ]
+AllowProved = Annotated[
+    bool,
+    typer.Option(
+        "--allow-proved-leak",
+        rich_help_panel=BESIDE,
+        help="Train even where the audit proves a leak: near or exact copies of 5 % of the test"
+        " images or more.",
+    ),
+]
 NoHashes = Annotated[
     bool,
     typer.Option(

@@ -95,12 +95,15 @@ class Extras:
         alpha: chance that a clean split is called leaking by the calibrated threshold.
         convergence: how many times as long the check of convergence trains; 0 for none.
         hashes: whether perceptual hashes of all train-test pairs are compared.
+        allow_proved_leak: train even where the audit proves a leak
+            (:mod:`visleak.dlede.proving`).
     """
 
     calibrate: int = 0
     alpha: float = 0.05
     convergence: int = 0
     hashes: bool = True
+    allow_proved_leak: bool = False
 
     def __post_init__(self) -> None:
         if self.calibrate < 0:

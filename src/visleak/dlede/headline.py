@@ -11,9 +11,10 @@ from collections.abc import Iterator, Sequence
 from typing import Final
 
 from visleak.dlede.numbers import certainty, metric_name, percent, score, told_rise
+from visleak.dlede.proving import ENOUGH
 from visleak.dlede.reasons import NOT_LEARNED, TOO_HIGH, memorized
 from visleak.dlede.results import DLeDe, Judgement, MetricJudgement
-from visleak.dlede.rules import RULES
+from visleak.dlede.rules import LEAKING, RULES
 
 #: So many metrics are named; of more there is a range.
 NAMED: Final = 3
@@ -37,6 +38,9 @@ def headline(result: DLeDe) -> str:
 
 def _parts(result: DLeDe) -> Iterator[str]:
     judged = result.judgement
+    if result.proof:
+        yield f"the split leaks, and nothing was trained: {result.proof}"
+        return
     if not judged.repetitions or not judged.metrics:
         steps = [f"{step}" for step in judged.decided_by]
         yield f"nothing can be judged: no repetition has a result at {listed(steps)} % of leaks"
@@ -53,6 +57,16 @@ def _parts(result: DLeDe) -> Iterator[str]:
         lack, are = ("lacks", "is") if one else ("lack", "are")
         yield f"{judged.left_out} of {every} repetitions {lack} a training and {are} left out"
     yield from _calibrated(result)
+    yield from _copies(result)
+
+
+def _copies(result: DLeDe) -> Iterator[str]:
+    """Say what an audit found where the scores do not show a leak."""
+    found = result.audit or {}
+    copies, images = int(found.get("copies", 0)), int(found.get("images", 0))
+    if copies and result.judgement.verdict != LEAKING:
+        few = ", too few to show in the scores" if copies < ENOUGH * images else ""
+        yield f"but the audit finds copies of {copies:,} of {images:,} test images in training{few}"
 
 
 def _reasons(result: DLeDe) -> Iterator[str]:

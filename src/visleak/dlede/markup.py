@@ -42,6 +42,12 @@ def about(result: DLeDe) -> str:
     if elsewhere(result):
         source = result.trainer.get("source") or "trainings made elsewhere"
         return f"scores of {source}: {runs} of {len(plan.steps)} steps"
+    if result.proof:
+        return (
+            f"{result.test['images']:,} images of {result.test['name']} against"
+            f" {result.train['images']:,} of {result.train['name']}; {runs} of {len(plan.steps)}"
+            f" steps by {name} were to be trained"
+        )
     return (
         f"{name} on {result.train['images']:,} images of {result.train['name']}, tested on"
         f" {result.test['images']:,} of {result.test['name']}; {runs} of {len(plan.steps)} steps,"
@@ -74,7 +80,7 @@ def _unknown_scales(result: DLeDe) -> Iterator[str]:
 
 def findings(result: DLeDe) -> Iterator[str]:
     """Yield what else was found: pairs, hashes, classes, one line each."""
-    if result.audit:
+    if result.audit and not result.proof:
         yield f"pairs, by the audit: {result.audit.get('headline', '')}"
     if result.calibration is not None:
         yield from _starts(result, result.calibration)
@@ -145,6 +151,11 @@ def hash_line(found: HashEvidence) -> str:
 def reading(result: DLeDe) -> list[str]:
     """Return how to read the tables, and what the method cannot tell, one line each."""
     judged = result.judgement
+    if result.proof:
+        return [
+            "the audit proves the leak image by image, which scores could not show more surely;"
+            " --allow-proved-leak trains all the same, and shows what the leak does to scores"
+        ]
     lines = [
         "leaking means: test images that were leaked into training on purpose hardly raise the"
         " score, as in a split that leaks already; a model that has reached its ceiling, or one"
@@ -190,7 +201,8 @@ def reading(result: DLeDe) -> list[str]:
 
 def main_grids(result: DLeDe) -> list[Grid]:
     """Return the tables of a page, in its order."""
-    return [*curve(result), verdicts(result), *evidence(result)]
+    judged = [] if result.proof else [verdicts(result)]
+    return [*curve(result), *judged, *evidence(result)]
 
 
 def markdown(result: DLeDe) -> str:

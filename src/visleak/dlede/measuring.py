@@ -30,10 +30,12 @@ from visleak.dlede.guessing import chance_levels
 from visleak.dlede.hash_evidence import hash_evidence
 from visleak.dlede.lesson import Split, Trainer
 from visleak.dlede.makeup import makeup_of
+from visleak.dlede.markup import hash_line
 from visleak.dlede.memory import memory_of
 from visleak.dlede.plan import Plan
+from visleak.dlede.proving import nothing_trained, proof_of, proved
 from visleak.dlede.reasons import CALIBRATION_FAILED
-from visleak.dlede.results import Calibration, DLeDe, Judgement
+from visleak.dlede.results import Calibration, DLeDe, HashEvidence, Judgement
 from visleak.dlede.rules import UNDECIDED
 from visleak.dlede.scores import Scores
 from visleak.documents import digest_of, read_document
@@ -79,8 +81,9 @@ def dlede(
         verdict: how the curve is judged.
         extras: calibration, check of convergence, hashes.
         works: who works, and who is told.
-        audit: what to say of the audit of the same split; a function is called for it when all is
-            checked and nothing is trained yet.
+        audit: what to say of the audit of the same split, as ``DLeDe.audit`` has it; a function is
+            called for it when all is checked and nothing is trained yet. Where it proves a leak,
+            nothing is trained, unless the extras allow it.
         force: drop the trainings of another split, trainer or seed that are in the folder.
 
     Raises:
@@ -97,8 +100,12 @@ def dlede(
     with claimed(folder):
         _take(folder, course, force=force)
         ready = trainer.ready(split, prepared(folder, "split"), works.progress)
-        works.told(forecast_of((course, *besides.courses), ready, jobs=works.jobs))
-        cause = audit() if callable(audit) else audit
+        costs = forecast_of((course, *besides.courses), ready, jobs=works.jobs)
+        cause, hashes = _looked_at(split, audit, extras, works, costs)
+        if (proof := proof_of(cause)) and not extras.allow_proved_leak:
+            shutil.rmtree(folder / PREPARED, ignore_errors=True)
+            return _proved(course, verdict, cause, hashes, proof)
+        works.told(costs)
         trained = trained_by(course, ready, verdict, works)
         refuse_incomplete(trained)
         of_metrics = tuple(_on_metrics(trained, verdict))
@@ -126,8 +133,48 @@ def dlede(
             trained.scores, judgement, clean=clean, calibrated=by_clean, chance=verdict.chance
         ),
         convergence=convergence,
-        hashes=hash_evidence(split, progress=works.progress) if extras.hashes else None,
+        hashes=hashes,
         audit=cause,
+    )
+
+
+def _looked_at(
+    split: Split,
+    audit: Mapping[str, Any] | Callable[[], Mapping[str, Any] | None] | None,
+    extras: Extras,
+    works: Works,
+    costs: Forecast,
+) -> tuple[Mapping[str, Any] | None, HashEvidence | None]:
+    """Look at the images before anything is trained; say what is found, unless all is trained."""
+    cause = audit() if callable(audit) else audit
+    hashes = hash_evidence(split, progress=works.progress) if extras.hashes else None
+    if costs.done < costs.trainings:
+        if cause:
+            works.say(f"pairs, by the audit: {cause.get('headline', '')}")
+        if hashes is not None:
+            works.say(hash_line(hashes))
+    return cause, hashes
+
+
+def _proved(
+    course: Course,
+    verdict: Verdict,
+    cause: Mapping[str, Any] | None,
+    hashes: HashEvidence | None,
+    proof: str,
+) -> DLeDe:
+    """Return the result of a split that is proved to leak: nothing was trained."""
+    threshold = THRESHOLD if verdict.threshold is None else verdict.threshold
+    return DLeDe(
+        train=_about(course.split.train),
+        test=_about(course.split.test),
+        trainer=_told(course),
+        plan=course.plan,
+        scores=nothing_trained(course.plan),
+        judgement=proved(course.plan, verdict.rule, threshold, verdict.certainty),
+        hashes=hashes,
+        audit=cause,
+        proof=proof,
     )
 
 

@@ -98,7 +98,7 @@ class Judgement:
         more: repetitions that would probably decide it, beside those there are; ``None`` where
             it is decided, or where more would hardly help.
         reason_code: why it is undecided, for programs: one of :mod:`visleak.dlede.reasons`;
-            empty where it is decided.
+            empty where it is decided by scores.
     """
 
     rule: str
@@ -284,7 +284,9 @@ class DLeDe:
         notes: one line each on what a reader must know.
         makeup, memory, calibration, detection, convergence, hashes: see there; ``None`` or empty
             where they were not asked for or cannot be known.
-        audit: ``{"folder", "headline"}`` of the audit of the same split, or ``None``.
+        audit: ``{"folder", "headline", "copies", "images"}`` of the audit of the same split: so
+            many of its test images have a near-duplicate or exact copy in training; or ``None``.
+        proof: what proves a leak, so that nothing was trained; empty where trainings were made.
     """
 
     train: Mapping[str, Any]
@@ -304,3 +306,4 @@ class DLeDe:
     convergence: Convergence | None = None
     hashes: HashEvidence | None = None
     audit: Mapping[str, Any] | None = None
+    proof: str = ""

@@ -82,6 +82,9 @@ class Scores:
 
     def __post_init__(self) -> None:
         shape = (len(self.metrics), len(self.repetitions), len(self.steps))
+        if not self.values.size and 0 in shape:
+            # lists of nothing have no shape
+            object.__setattr__(self, "values", self.values.reshape(shape))
         if self.values.shape != shape:
             raise ValueError(f"values must have the shape {shape}, not {self.values.shape}")
 
