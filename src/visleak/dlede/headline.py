@@ -90,7 +90,7 @@ def _reasons(result: DLeDe) -> Iterator[str]:
         advice = "" if elsewhere(result) else ": calibrate the threshold (--calibrate)"
         yield (
             f"{names} of {scores} without leaks on purpose {'is' if len(high) == 1 else 'are'} so"
-            f" high that memorizing what leaks adds {percent(round(most, 3))} at most, not more"
+            f" high that memorizing what leaks adds about {percent(round(most, 3))}, not more"
             f" than the threshold of {percent(judged.threshold)}, so that a split without leaks"
             f" looks the same{advice}"
         )

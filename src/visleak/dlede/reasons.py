@@ -145,6 +145,6 @@ def too_high(
     return Reason(
         TOO_HIGH,
         f"{metric_name(metric)} is {score(start)} without leaks on purpose: memorizing what leaks"
-        f" raises it by {percent(round(most, 3))} at most, which is not above the threshold of"
+        f" raises it by about {percent(round(most, 3))}, which is not above the threshold of"
         f" {percent(threshold)}, so that a split without leaks looks the same",
     )
