@@ -37,7 +37,7 @@ class Learner(Rehearsed):
         train, test = (set(images.groups.to_pylist()) for images in (lesson.train, lesson.test))  # type: ignore[union-attr]
         noise = np.random.default_rng(lesson.seed).normal(0, 0.002)
         known = np.isin(lesson.test.groups.to_pylist(), sorted(train & test))  # type: ignore[union-attr]
-        values = np.where(known, 1.0, self.base + noise)
+        values = np.where(known, 1.0, min(1.0, self.base + noise))
         return Outcome({"accuracy": float(values.mean())}, {"accuracy": values})
 
 
@@ -117,6 +117,11 @@ def test_the_threshold_is_calibrated_on_clean_splits_of_the_same_images(tmp_path
     found = result.calibration
     assert found is not None
     assert found.groups == 20
+    limit = result.detection
+    assert limit is not None
+    assert (limit.source, limit.repetitions, limit.up_to) == ("calibration", 4, 1.0)
+    # a clean split rises by a quarter of .5 where a tenth leaks: hardly any leak hides that
+    assert 0.0 < limit.share < 0.3
     assert len(found.splits) == len(found.judgements) == 3
     # clean test sets are four whole recordings of five frames; the rest trains, no more than before
     assert [dict(each) for each in found.splits] == [
@@ -173,7 +178,7 @@ def test_clean_splits_that_do_not_rise_tell_nothing(tmp_path: Path) -> None:
     # right from the start: nothing rises, neither here nor on clean splits
     result = dlede(
         recordings([0, 5, 10, 15]),
-        Learner(base=1.0),
+        Learner(base=2.0),
         tmp_path,
         plan=PLAN,
         extras=Extras(calibrate=3, hashes=False),
