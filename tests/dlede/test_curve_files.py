@@ -43,9 +43,45 @@ def test_tabs_percent_signs_a_mark_of_utf8_and_empty_lines(tmp_path: Path) -> No
     assert scores.lower == frozenset({"loss"})
 
 
-def test_values_of_a_hundred_are_left_as_they_are(tmp_path: Path) -> None:
-    scores = read_scores(written(tmp_path, "step,f1\n0,48.6\n10,59.5\n"))
-    assert scores.of("f1").tolist() == [[48.6, 59.5]]
+@pytest.mark.parametrize("name", ["f1", "F1-score", "mAP@0.5", "AP50", "Recall", "mIoU"])
+def test_percent_without_a_sign_are_read_as_shares(tmp_path: Path, name: str) -> None:
+    text = f"step,{name},psnr\n0,48.6,30.5\n10,59.5,31\n20,100,0.5\n"
+    scores = read_scores(written(tmp_path, text))
+    assert scores.of(name)[0] == pytest.approx([0.486, 0.595, 1.0])
+    assert scores.of("psnr").tolist() == [[30.5, 31, 0.5]]
+    assert scores.rescaled == (name,)
+
+
+def test_percent_give_the_judgement_of_shares(tmp_path: Path) -> None:
+    found = []
+    for factor in (1, 100):
+        rows = [(0, 0.80, 0.81), (10, 0.82, 0.83), (20, 0.84, 0.85)]
+        lines = [
+            f"{step},{chain},{factor * (a + 0.001 * chain):.4f},{factor * (b - 0.001 * chain):.4f}"
+            for chain in range(5)
+            for step, a, b in rows
+        ]
+        text = "\n".join(["step,repetition,map50,f1", *lines])
+        found.append(judge(read_scores(written(tmp_path, text))))
+    assert found[0].reason_code == found[1].reason_code == "score-too-high"
+    assert found[0].metrics[0].statistic.value == pytest.approx(found[1].metrics[0].statistic.value)
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("step,f1\n0,0.9\n10,59.5\n", "line 3, column 'f1': 59.5 is a percentage, and 0.9 in"),
+        ("step,f1\n0,48.6%\n10,59.5\n", "column 'f1': 59.5 is a percentage, and 0.486 in"),
+        ("step,f1\n0,486\n10,595\n", "line 2, column 'f1': must be a share from 0 to 1 or a"),
+        ("step,map50\n0,-0.1\n10,.5\n", "line 2, column 'map50': must be a share from 0 to 1"),
+    ],
+)
+def test_a_share_that_is_none_or_two_units_are_refused(
+    tmp_path: Path, text: str, words: str
+) -> None:
+    with pytest.raises(VisleakError) as error:
+        read_scores(written(tmp_path, text))
+    assert words in str(error.value)
 
 
 def test_a_training_that_is_missing_is_missing(tmp_path: Path) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from visleak.dlede.deciding import deciding_metrics, deciding_steps
+from visleak.dlede.deciding import deciding_metrics, deciding_steps, lacking
 from visleak.dlede.scores import Scores
 from visleak.errors import UsageError
 
@@ -38,6 +38,26 @@ def test_metrics_are_asked_for_in_any_case_and_by_alias() -> None:
     assert deciding_metrics(there, ["map50"]) == ("mAP_0.5",)
     assert deciding_metrics(there, ["miou", "mIoU"]) == ("miou", "mIoU")
     assert deciding_metrics(there, ["MIOU"]) == ("mIoU",)
+
+
+@pytest.mark.parametrize(
+    ("there", "missing"),
+    [
+        (("f1",), "map50 is missing"),
+        (("precision", "recall", "f1", "map50_95"), "map50 is missing"),
+        (("map50", "recall"), "f1 is missing"),
+        (("mAP@0.5", "F1-score"), ""),
+        (("accuracy", "f1"), ""),
+        (("loss",), ""),
+    ],
+)
+def test_one_metric_of_the_paper_without_the_other_is_told(
+    there: tuple[str, ...], missing: str
+) -> None:
+    line = lacking(having(*there), ())
+    assert line.startswith(missing)
+    assert bool(line) == bool(missing)
+    assert lacking(having(*there), there[:1]) == ""
 
 
 @pytest.mark.parametrize(

@@ -11,6 +11,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
+from typing import Any
 from xml.etree import ElementTree
 
 import numpy as np
@@ -83,9 +84,11 @@ def test_the_papers_increases_to_the_printed_digit(
 @pytest.mark.parametrize(("made", "said"), [(cirrus, "clean"), (kitti, "leaking")])
 def test_all_rules_agree_on_the_papers_curves(made: Callable[[int], DLeDe], said: str) -> None:
     """Block of the paper: Cirrus clean, KITTI leaking; any-step calls a curve by its least step."""
-    for repetitions, where in ((1, "on the means"), (10, "verdict")):
+    for repetitions in (1, 10):
         grid = verdicts(made(repetitions))
-        assert column(grid, where) == [said] * 9
+        assert column(grid, "on the means") == [said] * 9
+    # what starts at .85 would not rise by 5 % without a leak either
+    assert column(grid, "verdict") == [{"leaking": "undecided"}.get(said, said)] * 9
     assert column(grid, "rule") == ["both-steps"] * 3 + ["any-step"] * 3 + ["cumulative"] * 3
     assert column(verdicts(made(1)), "leaks already") == ["-"] * 9
 
@@ -265,12 +268,52 @@ def test_a_figure_that_does_not_apply_is_none(tmp_path: Path) -> None:
 def test_the_axis_of_increases_hides_nothing_that_decides(make: Callable[[], DLeDe]) -> None:
     """Zero, every bar and every threshold are on it: a small rise looks small."""
     made = make()
-    low, high = figures._reach(made, made.judgement.metrics)
+    _, (low, high) = figures._reach(made, made.judgement.metrics)
     values = [100 * step.increase.value for m in made.judgement.metrics for step in m.steps]
     values += [0.0, 100 * made.judgement.threshold]
     values += [100 * made.calibration.threshold] if made.calibration else []
     assert low <= min(values)
     assert max(values) < high
+
+
+def drawn(made: DLeDe, monkeypatch: pytest.MonkeyPatch) -> tuple[int, list[float]]:
+    """Return how many arrows are drawn, and how far each number lies outside of the axes."""
+    seen: list[tuple[int, list[float]]] = []
+
+    def look(figure: Any, name: str) -> dict[str, bytes]:
+        figure.canvas.draw()
+        (axes,) = figure.axes
+        box = axes.get_window_extent()
+        arrows = sum(line.get_marker() in ("v", "^") for line in axes.lines)
+        numbers = [t.get_window_extent() for t in axes.texts if t.get_text().endswith(" %")]
+        numbers = [each for each in numbers if each.x1 <= box.x1]
+        seen.append((arrows, [max(box.y0 - each.y0, each.y1 - box.y1) for each in numbers]))
+        return {}
+
+    monkeypatch.setattr(figures, "saved", look)
+    for small in (False, True):
+        figures.increases(made, small=small)
+    return seen[0][0], [outside for _, each in seen for outside in each]
+
+
+def test_one_repetition_has_no_arrows(monkeypatch: pytest.MonkeyPatch) -> None:
+    made = result(curves({"map50": (0.6, 0.59, 0.585), "f1": (0.5, 0.56, 0.58)}))
+    arrows, outside = drawn(made, monkeypatch)
+    assert arrows == 0
+    assert len(outside) == 8
+    assert max(outside) <= 0.0
+
+
+@pytest.mark.parametrize("means", [(0.6, 0.59, 0.585), (0.5, 0.505, 0.52)])
+def test_numbers_of_wide_intervals_stay_off_the_axis(
+    means: tuple[float, ...], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Two repetitions that differ much: intervals go on beyond what is drawn."""
+    made = result(curves({"map50": means, "f1": means}, 2, 0.12, seed=5))
+    arrows, outside = drawn(made, monkeypatch)
+    assert arrows > 0
+    assert len(outside) == 8
+    assert max(outside) <= 0.0
 
 
 def test_metrics_of_other_units_have_axes_of_their_own() -> None:

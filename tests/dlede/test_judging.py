@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 from itertools import pairwise
 from random import Random
 
@@ -14,6 +15,7 @@ from hypothesis import strategies as st
 from scipy import stats
 
 from visleak.dlede.judging import judge
+from visleak.dlede.numbers import metric_name
 from visleak.dlede.results import Judgement
 from visleak.dlede.rules import RULES
 from visleak.dlede.scores import Scores
@@ -67,7 +69,10 @@ def test_verdicts_of_the_paper_under_every_rule(
     assert found.verdict == "undecided"
     assert math.isnan(found.leaking)
     assert math.isnan(found.clean)
-    assert found.more == 4
+    # KITTI starts so high that a split without leaks would not rise by 5 % either
+    high = verdict == "leaking"
+    assert found.more == (None if high else 4)
+    assert found.reason_code == ("score-too-high" if high else "one-repetition")
 
 
 def chains(
@@ -103,6 +108,96 @@ def test_metrics_that_contradict_each_other_leave_it_undecided() -> None:
     # neither claim is made of all metrics
     assert max(found.leaking, found.clean) < 0.05
     assert judge(chains((0.5, 0.57, 0.6), (0.5, 0.505, 0.51)), metrics=["F1"]).verdict == "leaking"
+
+
+@pytest.mark.parametrize("rule", RULES)
+@pytest.mark.parametrize("repetitions", [1, 2, 10])
+@pytest.mark.parametrize(
+    ("means", "noise", "code"),
+    [
+        ((0.02, 0.02, 0.02), 0.0003, "model-did-not-learn"),
+        ((0.0905, 0.091, 0.0915), 0.0001, "model-did-not-learn"),
+        ((0.80, 0.82, 0.84), 0.003, "score-too-high"),
+        ((0.97, 0.975, 0.98), 0.001, "score-too-high"),
+        ((1.0, 1.0, 1.0), 0.0, "score-too-high"),
+    ],
+)
+def test_what_would_not_rise_without_a_leak_either_is_undecided(
+    means: tuple[float, ...], noise: float, code: str, repetitions: int, rule: str
+) -> None:
+    # memorizing 20 % raises .80 to .84, by exactly 5 %
+    threshold = 0.06 if rule == "cumulative" else 0.05
+    scores = chains(means, means, repetitions=repetitions, noise=noise)
+    found = judge(scores, rule=rule, threshold=threshold)
+    assert (found.verdict, found.reason_code, found.more) == ("undecided", code, None)
+    assert not found.leaking > 0.0
+    for each in found.metrics:
+        assert (each.verdict, each.reason_code) == ("undecided", code)
+        assert metric_name(each.metric) in each.reason
+
+
+def test_60_detectors_that_are_too_good_are_undecided() -> None:
+    for seed in range(60):
+        scores = chains((0.80, 0.82, 0.84), (0.80, 0.82, 0.84), repetitions=10, seed=seed)
+        found = judge(scores, resamples=FEW)
+        assert (found.verdict, found.reason_code) == ("undecided", "score-too-high")
+
+
+def test_one_metric_that_starts_too_high_leaves_it_undecided() -> None:
+    low, steep = (0.5, 0.505, 0.51), (0.5, 0.57, 0.6)
+    for other in (low, steep):
+        found = judge(chains((0.80, 0.805, 0.81), other))
+        assert (found.verdict, found.reason_code) == ("undecided", "score-too-high")
+    # what rises by more than the threshold has learned, however low or high it starts
+    found = judge(chains((0.02, 0.03, 0.04), (0.9, 0.96, 0.99), noise=0.0005))
+    assert (found.verdict, found.reason_code) == ("clean", "")
+
+
+def test_a_calibrated_threshold_allows_for_a_high_start_and_not_for_a_low_one() -> None:
+    high = chains((0.80, 0.801, 0.802), (0.80, 0.801, 0.802), noise=0.001)
+    assert judge(high, calibrated=True).verdict == "leaking"
+    # memorizing raises .80 by 2.5 %
+    assert judge(high, threshold=0.02).verdict == "leaking"
+    low = chains((0.02, 0.02, 0.02), (0.02, 0.02, 0.02), noise=0.0001)
+    assert judge(low, calibrated=True).reason_code == "model-did-not-learn"
+
+
+def test_what_guessing_scores_is_no_learning() -> None:
+    scores = chains((0.5, 0.505, 0.51), (0.5, 0.505, 0.51))
+    assert judge(scores).verdict == "leaking"
+    guessed = judge(scores, chance={"f1": 0.5})
+    assert (guessed.verdict, guessed.reason_code) == ("undecided", "model-did-not-learn")
+    assert [each.verdict for each in guessed.metrics] == ["leaking", "undecided"]
+
+
+def test_an_accuracy_needs_to_know_what_guessing_scores() -> None:
+    made = chains((0.5, 0.505, 0.51))
+    scores = replace(made, metrics=("Accuracy",))
+    assert judge(scores).reason_code == "chance-not-known"
+    assert judge(scores, chance={"accuracy": 0.2}).verdict == "leaking"
+    assert judge(scores, chance={"Accuracy": 0.5}).reason_code == "model-did-not-learn"
+    assert judge(scores, calibrated=True).verdict == "leaking"
+    with pytest.raises(UsageError, match="there is no metric 'f1'"):
+        judge(scores, chance={"f1": 0.2})
+    with pytest.raises(UsageError, match="must be 0 or more and below 1; got 1"):
+        judge(scores, chance={"accuracy": 1.0})
+
+
+def test_scores_that_no_leak_moves_are_undecided() -> None:
+    """Repetitions differ by their seeds, and are the same at every step."""
+    still = np.broadcast_to(np.array([0.5, 0.51, 0.52])[:, None], (3, 3))
+    scores = Scores(("map50", "f1"), (0, 10, 20), (1, 2, 3), np.stack([still, still]))
+    found = judge(scores)
+    assert (found.verdict, found.reason_code) == ("undecided", "constant-scores")
+
+
+def test_every_undecided_judgement_has_a_code() -> None:
+    noisy = chains((0.5, 0.525, 0.535), (0.5, 0.525, 0.535), noise=0.02)
+    assert judge(noisy).reason_code == "not-certain"
+    both = chains((0.5, 0.57, 0.6), (0.5, 0.505, 0.51))
+    assert judge(both).reason_code == "metrics-disagree"
+    assert judge(chains((0.5, 0.57, 0.6), repetitions=1)).reason_code == "one-repetition"
+    assert judge(chains((0.5, 0.57, 0.6))).reason_code == ""
 
 
 def test_rules_differ_where_only_one_step_rises() -> None:
@@ -236,8 +331,12 @@ def test_the_unit_of_a_metric_changes_no_increase(curve: Curve, factor: float, r
     scores = drawn(curve)
     other = Scores(scores.metrics, scores.steps, scores.repetitions, scores.values * factor)
     first, second = (judge(each, rule=rule, resamples=FEW) for each in (scores, other))
-    assert (first.verdict, first.more) == (second.verdict, second.more)
     for one, two in zip(first.metrics, second.metrics, strict=True):
+        # of a share it is known whether it starts too low or too high, of another unit it is not
+        assert "" in (one.reason, two.reason) or one.reason_code == two.reason_code
+        assert one.on_means == two.on_means
+        if one.reason == two.reason == "":
+            assert (one.verdict, one.leaking) == (two.verdict, two.leaking)
         assert one.statistic.value == pytest.approx(two.statistic.value)
         assert one.statistic.low == pytest.approx(two.statistic.low)
         assert [step.above for step in one.steps][1:] == [step.above for step in two.steps][1:]
@@ -259,12 +358,13 @@ def test_the_order_of_chains_does_not_matter(curve: Curve, rule: str, shuffle: R
 @given(curve=curves, rule=st.sampled_from(list(RULES)))
 def test_a_higher_threshold_never_turns_leaking_into_clean(curve: Curve, rule: str) -> None:
     found = [
-        judge(drawn(curve), rule=rule, threshold=threshold, resamples=FEW)
+        judge(drawn(curve), rule=rule, threshold=threshold, resamples=FEW, calibrated=True)
         for threshold in (-0.02, 0.02, 0.05, 0.1, 0.2)
     ]
     for one, two in pairwise(found):
-        assert one.leaking <= two.leaking
-        assert one.clean >= two.clean
+        # of two chains, some draws take the score before below 0
+        assert one.leaking <= two.leaking + 0.01
+        assert one.clean >= two.clean - 0.01
         if one.verdict == "leaking":
             assert two.verdict == "leaking"
         if one.on_means == "leaking":

@@ -21,7 +21,9 @@ from visleak.dlede.trainers.lookup import Lookup
 TRAIN, TEST = 180, 90
 
 
-def looked_up(folder: Path, seed: int, twins: int, repetitions: int = 5) -> Judgement:
+def looked_up(
+    folder: Path, seed: int, twins: int, repetitions: int = 5, calibrated: bool = False
+) -> Judgement:
     """Judge the real lookup trainer on pictures that are vectors.
 
     Three classes, of which a new picture shows so little that half of the test images are
@@ -47,7 +49,8 @@ def looked_up(folder: Path, seed: int, twins: int, repetitions: int = 5) -> Judg
         metrics = lookup.train(lesson, folder).metrics
         values[:, repetition - 1, plan.steps.index(step)] = metrics["accuracy"], metrics["f1"]
     chains = tuple(range(1, repetitions + 1))
-    return judge(Scores(("accuracy", "f1"), plan.steps, chains, values), resamples=2000)
+    scores = Scores(("accuracy", "f1"), plan.steps, chains, values)
+    return judge(scores, resamples=2000, calibrated=calibrated, chance={"accuracy": 0.4})
 
 
 def test_of_20_clean_splits_lookup_calls_at_most_two_leaking(tmp_path: Path) -> None:
@@ -60,9 +63,13 @@ def test_of_20_clean_splits_lookup_calls_at_most_two_leaking(tmp_path: Path) -> 
 
 
 def test_of_20_leaking_splits_lookup_calls_most_leaking(tmp_path: Path) -> None:
-    verdicts = [looked_up(tmp_path, seed, twins=80).verdict for seed in range(20)]
+    """By a threshold that allows for the start; by the paper's they start too high to tell."""
+    found = [looked_up(tmp_path, seed, twins=80, calibrated=True) for seed in range(20)]
+    verdicts = [each.verdict for each in found]
     assert verdicts.count("leaking") >= 18
     assert "clean" not in verdicts
+    alone = looked_up(tmp_path, 0, twins=80)
+    assert (alone.on_means, alone.reason_code) == ("leaking", "score-too-high")
 
 
 @pytest.mark.parametrize("repetitions", [2, 3, 5])

@@ -1,4 +1,4 @@
-"""Student's interval against scipy's."""
+"""Student's interval and the power of his test against scipy and simulations."""
 
 import math
 
@@ -7,7 +7,7 @@ import pytest
 from scipy import stats
 
 from visleak.errors import UsageError
-from visleak.stats.means import t_interval
+from visleak.stats.means import t_interval, t_test_power
 
 
 @pytest.mark.parametrize("confidence", [0.8, 0.95, 0.999])
@@ -29,3 +29,20 @@ def test_one_value_has_no_interval() -> None:
 def test_a_confidence_of_one_is_refused() -> None:
     with pytest.raises(UsageError, match="confidence must lie between 0 and 1; got 1"):
         t_interval([1.0, 2.0], 1)
+
+
+@pytest.mark.parametrize("count", [2, 5, 20])
+@pytest.mark.parametrize("effect", [-0.5, 0.0, 0.4, 1.5])
+def test_power_is_that_of_simulated_t_tests(effect: float, count: int) -> None:
+    rng = np.random.default_rng(count)
+    drawn = rng.normal(effect, 1.0, (4000, count))
+    found = stats.ttest_1samp(drawn, 0.0, axis=1, alternative="greater").pvalue < 0.05
+    # 4 standard errors
+    assert t_test_power(effect, 1.0, count) == pytest.approx(found.mean(), abs=0.033)
+
+
+def test_power_without_spread_is_all_or_nothing() -> None:
+    assert t_test_power([-1.0, 0.0, 1.0], 0.0, 5).tolist() == pytest.approx([0.0, 0.0, 1.0])
+    assert t_test_power(1e300, [1e-300, 1.0], [2, 9]) == pytest.approx(1.0, abs=1e-5)
+    with pytest.raises(UsageError, match="level must lie between 0 and 1; got 1"):
+        t_test_power(1.0, 1.0, 5, 1.0)

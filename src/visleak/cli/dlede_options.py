@@ -200,6 +200,17 @@ Lower = Annotated[
         help="Metric of which less is better, such as loss. May be repeated.",
     ),
 ]
+Chance = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--chance",
+        metavar="M=RATE",
+        rich_help_panel=VERDICT,
+        show_default="the largest class of the test set, 0 for objects",
+        help="What guessing scores by a metric, such as accuracy=25%; a model that scores hardly"
+        " more is undecided. May be repeated.",
+    ),
+]
 Calibrate = Annotated[
     int,
     typer.Option(
@@ -240,6 +251,15 @@ AuditOf = Annotated[
         rich_help_panel=BESIDE,
         show_default="made in the output folder",
         help="An audit of the same split that is there already, or none.",
+    ),
+]
+AllowProved = Annotated[
+    bool,
+    typer.Option(
+        "--allow-proved-leak",
+        rich_help_panel=BESIDE,
+        help="Train even where the audit proves a leak: near or exact copies of 5 % of the test"
+        " images or more.",
     ),
 ]
 NoHashes = Annotated[

@@ -112,7 +112,7 @@ def carried_out(order: Order, trainer: Trainer) -> tuple[DLeDe, Path, Path | Non
             """Make the audit when all else is checked."""
             if order.audit != "off":
                 made.append(given or _audited(order, split, progress))
-            return _about(order, made[0] if made else None)
+            return _about(order, split, made[0] if made else None)
 
         result = measured(
             split,
@@ -219,14 +219,39 @@ def _refuse_other(audit: Audit, split: Split) -> None:
             )
 
 
-def _about(order: Order, audit: Audit | None) -> Mapping[str, Any] | None:
+def _about(order: Order, split: Split, audit: Audit | None) -> Mapping[str, Any] | None:
+    """Return what is said of an audit, with the verdicts of people counted."""
+    from visleak.auditing import apply_verdicts
+
     if audit is None:
         return None
+    judged = apply_verdicts(audit)
     inside = audit.folder.parent == order.out
     return {
         "folder": audit.folder.name if inside else str(audit.folder),
-        "headline": audit.headline,
+        "headline": judged.headline,
+        **_copies(judged, split),
     }
+
+
+def _copies(audit: Audit, split: Split) -> Mapping[str, int]:
+    """Return how many test images have a near or exact copy in training, where that is known.
+
+    An audit that was named may call the sets otherwise; then it tells by its only comparison, if
+    that is of the test images.
+    """
+    import pyarrow.compute as pc
+
+    compared = audit.summary["comparisons"]
+    names = (split.test.name, split.train.name)
+    own = [each for each in compared if (each["query_set"], each["reference_set"]) == names]
+    (found, *others) = own or compared
+    table = audit.images()
+    queries = table.filter(pc.equal(table["set"], found["query_set"]))["id"].to_pylist()
+    rate = found["rates"].get("near_or_exact")
+    if others or rate is None or not set(queries) <= set(split.test.ids.to_pylist()):
+        return {}
+    return {"copies": int(rate["count"]), "images": int(rate["total"])}
 
 
 def _pairs(order: Order, split: Split, result: DLeDe) -> bytes | None:

@@ -20,7 +20,18 @@ if TYPE_CHECKING:
 
 #: What may stand beside ``--scores``; all else is about trainings of our own.
 WITH_SCORES: Final = frozenset(
-    {"scores", "out", "rule", "threshold", "certainty", "metric", "lower", "json", "force"}
+    {
+        "scores",
+        "out",
+        "rule",
+        "threshold",
+        "certainty",
+        "metric",
+        "lower",
+        "chance",
+        "json",
+        "force",
+    }
 )
 
 
@@ -48,10 +59,12 @@ def dlede(
     certainty: own.Certainty = "95%",
     metric: own.Metric = None,
     lower: own.Lower = None,
+    chance: own.Chance = None,
     calibrate: own.Calibrate = 0,
     alpha: own.Alpha = "5%",
     check_convergence: own.Convergence = 0,
     audit: own.AuditOf = None,
+    allow_proved_leak: own.AllowProved = False,
     no_phash: own.NoHashes = False,
     out: own.Out = Path("visleak-dlede"),
     forecast: own.ForecastOnly = False,
@@ -82,6 +95,7 @@ def dlede(
         certainty=_certainty(certainty),
         metrics=metric or (),
         lower=lower or (),
+        chance=dict(map(_chance, chance or ())),
     )
     if scores is not None:
         _refuse_beside_scores(context)
@@ -105,6 +119,7 @@ def dlede(
             alpha=clean,
             convergence=check_convergence,
             hashes=not no_phash,
+            allow_proved_leak=allow_proved_leak,
         ),
         works=Works(jobs=jobs, engine=cluster, limit=time_limit, say=edges.note),
         out=out,
@@ -141,6 +156,18 @@ def _certainty(text: str) -> float:
     if not 0.5 <= share < 1.0:
         raise UsageError(f"--certainty is at least 50% and below 100%; got {text!r}")
     return share
+
+
+def _chance(text: str) -> tuple[str, float]:
+    """Return the metric and the share of M=RATE.
+
+    Raises:
+        UsageError: it is not written so.
+    """
+    name, _, rate = text.rpartition("=")
+    if not name:
+        raise UsageError(f"--chance must be a metric and a share, accuracy=25%; got {text!r}")
+    return name, _share("--chance", rate, f"{name}=25%")
 
 
 def _was_given(context: typer.Context, name: str) -> bool:

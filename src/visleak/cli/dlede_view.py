@@ -24,11 +24,16 @@ def shown(result: DLeDe) -> Iterator[RenderableType | Either]:
 
     from visleak.cli.terminal import Either
     from visleak.dlede.headline import headline
-    from visleak.dlede.markup import about, cautions, findings
+    from visleak.dlede.markup import about, cautions, findings, reading
     from visleak.dlede.tables import curve, failures, verdicts
 
     yield Text(plain(headline(result)), "bold")
     yield Text(plain(about(result)), "dim")
+    if result.proof:
+        yield Text()
+        for line in (*findings(result), *reading(result)):
+            yield Text(plain(line), "dim")
+        return
     for grid in curve(result):
         yield from _titled(_means(grid))
     own = _own(verdicts(result), result)

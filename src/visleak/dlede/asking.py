@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Final
 
 from visleak.dlede.forecasting import Forecast
@@ -29,6 +29,7 @@ class Verdict:
         certainty: chance that a verdict needs.
         metrics: that decide; empty for the trainer's, or the usual ones.
         lower: metrics of which less is better.
+        chance: what guessing scores by a metric, a share; 0 where it is not given.
     """
 
     rule: str = "both-steps"
@@ -36,6 +37,7 @@ class Verdict:
     certainty: float = 0.95
     metrics: Sequence[str] = ()
     lower: Sequence[str] = ()
+    chance: Mapping[str, float] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         if self.rule not in RULES:
@@ -54,9 +56,14 @@ class Verdict:
             )
 
     def of(
-        self, scores: Scores, *, rule: str | None = None, threshold: float | None = None
+        self,
+        scores: Scores,
+        *,
+        rule: str | None = None,
+        threshold: float | None = None,
+        calibrated: bool = False,
     ) -> Judgement:
-        """Judge scores, by another rule or threshold where one is given."""
+        """Judge scores, by another rule or threshold where one is given; see :func:`judge`."""
         limit = self.threshold if threshold is None else threshold
         return judge(
             scores,
@@ -64,12 +71,18 @@ class Verdict:
             threshold=THRESHOLD if limit is None else limit,
             certainty=self.certainty,
             metrics=self.metrics,
+            chance=self.chance,
+            calibrated=calibrated,
         )
 
-    def others(self, scores: Scores, threshold: float) -> tuple[Judgement, ...]:
+    def others(
+        self, scores: Scores, threshold: float, *, calibrated: bool = False
+    ) -> tuple[Judgement, ...]:
         """Judge scores by the other rules."""
         return tuple(
-            self.of(scores, rule=rule, threshold=threshold) for rule in RULES if rule != self.rule
+            self.of(scores, rule=rule, threshold=threshold, calibrated=calibrated)
+            for rule in RULES
+            if rule != self.rule
         )
 
 
@@ -82,12 +95,15 @@ class Extras:
         alpha: chance that a clean split is called leaking by the calibrated threshold.
         convergence: how many times as long the check of convergence trains; 0 for none.
         hashes: whether perceptual hashes of all train-test pairs are compared.
+        allow_proved_leak: train even where the audit proves a leak
+            (:mod:`visleak.dlede.proving`).
     """
 
     calibrate: int = 0
     alpha: float = 0.05
     convergence: int = 0
     hashes: bool = True
+    allow_proved_leak: bool = False
 
     def __post_init__(self) -> None:
         if self.calibrate < 0:

@@ -16,6 +16,7 @@ from visleak.dlede.converging import convergence_of, longer
 from visleak.dlede.courses import Course, Trained, TrainingsFailed, carried_out
 from visleak.dlede.lesson import Ready
 from visleak.dlede.results import Calibration, Convergence, Failure
+from visleak.dlede.scores import Scores
 from visleak.errors import UsageError
 
 #: Folder of the trainings on clean splits.
@@ -96,6 +97,7 @@ def trained_by(course: Course, ready: Ready, verdict: Verdict, works: Works) -> 
         lower=verdict.lower,
         metrics=verdict.metrics,
         progress=works.progress,
+        say=works.say,
     )
     for failure in trained.failed:
         works.say(said(failure))
@@ -128,13 +130,15 @@ def refuse_incomplete(trained: Trained) -> None:
 
 def calibrated(
     besides: Besides, verdict: Verdict, extras: Extras, works: Works
-) -> tuple[Calibration | None, list[str]]:
+) -> tuple[Calibration | None, list[Scores], list[str]]:
     """Train on clean splits of the same images, and read the threshold from them.
 
     Returns:
-        The calibration, ``None`` where too few splits came to a result; and lines on what failed.
+        The calibration, ``None`` where too few splits came to a result; the scores of each clean
+        split; and lines on what failed.
     """
-    judgements, sizes, notes = [], [], []
+    judgements, sizes, scores = [], [], []
+    notes: list[str] = []
     for number, (course, about) in enumerate(besides.clean, 1):
         works.say(
             f"clean split {number} of {extras.calibrate}: {about['test_images']:,} test images of"
@@ -153,10 +157,12 @@ def calibrated(
         notes += [f"clean split {number}: {said(failure)}" for failure in trained.failed]
         judgements.append(verdict.of(trained.scores))
         sizes.append(about)
+        scores.append(trained.scores)
     if not judgements:
-        return None, notes
+        return None, scores, notes
     groups = sizes[0]["test_groups"] + sizes[0]["training_groups"]
-    return calibration_of(judgements, sizes, groups=groups, alpha=extras.alpha), notes
+    found = calibration_of(judgements, sizes, groups=groups, alpha=extras.alpha)
+    return found, scores, notes
 
 
 def converged(

@@ -55,7 +55,7 @@ def usual_epochs(course: Course) -> int | None:
     """Return how many epochs a training has, ``None`` if neither plan nor trainer tells."""
     if course.plan.epochs is not None:
         return course.plan.epochs
-    told = course.trainer.about().get("epochs")
+    told = course.about["trainer"].get("epochs")
     return told if isinstance(told, int) else None
 
 

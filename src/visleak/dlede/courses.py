@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 from typing import Any, Final
 
-from visleak.dlede.deciding import deciding_metrics
+from visleak.dlede.deciding import deciding_metrics, lacking
 from visleak.dlede.draws import Drawing
 from visleak.dlede.keys import draw_digest, split_digest
 from visleak.dlede.lesson import Draw, Ready, Split, Trainer
@@ -124,6 +124,7 @@ def carried_out(
     lower: Sequence[str] = (),
     metrics: Sequence[str] = (),
     progress: Progress,
+    say: Callable[[str], None] = lambda text: None,
 ) -> Trained:
     """Do the trainings of a course that are missing.
 
@@ -133,6 +134,7 @@ def carried_out(
         jobs, engine, limit, progress: as :func:`visleak.dlede.running.train_all`.
         lower: metrics of which less is better.
         metrics: that must be there; the first training tells.
+        say: is told if one of the paper's is not.
 
     Raises:
         UsageError: a metric is not there.
@@ -153,12 +155,15 @@ def carried_out(
         if finished.run is not None:
             runs.append(finished.run)
             if len(runs) == 1:
-                deciding_metrics(scores_of(runs, course.plan.steps, numbers, less), metrics)
+                first = scores_of(runs, course.plan.steps, numbers, less)
+                deciding_metrics(first, metrics)
+                if line := lacking(first, metrics):
+                    say(line)
         if finished.failure is not None:
             failed.append(finished.failure)
             _refuse_hopeless(runs, failed, len(course.jobs))
-    runs, lacking = _alike(runs, course.folder)
-    failed += lacking
+    runs, torn = _alike(runs, course.folder)
+    failed += torn
     ordered = sorted(runs, key=lambda run: (run.repetition, run.step))
     failed.sort(key=lambda failure: (failure.repetition, failure.step))
     scores = scores_of(ordered, course.plan.steps, numbers, less)

@@ -6,14 +6,14 @@ import csv
 import math
 import os
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
 import numpy as np
 
-from visleak.dlede.scores import Scores, less_is_better
+from visleak.dlede.scores import Scores, is_share_name, less_is_better
 from visleak.errors import UsageError, VisleakError
 from visleak.store import csv_text
 
@@ -69,8 +69,9 @@ def read_scores(path: str | os.PathLike[str], *, lower: Sequence[str] = ()) -> S
 
     Each row is a training, or the published mean of several. ``step`` is the percent of the test
     images that leak; ``repetition`` numbers the chains, and without it there is one; ``seconds``
-    is not read; all other columns are metrics. Values are taken as they are, those with a percent
-    sign as shares; an empty cell is a training that is missing.
+    is not read; all other columns are metrics. Values with a percent sign are read as shares, and
+    so are those above 1 of metrics that are shares by their name; others are taken as they are. An
+    empty cell is a training that is missing.
 
     Args:
         path: a CSV file with a header; a TSV file if its name ends so.
@@ -104,7 +105,33 @@ def read_scores(path: str | os.PathLike[str], *, lower: Sequence[str] = ()) -> S
     for name, column in zip(metrics, values, strict=True):
         if not np.isfinite(column).any():
             raise VisleakError(f"{file}, column {_told(name)} has no values; remove it")
-    return Scores(metrics, tuple(steps), tuple(repetitions), values, less_is_better(metrics, lower))
+    rescaled = tuple(name for name in metrics if _is_percent(name, found.values()))
+    values[[metrics.index(name) for name in rescaled]] /= 100.0
+    less = less_is_better(metrics, lower)
+    return Scores(metrics, tuple(steps), tuple(repetitions), values, less, rescaled)
+
+
+def _is_percent(metric: str, rows: Iterable[_Row]) -> bool:
+    """Whether a column of a metric that is a share holds percent without a sign.
+
+    Raises:
+        VisleakError: it holds both, or what is neither.
+    """
+    if not is_share_name(metric):
+        return False
+    known = [(value, row) for row in rows if not math.isnan(value := row.score(metric))]
+    for value, row in known:
+        if not 0.0 <= value <= 100.0:
+            raise row.fault(metric, f"must be a share from 0 to 1 or a percentage; got {value:g}")
+    large = next((each for each in known if each[0] > 1.0), None)
+    small = next((each for each in known if 0.0 < each[0] <= 1.0), None)
+    if large and small:
+        raise large[1].fault(
+            metric,
+            f"{large[0]:g} is a percentage, and {small[0]:g} in line {small[1].line} a share; write"
+            " percentages with a percent sign",
+        )
+    return large is not None
 
 
 def _rows(path: Path) -> Iterator[_Row]:

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Final
 
-from visleak.dlede.scores import Scores
+from visleak.dlede.scores import Scores, plain_name
 from visleak.errors import UsageError
 
 #: What the metrics of Babu et al. 2025 are called, most telling name first; case, punctuation
@@ -16,6 +15,9 @@ ALIASES: Final = {
     "map50": ("map50", "map05", "map5", "ap50", "map"),
     "f1": ("f1", "f1score"),
 }
+
+#: How names of metrics begin that count right answers.
+ACCURACY: Final = ("acc", "balancedacc", "top1", "top5")
 
 #: So many steps decide by default: 0, 10 and 20 % (Babu et al. 2025, section 4).
 STEPS: Final = 3
@@ -32,33 +34,73 @@ def deciding_metrics(scores: Scores, asked: Sequence[str] = ()) -> tuple[str, ..
         UsageError: one of them is not there, or is asked for twice.
     """
     if not asked:
-        usual = [_found(scores.metrics, name) for name in ALIASES]
+        usual = [metric_called(scores.metrics, name) for name in ALIASES]
         return tuple(filter(None, usual)) if all(usual) else scores.metrics
     chosen: list[str] = []
     for name in asked:
-        found = _found(scores.metrics, name)
-        if found is None:
-            raise UsageError(
-                f"there is no metric {name!r}; the trainings have {', '.join(scores.metrics)}"
-            )
+        found = _known(scores, name)
         if found in chosen:
             raise UsageError(f"the metric {found!r} is asked for twice; name it once")
         chosen.append(found)
     return tuple(chosen)
 
 
-def _found(there: Sequence[str], name: str) -> str | None:
+def chance_of(scores: Scores, asked: Mapping[str, float]) -> dict[str, float]:
+    """Return what guessing scores, by the names that the scores have.
+
+    Raises:
+        UsageError: a metric is not there, or its value is not a share below 1.
+    """
+    for name, value in asked.items():
+        if not 0.0 <= value < 1.0:
+            raise UsageError(f"chance of {name!r} must be 0 or more and below 1; got {value:g}")
+    return {_known(scores, name): value for name, value in asked.items()}
+
+
+def _known(scores: Scores, name: str) -> str:
+    found = metric_called(scores.metrics, name)
+    if found is None:
+        raise UsageError(
+            f"there is no metric {name!r}; the trainings have {', '.join(scores.metrics)}"
+        )
+    return found
+
+
+def lacking(scores: Scores, asked: Sequence[str]) -> str:
+    """Return a line on a metric of the paper that is missing beside the other; empty if none is.
+
+    Args:
+        scores: what there is.
+        asked: metrics that decide because somebody asked for them: then none is missed.
+    """
+    there = {name: metric_called(scores.metrics, name) for name in ALIASES}
+    missing = [name for name, found in there.items() if found is None]
+    classifies = any(guesses_well(metric) for metric in scores.metrics)
+    if asked or classifies or len(missing) != 1:
+        return ""
+    left = ", ".join(scores.metrics)
+    return (
+        f"{missing[0]} is missing: the trainings have {left} only, and the paper decides by mAP and"
+        f" F1 together; have them give {missing[0]}, or name by --metric what is to decide"
+    )
+
+
+def guesses_well(metric: str) -> bool:
+    """Whether guessing may score far above 0 by a metric, as it does by the accuracy.
+
+    >>> [guesses_well(name) for name in ("Accuracy", "metrics/accuracy_top1", "map50", "F1")]
+    [True, True, False, False]
+    """
+    return plain_name(metric).startswith(ACCURACY)
+
+
+def metric_called(there: Sequence[str], name: str) -> str | None:
     """Return the metric that a name means: the same, the same but for case, or an alias."""
     if name in there:
         return name
-    plain = {_plain(each): each for each in reversed(there)}
-    family = next((names for names in ALIASES.values() if _plain(name) in names), ())
-    return next((plain[each] for each in (_plain(name), *family) if each in plain), None)
-
-
-def _plain(name: str) -> str:
-    bare = re.sub(r"^metrics/|\(b\)$", "", name.strip().lower())
-    return re.sub(r"[^0-9a-z]", "", bare)
+    plain = {plain_name(each): each for each in reversed(there)}
+    family = next((names for names in ALIASES.values() if plain_name(name) in names), ())
+    return next((plain[each] for each in (plain_name(name), *family) if each in plain), None)
 
 
 def deciding_steps(scores: Scores, asked: tuple[int, ...] | None = None) -> tuple[int, ...]:

@@ -44,6 +44,9 @@ UNDER: Final = 0.56
 NUMBERED: Final = 8
 SPELT: Final = 5
 
+#: Room beyond what is drawn, as a share of it: a number fits into it.
+ROOM: Final = 0.12
+
 
 def curve(result: DLeDe, *, small: bool = False) -> dict[str, bytes]:
     """Return the metrics by share of leaked test images, as SVG and PNG (figures 3 and 5).
@@ -164,12 +167,12 @@ def increases(result: DLeDe, *, small: bool = False) -> dict[str, bytes]:
     left = len(result.judgement.metrics) - len(judged)
     with figure_of((width, height)) as figure:
         axes = figure.add_axes((0.62 / width, UNDER / height, 1 - 1.86 / width, tall / height))
-        low, high = _reach(result, judged)
-        axes.set_ylim(low, high)
+        drawn, ends = _reach(result, judged)
+        axes.set_ylim(*ends)
         shaded = _shade(axes, result, judged[0].steps)
         for number, each in enumerate(judged):
-            _bars(axes, each, number, len(judged))
-        _thresholds(axes, result, (low, high), tall)
+            _bars(axes, each, number, len(judged), drawn)
+        _thresholds(axes, result, ends, tall)
         _axes_of_increases(axes, judged[0].steps)
         title = "Relative increase of the scores by each step"
         more = f"; {left} more in the tables" if left else ""
@@ -181,8 +184,15 @@ def increases(result: DLeDe, *, small: bool = False) -> dict[str, bytes]:
         return saved(figure, "dlede increases")
 
 
-def _reach(result: DLeDe, judged: Sequence[MetricJudgement]) -> tuple[float, float]:
-    """Return the ends of the axis: they hold zero, the threshold, all bars, and most intervals."""
+#: Lowest and highest value, in percent.
+Reach = tuple[float, float]
+
+
+def _reach(result: DLeDe, judged: Sequence[MetricJudgement]) -> tuple[Reach, Reach]:
+    """Return what is drawn, and the ends of the axis, which leave room for a number beyond it.
+
+    Drawn are zero, the threshold, all bars, and most intervals.
+    """
     values = [100.0 * result.judgement.threshold, *_calibrated(result).values()]
     values += [100.0 * s.increase.value for each in judged for s in each.steps[1:]]
     known = [value for value in values if not math.isnan(value)]
@@ -195,8 +205,8 @@ def _reach(result: DLeDe, judged: Sequence[MetricJudgement]) -> tuple[float, flo
     ]
     known += [min(max(end, -furthest), furthest) for end in ends if not math.isnan(end)]
     low, high = min(0.0, *known), max(0.0, *known)
-    room = 0.1 * (high - low)
-    return (low - room if low < 0 else 0.0), high + room
+    room = ROOM * (high - low)
+    return (low, high), ((low - room if low < 0 else 0.0), high + room)
 
 
 def _calibrated(result: DLeDe) -> dict[str, float]:
@@ -216,28 +226,33 @@ def _shade(axes: Any, result: DLeDe, steps: Sequence[StepScore]) -> bool:
     return some
 
 
-def _bars(axes: Any, judged: MetricJudgement, number: int, of: int) -> None:
-    """Draw the increases of a metric with their intervals, and numbers where there is room."""
+def _bars(axes: Any, judged: MetricJudgement, number: int, of: int, drawn: Reach) -> None:
+    """Draw the increases of a metric with their intervals, and numbers where there is room.
+
+    An interval that goes on beyond what is drawn ends in an arrow, and the number is beyond that.
+    """
     wide = 0.72 / of
-    low, high = axes.get_ylim()
+    low, high = drawn
     for place, step in enumerate(judged.steps[1:]):
         x, value = place + (number - (of - 1) / 2) * wide, 100.0 * step.increase.value
         if math.isnan(value):
             continue
         axes.bar(x, value, 0.86 * wide, color=COLOURS[number], zorder=2)
         ends = [100.0 * end for end in (step.increase.low, step.increase.high)]
-        axes.plot([x, x], ends, color=INK, lw=1.0, zorder=3)
-        for end in ends:
-            if not low <= end <= high:
-                edge, mark = (low, "v") if end < low else (high, "^")
-                axes.plot(x, edge, mark, ms=4, color=INK, mew=0, zorder=4, clip_on=False)
+        # the interval of one repetition is not known
+        ends = [end for end in ends if not math.isnan(end)]
+        shown = [min(max(end, low), high) for end in ends]
+        axes.plot([x] * len(shown), shown, color=INK, lw=1.0, zorder=3)
+        for end, edge in zip(ends, shown, strict=True):
+            if end != edge:
+                axes.plot(x, edge, "v" if end < low else "^", ms=4, color=INK, mew=0, zorder=4)
         if of * (len(judged.steps) - 1) <= NUMBERED:
-            beyond = [value, 0.0, *(end for end in ends if not math.isnan(end))]
-            edge = min(max(beyond), high) if value >= 0 else max(min(beyond), low)
+            up = value >= 0
+            edge = max(value, *shown, 0.0) if up else min(value, *shown, 0.0)
             axes.annotate(
                 f"{rise(step.increase.value).replace('-', '−')} %", (x, edge),
-                xytext=(0, 3 if value >= 0 else -3), textcoords="offset points", ha="center",
-                va="bottom" if value >= 0 else "top", fontsize=8, color=INK, zorder=5,
+                xytext=(0, 4 if up else -4), textcoords="offset points", ha="center",
+                va="bottom" if up else "top", fontsize=8, color=INK, zorder=5,
             )  # fmt: skip
 
 

@@ -10,11 +10,11 @@ import math
 from collections.abc import Iterator, Sequence
 from typing import Final
 
-import numpy as np
-
-from visleak.dlede.numbers import certainty, metric_name, percent, told_rise
+from visleak.dlede.numbers import certainty, metric_name, percent, score, told_rise
+from visleak.dlede.proving import ENOUGH
+from visleak.dlede.reasons import NOT_LEARNED, TOO_HIGH, memorized
 from visleak.dlede.results import DLeDe, Judgement, MetricJudgement
-from visleak.dlede.rules import ROUNDING, RULES
+from visleak.dlede.rules import LEAKING, RULES
 
 #: So many metrics are named; of more there is a range.
 NAMED: Final = 3
@@ -38,67 +38,68 @@ def headline(result: DLeDe) -> str:
 
 def _parts(result: DLeDe) -> Iterator[str]:
     judged = result.judgement
+    if result.proof:
+        yield f"the split leaks, and nothing was trained: {result.proof}"
+        return
     if not judged.repetitions or not judged.metrics:
         steps = [f"{step}" for step in judged.decided_by]
         yield f"nothing can be judged: no repetition has a result at {listed(steps)} % of leaks"
         return
-    reasons = [each.reason for each in judged.metrics if each.reason]
-    if reasons:
-        yield f"undecided: {'; '.join(reasons)}"
+    if any(each.reason for each in judged.metrics):
+        yield f"undecided: {'; '.join(_reasons(result))}"
+        if not any(math.isnan(each.statistic.value) for each in judged.metrics):
+            yield f"{rises(judged)} ({_runs(judged)}; by the means alone {judged.on_means})"
     else:
         yield from _verdict(result)
-    high = [metric_name(each.metric) for each in judged.metrics if ceiling(judged, each)]
-    if high:
-        start = "starts" if len(high) == 1 else "start"
-        yield (
-            f"but {listed(high)} {start} so high without leaks on purpose that no rise of"
-            f" {percent(judged.threshold)} is possible, so that a small one tells nothing"
-        )
-    elif known := [each for each in judged.metrics if by_heart(result, each) is not None]:
-        most = max(by_heart(result, each) or 0.0 for each in known)
-        start = "starts" if len(known) == 1 else "start"
-        advice = "" if elsewhere(result) else ": calibrate the threshold"
-        yield (
-            f"but {listed([metric_name(each.metric) for each in known])} {start} so high that"
-            f" leaks learnt by heart alone raise no more than {percent(round(most, 3))}, so that a"
-            f" clean split may look the same{advice}"
-        )
     if judged.left_out:
         every = judged.repetitions + judged.left_out
         one = judged.left_out == 1
         lack, are = ("lacks", "is") if one else ("lack", "are")
         yield f"{judged.left_out} of {every} repetitions {lack} a training and {are} left out"
     yield from _calibrated(result)
+    yield from _copies(result)
 
 
-def ceiling(judged: Judgement, each: MetricJudgement) -> bool:
-    """Whether a share that seems to tell of a leak could not rise by the threshold at all."""
-    start = each.steps[0].mean.value if each.steps else math.nan
-    if each.lower or "leaking" not in (each.on_means, each.verdict) or not 0.0 < start <= 1.0:
-        return False
-    return 1.0 / start - 1.0 <= judged.threshold
+def _copies(result: DLeDe) -> Iterator[str]:
+    """Say what an audit found where the scores do not show a leak."""
+    found = result.audit or {}
+    copies, images = int(found.get("copies", 0)), int(found.get("images", 0))
+    if copies and result.judgement.verdict != LEAKING:
+        few = ", too few to show in the scores" if copies < ENOUGH * images else ""
+        yield f"but the audit finds copies of {copies:,} of {images:,} test images in training{few}"
 
 
-def by_heart(result: DLeDe, each: MetricJudgement) -> float | None:
-    """Return the rule's statistic of a model that learns by heart what leaks, and nothing else.
+def _reasons(result: DLeDe) -> Iterator[str]:
+    """Yield why metrics cannot decide; what holds for several of them once."""
+    metrics = result.judgement.metrics
+    low = [each for each in metrics if each.reason_code == NOT_LEARNED]
+    high = [each for each in metrics if each.reason_code == TOO_HIGH]
+    yield from (each.reason for each in metrics if each.reason and each not in (*low, *high))
+    if low:
+        names, scores = _starts(low)
+        yield (
+            f"{names} of {scores} without leaks on purpose {'is' if len(low) == 1 else 'are'}"
+            " hardly above guessing, and a model that has not learned the task gains nothing from"
+            " leaks either: train longer, or another model"
+        )
+    if high:
+        names, scores = _starts(high)
+        judged = result.judgement
+        starts = [each.steps[0].mean.value for each in high]
+        most = max(memorized(start, judged.decided_by, RULES[judged.rule]) for start in starts)
+        advice = "" if elsewhere(result) else ": calibrate the threshold (--calibrate)"
+        yield (
+            f"{names} of {scores} without leaks on purpose {'is' if len(high) == 1 else 'are'} so"
+            f" high that memorizing what leaks adds about {percent(round(most, 3))}, not more"
+            f" than the threshold of {percent(judged.threshold)}, so that a split without leaks"
+            f" looks the same{advice}"
+        )
 
-    Where a share p has leaked, such a model scores P + p (1 - P): exactly so of the share of right
-    answers, about so of mAP and F1. If that curve does not exceed the threshold, a clean split
-    need not exceed it either. By both-steps, 10 % and 5 % that is so from P = .667.
 
-    Returns:
-        A share; ``None`` where it exceeds the threshold, the metric does not seem to tell of a
-        leak, or the threshold is calibrated, which takes it into account.
-    """
-    judged = result.judgement
-    start = each.steps[0].mean.value if each.steps else math.nan
-    if each.lower or "leaking" not in (each.on_means, each.verdict) or not 0.0 < start <= 1.0:
-        return None
-    if is_calibrated(result):
-        return None
-    leaked = np.array(judged.decided_by) / 100.0
-    most = float(RULES[judged.rule].statistic(start + (leaked - leaked[0]) * (1.0 - start)))
-    return most if most <= judged.threshold + ROUNDING else None
+def _starts(metrics: Sequence[MetricJudgement]) -> tuple[str, str]:
+    """Return the names of metrics and their scores without leaks on purpose."""
+    names = listed([metric_name(each.metric) for each in metrics])
+    return names, listed([score(each.steps[0].mean.value) for each in metrics])
 
 
 def is_calibrated(result: DLeDe) -> bool:
@@ -121,13 +122,16 @@ def _verdict(result: DLeDe) -> Iterator[str]:
     else:
         because = f"the threshold is {percent(judged.threshold)}"
     if not is_single(judged):
-        runs = f"{judged.repetitions:,} repetition{'s' * (judged.repetitions != 1)}"
-        because += f"; {runs}, {_chances(judged, said)}"
+        because += f"; {_runs(judged)}, {_chances(judged, said)}"
     yield f"{start}{_word(judged, said)}: {rises(judged)} ({because})"
     if is_single(judged):
         yield "how certain that is cannot be told from one repetition"
     elif said == "undecided" and not judged.disagree:
         yield _more(result)
+
+
+def _runs(judged: Judgement) -> str:
+    return f"{judged.repetitions:,} repetition{'s' * (judged.repetitions != 1)}"
 
 
 def _word(judged: Judgement, said: str) -> str:

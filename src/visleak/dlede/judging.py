@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from functools import cache
 
 import numpy as np
@@ -18,10 +18,21 @@ from visleak.dlede.certainty import (
     mean_interval,
     statistic_interval,
 )
-from visleak.dlede.deciding import deciding_metrics, deciding_steps
+from visleak.dlede.deciding import chance_of, deciding_metrics, deciding_steps, guesses_well
 from visleak.dlede.increase import excess, increase
 from visleak.dlede.needed import FIRST, needed
-from visleak.dlede.numbers import metric_name
+from visleak.dlede.reasons import (
+    DISAGREE,
+    NO_RESULT,
+    NOT_CERTAIN,
+    ONE_REPETITION,
+    Reason,
+    is_share,
+    not_learned,
+    too_high,
+    unknown_chance,
+    unusable,
+)
 from visleak.dlede.results import Estimate, Judgement, MetricJudgement, StepScore
 from visleak.dlede.rules import CLEAN, LEAKING, RULES, UNDECIDED, Rule, on_means
 from visleak.dlede.scores import Scores
@@ -37,6 +48,8 @@ class _Judge:
     threshold: float
     certainty: float
     weights: Callable[[int], Float64]
+    chance: Mapping[str, float] = field(default_factory=dict)
+    calibrated: bool = False
 
 
 def judge(
@@ -47,6 +60,8 @@ def judge(
     certainty: float = 0.95,
     metrics: Sequence[str] = (),
     decided_by: tuple[int, ...] | None = None,
+    chance: Mapping[str, float] | None = None,
+    calibrated: bool = False,
     resamples: int = 10_000,
     seed: int = 0,
 ) -> Judgement:
@@ -61,6 +76,10 @@ def judge(
     (see :mod:`visleak.dlede.certainty`). With one repetition, and so with published means, nothing
     is known of that: the verdict is ``undecided``, and ``on_means`` is what the paper would say.
 
+    A metric that hardly rises is ``undecided`` as well, with the reason, where it would not rise
+    without a leak either: the model has not learned, or starts too high
+    (:mod:`visleak.dlede.reasons`).
+
     Args:
         scores: of all trainings.
         rule: one of :data:`visleak.dlede.rules.RULES`.
@@ -69,6 +88,9 @@ def judge(
         metrics: that decide, in any case or by an alias; by default mAP and F1 where both are
             there, else all. Together they decide where all say the same.
         decided_by: steps that decide, beginning with the first; by default the first three.
+        chance: what guessing scores by a metric; 0 where it is not given.
+        calibrated: the threshold is that of splits without leaks of the same images, so that it
+            allows for a high start.
         resamples: how often chains are drawn again.
         seed: of these draws.
 
@@ -85,14 +107,15 @@ def judge(
     complete = np.asarray(np.isfinite(values[:, :, columns]).all(axis=(0, 2)))
     values = in_order(values[:, complete])
     weights = cache(lambda chains: draws(chains, resamples, seed))
-    by = _Judge(RULES[rule], threshold, certainty, weights)
+    known = chance_of(scores, chance or {})
+    by = _Judge(RULES[rule], threshold, certainty, weights, known, calibrated)
     found = [
         _judged(by, scores, name, of_metric, columns)
         for name, of_metric in zip(names, values, strict=True)
     ]
     verdicts = {each.verdict for each in found}
     chains = int(complete.sum())
-    return Judgement(
+    made = Judgement(
         rule=rule,
         threshold=threshold,
         certainty=certainty,
@@ -107,6 +130,21 @@ def judge(
         disagree={LEAKING, CLEAN} <= verdicts,
         more=_more(by, found, values, columns),
     )
+    return replace(made, reason_code=_code(made))
+
+
+def _code(made: Judgement) -> str:
+    """Return why a judgement is undecided, as a code; empty where it is not."""
+    if made.verdict != UNDECIDED:
+        return ""
+    of_metrics = [each.reason_code for each in made.metrics if each.reason_code]
+    if not made.metrics:
+        return NO_RESULT
+    if of_metrics:
+        return of_metrics[0]
+    if made.repetitions < 2:
+        return ONE_REPETITION
+    return DISAGREE if made.disagree else NOT_CERTAIN
 
 
 def _check(rule: str, threshold: float, certainty: float, resamples: int) -> None:
@@ -131,9 +169,10 @@ def _judged(
     """Judge one metric by the chains that are complete, (chains, steps)."""
     lower = metric in scores.lower
     steps = tuple(_step(judge, scores.steps, values, at, lower) for at in range(values.shape[1]))
-    pairs = columns[judge.rule.pairs(len(columns))]
-    reason = _reason(metric, scores.steps, values, pairs)
-    if reason:
+    deciding = [scores.steps[column] for column in columns]
+    pairs = judge.rule.pairs(len(columns))
+    reason = unusable(metric, deciding, values[:, columns], pairs)
+    if reason is not None:
         undefined = math.nan if len(values) < 2 else 0.0
         return MetricJudgement(
             metric=metric,
@@ -144,14 +183,15 @@ def _judged(
             leaking=undefined,
             verdict=UNDECIDED,
             clean=undefined,
-            reason=reason,
+            reason=reason.words,
+            reason_code=reason.code,
         )
-    sides = [(values[:, before], values[:, after]) for before, after in pairs]
+    sides = [(values[:, before], values[:, after]) for before, after in columns[pairs]]
     statistic = _statistic(judge, sides, lower)
     weights = judge.weights(len(values))
     above = [chance_above(*side, judge.threshold, lower, weights) for side in sides]
     leaking, clean = chances(above, judge.rule)
-    return MetricJudgement(
+    made = MetricJudgement(
         metric=metric,
         lower=lower,
         steps=steps,
@@ -161,26 +201,32 @@ def _judged(
         verdict=_verdict(leaking, clean, judge.certainty),
         clean=clean,
     )
+    if LEAKING in (made.on_means, made.verdict):
+        reason = _would_not_rise(judge, made, deciding, is_share(scores.of(metric)))
+    return made if reason is None else _held_back(made, reason)
 
 
-def _reason(metric: str, steps: Sequence[int], values: Float64, pairs: Int64) -> str:
-    """Return why a metric says nothing; empty where it does."""
-    if not len(values):
-        return "no repetition has a result at every step that decides"
-    # all right, always: a score at its ceiling, of which other lines speak
-    if values.size > 1 and np.ptp(values) == 0.0 and values.flat[0] != 1.0:
-        same = f"{metric_name(metric)} of {values.flat[0]:.4g}"
-        return (
-            f"all {values.size:,} trainings have a {same}, to the last digit; see that what is"
-            " trained learns from the images it is given"
-        )
-    empty = [before for before, _ in pairs if not values[:, before].mean() > 0.0]
-    if not empty:
-        return ""
-    mean = values[:, empty[0]].mean()
-    return (
-        f"{metric_name(metric)} has a mean of {mean:.3g} at {steps[empty[0]]} %, and a"
-        " relative increase needs one above 0; train longer, or decide by another metric"
+def _would_not_rise(
+    judge: _Judge, made: MetricJudgement, deciding: Sequence[int], share: bool
+) -> Reason | None:
+    """Return why a metric would hardly rise without a leak either; of shares only it is known."""
+    if made.lower or not share:
+        return None
+    start = made.steps[0].mean.value
+    chance = judge.chance.get(made.metric, 0.0)
+    reason = not_learned(made.metric, start, chance)
+    if reason is None and not judge.calibrated:
+        reason = too_high(made.metric, start, deciding, judge.rule, judge.threshold)
+        if reason is None and guesses_well(made.metric) and made.metric not in judge.chance:
+            reason = unknown_chance(made.metric)
+    return reason
+
+
+def _held_back(made: MetricJudgement, reason: Reason) -> MetricJudgement:
+    """Return a judgement without a verdict; that the increase is small is no chance of a leak."""
+    leaking = made.leaking if math.isnan(made.leaking) else 0.0
+    return replace(
+        made, verdict=UNDECIDED, leaking=leaking, reason=reason.words, reason_code=reason.code
     )
 
 

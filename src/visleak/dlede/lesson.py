@@ -10,6 +10,7 @@ from typing import Any, Protocol
 import numpy as np
 
 from visleak.dlede.joined import joined
+from visleak.dlede.scores import is_share_name
 from visleak.errors import VisleakError
 from visleak.images.boxes import Boxes, both
 from visleak.pipeline.workplace import Progress
@@ -113,6 +114,11 @@ class Outcome:
         if wrong or not self.metrics:
             what = f"{wrong[0]} is no number" if wrong else "there are no metrics"
             raise TrainingFailed(f"the training came to no result: {what}")
+        for name, value in self.metrics.items():
+            # a curve that mixes both units would pass for a jump of the score
+            if is_share_name(name) and not -1e-6 <= value <= 1.0 + 1e-6:
+                hint = "; divide percent by 100" if 1.0 < value <= 100.0 else ""
+                raise TrainingFailed(f"{name} must be a share from 0 to 1, got {value:g}{hint}")
 
 
 class Ready(Protocol):

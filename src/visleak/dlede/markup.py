@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+import math
+from collections.abc import Iterator
 from typing import Final
 
 from visleak.dlede.headline import (
-    by_heart,
-    ceiling,
     elsewhere,
     headline,
     is_calibrated,
@@ -17,23 +16,21 @@ from visleak.dlede.headline import (
 from visleak.dlede.makeup_view import drift_line
 from visleak.dlede.numbers import metric_name, percent, score
 from visleak.dlede.plan import DECIDING
-from visleak.dlede.results import Calibration, DLeDe, HashEvidence
-from visleak.dlede.rules import RULES
+from visleak.dlede.reasons import NO_CLEAN_CURVE, NONE_FOUND, ONE_REPETITION, is_share
+from visleak.dlede.results import Calibration, DetectionLimit, DLeDe, HashEvidence
+from visleak.dlede.rules import LEAKING, RULES
 from visleak.dlede.tables import (
     PAPER_CUT,
     curve,
     details,
     evidence,
-    mean_and_deviation,
+    named,
     verdicts,
 )
 from visleak.markup import Grid, latex_cell, latex_table, markdown_cell, markdown_table, paged
 
 #: Rows that a page of LaTeX has room for.
 PAGE: Final = 48
-
-#: A share below this is that of a model that hardly works.
-HARDLY: Final = 0.1
 
 
 def about(result: DLeDe) -> str:
@@ -45,6 +42,12 @@ def about(result: DLeDe) -> str:
     if elsewhere(result):
         source = result.trainer.get("source") or "trainings made elsewhere"
         return f"scores of {source}: {runs} of {len(plan.steps)} steps"
+    if result.proof:
+        return (
+            f"{result.test['images']:,} images of {result.test['name']} against"
+            f" {result.train['images']:,} of {result.train['name']}; {runs} of {len(plan.steps)}"
+            f" steps by {name} were to be trained"
+        )
     return (
         f"{name} on {result.train['images']:,} images of {result.train['name']}, tested on"
         f" {result.test['images']:,} of {result.test['name']}; {runs} of {len(plan.steps)} steps,"
@@ -54,54 +57,35 @@ def about(result: DLeDe) -> str:
 
 def cautions(result: DLeDe) -> Iterator[str]:
     """Yield what a reader must know before the verdict is repeated."""
-    yield from _starts_that_tell_nothing(result)
+    yield from _unknown_scales(result)
     if result.failed:
         some = f"{len(result.failed):,} training{'s' * (len(result.failed) != 1)}"
         yield f"{some} failed twice; verdicts rest on the repetitions that have all that decides"
 
 
-def _starts_that_tell_nothing(result: DLeDe) -> Iterator[str]:
-    """Say which metrics start too high or too low for their increase to tell; a line a reason."""
-    judged = result.judgement
-    high, learnt, low = [], [], []
-    most: dict[str, list[str]] = {"high": [], "learnt": []}
-    for each in judged.metrics:
-        start, _ = mean_and_deviation(result, each.metric, judged.decided_by[0])
-        name = f"{metric_name(each.metric)} is {score(start)}"
-        if ceiling(judged, each):
-            high.append(name)
-            most["high"].append(percent(round(1.0 / start - 1.0, 3)))
-        elif (most_by_heart := by_heart(result, each)) is not None:
-            learnt.append(name)
-            most["learnt"].append(percent(round(most_by_heart, 3)))
-        elif not each.lower and 0.0 <= start < HARDLY and each.on_means != "clean":
-            low.append(name)
-    if high:
-        not_so = "it does not" if len(high) == 1 else "they do not"
+def _unknown_scales(result: DLeDe) -> Iterator[str]:
+    """Say which metrics seem to tell of a leak, and have no known best value."""
+    unknown = [
+        named(each.metric, result)
+        for each in result.judgement.metrics
+        if each.on_means == LEAKING and not each.reason
+        if each.lower or not is_share(result.scores.of(each.metric))
+    ]
+    if unknown:
         yield (
-            f"{_start(high)} and cannot rise by more than {listed(most['high'])}: that {not_so}"
-            " says nothing"
+            f"{listed(unknown)}: not a share from 0 to 1 of which more is better, so that it is not"
+            " known whether the model has learned at all, or can hardly get better; see the scores"
         )
-    if learnt:
-        yield (
-            f"{_start(learnt)}: to learn by heart what leaks, and nothing else, raises"
-            f" {'it' if len(learnt) == 1 else 'them'} by {listed(most['learnt'])}, which is not"
-            " above the threshold; calibrate"
-        )
-    if low:
-        yield f"{_start(low)}: a model that hardly works may gain nothing from leaks either"
-
-
-def _start(names: Sequence[str]) -> str:
-    return f"{listed(names)} without leaks on purpose"
 
 
 def findings(result: DLeDe) -> Iterator[str]:
     """Yield what else was found: pairs, hashes, classes, one line each."""
-    if result.audit:
+    if result.audit and not result.proof:
         yield f"pairs, by the audit: {result.audit.get('headline', '')}"
     if result.calibration is not None:
         yield from _starts(result, result.calibration)
+    if result.detection is not None:
+        yield detection_line(result.detection)
     if result.hashes is not None:
         yield hash_line(result.hashes)
     if result.makeup is not None and result.makeup.classes:
@@ -125,6 +109,32 @@ def _starts(result: DLeDe, found: Calibration) -> Iterator[str]:
             )
 
 
+#: Why no leak of any size is known to be found, by code; others need no more words.
+_NOT_FOUND: Final = {
+    NO_CLEAN_CURVE: "how large a leak must be to be found is not known, for no split without leaks"
+    " shows how these scores rise (--calibrate)",
+    ONE_REPETITION: "how large a leak must be to be found is not known from one repetition",
+    NONE_FOUND: "no leak would be found with probability {}: before the scores rise little enough,"
+    " they start too high for a verdict (--calibrate)",
+}
+
+
+def detection_line(found: DetectionLimit) -> str:
+    """Return how large a leak must be to be found, with what that assumes."""
+    if math.isnan(found.share):
+        words = _NOT_FOUND.get(found.reason_code, "no leak of any size can be found by such scores")
+        return words.format(f"{found.probability:g}")
+    size = f"{percent(found.share)} of the test images or more"
+    if found.up_to < 1.0:
+        size = f"{percent(found.share)} to {percent(found.up_to)} of the test images"
+    beyond = "; larger ones start too high for a verdict" if found.up_to < 1.0 else ""
+    return (
+        f"with {found.repetitions:,} repetitions this trainer would find a leak of {size} with"
+        f" probability {found.probability:g}{beyond}; that assumes that"
+        f" {'; '.join(found.assumptions)}"
+    )
+
+
 def hash_line(found: HashEvidence) -> str:
     """Return a line about equal and alike hashes."""
     alike, images = (sum(counts[: PAPER_CUT + 1]) for counts in (found.histogram, found.nearest))
@@ -141,6 +151,11 @@ def hash_line(found: HashEvidence) -> str:
 def reading(result: DLeDe) -> list[str]:
     """Return how to read the tables, and what the method cannot tell, one line each."""
     judged = result.judgement
+    if result.proof:
+        return [
+            "the audit proves the leak image by image, which scores could not show more surely;"
+            " --allow-proved-leak trains all the same, and shows what the leak does to scores"
+        ]
     lines = [
         "leaking means: test images that were leaked into training on purpose hardly raise the"
         " score, as in a split that leaks already; a model that has reached its ceiling, or one"
@@ -186,7 +201,8 @@ def reading(result: DLeDe) -> list[str]:
 
 def main_grids(result: DLeDe) -> list[Grid]:
     """Return the tables of a page, in its order."""
-    return [*curve(result), verdicts(result), *evidence(result)]
+    judged = [] if result.proof else [verdicts(result)]
+    return [*curve(result), *judged, *evidence(result)]
 
 
 def markdown(result: DLeDe) -> str:

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Final
 
 import numpy as np
-from scipy.special import chdtri, nctdtr, stdtrit
+from scipy.special import chdtri
 
 from visleak.dlede.rules import Rule
 from visleak.records import Float64
+from visleak.stats.means import t_test_power
 
 #: A number of repetitions is enough where it decides with this chance.
 PROBABLY: Final = 0.8
@@ -24,9 +26,7 @@ def needed(exceeds: Float64, rule: Rule, certainty: float) -> int | None:
     """Return how many repetitions beside those there are would probably decide a metric.
 
     The excess over the threshold is taken for what it is found to be, in the direction in which
-    the means point; the rest is the power of a one-sided t test. The standard deviation of few
-    chains is too small more often than not (of two, in two of three cases), so its median-unbiased
-    estimate is taken.
+    the means point; the rest is the power of a one-sided t test.
 
     Args:
         exceeds: (chains, increases): by how much each chain exceeds the threshold
@@ -40,21 +40,33 @@ def needed(exceeds: Float64, rule: Rule, certainty: float) -> int | None:
     """
     chains, increases = exceeds.shape
     means = exceeds.mean(axis=0)
-    # the sum of squares over the median of its chi-square distribution
-    spread = exceeds.std(axis=0, ddof=1) * np.sqrt((chains - 1) / chdtri(chains - 1, 0.5))
     clean = means.max() > 0.0 if rule.every else means.min() > 0.0
     distance = means if clean else -means
     # one increase is enough: the clearest of them, at a level that allows for the choice
     one_is_enough = rule.every == bool(clean)
     level = certainty ** (1.0 / increases) if one_is_enough else certainty
     with np.errstate(divide="ignore", invalid="ignore"):
-        ratio = distance / spread
+        ratio = distance / spread([exceeds])
     deciding = float(ratio.max() if one_is_enough else ratio.min())
     if not deciding > 0.0:
         return None
     numbers = np.arange(chains + 1, chains + MOST + 1)
-    critical = stdtrit(numbers - 1, level)
-    # a huge distance decides for sure, and would overflow the distribution
-    power = 1.0 - nctdtr(numbers - 1, np.minimum(deciding * np.sqrt(numbers), 30.0), critical)
-    enough = np.flatnonzero(power >= PROBABLY)
+    enough = np.flatnonzero(t_test_power(deciding, 1.0, numbers, level) >= PROBABLY)
     return int(numbers[enough[0]] - chains) if len(enough) else None
+
+
+def spread(exceeds: Sequence[Float64]) -> Float64:
+    """Return the median-unbiased standard deviation of chains around the mean of their own split.
+
+    The usual one is too small more often than not: of two chains in two of three cases.
+
+    Args:
+        exceeds: of each split (chains, increases); two chains or more.
+
+    Returns:
+        (increases,): the root of the sum of squares over the median of its chi-square
+        distribution.
+    """
+    squares = sum(((each - each.mean(axis=0)) ** 2).sum(axis=0) for each in exceeds)
+    free = sum(len(each) - 1 for each in exceeds)
+    return np.asarray(np.sqrt(squares / chdtri(free, 0.5)))

@@ -62,6 +62,7 @@ class MetricJudgement:
             increases, both chances are stated so low that together they may be less than 1
             (``certainty.chances``).
         reason: why nothing can be said, in one line; empty where something can.
+        reason_code: the same for programs, one of :mod:`visleak.dlede.reasons`.
     """
 
     metric: str
@@ -73,6 +74,7 @@ class MetricJudgement:
     verdict: str
     clean: float = math.nan
     reason: str = ""
+    reason_code: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,6 +97,8 @@ class Judgement:
         disagree: the metrics contradict each other, each with certainty.
         more: repetitions that would probably decide it, beside those there are; ``None`` where
             it is decided, or where more would hardly help.
+        reason_code: why it is undecided, for programs: one of :mod:`visleak.dlede.reasons`;
+            empty where it is decided by scores.
     """
 
     rule: str
@@ -110,6 +114,7 @@ class Judgement:
     verdict: str
     disagree: bool = False
     more: int | None = None
+    reason_code: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -192,6 +197,31 @@ class Calibration:
 
 
 @dataclass(frozen=True, slots=True)
+class DetectionLimit:
+    """How large a leak must be for the verdict to be ``leaking``.
+
+    Attributes:
+        repetitions: by so many.
+        probability: with which such leaks are found, at least.
+        share: of the test images: the smallest leak that is found so probably, in hundredths; NaN
+            where none is, or it is not known.
+        up_to: the largest one: beyond it scores start so high that the verdict is ``undecided``.
+        source: what shows how scores rise without a leak: ``calibration`` (clean splits of the
+            same images), or ``curve`` (this split, whose scores rise enough); empty if nothing.
+        reason_code: why ``share`` is NaN: one of :mod:`visleak.dlede.reasons`.
+        assumptions: of the calculation, one line each.
+    """
+
+    repetitions: int
+    probability: float
+    share: float
+    up_to: float
+    source: str
+    reason_code: str = ""
+    assumptions: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
 class Convergence:
     """Whether longer training changes the scores.
 
@@ -252,9 +282,11 @@ class DLeDe:
         failed: trainings that failed twice.
         seconds: wall time of all trainings together, one after the other.
         notes: one line each on what a reader must know.
-        makeup, memory, calibration, convergence, hashes: see there; ``None`` or empty where they
-            were not asked for or cannot be known.
-        audit: ``{"folder", "headline"}`` of the audit of the same split, or ``None``.
+        makeup, memory, calibration, detection, convergence, hashes: see there; ``None`` or empty
+            where they were not asked for or cannot be known.
+        audit: ``{"folder", "headline", "copies", "images"}`` of the audit of the same split: so
+            many of its test images have a near-duplicate or exact copy in training; or ``None``.
+        proof: what proves a leak, so that nothing was trained; empty where trainings were made.
     """
 
     train: Mapping[str, Any]
@@ -270,6 +302,8 @@ class DLeDe:
     makeup: Makeup | None = None
     memory: tuple[Memory, ...] = ()
     calibration: Calibration | None = None
+    detection: DetectionLimit | None = None
     convergence: Convergence | None = None
     hashes: HashEvidence | None = None
     audit: Mapping[str, Any] | None = None
+    proof: str = ""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Final
@@ -13,6 +14,33 @@ from visleak.records import Bool, Float64
 
 #: Ends of names of metrics of which less is better.
 LESS: Final = ("loss", "error", "mae", "mse", "rmse", "nll", "perplexity")
+
+#: Names of metrics that are shares, from 0 to 1, without case and punctuation.
+_SHARES: Final = re.compile(
+    r"precision|recall|f1(score)?|m?ap[0-9]*|m?ar[0-9]*|(balanced)?acc(uracy)?(top[0-9]+)?|top[15]"
+    r"|m?iou|dice|auc|auroc"
+)
+
+
+def is_share_name(metric: str) -> bool:
+    """Whether a metric is by its name a share from 0 to 1, of which more is better.
+
+    >>> [is_share_name(name) for name in ("mAP@0.5", "metrics/recall(B)", "F1-score", "accuracy")]
+    [True, True, True, True]
+    >>> [is_share_name(name) for name in ("loss", "MAPE", "psnr", "mAP loss")]
+    [False, False, False, False]
+    """
+    return _SHARES.fullmatch(plain_name(metric)) is not None
+
+
+def plain_name(metric: str) -> str:
+    """Return a metric's name without case, punctuation and what Ultralytics puts around it.
+
+    >>> plain_name("metrics/mAP50-95(B)")
+    'map5095'
+    """
+    bare = re.sub(r"^metrics/|\(b\)$", "", metric.strip().lower())
+    return re.sub(r"[^0-9a-z]", "", bare)
 
 
 def less_is_better(metrics: Sequence[str], asked: Iterable[str] = ()) -> frozenset[str]:
@@ -42,6 +70,7 @@ class Scores:
         repetitions: numbers of the chains, ascending.
         values: ``float64`` (metrics, repetitions, steps); NaN where a training is missing.
         lower: the metrics of which less is better.
+        rescaled: metrics that were given in percent, and are shares here.
     """
 
     metrics: tuple[str, ...]
@@ -49,9 +78,13 @@ class Scores:
     repetitions: tuple[int, ...]
     values: Float64
     lower: frozenset[str] = frozenset()
+    rescaled: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
         shape = (len(self.metrics), len(self.repetitions), len(self.steps))
+        if not self.values.size and 0 in shape:
+            # lists of nothing have no shape
+            object.__setattr__(self, "values", self.values.reshape(shape))
         if self.values.shape != shape:
             raise ValueError(f"values must have the shape {shape}, not {self.values.shape}")
 

@@ -1,4 +1,4 @@
-"""The interval of a mean."""
+"""The interval of a mean, and the power of its t test."""
 
 from __future__ import annotations
 
@@ -31,3 +31,37 @@ def t_interval(values: npt.ArrayLike, confidence: float = 0.95) -> tuple[float, 
     error = known.std(ddof=1) / math.sqrt(len(known))
     reach = float(stdtrit(len(known) - 1, 0.5 + confidence / 2) * error)
     return float(known.mean()) - reach, float(known.mean()) + reach
+
+
+def t_test_power(
+    effect: npt.ArrayLike, spread: npt.ArrayLike, count: npt.ArrayLike, level: float = 0.95
+) -> npt.NDArray[np.float64]:
+    """Return the probability that a one-sided t test finds a mean above 0.
+
+    Args:
+        effect: the true mean.
+        spread: true standard deviation of a value, 0 or more.
+        count: number of values, two or more.
+        level: one minus the chance of a false finding, between 0 and 1.
+
+    Returns:
+        Of the shape that the arguments have together. A mean of 0 without spread is not found.
+
+    Source: Johnson & Welch 1940, "Applications of the non-central t-distribution".
+
+    >>> t_test_power([0.0, 0.5, 1.0], 1.0, 10).round(3).tolist()
+    [0.05, 0.427, 0.898]
+    """
+    from scipy.special import nctdtr, stdtrit
+
+    if not 0.0 < level < 1.0:
+        raise UsageError(f"level must lie between 0 and 1; got {level}")
+    mean, deviation = np.asarray(effect, np.float64), np.asarray(spread, np.float64)
+    number = np.asarray(count, np.float64)
+    with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
+        ratio = mean / deviation * np.sqrt(number)
+    ratio = np.where(np.isnan(ratio), -np.inf, ratio)
+    # beyond 30 standard errors the answer is sure, and the distribution overflows
+    reach = np.clip(ratio, -30.0, 30.0)
+    power = 1.0 - nctdtr(number - 1.0, reach, stdtrit(number - 1.0, level))
+    return np.asarray(np.where(ratio < -30.0, 0.0, power))

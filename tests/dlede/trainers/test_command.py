@@ -7,6 +7,7 @@ import os
 import pickle
 import shlex
 import sys
+from itertools import pairwise
 from pathlib import Path
 
 import numpy as np
@@ -122,6 +123,33 @@ def test_the_key_changes_with_the_template_alone():
     assert one.about() != load_trainer(command("b.py", "{train}", "{out}")).about()
     slow = load_trainer(command("a.py", "{train}", "{out}"), time_limit=5, threads=2)
     assert one.about() == slow.about()
+
+
+def test_the_key_changes_with_the_files_that_are_named(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "package").mkdir()
+    files = ["train.py", "model.yaml", "package/main.py", "unnamed.py"]
+    for name in files:
+        (tmp_path / name).write_text("one")
+    text = command("train.py", "--cfg=model.yaml", "-m", "package.main", "{train}", "{out}")
+    keys = [load_trainer(text).about()]
+    for name in files:
+        (tmp_path / name).write_text("two")
+        keys.append(load_trainer(text).about())
+    changed = [one != two for one, two in pairwise(keys)]
+    assert changed == [True, True, True, False]
+
+
+def test_the_key_changes_with_a_script_on_the_path(tmp_path, monkeypatch):
+    monkeypatch.setenv("PATH", str(tmp_path), prepend=os.pathsep)
+    program = tmp_path / "my-train"
+    keys = []
+    for body in ("exit 0", "exit 1"):
+        program.write_text(f"#!/bin/sh\n{body}\n")
+        program.chmod(0o755)
+        keys.append(load_trainer("command:my-train {train} {out}").about())
+    assert keys[0] != keys[1]
+    assert "files" not in load_trainer(command("{train}", "{out}")).about()
 
 
 @pytest.mark.parametrize(

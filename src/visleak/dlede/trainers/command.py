@@ -14,6 +14,7 @@ Placeholders, of which only those that the template names are written:
   looked for where no ``{out}`` was written. What lies there is removed after a success.
 
 The program runs in the folder and with the environment of visleak; what it prints is its log.
+Files that the command names are part of the key of every training; what these load is not.
 
 YOLOv7 (WongKinYiu/yolov7), from its own folder, trained as in the paper; its ``train.py`` has no
 seed to set, so that repetitions differ by the images alone, and it does not evaluate but at the
@@ -31,6 +32,7 @@ YOLOv5 (ultralytics/yolov5)::
 
 from __future__ import annotations
 
+import hashlib
 import os
 import shutil
 from dataclasses import dataclass
@@ -50,7 +52,7 @@ from visleak.dlede.trainers.handing_over import (
 from visleak.dlede.trainers.metrics_files import read_json, read_yolo
 from visleak.dlede.trainers.supervised import carry_out
 from visleak.dlede.trainers.templates import EPOCHS, GIVEN, OUT, PLACEHOLDER, Handing, Template
-from visleak.errors import UsageError
+from visleak.errors import UsageError, VisleakError
 from visleak.pipeline.workplace import Progress
 
 #: What needs boxes, and of that what needs sizes of the pictures even where boxes are shares.
@@ -80,8 +82,16 @@ class CommandTrainer:
         return "epochs" in self.template.names
 
     def about(self) -> dict[str, Any]:
-        """Return the template, and how many epochs ``{epochs}`` stands for by default."""
+        """Return the template, digests of the files it names, and what ``{epochs}`` stands for.
+
+        So a program that was edited trains anew.
+
+        Raises:
+            VisleakError: a file cannot be read.
+        """
         about: dict[str, Any] = {"command": self.template.text}
+        files = {name: _digest(path) for name, path in sorted(self.template.files().items())}
+        about |= {"files": files} if files else {}
         return about | ({"epochs": EPOCHS} if self.takes_epochs else {})
 
     def ready(self, split: Split, folder: Path, progress: Progress) -> Ready:
@@ -103,6 +113,17 @@ class CommandTrainer:
         pixels = boxes is not None and not boxes.relative and template.has(WITH_LABELS)
         sizes = Sizes.of(split, progress) if pixels or template.has(WITH_SIZES) else None
         return ReadyCommand(template, sizes, self.time_limit)
+
+
+def _digest(path: Path) -> str:
+    try:
+        with path.open("rb") as file:
+            digest = hashlib.file_digest(file, lambda: hashlib.blake2b(digest_size=16))
+    except OSError as error:
+        raise VisleakError(
+            f"--trainer command: {path} cannot be read ({error.strerror})"
+        ) from error
+    return digest.hexdigest()
 
 
 def _check_program(word: str) -> None:

@@ -18,13 +18,8 @@ from typing import Any, Final
 import numpy as np
 
 from visleak.dlede.lesson import Outcome, TrainingFailed
+from visleak.dlede.scores import is_share_name
 from visleak.records import Float64
-
-#: Metrics that are shares, from 0 to 1. Percent are refused: a file that mixes both units would
-#: pass for a jump of the score, and where the units change between files nobody could tell.
-SHARES: Final = frozenset(
-    {"precision", "recall", "f1", "map50", "map75", "map50_95", "map", "accuracy", "accuracy_top5"}
-)
 
 #: Larger files are no results.
 MAX_BYTES: Final = 256 << 20
@@ -78,7 +73,7 @@ def read_json(path: Path, rows: Mapping[str, int], images: int) -> Outcome:
     for name, value in content.items():
         if name == "images":
             continue
-        if name in SHARES:
+        if is_share_name(name):
             metrics[name] = _share(name, value, path)
         elif _is_number(value):
             metrics[name] = float(value)

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import os
 import re
 import shlex
+import shutil
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -130,6 +132,24 @@ class Template:
         """Whether one of some placeholders is in it."""
         return not self.names.isdisjoint(names)
 
+    def files(self) -> dict[str, Path]:
+        """Return the files that the command names: the program if it is a script, and others.
+
+        ``--cfg=yolo.yaml`` names a file, and ``-m package.train`` one below this folder. What the
+        named files load in turn is not found.
+        """
+        found: dict[str, Path] = {}
+        program = shutil.which(self.words[0])
+        if program is not None and _is_script(Path(program)):
+            found[self.words[0]] = Path(program)
+        for before, word in zip(self.words, self.words[1:], strict=False):
+            names = [word, word.partition("=")[2]]
+            if before == "-m":
+                module = word.replace(".", "/")
+                names += [f"{module}.py", f"{module}/__main__.py"]
+            found |= {name: Path(name) for name in names if name and os.path.isfile(name)}
+        return found
+
     def _check(self) -> None:
         unknown = sorted(self.names - FILLED.keys())
         if unknown:
@@ -159,3 +179,12 @@ class Template:
         handing.given.mkdir()
         values = {name: str(FILLED[name](handing)) for name in sorted(self.names)}
         return [PLACEHOLDER.sub(lambda found: values[found[1]], word) for word in self.words]
+
+
+def _is_script(path: Path) -> bool:
+    """Whether a program is a text that another program runs, and not an interpreter itself."""
+    try:
+        with path.open("rb") as file:
+            return file.read(2) == b"#!"
+    except OSError:
+        return False

@@ -1,0 +1,154 @@
+"""The detection limit: against simulated splits that are judged, and where there is none."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from dlede_making import cirrus, curves, early, kitti, result
+
+from visleak.dlede.detecting import (
+    PROBABILITY,
+    Protocol,
+    detection_limit,
+    detection_probability,
+    detection_range,
+    score_at,
+)
+from visleak.dlede.judging import judge
+from visleak.dlede.markup import detection_line
+from visleak.dlede.results import DLeDe
+from visleak.dlede.rules import RULES
+from visleak.dlede.scores import Scores
+
+STEPS = (0, 10, 20)
+METRICS = ("map50", "f1")
+NOISE = 0.004
+
+
+def chains(means: np.ndarray, repetitions: int, rng: np.random.Generator) -> np.ndarray:
+    return means[:, None] + rng.normal(0, NOISE, (len(means), repetitions, means.shape[1]))
+
+
+#: A trainer that scores .3 on what is new, and gains .4 a share of the test images that leaks.
+CLEAN = np.array([(0.30, 0.34, 0.38), (0.28, 0.32, 0.36)])
+
+
+def protocol(rule: str = "both-steps", repetitions: int = 10, calibrated: bool = True) -> Protocol:
+    return Protocol(
+        METRICS, STEPS, STEPS, repetitions, RULES[rule], 0.05, 0.95, calibrated=calibrated
+    )
+
+
+@pytest.mark.parametrize("rule", RULES)
+@pytest.mark.parametrize("repetitions", [3, 10])
+def test_splits_that_leak_are_found_as_often_as_it_says(rule: str, repetitions: int) -> None:
+    """Simulated, and judged by the public function: never found less often than that."""
+    rng = np.random.default_rng(1)
+    # many chains, so that the spread is known
+    clean = [chains(CLEAN, 400, rng)]
+    asked = protocol(rule, repetitions)
+    share, up_to = detection_range(clean, asked)
+    assert up_to == 1.0
+    leaked = share + (1.0 - share) * np.array(STEPS) / 100.0
+    means = np.stack([score_at(leaked, STEPS, each) for each in clean[0]])
+    runs = 100
+    numbers = tuple(range(1, repetitions + 1))
+    verdicts = [
+        judge(
+            Scores(METRICS, STEPS, numbers, chains(means, repetitions, rng)),
+            rule=rule,
+            calibrated=True,
+            resamples=1000,
+        ).verdict
+        for _ in range(runs)
+    ]
+    # three standard errors
+    assert verdicts.count("leaking") / runs > PROBABILITY - 0.09
+    # and the limit is not far above what is seldom found
+    assert detection_probability(share - 0.3, clean, asked) < 0.2
+
+
+def test_more_repetitions_find_smaller_leaks() -> None:
+    clean = [chains(CLEAN, 10, np.random.default_rng(2))]
+    shares = [detection_range(clean, protocol(repetitions=n))[0] for n in (3, 5, 10, 40)]
+    assert shares == sorted(shares, reverse=True)
+    assert shares[0] > shares[-1]
+
+
+def test_without_noise_the_limit_is_where_the_increase_falls_to_the_threshold() -> None:
+    """.4 (1 - L) / 10 = .05 (.3 + .4 L): L = .417; the other metric, which starts lower, .433."""
+    clean = [np.repeat(CLEAN[:, None], 3, axis=1)]
+    assert detection_range(clean, protocol())[0] == pytest.approx(0.44)
+    assert detection_probability(0.43, clean, protocol()) == 0.0
+    assert detection_probability(0.44, clean, protocol()) == 1.0
+
+
+def test_a_leak_that_starts_too_high_is_not_found_without_calibration() -> None:
+    """It starts at .667 where .917 of the test images have leaked."""
+    clean = [np.repeat(CLEAN[:, None], 3, axis=1)]
+    share, up_to = detection_range(clean, protocol(calibrated=False))
+    assert share == pytest.approx(0.44)
+    assert up_to == pytest.approx(0.91)
+
+
+def test_several_clean_splits_count_alike() -> None:
+    """Of one that rises more steeply, half of the test images must not have leaked to be found."""
+    flat, steep = (
+        np.repeat(curve[:, None], 3, axis=1)
+        for curve in (CLEAN, np.array([(0.1, 0.2, 0.3), (0.1, 0.2, 0.3)]))
+    )
+    asked = protocol()
+    assert detection_probability(0.5, [flat], asked) == 1.0
+    assert detection_probability(0.5, [steep], asked) == 0.0
+    assert detection_probability(0.5, [flat, steep], asked) == pytest.approx(0.5)
+
+
+def test_scores_between_and_beyond_the_steps() -> None:
+    values = np.array([[0.3, 0.5, 0.7, np.nan], [0.3, 0.5, 0.7, np.nan]])
+    found = score_at(np.array([0.0, 0.05, 0.2, 0.3, 0.9]), (0, 10, 20, 30), values)
+    assert found == pytest.approx([0.3, 0.4, 0.7, 0.9, 1.0])
+    assert score_at(np.array([0.9]), (0, 10, 20, 30), 100 * values) == pytest.approx([210.0])
+
+
+def limited(made: DLeDe, *clean: Scores) -> DLeDe:
+    found = detection_limit(made.scores, made.judgement, clean=clean, calibrated=bool(clean))
+    return replace(made, detection=found)
+
+
+@pytest.mark.parametrize(
+    ("made", "code", "words"),
+    [
+        (lambda: kitti(10), "score-too-high", "no leak of any size"),
+        (lambda: cirrus(1), "one-repetition", "not known from one repetition"),
+        (lambda: early(5), "no-split-without-leaks", "not known"),
+        # it begins at .49, and what leaks takes it above .67 before it rises little enough
+        (lambda: cirrus(10), "no-leak-is-found", "start too high"),
+    ],
+)
+def test_where_there_is_no_limit_the_reason_is_told(made: object, code: str, words: str) -> None:
+    found = limited(made()).detection  # type: ignore[operator]
+    assert found is not None
+    assert math.isnan(found.share)
+    assert found.reason_code == code
+    assert words in detection_line(found)
+
+
+def test_a_limit_is_told_with_what_it_assumes() -> None:
+    means = dict(zip(METRICS, CLEAN.tolist(), strict=True))
+    found = limited(result(curves(means, 10, 0.004))).detection
+    assert found is not None
+    assert (found.source, found.reason_code, found.repetitions) == ("curve", "", 10)
+    assert 0.4 < found.share < 0.6
+    line = detection_line(found)
+    for words in ("10 repetitions", "probability 0.9", "assumes", "this split has no leak"):
+        assert words in line
+    leaking = result(curves(dict.fromkeys(METRICS, (0.5, 0.505, 0.51)), 10, 0.004))
+    clean = [curves(means, 5, 0.004, seed=n) for n in range(3)]
+    found = limited(leaking, *clean).detection
+    assert found is not None
+    assert (found.source, found.up_to) == ("calibration", 1.0)
+    assert 0.4 < found.share < 0.6
+    assert "the clean splits have no leak" in detection_line(found)
