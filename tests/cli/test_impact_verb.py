@@ -225,6 +225,40 @@ def test_what_is_wrong_is_said_before_the_work(
     assert "holds no finished audit" in message
 
 
+def test_what_is_wrong_in_a_file_of_predictions_ends_with_1(
+    folder: Path, ids: Sequence[str], tmp_path: Path
+) -> None:
+    """The command line is right: other ids, too few rows, a missing column, a damaged file."""
+    damaged = tmp_path / "d.parquet"
+    damaged.write_bytes(b"PAR1 and no more")
+    listed = tmp_path / "ids.txt"
+    listed.write_text("nothing\n")
+    right = answers(tmp_path / "r.csv", ids, correct=[1, 0, 1, 0, 1, 0])
+    wrong = [
+        ((answers(tmp_path / "a.csv", list("abcdef"), correct=[1] * 6),), "none of its ids"),
+        ((answers(tmp_path / "b.csv", ids[:3], correct=[1] * 3),), "only 3 of the 6"),
+        ((answers(tmp_path / "c.csv", ids),), "holds nothing to score"),
+        ((answers(tmp_path / "e.csv", ids, prediction=["3"] * 6),), "is a label"),
+        ((damaged,), "cannot be read as Parquet"),
+        ((right, "--metric", "iou"), "has no metric 'iou'"),
+        ((right, "--subset", f"mine={listed}"), "none of the 1 ids"),
+    ]
+    for given, message in wrong:
+        code, said = refused("impact", folder, "--predictions", *given, "-o", tmp_path / "out")
+        assert (code, message in said) == (1, True), said
+    assert not (tmp_path / "out").exists()
+
+
+def test_the_screen_has_the_rows_of_the_papers_table(
+    folder: Path, files: Mapping[str, Path], tmp_path: Path
+) -> None:
+    """Also of several models: table 3 of Ramos et al. has `hard` and what they call soft."""
+    given = ("--predictions", files["one"], "--predictions", files["two"])
+    ran = run("impact", folder, *given, "-o", tmp_path / "out")
+    titles = [line.strip() for line in ran.out.splitlines()]
+    assert {"hard", "hard or soft"} <= set(titles)
+
+
 def test_nothing_is_written_among_the_images(
     folder: Path, dataset: Path, files: Mapping[str, Path]
 ) -> None:

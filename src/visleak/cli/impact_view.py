@@ -23,8 +23,9 @@ LONGEST: Final = 12
 #: Columns that only files have: a terminal has no room for them.
 _LEFT_OUT: Final = ("leaked", "others", "metric", "images", "behind %")
 
-#: Leaks that a screen has room for where there are several scores.
-_CUMULATIVE: Final = ("hard or soft", "near or exact", "similar or closer")
+#: Leaks that a screen has room for where there are several scores: those of the papers' tables
+#: (hard, and hard or soft, which Ramos et al. call soft), and cumulative grades.
+_CUMULATIVE: Final = ("hard", "hard or soft", "near or exact", "similar or closer")
 
 #: How tables mark a metric of which less is better.
 _LESS: Final = " (less is better)"
@@ -65,7 +66,7 @@ def shown(result: Impact) -> Iterator[RenderableType]:
 def _short(result: Impact) -> Impact:
     """Return a result with the leaks that a screen has room for, where there are several scores.
 
-    Those are the cumulative ones that hold all others, and the user's own.
+    Those are the rows of the papers' tables, the cumulative ones, and the user's own.
     """
     from visleak.impact.headline import principal
     from visleak.impact.leaking import LEAKS

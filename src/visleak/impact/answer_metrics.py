@@ -11,7 +11,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from visleak.errors import UsageError, VisleakError
+from visleak.errors import VisleakError
 from visleak.impact.answer_columns import (
     Answers,
     ClassScores,
@@ -19,6 +19,7 @@ from visleak.impact.answer_columns import (
     Ranked,
     listed,
     numbers_of,
+    percentages_of,
     quoted,
     text_of,
 )
@@ -96,8 +97,8 @@ def metrics_of(
         wanted: metrics that are asked for; empty for all.
 
     Raises:
-        UsageError: predictions and labels do not fit.
-        VisleakError: a column holds what it must not, or two columns contradict each other.
+        VisleakError: predictions and labels do not fit, a column holds what it must not, or two
+            columns contradict each other.
     """
     gathered = Gathered()
     _add_columns(gathered, file, found.rows)
@@ -120,7 +121,7 @@ def _add_columns(gathered: Gathered, file: Answers, rows: Int64) -> None:
     for name, column in file.columns.items():
         if name in OTHERS:
             continue
-        values = numbers_of(column)
+        values = _numbers(gathered, file, name, column)
         if name == "correct":
             odd = values if isinstance(values, int) else _neither(values)
             if odd is not None:
@@ -134,6 +135,23 @@ def _add_columns(gathered: Gathered, file: Answers, rows: Int64) -> None:
     gathered.unread.update(dict.fromkeys(file.unused, ""))
     if "predictions" in {*file.columns, *gathered.unread}:
         gathered.unread["predictions"] = LISTS
+
+
+def _numbers(gathered: Gathered, file: Answers, name: str, column: pa.Array) -> Float64 | int:
+    """Return a column as numbers, percentages as shares, or the first row that is no number."""
+    values = numbers_of(column)
+    found = percentages_of(column) if isinstance(values, int) else None
+    if found is None:
+        return values
+    shares, odd = found
+    if odd >= 0:
+        marked = next(row for row, cell in enumerate(column) if "%" in str(cell.as_py()))
+        raise VisleakError(
+            f"{file.path}: column {quoted(name)} mixes percentages and plain numbers:"
+            f" {_cell(column, marked)}, {_cell(column, odd)}; write all cells in one way"
+        )
+    gathered.notes.append(f"{quoted(name)} holds percentages, which are read as shares: 50% is 0.5")
+    return shares
 
 
 def _neither(values: Float64) -> int | None:
@@ -262,7 +280,7 @@ def _settle(gathered: Gathered, path: str) -> None:
     others = [name for name in gathered.sources if name != ACCURACY]
     if ACCURACY not in gathered.sources:
         instead = f", or ask for {listed(others)} with --metric" if others else ""
-        raise UsageError(f"{path}: {gathered.unusable[0]}{instead}")
+        raise VisleakError(f"{path}: {gathered.unusable[0]}{instead}")
     gathered.notes += [f"not used: {reason}" for reason in gathered.unusable]
 
 

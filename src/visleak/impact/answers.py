@@ -8,7 +8,7 @@ from pathlib import Path
 
 import numpy as np
 
-from visleak.errors import UsageError, VisleakError
+from visleak.errors import VisleakError
 from visleak.images.request import writable
 from visleak.impact.answer_columns import Answers, Float64, listed, quoted
 from visleak.impact.answer_files import read_answers
@@ -57,8 +57,8 @@ def scores_of(
         The scores, and what a reader must know of them, a line each.
 
     Raises:
-        UsageError: there is no such file or metric, or the file is of another set.
-        VisleakError: the file is damaged, or contradicts itself.
+        UsageError: there is no such file, or it is of no kind that is read.
+        VisleakError: the file is damaged, contradicts itself, is of another set, or lacks a metric.
     """
     file = read_answers(path)
     found = match(file.ids, benchmark, file.path)
@@ -91,8 +91,7 @@ def _chosen(
     """Return the metrics that are asked for; all where none is.
 
     Raises:
-        UsageError: there is no such metric.
-        VisleakError: there is none at all.
+        VisleakError: there is no such metric, or none at all.
     """
     if not values:
         there = listed([*file.columns, *file.unused])
@@ -106,7 +105,7 @@ def _chosen(
         if name not in values:
             why = gathered.unread.get(name)
             said = f" ({why})" if why else ""
-            raise UsageError(
+            raise VisleakError(
                 f"{file.path} has no metric {quoted(name)}{said}; it has {listed(values)}"
             )
     return {name: values[name] for name in (metrics or values)}

@@ -18,6 +18,7 @@ from visleak.impact.estimates import (
     difference_of,
     fair_of,
     gain_of,
+    is_dominated,
     score_of,
 )
 from visleak.impact.results import ENOUGH_DRAWS, Comparison, Effect, Estimate, Row
@@ -188,7 +189,8 @@ class _Table:
 
     def _whole(self, column: _Column) -> Row:
         score = score_of(column.values, share=column.share, seed=self.asked.seed)
-        return Row("", "original", len(column.values), score, NOTHING)
+        dominated = not column.share and is_dominated(column.values)
+        return Row("", "original", len(column.values), score, NOTHING, dominated=dominated)
 
     def _parts(self, leak: Leak) -> Iterator[_Part]:
         yield _Part(leak.name, "non-leaked", ~leak.leaked)
@@ -214,9 +216,11 @@ class _Table:
         share, seed = column.share, self.asked.seed
         if count == whole.images:
             return replace(whole, leak=part.leak, subset=part.subset, gain=Estimate(0.0, 0.0, 0.0))
-        score = score_of(column.values[part.images], share=share, seed=seed)
+        values = column.values[part.images]
+        score = score_of(values, share=share, seed=seed)
         gain = gain_of(self._difference(number, part.images), count, whole.images)
-        return Row(part.leak, part.subset, count, score, gain)
+        dominated = not share and is_dominated(values)
+        return Row(part.leak, part.subset, count, score, gain, dominated=dominated)
 
     def _controls(self, number: int, at: int, whole: Row) -> Iterator[Row]:
         name = self.benchmark.leaks[at].name
@@ -266,7 +270,8 @@ def _drawn_row(leak: str, subset: str, draws: Draws, number: int, whole: Row) ->
         return Row(leak, subset, 0, NOTHING, NOTHING)
     scores = draws.scores[:, number]
     mean = float(scores.mean())
-    low, high = percentiles(scores if len(scores) >= ENOUGH_DRAWS else ())
+    enough = len(scores) >= ENOUGH_DRAWS and not whole.dominated
+    low, high = percentiles(scores if enough else ())
     base = whole.score.value
     deviation = float(scores.std(ddof=1)) if len(scores) > 1 else math.nan
     return Row(

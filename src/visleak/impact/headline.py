@@ -10,7 +10,7 @@ import math
 from collections.abc import Iterator, Sequence
 from typing import Final
 
-from visleak.impact.numbers import probability, score, signed, signed_interval
+from visleak.impact.numbers import UNKNOWN, probability, score, signed, signed_interval
 from visleak.impact.results import Comparison, Effect, Gap, Impact
 
 #: So many models have a sentence each.
@@ -114,7 +114,8 @@ def _verdict(effect: Effect, each: Comparison) -> str:
     """Say whether leaked images score higher, lower, or no different from chance."""
     value = each.difference.value
     ends = signed_interval(each.difference, percent=effect.percent)
-    sure = f"95 % CI {ends}, {_p(each)}{', less is better' if effect.lower else ''}"
+    interval = "no interval can be given" if ends == UNKNOWN else f"95 % CI {ends}"
+    sure = f"{interval}, {_p(each)}{', less is better' if effect.lower else ''}"
     if not each.adjusted < ALPHA:
         start = "after Holm's correction no" if each.p < ALPHA else "no"
         by = f"{signed(value, percent=effect.percent)}{' points' if effect.percent else ''}"

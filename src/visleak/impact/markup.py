@@ -25,6 +25,8 @@ def reading(result: Impact) -> list[str]:
     lines = [
         "gains are over the whole benchmark, in points where scores are percentages",
         told,
+        "rows that are drawn share their draws: the same images for every model and metric, and"
+        " those of fewer images are among those of more, so such rows rise and fall together",
         "p is that of a permutation test; Holm's correction is over models, metrics and leaks",
     ]
     if any(effect.comparisons for effect in result.effects):
@@ -32,6 +34,11 @@ def reading(result: Impact) -> list[str]:
             "fair is the score on the images that do not leak, their classes weighted as in the"
             " whole benchmark; inflation is the score of the whole minus that of the images that do"
             " not leak"
+        )
+    if result.gaps:
+        lines.append(
+            "gap is the error on the fair test set minus that on the original, in points; relative"
+            " is the gap in percent of the original error"
         )
     if any(flip.flipped for flip in result.flips) or steady(result):
         lines.append(

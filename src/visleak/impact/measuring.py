@@ -234,6 +234,23 @@ def _notes(benchmark: Benchmark, effects: Sequence[Effect], asked: Asked) -> Ite
             ("1 class leaks", "it") if classes == 1 else (f"{classes:,} classes leak", "them")
         )
         yield f"{leak}: {said} wholly, and the fair score leaves {what} out"
+    yield from _without_interval(effects)
     everything = [leak.name for leak in benchmark.leaks if bool(np.all(leak.leaked))]
     for leak in everything:
         yield f"{leak}: every image leaks, so there is nothing to compare with"
+
+
+def _without_interval(effects: Sequence[Effect]) -> Iterator[str]:
+    """Yield a note a score whose parts have no interval although they have several values."""
+    for effect in effects:
+        parts = [
+            f"{row.subset} ({row.leak})" if row.leak else row.subset
+            for row in effect.rows
+            if row.images > 1 and row.draws == 1 and row.dominated
+        ]
+        if parts:
+            more = f" and {len(parts) - 3:,} more" if len(parts) > 3 else ""
+            yield (
+                f"{effect.model}: no interval can be given for {effect.metric} of"
+                f" {', '.join(parts[:3])}{more}: one image alone makes up most of its spread"
+            )

@@ -52,6 +52,8 @@ class Row:
         draws: how often the part was drawn, 1 where it was taken as it is.
         overlap: share of its images that two draws have in common on average; 1 for the part
             itself.
+        dominated: one image alone makes up most of the spread of its scores, so that no interval
+            can be given.
     """
 
     leak: str
@@ -62,6 +64,7 @@ class Row:
     deviation: float = math.nan
     draws: int = 1
     overlap: float = 1.0
+    dominated: bool = False
 
 
 @dataclass(frozen=True, slots=True)
