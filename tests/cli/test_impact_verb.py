@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import json
+import random
 import shutil
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -11,6 +12,7 @@ from pathlib import Path
 import pyarrow.parquet as pq
 import pytest
 from calling import HOSTILE, refused, run
+from tests.hand_audit import Image, Pair, hand_audit
 
 from visleak.store import IMAGES
 
@@ -257,6 +259,32 @@ def test_the_screen_has_the_rows_of_the_papers_table(
     ran = run("impact", folder, *given, "-o", tmp_path / "out")
     titles = [line.strip() for line in ran.out.splitlines()]
     assert {"hard", "hard or soft"} <= set(titles)
+
+
+def test_a_file_that_is_mixed_up_is_recognised(tmp_path: Path) -> None:
+    """``--check`` ends with 1 and writes nothing; a run says it in its first line."""
+    classes = random.Random(0).choices("abc", k=60)
+    test = [Image(f"{n:03d}.png", label) for n, label in enumerate(classes)]
+    audit = hand_audit(tmp_path / "audit", test, [Image("r", "a")], [Pair("000.png", "r")])
+    ids, labels = [image.id for image in test], [image.label for image in test]
+    right = answers(tmp_path / "right.csv", ids, prediction=labels)
+    off = answers(tmp_path / "off.csv", ids, prediction=[*labels[1:], labels[0]], ap=range(60))
+    before = sorted(audit.rglob("*"))
+    ran = run("impact", audit, "--predictions", right, "--check")
+    assert (ran.code, ran.err) == (0, "")
+    ran = run("impact", audit, "--predictions", off, "--check")
+    assert ran.code == 1
+    assert ran.out.startswith("warning: off: ids look off by one")
+    assert sorted(audit.rglob("*")) == before
+    ran = run("impact", audit, "--predictions", off, "--check", "--json")
+    assert ran.code == 1
+    assert json.loads(ran.out)["files"][0]["scores"]["ap"] == pytest.approx(29.5)
+    ran = run("impact", audit, "--predictions", off, "-o", tmp_path / "out", "--draws", 2)
+    assert ran.code == 0
+    assert ran.out.startswith("warning: off: ids look off by one")
+    written = json.loads((tmp_path / "out" / "impact.json").read_text())
+    assert written["headline"].startswith("warning: off")
+    assert len(written["doubts"]) == 1
 
 
 def test_nothing_is_written_among_the_images(

@@ -66,6 +66,16 @@ def impact(
             help="Take answers to less than 95 % of the images.",
         ),
     ] = False,
+    check: Annotated[
+        bool,
+        typer.Option(
+            "--check",
+            rich_help_panel=FILES,
+            help="Only tell whether the files fit the audit: ids off by one, shuffled rows,"
+            " permuted class names, swapped files. Writes nothing; exit code 1 where one is in"
+            " doubt.",
+        ),
+    ] = False,
     set_name: Annotated[
         str | None,
         typer.Option(
@@ -232,6 +242,9 @@ def impact(
     on_fair = fair_files(fair or (), files)
     lists = named_files("--subset", subset or (), what="subset", needs_name=True)
     _refuse(files, on_fair, add_to, (framework, code, weights))
+    if check:
+        _check(folder, files, on_fair, set_name, metric, lower, partial=allow_partial, json=json)
+        return
     refuse_inputs(audit.summary, out)
     free_folder(out, RESULT, force=force)
     with bars() as progress:
@@ -261,6 +274,38 @@ def impact(
     if add_to is not None:
         added(add_to, result, framework=framework, code=code, weights=weights)
     _say(result, out, add_to, json=json)
+
+
+def _check(
+    folder: Path,
+    files: Mapping[str, Path],
+    on_fair: Mapping[str, Path],
+    test_set: str | None,
+    metrics: list[str] | None,
+    lower: list[str] | None,
+    *,
+    partial: bool,
+    json: bool,
+) -> None:
+    """Print whether the files fit the audit, and end with 1 where one is in doubt."""
+    from visleak.cli.impact_view import checked_content, checked_lines
+    from visleak.cli.progress import bars
+    from visleak.impact import check
+
+    with bars() as progress:
+        found = check(
+            folder,
+            files,
+            fair=on_fair,
+            test_set=test_set,
+            metrics=metrics or (),
+            lower=lower or (),
+            allow_partial=partial,
+            progress=progress,
+        )
+    edges.say(checked_content(found) if json else "".join(checked_lines(found)))
+    if found.doubts:
+        raise typer.Exit(1)
 
 
 def _refuse(

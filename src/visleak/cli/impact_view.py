@@ -13,7 +13,8 @@ if TYPE_CHECKING:
     from rich.console import RenderableType
     from rich.table import Table
 
-    from visleak.impact import Impact
+    from visleak.impact import Check, Impact
+    from visleak.impact.checking import CheckedFile
     from visleak.markup import Grid
 
 #: Names of models are cut to this many characters, so that three fit side by side; files have
@@ -26,6 +27,12 @@ _LEFT_OUT: Final = ("leaked", "others", "metric", "images", "behind %")
 #: Leaks that a screen has room for where there are several scores: those of the papers' tables
 #: (hard, and hard or soft, which Ramos et al. call soft), and cumulative grades.
 _CUMULATIVE: Final = ("hard", "hard or soft", "near or exact", "similar or closer")
+
+#: What is said of a file whose order cannot be checked by labels.
+_UNCHECKED: Final = (
+    "no predicted classes or labels to compare, so ids and order were checked against other models"
+    " only"
+)
 
 #: How tables mark a metric of which less is better.
 _LESS: Final = " (less is better)"
@@ -152,3 +159,36 @@ def _cut(names: Sequence[str]) -> dict[str, str]:
     }
     counts = Counter(short.values())
     return {name: short[name] if counts[short[name]] == 1 else cut[name] for name in cut}
+
+
+def checked_lines(found: Check) -> Iterator[str]:
+    """Yield what ``--check`` prints, a line each: doubts first, then file by file."""
+    for doubt in found.doubts:
+        yield plain(f"warning: {doubt}") + "\n"
+    if not found.doubts:
+        what = "file fits" if len(found.files) == 1 else f"{len(found.files):,} files fit"
+        yield plain(f"the {what} {found.test_set}, as far as can be checked") + "\n"
+    for file in found.files:
+        yield plain(_checked_file(file, found.images)) + "\n"
+        for note in file.notes:
+            yield plain(f"  {note}") + "\n"
+
+
+def _checked_file(file: CheckedFile, images: int) -> str:
+    from visleak.impact.numbers import score
+
+    where = " (fair test set)" if file.fair else ""
+    scores = ", ".join(
+        f"{name} {score(value, percent=False)}" for name, value in file.scores.items()
+    )
+    compared = " and ".join(file.checked)
+    how = f"{compared} compared with the audited labels" if compared else _UNCHECKED
+    return f"{file.model}{where}: {file.answered:,} of {images:,} images answered; {scores}; {how}"
+
+
+def checked_content(found: Check) -> str:
+    """Return what ``--check --json`` prints."""
+    import json
+    from dataclasses import asdict
+
+    return json.dumps(asdict(found), indent=1, ensure_ascii=False) + "\n"

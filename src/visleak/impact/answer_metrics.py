@@ -26,6 +26,7 @@ from visleak.impact.answer_columns import (
 from visleak.impact.answer_labels import are_numbers, example, remedy, truth_of
 from visleak.impact.benchmark import Benchmark
 from visleak.impact.matching import Match
+from visleak.impact.plausibility import Evidence
 from visleak.impact.scoring import (
     TOP,
     Right,
@@ -67,12 +68,14 @@ class Gathered:
         unusable: why predictions cannot be compared with labels.
         unread: columns that are no numbers, and the first cell that is none.
         notes: what is to be said.
+        evidence: what is predicted, against the labels.
     """
 
     sources: dict[str, dict[str, Float64]] = field(default_factory=dict)
     unusable: list[str] = field(default_factory=list)
     unread: dict[str, str] = field(default_factory=dict)
     notes: list[str] = field(default_factory=list)
+    evidence: Evidence | None = None
 
     def add(self, metric: str, source: str, values: Float64) -> None:
         """Take a column as a source of a metric."""
@@ -83,6 +86,11 @@ class Gathered:
         self.add(ACCURACY, f"`{source}`", right.first)
         if right.top is not None:
             self.add(TOP_FIVE, f"`{source}`", right.top)
+
+    def add_guesses(self, guesses: Int64, truth: Truth) -> None:
+        """Take predicted classes as evidence of whether the file fits the images."""
+        names = tuple(truth.vocabulary.to_pylist())
+        self.evidence = Evidence(guesses, truth.codes(truth.labels), names)
 
 
 def metrics_of(
@@ -187,6 +195,7 @@ def _add_classes(gathered: Gathered, file: Answers, found: Match, benchmark: Ben
         predicted = text_of(file.columns["prediction"], where).take(pa.array(found.rows))
         if _speaks(gathered, "prediction", predicted, truth):
             gathered.add_right("prediction", right_predictions(predicted, truth))
+            gathered.add_guesses(_guesses(predicted, truth), truth)
     if file.ranked is not None:
         _add_ranked(gathered, file, file.ranked, found.rows, truth, predicted)
     if file.scores is not None:
@@ -232,6 +241,7 @@ def _add_ranked(
         _refuse_other_first(file, rows, predicted, ranked.firsts)
     if _speaks(gathered, "predictions", ranked.firsts, truth, silent=predicted is not None):
         gathered.add_right("predictions", ranked.right)
+        gathered.add_guesses(_guesses(ranked.firsts, truth), truth)
     if ranked.many and ranked.right.top is None:
         gathered.notes.append(
             f"its lists of predictions have at most {ranked.longest}, so there is no {TOP_FIVE}"
@@ -271,6 +281,12 @@ def _add_scores(
             f" such as {lost}: those images count as wrong"
         )
     gathered.add_right("scores", scored.right)
+    gathered.add_guesses(scored.guesses, truth)
+
+
+def _guesses(predicted: pa.StringArray, truth: Truth) -> Int64:
+    there = predicted.is_valid().to_numpy(zero_copy_only=False)
+    return np.asarray(np.where(there, truth.codes(predicted), -2))
 
 
 def _settle(gathered: Gathered, path: str) -> None:

@@ -33,7 +33,10 @@ _WITHOUT: Final = {
 
 
 def headlines(result: Impact) -> tuple[str, ...]:
-    """Return a sentence a model, or of many models one of all; then one about the fair test set."""
+    """Return a sentence a model, or of many models one of all; then one about the fair test set.
+
+    Files of predictions that may be mixed up come first: nothing below would be true of the model.
+    """
     leak = principal(result)
     if not leak:
         lines = [_nothing(result)]
@@ -42,7 +45,8 @@ def headlines(result: Impact) -> tuple[str, ...]:
         told = [_told(result, effect, leak) for effect in chosen]
         lines = told if len(told) <= SENTENCES else [_summary(result, chosen, leak)]
         lines += _changed(result, chosen, leak)
-    return (*lines, *_gap_lines(result.gaps))
+    warned = (f"warning: {doubt}" for doubt in result.doubts)
+    return (*warned, *lines, *_gap_lines(result.gaps))
 
 
 def principal(result: Impact) -> str:

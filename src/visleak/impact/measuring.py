@@ -4,19 +4,19 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator, Mapping, Sequence
+from itertools import chain
 from pathlib import Path
 from typing import Final
 
 import numpy as np
 
 from visleak.errors import UsageError
-from visleak.impact.answers import scores_of
 from visleak.impact.benchmark import Benchmark
+from visleak.impact.checking import doubts_among, gaps_of, read_models
 from visleak.impact.effects import Asked, effects_of
 from visleak.impact.flips import RESAMPLES, flips_of
-from visleak.impact.gaps import can_gap, gap_of
 from visleak.impact.leaking import benchmark_of, sampled, with_subsets
-from visleak.impact.results import Effect, Gap, Impact
+from visleak.impact.results import Effect, Impact
 from visleak.impact.scores import Scores
 from visleak.pipeline.workplace import Progress, silent
 
@@ -85,8 +85,8 @@ def impact(
     benchmark, notes = with_subsets(benchmark, {n: Path(p) for n, p in (subsets or {}).items()})
     progress("reading the audit", 1, 1)
     labelled = _labelled(benchmark, by_label)
-    models, told = _read(predictions, benchmark, metrics, lower, allow_partial, progress)
-    on_fair, told_fair = _read(fair or {}, benchmark, metrics, lower, allow_partial, progress)
+    models, told = read_models(predictions, benchmark, metrics, lower, allow_partial, progress)
+    on_fair, said = read_models(fair or {}, benchmark, metrics, lower, allow_partial, progress)
     asked = Asked(draws, size, labelled, mid, seed)
     effects = effects_of(
         benchmark, models, asked, lambda done, total: progress("comparing", done, total)
@@ -100,10 +100,11 @@ def impact(
         leaks={leak.name: int(leak.leaked.sum()) for leak in benchmark.leaks},
         effects=effects,
         flips=tuple(flip for name in names for flip in flips_of(benchmark, models, name, seed)),
-        gaps=tuple(_gaps(models, on_fair)),
+        gaps=tuple(gaps_of(models, on_fair)),
         notes=(
             *sampled(Path(folder), benchmark),
-            *(*notes, *told, *told_fair, *_without_gap(models, on_fair)),
+            *(*notes, *chain(*told.values()), *chain(*said.values())),
+            *_without_gap(models, on_fair),
             *_notes(benchmark, effects, asked),
             *([_ONLY_JUDGED] if judged_only else []),
         ),
@@ -116,6 +117,7 @@ def impact(
             "judged_only": judged_only,
         },
         judged=benchmark.judged,
+        doubts=tuple(doubts_among(benchmark, models, on_fair)),
     )
 
 
@@ -149,45 +151,9 @@ def _labelled(benchmark: Benchmark, by_label: bool | None) -> bool:
     return known if by_label is None else by_label
 
 
-def _read(
-    files: Mapping[str, PathText],
-    benchmark: Benchmark,
-    metrics: Sequence[str],
-    lower: Sequence[str],
-    allow_partial: bool,
-    progress: Progress,
-) -> tuple[list[Scores], list[str]]:
-    models: list[Scores] = []
-    notes: list[str] = []
-    for done, (name, path) in enumerate(files.items()):
-        progress("reading predictions", done, len(files))
-        scores, told = scores_of(
-            Path(path),
-            benchmark,
-            name=name,
-            metrics=metrics,
-            lower=lower,
-            allow_partial=allow_partial,
-        )
-        models.append(scores)
-        notes += told
-    if files:
-        progress("reading predictions", len(files), len(files))
-    return models, notes
-
-
-def _gaps(models: Sequence[Scores], on_fair: Sequence[Scores]) -> Iterator[Gap]:
-    known = {scores.model: scores for scores in models}
-    for fair in on_fair:
-        original = known[fair.model]
-        for metric in original.values:
-            if can_gap(original, fair, metric):
-                yield gap_of(original, fair, metric)
-
-
 def _without_gap(models: Sequence[Scores], on_fair: Sequence[Scores]) -> Iterator[str]:
     """Yield a note a model whose answers on the fair test set give no error to compare."""
-    compared = {gap.model for gap in _gaps(models, on_fair)}
+    compared = {gap.model for gap in gaps_of(models, on_fair)}
     known = {scores.model: scores for scores in models}
     for fair in on_fair:
         if fair.model not in compared:

@@ -200,6 +200,7 @@ class Impact:
         notes: what a reader must know, such as images without an answer; one line each.
         settings: how it was computed: draws, size of a draw, seed, mid-p.
         judged: verdicts of people are counted.
+        doubts: why files of predictions may be mixed up; one line each.
     """
 
     audit: str
@@ -213,6 +214,7 @@ class Impact:
     notes: tuple[str, ...] = ()
     settings: Mapping[str, Any] = field(default_factory=dict)
     judged: bool = False
+    doubts: tuple[str, ...] = ()
 
     @property
     def models(self) -> tuple[str, ...]:
