@@ -14,6 +14,7 @@ import pytest
 from calling import HOSTILE, refused, run
 from tests.hand_audit import Image, Pair, hand_audit
 
+from visleak.impact import read_impact
 from visleak.store import IMAGES
 
 LINKS = ("--framework", "PyTorch", "--code", "https://a.org", "--weights", "https://a.org/w")
@@ -285,6 +286,54 @@ def test_a_file_that_is_mixed_up_is_recognised(tmp_path: Path) -> None:
     written = json.loads((tmp_path / "out" / "impact.json").read_text())
     assert written["headline"].startswith("warning: off")
     assert len(written["doubts"]) == 1
+
+
+def test_leaked_images_against_others_that_are_as_difficult(
+    folder: Path, files: Mapping[str, Path], ids: Sequence[str], tmp_path: Path
+) -> None:
+    """By a file, or by the probe, which reads the pictures again."""
+    hard = answers(tmp_path / "hard.csv", ids, difficulty=[1, 2, 3, 1, 2, 3])
+    for number, difficulty in enumerate((f"{hard}#difficulty", "probe")):
+        out = tmp_path / f"out{number}"
+        given = ("--predictions", files["one"], "--difficulty", difficulty)
+        ran = run("impact", folder, *given, "-o", out)
+        assert (ran.code, ran.err) == (0, "")
+        assert "3 images of their class that are as difficult" in ran.out.splitlines()[1]
+        content = json.loads((out / "impact.json").read_text())
+        comparison = next(
+            each for each in content["effects"][0]["comparisons"] if each["leak"] == "near or exact"
+        )
+        twinned = comparison["twinned"]
+        assert (twinned["leaked"], twinned["twins"], twinned["alone"]) == (3, 1, 0)
+        assert twinned["difference"]["value"] == pytest.approx(2 / 3)
+        table = csv.DictReader((out / "comparisons.csv").read_text().splitlines())
+        assert {row["twins"] for row in table if row["leak"] == "near or exact"} == {"3"}
+        assert "difficulty-matched" in (out / "impact.md").read_text()
+        assert "as difficult" in (folder / "report.html").read_text()
+        assert read_impact(out).settings["difficulty"]
+    gone = tmp_path / "gone.csv"
+    given = ("impact", folder, "--predictions", files["one"], "-o", tmp_path / "none")
+    code, said = refused(*given, "--difficulty", gone)
+    assert (code, "no such file" in said) == (2, True)
+    code, said = refused(*given, "--difficulty", f"{hard}#loss")
+    assert (code, "no column 'loss'" in said) == (1, True)
+
+
+def test_the_probe_refuses_pictures_that_changed(
+    folder: Path, dataset: Path, files: Mapping[str, Path], tmp_path: Path
+) -> None:
+    moved = tmp_path / "dataset"
+    shutil.copytree(dataset, moved)
+    summary = json.loads((folder / "audit.json").read_text())
+    for each in summary["sets"]:
+        each["source"] = each["source"].replace(str(dataset), str(moved))
+    (folder / "audit.json").write_text(json.dumps(summary))
+    (moved / "test" / "thing" / "q0.png").write_bytes(
+        (moved / "test" / "thing" / "q1.png").read_bytes()
+    )
+    given = ("--predictions", files["one"], "--difficulty", "probe", "-o", tmp_path / "out")
+    code, said = refused("impact", folder, *given)
+    assert (code, "1 images of 'test' are gone or have changed" in said) == (1, True), said
 
 
 def test_nothing_is_written_among_the_images(

@@ -119,6 +119,18 @@ def impact(
             " where labels are known.",
         ),
     ] = None,
+    difficulty: Annotated[
+        str | None,
+        typer.Option(
+            "--difficulty",
+            metavar="probe|FILE[#COLUMN]",
+            rich_help_panel=PARTS,
+            show_default=False,
+            help="Compare leaked images with others of their class that are as difficult, by a"
+            " number per image that saw no copy (larger is harder), or by a probe on built-in"
+            " fingerprints of the test images.",
+        ),
+    ] = None,
     draws: Annotated[
         int,
         typer.Option(
@@ -259,6 +271,7 @@ def impact(
             lower=lower or (),
             judged_only=judged,
             by_label=by_label,
+            difficulty=difficulty,
             draws=draws,
             size=size,
             mid=not exact_p,

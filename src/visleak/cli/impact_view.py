@@ -22,7 +22,16 @@ if TYPE_CHECKING:
 LONGEST: Final = 12
 
 #: Columns that only files have: a terminal has no room for them.
-_LEFT_OUT: Final = ("leaked", "others", "metric", "images", "behind %")
+_LEFT_OUT: Final = (
+    "leaked",
+    "leaked harder than %",
+    "others %",
+    "twins %",
+    "others",
+    "metric",
+    "images",
+    "behind %",
+)
 
 #: Leaks that a screen has room for where there are several scores: those of the papers' tables
 #: (hard, and hard or soft, which Ramos et al. call soft), and cumulative grades.
@@ -42,7 +51,7 @@ def shown(result: Impact) -> Iterator[RenderableType]:
     """Yield the parts of the summary."""
     from rich.text import Text
 
-    from visleak.impact.contrasts import comparisons, fair, flips, gaps, steady
+    from visleak.impact.contrasts import comparisons, fair, flips, gaps, steady, twinned
     from visleak.impact.headline import headlines
     from visleak.impact.markup import about
     from visleak.impact.tables import absent, layouts
@@ -54,6 +63,8 @@ def shown(result: Impact) -> Iterator[RenderableType]:
     for grid in layouts(result):
         yield from _titled(*_by_leak(grid))
     for grid in comparisons(result):
+        yield from _titled(grid.title, _narrow(grid))
+    for grid in twinned(result):
         yield from _titled(grid.title, _narrow(grid))
     for grid in fair(result):
         # inflation is the gain of what does not leak, above, and a note counts lost classes

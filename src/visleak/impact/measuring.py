@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 from itertools import chain
 from pathlib import Path
 from typing import Final
@@ -13,6 +14,7 @@ import numpy as np
 from visleak.errors import UsageError
 from visleak.impact.benchmark import Benchmark
 from visleak.impact.checking import doubts_among, gaps_of, read_models
+from visleak.impact.difficulty import difficulty_of
 from visleak.impact.effects import Asked, effects_of
 from visleak.impact.flips import RESAMPLES, flips_of
 from visleak.impact.leaking import benchmark_of, sampled, with_subsets
@@ -40,6 +42,7 @@ def impact(
     lower: Sequence[str] = (),
     judged_only: bool = False,
     by_label: bool | None = None,
+    difficulty: str | None = None,
     draws: int = 1000,
     size: int | None = None,
     mid: bool = True,
@@ -67,6 +70,8 @@ def impact(
         judged_only: only pairs that people judged count.
         by_label: tell leaked images whose copy has the same label from the others; by default
             where labels are known.
+        difficulty: ``probe``, or ``FILE[#COLUMN]`` with a number per image, larger for harder ones:
+            leaked images are compared with others of their class that are as difficult.
         draws: how often the rows that are drawn are drawn.
         size: images of a draw; with it every row but the whole benchmark is drawn, as in table 4
             of Ramos et al. (2025), with ``draws=10, size=200``.
@@ -84,6 +89,10 @@ def impact(
     benchmark = benchmark_of(Path(folder), test_set, references, judged_only=judged_only)
     benchmark, notes = with_subsets(benchmark, {n: Path(p) for n, p in (subsets or {}).items()})
     progress("reading the audit", 1, 1)
+    hard = None
+    if difficulty:
+        hard = difficulty_of(Path(folder), benchmark, difficulty, seed, progress)
+        benchmark = replace(benchmark, difficulty=hard.values)
     labelled = _labelled(benchmark, by_label)
     models, told = read_models(predictions, benchmark, metrics, lower, allow_partial, progress)
     on_fair, said = read_models(fair or {}, benchmark, metrics, lower, allow_partial, progress)
@@ -106,6 +115,7 @@ def impact(
             *(*notes, *chain(*told.values()), *chain(*said.values())),
             *_without_gap(models, on_fair),
             *_notes(benchmark, effects, asked),
+            *([f"difficulty is that of {hard.source}"] if hard else []),
             *([_ONLY_JUDGED] if judged_only else []),
         ),
         settings={
@@ -115,6 +125,7 @@ def impact(
             "p": "mid" if mid else "exact",
             "resamples": RESAMPLES,
             "judged_only": judged_only,
+            "difficulty": hard.source if hard else None,
         },
         judged=benchmark.judged,
         doubts=tuple(doubts_among(benchmark, models, on_fair)),
@@ -201,6 +212,7 @@ def _notes(benchmark: Benchmark, effects: Sequence[Effect], asked: Asked) -> Ite
         )
         yield f"{leak}: {said} wholly, and the fair score leaves {what} out"
     yield from _without_interval(effects)
+    yield from _without_twins(effects)
     everything = [leak.name for leak in benchmark.leaks if bool(np.all(leak.leaked))]
     for leak in everything:
         yield f"{leak}: every image leaks, so there is nothing to compare with"
@@ -220,3 +232,18 @@ def _without_interval(effects: Sequence[Effect]) -> Iterator[str]:
                 f"{effect.model}: no interval can be given for {effect.metric} of"
                 f" {', '.join(parts[:3])}{more}: one image alone makes up most of its spread"
             )
+
+
+def _without_twins(effects: Sequence[Effect]) -> Iterator[str]:
+    """Yield how many leaked images have no twin, which the comparison leaves out."""
+    alone = {
+        each.leak: (each.twinned.alone, each.leaked)
+        for effect in effects
+        for each in effect.comparisons
+        if each.twinned is not None and each.twinned.alone
+    }
+    for leak, (count, leaked) in alone.items():
+        yield (
+            f"{leak}: {count:,} of {leaked:,} leaked images have no twin, because none is left of"
+            " their class that is as difficult; the comparison with twins leaves them out"
+        )

@@ -17,6 +17,7 @@ SUBSETS: Final = (
     "unknown label",
     "random",
     "class-matched",
+    "difficulty-matched",
 )
 
 
@@ -68,6 +69,33 @@ class Row:
 
 
 @dataclass(frozen=True, slots=True)
+class Twinned:
+    """Leaked images against twins: others of their class that are as difficult.
+
+    Attributes:
+        leaked: leaked images that have twins.
+        twins: how many each of them has.
+        alone: leaked images without.
+        difficulty: mean share of the images that are easier, in [0, 1]: of all leaked images, of
+            all others, of the leaked images with twins, of the twins.
+        score: of the leaked images with twins.
+        difference: their score minus that of the twins.
+        p: two-sided probability of so large a difference if, of an image and its twins, any were
+            as likely to be the leaked one.
+        adjusted: ``p`` after Holm's correction over all models, metrics and leaks.
+    """
+
+    leaked: int
+    twins: int
+    alone: int
+    difficulty: tuple[float, float, float, float]
+    score: float
+    difference: Estimate
+    p: float
+    adjusted: float = math.nan
+
+
+@dataclass(frozen=True, slots=True)
 class Comparison:
     """Leaked images of a model's test set against the others.
 
@@ -83,6 +111,8 @@ class Comparison:
             benchmark; without labels, as they are.
         inflation: score of the whole benchmark minus that of the images that do not leak.
         classes_lost: classes all of whose images leak, which ``fair`` cannot speak of.
+        twinned: the leaked images against others that are as difficult; ``None`` where no
+            difficulty is given, or no image has twins.
     """
 
     leak: str
@@ -96,6 +126,7 @@ class Comparison:
     fair: Estimate
     inflation: Estimate
     classes_lost: int = 0
+    twinned: Twinned | None = None
 
 
 @dataclass(frozen=True)
