@@ -336,6 +336,60 @@ def test_the_probe_refuses_pictures_that_changed(
     assert (code, "1 images of 'test' are gone or have changed" in said) == (1, True), said
 
 
+def test_several_audits_stand_side_by_side(
+    folder: Path, files: Mapping[str, Path], tmp_path: Path
+) -> None:
+    """As in the papers: a group of columns a data set, a row a model, the best in bold."""
+    other, out = Path(shutil.copytree(folder, tmp_path / "other")), tmp_path / "out"
+    given = [
+        *("impact", "--audit", f"c10={folder}", "--audit", f"c100={other}", "-o", out),
+        *("--predictions", f"c10:x={files['one']}", "--predictions", f"c100:x={files['two']}"),
+        *("--predictions", f"c10:y={files['two']}", "--fair", f"c10:x={files['fair']}"),
+        *("--fair", f"c10:y={files['two']}"),
+    ]
+    ran = run(*given)
+    assert (ran.code, ran.err) == (0, "")
+    assert "c10: x scores 66.67 %" in ran.out
+    assert "c100: x scores 83.33 %" in ran.out
+    text = (out / "impact.md").read_text()
+    header = next(line for line in text.splitlines() if "c10: all" in line and "c100: all" in line)
+    rows = text[text.index(header) :].splitlines()
+    x = next(line for line in rows if line.startswith("| x"))
+    assert [cell.strip() for cell in x.split("|")][2:7:4] == ["66.67", "83.33"]
+    y = next(line for line in rows if line.startswith("| y"))
+    assert [cell.strip() for cell in y.split("|")][6] == "-"
+    errors = text[text.index("c10: error") :].splitlines()
+    assert "**16.67**" in next(line for line in errors if line.startswith("| y"))
+    assert "c100" not in errors[0]
+    content = json.loads((out / "impact.json").read_text())
+    assert list(content["audits"]) == ["c10", "c100"]
+    assert read_impact(out / "c100").models == ("x",)
+    assert "booktabs" in (out / "impact.tex").read_text()
+    for each in (folder, other):
+        assert "Impact on scores" in (each / "report.html").read_text()
+    assert run(*given, "--force", "--json").out.encode() == (out / "impact.json").read_bytes()
+
+
+def test_what_several_audits_need(folder: Path, files: Mapping[str, Path], tmp_path: Path) -> None:
+    audits = ("--audit", f"a={folder}", "--audit", f"b={folder}")
+    one = files["one"]
+    both = ("--predictions", f"a:{one}", "--predictions", f"b:{one}")
+    wrong = [
+        ((folder, *audits, *both), "one audit folder A, or several"),
+        (("--predictions", one), "one audit folder A, or several"),
+        ((*audits, "--predictions", one), "must begin with the name of an audit, one of a:, b:"),
+        ((*audits, "--predictions", f"a:{one}"), "give --predictions b:[NAME=]FILE"),
+        ((*audits[:2], *audits[:2], *both), "names must differ"),
+        (("--audit", f"../x={folder}", *both), "--audit is NAME=FOLDER"),
+        (("--audit", f"a={tmp_path / 'none'}", *both), "there is no folder"),
+        ((*audits, *both, "--set", "test"), "--set is of one audit"),
+        ((*audits, *both, "--add-to", tmp_path / "l.json"), "--add-to is of one audit"),
+    ]
+    for given, message in wrong:
+        code, said = refused("impact", *given, "-o", tmp_path / "out")
+        assert (code, message in said) == (2, True), said
+
+
 def test_nothing_is_written_among_the_images(
     folder: Path, dataset: Path, files: Mapping[str, Path]
 ) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Final
 
@@ -81,7 +81,34 @@ def shown(result: Impact) -> Iterator[RenderableType]:
             yield Text(plain(line), "dim")
 
 
-def _short(result: Impact) -> Impact:
+def shown_together(results: Mapping[str, Impact]) -> Iterator[RenderableType]:
+    """Yield the parts of the summary of several audits: sentences, and tables side by side."""
+    from rich.text import Text
+
+    from visleak.impact.together import CORRECTED, together_grids, together_headlines
+
+    for line in together_headlines(results):
+        yield Text(plain(line), "bold")
+    short = {name: _short(result, always=True) for name, result in results.items()}
+    for grid in together_grids(short):
+        if grid.texts == 2:
+            kept = [at for at, name in enumerate(grid.header) if name != "gain"]
+            cut = replace(
+                grid,
+                header=[grid.header[at] for at in kept],
+                rows=[[row[at] for at in kept] for row in grid.rows],
+            )
+            yield from _titled(*_by_leak(cut, 2 * LONGEST))
+        else:
+            yield from _titled(grid.title, _narrow(grid))
+    yield Text()
+    for name, result in results.items():
+        for note in result.notes:
+            yield Text(plain(f"{name}: {note}"), "dim")
+    yield Text(CORRECTED, "dim")
+
+
+def _short(result: Impact, *, always: bool = False) -> Impact:
     """Return a result with the leaks that a screen has room for, where there are several scores.
 
     Those are the rows of the papers' tables, the cumulative ones, and the user's own.
@@ -89,7 +116,7 @@ def _short(result: Impact) -> Impact:
     from visleak.impact.headline import principal
     from visleak.impact.leaking import LEAKS
 
-    if len(result.effects) == 1:
+    if len(result.effects) == 1 and not always:
         return result
     known = {name for name, *_ in LEAKS}
     kept = {principal(result), *_CUMULATIVE, *(leak for leak in result.leaks if leak not in known)}
@@ -117,7 +144,7 @@ def _titled(title: str, table: Table) -> Iterator[RenderableType]:
     yield table
 
 
-def _by_leak(grid: Grid) -> tuple[str, Table]:
+def _by_leak(grid: Grid, longest: int = LONGEST) -> tuple[str, Table]:
     """Return title and table of parts, those of a leak beneath its name, units in the title."""
     from visleak.cli.terminal import plain_table
 
@@ -128,7 +155,7 @@ def _by_leak(grid: Grid) -> tuple[str, Table]:
     # whole, the words would be cut out of the middle of the name
     names = [name.replace(_LESS, " ↓") for name in names]
     less = any(_LESS in name for name in own)
-    cut = _cut(names)
+    cut = _cut(names, longest)
     table = plain_table("images of", *(cut[name] for name in names), numbers=len(names))
     above = ""
     for subset, leak, *cells in grid.rows:
@@ -154,7 +181,7 @@ def _narrow(grid: Grid) -> Table:
     return table
 
 
-def _cut(names: Sequence[str]) -> dict[str, str]:
+def _cut(names: Sequence[str], longest: int = LONGEST) -> dict[str, str]:
     """Return each name as a terminal has room for it: ends tell variants apart, middles do not.
 
     Names that would look alike stay whole.
@@ -162,10 +189,10 @@ def _cut(names: Sequence[str]) -> dict[str, str]:
     >>> list(_cut(["ViT-B-32-laion2b", "gain", "vgg11-v1-seed-1", "vgg11-v2-seed-1"]).values())
     ['ViT-B…ion2b', 'gain', 'vgg11-v1-seed-1', 'vgg11-v2-seed-1']
     """
-    half = (LONGEST - 1) // 2
+    half = (longest - 1) // 2
     cut = {name: plain(name) for name in names}
     short = {
-        name: text if len(text) <= LONGEST else f"{text[:half]}…{text[len(text) - half :]}"
+        name: text if len(text) <= longest else f"{text[:half]}…{text[len(text) - half :]}"
         for name, text in cut.items()
     }
     counts = Counter(short.values())
@@ -197,9 +224,10 @@ def _checked_file(file: CheckedFile, images: int) -> str:
     return f"{file.model}{where}: {file.answered:,} of {images:,} images answered; {scores}; {how}"
 
 
-def checked_content(found: Check) -> str:
-    """Return what ``--check --json`` prints."""
+def checked_content(found: Mapping[str, Check]) -> str:
+    """Return what ``--check --json`` prints: of several audits by their names."""
     import json
     from dataclasses import asdict
 
-    return json.dumps(asdict(found), indent=1, ensure_ascii=False) + "\n"
+    every = {name: asdict(each) for name, each in found.items()}
+    return json.dumps(every.get("", every), indent=1, ensure_ascii=False) + "\n"

@@ -191,10 +191,15 @@ def _best(gaps: Sequence[Gap]) -> frozenset[tuple[int, int]]:
         3: [abs(gap.gap.value) for gap in gaps],
         5: [abs(gap.relative) for gap in gaps],
     }
-    found = set()
-    for column, values in columns.items():
-        # what looks alike in the table is alike
-        shown = [round(value, 4) for value in values]
-        known = [value for value in shown if not math.isnan(value)]
-        found |= {(row, column) for row, value in enumerate(shown) if known and value == min(known)}
-    return frozenset(found)
+    return frozenset((row, column) for column, each in columns.items() for row in least(each))
+
+
+def least(values: Sequence[float]) -> list[int]:
+    """Return the rows of the smallest value; what looks alike in a table is alike.
+
+    >>> least([0.12341, math.nan, 0.12339, 0.2])
+    [0, 2]
+    """
+    shown = [round(value, 4) for value in values]
+    known = [value for value in shown if not math.isnan(value)]
+    return [row for row, value in enumerate(shown) if known and value == min(known)]
