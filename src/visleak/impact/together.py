@@ -60,7 +60,7 @@ def _fair(results: Mapping[str, Impact]) -> Grid:
     """Return scores on all images and on those that do not leak, model by model."""
     header = ["model"]
     for name in results:
-        header += [f"{name}: all", "without leaks", "difference", "95 % CI"]
+        header += [f"{name}: all", "fair", "fair - all", "95 % CI"]
     rows = []
     for model in _models(results):
         cells = [model]
@@ -70,7 +70,12 @@ def _fair(results: Mapping[str, Impact]) -> Grid:
     said = ", ".join(
         f"{name}: {_metric(result)}, {principal(result)}" for name, result in results.items()
     )
-    return Grid(f"Scores of all images and of those that do not leak ({said})", header, rows)
+    return Grid(
+        "Scores of all images, and of those that do not leak with classes weighted as in the whole"
+        f" ({said})",
+        header,
+        rows,
+    )
 
 
 def _metric(result: Impact) -> str:
