@@ -18,7 +18,7 @@ NOTHING = Estimate(math.nan)
 
 #: A bootstrap needs several values that matter: none is made where one alone has so much of the
 #: sum of squared deviations.
-MOST_OF_ONE: Final = 0.5
+MOST_OF_ONE: Final = 0.8
 
 
 def score_of(values: Float64, *, share: bool, seed: int = 0) -> Estimate:
