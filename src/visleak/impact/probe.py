@@ -1,12 +1,15 @@
-"""A probe of difficulty: a small classifier on built-in fingerprints, cross-fitted on the test set.
+"""A probe of difficulty: two small classifiers on built-in fingerprints, fitted on the test set.
 
-It learns from test images alone, so it has seen no training copy of any of them, and never from an
-image that it judges or from one that is tied to it by a pair. How far it is from naming an image
-rightly is a measure of difficulty into which no memory of a copy can have gone.
+They learn from test images alone, so they have seen no training copy of any of them, and never
+from an image that they judge or from one that is tied to it by a pair. How far they are from naming
+an image rightly is a measure of difficulty into which no memory of a copy can have gone. Ridge
+classifiers know what a class has in common; nearest neighbours know whether an image is like many
+others, as images that have copies often are.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
@@ -14,6 +17,7 @@ from typing import Final
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
+from scipy.stats import rankdata
 
 from visleak.auditing import Audit, open_cache, workers_for
 from visleak.encoders import load_encoder
@@ -26,11 +30,23 @@ from visleak.pipeline.workplace import Progress, Workplace
 from visleak.records import EmbeddingSet, Fingerprints, Float32, Int64
 from visleak.store import IMAGES, PAIRS, read_table
 
-#: Parts of the test set; each is judged by a classifier fitted on the others.
+#: Parts of the test set; each is judged by a ridge classifier fitted on the others.
 FOLDS: Final = 5
+
+#: How often the test set is parted; scores are averaged, for they depend on the parts.
+REPEATS: Final = 3
 
 #: Weight of the ridge, on unit vectors; not tuned.
 RIDGE: Final = 1.0
+
+#: Neighbours that vote, of so many that are looked at, with weight ``exp(SHARPNESS * similarity)``;
+#: not tuned either.
+NEIGHBOURS: Final = 30
+LOOKED_AT: Final = 90
+SHARPNESS: Final = 10.0
+
+#: Similarities at a time.
+_SIMILARITIES: Final = 1 << 24
 
 #: Number of the stream of random numbers.
 _FOLDS: Final = 5
@@ -45,23 +61,24 @@ class Probed:
 
     Attributes:
         difficulty: ``float64`` (n,), by image: larger is harder; NaN for images without a label.
-        accuracy: share of the labelled images that the probe names rightly.
+        ridge, nearest: share of the labelled images that either classifier names rightly.
         largest: share of the largest class, which naming it always would reach.
     """
 
     difficulty: Float64
-    accuracy: float
+    ridge: float
+    nearest: float
     largest: float
 
     @property
     def about(self) -> str:
         """What it is, in words."""
         told = (
-            f"a probe on built-in fingerprints, fitted on other test images only, which names"
-            f" {100 * self.accuracy:.1f} % rightly (the largest class has"
-            f" {100 * self.largest:.1f} %)"
+            "a probe on built-in fingerprints of other test images: ridge classifiers, which name"
+            f" {100 * self.ridge:.1f} % rightly, and nearest neighbours, {100 * self.nearest:.1f} %"
+            f" (the largest class has {100 * self.largest:.1f} %)"
         )
-        weak = self.accuracy < 1.5 * self.largest
+        weak = max(self.ridge, self.nearest) < 1.5 * self.largest
         return f"{told}; so weak a probe measures little of difficulty" if weak else told
 
 
@@ -91,44 +108,98 @@ def probed(folder: Path, benchmark: Benchmark, seed: int, progress: Progress) ->
     ):
         prints = fingerprint(images, load_encoder("builtin"), place)
         rows = _rows(folder, benchmark, prints)
-        return probe(prints.matrix, rows, known.astype(np.int64), groups, seed)
+        return probe(
+            prints.matrix,
+            rows,
+            known.astype(np.int64),
+            groups,
+            seed,
+            lambda done, total: progress("measuring difficulty", done, total),
+        )
 
 
-def probe(vectors: Float32, rows: Int64, classes: Int64, groups: Int64, seed: int = 0) -> Probed:
-    """Return how difficult images are for ridge classifiers that saw none of their group.
+def probe(
+    vectors: Float32,
+    rows: Int64,
+    classes: Int64,
+    groups: Int64,
+    seed: int = 0,
+    progress: Callable[[int, int], None] = lambda done, total: None,
+) -> Probed:
+    """Return how difficult images are for classifiers that saw none of their group.
 
-    An image's difficulty is the largest score of another class minus that of its own, by the
-    classifier that was fitted on the other folds.
+    Either classifier puts the images in order by how far the score of their class is behind the
+    best other one; difficulty is the mean of both places.
 
     Args:
         vectors: ``float32`` (v, d): unit vectors.
         rows: ``int64`` (n,): the vector of each image.
         classes: ``int64`` (n,): number of each image's class, -1 for none.
-        groups: ``int64`` (n,): images of one group are in one fold.
+        groups: ``int64`` (n,): no image is judged by what was learnt from its group.
         seed: of the folds.
+        progress: is told how many of how many images are compared with the others.
     """
-    order = np.random.default_rng([seed, _FOLDS]).permutation(int(groups.max()) + 1)
-    folds = (order % FOLDS)[groups]
-    labelled = classes >= 0
-    count = int(classes.max()) + 1
-    sums = [
-        _Sums.of(vectors, rows[part], classes[part], count)
-        for part in (labelled & (folds == fold) for fold in range(FOLDS))
-    ]
+    labelled = np.flatnonzero(classes >= 0)
+    own, theirs, tied = rows[labelled], classes[labelled], groups[labelled]
+    ridge = _by_ridge(vectors, own, theirs, tied, seed)
+    nearest = _by_neighbours(vectors, own, theirs, tied, progress)
     difficulty = np.full(len(rows), np.nan)
-    for fold in range(FOLDS):
-        judged = np.flatnonzero(labelled & (folds == fold))
-        others = _Sums.total([own for at, own in enumerate(sums) if at != fold])
-        if len(judged) and others.images:
+    difficulty[labelled] = (rankdata(ridge) + rankdata(nearest)) / (2 * max(1, len(own)))
+    shares = np.bincount(theirs) / max(1, len(own))
+    right = (float((behind < 0).mean()) for behind in (ridge, nearest))
+    return Probed(difficulty, *right, float(shares.max()))
+
+
+def _by_ridge(vectors: Float32, rows: Int64, classes: Int64, groups: Int64, seed: int) -> Float64:
+    """Return by how much ridge classifiers of other folds prefer another class, (n,)."""
+    behind = np.zeros(len(rows))
+    count = int(classes.max()) + 1
+    for repeat in range(REPEATS):
+        order = np.random.default_rng([seed, _FOLDS, repeat]).permutation(int(groups.max()) + 1)
+        folds = (order % FOLDS)[groups]
+        parts = [np.flatnonzero(folds == fold) for fold in range(FOLDS)]
+        sums = [_Sums.of(vectors, rows[part], classes[part], count) for part in parts]
+        for fold, judged in enumerate(parts):
+            others = _Sums.total([own for at, own in enumerate(sums) if at != fold])
+            if not len(judged) or not others.images:
+                continue
             weights, offset = others.classifier()
             for start in range(0, len(judged), _BLOCK):
                 part = judged[start : start + _BLOCK]
                 scores = vectors[rows[part]].astype(np.float64) @ weights + offset
-                difficulty[part] = _behind(scores, classes[part])
-    known = ~np.isnan(difficulty)
-    shares = np.bincount(classes[labelled]) / max(1, int(labelled.sum()))
-    right = float((difficulty[known] < 0).mean()) if known.any() else float("nan")
-    return Probed(difficulty, right, float(shares.max()))
+                behind[part] += _behind(scores, classes[part]) / REPEATS
+    return behind
+
+
+def _by_neighbours(
+    vectors: Float32,
+    rows: Int64,
+    classes: Int64,
+    groups: Int64,
+    progress: Callable[[int, int], None],
+) -> Float64:
+    """Return by how much the nearest images of other groups prefer another class, (n,)."""
+    behind = np.zeros(len(rows))
+    every = np.ascontiguousarray(vectors[rows])
+    count, looked = int(classes.max()) + 1, min(LOOKED_AT, len(rows))
+    step = max(1, _SIMILARITIES // max(1, len(rows)))
+    for start in range(0, len(rows), step):
+        part = np.arange(start, min(start + step, len(rows)))
+        similar = every[part] @ every.T
+        best = np.argpartition(-similar, looked - 1, axis=1)[:, :looked]
+        close = np.take_along_axis(similar, best, axis=1).astype(np.float64)
+        order = np.argsort(-close, axis=1, kind="stable")
+        best = np.take_along_axis(best, order, axis=1)
+        close = np.take_along_axis(close, order, axis=1)
+        others = groups[best] != groups[part][:, None]
+        voting = others & (np.cumsum(others, axis=1) <= NEIGHBOURS)
+        votes = np.where(voting, np.exp(SHARPNESS * close), 0.0)
+        scores = np.zeros((len(part), count))
+        np.add.at(scores, (np.arange(len(part))[:, None], classes[best]), votes)
+        scores /= np.maximum(votes.sum(axis=1, keepdims=True), 1e-300)
+        behind[part] = _behind(scores, classes[part])
+        progress(int(part[-1]) + 1, len(rows))
+    return behind
 
 
 def _behind(scores: Float64, classes: Int64) -> Float64:
