@@ -146,8 +146,8 @@ def probe(
     difficulty = np.full(len(rows), np.nan)
     difficulty[labelled] = (rankdata(ridge) + rankdata(nearest)) / (2 * max(1, len(own)))
     shares = np.bincount(theirs) / max(1, len(own))
-    right = (float((behind < 0).mean()) for behind in (ridge, nearest))
-    return Probed(difficulty, *right, float(shares.max()))
+    right = [float((behind < 0).mean()) for behind in (ridge, nearest)]
+    return Probed(difficulty, right[0], right[1], float(shares.max()))
 
 
 def _by_ridge(vectors: Float32, rows: Int64, classes: Int64, groups: Int64, seed: int) -> Float64:
