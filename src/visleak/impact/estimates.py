@@ -16,8 +16,8 @@ from visleak.stats.weighted import weighted_wilson
 
 NOTHING = Estimate(math.nan)
 
-#: A bootstrap needs several values that matter: none is made where one alone has so much of the
-#: sum of squared deviations.
+#: A bootstrap needs several values that matter: none is made where one alone has more than this
+#: share of the most that one of as many can have of the sum of squared deviations.
 MOST_OF_ONE: Final = 0.8
 
 
@@ -50,7 +50,8 @@ def is_dominated(values: Float64) -> bool:
     if not len(values) or (values.min() >= 0.0 and values.max() <= 1.0):
         return False
     squares = (values - values.mean()) ** 2
-    return bool(squares.max() > MOST_OF_ONE * squares.sum())
+    most = 1.0 - 1.0 / len(values)
+    return bool(squares.max() > MOST_OF_ONE * most * squares.sum())
 
 
 def difference_of(part: Float64, rest: Float64, *, share: bool, seed: int = 0) -> Estimate:

@@ -112,9 +112,8 @@ def _shifts(ids: pa.StringArray) -> Iterator[tuple[str, Int64]]:
 
     The neighbour of an id has its last number plus or minus 1, wherever its row stands.
     """
-    texts = ids.to_pylist()
-    place = {key: row for row, text in enumerate(texts) if (key := _parted(text)) is not None}
-    keys = [_parted(text) for text in texts]
+    keys = [_parted(text) for text in ids.to_pylist()]
+    place = {key: row for row, key in enumerate(keys) if key is not None}
     for step, told in ((1, "lowered"), (-1, "raised")):
         rows = [
             -1 if key is None else place.get((key[0], key[1] + step, key[2]), -1) for key in keys
