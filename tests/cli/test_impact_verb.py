@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import json
+import random
 import shutil
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -11,7 +12,9 @@ from pathlib import Path
 import pyarrow.parquet as pq
 import pytest
 from calling import HOSTILE, refused, run
+from tests.hand_audit import Image, Pair, hand_audit
 
+from visleak.impact import read_impact
 from visleak.store import IMAGES
 
 LINKS = ("--framework", "PyTorch", "--code", "https://a.org", "--weights", "https://a.org/w")
@@ -223,6 +226,168 @@ def test_what_is_wrong_is_said_before_the_work(
     code, message = refused("impact", tmp_path, *predictions)
     assert code == 2
     assert "holds no finished audit" in message
+
+
+def test_what_is_wrong_in_a_file_of_predictions_ends_with_1(
+    folder: Path, ids: Sequence[str], tmp_path: Path
+) -> None:
+    """The command line is right: other ids, too few rows, a missing column, a damaged file."""
+    damaged = tmp_path / "d.parquet"
+    damaged.write_bytes(b"PAR1 and no more")
+    listed = tmp_path / "ids.txt"
+    listed.write_text("nothing\n")
+    right = answers(tmp_path / "r.csv", ids, correct=[1, 0, 1, 0, 1, 0])
+    wrong = [
+        ((answers(tmp_path / "a.csv", list("abcdef"), correct=[1] * 6),), "none of its ids"),
+        ((answers(tmp_path / "b.csv", ids[:3], correct=[1] * 3),), "only 3 of the 6"),
+        ((answers(tmp_path / "c.csv", ids),), "holds nothing to score"),
+        ((answers(tmp_path / "e.csv", ids, prediction=["3"] * 6),), "is a label"),
+        ((damaged,), "cannot be read as Parquet"),
+        ((right, "--metric", "iou"), "has no metric 'iou'"),
+        ((right, "--subset", f"mine={listed}"), "none of the 1 ids"),
+    ]
+    for given, message in wrong:
+        code, said = refused("impact", folder, "--predictions", *given, "-o", tmp_path / "out")
+        assert (code, message in said) == (1, True), said
+    assert not (tmp_path / "out").exists()
+
+
+def test_the_screen_has_the_rows_of_the_papers_table(
+    folder: Path, files: Mapping[str, Path], tmp_path: Path
+) -> None:
+    """Also of several models: table 3 of Ramos et al. has `hard` and what they call soft."""
+    given = ("--predictions", files["one"], "--predictions", files["two"])
+    ran = run("impact", folder, *given, "-o", tmp_path / "out")
+    titles = [line.strip() for line in ran.out.splitlines()]
+    assert {"hard", "hard or soft"} <= set(titles)
+
+
+def test_a_file_that_is_mixed_up_is_recognised(tmp_path: Path) -> None:
+    """``--check`` ends with 1 and writes nothing; a run says it in its first line."""
+    classes = random.Random(0).choices("abc", k=60)
+    test = [Image(f"{n:03d}.png", label) for n, label in enumerate(classes)]
+    audit = hand_audit(tmp_path / "audit", test, [Image("r", "a")], [Pair("000.png", "r")])
+    ids, labels = [image.id for image in test], [image.label for image in test]
+    right = answers(tmp_path / "right.csv", ids, prediction=labels)
+    off = answers(tmp_path / "off.csv", ids, prediction=[*labels[1:], labels[0]], ap=range(60))
+    before = sorted(audit.rglob("*"))
+    ran = run("impact", audit, "--predictions", right, "--check")
+    assert (ran.code, ran.err) == (0, "")
+    ran = run("impact", audit, "--predictions", off, "--check")
+    assert ran.code == 1
+    assert ran.out.startswith("warning: off: ids look off by one")
+    assert sorted(audit.rglob("*")) == before
+    ran = run("impact", audit, "--predictions", off, "--check", "--json")
+    assert ran.code == 1
+    assert json.loads(ran.out)["files"][0]["scores"]["ap"] == pytest.approx(29.5)
+    ran = run("impact", audit, "--predictions", off, "-o", tmp_path / "out", "--draws", 2)
+    assert ran.code == 0
+    assert ran.out.startswith("warning: off: ids look off by one")
+    written = json.loads((tmp_path / "out" / "impact.json").read_text())
+    assert written["headline"].startswith("warning: off")
+    assert len(written["doubts"]) == 1
+
+
+def test_leaked_images_against_others_that_are_as_difficult(
+    folder: Path, files: Mapping[str, Path], ids: Sequence[str], tmp_path: Path
+) -> None:
+    """By a file, or by the probe, which reads the pictures again."""
+    hard = answers(tmp_path / "hard.csv", ids, difficulty=[1, 2, 3, 1, 2, 3])
+    for number, difficulty in enumerate((f"{hard}#difficulty", "probe")):
+        out = tmp_path / f"out{number}"
+        given = ("--predictions", files["one"], "--difficulty", difficulty)
+        ran = run("impact", folder, *given, "-o", out)
+        assert (ran.code, ran.err) == (0, "")
+        assert "3 images of their class that are as difficult" in ran.out.splitlines()[1]
+        content = json.loads((out / "impact.json").read_text())
+        comparison = next(
+            each for each in content["effects"][0]["comparisons"] if each["leak"] == "near or exact"
+        )
+        twinned = comparison["twinned"]
+        assert (twinned["leaked"], twinned["twins"], twinned["alone"]) == (3, 1, 0)
+        assert twinned["difference"]["value"] == pytest.approx(2 / 3)
+        table = csv.DictReader((out / "comparisons.csv").read_text().splitlines())
+        assert {row["twins"] for row in table if row["leak"] == "near or exact"} == {"3"}
+        assert "difficulty-matched" in (out / "impact.md").read_text()
+        assert "as difficult" in (folder / "report.html").read_text()
+        assert read_impact(out).settings["difficulty"]
+    gone = tmp_path / "gone.csv"
+    given = ("impact", folder, "--predictions", files["one"], "-o", tmp_path / "none")
+    code, said = refused(*given, "--difficulty", gone)
+    assert (code, "no such file" in said) == (2, True)
+    code, said = refused(*given, "--difficulty", f"{hard}#loss")
+    assert (code, "no column 'loss'" in said) == (1, True)
+
+
+def test_the_probe_refuses_pictures_that_changed(
+    folder: Path, dataset: Path, files: Mapping[str, Path], tmp_path: Path
+) -> None:
+    moved = tmp_path / "dataset"
+    shutil.copytree(dataset, moved)
+    summary = json.loads((folder / "audit.json").read_text())
+    for each in summary["sets"]:
+        each["source"] = each["source"].replace(str(dataset), str(moved))
+    (folder / "audit.json").write_text(json.dumps(summary))
+    (moved / "test" / "thing" / "q0.png").write_bytes(
+        (moved / "test" / "thing" / "q1.png").read_bytes()
+    )
+    given = ("--predictions", files["one"], "--difficulty", "probe", "-o", tmp_path / "out")
+    code, said = refused("impact", folder, *given)
+    assert (code, "1 images of 'test' are gone or have changed" in said) == (1, True), said
+
+
+def test_several_audits_stand_side_by_side(
+    folder: Path, files: Mapping[str, Path], tmp_path: Path
+) -> None:
+    """As in the papers: a group of columns a data set, a row a model, the best in bold."""
+    other, out = Path(shutil.copytree(folder, tmp_path / "other")), tmp_path / "out"
+    given = [
+        *("impact", "--audit", f"c10={folder}", "--audit", f"c100={other}", "-o", out),
+        *("--predictions", f"c10:x={files['one']}", "--predictions", f"c100:x={files['two']}"),
+        *("--predictions", f"c10:y={files['two']}", "--fair", f"c10:x={files['fair']}"),
+        *("--fair", f"c10:y={files['two']}"),
+    ]
+    ran = run(*given)
+    assert (ran.code, ran.err) == (0, "")
+    assert "c10: x scores 66.67 %" in ran.out
+    assert "c100: x scores 83.33 %" in ran.out
+    text = (out / "impact.md").read_text()
+    header = next(line for line in text.splitlines() if "c10: all" in line and "c100: all" in line)
+    rows = text[text.index(header) :].splitlines()
+    x = next(line for line in rows if line.startswith("| x"))
+    assert [cell.strip() for cell in x.split("|")][2:7:4] == ["66.67", "83.33"]
+    y = next(line for line in rows if line.startswith("| y"))
+    assert [cell.strip() for cell in y.split("|")][6] == "-"
+    errors = text[text.index("c10: error") :].splitlines()
+    assert "**16.67**" in next(line for line in errors if line.startswith("| y"))
+    assert "c100" not in errors[0]
+    content = json.loads((out / "impact.json").read_text())
+    assert list(content["audits"]) == ["c10", "c100"]
+    assert read_impact(out / "c100").models == ("x",)
+    assert "booktabs" in (out / "impact.tex").read_text()
+    for each in (folder, other):
+        assert "Impact on scores" in (each / "report.html").read_text()
+    assert run(*given, "--force", "--json").out.encode() == (out / "impact.json").read_bytes()
+
+
+def test_what_several_audits_need(folder: Path, files: Mapping[str, Path], tmp_path: Path) -> None:
+    audits = ("--audit", f"a={folder}", "--audit", f"b={folder}")
+    one = files["one"]
+    both = ("--predictions", f"a:{one}", "--predictions", f"b:{one}")
+    wrong = [
+        ((folder, *audits, *both), "one audit folder A, or several"),
+        (("--predictions", one), "one audit folder A, or several"),
+        ((*audits, "--predictions", one), "must begin with the name of an audit, one of a:, b:"),
+        ((*audits, "--predictions", f"a:{one}"), "give --predictions b:[NAME=]FILE"),
+        ((*audits[:2], *audits[:2], *both), "names must differ"),
+        (("--audit", f"../x={folder}", *both), "--audit is NAME=FOLDER"),
+        (("--audit", f"a={tmp_path / 'none'}", *both), "there is no folder"),
+        ((*audits, *both, "--set", "test"), "--set is of one audit"),
+        ((*audits, *both, "--add-to", tmp_path / "l.json"), "--add-to is of one audit"),
+    ]
+    for given, message in wrong:
+        code, said = refused("impact", *given, "-o", tmp_path / "out")
+        assert (code, message in said) == (2, True), said
 
 
 def test_nothing_is_written_among_the_images(

@@ -12,7 +12,7 @@ from answers_making import IDS, LABELS, as_csv, as_npz, as_parquet, benchmark
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from visleak.errors import UsageError, VisleakError
+from visleak.errors import VisleakError
 from visleak.impact.answers import scores_of
 from visleak.impact.evaluators.predictions import write_predictions
 
@@ -239,11 +239,20 @@ def test_classes_without_names_are_called_by_number(tmp_path: Path) -> None:
     assert (accuracy(scores), notes) == ([1.0] * 20, ())
 
 
+def test_percentages_are_read_as_shares(tmp_path: Path) -> None:
+    cells = ["50%", "100 %", "", "0%"] * 5
+    scores, notes = scores_of(
+        as_csv(tmp_path / "a.csv", {"id": IDS, "ap": cells}), benchmark(), allow_partial=True
+    )
+    assert scores.values["ap"][:2].tolist() == [0.5, 1.0]
+    assert any("'ap' holds percentages" in note for note in notes)
+
+
 REFUSED: list[tuple[dict[str, Any], dict[str, Any], type[VisleakError], str]] = [
     (
         {"prediction": [0, 1] * 10},
         {},
-        UsageError,
+        VisleakError,
         "none of its predictions (`prediction`) is a label: it predicts '0', labels of set 'test'"
         " are such as 'cat'; name classes as the set does, or add a column `label` in the words of"
         " the predictions",
@@ -251,13 +260,13 @@ REFUSED: list[tuple[dict[str, Any], dict[str, Any], type[VisleakError], str]] = 
     (
         {"prediction": ["cat"] * 20, "label": [0, 1] * 10},
         {},
-        UsageError,
+        VisleakError,
         "write both in the same words, or leave `label` out to compare with the audited labels",
     ),
     (
         {"score:0": [1] * 20, "score:1": [0] * 20},
         {},
-        UsageError,
+        VisleakError,
         "no label is one of its 2 classes: labels of set 'test' are such as 'cat', classes such as"
         " '0'; name classes as the set does",
     ),
@@ -274,6 +283,13 @@ REFUSED: list[tuple[dict[str, Any], dict[str, Any], type[VisleakError], str]] = 
         VisleakError,
         "`correct` must be 0, 1, true or false; row 0 holds '2'",
     ),
+    (
+        {"ap": ["50%", "0.5"] * 10},
+        {},
+        VisleakError,
+        "column 'ap' mixes percentages and plain numbers: row 0 holds '50%', row 1 holds '0.5'",
+    ),
+    ({"correct": ["50%"] * 20}, {}, VisleakError, "0, 1, true or false; row 0 holds '50%'"),
     ({"correct": ["no"] * 20}, {}, VisleakError, "0, 1, true or false; row 0 holds 'no'"),
     (
         {"ap": [1.0, "inf"] * 10},
@@ -284,14 +300,14 @@ REFUSED: list[tuple[dict[str, Any], dict[str, Any], type[VisleakError], str]] = 
     (
         {"ap": [1.0] * 20, "word": ["x"] * 20},
         {"metrics": ["word"]},
-        UsageError,
+        VisleakError,
         "has no metric 'word' (row 0 holds 'x'); it has 'ap'",
     ),
-    ({"ap": [1] * 20}, {"lower": ["l\nss"]}, UsageError, r"has no metric 'l\nss'; it has 'ap'"),
+    ({"ap": [1] * 20}, {"lower": ["l\nss"]}, VisleakError, r"has no metric 'l\nss'; it has 'ap'"),
     (
         {"correct": [1] * 20, "ap": [1] * 20},
         {"metrics": ["iou"]},
-        UsageError,
+        VisleakError,
         "has no metric 'iou'; it has 'accuracy', 'ap'",
     ),
     (
@@ -331,7 +347,7 @@ def test_what_does_not_fit_is_refused_in_one_line(
 def test_predictions_need_labels(tmp_path: Path) -> None:
     """Another metric of the file can be asked for instead."""
     file = as_csv(tmp_path / "a.csv", {"id": IDS, "prediction": LABELS, "ap": [1] * 20})
-    with pytest.raises(UsageError) as caught:
+    with pytest.raises(VisleakError) as caught:
         scores_of(file, benchmark(IDS, None))
     assert str(caught.value) == (
         f"{file}: `prediction` needs labels, and set 'test' has none: add a column `label`, or give"
@@ -376,5 +392,5 @@ def test_labels_that_are_all_empty_are_no_labels(tmp_path: Path) -> None:
     file = as_csv(tmp_path / "a.csv", columns)
     scores, _ = scores_of(file, benchmark())
     assert accuracy(scores) == [1.0] * 20
-    with pytest.raises(UsageError, match="`prediction` needs labels, and set 'test' has none"):
+    with pytest.raises(VisleakError, match="`prediction` needs labels, and set 'test' has none"):
         scores_of(file, benchmark(IDS, [None] * 20))

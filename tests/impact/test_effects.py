@@ -230,3 +230,19 @@ def test_images_without_a_label_are_a_class() -> None:
     assert classes[1] == classes[4]
     assert len(set(classes.tolist())) == 3
     assert classes_of(None) is None
+
+
+def test_no_interval_where_one_image_decides() -> None:
+    """Resamples of 1e8 among ones give ends that are multiples of it; bounded scores do not."""
+    values = np.r_[np.linspace(1, 2, 199), 1e8]
+    leaked = np.arange(200) % 4 == 0
+    (effect,) = effects_of(made(leaked), [scored(values, metric="loss")], Asked(draws=100))
+    (compared,) = effect.comparisons
+    for row in (effect.original, row_of(effect.rows, "non-leaked"), row_of(effect.rows, "random")):
+        assert math.isnan(row.score.low)
+        assert math.isnan(row.gain.high)
+    assert not math.isnan(row_of(effect.rows, "leaked").score.low)
+    assert compared.difference.value < -1e5
+    assert math.isnan(compared.difference.low)
+    (bounded,) = effects_of(made(leaked), [scored(np.r_[np.zeros(199), 0.5], metric="ap")], FEW)
+    assert not math.isnan(bounded.original.score.high)

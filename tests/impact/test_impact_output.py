@@ -12,6 +12,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
+from typing import Any
 from xml.etree import ElementTree
 
 import numpy as np
@@ -25,7 +26,7 @@ from visleak.errors import VisleakError
 from visleak.impact import figures, scatter
 from visleak.impact.markup import latex
 from visleak.impact.output import write
-from visleak.impact.results import Estimate, Impact
+from visleak.impact.results import Effect, Estimate, Impact, Row
 from visleak.impact.rows import COMPARISONS, EFFECTS, FLIPS, GAPS
 from visleak.impact.section import section
 from visleak.impact.stored import as_dict, read_impact
@@ -372,3 +373,39 @@ def test_the_section_draws_the_leak_of_the_sentences() -> None:
     from visleak.impact.section import _panels
 
     assert _panels(result) == (["near or exact", "hard", "hard or soft"], 5)
+
+
+@pytest.mark.parametrize("scale", [1e-5, 0.07, 123.0, 130_053.0])
+def test_numbers_of_bars_lie_in_their_panel(scale: float, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Losses of many digits are not written over the names of the parts; nor gains over others."""
+    leaks = {"hard": 289, "hard or soft": 2_000}
+    rows = [Row("", "original", 10_000, Estimate(scale), Estimate(math.nan))]
+    for leak, images in leaks.items():
+        for subset, gain in (("non-leaked", -0.9), ("leaked", 1.1), ("random", -0.01)):
+            value = gain * scale
+            ends = Estimate(value, value - 0.2 * scale, value + 0.2 * scale)
+            # the interval of one draw is not known
+            known = ends if subset != "random" else Estimate(value)
+            rows.append(Row(leak, subset, images, Estimate(scale + value), known))
+    effect = Effect("m", "loss", (10_000, 10_000), False, False, True, tuple(rows), ())
+    result = replace(table_2(), effects=(effect,), leaks=leaks)
+    drawn = []
+
+    def kept(figure: Any, name: str) -> dict[str, bytes]:
+        figure.canvas.draw()
+        drawn.append(figure)
+        return {}
+
+    monkeypatch.setattr(figures, "saved", kept)
+    figures.gains(result)
+    (figure,) = drawn
+    for axes in figure.axes:
+        frame = axes.get_window_extent()
+        for text in axes.texts:
+            box = text.get_window_extent()
+            assert frame.x0 <= box.x0, text.get_text()
+            assert box.x1 <= frame.x1, text.get_text()
+        assert not axes.xaxis.get_offset_text().get_text()
+        # arrows are for what goes on beyond the axis, and nothing does here
+        markers = {str(line.get_marker()) for line in axes.lines}
+        assert not markers & {"<", ">"}

@@ -27,6 +27,7 @@ from visleak.impact.markup import markdown
 from visleak.impact.numbers import probability, score, signed, signed_interval
 from visleak.impact.results import Effect, Estimate, Flip, Impact
 from visleak.impact.tables import details, layouts
+from visleak.impact.together import together_grids
 
 #: As printed, but for the gains of the last two, which were taken against another row.
 PRINTED_3 = """
@@ -277,3 +278,17 @@ def test_what_is_not_known_is_a_hyphen() -> None:
     assert probability(math.nan) == "-"
     assert probability(0.00099) == "<0.001"
     assert probability(0.001) == "0.001"
+
+
+def test_the_table_of_two_data_sets_is_the_papers() -> None:
+    """Table 2 of Barz & Denzler (2020): CIFAR-10 and CIFAR-100 side by side, the best in bold."""
+    grids = together_grids({"C10": cifair(0), "C100": cifair(2)})
+    grid = next(each for each in grids if each.title.startswith("Errors"))
+    rows = {row[0]: row[1:] for row in grid.rows}
+    assert rows["Plain-11"] == ["5.91", "6.43", "0.52", "8.80", "27.82", "31.34", "3.52", "12.65"]
+    assert rows["PyramidNet-272-200"][4:] == ["17.05", "19.38", "2.33", "13.67"]
+    best = {grid.rows[row][column] for row, column in grid.bold}
+    assert best == {"3.56", "3.95", "0.30", "7.69", "17.05", "19.38", "2.33", "12.25"}
+    for column, mean in ((3, 0.41), (7, 2.73)):
+        values = [float(row[column]) for row in grid.rows]
+        assert sum(values) / len(values) == pytest.approx(mean, abs=0.01)

@@ -140,7 +140,7 @@ def test_refusals_are_one_line(folder: Path, tmp_path: Path) -> None:
     listed = tmp_path / "ids.txt"
     listed.write_text("a\nb\n")
     with pytest.raises(
-        UsageError,
+        VisleakError,
         match=r"^subset 'x': none of the 2 ids of .*ids\.txt, such as 'a', is one of 'test', such"
         r" as 'q0'$",
     ):

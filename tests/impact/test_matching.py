@@ -7,7 +7,7 @@ import pyarrow as pa
 import pytest
 from answers_making import IDS, benchmark
 
-from visleak.errors import UsageError
+from visleak.errors import VisleakError
 from visleak.impact.matching import coverage_note, match, unknown_note
 
 
@@ -44,7 +44,7 @@ def test_rows_in_any_order_mean_their_images() -> None:
 def test_ids_that_match_nothing_get_the_likely_reason(
     ids: list[str], theirs: list[str], hint: str
 ) -> None:
-    with pytest.raises(UsageError) as caught:
+    with pytest.raises(VisleakError) as caught:
         match(pa.array(ids), benchmark(theirs), "f.csv")
     said = str(caught.value)
     assert said.startswith("f.csv: none of its ids is one of set 'test' (20 and 20 ids): it has")
@@ -65,7 +65,7 @@ def test_below_95_percent_is_refused_unless_allowed(size: int, share: str) -> No
         (note,) = coverage_note(*arguments, False)
         assert f"19 of the 20 readable images of set 'test' have an answer (95.0 %); {rest}" in note
         return
-    with pytest.raises(UsageError) as caught:
+    with pytest.raises(VisleakError) as caught:
         list(coverage_note(*arguments, False))
     assert str(caught.value) == (
         f"f.csv: only {size} of the 20 readable images of set 'test' have an answer ({share} %);"
@@ -81,7 +81,7 @@ def test_a_share_below_95_percent_never_looks_enough() -> None:
     ids = [str(n) for n in range(10_000)]
     some = pa.array(ids[:9_499])
     found = match(some, benchmark(ids, None), "f")
-    with pytest.raises(UsageError, match=r"9,499 of the 10,000 .* \(94\.9 %\)"):
+    with pytest.raises(VisleakError, match=r"9,499 of the 10,000 .* \(94\.9 %\)"):
         list(
             coverage_note(np.arange(10_000) < 9_499, found, some, benchmark(ids, None), "f", False)
         )
@@ -91,14 +91,14 @@ def test_partial_answers_get_a_hint_too() -> None:
     """One id matches, the others have lost their folder."""
     ids = pa.array([IDS[0], *(i.removeprefix("test/") for i in IDS[1:])])
     found = match(ids, benchmark(), "f")
-    with pytest.raises(UsageError, match="needed: ids agree without their folders: write them as"):
+    with pytest.raises(VisleakError, match="ids agree without their folders: write them as"):
         list(coverage_note(np.arange(20) < 1, found, ids, benchmark(), "f", False))
 
 
 def test_no_answer_at_all_is_refused_even_if_partial_is_allowed() -> None:
     ids = pa.array(IDS)
     found = match(ids, benchmark(), "f")
-    with pytest.raises(UsageError, match=r"only 0 of the 20 .* without a value: 20"):
+    with pytest.raises(VisleakError, match=r"only 0 of the 20 .* without a value: 20"):
         list(coverage_note(np.zeros(20, bool), found, ids, benchmark(), "f", True))
 
 

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from visleak.cli import edges, evaluate_options, evaluate_view, options
+from visleak.cli.audit_verb import cache_folder
 
 if TYPE_CHECKING:
     from visleak.impact.evaluators.classify import Classified
@@ -69,6 +70,7 @@ def classify(
     ] = None,
     batch: options.Batch = None,
     workers: options.Workers = None,
+    cache: options.CacheFolder = None,
     json_: evaluate_options.Json = False,
     force: evaluate_options.Force = False,
 ) -> None:
@@ -92,6 +94,7 @@ def classify(
             scores=scores,
             running=evaluate_options.running(device, precision, batch),
             workers=workers,
+            cache=cache_folder(cache),
             progress=progress,
             force=force,
         )

@@ -2,16 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Final
+from typing import Annotated, Final
 
 import typer
 
-from visleak.cli import edges, options
-
-if TYPE_CHECKING:
-    from visleak.impact import Impact
+from visleak.cli import options
 
 FILES: Final = "What models answered"
 PARTS: Final = "What counts as a leak"
@@ -19,7 +15,20 @@ BOARD: Final = "Leaderboard"
 
 
 def impact(
-    folder: options.AuditFolder,
+    folder: Annotated[
+        Path | None,
+        typer.Argument(metavar="[A]", show_default=False, help="An audit folder."),
+    ] = None,
+    audit: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--audit",
+            metavar="NAME=FOLDER",
+            rich_help_panel=FILES,
+            help="Several audits in one table instead of A, such as c10=A10; then predictions are"
+            " [AUDIT:][NAME=]FILE, such as c10:resnet=resnet.csv. May be repeated.",
+        ),
+    ] = None,
     predictions: Annotated[
         list[str] | None,
         typer.Option(
@@ -66,6 +75,16 @@ def impact(
             help="Take answers to less than 95 % of the images.",
         ),
     ] = False,
+    check: Annotated[
+        bool,
+        typer.Option(
+            "--check",
+            rich_help_panel=FILES,
+            help="Only tell whether the files fit the audit: ids off by one, shuffled rows,"
+            " permuted class names, swapped files. Writes nothing; exit code 1 where one is in"
+            " doubt.",
+        ),
+    ] = False,
     set_name: Annotated[
         str | None,
         typer.Option(
@@ -107,6 +126,18 @@ def impact(
             show_default=False,
             help="Tell leaked images whose copy has the same label from the others; by default"
             " where labels are known.",
+        ),
+    ] = None,
+    difficulty: Annotated[
+        str | None,
+        typer.Option(
+            "--difficulty",
+            metavar="probe|FILE[#COLUMN]",
+            rich_help_panel=PARTS,
+            show_default=False,
+            help="Compare leaked images with others of their class that are as difficult, by a"
+            " number per image that saw no copy (larger is harder), or by a probe on built-in"
+            " fingerprints of the test images.",
         ),
     ] = None,
     draws: Annotated[
@@ -214,96 +245,39 @@ def impact(
 
     Writes tables, figures and impact.json to a folder, and a section into the audit's report.
     """
-    from visleak.auditing import Audit
-    from visleak.cli.named_files import fair_files, named_files
-    from visleak.cli.pictures import show_in_report
-    from visleak.cli.places import refuse_inputs
-    from visleak.cli.progress import bars
-    from visleak.impact import impact as measured
-    from visleak.impact.leaderboard import add_to as added
-    from visleak.impact.output import write
-    from visleak.impact.section import NAME, section
-    from visleak.impact.stored import RESULT
-    from visleak.pipeline.folder import claimed
-    from visleak.store import free_folder
+    from visleak.cli.impact_runs import (
+        Board,
+        Choices,
+        Place,
+        check_files,
+        folders_of,
+        one_audit,
+        several_audits,
+    )
 
-    audit = Audit(folder)
-    files = named_files("--predictions", predictions or ())
-    on_fair = fair_files(fair or (), files)
-    lists = named_files("--subset", subset or (), what="subset", needs_name=True)
-    _refuse(files, on_fair, add_to, (framework, code, weights))
-    refuse_inputs(audit.summary, out)
-    free_folder(out, RESULT, force=force)
-    with bars() as progress:
-        result = measured(
-            folder,
-            files,
-            fair=on_fair,
-            test_set=set_name,
-            references=reference or (),
-            subsets=lists,
-            metrics=metric or (),
-            lower=lower or (),
-            judged_only=judged,
-            by_label=by_label,
-            draws=draws,
-            size=size,
-            mid=not exact_p,
-            seed=seed,
-            allow_partial=allow_partial,
-            progress=progress,
-        )
-        progress("writing the result", 0, 0)
-        with claimed(out):
-            write(result, out)
-        show_in_report(audit, NAME, section(result), private=no_pictures)
-        progress("writing the result", 1, 1)
-    if add_to is not None:
-        added(add_to, result, framework=framework, code=code, weights=weights)
-    _say(result, out, add_to, json=json)
-
-
-def _refuse(
-    files: Mapping[str, Path],
-    on_fair: Mapping[str, Path],
-    add_to: Path | None,
-    entry: tuple[str, str, str],
-) -> None:
-    """Refuse what cannot end well before anything is read.
-
-    Raises:
-        UsageError: see its message.
-    """
-    from visleak.errors import UsageError
-    from visleak.impact.leaderboard import check, read_leaderboard
-
-    if not files:
-        raise UsageError("nothing to measure: give --predictions [NAME=]FILE, a model's answers")
-    if add_to is None:
-        if any(entry):
-            raise UsageError("--framework, --code and --weights go with --add-to FILE.json")
+    choices = Choices(
+        test_set=set_name,
+        references=tuple(reference or ()),
+        subsets=tuple(subset or ()),
+        metrics=tuple(metric or ()),
+        lower=tuple(lower or ()),
+        judged_only=judged,
+        by_label=by_label,
+        difficulty=difficulty,
+        draws=draws,
+        size=size,
+        mid=not exact_p,
+        seed=seed,
+        allow_partial=allow_partial,
+    )
+    folders = folders_of(folder, audit or ())
+    given, on_fair = predictions or (), fair or ()
+    if check:
+        check_files(folders, given, on_fair, choices, json=json)
         return
-    if len(on_fair) != 1:
-        raise UsageError(
-            "--add-to puts one model on the leaderboard: give --fair FILE of one model, what it"
-            f" answered on the fair test set; got {len(on_fair)}"
-        )
-    check(*entry)
-    if add_to.is_dir():
-        raise UsageError(f"--add-to: {add_to} is a folder; give a file, such as leaderboard.json")
-    if add_to.exists():
-        # a file that is no leaderboard is found before the work, not after it
-        read_leaderboard(add_to)
-
-
-def _say(result: Impact, out: Path, board: Path | None, *, json: bool) -> None:
-    from visleak.cli.impact_view import shown
-    from visleak.cli.terminal import rendered
-    from visleak.impact.stored import RESULT
-
-    if json:
-        edges.say_bytes((out / RESULT).read_bytes())
-        return
-    edges.say(rendered(shown(result)))
-    for path in (out, *([board] if board is not None else [])):
-        edges.say(f"{edges.plain(str(path))}\n")
+    place = Place(out, force=force, private=no_pictures, json=json)
+    board = Board(add_to, framework, code, weights)
+    if isinstance(folders, Path):
+        one_audit(folders, given, on_fair, choices, place, board)
+    else:
+        several_audits(folders, given, on_fair, choices, place, board)

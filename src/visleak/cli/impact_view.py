@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Final
 
@@ -13,7 +13,8 @@ if TYPE_CHECKING:
     from rich.console import RenderableType
     from rich.table import Table
 
-    from visleak.impact import Impact
+    from visleak.impact import Check, Impact
+    from visleak.impact.checking import CheckedFile
     from visleak.markup import Grid
 
 #: Names of models are cut to this many characters, so that three fit side by side; files have
@@ -21,10 +22,26 @@ if TYPE_CHECKING:
 LONGEST: Final = 12
 
 #: Columns that only files have: a terminal has no room for them.
-_LEFT_OUT: Final = ("leaked", "others", "metric", "images", "behind %")
+_LEFT_OUT: Final = (
+    "leaked",
+    "leaked harder than %",
+    "others %",
+    "twins %",
+    "others",
+    "metric",
+    "images",
+    "behind %",
+)
 
-#: Leaks that a screen has room for where there are several scores.
-_CUMULATIVE: Final = ("hard or soft", "near or exact", "similar or closer")
+#: Leaks that a screen has room for where there are several scores: those of the papers' tables
+#: (hard, and hard or soft, which Ramos et al. call soft), and cumulative grades.
+_CUMULATIVE: Final = ("hard", "hard or soft", "near or exact", "similar or closer")
+
+#: What is said of a file whose order cannot be checked by labels.
+_UNCHECKED: Final = (
+    "no predicted classes or labels to compare, so ids and order were checked against other models"
+    " only"
+)
 
 #: How tables mark a metric of which less is better.
 _LESS: Final = " (less is better)"
@@ -34,7 +51,7 @@ def shown(result: Impact) -> Iterator[RenderableType]:
     """Yield the parts of the summary."""
     from rich.text import Text
 
-    from visleak.impact.contrasts import comparisons, fair, flips, gaps, steady
+    from visleak.impact.contrasts import comparisons, fair, flips, gaps, steady, twinned
     from visleak.impact.headline import headlines
     from visleak.impact.markup import about
     from visleak.impact.tables import absent, layouts
@@ -46,6 +63,8 @@ def shown(result: Impact) -> Iterator[RenderableType]:
     for grid in layouts(result):
         yield from _titled(*_by_leak(grid))
     for grid in comparisons(result):
+        yield from _titled(grid.title, _narrow(grid))
+    for grid in twinned(result):
         yield from _titled(grid.title, _narrow(grid))
     for grid in fair(result):
         # inflation is the gain of what does not leak, above, and a note counts lost classes
@@ -62,15 +81,42 @@ def shown(result: Impact) -> Iterator[RenderableType]:
             yield Text(plain(line), "dim")
 
 
-def _short(result: Impact) -> Impact:
+def shown_together(results: Mapping[str, Impact]) -> Iterator[RenderableType]:
+    """Yield the parts of the summary of several audits: sentences, and tables side by side."""
+    from rich.text import Text
+
+    from visleak.impact.together import CORRECTED, together_grids, together_headlines
+
+    for line in together_headlines(results):
+        yield Text(plain(line), "bold")
+    short = {name: _short(result, always=True) for name, result in results.items()}
+    for grid in together_grids(short):
+        if grid.texts == 2:
+            kept = [at for at, name in enumerate(grid.header) if name != "gain"]
+            cut = replace(
+                grid,
+                header=[grid.header[at] for at in kept],
+                rows=[[row[at] for at in kept] for row in grid.rows],
+            )
+            yield from _titled(*_by_leak(cut, 2 * LONGEST))
+        else:
+            yield from _titled(grid.title, _narrow(grid))
+    yield Text()
+    for name, result in results.items():
+        for note in result.notes:
+            yield Text(plain(f"{name}: {note}"), "dim")
+    yield Text(CORRECTED, "dim")
+
+
+def _short(result: Impact, *, always: bool = False) -> Impact:
     """Return a result with the leaks that a screen has room for, where there are several scores.
 
-    Those are the cumulative ones that hold all others, and the user's own.
+    Those are the rows of the papers' tables, the cumulative ones, and the user's own.
     """
     from visleak.impact.headline import principal
     from visleak.impact.leaking import LEAKS
 
-    if len(result.effects) == 1:
+    if len(result.effects) == 1 and not always:
         return result
     known = {name for name, *_ in LEAKS}
     kept = {principal(result), *_CUMULATIVE, *(leak for leak in result.leaks if leak not in known)}
@@ -98,7 +144,7 @@ def _titled(title: str, table: Table) -> Iterator[RenderableType]:
     yield table
 
 
-def _by_leak(grid: Grid) -> tuple[str, Table]:
+def _by_leak(grid: Grid, longest: int = LONGEST) -> tuple[str, Table]:
     """Return title and table of parts, those of a leak beneath its name, units in the title."""
     from visleak.cli.terminal import plain_table
 
@@ -109,7 +155,7 @@ def _by_leak(grid: Grid) -> tuple[str, Table]:
     # whole, the words would be cut out of the middle of the name
     names = [name.replace(_LESS, " ↓") for name in names]
     less = any(_LESS in name for name in own)
-    cut = _cut(names)
+    cut = _cut(names, longest)
     table = plain_table("images of", *(cut[name] for name in names), numbers=len(names))
     above = ""
     for subset, leak, *cells in grid.rows:
@@ -135,7 +181,7 @@ def _narrow(grid: Grid) -> Table:
     return table
 
 
-def _cut(names: Sequence[str]) -> dict[str, str]:
+def _cut(names: Sequence[str], longest: int = LONGEST) -> dict[str, str]:
     """Return each name as a terminal has room for it: ends tell variants apart, middles do not.
 
     Names that would look alike stay whole.
@@ -143,11 +189,45 @@ def _cut(names: Sequence[str]) -> dict[str, str]:
     >>> list(_cut(["ViT-B-32-laion2b", "gain", "vgg11-v1-seed-1", "vgg11-v2-seed-1"]).values())
     ['ViT-B…ion2b', 'gain', 'vgg11-v1-seed-1', 'vgg11-v2-seed-1']
     """
-    half = (LONGEST - 1) // 2
+    half = (longest - 1) // 2
     cut = {name: plain(name) for name in names}
     short = {
-        name: text if len(text) <= LONGEST else f"{text[:half]}…{text[len(text) - half :]}"
+        name: text if len(text) <= longest else f"{text[:half]}…{text[len(text) - half :]}"
         for name, text in cut.items()
     }
     counts = Counter(short.values())
     return {name: short[name] if counts[short[name]] == 1 else cut[name] for name in cut}
+
+
+def checked_lines(found: Check) -> Iterator[str]:
+    """Yield what ``--check`` prints, a line each: doubts first, then file by file."""
+    for doubt in found.doubts:
+        yield plain(f"warning: {doubt}") + "\n"
+    if not found.doubts:
+        what = "file fits" if len(found.files) == 1 else f"{len(found.files):,} files fit"
+        yield plain(f"the {what} {found.test_set}, as far as can be checked") + "\n"
+    for file in found.files:
+        yield plain(_checked_file(file, found.images)) + "\n"
+        for note in file.notes:
+            yield plain(f"  {note}") + "\n"
+
+
+def _checked_file(file: CheckedFile, images: int) -> str:
+    from visleak.impact.numbers import score
+
+    where = " (fair test set)" if file.fair else ""
+    scores = ", ".join(
+        f"{name} {score(value, percent=False)}" for name, value in file.scores.items()
+    )
+    compared = " and ".join(file.checked)
+    how = f"{compared} compared with the audited labels" if compared else _UNCHECKED
+    return f"{file.model}{where}: {file.answered:,} of {images:,} images answered; {scores}; {how}"
+
+
+def checked_content(found: Mapping[str, Check]) -> str:
+    """Return what ``--check --json`` prints: of several audits by their names."""
+    import json
+    from dataclasses import asdict
+
+    every = {name: asdict(each) for name, each in found.items()}
+    return json.dumps(every.get("", every), indent=1, ensure_ascii=False) + "\n"

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import re
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 
 from visleak.errors import UsageError
@@ -63,6 +64,51 @@ def fair_files(texts: Sequence[str], predictions: Mapping[str, Path]) -> dict[st
                 f"--fair {path} is of {name!r}, which has no --predictions; models are"
                 f" {', '.join(map(repr, predictions))}: name it alike, --fair NAME={path}"
             )
+    return found
+
+
+def named_folders(option: str, texts: Sequence[str]) -> dict[str, Path]:
+    """Take ``NAME=FOLDER`` apart; names are those of folders, too.
+
+    Raises:
+        UsageError: a part is empty or no name of a folder, there is no such folder, or two have
+            one name.
+    """
+    found: dict[str, Path] = {}
+    for text in texts:
+        name, _, rest = text.partition("=")
+        if not rest or not re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9._-]*", name):
+            raise UsageError(
+                f"{option} is NAME=FOLDER with a name of letters, digits, dots and dashes; got"
+                f" {text!r}"
+            )
+        if not Path(rest).is_dir():
+            raise UsageError(f"{option}: there is no folder {rest}")
+        if name in found:
+            raise UsageError(f"two folders are called {name!r}; names must differ: {option}")
+        found[name] = Path(rest)
+    return found
+
+
+def by_prefix(option: str, texts: Sequence[str], names: Iterable[str]) -> dict[str, list[str]]:
+    """Sort arguments by the name that they begin with, ``NAME:REST``, and take it off.
+
+    >>> by_prefix("--fair", ["a:m=x.csv", "b:y.csv"], ["a", "b"])
+    {'a': ['m=x.csv'], 'b': ['y.csv']}
+
+    Raises:
+        UsageError: one begins with none of the names.
+    """
+    found: dict[str, list[str]] = {name: [] for name in names}
+    for text in texts:
+        name, colon, rest = text.partition(":")
+        if not colon or name not in found:
+            every = ", ".join(f"{each}:" for each in found)
+            raise UsageError(
+                f"{option} must begin with the name of an audit, one of {every} where several are"
+                f" given; got {text!r}"
+            )
+        found[name].append(rest)
     return found
 
 

@@ -192,5 +192,25 @@ def numbers_of(column: pa.Array) -> Float64 | int:
     return np.asarray(values, dtype=np.float64)
 
 
+def percentages_of(column: pa.Array) -> tuple[Float64, int] | None:
+    """Return a column of percentages as shares, and the first row that has no sign of percent.
+
+    The row is -1 where all that hold something have it; ``None`` where it holds anything else.
+
+    >>> shares, odd = percentages_of(pa.array(["50%", None, "100 %"]))
+    >>> shares.tolist(), odd
+    ([0.5, nan, 1.0], -1)
+    """
+    if not is_text(column.type):
+        return None
+    words = pc.utf8_trim_whitespace(text_of(column, "text"))
+    marked = pc.fill_null(pc.ends_with(words, "%"), False).to_numpy(zero_copy_only=False)
+    values = numbers_of(pc.replace_substring_regex(words, r"\s*%$", ""))
+    if isinstance(values, int) or not marked.any():
+        return None
+    odd = ~marked & ~np.isnan(values)
+    return values / 100.0, int(odd.argmax()) if odd.any() else -1
+
+
 def _is_in(words: pa.Array, chosen: tuple[str, ...]) -> pa.Array:
     return pc.is_in(words, value_set=pa.array(chosen, pa.string()))

@@ -10,7 +10,8 @@ import pyarrow.compute as pc
 from visleak.impact.answer_columns import Answers, quoted, text_of
 from visleak.impact.benchmark import Benchmark
 from visleak.impact.matching import Match
-from visleak.impact.scoring import Truth
+from visleak.impact.plausibility import Labels
+from visleak.impact.scoring import Truth, codes
 from visleak.pipeline.labels import normalised, share_classes
 
 
@@ -33,6 +34,17 @@ def truth_of(
     if theirs is None or benchmark.labels is None or not theirs.is_valid().true_count:
         return None, ()
     return Truth(theirs, _vocabulary(benchmark.labels), f"set {quoted(benchmark.name)}"), ()
+
+
+def own_labels(file: Answers, found: Match, benchmark: Benchmark) -> Labels | None:
+    """Return the labels of a file beside the audited ones, where both have some."""
+    if "label" not in file.columns or benchmark.labels is None:
+        return None
+    mine = text_of(file.columns["label"], f"{file.path}: column `label`").take(pa.array(found.rows))
+    theirs = benchmark.labels.take(pa.array(found.images))
+    shared = share_classes(mine, theirs)
+    words = _vocabulary(theirs)
+    return Labels(codes(mine, words if shared else _vocabulary(mine)), codes(theirs, words), shared)
 
 
 def _vocabulary(labels: pa.StringArray) -> pa.Array:

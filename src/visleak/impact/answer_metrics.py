@@ -11,7 +11,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from visleak.errors import UsageError, VisleakError
+from visleak.errors import VisleakError
 from visleak.impact.answer_columns import (
     Answers,
     ClassScores,
@@ -19,12 +19,14 @@ from visleak.impact.answer_columns import (
     Ranked,
     listed,
     numbers_of,
+    percentages_of,
     quoted,
     text_of,
 )
 from visleak.impact.answer_labels import are_numbers, example, remedy, truth_of
 from visleak.impact.benchmark import Benchmark
 from visleak.impact.matching import Match
+from visleak.impact.plausibility import Evidence
 from visleak.impact.scoring import (
     TOP,
     Right,
@@ -66,12 +68,14 @@ class Gathered:
         unusable: why predictions cannot be compared with labels.
         unread: columns that are no numbers, and the first cell that is none.
         notes: what is to be said.
+        evidence: what is predicted, against the labels.
     """
 
     sources: dict[str, dict[str, Float64]] = field(default_factory=dict)
     unusable: list[str] = field(default_factory=list)
     unread: dict[str, str] = field(default_factory=dict)
     notes: list[str] = field(default_factory=list)
+    evidence: Evidence | None = None
 
     def add(self, metric: str, source: str, values: Float64) -> None:
         """Take a column as a source of a metric."""
@@ -82,6 +86,11 @@ class Gathered:
         self.add(ACCURACY, f"`{source}`", right.first)
         if right.top is not None:
             self.add(TOP_FIVE, f"`{source}`", right.top)
+
+    def add_guesses(self, guesses: Int64, truth: Truth) -> None:
+        """Take predicted classes as evidence of whether the file fits the images."""
+        names = tuple(truth.vocabulary.to_pylist())
+        self.evidence = Evidence(guesses, truth.codes(truth.labels), names)
 
 
 def metrics_of(
@@ -96,8 +105,8 @@ def metrics_of(
         wanted: metrics that are asked for; empty for all.
 
     Raises:
-        UsageError: predictions and labels do not fit.
-        VisleakError: a column holds what it must not, or two columns contradict each other.
+        VisleakError: predictions and labels do not fit, a column holds what it must not, or two
+            columns contradict each other.
     """
     gathered = Gathered()
     _add_columns(gathered, file, found.rows)
@@ -120,7 +129,7 @@ def _add_columns(gathered: Gathered, file: Answers, rows: Int64) -> None:
     for name, column in file.columns.items():
         if name in OTHERS:
             continue
-        values = numbers_of(column)
+        values = _numbers(gathered, file, name, column)
         if name == "correct":
             odd = values if isinstance(values, int) else _neither(values)
             if odd is not None:
@@ -134,6 +143,23 @@ def _add_columns(gathered: Gathered, file: Answers, rows: Int64) -> None:
     gathered.unread.update(dict.fromkeys(file.unused, ""))
     if "predictions" in {*file.columns, *gathered.unread}:
         gathered.unread["predictions"] = LISTS
+
+
+def _numbers(gathered: Gathered, file: Answers, name: str, column: pa.Array) -> Float64 | int:
+    """Return a column as numbers, percentages as shares, or the first row that is no number."""
+    values = numbers_of(column)
+    found = percentages_of(column) if isinstance(values, int) else None
+    if found is None:
+        return values
+    shares, odd = found
+    if odd >= 0:
+        marked = next(row for row, cell in enumerate(column) if "%" in str(cell.as_py()))
+        raise VisleakError(
+            f"{file.path}: column {quoted(name)} mixes percentages and plain numbers:"
+            f" {_cell(column, marked)}, {_cell(column, odd)}; write all cells in one way"
+        )
+    gathered.notes.append(f"{quoted(name)} holds percentages, which are read as shares: 50% is 0.5")
+    return shares
 
 
 def _neither(values: Float64) -> int | None:
@@ -169,6 +195,7 @@ def _add_classes(gathered: Gathered, file: Answers, found: Match, benchmark: Ben
         predicted = text_of(file.columns["prediction"], where).take(pa.array(found.rows))
         if _speaks(gathered, "prediction", predicted, truth):
             gathered.add_right("prediction", right_predictions(predicted, truth))
+            gathered.add_guesses(_guesses(predicted, truth), truth)
     if file.ranked is not None:
         _add_ranked(gathered, file, file.ranked, found.rows, truth, predicted)
     if file.scores is not None:
@@ -214,6 +241,7 @@ def _add_ranked(
         _refuse_other_first(file, rows, predicted, ranked.firsts)
     if _speaks(gathered, "predictions", ranked.firsts, truth, silent=predicted is not None):
         gathered.add_right("predictions", ranked.right)
+        gathered.add_guesses(_guesses(ranked.firsts, truth), truth)
     if ranked.many and ranked.right.top is None:
         gathered.notes.append(
             f"its lists of predictions have at most {ranked.longest}, so there is no {TOP_FIVE}"
@@ -253,6 +281,12 @@ def _add_scores(
             f" such as {lost}: those images count as wrong"
         )
     gathered.add_right("scores", scored.right)
+    gathered.add_guesses(scored.guesses, truth)
+
+
+def _guesses(predicted: pa.StringArray, truth: Truth) -> Int64:
+    there = predicted.is_valid().to_numpy(zero_copy_only=False)
+    return np.asarray(np.where(there, truth.codes(predicted), -2))
 
 
 def _settle(gathered: Gathered, path: str) -> None:
@@ -262,7 +296,7 @@ def _settle(gathered: Gathered, path: str) -> None:
     others = [name for name in gathered.sources if name != ACCURACY]
     if ACCURACY not in gathered.sources:
         instead = f", or ask for {listed(others)} with --metric" if others else ""
-        raise UsageError(f"{path}: {gathered.unusable[0]}{instead}")
+        raise VisleakError(f"{path}: {gathered.unusable[0]}{instead}")
     gathered.notes += [f"not used: {reason}" for reason in gathered.unusable]
 
 

@@ -7,14 +7,17 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
 import numpy as np
+import pyarrow as pa
 
-from visleak.errors import UsageError, VisleakError
+from visleak.errors import VisleakError
 from visleak.images.request import writable
 from visleak.impact.answer_columns import Answers, Float64, listed, quoted
 from visleak.impact.answer_files import read_answers
+from visleak.impact.answer_labels import own_labels
 from visleak.impact.answer_metrics import LISTS, Gathered, metrics_of
 from visleak.impact.benchmark import Benchmark
 from visleak.impact.matching import Match, coverage_note, match, unknown_note
+from visleak.impact.plausibility import doubts_of
 from visleak.impact.scores import Scores
 
 
@@ -57,8 +60,8 @@ def scores_of(
         The scores, and what a reader must know of them, a line each.
 
     Raises:
-        UsageError: there is no such file or metric, or the file is of another set.
-        VisleakError: the file is damaged, or contradicts itself.
+        UsageError: there is no such file, or it is of no kind that is read.
+        VisleakError: the file is damaged, contradicts itself, is of another set, or lacks a metric.
     """
     file = read_answers(path)
     found = match(file.ids, benchmark, file.path)
@@ -77,7 +80,18 @@ def scores_of(
         *coverage_note(answered, found, file.ids, benchmark, file.path, allow_partial),
     ]
     called = model if model.isprintable() else quoted(model)
-    scores = Scores(model, columns, os.fspath(path), found.unknown, frozenset(lower) & set(columns))
+    own = own_labels(file, found, benchmark)
+    evidence = gathered.evidence
+    ids = file.ids.take(pa.array(found.rows))
+    scores = Scores(
+        model,
+        columns,
+        os.fspath(path),
+        found.unknown,
+        frozenset(lower) & set(columns),
+        doubts=tuple(doubts_of(ids, benchmark.ids, found.unknown, evidence, own)),
+        checked=(*(["labels"] if own else []), *(["predictions"] if evidence else [])),
+    )
     return scores, tuple(f"{called}: {note}" for note in told)
 
 
@@ -91,8 +105,7 @@ def _chosen(
     """Return the metrics that are asked for; all where none is.
 
     Raises:
-        UsageError: there is no such metric.
-        VisleakError: there is none at all.
+        VisleakError: there is no such metric, or none at all.
     """
     if not values:
         there = listed([*file.columns, *file.unused])
@@ -106,7 +119,7 @@ def _chosen(
         if name not in values:
             why = gathered.unread.get(name)
             said = f" ({why})" if why else ""
-            raise UsageError(
+            raise VisleakError(
                 f"{file.path} has no metric {quoted(name)}{said}; it has {listed(values)}"
             )
     return {name: values[name] for name in (metrics or values)}

@@ -7,6 +7,7 @@ from typing import Final
 
 import pyarrow as pa
 
+from visleak.impact.scores import Float64
 from visleak.records import Bool, Int8
 
 #: Label of a test image against that of its most similar leaked training image.
@@ -54,6 +55,8 @@ class Benchmark:
         labels: Arrow string array (n,), or ``None`` where the set has none.
         leaks: each as long as ``ids``.
         judged: people have judged pairs, and their verdicts are counted.
+        difficulty: ``float64`` (n,), larger is harder, NaN where it is not known; ``None`` where
+            leaked images are not compared with others that are as difficult.
     """
 
     name: str
@@ -62,10 +65,12 @@ class Benchmark:
     labels: pa.StringArray | None
     leaks: tuple[Leak, ...]
     judged: bool = False
+    difficulty: Float64 | None = None
 
     def __post_init__(self) -> None:
         wrong = [leak.name for leak in self.leaks if len(leak.leaked) != len(self.ids)]
-        if wrong or (self.labels is not None and len(self.labels) != len(self.ids)):
+        others = [each for each in (self.labels, self.difficulty) if each is not None]
+        if wrong or any(len(each) != len(self.ids) for each in others):
             raise ValueError(f"set {self.name!r}: all columns must have {len(self.ids)} rows")
 
     def __len__(self) -> int:

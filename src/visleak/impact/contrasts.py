@@ -53,6 +53,36 @@ def comparisons(result: Impact) -> list[Grid]:
     return [grid for grid in found if grid.rows]
 
 
+def twinned(result: Impact) -> list[Grid]:
+    """Return leaked images against others of their class and difficulty, a table per metric."""
+    found = []
+    header = ["model", "leak", "matched", "twins", "difference", "95 % CI", "p (Holm)"]
+    header += ["leaked harder than %", "others %", "twins %"]
+    for metric in result.metrics:
+        rows = []
+        for effect, each in _compared(result, metric):
+            twins = each.twinned
+            if twins is None:
+                continue
+            leaked, others, _, matched = twins.difficulty
+            rows.append(
+                [
+                    *(effect.model, each.leak, f"{twins.leaked:,} of {each.leaked:,}"),
+                    f"{twins.leaked * twins.twins:,}",
+                    signed(twins.difference.value, percent=effect.percent),
+                    signed_interval(twins.difference, percent=effect.percent),
+                    _corrected(twins.p, twins.adjusted),
+                    *(f"{100 * share:.1f}" for share in (leaked, others, matched)),
+                ]
+            )
+        title = (
+            "Leaked images against others of their class that are as difficult,"
+            f" {_named(result, metric)}"
+        )
+        found.append(Grid(title, header, rows, texts=2))
+    return [grid for grid in found if grid.rows]
+
+
 def _corrected(p: float, adjusted: float) -> str:
     return UNKNOWN if math.isnan(p) else f"{probability(p)} ({probability(adjusted)})"
 
@@ -161,10 +191,15 @@ def _best(gaps: Sequence[Gap]) -> frozenset[tuple[int, int]]:
         3: [abs(gap.gap.value) for gap in gaps],
         5: [abs(gap.relative) for gap in gaps],
     }
-    found = set()
-    for column, values in columns.items():
-        # what looks alike in the table is alike
-        shown = [round(value, 4) for value in values]
-        known = [value for value in shown if not math.isnan(value)]
-        found |= {(row, column) for row, value in enumerate(shown) if known and value == min(known)}
-    return frozenset(found)
+    return frozenset((row, column) for column, each in columns.items() for row in least(each))
+
+
+def least(values: Sequence[float]) -> list[int]:
+    """Return the rows of the smallest value; what looks alike in a table is alike.
+
+    >>> least([0.12341, math.nan, 0.12339, 0.2])
+    [0, 2]
+    """
+    shown = [round(value, 4) for value in values]
+    known = [value for value in shown if not math.isnan(value)]
+    return [row for row, value in enumerate(shown) if known and value == min(known)]

@@ -18,14 +18,19 @@ from visleak.impact.estimates import (
     difference_of,
     fair_of,
     gain_of,
+    is_dominated,
     score_of,
 )
-from visleak.impact.results import ENOUGH_DRAWS, Comparison, Effect, Estimate, Row
+from visleak.impact.results import ENOUGH_DRAWS, Comparison, Effect, Estimate, Row, Twinned
 from visleak.impact.scores import Float64, Scores
+from visleak.impact.twins import Twins, twins_of
 from visleak.records import Bool, Int64
 from visleak.stats.multiple import holm
 from visleak.stats.permutation import permutation_test
 from visleak.stats.resampling import percentiles
+
+#: The row of the images that are compared with leaked ones of their difficulty.
+TWINS: Final = "difficulty-matched"
 
 #: Rows of the labels' relation, in the order of :data:`RELATIONS`.
 _BY_LABEL: Final = tuple(f"{relation} label" for relation in RELATIONS)
@@ -131,6 +136,7 @@ def _only(benchmark: Benchmark, kept: Bool) -> Benchmark:
         benchmark,
         ids=benchmark.ids.filter(mask),
         labels=None if benchmark.labels is None else benchmark.labels.filter(mask),
+        difficulty=None if benchmark.difficulty is None else benchmark.difficulty[kept],
         leaks=tuple(
             Leak(leak.name, leak.leaked[kept], leak.relation[kept]) for leak in benchmark.leaks
         ),
@@ -162,6 +168,15 @@ class _Table:
                 self.matrix, self.classes, leaked, asked.draws, asked.seed, asked.size
             )
 
+        self.twins: list[Twins | None] = [self._twins(each) for each in leaked]
+
+    def _twins(self, leaked: Bool) -> Twins | None:
+        """Return the twins of leaked images, where difficulty is known and any image has some."""
+        if self.benchmark.difficulty is None:
+            return None
+        found = twins_of(self.benchmark.difficulty, self.classes, leaked, self.asked.seed)
+        return found if len(found.leaked) else None
+
     def _drawn(self, leaked: int) -> int:
         """Return how many images a control of so many leaked ones has."""
         return leaked if self.asked.size is None else min(self.asked.size, leaked)
@@ -174,7 +189,12 @@ class _Table:
         for at, leak in enumerate(self.benchmark.leaks):
             rows += [self._row(number, part, whole) for part in self._parts(leak)]
             rows += self._controls(number, at, whole)
-            comparisons.append(self._comparison(number, leak))
+            twins = self.twins[at]
+            if twins is not None:
+                part = np.zeros(len(self.benchmark), np.bool_)
+                part[twins.twins] = True
+                rows.append(self._row(number, _Part(leak.name, TWINS, part), whole))
+            comparisons.append(self._comparison(number, leak, twins))
         return Effect(
             column.scores.model,
             column.metric,
@@ -188,7 +208,8 @@ class _Table:
 
     def _whole(self, column: _Column) -> Row:
         score = score_of(column.values, share=column.share, seed=self.asked.seed)
-        return Row("", "original", len(column.values), score, NOTHING)
+        dominated = not column.share and is_dominated(column.values)
+        return Row("", "original", len(column.values), score, NOTHING, dominated=dominated)
 
     def _parts(self, leak: Leak) -> Iterator[_Part]:
         yield _Part(leak.name, "non-leaked", ~leak.leaked)
@@ -214,9 +235,11 @@ class _Table:
         share, seed = column.share, self.asked.seed
         if count == whole.images:
             return replace(whole, leak=part.leak, subset=part.subset, gain=Estimate(0.0, 0.0, 0.0))
-        score = score_of(column.values[part.images], share=share, seed=seed)
+        values = column.values[part.images]
+        score = score_of(values, share=share, seed=seed)
         gain = gain_of(self._difference(number, part.images), count, whole.images)
-        return Row(part.leak, part.subset, count, score, gain)
+        dominated = not share and is_dominated(values)
+        return Row(part.leak, part.subset, count, score, gain, dominated=dominated)
 
     def _controls(self, number: int, at: int, whole: Row) -> Iterator[Row]:
         name = self.benchmark.leaks[at].name
@@ -235,7 +258,7 @@ class _Table:
             self._differences[other] = Estimate(-found.value, -found.high, -found.low)
         return self._differences[key]
 
-    def _comparison(self, number: int, leak: Leak) -> Comparison:
+    def _comparison(self, number: int, leak: Leak, twins: Twins | None) -> Comparison:
         column, leaked = self.columns[number], leak.leaked
         values, share = column.values, column.share
         seed, mid = self.asked.seed, self.asked.mid
@@ -258,6 +281,26 @@ class _Table:
             fair=fair,
             inflation=gain_of(difference, others, len(values)),
             classes_lost=lost,
+            twinned=None if twins is None else self._twinned(column, twins),
+        )
+
+    def _twinned(self, column: _Column, twins: Twins) -> Twinned:
+        """Compare leaked images with their twins."""
+        values, share, seed = column.values, column.share, self.asked.seed
+        own, others = values[twins.leaked], values[twins.twins.ravel()]
+        sets = twins.sets(len(values))
+        inside, chosen = sets >= 0, np.zeros(len(values), np.bool_)
+        chosen[twins.leaked] = True
+        return Twinned(
+            leaked=len(own),
+            twins=twins.twins.shape[1],
+            alone=twins.alone,
+            difficulty=twins.difficulty,
+            score=float(own.mean()),
+            difference=difference_of(own, others, share=share, seed=seed),
+            p=permutation_test(
+                values[inside], chosen[inside], sets[inside], mid=self.asked.mid, seed=seed
+            ),
         )
 
 
@@ -266,7 +309,8 @@ def _drawn_row(leak: str, subset: str, draws: Draws, number: int, whole: Row) ->
         return Row(leak, subset, 0, NOTHING, NOTHING)
     scores = draws.scores[:, number]
     mean = float(scores.mean())
-    low, high = percentiles(scores if len(scores) >= ENOUGH_DRAWS else ())
+    enough = len(scores) >= ENOUGH_DRAWS and not whole.dominated
+    low, high = percentiles(scores if enough else ())
     base = whole.score.value
     deviation = float(scores.std(ddof=1)) if len(scores) > 1 else math.nan
     return Row(
@@ -291,11 +335,17 @@ def _corrected(effects: Sequence[Effect], leaks: Sequence[Leak]) -> tuple[Effect
     every = [effect.comparisons[n] for effect in effects for n in tested]
     plain = iter(holm([each.p for each in every]))
     inside = iter(holm([each.within_classes for each in every]))
+    matched = iter(holm([each.twinned.p if each.twinned else math.nan for each in every]))
     found = []
     for effect in effects:
-        adjusted = {n: (float(next(plain)), float(next(inside))) for n in tested}
+        adjusted = {n: [float(next(each)) for each in (plain, inside, matched)] for n in tested}
         comparisons = tuple(
-            replace(each, adjusted=adjusted[n][0], within_classes_adjusted=adjusted[n][1])
+            replace(
+                each,
+                adjusted=adjusted[n][0],
+                within_classes_adjusted=adjusted[n][1],
+                twinned=each.twinned and replace(each.twinned, adjusted=adjusted[n][2]),
+            )
             for each, n in zip(effect.comparisons, first, strict=True)
         )
         found.append(replace(effect, comparisons=comparisons))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from typing import Final
 
 import numpy as np
 
@@ -14,6 +15,10 @@ from visleak.stats.differences import newcombe
 from visleak.stats.weighted import weighted_wilson
 
 NOTHING = Estimate(math.nan)
+
+#: A bootstrap needs several values that matter: none is made where one alone has more than this
+#: share of the most that one of as many can have of the sum of squared deviations.
+MOST_OF_ONE: Final = 0.8
 
 
 def score_of(values: Float64, *, share: bool, seed: int = 0) -> Estimate:
@@ -28,7 +33,25 @@ def score_of(values: Float64, *, share: bool, seed: int = 0) -> Estimate:
         return NOTHING
     if share:
         return Estimate(float(values.mean()), *wilson(int(values.sum()), len(values)))
+    if is_dominated(values):
+        return Estimate(float(values.mean()))
     return Estimate(float(values.mean()), *bca_mean(values, seed=seed))
+
+
+def is_dominated(values: Float64) -> bool:
+    """Whether one value alone decides how far the mean of some images may be off.
+
+    A resample has such a value not at all, once or several times, and an interval made of that
+    says nothing: its ends are multiples of one number. Values between 0 and 1 bound their mean.
+
+    >>> is_dominated(np.array([1.0, 2.0, 3.0, 1e6])), is_dominated(np.array([0.0, 0.0, 1.0]))
+    (True, False)
+    """
+    if not len(values) or (values.min() >= 0.0 and values.max() <= 1.0):
+        return False
+    squares = (values - values.mean()) ** 2
+    most = 1.0 - 1.0 / len(values)
+    return bool(squares.max() > MOST_OF_ONE * most * squares.sum())
 
 
 def difference_of(part: Float64, rest: Float64, *, share: bool, seed: int = 0) -> Estimate:
@@ -42,6 +65,8 @@ def difference_of(part: Float64, rest: Float64, *, share: bool, seed: int = 0) -
     if share:
         before, after = ((int(each.sum()), len(each)) for each in (rest, part))
         return Estimate(value, *newcombe(before, after))
+    if is_dominated(part) or is_dominated(rest):
+        return Estimate(value)
     return Estimate(value, *bca_difference(part, rest, seed=seed))
 
 
@@ -91,8 +116,10 @@ def fair_of(
     every, left = np.bincount(classes), np.bincount(classes[kept], minlength=classes.max() + 1)
     weight = np.divide(every, left, out=np.zeros(len(every)), where=left > 0)
     own, own_values = weight[classes[kept]], values[kept]
-    ends = (
-        weighted_wilson(own_values, own) if share else bca_weighted_mean(own_values, own, seed=seed)
-    )
+    ends = (math.nan, math.nan)
+    if share:
+        ends = weighted_wilson(own_values, own)
+    elif not is_dominated(own_values):
+        ends = bca_weighted_mean(own_values, own, seed=seed)
     value = float(np.average(own_values, weights=own))
     return Estimate(value, *ends), int(((every > 0) & (left == 0)).sum())

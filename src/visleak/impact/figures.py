@@ -33,6 +33,14 @@ UNDER: Final = 0.32
 SIDE: Final = 1.25
 WIDE: Final = 3.35
 
+#: Beyond these ends of the axis its numbers are written out.
+SMALL: Final = 0.001
+LARGE: Final = 1000.0
+
+#: Inches of a letter of the numbers beside bars, and around them.
+LETTER: Final = 0.06
+AROUND: Final = 0.1
+
 
 def series(result: Impact) -> tuple[list[tuple[str, Effect]], str]:
     """Return what is drawn beside each other, by name, and what the rest is called.
@@ -78,6 +86,7 @@ def gains(
     width = columns * (SIDE + WIDE + 0.1)
     height = 0.42 + legend + sum(heights) + (OVER + UNDER) * len(lines) + 0.22
     reach = _reach([effect for _, effect in shown], rows)
+    limits = _limits([effect for _, effect in shown], rows, reach)
     with figure_of((width, height)) as figure:
         at = height - 0.42 - legend
         for line, own in zip(lines, heights, strict=True):
@@ -87,6 +96,7 @@ def gains(
                 axes = figure.add_axes(
                     (edge / width, (at - OVER - need) / height, (WIDE - 0.1) / width, need / height)
                 )
+                axes.set_xlim(*limits)
                 _panel(axes, result, leak, rows[leak], shown, reach)
             at -= OVER + own + UNDER
         more = f"; {left} more in the tables" if left else ""
@@ -139,6 +149,28 @@ def _reach(effects: Sequence[Effect], rows: dict[str, list[str]]) -> tuple[float
     return low, high if high > low else low + 1.0
 
 
+def _limits(
+    effects: Sequence[Effect], rows: dict[str, list[str]], reach: tuple[float, float]
+) -> tuple[float, float]:
+    """Return the ends of the axis with room for the longest numbers beyond the longest lines.
+
+    Without it losses would be written over the names of the parts.
+    """
+    texts = [
+        signed(row.gain.value, percent=effect.percent)
+        for effect in effects
+        for leak, subsets in rows.items()
+        for subset in subsets
+        if (row := effect.row(leak, subset)) is not None and not math.isnan(row.gain.value)
+    ]
+    losses = [len(text) for text in texts if text.startswith("-")]
+    others = [len(text) for text in texts if not text.startswith("-")]
+    left, right = (AROUND + LETTER * max(each, default=0) for each in (losses, others))
+    width = WIDE - 0.1
+    whole = (reach[1] - reach[0]) / max(0.2, 1.0 - (left + right) / width)
+    return reach[0] - whole * left / width, reach[1] + whole * right / width
+
+
 def _panel(
     axes: Any,
     result: Impact,
@@ -149,10 +181,6 @@ def _panel(
 ) -> None:
     """Draw the bars of a leak: a group a part, a bar a model, with its interval and number."""
     step = max(len(drawn), 1.3) * BAR + SPACE
-    low, high = reach
-    # numbers stand beyond the longest line, on both sides where there are losses
-    room = 0.17 * (high - low)
-    axes.set_xlim(low - (room if low < 0 else 0.03 * (high - low)), high + room)
     for place, subset in enumerate(subsets):
         for number, (_, effect) in enumerate(drawn):
             row = effect.row(leak, subset)
@@ -168,6 +196,9 @@ def _panel(
     axes.grid(axis="x")
     axes.set_axisbelow(True)
     axes.locator_params(axis="x", nbins=5)
+    if not SMALL <= max(map(abs, reach)) < LARGE:
+        # a power of ten beside the axis would lie on what is beneath
+        axes.xaxis.set_major_formatter(lambda at, _: f"{at:,.10g}".replace("-", "−"))
     images = result.leaks[leak]
     axes.set_title(f"{short_name(leak)} ({images:,} images leak)", fontsize=9.5, loc="left", pad=5)
 

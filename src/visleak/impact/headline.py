@@ -10,8 +10,8 @@ import math
 from collections.abc import Iterator, Sequence
 from typing import Final
 
-from visleak.impact.numbers import probability, score, signed, signed_interval
-from visleak.impact.results import Comparison, Effect, Gap, Impact
+from visleak.impact.numbers import UNKNOWN, probability, score, signed, signed_interval
+from visleak.impact.results import Comparison, Effect, Gap, Impact, Twinned
 
 #: So many models have a sentence each.
 SENTENCES: Final = 3
@@ -33,7 +33,10 @@ _WITHOUT: Final = {
 
 
 def headlines(result: Impact) -> tuple[str, ...]:
-    """Return a sentence a model, or of many models one of all; then one about the fair test set."""
+    """Return a sentence a model, or of many models one of all; then one about the fair test set.
+
+    Files of predictions that may be mixed up come first: nothing below would be true of the model.
+    """
     leak = principal(result)
     if not leak:
         lines = [_nothing(result)]
@@ -41,8 +44,10 @@ def headlines(result: Impact) -> tuple[str, ...]:
         chosen = first_effects(result)
         told = [_told(result, effect, leak) for effect in chosen]
         lines = told if len(told) <= SENTENCES else [_summary(result, chosen, leak)]
+        lines += _beside_twins(chosen, leak)
         lines += _changed(result, chosen, leak)
-    return (*lines, *_gap_lines(result.gaps))
+    warned = (f"warning: {doubt}" for doubt in result.doubts)
+    return (*warned, *lines, *_gap_lines(result.gaps))
 
 
 def principal(result: Impact) -> str:
@@ -114,7 +119,8 @@ def _verdict(effect: Effect, each: Comparison) -> str:
     """Say whether leaked images score higher, lower, or no different from chance."""
     value = each.difference.value
     ends = signed_interval(each.difference, percent=effect.percent)
-    sure = f"95 % CI {ends}, {_p(each)}{', less is better' if effect.lower else ''}"
+    interval = "no interval can be given" if ends == UNKNOWN else f"95 % CI {ends}"
+    sure = f"{interval}, {_p(each)}{', less is better' if effect.lower else ''}"
     if not each.adjusted < ALPHA:
         start = "after Holm's correction no" if each.p < ALPHA else "no"
         by = f"{signed(value, percent=effect.percent)}{' points' if effect.percent else ''}"
@@ -145,7 +151,42 @@ def _within(effect: Effect, each: Comparison) -> str:
     )
 
 
-def _p(each: Comparison) -> str:
+def _beside_twins(effects: Sequence[Effect], leak: str) -> Iterator[str]:
+    """Say whether leaked images differ from others that are as difficult."""
+    known = [
+        (effect, each, each.twinned)
+        for effect in effects
+        if (each := comparison(effect, leak)) is not None and each.twinned is not None
+    ]
+    if len(known) > SENTENCES:
+        sure = [twins for _, _, twins in known if twins.adjusted < ALPHA]
+        up = sum(twins.difference.value > 0 for twins in sure)
+        yield (
+            f"against images of their class that are as difficult, {up:,} of {len(known):,} models"
+            f" score higher on leaked images, {len(sure) - up:,} lower, and of"
+            f" {len(known) - len(sure):,} no difference can be told from chance"
+        )
+        return
+    for effect, each, twins in known:
+        value = twins.difference.value
+        ends = signed_interval(twins.difference, percent=effect.percent)
+        interval = "no interval can be given" if ends == UNKNOWN else f"95 % CI {ends}"
+        start = (
+            f"{effect.model}: against {twins.leaked * twins.twins:,} images of their class that are"
+            f" as difficult, {twins.leaked:,} leaked images score"
+        )
+        if twins.adjusted < ALPHA:
+            yield (
+                f"{start} {_moved(effect, value)} ({interval}, {_p(twins)}), which difficulty, so"
+                " measured, does not explain"
+            )
+            continue
+        by = f"{signed(value, percent=effect.percent)}{' points' if effect.percent else ''}"
+        may = "; difficulty may explain all of the difference" * (each.adjusted < ALPHA)
+        yield f"{start} no differently than by chance ({by}, {interval}, {_p(twins)}){may}"
+
+
+def _p(each: Comparison | Twinned) -> str:
     if math.isnan(each.adjusted):
         return "p unknown"
     told = _told_p(each.p)

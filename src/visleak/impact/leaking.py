@@ -97,8 +97,8 @@ def with_subsets(
         subsets: name to a text file with an id a line; empty lines do not count.
 
     Raises:
-        UsageError: a name is taken, or a list holds no id of the set.
-        VisleakError: a list cannot be read.
+        UsageError: a name is taken.
+        VisleakError: a list cannot be read, or holds no id of the set.
     """
     every, notes = list(benchmark.leaks), []
     for name, path in subsets.items():
@@ -110,7 +110,7 @@ def with_subsets(
         found = int(leaked.sum())
         if not found:
             example = f", such as {listed[0].as_py()!r}," if len(listed) else ""
-            raise UsageError(
+            raise VisleakError(
                 f"subset {name!r}: none of the {len(listed):,} ids of {path}{example} is one of"
                 f" {benchmark.name!r}, such as {benchmark.ids[0].as_py()!r}"
             )

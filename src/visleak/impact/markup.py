@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from visleak.impact.contrasts import comparisons, fair, flips, gaps, steady
+from visleak.impact.contrasts import comparisons, fair, flips, gaps, steady, twinned
 from visleak.impact.headline import headlines
 from visleak.impact.results import ENOUGH_DRAWS, Impact
 from visleak.impact.tables import absent, details, is_drawn, layouts
@@ -25,6 +25,8 @@ def reading(result: Impact) -> list[str]:
     lines = [
         "gains are over the whole benchmark, in points where scores are percentages",
         told,
+        "rows that are drawn share their draws: the same images for every model and metric, and"
+        " those of fewer images are among those of more, so such rows rise and fall together",
         "p is that of a permutation test; Holm's correction is over models, metrics and leaks",
     ]
     if any(effect.comparisons for effect in result.effects):
@@ -32,6 +34,17 @@ def reading(result: Impact) -> list[str]:
             "fair is the score on the images that do not leak, their classes weighted as in the"
             " whole benchmark; inflation is the score of the whole minus that of the images that do"
             " not leak"
+        )
+    if result.settings.get("difficulty"):
+        lines.append(
+            "twins (difficulty-matched) are images that do not leak, of the class and difficulty of"
+            " leaked ones, each used once; harder than: share of the images that are easier, on"
+            " average"
+        )
+    if result.gaps:
+        lines.append(
+            "gap is the error on the fair test set minus that on the original, in points; relative"
+            " is the gap in percent of the original error"
         )
     if any(flip.flipped for flip in result.flips) or steady(result):
         lines.append(
@@ -52,7 +65,7 @@ def about(result: Impact) -> str:
 
 def main_grids(result: Impact) -> list[Grid]:
     """Return the tables of a page, in its order."""
-    against = (comparisons(result), fair(result), flips(result), gaps(result))
+    against = (comparisons(result), twinned(result), fair(result), flips(result), gaps(result))
     return [*layouts(result), *(grid for each in against for grid in each)]
 
 

@@ -11,7 +11,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from visleak.errors import UsageError
+from visleak.errors import VisleakError
 from visleak.impact.answer_columns import quoted
 from visleak.impact.benchmark import Benchmark
 
@@ -44,14 +44,14 @@ def match(ids: pa.StringArray, benchmark: Benchmark, path: str) -> Match:
     """Match the ids of a file to the images of a benchmark; the order of rows means nothing.
 
     Raises:
-        UsageError: no id is one of the benchmark's.
+        VisleakError: no id is one of the benchmark's.
     """
     place = pc.index_in(ids, value_set=benchmark.ids)
     known = place.is_valid().to_numpy(zero_copy_only=False)
     if not known.any():
         of = f"set {quoted(benchmark.name)}"
         theirs = f"{of} has {quoted(benchmark.ids[0])}" if len(benchmark) else f"{of} has none"
-        raise UsageError(
+        raise VisleakError(
             f"{path}: none of its ids is one of {of} ({len(ids):,} and {len(benchmark):,} ids): it"
             f" has {quoted(ids[0])}, {theirs}; {_hint(ids, benchmark) or _ADVICE}"
         )
@@ -92,7 +92,7 @@ def coverage_note(
         allow: whether less than :data:`COVERAGE` is allowed.
 
     Raises:
-        UsageError: it is less, and not allowed.
+        VisleakError: it is less, and not allowed.
     """
     total, count = len(benchmark), int(answered.sum())
     if count == total:
@@ -109,7 +109,7 @@ def coverage_note(
         return
     if not allow or not count:
         hint = _hint(ids, benchmark, len(found.rows))
-        raise UsageError(
+        raise VisleakError(
             f"{path}: only {said}; {100 * COVERAGE:.0f} % are needed:"
             f" {f'{hint}; or ' if hint else ''}complete the file, or count what is there with"
             " --allow-partial"

@@ -4,19 +4,21 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
+from itertools import chain
 from pathlib import Path
 from typing import Final
 
 import numpy as np
 
 from visleak.errors import UsageError
-from visleak.impact.answers import scores_of
 from visleak.impact.benchmark import Benchmark
+from visleak.impact.checking import doubts_among, gaps_of, read_models
+from visleak.impact.difficulty import difficulty_of
 from visleak.impact.effects import Asked, effects_of
 from visleak.impact.flips import RESAMPLES, flips_of
-from visleak.impact.gaps import can_gap, gap_of
 from visleak.impact.leaking import benchmark_of, sampled, with_subsets
-from visleak.impact.results import Effect, Gap, Impact
+from visleak.impact.results import Effect, Impact
 from visleak.impact.scores import Scores
 from visleak.pipeline.workplace import Progress, silent
 
@@ -40,6 +42,7 @@ def impact(
     lower: Sequence[str] = (),
     judged_only: bool = False,
     by_label: bool | None = None,
+    difficulty: str | None = None,
     draws: int = 1000,
     size: int | None = None,
     mid: bool = True,
@@ -67,6 +70,8 @@ def impact(
         judged_only: only pairs that people judged count.
         by_label: tell leaked images whose copy has the same label from the others; by default
             where labels are known.
+        difficulty: ``probe``, or ``FILE[#COLUMN]`` with a number per image, larger for harder ones:
+            leaked images are compared with others of their class that are as difficult.
         draws: how often the rows that are drawn are drawn.
         size: images of a draw; with it every row but the whole benchmark is drawn, as in table 4
             of Ramos et al. (2025), with ``draws=10, size=200``.
@@ -84,9 +89,13 @@ def impact(
     benchmark = benchmark_of(Path(folder), test_set, references, judged_only=judged_only)
     benchmark, notes = with_subsets(benchmark, {n: Path(p) for n, p in (subsets or {}).items()})
     progress("reading the audit", 1, 1)
+    hard = None
+    if difficulty:
+        hard = difficulty_of(Path(folder), benchmark, difficulty, seed, progress)
+        benchmark = replace(benchmark, difficulty=hard.values)
     labelled = _labelled(benchmark, by_label)
-    models, told = _read(predictions, benchmark, metrics, lower, allow_partial, progress)
-    on_fair, told_fair = _read(fair or {}, benchmark, metrics, lower, allow_partial, progress)
+    models, told = read_models(predictions, benchmark, metrics, lower, allow_partial, progress)
+    on_fair, said = read_models(fair or {}, benchmark, metrics, lower, allow_partial, progress)
     asked = Asked(draws, size, labelled, mid, seed)
     effects = effects_of(
         benchmark, models, asked, lambda done, total: progress("comparing", done, total)
@@ -100,11 +109,13 @@ def impact(
         leaks={leak.name: int(leak.leaked.sum()) for leak in benchmark.leaks},
         effects=effects,
         flips=tuple(flip for name in names for flip in flips_of(benchmark, models, name, seed)),
-        gaps=tuple(_gaps(models, on_fair)),
+        gaps=tuple(gaps_of(models, on_fair)),
         notes=(
             *sampled(Path(folder), benchmark),
-            *(*notes, *told, *told_fair, *_without_gap(models, on_fair)),
+            *(*notes, *chain(*told.values()), *chain(*said.values())),
+            *_without_gap(models, on_fair),
             *_notes(benchmark, effects, asked),
+            *([f"difficulty is that of {hard.source}"] if hard else []),
             *([_ONLY_JUDGED] if judged_only else []),
         ),
         settings={
@@ -114,8 +125,10 @@ def impact(
             "p": "mid" if mid else "exact",
             "resamples": RESAMPLES,
             "judged_only": judged_only,
+            "difficulty": hard.source if hard else None,
         },
         judged=benchmark.judged,
+        doubts=tuple(doubts_among(benchmark, models, on_fair)),
     )
 
 
@@ -149,45 +162,9 @@ def _labelled(benchmark: Benchmark, by_label: bool | None) -> bool:
     return known if by_label is None else by_label
 
 
-def _read(
-    files: Mapping[str, PathText],
-    benchmark: Benchmark,
-    metrics: Sequence[str],
-    lower: Sequence[str],
-    allow_partial: bool,
-    progress: Progress,
-) -> tuple[list[Scores], list[str]]:
-    models: list[Scores] = []
-    notes: list[str] = []
-    for done, (name, path) in enumerate(files.items()):
-        progress("reading predictions", done, len(files))
-        scores, told = scores_of(
-            Path(path),
-            benchmark,
-            name=name,
-            metrics=metrics,
-            lower=lower,
-            allow_partial=allow_partial,
-        )
-        models.append(scores)
-        notes += told
-    if files:
-        progress("reading predictions", len(files), len(files))
-    return models, notes
-
-
-def _gaps(models: Sequence[Scores], on_fair: Sequence[Scores]) -> Iterator[Gap]:
-    known = {scores.model: scores for scores in models}
-    for fair in on_fair:
-        original = known[fair.model]
-        for metric in original.values:
-            if can_gap(original, fair, metric):
-                yield gap_of(original, fair, metric)
-
-
 def _without_gap(models: Sequence[Scores], on_fair: Sequence[Scores]) -> Iterator[str]:
     """Yield a note a model whose answers on the fair test set give no error to compare."""
-    compared = {gap.model for gap in _gaps(models, on_fair)}
+    compared = {gap.model for gap in gaps_of(models, on_fair)}
     known = {scores.model: scores for scores in models}
     for fair in on_fair:
         if fair.model not in compared:
@@ -234,6 +211,39 @@ def _notes(benchmark: Benchmark, effects: Sequence[Effect], asked: Asked) -> Ite
             ("1 class leaks", "it") if classes == 1 else (f"{classes:,} classes leak", "them")
         )
         yield f"{leak}: {said} wholly, and the fair score leaves {what} out"
+    yield from _without_interval(effects)
+    yield from _without_twins(effects)
     everything = [leak.name for leak in benchmark.leaks if bool(np.all(leak.leaked))]
     for leak in everything:
         yield f"{leak}: every image leaks, so there is nothing to compare with"
+
+
+def _without_interval(effects: Sequence[Effect]) -> Iterator[str]:
+    """Yield a note a score whose parts have no interval although they have several values."""
+    for effect in effects:
+        parts = [
+            f"{row.subset} ({row.leak})" if row.leak else row.subset
+            for row in effect.rows
+            if row.images > 1 and row.draws == 1 and row.dominated
+        ]
+        if parts:
+            more = f" and {len(parts) - 3:,} more" if len(parts) > 3 else ""
+            yield (
+                f"{effect.model}: no interval can be given for {effect.metric} of"
+                f" {', '.join(parts[:3])}{more}: one image alone makes up most of its spread"
+            )
+
+
+def _without_twins(effects: Sequence[Effect]) -> Iterator[str]:
+    """Yield how many leaked images have no twin, which the comparison leaves out."""
+    alone = {
+        each.leak: (each.twinned.alone, each.leaked)
+        for effect in effects
+        for each in effect.comparisons
+        if each.twinned is not None and each.twinned.alone
+    }
+    for leak, (count, leaked) in alone.items():
+        yield (
+            f"{leak}: {count:,} of {leaked:,} leaked images have no twin, because none is left of"
+            " their class that is as difficult; the comparison with twins leaves them out"
+        )

@@ -17,6 +17,7 @@ SUBSETS: Final = (
     "unknown label",
     "random",
     "class-matched",
+    "difficulty-matched",
 )
 
 
@@ -52,6 +53,8 @@ class Row:
         draws: how often the part was drawn, 1 where it was taken as it is.
         overlap: share of its images that two draws have in common on average; 1 for the part
             itself.
+        dominated: one image alone makes up most of the spread of its scores, so that no interval
+            can be given.
     """
 
     leak: str
@@ -62,6 +65,34 @@ class Row:
     deviation: float = math.nan
     draws: int = 1
     overlap: float = 1.0
+    dominated: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Twinned:
+    """Leaked images against twins: others of their class that are as difficult.
+
+    Attributes:
+        leaked: leaked images that have twins.
+        twins: how many each of them has.
+        alone: leaked images without.
+        difficulty: mean share of the images that are easier, in [0, 1]: of all leaked images, of
+            all others, of the leaked images with twins, of the twins.
+        score: of the leaked images with twins.
+        difference: their score minus that of the twins.
+        p: two-sided probability of so large a difference if, of an image and its twins, any were
+            as likely to be the leaked one.
+        adjusted: ``p`` after Holm's correction over all models, metrics and leaks.
+    """
+
+    leaked: int
+    twins: int
+    alone: int
+    difficulty: tuple[float, float, float, float]
+    score: float
+    difference: Estimate
+    p: float
+    adjusted: float = math.nan
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,6 +111,8 @@ class Comparison:
             benchmark; without labels, as they are.
         inflation: score of the whole benchmark minus that of the images that do not leak.
         classes_lost: classes all of whose images leak, which ``fair`` cannot speak of.
+        twinned: the leaked images against others that are as difficult; ``None`` where no
+            difficulty is given, or no image has twins.
     """
 
     leak: str
@@ -93,6 +126,7 @@ class Comparison:
     fair: Estimate
     inflation: Estimate
     classes_lost: int = 0
+    twinned: Twinned | None = None
 
 
 @dataclass(frozen=True)
@@ -197,6 +231,7 @@ class Impact:
         notes: what a reader must know, such as images without an answer; one line each.
         settings: how it was computed: draws, size of a draw, seed, mid-p.
         judged: verdicts of people are counted.
+        doubts: why files of predictions may be mixed up; one line each.
     """
 
     audit: str
@@ -210,6 +245,7 @@ class Impact:
     notes: tuple[str, ...] = ()
     settings: Mapping[str, Any] = field(default_factory=dict)
     judged: bool = False
+    doubts: tuple[str, ...] = ()
 
     @property
     def models(self) -> tuple[str, ...]:

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 from typing import Final
 
-from visleak.impact.results import Estimate, Impact
+from visleak.impact.results import Estimate, Impact, Twinned
 from visleak.store import csv_value
 
 Value = str | int | float
@@ -20,6 +21,8 @@ COMPARISONS: Final = (
     *("difference", "difference_low", "difference_high", "p", "p_holm"),
     *("p_within_classes", "p_within_classes_holm", "fair", "fair_low", "fair_high"),
     *("inflation", "inflation_low", "inflation_high", "classes_lost"),
+    *("twinned", "twins", "twinned_score", "twinned_difference", "twinned_difference_low"),
+    *("twinned_difference_high", "p_twinned", "p_twinned_holm"),
 )
 FLIPS: Final = (
     *("metric", "leak", "first", "second", "original", "fair"),
@@ -52,6 +55,7 @@ def comparison_rows(result: Impact) -> Iterator[tuple[str, ...]]:
                 *(*_ends(each.difference), each.p, each.adjusted),
                 *(each.within_classes, each.within_classes_adjusted),
                 *(*_ends(each.fair), *_ends(each.inflation), each.classes_lost),
+                *_twinned(each.twinned),
             )
 
 
@@ -72,6 +76,13 @@ def gap_rows(result: Impact) -> Iterator[tuple[str, ...]]:
             *(*_ends(gap.original), *_ends(gap.fair), *_ends(gap.gap)),
             *(gap.relative, gap.p, *gap.changed),
         )
+
+
+def _twinned(twins: Twinned | None) -> tuple[Value, ...]:
+    if twins is None:
+        return (0, 0, *[math.nan] * 6)
+    images = (twins.leaked, twins.leaked * twins.twins, twins.score)
+    return (*images, *_ends(twins.difference), twins.p, twins.adjusted)
 
 
 def _ends(estimate: Estimate) -> tuple[float, float, float]:

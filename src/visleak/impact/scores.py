@@ -22,6 +22,8 @@ class Scores:
         file: where they come from, as given.
         unknown: answers whose ids the benchmark lacks.
         lower: metrics of which less is better, such as a loss.
+        doubts: why the file may be mixed up, see :mod:`visleak.impact.plausibility`.
+        checked: what of the file could be compared with the labels to find that out.
     """
 
     model: str
@@ -29,6 +31,8 @@ class Scores:
     file: str = ""
     unknown: int = 0
     lower: frozenset[str] = field(default_factory=frozenset)
+    doubts: tuple[str, ...] = ()
+    checked: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
         columns = list(self.values.values())

@@ -143,11 +143,14 @@ class ScoredAnswers:
         right: see :class:`Right`.
         classless: ``bool`` (m,): the label is none of the classes.
         classes: their names.
+        guesses: ``int64`` (m,): place of the best class in the labels' vocabulary, -1 where it is
+            none of them, -2 where there are no scores.
     """
 
     right: Right
     classless: Bool
     classes: pa.StringArray
+    guesses: Int64
 
 
 def right_scores(scores: ClassScores, rows: Int64, truth: Truth, path: str) -> ScoredAnswers:
@@ -165,6 +168,7 @@ def right_scores(scores: ClassScores, rows: Int64, truth: Truth, path: str) -> S
     first, top = np.full(len(rows), np.nan), np.full(len(rows), np.nan)
     labelled = truth.labels.is_valid().to_numpy(zero_copy_only=False)
     members = names = label = None
+    guesses = np.full(len(rows), -2, np.int64)
     for inside, here, block in _blocks_of(scores.blocks(), rows):
         values, there = block[0][inside], block[1][inside]
         if not there.any():
@@ -174,6 +178,7 @@ def right_scores(scores: ClassScores, rows: Int64, truth: Truth, path: str) -> S
             members, distinct = _members(names)
             label = codes(truth.labels, distinct)
         _refuse_nan(values, there, rows[here], path)
+        guesses[here] = np.where(there, truth.codes(names)[values.argmax(axis=1)], -2)
         known = there & (label[here] >= 0)
         best, among = np.zeros(len(inside)), np.zeros(len(inside))
         place = places(values[known], members[label[here][known]])
@@ -184,7 +189,8 @@ def right_scores(scores: ClassScores, rows: Int64, truth: Truth, path: str) -> S
     if names is None or label is None:
         raise VisleakError(f"{path} has class scores for none of the images")
     enough = len(names) > TOP
-    return ScoredAnswers(Right(first, top if enough else None), labelled & (label < 0), names)
+    right = Right(first, top if enough else None)
+    return ScoredAnswers(right, labelled & (label < 0), names, guesses)
 
 
 def places(values: npt.NDArray[Any], members: Int64) -> Int64:

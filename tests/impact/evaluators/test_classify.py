@@ -258,6 +258,28 @@ def test_what_is_refused_before_a_model_is_loaded(labelled, tmp_path, monkeypatc
             classify(images, "hf:x", tmp_path / out, **options)
 
 
+def test_a_second_run_takes_outputs_from_the_cache(networks, labelled, tmp_path, monkeypatch):
+    """The same file, and the network is not run; pictures prepared otherwise are computed."""
+    images = open_pictures(str(labelled))
+    text, cache = f"checkpoint:{networks}/r.th?arch=resnet20", tmp_path / "cache"
+    calls = []
+    forward = Classifier.forward
+
+    def counted(self: Classifier, prepared: Any) -> Any:
+        calls.append(len(prepared))
+        return forward(self, prepared)
+
+    monkeypatch.setattr(Classifier, "forward", counted)
+    files = [classify(images, text, tmp_path / f"{n}.parquet", cache=cache).file for n in (1, 2)]
+    assert sum(calls) == 36
+    assert files[0].read_bytes() == files[1].read_bytes()
+    recipe = tmp_path / "half.json"
+    recipe.write_text(json.dumps(small.RECIPE | {"std": [0.5, 0.5, 0.5]}))
+    classify(images, f"{text}&prep={recipe}", tmp_path / "other.parquet", cache=cache)
+    classify(images, text, tmp_path / "none.parquet")
+    assert sum(calls) == 3 * 36
+
+
 def test_workers_change_nothing(networks, labelled, tmp_path):
     """Two processes decode and prepare; the bytes of the file are the same."""
     images = open_pictures(str(labelled))

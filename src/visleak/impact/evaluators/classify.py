@@ -14,7 +14,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from visleak.auditing import workers_for
+from visleak.auditing import open_cache, workers_for
 from visleak.errors import UsageError
 from visleak.impact.evaluators.classes import Classes, classes_of
 from visleak.impact.evaluators.classifiers import Classifier, load_classifier
@@ -113,6 +113,7 @@ def classify(
     scores: bool = False,
     running: Mapping[str, object] | None = None,
     workers: int | None = None,
+    cache: str | os.PathLike[str] | None = None,
     progress: Progress = silent,
     force: bool = False,
 ) -> Classified:
@@ -131,6 +132,8 @@ def classify(
         scores: write the score of every class that may be answered, too (Parquet).
         running: options for a model given as text: ``device``, ``precision``, ``batch``.
         workers: processes that decode and prepare; by default one for each core.
+        cache: folder where the model's outputs are kept between runs; ``None`` for none. A model
+            that is an object must have a digest of its weights then.
         progress: is told how far it is.
         force: replace a file that is there.
 
@@ -148,7 +151,10 @@ def classify(
     file = Path(classes) if classes is not None else None
     meaning = classes_of(network.width, images.labels, network.names, file)
     job = _Job(images, network, meaning, restrict, target, force)
-    with Workplace.at(None, workers_for(len(images), workers), None, progress) as place:
+    with (
+        open_cache(cache) as store,
+        Workplace.at(None, workers_for(len(images), workers), store, progress) as place,
+    ):
         start = time.perf_counter()
         found = _answered(job, place, scores)
         seconds = time.perf_counter() - start

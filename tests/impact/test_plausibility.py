@@ -1,0 +1,172 @@
+"""Files that are mixed up are recognised, and right ones are not doubted."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from answers_making import as_csv, benchmark
+from impact_making import cifair
+
+from visleak.impact.answers import scores_of
+from visleak.impact.plausibility import between, doubtful_gaps
+from visleak.impact.scores import Scores
+
+COUNT = 1200
+CLASSES = ("bird", "cat", "deer", "dog", "frog")
+IDS = [f"test/{number:05d}.png" for number in range(COUNT)]
+
+Columns = dict[str, Sequence[Any]]
+
+
+def truth(seed: int = 0, *, by_class: bool = False) -> list[str]:
+    labels = np.random.default_rng(seed).choice(CLASSES, COUNT)
+    return [str(label) for label in (np.sort(labels) if by_class else labels)]
+
+
+def guessed(labels: Sequence[str], right: float = 0.7, seed: int = 1) -> list[str]:
+    """Return predictions of which a share is right, and the others any class."""
+    rng = np.random.default_rng(seed)
+    others = rng.choice(CLASSES, len(labels))
+    sure = rng.random(len(labels)) < right
+    return [a if hit else str(b) for a, b, hit in zip(labels, others, sure, strict=True)]
+
+
+def moved(values: Sequence[str], by: int = 1) -> list[str]:
+    return [*values[by:], *values[:by]]
+
+
+def shuffled(*columns: Sequence[str]) -> list[list[str]]:
+    order = np.random.default_rng(2).permutation(COUNT)
+    return [[column[k] for k in order] for column in columns]
+
+
+def doubts(folder: Path, columns: Columns, labels: Sequence[str], ids: Sequence[str] = IDS) -> str:
+    file = as_csv(folder / "m.csv", {"id": ids, **columns})
+    scores, _ = scores_of(file, benchmark(IDS, labels))
+    return "; ".join(scores.doubts)
+
+
+@pytest.mark.parametrize("right", [0.1, 0.7, 0.99])
+@pytest.mark.parametrize("by_class", [False, True])
+def test_a_right_file_is_not_doubted(tmp_path: Path, right: float, by_class: bool) -> None:
+    """Of weak and strong models, with labels in the same words or others, of sets in any order."""
+    labels = truth(by_class=by_class)
+    predicted = guessed(labels, right)
+    numbers = {name: str(k) for k, name in enumerate(reversed(CLASSES))}
+    own: Columns = {
+        "prediction": [numbers[name] for name in predicted],
+        "label": [numbers[name] for name in labels],
+    }
+    for columns in ({"prediction": predicted}, {"prediction": predicted, "label": labels}, own):
+        assert doubts(tmp_path, columns, labels) == ""
+
+
+def test_a_model_that_answers_always_alike_is_not_doubted(tmp_path: Path) -> None:
+    assert doubts(tmp_path, {"prediction": ["cat"] * COUNT}, truth()) == ""
+
+
+def test_ids_off_by_one(tmp_path: Path) -> None:
+    """By predictions or by labels in any words; where rows are in another order, by their ids."""
+    labels = truth()
+    predicted = guessed(labels, 0.95)
+    numbers = {name: str(k) for k, name in enumerate(reversed(CLASSES))}
+    cases: list[Columns] = [
+        {"prediction": moved(predicted)},
+        {"prediction": moved(predicted), "label": moved(labels)},
+        {
+            "prediction": [numbers[name] for name in moved(predicted)],
+            "label": [numbers[name] for name in moved(labels)],
+        },
+    ]
+    for columns in cases:
+        assert "off by one" in doubts(tmp_path, columns, labels)
+    order = np.random.default_rng(3).permutation(COUNT)
+    mixed = [moved(predicted)[k] for k in order]
+    said = doubts(tmp_path, {"prediction": mixed}, labels, [IDS[k] for k in order])
+    assert "each id is raised by one" in said
+
+
+def test_ids_that_count_from_one(tmp_path: Path) -> None:
+    """Also where nothing but right or wrong is known: the first image is missing, one is new."""
+    ids = [f"test/{number:05d}.png" for number in range(1, COUNT + 1)]
+    assert "off by one" in doubts(tmp_path, {"correct": [0, 1] * (COUNT // 2)}, truth(), ids)
+    # an image that could not be read, and an answer for another one, are nothing unusual
+    other = [*IDS[:7], "other.png", *IDS[8:]]
+    assert doubts(tmp_path, {"correct": [0, 1] * (COUNT // 2)}, truth(), other) == ""
+
+
+def test_shuffled_rows(tmp_path: Path) -> None:
+    labels = truth()
+    predicted, own = shuffled(guessed(labels), labels)
+    assert "shuffled" in doubts(tmp_path, {"prediction": predicted}, labels)
+    # in itself the file is consistent: its accuracy is right, and which images leak is not
+    assert "shuffled" in doubts(tmp_path, {"prediction": predicted, "label": own}, labels)
+    numbers = {name: str(k) for k, name in enumerate(reversed(CLASSES))}
+    coded: Columns = {
+        "prediction": [numbers[name] for name in predicted],
+        "label": [numbers[name] for name in own],
+    }
+    assert "shuffled" in doubts(tmp_path, coded, labels)
+
+
+@pytest.mark.parametrize(
+    "turned", [CLASSES[1:] + CLASSES[:1], ("bird", "deer", "cat", *CLASSES[3:])]
+)
+def test_permuted_class_names(tmp_path: Path, turned: tuple[str, ...]) -> None:
+    names = dict(zip(CLASSES, turned, strict=True))
+    labels = truth()
+    said = doubts(tmp_path, {"prediction": [names[name] for name in guessed(labels)]}, labels)
+    assert "permuted" in said
+    assert "means" in said
+    scores: Columns = {
+        f"score:{names[name]}": [float(name == guess) for guess in guessed(labels)]
+        for name in CLASSES
+    }
+    assert "permuted" in doubts(tmp_path, scores, labels)
+
+
+def models(**columns: Sequence[float]) -> list[Scores]:
+    return [Scores(name, {"accuracy": np.array(v, float)}) for name, v in columns.items()]
+
+
+def said_between(made: Sequence[Scores], files: dict[str, str] | None = None) -> str:
+    ids = benchmark(IDS, None).ids
+    return "; ".join(between(made, files or {each.model: each.model for each in made}, ids))
+
+
+def right_or_wrong(seed: int) -> np.ndarray:
+    """Return which answers of a model are right, on images that are hard or easy for all."""
+    ease = np.random.default_rng(0).beta(2, 1, COUNT)
+    return (np.random.default_rng(seed).random(COUNT) < ease).astype(float)
+
+
+def test_models_are_compared_with_each_other() -> None:
+    a, b, c = map(right_or_wrong, (1, 2, 3))
+    assert said_between(models(a=a, b=b, c=c)) == ""
+    order = np.random.default_rng(4).permutation(COUNT)
+    said = said_between(models(a=a, b=b, c=c[order]))
+    assert said.startswith("rows of c look shuffled")
+    assert "look off by one" in said_between(models(a=a, b=np.roll(b, 1)))
+    assert "the same answers" in said_between(models(a=a, b=a))
+
+
+def test_swapped_files() -> None:
+    a, b = right_or_wrong(1), right_or_wrong(2)
+    made = [
+        replace(x, model=m) for x, m in zip(models(a=a, b=b), ("ResNet-20", "VGG16"), strict=True)
+    ]
+    assert said_between(made, {"ResNet-20": "resnet20_test", "VGG16": "vgg16_test"}) == ""
+    assert "swapped" in said_between(made, {"ResNet-20": "vgg16_test", "VGG16": "resnet20_test"})
+    gaps = cifair().gaps
+    assert list(doubtful_gaps(gaps)) == []
+    turned = [
+        replace(g, original=g.fair, fair=g.original, gap=replace(g.gap, value=-g.gap.value))
+        for g in gaps
+    ]
+    assert all("swapped" in said for said in doubtful_gaps(turned))
+    assert len(list(doubtful_gaps(turned))) == len(gaps)
