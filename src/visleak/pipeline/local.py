@@ -44,6 +44,9 @@ ASKED: Final = 64
 #: Pictures a task.
 CHUNK: Final = 64
 
+#: Pairs whose vectors are compared at a time; only bounds memory.
+PAIRS: Final = 4096
+
 #: Views that features do not see by themselves.
 SEEN: Final = tuple(VIEWS.index(name) for name in ("original", "mirror", "inverted"))
 
@@ -374,12 +377,15 @@ def _similarity(
     query: Side, reference: Side, left: Int64, right: Int64, encoder: Encoder
 ) -> tuple[Float32, Int8]:
     """Return similarity and view of pairs that the fingerprints did not bring up."""
-    vectors = query.prints.matrix[left]
-    others = reference.prints.matrix[right].astype(np.float64)
     views = range(max(1, encoder.views))
-    exact = np.stack(
-        [np.einsum("ij,ij->i", seen_vectors(encoder, vectors, v), others) for v in views]
-    ).astype(np.float32)
+    exact = np.empty((len(views), len(left)), np.float32)
+    for start in range(0, len(left), PAIRS):
+        part = slice(start, start + PAIRS)
+        vectors = query.prints.matrix[left[part]]
+        others = reference.prints.matrix[right[part]].astype(np.float64)
+        for view in views:
+            seen = seen_vectors(encoder, vectors, view)
+            exact[view, part] = np.einsum("ij,ij->i", seen, others)
     best = exact.argmax(axis=0)
     return exact[best, np.arange(len(left))], best.astype(np.int8)
 
