@@ -40,6 +40,9 @@ REASONS: Final = (
     "changed",
 )
 
+#: Missing files of a set that are listed by name.
+MISSING_LISTED: Final = 10
+
 #: The eight mirror and quarter-turn views of a picture, then its inversion. Turns are clockwise;
 #: in ``mirror-turn-90`` the picture is mirrored left-right first and turned after.
 VIEWS: Final = (
@@ -231,6 +234,11 @@ class Partition(Protocol):
         """Text that changes when the file does."""
         ...
 
+    @property
+    def digest(self) -> str:
+        """BLAKE2b-128 that the file must have, in hexadecimal; empty where nothing states it."""
+        ...
+
     def matrix(self) -> npt.NDArray[Any]:
         """Return the vectors as stored, (rows, width), any float type, memory-mapped if it can be.
 
@@ -247,6 +255,34 @@ class Partition(Protocol):
         ...
 
 
+@dataclass(frozen=True, slots=True)
+class FileCount:
+    """How many of the files of a set are present.
+
+    Attributes:
+        present: files that were found.
+        expected: files that there must be, as far as their names say.
+        missing: names of files that are not present, at most :data:`MISSING_LISTED`.
+    """
+
+    present: int
+    expected: int
+    missing: tuple[str, ...] = ()
+
+    def __str__(self) -> str:
+        """Return the count in words.
+
+        >>> str(FileCount(399, 400, ("img_emb_2.npy",)))
+        '399 of 400 files; img_emb_2.npy is missing'
+        """
+        count = f"{self.present:,} of {self.expected:,} files"
+        absent, named = self.expected - self.present, ", ".join(self.missing)
+        if absent < 1 or not named:
+            return count
+        more = f" and {absent - len(self.missing):,} more" if absent > len(self.missing) else ""
+        return f"{count}; {named}{more} {'is' if absent == 1 else 'are'} missing"
+
+
 @dataclass(frozen=True)
 class EmbeddingSet:
     """A named set of embeddings made elsewhere; may be far larger than memory.
@@ -259,6 +295,7 @@ class EmbeddingSet:
         encoder_name: how the command line calls that encoder; empty where nobody said.
         thresholds: that the encoder came with, or ``None``.
         dataset, roles, annotated, source, options: as in :class:`ImageSet`.
+        files: how many of its files are present, where it is a folder of them.
     """
 
     name: str
@@ -272,6 +309,7 @@ class EmbeddingSet:
     annotated: bool = False
     source: str = ""
     options: Mapping[str, str] = field(default_factory=dict)
+    files: FileCount | None = None
 
     def __len__(self) -> int:
         return sum(partition.rows for partition in self.partitions)

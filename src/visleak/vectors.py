@@ -1,15 +1,18 @@
-"""Stored vectors: made fit for comparison as unit rows in ``float32``, and let go of again."""
+"""Stored vectors: checked, made fit for comparison as unit rows in ``float32``, let go again."""
 
 from __future__ import annotations
 
+import hashlib
 import mmap
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any, Final
 
 import numpy as np
 import numpy.typing as npt
 
-from visleak.records import Bool, Float32
+from visleak.errors import VisleakError
+from visleak.records import Bool, Float32, Partition
 
 #: A stored row whose length is off by more than this is counted.
 NORM_TOLERANCE: Final = 1e-2
@@ -20,8 +23,9 @@ class UnitRows:
     """Stored rows at unit length.
 
     Attributes:
-        matrix: ``float32`` (n, d); unit rows, all zero where a stored row is zero or no number.
-        broken: ``bool`` (n,): the stored row holds NaN or infinity.
+        matrix: ``float32`` (n, d); unit rows, all zero where a stored row is broken.
+        broken: ``bool`` (n,): the stored row has no direction: it holds NaN or infinity, or
+            nothing but zeros.
         off: ``bool`` (n,): its length differs from 1 by more than :data:`NORM_TOLERANCE`.
     """
 
@@ -38,15 +42,39 @@ def unit_rows(stored: npt.NDArray[Any]) -> UnitRows:
 
     >>> unit_rows(np.array([[3.0, 4.0], [np.nan, 1.0]], np.float16)).matrix.tolist()
     [[0.6000000238418579, 0.800000011920929], [0.0, 0.0]]
+    >>> unit_rows(np.array([[3.0, 4.0], [0.0, 0.0]])).broken.tolist()
+    [False, True]
     """
     rows = np.asarray(stored, np.float64)
     norms = np.sqrt(np.einsum("ij,ij->i", rows, rows))
-    broken = ~np.isfinite(norms)
-    usable = ~broken & (norms > 0)
+    broken = ~(np.isfinite(norms) & (norms > 0))
     matrix = np.zeros(rows.shape, np.float32)
-    matrix[usable] = rows[usable] / norms[usable, None]
+    matrix[~broken] = rows[~broken] / norms[~broken, None]
     off = ~broken & (np.abs(norms - 1.0) > NORM_TOLERANCE)
     return UnitRows(matrix, broken, np.asarray(off))
+
+
+def check_digest(partition: Partition) -> None:
+    """Compare the file of a partition with the digest that its manifest states.
+
+    Nothing is read where no digest is stated.
+
+    Raises:
+        VisleakError: the file has another content, or cannot be read.
+    """
+    if not partition.digest:
+        return
+    try:
+        with Path(partition.locator).open("rb") as file:
+            read = hashlib.file_digest(file, lambda: hashlib.blake2b(digest_size=16)).hexdigest()
+    except OSError as error:
+        raise VisleakError(f"{partition.locator} cannot be read: {error}") from error
+    if read != partition.digest:
+        raise VisleakError(
+            f"{partition.locator} is not the file that its manifest describes (digest"
+            f" {read[:12]}, the manifest states {partition.digest[:12]}). Fetch the file again,"
+            " or encode the set again"
+        )
 
 
 def forget(stored: npt.NDArray[Any]) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 from pathlib import Path
 
 import numpy as np
@@ -140,8 +141,8 @@ def test_a_device_may_be_asked_for_where_only_vectors_are_compared(
 def test_a_changed_file_is_another_audit(encoded: dict[str, Path], tmp_path: Path) -> None:
     """Its stamp is part of the audit's key."""
     np.save(tmp_path / "v.npy", np.eye(4, dtype=np.float16))
-    sides = ("--test", f"a=emb:{tmp_path}/v.npy?encoder=x", "--train",
-             f"b=emb:{tmp_path}/v.npy?encoder=x", "--hard", 0.9, "--soft", 0.8)  # fmt: skip
+    sides = ("--test", f"a=emb:{tmp_path}/v.npy?encoder=other:x", "--train",
+             f"b=emb:{tmp_path}/v.npy?encoder=other:x", "--hard", 0.9, "--soft", 0.8)  # fmt: skip
     assert run("audit", *sides, "-o", tmp_path / "out").code == 0
     assert "reused" in run("audit", *sides, "-o", tmp_path / "out").err
     np.save(tmp_path / "v.npy", np.eye(4, dtype=np.float32))
@@ -245,3 +246,88 @@ def test_find_prints_hostile_names_in_one_line(dataset: Path) -> None:
     assert ran.code == 0
     assert ran.out.splitlines()[0].startswith(f"{plain(str(picture))}: found: ")
     assert "\x1b" not in ran.out
+
+
+def test_missing_files_are_counted_as_skipped(tmp_path: Path) -> None:
+    """The run ends with 0 and says so; where the number is stated, it ends with 1."""
+    folder = tmp_path / "train"
+    folder.mkdir()
+    rng = np.random.default_rng(0)
+    for number in (0, 1, 3):
+        np.save(folder / f"img_emb_{number}.npy", rng.normal(size=(5, 8)).astype(np.float32))
+    train = f"b=emb:{folder}?encoder=clip"
+    sides = ("--test", f"a=emb:{folder}/img_emb_0.npy?encoder=clip", "--train")
+    ran = run("audit", *sides, train, "-o", tmp_path / "out")
+    assert ran.code == 0
+    assert "3 of 4 files; img_emb_2.npy is missing" in " ".join(ran.out.split())
+    summary = json.loads((tmp_path / "out" / "audit.json").read_text())
+    about = {each["name"]: each["files"] for each in summary["sets"]}
+    assert about == {
+        "a": {"present": 1, "expected": 1, "missing": []},
+        "b": {"present": 3, "expected": 4, "missing": ["img_emb_2.npy"]},
+    }
+    assert any("img_emb_2.npy" in line for line in summary["skipped"])
+    code, said = refused("audit", *sides, f"{train}&expect=4", "-o", tmp_path / "all")
+    assert code == 1
+    assert "img_emb_2.npy is missing" in said
+
+
+def test_an_unknown_encoder_of_embeddings_is_refused(tmp_path: Path) -> None:
+    np.save(tmp_path / "v.npy", np.eye(4, dtype=np.float16))
+    sides = [
+        word
+        for side in ("--test a", "--train b")
+        for word in f"{side}=emb:{tmp_path}/v.npy?encoder=klip".split()
+    ]
+    code, said = refused("audit", *sides, "-o", tmp_path / "out", "--hard", 0.9, "--soft", 0.8)
+    assert code == 2
+    assert "encoder must be one of builtin, clip" in said
+    assert "klip" in said
+    others = [word.replace("klip", "other:klip") for word in sides]
+    ran = run("audit", *others, "-o", tmp_path / "out", "--hard", 0.9, "--soft", 0.8)
+    assert ran.code == 0
+
+
+@pytest.mark.parametrize("side", ["--test", "--train"])
+@pytest.mark.parametrize("search", ["exact", "faiss"])
+def test_a_shard_that_is_not_its_manifests_is_refused(
+    encoded: dict[str, Path], tmp_path: Path, side: str, search: str
+) -> None:
+    """Of the right size and shape, with one vector in the place of another; then cut off."""
+    if search == "faiss":
+        pytest.importorskip("faiss")
+    folder = shutil.copytree(encoded["train"], tmp_path / "edited")
+    shard = sorted((folder / "img_emb").iterdir())[-1]
+    stored = np.load(shard)
+    stored[0] = -stored[0]
+    np.save(shard, stored)
+    other = "--train" if side == "--test" else "--test"
+    call = ("audit", side, f"emb:{folder}", other, f"emb:{encoded['test']}", "--search", search)
+    code, said = refused(*call, "-o", tmp_path / "out")
+    assert code == 1
+    assert shard.name in said
+    assert "manifest" in said
+    shard.write_bytes(shard.read_bytes()[:-7])
+    code, said = refused(*call, "-o", tmp_path / "out")
+    assert (code, "truncated" in said) == (1, True)
+
+
+def test_zero_vectors_are_unreadable(tmp_path: Path) -> None:
+    """They were counted as images, which makes every rate smaller."""
+    vectors = np.eye(6, dtype=np.float32)
+    vectors[2], vectors[3, 0], vectors[4, 0] = 0, np.nan, np.inf
+    np.save(tmp_path / "v.npy", vectors)
+    np.save(tmp_path / "t.npy", np.eye(6, dtype=np.float32))
+    for test, train in (("v", "t"), ("t", "v")):
+        sides = ("--test", f"{test}=emb:{tmp_path}/{test}.npy?encoder=clip",
+                 "--train", f"{train}=emb:{tmp_path}/{train}.npy?encoder=clip")  # fmt: skip
+        out = tmp_path / test
+        summary = json.loads(run("audit", *sides, "-o", out, "--json").out)
+        about = {each["name"]: each for each in summary["sets"]}
+        assert (about["v"]["readable"], about["v"]["unreadable"]) == (3, 3)
+        assert summary["totals"][0]["rates"]["hard_or_soft"]["count"] == 3
+        assert not any("unit length" in line for line in summary["skipped"])
+        lines = (out / "unreadable.csv").read_text().splitlines()[1:]
+        assert [line.split(",")[1] for line in lines] == ["2", "3", "4"]
+        assert "zeros" in lines[0]
+        assert "NaN" in lines[1]

@@ -233,7 +233,7 @@ def test_what_is_refused(tmp_path):
     clip_retrieval(tmp_path, [3, 3], id=lambda row: row)
     said = message(VisleakError, f"emb:{tmp_path}")
     assert said.endswith(f"made these vectors; name it: emb:{tmp_path}?encoder=clip")
-    assert "option must be one of encoder, column; got 'encodr'" in message(
+    assert "option must be one of encoder, column, expect; got 'encodr'" in message(
         UsageError, f"emb:{tmp_path}?encodr=clip"
     )
     assert "has no such column; it has id" in message(UsageError, source, id="name")
@@ -298,3 +298,74 @@ def test_null_ids_are_told(tmp_path):
     images = opened(f"emb:{tmp_path}?encoder=clip", id="id")
     with pytest.raises(VisleakError, match=r"the id of row 1 is null; choose another --id"):
         images.partitions[0].columns()["id"]
+
+
+def test_laions_published_layout_is_read(tmp_path):
+    """Vectors in ``images``, tables in ``metadata``, and texts that are nobody's images."""
+    clip_retrieval(tmp_path, [2, 3], url=lambda row: f"http://u/{row}")
+    (tmp_path / "img_emb").rename(tmp_path / "images")
+    (tmp_path / "texts").mkdir()
+    np.save(tmp_path / "texts" / "text_emb_0.npy", vectors(2))
+    images = opened(f"emb:{tmp_path}?encoder=clip")
+    assert len(images) == 5
+    assert column(images, "locator") == [f"http://u/{row}" for row in range(5)]
+
+
+def rename(folder, names, form="img_emb_{}.npy"):
+    """Give the vectors in a folder other numbers."""
+    for number, new in reversed(list(enumerate(names))):
+        (folder / f"img_emb_{number}.npy").rename(folder / form.format(new))
+
+
+@pytest.mark.parametrize(
+    ("numbers", "form", "expected", "missing"),
+    [
+        ((0, 1, 2), "img_emb_{}.npy", 3, ()),
+        ((0, 1, 3), "img_emb_{}.npy", 4, ("img_emb_2.npy",)),
+        ((1, 2, 4), "img_emb_{:04d}.npy", 4, ("img_emb_0003.npy",)),
+        # a part of a set that somebody chose
+        ((100, 101, 102), "img_emb_{}.npy", 3, ()),
+        ((100, 101, 103), "img_emb_{}.npy", 4, ("img_emb_102.npy",)),
+        # dates do not count files
+        ((20240101, 20240201, 20240301), "day_{}.npy", 3, ()),
+        ((0, 1, 3), "e-{:05d}-of-00005.npy", 5, ("e-00002-of-00005.npy", "e-00004-of-00005.npy")),
+    ],
+)
+def test_missing_files_of_a_sequence_are_named(tmp_path, numbers, form, expected, missing):
+    clip_retrieval(tmp_path, [2] * 3)
+    rename(tmp_path / "img_emb", numbers, form)
+    files = opened(f"emb:{tmp_path}?encoder=clip").files
+    assert (files.present, files.expected, files.missing) == (3, expected, missing)
+
+
+def test_a_table_tells_that_its_vectors_are_missing(tmp_path):
+    clip_retrieval(tmp_path, [2] * 4, id=lambda row: row)
+    (tmp_path / "img_emb" / "img_emb_3.npy").unlink()
+    assert opened(f"emb:{tmp_path}?encoder=clip").files.missing == ("img_emb_3.npy",)
+
+
+def test_many_missing_files_are_counted_and_a_few_named(tmp_path):
+    clip_retrieval(tmp_path, [2] * 2)
+    rename(tmp_path / "img_emb", (0, 5_000_000))
+    files = opened(f"emb:{tmp_path}?encoder=clip").files
+    assert (files.present, files.expected) == (2, 5_000_001)
+    assert len(files.missing) <= 10
+    assert "more are missing" in str(files)
+
+
+def test_a_stated_number_of_files_must_be_there(tmp_path):
+    clip_retrieval(tmp_path, [2] * 3)
+    source = f"emb:{tmp_path}?encoder=clip&expect="
+    assert opened(f"{source}3").files.present == 3
+    said = message(VisleakError, f"{source}5")
+    assert all(word in said for word in ("3 of 5", "img_emb_3.npy", "img_emb_4.npy", "expect=5"))
+    assert "expect=2" in message(VisleakError, f"{source}2")
+    (tmp_path / "img_emb" / "img_emb_1.npy").unlink()
+    assert "img_emb_1.npy is missing" in message(VisleakError, f"{source}3")
+    # two files are there as stated, and the one between them is not
+    assert "img_emb_1.npy is missing" in message(VisleakError, f"{source}2")
+    for wrong in ("0", "-1", "many", ""):
+        assert "expect must be a number of files" in message(UsageError, f"{source}{wrong}")
+    single = f"emb:{tmp_path / 'img_emb' / 'img_emb_2.npy'}?encoder=clip&expect="
+    assert opened(f"{single}1").files.expected == 1
+    assert "1 of 2 files" in message(VisleakError, f"{single}2")

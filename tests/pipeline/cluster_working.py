@@ -105,6 +105,7 @@ class SlowPartition:
     seed: int
     notes: str
     stamp: str = "1"
+    digest: str = ""
 
     def matrix(self):
         import ray

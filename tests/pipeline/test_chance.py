@@ -86,7 +86,7 @@ def test_the_estimate_is_that_of_brute_force(tmp_path: Path) -> None:
     vectors = rng.normal(size=(60, WIDTH)) + 1.5
     vectors /= np.linalg.norm(vectors, axis=1, keepdims=True)
     source = folder(tmp_path / "a", vectors)
-    content = summary(f"{source}?encoder=net", hard=0.9, soft=0.75)
+    content = summary(f"{source}?encoder=other:net", hard=0.9, soft=0.75)
     found = content["comparisons"][0]["chance"]
     similarity = vectors @ vectors.T
     np.fill_diagonal(similarity, -1)

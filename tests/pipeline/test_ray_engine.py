@@ -274,7 +274,7 @@ def write_shards(folder: Path, shards: int, rows: int) -> tuple[str, str]:
         part[::97] = queries[rng.integers(0, 400, len(part[::97]))]
         part[5] = np.nan
         np.save(folder / "train" / f"img_emb_{number}.npy", part)
-    return f"emb:{folder / 'test.npy'}?encoder=x", f"emb:{folder / 'train'}?encoder=x"
+    return f"emb:{folder / 'test.npy'}?encoder=other:x", f"emb:{folder / 'train'}?encoder=other:x"
 
 
 ASKED = Settings(encoder="x", hard=0.98, soft=0.9)

@@ -13,6 +13,7 @@ import pytest
 import working
 
 from visleak.errors import MissingExtra, UsageError, VisleakError
+from visleak.pipeline.processes import Processes
 from visleak.pipeline.workplace import SCRATCH_PREFIX, Workplace, remove_leftovers
 
 HERE = str(Path(__file__).parent)
@@ -283,3 +284,14 @@ def _is_running(process):
     except OSError:
         return False
     return state != "Z"
+
+
+def test_the_start_of_the_workers_is_part_of_the_time(tmp_path: Path) -> None:
+    """A cluster takes seconds to start, which were in no reported time."""
+
+    def slow(scratch: Path, workers: int) -> Processes:
+        time.sleep(0.2)
+        return Processes(scratch, workers)
+
+    with Workplace.at(tmp_path, 1, None, engine=slow) as place:
+        assert sum(place.seconds.values()) >= 0.2

@@ -287,9 +287,11 @@ def test_yolo_is_one_data_set_of_its_splits(tmp_path):
     content = yaml.safe_load((tmp_path / "out" / "data.yaml").read_text())
     assert content == {
         "names": ["cat", "dog"],
-        "train": [str(tmp_path / "yolo" / "images" / "train")],
+        "train": ["../yolo/images/train"],
         "val": "images/val",
     }
+    left = open_images(f"yolo:{tmp_path}/out/data.yaml#train")
+    assert list(left.opener.read([0])) == [making.picture(99)]
     labels = tmp_path / "out" / "labels" / "val"
     assert sorted(p.name for p in labels.iterdir()) == ["a0.txt", "a4.txt"]
     assert (labels / "a4.txt").read_bytes() == (tmp_path / "yolo/labels/val/a4.txt").read_bytes()

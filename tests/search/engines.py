@@ -35,6 +35,10 @@ class Part:
     locator: str = "part"
 
     @property
+    def digest(self) -> str:
+        return ""
+
+    @property
     def stamp(self) -> str:
         return f"{self.locator}-{len(self.rows_)}"
 

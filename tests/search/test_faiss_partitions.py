@@ -25,7 +25,7 @@ def sets():
     query = reference[::25] + rng.normal(0, 0.02, (60, 24)) / np.sqrt(24)
     query = (query / np.linalg.norm(query, axis=1, keepdims=True)).astype(np.float32)
     stored = reference.astype(np.float16)
-    stored[7] = np.nan
+    stored[7], stored[600] = np.nan, 0
     parts = [
         Part(stored[i * 500 : i * 500 + 500], np.arange(i * 500, i * 500 + 500), f"p{i}")
         for i in range(3)

@@ -16,6 +16,7 @@ from visleak.counts.examples import Example, examples
 from visleak.counts.review import Review, review_of
 from visleak.counts.tally import COUNTED, Class, State, classes_of, state
 from visleak.errors import UsageError
+from visleak.pipeline.copies import ContentPairs
 from visleak.stats import Rate
 from visleak.store import IMAGES, read_table
 from visleak.verdicts import Verdict, judged_pairs, judged_summary, read_verdicts
@@ -149,7 +150,7 @@ def count(
     pairs = as_listed(_duplicates(home, said), said)
     if judged:
         pairs = pairs.filter(pc.equal(pairs["judged"], "human"))
-    images = read_table(home, IMAGES, ["set", "id", "label", "flat"])
+    images = read_table(home, IMAGES, ["set", "id", "digest", "label", "flat"])
     review = summary.get("review", {})
     return Counts(
         grades=grades,
@@ -181,6 +182,7 @@ def _set(
 ) -> SetCounts:
     own = [each for each in comparisons if each["query_set"] == name]
     pairs = pairs.filter(pc.equal(pairs["query_set"], name))
+    listed = images
     images = images.filter(pc.equal(images["set"], name))
     # of blank pictures nothing is known; no rate counts them
     flat = images.filter(pc.fill_null(images["flat"], False))["id"].combine_chunks()
@@ -190,8 +192,9 @@ def _set(
         "leaks": any(each["coverage"] != "within" for each in own),
         "within": any(each["coverage"] == "within" for each in own),
     }
-    after = state(counted, "grade", grades, **kinds)
-    before = state(counted, "machine_grade", grades, **kinds)
+    contents = ContentPairs.of_tables(counted, listed)
+    after = state(counted, contents, "grade", grades, **kinds)
+    before = state(counted, contents, "machine_grade", grades, **kinds)
     sizes = Counter(images["label"].to_pylist())
     labelled = any(label is not None for label in sizes)
     there = counted.filter(pc.is_in(counted["grade"], pa.array(grades, pa.string())))

@@ -10,6 +10,7 @@ from typing import Any, Final
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from visleak.pipeline.copies import ContentPairs
 from visleak.records import GRADES
 
 #: Grades that make a pair a duplicate, the strongest first.
@@ -94,24 +95,35 @@ class Class:
 
 
 def state(
-    pairs: pa.Table, column: str, grades: Sequence[str], *, leaks: bool, within: bool
+    pairs: pa.Table,
+    contents: ContentPairs,
+    column: str,
+    grades: Sequence[str],
+    *,
+    leaks: bool,
+    within: bool,
 ) -> State:
     """Count the duplicates of one test set.
 
     Args:
-        pairs: its pairs, with columns ``query``, ``query_label``, ``coverage`` and ``column``.
+        pairs: its listed pairs, with columns ``query``, ``query_label``, ``coverage`` and
+            ``column``.
+        contents: of these pairs; pairs of copies that are not listed count as well.
         column: of the grades.
         grades: those that count, the strongest first.
         leaks, within: whether the set was compared with training images, and with itself.
     """
-    found = pairs.filter(pc.is_in(pairs[column], pa.array(grades, pa.string())))
+    code = pc.index_in(pairs[column], pa.array(grades, pa.string()))
+    many = contents.stand_for(pc.fill_null(code, len(grades)).to_numpy())
+    pairs = pairs.append_column("many", pa.array(many))
+    found = pairs.filter(pc.is_valid(code))
     inside = pc.equal(found["coverage"], "within")
     rows = found.select(["query", "query_label"]).group_by(["query", "query_label"])
     labels = rows.aggregate([])["query_label"].to_pylist()
     return State(
         leaks=_tally(found.filter(pc.invert(inside)), column, grades) if leaks else None,
         within=_tally(found.filter(inside), column, grades) if within else None,
-        pairs=found.num_rows,
+        pairs=pc.sum(found["many"]).as_py() or 0,
         images=len(labels),
         classes=Counter(labels),
     )
@@ -121,9 +133,12 @@ def _tally(found: pa.Table, column: str, grades: Sequence[str]) -> Tally:
     codes = pc.index_in(found[column], pa.array(grades, pa.string()))
     table = pa.table({"query": found["query"], "code": codes})
     best = table.group_by("query").aggregate([("code", "min")])["code_min"]
-    pairs, images = Counter(codes.to_pylist()), Counter(best.to_pylist())
+    images = Counter(best.to_pylist())
+    pairs = {
+        code: pc.sum(found["many"].filter(pc.equal(codes, code))) for code in range(len(grades))
+    }
     return Tally(
-        {grade: pairs[code] for code, grade in enumerate(grades)},
+        {grade: pairs[code].as_py() or 0 for code, grade in enumerate(grades)},
         {grade: images[code] for code, grade in enumerate(grades)},
     )
 

@@ -55,16 +55,26 @@ def load_encoder(encoder: str | Encoder | Encodes = "builtin", **options: object
     """
     if not isinstance(encoder, str):
         return _checked(encoder, options)
-    request = parse(encoder)
+    request = known_request(encoder)
     request = replace(
         request,
         options={**request.options, **{name: str(value) for name, value in options.items()}},
     )
-    if request.name not in ENCODERS:
-        raise UsageError(f"encoder must be one of {', '.join(ENCODERS)}; got {encoder!r}")
     module, _, name = ENCODERS[request.name].partition(":")
     make: Callable[[Request], Encoder] = getattr(import_module(module), name)
     return make(request)
+
+
+def known_request(encoder: str) -> Request:
+    """Take an encoder's text apart; nothing is loaded.
+
+    Raises:
+        UsageError: there is no encoder of that name.
+    """
+    request = parse(encoder)
+    if request.name not in ENCODERS:
+        raise UsageError(f"encoder must be one of {', '.join(ENCODERS)}; got {encoder!r}")
+    return request
 
 
 def _checked(encoder: Any, options: dict[str, object]) -> Encoder:

@@ -149,7 +149,7 @@ class NetworkEncoder:
         """
         rows = unit_rows(self.outputs(prepared))
         # what has no direction has no similarity either
-        rows.matrix[rows.broken | ~rows.matrix.any(axis=1)] = np.nan
+        rows.matrix[rows.broken] = np.nan
         return rows.matrix
 
     def outputs(self, prepared: Sequence[npt.NDArray[Any]]) -> Float32:

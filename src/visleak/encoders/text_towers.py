@@ -118,7 +118,7 @@ class TextTower:
         unique, place = np.unique(np.array(sentences, object), return_inverse=True)
         tokens = self._loaded.tokenizer(unique.tolist())
         rows = unit_rows(self._vectors(tokens, progress))
-        wrong = np.flatnonzero(rows.broken | ~rows.matrix.any(axis=1))
+        wrong = np.flatnonzero(rows.broken)
         if len(wrong):
             raise VisleakError(
                 f"model {self.name}: {len(wrong)} sentences have a vector without a direction, such"

@@ -17,6 +17,9 @@ EXACT, NEAR, SIMILAR, DIFFERENT = range(len(GRADES))
 #: Least probability of pairs whose pixels are identical but whose bytes differ.
 SAME_PIXELS: Final = 0.999
 
+#: Pairs graded at a time; only bounds memory.
+CHUNK: Final = 16_384
+
 _SCREENED: Final = "no shift of this view brings the edges together"
 _BLANK: Final = "both are blank; only the colour can be compared"
 _UNSEEN: Final = "a picture could not be decoded again"
@@ -47,6 +50,43 @@ def grade(
         flat: pairs of blank pictures: exact where pixels agree, else similar; never near.
         grader: the model.
     """
+    parts = [slice(start, start + CHUNK) for start in range(0, max(1, len(similarity)), CHUNK)]
+    graded = [
+        _graded(
+            similarity[part],
+            background[part],
+            _some(evidence, part),
+            equal_bytes=equal_bytes[part],
+            flat=flat[part],
+            grader=grader,
+        )
+        for part in parts
+    ]
+    return Grades(
+        np.concatenate([each.grade for each in graded]),
+        np.concatenate([each.probability for each in graded]),
+        tuple(reason for each in graded for reason in each.reason),
+        tuple(transform for each in graded for transform in each.transform),
+    )
+
+
+def _some(evidence: Evidence, part: slice) -> Evidence:
+    """Return the evidence on some pairs."""
+    checks = {name: column[part] for name, column in evidence.checks.items()}
+    skipped = None if evidence.skipped is None else evidence.skipped[part]
+    return Evidence(checks, evidence.matrix[part], skipped)
+
+
+def _graded(
+    similarity: Float32,
+    background: Float32,
+    evidence: Evidence,
+    *,
+    equal_bytes: Bool,
+    flat: Bool,
+    grader: Grader,
+) -> Grades:
+    """Return the verdict on a bounded number of pairs."""
     columns = features(similarity, background, evidence)
     unseen = np.isnan(evidence.checks["screen"]) & ~equal_bytes
     probability, closer = grader.probabilities(columns, evidence.checks["side"])

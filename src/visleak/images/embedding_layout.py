@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
@@ -22,8 +23,10 @@ from visleak.images.embedding_files import (
     stamp_of,
 )
 from visleak.images.embedding_manifest import TEXTS, VECTORS
+from visleak.images.file_sequence import count_files
 from visleak.images.parquet import read_footer
 from visleak.images.request import Request
+from visleak.records import FileCount
 
 #: Columns with the vectors, in order of preference.
 VECTOR_COLUMNS: Final = ("embedding", "vector", "image_embedding", "embeddings", "emb", "features")
@@ -31,28 +34,82 @@ VECTOR_COLUMNS: Final = ("embedding", "vector", "image_embedding", "embeddings",
 #: Vectors of a Parquet file that are held in memory at a time.
 GROUP_ROWS: Final = 250_000
 
+#: Where files of vectors lie: as of clip-retrieval, side by side, as LAION published them.
+PLACES: Final = (VECTORS, "", "images")
+
 Files = Sequence[NpyPartition | ParquetPartition]
 
 
-def files_of(request: Request) -> Files:
-    """Return the partitions of whatever layout there is, in the order of their numbers."""
-    path = request.path
+@dataclass(frozen=True, slots=True)
+class Layout:
+    """The files of a set of embeddings.
+
+    Attributes:
+        partitions: in the order of their numbers.
+        count: how many of the files of vectors are present.
+    """
+
+    partitions: Files
+    count: FileCount
+
+
+def layout_of(request: Request) -> Layout:
+    """Return the files of whatever layout there is.
+
+    Raises:
+        UsageError: the source is of another kind, or lacks a wanted column.
+        VisleakError: a file is damaged, or files are missing and their number was stated.
+    """
+    path, expected = request.path, _expected(request)
     if path.is_file():
-        if path.suffix == ".npy":
-            return [_npy(path, _beside(path, alone=False))]
-        if path.suffix == ".parquet":
-            return list(_parquet(path, request))
-        raise UsageError(
-            f"source {request.text!r}: {path.name} is no .npy and no .parquet file; emb: takes one"
-            " of them, or a folder of them"
-        )
-    place = path / VECTORS if (path / VECTORS).is_dir() else path
-    vectors = in_order(place.glob("*.npy"))
+        return _complete(request, _one_file(path, request), FileCount(1, expected or 1))
+    vectors = next(
+        (found for place in PLACES if (found := in_order((path / place).glob("*.npy")))), []
+    )
     if vectors:
-        return _with_tables(path, vectors) or [
+        partitions = _with_tables(path, vectors) or [
             _npy(file, _beside(file, alone=len(vectors) == 1)) for file in vectors
         ]
-    return [part for file in in_order(path.glob("*.parquet")) for part in _parquet(file, request)]
+        return _complete(request, partitions, count_files(vectors, _tables(path), expected))
+    files = in_order(path.glob("*.parquet"))
+    partitions = [part for file in files for part in _parquet(file, request)]
+    return _complete(request, partitions, count_files(files, expected=expected))
+
+
+def _complete(request: Request, partitions: Files, count: FileCount) -> Layout:
+    """Return a layout with as many files as the source states, if it does."""
+    expected = _expected(request)
+    if expected and (count.present, count.expected) != (expected, expected):
+        raise VisleakError(
+            f"{request.text}: {count}, but expect={expected} is stated. Fetch what is missing, or"
+            " correct the number"
+        )
+    return Layout(partitions, count)
+
+
+def _expected(request: Request) -> int:
+    """Return how many files there must be as the source states it, 0 where it does not."""
+    text = request.options.get("expect")
+    if text is None:
+        return 0
+    if not (text.isascii() and text.isdecimal() and len(text) < 10 and int(text)):
+        raise UsageError(
+            f"source {request.text!r}: option expect must be a number of files, 1 or more; got"
+            f" {text!r}"
+        )
+    return int(text)
+
+
+def _one_file(path: Path, request: Request) -> Files:
+    """Return the partitions of a single file."""
+    if path.suffix == ".npy":
+        return [_npy(path, _beside(path, alone=False))]
+    if path.suffix == ".parquet":
+        return list(_parquet(path, request))
+    raise UsageError(
+        f"source {request.text!r}: {path.name} is no .npy and no .parquet file; emb: takes one"
+        " of them, or a folder of them"
+    )
 
 
 def in_order(files: Iterable[Path]) -> list[Path]:
@@ -75,17 +132,27 @@ def _with_tables(folder: Path, vectors: Sequence[Path]) -> Files:
     Raises:
         VisleakError: some vectors have their table and others have not.
     """
-    place = folder / TEXTS if (folder / TEXTS).is_dir() else folder
-    tables = {_number(file): file for file in in_order(place.glob(f"{TEXTS}_*.parquet"))}
+    tables = _tables(folder)
     if not tables or any(_number(file) is None for file in vectors):
         return []
     lacking = next((file for file in vectors if _number(file) not in tables), None)
     if lacking is not None:
         raise VisleakError(
-            f"{lacking} has no {TEXTS}_{_number(lacking)}.parquet in {place}, other vectors have:"
+            f"{lacking} has no {TEXTS}_{_number(lacking)}.parquet in"
+            f" {_place_of_tables(folder)}, other vectors have:"
             " fetch it, or leave all of them out to go by row number"
         )
-    return [_npy(file, tables[_number(file)]) for file in vectors]
+    return [_npy(file, tables[number]) for file in vectors if (number := _number(file)) in tables]
+
+
+def _tables(folder: Path) -> dict[int, Path]:
+    """Return the tables beside files of vectors, by their numbers."""
+    files = in_order(_place_of_tables(folder).glob(f"{TEXTS}_*.parquet"))
+    return {number: file for file in files if (number := _number(file)) is not None}
+
+
+def _place_of_tables(folder: Path) -> Path:
+    return folder / TEXTS if (folder / TEXTS).is_dir() else folder
 
 
 def _number(file: Path) -> int | None:

@@ -34,6 +34,7 @@ class Manifest:
         thresholds: that the encoder came with, or ``None``.
         anonymous: ids are salted hashes, and nothing else is known of the images.
         shards: number of vectors in each shard.
+        digests: BLAKE2b-128 of each shard's file of vectors; empty where it is not stated.
     """
 
     encoder: str
@@ -42,6 +43,7 @@ class Manifest:
     thresholds: Mapping[str, Any] | None
     anonymous: bool
     shards: tuple[int, ...]
+    digests: tuple[str, ...]
 
 
 def read_manifest(folder: Path) -> Manifest | None:
@@ -95,4 +97,5 @@ def _manifest(content: Mapping[str, Any]) -> Manifest:
         thresholds=thresholds,
         anonymous=bool(content["anonymous"]),
         shards=tuple(int(shard["rows"]) for shard in content["shards"]),
+        digests=tuple(str(shard.get("digest", "")) for shard in content["shards"]),
     )

@@ -15,11 +15,11 @@ import numpy as np
 from visleak.errors import UsageError, VisleakError
 from visleak.images.columns import ID_COLUMNS, can_identify
 from visleak.images.embedding_files import ParquetPartition, Table
-from visleak.images.embedding_layout import Files, files_of
+from visleak.images.embedding_layout import Files, layout_of
 from visleak.images.embedding_manifest import Manifest, read_manifest
 from visleak.images.parquet import read_footer, read_tables
 from visleak.images.request import Request
-from visleak.records import EmbeddingSet
+from visleak.records import EmbeddingSet, FileCount
 
 #: Columns are checked for being unique in sets of up to this many vectors; in larger ones an
 #: image's id is its row number, unless a column is asked for.
@@ -41,7 +41,7 @@ _USES: Final = {
 #: Columns that only mean what visleak means by them where visleak wrote them.
 _OWN: Final = ("digest", "flat")
 
-_OPTIONS: Final = ("encoder", "column")
+_OPTIONS: Final = ("encoder", "column", "expect")
 
 
 def open_embeddings(request: Request) -> EmbeddingSet:
@@ -65,10 +65,12 @@ def open_embeddings(request: Request) -> EmbeddingSet:
             " give the pictures, or leave it out"
         )
     manifest = read_manifest(request.path) if request.path.is_dir() else None
-    files = _with_ids(_numbered(files_of(request)), request, manifest)
+    layout = layout_of(request)
+    files = _with_ids(_numbered(layout.partitions), request, manifest)
     width = _one_width(request, files)
     if manifest is not None:
-        _check_manifest(request.path, manifest, files, width)
+        _check_manifest(request.path, manifest, files, width, layout.count)
+        files = _with_digests(files, manifest)
     claimed = request.options.get("encoder", "")
     if manifest is None and not claimed:
         raise VisleakError(
@@ -90,6 +92,7 @@ def open_embeddings(request: Request) -> EmbeddingSet:
         dataset=request.dataset,
         roles=request.roles,
         source=request.text,
+        files=layout.count,
         options={
             option: value
             for option, value in (
@@ -128,15 +131,23 @@ def _one_width(request: Request, files: Files) -> int:
     return files[0].width
 
 
-def _check_manifest(folder: Path, manifest: Manifest, files: Files, width: int) -> None:
+def _check_manifest(
+    folder: Path, manifest: Manifest, files: Files, width: int, count: FileCount
+) -> None:
     """Refuse files that are not those the manifest speaks of."""
     rows = tuple(part.rows for part in files)
     if rows != manifest.shards or width != manifest.width:
         raise VisleakError(
             f"{folder}: its manifest speaks of {len(manifest.shards)} shards with"
             f" {sum(manifest.shards):,} vectors of width {manifest.width}, there are {len(rows)}"
-            f" with {sum(rows):,} of width {width}; fetch the folder again"
+            f" with {sum(rows):,} of width {width} ({count}); fetch the folder again"
         )
+
+
+def _with_digests(files: Files, manifest: Manifest) -> Files:
+    """Return the partitions with the digests that their files must have."""
+    stated = zip(files, manifest.digests, strict=True)
+    return [replace(part, digest=digest) for part, digest in stated]
 
 
 def _with_ids(files: Files, request: Request, manifest: Manifest | None) -> Files:

@@ -73,14 +73,19 @@ def side(
     if cohort is not None:
         wanted = Wanted(None, best=min(COHORT_BEST, len(cohort)))
         zeros, order = np.zeros(len(cohort), np.float32), np.arange(len(cohort))
-        for start in range(0, len(prints), CHUNK):
-            part = slice(start, start + CHUNK)
-            rows = np.array(prints.matrix[part])
+        # one background per content
+        keys = np.ascontiguousarray(prints.digests).view("V16").ravel()
+        first, content = np.unique(keys, return_index=True, return_inverse=True)[1:]
+        by_row = np.argsort(first)
+        for start in range(0, len(first), CHUNK):
+            part = by_row[start : start + CHUNK]
+            rows = np.array(prints.matrix[first[part]])
             sides = Sides(rows, cohort, zeros, order, views=views, make=encoder.view)
             hits = engine.find(sides, wanted, workers=workers)
             # the design's order of hits: each query's are adjacent, and of one number
             background[part] = hits.similarity.reshape(len(rows), -1).mean(axis=1)
             forget(prints.matrix)
+        background = background[content]
     order_of = np.empty(len(prints), np.int64)
     order_of[pc.sort_indices(prints.ids).to_numpy()] = np.arange(len(prints))
     return Side(prints, background, order_of)

@@ -170,12 +170,22 @@ def _work(task: _Task) -> Chunk:
         if task.cache is not None:
             with task.cache.open() as cache:
                 known = cache.get(maker(encoder), [digest for _, _, digest in items])
-        made = dict(_encoded(encoder, [item for item in items if item[2] not in known], unreadable))
+        # equal contents are encoded once
+        leads: dict[bytes, int] = {}
         for position, _, digest in items:
-            if position in made:
-                rows.append(Row(position, digest, made[position], fresh=True))
-            elif digest in known:
+            leads.setdefault(digest, position)
+        new = [item for item in items if item[2] not in known and leads[item[2]] == item[0]]
+        refused: list[Refused] = []
+        made = dict(_encoded(encoder, new, refused))
+        why = dict(refused)
+        for position, _, digest in items:
+            lead = leads[digest]
+            if digest in known:
                 rows.append(Row(position, digest, unpack(known[digest]), fresh=False))
+            elif lead in made:
+                rows.append(Row(position, digest, made[lead], fresh=position == lead))
+            else:
+                unreadable.append((position, why[lead]))
     return Chunk.of(encoder.width, rows, unreadable)
 
 

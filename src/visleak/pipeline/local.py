@@ -44,6 +44,9 @@ ASKED: Final = 64
 #: Pictures a task.
 CHUNK: Final = 64
 
+#: Pairs whose vectors are compared at a time; only bounds memory.
+PAIRS: Final = 4096
+
 #: Views that features do not see by themselves.
 SEEN: Final = tuple(VIEWS.index(name) for name in ("original", "mirror", "inverted"))
 
@@ -53,7 +56,7 @@ class Patches:
     """The local features of some rows of a set's fingerprints.
 
     Attributes:
-        rows: ``int64`` (k,): rows of the fingerprints, ascending.
+        rows: ``int64`` (k,): rows of the fingerprints, ascending; one per content.
         features: their features.
         widths: ``int32`` (k,): width of each bounded picture, pixels.
     """
@@ -96,8 +99,85 @@ def too_many(reference: Side) -> bool:
 
 
 def _large(prints: Fingerprints, smallest: int) -> Int64:
-    """Return the rows whose pictures are large enough and not blank."""
-    return np.flatnonzero((prints.sizes.min(axis=1, initial=2**30) >= smallest) & ~prints.flat)
+    """Return the first row of each content that is large enough and not blank, ascending."""
+    rows = np.flatnonzero((prints.sizes.min(axis=1, initial=2**30) >= smallest) & ~prints.flat)
+    first = np.unique(content_keys(prints)[rows], return_index=True)[1]
+    return np.asarray(rows[np.sort(first)])
+
+
+def content_keys(prints: Fingerprints) -> npt.NDArray[np.void]:
+    """Return the digests of the contents of a set, 16 bytes each."""
+    return np.ascontiguousarray(prints.digests).view("V16").ravel()
+
+
+@dataclass(frozen=True, slots=True)
+class _Contents:
+    """The contents of both sides of a comparison, numbered over both.
+
+    Attributes:
+        query, reference: ``int64``: number of the content of each fingerprint.
+        leads: ``int64``: row of the reference with the lowest id of each content, -1 where the
+            reference has none.
+        copies: rows of the query, grouped by content.
+        edges: where the rows of each content begin and end in ``copies``.
+        same: the two sides are one set.
+    """
+
+    query: Int64
+    reference: Int64
+    leads: Int64
+    copies: Int64
+    edges: Int64
+    same: bool
+
+    @classmethod
+    def of(cls, query: Side, reference: Side) -> _Contents:
+        """Number the contents of two sides."""
+        keys = [content_keys(side.prints) for side in (query, reference)]
+        number = np.unique(np.concatenate(keys), return_inverse=True)[1].astype(np.int64)
+        own, others = np.split(number, [len(query.prints)])
+        count = int(number.max(initial=-1)) + 1
+        leads = np.full(count, -1, np.int64)
+        last_first = np.argsort(-reference.order)
+        leads[others[last_first]] = last_first
+        edges = np.concatenate([[0], np.cumsum(np.bincount(own, minlength=count))])
+        copies = np.lexsort((query.order, own))
+        return cls(own, others, leads, copies, edges.astype(np.int64), query is reference)
+
+    def keys(self, left: Int64, right: Int64) -> Int64:
+        """Return a number for each pair of contents; within a set, of unordered pairs."""
+        low, high = (
+            (np.minimum(left, right), np.maximum(left, right)) if self.same else (left, right)
+        )
+        return low * len(self.leads) + high
+
+    def with_copies(self, left: Int64, right: Int64) -> tuple[Int64, Int64, Int64]:
+        """Return the rows of all copies of query contents, each with one row of the reference's.
+
+        Copies of the reference are candidates of each other. Within a set the copies of the
+        other content are paired as well.
+
+        Returns:
+            Rows of the query and of the reference, and the position of the pair of contents.
+        """
+        pair, row = self._copies_of(left)
+        other = self.leads[right[pair]]
+        if not self.same:
+            return row, other, pair
+        back, second = self._copies_of(right)
+        first = self.leads[left[back]]
+        one = np.concatenate([row, first])
+        two, pair = np.concatenate([other, second]), np.concatenate([pair, back])
+        # the two leads were paired from either end
+        new = np.unique(np.stack([one, two]), axis=1, return_index=True)[1]
+        return one[new], two[new], pair[new]
+
+    def _copies_of(self, content: Int64) -> tuple[Int64, Int64]:
+        """Return positions of contents and the rows of the query that have them."""
+        count = self.edges[content + 1] - self.edges[content]
+        position = np.repeat(np.arange(len(content)), count)
+        place = np.arange(len(position)) - np.repeat(np.cumsum(count) - count, count)
+        return position, self.copies[self.edges[content][position] + place]
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,7 +198,7 @@ class _Found:
 
 
 def extract(own: Material, place: Workplace) -> Patches:
-    """Return the features of a set's pictures; each is decoded at most once, ever.
+    """Return the features of a set's contents; each is decoded at most once, ever.
 
     Raises:
         ImagesLost: some cannot be read again.
@@ -259,17 +339,23 @@ def _best(votes: Votes, query: Int64, reference: Int64, same: bool) -> Votes:
 
 
 def _merged(pairs: Pairs, votes: Votes, sides: tuple[Side, Side], encoder: Encoder) -> Pairs:
-    """Return the union of pairs and votes, in the order of pairs."""
+    """Return the union of pairs and votes, in the order of pairs; votes are those of contents."""
     query, reference = sides
-    width = len(reference.prints)
-    known, voted = pairs.query * width + pairs.reference, votes.query * width + votes.reference
+    contents = _Contents.of(query, reference)
+    known = contents.keys(contents.query[pairs.query], contents.reference[pairs.reference])
+    ends = contents.query[votes.query], contents.reference[votes.reference]
+    voted = contents.keys(*ends)
+    place = np.argsort(voted, kind="stable")
+    at = np.minimum(np.searchsorted(voted[place], known), max(0, len(voted) - 1))
+    there = voted[place[at]] == known if len(voted) else np.zeros(len(known), np.bool_)
     score = np.zeros(len(pairs), np.float32)
-    place = np.argsort(known, kind="stable")
-    at = np.minimum(np.searchsorted(known[place], voted), max(0, len(known) - 1))
-    there = known[place[at]] == voted if len(known) else np.zeros(len(voted), np.bool_)
-    score[place[at[there]]] = votes.score[there]
-    new = ~there
-    left, right = votes.query[new], votes.reference[new]
+    score[there] = votes.score[place[at[there]]]
+    new = np.flatnonzero(~np.isin(voted, known))
+    left, right, pair = contents.with_copies(ends[0][new], ends[1][new])
+    if contents.same:
+        backwards = query.order[left] > query.order[right]
+        left, right = np.where(backwards, right, left), np.where(backwards, left, right)
+    votes_of_new = votes.score[new][pair]
     similarity, view = _similarity(query, reference, left, right, encoder)
     all_query = np.concatenate([pairs.query, left])
     all_reference = np.concatenate([pairs.reference, right])
@@ -283,7 +369,7 @@ def _merged(pairs: Pairs, votes: Votes, sides: tuple[Side, Side], encoder: Encod
         similarity=all_similarity[order],
         background=np.concatenate([pairs.background, background.astype(np.float32)])[order],
         view=np.concatenate([pairs.view, view])[order],
-        votes=np.concatenate([score, votes.score[new]])[order],
+        votes=np.concatenate([score, votes_of_new])[order],
     )
 
 
@@ -291,12 +377,15 @@ def _similarity(
     query: Side, reference: Side, left: Int64, right: Int64, encoder: Encoder
 ) -> tuple[Float32, Int8]:
     """Return similarity and view of pairs that the fingerprints did not bring up."""
-    vectors = query.prints.matrix[left]
-    others = reference.prints.matrix[right].astype(np.float64)
     views = range(max(1, encoder.views))
-    exact = np.stack(
-        [np.einsum("ij,ij->i", seen_vectors(encoder, vectors, v), others) for v in views]
-    ).astype(np.float32)
+    exact = np.empty((len(views), len(left)), np.float32)
+    for start in range(0, len(left), PAIRS):
+        part = slice(start, start + PAIRS)
+        vectors = query.prints.matrix[left[part]]
+        others = reference.prints.matrix[right[part]].astype(np.float64)
+        for view in views:
+            seen = seen_vectors(encoder, vectors, view)
+            exact[view, part] = np.einsum("ij,ij->i", seen, others)
     best = exact.argmax(axis=0)
     return exact[best, np.arange(len(left))], best.astype(np.int8)
 

@@ -23,7 +23,7 @@ from visleak.search.streaming import PartitionSearch, stream
 from visleak.search.streaming_hits import LAYOUT, PartitionHits, StreamHits
 
 #: Raised whenever what is found in a partition could change.
-VERSION = 1
+VERSION = 2
 
 
 def streamed(

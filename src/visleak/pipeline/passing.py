@@ -175,7 +175,8 @@ def _taken(reference: EmbeddingSet, rows: Int64, encoder: str, off: int, broken:
     columns, vectors = columns_at(reference, rows), vectors_at(reference, rows)
     problems = problems_of(reference, broken)
     prints = fingerprints(reference, np.arange(len(rows)), vectors, columns, encoder, problems)
-    return Taken(image_set(reference, columns), prints, len(reference), off, streamed=True)
+    images = image_set(reference, columns)
+    return Taken(images, prints, len(reference), off, streamed=True, files=reference.files)
 
 
 def _pairs(

@@ -9,6 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from visleak.pipeline.candidates import Side
+from visleak.pipeline.copies import ContentPairs
 from visleak.pipeline.tables import Compared
 from visleak.records import DEGREES, GRADES
 from visleak.stats import Rate, percent
@@ -93,13 +94,18 @@ def rates(
 
 
 def within(compared: Compared, side: Side) -> dict[str, Any]:
-    """Return the repeats inside a set: each unordered pair once, and distinct images."""
+    """Return the repeats inside a set: each unordered pair of images once, and distinct images.
+
+    Pairs of copies that are not listed count as well.
+    """
     if compared.grades is None:
         return {}
-    flat = side.prints.flat[compared.pairs.query]
-    grade = compared.grades.grade[~flat]
+    pairs = compared.pairs
+    grade = np.where(side.prints.flat[pairs.query], -1, compared.grades.grade)
+    code = np.where(grade < 0, NOTHING, grade)
+    many = ContentPairs.of_sides(pairs, side, side).stand_for(code)
     best = strongest(compared, side)["grade"]
-    counts = {name: int((grade == code).sum()) for code, name in enumerate(GRADES[:3])}
+    counts = {name: int(many[code == number].sum()) for number, name in enumerate(GRADES[:3])}
     images = {name: int((best == code).sum()) for code, name in enumerate(GRADES[:3])}
     return {"duplicate_pairs": counts, "distinct_images": images}
 

@@ -7,6 +7,8 @@ from collections.abc import Mapping, Sequence, Set
 from dataclasses import dataclass, field, replace
 from typing import Final
 
+import numpy as np
+
 from visleak.errors import UsageError, VisleakError
 from visleak.grading import Grader, grade, load_grader
 from visleak.pipeline.candidates import Side, views_for
@@ -298,4 +300,6 @@ def _compared(
         flat=material[query.name].prints.flat[pairs.query],
         grader=grader,
     )
-    return replace(verdict, grades=grades, matrix=evidence.matrix, skipped=evidence.skipped)
+    # a copy, which lets go of the columns beside it
+    matrix = np.ascontiguousarray(evidence.matrix)
+    return replace(verdict, grades=grades, matrix=matrix, skipped=evidence.skipped)

@@ -18,6 +18,7 @@ from visleak.records import (
     Bool,
     Bytes8,
     EmbeddingSet,
+    FileCount,
     Fingerprints,
     Float32,
     ImageSet,
@@ -26,7 +27,7 @@ from visleak.records import (
     Problem,
     Unreadable,
 )
-from visleak.vectors import forget, unit_rows
+from visleak.vectors import check_digest, forget, unit_rows
 
 #: Rows taken in at a time; only bounds memory.
 CHUNK: Final = 8192
@@ -55,6 +56,7 @@ class Taken:
         vectors: number of vectors of the whole set.
         off: how many of them were not of unit length and were made so.
         streamed: ``images`` are only those that are in a pair.
+        files: how many of the set's files are present, or ``None``.
     """
 
     images: ImageSet
@@ -62,6 +64,7 @@ class Taken:
     vectors: int
     off: int
     streamed: bool
+    files: FileCount | None = None
 
 
 def take_in(images: EmbeddingSet, encoder: str, place: Workplace, drawn: Int64 | None) -> Taken:
@@ -75,29 +78,30 @@ def take_in(images: EmbeddingSet, encoder: str, place: Workplace, drawn: Int64 |
     """
     columns = joined_columns([part.columns() for part in images.partitions])
     step, total = f"reading {images.name}", len(images)
-    matrix = GrowingColumn(place.file(".matrix"), np.float32, (images.width,))
     rows: list[Int64] = [np.empty(0, np.int64)]
     broken: list[Int64] = [np.empty(0, np.int64)]
     off = 0
-    for first, stored in _chunks(images.partitions):
-        picked = _picked(first, len(stored), drawn)
-        unit = unit_rows(stored[picked - first])
-        matrix.append(unit.matrix[~unit.broken])
-        rows.append(picked[~unit.broken])
-        broken.append(picked[unit.broken])
-        off += int(unit.off.sum())
-        place.progress(step, first + len(stored), total)
+    with GrowingColumn(place.file(".matrix"), np.float32, (images.width,)) as matrix:
+        for first, stored in _chunks(images.partitions):
+            picked = _picked(first, len(stored), drawn)
+            unit = unit_rows(stored[picked - first])
+            matrix.append(unit.matrix[~unit.broken])
+            rows.append(picked[~unit.broken])
+            broken.append(picked[unit.broken])
+            off += int(unit.off.sum())
+            place.progress(step, first + len(stored), total)
     kept = np.concatenate(rows)
     listed = image_set(images, columns)
     problems = problems_of(images, np.concatenate(broken))
     prints = fingerprints(images, kept, matrix.mapped(), columns, encoder, problems)
-    return Taken(listed, prints, total, off, streamed=False)
+    return Taken(listed, prints, total, off, streamed=False, files=images.files)
 
 
 def _chunks(partitions: Sequence[Partition]) -> Iterator[tuple[int, Any]]:
     """Yield the number of the first row and the stored rows of bounded parts."""
     first = 0
     for partition in partitions:
+        check_digest(partition)
         matrix = partition.matrix()
         for start in range(0, partition.rows, CHUNK):
             yield first + start, matrix[start : start + CHUNK]
@@ -183,13 +187,17 @@ def image_set(images: EmbeddingSet, columns: Mapping[str, pa.Array]) -> ImageSet
 
 
 def problems_of(images: EmbeddingSet, broken: Int64) -> tuple[Problem, ...]:
-    """Return the rows of ``unreadable.csv`` of vectors that are no numbers."""
+    """Return the rows of ``unreadable.csv`` of vectors without a direction."""
     found = []
     for partition, rows in located(images.partitions, np.sort(broken)):
         columns = partition.columns(rows)
+        stored = partition.matrix()
+        zero = {int(row) for row in rows if not stored[row].any()}
+        forget(stored)
         ids, locators = columns["id"].to_pylist(), columns["locator"].to_pylist()
         for row, id_, locator in zip(rows.tolist(), ids, locators, strict=True):
-            detail = f"row {row} of {partition.locator} is no number"
+            what = "holds only zeros" if row in zero else "has no finite length (NaN, infinity)"
+            detail = f"row {row} of {partition.locator} {what}"
             found.append(Problem(images.name, id_, locator or "", "corrupt", detail))
     return tuple(found)
 
@@ -210,7 +218,7 @@ def fingerprints(
         matrix: unit rows.
         columns: what is known of the images.
         encoder: digest of the encoder.
-        problems: vectors that are no numbers.
+        problems: vectors without a direction.
     """
     known = {name: column.take(pa.array(rows)) for name, column in columns.items()}
     digests = stored_digests(known.get("digest"))

@@ -6,10 +6,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final, NoReturn
 
-from visleak.encoders import load_encoder
+from visleak.encoders import known_request, load_encoder
 from visleak.encoders.published import published
 from visleak.encoders.request import parse
-from visleak.errors import VisleakError
+from visleak.errors import UsageError, VisleakError
 from visleak.records import AnySet, Bool, EmbeddingSet, Encoder, Encodes, Float32, Picture
 
 #: The encoder of an audit of pictures for which nobody named one.
@@ -17,6 +17,9 @@ DEFAULT: Final = "builtin"
 
 #: Encoders that compute on no device: one that is asked for is meant for the comparison.
 WITHOUT_DEVICE: Final = (DEFAULT, "phash", "pdq")
+
+#: Name of an encoder that is not one of visleak's: ``other:NAME``.
+FOREIGN: Final = "other"
 
 #: What the digest of an encoder begins with of which only the name is known.
 BY_NAME: Final = "by name: "
@@ -81,10 +84,29 @@ def encoder_for(
     stored = [images for images in sets if isinstance(images, EmbeddingSet)]
     if not stored:
         return load_encoder(asked or DEFAULT, **(options or {}))
+    _refuse_unknown_names(stored)
     encoder = _chosen(stored, asked, options or {}, alone=len(stored) == len(sets))
     for images in stored:
         _check(images, encoder)
     return encoder
+
+
+def _refuse_unknown_names(stored: Sequence[EmbeddingSet]) -> None:
+    """Refuse sets whose encoder is known by name only, and that name means nothing.
+
+    Raises:
+        UsageError: such a name was given.
+    """
+    for images in stored:
+        if images.encoder or parse(images.encoder_name).name == FOREIGN:
+            continue
+        try:
+            known_request(images.encoder_name)
+        except UsageError as error:
+            raise UsageError(
+                f"set {images.name!r} ({images.source}): {error}. For vectors of another model"
+                f" write ?encoder={FOREIGN}:NAME"
+            ) from error
 
 
 def _chosen(

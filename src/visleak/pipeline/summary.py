@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import platform
 import shlex
+from dataclasses import asdict
 from importlib.metadata import PackageNotFoundError, version
 from typing import Any
 
@@ -100,7 +101,8 @@ def _counts_of_embeddings(taken: Taken) -> dict[str, Any]:
     """Return the counts of a set of embeddings; of one that passed by, some are not known."""
     prints = taken.prints
     unreadable = len(prints.problems)
-    return {
+    files = {} if taken.files is None else {"files": asdict(taken.files)}
+    return files | {
         "images": taken.vectors,
         "readable": taken.vectors - unreadable if taken.streamed else len(prints),
         "flat": None if taken.streamed else int(prints.flat.sum()),
@@ -275,6 +277,11 @@ def _skipped(outcome: Outcome, encoder: Encoder, settings: Settings, *, low: boo
         said.append("repeats within the test sets: not looked for")
     said += _groups_not_compared(outcome)
     said += _times_not_compared(outcome)
+    said += [
+        f"files of {name}: {taken.files}"
+        for name, taken in outcome.embeddings.items()
+        if taken.files is not None and taken.files.present < taken.files.expected
+    ]
     off = sum(taken.off for taken in outcome.embeddings.values())
     if off:
         said.append(f"lengths: {off:,} vectors were not of unit length and were made so")

@@ -55,6 +55,11 @@ CHECK_CHUNK: Final = 32
 #: The same for the close comparison, which takes five times as long.
 CLOSE_CHUNK: Final = 16
 
+#: Pairs looked up in the cache, or put there, at a time, and rows of evidence that are held in
+#: memory; only bound memory.
+KNOWN_CHUNK: Final = 16_384
+MEMORY_ROWS: Final = 65_536
+
 #: Columns of stored evidence: the screen and the placement it found, the checks, the relation.
 COLUMNS: Final = ("screen", "across", "down", "wider", "higher", *CHECKS)
 _RECORD: Final = len(COLUMNS) + 9
@@ -101,7 +106,8 @@ class _Distinct:
 
     def evidence(self, skipped: Int8 | None) -> Evidence:
         """Return the evidence on all pairs of the comparison; skipped ones have the screen's."""
-        table = self.table[self.of]
+        every = len(self.of) == len(self.table) and bool((np.diff(self.of) == 1).all())
+        table = self.table if every else self.table[self.of]
         if skipped is not None:
             skipped = skipped[self.of]
             table[skipped > 0, _SCREENED:] = np.nan
@@ -281,25 +287,39 @@ def _tried(pairs: Pairs, index: Int64) -> Bool:
 
 def _known(keys: npt.NDArray[np.void], place: Workplace) -> Float32:
     """Return a table of evidence, a row per key, NaN where nothing is known yet."""
-    table = np.full((len(keys), _RECORD), np.nan, np.float32)
-    if place.cache is None or not len(keys):
-        return table
-    names = [key.tobytes() for key in keys]
-    found = place.cache.get(_maker(), names)
-    rows = [row for row, name in enumerate(names) if name in found]
-    if rows:
-        joined = b"".join(found[names[row]] for row in rows)
-        table[rows] = np.frombuffer(joined, "<f4").reshape(-1, _RECORD)
+    table = _new_table(len(keys), place)
+    for part in _parts(len(keys), KNOWN_CHUNK):
+        table[part] = np.nan
+        names = [key.tobytes() for key in keys[part]]
+        found = place.cache.get(_maker(), names) if place.cache is not None else {}
+        for row, name in enumerate(names, part.start):
+            if name in found:
+                # of what was only screened nothing else is kept
+                stored = np.frombuffer(found[name], "<f4")
+                table[row, : len(stored)] = stored
     return table
+
+
+def _new_table(rows: int, place: Workplace) -> Float32:
+    """Return an empty table of evidence; a large one lies in the scratch folder."""
+    shape = (rows, _RECORD)
+    if rows <= MEMORY_ROWS:
+        return np.empty(shape, np.float32)
+    return np.memmap(place.file(".evidence"), np.float32, mode="w+", shape=shape)
 
 
 def _remember(rows: _Rows, material: Mapping[str, Material], place: Workplace) -> None:
     """Put new evidence into the cache."""
     if place.cache is None:
         return
-    values = rows.own.table[rows.index].astype("<f4")
-    entries = zip(_keys(rows.pairs, rows.index, material), values, strict=True)
-    place.cache.put(_maker(), ((key.tobytes(), value.tobytes()) for key, value in entries))
+    for part in _parts(len(rows.index), KNOWN_CHUNK):
+        index = rows.index[part]
+        values = rows.own.table[index].astype("<f4")
+        kept = np.where(np.isnan(values[:, _SCREENED:]).all(axis=1), _SCREENED, _RECORD)
+        entries = zip(_keys(rows.pairs, index, material), values, kept, strict=True)
+        place.cache.put(
+            _maker(), ((key.tobytes(), value[:size].tobytes()) for key, value, size in entries)
+        )
 
 
 def _maker() -> bytes:

@@ -44,6 +44,9 @@ PARTS: Final = 4
 QUERIES: Final = 128
 REFERENCES: Final = 1024
 
+#: Pairs whose vectors are compared at a time; only bounds memory.
+PAIRS: Final = 4096
+
 
 def applies(query: Side, reference: Side, encoder: Encoder) -> bool:
     """Return whether both sides have small images with built-in fingerprints."""
@@ -215,11 +218,12 @@ def _couples() -> Iterator[tuple[int, int]]:
 def _merged(pairs: Pairs, left: Int64, right: Int64, sides: tuple[Side, Side]) -> Pairs:
     """Return pairs with others added, which are compared as they are stored, in order."""
     query, reference = sides
-    similarity = np.einsum(
-        "ij,ij->i",
-        query.prints.matrix[left].astype(np.float64),
-        reference.prints.matrix[right].astype(np.float64),
-    ).astype(np.float32)
+    similarity = np.empty(len(left), np.float32)
+    for start in range(0, len(left), PAIRS):
+        part = slice(start, start + PAIRS)
+        vectors = query.prints.matrix[left[part]], reference.prints.matrix[right[part]]
+        own, others = (each.astype(np.float64) for each in vectors)
+        similarity[part] = np.einsum("ij,ij->i", own, others)
     background = (query.background[left] + reference.background[right]) / 2
     all_query = np.concatenate([pairs.query, left])
     all_reference = np.concatenate([pairs.reference, right])

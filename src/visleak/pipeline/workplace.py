@@ -122,7 +122,7 @@ class Workplace:
         progress: is told how far a step is.
         crew: who carries tasks out.
         device: where stored vectors are compared: ``cpu``, ``auto`` or a GPU.
-        seconds: wall time a step, for the record.
+        seconds: wall time per step, for the record; ``engine`` is the start of the workers.
     """
 
     scratch: Path
@@ -151,9 +151,11 @@ class Workplace:
         except OSError as error:
             raise VisleakError(f"no scratch folder can be made in {folder}: {error}") from error
         try:
+            start = time.perf_counter()
             crew = engine(scratch, workers)
+            started = {"engine": time.perf_counter() - start}
             try:
-                yield cls(scratch, workers, cache, progress, crew, device)
+                yield cls(scratch, workers, cache, progress, crew, device, started)
             finally:
                 crew.close()
         finally:

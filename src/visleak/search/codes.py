@@ -21,7 +21,7 @@ from visleak.records import Bytes8, Float32, Int64
 _BITS: Final = 128
 _TABLES: Final = 6
 _WORD: Final = 21  # bits of a table's word; six words use 126 of the 128 bits, each once
-_CROWD: Final = 4096  # a word that is more frequent than this tells nothing and is dropped
+_CROWD: Final = 256  # a word that is more frequent than this tells little and is dropped
 _ALIKE: Final = 24  # bits by which the codes of two alike patches may differ
 
 Words = npt.NDArray[np.uint32]

@@ -50,7 +50,7 @@ SLACK_ROWS: Final = 1000
 SLACK_SHARE: Final = 0.999
 
 #: Text that changes whenever an index built by this module could.
-DIGEST: Final = "faiss-1"
+DIGEST: Final = "faiss-2"
 
 
 def faiss() -> Any:

@@ -27,7 +27,7 @@ from visleak.search.hits import Hits, Rows, Sides, Wanted
 from visleak.search.recall import measure, sampled
 from visleak.search.streaming import PartitionSearch
 from visleak.search.streaming_hits import PartitionHits, id_ranks
-from visleak.vectors import unit_rows
+from visleak.vectors import check_digest, unit_rows
 
 #: Partitions on which recall is measured, for measuring reads them whole.
 MEASURED: Final = 8
@@ -123,6 +123,7 @@ class FaissPartitions:
 
     def _built(self, partition: Partition, layout: Layout, rows: StoredRows) -> Shelved:
         """Return a new index of a partition, and keep it."""
+        check_digest(partition)
         none = np.zeros(len(rows), np.float32)
         index = build(layout, rows, none, lambda done: None)
         broken, off = [np.empty(0, np.int64)], 0

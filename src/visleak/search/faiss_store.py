@@ -27,7 +27,7 @@ class Shelved:
 
     Attributes:
         index: of the partition's rows.
-        broken: ``int64`` (k,), ascending: rows that hold NaN or infinity.
+        broken: ``int64`` (k,), ascending: rows without a direction (NaN, infinity, zeros).
         off: rows whose length is off.
         efforts: how hard to look, by question.
     """

@@ -30,7 +30,7 @@ from visleak.search.streaming_findings import Findings
 from visleak.search.streaming_hits import Merger, PartitionHits, StreamHits
 from visleak.search.streaming_plan import choose, sampled, whole
 from visleak.search.streaming_screen import ProductScreen, Screen
-from visleak.vectors import forget, unit_rows
+from visleak.vectors import check_digest, forget, unit_rows
 
 #: Partitions of fewer rows are not worth choosing a screen for.
 FEW_ROWS: Final = 4096
@@ -95,10 +95,15 @@ class PartitionSearch:
                     if progress is not None:
                         progress(len(rows))
 
+        def check() -> None:
+            check_digest(partition)
+
+        # the file is hashed beside the search, so that it is read from disk once
+        tasks = [check, *[work] * workers] if partition.digest else [work] * workers
         # one BLAS thread each: the worker threads share the cores among themselves
-        with threadpool_limits(1, user_api="blas"), ThreadPoolExecutor(workers) as pool:
+        with threadpool_limits(1, user_api="blas"), ThreadPoolExecutor(len(tasks)) as pool:
             try:
-                for task in [pool.submit(work) for _ in range(workers)]:
+                for task in [pool.submit(each) for each in tasks]:
                     task.result()
             except BaseException:
                 blocks.stop()

@@ -34,10 +34,10 @@ class Judged:
 
     Attributes:
         scale: ``float32`` (m,): rows times this are of unit length, but for an error of at most
-            :func:`length_error`; 0 where a row is zero or broken.
+            :func:`length_error`; 0 where a row is broken.
         odd: ``int64`` (k,): rows so short, long or broken that they must be replaced.
-        replaced: ``float32`` (k, d): by these; zero where a row is zero or broken.
-        broken: ``int64`` (j,): rows that hold NaN or infinity.
+        replaced: ``float32`` (k, d): by these; zero where a row is broken.
+        broken: ``int64`` (j,): rows without a direction (NaN, infinity, zeros).
         off: how many are of another length than 1.
     """
 
@@ -88,7 +88,7 @@ def judge(stored: npt.NDArray[Any], lengths: Float32) -> Judged:
     odd = np.flatnonzero(~sane)
     exact = unit_rows(stored[odd])
     scale = np.reciprocal(usable)
-    scale[odd[~exact.matrix.any(axis=1)]] = 0
+    scale[odd[exact.broken]] = 0
     return Judged(scale, odd, exact.matrix, odd[exact.broken], off + int(exact.off.sum()))
 
 

@@ -38,7 +38,8 @@ class PartitionHits:
         id: Arrow string array (n,): ids of the references.
         total: ``int64``, one a query: pairs of this partition at or above the threshold, before
             the cap.
-        broken: ``int64`` (k,), ascending: rows that hold NaN or infinity; they are never hits.
+        broken: ``int64`` (k,), ascending: rows without a direction (NaN, infinity, zeros); they are
+            never hits.
         off: rows whose length is off by more than :data:`visleak.vectors.NORM_TOLERANCE`.
         rows: rows of the partition.
     """
@@ -113,7 +114,7 @@ class StreamHits:
         similarity: ``float32`` (n,): float64 dot product of the unit rows, rounded.
         id: Arrow string array (n,): ids of the references.
         total: ``int64``, one a query: pairs at or above the threshold, before the cap.
-        broken: ``int64`` (k, 2): partition and row of every vector that holds NaN or infinity.
+        broken: ``int64`` (k, 2): partition and row of every vector without a direction.
         off: vectors whose length is off by more than :data:`visleak.vectors.NORM_TOLERANCE`.
         rows: vectors that were streamed, the broken ones included.
     """

@@ -38,7 +38,7 @@ class Seen:
 
     Attributes:
         query, row: ``int64`` (n,): pairs that may be wanted, among them all that are.
-        broken: ``int64`` (k,): rows that hold NaN or infinity.
+        broken: ``int64`` (k,): rows without a direction (NaN, infinity, zeros).
         off: how many are of another length than 1.
     """
 

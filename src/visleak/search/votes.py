@@ -30,7 +30,7 @@ from visleak.search.codes import CodeIndex
 LEAST_SCORE: Final = 4.0
 
 #: Text that changes whenever any score could change.
-DIGEST: Final = "votes-1"
+DIGEST: Final = "votes-2"
 
 _CHECKED: Final = 64  # pictures a query (and ties) whose matches are checked for a common place
 _COMMON: Final = 20  # a patch found in more pictures than this weighs less

@@ -10,6 +10,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from visleak.pipeline.copies import ContentPairs
 from visleak.pipeline.rates import EXCLUSIVE, NOTHING, headline, rates
 from visleak.records import GRADES, Int64
 from visleak.store import AUDIT, IMAGES, PAIRS, read_summary, read_table
@@ -120,7 +121,8 @@ class _Strongest:
 
     def __init__(self, folder: Path, pairs: pa.Table) -> None:
         self.pairs = pairs
-        images = read_table(folder, IMAGES, ["set", "id", "flat"], pc.field("flat"))
+        self.images = read_table(folder, IMAGES, ["set", "id", "digest", "flat"])
+        images = self.images.filter(pc.fill_null(self.images["flat"], False))
         self._blank = {
             name: images.filter(pc.equal(images["set"], name))["id"].combine_chunks()
             for name in pc.unique(images["set"]).to_pylist()
@@ -160,9 +162,10 @@ def _comparison(
     )
     result["pairs"] = pc.sum(mine).as_py() or 0
     if inside:
-        grades = rows["grade"].to_pylist()
+        code = pc.index_in(rows["grade"], pa.array(GRADES)).to_numpy()
+        many = ContentPairs.of_tables(rows, strongest.images).stand_for(code)
         result["within"] = {
-            "duplicate_pairs": {name: grades.count(name) for name in GRADES[:3]},
+            "duplicate_pairs": {n: int(many[code == c].sum()) for c, n in enumerate(GRADES[:3])},
             "distinct_images": {n: int((codes == c).sum()) for c, n in enumerate(GRADES[:3])},
         }
     return result

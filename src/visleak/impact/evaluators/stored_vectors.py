@@ -19,7 +19,7 @@ from visleak.images.embedding_files import Table
 from visleak.images.embedding_manifest import MANIFEST
 from visleak.images.parquet import read_footer
 from visleak.records import Bool, EmbeddingSet, Float32
-from visleak.vectors import forget, unit_rows
+from visleak.vectors import check_digest, forget, unit_rows
 
 #: Rows that are brought to unit length at a time.
 ROWS: Final = 65_536
@@ -132,6 +132,8 @@ def _read_emb(text: str, option: str) -> StoredVectors:
         column = _text_column(images)
         images = images if column is None else cast(EmbeddingSet, open_images(source, id=column))
     parts = images.partitions
+    for part in parts:
+        check_digest(part)
     ids = pa.concat_arrays([part.columns()["id"] for part in parts])
     if ids.null_count:
         raise VisleakError(f"{option} {text}: an id is null; every vector needs one")
@@ -158,7 +160,7 @@ def _unit(ids: pa.StringArray, stored: Any, rows: int, source: str) -> StoredVec
             matrix = np.empty((rows, part.shape[1]), np.float32)
         there = slice(done, done + len(part))
         matrix[there] = unit.matrix
-        usable[there] = ~unit.broken & unit.matrix.any(axis=1)
+        usable[there] = ~unit.broken
         done += len(part)
     if matrix is None or not usable.any():
         raise VisleakError(f"{source} holds no vector with a direction")

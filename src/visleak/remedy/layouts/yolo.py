@@ -29,8 +29,9 @@ def write_yolo(parts: Sequence[FilledPart], place: Place) -> list[Opened]:
     """Write the parts as the splits of one data set: ``images/SPLIT``, ``labels/SPLIT``.
 
     Class names and all else of the YAML stay; splits that are not written point to where they
-    are, but for those that lie where images come from that are parted now. As ``manifest``, a list
-    of files with their labels, and one of plain paths for training.
+    are, by paths relative to the YAML, but for those that lie where images come from that are
+    parted now. As ``manifest``, a list of files with their labels, and one of plain paths for
+    training.
 
     Raises:
         VisleakError: sets have different classes.
@@ -47,7 +48,7 @@ def write_yolo(parts: Sequence[FilledPart], place: Place) -> list[Opened]:
             )
     written = [_write(part, split, place) for part, split in zip(parts, splits, strict=True)]
     entries = {split: entry for split, (entry, _) in zip(splits, written, strict=True)}
-    merged = _merged(contents_[0], entries, _path(parts[0]), _parted(parts))
+    merged = _merged(contents_[0], entries, _path(parts[0]), _parted(parts), place)
     text = yaml.safe_dump(merged, sort_keys=False, allow_unicode=True)
     place.made(DATA).write_text(text, encoding="utf-8")
     return [opened for _, opened in written]
@@ -79,7 +80,11 @@ def _parted(parts: Sequence[FilledPart]) -> set[str]:
 
 
 def _merged(
-    content: Mapping[str, Any], entries: Mapping[str, str], path: Path, parted: set[str]
+    content: Mapping[str, Any],
+    entries: Mapping[str, str],
+    path: Path,
+    parted: set[str],
+    place: Place,
 ) -> dict[str, Any]:
     """Return the YAML with new places for the splits that are written.
 
@@ -96,7 +101,8 @@ def _merged(
         elif split in known and gone & set(known[split]):
             continue
         elif split in known:
-            merged[key] = [os.path.abspath(base / entry) for entry in known[split]]
+            files = (os.fsencode(base / entry) for entry in known[split])
+            merged[key] = [place.link_to(file, place.folder / DATA) for file in files]
         elif key != "path":  # without it, places count from the YAML's own folder
             merged[key] = value
     named = {canonical_split(str(key)) for key in merged}

@@ -1,0 +1,264 @@
+"""Sets that are mostly one image: are the counts true, and are time and memory bounded?
+
+usage: python benchmarks/floods.py [NAME[=SHARE]]...
+
+Makes each set in a temporary folder and runs ``visleak audit`` on it with an empty cache:
+
+- ``links``: 20,000 links to one image, within one set;
+- ``sides``: 4,000 of such links as test set, 16,000 as training set;
+- ``copies``: 100,000 copies of one image of 32 pixels;
+- ``scene``: 5,000 frames of a static scene, which differ by sensor noise;
+- ``noise``: 200,000 images of 8 x 8 random pixels, of which none repeats another.
+
+Seconds, the peak memory of all processes and every count are compared with what is known from the
+construction. ``scene=0.02`` makes a set of a fiftieth of the size; by default all sets are made at
+full size. Time and memory have bars at full size only, for they do not grow evenly.
+"""
+
+from __future__ import annotations
+
+import argparse
+import io
+import json
+import os
+import resource
+import subprocess
+import tempfile
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.parquet as pq
+from memory import Watch
+from PIL import Image
+from record import Bar, visleak_command, write
+
+SECONDS = 60
+MB = 1_000
+CACHE_BYTES = 1_000
+BATCH = 5_000
+
+#: Pairs listed per image at most, as documented.
+ROWS = 100
+
+
+@dataclass(frozen=True, slots=True)
+class Flood:
+    """A set that is mostly one image.
+
+    Attributes:
+        images: number of images at full size.
+        make: writes that many images into a folder and returns the sides of the command line.
+        repeating: share of the images of the first set that have a near or exact copy.
+        pairs: number of true pairs of near or exact copies, from the number of images.
+        seconds: bar of the time, or ``None``.
+    """
+
+    images: int
+    make: Callable[[int, Path], list[str]]
+    repeating: Callable[[int], int]
+    pairs: Callable[[int], int]
+    seconds: float | None = SECONDS
+
+
+def png(pixels: npt.NDArray[np.uint8]) -> bytes:
+    """Return an encoded image."""
+    sink = io.BytesIO()
+    Image.fromarray(pixels).save(sink, "PNG")
+    return sink.getvalue()
+
+
+def jpeg(pixels: npt.NDArray[np.uint8]) -> bytes:
+    """Return an encoded image."""
+    sink = io.BytesIO()
+    Image.fromarray(pixels).save(sink, "JPEG", quality=92)
+    return sink.getvalue()
+
+
+def scenery(side: int) -> npt.NDArray[np.uint8]:
+    """Return an image with structure at all scales, like a photograph's."""
+    rng = np.random.default_rng(3)
+    total = np.zeros((side, side, 3))
+    for scale in (4, 8, 16, 32, 64, 128):
+        if scale <= side:
+            field = rng.integers(0, 256, (scale, scale, 3)).astype(np.uint8)
+            total += np.asarray(Image.fromarray(field).resize((side, side), 3), float) / scale
+    total -= total.min()
+    return (total * 255 / total.max()).astype(np.uint8)
+
+
+def table(path: Path, images: Iterator[bytes], count: int) -> Path:
+    """Write encoded images as Parquet with ids."""
+    schema = pa.schema({"id": pa.string(), "image": pa.binary()})
+    with pq.ParquetWriter(path, schema) as writer:
+        for start in range(0, count, BATCH):
+            ids = [f"{row:07d}" for row in range(start, min(count, start + BATCH))]
+            writer.write_table(pa.table([ids, [next(images) for _ in ids]], schema=schema))
+    return path
+
+
+def linked(count: int, folder: Path, image: Path) -> Path:
+    """Fill a folder with links to one image."""
+    folder.mkdir()
+    for row in range(count):
+        os.symlink(image, folder / f"{row:06d}.png")
+    return folder
+
+
+def links(count: int, folder: Path) -> list[str]:
+    """Make one set of links."""
+    image = folder / "image.png"
+    image.write_bytes(png(scenery(128)))
+    return ["--set", f"links={linked(count, folder / 'links', image)}"]
+
+
+def sides(count: int, folder: Path) -> list[str]:
+    """Make two sets of links to the same image; a fifth are test images."""
+    image = folder / "image.png"
+    image.write_bytes(png(scenery(128)))
+    test = linked(count // 5, folder / "test", image)
+    train = linked(count - count // 5, folder / "train", image)
+    return ["--test", f"test={test}", "--train", f"train={train}"]
+
+
+def copies(count: int, folder: Path) -> list[str]:
+    """Make one set of copies of one tiny image."""
+    image = png(scenery(32))
+    return ["--set", f"copies={table(folder / 'c.parquet', iter(lambda: image, b''), count)}"]
+
+
+def scene(count: int, folder: Path) -> list[str]:
+    """Make the frames of a camera that looks at one place."""
+    still, rng = scenery(192).astype(np.int16), np.random.default_rng(5)
+
+    def frames() -> Iterator[bytes]:
+        while True:
+            noisy = still + rng.normal(0, 2, still.shape).round().astype(np.int16)
+            yield jpeg(np.clip(noisy, 0, 255).astype(np.uint8))
+
+    return ["--set", f"scene={table(folder / 's.parquet', frames(), count)}"]
+
+
+def noise(count: int, folder: Path) -> list[str]:
+    """Make images of random pixels."""
+    rng = np.random.default_rng(7)
+
+    def images() -> Iterator[bytes]:
+        while True:
+            yield png(rng.integers(0, 256, (8, 8, 3), np.uint8))
+
+    return ["--set", f"noise={table(folder / 'n.parquet', images(), count)}"]
+
+
+def inside(count: int) -> int:
+    """Return the number of pairs of images of one set."""
+    return count * (count - 1) // 2
+
+
+FLOODS = {
+    "links": Flood(20_000, links, lambda n: n, inside),
+    "sides": Flood(20_000, sides, lambda n: n // 5, lambda n: (n // 5) * (n - n // 5)),
+    "copies": Flood(100_000, copies, lambda n: n, inside),
+    "scene": Flood(5_000, scene, lambda n: n, inside),
+    "noise": Flood(200_000, noise, lambda n: 0, lambda n: 0, None),
+}
+
+
+def measure(name: str, part: float) -> tuple[dict[str, Any], list[Bar]]:
+    """Audit one set; return figures and bars."""
+    flood = FLOODS[name]
+    count = int(flood.images * part)
+    with tempfile.TemporaryDirectory(prefix="floods-") as temporary:
+        folder = Path(temporary)
+        command = [*visleak_command(), "audit", *flood.make(count, folder)]
+        command += ["-o", str(folder / "out"), "--cache", str(folder / "cache")]
+        begun, used = time.perf_counter(), used_seconds()
+        process = subprocess.Popen(command, stdout=subprocess.DEVNULL)
+        watch = Watch(process.pid)
+        watch.start()
+        process.wait()
+        watch.stop()
+        seconds = time.perf_counter() - begun
+        if process.returncode:
+            raise SystemExit(f"{name}: the audit ended with {process.returncode}")
+        summary = json.loads((folder / "out" / "audit.json").read_text())
+        stored = sum(f.stat().st_size for f in (folder / "cache").rglob("*") if f.is_file())
+        rows = pq.read_metadata(folder / "out" / "pairs.parquet").num_rows
+        total = pq.read_table(folder / "out" / "images.parquet", columns=["pairs_total"])
+        similar = int(np.nan_to_num(total["pairs_total"].to_numpy()).sum())
+    own = summary["comparisons"][0]
+    found = {
+        "images": count,
+        "share_of_full_size": part,
+        "seconds": round(seconds, 1),
+        "cpu_seconds": round(used_seconds() - used, 1),
+        "ms_per_image": round(1000 * seconds / count, 3),
+        "peak_mb": round(watch.all_kb * 1024 / 1e6, 1),
+        "cache_bytes_per_image": round(stored / count, 1),
+        "rows": rows,
+        # each pair within a set is one of both of its images
+        "similar_pairs": similar // 2 if "within" in own else similar,
+        **counted(own),
+        "repeating_true": flood.repeating(count),
+        "pairs_true": flood.pairs(count),
+        "timings": summary["timings"],
+    }
+    bars = [
+        Bar(f"{name}: rows per image", rows / count, ROWS),
+        Bar(f"{name}: cache per image (bytes)", stored / count, CACHE_BYTES),
+        *exactly(f"{name}: images that repeat", found["repeating"], found["repeating_true"]),
+        *exactly(f"{name}: pairs of copies", found["similar_pairs"], found["pairs_true"]),
+    ]
+    if "within" in own and name != "scene":
+        # of a scene only as many pairs are verified as connect its frames
+        bars += exactly(f"{name}: near or exact pairs", found["pairs"], found["pairs_true"])
+    if part == 1:
+        bars.append(Bar(f"{name}: peak memory (MB)", found["peak_mb"], MB))
+    if part == 1 and flood.seconds is not None:
+        bars.append(Bar(f"{name}: seconds", seconds, flood.seconds))
+    return found, bars
+
+
+def used_seconds() -> float:
+    """Return the processor time of all finished child processes; other load does not count."""
+    spent = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return spent.ru_utime + spent.ru_stime
+
+
+def exactly(name: str, figure: int, true: int) -> list[Bar]:
+    """Return the bars of a count that is known."""
+    return [Bar(name, figure, true), Bar(name, figure, true, most=False)]
+
+
+def counted(comparison: dict[str, Any]) -> dict[str, Any]:
+    """Return how many images repeat, and the pairs that are counted."""
+    found = comparison.get("within") or {}
+    rate = comparison["rates"]["near_or_exact"]["count"]
+    pairs = found.get("duplicate_pairs", {})
+    return {"repeating": rate, "pairs": pairs.get("exact", 0) + pairs.get("near", 0)}
+
+
+def main() -> None:
+    """Audit the sets."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("sets", nargs="*", metavar="NAME[=SHARE]", help="all by default")
+    given = parser.parse_args()
+    figures: dict[str, Any] = {}
+    bars: list[Bar] = []
+    for asked in given.sets or FLOODS:
+        name, _, share = asked.partition("=")
+        if name not in FLOODS:
+            parser.error(f"a set is one of {', '.join(FLOODS)}; got {name!r}")
+        figures[name], own = measure(name, float(share or 1))
+        print(name, json.dumps(figures[name]), flush=True)
+        bars += own
+    write(__file__, bars, figures)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,97 @@
+"""Many copies of one image: counts are true, rows and work stay bounded."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import cv2
+import numpy as np
+import pyarrow.compute as pc
+import pytest
+
+import visleak
+from visleak.counts import count
+from visleak.settings import Settings
+from visleak.verdicts import Verdict
+
+#: Copies of an image, of the same image as JPEG, and of another one.
+COPIES = (70, 5, 3)
+
+
+def scenery(seed: int) -> np.ndarray:
+    """Return an image of 128 pixels with structure at all scales."""
+    rng = np.random.default_rng(seed)
+    total = np.zeros((128, 128, 3))
+    for side in (4, 8, 16, 32):
+        field = rng.random((side, side, 3))
+        total += cv2.resize(field, (128, 128), interpolation=cv2.INTER_CUBIC) / side
+    return np.asarray(255 * (total - total.min()) / np.ptp(total), np.uint8)
+
+
+def encoded(seed: int, ending: str, *options: int) -> bytes:
+    return bytes(cv2.imencode(ending, scenery(seed), list(options))[1])
+
+
+@pytest.fixture(scope="module")
+def flooded(tmp_path_factory: pytest.TempPathFactory) -> visleak.Audit:
+    """A set of copies, three of them unreadable, compared with itself."""
+    root = tmp_path_factory.mktemp("flood")
+    contents = (
+        encoded(1, ".png"),
+        encoded(1, ".jpg", cv2.IMWRITE_JPEG_QUALITY, 95),
+        encoded(2, ".png"),
+        b"\x89PNG\r\n\x1a\n broken",
+    )
+    folder = root / "images"
+    folder.mkdir()
+    for kind, (content, copies) in enumerate(zip(contents, (*COPIES, 3), strict=True)):
+        for number in range(copies):
+            (folder / f"{number:03d}-{kind}.png").write_bytes(content)
+    return visleak.audit(folder, out=root / "out", workers=1, cache=None, settings=Settings())
+
+
+def true_pairs() -> int:
+    """Return the pairs of near or exact copies in the set."""
+    many, recoded, others = COPIES
+    equal = sum(n * (n - 1) // 2 for n in (many, recoded, others))
+    return equal + many * recoded
+
+
+def within(summary: dict[str, Any]) -> dict[str, int]:
+    counted: dict[str, int] = summary["comparisons"][0]["within"]["duplicate_pairs"]
+    return counted
+
+
+def test_every_pair_of_copies_is_counted(flooded: visleak.Audit) -> None:
+    """Few of them are listed, and the count was that of the list."""
+    counted = within(flooded.summary)
+    assert counted["exact"] + counted["near"] == true_pairs()
+    assert len(flooded.pairs()) < true_pairs()
+    assert flooded.rate("near_or_exact").count == sum(COPIES)
+    total = flooded.images()["pairs_total"]
+    assert pc.sum(total).as_py() == 2 * true_pairs()
+
+
+def test_stats_count_the_same_pairs(flooded: visleak.Audit, tmp_path: Path) -> None:
+    after = count(flooded.folder).sets[0].after
+    assert after.pairs == true_pairs()
+    assert after.within is not None
+    assert after.within.pairs["exact"] >= true_pairs() - COPIES[0] * COPIES[1]
+
+
+def test_a_verdict_counts_for_all_copies(flooded: visleak.Audit) -> None:
+    """Of a pair that is judged, every pair of copies of its two contents has the verdict."""
+    pairs = flooded.pairs().to_pylist()
+    row = next(p for p in pairs if p["query"].endswith("-0.png") and "-1.png" in p["reference"])
+    digest = dict(zip(*flooded.images().select(["id", "digest"]).to_pydict().values(), strict=True))
+    ends = sorted(digest[row[end]] for end in ("query", "reference"))
+    verdict = Verdict(*ends, "different", "Ada", "2026-01-01T00:00:00Z")
+    judged = visleak.apply_verdicts(flooded, [verdict])
+    counted = within(judged.summary)
+    assert counted["exact"] + counted["near"] == true_pairs() - COPIES[0] * COPIES[1]
+
+
+def test_copies_of_an_unreadable_image_are_all_listed(flooded: visleak.Audit) -> None:
+    listed = {problem.id for problem in flooded.unreadable()}
+    assert listed == {f"{number:03d}-3.png" for number in range(3)}
