@@ -9,13 +9,14 @@ import sys
 import traceback
 import warnings
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager, suppress
-from types import FrameType
+from contextlib import contextmanager
 from typing import Any, Final
 
 import typer
 
 from visleak import templates
+from visleak.cli import interrupts, streams
+from visleak.cli.interrupts import Terminated
 from visleak.errors import VisleakError, VisleakWarning
 
 INTERRUPTED: Final = 128 + signal.SIGINT
@@ -37,70 +38,53 @@ class Stopped(VisleakError):
         self.exit_code = code
 
 
-class Terminated(KeyboardInterrupt):
-    """SIGTERM came; everything is put in order as for Ctrl-C."""
-
-
 def complain(text: str) -> None:
     """Write one line about this run to stderr."""
-    with suppress(BrokenPipeError):
-        print(f"visleak: {plain(text)}", file=sys.stderr, flush=True)
+    print(f"visleak: {plain(text)}", file=sys.stderr, flush=True)
 
 
 def note(text: str) -> None:
     """Write a line that is no complaint to stderr."""
-    with suppress(BrokenPipeError):
-        print(plain(text), file=sys.stderr, flush=True)
+    print(plain(text), file=sys.stderr, flush=True)
 
 
 def say(text: str) -> None:
-    """Write finished text to stdout; a reader that went away (``| head``) is no error."""
-    with _reader_may_leave():
-        sys.stdout.write(text)
-        sys.stdout.flush()
+    """Write finished text to stdout."""
+    sys.stdout.write(text)
+    sys.stdout.flush()
 
 
 def say_bytes(data: bytes) -> None:
     """Write bytes to stdout as they are."""
-    with _reader_may_leave():
-        sys.stdout.flush()
-        sys.stdout.buffer.write(data)
-        sys.stdout.buffer.flush()
-
-
-@contextmanager
-def _reader_may_leave() -> Iterator[None]:
-    try:
-        yield
-    except BrokenPipeError:
-        # what is still buffered must go somewhere when the interpreter ends
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    sys.stdout.flush()
+    sys.stdout.buffer.write(data)
+    sys.stdout.buffer.flush()
 
 
 def run(command: Any, arguments: Sequence[str]) -> int:
     """Run a command line and return its exit code; every error becomes one line on stderr."""
-    for stream in (sys.stdout, sys.stderr):
-        # a name that is no UTF-8, or a terminal that is not, must not end a run
-        if hasattr(stream, "reconfigure"):
-            stream.reconfigure(errors="backslashreplace")
-    try:
-        with _warnings_in_a_line(), _sigterm() as came:
-            code = command.main(
-                args=list(arguments),
-                prog_name="visleak",
-                standalone_mode=False,
-                obj=tuple(arguments),
-            )
-        # newer typers turn Ctrl-C, and what is like it, into a plain exit code
-        if code == INTERRUPTED:
-            raise Terminated if came else KeyboardInterrupt
-        return code if isinstance(code, int) else 0
-    except (Exception, KeyboardInterrupt) as error:
-        if os.environ.get("VISLEAK_DEBUG") not in (None, "", "0"):
-            traceback.print_exc()
-        message, code = verdict(error, verb=next(iter(arguments), ""))
-        complain(message)
-        return code
+    with streams.guarded(), interrupts.handled() as signals:
+        try:
+            with _warnings_in_a_line():
+                code = command.main(
+                    args=list(arguments),
+                    prog_name="visleak",
+                    standalone_mode=False,
+                    obj=tuple(arguments),
+                )
+            # newer typers turn Ctrl-C, and what is like it, into a plain exit code
+            if code == INTERRUPTED:
+                raise signals.error()
+            return code if isinstance(code, int) else 0
+        except (Exception, KeyboardInterrupt) as error:
+            if os.environ.get("VISLEAK_DEBUG") not in (None, "", "0"):
+                traceback.print_exc()
+            # libraries make errors of their own of an interrupt
+            stopped = signals.came is not None and not isinstance(error, Stopped)
+            cause = signals.error() if stopped else error
+            message, code = verdict(cause, verb=next(iter(arguments), ""))
+            complain(message)
+            return code
 
 
 @contextmanager
@@ -177,23 +161,3 @@ def _refused(error: Any, verb: str) -> str:
     context = getattr(error, "ctx", None)
     path = context.command_path if context is not None else f"visleak {verb}".strip()
     return message if "did you mean" in message.lower() else f"{message}; see {path} --help"
-
-
-@contextmanager
-def _sigterm() -> Iterator[list[int]]:
-    """Let SIGTERM unwind the stack like Ctrl-C, so that scratch files go; yield those that came."""
-    came: list[int] = []
-
-    def stop(number: int, frame: FrameType | None) -> None:
-        came.append(number)
-        raise Terminated
-
-    try:
-        before = signal.signal(signal.SIGTERM, stop)
-    except ValueError:  # not in the main thread: somebody else handles signals
-        yield came
-        return
-    try:
-        yield came
-    finally:
-        signal.signal(signal.SIGTERM, before)

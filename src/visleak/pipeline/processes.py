@@ -19,6 +19,7 @@ from concurrent.futures import Future, ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
 from dataclasses import dataclass
 from functools import lru_cache
+from multiprocessing.process import BaseProcess
 from pathlib import Path
 from typing import IO, Any, Final, TypeVar
 
@@ -96,6 +97,8 @@ class Processes:
         #: How many processes work now: fewer once one was killed.
         self._working = workers
         self._pool: ProcessPoolExecutor | None = None
+        self._processes: list[BaseProcess] = []
+        self._abandoned = False
         self._numbers = itertools.count()
 
     def share(self, value: object) -> Stored:
@@ -138,7 +141,7 @@ class Processes:
                 yield self._next(function, waiting, step)
         finally:
             for handed in waiting:
-                handed.future.cancel()
+                self._abandoned |= not handed.future.cancel() and not handed.future.done()
 
     def _handed(self, function: Callable[[Any], Any], task: object, step: str) -> _Handed:
         """Hand a task to a process."""
@@ -195,6 +198,9 @@ class Processes:
     def close(self) -> None:
         """End the processes and forget what was shared."""
         if self._pool is not None:
+            # nobody waits for what is still worked on: it would hold up the end
+            for process in self._processes if self._abandoned else ():
+                process.terminate()
             self._pool.shutdown(cancel_futures=True)
         for path in [path for path in _KEPT if path.parent == self.scratch]:
             del _KEPT[path]
@@ -202,13 +208,16 @@ class Processes:
     def _started(self) -> ProcessPoolExecutor:
         if self._pool is None:
             context = multiprocessing.get_context("spawn")
+            others = set(multiprocessing.active_children())
             self._pool = ProcessPoolExecutor(self._working, context, initializer=be_a_worker)
             gate = self.scratch / f"workers-{next(self._numbers)}.gate"
             with without_main():
                 # a process is started with each task that finds none idle: hold them back until
                 # there are as many tasks, and so processes, as workers, all under the guard
-                held = [self._pool.submit(_wait_for, gate) for _ in range(self._working)]
+                with uninterrupted():
+                    held = [self._pool.submit(_wait_for, gate) for _ in range(self._working)]
                 gate.touch()
+                self._processes = list(set(multiprocessing.active_children()) - others)
                 for future in held:
                     future.result()
         return self._pool
@@ -239,6 +248,19 @@ def without_main() -> Iterator[None]:
         sys.modules["__main__"] = main
 
 
+@contextlib.contextmanager
+def uninterrupted() -> Iterator[None]:
+    """Keep Ctrl-C back while processes are started, and from them until they know to ignore it."""
+    if not hasattr(signal, "pthread_sigmask"):
+        yield
+        return
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGINT])
+    try:
+        yield
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
+
+
 class _Pickler(pickle.Pickler):
     """Refuses what the caller's own script defines: workers do not run it, see above."""
 
@@ -258,6 +280,8 @@ def _wait_for(gate: Path) -> None:
 def be_a_worker() -> None:
     """Leave Ctrl-C to the process that began the run, and end with it."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
+    if hasattr(signal, "pthread_sigmask"):
+        signal.pthread_sigmask(signal.SIG_UNBLOCK, [signal.SIGINT])
     threading.Thread(target=_end_with_parent, daemon=True).start()
     use_one_thread()
 
