@@ -14,7 +14,7 @@ import os
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import Any, Final, TextIO
+from typing import IO, Any, Final, TextIO
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -84,6 +84,22 @@ LOCK: Final = ".visleak.lock"
 
 
 @contextmanager
+def naming(path: Path, beside: Path | None = None) -> Iterator[None]:
+    """Name a file in errors of the system that name none, as those of a full disk.
+
+    Args:
+        path: what is written.
+        beside: its name until it is whole, which is told to nobody.
+    """
+    try:
+        yield
+    except OSError as error:
+        if error.filename is None or (beside is not None and error.filename == str(beside)):
+            error.filename, error.filename2 = str(path), None
+        raise
+
+
+@contextmanager
 def replacing(path: Path) -> Iterator[Path]:
     """Give a name to write to; on success it becomes ``path`` in one step, on failure it goes.
 
@@ -97,12 +113,14 @@ def replacing(path: Path) -> Iterator[Path]:
     path.parent.mkdir(parents=True, exist_ok=True)
     beside = path.with_name(f".{path.name}.{os.getpid()}.part")
     try:
-        yield beside
-        _flush(beside)
-        os.replace(beside, path)
-        _flush(path.parent)
+        with naming(path, beside):
+            yield beside
+            _flush(beside)
+            os.replace(beside, path)
+            _flush(path.parent)
     finally:
-        beside.unlink(missing_ok=True)
+        with suppress(OSError):
+            beside.unlink(missing_ok=True)
 
 
 def free_file(path: Path, *, force: bool = False, audit: Path | None = None) -> None:
@@ -253,7 +271,9 @@ def write_tables(path: Path, schema: pa.Schema, tables: Iterable[pa.Table]) -> i
     rows = 0
     with (
         replacing(path) as beside,
-        pq.ParquetWriter(beside, schema, compression="zstd", write_statistics=True) as writer,
+        # Arrow opens no name that is not UTF-8
+        beside.open("wb") as file,
+        pq.ParquetWriter(file, schema, compression="zstd", write_statistics=True) as writer,
     ):
         for table in tables:
             writer.write_table(table.cast(schema))
@@ -392,6 +412,18 @@ def read_summary(folder: Path) -> dict[str, Any]:
     return summary
 
 
+@contextmanager
+def opened_for_arrow(path: Path) -> Iterator[Path | IO[bytes]]:
+    """Give a file to read as Arrow takes it: by its name, or open, as Arrow's names are UTF-8."""
+    try:
+        str(path).encode()
+    except UnicodeEncodeError:
+        with path.open("rb") as file:
+            yield file
+        return
+    yield path
+
+
 def read_table(
     folder: Path, name: str, columns: list[str] | None = None, where: Any = None
 ) -> pa.Table:
@@ -408,6 +440,7 @@ def read_table(
     """
     path = folder / name
     try:
-        return pq.read_table(path, columns=columns, filters=where)
+        with opened_for_arrow(path) as file:
+            return pq.read_table(file, columns=columns, filters=where)
     except (OSError, pa.ArrowException) as error:
         raise VisleakError(f"{path} cannot be read ({error}); run the audit again") from error

@@ -123,8 +123,10 @@ def verdict(error: BaseException, verb: str = "") -> tuple[str, int]:
 
 def _unforeseen(error: BaseException) -> str:
     """Return the line that tells of an error nobody raised on purpose."""
-    if isinstance(error, MemoryError):
-        return "not enough memory; use fewer --workers, or audit in parts"
+    if _is_lack_of_memory(error):
+        return f"not enough memory{_limit()}; use fewer --workers, or audit in parts"
+    if isinstance(error, FileNotFoundError) and not _where(error) and _is_nowhere():
+        return "the working folder was deleted; change to one that exists (cd)"
     if _is_full_disk(error):
         return (
             f"the disk is full{_where(error)}; make room, or write elsewhere with -o DIR"
@@ -132,10 +134,42 @@ def _unforeseen(error: BaseException) -> str:
         )
     if isinstance(error, OSError):
         return f"{error.strerror or error}{_where(error)}"
+    if isinstance(error, UnicodeEncodeError) and "surrogates" in error.reason:
+        return f"the name {error.object} is not UTF-8, as is needed here; give it another one"
     return (
         f"unexpected {type(error).__name__}: {error}; this is a defect of visleak,"
         " VISLEAK_DEBUG=1 shows where"
     )
+
+
+def _is_lack_of_memory(error: BaseException) -> bool:
+    """Whether memory, or room for one more thread or library, was asked for in vain."""
+    if isinstance(error, MemoryError) or getattr(error, "errno", None) == errno.ENOMEM:
+        return True
+    words = ("failed to map segment", "cannot allocate memory", "can't start new thread")
+    return isinstance(error, ImportError | RuntimeError | OSError) and any(
+        word in str(error).lower() for word in words
+    )
+
+
+def _limit() -> str:
+    """Return what a process of this session may use at most, if it is bounded."""
+    try:
+        import resource
+    except ImportError:
+        return ""
+    most, _ = resource.getrlimit(resource.RLIMIT_AS)
+    if most == resource.RLIM_INFINITY:
+        return ""
+    return f" (a process may use {most // 1_000_000:,} MB of address space, see ulimit -v)"
+
+
+def _is_nowhere() -> bool:
+    try:
+        os.getcwd()
+    except FileNotFoundError:
+        return True
+    return False
 
 
 def _is_full_disk(error: BaseException) -> bool:

@@ -25,6 +25,7 @@ from typing import IO, Any, Final, TypeVar
 
 from visleak.cache import Cache
 from visleak.errors import VisleakError, VisleakWarning
+from visleak.store import naming
 
 T = TypeVar("T")
 R = TypeVar("R")
@@ -107,7 +108,7 @@ class Processes:
         if self.workers <= 1:
             _KEPT[path] = value
             return Stored(path)
-        with path.open("wb") as file:
+        with naming(path), path.open("wb") as file:
             send_to(file, value, "use workers=1")
         return Stored(path)
 
