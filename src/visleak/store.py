@@ -94,9 +94,10 @@ def naming(path: Path, beside: Path | None = None) -> Iterator[None]:
     try:
         yield
     except OSError as error:
-        if error.filename is None or (beside is not None and error.filename == str(beside)):
-            error.filename, error.filename2 = str(path), None
-        raise
+        ours = error.filename is None or (beside is not None and error.filename == str(beside))
+        if not ours or error.errno is None:
+            raise
+        raise OSError(error.errno, error.strerror, str(path)) from error
 
 
 @contextmanager

@@ -21,6 +21,9 @@ from visleak.errors import VisleakError, VisleakWarning
 
 INTERRUPTED: Final = 128 + signal.SIGINT
 
+#: Bytes of address space below which no verb gets as far as to its work.
+LEAST_SPACE: Final = 700_000_000
+
 #: Untrusted text as one line that no terminal takes for a command.
 plain: Final = templates.plain
 
@@ -65,6 +68,7 @@ def run(command: Any, arguments: Sequence[str]) -> int:
     """Run a command line and return its exit code; every error becomes one line on stderr."""
     with streams.guarded(), interrupts.handled() as signals:
         try:
+            _refuse_small_space(arguments)
             with _warnings_in_a_line():
                 code = command.main(
                     args=list(arguments),
@@ -152,16 +156,35 @@ def _is_lack_of_memory(error: BaseException) -> bool:
     )
 
 
-def _limit() -> str:
-    """Return what a process of this session may use at most, if it is bounded."""
+def _address_space() -> int | None:
+    """Return how many bytes a process of this session may address, if that is bounded."""
     try:
         import resource
-    except ImportError:
-        return ""
+    except ImportError:  # not on Windows
+        return None
     most, _ = resource.getrlimit(resource.RLIMIT_AS)
-    if most == resource.RLIM_INFINITY:
+    return None if most == resource.RLIM_INFINITY else most
+
+
+def _limit() -> str:
+    most = _address_space()
+    if most is None:
         return ""
     return f" (a process may use {most // 1_000_000:,} MB of address space, see ulimit -v)"
+
+
+def _refuse_small_space(arguments: Sequence[str]) -> None:
+    """Refuse to begin where the libraries cannot be loaded; some of them would end the process.
+
+    Raises:
+        VisleakError: it is so.
+    """
+    most = _address_space()
+    asked = set(arguments) - {"--help", "-h", "--version"}
+    if most is not None and most < LEAST_SPACE and len(asked) == len(set(arguments)) > 0:
+        raise VisleakError(
+            f"not enough memory{_limit()}; the libraries alone need {LEAST_SPACE // 1_000_000:,} MB"
+        )
 
 
 def _is_nowhere() -> bool:
