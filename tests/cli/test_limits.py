@@ -68,6 +68,20 @@ def test_a_limit_on_files(dataset: Path, audited: Path, tmp_path: Path, verb: st
     )
 
 
+def test_verdicts_that_cannot_be_written(audited: Path, tmp_path: Path) -> None:
+    """SQLite writes them, which no test of writes in Python reaches."""
+    folder = Path(shutil.copytree(audited, tmp_path / "audit"))
+    given = tmp_path / "list.csv"
+    given.write_text("TestID,TrainID,Judgment\nthing/copy.png,thing/t0.png,0\n")
+    command = ("verdicts", str(folder), "import", str(given), "--reviewer", "Ada")
+    for most in (1_000, 10_000):
+        line = refused(*command, limit=bounded(resource.RLIMIT_FSIZE, most))
+        assert str(folder / "verdicts.sqlite") in line
+        assert not (folder / "verdicts.csv").exists()
+    assert run(*command).code == 0
+    assert (folder / "verdicts.csv").read_text().count("\n") == 2
+
+
 def test_a_working_folder_that_was_deleted(audited: Path, tmp_path: Path) -> None:
     gone = tmp_path / "gone"
     gone.mkdir()

@@ -14,9 +14,11 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
+import numpy as np
 import pytest
 from calling import Ran, run
 from faults import Faults
+from PIL import Image
 
 #: Commands; {data}, {audit} and {out} stand for the data set, a copy of its audit and the output.
 COMMANDS: Mapping[str, tuple[str, ...]] = {
@@ -41,6 +43,10 @@ COMMANDS: Mapping[str, tuple[str, ...]] = {
     "calibrate": ("calibrate", "{data}/train", "--fpr", "1e-1", "-o", "{out}.json"),
     "stats": ("stats", "{audit}", "-o", "{out}"),
     "encode": ("encode", "{data}/train", "-o", "{out}", "--workers", "1"),
+    "replace": (
+        *("replace", "{audit}", "--pool", "{root}/pool", "--choose", "auto"),
+        *("-o", "{out}", "--as", "copy", "--apply"),
+    ),
     "verdicts": ("verdicts", "{audit}", "import", "{lists}", "--reviewer", "Ada"),
 }
 
@@ -88,10 +94,16 @@ class Scene:
         (self.root / "list.csv").write_text(
             "TestID,TrainID,Judgment\nthing/copy.png,thing/t0.png,0\n"
         )
+        for number in range(3):
+            (self.root / "pool" / "thing").mkdir(parents=True, exist_ok=True)
+            coarse = np.random.default_rng(number).integers(0, 256, (9, 9, 3), np.uint8)
+            whole = Image.fromarray(coarse).resize((96, 96))
+            whole.save(self.root / "pool" / "thing" / f"{number}.png")
         return contents(self.root)
 
     def run(self, *more: str) -> Ran:
         places = {
+            "root": self.root,
             "data": self.data,
             "audit": self.root / "audit",
             "out": self.root / "out",
