@@ -237,6 +237,35 @@ def test_killed_twice(reference, place, monkeypatch):
     check(reference, place, monkeypatch)
 
 
+def workers_of(process: subprocess.Popen[bytes]) -> list[int]:
+    """Return the worker processes that a run has begun."""
+    found = []
+    for name in filter(str.isdecimal, os.listdir("/proc")):
+        with contextlib.suppress(OSError):
+            parent = Path(f"/proc/{name}/stat").read_text().rpartition(")")[2].split()[1]
+            if (
+                int(parent) == process.pid
+                and b"spawn_main" in Path(f"/proc/{name}/cmdline").read_bytes()
+            ):
+                found.append(int(name))
+    return found
+
+
+@pytest.mark.skipif(not Path("/proc/self/stat").exists(), reason="needs /proc")
+def test_a_killed_worker_changes_no_answer(reference, place):
+    """Its tasks are done again by fewer processes, and one line says so."""
+    process = place.start()
+    place.wait(process, lambda: len(workers_of(process)) == 2)
+    os.kill(workers_of(process)[-1], signal.SIGKILL)
+    assert process.wait(PATIENCE) == 0, place.said.read_text()
+    told = [line for line in place.said.read_text().splitlines() if line.startswith("visleak: ")]
+    assert len(told) == 1
+    assert "killed" in told[0]
+    assert "--workers 1" in told[0]
+    assert Result.of(place) == reference.result
+    assert files_of(place.out) == reference.files
+
+
 def test_half_written_files_of_dead_processes_go_and_of_living_ones_stay(place, tmp_path):
     from visleak.pipeline.workplace import remove_leftovers
 

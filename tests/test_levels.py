@@ -31,6 +31,7 @@ LEVELS = (
         "vectors",
         "journal",
         "documents",
+        "delimited",
         "templates",
         "markup",
     ),

@@ -26,6 +26,7 @@ from visleak.store import (
     PAIRS_SCHEMA,
     UNREADABLE,
     file_digest,
+    opened_for_arrow,
     read_problems,
     read_table,
 )
@@ -169,13 +170,16 @@ class _Check:
     def _tables(self) -> None:
         for name, expected in SCHEMAS.items():
             try:
-                schema = pq.read_schema(self.folder / name)
+                with opened_for_arrow(self.folder / name) as file:
+                    metadata = pq.read_metadata(file)
             except (OSError, pa.ArrowException) as error:
                 raise VisleakError(f"{self.folder / name} cannot be read ({error})") from error
+            schema = metadata.schema.to_arrow_schema()
             lacking = [field.name for field in expected if field not in schema]
             if lacking:
                 self._find(name, f"lacks the columns {', '.join(lacking)}")
-        self.counts["pairs"] = pq.read_metadata(self.folder / PAIRS).num_rows
+            if name == PAIRS:
+                self.counts["pairs"] = metadata.num_rows
 
     def _sets(self) -> None:
         """Compare the numbers of images with the tables."""

@@ -15,7 +15,7 @@ import os
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import Any, Final, TextIO
+from typing import IO, Any, Final, TextIO
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -85,6 +85,23 @@ LOCK: Final = ".visleak.lock"
 
 
 @contextmanager
+def naming(path: Path, beside: Path | None = None) -> Iterator[None]:
+    """Name a file in errors of the system that name none, as those of a full disk.
+
+    Args:
+        path: what is written.
+        beside: its name until it is whole, which is told to nobody.
+    """
+    try:
+        yield
+    except OSError as error:
+        ours = error.filename is None or (beside is not None and error.filename == str(beside))
+        if not ours or error.errno is None:
+            raise
+        raise OSError(error.errno, error.strerror, str(path)) from error
+
+
+@contextmanager
 def replacing(path: Path) -> Iterator[Path]:
     """Give a name to write to; on success it becomes ``path`` in one step, on failure it goes.
 
@@ -98,12 +115,14 @@ def replacing(path: Path) -> Iterator[Path]:
     path.parent.mkdir(parents=True, exist_ok=True)
     beside = path.with_name(f".{path.name}.{os.getpid()}.part")
     try:
-        yield beside
-        _flush(beside)
-        os.replace(beside, path)
-        _flush(path.parent)
+        with naming(path, beside):
+            yield beside
+            _flush(beside)
+            os.replace(beside, path)
+            _flush(path.parent)
     finally:
-        beside.unlink(missing_ok=True)
+        with suppress(OSError):
+            beside.unlink(missing_ok=True)
 
 
 def free_file(path: Path, *, force: bool = False, audit: Path | None = None) -> None:
@@ -260,8 +279,10 @@ def write_tables(path: Path, schema: pa.Schema, tables: Iterable[pa.Table]) -> i
     rows = 0
     with (
         replacing(path) as beside,
+        # Arrow opens no name that is not UTF-8
+        beside.open("wb") as file,
         pq.ParquetWriter(
-            beside, schema, compression="zstd", write_statistics=True, write_page_checksum=True
+            file, schema, compression="zstd", write_statistics=True, write_page_checksum=True
         ) as writer,
     ):
         for table in tables:
@@ -401,6 +422,18 @@ def read_summary(folder: Path) -> dict[str, Any]:
     return summary
 
 
+@contextmanager
+def opened_for_arrow(path: Path) -> Iterator[Path | IO[bytes]]:
+    """Give a file to read as Arrow takes it: by its name, or open, as Arrow's names are UTF-8."""
+    try:
+        str(path).encode()
+    except UnicodeEncodeError:
+        with path.open("rb") as file:
+            yield file
+        return
+    yield path
+
+
 def read_table(
     folder: Path, name: str, columns: list[str] | None = None, where: Any = None
 ) -> pa.Table:
@@ -417,6 +450,9 @@ def read_table(
     """
     path = folder / name
     try:
-        return pq.read_table(path, columns=columns, filters=where, page_checksum_verification=True)
+        with opened_for_arrow(path) as file:
+            return pq.read_table(
+                file, columns=columns, filters=where, page_checksum_verification=True
+            )
     except (OSError, pa.ArrowException) as error:
         raise VisleakError(f"{path} cannot be read ({error}); run the audit again") from error

@@ -106,9 +106,9 @@ def test_seconds_are_no_metric_and_guarded_names_are_read_back(tmp_path: Path) -
             " repetition, and metrics",
         ),
         (
-            "percent;f1\n0;.5\n",
+            "percent|f1\n0|.5\n",
             " has no column step, the percent of the test images that leak; its columns, parted by"
-            " commas, are 'percent;f1'",
+            " commas, are 'percent|f1'",
         ),
         ("step,f1,f1\n0,1,1\n", " has more than one column 'f1'; keep one"),
         ("step,Step,f1\n0,1,1\n", " has more than one column 'step'; keep one"),
@@ -155,7 +155,7 @@ def test_seconds_are_no_metric_and_guarded_names_are_read_back(tmp_path: Path) -
         ),
         ("step,f1\n0,.5,9\n", ", line 2 has 3 cells, the header has 2"),
         ("step,f1,note\n0,.5,\n10,.6,\n", ", column 'note' has no values; remove it"),
-        ('step,f1\n0,"5\n', " cannot be read as CSV in UTF-8: unexpected end of data"),
+        ('step,f1\n0,"5\n', " cannot be read as CSV: unexpected end of data"),
     ],
 )
 def test_odd_files_give_one_line(tmp_path: Path, text: str, said: str) -> None:
@@ -180,8 +180,8 @@ def test_names_and_cells_stay_on_one_line(tmp_path: Path) -> None:
 
 def test_what_is_no_text_or_too_large_or_not_there(tmp_path: Path) -> None:
     path = tmp_path / "curve.csv"
-    path.write_bytes("step,f1\n0,1\n".encode("utf-16"))
-    with pytest.raises(VisleakError, match="cannot be read as CSV in UTF-8: 'utf-8' codec"):
+    path.write_bytes("step,f1\n0,1\n".encode("utf-16-le"))
+    with pytest.raises(VisleakError, match="cannot be read as CSV: it is UTF-16 without"):
         read_scores(path)
     path.write_bytes(b"step,f1\n" + b"0,1\n" * (LIMIT // 4))
     with pytest.raises(VisleakError, match="has more than 10 MiB, too much for a list of scores"):

@@ -64,9 +64,9 @@ def test_coco_with_a_folder_and_captions(put, tmp_path):
     assert images.captions.to_pylist() == ["one"]
     assert images.labels.to_pylist() == [None]
     assert open_images(f"coco:{path}?images=far/away").ids.to_pylist() == ["a.png"]
-    with pytest.raises(UsageError, match=r"images=nope is no folder"):
+    with pytest.raises(UsageError, match=r"images=nope is no folder; looked for nope and .*nope"):
         open_images(f"coco:{path}?images=nope")
-    with pytest.raises(UsageError, match=r"its images are in none of .*; add \?images=FOLDER"):
+    with pytest.raises(UsageError, match=r"images, such as .*, are in none of .*; add \?images="):
         open_images(f"coco:{path}")
 
 
@@ -143,6 +143,7 @@ def test_yolo_lists_of_folders_and_of_files(yolo, put, tmp_path):
         ("- 1", VisleakError, "is no YOLO data set: it has no `train` or `val`"),
         ("!!python/object/apply:os.system ['touch pwned']", VisleakError, "cannot be read as YAML"),
         ("val: nowhere", UsageError, "nowhere is neither a folder nor a .txt list"),
+        ("path: gone\nval: a", UsageError, "`path: gone` is no folder either .looked for .*gone"),
         ("val: labels", VisleakError, "holds no pictures"),
         ("names: [a]", UsageError, r"add #SPLIT, one of \(it has none\)"),
     ],

@@ -34,9 +34,9 @@ def refusal(path: Path) -> str:
 
 def test_a_refusal_says_how_to_write_the_file(tmp_path: Path) -> None:
     file = tmp_path / "c.csv"
-    file.write_bytes(b"id;correct\na;1\n")
-    assert refusal(file).endswith("it has 'id;correct': separate the columns of a .csv by commas")
-    file.write_bytes("id,ap\na,1\n".encode("utf-16"))
+    file.write_bytes(b"id|correct\na|1\n")
+    assert refusal(file).endswith("it has 'id|correct': separate the columns of a .csv by commas")
+    file.write_bytes("id,ap\na,1\n".encode("utf-16-le"))
     assert refusal(file).endswith("; save it as UTF-8")
     file = tmp_path / "c.tsv"
     file.write_bytes(b"id,correct\na,1\n")
@@ -61,14 +61,14 @@ def test_what_is_no_file_of_predictions_is_the_callers_mistake(tmp_path: Path) -
         (b"", "F is empty: a file of predictions begins with a header"),
         (b"id,correct\n", "F holds no predictions: it has columns, but no rows"),
         (b"file,correct\na,1\n", "F has no column `id` with the ids of the images; it has 'file'"),
-        (b"id;correct\na;1\n", "F has no column `id` with the ids of the images; it has 'id;corr"),
+        (b"id|correct\na|1\n", "F has no column `id` with the ids of the images; it has 'id|corr"),
         (b"id,ap,ap\na,1,2\n", "F has more than one column 'ap'; keep one"),
         (b"id,ap\na,1\nb,2\na,3\n", "F: id 'a' occurs more than once, in rows 0 and 2; keep one"),
         (b"id,ap\na,1\n,2\nb,1\n,3\n", "F: no id in rows 1 and 3; every prediction needs the id"),
         (b"id,ap\na,1\n,2\n", "F: no id in row 1; every prediction needs the id of its image"),
         (b"id,ap\na,1\nb\n", "F cannot be read as CSV: CSV parse error: Expected 2 columns, got 1"),
         (b"id,ap\n\xff,1\n", "F cannot be read as CSV: "),
-        ("id,ap\na,1\n".encode("utf-16"), "F cannot be read as CSV: 'utf-8' codec can't decode"),
+        ("id,ap\na,1\n".encode("utf-16-le"), "F cannot be read as CSV: it is UTF-16 without"),
     ],
 )
 def test_a_bad_csv_is_refused(tmp_path: Path, text: bytes, said: str) -> None:

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 import working
 
-from visleak.errors import MissingExtra, UsageError, VisleakError
+from visleak.errors import MissingExtra, UsageError, VisleakError, VisleakWarning
 from visleak.pipeline.processes import Processes
 from visleak.pipeline.workplace import SCRATCH_PREFIX, Workplace, remove_leftovers
 
@@ -100,15 +100,49 @@ def test_an_error_surfaces_as_it_is(pair, tmp_path, workers, function, kind, sai
         assert list(place.each(working.double, [4])) == [8]
 
 
-def test_a_worker_that_dies_is_one_line(tmp_path):
+@pytest.mark.parametrize(("workers", "deaths", "left"), [(2, 1, [1]), (5, 2, [2, 1])])
+def test_tasks_of_a_killed_worker_are_done_again_by_fewer(tmp_path, workers, deaths, left):
     """The kernel's out-of-memory killer leaves no message of its own."""
+    lives = tmp_path / "lives"
+    lives.mkdir()
+    for life in range(deaths):
+        (lives / str(life)).touch()
+    tasks = [working.Deadly(number, lives) for number in range(20)]
+    with Workplace.at(tmp_path, workers, None) as place:
+        value = place.share([4])
+        with pytest.warns(VisleakWarning) as told:
+            assert list(place.each(working.die_sometimes, tasks, "reading a")) == [*range(0, 40, 2)]
+        said = [str(warning.message) for warning in told]
+        assert [f"--workers {number} " in line for number, line in zip(left, said, strict=True)]
+        assert all("killed while reading a" in line and "\n" not in line for line in said)
+        # what was shared before, and tasks of later steps, know of no death
+        assert list(place.each(working.load, [value])) == [[4]]
+        assert set(place.each(working.process_of, range(4))).isdisjoint([os.getpid()])
+
+
+def test_steps_at_once_survive_one_death(tmp_path):
+    """A step that hands its tasks to the pool while another is at it is not disturbed."""
+    (tmp_path / "lives").mkdir()
+    with Workplace.at(tmp_path, 4, None) as place:
+        other = place.each(working.double, range(30))
+        assert next(other) == 0
+        (tmp_path / "lives" / "1").touch()
+        tasks = [working.Deadly(number, tmp_path / "lives") for number in range(9)]
+        with pytest.warns(VisleakWarning):
+            found = list(place.each(working.die_sometimes, tasks))
+        # where it warned once more, that would be an error
+        assert (found, [0, *other]) == ([*range(0, 18, 2)], [*range(0, 60, 2)])
+
+
+def test_a_task_that_kills_the_last_worker_too_is_one_line(tmp_path):
     with Workplace.at(tmp_path, 2, None) as place:
-        with pytest.raises(VisleakError) as caught:
-            list(place.each(working.die, range(20)))
-        said = "a worker process died, most likely for lack of memory; use fewer --workers"
-        assert str(caught.value) == said
-        with pytest.raises(VisleakError, match="a worker process died"):
-            list(place.each(working.double, range(3)))
+        with pytest.warns(VisleakWarning), pytest.raises(VisleakError) as caught:
+            list(place.each(working.die, range(20), "checking pairs"))
+        said = str(caught.value)
+        assert "while checking pairs" in said
+        assert "--workers 1" in said
+        assert "\n" not in said
+        assert list(place.each(working.double, range(3))) == [0, 2, 4]
 
 
 def test_what_cannot_be_sent_is_one_line(tmp_path):

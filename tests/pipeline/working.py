@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import signal
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -56,6 +57,22 @@ def die(number: int) -> int:
     if number == 3:
         os._exit(7)
     return number
+
+
+@dataclass(frozen=True)
+class Deadly:
+    """A task whose process is killed as often as there are files in a folder, one a time."""
+
+    number: int
+    lives: Path
+
+
+def die_sometimes(task: Deadly) -> int:
+    if task.number == 3:
+        for life in task.lives.iterdir():
+            life.unlink()
+            os.kill(os.getpid(), signal.SIGKILL)
+    return 2 * task.number
 
 
 @dataclass

@@ -6,9 +6,8 @@ Only typer is imported here: everything else is imported by the verb that needs 
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Sequence
-from typing import Annotated, NoReturn
+from typing import Annotated
 
 import typer
 
@@ -138,11 +137,6 @@ def _root(
         edges.say(context.get_help() + "\n")
 
 
-def main(arguments: Sequence[str] | None = None) -> NoReturn:
-    """Run a command line and exit with its code.
-
-    Args:
-        arguments: without the program's name; by default those of this process.
-    """
-    given = list(sys.argv[1:] if arguments is None else arguments)
-    sys.exit(edges.run(typer.main.get_command(app), given))
+def run(arguments: Sequence[str]) -> int:
+    """Run a command line, without the program's name, and return its exit code."""
+    return edges.run(typer.main.get_command(app), arguments)

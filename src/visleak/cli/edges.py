@@ -9,16 +9,20 @@ import sys
 import traceback
 import warnings
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager, suppress
-from types import FrameType
+from contextlib import contextmanager
 from typing import Any, Final
 
 import typer
 
 from visleak import templates
+from visleak.cli import interrupts, streams
+from visleak.cli.interrupts import Terminated
 from visleak.errors import VisleakError, VisleakWarning
 
 INTERRUPTED: Final = 128 + signal.SIGINT
+
+#: Bytes of address space below which no verb gets as far as to its work.
+LEAST_SPACE: Final = 700_000_000
 
 #: Untrusted text as one line that no terminal takes for a command.
 plain: Final = templates.plain
@@ -37,70 +41,54 @@ class Stopped(VisleakError):
         self.exit_code = code
 
 
-class Terminated(KeyboardInterrupt):
-    """SIGTERM came; everything is put in order as for Ctrl-C."""
-
-
 def complain(text: str) -> None:
     """Write one line about this run to stderr."""
-    with suppress(BrokenPipeError):
-        print(f"visleak: {plain(text)}", file=sys.stderr, flush=True)
+    print(f"visleak: {plain(text)}", file=sys.stderr, flush=True)
 
 
 def note(text: str) -> None:
     """Write a line that is no complaint to stderr."""
-    with suppress(BrokenPipeError):
-        print(plain(text), file=sys.stderr, flush=True)
+    print(plain(text), file=sys.stderr, flush=True)
 
 
 def say(text: str) -> None:
-    """Write finished text to stdout; a reader that went away (``| head``) is no error."""
-    with _reader_may_leave():
-        sys.stdout.write(text)
-        sys.stdout.flush()
+    """Write finished text to stdout."""
+    sys.stdout.write(text)
+    sys.stdout.flush()
 
 
 def say_bytes(data: bytes) -> None:
     """Write bytes to stdout as they are."""
-    with _reader_may_leave():
-        sys.stdout.flush()
-        sys.stdout.buffer.write(data)
-        sys.stdout.buffer.flush()
-
-
-@contextmanager
-def _reader_may_leave() -> Iterator[None]:
-    try:
-        yield
-    except BrokenPipeError:
-        # what is still buffered must go somewhere when the interpreter ends
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    sys.stdout.flush()
+    sys.stdout.buffer.write(data)
+    sys.stdout.buffer.flush()
 
 
 def run(command: Any, arguments: Sequence[str]) -> int:
     """Run a command line and return its exit code; every error becomes one line on stderr."""
-    for stream in (sys.stdout, sys.stderr):
-        # a name that is no UTF-8, or a terminal that is not, must not end a run
-        if hasattr(stream, "reconfigure"):
-            stream.reconfigure(errors="backslashreplace")
-    try:
-        with _warnings_in_a_line(), _sigterm() as came:
-            code = command.main(
-                args=list(arguments),
-                prog_name="visleak",
-                standalone_mode=False,
-                obj=tuple(arguments),
-            )
-        # newer typers turn Ctrl-C, and what is like it, into a plain exit code
-        if code == INTERRUPTED:
-            raise Terminated if came else KeyboardInterrupt
-        return code if isinstance(code, int) else 0
-    except (Exception, KeyboardInterrupt) as error:
-        if os.environ.get("VISLEAK_DEBUG") not in (None, "", "0"):
-            traceback.print_exc()
-        message, code = verdict(error, verb=next(iter(arguments), ""))
-        complain(message)
-        return code
+    with streams.guarded(), interrupts.handled() as signals:
+        try:
+            _refuse_small_space(arguments)
+            with _warnings_in_a_line():
+                code = command.main(
+                    args=list(arguments),
+                    prog_name="visleak",
+                    standalone_mode=False,
+                    obj=tuple(arguments),
+                )
+            # newer typers turn Ctrl-C, and what is like it, into a plain exit code
+            if code == INTERRUPTED:
+                raise signals.error()
+            return code if isinstance(code, int) else 0
+        except (Exception, KeyboardInterrupt) as error:
+            if os.environ.get("VISLEAK_DEBUG") not in (None, "", "0"):
+                traceback.print_exc()
+            # libraries make errors of their own of an interrupt
+            stopped = signals.came is not None and not isinstance(error, Stopped)
+            cause = signals.error() if stopped else error
+            message, code = verdict(cause, verb=next(iter(arguments), ""))
+            complain(message)
+            return code
 
 
 @contextmanager
@@ -139,8 +127,10 @@ def verdict(error: BaseException, verb: str = "") -> tuple[str, int]:
 
 def _unforeseen(error: BaseException) -> str:
     """Return the line that tells of an error nobody raised on purpose."""
-    if isinstance(error, MemoryError):
-        return "not enough memory; use fewer --workers, or audit in parts"
+    if _is_lack_of_memory(error):
+        return f"not enough memory{_limit()}; use fewer --workers, or audit in parts"
+    if isinstance(error, FileNotFoundError) and not _where(error) and _is_nowhere():
+        return "the working folder was deleted; change to one that exists (cd)"
     if _is_full_disk(error):
         return (
             f"the disk is full{_where(error)}; make room, or write elsewhere with -o DIR"
@@ -148,10 +138,61 @@ def _unforeseen(error: BaseException) -> str:
         )
     if isinstance(error, OSError):
         return f"{error.strerror or error}{_where(error)}"
+    if isinstance(error, UnicodeEncodeError) and "surrogates" in error.reason:
+        return f"the name {error.object} is not UTF-8, as is needed here; give it another one"
     return (
         f"unexpected {type(error).__name__}: {error}; this is a defect of visleak,"
         " VISLEAK_DEBUG=1 shows where"
     )
+
+
+def _is_lack_of_memory(error: BaseException) -> bool:
+    """Whether memory, or room for one more thread or library, was asked for in vain."""
+    if isinstance(error, MemoryError) or getattr(error, "errno", None) == errno.ENOMEM:
+        return True
+    words = ("failed to map segment", "cannot allocate memory", "can't start new thread")
+    return isinstance(error, ImportError | RuntimeError | OSError) and any(
+        word in str(error).lower() for word in words
+    )
+
+
+def _address_space() -> int | None:
+    """Return how many bytes a process of this session may address, if that is bounded."""
+    try:
+        import resource
+    except ImportError:  # not on Windows
+        return None
+    most, _ = resource.getrlimit(resource.RLIMIT_AS)
+    return None if most == resource.RLIM_INFINITY else most
+
+
+def _limit() -> str:
+    most = _address_space()
+    if most is None:
+        return ""
+    return f" (a process may use {most // 1_000_000:,} MB of address space, see ulimit -v)"
+
+
+def _refuse_small_space(arguments: Sequence[str]) -> None:
+    """Refuse to begin where the libraries cannot be loaded; some of them would end the process.
+
+    Raises:
+        VisleakError: it is so.
+    """
+    most = _address_space()
+    asked = set(arguments) - {"--help", "-h", "--version"}
+    if most is not None and most < LEAST_SPACE and len(asked) == len(set(arguments)) > 0:
+        raise VisleakError(
+            f"not enough memory{_limit()}; the libraries alone need {LEAST_SPACE // 1_000_000:,} MB"
+        )
+
+
+def _is_nowhere() -> bool:
+    try:
+        os.getcwd()
+    except FileNotFoundError:
+        return True
+    return False
 
 
 def _is_full_disk(error: BaseException) -> bool:
@@ -177,23 +218,3 @@ def _refused(error: Any, verb: str) -> str:
     context = getattr(error, "ctx", None)
     path = context.command_path if context is not None else f"visleak {verb}".strip()
     return message if "did you mean" in message.lower() else f"{message}; see {path} --help"
-
-
-@contextmanager
-def _sigterm() -> Iterator[list[int]]:
-    """Let SIGTERM unwind the stack like Ctrl-C, so that scratch files go; yield those that came."""
-    came: list[int] = []
-
-    def stop(number: int, frame: FrameType | None) -> None:
-        came.append(number)
-        raise Terminated
-
-    try:
-        before = signal.signal(signal.SIGTERM, stop)
-    except ValueError:  # not in the main thread: somebody else handles signals
-        yield came
-        return
-    try:
-        yield came
-    finally:
-        signal.signal(signal.SIGTERM, before)

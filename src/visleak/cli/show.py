@@ -39,8 +39,11 @@ def show(
     from visleak.cli.places import refuse_inputs
     from visleak.cli.terminal import rendered
     from visleak.gallery import drawable
+    from visleak.images.folder import as_text
     from visleak.store import free_file
 
+    # ids of files whose names are not UTF-8 hold escapes, and such a name may be typed as it is
+    image = as_text(image)
     audit = apply_verdicts(Audit(folder))
     if out is not None:
         drawable(out)

@@ -13,6 +13,7 @@ from typing import Final
 
 import numpy as np
 
+from visleak.delimited import opened_table
 from visleak.dlede.scores import Scores, is_share_name, less_is_better
 from visleak.errors import UsageError, VisleakError
 from visleak.store import csv_text
@@ -160,16 +161,15 @@ def _lines(path: Path) -> Iterator[tuple[int, list[str]]]:
         raise UsageError(f"there is no file of scores {path}")
     if path.stat().st_size > LIMIT:
         raise VisleakError(f"{path} has more than {LIMIT >> 20} MiB, too much for a list of scores")
-    delimiter = "\t" if path.suffix.lower() == ".tsv" else ","
     try:
-        with path.open(encoding="utf-8-sig", newline="") as lines:
+        with opened_table(path) as (lines, delimiter):
             reader = csv.reader(lines, delimiter=delimiter, strict=True)
             for cells in reader:
                 if any(cell.strip() for cell in cells):
                     yield reader.line_num, cells
-    except (OSError, UnicodeDecodeError, csv.Error) as error:
+    except (OSError, ValueError, csv.Error) as error:
         said = " ".join(str(error).split())[:200]
-        raise VisleakError(f"{path} cannot be read as CSV in UTF-8: {said}") from error
+        raise VisleakError(f"{path} cannot be read as CSV: {said}") from error
 
 
 def _header(path: Path, cells: Sequence[str]) -> list[str]:

@@ -60,7 +60,7 @@ def hash_all(images: ImageSet, place: Workplace) -> Hashes:
     words: list[Words] = [np.empty(0, np.uint64)]
     problems = list(images.problems)
     done = 0
-    for part in place.each(_work, _tasks(images, place)):
+    for part in place.each(_work, _tasks(images, place), f"hashing {images.name}"):
         rows.append(part.rows)
         words.append(part.words)
         problems.extend(_problem(images, *each) for each in part.refused)

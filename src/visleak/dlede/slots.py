@@ -14,7 +14,7 @@ from typing import Any, Final
 
 from visleak.dlede.lesson import TrainingFailed
 from visleak.errors import VisleakError
-from visleak.pipeline.processes import be_a_worker, send_to, without_main
+from visleak.pipeline.processes import be_a_worker, send_to, uninterrupted, without_main
 
 #: Seconds that a process is given to end before it is killed.
 GRACE: Final = 5.0
@@ -86,7 +86,8 @@ class Slot:
                 process = context.Process(
                     target=_serve, args=(theirs, self._function), daemon=False
                 )
-                process.start()
+                with uninterrupted():
+                    process.start()
             theirs.close()
             self._process, self._pipe = process, ours
             ours.send_bytes(self._common)

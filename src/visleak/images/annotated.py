@@ -120,9 +120,13 @@ def _coco_folder(request: Request, names: Sequence[str]) -> Path:
     given = request.options.get("images")
     here = request.path.parent
     if given is not None:
-        folder = next((f for f in (Path(given), here / given) if f.is_dir()), None)
+        tried = dict.fromkeys((Path(given), here / given))
+        folder = next((folder for folder in tried if folder.is_dir()), None)
         if folder is None:
-            raise UsageError(f"source {request.text!r}: images={given} is no folder")
+            raise UsageError(
+                f"source {request.text!r}: images={given} is no folder; looked for"
+                f" {' and '.join(map(str, tried))}"
+            )
         return folder
     stem = request.path.stem
     for prefix in ("instances_", "captions_", "person_keypoints_"):
@@ -133,8 +137,8 @@ def _coco_folder(request: Request, names: Sequence[str]) -> Path:
         if any((folder / name).is_file() for name in names[:50]):
             return folder
     raise UsageError(
-        f"source {request.text!r}: its images are in none of {', '.join(map(str, likely))};"
-        f" add ?images=FOLDER"
+        f"source {request.text!r}: its images, such as {names[0]}, are in none of"
+        f" {', '.join(map(str, dict.fromkeys(likely)))}; add ?images=FOLDER"
     )
 
 
@@ -156,8 +160,7 @@ def open_yolo(request: Request) -> ImageSet:
         raise UsageError(
             f"source {request.text!r}: add #SPLIT, one of {', '.join(splits) or '(it has none)'}"
         )
-    base = yolo_base(request.path, content)
-    root, names = _yolo_names(request, base, splits[wanted])
+    root, names = _yolo_names(request, content, splits[wanted])
     classes = class_names(content.get("names"))
     labels = pa.array((_yolo_label(root / name, classes) for name in names), pa.string())
     return file_set(request, root, names, labels=labels, annotated=True)
@@ -200,8 +203,22 @@ def yolo_base(path: Path, content: Mapping[str, Any]) -> Path:
     return path.parent
 
 
-def _yolo_names(request: Request, base: Path, entries: Sequence[str]) -> tuple[Path, list[str]]:
+def _missing_base(path: Path, content: Mapping[str, Any]) -> str:
+    """Say that the folder that the YAML names is not there, and where it was looked for."""
+    given = content.get("path")
+    if not isinstance(given, str) or (path.parent / given).is_dir():
+        return ""
+    return (
+        f"; its `path: {given}` is no folder either (looked for {path.parent / given}), so that"
+        f" splits were looked for beside the file, in {path.parent}"
+    )
+
+
+def _yolo_names(
+    request: Request, content: Mapping[str, Any], entries: Sequence[str]
+) -> tuple[Path, list[str]]:
     """Return the folder that ids are relative to, and the names of the pictures, sorted."""
+    base = yolo_base(request.path, content)
     if len(entries) == 1 and (base / entries[0]).is_dir():
         root = base / entries[0]
         names = list(Walk(str(root)).names())
@@ -225,9 +242,10 @@ def _yolo_names(request: Request, base: Path, entries: Sequence[str]) -> tuple[P
             else:
                 raise UsageError(
                     f"source {request.text!r}: {place} is neither a folder nor a .txt list"
+                    f"{_missing_base(request.path, content)}"
                 )
     if not names:
-        request.no_pictures()
+        request.no_pictures(f"looked in {', '.join(str(base / entry) for entry in entries)}")
     return root, sorted(names, key=as_text)
 
 

@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pyarrow as pa
 
+from visleak.delimited import encoding_of
 from visleak.errors import VisleakError
 from visleak.images.addresses import folder_of, redacted
 from visleak.images.fetching import RemoteOpener, remote_places, without_secrets
@@ -47,8 +48,9 @@ def read_list(path: str | os.PathLike[str]) -> list[str]:
     """
     try:
         with opened(os.fspath(path)) as file:
-            text = file.read().decode("utf-8-sig")
-    except (OSError, UnicodeDecodeError) as error:
+            content = file.read()
+        text = content.decode(encoding_of(content[:64]))
+    except (OSError, ValueError) as error:
         shown = redacted(os.fspath(path))
         raise VisleakError(f"file list {shown} cannot be read as UTF-8 text: {error}") from error
     lines = (line.rstrip("\r") for line in text.split("\n"))

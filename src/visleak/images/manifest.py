@@ -10,6 +10,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.csv
 
+from visleak.delimited import arrow_encoding, dialect_of
 from visleak.errors import VisleakError
 from visleak.images.addresses import folder_of, is_address, path_of, redacted
 from visleak.images.columns import as_text, class_names_of, describe, rows_of_split, wanted_columns
@@ -34,28 +35,35 @@ def read_csv(place: str | os.PathLike[str]) -> pa.Table:
     """Read a CSV file, all columns as text; empty cells are null.
 
     Raises:
-        VisleakError: the file is no UTF-8 CSV with a header.
+        VisleakError: the file is no CSV with a header, or its encoding is not known for sure.
     """
     place = os.fspath(place)
     path = path_of(place) if is_address(place) else place
-    delimiter = "\t" if path.lower().endswith(".tsv") else ","
     try:
         with opened(place) as file:
-            lines = io.TextIOWrapper(file, encoding="utf-8-sig", newline="")
-            header = next(csv.reader(lines, delimiter=delimiter), [])
+            dialect = dialect_of(file, path)
+            file.seek(0)
+            lines = io.TextIOWrapper(file, encoding=dialect.encoding, newline="")
+            header = next(csv.reader(lines, delimiter=dialect.delimiter), [])
         with arrow_source(place) as source:
             return pa.csv.read_csv(
                 source,
-                parse_options=pa.csv.ParseOptions(delimiter=delimiter, newlines_in_values=True),
+                read_options=pa.csv.ReadOptions(encoding=arrow_encoding(dialect)),
+                parse_options=pa.csv.ParseOptions(
+                    delimiter=dialect.delimiter, newlines_in_values=True
+                ),
                 convert_options=pa.csv.ConvertOptions(
                     column_types={name: pa.string() for name in header},
                     null_values=[""],
                     strings_can_be_null=True,
                 ),
             )
-    except (OSError, UnicodeDecodeError, csv.Error, pa.ArrowException) as error:
+    except (OSError, ValueError, csv.Error, pa.ArrowException) as error:
         said = " ".join(str(error).split())[:200]
-        raise VisleakError(f"manifest {redacted(place)} cannot be read as CSV: {said}") from error
+        advice = "; save it as UTF-8" if "UTF8" in said else ""
+        raise VisleakError(
+            f"manifest {redacted(place)} cannot be read as CSV: {said}{advice}"
+        ) from error
 
 
 def manifest_set(request: Request, table: pa.Table, root: str) -> ImageSet:

@@ -15,6 +15,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.csv
 
+from visleak.delimited import Dialect, arrow_encoding, dialect_of, opened_table
 from visleak.errors import VisleakError
 from visleak.impact.answer_columns import Bool, ClassScores, Found, joined, quoted
 from visleak.store import csv_text
@@ -31,7 +32,7 @@ def read_csv(path: Path) -> Found:
 
     Raises:
         VisleakError: it has no header, or a column twice.
-        ValueError, OSError: it is no CSV in UTF-8.
+        ValueError, OSError: it is no CSV, or its encoding is not known for sure.
     """
     header = _header(path)
     plain = [name for name in header if not name.startswith(SCORE)]
@@ -44,7 +45,12 @@ def read_csv(path: Path) -> Found:
     )
     columns: dict[str, pa.Array] = {}
     if plain:
-        table = pa.csv.read_csv(path, parse_options=_parsing(path), convert_options=convert)
+        table = pa.csv.read_csv(
+            path,
+            read_options=pa.csv.ReadOptions(encoding=arrow_encoding(_dialect(path))),
+            parse_options=_parsing(path),
+            convert_options=convert,
+        )
         columns = {csv_text(name): _unguarded(table[name]) for name in plain}
     if not scored:
         return columns, None, None, ()
@@ -53,16 +59,17 @@ def read_csv(path: Path) -> Found:
 
 
 def _parsing(path: Path) -> pa.csv.ParseOptions:
-    return pa.csv.ParseOptions(delimiter=_delimiter(path), newlines_in_values=True)
+    return pa.csv.ParseOptions(delimiter=_dialect(path).delimiter, newlines_in_values=True)
 
 
-def _delimiter(path: Path) -> str:
-    return "\t" if path.suffix.lower() == ".tsv" else ","
+def _dialect(path: Path) -> Dialect:
+    with path.open("rb") as file:
+        return dialect_of(file, path.name)
 
 
 def _header(path: Path) -> list[str]:
-    with path.open(encoding="utf-8-sig", newline="") as lines:
-        header = next(csv.reader(lines, delimiter=_delimiter(path)), [])
+    with opened_table(path) as (lines, delimiter):
+        header = next(csv.reader(lines, delimiter=delimiter), [])
     if not header:
         raise VisleakError(f"{path} is empty: a file of predictions begins with a header")
     name, count = Counter(map(csv_text, header)).most_common(1)[0]
@@ -89,7 +96,7 @@ def _blocks(path: Path, scored: list[str]) -> Iterator[tuple[npt.NDArray[Any], B
     )
     with pa.csv.open_csv(
         path,
-        read_options=pa.csv.ReadOptions(block_size=_BYTES),
+        read_options=pa.csv.ReadOptions(block_size=_BYTES, encoding=arrow_encoding(_dialect(path))),
         parse_options=_parsing(path),
         convert_options=convert,
     ) as reader:

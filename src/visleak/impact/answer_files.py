@@ -84,7 +84,7 @@ def _read(place: Path, kind: str) -> Answers:
 
 def _separated(place: Path, kind: str, names: Sequence[str]) -> str:
     """Return what to do where the header of a CSV file was not taken apart, or nothing."""
-    wrong = kind == "CSV" and len(names) == 1 and any(mark in names[0] for mark in ",;\t")
+    wrong = kind == "CSV" and len(names) == 1 and any(mark in names[0] for mark in ",;\t|")
     if not wrong:
         return ""
     mark = "tabs" if place.suffix.lower() == ".tsv" else "commas"
@@ -130,5 +130,6 @@ def _damage(place: Path, kind: str) -> Iterator[None]:
         yield
     except _DAMAGE as error:
         said = " ".join(str(error).split())[:200]
-        advice = "; save it as UTF-8" if isinstance(error, UnicodeDecodeError) else ""
+        unknown = "UTF8" in said or isinstance(error, UnicodeDecodeError)
+        advice = "; save it as UTF-8" if unknown and "save it as" not in said else ""
         raise VisleakError(f"{place} cannot be read as {kind}: {said}{advice}") from error

@@ -123,7 +123,7 @@ def batched_afar(
         _Task(shown, named, cache, positions[start : start + CHUNK])
         for start in range(0, len(positions), CHUNK)
     )
-    for chunks in place.crew.each(_work, tasks, network=True):
+    for chunks in place.crew.each(_work, tasks, step="reading images", network=True):
         yield from chunks
 
 

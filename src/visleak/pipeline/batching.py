@@ -143,7 +143,7 @@ def _in_order(place: Workplace, whole: _Task, pace: _Pace) -> Iterator[tuple[_Ta
             yield handed[-1]
             start = stop
 
-    for found in place.each(prepare, tasks()):
+    for found in place.each(prepare, tasks(), "reading images"):
         yield handed.popleft(), found
 
 

@@ -9,6 +9,8 @@ from typing import Any, Self
 import numpy as np
 import numpy.typing as npt
 
+from visleak.store import naming
+
 
 class GrowingColumn:
     """A file of rows of one shape and type.
@@ -30,12 +32,14 @@ class GrowingColumn:
         """Append rows."""
         if values.shape[1:] != self._shape:
             raise ValueError(f"rows must have shape {self._shape}, got {values.shape[1:]}")
-        self._file.write(np.ascontiguousarray(values, self._dtype).data)
+        with naming(self._path):
+            self._file.write(np.ascontiguousarray(values, self._dtype).data)
         self.rows += len(values)
 
     def mapped(self) -> npt.NDArray[Any]:
         """Close the file and return its rows, memory-mapped and read-only."""
-        self._file.close()
+        with naming(self._path):
+            self._file.close()
         shape = (self.rows, *self._shape)
         if not self.rows:
             return np.empty(shape, self._dtype)
@@ -50,4 +54,5 @@ class GrowingColumn:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        self._file.close()
+        with naming(self._path):
+            self._file.close()

@@ -156,7 +156,7 @@ def _encoded_in_workers(
     """Yield what became of each chunk of a set."""
     read, shown = place.share(opener), place.share(encoder)
     parts = (positions[start : start + CHUNK] for start in range(0, len(positions), CHUNK))
-    return place.each(_work, (_Task(read, shown, cache, part) for part in parts))
+    return place.each(_work, (_Task(read, shown, cache, part) for part in parts), "reading images")
 
 
 def _work(task: _Task) -> Chunk:

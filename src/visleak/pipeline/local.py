@@ -216,7 +216,7 @@ def extract(own: Material, place: Workplace) -> Patches:
         GrowingColumn(names[0], np.uint8, (128,)) as descriptors,
         GrowingColumn(names[1], np.float32, (4,)) as keypoints,
     ):
-        for found in place.each(_work, tasks):
+        for found in place.each(_work, tasks, f"local features of {own.images.name}"):
             for packed in found.packed:
                 width, words, points = _unpack(packed)
                 descriptors.append(words)

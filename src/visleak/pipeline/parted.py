@@ -89,7 +89,7 @@ class PartedSearch:
         tasks = self._tasks(sides, self._place.share(question))
         columns: list[Hits] = []
         counted = np.zeros(len(sides.query), np.int64)
-        for number, hits in enumerate(self._place.each(_search, tasks)):
+        for number, hits in enumerate(self._place.each(_search, tasks, "searching")):
             columns.append(hits)
             counted += hits.total
             self._progress(min(total, (number + 1) * self._part))

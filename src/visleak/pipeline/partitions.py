@@ -113,7 +113,8 @@ class Elsewhere:
         """Yield each partition's number and what was found in it, in their order."""
         question = self.place.share(search)
         tasks = (_Task(question, number, partition) for number, partition in partitions)
-        return self.place.crew.each(_find, tasks, network=self.place.device != "cpu")
+        network = self.place.device != "cpu"
+        return self.place.crew.each(_find, tasks, step="searching embeddings", network=network)
 
 
 def _find(task: _Task) -> tuple[int, PartitionHits]:

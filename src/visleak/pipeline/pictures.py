@@ -139,7 +139,7 @@ def fill(own: Material, needed: Int64, reduce: Reduce, enough: int, place: Workp
     refused: list[Refused] = []
     done = 0
     with GrowingColumn(path, np.uint8) as column:
-        for found in place.each(_work, tasks):
+        for found in place.each(_work, tasks, f"looking at {own.images.name}"):
             column.append(found.pixels)
             shapes.append(found.shape)
             sizes.append(found.size)

@@ -12,17 +12,20 @@ import sys
 import threading
 import time
 import types
+import warnings
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import Future, ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
 from dataclasses import dataclass
 from functools import lru_cache
+from multiprocessing.process import BaseProcess
 from pathlib import Path
 from typing import IO, Any, Final, TypeVar
 
 from visleak.cache import Cache
-from visleak.errors import VisleakError
+from visleak.errors import VisleakError, VisleakWarning
+from visleak.store import naming
 
 T = TypeVar("T")
 R = TypeVar("R")
@@ -62,8 +65,25 @@ class CacheFolder:
         return Cache(self.folder)
 
 
+@dataclass
+class _Handed:
+    """A task that a pool of processes was given, and what will come of it."""
+
+    task: Any
+    pool: ProcessPoolExecutor
+    future: Future[Any]
+
+    @property
+    def lost(self) -> bool:
+        """Whether the pool broke before the task was done."""
+        return isinstance(self.future.exception(), BrokenProcessPool)
+
+
 class Processes:
     """Carries out tasks in processes of this machine.
+
+    Tasks depend on nothing but themselves and write nothing, so those of a process that was killed
+    are done again, by half as many processes, down to one.
 
     Args:
         scratch: a folder for files that only live as long as the run.
@@ -75,7 +95,11 @@ class Processes:
     def __init__(self, scratch: Path, workers: int) -> None:
         self.scratch = scratch
         self.workers = workers
+        #: How many processes work now: fewer once one was killed.
+        self._working = workers
         self._pool: ProcessPoolExecutor | None = None
+        self._processes: list[BaseProcess] = []
+        self._abandoned = False
         self._numbers = itertools.count()
 
     def share(self, value: object) -> Stored:
@@ -84,7 +108,7 @@ class Processes:
         if self.workers <= 1:
             _KEPT[path] = value
             return Stored(path)
-        with path.open("wb") as file:
+        with naming(path), path.open("wb") as file:
             send_to(file, value, "use workers=1")
         return Stored(path)
 
@@ -93,32 +117,91 @@ class Processes:
         return CacheFolder(cache.folder)
 
     def each(
-        self, function: Callable[[T], R], tasks: Iterable[T], *, network: bool = False
+        self,
+        function: Callable[[T], R],
+        tasks: Iterable[T],
+        *,
+        step: str = "",
+        network: bool = False,
     ) -> Iterator[R]:
-        """Yield ``function(task)`` for every task, in order."""
+        """Yield ``function(task)`` for every task, in order.
+
+        Raises:
+            VisleakError: a process was killed, and so was the last one that tried again.
+        """
         if self.workers <= 1:
             yield from map(function, tasks)
             return
-        waiting: deque[Future[R]] = deque()
+        waiting: deque[_Handed] = deque()
         try:
-            pool = self._started()
             for task in tasks:
-                waiting.append(pool.submit(function, task))
-                if len(waiting) > AHEAD * self.workers:
-                    yield waiting.popleft().result()
+                waiting.append(self._handed(function, task, step))
+                while len(waiting) > AHEAD * self._working:
+                    yield self._next(function, waiting, step)
             while waiting:
-                yield waiting.popleft().result()
-        except BrokenProcessPool as error:
-            raise VisleakError(
-                "a worker process died, most likely for lack of memory; use fewer --workers"
-            ) from error
+                yield self._next(function, waiting, step)
         finally:
-            for future in waiting:
-                future.cancel()
+            for handed in waiting:
+                self._abandoned |= not handed.future.cancel() and not handed.future.done()
+
+    def _handed(self, function: Callable[[Any], Any], task: object, step: str) -> _Handed:
+        """Hand a task to a process."""
+        while True:
+            try:
+                pool = self._started()
+                return _Handed(task, pool, pool.submit(function, task))
+            except BrokenProcessPool as error:
+                self._go_on_with_fewer(self._pool, step, error)
+
+    def _next(self, function: Callable[[Any], Any], waiting: deque[_Handed], step: str) -> Any:
+        """Return the result of the task that was handed out first."""
+        while True:
+            first = waiting[0]
+            try:
+                result = first.future.result()
+                waiting.popleft()
+                return result
+            except BrokenProcessPool as error:
+                self._go_on_with_fewer(first.pool, step, error)
+            # the pool has ended, so what was done before is known
+            for handed in [handed for handed in waiting if handed.pool is first.pool]:
+                if handed.lost:
+                    again = self._handed(function, handed.task, step)
+                    handed.pool, handed.future = again.pool, again.future
+
+    def _go_on_with_fewer(
+        self, pool: ProcessPoolExecutor | None, step: str, error: BrokenProcessPool
+    ) -> None:
+        """Put away a pool of which a process died; the next one has half as many.
+
+        Raises:
+            VisleakError: it had one.
+        """
+        if pool is None or pool is not self._pool:
+            return  # tasks of another step were the first to notice
+        pool.shutdown(cancel_futures=True)
+        self._pool = None
+        where = f" while {step}" if step else ""
+        if self._working <= 1:
+            raise VisleakError(
+                f"a worker process was killed{where}, also when it was the only one, most likely"
+                " for lack of memory; what was done before is in the cache, if there is one. Give"
+                " the run more memory, or use --workers 1, which needs the least"
+            ) from error
+        before, self._working = self._working, self._working // 2
+        warnings.warn(
+            f"a worker process was killed{where}, most likely for lack of memory; going on with"
+            f" --workers {self._working} instead of {before}",
+            VisleakWarning,
+            stacklevel=2,
+        )
 
     def close(self) -> None:
         """End the processes and forget what was shared."""
         if self._pool is not None:
+            # nobody waits for what is still worked on: it would hold up the end
+            for process in self._processes if self._abandoned else ():
+                process.terminate()
             self._pool.shutdown(cancel_futures=True)
         for path in [path for path in _KEPT if path.parent == self.scratch]:
             del _KEPT[path]
@@ -126,13 +209,16 @@ class Processes:
     def _started(self) -> ProcessPoolExecutor:
         if self._pool is None:
             context = multiprocessing.get_context("spawn")
-            self._pool = ProcessPoolExecutor(self.workers, context, initializer=be_a_worker)
-            gate = self.scratch / "workers.gate"
+            others = set(multiprocessing.active_children())
+            self._pool = ProcessPoolExecutor(self._working, context, initializer=be_a_worker)
+            gate = self.scratch / f"workers-{next(self._numbers)}.gate"
             with without_main():
                 # a process is started with each task that finds none idle: hold them back until
                 # there are as many tasks, and so processes, as workers, all under the guard
-                held = [self._pool.submit(_wait_for, gate) for _ in range(self.workers)]
+                with uninterrupted():
+                    held = [self._pool.submit(_wait_for, gate) for _ in range(self._working)]
                 gate.touch()
+                self._processes = list(set(multiprocessing.active_children()) - others)
                 for future in held:
                     future.result()
         return self._pool
@@ -163,6 +249,19 @@ def without_main() -> Iterator[None]:
         sys.modules["__main__"] = main
 
 
+@contextlib.contextmanager
+def uninterrupted() -> Iterator[None]:
+    """Keep Ctrl-C back while processes are started, and from them until they know to ignore it."""
+    if not hasattr(signal, "pthread_sigmask"):
+        yield
+        return
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGINT])
+    try:
+        yield
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
+
+
 class _Pickler(pickle.Pickler):
     """Refuses what the caller's own script defines: workers do not run it, see above."""
 
@@ -182,6 +281,8 @@ def _wait_for(gate: Path) -> None:
 def be_a_worker() -> None:
     """Leave Ctrl-C to the process that began the run, and end with it."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
+    if hasattr(signal, "pthread_sigmask"):
+        signal.pthread_sigmask(signal.SIG_UNBLOCK, [signal.SIGINT])
     threading.Thread(target=_end_with_parent, daemon=True).start()
     use_one_thread()
 

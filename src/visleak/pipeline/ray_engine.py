@@ -105,13 +105,19 @@ class RayCrew:
         return KeptBeside(self._keeper)
 
     def each(
-        self, function: Callable[[T], R], tasks: Iterable[T], *, network: bool = False
+        self,
+        function: Callable[[T], R],
+        tasks: Iterable[T],
+        *,
+        step: str = "",
+        network: bool = False,
     ) -> Iterator[R]:
         """Yield ``function(task)`` for every task, in order; dead workers' tasks are repeated.
 
         Args:
             function: importable by its name on every node.
             tasks: what it is called with.
+            step: what is done, in the words of the progress, for messages.
             network: it runs a network: on nodes with GPUs, if there are any, which their
                 processors share.
 
@@ -131,15 +137,15 @@ class RayCrew:
             for task in tasks:
                 waiting.append(remote.remote(self._setting, function, task))
                 if len(waiting) > AHEAD * self._cluster.processors():
-                    yield self._result(waiting.popleft())
+                    yield self._result(waiting.popleft(), step)
             while waiting:
-                yield self._result(waiting.popleft())
+                yield self._result(waiting.popleft(), step)
         finally:
             for ref in waiting:
                 with contextlib.suppress(Exception):  # nobody waits for it any more
                     self._cluster.ray.cancel(ref)
 
-    def _result(self, ref: Any) -> Any:
+    def _result(self, ref: Any, step: str) -> Any:
         ray = self._cluster.ray
         try:
             outcome: _Outcome = ray.get(ref)
@@ -150,7 +156,8 @@ class RayCrew:
             ) from None
         except (ray.exceptions.RayError, ConnectionError) as error:
             raise VisleakError(
-                f"a task was tried {RETRIES + 1} times and its workers died"
+                f"a task was tried {RETRIES + 1} times{f' while {step}' if step else ''} and its"
+                " workers died"
                 f" ({type(error).__name__}: {one_line(error)}); give them more memory, or the"
                 " nodes fewer processors (num_cpus)"
             ) from None

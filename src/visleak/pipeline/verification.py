@@ -357,7 +357,8 @@ def _screen(todo: Sequence[_Rows], material: Mapping[str, Material], place: Work
         tasks = (
             _ScreenTask(*_handed(rows, part, shelf), view[part], small[part]) for part in parts
         )
-        for part, found in zip(parts, place.each(_screen_work, tasks), strict=True):
+        results = place.each(_screen_work, tasks, "screening pairs")
+        for part, found in zip(parts, results, strict=True):
             table[rows.index[part], :_SCREENED] = found
             place.progress("screening pairs", min(part.stop, len(rows.index)), len(rows.index))
 
@@ -463,7 +464,8 @@ def _check(todo: Sequence[_Rows], material: Mapping[str, Material], place: Workp
     for rows in todo:
         parts = _parts(len(rows.index), CHECK_CHUNK)
         tasks = _check_tasks(rows, material, shelf, place, parts)
-        for part, found in zip(parts, place.each(_check_work, tasks), strict=True):
+        results = place.each(_check_work, tasks, "checking pairs")
+        for part, found in zip(parts, results, strict=True):
             rows.own.table[rows.index[part], _SCREENED:] = found
             # what is still open is remembered when it was compared closely
             finished = rows.index[part][~rows.own.open[rows.index[part]]]
@@ -566,7 +568,8 @@ def _compare_closely(
             _CloseTask(*_handed(rows, part, shelf), rows.own.table[rows.index[part]])
             for part in parts
         )
-        for part, found in zip(parts, place.each(_close_work, tasks), strict=True):
+        results = place.each(_close_work, tasks, "comparing closely")
+        for part, found in zip(parts, results, strict=True):
             rows.own.table[rows.index[part]] = found
             _remember(_Rows(rows.own, rows.index[part]), material, place)
             done += len(found)

@@ -91,13 +91,19 @@ class Crew(Protocol):
         ...
 
     def each(
-        self, function: Callable[[T], R], tasks: Iterable[T], *, network: bool = False
+        self,
+        function: Callable[[T], R],
+        tasks: Iterable[T],
+        *,
+        step: str = "",
+        network: bool = False,
     ) -> Iterator[R]:
         """Yield ``function(task)`` for every task, in order; tasks are taken as needed.
 
         Args:
             function: importable by its name.
             tasks: what it is called with.
+            step: what is done, in the words of the progress, for messages.
             network: it runs a network, on a GPU where workers have any.
         """
         ...
@@ -178,9 +184,9 @@ class Workplace:
         """Return how workers find the cache, ``None`` where there is none."""
         return self.crew.reach(self.cache) if self.cache is not None else None
 
-    def each(self, function: Callable[[T], R], tasks: Iterable[T]) -> Iterator[R]:
+    def each(self, function: Callable[[T], R], tasks: Iterable[T], step: str = "") -> Iterator[R]:
         """Yield ``function(task)`` for every task, in order; the work is spread over workers."""
-        return self.crew.each(function, tasks)
+        return self.crew.each(function, tasks, step=step)
 
 
 @contextlib.contextmanager

@@ -18,7 +18,7 @@ from visleak.gallery import Card, Pictures, decoded, drawn, relation
 from visleak.records import Bytes8
 from visleak.report.choice import COLUMNS, Choice, Ledger, choose, ledger
 from visleak.stats import Rate
-from visleak.store import IMAGES, PAIRS, read_table
+from visleak.store import IMAGES, PAIRS, opened_for_arrow, read_table
 from visleak.verdicts import Verdict, digests_of, judged_pairs, pair_key, settle
 from visleak.verify.marks import Marks, kind_of, marks
 
@@ -173,7 +173,7 @@ def _rows(path: Path, wanted: npt.NDArray[np.int64]) -> list[dict[str, Any]]:
     found: dict[int, dict[str, Any]] = {}
     start = 0
     try:
-        with pq.ParquetFile(path) as file:
+        with opened_for_arrow(path) as opened, pq.ParquetFile(opened) as file:
             for batch in file.iter_batches():
                 here = np.unique(wanted[(wanted >= start) & (wanted < start + len(batch))])
                 details = batch.take(pa.array(here - start)).to_pylist()

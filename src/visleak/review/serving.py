@@ -164,6 +164,7 @@ def serve(
     """
     import uvicorn
 
+    from visleak.review.connections import PatientProtocol
     from visleak.review.security import Door
 
     door = Door(listening.getsockname()[1])
@@ -174,7 +175,7 @@ def serve(
         server_header=False,
         lifespan="off",
         ws="none",
-        http="h11",
+        http=PatientProtocol,
         proxy_headers=False,
         timeout_graceful_shutdown=2,
     )

@@ -130,7 +130,7 @@ def read_material(images: ImageSet, side: int, place: Workplace) -> Material:
     kept = [np.empty(0, np.bool_)]
     done = 0
     with GrowingColumn(place.file(".pixels"), np.uint8, (side, side, 3)) as column:
-        for pixels, readable in place.each(_work, tasks):
+        for pixels, readable in place.each(_work, tasks, f"reading {images.name}"):
             column.append(pixels)
             kept.append(readable)
             done += len(readable)

@@ -10,6 +10,7 @@ from typing import Final
 
 import pyarrow.compute as pc
 
+from visleak.delimited import opened_table
 from visleak.errors import UsageError, VisleakError
 from visleak.records import GRADES
 from visleak.store import csv_text, read_summary, write_csv
@@ -80,8 +81,8 @@ def read_accepted(path: Path) -> Mapping[Key, str]:
         raise UsageError(f"{path} does not exist; give an audit folder or a file of accepted pairs")
     line, found = 1, dict[Key, str]()
     try:
-        with path.open(encoding="utf-8-sig", newline="") as text:
-            reader = csv.DictReader(text, strict=True)
+        with opened_table(path) as (text, delimiter):
+            reader = csv.DictReader(text, delimiter=delimiter, strict=True)
             missing = [name for name in COLUMNS[:2] if name not in (reader.fieldnames or ())]
             if missing:
                 raise ValueError(

@@ -13,6 +13,7 @@ from typing import Final
 import numpy as np
 import pyarrow as pa
 
+from visleak.delimited import opened_table
 from visleak.errors import UsageError, VisleakError
 from visleak.records import GRADES
 from visleak.store import csv_cell, csv_text, replacing_text, write_csv_rows
@@ -70,8 +71,9 @@ def is_plain(path: Path) -> bool:
         VisleakError: it is neither that nor a list, or cannot be read.
     """
     try:
-        with path.open(encoding="utf-8-sig", newline="") as lines:
-            names = [name.strip() for name in next(csv.reader(lines), [])]
+        with opened_table(path) as (lines, delimiter):
+            header = next(csv.reader(lines, delimiter=delimiter), [])
+            names = [name.strip() for name in header]
     except (OSError, ValueError, csv.Error) as error:
         raise VisleakError(f"{path} cannot be read as a table ({error})") from error
     if set(COLUMNS[:4]) <= set(names):
@@ -96,8 +98,8 @@ def read_list(path: Path) -> tuple[tuple[Row, ...], tuple[str, ...]]:
         VisleakError: a row is wrong; the message names its line.
     """
     try:
-        with path.open(encoding="utf-8-sig", newline="") as lines:
-            reader = csv.reader(lines)
+        with opened_table(path) as (lines, delimiter):
+            reader = csv.reader(lines, delimiter=delimiter)
             names = [name.strip() for name in next(reader)]
             rows = [_row(path, reader.line_num, names, cells) for cells in reader if any(cells)]
     except (OSError, ValueError, csv.Error) as error:

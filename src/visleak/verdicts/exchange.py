@@ -85,9 +85,11 @@ def import_verdicts(
     latest = {(v.reviewer, v.key): v for v in read.known}
     standing = {(v.reviewer, v.key): v for v in read_verdicts(home)}
     new = [v for of, v in latest.items() if _says_more(v, standing.get(of))]
-    if new:
+    if latest:
         with Ledger(home) as ledger:
             ledger.add(*new)
+            # an earlier import may have been stopped before it could
+            ledger.write_plain()
     return Imported(
         rows=read.rows,
         added=len(new),

@@ -8,6 +8,7 @@ from dataclasses import astuple, fields
 from pathlib import Path
 from typing import Final
 
+from visleak.delimited import opened_table
 from visleak.errors import VisleakError
 from visleak.store import csv_text, write_csv
 from visleak.verdicts.record import Verdict
@@ -30,8 +31,8 @@ def read_plain(path: Path) -> tuple[Verdict, ...]:
     """
     line = 1
     try:
-        with path.open(encoding="utf-8-sig", newline="") as text:
-            reader = csv.DictReader(text)
+        with opened_table(path) as (text, delimiter):
+            reader = csv.DictReader(text, delimiter=delimiter)
             missing = [name for name in COLUMNS[:4] if name not in (reader.fieldnames or ())]
             if missing:
                 raise ValueError(f"it has no column {missing[0]!r}")

@@ -176,7 +176,8 @@ def _read(images: ImageSet, side: int, place: Workplace) -> Iterator[_Done]:
     opener = place.share(images.opener)
     parts = (range(at, min(at + CHUNK, len(images))) for at in range(0, len(images), CHUNK))
     count = 0
-    for done in place.each(_work, (_Task(opener, part, side) for part in parts)):
+    tasks = (_Task(opener, part, side) for part in parts)
+    for done in place.each(_work, tasks, f"reading {images.name}"):
         yield done
         count += len(done.sizes)
         place.progress(f"reading {images.name}", count, len(images))

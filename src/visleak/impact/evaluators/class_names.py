@@ -16,6 +16,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from visleak.delimited import dialect_of, encoding_of
 from visleak.errors import UsageError, VisleakError
 from visleak.impact.evaluators.classes import SHARED, Classes
 from visleak.pipeline.labels import normalised
@@ -94,11 +95,13 @@ def read_class_names(path: Path) -> Mapping[str, str] | Sequence[str]:
     if not path.is_file():
         raise UsageError(f"--classes {path}: there is no such file; write {WRITTEN}")
     try:
-        text = path.read_text(encoding="utf-8-sig")
+        content = path.read_bytes()
+        text = content.decode(encoding_of(content[:64]))
         if path.suffix.lower() == ".json":
             found = _of_json(json.loads(text))
         elif path.suffix.lower() in (".csv", ".tsv"):
-            found = _of_table(text, "," if path.suffix.lower() == ".csv" else "\t")
+            with path.open("rb") as file:
+                found = _of_table(text, dialect_of(file, path.name).delimiter)
         else:
             found = _of_lines(text)
     except (OSError, ValueError, RecursionError, csv.Error) as error:

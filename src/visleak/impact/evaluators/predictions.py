@@ -119,7 +119,8 @@ def _write_parquet(path: Path, columns: Mapping[str, Any], metadata: Mapping[str
     try:
         with (
             replacing(path) as beside,
-            pq.ParquetWriter(beside, schema, compression="zstd") as file,
+            beside.open("wb") as opened,
+            pq.ParquetWriter(opened, schema, compression="zstd") as file,
         ):
             file.write_table(first.cast(schema))
             for part in parts:

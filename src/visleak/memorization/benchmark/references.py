@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Final
 from urllib.parse import unquote, urlsplit
 
+from visleak.delimited import opened_table
 from visleak.errors import UsageError, VisleakError
 from visleak.images import content_digest, decode
 from visleak.memorization.prompts import Prompts
@@ -195,8 +196,8 @@ def _mapped(table: Path) -> dict[str, list[Path]]:
             " (or prompt)"
         )
     try:
-        with table.open(encoding="utf-8-sig", newline="") as lines:
-            reader = csv.DictReader(lines)
+        with opened_table(table) as (lines, delimiter):
+            reader = csv.DictReader(lines, delimiter=delimiter)
             keys = [key for key in _KEYS if key in (reader.fieldnames or ())]
             if "file" not in (reader.fieldnames or ()) or not keys:
                 raise UsageError(
@@ -204,7 +205,7 @@ def _mapped(table: Path) -> dict[str, list[Path]]:
                     f" {', '.join(reader.fieldnames or ()) or 'none'}"
                 )
             return _held(table, reader, keys)
-    except (OSError, UnicodeDecodeError, csv.Error) as error:
+    except (OSError, ValueError, csv.Error) as error:
         raise VisleakError(f"{table} cannot be read as CSV ({error})") from error
 
 

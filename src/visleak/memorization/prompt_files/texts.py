@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Final, TextIO
 
+from visleak.delimited import opened_table
 from visleak.errors import UsageError, VisleakError
 from visleak.memorization.prompt_files.cells import shown
 from visleak.memorization.prompt_files.rows import Row, prompt_column, row_of
@@ -32,8 +33,7 @@ def csv_rows(path: Path, column: str | None) -> Iterator[Row]:
     Raises:
         VisleakError: no column of prompts, a row with more cells than the header, or no CSV.
     """
-    delimiter = "\t" if path.suffix.lower() == ".tsv" else ","
-    with path.open(encoding="utf-8-sig", newline="") as file:
+    with opened_table(path) as (file, delimiter):
         # strict: a quote that is never closed would take all that follows for one cell
         reader = csv.reader(_lines(file, path), delimiter=delimiter, strict=True)
         begun = 1

@@ -9,6 +9,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Final
 
+from visleak.delimited import opened_table
 from visleak.errors import UsageError, VisleakError
 from visleak.memorization.tracing.records import CATEGORIES, Match, Original, Trace
 from visleak.store import csv_text
@@ -73,8 +74,8 @@ def read_categories(path: str | os.PathLike[str]) -> Categories:
     if not file.is_file():
         raise UsageError(f"categories {file} is no file; give a CSV file")
     try:
-        with file.open(encoding="utf-8-sig", newline="") as lines:
-            reader = csv.DictReader(lines)
+        with opened_table(file) as (lines, delimiter):
+            reader = csv.DictReader(lines, delimiter=delimiter)
             names = reader.fieldnames or ()
             key = next((name for name in KEYS if name in names), None)
             if key is None or "category" not in names:
@@ -92,6 +93,6 @@ def read_categories(path: str | os.PathLike[str]) -> Categories:
                     )
                 if word and row[key]:
                     words[csv_text(row[key])] = word
-    except (OSError, UnicodeDecodeError, csv.Error) as error:
+    except (OSError, ValueError, csv.Error) as error:
         raise VisleakError(f"{file} cannot be read as CSV ({error})") from error
     return Categories(key, words, file.name)

@@ -37,7 +37,7 @@ def _write(part: FilledPart, place: Place) -> Opened:
     schema: pa.Schema = source.features.arrow_schema
     column = _column(piece.images, schema)
     name = place.below(part, f"{part.name}.parquet")
-    with pq.ParquetWriter(place.made(name), schema) as writer:
+    with place.made(name).open("wb") as file, pq.ParquetWriter(file, schema) as writer:
         for done, table in _tables(source, piece, column):
             writer.write_table(table.cast(schema))
             place.progress(f"writing {part.name}", done, len(piece))

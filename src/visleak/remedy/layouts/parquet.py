@@ -94,7 +94,10 @@ def write_shard(piece: Filled, number: int, path: Path, split: str, place: Place
         pq.ParquetFile(source, buffer_size=1 << 20) as file,
     ):
         rows = file.metadata.num_rows
-        with pq.ParquetWriter(path, file.schema_arrow, **_packing(file.metadata)) as writer:
+        with (
+            path.open("wb") as made,
+            pq.ParquetWriter(made, file.schema_arrow, **_packing(file.metadata)) as writer,
+        ):
             for start, table, places in _kept(piece, number, file):
                 stands = {
                     row: piece.instead[at].stored

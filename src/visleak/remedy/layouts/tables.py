@@ -178,7 +178,8 @@ def _replaced(table: pa.Table, name: str, column: pa.Array) -> pa.Table:
 
 def _save(table: pa.Table, path: Path) -> None:
     if path.suffix == ".parquet":
-        pq.write_table(table, path)
+        with path.open("wb") as opened:
+            pq.write_table(table, opened)
         return
     delimiter = "\t" if path.suffix.lower() == ".tsv" else ","
     try:

@@ -1,0 +1,116 @@
+"""CSV and TSV files as people have them: the encoding and what separates cells, where it is sure.
+
+A byte order mark names UTF-16 and UTF-32. A header without a comma tells of semicolons, which
+spreadsheets write where a comma is in numbers, or of tabs. Anything else is an error that names
+the encoding, never a guess.
+"""
+
+from __future__ import annotations
+
+import codecs
+import csv
+import io
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import IO, Final, TextIO
+
+#: What a file in another encoding than UTF-8 begins with; the longer mark first.
+_MARKS: Final = (
+    (codecs.BOM_UTF32_LE, "utf-32"),
+    (codecs.BOM_UTF32_BE, "utf-32"),
+    (codecs.BOM_UTF16_LE, "utf-16"),
+    (codecs.BOM_UTF16_BE, "utf-16"),
+)
+
+#: Characters of a header that are looked at.
+_HEADER: Final = 1 << 20
+
+
+@dataclass(frozen=True, slots=True)
+class Dialect:
+    """How a table of text is read.
+
+    Attributes:
+        encoding: in Python's words.
+        delimiter: what separates cells.
+    """
+
+    encoding: str
+    delimiter: str
+
+
+def dialect_of(file: IO[bytes], name: str) -> Dialect:
+    """Return how a table is read; reads its header.
+
+    Args:
+        file: opened at its beginning.
+        name: of the file; one that ends in ``.tsv`` has tabs.
+
+    Raises:
+        ValueError: it is in an encoding that is not known for sure.
+
+    >>> dialect_of(io.BytesIO("path;label\\n".encode("utf-16")), "a.csv")
+    Dialect(encoding='utf-16', delimiter=';')
+    """
+    encoding = encoding_of(file.read(64))
+    file.seek(0)
+    header = io.TextIOWrapper(file, encoding, newline="")
+    try:
+        first = header.readline(_HEADER)
+    except UnicodeError as error:
+        raise ValueError(not_readable(error, encoding)) from error
+    finally:
+        header.detach()
+    if name.lower().endswith(".tsv"):
+        return Dialect(encoding, "\t")
+    return Dialect(encoding, next((mark for mark in ",;\t" if _separates(mark, first)), ","))
+
+
+def encoding_of(head: bytes) -> str:
+    """Return the encoding of a text that begins with some bytes.
+
+    Raises:
+        ValueError: it has zero bytes as UTF-16 has, and no mark that says so.
+    """
+    for mark, encoding in _MARKS:
+        if head.startswith(mark):
+            return encoding
+    if b"\0" in head:
+        raise ValueError("it is UTF-16 without a byte order mark, or no text; save it as UTF-8")
+    return "utf-8-sig"
+
+
+def arrow_encoding(dialect: Dialect) -> str:
+    """Return the encoding in Arrow's words, which leaves out a mark before UTF-8 by itself."""
+    return "utf8" if dialect.encoding == "utf-8-sig" else dialect.encoding
+
+
+def not_readable(error: UnicodeError, encoding: str = "utf-8-sig") -> str:
+    """Return what is wrong with bytes that are not in an encoding, and what to do."""
+    known = encoding.removesuffix("-sig").upper()
+    return f"it is not in {known} ({error}); save it as UTF-8"
+
+
+@contextmanager
+def opened_table(path: Path) -> Iterator[tuple[TextIO, str]]:
+    """Open a table to be read by :mod:`csv`; give its lines, and what separates cells.
+
+    Raises:
+        OSError: it cannot be opened.
+        ValueError: it is in an encoding that is not known for sure, or not in the one it names.
+    """
+    with path.open("rb") as file:
+        dialect = dialect_of(file, path.name)
+        file.seek(0)
+        with io.TextIOWrapper(file, dialect.encoding, newline="") as lines:
+            try:
+                yield lines, dialect.delimiter
+            except UnicodeDecodeError as error:
+                raise ValueError(not_readable(error, dialect.encoding)) from error
+
+
+def _separates(mark: str, header: str) -> bool:
+    """Whether a mark stands between two cells of a header."""
+    return len(next(csv.reader([header], delimiter=mark), [])) > 1

@@ -1,0 +1,76 @@
+"""CSV files in other encodings and with other marks than commas, wherever visleak reads them."""
+
+from __future__ import annotations
+
+import csv
+import io
+from collections.abc import Sequence
+from pathlib import Path
+
+import numpy as np
+import pytest
+from PIL import Image
+
+from visleak.errors import VisleakError
+from visleak.images import open_images
+from visleak.impact.answer_csv import read_csv as read_answers
+from visleak.memorization.prompt_files import read_prompts
+from visleak.verdicts.cifair import read_list
+
+#: Encoding, and what separates cells.
+WRITTEN = [
+    ("utf-8", ","),
+    ("utf-8", ";"),
+    ("utf-8-sig", "\t"),
+    ("utf-16", ","),
+    ("utf-16", ";"),
+    ("utf-16", "\t"),
+    ("utf-32", ";"),
+]
+
+
+def write(path: Path, rows: Sequence[Sequence[str]], encoding: str, delimiter: str) -> Path:
+    text = io.StringIO()
+    csv.writer(text, delimiter=delimiter).writerows(rows)
+    path.write_bytes(text.getvalue().encode(encoding))
+    return path
+
+
+@pytest.mark.parametrize(("encoding", "delimiter"), WRITTEN)
+def test_tables_are_read_as_they_were_meant(tmp_path: Path, encoding: str, delimiter: str) -> None:
+    Image.fromarray(np.zeros((8, 8, 3), np.uint8)).save(tmp_path / "ä.png")
+    rows = [("path", "label"), ("ä.png", "x, y; z")]
+    images = open_images(str(write(tmp_path / "a.csv", rows, encoding, delimiter)))
+    assert images.ids.to_pylist() == ["ä.png"]
+    assert images.labels.to_pylist() == ["x, y; z"]
+    rows = [("id", "prediction", "score:a"), ("ä.png", "x, y; z", "0.5")]
+    columns, scores, *_ = read_answers(write(tmp_path / "b.csv", rows, encoding, delimiter))
+    assert columns["prediction"].to_pylist() == ["x, y; z"]
+    ((values, _),) = scores.blocks()
+    assert values.tolist() == [[0.5]]
+    rows = [("TestID", "TrainID", "Judgment"), ("ä;b", "c, d", "1")]
+    (judged,), _ = read_list(write(tmp_path / "j.csv", rows, encoding, delimiter))
+    assert (judged.test, judged.train) == ("ä;b", "c, d")
+    prompts = [("prompt", "source"), ("a cat, ä; b", "web")]
+    found = read_prompts(write(tmp_path / "p.csv", prompts, encoding, delimiter))
+    assert found.texts == ("a cat, ä; b",)
+
+
+@pytest.mark.parametrize(
+    ("content", "words"),
+    [
+        ("path,label\na.png,x\n".encode("utf-16-le"), ("UTF-16", "byte order mark")),
+        ("path,label\na.png,é\n".encode("latin-1"), ("UTF-8", "save it as UTF-8")),
+        ("path,é\na.png,x\n".encode("latin-1"), ("UTF-8", "save it as UTF-8")),
+        (b"\xff\xfep\x00a\x00t", ("UTF-16",)),
+    ],
+)
+def test_what_is_not_sure_is_named(tmp_path: Path, content: bytes, words: tuple[str, ...]) -> None:
+    path = tmp_path / "a.csv"
+    path.write_bytes(content)
+    with pytest.raises(VisleakError) as caught:
+        open_images(str(path))
+    said = str(caught.value)
+    assert str(path) in said
+    assert all(word in said for word in words), said
+    assert "\n" not in said
