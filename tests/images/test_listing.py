@@ -10,6 +10,8 @@ import zipfile
 from pathlib import Path
 
 import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 from PIL import Image
 
@@ -34,12 +36,22 @@ OTHERS = {
     "scan.dcm": b"\0" * 128 + b"DICM",
     "brain.nii.gz": b"\x1f\x8b" + b"\0" * 40,
     "shot.NEF": b"II*\0" + b"\0" * 60,
+    "shot.iiq": b"II*\0" + b"\0" * 60,
+    "stack.npy": b"\x93NUMPY" + b"\0" * 60,
     "drawing.svg": b"<svg/>",
     "empty": b"",
     "labels.txt": b"0 0.5 0.5 1 1",
     ".hidden": b"\x89PNG\r\n\x1a\n" + b"\0" * 40,
+    ".cat.jpg": b"\xff\xd8\xff" + b"\0" * 40,
+    "._a.jpg": b"\0\5\x16\7" + b"\0" * 40,
+    "__MACOSX/b.jpg": b"\0\5\x16\7" + b"\0" * 40,
+    ".git/c.jpg": b"\xff\xd8\xff" + b"\0" * 40,
 }
-SKIPPED = {"": 3, ".dcm": 1, ".nii.gz": 1, ".nef": 1, ".svg": 1, ".txt": 1}
+SKIPPED = {
+    "": 3,
+    "hidden": 1,
+    **dict.fromkeys((".dcm", ".nii.gz", ".nef", ".iiq", ".npy", ".svg", ".txt"), 1),
+}
 
 
 @pytest.fixture
@@ -52,6 +64,7 @@ def folder(tmp_path: Path) -> Path:
         picture = rng.integers(0, 255, (9, 9, 3), np.uint8)
         Image.fromarray(np.kron(picture, np.ones((8, 8, 1), np.uint8))).save(place / name, kind)
     for name, content in OTHERS.items():
+        (place / name).parent.mkdir(exist_ok=True)
         (place / name).write_bytes(content)
     return place
 
@@ -62,22 +75,62 @@ def as_source(folder: Path, kind: str) -> str:
         return str(folder)
     if kind == "glob":
         return f"{folder}/*"
+    if kind == "yolo":
+        (folder.parent / "data.yaml").write_text("val: set\n")
+        return f"yolo:{folder.parent}/data.yaml#val"
+    if kind == "kitti":
+        shutil.move(folder, folder.parent / "in/training/image_2")
+        return f"kitti:{folder.parent}/in"
     if kind == "zip":
         with zipfile.ZipFile(folder.parent / "set.zip", "w", zipfile.ZIP_DEFLATED) as archive:
-            for path in folder.iterdir():
-                archive.write(path, path.name)
+            for path in folder.rglob("*"):
+                archive.write(path, path.relative_to(folder))
         return str(folder.parent / "set.zip")
     with tarfile.open(folder.parent / f"set.{kind}", f"w:{kind[4:]}") as archive:
         archive.add(folder, ".")
     return str(folder.parent / f"set.{kind}")
 
 
-@pytest.mark.parametrize("kind", ["folder", "glob", "zip", "tar", "tar.gz"])
+@pytest.mark.parametrize("kind", ["folder", "glob", "zip", "tar", "tar.gz", "yolo", "kitti"])
 def test_the_content_tells_where_the_ending_does_not(folder: Path, kind: str) -> None:
     images = open_images(as_source(folder, kind))
     assert sorted(os.path.basename(id_) for id_ in images.ids.to_pylist()) == sorted(FORMATS)
-    assert images.skipped == SKIPPED
+    # a pattern that does not begin with a dot does not name hidden files
+    assert images.skipped == {k: n for k, n in SKIPPED.items() if kind != "glob" or k != "hidden"}
     assert all(isinstance(each, bytes) for each in images.opener.read(range(len(images))))
+
+
+def test_shards_count_what_is_in_no_sample_and_other_images_of_one(folder: Path) -> None:
+    shard = folder.parent / "s.tar"
+    members = {
+        "1.jpg_large": "b.jpg_large",
+        "1.npy": "stack.npy",
+        "2.left.png": "a",
+        "2.right.png": "a",
+        "2.json": "labels.txt",
+        "3": "a",
+        "__index__": "labels.txt",
+        "._1.jpg": "._a.jpg",
+        ".1.jpg": ".cat.jpg",
+    }
+    with tarfile.open(shard, "w") as archive:
+        for name, file in members.items():
+            archive.add(folder / file, name)
+    images = open_images(f"wds:{shard}")
+    assert images.ids.to_pylist() == ["1", "2"]
+    assert images.skipped == {".npy": 1, ".right.png": 1, "": 1, "hidden": 1}
+    stored = [(folder / name).read_bytes() for name in ("b.jpg_large", "a")]
+    assert list(images.opener.read(range(2))) == stored
+
+
+def test_a_folder_of_tables_counts_what_lies_beside_them(folder: Path) -> None:
+    column = pa.array([{"bytes": (folder / "a").read_bytes(), "path": "a.png"}])
+    for name in FORMATS:
+        (folder / name).unlink()
+    pq.write_table(pa.table({"image": column}), folder / "0.parquet")
+    images = open_images(folder)
+    assert len(images) == 1
+    assert images.skipped == SKIPPED
 
 
 def test_a_pipe_does_not_stop_the_listing(folder: Path) -> None:

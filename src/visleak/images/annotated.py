@@ -14,6 +14,7 @@ import yaml
 from visleak.errors import UsageError, VisleakError
 from visleak.images.columns import canonical_split
 from visleak.images.folder import Walk, as_text, file_set, read_file
+from visleak.images.listing import Listing
 from visleak.images.lists import read_list, relative_name
 from visleak.images.request import Request, writable
 from visleak.records import ImageSet
@@ -160,10 +161,11 @@ def open_yolo(request: Request) -> ImageSet:
         raise UsageError(
             f"source {request.text!r}: add #SPLIT, one of {', '.join(splits) or '(it has none)'}"
         )
-    root, names = _yolo_names(request, content, splits[wanted])
+    listing = Listing()
+    root, names = _yolo_names(request, content, splits[wanted], listing)
     classes = class_names(content.get("names"))
     labels = pa.array((_yolo_label(root / name, classes) for name in names), pa.string())
-    return file_set(request, root, names, labels=labels, annotated=True)
+    return file_set(request, root, names, labels=labels, annotated=True, skipped=listing.skipped)
 
 
 def yolo_content(path: Path, text: str) -> dict[str, Any]:
@@ -215,21 +217,20 @@ def _missing_base(path: Path, content: Mapping[str, Any]) -> str:
 
 
 def _yolo_names(
-    request: Request, content: Mapping[str, Any], entries: Sequence[str]
+    request: Request, content: Mapping[str, Any], entries: Sequence[str], listing: Listing
 ) -> tuple[Path, list[str]]:
     """Return the folder that ids are relative to, and the names of the pictures, sorted."""
     base = yolo_base(request.path, content)
     if len(entries) == 1 and (base / entries[0]).is_dir():
         root = base / entries[0]
-        names = list(Walk(str(root)).names())
+        names = list(Walk(str(root), listing.takes_file).names())
     else:
         root, names = base, []
         for entry in entries:
             place = base / entry
             if place.is_dir():
-                names += [
-                    relative_name(f"{entry}/{name}", base) for name in Walk(str(place)).names()
-                ]
+                below = Walk(str(place), listing.takes_file).names()
+                names += [relative_name(f"{entry}/{name}", base) for name in below]
             elif place.is_file() and place.suffix == ".txt":
                 # A leading ./ means: beside the list; anything else: below the data set.
                 lines = read_list(place)
@@ -245,7 +246,8 @@ def _yolo_names(
                     f"{_missing_base(request.path, content)}"
                 )
     if not names:
-        request.no_pictures(f"looked in {', '.join(str(base / entry) for entry in entries)}")
+        places = ", ".join(str(base / entry) for entry in entries)
+        request.no_pictures(listing.why_empty(f"no file below {places}"))
     return root, sorted(names, key=as_text)
 
 

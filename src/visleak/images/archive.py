@@ -18,7 +18,7 @@ import pyarrow as pa
 
 from visleak.errors import VisleakError
 from visleak.images.folder import labels_of
-from visleak.images.listing import Listing
+from visleak.images.listing import Listing, is_hidden
 from visleak.images.request import Request
 from visleak.records import ImageSet, Opener, Problem
 
@@ -53,7 +53,7 @@ DAMAGE: Final = (
 
 
 def takes_member(listing: Listing, name: str, head: Callable[[], bytes]) -> bool:
-    """Whether a member is listed: a picture, no part of whose path is hidden.
+    """Whether a member is listed: an image, no part of whose path is hidden.
 
     Args:
         listing: counts the others.
@@ -61,8 +61,7 @@ def takes_member(listing: Listing, name: str, head: Callable[[], bytes]) -> bool
         head: returns its first bytes.
     """
     parts = [part for part in name.split("/") if part not in ("", ".", "..")]
-    hidden = any(part.startswith(".") or part == "__MACOSX" for part in parts)
-    return bool(parts) and not hidden and listing.takes(parts[-1], head)
+    return bool(parts) and not any(map(is_hidden, parts[:-1])) and listing.takes(parts[-1], head)
 
 
 def is_bomb(size: int, packed: int) -> bool:

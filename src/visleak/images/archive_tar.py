@@ -189,7 +189,7 @@ def open_tar(request: Request) -> ImageSet:
             for member in members_of(stream, request.text):
                 name = member.name
                 if member.isdir() or not takes_member(
-                    listing, name, partial(_head, stream, member)
+                    listing, name, partial(head_of, stream, member)
                 ):
                     continue
                 if member.islnk() or member.issym():
@@ -215,7 +215,7 @@ def open_tar(request: Request) -> ImageSet:
     return member_set(request, names, opener, listing, problems)
 
 
-def _head(stream: TarStream, member: tarfile.TarInfo) -> bytes:
+def head_of(stream: TarStream, member: tarfile.TarInfo) -> bytes:
     """Return the first bytes of the member that the archive has come to."""
     if not member.isreg() or member.issparse():
         return b""

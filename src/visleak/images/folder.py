@@ -12,7 +12,7 @@ from typing import Final
 
 import pyarrow as pa
 
-from visleak.images.listing import Listing, is_picture_file
+from visleak.images.listing import Listing, is_hidden, is_picture_file
 from visleak.images.request import Request
 from visleak.images.stores import StoreError
 from visleak.records import Bytes8, ImageSet, Problem, Unreadable
@@ -120,7 +120,7 @@ class Walk:
 
     Attributes:
         root: where the walk begins.
-        keep: which files, by their path; hidden ones never.
+        keep: which files, by their path.
         problems: (name relative to the root, what the system said) of unreadable folders.
     """
 
@@ -141,11 +141,10 @@ class Walk:
             folder = pending.pop()
             entries = self._entries(folder)
             for entry in entries:
-                if entry.name.startswith("."):
-                    continue
                 name = f"{folder}/{entry.name}" if folder else entry.name
                 if _is_folder(entry):
-                    (linked if entry.is_symlink() else pending).append(name)
+                    if not is_hidden(entry.name):
+                        (linked if entry.is_symlink() else pending).append(name)
                 elif self.keep(entry.path):
                     yield name
 

@@ -18,6 +18,7 @@ from visleak.errors import UsageError, VisleakError
 from visleak.images.annotated import only
 from visleak.images.columns import canonical_split
 from visleak.images.folder import Walk, as_text, file_set, read_file
+from visleak.images.listing import Listing
 from visleak.images.request import Request, writable
 from visleak.records import ImageSet
 
@@ -63,11 +64,12 @@ def open_kitti(request: Request) -> ImageSet:
     if camera not in ("0", "1", "2", "3"):
         raise UsageError(f"source {request.text!r}: camera is one of 0, 1, 2, 3; got {camera!r}")
     layout = find_layout(request, camera)
-    names = sorted(Walk(str(layout.root)).names(), key=as_text)
+    listing = Listing()
+    names = sorted(Walk(str(layout.root), listing.takes_file).names(), key=as_text)
     if layout.kind == "raw":
         names = [name for name in names if f"/image_0{camera}/" in f"/{name}"]
     if not names:
-        request.no_pictures(f"there are none in {layout.root}")
+        request.no_pictures(listing.why_empty(f"no file below {layout.root}"))
     groups, frames = _recordings(layout, names, request)
     images = file_set(
         request,
@@ -75,6 +77,7 @@ def open_kitti(request: Request) -> ImageSet:
         names,
         labels=_labels(layout, names),
         annotated=layout.labels is not None,
+        skipped=listing.skipped,
     )
     if request.group_pattern is None and groups is not None:
         images = replace(images, groups=groups)

@@ -22,28 +22,36 @@ CERTAIN: Final = frozenset(
     ["JPEG", "PNG", "WebP", "GIF", "TIFF", "BMP", "AVIF", "HEIF", "JPEG 2000"]
 )
 
-#: Endings of annotations, tables, arrays and programs: what lies beside pictures in most sets.
+#: Endings of annotations, tables and programs: these lie beside images in most sets.
 SIDE_ENDINGS: Final = frozenset(
     [
         *(".txt", ".csv", ".tsv", ".json", ".jsonl", ".geojson", ".xml", ".yaml", ".yml", ".toml"),
         *(".md", ".rst", ".html", ".htm", ".ini", ".cfg", ".log", ".cache", ".db", ".xlsx", ".xls"),
-        *(".py", ".ipynb", ".sh", ".js", ".css", ".parquet", ".arrow", ".npy", ".npz", ".mat"),
-        *(".pkl", ".pt", ".pth", ".h5", ".hdf5", ".onnx", ".safetensors", ".cls", ".caption"),
+        *(".py", ".ipynb", ".sh", ".js", ".css", ".onnx", ".safetensors", ".cls", ".caption"),
         *(".sha256", ".md5", ".idx", ".sqlite"),
     ]
 )
 
-#: Endings of what shows pictures in a format that is not read, or of several pictures. Some of
+#: Endings of images in a format that is not read, and of files that may hold images. Some of
 #: them (raw files of cameras, slides of microscopes) begin as TIFF does.
 OTHER_ENDINGS: Final = frozenset(
     [
         *(".dcm", ".dicom", ".nii", ".nii.gz", ".nrrd", ".mha", ".mhd", ".exr", ".hdr", ".svg"),
         *(".pdf", ".eps", ".ps", ".ai", ".mp4", ".avi", ".mov", ".mkv", ".webm", ".m4v", ".mpg"),
         *(".mpeg", ".wmv", ".flv", ".dng", ".nef", ".cr2", ".cr3", ".arw", ".raf", ".rw2", ".orf"),
-        *(".pef", ".srw", ".raw", ".svs", ".ndpi", ".mrxs", ".scn", ".vsi", ".czi", ".lif", ".xcf"),
+        *(".pef", ".srw", ".raw", ".nrw", ".3fr", ".fff", ".iiq", ".rwl", ".kdc", ".dcr", ".k25"),
+        *(".sr2", ".srf", ".erf", ".mef", ".mos", ".gpr", ".mrw", ".ptx", ".cap", ".eip", ".bay"),
+        *(".svs", ".ndpi", ".mrxs", ".scn", ".vsi", ".czi", ".lif", ".bif", ".qptiff", ".xcf"),
         *(".zip", ".tar", ".gz", ".tgz", ".bz2", ".xz", ".7z", ".rar", ".tfrecord", ".lmdb"),
+        *(".npy", ".npz", ".mat", ".h5", ".hdf5", ".parquet", ".arrow", ".pkl", ".pt", ".pth"),
     ]
 )
+
+#: How hidden images are counted.
+HIDDEN: Final = "hidden"
+
+#: How names begin that macOS adds beside files; these are no images.
+ADDED: Final = "._"
 
 
 def ending_of(name: str) -> str:
@@ -56,13 +64,22 @@ def ending_of(name: str) -> str:
     return f".nii{ending}" if ending == ".gz" and stem.endswith(".nii") else ending
 
 
+def is_hidden(name: str) -> bool:
+    """Whether files of this name, and those in folders of this name, are not listed.
+
+    >>> is_hidden(".cat.jpg"), is_hidden("__MACOSX"), is_hidden("cat.jpg")
+    (True, True, False)
+    """
+    return name.startswith(".") or name == "__MACOSX"
+
+
 def is_picture_name(name: str) -> bool:
     """Whether a file name says that the file is a picture: by its ending, and not hidden.
 
     >>> is_picture_name("cat.JPEG"), is_picture_name(".cat.jpg"), is_picture_name("notes.txt")
     (True, False, False)
     """
-    return not name.startswith(".") and os.path.splitext(name)[1].lower() in SUFFIXES
+    return not is_hidden(name) and os.path.splitext(name)[1].lower() in SUFFIXES
 
 
 def is_picture_file(path: str) -> bool:
@@ -80,7 +97,7 @@ def is_picture(name: str, head: Callable[[], bytes]) -> bool:
         name: its last name.
         head: returns its first :data:`HEAD` bytes; called only where the ending tells nothing.
     """
-    if name.startswith("."):
+    if is_hidden(name):
         return False
     ending = ending_of(name)
     if ending in SUFFIXES or ending in SIDE_ENDINGS or ending in OTHER_ENDINGS:
@@ -106,7 +123,8 @@ class Listing:
     """Chooses the pictures among the files of a source, and counts the others.
 
     Attributes:
-        skipped: number of files that are not listed, by ending; hidden files are not counted.
+        skipped: number of files that are not listed, by ending; of hidden files only those with
+            an image's ending, as :data:`HIDDEN`.
     """
 
     def __init__(self) -> None:
@@ -120,8 +138,10 @@ class Listing:
         """Whether a file is a picture; see :func:`is_picture`."""
         if is_picture(name, head):
             return True
-        if not name.startswith("."):
+        if not is_hidden(name):
             self.skipped[ending_of(name)] += 1
+        elif not name.startswith(ADDED) and is_picture_name(name[1:]):
+            self.skipped[HIDDEN] += 1
         return False
 
     def why_empty(self, what: str) -> str:

@@ -15,7 +15,7 @@ from visleak.errors import VisleakError
 from visleak.images.addresses import folder_of, redacted
 from visleak.images.fetching import RemoteOpener, remote_places, without_secrets
 from visleak.images.folder import Walk, as_text, file_set, labels_of
-from visleak.images.listing import Listing
+from visleak.images.listing import Listing, is_hidden
 from visleak.images.remote_file import opened
 from visleak.images.request import Request, writable
 from visleak.records import ImageSet
@@ -113,7 +113,7 @@ def glob_names(root: str, pattern: str, keep: Callable[[str], bool]) -> Iterator
     parts = pattern.split("/")
     if "**" in parts:
         # Python's own recursive glob follows links in circles.
-        names = Walk(root, lambda _: True).names()
+        names = Walk(root, lambda path: not is_hidden(os.path.basename(path))).names()
         found: Iterator[str] = (name for name in names if matches(name.split("/"), parts))
     else:
         found = glob.iglob(pattern, root_dir=root)

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import itertools
 import os
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
+from collections import deque
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Final
 
@@ -23,7 +24,8 @@ from visleak.images.columns import (
     rows_of_split,
     wanted_columns,
 )
-from visleak.images.folder import why_not
+from visleak.images.folder import Walk, why_not
+from visleak.images.listing import Listing
 from visleak.images.patterns import globbed
 from visleak.images.remote_file import arrow_source, opened, stamp_of_file
 from visleak.images.request import Request
@@ -164,8 +166,19 @@ def open_parquet(request: Request) -> ImageSet:
     if column is None:
         from visleak.images.manifest import manifest_set
 
-        return manifest_set(request, read_tables(files, schema.names), folder_of(files[0]))
-    return _bytes_set(request, files, footers, column)
+        images = manifest_set(request, read_tables(files, schema.names), folder_of(files[0]))
+    else:
+        images = _bytes_set(request, files, footers, column)
+    return replace(images, skipped=_beside(request.path, files))
+
+
+def _beside(folder: Path, files: Sequence[str]) -> Mapping[str, int]:
+    """Return the number of other files in a folder of Parquet files, by ending."""
+    used, listing = set(files), Listing()
+    if folder.is_dir():
+        walk = Walk(str(folder), lambda path: path not in used and listing.takes_file(path))
+        deque(walk.names(), maxlen=0)
+    return listing.skipped
 
 
 def _bytes_set(

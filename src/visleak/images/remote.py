@@ -8,7 +8,7 @@ from visleak.errors import VisleakError
 from visleak.images.addresses import is_web, path_of, redacted
 from visleak.images.fetching import RemoteOpener
 from visleak.images.folder import labels_of
-from visleak.images.listing import Listing
+from visleak.images.listing import Listing, is_hidden
 from visleak.images.request import Request, writable
 from visleak.images.stores import StoreError, listed
 from visleak.records import ImageSet
@@ -41,7 +41,7 @@ def open_remote_folder(request: Request) -> ImageSet:
         for address, stamp in listed(request.place):
             name = path_of(address)[start:]
             parts = name.split("/")
-            if any(part.startswith(".") for part in parts):
+            if any(map(is_hidden, parts[:-1])):
                 continue
             # by its name alone: each first byte would be a request
             if listing.takes(parts[-1]):

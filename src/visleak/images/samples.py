@@ -5,12 +5,16 @@ from __future__ import annotations
 import json
 import re
 import tarfile
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
+from functools import partial
+from itertools import chain
 from typing import Any, Final
 
-from visleak.images.archive_tar import TarStream, link_target, members_of
+from visleak.images.archive import takes_member
+from visleak.images.archive_tar import TarStream, head_of, link_target, members_of
 from visleak.images.formats import SUFFIXES
+from visleak.images.listing import Listing, ending_of, is_hidden, is_picture
 from visleak.images.request import writable
 
 #: Side files that say something of a sample, by the end of their extension.
@@ -37,34 +41,50 @@ class Sample:
         key: path up to the first dot of the file's name.
         places: extension, lower case, to offset and size.
         side: what the side files say: ``cls``, ``txt`` and ``caption`` as text, ``json`` parsed.
+        images: the extensions of ``places`` that are images: by the extension, else by content.
     """
 
     key: str
     places: dict[str, tuple[int, int]] = field(default_factory=dict)
     side: dict[str, Any] = field(default_factory=dict)
+    images: list[str] = field(default_factory=list)
 
-    def picture(self, wanted: str | None) -> tuple[int, int] | None:
-        """Return where the picture lies: the wanted extension's, else the likeliest."""
+    def picture(self, wanted: str | None) -> str | None:
+        """Return the extension of the picture: the wanted one, else the likeliest."""
         if wanted is not None:
-            return self.places.get(wanted.lower().lstrip("."))
-        for ending in PICTURES:
-            if ending in self.places:
-                return self.places[ending]
-        ends = (e for e in self.places if e.rpartition(".")[2] in PICTURES)
-        first = next(ends, None)
-        return None if first is None else self.places[first]
+            wanted = wanted.lower().lstrip(".")
+            return wanted if wanted in self.places else None
+        usual = (ending for ending in PICTURES if ending in self.places)
+        ends = (e for e in self.images if e.rpartition(".")[2] in PICTURES)
+        return next(chain(usual, ends, self.images), None)
+
+    def left_out(self, chosen: str) -> Iterator[str]:
+        """Yield the kinds of the members that are not the chosen image and say nothing of it."""
+        for ending in self.places:
+            if ending != chosen:
+                yield f".{ending}" if ending in self.images else ending_of(f"x.{ending}")
 
 
-def collect(stream: TarStream, shown: str, samples: list[Sample]) -> None:
+def collect(stream: TarStream, shown: str, samples: list[Sample], listing: Listing) -> None:
     """Append the samples of a shard, in which members of one key stand next to each other.
 
     Those before any damage are there when it raises.
+
+    Args:
+        stream: the shard.
+        shown: how messages call it.
+        samples: is appended to.
+        listing: counts what is in no sample: hidden images and members without an extension.
     """
     regular: dict[str, tuple[int, int]] = {}
     for member in members_of(stream, shown):
-        key, ending = key_and_ending(member.name)
-        place = _place(member, regular) if key else None
+        place = _place(member, regular)
         if place is None:
+            continue
+        key, ending = key_and_ending(member.name)
+        if not key:
+            if not _is_meta(member.name):
+                takes_member(listing, member.name, bytes)
             continue
         if not samples or samples[-1].key != key:
             samples.append(Sample(key))
@@ -74,6 +94,8 @@ def collect(stream: TarStream, shown: str, samples: list[Sample]) -> None:
                 sample.side[ending] = _read_side(stream, member, ending)
         else:
             sample.places[ending] = place
+            if is_picture(f"x.{ending}", partial(head_of, stream, member)):
+                sample.images.append(ending)
 
 
 def key_and_ending(name: str) -> tuple[str, str]:
@@ -81,12 +103,20 @@ def key_and_ending(name: str) -> tuple[str, str]:
 
     >>> key_and_ending("a/00.seg.PNG"), key_and_ending("__index__")
     (('a/00', 'seg.png'), ('', ''))
+    >>> key_and_ending("a/._00.png")
+    ('', '')
     """
     parted = _MEMBER.fullmatch(name)
-    last = name.rpartition("/")[2]
-    if parted is None or (last.startswith("__") and last.endswith("__")):
+    hidden = any(is_hidden(part) for part in name.split("/") if part not in ("", ".", ".."))
+    if parted is None or hidden or _is_meta(name):
         return "", ""
     return parted[1], parted[2].lower()
+
+
+def _is_meta(name: str) -> bool:
+    """Whether a member says something of the shard."""
+    last = name.rpartition("/")[2]
+    return last.startswith("__") and last.endswith("__")
 
 
 def _place(member: tarfile.TarInfo, regular: dict[str, tuple[int, int]]) -> tuple[int, int] | None:

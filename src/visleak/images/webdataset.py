@@ -7,6 +7,7 @@ or remote is streamed. Reading goes forward, too, so no shard ever needs random 
 from __future__ import annotations
 
 import os
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
@@ -25,6 +26,7 @@ from visleak.images.fetching import TOGETHER, remote_places
 from visleak.images.folder import why_not
 from visleak.images.frames import read_frames
 from visleak.images.joining import joined_opener
+from visleak.images.listing import Listing
 from visleak.images.lists import read_list
 from visleak.images.patterns import shards_of_pattern
 from visleak.images.request import Request, writable
@@ -34,18 +36,19 @@ from visleak.records import ImageSet, Problem
 
 
 @dataclass(frozen=True)
-class Listing:
+class Shard:
     """What a shard holds.
 
     Attributes:
-        shard: its path or address.
+        place: its path or address.
         keys, labels, captions, groups, frames, ids: Arrow string arrays, a row a sample with a
             picture.
         opener: reads their pictures.
-        problems: (key or empty, reason, detail) of what is no use.
+        problems: (key or empty, reason, detail) of what cannot be used.
+        skipped: number of members that are not listed, by ending.
     """
 
-    shard: str
+    place: str
     keys: pa.StringArray
     labels: pa.StringArray
     captions: pa.StringArray
@@ -54,6 +57,7 @@ class Listing:
     ids: pa.StringArray
     opener: TarOpener
     problems: tuple[tuple[str, str, str], ...]
+    skipped: Mapping[str, int]
 
 
 def open_webdataset(request: Request) -> ImageSet:
@@ -111,18 +115,20 @@ def _set_of(shards: Sequence[str], request: Request) -> ImageSet:
         groups=_column([listing.groups for listing in kept]),
         frames=None if stamps is None else read_frames(stamps, what),
         problems=problems,
+        skipped=sum((Counter(each.skipped) for each in listings), Counter()),
     )
 
 
-def list_shard(shard: str, request: Request) -> Listing:
+def list_shard(shard: str, request: Request) -> Shard:
     """Return what a shard holds; a shard that is not there or damaged becomes a problem of it."""
     samples: list[Sample] = []
     problems: list[tuple[str, str, str]] = []
+    others = Listing()
     stamp: str | None = ""
     try:
         with TarStream(shard) as stream:
             stamp = stream.stamp
-            collect(stream, redacted(shard), samples)
+            collect(stream, redacted(shard), samples, others)
     except (FileNotFoundError, PermissionError, IsADirectoryError, StoreError) as error:
         why = why_not(error)
         problems.append(("", why.reason, f"the shard cannot be read: {why.detail}"))
@@ -132,24 +138,26 @@ def list_shard(shard: str, request: Request) -> Listing:
     wanted = request.options.get("image")
     found: list[tuple[Sample, tuple[int, int]]] = []
     for sample in samples:
-        place = sample.picture(wanted)
-        if place is None:
+        chosen = sample.picture(wanted)
+        if chosen is None:
             has = ", ".join(writable(ending) for ending in (*sample.places, *sample.side)) or "none"
             detail = f"the sample holds no {wanted or 'picture'}; its members: {has}"
             problems.append((sample.key, "missing", detail))
         else:
-            found.append((sample, place))
+            found.append((sample, sample.places[chosen]))
+            others.skipped.update(sample.left_out(chosen))
     _refuse_repeats([sample.key for sample, _ in found], shard)
-    return _listing(shard, found, request, stamp, problems)
+    return _contents(shard, found, request, stamp, problems, others.skipped)
 
 
-def _listing(
+def _contents(
     shard: str,
     found: Sequence[tuple[Sample, tuple[int, int]]],
     request: Request,
     stamp: str | None,
     problems: Sequence[tuple[str, str, str]],
-) -> Listing:
+    skipped: Mapping[str, int],
+) -> Shard:
     where = np.array([place for _, place in found], dtype=np.int64).reshape(-1, 2)
     # a link lies where its target lies; reading must stay ascending
     order = np.lexsort((np.arange(len(found)), where[:, 0]))
@@ -159,7 +167,7 @@ def _listing(
     def texts(make: Any) -> pa.StringArray:
         return pa.array((make(sample.side) for sample in samples), pa.string())
 
-    return Listing(
+    return Shard(
         shard,
         pa.array((writable(sample.key) for sample in samples), pa.string()),
         texts(lambda side: label_of(side, request.label)),
@@ -169,6 +177,7 @@ def _listing(
         texts(lambda side: field_of(side, request.id) if request.id else None),
         TarOpener(shard, where[:, 0].copy(), where[:, 1].copy(), stamp),
         tuple(problems),
+        skipped,
     )
 
 
@@ -189,7 +198,7 @@ def _refuse_repeats(keys: Sequence[str], shard: str) -> None:
         seen.add(key)
 
 
-def _refuse_missing_columns(listings: Sequence[Listing], request: Request) -> None:
+def _refuse_missing_columns(listings: Sequence[Shard], request: Request) -> None:
     """Refuse a column that no sample has, and an id that one has not."""
     for option, value in request.columns.items():
         columns = [getattr(listing, f"{option}s") for listing in listings]
@@ -203,14 +212,14 @@ def _refuse_missing_columns(listings: Sequence[Listing], request: Request) -> No
             )
 
 
-def _ids(listings: Sequence[Listing], request: Request) -> pa.StringArray:
+def _ids(listings: Sequence[Shard], request: Request) -> pa.StringArray:
     """Return the keys; with the shard's name before them where a key is in two shards."""
     if request.id is not None:
         return pa.concat_arrays([listing.ids for listing in listings])
     keys = pa.concat_arrays([listing.keys for listing in listings])
     if pc.count_distinct(keys).as_py() == len(keys):
         return keys
-    names = shard_names([listing.shard for listing in listings])
+    names = shard_names([listing.place for listing in listings])
     return pa.concat_arrays(
         pc.binary_join_element_wise(name, listing.keys, "/")
         for name, listing in zip(names, listings, strict=True)
@@ -231,8 +240,8 @@ def shard_names(shards: Sequence[str]) -> list[str]:
     return short if len(set(short)) == len(short) else plain
 
 
-def _locators(listing: Listing) -> pa.StringArray:
-    return pc.binary_join_element_wise(writable(redacted(listing.shard)), listing.keys, "!").cast(
+def _locators(listing: Shard) -> pa.StringArray:
+    return pc.binary_join_element_wise(writable(redacted(listing.place)), listing.keys, "!").cast(
         pa.string()
     )
 
@@ -242,8 +251,8 @@ def _column(parts: Sequence[pa.StringArray]) -> pa.StringArray | None:
     return None if column.null_count == len(column) else column
 
 
-def _problems(listing: Listing, request: Request) -> Iterator[Problem]:
-    shard = writable(redacted(listing.shard))
+def _problems(listing: Shard, request: Request) -> Iterator[Problem]:
+    shard = writable(redacted(listing.place))
     for key, reason, detail in listing.problems:
         name = writable(key)
         locator = f"{shard}!{name}" if key else shard
