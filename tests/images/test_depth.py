@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import struct
 from collections.abc import Callable, Mapping
 
 import cv2
@@ -12,7 +13,9 @@ import tifffile
 from picture_making import pixels, png
 from PIL import Image
 
+from visleak.images import decode, open_images
 from visleak.images.pixels import rgb_of_array
+from visleak.records import Unreadable
 
 
 def shades(height: int = 60, width: int = 80, seed: int = 0) -> np.ndarray:
@@ -92,6 +95,53 @@ def test_equal_colours_are_equal_pixels_in_any_file(bits):
     }
     for name, data in files.items():
         assert np.array_equal(pixels(data), want), name
+
+
+def sgi(values: np.ndarray) -> bytes:
+    planes = np.moveaxis(values, 2, 0)[:, ::-1].astype(">u2")
+    head = struct.pack(">HBBHHHH", 474, 0, 2, 3, *values.shape[1::-1], 3)
+    return head.ljust(512, b"\0") + planes.tobytes()
+
+
+FORMS: Mapping[str, Callable[[np.ndarray], bytes]] = {
+    "packed planes": lambda colours: tiff(
+        np.moveaxis(colours, 2, 0), photometric="rgb", planarconfig="separate", compression="zlib"
+    ),
+    "JPEG 2000": lambda colours: cv2.imencode(".jp2", colours[..., ::-1])[1].tobytes(),
+    "premultiplied": lambda colours: tiff(
+        np.dstack([colours, np.full(colours.shape[:2], colours.max())]).astype(np.uint16),
+        photometric="rgb",
+        extrasamples=["assocalpha"],
+    ),
+    "CMYK": lambda colours: tiff(
+        np.dstack([colours, 0 * colours[..., 0]]), photometric="separated"
+    ),
+    "SGI": sgi,
+}
+
+
+@pytest.mark.parametrize("form", FORMS)
+def test_few_bits_are_refused_where_only_the_high_bytes_are_read(form):
+    """They would be an image of a few nearly black levels."""
+    stored, full = (
+        np.dstack([of_bits(shades(seed=seed), bits) for seed in range(3)]) for bits in (12, 16)
+    )
+    found = decode(FORMS[form](stored))
+    assert isinstance(found, Unreadable)
+    assert found.reason == "unsupported"
+    assert "16-bit" in found.detail
+    shown = pixels(FORMS[form](full)).astype(int)
+    want = 65535 - full if form == "CMYK" else full
+    assert np.abs(shown - want / 257).mean() < 2
+
+
+def test_pillow_images_of_sixteen_bit_colours_keep_their_low_bytes():
+    colours = np.dstack([of_bits(shades(seed=seed), 12) for seed in range(3)])
+    data = cv_png(colours)
+    images = open_images([Image.open(io.BytesIO(data))])
+    for _ in range(2):
+        [found] = images.opener.read([0])
+        assert np.array_equal(pixels(found), pixels(data))
 
 
 def test_grey_with_alpha_of_sixteen_bits():

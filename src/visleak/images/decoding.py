@@ -19,7 +19,12 @@ import numpy.typing as npt
 from PIL import Image, ImageChops, ImageFile
 
 from visleak.images.completeness import is_cut, is_walked, tiff_lacks_pixels
-from visleak.images.deep_colours import holds_deep_colours, shallow_colours
+from visleak.images.deep_colours import (
+    check_high_bytes,
+    holds_deep_colours,
+    lacks_low_bytes,
+    shallow_colours,
+)
 from visleak.images.formats import JPEG, TIFF, Format, recognise
 from visleak.images.libtiff import messages_kept
 from visleak.images.orientation import orientation_of, split_jpeg, turned
@@ -34,7 +39,7 @@ MAX_PIXELS: Final = 256_000_000
 MAX_SIDE: Final = 1_000_000
 
 #: Version of the pixels that an image becomes: part of the keys of all that is cached of them.
-DECODING: Final = 2
+DECODING: Final = 3
 
 #: Words of Pillow for images that are whole and that it cannot read.
 _UNSUPPORTED: Final = (
@@ -225,8 +230,10 @@ def _decode_other(data: bytes, kind: Format, make: _Make[T]) -> T | Unreadable:
     image = _opened(data, kind)
     if (refused := _too_large(*image.size)) is not None:
         return refused
-    coloured = holds_deep_colours(image)
+    coloured, lacking = holds_deep_colours(image), lacks_low_bytes(image, data)
     image.load()
+    if lacking:
+        check_high_bytes(image)
     if kind is TIFF:
         orientation = int(image.getexif().get(0x0112, 1))  # gone where Pillow has applied it
     else:

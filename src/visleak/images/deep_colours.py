@@ -1,18 +1,32 @@
 """Colours of sixteen bits, of which Pillow hands out the high bytes only.
 
-The same rows, read in the other order of bytes, give the low bytes.
+The same rows, read in the other order of bytes, give the low bytes. Where libraries unpack them
+(compressed planes, JPEG 2000, premultiplied alpha) nothing does. Then an image whose values reach
+into the high bytes is shown by these, and any other is refused: it would be black.
 """
 
 from __future__ import annotations
 
 import sys
-from typing import Final
+from typing import Any, Final
 
 import numpy as np
 from PIL import Image
 
 from visleak.images.depth import alpha_to_eight, to_eight
+from visleak.images.pixels import HIDDEN, is_deep
 from visleak.images.raw_modes import raw_mode, with_raw_mode
+
+#: High bytes below this have less than an eighth of the range, and fewer than so many levels.
+FAINT: Final = 32
+
+#: Tags of TIFF: bits of each sample, and whether the colours lie in planes of their own (2).
+_BITS: Final = 258
+_PLANAR: Final = 284
+
+#: How a JPEG 2000 codestream begins, and where in it the bits of the first component stand.
+_SIZ: Final = b"\xff\x4f\xff\x51"
+_PRECISION: Final = 42
 
 #: Ways in which rows of sixteen-bit colours are stored, and the way that gives their low bytes.
 _NATIVE: Final = "16B" if sys.byteorder == "little" else "16L"
@@ -29,7 +43,47 @@ def holds_deep_colours(image: Image.Image) -> bool:
     Must be called before its pixels are loaded.
     """
     tiles = getattr(image, "tile", None) or ()
+    if getattr(image, "tag_v2", {}).get(_PLANAR) == 2 and any(t[0] == "libtiff" for t in tiles):
+        return False  # of planes, it gives the high bytes however they are asked for
     return bool(tiles) and all(raw_mode(tile) in _LOW for tile in tiles)
+
+
+def lacks_low_bytes(image: Image.Image, data: bytes) -> bool:
+    """Whether an opened image stores sixteen bits and Pillow makes eight of them.
+
+    Must be called before its pixels are loaded.
+    """
+    if is_deep(image) or holds_deep_colours(image):
+        return False
+    raws = map(raw_mode, getattr(image, "tile", None) or ())
+    return _bits(image, data) == 16 or any(";16" in raw for raw in raws)
+
+
+def _bits(image: Image.Image, data: bytes) -> int:
+    """Return the bits of a sample where the format says so, else 8."""
+    if image.format == "SGI":
+        return 8 * data[3]
+    if image.format == "JPEG2000":
+        at = data.find(_SIZ) + _PRECISION
+        return (data[at] & 127) + 1 if _PRECISION <= at < len(data) else 8
+    return max(getattr(image, "tag_v2", {}).get(_BITS, (8,)))
+
+
+def check_high_bytes(image: Image.Image) -> None:
+    """Refuse a loaded image without its low bytes if the high bytes show next to nothing.
+
+    Raises:
+        NotImplementedError: its colours, or its opacities, use less than an eighth of the range.
+    """
+    most = [high for _, high in _extrema(image)]
+    opacity = most.pop() if image.mode in ("RGBA", "LA") else 255
+    if max(most) < FAINT or HIDDEN < opacity < FAINT:
+        raise NotImplementedError("16-bit colours that use few bits, in a form read with 8 of them")
+
+
+def _extrema(image: Image.Image) -> tuple[tuple[float, float], ...]:
+    found: Any = image.getextrema()
+    return found if isinstance(found[0], tuple) else (found,)
 
 
 def shallow_colours(image: Image.Image, again: Image.Image) -> Image.Image:

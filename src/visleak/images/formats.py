@@ -72,8 +72,11 @@ MAGICS: Final[tuple[tuple[bytes, Format], ...]] = (
     (b"DDS \x7c\0\0\0", Format("DDS", "PIL.DdsImagePlugin", "DdsImageFile")),
     (b"\0\0\x01\0", Format("ICO", "PIL.IcoImagePlugin", "IcoImageFile")),
     (b"\x59\xa6\x6a\x95", Format("Sun raster", "PIL.SunImagePlugin", "SunImageFile")),
-    (b"\x01\xda\0\x01", Format("SGI", "PIL.SgiImagePlugin", "SgiImageFile")),
-    (b"\x01\xda\x01\x01", Format("SGI", "PIL.SgiImagePlugin", "SgiImageFile")),
+    *(
+        (b"\x01\xda" + packed + size, Format("SGI", "PIL.SgiImagePlugin", "SgiImageFile"))
+        for packed in (b"\0", b"\x01")
+        for size in (b"\x01", b"\x02")
+    ),
     (b"\x0a\x02\x01", Format("PCX", "PIL.PcxImagePlugin", "PcxImageFile")),
     (b"\x0a\x03\x01", Format("PCX", "PIL.PcxImagePlugin", "PcxImageFile")),
     (b"\x0a\x05\x01", Format("PCX", "PIL.PcxImagePlugin", "PcxImageFile")),

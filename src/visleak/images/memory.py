@@ -13,6 +13,7 @@ from PIL import Image
 
 from visleak.errors import UsageError
 from visleak.images.decoding import QUIET
+from visleak.images.deep_colours import holds_deep_colours
 from visleak.images.libtiff import messages_kept
 from visleak.images.orientation import orientation_of, turned
 from visleak.images.pixels import is_deep, rgb_of_array, rgb_of_image, shallow
@@ -66,8 +67,11 @@ def rgb_of(picture: Any) -> bytes | Bytes8 | Unreadable:
     )
 
 
-def _of_image(picture: Image.Image) -> Bytes8 | Unreadable:
+def _of_image(picture: Image.Image) -> bytes | Bytes8 | Unreadable:
     try:
+        if (file := getattr(picture, "fp", None)) and holds_deep_colours(picture):
+            file.seek(0)  # Pillow would keep the high bytes only
+            return bytes(file.read())
         exif = picture.info.get("exif")
         orientation = orientation_of(exif) if isinstance(exif, bytes) else 1
         with QUIET, messages_kept():
