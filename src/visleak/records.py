@@ -235,8 +235,8 @@ class Partition(Protocol):
         ...
 
     @property
-    def digest(self) -> str:
-        """BLAKE2b-128 that the file must have, in hexadecimal; empty where nothing states it."""
+    def stated(self) -> tuple[tuple[str, str], ...]:
+        """Its files, and the BLAKE2b-128 in hexadecimal that a manifest states for each."""
         ...
 
     def matrix(self) -> npt.NDArray[Any]:
@@ -263,19 +263,31 @@ class FileCount:
         present: files that were found.
         expected: files that there must be, as far as their names say.
         missing: names of files that are not present, at most :data:`MISSING_LISTED`.
+        ignored: files of vectors in other folders of the set, which are not read.
     """
 
     present: int
     expected: int
     missing: tuple[str, ...] = ()
+    ignored: int = 0
+
+    @property
+    def complete(self) -> bool:
+        """Whether all files are present and read."""
+        return self.present >= self.expected and not self.ignored
 
     def __str__(self) -> str:
         """Return the count in words.
 
         >>> str(FileCount(399, 400, ("img_emb_2.npy",)))
         '399 of 400 files; img_emb_2.npy is missing'
+        >>> str(FileCount(3, 3, ignored=2))
+        '3 of 3 files; 2 in other folders are not read'
         """
         count = f"{self.present:,} of {self.expected:,} files"
+        if self.ignored:
+            verb = "is" if self.ignored == 1 else "are"
+            count += f"; {self.ignored:,} in other folders {verb} not read"
         absent, named = self.expected - self.present, ", ".join(self.missing)
         if absent < 1 or not named:
             return count

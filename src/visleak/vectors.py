@@ -55,26 +55,24 @@ def unit_rows(stored: npt.NDArray[Any]) -> UnitRows:
 
 
 def check_digest(partition: Partition) -> None:
-    """Compare the file of a partition with the digest that its manifest states.
+    """Compare the files of a partition with the digests that their manifest states.
 
     Nothing is read where no digest is stated.
 
     Raises:
-        VisleakError: the file has another content, or cannot be read.
+        VisleakError: a file has another content, or cannot be read.
     """
-    if not partition.digest:
-        return
-    try:
-        with Path(partition.locator).open("rb") as file:
-            read = hashlib.file_digest(file, lambda: hashlib.blake2b(digest_size=16)).hexdigest()
-    except OSError as error:
-        raise VisleakError(f"{partition.locator} cannot be read: {error}") from error
-    if read != partition.digest:
-        raise VisleakError(
-            f"{partition.locator} is not the file that its manifest describes (digest"
-            f" {read[:12]}, the manifest states {partition.digest[:12]}). Fetch the file again,"
-            " or encode the set again"
-        )
+    for path, stated in partition.stated:
+        try:
+            with Path(path).open("rb") as file:
+                whole = hashlib.file_digest(file, lambda: hashlib.blake2b(digest_size=16))
+        except OSError as error:
+            raise VisleakError(f"{path} cannot be read: {error}") from error
+        if (read := whole.hexdigest()) != stated:
+            raise VisleakError(
+                f"{path} is not the file that its manifest describes (digest {read[:12]}, the"
+                f" manifest states {stated[:12]}). Fetch the file again, or encode the set again"
+            )
 
 
 def forget(stored: npt.NDArray[Any]) -> None:

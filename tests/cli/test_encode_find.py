@@ -7,6 +7,7 @@ import shutil
 from pathlib import Path
 
 import numpy as np
+import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from calling import HOSTILE, refused, run
@@ -263,8 +264,8 @@ def test_missing_files_are_counted_as_skipped(tmp_path: Path) -> None:
     summary = json.loads((tmp_path / "out" / "audit.json").read_text())
     about = {each["name"]: each["files"] for each in summary["sets"]}
     assert about == {
-        "a": {"present": 1, "expected": 1, "missing": []},
-        "b": {"present": 3, "expected": 4, "missing": ["img_emb_2.npy"]},
+        "a": {"present": 1, "expected": 1, "missing": [], "ignored": 0},
+        "b": {"present": 3, "expected": 4, "missing": ["img_emb_2.npy"], "ignored": 0},
     }
     assert any("img_emb_2.npy" in line for line in summary["skipped"])
     code, said = refused("audit", *sides, f"{train}&expect=4", "-o", tmp_path / "all")
@@ -283,6 +284,9 @@ def test_an_unknown_encoder_of_embeddings_is_refused(tmp_path: Path) -> None:
     assert code == 2
     assert "encoder must be one of builtin, clip" in said
     assert "klip" in said
+    for nameless in ("other", "other:"):
+        unnamed = [word.replace("klip", nameless) for word in sides]
+        assert refused("audit", *unnamed, "-o", tmp_path / "out")[0] == 2
     others = [word.replace("klip", "other:klip") for word in sides]
     ran = run("audit", *others, "-o", tmp_path / "out", "--hard", 0.9, "--soft", 0.8)
     assert ran.code == 0
@@ -307,6 +311,15 @@ def test_a_shard_that_is_not_its_manifests_is_refused(
     assert code == 1
     assert shard.name in said
     assert "manifest" in said
+    shutil.copy(encoded["train"] / "img_emb" / shard.name, shard)
+    texts = sorted((folder / "metadata").iterdir())[-1]
+    table = pq.read_table(texts)
+    whole = texts.read_bytes()
+    renamed = pa.array([f"x{id_}" for id_ in table["id"].to_pylist()])
+    pq.write_table(table.set_column(table.schema.get_field_index("id"), "id", renamed), texts)
+    code, said = refused(*call, "-o", tmp_path / "out")
+    assert (code, texts.name in said, "manifest" in said) == (1, True, True)
+    texts.write_bytes(whole)
     shard.write_bytes(shard.read_bytes()[:-7])
     code, said = refused(*call, "-o", tmp_path / "out")
     assert (code, "truncated" in said) == (1, True)

@@ -329,6 +329,7 @@ def rename(folder, names, form="img_emb_{}.npy"):
         # dates do not count files
         ((20240101, 20240201, 20240301), "day_{}.npy", 3, ()),
         ((0, 1, 3), "e-{:05d}-of-00005.npy", 5, ("e-00002-of-00005.npy", "e-00004-of-00005.npy")),
+        ((0, 1, 3), "e-{0:05d}-of-00004-{0}a5c.npy", 4, ("e-00002-of-00004.npy",)),
     ],
 )
 def test_missing_files_of_a_sequence_are_named(tmp_path, numbers, form, expected, missing):
@@ -336,6 +337,25 @@ def test_missing_files_of_a_sequence_are_named(tmp_path, numbers, form, expected
     rename(tmp_path / "img_emb", numbers, form)
     files = opened(f"emb:{tmp_path}?encoder=clip").files
     assert (files.present, files.expected, files.missing) == (3, expected, missing)
+
+
+def test_other_files_do_not_hide_a_gap(tmp_path):
+    clip_retrieval(tmp_path, [2] * 6)
+    names = ("img_emb_0", "img_emb_1", "img_emb_3", "b_0", "b_2", "mean")
+    rename(tmp_path / "img_emb", names, "{}.npy")
+    files = opened(f"emb:{tmp_path}?encoder=clip").files
+    assert (files.present, files.expected) == (6, 8)
+    assert set(files.missing) == {"img_emb_2.npy", "b_1.npy"}
+
+
+def test_vectors_in_other_folders_are_counted(tmp_path):
+    clip_retrieval(tmp_path, [2, 2])
+    assert opened(f"emb:{tmp_path}?encoder=clip").files.complete
+    (tmp_path / "images").mkdir()
+    np.save(tmp_path / "images" / "img_emb_2.npy", vectors(2))
+    files = opened(f"emb:{tmp_path}?encoder=clip").files
+    assert (files.present, files.ignored, files.complete) == (2, 1, False)
+    assert "not read" in str(files)
 
 
 def test_a_table_tells_that_its_vectors_are_missing(tmp_path):

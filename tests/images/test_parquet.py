@@ -139,6 +139,21 @@ def test_shards_are_one_set(tmp_path, blobs):
         assert images.locators[5].as_py().endswith("train-00001-of-00003.parquet!0")
 
 
+def test_files_that_the_names_of_others_count_are_a_problem(tmp_path, blobs):
+    kept = [
+        write(tmp_path / "data" / f"{name}.parquet", blobs[at : at + 1])
+        for at, name in enumerate(
+            ("train-00000-of-00003-0a1b", "train-00002-of-00003-2c3d", "test-00000-of-00001-4e5f")
+        )
+    ]
+    for source in (tmp_path, f"{tmp_path}/data/*.parquet"):
+        [problem] = open_images(source).problems
+        assert problem.reason == "missing"
+        assert "train-00001-of-00003" in problem.detail
+    assert not open_images(kept[0]).problems
+    assert not open_images(f"{tmp_path}/data/test-*.parquet").problems
+
+
 def test_a_folder_with_pictures_beside_a_table_is_a_folder_of_pictures(tmp_path, blobs, put):
     write(tmp_path / "x/meta.parquet", blobs)
     put("x/deep/1.png")

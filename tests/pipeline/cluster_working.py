@@ -105,7 +105,7 @@ class SlowPartition:
     seed: int
     notes: str
     stamp: str = "1"
-    digest: str = ""
+    stated: tuple[tuple[str, str], ...] = ()
 
     def matrix(self):
         import ray

@@ -34,7 +34,7 @@ class Held:
     more: tuple[tuple[str, tuple[Any, ...]], ...] = ()
     locator: str = "part.npy"
     stamp: str = "1"
-    digest: str = ""
+    stated: tuple[tuple[str, str], ...] = ()
 
     @property
     def rows(self) -> int:

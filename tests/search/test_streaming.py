@@ -33,7 +33,7 @@ class Shard:
     ids: np.ndarray
     locator: str = "memory"
     stamp: str = "1"
-    digest: str = ""
+    stated: tuple[tuple[str, str], ...] = ()
     read: int = 0
     asked: list[int] = field(default_factory=list)
 

@@ -252,6 +252,7 @@ def _content(job: _Job, notes: Sequence[Note], unreadable: int) -> dict[str, Any
                 "metadata": f"{TEXTS}/{shard.texts.name}",
                 "rows": note.rows,
                 "digest": note.digest,
+                "metadata_digest": note.table,
             }
             for shard, note in zip(job.shards, notes, strict=True)
         ],

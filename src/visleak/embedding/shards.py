@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import json
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -16,7 +15,7 @@ import pyarrow as pa
 from visleak.errors import VisleakError
 from visleak.images.embedding_manifest import TEXTS, VECTORS
 from visleak.records import Fingerprints, Float32, ImageSet, Int64, Problem
-from visleak.store import replacing, write_json, write_tables
+from visleak.store import file_digest, replacing, write_json, write_tables
 
 #: Rows written at a time; only bounds memory.
 CHUNK: Final = 16_384
@@ -63,11 +62,13 @@ class Note:
     Attributes:
         rows: number of vectors.
         digest: BLAKE2b-128 of the file of vectors, in hexadecimal.
+        table: that of the table.
         problems: images that could not be read.
     """
 
     rows: int
     digest: str
+    table: str
     problems: tuple[Problem, ...]
 
 
@@ -82,7 +83,7 @@ def read_note(shard: Shard) -> Note | None:
     try:
         stored: Any = json.loads(shard.note.read_text(encoding="utf-8"))
         problems = tuple(Problem(*(str(cell) for cell in row)) for row in stored["problems"])
-        return Note(int(stored["rows"]), str(stored["digest"]), problems)
+        return Note(int(stored["rows"]), str(stored["digest"]), str(stored["table"]), problems)
     except (OSError, ValueError, KeyError, TypeError) as error:
         raise VisleakError(f"{shard.note} is damaged ({error!r}); use --force") from error
 
@@ -108,11 +109,10 @@ def write_shard(
     _write_matrix(shard.vectors, prints.matrix, order, dtype)
     parts = (table.slice(start, GROUP) for start in range(0, max(1, len(table)), GROUP))
     write_tables(shard.texts, table.schema, parts)
-    with shard.vectors.open("rb") as file:
-        digest = hashlib.file_digest(file, lambda: hashlib.blake2b(digest_size=16)).hexdigest()
-    note = Note(len(order), digest, tuple(problems))
+    note = Note(len(order), file_digest(shard.vectors), file_digest(shard.texts), tuple(problems))
     rows = [[p.set, p.id, p.locator, p.reason, p.detail] for p in note.problems]
-    write_json(shard.note, {"rows": note.rows, "digest": digest, "problems": rows})
+    content = {"rows": note.rows, "digest": note.digest, "table": note.table, "problems": rows}
+    write_json(shard.note, content)
     return note
 
 

@@ -98,7 +98,7 @@ class NpyPartition:
         first: number of its first row in the whole set: the id of images that have no other.
         about: what is known of the images, or ``None``.
         pattern: finds the group in the id.
-        digest: that the manifest states for the file, or empty.
+        stated: its files and the digests that the manifest states for them.
     """
 
     locator: str
@@ -108,7 +108,7 @@ class NpyPartition:
     first: int = 0
     about: About | None = None
     pattern: re.Pattern[str] | None = None
-    digest: str = ""
+    stated: tuple[tuple[str, str], ...] = ()
 
     def matrix(self) -> npt.NDArray[Any]:
         """Return the vectors as stored, see :class:`visleak.records.Partition`."""
@@ -133,7 +133,7 @@ class ParquetPartition:
 
     Attributes:
         locator: the file.
-        rows, width, stamp, first, about, pattern, digest: as of :class:`NpyPartition`.
+        rows, width, stamp, first, about, pattern, stated: as of :class:`NpyPartition`.
         column: name of the column.
         groups: numbers of the row groups.
         start: row of the file at which they begin.
@@ -149,7 +149,7 @@ class ParquetPartition:
     first: int = 0
     about: About | None = None
     pattern: re.Pattern[str] | None = None
-    digest: str = ""
+    stated: tuple[tuple[str, str], ...] = ()
 
     def matrix(self) -> npt.NDArray[Any]:
         """Return the vectors as stored, see :class:`visleak.records.Partition`; in memory."""

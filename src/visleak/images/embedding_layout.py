@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Final
 
@@ -63,14 +63,15 @@ def layout_of(request: Request) -> Layout:
     path, expected = request.path, _expected(request)
     if path.is_file():
         return _complete(request, _one_file(path, request), FileCount(1, expected or 1))
-    vectors = next(
-        (found for place in PLACES if (found := in_order((path / place).glob("*.npy")))), []
-    )
+    vectors, *others = [
+        found for place in PLACES if (found := in_order((path / place).glob("*.npy")))
+    ] or [[]]
     if vectors:
         partitions = _with_tables(path, vectors) or [
             _npy(file, _beside(file, alone=len(vectors) == 1)) for file in vectors
         ]
-        return _complete(request, partitions, count_files(vectors, _tables(path), expected))
+        count = count_files(vectors, _tables(path), expected)
+        return _complete(request, partitions, replace(count, ignored=sum(map(len, others))))
     files = in_order(path.glob("*.parquet"))
     partitions = [part for file in files for part in _parquet(file, request)]
     return _complete(request, partitions, count_files(files, expected=expected))

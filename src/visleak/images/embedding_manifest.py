@@ -35,6 +35,7 @@ class Manifest:
         anonymous: ids are salted hashes, and nothing else is known of the images.
         shards: number of vectors in each shard.
         digests: BLAKE2b-128 of each shard's file of vectors; empty where it is not stated.
+        tables: those of their tables.
     """
 
     encoder: str
@@ -44,6 +45,7 @@ class Manifest:
     anonymous: bool
     shards: tuple[int, ...]
     digests: tuple[str, ...]
+    tables: tuple[str, ...]
 
 
 def read_manifest(folder: Path) -> Manifest | None:
@@ -98,4 +100,5 @@ def _manifest(content: Mapping[str, Any]) -> Manifest:
         anonymous=bool(content["anonymous"]),
         shards=tuple(int(shard["rows"]) for shard in content["shards"]),
         digests=tuple(str(shard.get("digest", "")) for shard in content["shards"]),
+        tables=tuple(str(shard.get("metadata_digest", "")) for shard in content["shards"]),
     )

@@ -146,8 +146,12 @@ def _check_manifest(
 
 def _with_digests(files: Files, manifest: Manifest) -> Files:
     """Return the partitions with the digests that their files must have."""
-    stated = zip(files, manifest.digests, strict=True)
-    return [replace(part, digest=digest) for part, digest in stated]
+    stated = zip(files, manifest.digests, manifest.tables, strict=True)
+    return [
+        replace(part, stated=tuple((path, digest) for path, digest in pairs if digest))
+        for part, vectors, table in stated
+        if (pairs := ((part.locator, vectors), (getattr(part.about, "path", ""), table)))
+    ]
 
 
 def _with_ids(files: Files, request: Request, manifest: Manifest | None) -> Files:

@@ -24,13 +24,14 @@ from visleak.images.columns import (
     rows_of_split,
     wanted_columns,
 )
+from visleak.images.file_sequence import sequences
 from visleak.images.folder import Walk, why_not
 from visleak.images.listing import Listing
 from visleak.images.patterns import globbed
 from visleak.images.remote_file import arrow_source, opened, stamp_of_file
 from visleak.images.request import Request
 from visleak.images.stores import StoreError
-from visleak.records import Bytes8, ImageSet, Int64, Unreadable
+from visleak.records import MISSING_LISTED, Bytes8, ImageSet, Int64, Problem, Unreadable
 
 #: Columns that may hold the pictures, in order of preference.
 IMAGE_COLUMNS: Final = ("image", "img", "picture", "jpg", "png", "webp", "bytes")
@@ -169,7 +170,24 @@ def open_parquet(request: Request) -> ImageSet:
         images = manifest_set(request, read_tables(files, schema.names), folder_of(files[0]))
     else:
         images = _bytes_set(request, files, footers, column)
-    return replace(images, skipped=_beside(request.path, files))
+    problems = (*images.problems, *_missing_shards(request, files))
+    return replace(images, skipped=_beside(request.path, files), problems=problems)
+
+
+def _missing_shards(request: Request, files: Sequence[str]) -> Iterator[Problem]:
+    """Yield a problem for each sequence of which files are missing by their names.
+
+    A file that is named by itself (``train-00000-of-00004.parquet``) is all that was asked for.
+    """
+    if files == [request.place]:
+        return
+    for found in sequences([Path(file) for file in files]):
+        missing = list(found.absent(found.span())) if found.total else []
+        if missing:
+            shown = ", ".join(missing[:MISSING_LISTED])
+            detail = f"{len(missing):,} of {found.total:,} files are missing: {shown}"
+            locator = redacted(f"{folder_of(files[0])}/{missing[0]}")
+            yield Problem(request.name, missing[0], locator, "missing", detail)
 
 
 def _beside(folder: Path, files: Sequence[str]) -> Mapping[str, int]:

@@ -98,7 +98,8 @@ def _refuse_unknown_names(stored: Sequence[EmbeddingSet]) -> None:
         UsageError: such a name was given.
     """
     for images in stored:
-        if images.encoder or parse(images.encoder_name).name == FOREIGN:
+        prefix, _, foreign = images.encoder_name.partition(":")
+        if images.encoder or (prefix == FOREIGN and foreign):
             continue
         try:
             known_request(images.encoder_name)

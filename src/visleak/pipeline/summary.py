@@ -280,7 +280,7 @@ def _skipped(outcome: Outcome, encoder: Encoder, settings: Settings, *, low: boo
     said += [
         f"files of {name}: {taken.files}"
         for name, taken in outcome.embeddings.items()
-        if taken.files is not None and taken.files.present < taken.files.expected
+        if taken.files is not None and not taken.files.complete
     ]
     off = sum(taken.off for taken in outcome.embeddings.values())
     if off:

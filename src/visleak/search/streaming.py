@@ -99,7 +99,7 @@ class PartitionSearch:
             check_digest(partition)
 
         # the file is hashed beside the search, so that it is read from disk once
-        tasks = [check, *[work] * workers] if partition.digest else [work] * workers
+        tasks = [check, *[work] * workers] if partition.stated else [work] * workers
         # one BLAS thread each: the worker threads share the cores among themselves
         with threadpool_limits(1, user_api="blas"), ThreadPoolExecutor(len(tasks)) as pool:
             try:
