@@ -66,7 +66,7 @@ def _bits(image: Image.Image, data: bytes) -> int:
     if image.format == "JPEG2000":
         at = data.find(_SIZ) + _PRECISION
         return (data[at] & 127) + 1 if _PRECISION <= at < len(data) else 8
-    return max(getattr(image, "tag_v2", {}).get(_BITS, (8,)))
+    return int(max(getattr(image, "tag_v2", {}).get(_BITS, (8,))))
 
 
 def check_high_bytes(image: Image.Image) -> None:
