@@ -40,9 +40,9 @@ class Apart:
         return Sent(pickle.dumps(value))
 
     def reach(self, cache):
-        return CacheFolder(cache.path.parent)
+        return CacheFolder(cache.folder)
 
-    def each(self, function, tasks, *, network=False):
+    def each(self, function, tasks, *, step="", network=False):
         for task in tasks:
             sent = pickle.dumps((function, task))
             self.tasks.append(function.__name__)

@@ -277,7 +277,7 @@ def write_shards(folder: Path, shards: int, rows: int) -> tuple[str, str]:
     return f"emb:{folder / 'test.npy'}?encoder=other:x", f"emb:{folder / 'train'}?encoder=other:x"
 
 
-ASKED = Settings(encoder="x", hard=0.98, soft=0.9)
+ASKED = Settings(encoder="other:x", hard=0.98, soft=0.9)
 
 
 def test_an_audit_of_embeddings_is_the_same(place, engine, tmp_path):

@@ -54,13 +54,14 @@ class ContentPairs:
         """
         names = _joined(images["set"], images["id"])
         digests = pc.coalesce(images["digest"].cast(pa.string()), names)
-        number = _numbers(digests)
-        _, owner, copies = np.unique(
-            np.stack([_numbers(images["set"]), number]),
+        # a content of two sets is two: its pairs within a set and across sets are counted apart
+        _, number, copies = np.unique(
+            np.stack([_numbers(images["set"]), _numbers(digests)]),
             axis=1,
             return_inverse=True,
             return_counts=True,
         )
+        number = number.ravel()
         ends = []
         for end in ("query", "reference"):
             asked = _joined(pairs[f"{end}_set"], pairs[end])
@@ -68,7 +69,7 @@ class ContentPairs:
             alone = -1 - _numbers(asked)
             known = row >= 0
             content = np.where(known, number[row], alone) if len(number) else alone
-            size = np.where(known, copies[owner.ravel()][row], 1) if len(number) else alone * 0 + 1
+            size = np.where(known, copies[number][row], 1) if len(number) else alone * 0 + 1
             ends.append((content.astype(np.int64), size.astype(np.int64)))
         same = pc.equal(pairs["query_set"], pairs["reference_set"]).to_numpy()
         (left, wide), (right, tall) = ends
