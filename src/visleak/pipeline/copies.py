@@ -67,7 +67,8 @@ class ContentPairs:
             row = pc.fill_null(pc.index_in(asked, names.combine_chunks()), -1).to_numpy()
             alone = -1 - _numbers(asked)
             known = row >= 0
-            content = np.where(known, number[row], alone) if len(number) else alone
+            # equal contents of two sets are two: a copy within a set is not one in another
+            content = np.where(known, owner.ravel()[row], alone) if len(number) else alone
             size = np.where(known, copies[owner.ravel()][row], 1) if len(number) else alone * 0 + 1
             ends.append((content.astype(np.int64), size.astype(np.int64)))
         same = pc.equal(pairs["query_set"], pairs["reference_set"]).to_numpy()
