@@ -23,7 +23,7 @@ from visleak import pipeline
 from visleak.cache import NO_FOLDER, Cache, default_folder
 from visleak.errors import UsageError, VisleakWarning
 from visleak.gallery import shrink
-from visleak.images import decode, open_images
+from visleak.images import content_digest, decode, open_images
 from visleak.images.addresses import redacted
 from visleak.images.sources import resolved
 from visleak.pipeline import folder as folders
@@ -155,7 +155,9 @@ class Audit:
     def pictures(
         self, set_name: str, ids: Iterable[str], *, side: int | None = None
     ) -> dict[str, Bytes8]:
-        """Return pictures of a set for display, RGB ``uint8``; what cannot be read is left out.
+        """Return images of a set for display, RGB ``uint8``.
+
+        An image that cannot be read, or whose content is not what was audited, is left out.
 
         Args:
             set_name: name of the set.
@@ -173,14 +175,25 @@ class Audit:
         order = sorted(
             (place, name) for place, name in zip(places, wanted, strict=True) if place is not None
         )
+        audited = self._digests(set_name, wanted)
         data = images.opener.read([place for place, _ in order])
         result = {}
         for (_, name), stored in zip(order, data, strict=True):
-            enough = SHOWN if side is None else side // 2
-            picture = stored if isinstance(stored, Unreadable) else decode(stored, enough=enough)
+            if isinstance(stored, Unreadable):
+                continue
+            digest = audited.get(name)
+            if digest is not None and content_digest(stored).hex() != digest:
+                continue
+            picture = decode(stored, enough=SHOWN if side is None else side // 2)
             if not isinstance(picture, Unreadable):
                 result[name] = picture.pixels if side is None else shrink(picture.pixels, side)
         return result
+
+    def _digests(self, set_name: str, ids: Sequence[str]) -> dict[str, str | None]:
+        """Return the content digests of some images when they were audited."""
+        where = (pc.field("set") == set_name) & pc.field("id").isin(list(ids))
+        table = read_table(self.folder, IMAGES, ["id", "digest"], where)
+        return dict(zip(table["id"].to_pylist(), table["digest"].to_pylist(), strict=True))
 
     def images_of(self, name: str) -> AnySet:
         """Return a set of the audit, opened again if need be.

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import importlib.util
 import json
 import re
 import shutil
@@ -177,6 +178,30 @@ def test_nothing_readable(tmp_path: Path) -> None:
     assert code == 1
     assert message.startswith("set 'bad' ")
     assert "none of its 1 images could be read (1 not-an-image)" in message
+
+
+@pytest.mark.parametrize(
+    ("content", "cure"),
+    [
+        (b"version https://git-lfs.github.com/spec/v1\noid sha256:00\nsize 9\n", "git lfs pull"),
+        (b"<!DOCTYPE html><html>404 Not Found</html>", "download it again"),
+        (b"\0\0\0\x18ftypheic\0\0\0\0mif1heic" + bytes(99), "pip install 'visleak[heif]'"),
+    ],
+    ids=["lfs", "html", "heic"],
+)
+def test_nothing_readable_names_the_cure(
+    dataset: Path, tmp_path: Path, content: bytes, cure: str
+) -> None:
+    """No gate passes over files that only stand in for images."""
+    (tmp_path / "test").mkdir()
+    (tmp_path / "test" / "a.jpg").write_bytes(content)
+    if cure.startswith("pip") and importlib.util.find_spec("pillow_heif"):
+        cure = "corrupt"
+    given = ("--test", tmp_path / "test", "--train", dataset / "train", "-o", tmp_path / "out")
+    code, message = refused("audit", *given, "--fail-on", "near", "--fail-on", "unreadable=100%")
+    assert (code, cure in message) == (1, True), message
+    ran = run("encode", tmp_path / "test", "-o", tmp_path / "vectors")
+    assert (ran.code, "unreadable.csv" in ran.err) == (1, True)
 
 
 @pytest.mark.parametrize(

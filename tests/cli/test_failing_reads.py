@@ -16,6 +16,9 @@ from PIL import Image
 from visleak.images import folder as files
 from visleak.records import Unreadable
 
+#: Kinds of the files that commands write by name.
+FILES = (".png", ".html", ".json")
+
 #: How a read may fail: the file is away, cut, or another one.
 FAULTS = ("gone", "short", "other")
 
@@ -82,13 +85,20 @@ def command(name: str, root: Path, out: Path) -> list[object]:
         "split": ["split", root / "train", "--parts", "train=0.5,test=0.5", "-o", out, "--apply",
                   "--as", "copy", *here],
         "show": ["show", root / "audit", "cat/a.jpg", "-o", f"{out}.png"],
+        "report": ["report", root / "audit", "-o", f"{out}.html"],
+        "stats": ["stats", root / "audit", "-o", out],
+        "robustness": ["robustness", root / "train", "--conditions", "jpeg-30,collage",
+                       "--no-verify", "-o", out, *here],
+        "pipeline": ["robustness", root / "train", "--conditions", "jpeg-30", "-o", out, *here],
+        "calibrate": ["calibrate", root / "train", "--fpr", "1e-1", "--conditions", "jpeg-30",
+                      "-o", f"{out}.json", *here],
     }[name]  # fmt: skip
 
 
 def made(out: Path) -> dict[str, bytes]:
     """Return the images and tables that a command wrote; a split keeps its audits to go on."""
-    found = [out.with_suffix(".png"), *sorted(out.rglob("*"))]
-    kept = (".png", ".jpg", ".npy", ".parquet", ".csv")
+    found = [*(out.with_suffix(kind) for kind in FILES), *sorted(out.rglob("*"))]
+    kept = (*FILES, ".jpg", ".npy", ".parquet", ".csv", ".svg")
     return {
         str(path.relative_to(out.parent)): path.read_bytes()
         for path in found
@@ -112,6 +122,11 @@ def reads(monkeypatch: pytest.MonkeyPatch) -> Reads:
         ("purge", "gone"),
         ("purge", "other"),
         ("show", "gone"),
+        ("show", "other"),
+        ("report", "gone"),
+        ("report", "other"),
+        ("stats", "other"),
+        ("robustness", "gone"),
         *(
             pytest.param(name, fault, marks=pytest.mark.slow)
             for name, faults in {
@@ -119,7 +134,12 @@ def reads(monkeypatch: pytest.MonkeyPatch) -> Reads:
                 "find": ("short", "other"),
                 "purge": ("short",),
                 "split": ("gone", "short"),
-                "show": ("short", "other"),
+                "show": ("short",),
+                "report": ("short",),
+                "stats": ("gone", "short"),
+                "robustness": ("short", "other"),
+                "pipeline": ("gone", "short", "other"),
+                "calibrate": ("gone", "short", "other"),
             }.items()
             for fault in faults
         ),
@@ -134,7 +154,8 @@ def test_a_read_that_fails(root: Path, tmp_path: Path, reads: Reads, name: str, 
     assert total
     for position in range(1, total + 1):
         shutil.rmtree(out, ignore_errors=True)
-        out.with_suffix(".png").unlink(missing_ok=True)
+        for kind in FILES:
+            out.with_suffix(kind).unlink(missing_ok=True)
         reads.count, reads.fails_at, reads.fault = 0, position, fault
         ran = run(*command(name, root, out))
         check(ran, made(out), undisturbed, reads.hit)
@@ -145,7 +166,10 @@ def check(ran: Ran, found: dict[str, bytes], undisturbed: dict[str, bytes], hit:
     if ran.code:
         assert ran.code == 1
         assert len(ran.err.splitlines()) == 1, ran.err
+        assert "defect" not in ran.err
         assert not found, hit
     elif found != undisturbed or not found:
+        # the name of an image on stdout may be the answer itself
         told = f"{ran.out}{ran.err}"
-        assert "unreadable" in told or os.path.basename(hit) in told, hit
+        said = "unreadable" in told or "not be read" in told
+        assert said or os.path.basename(hit) in ran.err, hit

@@ -26,7 +26,7 @@ def test_report_survives_the_loss_of_its_sources(dataset: Path, tmp_path: Path) 
     shutil.rmtree(copy)
     ran = run("report", out)
     assert ran.code == 0
-    assert "no pictures of test in the report: source" in ran.err
+    assert "no images of test are shown: source" in ran.err
     assert "data:image" not in (out / "report.html").read_text()
 
 

@@ -112,6 +112,7 @@ def carried_out(order: Order, trainer: Trainer) -> tuple[DLeDe, Path, Path | Non
             """Make the audit when all else is checked."""
             if order.audit != "off":
                 made.append(given or _audited(order, split, progress))
+                _refuse_unfinished(made[0])
             return _about(order, split, made[0] if made else None)
 
         result = measured(
@@ -192,6 +193,19 @@ def _audited(order: Order, split: Split, progress: Progress) -> Audit:
         progress=progress,
         force=order.force,
     )
+
+
+def _refuse_unfinished(audit: Audit) -> None:
+    """Refuse an audit that may have missed a leak, before anything is trained.
+
+    Raises:
+        VisleakError: images could not be read again.
+    """
+    if audit.unfinished:
+        raise VisleakError(
+            f"the audit {audit.folder} is unfinished: {audit.unfinished:,} images could not be read"
+            " again; run it again when the source is whole"
+        )
 
 
 def _refuse_other(audit: Audit, split: Split) -> None:

@@ -95,6 +95,8 @@ def encode(
     from visleak.cli.progress import bars
     from visleak.embedding import encode as written
     from visleak.embedding.hiding import THUMBNAILS
+    from visleak.errors import VisleakError
+    from visleak.store import UNREADABLE
 
     if anonymous and encoder in THUMBNAILS:
         edges.note(
@@ -126,6 +128,11 @@ def encode(
         kept = f"finished shards in {out} are kept, and the same command goes on from there"
         raise edges.Stopped(f"{word}; {kept}", code) from error
     _render(result)
+    if result.unreadable and not result.vectors:
+        raise VisleakError(
+            f"none of the {result.unreadable:,} images of {images.name} could be read; see"
+            f" {result.folder / UNREADABLE} for the reasons"
+        )
 
 
 def _render(result: Encoded) -> None:

@@ -17,7 +17,9 @@ BOARD: Final = "Leaderboard"
 def impact(
     folder: Annotated[
         Path | None,
-        typer.Argument(metavar="[A]", show_default=False, help="An audit folder."),
+        typer.Argument(
+            metavar="[A]", show_default=False, callback=options.told, help="An audit folder."
+        ),
     ] = None,
     audit: Annotated[
         list[str] | None,

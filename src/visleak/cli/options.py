@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from pathlib import Path
 from typing import Annotated, Final
 
 import typer
+
+from visleak.cli import edges
 
 SETS: Final = "What is compared"
 HOW: Final = "How"
@@ -398,6 +401,26 @@ CacheFolder = Annotated[
         " cache folder or $VISLEAK_CACHE.",
     ),
 ]
+
+
+def told(folder: Path | None) -> Path | None:
+    """Say where an audit is unfinished, for its numbers are those of fewer images."""
+    if folder is None:
+        return None
+    from visleak.errors import VisleakError
+    from visleak.store import read_summary
+
+    # a verb says itself what is wrong with its folder
+    with suppress(VisleakError, OSError):
+        if lost := read_summary(folder).get("unfinished"):
+            edges.complain(
+                f"the audit {folder} is unfinished: {lost:,} images could not be read again and are"
+                " in no rate; run the audit again"
+            )
+    return folder
+
+
 AuditFolder = Annotated[
-    Path, typer.Argument(metavar="A", show_default=False, help="An audit folder.")
+    Path,
+    typer.Argument(metavar="A", show_default=False, callback=told, help="An audit folder."),
 ]

@@ -31,10 +31,17 @@ def shown_pictures(audit: Audit) -> Callable[[str, list[str]], dict[str, Bytes8]
         if name in without:
             return {}
         try:
-            return audit.pictures(name, ids, side=SIDE)
+            found = audit.pictures(name, ids, side=SIDE)
         except VisleakError as error:
-            note(f"no pictures of {name} in the report: {error}")
+            note(f"no images of {name} are shown: {error}")
             return {}
+        absent = [id_ for id_ in ids if id_ not in found]
+        if absent:
+            note(
+                f"{len(absent):,} images of {name} are not shown, such as {absent[0]!r}: they"
+                " cannot be read or have changed since the audit"
+            )
+        return found
 
     return pictures
 

@@ -15,7 +15,10 @@ if TYPE_CHECKING:
 
 def purge(
     folder: Annotated[
-        Path | None, typer.Argument(metavar="A", show_default=False, help="An audit folder.")
+        Path | None,
+        typer.Argument(
+            metavar="A", show_default=False, callback=options.told, help="An audit folder."
+        ),
     ] = None,
     side: Annotated[
         str | None,

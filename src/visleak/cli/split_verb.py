@@ -61,6 +61,7 @@ def split(
             "--audit",
             metavar="A",
             show_default=False,
+            callback=options.told,
             rich_help_panel=NEW,
             help="A finished audit of this very set with itself (audit --set S), with the verdicts"
             " of a review; by default the set is audited into DIR/audit.",
@@ -83,6 +84,7 @@ def split(
             "--fix",
             metavar="A",
             show_default=False,
+            callback=options.told,
             rich_help_panel=MEND,
             help="An audit of an existing split: move as few images as can be so that nothing"
             " leaks any more.",

@@ -150,12 +150,22 @@ def grey(data: bytes | Bytes8) -> Image.Image | Unreadable:
     return _made(data, 0, _grey)
 
 
+def _what_else(data: bytes) -> str:
+    """Return what content is that is no image, and what to do, for what often takes its place."""
+    head = data[:512].lstrip(b"\xef\xbb\xbf \t\r\n").lower()
+    if head.startswith(b"version https://git-lfs"):
+        return "it is a pointer of Git LFS; fetch the images with `git lfs pull`"
+    if head.startswith((b"<!doctype html", b"<html", b"<?xml")):
+        return "it is a web page or XML, as a failed download leaves; download it again"
+    return "the content is no image format that is known"
+
+
 def _made(data: bytes, enough: int, make: _Make[T]) -> T | Unreadable:
     if not data:
         return Unreadable("empty", "the file has no content")
     kind = recognise(data)
     if kind is None:
-        return Unreadable("not-an-image", "the content is no picture format that is known")
+        return Unreadable("not-an-image", _what_else(data))
     if kind is not TIFF:
         return _tried(data, kind, enough, make, [])
     with messages_kept() as messages:

@@ -7,7 +7,8 @@ nothing that may be counted, least of all as "no leak".
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Final
 
@@ -16,6 +17,7 @@ import pyarrow as pa
 
 from visleak.errors import VisleakError
 from visleak.images import content_digest
+from visleak.images.choosing import chosen
 from visleak.pipeline.columns import GrowingColumn
 from visleak.pipeline.prints import Refused, problems_of
 from visleak.pipeline.workplace import Workplace
@@ -38,18 +40,41 @@ class ImagesLost(VisleakError):
     """
 
     def __init__(self, name: str, refused: Sequence[Refused]) -> None:
-        first = refused[0][1]
-        super().__init__(
-            f"images of set {name!r} could be read at first, and not again ({len(refused):,};"
-            f" {first.reason}{': ' if first.detail else ''}{first.detail}); run the command"
-            " again when the source is whole and nothing writes to it"
-        )
+        super().__init__(_not_again(name, len(refused), refused[0][1]))
         self.name = name
         self.refused = tuple(refused)
 
     def __reduce__(self) -> tuple[type[ImagesLost], tuple[str, tuple[Refused, ...]]]:
         # errors travel from workers by pickle, which would pass on the message alone
         return type(self), (self.name, self.refused)
+
+
+def _not_again(name: str, count: int, why: Problem | Unreadable) -> str:
+    detail = f": {why.detail}" if why.detail else ""
+    return (
+        f"images of set {name!r} could be read at first, and not again ({count:,};"
+        f" {why.reason}{detail}); run the command again when the source is whole and nothing"
+        " writes to it"
+    )
+
+
+def refuse_lost(name: str, found: Iterable[object]) -> None:
+    """Refuse a result of which images could be read at first, and not again.
+
+    Args:
+        name: of the set.
+        found: images or problems; what is neither lost nor a problem is passed over.
+
+    Raises:
+        VisleakError: some are lost.
+    """
+    away = [
+        each
+        for each in found
+        if isinstance(each, Problem | Unreadable) and each.reason in (GONE, CHANGED)
+    ]
+    if away:
+        raise VisleakError(_not_again(name, len(away), away[0]))
 
 
 @dataclass(frozen=True)
@@ -93,6 +118,12 @@ class Material:
             return self.images.opener
         return Unchanged(self.images.opener, self.prints.rows, self.prints.digests)
 
+    def readable(self) -> Material:
+        """Return the readable images as a set of their own, of one content from then on."""
+        rows = self.prints.rows
+        images = chosen(replace(self.images, opener=self.opener), rows, self.images.name)
+        return Material(images, replace(self.prints, rows=np.arange(len(rows)), problems=()))
+
     def without(self, refused: Sequence[Refused], place: Workplace) -> Material:
         """Return the set where some images are unreadable that were not."""
         prints = self.prints
@@ -115,6 +146,18 @@ class Material:
                 ),
             )
         return replace(self, prints=left)
+
+
+def none_readable(problems: Sequence[Problem]) -> str:
+    """Say of a set why none of its images could be read, with the first as an example."""
+    reasons = Counter(problem.reason for problem in problems).most_common()
+    counted = ", ".join(f"{count:,} {reason}" for reason, count in reasons)
+    first = problems[0]
+    detail = f" ({first.detail})" if first.detail else ""
+    return (
+        f"none of its {len(problems):,} images could be read ({counted}), such as"
+        f" {first.id!r}{detail}"
+    )
 
 
 def lost(problems: Sequence[Problem]) -> tuple[Problem, ...]:

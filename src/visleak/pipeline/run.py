@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Mapping, Sequence, Set
 from dataclasses import dataclass, field, replace
 from typing import Final
@@ -17,7 +16,7 @@ from visleak.pipeline.desk import Desk, wanted
 from visleak.pipeline.frame_distances import recording_leak
 from visleak.pipeline.labels import coverage, modality
 from visleak.pipeline.local import with_votes
-from visleak.pipeline.material import ImagesLost, Material
+from visleak.pipeline.material import ImagesLost, Material, none_readable
 from visleak.pipeline.recordings import RecordingLeak
 from visleak.pipeline.stored import Taken
 from visleak.pipeline.tables import Compared, degree_of
@@ -239,12 +238,8 @@ def _refuse_unreadable(images: AnySet, desk: Desk) -> None:
         readable = taken.vectors - len(problems)
     if readable or not problems:
         return
-    reasons = Counter(problem.reason for problem in problems).most_common()
-    raise VisleakError(
-        f"set {images.name!r} ({images.source or 'in memory'}): none of its {len(problems):,}"
-        f" images could be read ({', '.join(f'{n:,} {reason}' for reason, n in reasons)}), such as"
-        f" {problems[0].id!r}; correct the source, or leave the set out"
-    )
+    where = f"set {images.name!r} ({images.source or 'in memory'})"
+    raise VisleakError(f"{where}: {none_readable(problems)}; correct the source, or leave it out")
 
 
 def _check_search(settings: Settings, place: Workplace) -> None:

@@ -20,6 +20,7 @@ from visleak.images import open_pictures
 from visleak.pipeline import Workplace
 from visleak.pipeline.candidates import views_for
 from visleak.pipeline.fingerprinting import fingerprint
+from visleak.pipeline.material import Material, refuse_lost
 from visleak.pipeline.workplace import Progress
 from visleak.records import GRADES, Bytes8, Encoder, Fingerprints, ImageSet, Int64, Unreadable
 from visleak.robustness.conditions import Condition, named
@@ -80,17 +81,24 @@ def robustness(
     chosen = named(conditions)
     makers = _distinct([load_encoder(encoder) for encoder in encoders])
     images = open_pictures(source)
+    source_text = images.source
     wanted = queries if isinstance(queries, int) else len(queries)
     changes = min(wanted or len(images), len(images)) * len(chosen)
     crew = workers_for(len(images) + changes, workers)
     with open_cache(cache) as store, Workplace.at(None, crew, store, progress) as place:
-        prints = {maker.name: fingerprint(images, maker, place) for maker in makers}
-        first = prints[makers[0].name]
-        if len(first) < 2:
+        listed = fingerprint(images, makers[0], place)
+        if len(listed) < 2:
             raise VisleakError(
-                f"set {images.name!r} has {len(first)} readable pictures; at least 2 are needed to"
+                f"set {images.name!r} has {len(listed)} readable pictures; at least 2 are needed to"
                 " look for one among others"
             )
+        unreadable = len(listed.problems) + len(images.problems)
+        own = Material(images, listed).readable()
+        images, first = own.images, own.prints
+        prints = {makers[0].name: first}
+        prints |= {maker.name: fingerprint(images, maker, place) for maker in makers[1:]}
+        for made in prints.values():
+            refuse_lost(images.name, made.problems)
         twins = find_twins(images, first, place, verify=verify)
         # a cheaper way to decode may forgive a damage that another does not
         readable = reduce(np.intersect1d, [made.rows for made in prints.values()])
@@ -102,13 +110,13 @@ def robustness(
         )
     return Robustness(
         collection=images.name,
-        source=images.source,
+        source=source_text,
         references=len(first),
         queries=len(changed.queries),
         seed=seed,
         twins=len(twins),
         graded=twins.graded,
-        unreadable=len(first.problems) + len(images.problems),
+        unreadable=unreadable,
         conditions=chosen,
         encoders=found,
         version=visleak.__version__,
@@ -122,6 +130,7 @@ def _sheet(changed: Changed) -> tuple[tuple[str, Bytes8 | None], ...]:
     best: Sequence[object] = []
     for query in range(min(SHEET_TRIES, len(changed.queries))):
         found = list(changed.images.opener.read(range(query * count, (query + 1) * count)))
+        refuse_lost(changed.images.name, found)
         if not best or not any(isinstance(each, Unreadable) for each in found):
             best = found
         if not any(isinstance(each, Unreadable) for each in found):
@@ -188,6 +197,7 @@ def tested(
     """
     thresholds = thresholds_for(encoder, asked)
     queries = fingerprint(changed.images, encoder, place)
+    refuse_lost(images.name, queries.problems)
     found = search(
         encoder, changed, queries, prints, twins,
         views=views_for(encoder, "all"),

@@ -10,6 +10,7 @@ import pyarrow as pa
 from visleak import pipeline
 from visleak.encoders import load_encoder
 from visleak.pipeline import Workplace
+from visleak.pipeline.material import refuse_lost
 from visleak.records import GRADES, Bool, Float32, Grade, Grades, ImageSet, Int8, Int64, Pairs
 from visleak.robustness.queries import Changed
 from visleak.robustness.results import Judged, Wrong
@@ -67,6 +68,8 @@ def judge(images: ImageSet, changed: Changed, twins: Twins, place: Workplace) ->
     """
     encoder = load_encoder()
     outcome = pipeline.run([changed.images], [images], encoder, Settings(within=False), place)
+    for side in outcome.sides.values():
+        refuse_lost(images.name, side.prints.problems)
     compared = outcome.compared[0]
     pairs, grades = compared.pairs, compared.grades
     if grades is None:

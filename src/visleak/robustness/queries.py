@@ -58,6 +58,9 @@ class ChangedOpener:
             condition = CONDITIONS[self.conditions[number]]
             others = [other(place) for place in self.company[query]] if condition.others else []
             readable = [each for each in others if not isinstance(each, Unreadable)]
+            if len(readable) < len(others):
+                yield next(each for each in others if isinstance(each, Unreadable))
+                continue
             changed = condition.of(picture, self.ids[query], readable)
             yield Unreadable("unsupported", NOT_APPLICABLE) if changed is None else changed
 

@@ -18,6 +18,7 @@ from visleak.images import open_pictures
 from visleak.pipeline import Workplace
 from visleak.pipeline.candidates import views_for
 from visleak.pipeline.fingerprinting import fingerprint
+from visleak.pipeline.material import Material, refuse_lost
 from visleak.pipeline.thresholds import KIND, SCHEMA
 from visleak.pipeline.workplace import Progress
 from visleak.records import Encoder
@@ -47,6 +48,7 @@ class Calibration:
         hard, soft: the two thresholds.
         collection, source: the set they were measured on.
         images: its readable pictures.
+        unreadable: its images that could not be read.
         queries: how many of them were changed.
         seed: of the draw of the queries.
         twins: pairs of it that are one picture twice; left out.
@@ -63,6 +65,7 @@ class Calibration:
     collection: str
     source: str
     images: int
+    unreadable: int
     queries: int
     seed: int
     twins: int
@@ -89,6 +92,8 @@ class Calibration:
     def notes(self) -> list[str]:
         """What a reader must know: one line each, often none."""
         result = []
+        if self.unreadable:
+            result.append(f"{self.unreadable:,} images of {self.collection} are unreadable")
         for level in (self.hard, self.soft):
             if not level.supported:
                 result.append(
@@ -111,6 +116,7 @@ class Calibration:
                 "set": self.collection,
                 "source": self.source,
                 "images": self.images,
+                "unreadable": self.unreadable,
                 "queries": self.queries,
                 "seed": self.seed,
                 "twins_left_out": self.twins,
@@ -174,6 +180,7 @@ def calibrate(
     asked = rates(fpr)
     chosen, maker = named(conditions), load_encoder(encoder)
     images = open_pictures(source)
+    source_text = images.source
     crew = workers_for(len(images) * (1 + len(chosen)), workers)
     with open_cache(cache) as store, Workplace.at(None, crew, store, progress) as place:
         prints = fingerprint(images, maker, place)
@@ -182,9 +189,13 @@ def calibrate(
                 f"set {images.name!r} has {len(prints)} readable pictures; at least 2 are needed"
                 " for a pair"
             )
+        unreadable = len(prints.problems) + len(images.problems)
+        own = Material(images, prints).readable()
+        images, prints = own.images, own.prints
         twins = find_twins(images, prints, place, verify=verify)
         changed = changed_set(images, prints.rows, drawn(prints.rows, queries, seed), chosen)
         made = fingerprint(changed.images, maker, place)
+        refuse_lost(images.name, made.problems)
         found = search(
             maker, changed, made, prints, twins,
             views=views_for(maker, "all"),
@@ -203,8 +214,9 @@ def calibrate(
         hard=hard,
         soft=soft,
         collection=images.name,
-        source=images.source,
+        source=source_text,
         images=len(prints),
+        unreadable=unreadable,
         queries=len(changed.queries),
         seed=seed,
         twins=len(twins),

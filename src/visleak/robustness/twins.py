@@ -10,6 +10,7 @@ import numpy as np
 from visleak import pipeline
 from visleak.encoders import load_encoder
 from visleak.pipeline import Workplace
+from visleak.pipeline.material import refuse_lost
 from visleak.records import GRADES, Fingerprints, Grade, ImageSet, Int64
 from visleak.settings import Settings
 
@@ -58,6 +59,7 @@ def find_twins(
     if verify and len(prints) > 1:
         outcome = pipeline.run([images], [], load_encoder(), Settings(), place)
         compared, own = outcome.compared[0], outcome.sides[images.name].prints
+        refuse_lost(images.name, own.problems)
         if compared.grades is not None:
             flat = own.flat[compared.pairs.query] & own.flat[compared.pairs.reference]
             same = (compared.grades.grade <= GRADES.index(Grade.NEAR)) | flat
