@@ -11,20 +11,18 @@ from visleak.dlede.headline import (
     headline,
     is_calibrated,
     is_single,
-    listed,
 )
 from visleak.dlede.makeup_view import drift_line
 from visleak.dlede.numbers import metric_name, percent, score
 from visleak.dlede.plan import DECIDING
-from visleak.dlede.reasons import NO_CLEAN_CURVE, NONE_FOUND, ONE_REPETITION, is_share
+from visleak.dlede.reasons import NO_CLEAN_CURVE, NONE_FOUND, ONE_REPETITION
 from visleak.dlede.results import Calibration, DetectionLimit, DLeDe, HashEvidence
-from visleak.dlede.rules import LEAKING, RULES
+from visleak.dlede.rules import RULES
 from visleak.dlede.tables import (
     PAPER_CUT,
     curve,
     details,
     evidence,
-    named,
     verdicts,
 )
 from visleak.markup import Grid, latex_cell, latex_table, markdown_cell, markdown_table, paged
@@ -57,25 +55,9 @@ def about(result: DLeDe) -> str:
 
 def cautions(result: DLeDe) -> Iterator[str]:
     """Yield what a reader must know before the verdict is repeated."""
-    yield from _unknown_scales(result)
     if result.failed:
         some = f"{len(result.failed):,} training{'s' * (len(result.failed) != 1)}"
         yield f"{some} failed twice; verdicts rest on the repetitions that have all that decides"
-
-
-def _unknown_scales(result: DLeDe) -> Iterator[str]:
-    """Say which metrics seem to tell of a leak, and have no known best value."""
-    unknown = [
-        named(each.metric, result)
-        for each in result.judgement.metrics
-        if each.on_means == LEAKING and not each.reason
-        if each.lower or not is_share(result.scores.of(each.metric))
-    ]
-    if unknown:
-        yield (
-            f"{listed(unknown)}: not a share from 0 to 1 of which more is better, so that it is not"
-            " known whether the model has learned at all, or can hardly get better; see the scores"
-        )
 
 
 def findings(result: DLeDe) -> Iterator[str]:
