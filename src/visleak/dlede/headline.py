@@ -66,7 +66,7 @@ def _copies(result: DLeDe) -> Iterator[str]:
     copies, images = int(found.get("copies", 0)), int(found.get("images", 0))
     if copies and result.judgement.verdict != LEAKING:
         few = ", too few to show in the scores" if copies < ENOUGH * images else ""
-        yield f"but the audit finds copies of {copies:,} of {images:,} test images in training{few}"
+        yield f"but there are copies of {copies:,} of {images:,} test images in training{few}"
 
 
 def _reasons(result: DLeDe) -> Iterator[str]:

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
-from typing import Final
+from collections.abc import Iterator, Mapping
+from typing import Any, Final
 
 from visleak.dlede.headline import (
     elsewhere,
@@ -15,7 +15,14 @@ from visleak.dlede.headline import (
 from visleak.dlede.makeup_view import drift_line
 from visleak.dlede.numbers import metric_name, percent, score
 from visleak.dlede.plan import DECIDING
-from visleak.dlede.reasons import NO_CLEAN_CURVE, NONE_FOUND, ONE_REPETITION
+from visleak.dlede.reasons import (
+    IDENTICAL,
+    NO_CLEAN_CURVE,
+    NONE_FOUND,
+    ONE_REPETITION,
+    UNKNOWN_CHANCE,
+    UNKNOWN_SCALE,
+)
 from visleak.dlede.results import Calibration, DetectionLimit, DLeDe, HashEvidence
 from visleak.dlede.rules import RULES
 from visleak.dlede.tables import (
@@ -63,7 +70,7 @@ def cautions(result: DLeDe) -> Iterator[str]:
 def findings(result: DLeDe) -> Iterator[str]:
     """Yield what else was found: pairs, hashes, classes, one line each."""
     if result.audit and not result.proof:
-        yield f"pairs, by the audit: {result.audit.get('headline', '')}"
+        yield audit_line(result.audit)
     if result.calibration is not None:
         yield from _starts(result, result.calibration)
     if result.detection is not None:
@@ -72,6 +79,12 @@ def findings(result: DLeDe) -> Iterator[str]:
         yield hash_line(result.hashes)
     if result.makeup is not None and result.makeup.classes:
         yield drift_line(result.makeup)
+
+
+def audit_line(audit: Mapping[str, Any]) -> str:
+    """Return what was found by the audit, or without one."""
+    found = str(audit.get("headline", ""))
+    return f"pairs, by the audit: {found}" if "folder" in audit else found
 
 
 def _starts(result: DLeDe, found: Calibration) -> Iterator[str]:
@@ -93,6 +106,10 @@ def _starts(result: DLeDe, found: Calibration) -> Iterator[str]:
 
 #: Why no leak of any size is known to be found, by code; others need no more words.
 _NOT_FOUND: Final = {
+    UNKNOWN_CHANCE: "no leak would be found while it is not known what guessing scores (--chance)",
+    UNKNOWN_SCALE: "no leak would be found by metrics that are not shares from 0 to 1 of which more"
+    " is better",
+    IDENTICAL: "how large a leak must be to be found is not known, for all repetitions are one",
     NO_CLEAN_CURVE: "how large a leak must be to be found is not known, for no split without leaks"
     " shows how these scores rise (--calibrate)",
     ONE_REPETITION: "how large a leak must be to be found is not known from one repetition",
@@ -135,7 +152,7 @@ def reading(result: DLeDe) -> list[str]:
     judged = result.judgement
     if result.proof:
         return [
-            "the audit proves the leak image by image, which scores could not show more surely;"
+            "the leak is proved image by image, which scores could not show more surely;"
             " --allow-proved-leak trains all the same, and shows what the leak does to scores"
         ]
     lines = [

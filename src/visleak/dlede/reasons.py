@@ -162,7 +162,8 @@ def identical(metric: str, values: Float64) -> Reason | None:
     return Reason(
         IDENTICAL,
         f"all {len(values)} repetitions have the same {metric_name(metric)} at each step, to the"
-        " last digit, so that one repetition is all there is: let each use its own seed, and give all digits",
+        " last digit, so that one repetition is all there is: let each use its own seed, and give"
+        " all digits",
     )
 
 
