@@ -169,14 +169,17 @@ def test_what_holds_for_several_metrics_is_said_once(repetitions: int) -> None:
     assert "mAP@0.5 of 0.800" in told
 
 
-def test_a_metric_of_unknown_scale_is_warned_of() -> None:
+def test_metrics_of_an_unknown_scale_never_tell_of_a_leak() -> None:
     made = flat()
     scores = replace(made.scores, values=made.scores.values * 60)
-    (line,) = cautions(result(scores))
-    assert line.startswith("mAP@0.5 and F1: not a share")
     lower = replace(made.scores, values=2 - made.scores.values, lower=frozenset({"map50", "f1"}))
-    (line,) = cautions(result(lower))
-    assert line.startswith("mAP@0.5 (less is better) and F1 (less is better): not a share")
+    for each in (scores, lower):
+        found = result(each)
+        assert (found.judgement.verdict, found.judgement.reason_code) == (
+            "undecided",
+            "scale-not-known",
+        )
+        assert headline(found).count("the scale of mAP@0.5 and F1 is not known") == 1
 
 
 def test_a_calibrated_threshold() -> None:

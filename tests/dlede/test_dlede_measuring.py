@@ -457,7 +457,26 @@ def test_copies_of_five_percent_prove_a_leak(
     allowed = Extras(hashes=False, allow_proved_leak=True)
     found = dlede(split_of(60, 40), trainer, tmp_path, plan=PLAN, extras=allowed, audit=audit)
     assert found.judgement.verdict == "clean"
-    assert ("the audit finds copies of" in headline(found)) == bool(copies)
+    assert ("but there are copies of" in headline(found)) == bool(copies)
+
+
+@pytest.mark.parametrize(("shared", "trained"), [(0, True), (1, True), (2, False)])
+def test_files_on_both_sides_are_seen_without_an_audit(
+    shared: int, trained: bool, tmp_path: Path
+) -> None:
+    """By their names in data.yaml, or by links to one file."""
+    made = split_of(60, 40)
+    files = [f"{tmp_path}/train/{row}.png" for row in range(60)]
+    tested = [*files[:shared], *(f"{tmp_path}/test/{row}.png" for row in range(40 - shared))]
+    split = replace(
+        made,
+        train=replace(made.train, locators=pa.array(files)),
+        test=replace(made.test, locators=pa.array(tested)),
+    )
+    found = dlede(split, Rehearsed(), tmp_path / "out", plan=PLAN, extras=BARE)
+    assert bool(found.proof) == (not trained)
+    assert found.judgement.verdict == ("clean" if trained else "leaking")
+    assert (f"{shared} of 40 test images" in headline(found)) == bool(shared)
 
 
 def test_one_step_is_too_few_for_rules_of_two(tmp_path: Path) -> None:

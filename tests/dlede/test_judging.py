@@ -183,6 +183,85 @@ def test_an_accuracy_needs_to_know_what_guessing_scores() -> None:
         judge(scores, chance={"accuracy": 1.0})
 
 
+@pytest.mark.parametrize(
+    ("names", "start", "code"),
+    [
+        # guessing scores about as much as these
+        (("auroc",), 0.5, "chance-not-known"),
+        (("f1",), 0.5, "chance-not-known"),
+        (("precision", "recall"), 0.5, "chance-not-known"),
+        (("val_accuracy",), 0.25, "chance-not-known"),
+        (("test/acc",), 0.25, "chance-not-known"),
+        (("loss",), 2.303, "scale-not-known"),
+        (("psnr",), 20.0, "scale-not-known"),
+        # percent of a name that is not known for a share
+        (("quality",), 81.0, "scale-not-known"),
+    ],
+)
+def test_no_leak_is_told_by_a_metric_of_which_guessing_is_not_known(
+    names: tuple[str, ...], start: float, code: str
+) -> None:
+    for seed in range(5):
+        noise = np.random.default_rng(seed).normal(0, 0.003, (len(names), 10, 3))
+        lower = frozenset(name for name in names if name == "loss")
+        scores = Scores(names, (0, 10, 20), tuple(range(10)), start + noise, lower)
+        found = judge(scores, resamples=FEW)
+        assert (found.verdict, found.reason_code) == ("undecided", code)
+        assert judge(scores, calibrated=True, resamples=FEW).verdict == "leaking"
+
+
+def test_the_f1_of_a_detector_is_known_to_begin_at_0() -> None:
+    scores = chains((0.5, 0.505, 0.51), (0.5, 0.505, 0.51))
+    assert judge(scores, metrics=["f1"]).verdict == "leaking"
+    renamed = replace(scores, metrics=("val/mAP50", "val/F1"))
+    assert judge(renamed).verdict == "leaking"
+
+
+def test_repetitions_that_are_all_the_same_are_one() -> None:
+    for means in ((0.5, 0.505, 0.51), (0.5, 0.6, 0.7)):
+        found = judge(chains(means, means, repetitions=10, noise=0.0))
+        assert (found.verdict, found.reason_code) == ("undecided", "identical-repetitions")
+        assert math.isnan(found.leaking)
+        assert math.isnan(found.clean)
+
+
+@pytest.mark.parametrize("repetitions", [2, 3, 10])
+def test_rounded_scores_are_not_surer_than_their_digits(repetitions: int) -> None:
+    """The increase lies on the threshold, where a verdict is to be wrong in 5 % of cases."""
+    rng = np.random.default_rng(repetitions)
+    runs, wrong = 200, 0
+    for _ in range(runs):
+        start = 0.5 + rng.uniform(0, 0.01)
+        means = start * np.array([1.0, 1.05, 1.05 * 1.02])
+        values = (means + rng.normal(0, 0.003, (1, repetitions, 3))).round(2)
+        scores = Scores(("map50",), (0, 10, 20), tuple(range(repetitions)), values)
+        wrong += judge(scores, resamples=FEW).verdict != "undecided"
+    # 32, 22 and 9 % where scores count as exact
+    assert wrong / runs <= 0.05
+
+
+@pytest.mark.parametrize(
+    ("learned", "start", "code"),
+    [(2, 0.6, "repetitions-did-not-learn"), (7, 0.8, "score-too-high")],
+)
+def test_repetitions_that_did_not_learn_are_no_sign_of_a_leak(
+    learned: int, start: float, code: str
+) -> None:
+    """Their mean score is neither low nor high."""
+    values = 0.02 + np.random.default_rng(0).normal(0, 0.0003, (1, 10, 3))
+    values[0, :learned] += start
+    found = judge(Scores(("map50",), (0, 10, 20), tuple(range(10)), values))
+    assert found.on_means == "leaking"
+    assert (found.verdict, found.reason_code) == ("undecided", code)
+
+
+def test_noise_does_not_hide_that_a_model_has_not_learned() -> None:
+    for seed in range(20):
+        scores = chains((0.03, 0.03, 0.03), repetitions=10, noise=0.006, seed=seed)
+        found = judge(scores, resamples=FEW)
+        assert (found.reason_code, found.more) == ("model-did-not-learn", None)
+
+
 def test_scores_that_no_leak_moves_are_undecided() -> None:
     """Repetitions differ by their seeds, and are the same at every step."""
     still = np.broadcast_to(np.array([0.5, 0.51, 0.52])[:, None], (3, 3))

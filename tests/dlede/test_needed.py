@@ -96,4 +96,4 @@ def test_so_many_more_repetitions_decide_most_cases() -> None:
 
 
 def scores(values: np.ndarray) -> Scores:
-    return Scores(("f1",), (0, 10, 20), tuple(range(1, values.shape[1] + 1)), values)
+    return Scores(("map50",), (0, 10, 20), tuple(range(1, values.shape[1] + 1)), values)

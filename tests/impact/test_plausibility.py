@@ -91,6 +91,31 @@ def test_ids_off_by_one(tmp_path: Path) -> None:
     assert "each id is raised by one" in said
 
 
+@pytest.mark.parametrize("lost", [300, 600, 900])
+def test_a_row_that_is_missing_moves_those_behind_it(tmp_path: Path, lost: int) -> None:
+    labels = truth()
+    for right in (0.6, 0.95):
+        predicted = guessed(labels, right)
+        cut = [*predicted[:lost], *predicted[lost + 1 :], predicted[-1]]
+        said = doubts(tmp_path, {"prediction": cut}, labels)
+        assert "off by one" in said
+        assert "of rows" in said or lost == 300
+
+
+def test_labels_of_which_a_part_is_mixed_up(tmp_path: Path) -> None:
+    labels = truth()
+    predicted = guessed(labels, 0.9)
+    half = COUNT // 2
+    order = [*np.random.default_rng(5).permutation(half), *range(half, COUNT)]
+    mixed = [[column[k] for k in order] for column in (predicted, labels)]
+    said = doubts(tmp_path, {"prediction": mixed[0], "label": mixed[1]}, labels)
+    assert said.startswith("rows look mixed up in part")
+    # labels that were corrected later are others here and there
+    few = [str(np.random.default_rng(k).choice(CLASSES)) if k % 8 == 0 else x
+           for k, x in enumerate(labels)]  # fmt: skip
+    assert doubts(tmp_path, {"prediction": predicted, "label": few}, labels) == ""
+
+
 def test_ids_that_count_from_one(tmp_path: Path) -> None:
     """Also where nothing but right or wrong is known: the first image is missing, one is new."""
     ids = [f"test/{number:05d}.png" for number in range(1, COUNT + 1)]

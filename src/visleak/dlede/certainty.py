@@ -77,8 +77,31 @@ def distances(values: Float64, weights: Float64) -> Float64:
     return np.tensordot(weights, values - values.mean(axis=0), axes=1)
 
 
+def unit(values: Float64) -> float:
+    """Return the unit in which scores are known: those that were rounded, or that count images.
+
+    Args:
+        values: all scores of a metric, of any shape.
+
+    Returns:
+        The smallest difference where scores repeat; 0 where none does, as of continuous ones.
+
+    >>> unit(np.array([0.48, 0.50, 0.50, 0.53])).__round__(6), unit(np.array([0.481, 0.502]))
+    (0.02, 0.0)
+    """
+    known = np.sort(values[np.isfinite(values)])
+    gaps = np.diff(known)
+    apart = gaps[gaps > ROUNDING]
+    return float(apart.min()) if 0 < len(apart) < len(gaps) else 0.0
+
+
 def chance_above(
-    before: Float64, after: Float64, threshold: float, lower: bool, weights: Float64
+    before: Float64,
+    after: Float64,
+    threshold: float,
+    lower: bool,
+    weights: Float64,
+    margin: float = 0.0,
 ) -> float:
     """Return the chance that the increase of the means exceeds the threshold.
 
@@ -87,6 +110,7 @@ def chance_above(
         threshold: a share.
         lower: less is better.
         weights: of two chains or more, see :func:`draws`.
+        margin: is added to the excess, in the metric's unit.
 
     Returns:
         A share; NaN of one chain, or where the mean before is not above 0.
@@ -94,7 +118,7 @@ def chance_above(
     if len(before) < 2 or not before.mean() > 0.0:
         return math.nan
     drawn = distances(excess(before, after, threshold, lower), weights)
-    centre = excess(before.mean(), after.mean(), threshold, lower)
+    centre = excess(before.mean(), after.mean(), threshold, lower) + margin
     return float((centre + drawn > ROUNDING * before.mean()).mean())
 
 

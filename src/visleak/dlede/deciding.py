@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Final
 
-from visleak.dlede.scores import Scores, plain_name
+from visleak.dlede.scores import Scores, bare_name, is_precision_name, plain_name
 from visleak.errors import UsageError
 
 #: What the metrics of Babu et al. 2025 are called, most telling name first; case, punctuation
@@ -18,6 +18,9 @@ ALIASES: Final = {
 
 #: How names of metrics begin that count right answers.
 ACCURACY: Final = ("acc", "balancedacc", "top1", "top5")
+
+#: What a detector has beside average precision.
+DETECTED: Final = ("precision", "recall", *ALIASES["f1"])
 
 #: So many steps decide by default: 0, 10 and 20 % (Babu et al. 2025, section 4).
 STEPS: Final = 3
@@ -46,7 +49,10 @@ def deciding_metrics(scores: Scores, asked: Sequence[str] = ()) -> tuple[str, ..
 
 
 def chance_of(scores: Scores, asked: Mapping[str, float]) -> dict[str, float]:
-    """Return what guessing scores, by the names that the scores have.
+    """Return what guessing scores, by the names that the scores have, where it is known.
+
+    It is where somebody says so, and 0 for average precision, which only detectors have, and for
+    precision, recall and F1 beside it.
 
     Raises:
         UsageError: a metric is not there, or its value is not a share below 1.
@@ -54,7 +60,13 @@ def chance_of(scores: Scores, asked: Mapping[str, float]) -> dict[str, float]:
     for name, value in asked.items():
         if not 0.0 <= value < 1.0:
             raise UsageError(f"chance of {name!r} must be 0 or more and below 1; got {value:g}")
-    return {_known(scores, name): value for name, value in asked.items()}
+    detects = any(is_precision_name(name) for name in scores.metrics)
+    found = {name: 0.0 for name in scores.metrics if detects and _is_detected(name)}
+    return found | {_known(scores, name): value for name, value in asked.items()}
+
+
+def _is_detected(metric: str) -> bool:
+    return is_precision_name(metric) or bare_name(metric) in DETECTED
 
 
 def _known(scores: Scores, name: str) -> str:
@@ -67,7 +79,7 @@ def _known(scores: Scores, name: str) -> str:
 
 
 def lacking(scores: Scores, asked: Sequence[str]) -> str:
-    """Return a line on a metric of the paper that is missing beside the other; empty if none is.
+    """Return a line on the metrics of the paper that a detector lacks; empty if it lacks none.
 
     Args:
         scores: what there is.
@@ -76,22 +88,24 @@ def lacking(scores: Scores, asked: Sequence[str]) -> str:
     there = {name: metric_called(scores.metrics, name) for name in ALIASES}
     missing = [name for name, found in there.items() if found is None]
     classifies = any(guesses_well(metric) for metric in scores.metrics)
-    if asked or classifies or len(missing) != 1:
+    detects = any(map(_is_detected, scores.metrics))
+    if asked or classifies or not missing or not detects:
         return ""
     left = ", ".join(scores.metrics)
+    lack = f"{' and '.join(missing)} {'is' if len(missing) == 1 else 'are'} missing"
     return (
-        f"{missing[0]} is missing: the trainings have {left} only, and the paper decides by mAP and"
-        f" F1 together; have them give {missing[0]}, or name by --metric what is to decide"
+        f"{lack}: the training runs have {left} only, and the paper decides by mAP and F1 together;"
+        f" have them give {' and '.join(missing)}, or name by --metric what is to decide"
     )
 
 
 def guesses_well(metric: str) -> bool:
     """Whether guessing may score far above 0 by a metric, as it does by the accuracy.
 
-    >>> [guesses_well(name) for name in ("Accuracy", "metrics/accuracy_top1", "map50", "F1")]
-    [True, True, False, False]
+    >>> [guesses_well(name) for name in ("Accuracy", "metrics/accuracy_top1", "val_acc", "F1")]
+    [True, True, True, False]
     """
-    return plain_name(metric).startswith(ACCURACY)
+    return bare_name(metric).startswith(ACCURACY)
 
 
 def metric_called(there: Sequence[str], name: str) -> str | None:

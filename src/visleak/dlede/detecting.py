@@ -16,22 +16,26 @@ from dataclasses import dataclass, field, replace
 from typing import Final
 
 import numpy as np
+from scipy.special import ndtr
 
+from visleak.dlede.certainty import unit
+from visleak.dlede.deciding import chance_of
 from visleak.dlede.increase import excess
 from visleak.dlede.needed import spread
 from visleak.dlede.reasons import (
-    CALIBRATION_FAILED,
+    DISAGREE,
     NO_CLEAN_CURVE,
     NONE_FOUND,
-    NOT_LEARNED,
+    NOT_CERTAIN,
     ONE_REPETITION,
-    TOO_HIGH,
+    UNKNOWN_CHANCE,
+    UNKNOWN_SCALE,
+    bar,
+    highest_start,
     is_share,
-    not_learned,
-    too_high,
 )
 from visleak.dlede.results import DetectionLimit, Judgement
-from visleak.dlede.rules import CLEAN, RULES, Rule
+from visleak.dlede.rules import CLEAN, ROUNDING, RULES, Rule
 from visleak.dlede.scores import Scores
 from visleak.records import Float64
 from visleak.stats.means import t_test_power
@@ -62,6 +66,7 @@ class Protocol:
         repetitions: complete chains, two or more.
         rule, threshold, certainty, chance, calibrated: as :func:`visleak.dlede.judging.judge`.
         lower: metrics of which less is better.
+        units: of scores that are known to a unit only (:func:`visleak.dlede.certainty.unit`).
     """
 
     metrics: tuple[str, ...]
@@ -74,6 +79,7 @@ class Protocol:
     lower: frozenset[str] = frozenset()
     chance: Mapping[str, float] = field(default_factory=dict)
     calibrated: bool = False
+    units: Mapping[str, float] = field(default_factory=dict)
 
 
 def detection_probability(share: float, clean: Sequence[Float64], protocol: Protocol) -> float:
@@ -106,10 +112,9 @@ def _of_one(share: float, scores: Float64, spreads: Float64, protocol: Protocol)
     for at, metric in enumerate(protocol.metrics):
         lower = metric in protocol.lower
         means = score_at(share + (1.0 - share) * leaked, protocol.steps, scores[at])
-        if _is_held_back(metric, float(means[0]), scores[at], protocol):
-            return 0.0
+        missed += _held_back(metric, float(means[0]), scores[at], protocol)
         exceeds = excess(means[pairs[:, 0]], means[pairs[:, 1]], protocol.threshold, lower)
-        powers = t_test_power(-exceeds, spreads[at], count, level)
+        powers = t_test_power(-exceeds - protocol.units.get(metric, 0.0), spreads[at], count, level)
         missed += float((1.0 - powers).sum() if rule.every else (1.0 - powers).min())
     return max(0.0, 1.0 - missed)
 
@@ -135,14 +140,21 @@ def score_at(share: Float64, steps: Sequence[int], values: Float64) -> Float64:
     return np.asarray(np.clip(score, 0.0, 1.0) if is_share(values) else score)
 
 
-def _is_held_back(metric: str, start: float, values: Float64, protocol: Protocol) -> bool:
-    """Whether a score at step 0 is such that a small increase is no verdict."""
+def _held_back(metric: str, start: float, values: Float64, protocol: Protocol) -> float:
+    """Return the probability that the scores at step 0 are such that the verdict is ``undecided``.
+
+    Means of repetitions scatter about ``start``, so that near a limit they are beyond it by chance.
+    """
     if metric in protocol.lower or not is_share(values):
-        return False
-    if not_learned(metric, start, protocol.chance.get(metric, 0.0)) is not None:
-        return True
-    steps, rule, threshold = protocol.decided_by, protocol.rule, protocol.threshold
-    return not protocol.calibrated and too_high(metric, start, steps, rule, threshold) is not None
+        return 0.0
+    column = protocol.steps.index(protocol.decided_by[0])
+    known = values[np.isfinite(values[:, column]), column]
+    error = max(float(spread([known[:, None]])[0]), ROUNDING) / math.sqrt(protocol.repetitions)
+    missed = float(ndtr((bar(protocol.chance.get(metric, 0.0)) - start) / error))
+    if not protocol.calibrated:
+        highest = highest_start(protocol.decided_by, protocol.rule, protocol.threshold)
+        missed += float(ndtr((start - highest) / error))
+    return missed
 
 
 def _spreads(clean: Sequence[Float64], protocol: Protocol) -> Float64:
@@ -181,13 +193,16 @@ def detection_limit(
     unknown = DetectionLimit(count, PROBABILITY, math.nan, math.nan, "")
     if count < 2:
         return replace(unknown, reason_code=ONE_REPETITION)
-    if judgement.reason_code in (TOO_HIGH, NOT_LEARNED, CALIBRATION_FAILED):
+    if judgement.reason_code not in ("", NOT_CERTAIN, DISAGREE):
         return replace(unknown, reason_code=judgement.reason_code)
     steps = judgement.decided_by
+    known = chance_of(scores, chance or {})
     shown = [each for each in clean if each.complete(steps).sum() > 1]
     if not shown and judgement.on_means != CLEAN:
         return replace(unknown, reason_code=NO_CLEAN_CURVE)
     of = shown or [scores]
+    if not calibrated and (code := _never_leaking(scores, judgement, known)):
+        return replace(unknown, reason_code=code)
     protocol = Protocol(
         metrics=tuple(each.metric for each in judgement.metrics),
         steps=of[0].steps,
@@ -197,8 +212,9 @@ def detection_limit(
         threshold=judgement.threshold,
         certainty=judgement.certainty,
         lower=frozenset(each.metric for each in judgement.metrics if each.lower),
-        chance=chance or {},
+        chance=known,
         calibrated=calibrated,
+        units={each.metric: unit(scores.of(each.metric)) for each in judgement.metrics},
     )
     share, up_to = detection_range(
         [np.stack([each.of(name) for name in protocol.metrics]) for each in of], protocol
@@ -214,6 +230,16 @@ def detection_limit(
             *ASSUMPTIONS,
         ),
     )
+
+
+def _never_leaking(scores: Scores, judgement: Judgement, chance: Mapping[str, float]) -> str:
+    """Return why no curve by these metrics is ever called ``leaking``; empty where one may be."""
+    for each in judgement.metrics:
+        if each.lower or not is_share(scores.of(each.metric)):
+            return UNKNOWN_SCALE
+        if each.metric not in chance:
+            return UNKNOWN_CHANCE
+    return ""
 
 
 def detection_range(clean: Sequence[Float64], protocol: Protocol) -> tuple[float, float]:

@@ -7,7 +7,7 @@ anything, as it would if the split leaked already; the line says that, and no mo
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Final
 
 from visleak.dlede.numbers import certainty, metric_name, percent, score, told_rise
@@ -66,7 +66,7 @@ def _copies(result: DLeDe) -> Iterator[str]:
     copies, images = int(found.get("copies", 0)), int(found.get("images", 0))
     if copies and result.judgement.verdict != LEAKING:
         few = ", too few to show in the scores" if copies < ENOUGH * images else ""
-        yield f"but the audit finds copies of {copies:,} of {images:,} test images in training{few}"
+        yield f"but there are copies of {copies:,} of {images:,} test images in training{few}"
 
 
 def _reasons(result: DLeDe) -> Iterator[str]:
@@ -74,7 +74,7 @@ def _reasons(result: DLeDe) -> Iterator[str]:
     metrics = result.judgement.metrics
     low = [each for each in metrics if each.reason_code == NOT_LEARNED]
     high = [each for each in metrics if each.reason_code == TOO_HIGH]
-    yield from (each.reason for each in metrics if each.reason and each not in (*low, *high))
+    yield from _others(each for each in metrics if each.reason and each not in (*low, *high))
     if low:
         names, scores = _starts(low)
         yield (
@@ -94,6 +94,16 @@ def _reasons(result: DLeDe) -> Iterator[str]:
             f" than the threshold of {percent(judged.threshold)}, so that a split without leaks"
             f" looks the same{advice}"
         )
+
+
+def _others(metrics: Iterable[MetricJudgement]) -> Iterator[str]:
+    """Yield reasons; of metrics with the same one, once with the names of all."""
+    alike: dict[str, list[MetricJudgement]] = {}
+    for each in metrics:
+        words = each.reason.replace(metric_name(each.metric), "{}", 1)
+        alike.setdefault(words, []).append(each)
+    for words, same in alike.items():
+        yield words.replace("{}", listed([metric_name(each.metric) for each in same]), 1)
 
 
 def _starts(metrics: Sequence[MetricJudgement]) -> tuple[str, str]:

@@ -17,8 +17,9 @@ from visleak.dlede.certainty import (
     in_order,
     mean_interval,
     statistic_interval,
+    unit,
 )
-from visleak.dlede.deciding import chance_of, deciding_metrics, deciding_steps, guesses_well
+from visleak.dlede.deciding import chance_of, deciding_metrics, deciding_steps
 from visleak.dlede.increase import excess, increase
 from visleak.dlede.needed import FIRST, needed
 from visleak.dlede.reasons import (
@@ -27,10 +28,12 @@ from visleak.dlede.reasons import (
     NOT_CERTAIN,
     ONE_REPETITION,
     Reason,
+    identical,
     is_share,
     not_learned,
     too_high,
     unknown_chance,
+    unknown_scale,
     unusable,
 )
 from visleak.dlede.results import Estimate, Judgement, MetricJudgement, StepScore
@@ -189,8 +192,13 @@ def _judged(
     sides = [(values[:, before], values[:, after]) for before, after in columns[pairs]]
     statistic = _statistic(judge, sides, lower)
     weights = judge.weights(len(values))
-    above = [chance_above(*side, judge.threshold, lower, weights) for side in sides]
-    leaking, clean = chances(above, judge.rule)
+    known = unit(values)
+    # scores that are known to the unit move an excess over the threshold by up to one
+    at_most, at_least = (
+        [chance_above(*side, judge.threshold, lower, weights, margin) for side in sides]
+        for margin in (known, -known)
+    )
+    leaking, clean = chances(at_most, judge.rule)[0], chances(at_least, judge.rule)[1]
     made = MetricJudgement(
         metric=metric,
         lower=lower,
@@ -201,23 +209,35 @@ def _judged(
         verdict=_verdict(leaking, clean, judge.certainty),
         clean=clean,
     )
-    if LEAKING in (made.on_means, made.verdict):
-        reason = _would_not_rise(judge, made, deciding, is_share(scores.of(metric)))
-    return made if reason is None else _held_back(made, reason)
+    share = is_share(scores.of(metric))
+    reason = _would_not_rise(judge, made, values[:, columns[0]], deciding, share)
+    if reason is not None:
+        return _held_back(made, reason)
+    reason = identical(metric, values[:, columns])
+    if reason is not None:
+        return replace(_held_back(made, reason), leaking=math.nan, clean=math.nan)
+    return made
 
 
 def _would_not_rise(
-    judge: _Judge, made: MetricJudgement, deciding: Sequence[int], share: bool
+    judge: _Judge,
+    made: MetricJudgement,
+    starts: Float64,
+    deciding: Sequence[int],
+    share: bool,
 ) -> Reason | None:
-    """Return why a metric would hardly rise without a leak either; of shares only it is known."""
-    if made.lower or not share:
+    """Return why a metric would hardly rise without a leak either."""
+    small = LEAKING in (made.on_means, made.verdict)
+    if not small and (made.verdict == CLEAN or math.isnan(made.leaking)):
         return None
-    start = made.steps[0].mean.value
-    chance = judge.chance.get(made.metric, 0.0)
-    reason = not_learned(made.metric, start, chance)
+    if made.lower or not share:
+        return unknown_scale(made.metric) if small and not judge.calibrated else None
+    chance = judge.chance.get(made.metric)
+    guessed = chance or 0.0
+    reason = not_learned(made.metric, starts, guessed)
     if reason is None and not judge.calibrated:
-        reason = too_high(made.metric, start, deciding, judge.rule, judge.threshold)
-        if reason is None and guesses_well(made.metric) and made.metric not in judge.chance:
+        reason = too_high(made.metric, starts, deciding, judge.rule, judge.threshold, guessed)
+        if reason is None and small and chance is None:
             reason = unknown_chance(made.metric)
     return reason
 
@@ -300,7 +320,7 @@ def _more(
                 ],
                 axis=1,
             )
-            more = needed(exceeds, judge.rule, judge.certainty)
+            more = needed(exceeds, judge.rule, judge.certainty, unit(of_metric))
             if more is None:
                 return None
             told.append(more)

@@ -3,28 +3,33 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
-from typing import Final
+from collections.abc import Iterator, Mapping
+from typing import Any, Final
 
 from visleak.dlede.headline import (
     elsewhere,
     headline,
     is_calibrated,
     is_single,
-    listed,
 )
 from visleak.dlede.makeup_view import drift_line
 from visleak.dlede.numbers import metric_name, percent, score
 from visleak.dlede.plan import DECIDING
-from visleak.dlede.reasons import NO_CLEAN_CURVE, NONE_FOUND, ONE_REPETITION, is_share
+from visleak.dlede.reasons import (
+    IDENTICAL,
+    NO_CLEAN_CURVE,
+    NONE_FOUND,
+    ONE_REPETITION,
+    UNKNOWN_CHANCE,
+    UNKNOWN_SCALE,
+)
 from visleak.dlede.results import Calibration, DetectionLimit, DLeDe, HashEvidence
-from visleak.dlede.rules import LEAKING, RULES
+from visleak.dlede.rules import RULES
 from visleak.dlede.tables import (
     PAPER_CUT,
     curve,
     details,
     evidence,
-    named,
     verdicts,
 )
 from visleak.markup import Grid, latex_cell, latex_table, markdown_cell, markdown_table, paged
@@ -57,31 +62,15 @@ def about(result: DLeDe) -> str:
 
 def cautions(result: DLeDe) -> Iterator[str]:
     """Yield what a reader must know before the verdict is repeated."""
-    yield from _unknown_scales(result)
     if result.failed:
         some = f"{len(result.failed):,} training{'s' * (len(result.failed) != 1)}"
         yield f"{some} failed twice; verdicts rest on the repetitions that have all that decides"
 
 
-def _unknown_scales(result: DLeDe) -> Iterator[str]:
-    """Say which metrics seem to tell of a leak, and have no known best value."""
-    unknown = [
-        named(each.metric, result)
-        for each in result.judgement.metrics
-        if each.on_means == LEAKING and not each.reason
-        if each.lower or not is_share(result.scores.of(each.metric))
-    ]
-    if unknown:
-        yield (
-            f"{listed(unknown)}: not a share from 0 to 1 of which more is better, so that it is not"
-            " known whether the model has learned at all, or can hardly get better; see the scores"
-        )
-
-
 def findings(result: DLeDe) -> Iterator[str]:
     """Yield what else was found: pairs, hashes, classes, one line each."""
     if result.audit and not result.proof:
-        yield f"pairs, by the audit: {result.audit.get('headline', '')}"
+        yield audit_line(result.audit)
     if result.calibration is not None:
         yield from _starts(result, result.calibration)
     if result.detection is not None:
@@ -90,6 +79,12 @@ def findings(result: DLeDe) -> Iterator[str]:
         yield hash_line(result.hashes)
     if result.makeup is not None and result.makeup.classes:
         yield drift_line(result.makeup)
+
+
+def audit_line(audit: Mapping[str, Any]) -> str:
+    """Return what was found by the audit, or without one."""
+    found = str(audit.get("headline", ""))
+    return f"pairs, by the audit: {found}" if "folder" in audit else found
 
 
 def _starts(result: DLeDe, found: Calibration) -> Iterator[str]:
@@ -111,6 +106,10 @@ def _starts(result: DLeDe, found: Calibration) -> Iterator[str]:
 
 #: Why no leak of any size is known to be found, by code; others need no more words.
 _NOT_FOUND: Final = {
+    UNKNOWN_CHANCE: "no leak would be found while it is not known what guessing scores (--chance)",
+    UNKNOWN_SCALE: "no leak would be found by metrics that are not shares from 0 to 1 of which more"
+    " is better",
+    IDENTICAL: "how large a leak must be to be found is not known, for all repetitions are one",
     NO_CLEAN_CURVE: "how large a leak must be to be found is not known, for no split without leaks"
     " shows how these scores rise (--calibrate)",
     ONE_REPETITION: "how large a leak must be to be found is not known from one repetition",
@@ -153,7 +152,7 @@ def reading(result: DLeDe) -> list[str]:
     judged = result.judgement
     if result.proof:
         return [
-            "the audit proves the leak image by image, which scores could not show more surely;"
+            "the leak is proved image by image, which scores could not show more surely;"
             " --allow-proved-leak trains all the same, and shows what the leak does to scores"
         ]
     lines = [

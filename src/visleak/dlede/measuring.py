@@ -30,10 +30,10 @@ from visleak.dlede.guessing import chance_levels
 from visleak.dlede.hash_evidence import hash_evidence
 from visleak.dlede.lesson import Split, Trainer
 from visleak.dlede.makeup import makeup_of
-from visleak.dlede.markup import hash_line
+from visleak.dlede.markup import audit_line, hash_line
 from visleak.dlede.memory import memory_of
 from visleak.dlede.plan import Plan
-from visleak.dlede.proving import nothing_trained, proof_of, proved
+from visleak.dlede.proving import nothing_trained, proof_of, proved, shared_files
 from visleak.dlede.reasons import CALIBRATION_FAILED
 from visleak.dlede.results import Calibration, DLeDe, HashEvidence, Judgement
 from visleak.dlede.rules import UNDECIDED
@@ -146,11 +146,11 @@ def _looked_at(
     costs: Forecast,
 ) -> tuple[Mapping[str, Any] | None, HashEvidence | None]:
     """Look at the images before anything is trained; say what is found, unless all is trained."""
-    cause = audit() if callable(audit) else audit
+    cause = (audit() if callable(audit) else audit) or shared_files(split)
     hashes = hash_evidence(split, progress=works.progress) if extras.hashes else None
     if costs.done < costs.trainings:
         if cause:
-            works.say(f"pairs, by the audit: {cause.get('headline', '')}")
+            works.say(audit_line(cause))
         if hashes is not None:
             works.say(hash_line(hashes))
     return cause, hashes

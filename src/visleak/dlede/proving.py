@@ -7,11 +7,13 @@ D-LeDe needs a leak of a large part of the test set to show in the scores
 from __future__ import annotations
 
 import math
+import os
 from collections.abc import Mapping
 from typing import Any, Final
 
 import numpy as np
 
+from visleak.dlede.lesson import Split
 from visleak.dlede.plan import Plan
 from visleak.dlede.reasons import PROVED
 from visleak.dlede.results import Judgement
@@ -20,6 +22,24 @@ from visleak.dlede.scores import Scores
 
 #: Share of the test images with a near-duplicate or exact copy in training that proves a leak.
 ENOUGH: Final = 0.05
+
+
+def shared_files(split: Split) -> Mapping[str, Any] | None:
+    """Return what to say of test images that are training files as well; ``None`` if none is.
+
+    No image is read, and links are followed.
+    """
+    test, train = (
+        [os.path.realpath(each) for each in images.locators.to_pylist() if each]
+        for images in (split.test, split.train)
+    )
+    trained = frozenset(train)
+    shared = sum(file in trained for file in test)
+    if not shared:
+        return None
+    total = len(split.test)
+    headline = f"{shared:,} of {total:,} test images are the same files as training images"
+    return {"headline": headline, "copies": shared, "images": total}
 
 
 def proof_of(audit: Mapping[str, Any] | None) -> str:

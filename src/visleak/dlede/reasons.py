@@ -24,6 +24,9 @@ ZERO: Final = "zero-score"
 NOT_LEARNED: Final = "model-did-not-learn"
 UNKNOWN_CHANCE: Final = "chance-not-known"
 TOO_HIGH: Final = "score-too-high"
+SOME_NOT_LEARNED: Final = "repetitions-did-not-learn"
+UNKNOWN_SCALE: Final = "scale-not-known"
+IDENTICAL: Final = "identical-repetitions"
 
 #: Codes of what all metrics say together, beside those of one.
 ONE_REPETITION: Final = "one-repetition"
@@ -92,16 +95,33 @@ def is_share(values: Float64) -> bool:
     return bool(len(known)) and bool(((known >= -1e-6) & (known <= 1.0 + 1e-6)).all())
 
 
-def not_learned(metric: str, start: float, chance: float) -> Reason | None:
+def bar(chance: float) -> float:
+    """Return the score from which a model counts as one that has learned the task.
+
+    Args:
+        chance: what guessing scores.
+    """
+    return chance + LEARNED * (1.0 - chance)
+
+
+def not_learned(metric: str, starts: Float64, chance: float) -> Reason | None:
     """Return that a model scores hardly more than guessing does, ``None`` if it scores more.
 
     Args:
         metric: its name.
-        start: its mean without leaks on purpose, a share.
+        starts: of each repetition, its score without leaks on purpose, a share.
         chance: what guessing scores.
     """
-    if start - chance >= LEARNED * (1.0 - chance):
-        return None
+    start, few = float(starts.mean()), int((starts < bar(chance)).sum())
+    if start >= bar(chance):
+        if 2 * few < len(starts):
+            return None
+        return Reason(
+            SOME_NOT_LEARNED,
+            f"in {few} of {len(starts)} repetitions {metric_name(metric)} is hardly more than the"
+            f" {score(chance)} of guessing without leaks on purpose, and a model that has not"
+            " learned the task gains nothing from leaks: train longer, or another model",
+        )
     return Reason(
         NOT_LEARNED,
         f"{metric_name(metric)} is {score(start)} without leaks on purpose, hardly more than the"
@@ -115,12 +135,39 @@ def unknown_chance(metric: str) -> Reason:
     return Reason(
         UNKNOWN_CHANCE,
         f"what guessing scores by {metric_name(metric)} is not known, so a model that has not"
-        f" learned the task cannot be told from a leak: name it with --chance {metric}=RATE, such"
-        " as the share of the largest class",
+        " learned the task cannot be told from a leak: name it with --chance METRIC=RATE, such"
+        " as the share of the largest class, or 0 of a detector",
     )
 
 
-def memorized(start: float, steps: Sequence[int], rule: Rule) -> float:
+def unknown_scale(metric: str) -> Reason:
+    """Return that it is not known what guessing and a perfect model score."""
+    return Reason(
+        UNKNOWN_SCALE,
+        f"the scale of {metric_name(metric)} is not known (not a share from 0 to 1 of which more is"
+        " better), so a model that has not learned the task, or can hardly get better, cannot be"
+        " told from a leak: decide by another metric (--metric)",
+    )
+
+
+def identical(metric: str, values: Float64) -> Reason | None:
+    """Return that all repetitions score the same at each step, ``None`` if they do not.
+
+    Args:
+        metric: its name.
+        values: (repetitions, steps): of the steps that decide.
+    """
+    if len(values) < 2 or np.ptp(values, axis=0).any():
+        return None
+    return Reason(
+        IDENTICAL,
+        f"all {len(values)} repetitions have the same {metric_name(metric)} at each step, to the"
+        " last digit, so that one repetition is all there is: let each use its own seed, and give"
+        " all digits",
+    )
+
+
+def memorized(start: float, steps: Sequence[int], rule: Rule, room: float | None = None) -> float:
     """Return the statistic of a model that memorizes what leaks, and gains nothing else by it.
 
     Where a share p has leaked, such a model scores P + p (1 - P): exactly so of the share of right
@@ -131,16 +178,41 @@ def memorized(start: float, steps: Sequence[int], rule: Rule) -> float:
         start: score without leaks on purpose, above 0 and at most 1.
         steps: that decide.
         rule: makes one number of their increases.
+        room: what the score gains where all test images leak; by default 1 - P.
     """
     leaked = np.array(steps) / 100.0
-    return float(rule.statistic(start + (leaked - leaked[0]) * (1.0 - start)))
+    gained = 1.0 - start if room is None else room
+    return float(rule.statistic(start + (leaked - leaked[0]) * gained))
+
+
+def highest_start(steps: Sequence[int], rule: Rule, threshold: float) -> float:
+    """Return the score from which memorizing what leaks does not exceed the threshold."""
+    starts = np.arange(1, 1001) / 1000.0
+    low = [float(start) for start in starts if memorized(start, steps, rule) <= threshold]
+    return min(low, default=1.0)
 
 
 def too_high(
-    metric: str, start: float, steps: Sequence[int], rule: Rule, threshold: float
+    metric: str,
+    starts: Float64,
+    steps: Sequence[int],
+    rule: Rule,
+    threshold: float,
+    chance: float = 0.0,
 ) -> Reason | None:
-    """Return that a score starts too high to exceed the threshold, ``None`` if it does not."""
-    most = memorized(start, steps, rule)
+    """Return that a score starts too high to exceed the threshold, ``None`` if it does not.
+
+    Args:
+        metric: its name.
+        starts: of each repetition, its score without leaks on purpose, a share; one that has not
+            learned the task memorizes nothing.
+        steps: that decide.
+        rule, threshold: how they decide.
+        chance: what guessing scores.
+    """
+    start = float(starts.mean())
+    room = float(np.where(starts < bar(chance), 0.0, 1.0 - starts).mean())
+    most = memorized(start, steps, rule, room)
     if most > threshold + ROUNDING:
         return None
     return Reason(

@@ -284,7 +284,8 @@ class DLeDe:
         notes: one line each on what a reader must know.
         makeup, memory, calibration, detection, convergence, hashes: see there; ``None`` or empty
             where they were not asked for or cannot be known.
-        audit: ``{"folder", "headline", "copies", "images"}`` of the audit of the same split: so
+        audit: ``{"folder", "headline", "copies", "images"}`` of the audit of the same split (no
+            ``folder`` where the very files are on both sides and there is no audit): so
             many of its test images have a near-duplicate or exact copy in training; or ``None``.
         proof: what proves a leak, so that nothing was trained; empty where trainings were made.
     """

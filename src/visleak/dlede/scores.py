@@ -21,16 +21,36 @@ _SHARES: Final = re.compile(
     r"|m?iou|dice|auc|auroc"
 )
 
+_PRECISIONS: Final = re.compile(r"m?a[pr][0-9]*")
+
 
 def is_share_name(metric: str) -> bool:
     """Whether a metric is by its name a share from 0 to 1, of which more is better.
 
-    >>> [is_share_name(name) for name in ("mAP@0.5", "metrics/recall(B)", "F1-score", "accuracy")]
+    >>> [is_share_name(name) for name in ("mAP@0.5", "metrics/recall(B)", "F1-score", "val_acc")]
     [True, True, True, True]
     >>> [is_share_name(name) for name in ("loss", "MAPE", "psnr", "mAP loss")]
     [False, False, False, False]
     """
-    return _SHARES.fullmatch(plain_name(metric)) is not None
+    return _SHARES.fullmatch(bare_name(metric)) is not None
+
+
+def is_precision_name(metric: str) -> bool:
+    """Whether a metric is by its name an average precision or recall of a detector.
+
+    >>> [is_precision_name(name) for name in ("mAP@0.5:0.95", "test/AP50", "precision")]
+    [True, True, False]
+    """
+    return _PRECISIONS.fullmatch(bare_name(metric)) is not None
+
+
+def bare_name(metric: str) -> str:
+    """Return a metric's plain name without the set that it was measured on.
+
+    >>> bare_name("val/mAP50"), bare_name("test_acc"), bare_name("validity")
+    ('map50', 'acc', 'validity')
+    """
+    return plain_name(re.sub(r"^(valid|validation|val|test|eval)[^0-9a-z]+", "", metric.lower()))
 
 
 def plain_name(metric: str) -> str:

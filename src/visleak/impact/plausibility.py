@@ -36,6 +36,12 @@ ENOUGH: Final = 200
 BETTER: Final = 5.0
 CHANCE: Final = 3.0
 
+#: Into so many parts a file is divided, in the order of its rows.
+PARTS: Final = 4
+
+#: Share of a file's own labels, in the words of the audit, that must be the audited ones.
+FITTING: Final = 0.8
+
 #: Permuted names must explain this share of the images of the classes that they concern, of so
 #: many images per class, among so many classes at most.
 EXPLAINED: Final = 0.5
@@ -183,24 +189,39 @@ def _about_labels(own: Labels, shifts: Sequence[tuple[str, Int64]]) -> Iterator[
             f"rows look shuffled, or of other images: {said}, no more than rows in random order"
             f" give ({100 * expected:.1f} %)"
         )
+    elif own.shared and float(fits[seen].mean()) < FITTING:
+        yield f"rows look mixed up in part, or of other images: {said} only"
 
 
 def _best_shift(labels: Int64, right: Bool, moved: Iterable[tuple[str, Int64, Bool]]) -> str:
     """Return which neighbours fit far better than the rows themselves, or nothing.
+
+    A row that is missing or twice moves those behind it only, so parts of the file count as well.
 
     Args:
         labels: of the rows.
         right: rows that fit as they are.
         moved: by way of moving: what it is called, classes of the neighbours, rows that have one.
     """
-    found: list[tuple[float, str]] = []
-    for told, classes, both in moved:
-        hit = (classes == labels)[both]
-        better = _exceeds(hit, right[both])
-        # others than the right neighbours fit better, too, where the rows fit worse than by chance
-        if better > BETTER and _agreement(classes[both], labels[both])[0] > BETTER:
-            found.append((better, f"{_percent(hit)} where {told}"))
-    return max(found)[1] if found else ""
+    ways = list(moved)
+    rows = np.arange(len(labels))
+    for parts in ([rows], np.array_split(rows, PARTS)):
+        found: list[tuple[float, str]] = []
+        for part in parts:
+            of = "" if len(part) == len(rows) else f" of rows {part[0]:,} to {part[-1]:,}"
+            for told, classes, both in ways:
+                near = part[both[part]]
+                if len(near) < FEWEST:
+                    continue
+                hit = classes[near] == labels[near]
+                better = _exceeds(hit, right[near])
+                # others than the right neighbours fit better, too, where the rows fit worse than
+                # by chance
+                if better > BETTER and _agreement(classes[near], labels[near])[0] > BETTER:
+                    found.append((better, f"{_percent(hit)}{of} where {told}"))
+        if found:
+            return max(found)[1]
+    return ""
 
 
 def _translated(own: Labels, mine: Int64, known: Bool) -> tuple[Int64, Bool]:

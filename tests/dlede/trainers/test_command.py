@@ -177,6 +177,25 @@ def test_a_template_that_cannot_work_is_refused(template, text):
     assert "\n" not in str(caught.value)
 
 
+def test_files_are_found_wherever_the_command_names_them(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    named = {"train.py", "a.yaml", "b.yaml", "run/__main__.py", "pack/mod.py"}
+    for name in (*named, "other.py"):
+        Path(name).parent.mkdir(exist_ok=True)
+        Path(name).write_text("")
+    for text in (
+        "bash -c 'set -e; python train.py {train} >log && python run; python -m pack.mod' --cfg"
+        "=a.yaml,b.yaml {out}",
+        "python -m pack.mod train.py run a.yaml key=b.yaml {train} {out}",
+    ):
+        found = {str(path) for path in Template.of(text).files().values()}
+        assert found >= {"train.py", "a.yaml", "b.yaml"}
+        assert found <= named
+    assert found == named
+
+
 def test_braces_that_are_no_placeholder_stay():
     assert Template.of("a '{\"lr\": 1}' {train} {out}").names == {"train", "out"}
 

@@ -70,6 +70,9 @@ class Handing:
         return write_links(self.given, self.lesson, self.sizes, which)
 
 
+#: What parts the names of files in a word, as in ``--cfg=a.yaml,b.yaml`` or ``-c 'python a.py'``.
+_PARTS: Final = re.compile(r"[\s=,:;&|<>()'\"]+")
+
 #: Placeholder -> what stands in its place; writes the files that it names.
 FILLED: Final[Mapping[str, Callable[[Handing], object]]] = {
     "train": lambda h: write_list(h.given / "train.txt", files_of(h.lesson.train)),
@@ -135,15 +138,15 @@ class Template:
     def files(self) -> dict[str, Path]:
         """Return the files that the command names: the program if it is a script, and others.
 
-        ``--cfg=yolo.yaml`` names a file, and ``-m package.train`` one below this folder. What the
-        named files load in turn is not found.
+        ``--cfg=yolo.yaml`` names a file, ``bash -c 'python train.py'`` too, and ``-m
+        package.train`` one below this folder. What the named files load in turn is not found.
         """
         found: dict[str, Path] = {}
         program = shutil.which(self.words[0])
         if program is not None and _is_script(Path(program)):
             found[self.words[0]] = Path(program)
         for before, word in zip(self.words, self.words[1:], strict=False):
-            names = [word, word.partition("=")[2]]
+            names = [word, f"{word}/__main__.py", *_PARTS.split(word)]
             if before == "-m":
                 module = word.replace(".", "/")
                 names += [f"{module}.py", f"{module}/__main__.py"]
