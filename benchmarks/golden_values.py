@@ -30,6 +30,8 @@ MASKED: Final = (
     ("*.json", "timings.*", "time"),
     ("*.json", "*seconds", "time"),
     ("*.csv", "time", "time"),
+    ("*.json", "*seconds.*", "time"),
+    ("*.json", "throughput.*", "time"),
     ("*.json", "versions.*", "versions of libraries"),
     ("*.json", "*.versions.*", "versions of libraries"),
     ("*.json", "visleak", "version of visleak"),
@@ -37,6 +39,9 @@ MASKED: Final = (
     ("*.json", "command", "names the number of workers"),
     ("*.json", "key", "made of absolute paths"),
     ("*.json", "*_key", "made of absolute paths"),
+    ("lookup/request.json", "split", "made of absolute paths"),
+    ("*/manifest.json", "files_digest", "digest of a file with digests of absolute paths"),
+    ("*/files.csv", "digest", "one is of a list with absolute paths; each image's own is compared"),
     ("study/*/audit.json", "files.images.parquet", "digest of a file with absolute paths"),
     ("study/*/audit.json", "files.unreadable.csv", "digest of a file with absolute paths"),
 )
