@@ -88,6 +88,25 @@ def test_counts_that_are_not_those_of_the_tables(folder: Path) -> None:
     assert "2 of 5 in audit.json, 3 of 5 in pairs.parquet" in finding.what
 
 
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        (lambda content: content.update(headline="0 of 5 test images leak"), "headline"),
+        (lambda content: content.update(totals=[], headline=""), "not both"),
+        (lambda content: content.update(files={}), "is not the file"),
+        (lambda content: content.update(sets=None), "does not hold what an audit writes"),
+        (lambda content: content.pop("comparisons"), "does not hold what an audit writes"),
+    ],
+    ids=["headline", "totals", "files", "sets", "comparisons"],
+)
+def test_an_edited_summary(
+    folder: Path, change: Callable[[dict[str, object]], None], said: str
+) -> None:
+    edit(folder, change)
+    found = check_audit(folder, images=True)
+    assert any(said in finding.what for finding in found.findings), found.findings
+
+
 def test_tables_of_another_audit_without_digests(folder: Path) -> None:
     """An older audit has no digests; what its tables say is compared all the same."""
     edit(folder, lambda content: content.pop("files"))

@@ -80,6 +80,22 @@ RECORDINGS: Final = "recordings.csv"
 REPORT: Final = "report.html"
 SECTIONS: Final = "sections"
 
+#: What people judged of the pairs of an audit: a ledger, and the same as a table.
+LEDGER: Final = "verdicts.sqlite"
+VERDICTS: Final = "verdicts.csv"
+
+#: What was decided about replacements: a ledger, and the same as a table.
+DECISIONS: Final = "replacements.sqlite"
+REPLACEMENTS: Final = "replacements.csv"
+
+#: Kinds of documents that lie anywhere: they do not make a folder one of visleak's.
+SINGLE: Final = (
+    "visleak thresholds",
+    "visleak leaderboard",
+    "visleak mitigation leaderboard",
+    "onnx encoder",
+)
+
 #: Held by the run that writes to a folder; it stays there, and says that the folder is visleak's.
 LOCK: Final = ".visleak.lock"
 
@@ -138,15 +154,21 @@ def free_file(path: Path, *, force: bool = False, audit: Path | None = None) -> 
     """
     if path.is_dir():
         raise UsageError(f"the output {path} is a folder; choose a file with -o FILE")
-    if not path.exists():
-        return
-    own = (AUDIT, PAIRS, IMAGES, UNREADABLE, RECORDINGS, LOCK)
-    if audit is not None and any(
-        path.samefile(audit / name) for name in own if (audit / name).exists()
-    ):
-        raise UsageError(f"{path} is a part of the audit itself; choose another file with -o FILE")
-    if not force:
+    if _is_part(path, audit):
+        raise UsageError(f"{path} is a part of an audit; choose another file with -o FILE")
+    if path.exists() and not force:
         raise UsageError(f"{path} exists; choose another file with -o FILE, or --force replaces it")
+
+
+def _is_part(path: Path, audit: Path | None) -> bool:
+    """Whether a file, there or not yet, is one of those that make an audit: by name or by link."""
+    tables = (AUDIT, PAIRS, IMAGES, UNREADABLE, RECORDINGS, LOCK)
+    own = (*tables, LEDGER, VERDICTS, DECISIONS, REPLACEMENTS)
+    real = path.resolve()
+    if real.name in own and (real.parent / AUDIT).is_file():
+        return True
+    parts = [audit / name for name in own] if audit is not None and path.exists() else []
+    return any(path.samefile(part) for part in parts if part.exists())
 
 
 def refuse_foreign(folder: Path) -> None:
@@ -170,7 +192,9 @@ def _is_ours(path: Path) -> bool:
     with suppress(OSError, ValueError, RecursionError):
         content = json.loads(path.read_text("utf-8"))
         if isinstance(content, dict):
-            return "visleak" in content or str(content.get("kind")).startswith("visleak")
+            kinds = {str(content[key]) for key in ("kind", "visleak") if key in content}
+            ours = "visleak" in content or any(kind.startswith("visleak") for kind in kinds)
+            return ours and kinds.isdisjoint(SINGLE)
     return False
 
 

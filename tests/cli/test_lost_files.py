@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import numpy as np
@@ -17,7 +18,8 @@ from visleak.search.hits import Wanted
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
     """Two test images, one of which is a copy of the training image."""
-    for seed, *names in ((0, "train/a.png", "test/a.jpg"), (1, "test/b.jpg"), (2, "train/b.png")):
+    named = ((0, "train/a.png", "test/a.jpg"), (1, "test/b.jpg"), (2, "train/b.png", "train/c.png"))
+    for seed, *names in named:
         coarse = np.random.default_rng(seed).integers(0, 256, (9, 9, 3), dtype=np.uint8)
         for name in names:
             (tmp_path / name).parent.mkdir(exist_ok=True)
@@ -63,3 +65,34 @@ def test_a_cache_that_cannot_be_used_is_one_line(folder: Path) -> None:
     assert ran.out.startswith("1 of 2 test images")
     assert len(ran.err.splitlines()) == 1
     assert str(folder / "file" / "cache") in ran.err
+
+
+@pytest.mark.parametrize(
+    "verb",
+    [
+        ("show", "{audit}", "a.jpg"),
+        ("stats", "{audit}"),
+        ("export", "{audit}", "--as", "csv", "-o", "{out}"),
+        ("report", "{audit}", "-o", "{out}"),
+        ("diff", "{audit}", "{audit}"),
+        ("purge", "{audit}", "--from", "test"),
+        ("dlede", "--test", "{root}/test", "--train", "{root}/train", "--audit", "{audit}",
+         "--trainer", "command:true {{train}} {{test}} {{out}} {{seed}}", "--steps", "50,100",
+         "-o", "{out}"),
+    ],
+    ids=lambda verb: verb[0],
+)  # fmt: skip
+def test_numbers_of_an_unfinished_audit_are_said_to_be_so(
+    folder: Path, tmp_path: Path, verb: tuple[str, ...]
+) -> None:
+    """By every command that reads the folder; what trains on the strength of it does not begin."""
+    audit = folder / "audit"
+    given = ["audit", "--test", folder / "test", "--train", folder / "train", "-o", audit]
+    assert run(*given, "--cache", "off", "--workers", 1).code == 0
+    content = json.loads((audit / "audit.json").read_text())
+    assert content["unfinished"] == 0
+    (audit / "audit.json").write_text(json.dumps(content | {"unfinished": 1}))
+    places = {"audit": audit, "out": tmp_path / "out.html", "root": folder}
+    ran = run(*(part.format(**places) for part in verb))
+    assert ran.code == (1 if verb[0] == "dlede" else 0), ran
+    assert "is unfinished: 1 images could not be read again" in ran.err

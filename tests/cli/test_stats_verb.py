@@ -64,7 +64,7 @@ def test_a_narrower_grade_and_wrong_words(folder: Path, tmp_path: Path) -> None:
     assert "holds no finished audit" in message
     (tmp_path / "file").write_text("")
     code, message = refused("stats", folder, "-o", tmp_path / "file")
-    assert (code, message) == (2, f"the output {tmp_path / 'file'} is a file; choose a folder")
+    assert (code, f"{tmp_path / 'file'} is a file" in message) == (2, True)
 
 
 def test_the_report_shows_the_review_without_another_verb(folder: Path, tmp_path: Path) -> None:

@@ -109,7 +109,7 @@ def test_disputed_pairs_are_told_when_left_out(folder: Path, tmp_path: Path) -> 
         run("verdicts", folder, "import", path, "--reviewer", who)
     ran = run("verdicts", folder, "export", tmp_path / "out.csv")
     assert ran.err == "disputed pairs, left out: 1\n"
-    value = json.loads(run("verdicts", folder, "export", tmp_path / "out.csv", "--json").out)
+    value = json.loads(run("verdicts", folder, "export", tmp_path / "out2.csv", "--json").out)
     assert (value["written"], value["disputed"], len(value["files"])) == (0, 1, 2)
     assert (
         run("show", folder, "thing/mirrored.png").out.splitlines()[3].startswith("near (disputed)")

@@ -238,9 +238,11 @@ def test_export_leaves_disputed_pairs_out(folder: Path, tmp_path: Path) -> None:
     assert (done.written, done.disputed) == (2, 1)
     # of equally many the weaker one stands
     assert [(row[0], row[3]) for row in cells(out)[1:]] == [("1", "3"), ("3", "3")]
-    assert export_verdicts(folder, out, reviewer="ben").written == 2
+    with pytest.raises(UsageError, match=r"exists; .* --force"):
+        export_verdicts(folder, out, reviewer="ben")
+    assert export_verdicts(folder, out, reviewer="ben", force=True).written == 2
     assert [(row[0], row[3]) for row in cells(out)[1:]] == [("0", "3"), ("1", "2")]
-    done = export_verdicts(folder, out, as_="csv")
+    done = export_verdicts(folder, out, as_="csv", force=True)
     assert (done.files, done.written, done.disputed) == ((out,), 5, 0)
     assert len(cells(out)) == 6
 

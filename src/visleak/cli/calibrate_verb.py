@@ -62,14 +62,17 @@ def calibrate(
     """
     from visleak.cli import sets
     from visleak.cli.progress import bars
+    from visleak.pipeline.folder import refuse_inputs
     from visleak.robustness import calibrate as calibrated
     from visleak.store import free_file, write_json
 
     rates = _rates(fpr)
     free_file(out, force=force)
+    images = sets.one(source)
+    refuse_inputs(out, [(images.name, images.source)], Path())
     with bars() as progress:
         result = calibrated(
-            sets.one(source),
+            images,
             encoder or "builtin",
             fpr=rates,
             conditions=[name for name in conditions.split(",") if name],

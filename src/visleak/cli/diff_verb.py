@@ -12,10 +12,19 @@ from visleak.cli import edges, options
 
 def diff(
     before: Annotated[
-        Path, typer.Argument(metavar="A", show_default=False, help="The audit folder before.")
+        Path,
+        typer.Argument(
+            metavar="A",
+            show_default=False,
+            callback=options.told,
+            help="The audit folder before.",
+        ),
     ],
     after: Annotated[
-        Path, typer.Argument(metavar="B", show_default=False, help="The audit folder after.")
+        Path,
+        typer.Argument(
+            metavar="B", show_default=False, callback=options.told, help="The audit folder after."
+        ),
     ],
     grade: Annotated[
         str | None,
@@ -46,11 +55,13 @@ def diff(
     from visleak.diff import diff as compared
     from visleak.diff import headlines, told, write_changes
     from visleak.diff.sets import parse_map
-    from visleak.store import free_file
+    from visleak.pipeline.folder import refuse_sets
+    from visleak.store import free_file, read_summary
 
     if out is not None:
         for folder in (before, after):
             free_file(out, force=force, audit=folder)
+            refuse_sets(read_summary(folder), out)
     found = compared(before, after, grade, parse_map(maps or ()))
     if out is not None:
         write_changes(found, out)

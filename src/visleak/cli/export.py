@@ -43,10 +43,10 @@ def export(
     force: options.ForceFile = False,
 ) -> None:
     """Write the pairs or the leaking images of an audit for other tools."""
-    from visleak.cli.places import refuse_inputs
     from visleak.export import export as write
+    from visleak.pipeline.folder import refuse_sets
     from visleak.store import read_summary
 
-    refuse_inputs(read_summary(folder), out)
+    refuse_sets(read_summary(folder), out)
     for path in write(folder, as_, out, grade=grade, query_set=set_name, force=force):
         edges.say(f"{edges.plain(str(path))}\n")

@@ -96,20 +96,19 @@ def one_audit(
     """Measure, write and print the impact of one audit."""
     from visleak.auditing import Audit
     from visleak.cli.pictures import show_in_report
-    from visleak.cli.places import refuse_inputs
     from visleak.cli.progress import bars
     from visleak.impact.leaderboard import add_to
     from visleak.impact.output import write
     from visleak.impact.section import NAME, section
     from visleak.impact.stored import RESULT
-    from visleak.pipeline.folder import claimed
+    from visleak.pipeline.folder import claimed, refuse_sets
     from visleak.store import free_folder
 
     audit = Audit(folder)
     files = Files.of(predictions, fair)
     lists = _lists(choices)
     _refuse(files, board)
-    refuse_inputs(audit.summary, place.out)
+    refuse_sets(audit.summary, place.out)
     free_folder(place.out, RESULT, force=place.force)
     with bars() as progress:
         result = _measured(folder, files, lists, choices, progress)
@@ -134,20 +133,22 @@ def several_audits(
 ) -> None:
     """Measure, write and print the impact of several audits side by side."""
     from visleak.auditing import Audit
+    from visleak.cli.options import told
     from visleak.cli.pictures import show_in_report
-    from visleak.cli.places import refuse_inputs
     from visleak.cli.progress import bars
     from visleak.impact.section import NAME, section
     from visleak.impact.stored import RESULT
     from visleak.impact.together import write_together
-    from visleak.pipeline.folder import claimed
+    from visleak.pipeline.folder import claimed, refuse_sets
     from visleak.store import free_folder
 
     audits = {name: Audit(folder) for name, folder in folders.items()}
+    for folder in folders.values():
+        told(folder)
     files = _files_of_several(folders, predictions, fair)
     _refuse_several(choices, board)
     for audit in audits.values():
-        refuse_inputs(audit.summary, place.out)
+        refuse_sets(audit.summary, place.out)
     free_folder(place.out, RESULT, force=place.force)
     with bars() as progress:
         results = {

@@ -26,7 +26,7 @@ def report(
     """Write the report of an audit again, with what has been added to the folder since."""
     from visleak.auditing import Audit
     from visleak.cli.pictures import shown_pictures
-    from visleak.cli.places import refuse_inputs
+    from visleak.pipeline.folder import refuse_sets
     from visleak.report import write_report
     from visleak.store import REPORT, free_file
 
@@ -34,7 +34,7 @@ def report(
     # the page of the audit itself is what this verb is for
     if out is not None and out.absolute() != (folder / REPORT).absolute():
         free_file(out, force=force, audit=folder)
-        refuse_inputs(audit.summary, out)
+        refuse_sets(audit.summary, out)
     pictures = None if no_pictures else shown_pictures(audit)
     path = write_report(audit.folder, out, pictures=pictures, private=no_pictures)
     edges.say(f"{edges.plain(str(path))}\n")

@@ -91,6 +91,7 @@ def retrieve(
     from visleak.impact.evaluators.predictions import check_target
     from visleak.impact.evaluators.retrieve import retrieve as written
     from visleak.impact.evaluators.retrieve import retrieve_stored
+    from visleak.pipeline.folder import refuse_inputs
 
     running = evaluate_options.running(device, precision, batch)
     of_pictures = {
@@ -108,6 +109,7 @@ def retrieve(
         else:
             progress("listing images", 0, 0)
             listed = sets.one(source or "", sets.Columns(id_))
+            refuse_inputs(out, [(listed.name, listed.source)], Path())
             progress("listing images", 1, 1)
             result = written(
                 listed,

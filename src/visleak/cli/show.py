@@ -36,10 +36,10 @@ def show(
 ) -> None:
     """List every pair of an image, closest first, with what people judged."""
     from visleak.auditing import Audit, apply_verdicts
-    from visleak.cli.places import refuse_inputs
     from visleak.cli.terminal import rendered
     from visleak.gallery import drawable
     from visleak.images.folder import as_text
+    from visleak.pipeline.folder import refuse_sets
     from visleak.store import free_file
 
     # ids of files whose names are not UTF-8 hold escapes, and such a name may be typed as it is
@@ -48,7 +48,7 @@ def show(
     if out is not None:
         drawable(out)
         free_file(out, force=force, audit=folder)
-        refuse_inputs(audit.summary, out)
+        refuse_sets(audit.summary, out)
     row = _image(audit, image, set_name)
     pairs = _pairs(audit, row["set"], image)
     edges.say(rendered(_table(row, pairs)))
@@ -205,7 +205,9 @@ def _draw(audit: Audit, image: dict[str, Any], pairs: Sequence[dict[str, Any]], 
         name, id_ = best[f"{side}_set"], best[side]
         found = audit.pictures(name, [id_])
         if id_ not in found:
-            raise VisleakError(f"{id_!r} of {name} cannot be read any more; nothing is drawn")
+            raise VisleakError(
+                f"{id_!r} of {name} cannot be read or has changed since the audit; nothing is drawn"
+            )
         pictures.append(found[id_])
     title = f"{best['query_set']}: {best['query']}   {best['reference_set']}: {best['reference']}"
     said = [_graded(best), f"similarity {_similarity(best)}"]

@@ -42,15 +42,27 @@ def stats(
         ),
     ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print the counts as JSON.")] = False,
+    force: Annotated[
+        bool, typer.Option("--force", help="Replace counts that are in DIR already.")
+    ] = False,
 ) -> None:
     """Count the duplicates per type and class, with what people judged and without it."""
     from visleak.auditing import Audit
     from visleak.cli.pictures import shown_pictures
     from visleak.cli.terminal import rendered
-    from visleak.counts import count, write_counts
+    from visleak.counts import COUNTS, count, write_counts
+    from visleak.pipeline.folder import claimed, refuse_sets
+    from visleak.store import free_folder
 
+    audit = Audit(folder)
+    if out is not None:
+        refuse_sets(audit.summary, out)
+        free_folder(out, COUNTS, force=force)
     counts = count(folder, grade=grade, judged=judged)
-    written = write_counts(counts, out, shown_pictures(Audit(folder))) if out is not None else ()
+    written: tuple[Path, ...] = ()
+    if out is not None:
+        with claimed(out):
+            written = write_counts(counts, out, shown_pictures(audit))
     if as_json:
         edges.say(json.dumps(counts.as_dict(), indent=1, ensure_ascii=False) + "\n")
         return

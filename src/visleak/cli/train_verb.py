@@ -151,6 +151,7 @@ def train_encoder(
     """
     from visleak.cli import sets
     from visleak.cli.progress import bars
+    from visleak.pipeline.folder import refuse_inputs
     from visleak.training import Wishes, checkpoint_path
     from visleak.training import train_encoder as trained
 
@@ -161,6 +162,8 @@ def train_encoder(
             progress("listing images", 0, 0)
             images = sets.one(source, columns)
             asked = None if test is None else sets.one(test, columns)
+            read = [images] if asked is None else [images, asked]
+            refuse_inputs(out, [(each.name, each.source) for each in read], Path())
             progress("listing images", 1, 1)
             made = trained(
                 images,

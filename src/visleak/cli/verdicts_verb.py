@@ -75,8 +75,11 @@ def verdicts(
         ),
     ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print the result as JSON.")] = False,
+    force: options.ForceFile = False,
 ) -> None:
     """Show, import or export the verdicts of people on an audit's pairs."""
+    from visleak.pipeline.folder import refuse_sets
+    from visleak.store import read_summary
     from visleak.verdicts.exchange import import_verdicts
     from visleak.verdicts.exporting import export_verdicts
 
@@ -88,6 +91,7 @@ def verdicts(
         test=test,
         train=train,
         strict=strict,
+        force=force,
         **{"as": as_},
     )
     if action is None or file is None:
@@ -98,8 +102,15 @@ def verdicts(
         )
         edges.say(_json(asdict(found)) if as_json else "".join(f"{x}\n" for x in _told(found)))
     else:
+        refuse_sets(read_summary(folder), file)
         done = export_verdicts(
-            folder, file, as_=as_ or "cifair", reviewer=reviewer, test=test, train=train
+            folder,
+            file,
+            as_=as_ or "cifair",
+            reviewer=reviewer,
+            test=test,
+            train=train,
+            force=force,
         )
         if as_json:
             about = asdict(done) | {"files": [str(path) for path in done.files]}
@@ -130,7 +141,7 @@ def _refuse(action: str | None, file: Path | None, **given: object) -> None:
     used = {
         None: (),
         "import": ("reviewer", "within", "test", "train", "strict"),
-        "export": ("reviewer", "test", "train", "as"),
+        "export": ("reviewer", "test", "train", "as", "force"),
     }[action]
     wrong = [name for name, value in given.items() if value not in (None, False)]
     wrong = [f"--{name}" for name in wrong if name not in used]

@@ -54,11 +54,13 @@ def zeroshot(
     from visleak.cli.progress import bars
     from visleak.impact.evaluators.predictions import check_target
     from visleak.impact.evaluators.zeroshot import zeroshot as written
+    from visleak.pipeline.folder import refuse_inputs
 
     check_target(out, force=force)
     with bars() as progress:
         progress("listing images", 0, 0)
         images = sets.one(source, sets.Columns(id_, label))
+        refuse_inputs(out, [(images.name, images.source)], Path())
         progress("listing images", 1, 1)
         result = written(
             images,

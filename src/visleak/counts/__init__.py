@@ -7,9 +7,10 @@ from visleak.counts.counting import Counts, SetCounts, count
 from visleak.counts.examples import Example
 from visleak.counts.review import Review, review_of
 from visleak.counts.tally import Class, State, Tally
-from visleak.counts.writing import write_counts
+from visleak.counts.writing import COUNTS, write_counts
 
 __all__ = [
+    "COUNTS",
     "Class",
     "Counts",
     "Example",

@@ -22,6 +22,9 @@ from visleak.store import IMAGES, read_table
 from visleak.verdicts import Verdict, judged_pairs, judged_summary, read_verdicts
 from visleak.verdicts.orientation import as_listed
 
+#: What the document of counts says that it is.
+KIND: Final = "visleak counts"
+
 #: Columns of the pairs that counts and the cards of examples need.
 COLUMNS: Final = (
     "query_set",
@@ -107,6 +110,7 @@ class Counts:
     def as_dict(self) -> dict[str, Any]:
         """Return what ``--json`` prints: all of it."""
         return {
+            "kind": KIND,
             "grades": list(self.grades),
             "review": None
             if self.review is None

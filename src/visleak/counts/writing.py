@@ -14,6 +14,8 @@ from visleak.gallery import Pictures, decoded, relation, write_card
 from visleak.records import Bytes8
 from visleak.store import write_csv, write_json, write_text
 
+COUNTS: Final = "counts.json"
+EXAMPLE: Final = "example"
 TYPES: Final = ("set", "kind", "grade", "pairs", "images", "machine_pairs", "machine_images")
 CLASSES: Final = ("set", "class", "images", "machine_images", "of")
 
@@ -23,7 +25,7 @@ def write_counts(counts: Counts, folder: Path, pictures: Pictures | None) -> tup
 
     Args:
         counts: of an audit.
-        folder: to write to; files of these names are replaced, others left alone.
+        folder: to write to; files of these names are replaced, and examples of an earlier run go.
         pictures: called once a set with sorted ids; without it, or where one of two pictures
             cannot be read, there is no picture of an example.
 
@@ -41,21 +43,24 @@ def write_counts(counts: Counts, folder: Path, pictures: Pictures | None) -> tup
         drawing = classes_figure(own)
         if drawing is not None:
             drawings[f"classes{_number(counts, number)}.svg"] = drawing
-    names = ("counts.json", "types.csv", "classes.csv", *drawings)
+    names = (COUNTS, "types.csv", "classes.csv", *drawings)
     try:
+        for old in folder.glob(f"{EXAMPLE}*.png"):
+            old.unlink()
         write_json(folder / names[0], counts.as_dict())
         write_csv(folder / names[1], TYPES, _types(counts))
         write_csv(folder / names[2], CLASSES, _classes(counts))
         for name, text in drawings.items():
             write_text(folder / name, f"{text}\n")
     except OSError as error:
-        raise VisleakError(f"{folder} cannot be written ({error.strerror})") from error
+        where = error.filename or folder
+        raise VisleakError(f"{where} cannot be written ({error.strerror})") from error
     written = [folder / name for name in names]
     examples = [(n, each) for n, own in enumerate(counts.sets, 1) for each in own.examples]
     pixels = decoded([each.pair for _, each in examples], pictures) if pictures else {}
     for number, example in examples:
         places = "-".join(str(each) for each in example.percentiles)
-        path = folder / f"example{_number(counts, number)}-{example.grade}-{places}.png"
+        path = folder / f"{EXAMPLE}{_number(counts, number)}-{example.grade}-{places}.png"
         if _draw(example, path, pixels):
             written.append(path)
     return tuple(written)

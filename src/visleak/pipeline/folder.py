@@ -7,7 +7,7 @@ import errno
 import hashlib
 import os
 import shutil
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -144,6 +144,20 @@ def refuse_inputs(out: Path, sources: Iterable[tuple[str, str]], base: Path) -> 
                 f"{name!r} ({place}) lies in the output {out}, which would be written over; choose"
                 " another folder with -o DIR"
             )
+
+
+def refuse_sets(summary: Mapping[str, Any], out: Path) -> None:
+    """Refuse to write among the images of an audit's sets: what is read stays as it is.
+
+    Args:
+        summary: ``audit.json``.
+        out: file or folder of a result, which need not be there.
+
+    Raises:
+        UsageError: it lies in a set, or a set in it.
+    """
+    sources = [(each["name"], each["source"]) for each in summary["sets"]]
+    refuse_inputs(out, sources, Path(summary.get("opened_in", ".")))
 
 
 @contextlib.contextmanager

@@ -15,6 +15,7 @@ import pyarrow.compute as pc
 from visleak.auditing import Audit
 from visleak.errors import UsageError, VisleakError
 from visleak.pipeline import chance
+from visleak.pipeline.folder import refuse_sets
 from visleak.pipeline.workplace import Progress, silent
 from visleak.records import ImageSet
 from visleak.remedy.advice import advise, chosen_sets
@@ -176,6 +177,7 @@ def _distinct(pairs: pa.Table, side: str) -> int:
 
 def _apply(audit: Audit, planned: Purge, out: Path, how: str, progress: Progress) -> Written:
     """Write the sets of a plan without what goes."""
+    refuse_sets(audit.summary, out)
     parts, known = [], {}
     problems = read_problems(audit.folder / UNREADABLE)
     for each in planned.sets:

@@ -17,12 +17,14 @@ import numpy as np
 import pyarrow as pa
 
 from visleak.errors import UsageError, VisleakError
+from visleak.pipeline.folder import refuse_sets
 from visleak.pipeline.workplace import Progress, silent
 from visleak.remedy.parts import Part, Piece, Substitute
 from visleak.remedy.replacing_lists import lists_of
-from visleak.remedy.writing import Written, write
+from visleak.remedy.writing import Written, refuse_taken, write
 from visleak.replacements import Asked, Decision, Decisions, Selection
 from visleak.replacements import open_selection as opened
+from visleak.store import read_summary
 
 #: Who chooses: people have approved, or the machine takes what is left to choose.
 CHOICES: Final = ("approved", "auto")
@@ -159,6 +161,9 @@ def replace(
         raise UsageError(f"choose must be one of {', '.join(CHOICES)}; got {choose!r}")
     if apply and out is None:
         raise UsageError("to write the fair test set, name a folder for it with -o DIR")
+    if apply and out is not None:
+        refuse_taken(Path(out))
+        refuse_sets(read_summary(Path(folder)), Path(out))
     with opened(
         folder, asked, trial=True, workers=workers, cache=cache, progress=progress
     ) as selection:

@@ -72,7 +72,7 @@ def write(
     if out.name in ("", ".."):
         out = Path(os.path.realpath(out))
     refuse_place(out, [path for images in _sets(parts) for path in inputs_of(images)])
-    _refuse_taken(out)
+    refuse_taken(out)
     layouts = {part.name: _layout(part, how) for part in parts}
     holds = {part: _holds(layout, how) for part, layout in layouts.items()}
     filled = fill(parts, holds, known or {}, progress)
@@ -141,7 +141,7 @@ def inputs_of(images: ImageSet) -> Iterator[Path]:
 _LISTS: Final = (".txt", ".csv", ".tsv", ".parquet")
 
 
-def _refuse_taken(out: Path) -> None:
+def refuse_taken(out: Path) -> None:
     """Refuse an output that holds something else."""
     if not os.path.lexists(out):
         return

@@ -18,11 +18,11 @@ from typing import Final, Self
 
 from visleak.errors import VisleakError
 from visleak.journal import PATIENCE, Journal
-from visleak.store import csv_text, write_csv
+from visleak.store import DECISIONS, REPLACEMENTS, csv_text, write_csv
 from visleak.verdicts.record import now, reviewer_name
 
-FILE: Final = "replacements.sqlite"
-PLAIN: Final = "replacements.csv"
+FILE: Final = DECISIONS
+PLAIN: Final = REPLACEMENTS
 
 #: Version of the file's layout.
 LAYOUT: Final = 1

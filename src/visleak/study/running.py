@@ -10,7 +10,7 @@ from pathlib import Path
 from visleak.auditing import Audit
 from visleak.errors import VisleakError
 from visleak.images import open_images
-from visleak.pipeline.folder import claimed
+from visleak.pipeline.folder import claimed, refuse_inputs
 from visleak.records import AnySet
 from visleak.study.answers import Leaks, leaks_of
 from visleak.study.audits import Options, Work, jobs_of
@@ -67,6 +67,8 @@ def run(study: Study, folder: Path, options: Options) -> Run:
     planned = plan(study, missing)
     if not planned.comparisons:
         raise VisleakError(_nothing(study, missing))
+    there = [(name, each.source) for name, each in located.items() if not each.missing]
+    refuse_inputs(folder, there, Path())
     with claimed(folder):
         with options.watch("sets") as progress:
             progress("listing images", 0, 0)

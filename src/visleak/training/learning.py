@@ -14,12 +14,13 @@ import visleak
 from visleak import pipeline
 from visleak.auditing import workers_for
 from visleak.encoders.libraries import library
-from visleak.errors import UsageError, VisleakError
+from visleak.errors import VisleakError
 from visleak.pipeline.folder import claimed
 from visleak.pipeline.workplace import Progress, Workplace
 from visleak.records import ImageSet
 from visleak.search.streaming_device import torch_device
 from visleak.stats import Rate
+from visleak.store import free_file
 from visleak.training.lessons import Lessons, counted, lessons_of
 from visleak.training.material import Material, read_material, sizes_of
 from visleak.training.plan import Plan
@@ -120,13 +121,8 @@ def train_encoder(
 
 def _refuse_existing(out: Path, force: bool) -> None:
     recipe = out.with_name(f"{out.name}.json")
-    if out.is_dir():
-        raise UsageError(f"the output {out} is a folder; choose a file with -o FILE")
     for path in (out, recipe):
-        if path.exists() and not force:
-            raise UsageError(
-                f"{path} exists; choose another file with -o FILE, or --force replaces it"
-            )
+        free_file(path, force=force)
 
 
 @contextmanager

@@ -11,7 +11,7 @@ from typing import Final
 import pyarrow.compute as pc
 
 from visleak.errors import UsageError, VisleakError
-from visleak.store import read_summary
+from visleak.store import free_file, read_summary
 from visleak.verdicts.cifair import chosen_set, second_path, write_list
 from visleak.verdicts.ledger import read_verdicts
 from visleak.verdicts.orientation import as_listed
@@ -41,18 +41,20 @@ def export_verdicts(
     reviewer: str | None = None,
     test: str | None = None,
     train: str | None = None,
+    force: bool = False,
 ) -> Exported:
     """Write the verdicts of an audit folder for other tools and other folders.
 
     Args:
         folder: an audit folder.
-        out: file to write; an older one is replaced in one step.
+        out: file to write.
         as_: ``cifair``: every pair that people judged and agree on, as a list like those that
             :func:`import_verdicts` takes, ``different`` as 3; those within the test set go to a
             second file beside it, ``_within_test`` before the suffix. ``csv``: every verdict, as
             in ``verdicts.csv``.
         reviewer: only what this one says.
         test, train: the sets of the two columns, where the audit has several.
+        force: replace files that are there already.
 
     Raises:
         UsageError: an argument is none of those allowed, or nobody of that name judged.
@@ -62,8 +64,8 @@ def export_verdicts(
     summary = read_summary(home)
     if as_ not in SCHEMAS:
         raise UsageError(f"the format must be one of {', '.join(SCHEMAS)}; got {as_!r}")
-    if path.is_dir():
-        raise UsageError(f"the output {path} is a folder; choose a file")
+    for file in (path, second_path(path)) if as_ == "cifair" else (path,):
+        free_file(file, force=force, audit=home)
     said = read_verdicts(home)
     if not said:
         raise UsageError(f"nobody has judged a pair of {folder} yet; run `visleak review` on it")

@@ -15,10 +15,11 @@ from typing import Final
 
 from visleak.errors import VisleakError
 from visleak.journal import PATIENCE, Journal
+from visleak.store import LEDGER
 from visleak.verdicts.plain import COLUMNS, PLAIN, read_plain, write_plain
 from visleak.verdicts.record import Verdict, now
 
-FILE: Final = "verdicts.sqlite"
+FILE: Final = LEDGER
 
 _TABLE: Final = """
 CREATE TABLE IF NOT EXISTS verdicts (

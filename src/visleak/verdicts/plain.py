@@ -10,10 +10,10 @@ from typing import Final
 
 from visleak.delimited import opened_table
 from visleak.errors import VisleakError
-from visleak.store import csv_text, write_csv
+from visleak.store import VERDICTS, csv_text, write_csv
 from visleak.verdicts.record import Verdict
 
-PLAIN: Final = "verdicts.csv"
+PLAIN: Final = VERDICTS
 COLUMNS: Final = tuple(each.name for each in fields(Verdict))
 
 

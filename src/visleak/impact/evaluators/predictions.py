@@ -17,6 +17,7 @@ from visleak.errors import UsageError, VisleakError
 from visleak.records import Problem
 from visleak.store import (
     csv_cell,
+    free_file,
     replacing,
     replacing_text,
     write_csv_rows,
@@ -42,12 +43,7 @@ def check_target(path: str | os.PathLike[str], *, force: bool = False) -> Path:
     target = Path(path)
     if target.suffix.lower() not in SUFFIXES:
         raise UsageError(f"predictions are written as .parquet or .csv; got {str(target)!r}")
-    if target.is_dir():
-        raise UsageError(f"{target} is a folder; name a file, such as {target / 'model.parquet'}")
-    if target.exists() and not force:
-        raise UsageError(
-            f"{target} is there already; name another file, or replace it with --force"
-        )
+    free_file(target, force=force)
     return target
 
 
