@@ -3,8 +3,9 @@
 The check aligns images of 256 pixels; pairs in which it finds any resemblance are then compared at
 up to 1,024 pixels, where strokes and fine texture show.
 
-In an audit the number of full checks is bounded (:mod:`visleak.pipeline.rounds`). Evidence goes
-into the cache as soon as it is made, so that an interrupted run loses one task per worker.
+In an audit the number of full checks is bounded (:mod:`visleak.pipeline.rounds`), and in crowds of
+similar images that of screened pairs too (:mod:`visleak.pipeline.crowds`). Evidence goes into the
+cache as soon as it is made, so that an interrupted run loses one task per worker.
 """
 
 from __future__ import annotations
@@ -18,9 +19,10 @@ import numpy.typing as npt
 
 from visleak.grading import Grader, grade
 from visleak.images import DECODING, decode
+from visleak.pipeline.crowds import Forest, Spanning
 from visleak.pipeline.material import ImagesLost, Material
 from visleak.pipeline.pictures import Drawer, Shelf, fill
-from visleak.pipeline.rounds import Candidates, Rounds, sizes_for
+from visleak.pipeline.rounds import CONNECTED, Candidates, Rounds, most_for, sizes_for
 from visleak.pipeline.workplace import Handle, Workplace, shared
 from visleak.records import (
     GRADES,
@@ -84,12 +86,17 @@ class _Distinct:
         table: ``float32`` (distinct, columns): evidence, filled in as it is made; NaN where
             nothing is known.
         equal: pairs of equal bytes, which need no check.
+        tried, near: pairs of crowds that were verified, and those that are near or exact.
+        connected: pairs whose images near pairs of crowds connect.
     """
 
     pairs: Pairs
     of: Int64
     table: Float32
     equal: Bool
+    tried: Bool
+    near: Bool
+    connected: Bool
 
     @property
     def unchecked(self) -> Bool:
@@ -111,6 +118,8 @@ class _Distinct:
         if skipped is not None:
             skipped = skipped[self.of]
             table[skipped > 0, _SCREENED:] = np.nan
+            # of a crowd not all pairs were screened
+            table[skipped == CONNECTED] = np.nan
         columns = {name: table[:, place] for place, name in enumerate(COLUMNS)}
         return Evidence(columns, table[:, len(COLUMNS) :], skipped)
 
@@ -145,6 +154,7 @@ def verify(
     material: Mapping[str, Material],
     place: Workplace,
     grader: Grader | None = None,
+    spanning: Sequence[Spanning] = (),
 ) -> list[Evidence]:
     """Return the evidence on the pairs of all comparisons; pictures are decoded once a set.
 
@@ -157,24 +167,65 @@ def verify(
         place: where to work; known evidence comes from its cache and new evidence goes there.
         grader: decides after each round which images proceed to the next. Without it all pairs
             that pass the screen are checked.
+        spanning: of each comparison what :func:`connect` found, if it was called.
 
     Raises:
         ImagesLost: images cannot be read again.
     """
-    distinct = [_distinct(pairs, material, place) for pairs in comparisons]
-    new = [
-        _Rows(each, np.flatnonzero(np.isnan(each.table[:, 0]) & ~each.equal)) for each in distinct
+    distinct = [
+        _distinct(pairs, material, place, spanning[number] if spanning else None)
+        for number, pairs in enumerate(comparisons)
     ]
-    if any(len(rows.index) for rows in new):
-        _screen(new, material, place)
-    survivors = [_survivors(each, material) for each in distinct]
-    for rows, passed in zip(new, survivors, strict=True):
-        _remember(_Rows(rows.own, np.setdiff1d(rows.index, passed.index)), material, place)
+    open_ = [_Rows(each, np.flatnonzero(~each.equal & ~each.connected)) for each in distinct]
+    survivors = _screened(open_, material, place)
     if grader is None:
         _verify(survivors, material, place)
         return [each.evidence(None) for each in distinct]
     skipped = _in_rounds(survivors, material, place, grader)
     return [each.evidence(own) for each, own in zip(distinct, skipped, strict=True)]
+
+
+def connect(
+    comparisons: Sequence[Pairs],
+    material: Mapping[str, Material],
+    place: Workplace,
+    grader: Grader,
+) -> list[Spanning]:
+    """Verify the pairs that connect the crowds of each comparison.
+
+    Args:
+        comparisons: pairs of crowded images, one record a pair of sets.
+        material, place, grader: as in :func:`verify`.
+
+    Raises:
+        ImagesLost: images cannot be read again.
+    """
+    # local features did not compare these
+    crowds = [
+        _distinct(replace(pairs, votes=np.zeros(len(pairs), np.float32)), material, place)
+        for pairs in comparisons
+    ]
+    rows = [_Rows(own, np.flatnonzero(~own.equal)) for own in crowds]
+    forests = [
+        Forest(_ends(each, material), each.pairs.similarity[each.index], most_for(each.pairs))
+        for each in rows
+    ]
+    while any(len(forest.due()) for forest in forests):
+        due = [_Rows(r.own, r.index[f.due()]) for r, f in zip(rows, forests, strict=True)]
+        passed = _screened(due, material, place)
+        _verify(passed, material, place)
+        for each, survivors, forest in zip(due, passed, forests, strict=True):
+            if len(each.index):
+                near = survivors.index[_near(survivors, material, grader)]
+                forest.proceed(np.isin(each.index, near))
+    return [
+        Spanning.of(
+            _keys(each.pairs, each.index[forest.tried], material),
+            each.own.table[each.index[forest.tried]],
+            forest.near[forest.tried],
+        )
+        for each, forest in zip(rows, forests, strict=True)
+    ]
 
 
 def equal_bytes(pairs: Pairs, material: Mapping[str, Material]) -> Bool:
@@ -184,8 +235,13 @@ def equal_bytes(pairs: Pairs, material: Mapping[str, Material]) -> Bool:
     return np.asarray((left == right).all(axis=1))
 
 
-def _distinct(pairs: Pairs, material: Mapping[str, Material], place: Workplace) -> _Distinct:
-    """Return the distinct pairs of contents of a comparison with what the cache knows of them."""
+def _distinct(
+    pairs: Pairs,
+    material: Mapping[str, Material],
+    place: Workplace,
+    spanning: Spanning | None = None,
+) -> _Distinct:
+    """Return the distinct pairs of contents of a comparison with what is known of them."""
     keys = _keys(pairs, np.arange(len(pairs)), material)
     _, first, group = np.unique(keys, return_index=True, return_inverse=True)
     # in the order of pairs, which is one of ids: ties are broken by it
@@ -206,7 +262,16 @@ def _distinct(pairs: Pairs, material: Mapping[str, Material], place: Workplace) 
         view=pairs.view[first],
         votes=votes,
     )
-    return _Distinct(distinct, of, _known(keys[first], place), equal_bytes(distinct, material))
+    table, equal = _known(keys[first], place), equal_bytes(distinct, material)
+    tried, near, connected = np.zeros((3, len(first)), np.bool_)
+    every = np.arange(len(distinct))
+    if spanning is not None and len(spanning.keys):
+        at, tried = spanning.find(_keys(distinct, every, material, tried=False))
+        table[tried], near = spanning.table[at[tried]], tried & spanning.near[at]
+    own = _Distinct(distinct, of, table, equal, tried, near, connected)
+    if spanning is not None:
+        connected |= spanning.connects(*_ends(_Rows(own, every), material))
+    return own
 
 
 # -- rounds --------------------------------------------------------------------------------------
@@ -219,7 +284,15 @@ def _in_rounds(
     grader: Grader,
 ) -> list[Int8]:
     """Check the best candidates of each image, further ones while a round turns up any."""
-    rounds = [Rounds(_candidates(rows, material), sizes_for(rows.pairs)) for rows in survivors]
+    rounds = [
+        Rounds(
+            _candidates(rows, material),
+            sizes_for(rows.pairs),
+            np.flatnonzero(rows.own.tried),
+            np.flatnonzero(rows.own.near),
+        )
+        for rows in survivors
+    ]
     while any(len(own.due()) for own in rounds):
         due = [_Rows(rows.own, own.due()) for rows, own in zip(survivors, rounds, strict=True)]
         _verify(due, material, place)
@@ -230,21 +303,32 @@ def _in_rounds(
 
 
 def _candidates(rows: _Rows, material: Mapping[str, Material]) -> Candidates:
-    pairs, index = rows.pairs, rows.index
-    digests = [
-        material[pairs.query_set].prints.digests[rows.query],
-        material[pairs.reference_set].prints.digests[rows.reference],
-    ]
-    keys = np.ascontiguousarray(np.concatenate(digests)).view("V16").ravel()
-    query, reference = np.unique(keys, return_inverse=True)[1].reshape(2, -1)
+    """Return the candidates of one comparison, those that crowds connect among them."""
+    own = rows.own
+    index = np.union1d(rows.index, np.flatnonzero(own.connected & ~own.equal))
+    every = _Rows(own, index)
+    query, reference = np.unique(np.concatenate(_ends(every, material)), return_inverse=True)[
+        1
+    ].reshape(2, -1)
+    votes = own.pairs.votes
     return Candidates(
         pair=index,
         query=query,
         reference=reference,
-        score=_promise(rows.own, material)[0][index],
-        votes=np.zeros(len(index), np.float32) if pairs.votes is None else pairs.votes[index],
-        within=pairs.query_set == pairs.reference_set,
+        score=_promise(every, material)[0],
+        votes=np.zeros(len(index), np.float32) if votes is None else votes[index],
+        within=own.pairs.query_set == own.pairs.reference_set,
     )
+
+
+def _ends(rows: _Rows, material: Mapping[str, Material]) -> tuple[npt.NDArray[np.void], ...]:
+    """Return the contents of the two images of each pair, 16 bytes."""
+    pairs = rows.pairs
+    digests = (
+        material[pairs.query_set].prints.digests[rows.query],
+        material[pairs.reference_set].prints.digests[rows.reference],
+    )
+    return tuple(np.ascontiguousarray(each).view("V16").ravel() for each in digests)
 
 
 def _near(rows: _Rows, material: Mapping[str, Material], grader: Grader) -> Bool:
@@ -266,11 +350,13 @@ def _near(rows: _Rows, material: Mapping[str, Material], grader: Grader) -> Bool
 # -- known evidence ------------------------------------------------------------------------------
 
 
-def _keys(pairs: Pairs, index: Int64, material: Mapping[str, Material]) -> npt.NDArray[np.void]:
+def _keys(
+    pairs: Pairs, index: Int64, material: Mapping[str, Material], *, tried: bool = True
+) -> npt.NDArray[np.void]:
     """Return the cache keys of pairs: two content digests, the view, how the check is made."""
     left = material[pairs.query_set].prints.digests[pairs.query[index]]
     right = material[pairs.reference_set].prints.digests[pairs.reference[index]]
-    way = pairs.view[index] + 16 * _tried(pairs, index)
+    way = pairs.view[index] + 16 * (_tried(pairs, index) & tried)
     view = way.astype(np.uint8)[:, None]
     return np.ascontiguousarray(np.concatenate([left, right, view], axis=1)).view("V33").ravel()
 
@@ -343,6 +429,19 @@ class _ScreenTask:
     small: Bool
 
 
+def _screened(
+    todo: Sequence[_Rows], material: Mapping[str, Material], place: Workplace
+) -> list[_Rows]:
+    """Screen the pairs of which nothing is known; return those of all pairs that pass."""
+    new = [_Rows(rows.own, rows.index[np.isnan(rows.own.table[rows.index, 0])]) for rows in todo]
+    if any(len(rows.index) for rows in new):
+        _screen(new, material, place)
+    survivors = [_survivors(rows, material) for rows in todo]
+    for rows, passed in zip(new, survivors, strict=True):
+        _remember(_Rows(rows.own, np.setdiff1d(rows.index, passed.index)), material, place)
+    return survivors
+
+
 def _screen(todo: Sequence[_Rows], material: Mapping[str, Material], place: Workplace) -> None:
     """Fill in the screen's columns of the tables."""
     drawers = _drawers(todo, material, place, screen.thumbnail, 2 * screen.SIDE)
@@ -398,24 +497,29 @@ def _are_small(pairs: Pairs, material: Mapping[str, Material]) -> Bool:
     return np.asarray(np.maximum(left, right) <= check.SMALL)
 
 
-def _promise(own: _Distinct, material: Mapping[str, Material]) -> tuple[Float32, Bool]:
+def _promise(rows: _Rows, material: Mapping[str, Material]) -> tuple[Float32, Bool]:
     """Return what similarity and screen promise of each pair, and whether that is enough."""
-    pairs, small = own.pairs, _are_small(own.pairs, material)
+    pairs, index = rows.pairs, rows.index
+    small = _are_small(pairs, material)[index]
     weight = np.where(small, SMALL_WEIGHT, SCREEN_WEIGHT).astype(np.float32)
-    corrected = pairs.similarity - pairs.background
+    corrected = pairs.similarity[index] - pairs.background[index]
     # that two whole images are unlike says nothing against a crop, which their screen knows
     corrected = np.where(small, np.maximum(corrected, 0), corrected)
-    score = corrected + weight * own.table[:, 0]
+    score = corrected + weight * rows.own.table[index, 0]
     return score, score >= np.where(small, SMALL_GATE, GATE).astype(np.float32)
 
 
-def _survivors(own: _Distinct, material: Mapping[str, Material]) -> _Rows:
+def _survivors(rows: _Rows, material: Mapping[str, Material]) -> _Rows:
     """Return the pairs that passed the screen."""
-    pairs = own.pairs
-    reached = _promise(own, material)[1] | material[pairs.query_set].prints.flat[pairs.query]
-    if pairs.votes is not None:
-        reached |= pairs.votes > 0
-    return _Rows(own, np.flatnonzero(reached & ~own.equal))
+    reached = _promise(rows, material)[1] | _are_flat(rows, material)
+    if rows.pairs.votes is not None:
+        reached |= rows.pairs.votes[rows.index] > 0
+    return _Rows(rows.own, rows.index[reached])
+
+
+def _are_flat(rows: _Rows, material: Mapping[str, Material]) -> Bool:
+    """Return the pairs of blank images."""
+    return material[rows.pairs.query_set].prints.flat[rows.query]
 
 
 # -- the full check ------------------------------------------------------------------------------
