@@ -8,10 +8,12 @@ from typing import Any, Final
 import numpy as np
 import numpy.typing as npt
 
+from visleak.groups import components
 from visleak.pipeline.candidates import Side
 from visleak.pipeline.copies import ContentPairs
+from visleak.pipeline.crowds import LARGE
 from visleak.pipeline.tables import Compared
-from visleak.records import DEGREES, GRADES
+from visleak.records import DEGREES, GRADES, Int64
 from visleak.stats import Rate, percent
 
 #: Rates that count a code and everything stronger: name to scale and code.
@@ -29,6 +31,9 @@ EXCLUSIVE: Final = {
     "near": ("grade", GRADES.index("near")),
     "similar": ("grade", GRADES.index("similar")),
 }
+
+#: Sizes of groups that are told.
+LARGEST: Final = 5
 
 #: Code of an image without any degree or grade; weaker than every other.
 NOTHING: Final = 99
@@ -108,6 +113,43 @@ def within(compared: Compared, side: Side) -> dict[str, Any]:
     counts = {name: int(many[code == number].sum()) for number, name in enumerate(GRADES[:3])}
     images = {name: int((best == code).sum()) for code, name in enumerate(GRADES[:3])}
     return {"duplicate_pairs": counts, "distinct_images": images}
+
+
+def duplicate_groups(left: Int64, right: Int64) -> dict[str, Any]:
+    """Return how many groups near or exact pairs form, the images in them, and the largest sizes.
+
+    Args:
+        left, right: ``int64`` (n,): number of either image of each near or exact pair; those of
+            two sets differ.
+    """
+    images, ends = np.unique(np.stack([left, right]), return_inverse=True)
+    own, others = ends.reshape(2, -1)
+    sizes = np.bincount(components(len(images), [(own, others)]))
+    largest = np.sort(sizes)[::-1][:LARGEST].tolist()
+    return {"groups": len(sizes), "images": len(images), "largest": largest}
+
+
+def groups_of(compared: Compared, query: Side) -> dict[str, Any]:
+    """Return the groups of duplicates of a comparison; nothing without grades. Blank ones count
+    apart."""
+    if compared.grades is None:
+        return {}
+    pairs, grade = compared.pairs, compared.grades.grade
+    near = (grade >= 0) & (grade <= GRADES.index("near")) & ~query.prints.flat[pairs.query]
+    apart = 0 if compared.coverage == "within" else len(query.prints)
+    return duplicate_groups(pairs.query[near], pairs.reference[near] + apart)
+
+
+def group_sentence(found: Sequence[Mapping[str, Any]]) -> str:
+    """Return the end of a headline on the largest group of duplicates, if it is large.
+
+    Args:
+        found: ``duplicate_groups`` of the comparisons, where there are any.
+    """
+    largest = max((size for each in found for size in each.get("largest", ())), default=0)
+    if largest < LARGE:
+        return ""
+    return f"; the largest group of duplicates has {largest:,} images"
 
 
 def headline(

@@ -201,7 +201,8 @@ def account(states: Iterable[Int8 | None]) -> tuple[dict[str, Any], list[str]]:
     if connected:
         said.append(
             f"pairs: {connected:,} candidates were not verified and have no grade, because near or"
-            " exact pairs connect the two images"
+            " exact pairs connect the two images; the images of groups are all counted, their"
+            " pairs are more than those graded"
         )
     rounds = {"across": list(ACROSS), "within": list(WITHIN)}
     counts = {"stopped": stopped, "limited": limited, "connected": connected}

@@ -11,7 +11,14 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from visleak.pipeline.copies import ContentPairs
-from visleak.pipeline.rates import EXCLUSIVE, NOTHING, headline, rates
+from visleak.pipeline.rates import (
+    EXCLUSIVE,
+    NOTHING,
+    duplicate_groups,
+    group_sentence,
+    headline,
+    rates,
+)
 from visleak.records import GRADES, Int64
 from visleak.store import AUDIT, IMAGES, PAIRS, read_summary, read_table
 from visleak.verdicts.ledger import read_verdicts
@@ -54,7 +61,7 @@ def judged_summary(folder: Path, verdicts: Iterable[Verdict] | None = None) -> d
     pairs = judged_pairs(folder, _COLUMNS, said)
     strongest = _Strongest(folder, pairs)
     comparisons = [_comparison(each, pairs, strongest) for each in stored["comparisons"]]
-    totals = [_total(each, stored, strongest) for each in stored["totals"]]
+    totals = [_total(each, stored, comparisons, strongest) for each in stored["totals"]]
     near = pc.is_in(pairs["grade"], pa.array(GRADES[:2]))
     conflicts = pc.and_(near, pc.equal(pairs["label_relation"], "different"))
     return stored | {
@@ -87,7 +94,7 @@ def wrong_rates(folder: Path) -> tuple[str, ...]:
         for found in [_comparison(each, pairs, strongest)]
     ]
     counted += [
-        (each["query_set"], each["rates"], _total(each, stored, strongest)["rates"])
+        (each["query_set"], each["rates"], _total(each, stored, (), strongest)["rates"])
         for each in stored["totals"]
     ]
     return tuple(
@@ -161,6 +168,7 @@ def _comparison(
         pc.equal(pairs["reference_set"], stored["reference_set"]),
     )
     result["pairs"] = pc.sum(mine).as_py() or 0
+    result["duplicate_groups"] = _groups(rows)
     if inside:
         code = pc.index_in(rows["grade"], pa.array(GRADES)).to_numpy()
         many = ContentPairs.of_tables(rows, strongest.images).stand_for(code)
@@ -171,9 +179,25 @@ def _comparison(
     return result
 
 
+def _groups(rows: pa.Table) -> dict[str, Any]:
+    """Return the groups that the near or exact pairs of one comparison form."""
+    near = rows.filter(pc.is_in(rows["grade"], pa.array(GRADES[:2])))
+    ends = [
+        pc.binary_join_element_wise(near[f"{end}_set"], near[end], "\0").combine_chunks()
+        for end in ("query", "reference")
+    ]
+    numbers = pc.dictionary_encode(pa.concat_arrays(ends)).indices.to_numpy().astype(np.int64)
+    left, right = numbers.reshape(2, -1)
+    return duplicate_groups(left, right)
+
+
 def _total(
-    stored: Mapping[str, Any], summary: Mapping[str, Any], strongest: _Strongest
+    stored: Mapping[str, Any],
+    summary: Mapping[str, Any],
+    judged: Sequence[Mapping[str, Any]],
+    strongest: _Strongest,
 ) -> dict[str, Any]:
+    """Return a total of the summary, counted again; ``judged`` are its comparisons, the same."""
     name = stored["query_set"]
     own = [each for each in summary["comparisons"] if each["query_set"] == name]
     leaks = [each for each in own if each["coverage"] != "within"]
@@ -183,9 +207,19 @@ def _total(
     references = [each["reference_set"] for each in leaks or own]
     before = headline(name, references, stored["rates"], inside)
     after = headline(name, references, counted, inside)
+    was, now = (
+        group_sentence(
+            [
+                each.get("duplicate_groups", {})
+                for each in comparisons
+                if each["query_set"] == name and (each["coverage"] == "within") == inside
+            ]
+        )
+        for comparisons in (summary["comparisons"], judged)
+    )
     # what else the headline says stays as it is
-    rest = stored["headline"].removeprefix(before)
-    return dict(stored) | {"rates": counted, "headline": f"{after}, after review{rest}"}
+    rest = stored["headline"].removeprefix(before).removeprefix(was)
+    return dict(stored) | {"rates": counted, "headline": f"{after}, after review{now}{rest}"}
 
 
 def _rates(stored: Mapping[str, Any], codes: Int64, images: int) -> dict[str, Any]:
