@@ -106,10 +106,11 @@ def test_large_groups_have_representatives_and_small_ones_all():
     assert (own.speaks(asked[mixed]) == speaks[mixed]).all()
 
 
-def test_only_images_of_one_group_are_connected():
+def test_contents_have_the_group_that_near_pairs_connect():
     own = spanning([[1, 2, 3], [8, 9]])
-    connected = own.connects(contents([1, 1, 8, 5]), contents([3, 8, 9, 5]))
-    assert connected.tolist() == [True, False, True, False]
+    group = own.group_of(contents([1, 3, 8, 9, 5]))
+    assert group[0] == group[1] != group[2] == group[3] >= 0
+    assert group[4] == -1
 
 
 # -- audits --------------------------------------------------------------------------------------

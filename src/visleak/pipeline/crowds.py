@@ -133,24 +133,20 @@ class Spanning:
         """Return where pairs stand among those verified, and which do, by their keys."""
         return _find(self.keys, keys)
 
-    def connects(self, left: npt.NDArray[np.void], right: npt.NDArray[np.void]) -> Bool:
-        """Return which pairs of contents are of one group."""
-        own, others = self._group_of(left), self._group_of(right)
-        return np.asarray((own == others) & (own >= 0))
-
     def speaks(self, contents: npt.NDArray[np.void]) -> Bool:
         """Return which images of a side are in no large group, or are representatives of it.
 
         Representatives are the contents of the lowest digests: a random sample, and the same one
         for every order of the images.
         """
-        group = self._group_of(contents)
+        group = self.group_of(contents)
         large = (group >= 0) & (np.bincount(self.group, minlength=1)[group] >= LARGE)
         distinct = np.unique(contents[large])
-        own = self._group_of(distinct)
+        own = self.group_of(distinct)
         return ~large | np.isin(contents, distinct[_place(own) < REPRESENTATIVES])
 
-    def _group_of(self, contents: npt.NDArray[np.void]) -> Int64:
+    def group_of(self, contents: npt.NDArray[np.void]) -> Int64:
+        """Return the group of contents (n,), -1 of those that near pairs connect with none."""
         at, there = _find(self.contents, contents)
         return np.where(there, self.group[at], -1) if len(self.group) else at - 1
 

@@ -10,6 +10,9 @@ cache as soon as it is made, so that an interrupted run loses one task per worke
 
 from __future__ import annotations
 
+import hashlib
+import itertools
+import zlib
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Final
@@ -20,6 +23,9 @@ import numpy.typing as npt
 from visleak.grading import Grader, grade
 from visleak.images import DECODING, decode
 from visleak.pipeline.crowds import Forest, Spanning
+from visleak.pipeline.evidence_entries import packed, unpacked
+from visleak.pipeline.fingerprinting import TINIEST
+from visleak.pipeline.local import content_keys
 from visleak.pipeline.material import ImagesLost, Material
 from visleak.pipeline.pictures import Drawer, Shelf, fill
 from visleak.pipeline.rounds import CONNECTED, Candidates, Rounds, most_for, sizes_for
@@ -38,7 +44,7 @@ from visleak.records import (
 )
 from visleak.verify import check, close, placements, screen
 from visleak.verify.exact import exactly_alike, is_identical
-from visleak.verify.measures import CHECKS, Measures
+from visleak.verify.measures import CHECKS, NOTHING, Measures
 
 #: A pair is checked in full where its corrected similarity plus SCREEN_WEIGHT times its screen
 #: score reaches GATE.
@@ -66,6 +72,14 @@ MEMORY_ROWS: Final = 65_536
 COLUMNS: Final = ("screen", "across", "down", "wider", "higher", *CHECKS)
 _RECORD: Final = len(COLUMNS) + 9
 
+#: Evidence as it is where nothing was found: what is not stored in the cache.
+_USUAL: Final = np.array([*(getattr(NOTHING, name) for name in CHECKS), *np.eye(3).ravel()], "<f4")
+
+#: Bytes of a key, ways in which a pair is checked, and what the makers of screens begin with.
+_KEY: Final = 33
+_WAYS: Final = 32
+_SCREENS: Final = b"screens "
+
 #: Where the columns of the check begin.
 _SCREENED: Final = 5
 
@@ -82,6 +96,7 @@ class _Distinct:
 
     Attributes:
         pairs: one pair per pair of contents, the first of it in the order of pairs.
+        numbers: ``int64``: number of the content of each fingerprint of either side.
         of: ``int64`` (n,): which of them each pair of the comparison is.
         table: ``float32`` (distinct, columns): evidence, filled in as it is made; NaN where
             nothing is known.
@@ -91,6 +106,7 @@ class _Distinct:
     """
 
     pairs: Pairs
+    numbers: tuple[Int64, Int64]
     of: Int64
     table: Float32
     equal: Bool
@@ -147,6 +163,12 @@ class _Rows:
     @property
     def reference(self) -> Int64:
         return self.pairs.reference[self.index]
+
+    @property
+    def contents(self) -> tuple[Int64, Int64]:
+        """Numbers of the contents of either image."""
+        left, right = self.own.numbers
+        return left[self.query], right[self.reference]
 
 
 def verify(
@@ -207,7 +229,7 @@ def connect(
     ]
     rows = [_Rows(own, np.flatnonzero(~own.equal)) for own in crowds]
     forests = [
-        Forest(_ends(each, material), each.pairs.similarity[each.index], most_for(each.pairs))
+        Forest(each.contents, each.pairs.similarity[each.index], most_for(each.pairs))
         for each in rows
     ]
     while any(len(forest.due()) for forest in forests):
@@ -242,8 +264,11 @@ def _distinct(
     spanning: Spanning | None = None,
 ) -> _Distinct:
     """Return the distinct pairs of contents of a comparison with what is known of them."""
-    keys = _keys(pairs, np.arange(len(pairs)), material)
-    _, first, group = np.unique(keys, return_index=True, return_inverse=True)
+    numbers = _numbers(pairs, material)
+    left, right = numbers[0][pairs.query], numbers[1][pairs.reference]
+    contents = left * (numbers[0].max(initial=0) + numbers[1].max(initial=0) + 1) + right
+    code = contents * _WAYS + _ways(pairs, slice(None))
+    _, first, group = np.unique(code, return_index=True, return_inverse=True)
     # in the order of pairs, which is one of ids: ties are broken by it
     order = np.argsort(first)
     number = np.empty(len(order), np.int64)
@@ -262,16 +287,28 @@ def _distinct(
         view=pairs.view[first],
         votes=votes,
     )
-    table, equal = _known(keys[first], place), equal_bytes(distinct, material)
+    table, equal = _known(distinct, material, place), left[first] == right[first]
     tried, near, connected = np.zeros((3, len(first)), np.bool_)
-    every = np.arange(len(distinct))
     if spanning is not None and len(spanning.keys):
-        at, tried = spanning.find(_keys(distinct, every, material, tried=False))
+        keys = _keys(distinct, np.arange(len(distinct)), material, tried=False)
+        at, tried = spanning.find(keys)
         table[tried], near = spanning.table[at[tried]], tried & spanning.near[at]
-    own = _Distinct(distinct, of, table, equal, tried, near, connected)
-    if spanning is not None:
-        connected |= spanning.connects(*_ends(_Rows(own, every), material))
-    return own
+        groups = [
+            spanning.group_of(content_keys(material[name].prints))[rows]
+            for name, rows in (
+                (pairs.query_set, distinct.query),
+                (pairs.reference_set, distinct.reference),
+            )
+        ]
+        connected = (groups[0] == groups[1]) & (groups[0] >= 0)
+    return _Distinct(distinct, numbers, of, table, equal, tried, near, connected)
+
+
+def _numbers(pairs: Pairs, material: Mapping[str, Material]) -> tuple[Int64, Int64]:
+    """Return a number for the content of each fingerprint of either side, over both."""
+    sides = [content_keys(material[name].prints) for name in (pairs.query_set, pairs.reference_set)]
+    number = np.unique(np.concatenate(sides), return_inverse=True)[1].astype(np.int64)
+    return number[: len(sides[0])], number[len(sides[0]) :]
 
 
 # -- rounds --------------------------------------------------------------------------------------
@@ -307,9 +344,7 @@ def _candidates(rows: _Rows, material: Mapping[str, Material]) -> Candidates:
     own = rows.own
     index = np.union1d(rows.index, np.flatnonzero(own.connected & ~own.equal))
     every = _Rows(own, index)
-    query, reference = np.unique(np.concatenate(_ends(every, material)), return_inverse=True)[
-        1
-    ].reshape(2, -1)
+    query, reference = every.contents
     votes = own.pairs.votes
     return Candidates(
         pair=index,
@@ -319,16 +354,6 @@ def _candidates(rows: _Rows, material: Mapping[str, Material]) -> Candidates:
         votes=np.zeros(len(index), np.float32) if votes is None else votes[index],
         within=own.pairs.query_set == own.pairs.reference_set,
     )
-
-
-def _ends(rows: _Rows, material: Mapping[str, Material]) -> tuple[npt.NDArray[np.void], ...]:
-    """Return the contents of the two images of each pair, 16 bytes."""
-    pairs = rows.pairs
-    digests = (
-        material[pairs.query_set].prints.digests[rows.query],
-        material[pairs.reference_set].prints.digests[rows.reference],
-    )
-    return tuple(np.ascontiguousarray(each).view("V16").ravel() for each in digests)
 
 
 def _near(rows: _Rows, material: Mapping[str, Material], grader: Grader) -> Bool:
@@ -356,33 +381,39 @@ def _keys(
     """Return the cache keys of pairs: two content digests, the view, how the check is made."""
     left = material[pairs.query_set].prints.digests[pairs.query[index]]
     right = material[pairs.reference_set].prints.digests[pairs.reference[index]]
-    way = pairs.view[index] + 16 * (_tried(pairs, index) & tried)
+    way = _ways(pairs, index) if tried else pairs.view[index]
     view = way.astype(np.uint8)[:, None]
     return np.ascontiguousarray(np.concatenate([left, right, view], axis=1)).view("V33").ravel()
 
 
-def _tried(pairs: Pairs, index: Int64) -> Bool:
+def _ways(pairs: Pairs, index: Int64 | slice) -> Int8:
+    """Return how pairs are checked: the view, and whether local features are tried."""
+    return np.asarray(pairs.view[index] + _WAYS // 2 * _tried(pairs, index), np.int8)
+
+
+def _tried(pairs: Pairs, index: Int64 | slice) -> Bool:
     """Return for which pairs it is worth trying to align by local features.
 
     Where the local channel compared the pictures, only pairs that it found share any.
     """
     if pairs.votes is None:
-        return np.ones(len(index), np.bool_)
+        return np.ones(len(pairs.view[index]), np.bool_)
     return np.asarray(pairs.votes[index] > 0)
 
 
-def _known(keys: npt.NDArray[np.void], place: Workplace) -> Float32:
-    """Return a table of evidence, a row per key, NaN where nothing is known yet."""
-    table = _new_table(len(keys), place)
-    for part in _parts(len(keys), KNOWN_CHUNK):
+def _known(pairs: Pairs, material: Mapping[str, Material], place: Workplace) -> Float32:
+    """Return a table of evidence, a row per pair, NaN where nothing is known yet."""
+    table = _new_table(len(pairs), place)
+    for part in _parts(len(pairs), KNOWN_CHUNK):
         table[part] = np.nan
-        names = [key.tobytes() for key in keys[part]]
-        found = place.cache.get(_maker(), names) if place.cache is not None else {}
+        if place.cache is None:
+            continue
+        keys = _keys(pairs, np.arange(len(pairs))[part], material)
+        names = [key.tobytes() for key in keys]
+        found = place.cache.get(_maker(), names)
         for row, name in enumerate(names, part.start):
             if name in found:
-                # of what was only screened nothing else is kept
-                stored = np.frombuffer(found[name], "<f4")
-                table[row, : len(stored)] = stored
+                table[row, _SCREENED:] = unpacked(found[name], _USUAL)
     return table
 
 
@@ -400,16 +431,68 @@ def _remember(rows: _Rows, material: Mapping[str, Material], place: Workplace) -
         return
     for part in _parts(len(rows.index), KNOWN_CHUNK):
         index = rows.index[part]
-        values = rows.own.table[index].astype("<f4")
-        kept = np.where(np.isnan(values[:, _SCREENED:]).all(axis=1), _SCREENED, _RECORD)
-        entries = zip(_keys(rows.pairs, index, material), values, kept, strict=True)
-        place.cache.put(
-            _maker(), ((key.tobytes(), value[:size].tobytes()) for key, value, size in entries)
-        )
+        keys = (key.tobytes() for key in _keys(rows.pairs, index, material))
+        checks = packed(rows.own.table[index, _SCREENED:], _USUAL)
+        place.cache.put(_maker(), zip(keys, checks, strict=True))
 
 
 def _maker() -> bytes:
-    return check.digest() + bytes([DECODING])
+    usual = hashlib.blake2b(_USUAL.tobytes(), digest_size=4).digest()
+    return check.digest() + bytes([DECODING]) + usual
+
+
+def _recall_screens(rows: _Rows, material: Mapping[str, Material], place: Workplace) -> None:
+    """Fill in what the cache knows of the screens of pairs."""
+    if place.cache is None:
+        return
+    table = rows.own.table
+    for entries in _screens(rows, material):
+        found = place.cache.get(_SCREENS + _maker(), [key for key, _ in entries])
+        for key, index in entries:
+            if key in found:
+                stored = np.frombuffer(zlib.decompress(found[key]), "<f4")
+                new = np.isnan(table[index, 0])
+                table[index[new], :_SCREENED] = stored.reshape(_SCREENED, -1).T[new]
+
+
+def _remember_screens(
+    rows: _Rows, new: Int64, material: Mapping[str, Material], place: Workplace
+) -> None:
+    """Put the screens of pairs into the cache, those of images with new ones."""
+    if place.cache is None:
+        return
+    queries = rows.pairs.query[rows.index]
+    own = _Rows(rows.own, rows.index[np.isin(queries, rows.pairs.query[new])])
+    for entries in _screens(own, material):
+        place.cache.put(
+            _SCREENS + _maker(),
+            (
+                (key, zlib.compress(own.own.table[index, :_SCREENED].T.astype("<f4").tobytes(), 1))
+                for key, index in entries
+            ),
+        )
+
+
+def _screens(rows: _Rows, material: Mapping[str, Material]) -> Iterator[list[tuple[bytes, Int64]]]:
+    """Yield, in blocks, the pairs of each query, and the key under which their screens are kept.
+
+    A screen is cheap and there are many, so all of a query are one entry: the key is made of those
+    of its pairs. Of the tiniest images none are kept.
+    """
+    large = material[rows.pairs.query_set].prints.sizes[rows.query].max(axis=1, initial=0)
+    rows = _Rows(rows.own, rows.index[large > TINIEST])
+    edges = np.flatnonzero(np.diff(rows.query, prepend=-1, append=-1)).tolist()
+    for start in range(0, len(edges) - 1, SCREEN_CHUNK):
+        cut = edges[start : start + SCREEN_CHUNK + 1]
+        index = rows.index[cut[0] : cut[-1]]
+        keys = _keys(rows.pairs, index, material).view(np.uint8).reshape(-1, _KEY)
+        yield [
+            (
+                hashlib.blake2b(keys[a - cut[0] : b - cut[0]].tobytes(), digest_size=16).digest(),
+                index[a - cut[0] : b - cut[0]],
+            )
+            for a, b in itertools.pairwise(cut)
+        ]
 
 
 def _parts(count: int, step: int) -> list[slice]:
@@ -433,13 +516,14 @@ def _screened(
     todo: Sequence[_Rows], material: Mapping[str, Material], place: Workplace
 ) -> list[_Rows]:
     """Screen the pairs of which nothing is known; return those of all pairs that pass."""
+    for rows in todo:
+        _recall_screens(rows, material, place)
     new = [_Rows(rows.own, rows.index[np.isnan(rows.own.table[rows.index, 0])]) for rows in todo]
     if any(len(rows.index) for rows in new):
         _screen(new, material, place)
-    survivors = [_survivors(rows, material) for rows in todo]
-    for rows, passed in zip(new, survivors, strict=True):
-        _remember(_Rows(rows.own, np.setdiff1d(rows.index, passed.index)), material, place)
-    return survivors
+        for rows, fresh in zip(todo, new, strict=True):
+            _remember_screens(rows, fresh.index, material, place)
+    return [_survivors(rows, material) for rows in todo]
 
 
 def _screen(todo: Sequence[_Rows], material: Mapping[str, Material], place: Workplace) -> None:
