@@ -422,9 +422,10 @@ def with_votes(
         spanning: of each comparison the crowds, whose images have few representatives here.
     """
     names = [(pairs.query_set, pairs.reference_set) for pairs in found]
+    crowds: Sequence[Spanning | None] = spanning or [None] * len(names)
     kept = [
         [_kept(sides[name], own) for name in couple]
-        for couple, own in zip(names, spanning or [None] * len(names), strict=True)
+        for couple, own in zip(names, crowds, strict=True)
     ]
     wanted: dict[str, Bool] = {}
     for couple, masks in zip(names, kept, strict=True):
@@ -448,6 +449,6 @@ def with_votes(
 
 def _kept(side: Side, spanning: Spanning | None) -> Bool:
     """Return which fingerprints of a side take part in a comparison."""
-    if spanning is None:
+    if spanning is None or not len(spanning.contents):
         return np.ones(len(side.prints), np.bool_)
     return spanning.speaks(content_keys(side.prints))

@@ -8,7 +8,6 @@ from typing import Any, Final
 import numpy as np
 import numpy.typing as npt
 
-from visleak.groups import components
 from visleak.pipeline.candidates import Side
 from visleak.pipeline.copies import ContentPairs
 from visleak.pipeline.crowds import LARGE
@@ -115,29 +114,30 @@ def within(compared: Compared, side: Side) -> dict[str, Any]:
     return {"duplicate_pairs": counts, "distinct_images": images}
 
 
-def duplicate_groups(left: Int64, right: Int64) -> dict[str, Any]:
-    """Return how many groups near or exact pairs form, the images in them, and the largest sizes.
+def duplicate_groups(sizes: Int64) -> dict[str, Any]:
+    """Return how many groups there are, the images in them and the largest sizes.
 
     Args:
-        left, right: ``int64`` (n,): number of either image of each near or exact pair; those of
-            two sets differ.
+        sizes: images of each group of near or exact pairs, largest first.
     """
-    images, ends = np.unique(np.stack([left, right]), return_inverse=True)
-    own, others = ends.reshape(2, -1)
-    sizes = np.bincount(components(len(images), [(own, others)]))
-    largest = np.sort(sizes)[::-1][:LARGEST].tolist()
-    return {"groups": len(sizes), "images": len(images), "largest": largest}
+    return {
+        "groups": len(sizes),
+        "images": int(sizes.sum()),
+        "largest": sizes[:LARGEST].tolist(),
+    }
 
 
-def groups_of(compared: Compared, query: Side) -> dict[str, Any]:
-    """Return the groups of duplicates of a comparison; nothing without grades. Blank ones count
-    apart."""
+def groups_of(compared: Compared, query: Side, reference: Side) -> dict[str, Any]:
+    """Return the groups of duplicates of a comparison; nothing without grades.
+
+    Blank images have none.
+    """
     if compared.grades is None:
         return {}
     pairs, grade = compared.pairs, compared.grades.grade
     near = (grade >= 0) & (grade <= GRADES.index("near")) & ~query.prints.flat[pairs.query]
-    apart = 0 if compared.coverage == "within" else len(query.prints)
-    return duplicate_groups(pairs.query[near], pairs.reference[near] + apart)
+    contents = ContentPairs.of_sides(pairs, query, reference)
+    return duplicate_groups(contents.groups(near, within=compared.coverage == "within"))
 
 
 def group_sentence(found: Sequence[Mapping[str, Any]]) -> str:

@@ -61,7 +61,7 @@ def judged_summary(folder: Path, verdicts: Iterable[Verdict] | None = None) -> d
     pairs = judged_pairs(folder, _COLUMNS, said)
     strongest = _Strongest(folder, pairs)
     comparisons = [_comparison(each, pairs, strongest) for each in stored["comparisons"]]
-    totals = [_total(each, stored, comparisons, strongest) for each in stored["totals"]]
+    totals = [_total(each, stored, strongest, comparisons) for each in stored["totals"]]
     near = pc.is_in(pairs["grade"], pa.array(GRADES[:2]))
     conflicts = pc.and_(near, pc.equal(pairs["label_relation"], "different"))
     return stored | {
@@ -94,7 +94,7 @@ def wrong_rates(folder: Path) -> tuple[str, ...]:
         for found in [_comparison(each, pairs, strongest)]
     ]
     counted += [
-        (each["query_set"], each["rates"], _total(each, stored, (), strongest)["rates"])
+        (each["query_set"], each["rates"], _total(each, stored, strongest)["rates"])
         for each in stored["totals"]
     ]
     return tuple(
@@ -168,10 +168,12 @@ def _comparison(
         pc.equal(pairs["reference_set"], stored["reference_set"]),
     )
     result["pairs"] = pc.sum(mine).as_py() or 0
-    result["duplicate_groups"] = _groups(rows)
+    code = np.asarray(pc.index_in(rows["grade"], pa.array(GRADES)).to_numpy())
+    contents = ContentPairs.of_tables(rows, strongest.images)
+    near = code <= GRADES.index("near")
+    result["duplicate_groups"] = duplicate_groups(contents.groups(near, within=inside))
     if inside:
-        code = pc.index_in(rows["grade"], pa.array(GRADES)).to_numpy()
-        many = ContentPairs.of_tables(rows, strongest.images).stand_for(code)
+        many = contents.stand_for(code)
         result["within"] = {
             "duplicate_pairs": {n: int(many[code == c].sum()) for c, n in enumerate(GRADES[:3])},
             "distinct_images": {n: int((codes == c).sum()) for c, n in enumerate(GRADES[:3])},
@@ -179,23 +181,11 @@ def _comparison(
     return result
 
 
-def _groups(rows: pa.Table) -> dict[str, Any]:
-    """Return the groups that the near or exact pairs of one comparison form."""
-    near = rows.filter(pc.is_in(rows["grade"], pa.array(GRADES[:2])))
-    ends = [
-        pc.binary_join_element_wise(near[f"{end}_set"], near[end], "\0").combine_chunks()
-        for end in ("query", "reference")
-    ]
-    numbers = pc.dictionary_encode(pa.concat_arrays(ends)).indices.to_numpy().astype(np.int64)
-    left, right = numbers.reshape(2, -1)
-    return duplicate_groups(left, right)
-
-
 def _total(
     stored: Mapping[str, Any],
     summary: Mapping[str, Any],
-    judged: Sequence[Mapping[str, Any]],
     strongest: _Strongest,
+    judged: Sequence[Mapping[str, Any]] = (),
 ) -> dict[str, Any]:
     """Return a total of the summary, counted again; ``judged`` are its comparisons, the same."""
     name = stored["query_set"]
