@@ -7,7 +7,7 @@ refuse to be born wrong, so that every later step may rely on them without check
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from typing import Any, Final, Protocol
 
@@ -416,6 +416,13 @@ class Pairs:
 
     def __len__(self) -> int:
         return len(self.query)
+
+    def only(self, rows: Int64) -> Pairs:
+        """Return the pairs at some positions."""
+        columns = ("query", "reference", "similarity", "background", "view")
+        votes = None if self.votes is None else self.votes[rows]
+        chosen = {name: getattr(self, name)[rows] for name in columns}
+        return replace(self, votes=votes, **chosen)
 
 
 @dataclass(frozen=True)

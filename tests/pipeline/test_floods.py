@@ -73,6 +73,28 @@ def test_every_pair_of_copies_is_counted(flooded: visleak.Audit) -> None:
     assert pc.sum(total).as_py() == 2 * true_pairs()
 
 
+def groups(summary: dict[str, Any]) -> list[int]:
+    found: list[int] = summary["comparisons"][0]["duplicate_groups"]["largest"]
+    return found
+
+
+def test_copies_and_their_recodings_are_one_group(flooded: visleak.Audit) -> None:
+    many, recoded, others = COPIES
+    assert groups(flooded.summary) == [many + recoded, others]
+
+
+def test_copies_in_two_sets_are_one_group(tmp_path: Path) -> None:
+    """Of 6,400 pairs of copies a part is listed, which does not connect them all."""
+    for name, copies in (("test", 40), ("train", 160)):
+        (tmp_path / name).mkdir()
+        for number in range(copies):
+            (tmp_path / name / f"{number:03d}.png").write_bytes(encoded(1, ".png"))
+    sides = (tmp_path / "test", tmp_path / "train")
+    found = visleak.audit(*sides, settings=Settings(within=False), cache=None, workers=1)
+    assert groups(found.summary) == [200]
+    assert "largest group of duplicates has 200 images" in found.headline
+
+
 def test_stats_count_the_same_pairs(flooded: visleak.Audit, tmp_path: Path) -> None:
     after = count(flooded.folder).sets[0].after
     assert after.pairs == true_pairs()
@@ -90,6 +112,7 @@ def test_a_verdict_counts_for_all_copies(flooded: visleak.Audit) -> None:
     judged = visleak.apply_verdicts(flooded, [verdict])
     counted = within(judged.summary)
     assert counted["exact"] + counted["near"] == true_pairs() - COPIES[0] * COPIES[1]
+    assert groups(judged.summary) == list(COPIES)
 
 
 def test_copies_of_an_unreadable_image_are_all_listed(flooded: visleak.Audit) -> None:

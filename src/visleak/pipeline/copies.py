@@ -14,6 +14,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from visleak.groups import components
 from visleak.pipeline.candidates import Side
 from visleak.records import Int64, Pairs
 
@@ -25,11 +26,13 @@ class ContentPairs:
     Attributes:
         left, right: ``int64`` (n,): numbers of the two contents; within a set in ascending order.
         many: ``int64`` (n,): pairs of images that have these two contents.
+        copies: ``int64`` (2, n): images of either content in its set.
     """
 
     left: Int64
     right: Int64
     many: Int64
+    copies: Int64
 
     @classmethod
     def of_sides(cls, pairs: Pairs, query: Side, reference: Side) -> ContentPairs:
@@ -83,7 +86,28 @@ class ContentPairs:
         equal = np.asarray(same) & (left == right)
         many = np.where(equal, wide * (wide - 1) // 2, wide * tall)
         low, high = np.where(backwards, right, left), np.where(backwards, left, right)
-        return cls(low, high, many.astype(np.int64))
+        copies = np.stack([np.where(backwards, tall, wide), np.where(backwards, wide, tall)])
+        return cls(low, high, many.astype(np.int64), copies)
+
+    def groups(self, near: npt.NDArray[np.bool_], *, within: bool) -> Int64:
+        """Return how many images each group that near pairs form has, largest first.
+
+        Images of equal content are of one group, listed pairs or not.
+
+        Args:
+            near: which of the pairs, (n,), all of one comparison, are near or exact.
+            within: both sides are one set.
+        """
+        ends = np.stack([self.left, self.right])[:, near]
+        # equal contents of two sets are two nodes
+        if not within:
+            ends = 2 * ends + np.array([[0], [1]])
+        nodes, number = np.unique(ends, return_inverse=True)
+        left, right = number.reshape(2, -1)
+        images = np.zeros(len(nodes), np.int64)
+        images[left], images[right] = self.copies[:, near]
+        sizes = np.bincount(components(len(nodes), [(left, right)]), images)
+        return np.sort(sizes.astype(np.int64))[::-1]
 
     def stand_for(self, code: npt.NDArray[Any]) -> Int64:
         """Return how many pairs of images each listed pair stands for, (n,).

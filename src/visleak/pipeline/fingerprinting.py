@@ -10,6 +10,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from visleak.encoders.builtin import BuiltinEncoder
 from visleak.images import decode
 from visleak.pipeline.afar import batched_afar, opener_for, travels
 from visleak.pipeline.batching import batched
@@ -42,6 +43,10 @@ from visleak.records import (
     Unreadable,
 )
 
+#: Longest side of images whose built-in fingerprint and screens are not kept in the cache: they are
+#: ten times as large as the image, and made in two milliseconds.
+TINIEST: Final = 16
+
 #: Images a task; small enough for even progress, large enough to pay for the hand-over.
 CHUNK: Final = 512
 
@@ -65,6 +70,7 @@ def fingerprint(
     # what only this very run knows again is not worth keeping
     cache = place.cache if getattr(encoder, "lasting", True) else None
     reach = place.reach() if cache is not None else None
+    beyond = TINIEST if isinstance(encoder, BuiltinEncoder) else 0
     opener = opener_for(images, positions, place)
     made = _made(opener, positions, encoder, place, reach)
     refused: list[Refused] = []
@@ -75,7 +81,7 @@ def fingerprint(
             columns.append(chunk)
             refused.extend(chunk.unreadable)
             if cache is not None and chunk.fresh.any():
-                cache.put(maker(encoder), entries(chunk))
+                cache.put(maker(encoder), entries(chunk, beyond))
             done += len(chunk.rows) + len(chunk.unreadable)
             place.progress(f"reading {images.name}", done, len(positions))
         refused.sort(key=lambda each: each[0])

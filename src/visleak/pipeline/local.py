@@ -14,11 +14,13 @@ from visleak.encoders.local import BOUND, DIGEST, SMALLEST, local_features, view
 from visleak.images import DECODING, decode
 from visleak.pipeline.candidates import INVERSE_VIEW, Side
 from visleak.pipeline.columns import GrowingColumn
+from visleak.pipeline.crowds import Spanning
 from visleak.pipeline.material import ImagesLost, Material
 from visleak.pipeline.prints import Refused
 from visleak.pipeline.workplace import Handle, Reach, Workplace, shared
 from visleak.records import (
     VIEWS,
+    Bool,
     Bytes8,
     Encoder,
     Fingerprints,
@@ -73,7 +75,7 @@ class Patches:
         )
         return FeatureRows(descriptors, keypoints, self.features.starts)
 
-    def only(self, keep: npt.NDArray[np.bool_]) -> Patches:
+    def only(self, keep: Bool) -> Patches:
         """Return the features of some of the pictures."""
         if keep.all():
             return self
@@ -197,13 +199,19 @@ class _Found:
     refused: list[Refused]
 
 
-def extract(own: Material, place: Workplace) -> Patches:
+def extract(own: Material, place: Workplace, wanted: Bool | None = None) -> Patches:
     """Return the features of a set's contents; each is decoded at most once, ever.
+
+    Args:
+        own: the set and its fingerprints.
+        place: where to work.
+        wanted: ``bool`` (n,): fingerprints whose images are wanted; by default all.
 
     Raises:
         ImagesLost: some cannot be read again.
     """
     rows = _large(own.prints, SMALLEST_QUERY)
+    rows = rows if wanted is None else rows[wanted[rows]]
     positions, digests = own.prints.rows[rows], own.prints.digests[rows]
     opener, cache = place.share(own.opener), place.reach()
     parts = [slice(start, start + CHUNK) for start in range(0, len(rows), CHUNK)]
@@ -402,19 +410,45 @@ def with_votes(
     material: Mapping[str, Material],
     encoder: Encoder,
     place: Workplace,
+    spanning: Sequence[Spanning] = (),
 ) -> Iterator[Pairs]:
-    """Yield the pairs of each comparison, with the channel's candidates where it applies."""
+    """Yield the pairs of each comparison, with the channel's candidates where it applies.
+
+    Args:
+        found: pairs by fingerprint, one record a comparison.
+        sides, material: of the sets, by name.
+        encoder: that made the fingerprints.
+        place: where to work.
+        spanning: of each comparison the crowds, whose images have few representatives here.
+    """
+    names = [(pairs.query_set, pairs.reference_set) for pairs in found]
+    crowds: Sequence[Spanning | None] = spanning or [None] * len(names)
+    kept = [
+        [_kept(sides[name], own) for name in couple]
+        for couple, own in zip(names, crowds, strict=True)
+    ]
+    wanted: dict[str, Bool] = {}
+    for couple, masks in zip(names, kept, strict=True):
+        for name, mask in zip(couple, masks, strict=True):
+            wanted[name] = wanted.get(name, False) | mask
     extracted: dict[str, Patches] = {}
 
-    def patches(name: str) -> Patches:
+    def patches(name: str, mask: Bool) -> Patches:
         if name not in extracted:
-            extracted[name] = extract(material[name], place)
-        return extracted[name]
+            extracted[name] = extract(material[name], place, wanted[name])
+        return extracted[name].only(mask[extracted[name].rows])
 
-    for pairs in found:
+    for pairs, couple, masks in zip(found, names, kept, strict=True):
         own = (sides[pairs.query_set], sides[pairs.reference_set])
         if not applies(*own):
             yield pairs
             continue
-        both = (patches(pairs.query_set), patches(pairs.reference_set))
+        both = (patches(couple[0], masks[0]), patches(couple[1], masks[1]))
         yield add_votes(pairs, own, both, encoder, place.workers)
+
+
+def _kept(side: Side, spanning: Spanning | None) -> Bool:
+    """Return which fingerprints of a side take part in a comparison."""
+    if spanning is None or not len(spanning.contents):
+        return np.ones(len(side.prints), np.bool_)
+    return spanning.speaks(content_keys(side.prints))

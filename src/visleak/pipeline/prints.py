@@ -133,9 +133,14 @@ def maker(encoder: Encoder) -> bytes:
     return f"fingerprint {DECODING} {about}".encode()
 
 
-def entries(chunk: Chunk) -> Iterator[tuple[bytes, bytes]]:
-    """Yield the new fingerprints of a chunk as cache entries: 9 bytes of facts, the vector."""
-    for index in np.flatnonzero(chunk.fresh):
+def entries(chunk: Chunk, beyond: int = 0) -> Iterator[tuple[bytes, bytes]]:
+    """Yield the new fingerprints of a chunk as cache entries: 9 bytes of facts, the vector.
+
+    Args:
+        chunk: of images.
+        beyond: only those of a longer side, pixels.
+    """
+    for index in np.flatnonzero(chunk.fresh & (chunk.sizes.max(axis=1, initial=0) > beyond)):
         facts = chunk.sizes[index].astype("<i4").tobytes() + bytes([int(chunk.flat[index])])
         vector = chunk.matrix[index].astype("<f4").tobytes()
         yield chunk.digests[index].tobytes(), facts + vector

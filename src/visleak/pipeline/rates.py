@@ -10,8 +10,9 @@ import numpy.typing as npt
 
 from visleak.pipeline.candidates import Side
 from visleak.pipeline.copies import ContentPairs
+from visleak.pipeline.crowds import LARGE
 from visleak.pipeline.tables import Compared
-from visleak.records import DEGREES, GRADES
+from visleak.records import DEGREES, GRADES, Int64
 from visleak.stats import Rate, percent
 
 #: Rates that count a code and everything stronger: name to scale and code.
@@ -29,6 +30,9 @@ EXCLUSIVE: Final = {
     "near": ("grade", GRADES.index("near")),
     "similar": ("grade", GRADES.index("similar")),
 }
+
+#: Sizes of groups that are told.
+LARGEST: Final = 5
 
 #: Code of an image without any degree or grade; weaker than every other.
 NOTHING: Final = 99
@@ -108,6 +112,44 @@ def within(compared: Compared, side: Side) -> dict[str, Any]:
     counts = {name: int(many[code == number].sum()) for number, name in enumerate(GRADES[:3])}
     images = {name: int((best == code).sum()) for code, name in enumerate(GRADES[:3])}
     return {"duplicate_pairs": counts, "distinct_images": images}
+
+
+def duplicate_groups(sizes: Int64) -> dict[str, Any]:
+    """Return how many groups there are, the images in them and the largest sizes.
+
+    Args:
+        sizes: images of each group of near or exact pairs, largest first.
+    """
+    return {
+        "groups": len(sizes),
+        "images": int(sizes.sum()),
+        "largest": sizes[:LARGEST].tolist(),
+    }
+
+
+def groups_of(compared: Compared, query: Side, reference: Side) -> dict[str, Any]:
+    """Return the groups of duplicates of a comparison; nothing without grades.
+
+    Blank images have none.
+    """
+    if compared.grades is None:
+        return {}
+    pairs, grade = compared.pairs, compared.grades.grade
+    near = (grade >= 0) & (grade <= GRADES.index("near")) & ~query.prints.flat[pairs.query]
+    contents = ContentPairs.of_sides(pairs, query, reference)
+    return duplicate_groups(contents.groups(near, within=compared.coverage == "within"))
+
+
+def group_sentence(found: Sequence[Mapping[str, Any]]) -> str:
+    """Return the end of a headline on the largest group of duplicates, if it is large.
+
+    Args:
+        found: ``duplicate_groups`` of the comparisons, where there are any.
+    """
+    largest = max((size for each in found for size in each.get("largest", ())), default=0)
+    if largest < LARGE:
+        return ""
+    return f"; the largest group of duplicates has {largest:,} images"
 
 
 def headline(

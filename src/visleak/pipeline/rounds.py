@@ -28,6 +28,9 @@ ACROSS: Final = (8, 12, 20)
 #: The same within a set, where a pair is a candidate of both of its images.
 WITHIN: Final = (4, 6, 10)
 
+#: No pairs.
+NONE: Final = np.empty(0, np.int64)
+
 #: Why a candidate was not verified, as in :attr:`visleak.records.Evidence.skipped`.
 VERIFIED, STOPPED, LIMITED, CONNECTED = range(4)
 
@@ -35,6 +38,11 @@ VERIFIED, STOPPED, LIMITED, CONNECTED = range(4)
 def sizes_for(pairs: Pairs) -> tuple[int, ...]:
     """Return how many candidates of an image each round verifies."""
     return WITHIN if pairs.query_set == pairs.reference_set else ACROSS
+
+
+def most_for(pairs: Pairs) -> int | None:
+    """Return how many pairs of a query are verified at most; ``None`` within a set."""
+    return None if pairs.query_set == pairs.reference_set else sum(ACROSS)
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,18 +101,33 @@ class Rounds:
     Args:
         candidates: its candidate pairs.
         sizes: candidates of an image in each round; those verified or connected do not count.
+        tried, near: ``int64``: pairs that were verified before, and those of them that are near or
+            exact. Those of a query count as if they were of these rounds.
     """
 
-    def __init__(self, candidates: Candidates, sizes: tuple[int, ...]) -> None:
+    def __init__(
+        self,
+        candidates: Candidates,
+        sizes: tuple[int, ...],
+        tried: Int64 = NONE,
+        near: Int64 = NONE,
+    ) -> None:
         self._candidates = candidates
         position, image, rank = candidates.entries()
         order = np.lexsort((rank, image))
         self._position, self._image = position[order], image[order]
         self._active: Bool = np.ones(len(order), np.bool_)
-        self._near: Bool = np.zeros(len(candidates.pair), np.bool_)
+        self._limited: Bool = np.zeros(len(order), np.bool_)
+        self._near: Bool = np.isin(candidates.pair, near)
         self._state: Int8 = np.full(len(candidates.pair), STOPPED, np.int8)
+        self._state[candidates.connected(self._near)] = CONNECTED
+        verified = np.isin(candidates.pair, tried)
+        self._state[verified] = VERIFIED
+        self._left = np.full(image.max(initial=-1) + 1, sum(sizes))
+        if not candidates.within:
+            np.subtract.at(self._left, candidates.query[verified], 1)
         self._sizes = list(sizes)
-        self._due = self._next()
+        self._due = self._next(verified & ~self._near)
 
     def due(self) -> Int64:
         """Return the pairs to verify in the current round, ascending; none after the last."""
@@ -121,28 +144,35 @@ class Rounds:
         self._state[connected & (self._state == STOPPED)] = CONNECTED
         found = np.isin(self._position, self._due[near])
         self._active = np.isin(self._image, self._image[found])
-        if self._sizes:
-            self._due = self._next()
-        else:
-            self._state[self._position[self._open()]] = LIMITED
-            self._due = np.empty(0, np.int64)
+        self._due = self._next()
 
     def skipped(self, pairs: int) -> Int8:
         """Return of all pairs, ``int8`` (pairs,), which were not verified and why."""
+        state, limited = self._state.copy(), self._position[self._limited]
+        state[limited[state[limited] == STOPPED]] = LIMITED
         result = np.full(pairs, VERIFIED, np.int8)
-        result[self._candidates.pair] = self._state
+        result[self._candidates.pair] = state
         return result
 
-    def _open(self) -> Int64:
-        """Return the entries of active images that could be verified, best first."""
-        return np.flatnonzero(self._active & (self._state[self._position] == STOPPED))
+    def _next(self, before: Bool | None = None) -> Int64:
+        """Return positions of the candidates of the next round.
 
-    def _next(self) -> Int64:
-        """Return positions of the candidates of the next round."""
-        entries, size = self._open(), self._sizes.pop(0)
+        Args:
+            before: ``bool`` (n,): pairs that were verified before and take a place in the round.
+        """
+        open_ = self._state == STOPPED
+        entries = np.flatnonzero(
+            self._active & (open_ if before is None else open_ | before)[self._position]
+        )
         images = self._image[entries]
         place = np.arange(len(entries)) - np.searchsorted(images, images)
-        return np.unique(self._position[entries[place < size]])
+        size = self._sizes.pop(0) if self._sizes else 0
+        taken = place < np.minimum(size, self._left[images])
+        # an image that is not finished and has no more to verify
+        self._limited[entries[(self._left[images] <= 0) | (size == 0)]] = True
+        due = entries[taken & open_[self._position[entries]]]
+        np.subtract.at(self._left, self._image[due], 1)
+        return np.unique(self._position[due])
 
 
 def account(states: Iterable[Int8 | None]) -> tuple[dict[str, Any], list[str]]:
@@ -171,7 +201,8 @@ def account(states: Iterable[Int8 | None]) -> tuple[dict[str, Any], list[str]]:
     if connected:
         said.append(
             f"pairs: {connected:,} candidates were not verified and have no grade, because near or"
-            " exact pairs connect the two images"
+            " exact pairs connect the two images; the images of groups are all counted, their"
+            " pairs are more than those graded"
         )
     rounds = {"across": list(ACROSS), "within": list(WITHIN)}
     counts = {"stopped": stopped, "limited": limited, "connected": connected}

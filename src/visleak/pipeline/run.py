@@ -12,6 +12,7 @@ from visleak.errors import UsageError, VisleakError
 from visleak.grading import Grader, grade, load_grader
 from visleak.pipeline.candidates import Side, views_for
 from visleak.pipeline.chance import Chance, chance_of
+from visleak.pipeline.crowds import Spanning, crowded
 from visleak.pipeline.desk import Desk, wanted
 from visleak.pipeline.frame_distances import recording_leak
 from visleak.pipeline.labels import coverage, modality
@@ -21,7 +22,7 @@ from visleak.pipeline.recordings import RecordingLeak
 from visleak.pipeline.stored import Taken
 from visleak.pipeline.tables import Compared, degree_of
 from visleak.pipeline.thresholds import Thresholds, thresholds_of
-from visleak.pipeline.verification import equal_bytes, verify
+from visleak.pipeline.verification import connect, equal_bytes, verify
 from visleak.pipeline.windows import with_windows
 from visleak.pipeline.workplace import Workplace, timed
 from visleak.pipeline.yardstick import measured
@@ -129,21 +130,29 @@ def _found(
         rule = wanted(thresholds, settings)
         found = [passed.get(couple) or desk.find(couple, rule) for couple in couples]
     seen = [i for i, couple in enumerate(couples) if desk.has_pictures(couple)]
+    grader = load_grader(near_at=settings.near_at) if settings.verify and seen else None
+    spanning: list[Spanning] = []
+    crowds = [pairs.only(crowded(pairs)) for pairs in (found[i] for i in seen)]
+    if grader is not None and any(len(pairs) for pairs in crowds):
+        with timed(place, "crowds"):
+            gauged = measured(crowds, desk.material, encoder, settings.views, place)
+            spanning = connect(gauged, desk.material, place, grader)
     if settings.candidates != "nearest" and settings.local:
         with timed(place, "local"):
-            voted = with_votes([found[i] for i in seen], desk.sides, desk.material, encoder, place)
+            voted = with_votes(
+                [found[i] for i in seen], desk.sides, desk.material, encoder, place, spanning
+            )
             for i, pairs in zip(seen, voted, strict=True):
                 sides = desk.sides[pairs.query_set], desk.sides[pairs.reference_set]
                 found[i] = with_windows(pairs, sides, encoder, place.workers)
     evidence: list[Evidence | None] = [None] * len(found)
     gauge = list(found)
-    grader = load_grader(near_at=settings.near_at) if settings.verify and seen else None
     if grader is not None:
         with timed(place, "verify"):
             gauged = measured(
                 [found[i] for i in seen], desk.material, encoder, settings.views, place
             )
-            looked = verify(gauged, desk.material, place, grader)
+            looked = verify(gauged, desk.material, place, grader, spanning)
             for i, pairs, own in zip(seen, gauged, looked, strict=True):
                 gauge[i], evidence[i] = pairs, own
     with timed(place, "grade"):

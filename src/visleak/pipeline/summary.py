@@ -151,6 +151,9 @@ def _comparison(outcome: Outcome, compared: Compared) -> dict[str, Any]:
     }
     if compared.coverage == "within":
         result["within"] = rates.within(compared, side)
+    if compared.grades is not None:
+        reference = outcome.sides[compared.reference.name]
+        result["duplicate_groups"] = rates.groups_of(compared, side, reference)
     found = outcome.chance.get((compared.query.name, compared.reference.name))
     if found is not None:
         result["chance"] = found.as_dict()
@@ -207,6 +210,9 @@ def _total(outcome: Outcome, images: ImageSet) -> dict[str, Any]:
     total = _rates(outcome, images, best, graded)
     names = [each.reference.name for each in leaks or own]
     said = rates.headline(images.name, names, total, alone=not leaks)
+    said += rates.group_sentence(
+        [rates.groups_of(each, side, outcome.sides[each.reference.name]) for each in leaks or own]
+    )
     groups = group_leaks.union([g for c in leaks if (g := _group_leak(outcome, c)) is not None])
     if groups is not None:
         total["group"] = group_leaks.rate_of(groups, _population(outcome, images))

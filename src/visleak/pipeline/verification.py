@@ -3,12 +3,16 @@
 The check aligns images of 256 pixels; pairs in which it finds any resemblance are then compared at
 up to 1,024 pixels, where strokes and fine texture show.
 
-In an audit the number of full checks is bounded (:mod:`visleak.pipeline.rounds`). Evidence goes
-into the cache as soon as it is made, so that an interrupted run loses one task per worker.
+In an audit the number of full checks is bounded (:mod:`visleak.pipeline.rounds`), and in crowds of
+similar images that of screened pairs too (:mod:`visleak.pipeline.crowds`). Evidence goes into the
+cache as soon as it is made, so that an interrupted run loses one task per worker.
 """
 
 from __future__ import annotations
 
+import hashlib
+import itertools
+import zlib
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Final
@@ -18,9 +22,13 @@ import numpy.typing as npt
 
 from visleak.grading import Grader, grade
 from visleak.images import DECODING, decode
+from visleak.pipeline.crowds import Forest, Spanning
+from visleak.pipeline.evidence_entries import packed, unpacked
+from visleak.pipeline.fingerprinting import TINIEST
+from visleak.pipeline.local import content_keys
 from visleak.pipeline.material import ImagesLost, Material
 from visleak.pipeline.pictures import Drawer, Shelf, fill
-from visleak.pipeline.rounds import Candidates, Rounds, sizes_for
+from visleak.pipeline.rounds import CONNECTED, Candidates, Rounds, most_for, sizes_for
 from visleak.pipeline.workplace import Handle, Workplace, shared
 from visleak.records import (
     GRADES,
@@ -36,7 +44,7 @@ from visleak.records import (
 )
 from visleak.verify import check, close, placements, screen
 from visleak.verify.exact import exactly_alike, is_identical
-from visleak.verify.measures import CHECKS, Measures
+from visleak.verify.measures import CHECKS, NOTHING, Measures
 
 #: A pair is checked in full where its corrected similarity plus SCREEN_WEIGHT times its screen
 #: score reaches GATE.
@@ -64,6 +72,14 @@ MEMORY_ROWS: Final = 65_536
 COLUMNS: Final = ("screen", "across", "down", "wider", "higher", *CHECKS)
 _RECORD: Final = len(COLUMNS) + 9
 
+#: Evidence as it is where nothing was found: what is not stored in the cache.
+_USUAL: Final = np.array([*(getattr(NOTHING, name) for name in CHECKS), *np.eye(3).ravel()], "<f4")
+
+#: Bytes of a key, ways in which a pair is checked, and what the makers of screens begin with.
+_KEY: Final = 33
+_WAYS: Final = 32
+_SCREENS: Final = b"screens "
+
 #: Where the columns of the check begin.
 _SCREENED: Final = 5
 
@@ -80,16 +96,23 @@ class _Distinct:
 
     Attributes:
         pairs: one pair per pair of contents, the first of it in the order of pairs.
+        numbers: ``int64``: number of the content of each fingerprint of either side.
         of: ``int64`` (n,): which of them each pair of the comparison is.
         table: ``float32`` (distinct, columns): evidence, filled in as it is made; NaN where
             nothing is known.
         equal: pairs of equal bytes, which need no check.
+        tried, near: pairs of crowds that were verified, and those that are near or exact.
+        connected: pairs whose images near pairs of crowds connect.
     """
 
     pairs: Pairs
+    numbers: tuple[Int64, Int64]
     of: Int64
     table: Float32
     equal: Bool
+    tried: Bool
+    near: Bool
+    connected: Bool
 
     @property
     def unchecked(self) -> Bool:
@@ -111,6 +134,8 @@ class _Distinct:
         if skipped is not None:
             skipped = skipped[self.of]
             table[skipped > 0, _SCREENED:] = np.nan
+            # of a crowd not all pairs were screened
+            table[skipped == CONNECTED] = np.nan
         columns = {name: table[:, place] for place, name in enumerate(COLUMNS)}
         return Evidence(columns, table[:, len(COLUMNS) :], skipped)
 
@@ -139,12 +164,19 @@ class _Rows:
     def reference(self) -> Int64:
         return self.pairs.reference[self.index]
 
+    @property
+    def contents(self) -> tuple[Int64, Int64]:
+        """Numbers of the contents of either image."""
+        left, right = self.own.numbers
+        return left[self.query], right[self.reference]
+
 
 def verify(
     comparisons: Sequence[Pairs],
     material: Mapping[str, Material],
     place: Workplace,
     grader: Grader | None = None,
+    spanning: Sequence[Spanning] = (),
 ) -> list[Evidence]:
     """Return the evidence on the pairs of all comparisons; pictures are decoded once a set.
 
@@ -157,24 +189,65 @@ def verify(
         place: where to work; known evidence comes from its cache and new evidence goes there.
         grader: decides after each round which images proceed to the next. Without it all pairs
             that pass the screen are checked.
+        spanning: of each comparison what :func:`connect` found, if it was called.
 
     Raises:
         ImagesLost: images cannot be read again.
     """
-    distinct = [_distinct(pairs, material, place) for pairs in comparisons]
-    new = [
-        _Rows(each, np.flatnonzero(np.isnan(each.table[:, 0]) & ~each.equal)) for each in distinct
+    distinct = [
+        _distinct(pairs, material, place, spanning[number] if spanning else None)
+        for number, pairs in enumerate(comparisons)
     ]
-    if any(len(rows.index) for rows in new):
-        _screen(new, material, place)
-    survivors = [_survivors(each, material) for each in distinct]
-    for rows, passed in zip(new, survivors, strict=True):
-        _remember(_Rows(rows.own, np.setdiff1d(rows.index, passed.index)), material, place)
+    open_ = [_Rows(each, np.flatnonzero(~each.equal & ~each.connected)) for each in distinct]
+    survivors = _screened(open_, material, place)
     if grader is None:
         _verify(survivors, material, place)
         return [each.evidence(None) for each in distinct]
     skipped = _in_rounds(survivors, material, place, grader)
     return [each.evidence(own) for each, own in zip(distinct, skipped, strict=True)]
+
+
+def connect(
+    comparisons: Sequence[Pairs],
+    material: Mapping[str, Material],
+    place: Workplace,
+    grader: Grader,
+) -> list[Spanning]:
+    """Verify the pairs that connect the crowds of each comparison.
+
+    Args:
+        comparisons: pairs of crowded images, one record a pair of sets.
+        material, place, grader: as in :func:`verify`.
+
+    Raises:
+        ImagesLost: images cannot be read again.
+    """
+    # local features did not compare these
+    crowds = [
+        _distinct(replace(pairs, votes=np.zeros(len(pairs), np.float32)), material, place)
+        for pairs in comparisons
+    ]
+    rows = [_Rows(own, np.flatnonzero(~own.equal)) for own in crowds]
+    forests = [
+        Forest(each.contents, each.pairs.similarity[each.index], most_for(each.pairs))
+        for each in rows
+    ]
+    while any(len(forest.due()) for forest in forests):
+        due = [_Rows(r.own, r.index[f.due()]) for r, f in zip(rows, forests, strict=True)]
+        passed = _screened(due, material, place)
+        _verify(passed, material, place)
+        for each, survivors, forest in zip(due, passed, forests, strict=True):
+            if len(each.index):
+                near = survivors.index[_near(survivors, material, grader)]
+                forest.proceed(np.isin(each.index, near))
+    return [
+        Spanning.of(
+            _keys(each.pairs, each.index[forest.tried], material),
+            each.own.table[each.index[forest.tried]],
+            forest.near[forest.tried],
+        )
+        for each, forest in zip(rows, forests, strict=True)
+    ]
 
 
 def equal_bytes(pairs: Pairs, material: Mapping[str, Material]) -> Bool:
@@ -184,10 +257,18 @@ def equal_bytes(pairs: Pairs, material: Mapping[str, Material]) -> Bool:
     return np.asarray((left == right).all(axis=1))
 
 
-def _distinct(pairs: Pairs, material: Mapping[str, Material], place: Workplace) -> _Distinct:
-    """Return the distinct pairs of contents of a comparison with what the cache knows of them."""
-    keys = _keys(pairs, np.arange(len(pairs)), material)
-    _, first, group = np.unique(keys, return_index=True, return_inverse=True)
+def _distinct(
+    pairs: Pairs,
+    material: Mapping[str, Material],
+    place: Workplace,
+    spanning: Spanning | None = None,
+) -> _Distinct:
+    """Return the distinct pairs of contents of a comparison with what is known of them."""
+    numbers = _numbers(pairs, material)
+    left, right = numbers[0][pairs.query], numbers[1][pairs.reference]
+    contents = left * (numbers[0].max(initial=0) + numbers[1].max(initial=0) + 1) + right
+    code = contents * _WAYS + _ways(pairs, slice(None))
+    _, first, group = np.unique(code, return_index=True, return_inverse=True)
     # in the order of pairs, which is one of ids: ties are broken by it
     order = np.argsort(first)
     number = np.empty(len(order), np.int64)
@@ -206,7 +287,28 @@ def _distinct(pairs: Pairs, material: Mapping[str, Material], place: Workplace) 
         view=pairs.view[first],
         votes=votes,
     )
-    return _Distinct(distinct, of, _known(keys[first], place), equal_bytes(distinct, material))
+    table, equal = _known(distinct, material, place), left[first] == right[first]
+    tried, near, connected = np.zeros((3, len(first)), np.bool_)
+    if spanning is not None and len(spanning.keys):
+        keys = _keys(distinct, np.arange(len(distinct)), material, tried=False)
+        at, tried = spanning.find(keys)
+        table[tried], near = spanning.table[at[tried]], tried & spanning.near[at]
+        groups = [
+            spanning.group_of(content_keys(material[name].prints))[rows]
+            for name, rows in (
+                (pairs.query_set, distinct.query),
+                (pairs.reference_set, distinct.reference),
+            )
+        ]
+        connected = (groups[0] == groups[1]) & (groups[0] >= 0)
+    return _Distinct(distinct, numbers, of, table, equal, tried, near, connected)
+
+
+def _numbers(pairs: Pairs, material: Mapping[str, Material]) -> tuple[Int64, Int64]:
+    """Return a number for the content of each fingerprint of either side, over both."""
+    sides = [content_keys(material[name].prints) for name in (pairs.query_set, pairs.reference_set)]
+    number = np.unique(np.concatenate(sides), return_inverse=True)[1].astype(np.int64)
+    return number[: len(sides[0])], number[len(sides[0]) :]
 
 
 # -- rounds --------------------------------------------------------------------------------------
@@ -219,7 +321,15 @@ def _in_rounds(
     grader: Grader,
 ) -> list[Int8]:
     """Check the best candidates of each image, further ones while a round turns up any."""
-    rounds = [Rounds(_candidates(rows, material), sizes_for(rows.pairs)) for rows in survivors]
+    rounds = [
+        Rounds(
+            _candidates(rows, material),
+            sizes_for(rows.pairs),
+            np.flatnonzero(rows.own.tried),
+            np.flatnonzero(rows.own.near),
+        )
+        for rows in survivors
+    ]
     while any(len(own.due()) for own in rounds):
         due = [_Rows(rows.own, own.due()) for rows, own in zip(survivors, rounds, strict=True)]
         _verify(due, material, place)
@@ -230,20 +340,19 @@ def _in_rounds(
 
 
 def _candidates(rows: _Rows, material: Mapping[str, Material]) -> Candidates:
-    pairs, index = rows.pairs, rows.index
-    digests = [
-        material[pairs.query_set].prints.digests[rows.query],
-        material[pairs.reference_set].prints.digests[rows.reference],
-    ]
-    keys = np.ascontiguousarray(np.concatenate(digests)).view("V16").ravel()
-    query, reference = np.unique(keys, return_inverse=True)[1].reshape(2, -1)
+    """Return the candidates of one comparison, those that crowds connect among them."""
+    own = rows.own
+    index = np.union1d(rows.index, np.flatnonzero(own.connected & ~own.equal))
+    every = _Rows(own, index)
+    query, reference = every.contents
+    votes = own.pairs.votes
     return Candidates(
         pair=index,
         query=query,
         reference=reference,
-        score=_promise(rows.own, material)[0][index],
-        votes=np.zeros(len(index), np.float32) if pairs.votes is None else pairs.votes[index],
-        within=pairs.query_set == pairs.reference_set,
+        score=_promise(every, material)[0],
+        votes=np.zeros(len(index), np.float32) if votes is None else votes[index],
+        within=own.pairs.query_set == own.pairs.reference_set,
     )
 
 
@@ -266,37 +375,45 @@ def _near(rows: _Rows, material: Mapping[str, Material], grader: Grader) -> Bool
 # -- known evidence ------------------------------------------------------------------------------
 
 
-def _keys(pairs: Pairs, index: Int64, material: Mapping[str, Material]) -> npt.NDArray[np.void]:
+def _keys(
+    pairs: Pairs, index: Int64, material: Mapping[str, Material], *, tried: bool = True
+) -> npt.NDArray[np.void]:
     """Return the cache keys of pairs: two content digests, the view, how the check is made."""
     left = material[pairs.query_set].prints.digests[pairs.query[index]]
     right = material[pairs.reference_set].prints.digests[pairs.reference[index]]
-    way = pairs.view[index] + 16 * _tried(pairs, index)
+    way = _ways(pairs, index) if tried else pairs.view[index]
     view = way.astype(np.uint8)[:, None]
     return np.ascontiguousarray(np.concatenate([left, right, view], axis=1)).view("V33").ravel()
 
 
-def _tried(pairs: Pairs, index: Int64) -> Bool:
+def _ways(pairs: Pairs, index: Int64 | slice) -> Int8:
+    """Return how pairs are checked: the view, and whether local features are tried."""
+    return np.asarray(pairs.view[index] + _WAYS // 2 * _tried(pairs, index), np.int8)
+
+
+def _tried(pairs: Pairs, index: Int64 | slice) -> Bool:
     """Return for which pairs it is worth trying to align by local features.
 
     Where the local channel compared the pictures, only pairs that it found share any.
     """
     if pairs.votes is None:
-        return np.ones(len(index), np.bool_)
+        return np.ones(len(pairs.view[index]), np.bool_)
     return np.asarray(pairs.votes[index] > 0)
 
 
-def _known(keys: npt.NDArray[np.void], place: Workplace) -> Float32:
-    """Return a table of evidence, a row per key, NaN where nothing is known yet."""
-    table = _new_table(len(keys), place)
-    for part in _parts(len(keys), KNOWN_CHUNK):
+def _known(pairs: Pairs, material: Mapping[str, Material], place: Workplace) -> Float32:
+    """Return a table of evidence, a row per pair, NaN where nothing is known yet."""
+    table = _new_table(len(pairs), place)
+    for part in _parts(len(pairs), KNOWN_CHUNK):
         table[part] = np.nan
-        names = [key.tobytes() for key in keys[part]]
-        found = place.cache.get(_maker(), names) if place.cache is not None else {}
+        if place.cache is None:
+            continue
+        keys = _keys(pairs, np.arange(len(pairs))[part], material)
+        names = [key.tobytes() for key in keys]
+        found = place.cache.get(_maker(), names)
         for row, name in enumerate(names, part.start):
             if name in found:
-                # of what was only screened nothing else is kept
-                stored = np.frombuffer(found[name], "<f4")
-                table[row, : len(stored)] = stored
+                table[row, _SCREENED:] = unpacked(found[name], _USUAL)
     return table
 
 
@@ -314,16 +431,68 @@ def _remember(rows: _Rows, material: Mapping[str, Material], place: Workplace) -
         return
     for part in _parts(len(rows.index), KNOWN_CHUNK):
         index = rows.index[part]
-        values = rows.own.table[index].astype("<f4")
-        kept = np.where(np.isnan(values[:, _SCREENED:]).all(axis=1), _SCREENED, _RECORD)
-        entries = zip(_keys(rows.pairs, index, material), values, kept, strict=True)
-        place.cache.put(
-            _maker(), ((key.tobytes(), value[:size].tobytes()) for key, value, size in entries)
-        )
+        keys = (key.tobytes() for key in _keys(rows.pairs, index, material))
+        checks = packed(rows.own.table[index, _SCREENED:], _USUAL)
+        place.cache.put(_maker(), zip(keys, checks, strict=True))
 
 
 def _maker() -> bytes:
-    return check.digest() + bytes([DECODING])
+    usual = hashlib.blake2b(_USUAL.tobytes(), digest_size=4).digest()
+    return check.digest() + bytes([DECODING]) + usual
+
+
+def _recall_screens(rows: _Rows, material: Mapping[str, Material], place: Workplace) -> None:
+    """Fill in what the cache knows of the screens of pairs."""
+    if place.cache is None:
+        return
+    table = rows.own.table
+    for entries in _screens(rows, material):
+        found = place.cache.get(_SCREENS + _maker(), [key for key, _ in entries])
+        for key, index in entries:
+            if key in found:
+                stored = np.frombuffer(zlib.decompress(found[key]), "<f4")
+                new = np.isnan(table[index, 0])
+                table[index[new], :_SCREENED] = stored.reshape(_SCREENED, -1).T[new]
+
+
+def _remember_screens(
+    rows: _Rows, new: Int64, material: Mapping[str, Material], place: Workplace
+) -> None:
+    """Put the screens of pairs into the cache, those of images with new ones."""
+    if place.cache is None:
+        return
+    queries = rows.pairs.query[rows.index]
+    own = _Rows(rows.own, rows.index[np.isin(queries, rows.pairs.query[new])])
+    for entries in _screens(own, material):
+        place.cache.put(
+            _SCREENS + _maker(),
+            (
+                (key, zlib.compress(own.own.table[index, :_SCREENED].T.astype("<f4").tobytes(), 1))
+                for key, index in entries
+            ),
+        )
+
+
+def _screens(rows: _Rows, material: Mapping[str, Material]) -> Iterator[list[tuple[bytes, Int64]]]:
+    """Yield, in blocks, the pairs of each query, and the key under which their screens are kept.
+
+    A screen is cheap and there are many, so all of a query are one entry: the key is made of those
+    of its pairs. Of the tiniest images none are kept.
+    """
+    large = material[rows.pairs.query_set].prints.sizes[rows.query].max(axis=1, initial=0)
+    rows = _Rows(rows.own, rows.index[large > TINIEST])
+    edges = np.flatnonzero(np.diff(rows.query, prepend=-1, append=-1)).tolist()
+    for start in range(0, len(edges) - 1, SCREEN_CHUNK):
+        cut = edges[start : start + SCREEN_CHUNK + 1]
+        index = rows.index[cut[0] : cut[-1]]
+        keys = _keys(rows.pairs, index, material).view(np.uint8).reshape(-1, _KEY)
+        yield [
+            (
+                hashlib.blake2b(keys[a - cut[0] : b - cut[0]].tobytes(), digest_size=16).digest(),
+                index[a - cut[0] : b - cut[0]],
+            )
+            for a, b in itertools.pairwise(cut)
+        ]
 
 
 def _parts(count: int, step: int) -> list[slice]:
@@ -341,6 +510,20 @@ class _ScreenTask:
     reference: Int64
     view: npt.NDArray[np.int8]
     small: Bool
+
+
+def _screened(
+    todo: Sequence[_Rows], material: Mapping[str, Material], place: Workplace
+) -> list[_Rows]:
+    """Screen the pairs of which nothing is known; return those of all pairs that pass."""
+    for rows in todo:
+        _recall_screens(rows, material, place)
+    new = [_Rows(rows.own, rows.index[np.isnan(rows.own.table[rows.index, 0])]) for rows in todo]
+    if any(len(rows.index) for rows in new):
+        _screen(new, material, place)
+        for rows, fresh in zip(todo, new, strict=True):
+            _remember_screens(rows, fresh.index, material, place)
+    return [_survivors(rows, material) for rows in todo]
 
 
 def _screen(todo: Sequence[_Rows], material: Mapping[str, Material], place: Workplace) -> None:
@@ -398,24 +581,29 @@ def _are_small(pairs: Pairs, material: Mapping[str, Material]) -> Bool:
     return np.asarray(np.maximum(left, right) <= check.SMALL)
 
 
-def _promise(own: _Distinct, material: Mapping[str, Material]) -> tuple[Float32, Bool]:
+def _promise(rows: _Rows, material: Mapping[str, Material]) -> tuple[Float32, Bool]:
     """Return what similarity and screen promise of each pair, and whether that is enough."""
-    pairs, small = own.pairs, _are_small(own.pairs, material)
+    pairs, index = rows.pairs, rows.index
+    small = _are_small(pairs, material)[index]
     weight = np.where(small, SMALL_WEIGHT, SCREEN_WEIGHT).astype(np.float32)
-    corrected = pairs.similarity - pairs.background
+    corrected = pairs.similarity[index] - pairs.background[index]
     # that two whole images are unlike says nothing against a crop, which their screen knows
     corrected = np.where(small, np.maximum(corrected, 0), corrected)
-    score = corrected + weight * own.table[:, 0]
+    score = corrected + weight * rows.own.table[index, 0]
     return score, score >= np.where(small, SMALL_GATE, GATE).astype(np.float32)
 
 
-def _survivors(own: _Distinct, material: Mapping[str, Material]) -> _Rows:
+def _survivors(rows: _Rows, material: Mapping[str, Material]) -> _Rows:
     """Return the pairs that passed the screen."""
-    pairs = own.pairs
-    reached = _promise(own, material)[1] | material[pairs.query_set].prints.flat[pairs.query]
-    if pairs.votes is not None:
-        reached |= pairs.votes > 0
-    return _Rows(own, np.flatnonzero(reached & ~own.equal))
+    reached = _promise(rows, material)[1] | _are_flat(rows, material)
+    if rows.pairs.votes is not None:
+        reached |= rows.pairs.votes[rows.index] > 0
+    return _Rows(rows.own, rows.index[reached])
+
+
+def _are_flat(rows: _Rows, material: Mapping[str, Material]) -> Bool:
+    """Return the pairs of blank images."""
+    return material[rows.pairs.query_set].prints.flat[rows.query]
 
 
 # -- the full check ------------------------------------------------------------------------------

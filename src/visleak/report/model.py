@@ -70,7 +70,8 @@ class Standing:
 class Comparison:
     """One query set against one reference set.
 
-    ``duplicates``, of a set compared with itself: grade or degree, pairs, images in them.
+    ``duplicates``, of a set compared with itself: grade or degree, pairs, images in them;
+    ``largest``: numbers of images of its largest duplicate groups.
     """
 
     query_set: str
@@ -80,6 +81,7 @@ class Comparison:
     pairs: int
     rates: Mapping[str, Rate]
     duplicates: tuple[tuple[str, int, int | None], ...]
+    largest: tuple[int, ...] = ()
 
     @property
     def scenario(self) -> str:
@@ -276,6 +278,9 @@ def _comparison(item: Mapping[str, Any], verified: bool) -> Comparison:
             (kind, int(pairs[kind]), int(images[kind]) if kind in images else None)
             for kind in EXCLUSIVE
             if pairs.get(kind)
+        ),
+        largest=tuple(
+            int(size) for size in _map(item.get("duplicate_groups")).get("largest") or ()
         ),
     )
 

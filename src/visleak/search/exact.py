@@ -247,14 +247,45 @@ class _QueryBlock:
         )
         self.pending, self.held = [], 0
         keep = value >= self._needed(query, self.sides.penalty[reference])
-        scored = rescore(self.sides, self.rows, query[keep], reference[keep])
+        query, reference, value = query[keep], reference[keep], value[keep]
+        if self.wanted.threshold is not None:
+            beyond = self._beyond_cap(query, reference, value, self.wanted.threshold)
+            self._count(query[beyond], reference[beyond])
+            query, reference = query[~beyond], reference[~beyond]
+        scored = rescore(self.sides, self.rows, query, reference)
         if self.wanted.threshold is not None:
             reached = scored.only(scored.similarity >= np.float32(self.wanted.threshold))
-            weight = self.sides.weight
-            np.add.at(self.total, reached.query, 1 if weight is None else weight[reached.reference])
+            self._count(reached.query, reached.reference)
         both = scored if self.settled is None else self.settled.plus(scored)
         self.settled = both.only(chosen(both, self.sides, self.wanted))
         return self.settled
+
+    def _beyond_cap(self, query: Int64, reference: Int64, value: Float32, threshold: float) -> Bool:
+        """Return which pairs surely reach the threshold, and as surely are not kept.
+
+        They are counted without an exact similarity: in a crowd nearly all pairs are such.
+        """
+        margin, cap = np.float32(MARGIN), self.wanted.cap
+        if len(query) <= cap:
+            return np.zeros(len(query), np.bool_)
+        similarity = value + self.sides.penalty[reference]
+        order = np.lexsort((-similarity, query))
+        queries = query[order]
+        first = np.searchsorted(queries, queries)
+        # that of the last one within the cap; of a query without so many no pair is beyond it
+        last = np.minimum(first + cap - 1, len(order) - 1)
+        full = queries[last] == queries
+        beyond = np.empty(len(order), np.bool_)
+        beyond[order] = full & (similarity[order] < similarity[order[last]] - 2 * margin)
+        beyond &= similarity >= np.float32(threshold) + margin
+        if self.wanted.best:
+            beyond &= value < self.floor[query] - margin
+        return beyond
+
+    def _count(self, query: Int64, reference: Int64) -> None:
+        """Count pairs that reach the threshold."""
+        weight = self.sides.weight
+        np.add.at(self.total, query, 1 if weight is None else weight[reference])
 
     def finish(self) -> tuple[Scored, Int64]:
         """Return what is wanted of this block's queries, and their totals."""

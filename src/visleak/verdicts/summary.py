@@ -11,7 +11,14 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from visleak.pipeline.copies import ContentPairs
-from visleak.pipeline.rates import EXCLUSIVE, NOTHING, headline, rates
+from visleak.pipeline.rates import (
+    EXCLUSIVE,
+    NOTHING,
+    duplicate_groups,
+    group_sentence,
+    headline,
+    rates,
+)
 from visleak.records import GRADES, Int64
 from visleak.store import AUDIT, IMAGES, PAIRS, read_summary, read_table
 from visleak.verdicts.ledger import read_verdicts
@@ -54,7 +61,7 @@ def judged_summary(folder: Path, verdicts: Iterable[Verdict] | None = None) -> d
     pairs = judged_pairs(folder, _COLUMNS, said)
     strongest = _Strongest(folder, pairs)
     comparisons = [_comparison(each, pairs, strongest) for each in stored["comparisons"]]
-    totals = [_total(each, stored, strongest) for each in stored["totals"]]
+    totals = [_total(each, stored, strongest, comparisons) for each in stored["totals"]]
     near = pc.is_in(pairs["grade"], pa.array(GRADES[:2]))
     conflicts = pc.and_(near, pc.equal(pairs["label_relation"], "different"))
     return stored | {
@@ -161,9 +168,12 @@ def _comparison(
         pc.equal(pairs["reference_set"], stored["reference_set"]),
     )
     result["pairs"] = pc.sum(mine).as_py() or 0
+    code = np.asarray(pc.index_in(rows["grade"], pa.array(GRADES)).to_numpy())
+    contents = ContentPairs.of_tables(rows, strongest.images)
+    near = code <= GRADES.index("near")
+    result["duplicate_groups"] = duplicate_groups(contents.groups(near, within=inside))
     if inside:
-        code = pc.index_in(rows["grade"], pa.array(GRADES)).to_numpy()
-        many = ContentPairs.of_tables(rows, strongest.images).stand_for(code)
+        many = contents.stand_for(code)
         result["within"] = {
             "duplicate_pairs": {n: int(many[code == c].sum()) for c, n in enumerate(GRADES[:3])},
             "distinct_images": {n: int((codes == c).sum()) for c, n in enumerate(GRADES[:3])},
@@ -172,8 +182,12 @@ def _comparison(
 
 
 def _total(
-    stored: Mapping[str, Any], summary: Mapping[str, Any], strongest: _Strongest
+    stored: Mapping[str, Any],
+    summary: Mapping[str, Any],
+    strongest: _Strongest,
+    judged: Sequence[Mapping[str, Any]] = (),
 ) -> dict[str, Any]:
+    """Return a total of the summary, counted again; ``judged`` are its comparisons, the same."""
     name = stored["query_set"]
     own = [each for each in summary["comparisons"] if each["query_set"] == name]
     leaks = [each for each in own if each["coverage"] != "within"]
@@ -183,9 +197,19 @@ def _total(
     references = [each["reference_set"] for each in leaks or own]
     before = headline(name, references, stored["rates"], inside)
     after = headline(name, references, counted, inside)
+    was, now = (
+        group_sentence(
+            [
+                each.get("duplicate_groups", {})
+                for each in comparisons
+                if each["query_set"] == name and (each["coverage"] == "within") == inside
+            ]
+        )
+        for comparisons in (summary["comparisons"], judged)
+    )
     # what else the headline says stays as it is
-    rest = stored["headline"].removeprefix(before)
-    return dict(stored) | {"rates": counted, "headline": f"{after}, after review{rest}"}
+    rest = stored["headline"].removeprefix(before).removeprefix(was)
+    return dict(stored) | {"rates": counted, "headline": f"{after}, after review{now}{rest}"}
 
 
 def _rates(stored: Mapping[str, Any], codes: Int64, images: int) -> dict[str, Any]:

@@ -18,7 +18,7 @@ from visleak.verify import align, closeup
 from visleak.verify.align import Matrix
 from visleak.verify.features import by_features
 from visleak.verify.frame import SIDE, Frame, Photo, frame, grey
-from visleak.verify.light import light
+from visleak.verify.light import Light, light
 from visleak.verify.measures import NOTHING, Measures, square
 from visleak.verify.measures import grey as grey_square
 
@@ -37,8 +37,9 @@ SMALL: Final = 0.5
 #: How much of its agreement a relation loses for a pixel of drift.
 LOOSE: Final = 0.05
 
-#: Worth and drift (pixels) with which no better relation is looked for, and the worth below which
-#: no perspective is.
+#: Worth and drift (pixels) with which no better relation is looked for (of that worth the start is
+#: taken from GOOD on, for so small a drift leaves nothing to find), and the worth below which no
+#: perspective is.
 PERFECT: Final = 0.97
 STILL: Final = 0.1
 HOPELESS: Final = 0.3
@@ -61,6 +62,9 @@ def check_large(
         features: align by local features where correlation does not do.
     """
     photos = Photo.of(query), Photo.of(reference)
+    found = _as_begun(photos, start)
+    if found is not None:
+        return found, start
     looks = 255 - query if inverted else query
     small = [_even(grey_square(square(picture, COARSE_SIDE))) for picture in (looks, reference)]
     coarse = align.by_correlation(small[0], small[1], start)
@@ -73,6 +77,13 @@ def check_large(
             if worth(other) > worth(measures):
                 return other, there
     return measures, matrix
+
+
+def _as_begun(photos: tuple[Photo, Photo], start: Matrix) -> Measures | None:
+    """Return the measures under the start where no displacement is left to be found."""
+    overlap = frame(*photos, start)
+    measures = measured(overlap) if overlap is not None else NOTHING
+    return measures if worth(measures) > GOOD and measures.drift < STILL else None
 
 
 def _even(grey: Float32) -> Float32:
@@ -94,15 +105,15 @@ def _refined(
 ) -> tuple[Measures, Matrix]:
     """Return the measures under the best relation, and the better one correlation makes of it."""
     found = [(frame(*photos, start), start) for start in starts]
-    seen = [(measured(each, inliers), start, each) for each, start in found if each is not None]
+    seen = [_seen(each, start, inliers) for each, start in found if each is not None]
     if not seen:
         return NOTHING, starts[0]
-    measures, matrix, overlap = max(seen, key=lambda item: worth(item[0]))
+    measures, matrix, overlap, fit = max(seen, key=lambda item: worth(item[0]))
     for perspective in (False, True):
         settled = worth(measures) > PERFECT and measures.drift < STILL
         if settled or (perspective and worth(measures) < HOPELESS):
             break
-        ours, theirs = light(overlap).fitted, grey(overlap.reference)
+        ours, theirs = fit.fitted, grey(overlap.reference)
         where = closeup.agreeing(ours, theirs, overlap.mask)
         moved = align.refine_frame(ours, theirs, where, perspective=perspective)
         if moved is None:
@@ -111,10 +122,15 @@ def _refined(
         better = frame(*photos, there)
         if better is None:
             continue
-        again = measured(better, inliers)
-        if worth(again) > worth(measures):
-            measures, matrix, overlap = again, there, better
+        again = _seen(better, there, inliers)
+        if worth(again[0]) > worth(measures):
+            measures, matrix, overlap, fit = again
     return measures, matrix
+
+
+def _seen(overlap: Frame, matrix: Matrix, inliers: int) -> tuple[Measures, Matrix, Frame, Light]:
+    fit = light(overlap)
+    return measured(overlap, inliers, fit), matrix, overlap, fit
 
 
 def worth(measures: Measures) -> float:
@@ -129,9 +145,9 @@ def worth(measures: Measures) -> float:
     return agreement * (1 - SMALL * (1 - share))
 
 
-def measured(overlap: Frame, inliers: int = 0) -> Measures:
-    """Return the measures of a pair in its common frame."""
-    fit, mask = light(overlap), overlap.mask
+def measured(overlap: Frame, inliers: int = 0, fit: Light | None = None) -> Measures:
+    """Return the measures of a pair in its common frame; ``fit`` is that of the frame's light."""
+    fit, mask = fit or light(overlap), overlap.mask
     ours, theirs, blur = closeup.blurred_alike(fit.fitted, grey(overlap.reference), mask)
     edges = closeup.edges(ours, theirs, mask)
     local = closeup.local(ours, theirs, mask)

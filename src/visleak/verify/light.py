@@ -147,13 +147,14 @@ def detail_fit(frame: Frame) -> DetailFit:
     if np.count_nonzero(inner) < 100:
         inner = frame.mask
     luminance = _LUMINANCE.astype(np.float32)
-    ours = _details(frame.query)[inner]
-    theirs = _details(grey(frame.reference))[inner]
+    pixels = np.flatnonzero(inner)
+    ours = _details(frame.query).reshape(-1, 3).take(pixels, axis=0)
+    theirs = _details(grey(frame.reference)).ravel().take(pixels)
     strength = np.maximum(np.abs(ours @ luminance), np.abs(theirs))
     # a plain ground says nothing, and what compression leaves on it must not outvote the rest
-    there = strength > GROUND
-    if np.count_nonzero(there) >= 100:
-        ours, theirs, strength = ours[there], theirs[there], strength[there]
+    there = np.flatnonzero(strength > GROUND)
+    if len(there) >= 100:
+        ours, theirs, strength = ours.take(there, axis=0), theirs.take(there), strength.take(there)
     trust = 1 / (1 + (strength / (USUAL * _median(strength) + 0.5)) ** 2)
     gain, weights = 0.0, _LUMINANCE
     for _ in range(2):
@@ -167,8 +168,9 @@ def detail_fit(frame: Frame) -> DetailFit:
         limit = OFF_SPREADS * (_SPREAD * _median(miss) + 0.3)
         trust = trust / (1 + (miss / limit) ** 2)
     weights = _at_contrast(weights, ours, theirs, trust)
-    mixed = frame.query[frame.mask] @ weights.astype(np.float32)
-    level = _median(grey(frame.reference)[frame.mask] - mixed)
+    pixels = np.flatnonzero(frame.mask)
+    mixed = frame.query.reshape(-1, 3).take(pixels, axis=0) @ weights.astype(np.float32)
+    level = _median(grey(frame.reference).ravel().take(pixels) - mixed)
     return DetailFit(gain, weights, level)
 
 

@@ -1,0 +1,227 @@
+"""Crowds of similar images: what is verified of them, and which of them have local features."""
+
+from __future__ import annotations
+
+import itertools
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+import pytest
+from PIL import Image
+
+from visleak.auditing import Audit, audit
+from visleak.pipeline.crowds import CROWDED, LARGE, REPRESENTATIVES, Forest, Spanning
+from visleak.settings import Settings
+from visleak.verdicts import Verdict, judged_summary
+from visleak.verify import check
+
+FRAMES = CROWDED + 14
+TIME = "2026-01-01T00:00:00Z"
+
+
+def contents(numbers):
+    """Return digests, ascending with the numbers."""
+    digests = np.zeros((len(numbers), 16), np.uint8)
+    digests[:, 0], digests[:, 1] = np.divmod(np.array(numbers), 256)
+    return digests.view("V16").ravel()
+
+
+def grown(left, right, similarity, near, most=None):
+    """Return the pairs of each step, where those of ``near`` are found to be near."""
+    ends = np.array(left), np.array(right)
+    forest, seen = Forest(ends, np.array(similarity, np.float32), most), []
+    while len(due := forest.due()):
+        seen.append(due.tolist())
+        forest.proceed(np.isin(due, near))
+    return seen, forest
+
+
+# -- the forest ----------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_a_clique_of_near_images_needs_one_pair_fewer_than_images(seed):
+    left, right = np.triu_indices(40, 1)
+    similarity = np.random.default_rng(seed).random(len(left))
+    seen, forest = grown(left, right, similarity, near=range(len(left)))
+    assert forest.near.sum() == forest.tried.sum() == 39
+    assert len(seen) <= 6
+
+
+def test_the_order_of_pairs_does_not_matter():
+    left, right = np.triu_indices(30, 1)
+    rng = np.random.default_rng(1)
+    similarity, near = rng.random(len(left)), rng.random(len(left)) < 0.7
+    order = rng.permutation(len(left))
+    first = grown(left, right, similarity, np.flatnonzero(near))[1]
+    other = grown(left[order], right[order], similarity[order], np.flatnonzero(near[order]))[1]
+    assert (first.tried[order] == other.tried).all()
+
+
+def test_a_group_stops_at_its_first_pair_that_is_not_near():
+    """Two scenes: the pairs between them are the least similar, and one is verified."""
+    left, right = np.triu_indices(20, 1)
+    across = (left < 10) & (right >= 10)
+    similarity = np.where(across, 0.5, 0.9) + np.linspace(0.01, 0, len(left))
+    _, forest = grown(left, right, similarity, np.flatnonzero(~across))
+    assert forest.near.sum() == 18
+    assert (forest.tried & across).sum() == 1
+
+
+def test_images_that_are_only_similar_cost_one_pair_each():
+    left, right = np.triu_indices(40, 1)
+    similarity = np.random.default_rng(3).random(len(left))
+    seen, forest = grown(left, right, similarity, near=[])
+    assert len(seen) == 1
+    assert forest.tried.sum() < 40
+
+
+def test_a_query_has_a_limit():
+    _, forest = grown([0] * 60, range(1, 61), np.linspace(1, 0.5, 60), range(60), most=40)
+    assert forest.near[:40].all()
+    assert not forest.tried[40:].any()
+
+
+# -- representatives -----------------------------------------------------------------------------
+
+
+def spanning(groups):
+    """Return groups of near contents, each a chain."""
+    pairs = [pair for group in groups for pair in itertools.pairwise(group)]
+    ends = [contents([pair[end] for pair in pairs]).view(np.uint8) for end in (0, 1)]
+    keys = np.concatenate([e.reshape(-1, 16) for e in ends] + [np.zeros((len(pairs), 1))], axis=1)
+    keys = np.ascontiguousarray(keys.astype(np.uint8)).view("V33").ravel()
+    return Spanning.of(keys, np.zeros((len(pairs), 3), np.float32), np.ones(len(pairs), bool))
+
+
+def test_large_groups_have_representatives_and_small_ones_all():
+    large, small = range(100, 100 + LARGE), range(300, 300 + LARGE - 1)
+    own = spanning([large, small])
+    asked = contents([*large, *small, 7])
+    speaks = own.speaks(asked)
+    assert speaks[:LARGE].tolist() == [True] * REPRESENTATIVES + [False] * (LARGE - REPRESENTATIVES)
+    assert speaks[LARGE:].all()
+    mixed = np.random.default_rng(0).permutation(len(asked))
+    assert (own.speaks(asked[mixed]) == speaks[mixed]).all()
+
+
+def test_contents_have_the_group_that_near_pairs_connect():
+    own = spanning([[1, 2, 3], [8, 9]])
+    group = own.group_of(contents([1, 3, 8, 9, 5]))
+    assert group[0] == group[1] != group[2] == group[3] >= 0
+    assert group[4] == -1
+
+
+# -- audits --------------------------------------------------------------------------------------
+
+
+def scenery(side, seed):
+    rng = np.random.default_rng(seed)
+    pixels = np.kron(rng.integers(30, 220, (side // 12, side // 12, 3)), np.ones((12, 12, 1)))
+    pixels[side // 4 : side // 2, side // 3 : side // 2] = rng.integers(0, 256, 3)
+    return pixels
+
+
+def write(folder, name, pixels):
+    folder.mkdir(parents=True, exist_ok=True)
+    Image.fromarray(np.clip(pixels, 0, 255).astype(np.uint8)).save(folder / f"{name}.png")
+
+
+def write_frames(folder, count, side, seed=0):
+    rng = np.random.default_rng(seed)
+    still = scenery(side, 0)
+    for number in range(count):
+        write(folder, f"f{number:03d}", still + rng.normal(0, 3, still.shape))
+
+
+@pytest.fixture(scope="module")
+def crowd(tmp_path_factory):
+    """Frames of a static scene, and a crop that shares half of its fingerprint's cells at most."""
+    root = tmp_path_factory.mktemp("crowd")
+    write_frames(root / "frames", FRAMES, 144)
+    crop = scenery(144, 0)[12:108, 12:108] + np.random.default_rng(9).normal(0, 3, (96, 96, 3))
+    write(root / "frames", "crop", crop)
+    return audit(root / "frames", out=root / "out", cache=root / "cache", workers=1)
+
+
+def graded(found: Audit) -> int:
+    return int(pc.sum(pc.is_valid(found.pairs()["grade"])).as_py())
+
+
+def test_a_crowd_is_one_group_and_its_counts_are_true(crowd):
+    assert crowd.rate("near_or_exact").count == FRAMES + 1
+    groups = crowd.summary["comparisons"][0]["duplicate_groups"]
+    assert groups == {"groups": 1, "images": FRAMES + 1, "largest": [FRAMES + 1]}
+    assert f"largest group of duplicates has {FRAMES + 1} images" in crowd.summary["headline"]
+    frames = crowd.images()
+    frames = frames.filter(pc.starts_with(frames["id"], "f"))
+    assert min(frames["pairs_total"].to_pylist()) >= FRAMES - 1
+
+
+def test_a_crowd_costs_about_a_pair_per_image(crowd):
+    between = crowd.pairs()
+    crop = pc.or_(
+        pc.starts_with(between["query"], "crop"), pc.starts_with(between["reference"], "crop")
+    )
+    frames = between.filter(pc.invert(crop))
+    assert frames["grade"].null_count == frames.num_rows - (FRAMES - 1)
+    missing = frames.filter(pc.is_null(frames["grade"]))
+    assert all("connect" in reason for reason in missing["reason"].to_pylist())
+
+
+def test_order_workers_and_cache_change_nothing(crowd, tmp_path):
+    files = sorted((crowd.folder.parent / "frames").iterdir(), reverse=True)
+    manifest = tmp_path / "frames.csv"
+    manifest.write_text("path,id\n" + "".join(f"{path},{path.name}\n" for path in files))
+    other = audit(manifest, out=tmp_path / "out", cache=None, workers=2)
+    assert other.pairs().equals(crowd.pairs())
+    again = audit(manifest, out=tmp_path / "again", cache=crowd.folder.parent / "cache")
+    assert again.pairs().equals(crowd.pairs())
+
+
+def test_a_finished_crowd_is_not_checked_again(crowd, tmp_path, monkeypatch):
+    monkeypatch.setattr(check, "check", None)
+    again = audit(
+        crowd.folder.parent / "frames",
+        out=tmp_path / "again",
+        cache=crowd.folder.parent / "cache",
+        workers=1,
+    )
+    assert graded(again) == graded(crowd)
+
+
+def test_queries_of_a_crowd_leak_and_share_the_work(tmp_path):
+    write_frames(tmp_path / "test", 12, 96, seed=1)
+    write_frames(tmp_path / "train", FRAMES, 96, seed=2)
+    found = audit(
+        tmp_path / "test",
+        tmp_path / "train",
+        settings=Settings(within=False),
+        out=tmp_path / "out",
+        cache=None,
+        workers=1,
+    )
+    assert found.rate("near_or_exact").count == 12
+    assert graded(found) == 12 + FRAMES - 1
+    assert found.summary["comparisons"][0]["duplicate_groups"]["largest"] == [12 + FRAMES]
+
+
+def test_groups_follow_verdicts(crowd):
+    """One pair connects the crop with the frames; without it the group is that of the frames."""
+    digest = dict(zip(*crowd.images().select(["id", "digest"]).to_pydict().values(), strict=True))
+    near = crowd.pairs()
+    near = near.filter(pc.is_in(near["grade"], pa.array(["exact", "near"])))
+    verdicts = [
+        Verdict(*sorted([digest[query], digest[reference]]), "different", "Ada", TIME)
+        for query, reference in zip(
+            *near.select(["query", "reference"]).to_pydict().values(), strict=True
+        )
+        if "crop.png" in (query, reference)
+    ]
+    judged = judged_summary(crowd.folder, verdicts)
+    assert judged["comparisons"][0]["duplicate_groups"] == {
+        "groups": 1, "images": FRAMES, "largest": [FRAMES],
+    }  # fmt: skip
+    assert f"largest group of duplicates has {FRAMES} images" in judged["headline"]
+    assert f"has {FRAMES + 1} images" not in judged["headline"]
