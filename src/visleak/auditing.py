@@ -21,7 +21,7 @@ import pyarrow.compute as pc
 import visleak
 from visleak import pipeline
 from visleak.cache import NO_FOLDER, Cache, default_folder
-from visleak.errors import UsageError, VisleakWarning
+from visleak.errors import UsageError, VisleakError, VisleakWarning
 from visleak.gallery import shrink
 from visleak.images import content_digest, decode, open_images
 from visleak.images.addresses import redacted
@@ -153,7 +153,12 @@ class Audit:
         return read_problems(self.folder / UNREADABLE)
 
     def pictures(
-        self, set_name: str, ids: Iterable[str], *, side: int | None = None
+        self,
+        set_name: str,
+        ids: Iterable[str],
+        *,
+        side: int | None = None,
+        complete: bool = False,
     ) -> dict[str, Bytes8]:
         """Return images of a set for display, RGB ``uint8``.
 
@@ -163,9 +168,11 @@ class Audit:
             set_name: name of the set.
             ids: of the images.
             side: bound on the long side in pixels; ``None`` for no bound.
+            complete: leave out none of them.
 
         Raises:
             UsageError: there is no such set, it holds embeddings only, or its source is gone.
+            VisleakError: with ``complete``, an image is gone or changed since the audit.
         """
         images = self.images_of(set_name)
         if isinstance(images, EmbeddingSet):
@@ -187,6 +194,12 @@ class Audit:
             picture = decode(stored, enough=SHOWN if side is None else side // 2)
             if not isinstance(picture, Unreadable):
                 result[name] = picture.pixels if side is None else shrink(picture.pixels, side)
+        missing = [name for name in wanted if name not in result]
+        if complete and missing:
+            raise VisleakError(
+                f"{len(missing):,} of {len(wanted):,} images of set {set_name!r} are gone or"
+                f" changed since the audit, such as {missing[0]!r}; restore them, or run again"
+            )
         return result
 
     def _digests(self, set_name: str, ids: Sequence[str]) -> dict[str, str | None]:

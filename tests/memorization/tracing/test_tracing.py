@@ -8,6 +8,7 @@ import math
 import shutil
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pyarrow.parquet as pq
@@ -16,6 +17,7 @@ from generated_images import PROMPTS, World, noisy, write_extraction
 from PIL import Image
 
 import visleak
+from visleak.auditing import Audit
 from visleak.embedding import encode
 from visleak.errors import UsageError, VisleakError
 from visleak.images import open_images
@@ -302,6 +304,23 @@ def test_a_picture_that_is_gone_is_said(world: World, tmp_path: Path) -> None:
     )
     assert found.matches[3].reference is None
     assert found.share[0] == pytest.approx(2 / 3)
+
+
+def test_an_image_that_is_gone_when_layouts_are_compared(
+    world: World, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It is never left out in silence: the trace would be another one."""
+    train = Path(shutil.copytree(world.train, tmp_path / "train"))
+    read = Audit.pictures
+
+    def lose(self: Audit, *given: Any, **options: Any) -> dict[str, np.ndarray]:
+        shutil.rmtree(train, ignore_errors=True)
+        train.mkdir()
+        return read(self, *given, **options)
+
+    monkeypatch.setattr(Audit, "pictures", lose)
+    with pytest.raises(VisleakError, match="gone or changed"):
+        trace(world.extraction, [str(train)], tmp_path / "out", workers=1)
 
 
 def test_a_layout_counts_once(traced: Trace) -> None:

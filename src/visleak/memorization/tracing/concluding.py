@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Final
 
 from visleak.auditing import Audit
-from visleak.errors import VisleakError
+from visleak.errors import UsageError
 from visleak.memorization.inplace import is_tiny
 from visleak.memorization.intervals import group_interval
 from visleak.memorization.tracing.audited import Sets
@@ -137,8 +137,8 @@ def _alike(
     for source in dict.fromkeys(source for source, _ in references):
         ids = [name for own, name in references if own == source]
         try:
-            found = made.pictures(source, ids)
-        except VisleakError as error:
+            found = made.pictures(source, ids, complete=True)
+        except UsageError as error:
             notes.append(f"images of {source} were not compared with each other: {error}")
             continue
         pictures |= {(source, name): pixels for name, pixels in found.items()}

@@ -111,17 +111,17 @@ class Layouts:
         block: Mapping[str, Sequence[tuple[str, str]]],
         known: Mapping[tuple[str, str, str], Hit],
     ) -> Iterator[Hit]:
-        queries = self.made.pictures(name, block)
+        queries = self.made.pictures(name, block, complete=True)
         references: dict[tuple[str, str], Bytes8] = {}
         for each in self._pictured:
             ids = {ref for pairs in block.values() for source, ref in pairs if source == each.name}
-            pictures = self.made.pictures(each.name, ids)
+            pictures = self.made.pictures(each.name, ids, complete=True)
             references |= {(each.name, name): pixels for name, pixels in pictures.items()}
         drawn = {
             place: edges(pixels) for place, pixels in references.items() if not is_tiny(pixels)
         }
         for image, pairs in block.items():
-            if image not in queries or is_tiny(queries[image]):
+            if is_tiny(queries[image]):
                 continue
             own = edges(queries[image])
             for place in (each for each in pairs if each in drawn):

@@ -24,17 +24,16 @@ def refusals(made: Audit, name: str, hits: Iterable[Hit]) -> list[Hit]:
     doubtful = [h for h in listed if h.tiny and h.grade == "near" and h.judged != "human"]
     if not doubtful:
         return listed
-    queries = made.pictures(name, {hit.image for hit in doubtful})
+    queries = made.pictures(name, {hit.image for hit in doubtful}, complete=True)
     references = {
-        source: made.pictures(source, {h.reference for h in doubtful if h.source == source})
+        source: made.pictures(
+            source, {h.reference for h in doubtful if h.source == source}, complete=True
+        )
         for source in {hit.source for hit in doubtful}
     }
     refused: dict[Hit, str] = {}
     for hit in doubtful:
-        one, other = queries.get(hit.image), references[hit.source].get(hit.reference)
-        if one is None or other is None:
-            refused[hit] = "its picture could not be read again"
-            continue
+        one, other = queries[hit.image], references[hit.source][hit.reference]
         agreement = in_place(one, other, hit.view)
         if agreement < COLOURS:
             refused[hit] = (
