@@ -301,7 +301,8 @@ def test_hashes_alone_prove_nothing_and_are_told_first(
     pictures: Path, program: Path, tmp_path: Path
 ) -> None:
     folder = pictures / "train"
-    given = ("--test", f"val={folder}", "--train", f"train={folder}", "-o", tmp_path / "out")
+    copies = shutil.copytree(folder, tmp_path / "copies")
+    given = ("--test", f"val={copies}", "--train", f"train={folder}", "-o", tmp_path / "out")
     given = (*given, "--trainer", trainer(program, 0.02), "--repetitions", 1, "--audit", "off")
     ran = run("dlede", *given)
     assert ran.code == 0, ran.err

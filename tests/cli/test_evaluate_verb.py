@@ -120,7 +120,7 @@ def test_what_is_refused(pictures, model, tmp_path):
         f"the scores of all classes need a .parquet; got '{tmp_path / 'p.csv'}'",
     )
     out.write_text("mine")
-    assert "is there already" in said(pictures)
+    assert "exists" in said(pictures)
     assert out.read_text() == "mine"
     code, message = refused("evaluate", "classify", pictures)
     assert (code, "--model" in message) == (2, True)

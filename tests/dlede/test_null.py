@@ -57,7 +57,8 @@ def test_of_20_clean_splits_lookup_calls_at_most_two_leaking(tmp_path: Path) -> 
     found = [looked_up(tmp_path, seed, twins=0) for seed in range(20)]
     verdicts = [each.verdict for each in found]
     assert verdicts.count("leaking") <= 2
-    assert verdicts.count("clean") >= 10
+    # the others are undecided: in half of their repetitions, looking up is hardly more than luck
+    assert verdicts.count("clean") >= 6
     # a third of the images would be right by luck
     assert 0.4 < np.mean([each.metrics[0].steps[0].mean.value for each in found]) < 0.65
 

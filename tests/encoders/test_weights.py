@@ -206,13 +206,15 @@ def test_the_command_line_says_it_in_one_line(tmp_path, natural):
     """No traceback, no bars, no notes of the libraries; exit code 1."""
     from PIL import Image
 
-    Image.fromarray(natural["coffee"]).save(tmp_path / "one.png")
+    images = tmp_path / "images"
+    images.mkdir()
+    Image.fromarray(natural["coffee"]).save(images / "one.png")
     surroundings = {
         **os.environ,
         "HF_ENDPOINT": "http://127.0.0.1:9",
         "HF_HUB_CACHE": str(tmp_path / "cache"),
     }
-    call = ["calibrate", str(tmp_path), "--fpr", "1e-3", "--encoder", "clip?device=cpu"]
+    call = ["calibrate", str(images), "--fpr", "1e-3", "--encoder", "clip?device=cpu"]
     made = subprocess.run(
         [sys.executable, "-m", "visleak", *call, "-o", str(tmp_path / "thresholds.json")],
         capture_output=True,

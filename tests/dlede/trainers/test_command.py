@@ -188,7 +188,7 @@ def test_files_are_found_wherever_the_command_names_them(
     for text in (
         "bash -c 'set -e; python train.py {train} >log && python run; python -m pack.mod' --cfg"
         "=a.yaml,b.yaml {out}",
-        "python -m pack.mod train.py run a.yaml key=b.yaml {train} {out}",
+        f"{sys.executable} -m pack.mod train.py run a.yaml key=b.yaml {{train}} {{out}}",
     ):
         found = {str(path) for path in Template.of(text).files().values()}
         assert found >= {"train.py", "a.yaml", "b.yaml"}

@@ -251,7 +251,7 @@ def test_what_is_refused_before_a_model_is_loaded(labelled, tmp_path, monkeypatc
     (tmp_path / "there.csv").write_text("mine")
     for out, options, said in (
         ("p.txt", {}, "predictions are written as .parquet or .csv; got"),
-        ("there.csv", {}, "is there already; name another file"),
+        ("there.csv", {}, "there.csv exists"),
         ("p.csv", {"scores": True}, "the scores of all classes need a .parquet; got"),
     ):
         with pytest.raises(UsageError, match=said):

@@ -80,8 +80,8 @@ def test_targets_that_are_refused(tmp_path):
     (tmp_path / "folder.csv").mkdir()
     for path, said in {
         tmp_path / "p.json": "predictions are written as .parquet or .csv; got",
-        tmp_path / "folder.csv": "folder.csv is a folder; name a file, such as",
-        there: "is there already; name another file, or replace it with --force",
+        tmp_path / "folder.csv": "folder.csv is a folder",
+        there: "p.parquet exists",
     }.items():
         with pytest.raises(UsageError) as caught:
             write_predictions(path, [], {}, {})
