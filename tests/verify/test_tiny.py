@@ -119,3 +119,55 @@ def test_nothing_overlaps(photographs):
     picture = tiny(photographs[0])
     measures = compared(picture, picture, shift_matrix(0.95, 0.95))
     assert (measures.gradient, measures.side) == (0, SIDE)
+
+
+def cuts(picture):
+    """Return pairs of images of which one lies within the other, and the part of the larger."""
+    image, rows, columns = tiny(picture), slice(3, 25), slice(8, 30)
+    part = np.ascontiguousarray(image[rows, columns])
+    framed = cv2.copyMakeBorder(image, 2, 3, 4, 1, cv2.BORDER_CONSTANT, value=(90, 0, 200))
+    inside = matrix_of((19 / 32 - 0.5, 14 / 32 - 0.5, 22 / 32, 22 / 32))
+    without = matrix_of((1.5 / 32 * -1, 0.5 / 32, 37 / 32, 37 / 32))
+    return (part, image, inside), (image, part, np.linalg.inv(inside)), (framed, image, without)
+
+
+def test_an_image_within_another_is_found_to_the_pixel(photographs):
+    """A crop stored as it was cut, and an image with a border; also where the view misleads."""
+    mirror = view_matrix(VIEWS.index("mirror"))
+    for picture in photographs:
+        for query, reference, expected in cuts(picture):
+            for view in (STILL, mirror):
+                measures, matrix = check_tiny(query, reference, view, view)
+                np.testing.assert_allclose(matrix, expected, atol=1e-9)
+                assert measures.residual < 3
+                assert measures.viewed == 0
+                assert measures.turned == pytest.approx(0, abs=1e-6)
+
+
+def test_a_mirrored_image_within_another_is_found_to_the_pixel(photographs):
+    """In the view in which the pair is compared."""
+    mirror = view_matrix(VIEWS.index("mirror"))
+    for picture in photographs:
+        for query, reference, expected in cuts(picture):
+            mirrored = np.ascontiguousarray(query[:, ::-1])
+            measures, matrix = check_tiny(mirrored, reference, mirror, mirror)
+            np.testing.assert_allclose(matrix, expected @ mirror, atol=1e-9)
+            assert measures.residual < 3
+            assert measures.viewed == 1
+
+
+def test_a_part_of_another_image_is_not_found(photographs):
+    """There is always a best place, but the pixels differ there."""
+    for number, picture in enumerate(photographs):
+        query, _, _ = cuts(photographs[number - 1])[0]
+        measures, _ = check_tiny(query, tiny(picture), STILL, STILL)
+        assert measures.residual > 10
+        assert measures.texture_mean < 0.4
+
+
+def test_a_blank_image_within_another(photographs):
+    """It lies nowhere in particular, without a warning."""
+    blank = np.full((20, 20, 3), 90, np.uint8)
+    measures, matrix = check_tiny(blank, tiny(photographs[0]), STILL, STILL)
+    assert measures.gradient == 0
+    np.testing.assert_array_equal(matrix, STILL)

@@ -71,10 +71,19 @@ def inverse(matrix: Matrix) -> Matrix:
 
 def warp(square: npt.NDArray[np.float32], matrix: Matrix) -> npt.NDArray[np.float32]:
     """Return a square picture (s, s, ..) moved by an affine unit matrix, edges drawn out."""
-    side = square.shape[0]
-    back = _in_pixels(inverse(matrix), side)[:2]
+    return placed(square, matrix, square.shape[0])
+
+
+def placed(pixels: Float32, matrix: Matrix, side: int) -> Float32:
+    """Return an image (h, w, ..) moved by an affine unit matrix onto a square (side, side, ..).
+
+    Each value is interpolated once, whatever the size of the image; edges are extended.
+    """
+    height, width = pixels.shape[:2]
+    back = unit_to_pixels(width, height) @ inverse(matrix) @ _square_units(side)[1]
     flags = cv2.INTER_LINEAR | cv2.WARP_INVERSE_MAP
-    moved = cv2.warpAffine(square, back, (side, side), flags=flags, borderMode=cv2.BORDER_REPLICATE)
+    size = (side, side)
+    moved = cv2.warpAffine(pixels, back[:2], size, flags=flags, borderMode=cv2.BORDER_REPLICATE)
     return np.asarray(moved, np.float32)
 
 

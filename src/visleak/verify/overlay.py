@@ -52,6 +52,8 @@ class Overlay:
         tiles: sums over 4 x 4 tiles inside the inner mask, ``float64`` (3, 3, 16): of the product
             of the gradients, the energy of the query's and of the reference's; of the gradients
             as they are, damped, and of their directions alone.
+        core: correlation of the gradients without the quarter of the tiles that agrees least.
+        firm: ``agreement`` without the quarter of the tiles that agrees least.
     """
 
     moved: Float32
@@ -61,20 +63,27 @@ class Overlay:
     inner: Float32
     used: float
     tiles: npt.NDArray[np.float64]
+    core: float
+    firm: float
 
     @classmethod
     def of(cls, left: Float32, right: Float32, matrix: Matrix) -> Overlay | None:
-        """Return the overlay of two squares under a relation; ``None`` where little overlaps."""
-        mask = align.overlap(matrix, left.shape[0])
+        """Return the overlay of an image on a square; ``None`` where little overlaps."""
+        side = right.shape[0]
+        mask = align.overlap(matrix, side)
         covered = float(mask.sum()) / mask.size
         if covered < LEAST:
             return None
-        moved, inner = align.warp(left, matrix), cv2.erode(mask, _THREE).astype(np.float32)
+        moved = align.placed(left, matrix, side)
+        inner = np.asarray(cv2.erode(mask, _THREE), np.float32)
         greys = grey(moved), grey(right)
         (a, b), (c, d) = matrix[:2, :2].tolist()
         # an affine relation scales all areas alike
         used = min(1.0, covered / max(abs(a * d - b * c), 1e-6))
-        return cls(moved, right, greys, mask, inner, used, _agreements(*greys, inner))
+        tiles = _agreements(*greys, inner)
+        core, damped = (_correlation(each[:, _least(each)]) for each in tiles[:2])
+        firm = (core + damped) / 2 * _of_share(inner)
+        return cls(moved, right, greys, mask, inner, used, tiles, core, firm)
 
     @property
     def gradient(self) -> float:
@@ -84,8 +93,7 @@ class Overlay:
     @property
     def agreement(self) -> float:
         """Mean of the correlations of gradients and damped gradients, less for small overlaps."""
-        both = (self.gradient + _correlation(self.tiles[1])) / 2
-        return both * math.sqrt(math.sqrt(float(self.inner.sum()) / self.inner.size))
+        return (self.gradient + _correlation(self.tiles[1])) / 2 * _of_share(self.inner)
 
     @property
     def directions(self) -> float:
@@ -101,27 +109,12 @@ class Overlay:
         return float(0.75 * agreed[11] + 0.25 * agreed[12])
 
     @property
-    def core(self) -> float:
-        """Correlation of the gradients without the quarter of the tiles that agrees least."""
-        return _correlation(self.tiles[0][:, self._kept(0)])
-
-    @property
-    def firm(self) -> float:
-        """The agreement without the quarter of the tiles that agrees least."""
-        both = (self.core + _correlation(self.tiles[1][:, self._kept(1)])) / 2
-        return both * math.sqrt(math.sqrt(float(self.inner.sum()) / self.inner.size))
-
-    @property
     def agreeing(self) -> Float32:
         """1 in the tiles that agree most and 0 in the others, (s, s)."""
         chosen = np.zeros(TILES * TILES, np.float32)
-        chosen[self._kept(1)] = 1
+        chosen[_least(self.tiles[1])] = 1
         side = self.mask.shape[0] // TILES
         return np.kron(chosen.reshape(TILES, TILES), np.ones((side, side), np.float32))
-
-    def _kept(self, kind: int) -> npt.NDArray[np.int64]:
-        """Return the tiles but the quarter that agrees least, by one kind of gradients."""
-        return _least(self.tiles[kind])
 
     @property
     def bands(self) -> tuple[float, float, float, float]:
@@ -270,6 +263,11 @@ def _least(tiles: npt.NDArray[np.float64]) -> npt.NDArray[np.int64]:
     """Return the three quarters of the tiles (3, 16) whose two sides differ least."""
     product, ours, theirs = tiles
     return np.argsort(ours + theirs - 2 * product, kind="stable")[: TILES * TILES * 3 // 4]
+
+
+def _of_share(inner: Float32) -> float:
+    """Return the factor by which an agreement falls where less is covered."""
+    return math.sqrt(math.sqrt(float(inner.sum()) / inner.size))
 
 
 def _correlation(tiles: npt.NDArray[np.float64]) -> float:
