@@ -464,10 +464,12 @@ def test_copies_of_five_percent_prove_a_leak(
 def test_files_on_both_sides_are_seen_without_an_audit(
     shared: int, trained: bool, tmp_path: Path
 ) -> None:
-    """By their names in data.yaml, or by links to one file."""
     made = split_of(60, 40)
     files = [f"{tmp_path}/train/{row}.png" for row in range(60)]
     tested = [*files[:shared], *(f"{tmp_path}/test/{row}.png" for row in range(40 - shared))]
+    (tmp_path / "train").mkdir()
+    for file in files:
+        Path(file).write_bytes(b"")
     split = replace(
         made,
         train=replace(made.train, locators=pa.array(files)),

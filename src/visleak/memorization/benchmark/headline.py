@@ -170,8 +170,12 @@ def _verdict(result: Benchmark, lowest: MethodRow) -> str:
         lacking = [] if reached is not None else ["a reference performance"]
         lacking += [] if stays is not None else ["CLIP scores"]
         return f"{said}; whether it succeeds cannot be said without {' and '.join(lacking)}"
+    goal, whose = goal_of(result)
+    if result.base.value(TRIGGER, "top1") <= goal:
+        return f"{said}: without mitigation it is at or below {whose} already, and none can succeed"
     if winner is not None:
-        return f"{said}: it succeeds by the paper's rule"
+        chance = "" if _is_sure(row, "top1") else ", by a change that may be chance"
+        return f"{said}: it succeeds by the paper's rule{chance}"
     return f"{said}: it does not succeed by the paper's rule{_nearest(result, rows)}"
 
 
@@ -180,8 +184,14 @@ def _surely(row: MethodRow, name: str) -> str:
     score = row.score(TRIGGER, name)
     if score is None or score.change is None:
         return ""
-    p = score.change.p_holm
-    return f" ({p_value(p)}{'' if p < LEVEL else ': it may be chance'})"
+    chance = "" if _is_sure(row, name) else ": it may be chance"
+    return f" ({p_value(score.change.p_holm)}{chance})"
+
+
+def _is_sure(row: MethodRow, name: str) -> bool:
+    """Whether the change of a number is significant."""
+    score = row.score(TRIGGER, name)
+    return score is not None and score.change is not None and score.change.p_holm < LEVEL
 
 
 def _nearest(result: Benchmark, rows: tuple[MethodRow, ...]) -> str:
