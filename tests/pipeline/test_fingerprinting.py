@@ -180,7 +180,8 @@ def test_the_cache_changes_nothing_but_the_work(images, tmp_path, monkeypatch):
         assert 0 < len(encoded) < len(GOOD)
         encoded.clear()
         assert_same(run(images, tmp_path, cache=cache), expected)
-        assert encoded == []
+        # what is cheaper to make than to keep
+        assert all(max(picture.pixels.shape) <= 16 for picture in encoded)
 
 
 def test_encoders_do_not_share_entries(images, tmp_path):
