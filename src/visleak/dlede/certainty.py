@@ -38,7 +38,7 @@ import numpy as np
 from visleak.dlede.increase import excess, gain
 from visleak.dlede.results import Estimate
 from visleak.dlede.rules import ROUNDING, Rule
-from visleak.records import Float64
+from visleak.records import Float64, Int64
 from visleak.stats.means import t_interval
 
 #: Of intervals, two-sided.
@@ -93,6 +93,29 @@ def unit(values: Float64) -> float:
     gaps = np.diff(known)
     apart = gaps[gaps > ROUNDING]
     return float(apart.min()) if 0 < len(apart) < len(gaps) else 0.0
+
+
+def margins(values: Float64, pairs: Int64, threshold: float) -> Float64:
+    """Return by how much the unit of scores may move the mean excess over a threshold.
+
+    A score that is rounded to a unit u is off by up to u / 2; where scores scatter with a
+    deviation s, their mean is off by about exp(-2 (pi s / u)^2) of that (Widrow & Kollar 2008,
+    "Quantization noise", chapter 4).
+
+    Args:
+        values: (chains, steps) of one metric.
+        pairs: (increases, 2): places of the steps before and after.
+        threshold: a share.
+
+    Returns:
+        (increases,), in the metric's unit; 0 of continuous scores.
+    """
+    step = unit(values)
+    if not step or len(values) < 2:
+        return np.zeros(len(pairs))
+    known = values[:, pairs]
+    off = step / 2.0 * np.exp(-2.0 * math.pi**2 * known.var(axis=0, ddof=1) / step**2)
+    return np.asarray((1.0 + abs(threshold)) * off[:, 0] + off[:, 1])
 
 
 def chance_above(

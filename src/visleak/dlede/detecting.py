@@ -18,7 +18,7 @@ from typing import Final
 import numpy as np
 from scipy.special import ndtr
 
-from visleak.dlede.certainty import unit
+from visleak.dlede.certainty import margins
 from visleak.dlede.deciding import chance_of
 from visleak.dlede.increase import excess
 from visleak.dlede.needed import spread
@@ -66,7 +66,7 @@ class Protocol:
         repetitions: complete chains, two or more.
         rule, threshold, certainty, chance, calibrated: as :func:`visleak.dlede.judging.judge`.
         lower: metrics of which less is better.
-        units: of scores that are known to a unit only (:func:`visleak.dlede.certainty.unit`).
+        margins: by how much an excess may be off (:func:`visleak.dlede.certainty.margins`).
     """
 
     metrics: tuple[str, ...]
@@ -79,7 +79,7 @@ class Protocol:
     lower: frozenset[str] = frozenset()
     chance: Mapping[str, float] = field(default_factory=dict)
     calibrated: bool = False
-    units: Mapping[str, float] = field(default_factory=dict)
+    margins: Mapping[str, float] = field(default_factory=dict)
 
 
 def detection_probability(share: float, clean: Sequence[Float64], protocol: Protocol) -> float:
@@ -114,7 +114,9 @@ def _of_one(share: float, scores: Float64, spreads: Float64, protocol: Protocol)
         means = score_at(share + (1.0 - share) * leaked, protocol.steps, scores[at])
         missed += _held_back(metric, float(means[0]), scores[at], protocol)
         exceeds = excess(means[pairs[:, 0]], means[pairs[:, 1]], protocol.threshold, lower)
-        powers = t_test_power(-exceeds - protocol.units.get(metric, 0.0), spreads[at], count, level)
+        powers = t_test_power(
+            -exceeds - protocol.margins.get(metric, 0.0), spreads[at], count, level
+        )
         missed += float((1.0 - powers).sum() if rule.every else (1.0 - powers).min())
     return max(0.0, 1.0 - missed)
 
@@ -214,7 +216,7 @@ def detection_limit(
         lower=frozenset(each.metric for each in judgement.metrics if each.lower),
         chance=known,
         calibrated=calibrated,
-        units={each.metric: unit(scores.of(each.metric)) for each in judgement.metrics},
+        margins=_margins(scores, judgement),
     )
     share, up_to = detection_range(
         [np.stack([each.of(name) for name in protocol.metrics]) for each in of], protocol
@@ -230,6 +232,18 @@ def detection_limit(
             *ASSUMPTIONS,
         ),
     )
+
+
+def _margins(scores: Scores, judgement: Judgement) -> dict[str, float]:
+    """Return by how much the unit of scores may move an excess, at most, by metric."""
+    columns = np.array([scores.steps.index(step) for step in judgement.decided_by])
+    pairs = columns[RULES[judgement.rule].pairs(len(columns))]
+    found = {}
+    for each in judgement.metrics:
+        values = scores.of(each.metric)
+        whole = values[np.isfinite(values[:, columns]).all(axis=1)]
+        found[each.metric] = float(margins(whole, pairs, judgement.threshold).max())
+    return found
 
 
 def _never_leaking(scores: Scores, judgement: Judgement, chance: Mapping[str, float]) -> str:

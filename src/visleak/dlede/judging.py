@@ -15,9 +15,9 @@ from visleak.dlede.certainty import (
     drawn_increases,
     draws,
     in_order,
+    margins,
     mean_interval,
     statistic_interval,
-    unit,
 )
 from visleak.dlede.deciding import chance_of, deciding_metrics, deciding_steps
 from visleak.dlede.increase import excess, increase
@@ -192,11 +192,13 @@ def _judged(
     sides = [(values[:, before], values[:, after]) for before, after in columns[pairs]]
     statistic = _statistic(judge, sides, lower)
     weights = judge.weights(len(values))
-    known = unit(values)
-    # scores that are known to the unit move an excess over the threshold by up to one
+    off = margins(values, columns[pairs], judge.threshold)
     at_most, at_least = (
-        [chance_above(*side, judge.threshold, lower, weights, margin) for side in sides]
-        for margin in (known, -known)
+        [
+            chance_above(*side, judge.threshold, lower, weights, margin)
+            for side, margin in zip(sides, sign * off, strict=True)
+        ]
+        for sign in (1.0, -1.0)
     )
     leaking, clean = chances(at_most, judge.rule)[0], chances(at_least, judge.rule)[1]
     made = MetricJudgement(
@@ -320,7 +322,8 @@ def _more(
                 ],
                 axis=1,
             )
-            more = needed(exceeds, judge.rule, judge.certainty, unit(of_metric))
+            off = margins(of_metric, pairs, judge.threshold)
+            more = needed(exceeds, judge.rule, judge.certainty, off)
             if more is None:
                 return None
             told.append(more)

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from typing import Final
 
 import numpy as np
+import numpy.typing as npt
 from scipy.special import chdtri
 
 from visleak.dlede.rules import Rule
@@ -22,7 +23,7 @@ MOST: Final = 200
 FIRST: Final = 5
 
 
-def needed(exceeds: Float64, rule: Rule, certainty: float, unit: float = 0.0) -> int | None:
+def needed(exceeds: Float64, rule: Rule, certainty: float, off: npt.ArrayLike = 0.0) -> int | None:
     """Return how many repetitions beside those there are would probably decide a metric.
 
     The excess over the threshold is taken for what it is found to be, in the direction in which
@@ -33,7 +34,7 @@ def needed(exceeds: Float64, rule: Rule, certainty: float, unit: float = 0.0) ->
             (``increase.excess``) at each increase the rule looks at; two chains or more.
         rule: which of the increases count.
         certainty: that a verdict needs.
-        unit: in which the scores are known, see :func:`visleak.dlede.certainty.unit`.
+        off: by how much each excess may be off, see :func:`visleak.dlede.certainty.margins`.
 
     Returns:
         1 or more; ``None`` where the means lie on the threshold or so close to it that more
@@ -42,7 +43,7 @@ def needed(exceeds: Float64, rule: Rule, certainty: float, unit: float = 0.0) ->
     chains, increases = exceeds.shape
     means = exceeds.mean(axis=0)
     clean = means.max() > 0.0 if rule.every else means.min() > 0.0
-    distance = (means if clean else -means) - unit
+    distance = (means if clean else -means) - np.asarray(off)
     # one increase is enough: the clearest of them, at a level that allows for the choice
     one_is_enough = rule.every == bool(clean)
     level = certainty ** (1.0 / increases) if one_is_enough else certainty

@@ -157,7 +157,8 @@ def identical(metric: str, values: Float64) -> Reason | None:
         metric: its name.
         values: (repetitions, steps): of the steps that decide.
     """
-    if len(values) < 2 or np.ptp(values, axis=0).any():
+    # perfect scores have no room to scatter
+    if len(values) < 2 or np.ptp(values, axis=0).any() or (values == 1.0).all():
         return None
     return Reason(
         IDENTICAL,
