@@ -70,9 +70,9 @@ def test_the_page_states_the_measured_figures():
     read = FIGURES["vectors_a_second_and_core_ray"] * FIGURES["bytes_a_vector"] / 1e9
     for said in (
         f"photographs of {FIGURES['bytes_an_image']:,} bytes",
-        f"a core takes in {read:.2f} GB a second, so a hundred need {100 * read:.0f} GB",
-        f"{FIGURES['backgrounds_a_second_and_core']:,} pictures a second and core",
-        f"did {ratio['vectors']:.0%} (embeddings) and {ratio['images']:.0%} (pictures)",
+        f"one core reads {read:.2f} GB per second, so a hundred need {100 * read:.0f} GB",
+        f"{FIGURES['backgrounds_a_second_and_core']:,} images per second and core",
+        f"did {ratio['vectors']:.0%} (embeddings) and {ratio['images']:.0%} (images)",
     ):
         assert said in PAGE, said
 
