@@ -301,13 +301,26 @@ def test_hashes_alone_prove_nothing_and_are_told_first(
     pictures: Path, program: Path, tmp_path: Path
 ) -> None:
     folder = pictures / "train"
-    given = ("--test", f"val={folder}", "--train", f"train={folder}", "-o", tmp_path / "out")
+    copies = shutil.copytree(folder, tmp_path / "copies")
+    given = ("--test", f"val={copies}", "--train", f"train={folder}", "-o", tmp_path / "out")
     given = (*given, "--trainer", trainer(program, 0.02), "--repetitions", 1, "--audit", "off")
     ran = run("dlede", *given)
     assert ran.code == 0, ran.err
     assert "24 pairs of a test and a training image have equal perceptual hashes" in ran.err
     assert ran.err.index("equal perceptual hashes") < ran.err.index("3 trainings")
     assert len(list((tmp_path / "out" / "runs").rglob("*.json"))) == 3
+
+
+def test_the_same_files_prove_a_leak_without_an_audit(
+    pictures: Path, program: Path, tmp_path: Path
+) -> None:
+    folder, out = pictures / "train", tmp_path / "out"
+    given = ("--test", f"val={folder}", "--train", f"train={folder}", "-o", out, "--audit", "off")
+    ran = run("dlede", *given, "--trainer", trainer(program, 0.25), "--no-phash")
+    assert ran.code == 0, ran.err
+    assert "24 of 24 test images are the same files" in ran.err
+    assert json.loads((out / "dlede.json").read_text())["judgement"]["verdict"] == "leaking"
+    assert not (out / "runs").exists()
 
 
 def test_an_edited_program_trains_anew(pictures: Path, tmp_path: Path) -> None:
