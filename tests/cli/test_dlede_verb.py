@@ -311,6 +311,18 @@ def test_hashes_alone_prove_nothing_and_are_told_first(
     assert len(list((tmp_path / "out" / "runs").rglob("*.json"))) == 3
 
 
+def test_the_same_files_prove_a_leak_without_an_audit(
+    pictures: Path, program: Path, tmp_path: Path
+) -> None:
+    folder, out = pictures / "train", tmp_path / "out"
+    given = ("--test", f"val={folder}", "--train", f"train={folder}", "-o", out, "--audit", "off")
+    ran = run("dlede", *given, "--trainer", trainer(program, 0.25), "--no-phash")
+    assert ran.code == 0, ran.err
+    assert "24 of 24 test images are the same files" in ran.err
+    assert json.loads((out / "dlede.json").read_text())["judgement"]["verdict"] == "leaking"
+    assert not (out / "runs").exists()
+
+
 def test_an_edited_program_trains_anew(pictures: Path, tmp_path: Path) -> None:
     program, out = tmp_path / "train.py", tmp_path / "out"
     program.write_text(PROGRAM)

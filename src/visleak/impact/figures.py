@@ -111,7 +111,9 @@ def _write_around(figure: Any, title: str, size: tuple[float, float], *, percent
     width, height = size
     figure.text(0.1 / width, 1 - 0.12 / height, title, va="top", fontweight="bold", fontsize=11)
     unit = "points" if percent else "in the metric's unit"
-    told = f"gain over the whole, {unit}; lines: 95 % intervals; arrows go on"
+    told = (
+        f"gain over the whole, {unit}; lines: 95 % intervals; arrows: the interval exceeds the axis"
+    )
     figure.text(0.5, 0.08 / height, told, ha="center", fontsize=8.5, color=INK)
 
 
