@@ -35,8 +35,8 @@ class Part:
     locator: str = "part"
 
     @property
-    def digest(self) -> str:
-        return ""
+    def stated(self) -> tuple[tuple[str, str], ...]:
+        return ()
 
     @property
     def stamp(self) -> str:

@@ -286,7 +286,7 @@ def test_the_device_never_changes_a_byte():
 
     class Shard:
         locator = stamp = "1"
-        digest = ""
+        stated = ()
 
         def __init__(self, stored):
             self.stored, self.rows = stored, len(stored)
@@ -322,7 +322,7 @@ def test_a_search_that_fails_stops_its_other_threads(monkeypatch):
 
     class Shard:
         locator = stamp = "1"
-        digest = ""
+        stated = ()
         rows = 10_000
 
         def matrix(self):
