@@ -36,7 +36,15 @@ def traced(tmp_path: Path) -> Path:
         Match("c.png", "=wall", 30, "train", "2.png", 0.2, "different", 0.1, False, None),
     )
     original = Original(0, "train", ("1.png", "1b.png"), 2, 2, 2, layout=False)
-    made = Trace(folder, {"sets": ["train"]}, matches, 1, 0.5, (0.6, 0.2, 0.9), (original,))
+    made = Trace(
+        folder,
+        {"sets": [{"name": "train", "pictures": True}]},
+        matches,
+        1,
+        0.5,
+        (0.6, 0.2, 0.9),
+        (original,),
+    )
     write_json(folder / "trace.json", as_dict(made))
     return folder
 

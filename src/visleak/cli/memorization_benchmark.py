@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Annotated, Final
 
 from visleak.cli import edges, options
-from visleak.cli import memorization_benchmark_options as own
 from visleak.cli import memorization_options as shared
+from visleak.cli.edges import plain
+from visleak.cli.memorization_options import FORMATS, MODEL, OUT, option
 from visleak.errors import UsageError
 
 if TYPE_CHECKING:
+    from rich.console import RenderableType
+
     from visleak.memorization.benchmark import Benchmark, Choices, Judges
     from visleak.memorization.metrics import Aesthetic, ClipAlignment, FolderByPrompt
     from visleak.memorization.mitigate import Mitigation
@@ -20,41 +23,285 @@ if TYPE_CHECKING:
     from visleak.memorization.prompts import Prompts
     from visleak.pipeline.workplace import Progress
 
+LISTS: Final = "The prompts"
+METHODS: Final = "The methods"
+IMAGES: Final = "How images are made"
+JUDGES: Final = "What images are judged by"
+
+ModelOrNone = Annotated[
+    str | None,
+    option(
+        "--model M",
+        "A pipeline of diffusers: a folder, or hub:OWNER/NAME, which is fetched once. Without"
+        " it, the finished benchmark in DIR is shown.",
+        MODEL,
+    ),
+]
+Triggers = Annotated[
+    Path | None,
+    option(
+        "--triggers FILE",
+        f"Prompts that replay training images, with their sources: {FORMATS}, such as"
+        " MemBench's SD1_final.csv.",
+        LISTS,
+    ),
+]
+Column = Annotated[
+    str | None,
+    option(
+        "--column C", "Column of the prompts in FILE.", LISTS, default="prompt, caption or text"
+    ),
+]
+ReferenceFolder = Annotated[
+    Path | None,
+    option(
+        "--references DIR",
+        "The memorized images: files named like a prompt's sources (name, name without ending,"
+        " or the last part of an address). Nothing is fetched. Without it, sources that are paths"
+        " beside the list of triggers are taken.",
+        LISTS,
+    ),
+]
+ReferenceMap = Annotated[
+    Path | None,
+    option(
+        "--reference-map CSV",
+        "The same by a table with the columns file and source (or prompt).",
+        LISTS,
+    ),
+]
+General = Annotated[
+    Path | None,
+    option(
+        "--general FILE",
+        "Ordinary prompts, such as COCO's captions_val2017.json: what a method costs those who"
+        " ask for nothing memorized.",
+        LISTS,
+    ),
+]
+GeneralColumn = Annotated[
+    str | None, option("--general-column C", "The same in the file of --general.", LISTS)
+]
+TriggerSample = Annotated[
+    int | None,
+    option(
+        "--trigger-sample N", "Only so many trigger prompts, drawn by --seed.", LISTS, default="all"
+    ),
+]
+GeneralSample = Annotated[
+    int | None, option("--general-sample N", "Only so many general prompts.", LISTS, default="all")
+]
+Methods = Annotated[
+    list[str] | None,
+    option(
+        "--method M",
+        "rna:N, rta:N, wen:L or ren:C, options after a comma (wen:3,scope=batch). May be"
+        " repeated; paper stands for all of table 3 (Stable Diffusion 1) or 5 (2). None is always"
+        " there.  \\[default: paper; for other models none and rna, rta, ren of table 3, as far as"
+        " the model can have them]",
+        METHODS,
+    ),
+]
+Images = Annotated[int, option("--images N", "Images a trigger prompt.", IMAGES)]
+GeneralImages = Annotated[int, option("--general-images N", "Images a general prompt.", IMAGES)]
+Steps = Annotated[int, option("--steps N", "Of the sampler.", IMAGES)]
+Guidance = Annotated[float, option("--guidance G", "1 is none.", IMAGES)]
+Batch = Annotated[int, option("--batch N", "Images made at a time.", IMAGES)]
+Seed = Annotated[
+    int, option("--seed N", "Of the noises, which all prompts and methods share.", IMAGES, min=0)
+]
+Similarity = Annotated[
+    str,
+    option(
+        "--similarity S",
+        "To the memorized images: sscd:FILE (MemBench), builtin (fingerprint, confirmed by"
+        " verification), pixels, or another encoder.",
+        JUDGES,
+    ),
+]
+Clip = Annotated[
+    str | None,
+    option(
+        "--clip CLIP",
+        "CLIP score: a folder, OWNER/NAME on the hub, or open_clip:MODEL/WEIGHTS (MemBench:"
+        " open_clip:ViT-g-14/laion2b_s12b_b42k).",
+        JUDGES,
+    ),
+]
+ClipText = Annotated[
+    str,
+    option(
+        "--clip-text T",
+        "CLIP score against original, the prompt as given; or augmented, with what RNA and RTA"
+        " put in (MemBench's code).",
+        JUDGES,
+    ),
+]
+AestheticHead = Annotated[
+    Path | None,
+    option(
+        "--aesthetic FILE",
+        "Aesthetic score: weights of the linear head (sac+logos+ava1-l14-linearMSE.pth).",
+        JUDGES,
+    ),
+]
+AestheticClip = Annotated[
+    str | None,
+    option(
+        "--aesthetic-clip CLIP",
+        "The CLIP that the head reads.",
+        JUDGES,
+        default="openai/clip-vit-large-patch14",
+    ),
+]
+Deviation = Annotated[
+    str,
+    option(
+        "--std D",
+        "Deviation of the aesthetic score in the tables: of images, of the means of prompts,"
+        " or within a prompt; files have all.",
+        JUDGES,
+    ),
+]
+FidReference = Annotated[
+    str | None,
+    option(
+        "--fid-reference SOURCE",
+        "Real images, which those of the trigger prompts are compared with as a set (FID and"
+        " kernel distance).",
+        JUDGES,
+    ),
+]
+FidFeatures = Annotated[
+    str | None,
+    option(
+        "--fid-features F",
+        "By whose features: inception:FILE (TorchScript), or an encoder such as dinov2.",
+        JUDGES,
+    ),
+]
+ReferenceSource = Annotated[
+    str | None,
+    option(
+        "--reference-source SOURCE",
+        "Pictures to search for the trigger prompts: the reference performance, which a method"
+        " should come down to. Needs --clip.",
+        JUDGES,
+    ),
+]
+ReferenceCount = Annotated[
+    int,
+    option(
+        "--reference-count N",
+        "Pictures of SOURCE a prompt, of which the one with the best CLIP score counts.",
+        JUDGES,
+    ),
+]
+NoPictures = Annotated[bool, option("--no-pictures", "No sheet of the worst images.", OUT)]
+Leaderboard = Annotated[
+    Path | None,
+    option(
+        "--leaderboard FILE",
+        "Put the rows on a leaderboard, a JSON file that is made if need be.",
+        OUT,
+    ),
+]
+AuditFolder = Annotated[
+    Path | None,
+    option("--audit A", "An audit, such as traced/audit, whose report is to show the result.", OUT),
+]
+
+
+def refuse_nothing_to_show(out: Path, *, asked: bool) -> None:
+    """Refuse to show a finished benchmark where there is none, or where a run was meant.
+
+    Raises:
+        UsageError: there is none, or options were given that only a run has.
+    """
+    from visleak.memorization.benchmark.stored import RESULT
+
+    if asked:
+        raise UsageError("--model is missing: give --model M and --triggers FILE")
+    if not (out / RESULT).is_file():
+        raise UsageError(
+            f"{out} holds no finished benchmark to show; give --model M and --triggers FILE to make"
+            " one, or to go on with one that was stopped"
+        )
+
+
+def shown(result: Benchmark) -> Iterator[RenderableType]:
+    """Yield the parts of the summary."""
+    from rich.text import Text
+
+    from visleak.cli.terminal import plain_table
+    from visleak.memorization.benchmark.columns import SCORES
+    from visleak.memorization.benchmark.headline import headline, label_of, number, verdicts
+    from visleak.memorization.benchmark.markup import cautions
+    from visleak.memorization.benchmark.tables import CHANGED, columns_of, heading, is_changed
+
+    yield Text(plain(headline(result)), "bold")
+    for line in verdicts(result):
+        yield Text(plain(line))
+    for line in (*cautions(result), *result.notes):
+        yield Text(plain(line), "dim")
+    yield Text()
+    columns = columns_of(result)
+    names = [heading(*each) for each in columns]
+    table = plain_table("method", *names, numbers=len(names))
+    for row in result.rows:
+        cells = []
+        for scenario, name in columns:
+            score = row.score(scenario, name)
+            value = number(row.value(scenario, name), SCORES[name].places)
+            cells.append(value + (CHANGED if score is not None and is_changed(score) else ""))
+        table.add_row(plain(label_of(row)), *cells)
+    if result.floor is not None:
+        own = [result.floor.score(*each) for each in columns]
+        table.add_row("floor", *("" if each is None else number(each.value) for each in own))
+    found = result.reference
+    if found is not None:
+        known = {("trigger", "top1"): found.similarity, ("trigger", "clip"): found.clip}
+        held = [known.get(each) for each in columns]
+        table.add_row("reference", *("" if each is None else number(each.value) for each in held))
+    yield table
+    yield Text()
+    yield Text(f"{CHANGED} changed, by a paired test corrected for the number of settings", "dim")
+
 
 def benchmark(
-    model: own.ModelOrNone = None,
-    triggers: own.Triggers = None,
-    column: own.Column = None,
-    references: own.ReferenceFolder = None,
-    reference_map: own.ReferenceMap = None,
-    general: own.General = None,
-    general_column: own.GeneralColumn = None,
-    trigger_sample: own.TriggerSample = None,
-    general_sample: own.GeneralSample = None,
-    method: own.Methods = None,
-    images: own.Images = 10,
-    general_images: own.GeneralImages = 1,
-    steps: own.Steps = 50,
-    guidance: own.Guidance = 7.5,
-    seed: own.Seed = 0,
-    similarity: own.Similarity = "builtin",
-    clip: own.Clip = None,
-    clip_text: own.ClipText = "original",
-    aesthetic: own.AestheticHead = None,
-    aesthetic_clip: own.AestheticClip = None,
-    std: own.Deviation = "images",
-    fid_reference: own.FidReference = None,
-    fid_features: own.FidFeatures = None,
-    reference_source: own.ReferenceSource = None,
-    reference_count: own.ReferenceCount = 100,
+    model: ModelOrNone = None,
+    triggers: Triggers = None,
+    column: Column = None,
+    references: ReferenceFolder = None,
+    reference_map: ReferenceMap = None,
+    general: General = None,
+    general_column: GeneralColumn = None,
+    trigger_sample: TriggerSample = None,
+    general_sample: GeneralSample = None,
+    method: Methods = None,
+    images: Images = 10,
+    general_images: GeneralImages = 1,
+    steps: Steps = 50,
+    guidance: Guidance = 7.5,
+    seed: Seed = 0,
+    similarity: Similarity = "builtin",
+    clip: Clip = None,
+    clip_text: ClipText = "original",
+    aesthetic: AestheticHead = None,
+    aesthetic_clip: AestheticClip = None,
+    std: Deviation = "images",
+    fid_reference: FidReference = None,
+    fid_features: FidFeatures = None,
+    reference_source: ReferenceSource = None,
+    reference_count: ReferenceCount = 100,
     device: shared.Device = "auto",
     precision: shared.Precision = "auto",
-    batch: own.Batch = 8,
+    batch: Batch = 8,
     workers: options.Workers = None,
     out: shared.Out = Path("visleak-benchmark"),
-    no_pictures: own.NoPictures = False,
-    leaderboard: own.Leaderboard = None,
-    audit: own.AuditFolder = None,
+    no_pictures: NoPictures = False,
+    leaderboard: Leaderboard = None,
+    audit: AuditFolder = None,
     force: shared.Force = False,
     json: shared.Json = False,
 ) -> None:
@@ -64,7 +311,6 @@ def benchmark(
     and of ordinary ones. Images and measurements are kept: a run that was stopped goes on, and
     another method or judge makes only what is missing.
     """
-    from visleak.cli.memorization_benchmark_view import refuse_nothing_to_show
     from visleak.memorization.benchmark import Choices, read_benchmark
     from visleak.memorization.benchmark.leaderboard import table_beside
     from visleak.memorization.model import Sampling
@@ -303,7 +549,6 @@ def _publish(result: Benchmark, leaderboard: Path | None, audit: Path | None) ->
 
 
 def _say(result: Benchmark, *, json: bool) -> None:
-    from visleak.cli.memorization_benchmark_view import shown
     from visleak.cli.terminal import rendered
     from visleak.memorization.benchmark.stored import RESULT
 

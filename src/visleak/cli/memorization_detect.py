@@ -2,17 +2,77 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Final
 
-import typer
-
 from visleak.cli import edges
 from visleak.cli import memorization_options as shared
+from visleak.cli.edges import plain
+from visleak.cli.memorization_options import option
 
 if TYPE_CHECKING:
-    from visleak.memorization.detection import Asked, Detection
+    from rich.console import RenderableType
+    from rich.text import Text
+
+    from visleak.memorization.detection import Asked, Attribution, Detection
     from visleak.memorization.prompts import Prompts
+
+#: Prompts that a screen has room for; files have all.
+ROWS: Final = 10
+LONGEST: Final = 70
+
+#: From how much of the largest value on a token stands out.
+STRONG: Final = 0.5
+
+
+def shown(result: Detection) -> Iterator[RenderableType]:
+    """Yield the parts of the summary."""
+    from rich.text import Text
+
+    from visleak.cli.terminal import plain_table
+    from visleak.drawing import cut
+    from visleak.memorization.detection.headline import headlines, name_of_d, number
+    from visleak.memorization.detection.markup import about
+
+    first, *apart = headlines(result)
+    # nobody says that an unlabelled list is memorized: how far it lies from the ordinary prompts
+    # is no result of its own, and stands with the note that says so
+    aside = apart if result.separation is not None and result.separation.by == "lists" else []
+    for line in (first, *(line for line in apart if line not in aside)):
+        yield Text(plain(line), "bold")
+    for line in about(result):
+        yield Text(plain(line), "dim")
+    yield Text()
+    words = {True: "memorized", False: "not memorized", None: ""}
+    labelled = any(each.label is not None for each in result.top)
+    table = plain_table(*("prompt", "label")[: 1 + labelled], name_of_d(result.settings), numbers=1)
+    for each in result.top[:ROWS]:
+        label = [words[each.label]] if labelled else []
+        table.add_row(cut(plain(each.prompt), LONGEST), *label, number(each.d))
+    yield table
+    if result.tokens:
+        yield Text()
+        by = result.tokens[0].method
+        yield Text(f"tokens by {by}, those of at least half the largest value with it", "bold")
+        yield from map(_tokens, result.tokens[:ROWS])
+    yield Text()
+    for line in (*aside, *result.notes):
+        yield Text(plain(line), "dim")
+
+
+def _tokens(each: Attribution) -> Text:
+    """Return a prompt with its strong tokens in bold and with their value."""
+    from rich.text import Text
+
+    largest = max((abs(value) for value in each.values), default=0.0)
+    line = Text()
+    for token, value in zip(each.tokens, each.values, strict=True):
+        strong = largest > 0 and abs(value) >= STRONG * largest
+        text = plain(token)
+        line.append(f"{text} ({value:.3g}) " if strong else f"{text} ", "bold" if strong else "")
+    return line
+
 
 LISTS: Final = "The prompts"
 READING: Final = "What is made of the scores"
@@ -22,89 +82,66 @@ def detect(
     model: shared.ModelName,
     prompts: Annotated[
         Path,
-        typer.Option(
-            "--prompts",
-            metavar="FILE",
-            rich_help_panel=LISTS,
-            help=f"The prompts: {shared.FORMATS}; a column label says which are memorized.",
+        option(
+            "--prompts FILE",
+            f"The prompts: {shared.FORMATS}; a column label says which are memorized.",
+            LISTS,
         ),
     ],
     general: Annotated[
         Path | None,
-        typer.Option(
-            "--general",
-            metavar="FILE",
-            rich_help_panel=LISTS,
-            show_default=False,
-            help="Ordinary prompts, such as COCO's captions, in any of these formats: they set the"
+        option(
+            "--general FILE",
+            "Ordinary prompts, such as COCO's captions, in any of these formats: they set the"
             " threshold, and count as not memorized.",
+            LISTS,
         ),
     ] = None,
     column: Annotated[
         str | None,
-        typer.Option(
-            "--column",
-            metavar="C",
-            rich_help_panel=LISTS,
-            show_default=False,
-            help="Column of the prompts in FILE.  \\[default: prompt, caption or text]",
+        option(
+            "--column C", "Column of the prompts in FILE.", LISTS, default="prompt, caption or text"
         ),
     ] = None,
     general_column: Annotated[
-        str | None,
-        typer.Option(
-            "--general-column",
-            metavar="C",
-            rich_help_panel=LISTS,
-            show_default=False,
-            help="The same in the file of --general.",
-        ),
+        str | None, option("--general-column C", "The same in the file of --general.", LISTS)
     ] = None,
     fpr: Annotated[
         str,
-        typer.Option(
-            "--fpr",
-            metavar="RATE",
-            rich_help_panel=READING,
-            help="Share of ordinary prompts that may reach the threshold.",
-        ),
+        option("--fpr RATE", "Share of ordinary prompts that may reach the threshold.", READING),
     ] = "1%",
     bounded: Annotated[
         bool,
-        typer.Option(
+        option(
             "--bounded",
-            rich_help_panel=READING,
-            help="Not the share seen but its 95 % upper bound is at most RATE (1% needs 299"
+            "Not the share seen but its 95 % upper bound is at most RATE (1% needs 299"
             " ordinary prompts).",
+            READING,
         ),
     ] = False,
     threshold: Annotated[
         float | None,
-        typer.Option(
-            "--threshold",
-            metavar="D",
-            rich_help_panel=READING,
-            show_default=False,
-            help="A threshold that was set before, by the same model and settings.",
+        option(
+            "--threshold D",
+            "A threshold that was set before, by the same model and settings.",
+            READING,
         ),
     ] = None,
     tokens: Annotated[
         int,
-        typer.Option(
-            "--tokens",
-            metavar="K",
+        option(
+            "--tokens K",
+            "Say of the K prompts of the largest D what each token has to do with it.",
+            READING,
             min=0,
-            rich_help_panel=READING,
-            help="Say of the K prompts of the largest D what each token has to do with it.",
         ),
     ] = 0,
     tokens_by: Annotated[
         str,
-        typer.Option(
-            "--tokens-by",
-            metavar="METHOD",
-            rich_help_panel=READING,
-            help="gradient (Wen et al. 2024), or leave-one-out (D without each word; any model).",
+        option(
+            "--tokens-by METHOD",
+            "gradient (Wen et al. 2024), or leave-one-out (D without each word; any model).",
+            READING,
         ),
     ] = "gradient",
     noises: shared.Noises = 1,
@@ -186,7 +223,6 @@ def _general(path: Path | None, column: str | None) -> Prompts | None:
 
 
 def _say(result: Detection, out: Path, *, json: bool) -> None:
-    from visleak.cli.memorization_detect_view import shown
     from visleak.cli.terminal import rendered
     from visleak.memorization.detection.stored import RESULT
 

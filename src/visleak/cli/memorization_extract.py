@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Annotated, Any, Final
 
 from visleak.cli import edges
-from visleak.cli import memorization_extract_options as its
 from visleak.cli import memorization_options as shared
+from visleak.cli.memorization_options import FORMATS, MODEL, OUT, option
 from visleak.errors import UsageError
 
 if TYPE_CHECKING:
@@ -15,29 +15,126 @@ if TYPE_CHECKING:
     from visleak.memorization.model import Sampling
     from visleak.memorization.prompt_files import Choice
 
+IMAGES: Final = "How images are made"
+CLUSTERS: Final = "What counts as a cluster"
+
+ModelOrNone = Annotated[
+    str | None,
+    option(
+        "--model M",
+        "A pipeline of diffusers: a folder, or hub:OWNER/NAME, which is fetched once.",
+        MODEL,
+    ),
+]
+PromptFile = Annotated[
+    Path | None,
+    option(
+        "--prompts FILE",
+        f"The prompts: {FORMATS}, such as prompts.parquet of search or scores.parquet of detect.",
+    ),
+]
+Column = Annotated[
+    str | None,
+    option("--column C", "Column of the prompts in FILE.", default="prompt, caption or text"),
+]
+Top = Annotated[
+    int | None,
+    option(
+        "--top N",
+        "Only the N prompts of the highest D, of a list that has it: what search, augment or"
+        " detect wrote.",
+        default="all",
+        min=1,
+    ),
+]
+Reached = Annotated[
+    bool,
+    option(
+        "--reached", "Only prompts that reached kappa (search, augment) or the threshold (detect)."
+    ),
+]
+Images = Annotated[int | None, option("--images N", "Images a prompt.", IMAGES, default="100")]
+Steps = Annotated[int, option("--steps N", "Steps of the sampler.", IMAGES)]
+Guidance = Annotated[
+    float,
+    option("--guidance G", "Scale of classifier-free guidance; 1 is none and costs half.", IMAGES),
+]
+BatchOfImages = Annotated[int, option("--batch N", "Images made at a time.", IMAGES)]
+SeedOfImages = Annotated[int, option("--seed N", "Of the noises images start from.", IMAGES, min=0)]
+OwnNoises = Annotated[
+    bool,
+    option(
+        "--own-noises", "Other noises for each prompt; by default all start from the same.", IMAGES
+    ),
+]
+Similarity = Annotated[
+    str,
+    option(
+        "--similarity S",
+        "builtin (fingerprint, confirmed by verification), sscd:FILE (MemBench; squeezed as"
+        " by its code: sscd:FILE?resize=288x288), pixels (correlation at 32 x 32), or another"
+        " encoder.",
+        CLUSTERS,
+    ),
+]
+Eps = Annotated[
+    float | None,
+    option(
+        "--eps E",
+        "DBSCAN: distance (1 - similarity) of neighbours.  \\[default: 0.5; pixels: 0.1; other"
+        " encoders but SSCD: that of their soft threshold]",
+        CLUSTERS,
+    ),
+]
+MinSamples = Annotated[
+    int,
+    option(
+        "--min-samples N",
+        "DBSCAN: neighbours, itself counted, that make an image a core.",
+        CLUSTERS,
+    ),
+]
+MinCluster = Annotated[
+    int | None, option("--min-cluster N", "Least images of a cluster.", CLUSTERS, default="20")
+]
+Rule = Annotated[
+    str,
+    option(
+        "--rule R",
+        "Defaults of --images and --min-cluster: paper (100, 20) or code (50, and every"
+        " cluster is kept, as MemBench's code does).",
+        CLUSTERS,
+    ),
+]
+Recluster = Annotated[
+    bool,
+    option("--recluster", "Only cluster the images in DIR anew: no model, no new image.", CLUSTERS),
+]
+NoPictures = Annotated[bool, option("--no-pictures", "Draw no contact sheets of clusters.", OUT)]
+
 
 def extract(
-    model: its.ModelOrNone = None,
-    prompts: its.PromptFile = None,
-    column: its.Column = None,
-    top: its.Top = None,
-    reached: its.Reached = False,
-    images: its.Images = None,
-    steps: its.Steps = 50,
-    guidance: its.Guidance = 7.5,
-    seed: its.SeedOfImages = 0,
-    own_noises: its.OwnNoises = False,
-    similarity: its.Similarity = "builtin",
-    eps: its.Eps = None,
-    min_samples: its.MinSamples = 3,
-    min_cluster: its.MinCluster = None,
-    rule: its.Rule = "paper",
-    recluster: its.Recluster = False,
+    model: ModelOrNone = None,
+    prompts: PromptFile = None,
+    column: Column = None,
+    top: Top = None,
+    reached: Reached = False,
+    images: Images = None,
+    steps: Steps = 50,
+    guidance: Guidance = 7.5,
+    seed: SeedOfImages = 0,
+    own_noises: OwnNoises = False,
+    similarity: Similarity = "builtin",
+    eps: Eps = None,
+    min_samples: MinSamples = 3,
+    min_cluster: MinCluster = None,
+    rule: Rule = "paper",
+    recluster: Recluster = False,
     out: shared.Out = Path("visleak-extract"),
-    no_pictures: its.NoPictures = False,
+    no_pictures: NoPictures = False,
     device: shared.Device = "auto",
     precision: shared.Precision = "auto",
-    batch: its.BatchOfImages = 8,
+    batch: BatchOfImages = 8,
     force: shared.Force = False,
     json: shared.Json = False,
 ) -> None:

@@ -5,18 +5,126 @@ from __future__ import annotations
 import shlex
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
 
 from visleak.cli import edges, options
 from visleak.cli import memorization_options as shared
-from visleak.cli import memorization_trace_options as its
+from visleak.cli.memorization_options import OUT, argument, option
 from visleak.errors import UsageError
 
 if TYPE_CHECKING:
     from visleak.memorization.tracing import Trace
     from visleak.records import AnySet
+
+SOURCES: Final = "Who is asked"
+COUNTS: Final = "What counts"
+
+Target = Annotated[
+    str,
+    argument(
+        "EXTRACT|S", "Folder of visleak memorization extract, or any SOURCE of generated images."
+    ),
+]
+Sources = Annotated[
+    list[str] | None,
+    option(
+        "--source [NAME=]S",
+        "Training images: any SOURCE, or published fingerprints (emb:DIR), which verify"
+        " nothing. May be repeated.",
+        SOURCES,
+    ),
+]
+Services = Annotated[
+    list[str] | None,
+    option(
+        "--service M:O",
+        "Reverse image search: a Python object package.module:object with name, sends and"
+        " find. It is sent the images that no source verified, and what it finds verifies"
+        " nothing. May be repeated.",
+        SOURCES,
+    ),
+]
+Unverified = Annotated[
+    bool,
+    option(
+        "--unverified",
+        "There is no training set to ask: list the images as candidates, unverified.",
+        SOURCES,
+    ),
+]
+Every = Annotated[
+    bool,
+    option(
+        "--all",
+        "Trace all images of the extraction, not one a cluster, and say which prompts"
+        " replicate (D_mem).",
+        SOURCES,
+    ),
+]
+Tau = Annotated[
+    float,
+    option(
+        "--tau X",
+        "M_tau = 1 where the similarity to some training image is above X (definition 1).",
+        COUNTS,
+    ),
+]
+KappaShare = Annotated[
+    str,
+    option(
+        "--kappa-share RATE",
+        "A prompt is in D_mem if more than RATE (0.5 or 50%) of its images have M_tau ="
+        " 1; with --all.",
+        COUNTS,
+    ),
+]
+Similarity = Annotated[
+    str | None,
+    option(
+        "--similarity E",
+        "Encoder whose cosine tau belongs to: sscd:FILE (MemBench), or any other of"
+        " --encoder. By default that of published fingerprints, else builtin.",
+        COUNTS,
+    ),
+]
+Views = Annotated[
+    str,
+    option(
+        "--views V",
+        "Views of the generated images that are compared: none (definition 1), mirror"
+        " (for models trained with random flips) or all.",
+        COUNTS,
+    ),
+]
+NoLayouts = Annotated[
+    bool,
+    option(
+        "--no-layouts",
+        "Do not look for copies in other colours, which takes one more pass over the sources.",
+        COUNTS,
+    ),
+]
+Categories = Annotated[
+    Path | None,
+    option(
+        "--categories FILE.csv",
+        "What memorized images show: columns category (commercial product, human, artwork,"
+        " other) and reference, image or prompt.",
+        COUNTS,
+    ),
+]
+FailOn = Annotated[
+    list[str] | None,
+    option(
+        "--fail-on memorized[=RATE]",
+        "Exit with 3 if more than RATE (0.01 or 1%, default 0) of the traced images count"
+        " as memorized.",
+        OUT,
+    ),
+]
+
 
 #: The only gate of this verb.
 GATE: Final = "memorized"
@@ -27,19 +135,19 @@ SHOWN: Final = 10
 
 def trace(
     context: typer.Context,
-    target: its.Target,
-    source: its.Sources = None,
-    service: its.Services = None,
-    unverified: its.Unverified = False,
-    every: its.Every = False,
-    tau: its.Tau = 0.7,
-    kappa_share: its.KappaShare = "50%",
-    similarity: its.Similarity = None,
-    views: its.Views = "none",
-    no_layouts: its.NoLayouts = False,
-    categories: its.Categories = None,
+    target: Target,
+    source: Sources = None,
+    service: Services = None,
+    unverified: Unverified = False,
+    every: Every = False,
+    tau: Tau = 0.7,
+    kappa_share: KappaShare = "50%",
+    similarity: Similarity = None,
+    views: Views = "none",
+    no_layouts: NoLayouts = False,
+    categories: Categories = None,
     out: shared.Out = Path("visleak-trace"),
-    fail_on: its.FailOn = None,
+    fail_on: FailOn = None,
     no_pictures: options.NoPictures = False,
     json: shared.Json = False,
     force: shared.Force = False,
@@ -150,8 +258,8 @@ def _write_page(result: Trace, *, private: bool) -> None:
     """Write the page of the audit, with the section of the trace on it."""
     from visleak.auditing import Audit
     from visleak.cli.pictures import show_in_report
-    from visleak.memorization.tracing.audited import AUDIT_FOLDER
     from visleak.memorization.tracing.section import NAME, section
+    from visleak.memorization.tracing.sets import AUDIT_FOLDER
     from visleak.store import AUDIT
 
     folder = result.folder / AUDIT_FOLDER
@@ -170,9 +278,9 @@ def _say(result: Trace, *, json: bool) -> None:
 
 def _lines(result: Trace) -> Iterator[str]:
     from visleak.drawing import cut
-    from visleak.memorization.tracing.audited import AUDIT_FOLDER
     from visleak.memorization.tracing.headline import cautions, headlines
     from visleak.memorization.tracing.output import CSV
+    from visleak.memorization.tracing.sets import AUDIT_FOLDER
     from visleak.store import AUDIT, REPORT
 
     yield from headlines(result)

@@ -9,11 +9,11 @@ from dataclasses import replace
 import pytest
 
 from visleak.errors import UsageError, VisleakError
-from visleak.memorization.baselines import attempting, output
-from visleak.memorization.baselines.attempting import Contest, by_fresh_score, candidates_of
-from visleak.memorization.baselines.comparing import compare
+from visleak.memorization.baselines import output
+from visleak.memorization.baselines import run as attempting
 from visleak.memorization.baselines.numbers import mean_of, row_of, rows_of
 from visleak.memorization.baselines.records import Attempt, Replayed, Verified
+from visleak.memorization.baselines.run import Contest, by_fresh_score, candidates_of, compare
 from visleak.memorization.baselines.stored import read_comparison
 from visleak.memorization.scores import ScoreSettings
 from visleak.memorization.search.task import Budget, Candidate, Found

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import numpy as np
 
-from visleak.memorization.benchmark.hypervolume import share_of_ideal
+from visleak.memorization.benchmark.numbers import share_of_ideal
 from visleak.memorization.benchmark.paper import paper_table
 from visleak.memorization.benchmark.records import (
     Benchmark,

@@ -12,7 +12,7 @@ from smooth_model import SmoothModel
 from visleak.errors import UsageError, VisleakError
 from visleak.memorization.extraction.generating import Job, seeds_of
 from visleak.memorization.mitigate import mitigation
-from visleak.memorization.mitigate.attention import Branch, Change, Rescaling, processors
+from visleak.memorization.mitigate.ren import Branch, Change, Rescaling, processors
 from visleak.memorization.model import Sampling
 
 torch = pytest.importorskip("torch")

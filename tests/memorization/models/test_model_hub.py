@@ -14,7 +14,7 @@ import pytest
 
 from visleak.errors import UsageError, VisleakError
 from visleak.memorization.models import load_model
-from visleak.memorization.models.hub import HubName
+from visleak.memorization.models.loading import HubName
 
 pytest.importorskip("diffusers")
 

@@ -18,8 +18,7 @@ from hypothesis import strategies as st
 
 from visleak.errors import UsageError, VisleakError
 from visleak.memorization import read_prompts
-from visleak.memorization.prompt_files.cells import sources_of
-from visleak.memorization.prompt_files.reading import FORMATS
+from visleak.memorization.prompt_files.reading import FORMATS, sources_of
 
 DATA = os.environ.get("VISLEAK_DATA")
 
@@ -357,15 +356,15 @@ def test_nested_lists_do_not_overflow(tmp_path: Path) -> None:
 
 def test_shared_lists_do_not_multiply(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Each prompt names the one list of 2,000 images: small as a pickle, not as a table."""
-    monkeypatch.setattr("visleak.memorization.prompt_files.rows.MOST_SOURCES", 100_000)
+    monkeypatch.setattr("visleak.memorization.prompt_files.reading.MOST_SOURCES", 100_000)
     images = [f"u{number}" for number in range(2000)]
     file = wrote(tmp_path, "a.pickle", pickle.dumps({f"p{n}": images for n in range(1000)}))
     assert refusal(file).endswith("more than 100,000 images are named; split the file")
 
 
 def test_too_large_files_are_not_opened(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("visleak.memorization.prompt_files.pickles.MOST_BYTES", 10)
-    monkeypatch.setattr("visleak.memorization.prompt_files.tables.MOST_JSON_BYTES", 10)
+    monkeypatch.setattr("visleak.memorization.prompt_files.formats.MOST_BYTES", 10)
+    monkeypatch.setattr("visleak.memorization.prompt_files.formats.MOST_JSON_BYTES", 10)
     file = wrote(tmp_path, "a.pickle", pickle.dumps(["a" * 20]))
     assert refusal(file) == f"FILE has {file.stat().st_size} bytes; pickles are read up to 10"
     file = wrote(tmp_path, "a.json", json.dumps(["a" * 20]))

@@ -26,7 +26,7 @@ from visleak.memorization.search import (
     search_into,
 )
 from visleak.memorization.search.ledger import FILE
-from visleak.memorization.search.output import read_result
+from visleak.memorization.search.recording import read_result
 
 GIBBS = GibbsSettings(length=3, iterations=6, candidates=4, temperature=0.4, kappa=1.0, norm="l2")
 AUGMENT = AugmentSettings(

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from visleak.errors import UsageError, VisleakError
-from visleak.memorization.search.vocabulary import (
+from visleak.memorization.search.proposals import (
     Vocabulary,
     banned_ids,
     is_stop_word,

@@ -11,20 +11,15 @@ import numpy.typing as npt
 
 from visleak.errors import UsageError
 from visleak.memorization.benchmark.columns import DEVIATIONS
+from visleak.memorization.benchmark.measuring import Judges
 from visleak.memorization.benchmark.records import NONE, Listed
 from visleak.memorization.benchmark.references import References
 from visleak.memorization.extraction.generating import Job, refuse_sampling, seeds_of
 from visleak.memorization.extraction.image_store import key_of
-from visleak.memorization.extraction.similarity import CopySimilarity
-from visleak.memorization.metrics.features import precision_note
 from visleak.memorization.model import DiffusionModel, Sampling
 from visleak.memorization.prompts import Prompts
 
 if TYPE_CHECKING:
-    from visleak.memorization.benchmark.judging import RealImages
-    from visleak.memorization.metrics.aesthetic import Aesthetic
-    from visleak.memorization.metrics.alignment import Alignment
-    from visleak.memorization.metrics.searching import PicturesByPrompt
     from visleak.memorization.mitigate import Mitigation
 
 #: What the text is that an image's CLIP score is against: the prompt as it was given, or as the
@@ -63,43 +58,6 @@ class Choices:
             raise UsageError(
                 f"a search is asked for at least 1 picture (paper: 100); got {self.asked}"
             )
-
-
-@dataclass(frozen=True)
-class Judges:
-    """By what images are judged; what is ``None`` is not measured.
-
-    Attributes:
-        similarity: to the memorized images.
-        alignment: CLIP score.
-        aesthetic: score of how an image looks.
-        real: set of images that the distances are to.
-        source: a search for prompts, for the reference performance.
-    """
-
-    similarity: CopySimilarity
-    alignment: Alignment | None = None
-    aesthetic: Aesthetic | None = None
-    real: RealImages | None = None
-    source: PicturesByPrompt | None = None
-
-    def __post_init__(self) -> None:
-        if self.source is not None and self.alignment is None:
-            raise UsageError(
-                "the reference performance keeps the picture with the best CLIP score: give an"
-                " alignment model with --clip"
-            )
-
-    @property
-    def least(self) -> float:
-        """The lowest similarity that there can be."""
-        return self.similarity.least
-
-    @property
-    def similarity_digest(self) -> str:
-        """Digest of the similarity: an encoder's does not tell half precision from full."""
-        own = self.similarity
-        return own.digest + precision_note(getattr(own, "encoder", None))
 
 
 @dataclass(frozen=True)

@@ -166,7 +166,6 @@ def images_of(
             [keys[job] for job in missing],
             [job.prompt for job in missing],
             [job.seed for job in missing],
-            made_by.key,
             pixels[rows],
             # what only filled the batch up, or was there already, took its share too
             (time.perf_counter() - began) * len(missing) / len(filled),

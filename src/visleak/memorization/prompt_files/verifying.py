@@ -9,10 +9,16 @@ from itertools import chain
 from typing import Final
 
 from visleak.errors import UsageError, VisleakError
-from visleak.memorization.prompt_files.cells import label_of
 from visleak.memorization.prompt_files.choosing import kept as rows_kept
-from visleak.memorization.prompt_files.rows import Row, gathered
-from visleak.memorization.prompt_files.vouching import TRACE, VERIFIED, VERIFIED_BY, of_a_person
+from visleak.memorization.prompt_files.reading import (
+    TRACE,
+    VERIFIED,
+    VERIFIED_BY,
+    Row,
+    gathered,
+    label_of,
+    of_a_person,
+)
 from visleak.memorization.prompts import Prompts
 from visleak.memorization.tracing.records import Match, Replication, Trace
 

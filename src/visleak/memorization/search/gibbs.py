@@ -16,17 +16,18 @@ from typing import Any, Final, Literal
 from visleak.errors import UsageError
 from visleak.memorization.scores import Norm
 from visleak.memorization.search import moving
-from visleak.memorization.search.checking import (
+from visleak.memorization.search.ledger import Banked, Ledger, Scored, Spending, check_norm, opened
+from visleak.memorization.search.moving import Asked, Moved
+from visleak.memorization.search.proposals import Proposer
+from visleak.memorization.search.task import (
+    Candidate,
+    Found,
+    Progress,
+    SearchTask,
     refuse_below_one,
     refuse_others,
     refuse_temperature,
 )
-from visleak.memorization.search.ledger import Banked, Ledger, Scored
-from visleak.memorization.search.moving import Asked, Moved
-from visleak.memorization.search.proposals import Proposer
-from visleak.memorization.search.resuming import opened
-from visleak.memorization.search.spending import Spending, check_norm
-from visleak.memorization.search.task import Candidate, Found, Progress, SearchTask
 
 Restart = Literal["masks", "continue"]
 Best = Literal["visited", "scored"]

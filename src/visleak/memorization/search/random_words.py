@@ -9,13 +9,16 @@ from typing import Any, Final
 
 from visleak.errors import UsageError
 from visleak.memorization.search import moving
-from visleak.memorization.search.checking import refuse_below_one
 from visleak.memorization.search.gibbs import candidate_of
-from visleak.memorization.search.ledger import Ledger, Scored
+from visleak.memorization.search.ledger import Ledger, Scored, Spending, opened
 from visleak.memorization.search.proposals import Proposer
-from visleak.memorization.search.resuming import opened
-from visleak.memorization.search.spending import Spending
-from visleak.memorization.search.task import Candidate, Found, Progress, SearchTask
+from visleak.memorization.search.task import (
+    Candidate,
+    Found,
+    Progress,
+    SearchTask,
+    refuse_below_one,
+)
 
 #: Prompts of a chain that are scored together, under the same noises.
 BLOCK: Final = 32

@@ -5,10 +5,10 @@ from __future__ import annotations
 from typing import Final
 
 from visleak.errors import VisleakError
-from visleak.memorization.tracing.audited import AUDIT_FOLDER
 from visleak.memorization.tracing.markup import markdown
 from visleak.memorization.tracing.records import Match, Original, Trace
 from visleak.memorization.tracing.section import NAME, section
+from visleak.memorization.tracing.sets import AUDIT_FOLDER
 from visleak.memorization.tracing.stored import RESULT, as_dict
 from visleak.store import (
     AUDIT,
