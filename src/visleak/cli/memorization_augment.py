@@ -124,7 +124,6 @@ def augment(
     """
     from dataclasses import replace
 
-    from visleak.cli.memorization_search_view import augment_shown, say_result
     from visleak.cli.progress import bars
     from visleak.memorization.prompt_files import read_prompts
     from visleak.memorization.scores import TriggerScore
@@ -133,7 +132,7 @@ def augment(
         augment_preset,
         refuse_other_scale,
     )
-    from visleak.memorization.search.recording import augment_into
+    from visleak.memorization.search.recording import augment_into, document
     from visleak.memorization.search.task import SearchTask
 
     shared.refuse_other_kind(out, "augment")
@@ -182,4 +181,4 @@ def augment(
             force=force,
             say=edges.note,
         )
-    say_result(augment_shown, made, out / "augment.json", json=json)
+    shared.say_result(document("augment", made), out / "augment.json", json=json, rows=20)

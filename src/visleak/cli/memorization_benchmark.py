@@ -2,20 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Final
 
 from visleak.cli import edges, options
 from visleak.cli import memorization_options as shared
-from visleak.cli.edges import plain
 from visleak.cli.memorization_options import FORMATS, MODEL, OUT, option
 from visleak.errors import UsageError
 
 if TYPE_CHECKING:
-    from rich.console import RenderableType
-
     from visleak.memorization.benchmark import Benchmark, Choices, Judges
     from visleak.memorization.metrics import Aesthetic, ClipAlignment, FolderByPrompt
     from visleak.memorization.mitigate import Mitigation
@@ -41,7 +38,7 @@ Triggers = Annotated[
     Path | None,
     option(
         "--triggers FILE",
-        f"Prompts that replay training images, with their sources: {FORMATS}, such as"
+        f"Prompts that reproduce training images, with their sources: {FORMATS}, such as"
         " MemBench's SD1_final.csv.",
         LISTS,
     ),
@@ -74,8 +71,8 @@ General = Annotated[
     Path | None,
     option(
         "--general FILE",
-        "Ordinary prompts, such as COCO's captions_val2017.json: what a method costs those who"
-        " ask for nothing memorized.",
+        "Ordinary prompts, such as COCO's captions_val2017.json: the cost of a method on"
+        " prompts that are not memorized.",
         LISTS,
     ),
 ]
@@ -85,11 +82,11 @@ GeneralColumn = Annotated[
 TriggerSample = Annotated[
     int | None,
     option(
-        "--trigger-sample N", "Only so many trigger prompts, drawn by --seed.", LISTS, default="all"
+        "--trigger-sample N", "Number of trigger prompts, drawn by --seed.", LISTS, default="all"
     ),
 ]
 GeneralSample = Annotated[
-    int | None, option("--general-sample N", "Only so many general prompts.", LISTS, default="all")
+    int | None, option("--general-sample N", "Number of general prompts.", LISTS, default="all")
 ]
 Methods = Annotated[
     list[str] | None,
@@ -218,54 +215,13 @@ def refuse_nothing_to_show(out: Path, *, asked: bool) -> None:
     Raises:
         UsageError: there is none, or options were given that only a run has.
     """
-    from visleak.memorization.benchmark.stored import RESULT
-
     if asked:
         raise UsageError("--model is missing: give --model M and --triggers FILE")
-    if not (out / RESULT).is_file():
+    if not (out / "benchmark.json").is_file():
         raise UsageError(
             f"{out} holds no finished benchmark to show; give --model M and --triggers FILE to make"
-            " one, or to go on with one that was stopped"
+            " one, or to resume one"
         )
-
-
-def shown(result: Benchmark) -> Iterator[RenderableType]:
-    """Yield the parts of the summary."""
-    from rich.text import Text
-
-    from visleak.cli.terminal import plain_table
-    from visleak.memorization.benchmark.columns import SCORES
-    from visleak.memorization.benchmark.headline import headline, label_of, number, verdicts
-    from visleak.memorization.benchmark.markup import cautions
-    from visleak.memorization.benchmark.tables import CHANGED, columns_of, heading, is_changed
-
-    yield Text(plain(headline(result)), "bold")
-    for line in verdicts(result):
-        yield Text(plain(line))
-    for line in (*cautions(result), *result.notes):
-        yield Text(plain(line), "dim")
-    yield Text()
-    columns = columns_of(result)
-    names = [heading(*each) for each in columns]
-    table = plain_table("method", *names, numbers=len(names))
-    for row in result.rows:
-        cells = []
-        for scenario, name in columns:
-            score = row.score(scenario, name)
-            value = number(row.value(scenario, name), SCORES[name].places)
-            cells.append(value + (CHANGED if score is not None and is_changed(score) else ""))
-        table.add_row(plain(label_of(row)), *cells)
-    if result.floor is not None:
-        own = [result.floor.score(*each) for each in columns]
-        table.add_row("floor", *("" if each is None else number(each.value) for each in own))
-    found = result.reference
-    if found is not None:
-        known = {("trigger", "top1"): found.similarity, ("trigger", "clip"): found.clip}
-        held = [known.get(each) for each in columns]
-        table.add_row("reference", *("" if each is None else number(each.value) for each in held))
-    yield table
-    yield Text()
-    yield Text(f"{CHANGED} changed, by a paired test corrected for the number of settings", "dim")
 
 
 def benchmark(
@@ -312,6 +268,7 @@ def benchmark(
     another method or judge makes only what is missing.
     """
     from visleak.memorization.benchmark import Choices, read_benchmark
+    from visleak.memorization.benchmark.document import document
     from visleak.memorization.benchmark.leaderboard import table_beside
     from visleak.memorization.model import Sampling
 
@@ -345,7 +302,9 @@ def benchmark(
         )
         result = order.carried_out(out, force=force)
     _publish(result, leaderboard, audit)
-    _say(result, json=json)
+    shared.say_result(
+        document(result), result.folder / "benchmark.json", json=json, rows=100, intervals=False
+    )
 
 
 @dataclass(frozen=True)
@@ -532,8 +491,9 @@ def _methods(
 def _publish(result: Benchmark, leaderboard: Path | None, audit: Path | None) -> None:
     """Put a result on a leaderboard, and into the report of an audit."""
     from visleak.memorization.benchmark import add_to
+    from visleak.memorization.benchmark.document import SECTION, document
     from visleak.memorization.benchmark.leaderboard import leaderboard_markdown, table_beside
-    from visleak.memorization.benchmark.section import NAME, section
+    from visleak.reporting import section
     from visleak.store import write_text
 
     if leaderboard is not None:
@@ -545,15 +505,5 @@ def _publish(result: Benchmark, leaderboard: Path | None, audit: Path | None) ->
         from visleak.auditing import Audit
         from visleak.cli.pictures import show_in_report
 
-        show_in_report(Audit(audit), NAME, section(result), private=False)
-
-
-def _say(result: Benchmark, *, json: bool) -> None:
-    from visleak.cli.terminal import rendered
-    from visleak.memorization.benchmark.stored import RESULT
-
-    if json:
-        edges.say_bytes((result.folder / RESULT).read_bytes())
-        return
-    edges.say(rendered(shown(result)))
-    edges.say(f"{edges.plain(str(result.folder))}\n")
+        content = section(document(result, columns=1))
+        show_in_report(Audit(audit), SECTION, content, private=False)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Final, Literal
@@ -10,14 +10,11 @@ from typing import TYPE_CHECKING, Annotated, Final, Literal
 from visleak.cli import edges, options
 from visleak.cli import memorization_options as shared
 from visleak.cli import memorization_search_options as own
-from visleak.cli.edges import plain
 from visleak.cli.memorization_options import FORMATS, option
 from visleak.errors import UsageError
 
 if TYPE_CHECKING:
-    from rich.console import RenderableType
-
-    from visleak.memorization.baselines import Comparison, TracedImages
+    from visleak.memorization.baselines import TracedImages
     from visleak.memorization.baselines.zerocap import CausalLanguageModel
     from visleak.memorization.extraction import CopySimilarity, ExtractSettings
     from visleak.memorization.model import TokenModel
@@ -149,40 +146,6 @@ Banned = Annotated[str | None, own.banned_option(f"none, {_PAPER}")]
 FullStop = Annotated[str | None, own.full_stop_option(f"anywhere, {_PAPER}")]
 
 
-#: Columns of the table that a screen has room for.
-COLUMNS: Final = (0, 1, 2, 3, 4, 5, 7)
-
-
-def say_comparison(result: Comparison, *, json: bool) -> None:
-    """Print a comparison: the bytes of its file, or what a person reads, and the folder."""
-    from visleak.cli.terminal import rendered
-    from visleak.memorization.baselines.stored import RESULT
-
-    if json:
-        edges.say_bytes((result.folder / RESULT).read_bytes())
-        return
-    edges.say(rendered(_shown(result)))
-    edges.say(f"{plain(str(result.folder))}\n")
-
-
-def _shown(result: Comparison) -> Iterator[RenderableType]:
-    """Yield the summary and the table of methods."""
-    from rich.table import Table
-    from rich.text import Text
-
-    from visleak.memorization.baselines.headline import headline
-    from visleak.memorization.baselines.tables import main_grid
-
-    yield Text(plain(headline(result)), "bold")
-    grid = main_grid(result)
-    table = Table(box=None, pad_edge=False, header_style="dim")
-    for at in COLUMNS:
-        table.add_column(grid.header[at], justify="right" if at else "left")
-    for row in grid.rows:
-        table.add_row(*(Text(plain(row[at])) for at in COLUMNS))
-    yield table
-
-
 def compare(
     model: shared.ModelName,
     source: Sources,
@@ -231,6 +194,7 @@ def compare(
     from visleak.cli.progress import bars
     from visleak.memorization.baselines import Contest, Means, load_searchers
     from visleak.memorization.baselines import compare as compared
+    from visleak.memorization.baselines.document import document
     from visleak.memorization.search.presets import refuse_longer
 
     shared.refuse_other_kind(out, "compare")
@@ -274,7 +238,11 @@ def compare(
             progress=progress,
             say=edges.note,
         )
-    say_comparison(result, json=json)
+    columns = (
+        *("method", "memorized images", "candidates with a cluster", "passes of the search"),
+        *("passes of the images", "passes per image", "best D"),
+    )
+    shared.say_result(document(result), result.folder / "compare.json", json=json, columns=columns)
 
 
 def _rules() -> Rules:

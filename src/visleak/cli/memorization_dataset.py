@@ -55,7 +55,7 @@ Unverified = Annotated[
     bool,
     option(
         "--unverified",
-        "Take candidates that nobody verified; name and datasheet will say so.",
+        "Include unverified candidates; the file name and the datasheet state it.",
         RECORD,
     ),
 ]
@@ -63,8 +63,7 @@ Answers = Annotated[
     Path | None,
     option(
         "--answers FILE.toml",
-        'Your answers to the datasheet: q48 = "CC BY 4.0". What nobody answered stands there'
-        " as not answered.",
+        'Your answers to the datasheet: q48 = "CC BY 4.0". Unanswered questions are left out.',
         OUT,
     ),
 ]

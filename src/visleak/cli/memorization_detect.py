@@ -2,80 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Final
 
 from visleak.cli import edges
 from visleak.cli import memorization_options as shared
-from visleak.cli.edges import plain
 from visleak.cli.memorization_options import option
 
 if TYPE_CHECKING:
-    from rich.console import RenderableType
-    from rich.text import Text
-
-    from visleak.memorization.detection import Asked, Attribution, Detection
+    from visleak.memorization.detection import Analysis
     from visleak.memorization.prompts import Prompts
 
-#: Prompts that a screen has room for; files have all.
-ROWS: Final = 10
-LONGEST: Final = 70
-
-#: From how much of the largest value on a token stands out.
-STRONG: Final = 0.5
-
-
-def shown(result: Detection) -> Iterator[RenderableType]:
-    """Yield the parts of the summary."""
-    from rich.text import Text
-
-    from visleak.cli.terminal import plain_table
-    from visleak.drawing import cut
-    from visleak.memorization.detection.headline import headlines, name_of_d, number
-    from visleak.memorization.detection.markup import about
-
-    first, *apart = headlines(result)
-    # nobody says that an unlabelled list is memorized: how far it lies from the ordinary prompts
-    # is no result of its own, and stands with the note that says so
-    aside = apart if result.separation is not None and result.separation.by == "lists" else []
-    for line in (first, *(line for line in apart if line not in aside)):
-        yield Text(plain(line), "bold")
-    for line in about(result):
-        yield Text(plain(line), "dim")
-    yield Text()
-    words = {True: "memorized", False: "not memorized", None: ""}
-    labelled = any(each.label is not None for each in result.top)
-    table = plain_table(*("prompt", "label")[: 1 + labelled], name_of_d(result.settings), numbers=1)
-    for each in result.top[:ROWS]:
-        label = [words[each.label]] if labelled else []
-        table.add_row(cut(plain(each.prompt), LONGEST), *label, number(each.d))
-    yield table
-    if result.tokens:
-        yield Text()
-        by = result.tokens[0].method
-        yield Text(f"tokens by {by}, those of at least half the largest value with it", "bold")
-        yield from map(_tokens, result.tokens[:ROWS])
-    yield Text()
-    for line in (*aside, *result.notes):
-        yield Text(plain(line), "dim")
-
-
-def _tokens(each: Attribution) -> Text:
-    """Return a prompt with its strong tokens in bold and with their value."""
-    from rich.text import Text
-
-    largest = max((abs(value) for value in each.values), default=0.0)
-    line = Text()
-    for token, value in zip(each.tokens, each.values, strict=True):
-        strong = largest > 0 and abs(value) >= STRONG * largest
-        text = plain(token)
-        line.append(f"{text} ({value:.3g}) " if strong else f"{text} ", "bold" if strong else "")
-    return line
-
-
 LISTS: Final = "The prompts"
-READING: Final = "What is made of the scores"
+READING: Final = "Analysis of the scores"
 
 
 def detect(
@@ -156,17 +95,18 @@ def detect(
     json: shared.Json = False,
     force: shared.Force = False,
 ) -> None:
-    """Score prompts by D, and say which reach a threshold with a stated rate of false alarms.
+    """Score prompts by D, and report which reach a threshold with a stated rate of false alarms.
 
-    Writes tables sorted by D, figures and detect.json; a run that was ended goes on where it was.
+    Writes tables sorted by D, figures and detect.json. An interrupted run resumes.
     """
     from visleak.cli.progress import bars
     from visleak.memorization.detection import detect as detected
+    from visleak.memorization.detection.document import document
     from visleak.memorization.prompt_files import read_prompts
     from visleak.memorization.scores import TriggerScore
 
     shared.refuse_other_kind(out, "detect")
-    asked = _asked(fpr, threshold, tokens, tokens_by, bounded=bounded)
+    analysis = _analysis(fpr, threshold, tokens, tokens_by, bounded=bounded)
     listed = read_prompts(prompts, column=column)
     ordinary = _general(general, general_column)
     with bars() as progress:
@@ -179,32 +119,32 @@ def detect(
             listed,
             out,
             general=ordinary,
-            asked=asked,
+            analysis=analysis,
             force=force,
             progress=progress,
             say=edges.note,
         )
-    _say(result, out, json=json)
+    shared.say_result(document(result), out / "detect.json", json=json)
 
 
-def _asked(
+def _analysis(
     fpr: str, threshold: float | None, tokens: int, tokens_by: str, *, bounded: bool
-) -> Asked:
-    """Return what is made of the scores.
+) -> Analysis:
+    """Return the analysis of the scores.
 
     Raises:
         UsageError: a value that cannot be.
     """
     from visleak.cli.gates import share_of
     from visleak.errors import UsageError
-    from visleak.memorization.detection import Asked
+    from visleak.memorization.detection import Analysis
 
     share = share_of(fpr)
     if share is None:
         raise UsageError(f"--fpr is a share from 0 to 1 or a percentage, such as 1%; got {fpr!r}")
     if threshold is not None and bounded:
         raise UsageError("--bounded sets a threshold by --fpr, --threshold gives one; choose one")
-    return Asked(share, bounded, threshold, tokens, tokens_by)
+    return Analysis(share, bounded, threshold, tokens, tokens_by)
 
 
 def _general(path: Path | None, column: str | None) -> Prompts | None:
@@ -220,14 +160,3 @@ def _general(path: Path | None, column: str | None) -> Prompts | None:
     except VisleakError as error:
         # the reader does not know that this file's column has an option of its own
         raise type(error)(str(error).replace("--column", "--general-column")) from error
-
-
-def _say(result: Detection, out: Path, *, json: bool) -> None:
-    from visleak.cli.terminal import rendered
-    from visleak.memorization.detection.stored import RESULT
-
-    if json:
-        edges.say_bytes((out / RESULT).read_bytes())
-        return
-    edges.say(rendered(shown(result)))
-    edges.say(f"{edges.plain(str(out))}\n")

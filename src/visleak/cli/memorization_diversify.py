@@ -50,10 +50,9 @@ def diversify(
 
     Writes diversify.json and prompts.parquet, prompts.csv.
     """
-    from visleak.cli.memorization_search_view import diversify_shown, say_result
     from visleak.cli.progress import bars
     from visleak.memorization.prompt_files import read_prompts, read_values
-    from visleak.memorization.search.recording import TRIGGER, diversify_into
+    from visleak.memorization.search.recording import TRIGGER, diversify_into, document
 
     shared.refuse_other_kind(out, "diversify")
     listed = read_prompts(prompts, column=column)
@@ -74,4 +73,4 @@ def diversify(
             force=force,
             say=edges.note,
         )
-    say_result(diversify_shown, made, out / "diversify.json", json=json)
+    shared.say_result(document("diversify", made), out / "diversify.json", json=json, rows=20)

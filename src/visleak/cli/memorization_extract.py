@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Final
+from typing import TYPE_CHECKING, Annotated, Final
 
 from visleak.cli import edges
 from visleak.cli import memorization_options as shared
@@ -11,9 +11,7 @@ from visleak.cli.memorization_options import FORMATS, MODEL, OUT, option
 from visleak.errors import UsageError
 
 if TYPE_CHECKING:
-    from visleak.memorization.extraction import Extraction, ExtractSettings
-    from visleak.memorization.model import Sampling
-    from visleak.memorization.prompt_files import Choice
+    from visleak.memorization.prompts import Prompts, PromptScores
 
 IMAGES: Final = "How images are made"
 CLUSTERS: Final = "What counts as a cluster"
@@ -108,7 +106,7 @@ Rule = Annotated[
 ]
 Recluster = Annotated[
     bool,
-    option("--recluster", "Only cluster the images in DIR anew: no model, no new image.", CLUSTERS),
+    option("--recluster", "Only cluster the images in DIR again, without a model.", CLUSTERS),
 ]
 NoPictures = Annotated[bool, option("--no-pictures", "Draw no contact sheets of clusters.", OUT)]
 
@@ -138,15 +136,17 @@ def extract(
     force: shared.Force = False,
     json: shared.Json = False,
 ) -> None:
-    """Make many images of each prompt, and cluster those that come out nearly the same.
+    """Generate many images of each prompt, and cluster those that are nearly the same.
 
-    A prompt whose images keep coming out the same may replay a training image: the middle image
-    of each cluster is a candidate, which [bold]visleak memorization trace[/] looks up. Images are
-    kept: a run that was stopped goes on, and other clusters need no new ones.
+    A prompt whose images keep coming out the same may reproduce a training image: the medoid of
+    each cluster is a candidate, which [bold]visleak memorization trace[/] looks up. Images are
+    kept: interrupted runs resume, and other clusters need no new images.
     """
-    from visleak.memorization.extraction import ExtractSettings
+    from visleak.cli.progress import bars
+    from visleak.memorization.extraction import ExtractSettings, load_similarity, reclustered
+    from visleak.memorization.extraction import extract as extracted
+    from visleak.memorization.extraction.document import document
     from visleak.memorization.model import Sampling
-    from visleak.memorization.prompt_files import Choice
 
     shared.refuse_other_kind(out, "extract")
     if rule not in ("paper", "code"):
@@ -157,7 +157,7 @@ def extract(
                 f"--recluster takes the images that are in {out}; leave out --model, --prompts,"
                 " --column, --top, --reached and --images"
             )
-        # what the least size of a cluster has to fit
+        # the least size of a cluster must fit
         images = _images_there(out)
     settings = ExtractSettings.by(
         "code" if rule == "code" else "paper",
@@ -168,68 +168,54 @@ def extract(
         seed=seed,
         paired=not own_noises,
     )
-    how: dict[str, Any] = {"similarity": similarity, "pictures": not no_pictures}
+    pictures = not no_pictures
     if recluster:
-        result = _reclustered(out, settings, how)
+        with bars() as progress:
+            result = reclustered(
+                out, settings, similarity=similarity, pictures=pictures, progress=progress
+            )
     else:
-        sampling = Sampling(steps, guidance, batch)
-        order = _Order(model, prompts, column, Choice(top, reached), device, precision, force)
-        result = order.carried_out(out, settings, sampling, how)
-    _show(result, json=json)
-
-
-class _Order:
-    """What to make images of, and by which model."""
-
-    def __init__(
-        self,
-        model: str | None,
-        prompts: Path | None,
-        column: str | None,
-        choice: Choice,
-        device: str,
-        precision: str,
-        force: bool,
-    ) -> None:
-        if model is None or prompts is None:
-            missing = "--model" if model is None else "--prompts"
-            raise UsageError(f"{missing} is missing: give --model M and --prompts FILE")
-        self._model, self._prompts, self._column = model, prompts, column
-        self._choice = choice
-        self._device, self._precision, self._force = device, precision, force
-
-    def carried_out(
-        self, out: Path, settings: ExtractSettings, sampling: Sampling, how: dict[str, Any]
-    ) -> Extraction:
-        """Load, make images, cluster, write."""
-        from visleak.cli.progress import bars
-        from visleak.memorization.extraction import extract as extracted
-        from visleak.memorization.extraction import load_similarity
-        from visleak.memorization.prompt_files import chosen, read_prompts, scores_of
-
         # what is quick to refuse comes before the model is loaded
-        read = read_prompts(self._prompts, column=self._column)
-        listed = chosen(read, self._prompts, self._choice)
-        scores = scores_of(listed, self._prompts)
-        measure = load_similarity(how.pop("similarity"))
-        for line in listed.notes:
-            edges.note(edges.plain(line))
+        name, listed, scores = _listed(model, prompts, column, top, reached=reached)
+        measure = load_similarity(similarity)
         with bars() as progress:
             progress("loading the model", 0, 0)
-            model = shared.model_of(self._model, self._device, self._precision)
+            loaded = shared.model_of(name, device, precision)
             progress("loading the model", 1, 1)
-            return extracted(
-                model,
+            result = extracted(
+                loaded,
                 listed.texts,
                 settings,
                 out,
                 similarity=measure,
-                sampling=sampling,
+                sampling=Sampling(steps, guidance, batch),
                 scores=scores,
+                pictures=pictures,
                 progress=progress,
-                force=self._force,
-                **how,
+                force=force,
             )
+    columns = ("prompt", "cluster", "size", "images", "cohesion")
+    shared.say_result(document(result), result.folder / "extract.json", json=json, columns=columns)
+
+
+def _listed(
+    model: str | None, file: Path | None, column: str | None, top: int | None, *, reached: bool
+) -> tuple[str, Prompts, PromptScores | None]:
+    """Return the name of the model, and the prompts with their D.
+
+    Raises:
+        UsageError: one of them is missing.
+    """
+    from visleak.memorization.prompt_files import Choice, chosen, read_prompts, scores_of
+
+    if model is None or file is None:
+        missing = "--model" if model is None else "--prompts"
+        raise UsageError(f"{missing} is missing: give --model M and --prompts FILE")
+    listed = chosen(read_prompts(file, column=column), file, Choice(top, reached))
+    scores = scores_of(listed, file)
+    for line in listed.notes:
+        edges.note(edges.plain(line))
+    return model, listed, scores
 
 
 def _images_there(out: Path) -> int:
@@ -240,36 +226,4 @@ def _images_there(out: Path) -> int:
     """
     from visleak.memorization.extraction import read_extraction
 
-    settings: Any = read_extraction(out).about["settings"]
-    return int(settings["images"])
-
-
-def _reclustered(out: Path, settings: ExtractSettings, how: dict[str, Any]) -> Extraction:
-    from visleak.cli.progress import bars
-    from visleak.memorization.extraction import reclustered
-
-    with bars() as progress:
-        return reclustered(out, settings, progress=progress, **how)
-
-
-def _show(result: Extraction, *, json: bool) -> None:
-    """Print the summary, or the result's JSON as it was written."""
-    from visleak.memorization.extraction.stored import RESULT, cautions, headline
-
-    if json:
-        edges.say((result.folder / RESULT).read_text(encoding="utf-8"))
-        return
-    lines = [headline(result)]
-    for each in result.clusters[:10]:
-        lines.append(f"  {each.size:,} of {each.images:,}  {edges.plain(each.prompt)[:100]}")
-    if len(result.clusters) > 10:
-        lines.append(f"  and {len(result.clusters) - 10:,} more in clusters.csv")
-    lines += (edges.plain(line) for line in cautions(result))
-    for missed in result.unclustered[:10]:
-        lines.append(f"  D {missed.d:.4g}  {edges.plain(missed.prompt)[:100]}")
-    about: Any = result.about
-    lines.append(
-        f"{result.images:,} images, {result.calls:,} passes of the network; similarity"
-        f" {edges.plain(str(about['similarity']['name']))}; {edges.plain(str(result.folder))}"
-    )
-    edges.say("\n".join(lines) + "\n")
+    return int(read_extraction(out).about["settings"]["images"])

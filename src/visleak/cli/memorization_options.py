@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Final
 
 import typer
 
+from visleak.cli import edges
 from visleak.errors import UsageError
 
 if TYPE_CHECKING:
     from visleak.memorization.model import TokenModel
     from visleak.memorization.scores import ScoreSettings
+    from visleak.reporting import Document
 
 MODEL: Final = "The model"
 SCORE: Final = "What D is made of"
@@ -98,7 +101,7 @@ Noises = Annotated[
     int,
     option(
         "--noises N",
-        "Noises D is averaged over; each costs one pass a prompt, plus one.",
+        "Noises D is averaged over; each costs one pass per prompt, plus one.",
         SCORE,
         min=1,
     ),
@@ -151,6 +154,28 @@ def refuse_other_kind(out: Path, verb: str) -> None:
                 f"{out} holds a result of visleak memorization {other}, whose tables would be"
                 " replaced; choose another folder with -o DIR"
             )
+
+
+def say_result(
+    document: Document, file: Path, *, json: bool, columns: Sequence[str] = (), **table: Any
+) -> None:
+    """Print a result: the bytes of its file, or its summary and the folder.
+
+    Args:
+        document: of the result.
+        file: its JSON.
+        json: print the file.
+        columns: of the table that are shown.
+        table: as of :func:`visleak.reporting.terminal`.
+    """
+    from visleak.cli.terminal import rendered
+    from visleak.reporting import terminal
+
+    if json:
+        edges.say_bytes(file.read_bytes())
+        return
+    edges.say(rendered(terminal(document, columns=columns, **table)))
+    edges.say(f"{edges.plain(str(file.parent))}\n")
 
 
 def model_of(name: str, device: str, precision: str) -> TokenModel:

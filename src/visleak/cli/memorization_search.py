@@ -125,7 +125,6 @@ def search(
     Writes search.json, the best prompt of each chain, and a bank. A search that was stopped goes
     on; so does one that its budget ended, with a larger one.
     """
-    from visleak.cli.memorization_search_view import say_result, search_shown
     from visleak.cli.progress import bars
     from visleak.memorization.model import version_of
     from visleak.memorization.scores import TriggerScore
@@ -135,7 +134,7 @@ def search(
         refuse_other_scale,
         search_preset,
     )
-    from visleak.memorization.search.recording import search_into
+    from visleak.memorization.search.recording import document, search_into
     from visleak.memorization.search.task import SearchTask
 
     shared.refuse_other_kind(out, "search")
@@ -184,7 +183,7 @@ def search(
             force=force,
             say=edges.note,
         )
-    say_result(search_shown, found, out / "search.json", json=json)
+    shared.say_result(document("search", found), out / "search.json", json=json, rows=20)
 
 
 def _settings(

@@ -59,7 +59,7 @@ def banned_option(usual: str) -> Any:
     return option(
         "--banned F",
         "Words that are never proposed: none, own (colours, landscapes: they raise D without"
-        " memorization) or a file, one a line.",
+        " memorization) or a file, one per line.",
         WORDS,
         default=f"{usual}",
     )
@@ -68,7 +68,10 @@ def banned_option(usual: str) -> Any:
 def full_stop_option(usual: str) -> Any:
     """Return ``--full-stop`` of a verb whose own rule is as usual says."""
     return option(
-        "--full-stop W", "Where . may stand: anywhere or last.", WORDS, default=f"{usual}"
+        "--full-stop W",
+        "Where a full stop is allowed: anywhere or last.",
+        WORDS,
+        default=f"{usual}",
     )
 
 
@@ -137,9 +140,7 @@ Calls = Annotated[
 ]
 Seconds = Annotated[
     float | None,
-    option(
-        "--seconds S", "Seconds at most, over all runs of a search that is gone on with.", SPENT
-    ),
+    option("--seconds S", "Seconds at most, over all runs of a resumed search.", SPENT),
 ]
 
 
@@ -233,7 +234,7 @@ def told(bar: Bar, step: str, calls: int | None) -> Callable[[Progress], None]:
 
 @contextmanager
 def kept_if_interrupted(out: Path) -> Iterator[None]:
-    """If somebody stops a search, say what is not lost.
+    """Report what is kept when a search is interrupted.
 
     Raises:
         Stopped: in place of the interruption.
@@ -243,7 +244,6 @@ def kept_if_interrupted(out: Path) -> Iterator[None]:
     except KeyboardInterrupt as error:
         word, code = edges.verdict(error)
         raise edges.Stopped(
-            f"{word}; all steps that were finished are kept in {out}, and the same command goes on"
-            " from there",
+            f"{word}; finished steps are kept in {out}; the same command resumes",
             code,
         ) from error

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
@@ -17,17 +18,18 @@ from visleak.pipeline.folder import claimed
 from visleak.store import (
     csv_value,
     free_folder,
+    replacing_text,
     write_bytes,
+    write_csv_rows,
     write_json,
     write_tables,
     write_text,
-    write_values,
 )
 
 Record = TypeVar("Record")
 
 #: What a file of a result holds: text, bytes, or a table that becomes Parquet or CSV by the name
-#: of the file; ``None`` and nothing are no file.
+#: of the file; ``None`` and nothing remove the file or the folder of that name.
 File: TypeAlias = "str | bytes | pa.Table | None"
 
 #: Rows of a table that are turned into texts at a time.
@@ -174,7 +176,10 @@ def _without(fields: Mapping[str, Any], name: str) -> dict[str, Any]:
 def _write(path: Path, file: File) -> None:
     """Write a file, or remove it where there is none."""
     if file is None or (isinstance(file, str | bytes) and not file):
-        path.unlink(missing_ok=True)
+        if path.is_dir():
+            shutil.rmtree(path)
+        else:
+            path.unlink(missing_ok=True)
     elif isinstance(file, str):
         write_text(path, file)
     elif isinstance(file, bytes):
@@ -183,7 +188,8 @@ def _write(path: Path, file: File) -> None:
         write_tables(path, file.schema, [file])
     else:
         shown = [field.name for field in file.schema if not pa.types.is_list(field.type)]
-        write_values(path, shown, _cells(file.select(shown)))
+        with replacing_text(path) as lines:
+            write_csv_rows(lines, [shown, *_cells(file.select(shown))])
 
 
 def _cells(table: pa.Table) -> Iterator[list[str]]:

@@ -12,8 +12,7 @@ from PIL import Image
 
 from visleak.errors import UsageError
 from visleak.memorization.baselines import Contest, Means, TracedImages, compare, load_searchers
-from visleak.memorization.baselines.numbers import rows_of
-from visleak.memorization.baselines.records import Replayed, Verified
+from visleak.memorization.baselines.records import Replayed, Verified, rows_of
 from visleak.memorization.baselines.zerocap import load_causal
 from visleak.memorization.extraction import ExtractSettings, load_similarity
 from visleak.memorization.model import Sampling
@@ -103,7 +102,7 @@ def test_means_say_what_is_missing(make_model, make_proposer):
     ):
         with pytest.raises(UsageError, match=needed):
             load_searchers([name], means)
-    with pytest.raises(UsageError, match="method pez stands twice; give each of them once"):
+    with pytest.raises(UsageError, match="method pez is given twice; give each of them once"):
         load_searchers(["pez", "pez"], means)
     with pytest.raises(UsageError, match="no method is given; give each of them once"):
         load_searchers([], means)

@@ -50,8 +50,8 @@ def test_a_damaged_picture_is_told(tmp_path: Path) -> None:
         with pytest.raises(VisleakError) as error:
             store.picture(found.digest)
         assert str(error.value) == (
-            f"{path} cannot be read (No such file or directory); run the same command again, and it"
-            " is made anew"
+            f"{path} cannot be read (No such file or directory); run the same command again to"
+            " generate it"
         )
 
 

@@ -278,7 +278,7 @@ def test_what_is_no_number_is_refused(model, score):
     encoded = model.encode_prompt(PROMPTS)
     encoded.states[2, 1, 1] = float("inf")
     model.a[0, 1] = 0.0
-    with pytest.raises(VisleakError, match="no finite number; use --precision bf16 or fp32"):
+    with pytest.raises(VisleakError, match="not a finite number; use --precision bf16 or fp32"):
         optimised_each(score, encoded, SEEDS, Descent(0.0))
 
 

@@ -320,7 +320,7 @@ def test_families_without_begin_token_or_cross_attention_are_refused(name, why):
 
 def test_models_that_lack_something_are_refused():
     smooth = SmoothModel()
-    with pytest.raises(UsageError, match="ren needs the tokens of a prompt, and those of smooth"):
+    with pytest.raises(UsageError, match="ren needs the tokens of a prompt, which smooth"):
         mitigation("ren:1.1").prepared(smooth, [])
     smooth.token_ids = str.split
     with pytest.raises(UsageError, match="ren needs a network of diffusers with attention"):

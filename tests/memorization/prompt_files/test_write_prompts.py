@@ -116,9 +116,7 @@ def test_candidates_carry_the_word_in_name_and_sheet(tmp_path: Path) -> None:
     assert headline(data) == "2 candidate prompts naming 1 source; 2 unverified"
     sheet = (tmp_path / "datasheet.md").read_text()
     assert sheet.startswith("# Datasheet: Unverified candidate prompts\n\nprompts-unverified")
-    assert (
-        "> 2 of 2 prompts are unverified: nobody has shown that their images are copies." in sheet
-    )
+    assert "> 2 of 2 prompts are unverified: their images are not shown to be copies." in sheet
     # a verified set takes its place, and no table lies about beside it
     write_prompts(vouched(prompts, "Ann"), tmp_path, force=True)
     assert not (tmp_path / "prompts-unverified.parquet").exists()
@@ -250,7 +248,7 @@ def test_answers_of_a_file(tmp_path: Path) -> None:
          " datasheet; got 'licence'"),
         ("q3 = 4", "answers FILE: q3 is a text that says something"),
         ('q3 = " "', "answers FILE: q3 is a text that says something"),
-        ("q3 = a", "answers FILE are no TOML: Invalid value (at line 1, column 6)"),
+        ("q3 = a", "answers FILE are not TOML: Invalid value (at line 1, column 6)"),
     ):  # fmt: skip
         file.write_text(text)
         with pytest.raises(VisleakError) as caught:

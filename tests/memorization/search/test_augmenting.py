@@ -217,7 +217,7 @@ def test_words_that_nobody_knows_are_left_out_and_counted() -> None:
     ("triggers", "error", "said"),
     [
         ([], UsageError, "no trigger to begin with: give at least one prompt"),
-        (["a", "a"], UsageError, "a trigger stands twice among those given; give each once"),
+        (["a", "a"], UsageError, "a trigger is given twice; give each once"),
         (
             ["yak", "gnu"],
             VisleakError,
@@ -227,7 +227,7 @@ def test_words_that_nobody_knows_are_left_out_and_counted() -> None:
         (
             ["ant \ud800"],
             VisleakError,
-            "trigger 'ant \\ud800' is no Unicode text (surrogates not allowed)",
+            "trigger 'ant \\ud800' is not Unicode text (surrogates not allowed)",
         ),
     ],
 )

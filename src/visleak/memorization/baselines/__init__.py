@@ -5,8 +5,7 @@ from visleak.memorization.baselines.greedy import Greedy
 from visleak.memorization.baselines.methods import SEARCHERS, Means, load_searchers
 from visleak.memorization.baselines.pez import Pez, PezSettings
 from visleak.memorization.baselines.records import Attempt, Comparison, Replayed, Verified
-from visleak.memorization.baselines.run import Contest, compare
-from visleak.memorization.baselines.stored import read_comparison
+from visleak.memorization.baselines.run import Contest, compare, read_comparison
 from visleak.memorization.baselines.verifying import TracedImages, Verifier
 from visleak.memorization.baselines.zerocap import Zerocap, ZerocapSettings
 

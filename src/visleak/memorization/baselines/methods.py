@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from importlib import import_module
 from typing import Final, Literal
 
 from visleak.errors import UsageError
@@ -25,16 +24,6 @@ from visleak.memorization.search.presets import refuse_other_scale, search_prese
 from visleak.memorization.search.proposals import Proposer
 from visleak.memorization.search.random_words import RandomSettings, RandomWords
 from visleak.memorization.search.task import Searcher
-
-#: Name of a method -> function that makes it of :class:`Means`.
-SEARCHERS: Final = {
-    "gibbs": "visleak.memorization.baselines.methods:gibbs",
-    "random": "visleak.memorization.baselines.methods:random_words",
-    "greedy": "visleak.memorization.baselines.methods:greedy",
-    "conzic": "visleak.memorization.baselines.methods:conzic",
-    "zerocap": "visleak.memorization.baselines.methods:zerocap",
-    "pez": "visleak.memorization.baselines.methods:pez",
-}
 
 #: Moves that no budget reaches.
 ENDLESS: Final = 1_000_000_000
@@ -88,32 +77,6 @@ class Means:
         if self.iterations == "budget":
             return None
         return usual if self.iterations is None else self.iterations
-
-
-def load_searchers(names: Sequence[str], means: Means) -> dict[str, Searcher]:
-    """Return methods by name.
-
-    Args:
-        names: of :data:`SEARCHERS`, in the order of the result.
-        means: what they are made of.
-
-    Raises:
-        UsageError: there is no method of a name, one stands twice, or lacks what it needs.
-        MissingExtra: a package is not installed.
-    """
-    for name in names:
-        if name not in SEARCHERS:
-            raise UsageError(f"a method is one of {', '.join(SEARCHERS)}; got {name!r}")
-    twice = next((name for name in names if list(names).count(name) > 1), None)
-    if twice is not None or not names:
-        what = "no method is given" if twice is None else f"method {twice} stands twice"
-        raise UsageError(f"{what}; give each of them once, with commas between")
-    made = {}
-    for name in names:
-        module, _, function = SEARCHERS[name].partition(":")
-        make: Callable[[Means], Searcher] = getattr(import_module(module), function)
-        made[name] = make(means)
-    return made
 
 
 def gibbs(means: Means) -> GibbsSearch:
@@ -200,3 +163,38 @@ def pez(means: Means) -> Pez:
     usual = PezSettings()
     iterations = means.own(usual.iterations or ENDLESS)
     return Pez(means.model, replace(usual, length=means.length, iterations=iterations))
+
+
+#: Functions that make a method, by its name.
+SEARCHERS: Final[Mapping[str, Callable[[Means], Searcher]]] = {
+    "gibbs": gibbs,
+    "random": random_words,
+    "greedy": greedy,
+    "conzic": conzic,
+    "zerocap": zerocap,
+    "pez": pez,
+}
+
+
+def load_searchers(names: Sequence[str], means: Means) -> dict[str, Searcher]:
+    """Return methods by name.
+
+    Args:
+        names: of :data:`SEARCHERS`, in the order of the result.
+        means: what they are made of.
+
+    Raises:
+        UsageError: there is no method of a name, one stands twice, or lacks what it needs.
+        MissingExtra: a package is not installed.
+    """
+    for name in names:
+        if name not in SEARCHERS:
+            raise UsageError(f"a method is one of {', '.join(SEARCHERS)}; got {name!r}")
+    twice = next((name for name in names if list(names).count(name) > 1), None)
+    if twice is not None or not names:
+        what = "no method is given" if twice is None else f"method {twice} is given twice"
+        raise UsageError(f"{what}; give each of them once, with commas between")
+    made = {}
+    for name in names:
+        made[name] = SEARCHERS[name](means)
+    return made

@@ -11,21 +11,21 @@ from typing import Any, Final
 import visleak
 from visleak.documents import as_plain, digest_of, from_plain, read_document
 from visleak.errors import UsageError, VisleakError
-from visleak.memorization.baselines.output import write
+from visleak.memorization.baselines.document import content, files
 from visleak.memorization.baselines.records import Attempt, Comparison, Verified
-from visleak.memorization.baselines.running import draw_of
-from visleak.memorization.baselines.stored import RESULT, read_comparison
 from visleak.memorization.baselines.verifying import Verifier
 from visleak.memorization.model import DiffusionModel
 from visleak.memorization.scores import ScoreSettings, TriggerScore
+from visleak.memorization.search.running import draw_of
 from visleak.memorization.search.task import Budget, Candidate, Found, Searcher, SearchTask
 from visleak.memorization.search.task import Progress as Searched
-from visleak.pipeline.folder import claimed
 from visleak.pipeline.workplace import Progress, silent
+from visleak.storage import RunFolder
 from visleak.store import write_json
 
 #: File of a finished attempt.
 ATTEMPT: Final = "attempt.json"
+KIND: Final = "visleak memorization compare"
 ATTEMPT_KIND: Final = "visleak memorization compare, one attempt"
 
 #: Noises by which candidates are scored anew; numbers no search draws from.
@@ -222,7 +222,7 @@ def _read_attempt(path: Path) -> tuple[str, Attempt] | None:
     if not path.is_file():
         return None
     content: Mapping[str, Any] = read_document(
-        path, ATTEMPT_KIND, 1, "it is no attempt of a comparison"
+        path, ATTEMPT_KIND, 1, "it is not an attempt of a comparison"
     )
     try:
         made: Attempt = from_plain(Attempt, content["attempt"])
@@ -265,19 +265,20 @@ def compare(
     """
     if not methods:
         raise UsageError("there is no method to compare; give at least one")
-    folder = Path(out)
+    run = RunFolder(out, KIND)
     settings = {name: {"about": each.about()} for name, each in methods.items()}
     asked = {**contest.about(), "methods": settings, "seeds": list(contest.seeds)}
     key = digest_of(as_plain({**asked, "verifier": verifier.about()}))
-    with claimed(folder):
-        known = _known(folder, key, force=force)
-        if known is not None:
-            say(f"{folder} holds this comparison, finished")
-            return known
+    keeps = "and keeps attempts that are the same"
+    known = run.reused(Comparison, key, force=force, keeps=keeps, folder=run.path)
+    if known is not None:
+        say(f"{run.path} holds this comparison, finished")
+        return known
+    with run.claimed():
         attempts = []
         for seed in contest.seeds:
             for name, searcher in methods.items():
-                one = Entry(contest, name, searcher, verifier, seed, folder)
+                one = Entry(contest, name, searcher, verifier, seed, run.path)
                 attempts.append(one.attempted(force=force, progress=progress, say=say))
         result = Comparison(
             model=dict(contest.model.about()),
@@ -288,10 +289,10 @@ def compare(
             seeds=contest.seeds,
             verification=verifier.about(),
             attempts=tuple(attempts),
-            folder=folder,
+            folder=run.path,
             key=key,
         )
-        write(result)
+        run.finish(content(run, result), files(result))
     return result
 
 
@@ -299,26 +300,11 @@ def _timestep(contest: Contest) -> float:
     return TriggerScore(contest.model, contest.score).timestep
 
 
-def _known(folder: Path, key: str, *, force: bool) -> Comparison | None:
-    """Return the comparison that was asked for, if the folder holds it.
+def read_comparison(folder: str | os.PathLike[str]) -> Comparison:
+    """Return the comparison that a folder holds.
 
     Raises:
-        UsageError: it holds another, and ``force`` is not set.
+        UsageError: there is none.
+        VisleakError: it is damaged, or a newer visleak wrote it.
     """
-    if not (folder / RESULT).is_file():
-        return None
-    try:
-        found = read_comparison(folder)
-    except VisleakError:
-        if force:
-            return None
-        raise
-    if found.key == key:
-        return found
-    if not force:
-        raise UsageError(
-            f"{folder} holds another comparison ({RESULT}: other model, methods, budget, seeds or"
-            " images); choose another folder with -o DIR, or --force replaces it and keeps attempts"
-            " that are the same"
-        )
-    return None
+    return RunFolder(folder, KIND).read(Comparison, folder=Path(folder))

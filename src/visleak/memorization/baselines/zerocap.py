@@ -20,9 +20,9 @@ import numpy.typing as npt
 
 from visleak.encoders.libraries import library
 from visleak.errors import UsageError
-from visleak.memorization.baselines.running import Run, draw_of, generator
 from visleak.memorization.model import Tensor
 from visleak.memorization.search.language_models import loaded
+from visleak.memorization.search.running import Run, begun, draw_of, generator
 from visleak.memorization.search.task import Candidate, Found, SearchTask
 
 #: Keys and values of each layer, each (beams, heads, tokens, width).
@@ -208,7 +208,7 @@ class ShiftSettings:
     """How a memory is shifted; the values are those of ZeroCap's code.
 
     Attributes:
-        iterations: gradient steps a token.
+        iterations: gradient steps per token.
         top: most probable words that D is asked about.
         temperature: divides D before its softmax.
         guide_scale: weight of the cross-entropy to that softmax.
@@ -435,20 +435,18 @@ class Zerocap:
         Raises:
             UsageError: the budget does not hold a word of the first chain.
         """
-        run = Run(self.name, self.about(), task)
-        kept = run.open()
-        meta: dict[str, Any] = {"best": [], "beams": None, "whole": True}
-        if kept is not None:
-            meta = {name: kept.meta[name] for name in (*meta, "limit")}
-        while len(meta["best"]) < task.chains and run.left() != 0:
-            if meta["beams"] is None:
-                left, chains = run.left(), task.chains - len(meta["best"])
-                limit = None if left is None else run.calls + left // chains
-                meta |= {"beams": self._first(task.seed, len(meta["best"])), "limit": limit}
-            self._chain(run, meta)
-        best = [Candidate(**each) for each in meta["best"]]
-        complete = meta["whole"] and len(best) == task.chains
-        return run.found([each for each in best if each.prompt.strip()], complete=complete)
+        with begun(self.name, self.about(), task) as run:
+            meta: dict[str, Any] = run.state or {"best": [], "beams": None, "whole": True}
+            while len(meta["best"]) < task.chains and run.left() != 0:
+                if meta["beams"] is None:
+                    left, chains = run.left(), task.chains - len(meta["best"])
+                    limit = None if left is None else run.calls + left // chains
+                    meta |= {"beams": self._first(task.seed, len(meta["best"])), "limit": limit}
+                self._chain(run, meta)
+            best = [Candidate(**each) for each in meta["best"]]
+            complete = meta["whole"] and len(best) == task.chains
+            worded = [each for each in best if each.prompt.strip()]
+            return run.found(worded, meta, complete=complete)
 
     def _first(self, seed: int, chain: int) -> list[dict[str, Any]]:
         """Return what a chain begins with: nothing, or a first word."""
@@ -505,7 +503,7 @@ class Zerocap:
             self.settings.shift,
             lambda logits: nudged(logits, self._end, position, self.settings.end_factor),
         )
-        run.bank.add(judge.candidates())
+        run.add(judge.candidates())
         return grown(beams, logs, self.settings.beams, self._end)
 
     def _best(self, run: Run, chain: int, beams: Sequence[Beam]) -> Candidate:
@@ -521,7 +519,7 @@ class Zerocap:
             Candidate(text, float(value), chain, max(len(beam.ids) for beam in beams))
             for text, value in zip(known, values, strict=True)
         ]
-        run.bank.add(found)
+        run.add(found)
         return max(found, key=lambda each: each.score)
 
 

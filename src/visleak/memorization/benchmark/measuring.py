@@ -163,10 +163,10 @@ class RealImages:
 CHUNK: Final = 32
 
 #: What one batch of a kind of number is asked with: images, and their places in the list.
-Asked = Callable[[Sequence[Bytes8], Sequence[int]], Float64]
+Measure = Callable[[Sequence[Bytes8], Sequence[int]], Float64]
 
 
-class Shelf:
+class MemorizedImages:
     """The memorized images of prompts, read when they are needed, one set of them held at a time.
 
     Args:
@@ -250,7 +250,11 @@ class Measuring:
     tell: Callable[[int], None]
 
     def measured(
-        self, made: Sequence[Stored], texts: Sequence[str], prompts: int, shelf: Shelf | None
+        self,
+        made: Sequence[Stored],
+        texts: Sequence[str],
+        prompts: int,
+        shelf: MemorizedImages | None,
     ) -> Measured:
         """Return what is to be known of the images of one method in one scenario.
 
@@ -289,14 +293,18 @@ class Measuring:
         def scores(pictures: Sequence[Bytes8], at: Sequence[int]) -> Float64:
             return clip_scores(model, [texts[place] for place in at], pictures)
 
-        return self._asked(keys, digests, scores)
+        return self._measured(keys, digests, scores)
 
     def _aesthetic(self, judge: Aesthetic, digests: Sequence[str]) -> Float64:
         keys = [key_of("aesthetic", 1, judge.digest, digest) for digest in digests]
-        return self._asked(keys, digests, lambda pictures, _: judge(pictures))
+        return self._measured(keys, digests, lambda pictures, _: judge(pictures))
 
     def similarity(
-        self, digests: Sequence[str], images: int, shelf: Shelf, against_rows: Sequence[int]
+        self,
+        digests: Sequence[str],
+        images: int,
+        shelf: MemorizedImages,
+        against_rows: Sequence[int],
     ) -> Float64:
         """Return similarities to memorized images; prompts of one set of them go together.
 
@@ -329,16 +337,16 @@ class Measuring:
             ) -> Float64:
                 return against_references(similarity, pictures, shelf.pictures(row))
 
-            found[places] = self._asked(keys, [digests[place] for place in places], against)
+            found[places] = self._measured(keys, [digests[place] for place in places], against)
         return found
 
-    def _asked(self, keys: Sequence[str], digests: Sequence[str], ask: Asked) -> Float64:
+    def _measured(self, keys: Sequence[str], digests: Sequence[str], measure: Measure) -> Float64:
         """Return numbers by key, and measure those that are not known."""
         known = self.values.known(keys)
         for batch in _batches(len(keys)):
             missing = [place for place in batch if keys[place] not in known]
             if missing:
-                values = ask([self.images.picture(digests[place]) for place in batch], batch)
+                values = measure([self.images.picture(digests[place]) for place in batch], batch)
                 new = _checked(values, batch, keys)
                 self.values.add({keys[place]: new[keys[place]] for place in missing})
                 known |= self.values.known([keys[place] for place in missing])

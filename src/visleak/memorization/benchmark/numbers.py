@@ -59,7 +59,7 @@ def hypervolume(
         0 or more; 0 of no points.
 
     Raises:
-        UsageError: columns of different lengths, or a value is no finite number.
+        UsageError: columns of different lengths, or a value is not a finite number.
 
     >>> hypervolume([0.5, 0.25], [1.0, 0.5], (1.0, 0.0))
     0.625
@@ -152,7 +152,7 @@ class Entry:
 def rows_of(
     entries: Sequence[Entry], groups: Mapping[str, Int64], least: float = -1.0
 ) -> tuple[MethodRow, ...]:
-    """Return a row a method; the first entry is none, which the others are compared with.
+    """Return a row per method; the first entry is none, which the others are compared with.
 
     Args:
         entries: all of the same prompts and noises.

@@ -17,6 +17,7 @@ from visleak.memorization.benchmark.references import References
 from visleak.memorization.extraction.generating import Job, refuse_sampling, seeds_of
 from visleak.memorization.extraction.image_store import key_of
 from visleak.memorization.model import DiffusionModel, Sampling
+from visleak.memorization.prompt_files.choosing import kept
 from visleak.memorization.prompts import Prompts
 
 if TYPE_CHECKING:
@@ -55,9 +56,7 @@ class Choices:
             if value not in allowed:
                 raise UsageError(f"{name} is one of {', '.join(allowed)}; got {value!r}")
         if self.asked < 1:
-            raise UsageError(
-                f"a search is asked for at least 1 picture (paper: 100); got {self.asked}"
-            )
+            raise UsageError(f"a search returns at least 1 image (paper: 100); got {self.asked}")
 
 
 @dataclass(frozen=True)
@@ -73,7 +72,7 @@ class Plan:
         general: ordinary prompts; ``None`` leaves that scenario out.
         images: a trigger prompt.
         general_images: an ordinary prompt.
-        sampling: steps, guidance, images a batch.
+        sampling: steps, guidance, images per batch.
         seed: of the noises, which all prompts and methods share.
         choices: where several ways are open.
         skipped: methods that the model cannot have, with the reason, a line each.
@@ -106,7 +105,7 @@ class Plan:
         names = [(each.name, each.setting) for each in self.mitigations]
         twice = next((name for name in names if names.count(name) > 1), None)
         if twice is not None:
-            raise UsageError(f"method {' '.join(twice).strip()} is asked for twice; give it once")
+            raise UsageError(f"method {' '.join(twice).strip()} is given twice; give it once")
         if not self.mitigations or self.mitigations[0].name != NONE:
             raise UsageError("the first method is none, which all others are compared with")
 
@@ -225,13 +224,5 @@ def sampled(prompts: Prompts, most: int | None, seed: int) -> Prompts:
     if most < 1:
         raise UsageError(f"a sample has at least 1 prompt; got {most}")
     rows = sorted(np.random.default_rng([seed, most]).permutation(len(prompts))[:most].tolist())
-    return replace(
-        prompts,
-        texts=tuple(prompts.texts[row] for row in rows),
-        labels=tuple(prompts.labels[row] for row in rows) if prompts.labels else (),
-        sources=tuple(prompts.sources[row] for row in rows) if prompts.sources else (),
-        columns={
-            name: tuple(column[row] for row in rows) for name, column in prompts.columns.items()
-        },
-        notes=(*prompts.notes, f"{most:,} of {len(prompts):,} prompts, drawn by seed {seed}"),
-    )
+    note = f"{most:,} of {len(prompts):,} prompts, drawn by seed {seed}"
+    return replace(kept(prompts, rows), notes=(*prompts.notes, note))

@@ -10,12 +10,10 @@ from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
-from visleak.errors import UsageError
+from visleak.memorization.benchmark.document import SHEET, content, files, worst_sheet
 from visleak.memorization.benchmark.floor import MOST, floor_of
-from visleak.memorization.benchmark.headline import label_of
-from visleak.memorization.benchmark.measuring import MEASURES, Measuring, Shelf
+from visleak.memorization.benchmark.measuring import MEASURES, Measuring, MemorizedImages
 from visleak.memorization.benchmark.numbers import Entry, Measured, curves_of, rows_of
-from visleak.memorization.benchmark.output import SHEET, write
 from visleak.memorization.benchmark.plan import Plan, listed
 from visleak.memorization.benchmark.records import (
     GENERAL,
@@ -23,21 +21,19 @@ from visleak.memorization.benchmark.records import (
     Benchmark,
     Distance,
     Floor,
-    MethodRow,
 )
 from visleak.memorization.benchmark.scenes import Scene, Steps, referred, scenes_of
-from visleak.memorization.benchmark.stored import RESULT, read_benchmark
-from visleak.memorization.benchmark.worst import worst_of, worst_sheet
 from visleak.memorization.extraction.generating import Job, Maker, calls_of, images_of
 from visleak.memorization.extraction.image_store import ImageStore, Stored, key_of
-from visleak.pipeline.folder import claimed
 from visleak.pipeline.workplace import Progress, silent
-from visleak.storage import KeyValueStore
+from visleak.storage import KeyValueStore, RunFolder
 
 if TYPE_CHECKING:
     from visleak.memorization.mitigate import Mitigation
 
-#: What the steps are called.
+KIND: Final = "visleak memorization benchmark"
+
+#: Names of the steps.
 MAKING: Final = "making images"
 MEASURING: Final = "measuring images"
 FLOOR: Final = "measuring the floor of the similarity"
@@ -71,38 +67,33 @@ def benchmark(
 
     Source: Hong et al. 2024, "MemBench", sections 5 to 7 and appendices D and F.
     """
-    folder = Path(out)
-    shelf = Shelf(plan.references.files)
+    folder = RunFolder(out, KIND)
+    path = folder.path
+    shelf = MemorizedImages(plan.references.files)
     key = plan.key(shelf.digests)
-    with claimed(folder):
-        found = _finished(folder, key, sheet=plan.sheet, force=force)
-        if found is not None:
-            say(f"{folder} holds this benchmark, finished")
-            return found
-        run = _Run(plan, folder, shelf, progress, say)
-        with ImageStore(folder) as images, KeyValueStore(folder / MEASURES, "numbers") as values:
-            return run.finished(images, values, key)
+    found = folder.reused(
+        Benchmark, key, force=force, keeps="and keeps its images and measurements", folder=path
+    )
+    # with another wish for the sheet of images all files are written again
+    if found is not None and (path / SHEET).is_file() == plan.sheet:
+        say(f"{path} holds this benchmark, finished")
+        return found
+    with (
+        folder.claimed(),
+        ImageStore(path) as images,
+        KeyValueStore(path / MEASURES, "numbers") as values,
+    ):
+        return _Run(plan, folder, shelf, progress, say).finished(images, values, key)
 
 
-def _finished(folder: Path, key: str, *, sheet: bool, force: bool) -> Benchmark | None:
-    """Return the result of this very request, if the folder holds it.
-
-    With the sheet of pictures where one is wanted, without where none is: else all is written anew
-    from what was measured.
+def read_benchmark(folder: str | os.PathLike[str]) -> Benchmark:
+    """Return the benchmark that a folder holds.
 
     Raises:
-        UsageError: it holds another, and ``force`` is not set.
+        UsageError: there is none.
+        VisleakError: it is damaged, or a newer visleak wrote it.
     """
-    if force or not (folder / RESULT).is_file():
-        return None
-    found = read_benchmark(folder)
-    if found.key == key:
-        return found if (folder / SHEET).is_file() == sheet else None
-    raise UsageError(
-        f"{folder} holds a benchmark of another model, other prompts, methods, judges or settings;"
-        " choose another folder with -o DIR, or --force replaces it and keeps its images and"
-        " measurements"
-    )
+    return RunFolder(folder, KIND).read(Benchmark, folder=Path(folder))
 
 
 @dataclass(frozen=True)
@@ -110,8 +101,8 @@ class _Run:
     """A benchmark under way."""
 
     plan: Plan
-    folder: Path
-    shelf: Shelf
+    folder: RunFolder
+    shelf: MemorizedImages
     progress: Progress
     say: Callable[[str], object]
 
@@ -126,7 +117,7 @@ class _Run:
         floor = self._floor(images, values, scenes, entries[0])
         groups = {scene.name: scene.groups for scene in scenes}
         result = Benchmark(
-            folder=self.folder,
+            folder=self.folder.path,
             about={**plan.about(), "references": key_of(*map(sorted, self.shelf.digests))},
             triggers=listed(plan.triggers, groups[TRIGGER], plan.images, plan.references.known),
             general=None
@@ -139,13 +130,14 @@ class _Run:
             key=key,
             floor=floor,
         )
-        write(
+        written = files(
             result,
             entries,
             {scene.name: scene.prompts.texts for scene in scenes},
             {scene.name: scene.seeds for scene in scenes},
-            self._sheet(result.rows, entries, images),
+            worst_sheet(result.rows, entries, images) if plan.sheet else b"",
         )
+        self.folder.finish(content(self.folder, result), written)
         self.progress(COUNTING, 1, 1)
         return result
 
@@ -164,7 +156,7 @@ class _Run:
         self.say(
             f"{len(self.plan.mitigations):,} methods and settings: {total:,} images,"
             f" {calls:,} passes of the network and those of the methods themselves; what is"
-            f" in {self.folder} already is not made again"
+            f" in {self.folder.path} already is not made again"
         )
 
     def _made(
@@ -246,22 +238,10 @@ class _Run:
             return None
         groups = np.repeat(scene.groups, len(scene.seeds))
         digests = [each.digest for each in made]
-        return real.distance(digests, groups, images.picture, values, self.folder)
+        return real.distance(digests, groups, images.picture, values, self.folder.path)
 
     def _notes(self) -> tuple[str, ...]:
         """Return what must be known of the lists of prompts and of methods left out."""
         plan = self.plan
         general = () if plan.general is None else plan.general.notes
         return (*plan.skipped, *plan.triggers.notes, *general, *plan.references.notes)
-
-    def _sheet(
-        self, rows: Sequence[MethodRow], entries: Sequence[Entry], images: ImageStore
-    ) -> bytes:
-        """Return the sheet of the worst images."""
-        if not self.plan.sheet:
-            return b""
-        worst = [
-            (label_of(row), worst_of(entry.measured[TRIGGER]))
-            for row, entry in zip(rows, entries, strict=True)
-        ]
-        return worst_sheet(worst, images.picture)

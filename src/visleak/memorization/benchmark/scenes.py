@@ -11,7 +11,7 @@ import numpy.typing as npt
 
 from visleak.errors import VisleakError
 from visleak.memorization.benchmark.columns import SCORES
-from visleak.memorization.benchmark.measuring import Shelf
+from visleak.memorization.benchmark.measuring import MemorizedImages
 from visleak.memorization.benchmark.paired import bounded
 from visleak.memorization.benchmark.plan import Plan, jobs_of
 from visleak.memorization.benchmark.records import GENERAL, TRIGGER, ReferencePoint
@@ -39,7 +39,7 @@ class Scene:
     prompts: Prompts
     groups: npt.NDArray[np.int64]
     seeds: list[int]
-    shelf: Shelf | None
+    shelf: MemorizedImages | None
 
     @property
     def jobs(self) -> list[Job]:
@@ -52,7 +52,7 @@ class Scene:
         return len(self.prompts) * len(self.seeds)
 
 
-def scenes_of(plan: Plan, shelf: Shelf) -> list[Scene]:
+def scenes_of(plan: Plan, shelf: MemorizedImages) -> list[Scene]:
     """Return the scenarios, that of trigger prompts first."""
     own, seeds = plan.groups(shelf.digests), plan.seeds(plan.images)
     scenes = [Scene(TRIGGER, plan.triggers, own, seeds, shelf)]
@@ -95,7 +95,7 @@ class Steps:
         self.progress(self.name, self.before, self.total)
 
 
-def referred(plan: Plan, shelf: Shelf, progress: Progress) -> ReferencePoint | None:
+def referred(plan: Plan, shelf: MemorizedImages, progress: Progress) -> ReferencePoint | None:
     """Return the reference performance; ``None`` where no search was named.
 
     Prompts whose memorized images are not at hand, and prompts for which nothing was found, are
@@ -136,7 +136,7 @@ def referred(plan: Plan, shelf: Shelf, progress: Progress) -> ReferencePoint | N
 class _Pictures(Sequence[Sequence[Bytes8]]):
     """The memorized images of prompts, each read when it is asked for."""
 
-    def __init__(self, shelf: Shelf) -> None:
+    def __init__(self, shelf: MemorizedImages) -> None:
         self._shelf = shelf
 
     def __len__(self) -> int:

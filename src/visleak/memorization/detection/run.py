@@ -13,30 +13,36 @@ import numpy.typing as npt
 from visleak.documents import digest_of
 from visleak.errors import UsageError
 from visleak.memorization.detection.attribution import METHODS, attribution
-from visleak.memorization.detection.blocks import Known, Progress, forget, scored
-from visleak.memorization.detection.listing import Listing, listing_of
-from visleak.memorization.detection.output import write
-from visleak.memorization.detection.results import (
+from visleak.memorization.detection.blocks import (
+    Known,
+    Progress,
+    forget,
+    known_scores,
+    scored,
+)
+from visleak.memorization.detection.document import files, headlines, ranked
+from visleak.memorization.detection.records import (
     Attribution,
     Detection,
+    Listing,
     Ranked,
     Separation,
     Spread,
     Threshold,
     Throughput,
+    listing_of,
 )
 from visleak.memorization.detection.roc import separation
-from visleak.memorization.detection.stored import RESULT, known_scores, read_detection
-from visleak.memorization.detection.tables import ranked
 from visleak.memorization.detection.thresholds import needed, threshold_at, threshold_given
 from visleak.memorization.prompts import Prompts
 from visleak.memorization.scores import Scores, TriggerScore
-from visleak.pipeline.folder import claimed
-from visleak.store import free_folder
+from visleak.storage import RunFolder
 
 Float64 = npt.NDArray[np.float64]
 
-#: False alarms of a threshold, if nobody says.
+KIND: Final = "visleak memorization detect"
+
+#: Default rate of false alarms of a threshold.
 FPR: Final = 0.01
 
 #: Prompts of the largest D that the result names.
@@ -44,7 +50,7 @@ TOP: Final = 20
 
 
 @dataclass(frozen=True, slots=True)
-class Asked:
+class Analysis:
     """What is made of the scores.
 
     Attributes:
@@ -80,7 +86,7 @@ def detect(
     out: str | Path,
     *,
     general: Prompts | None = None,
-    asked: Asked | None = None,
+    analysis: Analysis | None = None,
     force: bool = False,
     progress: Progress | None = None,
     say: Callable[[str], None] | None = None,
@@ -88,54 +94,67 @@ def detect(
     """Score prompts, tell memorized from ordinary ones, and write the result.
 
     A finished result of the same prompts, model and settings is returned as it is; an unfinished
-    one is gone on with, and loses a block of prompts at most.
+    one resumes, and loses a block of prompts at most.
 
     Args:
         score: D, by a model.
         prompts: the list; its labels, where it has any, say which are memorized.
         out: folder of the result.
         general: ordinary prompts, which count as not memorized.
-        asked: what is made of the scores.
+        analysis: what is made of the scores.
         force: another result in the folder may be replaced; its scores are used where they are
             by the same model and settings.
-        progress: told of steps, units done and units to do.
-        say: told what a user should know of the run.
+        progress: called with steps, units done and units to do.
+        say: called with what a user should know of the run.
 
     Raises:
         UsageError: the folder holds another result, or something asked for cannot be.
-        VisleakError: a score is no finite number, or the disk refuses.
+        VisleakError: a score is not a finite number, or the disk refuses.
     """
-    asked, out = asked or Asked(), Path(out)
+    analysis, run = analysis or Analysis(), RunFolder(out, KIND)
     listing = listing_of(prompts, general)
     scores_key = digest_of(_about_scores(score))
-    key = digest_of([scores_key, score.settings.norm, *_about_listing(listing), _plain(asked)])
-    known = Known()
-    if (out / RESULT).exists():
-        found = read_detection(out)
-        if found.key == key:
-            _say(say, f"reused: {out} holds this very result")
-            return found
-        free_folder(out, RESULT, force=force)
-        if found.scores_key == scores_key:
-            known = known_scores(out, score.settings.noises)
-    free_folder(out, RESULT, force=force)
-    with claimed(out):
-        scores, cost = scored(score, listing.texts, out, scores_key, known, progress)
+    key = digest_of([scores_key, score.settings.norm, *_about_listing(listing), _plain(analysis)])
+    found = run.reused(Detection, key, force=force)
+    if found is not None:
+        if say is not None:
+            say(f"reused: {run.path} holds this very result")
+        return found
+    same = run.finished and run.content().get("scores_key") == scores_key
+    known = known_scores(run.path, score.settings.noises) if same else Known()
+    with run.claimed():
+        scores, cost = scored(score, listing.texts, run.path, scores_key, known, progress)
         result = _result(
-            score, listing, scores, cost, asked, (key, scores_key), (prompts, general), progress
+            score, listing, scores, cost, analysis, (key, scores_key), (prompts, general), progress
         )
-        write(result, listing, scores, score.settings.norm, out)
-        forget(out)
+        headline = "; ".join(headlines(result))
+        run.finish(_content(run, headline, result), files(result, listing, scores))
+        forget(run.path)
     return result
 
 
-def _say(say: Callable[[str], None] | None, line: str) -> None:
-    if say is not None:
-        say(line)
+def _content(run: RunFolder, headline: str, result: Detection) -> dict[str, Any]:
+    content = run.document(headline, result)
+    cost = result.throughput
+    content["throughput"] |= {
+        "prompts_per_second": cost.prompts_per_second,
+        "passes_per_second": cost.passes_per_second,
+    }
+    return content
 
 
-def _plain(asked: Asked) -> list[Any]:
-    return [asked.fpr, asked.bounded, asked.threshold, asked.tokens, asked.method]
+def read_detection(folder: str | Path) -> Detection:
+    """Return the detection that a folder holds.
+
+    Raises:
+        UsageError: there is none.
+        VisleakError: it is damaged, or a newer visleak wrote it.
+    """
+    return RunFolder(folder, KIND).read(Detection)
+
+
+def _plain(analysis: Analysis) -> list[Any]:
+    return [analysis.fpr, analysis.bounded, analysis.threshold, analysis.tokens, analysis.method]
 
 
 def _about_scores(score: TriggerScore) -> list[Any]:
@@ -159,14 +178,14 @@ def _result(
     listing: Listing,
     scores: Scores,
     cost: Throughput,
-    asked: Asked,
+    analysis: Analysis,
     keys: tuple[str, str],
     files: tuple[Prompts, Prompts | None],
     progress: Progress | None,
 ) -> Detection:
     d = scores.by(score.settings.norm)
-    threshold = _threshold(d[listing.ordinary], asked)
-    told = _separation(listing, d)
+    threshold = _threshold(d[listing.ordinary], analysis)
+    apart = _separation(listing, d)
     rows = ranked(listing, d, general=False)
     reached = np.zeros(len(d), np.bool_) if threshold is None else d >= threshold.value
     prompts, general = files
@@ -184,20 +203,20 @@ def _result(
         known=int(listing.memorized.sum()),
         known_reached=int((reached & listing.memorized).sum()),
         threshold=threshold,
-        separation=told,
+        separation=apart,
         spreads=_spreads(listing, d),
         top=tuple(
             Ranked(listing.texts[row], float(d[row]), listing.labels[row]) for row in rows[:TOP]
         ),
         tokens=_tokens(
-            score, [listing.texts[row] for row in rows[: asked.tokens]], asked, progress
+            score, [listing.texts[row] for row in rows[: analysis.tokens]], analysis, progress
         ),
         throughput=cost,
         notes=(
             *prompts.notes,
             *(general.notes if general is not None else ()),
             *listing.notes,
-            *_notes(listing, threshold, told),
+            *_notes(listing, threshold, apart),
         ),
     )
 
@@ -216,12 +235,12 @@ def _about_model(score: TriggerScore) -> dict[str, Any]:
     return {**least, **model.about()}
 
 
-def _threshold(ordinary: Float64, asked: Asked) -> Threshold | None:
-    if asked.threshold is not None:
-        return threshold_given(asked.threshold, ordinary)
+def _threshold(ordinary: Float64, analysis: Analysis) -> Threshold | None:
+    if analysis.threshold is not None:
+        return threshold_given(analysis.threshold, ordinary)
     if not len(ordinary):
         return None
-    return threshold_at(ordinary, asked.fpr, bounded=asked.bounded)
+    return threshold_at(ordinary, analysis.fpr, bounded=analysis.bounded)
 
 
 def _separation(listing: Listing, d: Float64) -> Separation | None:
@@ -243,18 +262,18 @@ def _spreads(listing: Listing, d: Float64) -> tuple[Spread, ...]:
 
 
 def _tokens(
-    score: TriggerScore, texts: list[str], asked: Asked, progress: Progress | None
+    score: TriggerScore, texts: list[str], analysis: Analysis, progress: Progress | None
 ) -> tuple[Attribution, ...]:
     found = []
     for done, text in enumerate(texts, 1):
-        found.append(attribution(score, text, asked.method))
+        found.append(attribution(score, text, analysis.method))
         if progress is not None:
             progress("attributing tokens", done, len(texts))
     return tuple(found)
 
 
 def _notes(
-    listing: Listing, threshold: Threshold | None, told: Separation | None
+    listing: Listing, threshold: Threshold | None, apart: Separation | None
 ) -> tuple[str, ...]:
     notes = []
     if threshold is not None and threshold.rate is not None and not threshold.supported:
@@ -271,15 +290,16 @@ def _notes(
             f"the {len(ordinary):,} ordinary prompts share images, in {groups:,} groups; the bound"
             " takes them for independent"
         )
-    if told is not None and told.by == "lists":
+    if apart is not None and apart.by == "lists":
         notes.append(
-            "nobody says which prompts of the list are memorized: figures tell the two lists apart"
+            "the list has no labels: the figures compare the two lists, not memorized with other"
+            " prompts"
         )
     unknown = sum(
         label is None and not general
         for label, general in zip(listing.labels, listing.general.tolist(), strict=True)
     )
-    if told is not None and told.by == "labels" and unknown:
+    if apart is not None and apart.by == "labels" and unknown:
         are = "prompt without a label is" if unknown == 1 else "prompts without a label are"
-        notes.append(f"{unknown:,} {are} in no figure that tells kinds apart")
+        notes.append(f"{unknown:,} {are} not part of the figures that compare kinds")
     return tuple(notes)

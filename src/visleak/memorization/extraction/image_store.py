@@ -110,7 +110,7 @@ class ImageStore:
         """Keep a batch: its files first, then all of its entries at once.
 
         Args:
-            keys, prompts, seeds: one an image.
+            keys, prompts, seeds: one per image.
             pixels: (n, height, width, 3).
             seconds: that these images took.
 
@@ -157,8 +157,8 @@ class ImageStore:
             data = path.read_bytes()
         except OSError as error:
             raise VisleakError(
-                f"{path} cannot be read ({error.strerror}); run the same command again, and it is"
-                " made anew"
+                f"{path} cannot be read ({error.strerror}); run the same command again to"
+                " generate it"
             ) from error
         seen = decode(data)
         if content_digest(data).hex() != digest or isinstance(seen, Unreadable):

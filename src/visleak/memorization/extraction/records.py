@@ -153,7 +153,7 @@ class Extraction:
     """
 
     folder: Path
-    about: dict[str, object]
+    about: dict[str, Any]
     prompts: tuple[str, ...]
     images: int
     clusters: tuple[Cluster, ...]

@@ -9,8 +9,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from visleak.errors import UsageError
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from visleak.errors import UsageError, VisleakError
 from visleak.memorization.extraction.clustering import Group, clusters_of
+from visleak.memorization.extraction.document import GENERATED, content, files
 from visleak.memorization.extraction.generating import (
     Job,
     calls_of,
@@ -19,15 +23,13 @@ from visleak.memorization.extraction.generating import (
     seeds_of,
 )
 from visleak.memorization.extraction.image_store import ImageStore, Stored, key_of
-from visleak.memorization.extraction.output import write
 from visleak.memorization.extraction.records import Cluster, Extraction, ExtractSettings
-from visleak.memorization.extraction.similarities import load_similarity
 from visleak.memorization.extraction.similarity import CopySimilarity
-from visleak.memorization.extraction.stored import RESULT, generated_of, read_extraction
+from visleak.memorization.extraction.verified import load_similarity
 from visleak.memorization.model import DiffusionModel, Sampling
 from visleak.memorization.prompts import PromptScores
-from visleak.pipeline.folder import claimed
 from visleak.pipeline.workplace import Progress, silent
+from visleak.storage import RunFolder
 
 
 def request_key(about: dict[str, Any], prompts: Sequence[str]) -> str:
@@ -92,6 +94,8 @@ def sampling_of(before: Extraction) -> Sampling:
     return Sampling(int(known["steps"]), float(known["guidance"]))
 
 
+KIND = "visleak memorization extract"
+
 #: What the step is called.
 COMPARING = "comparing images of prompts"
 
@@ -111,17 +115,17 @@ def extract(
 ) -> Extraction:
     """Make many images of each prompt and return the clusters of those nearly the same.
 
-    Every image is kept in the folder under all that it depends on: a run that was stopped goes
-    on, more images or prompts make only what is missing, and another similarity or ``eps`` makes
-    none. A finished result of the same request is returned as it is.
+    Every image is kept in the folder under all that it depends on: an interrupted run resumes,
+    more images or prompts generate only what is missing, and another similarity or ``eps``
+    generates none. A finished result of the same request is returned as it is.
 
     Args:
         model: makes the images.
         prompts: texts; one that stands twice counts once.
-        settings: images a prompt, and what counts as a cluster.
+        settings: images per prompt, and what counts as a cluster.
         folder: of the result; see :class:`Extraction` for what is written.
         similarity: that distances are made of, or its name, see :func:`load_similarity`.
-        sampling: steps, guidance, images a batch.
+        sampling: steps, guidance, images per batch.
         scores: D of the prompts: those of high D without a cluster are then listed.
         pictures: also draw a contact sheet of each cluster.
         progress: told of images and of prompts.
@@ -146,17 +150,16 @@ def extract(
         **({} if scores is None else {"d": scores.about(texts)}),
     }
     key = request_key(about, texts)
-    path = Path(folder)
-    with claimed(path):
-        found = _finished(path, key, force=force)
-        if found is not None:
-            return found
-        # another result may be replaced, and its images may serve again
-        with ImageStore(path) as store:
-            jobs = list(_jobs(texts, settings))
-            made = images_of(store, model, jobs, sampling, progress=progress)
-            work = _Work(store, measure, settings, texts, made)
-            return work.finished(about, key, sampling, pictures=pictures, progress=progress)
+    run = RunFolder(folder, KIND)
+    found = run.reused(Extraction, key, force=force, keeps="and keeps its images", folder=run.path)
+    if found is not None:
+        return found
+    # another result may be replaced, and its images may serve again
+    with run.claimed(), ImageStore(run.path) as store:
+        jobs = list(_jobs(texts, settings))
+        made = images_of(store, model, jobs, sampling, progress=progress)
+        work = _Work(store, measure, settings, texts, made)
+        return work.finished(run, about, key, sampling, pictures=pictures, progress=progress)
 
 
 def reclustered(
@@ -180,16 +183,16 @@ def reclustered(
         progress: told of prompts.
 
     Raises:
-        UsageError: the folder holds no finished extraction, or fewer images a prompt than
+        UsageError: the folder holds no finished extraction, or fewer images per prompt than
             ``min_cluster``.
         VisleakError: a file is damaged.
     """
-    path = Path(folder)
+    run = RunFolder(folder, KIND)
     measure = load_similarity(similarity) if isinstance(similarity, str) else similarity
-    with claimed(path):
-        before = read_extraction(path)
+    before = read_extraction(run.path)
+    with run.claimed(), ImageStore(run.path) as store:
         settings = like_before(settings, before)
-        made = generated_of(path)
+        made = generated_of(run.path)
         sampling = sampling_of(before)
         about = {
             "model": before.about["model"],
@@ -197,33 +200,42 @@ def reclustered(
             **about_clusters(measure, settings),
             **({"d": before.about["d"]} if "d" in before.about else {}),
         }
-        with ImageStore(path) as store:
-            work = _Work(store, measure, settings, before.prompts, made)
-            return work.finished(
-                about,
-                request_key(about, before.prompts),
-                sampling,
-                pictures=pictures,
-                progress=progress,
-                seconds=before.generating_seconds,
-            )
+        work = _Work(store, measure, settings, before.prompts, made)
+        return work.finished(
+            run,
+            about,
+            request_key(about, before.prompts),
+            sampling,
+            pictures=pictures,
+            progress=progress,
+            seconds=before.generating_seconds,
+        )
 
 
-def _finished(folder: Path, key: str, *, force: bool) -> Extraction | None:
-    """Return the result of this very request, if the folder holds it.
+def read_extraction(folder: str | os.PathLike[str]) -> Extraction:
+    """Return the result that a folder holds.
 
     Raises:
-        UsageError: it holds another, and ``force`` is not set.
+        UsageError: there is none.
+        VisleakError: it is damaged, or a newer visleak wrote it.
     """
-    if force or not (folder / RESULT).is_file():
-        return None
-    found = read_extraction(folder)
-    if found.key == key:
-        return found
-    raise UsageError(
-        f"{folder} holds a result with another model, prompts or settings; choose another folder"
-        " with -o DIR, or --force replaces it and keeps its images"
-    )
+    return RunFolder(folder, KIND).read(Extraction, folder=Path(folder))
+
+
+def generated_of(folder: Path) -> list[Stored]:
+    """Return all images of an extraction, by prompt and number.
+
+    Raises:
+        VisleakError: the table is missing or damaged.
+    """
+    path = folder / GENERATED
+    try:
+        table = pq.read_table(path, columns=["prompt", "seed", "digest"])
+    except (OSError, pa.ArrowException) as error:
+        raise VisleakError(
+            f"{path} cannot be read ({error}); run visleak memorization extract again"
+        ) from error
+    return [Stored(row["prompt"], row["seed"], row["digest"], 0.0) for row in table.to_pylist()]
 
 
 def _jobs(prompts: Sequence[str], settings: ExtractSettings) -> Iterator[Job]:
@@ -245,7 +257,8 @@ class _Work:
 
     def finished(
         self,
-        about: dict[str, object],
+        run: RunFolder,
+        about: dict[str, Any],
         key: str,
         sampling: Sampling,
         *,
@@ -273,7 +286,9 @@ class _Work:
             generating_seconds=making,
             key=key,
         )
-        write(result, self.made, groups, self.store if pictures else None, progress)
+        store = self.store if pictures else None
+        written = files(result, self.made, groups, store, progress)
+        run.finish(content(run, result), written)
         return result
 
     def _groups(self, images: Sequence[Stored]) -> list[Group]:

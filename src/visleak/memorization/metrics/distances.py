@@ -289,7 +289,7 @@ def _two(a: npt.ArrayLike, b: npt.ArrayLike) -> tuple[Float64, Float64]:
         rows = np.asarray(given, np.float64)
         if rows.ndim != 2 or len(rows) < 2 or not rows.shape[1]:
             raise UsageError(
-                f"{name} is a table of two vectors or more, one a row; got an array {rows.shape}"
+                f"{name} is a table of two vectors or more, one per row; got an array {rows.shape}"
             )
         if not np.isfinite(rows).all():
             raise UsageError(f"{name} has numbers that are not finite")
@@ -307,5 +307,5 @@ def _owners(rows: Float64, groups: npt.ArrayLike | None, name: str) -> Int64:
         return np.arange(len(rows))
     keys = np.asarray(groups)
     if keys.shape != (len(rows),):
-        raise UsageError(f"{name} names one group a row; got {keys.shape} for {len(rows)} rows")
+        raise UsageError(f"{name} names one group per row; got {keys.shape} for {len(rows)} rows")
     return numbered(keys)

@@ -25,7 +25,6 @@ from visleak.images import decode, open_pictures
 from visleak.memorization.extraction.similarity import CopySimilarity
 from visleak.memorization.metrics.alignment import Alignment, ClipAlignment, unit
 from visleak.memorization.metrics.copying import against_references
-from visleak.memorization.tracing.sources import PromptSource
 from visleak.pipeline.fingerprinting import fingerprint
 from visleak.pipeline.workplace import Progress, Workplace, silent
 from visleak.records import Bytes8, ImageSet, Picture
@@ -39,8 +38,18 @@ BLOCK: Final = 8_192
 TIES: Final = 12
 
 
-class PicturesByPrompt(PromptSource, Protocol):
-    """A search by words that hands over the pictures that it finds."""
+class PicturesByPrompt(Protocol):
+    """Finds images by words: what a search for a prompt would have shown instead.
+
+    Attributes:
+        name: of the source.
+    """
+
+    name: str
+
+    def find_by_prompt(self, prompts: Sequence[str], count: int) -> Sequence[Sequence[str]]:
+        """Return the ids of up to ``count`` images per prompt, the best first."""
+        ...
 
     def about(self) -> dict[str, object]:
         """Return everything a result has to name, as plain data."""
@@ -180,7 +189,7 @@ class ReferencePerformance:
     Attributes:
         source: name of what was asked.
         count: pictures asked for a prompt.
-        best: one a prompt.
+        best: one per prompt.
     """
 
     source: str
@@ -224,7 +233,7 @@ def reference_performance(
     """
     if len(references) != len(prompts):
         raise UsageError(
-            f"references are one list of memorized images a prompt; got {len(references)} for"
+            f"references are one list of memorized images per prompt; got {len(references)} for"
             f" {len(prompts)} prompts"
         )
     if count < 1:

@@ -37,7 +37,7 @@ from visleak.memorization.scores import ScoreSettings, TriggerScore
 
 #: From embeddings (n, tokens, width) and which rows of all they are to losses (n,) and the slope
 #: of each row's loss (n, tokens, width).
-Asked = Callable[[Tensor, Tensor], tuple[Tensor, Tensor]]
+Losses = Callable[[Tensor, Tensor], tuple[Tensor, Tensor]]
 
 #: The optimisers of torch, with its own defaults: AdamW's weight decay is 0.01.
 OPTIMISERS: Final = {"adam": "Adam", "adamw": "AdamW"}
@@ -82,7 +82,7 @@ class Moved:
     updates: Tensor
 
 
-def descend(states: Tensor, asked: Asked, free: Tensor, how: Descent) -> Moved:
+def descend(states: Tensor, losses_of: Losses, free: Tensor, how: Descent) -> Moved:
     """Move each row until its loss is at most ``how.limit``: loss, stop or step, and again.
 
     All rows begin together and a row that stops never goes on, so that one optimiser, whose
@@ -90,12 +90,12 @@ def descend(states: Tensor, asked: Asked, free: Tensor, how: Descent) -> Moved:
 
     Args:
         states: (n, tokens, width).
-        asked: gives losses and slopes of rows.
+        losses_of: gives losses and slopes of rows.
         free: (n or 1, tokens, 1), 1 where a slope counts and 0 where it is taken as zero.
         how: settings.
 
     Raises:
-        VisleakError: a loss or a slope is no finite number.
+        VisleakError: a loss or a slope is not a finite number.
     """
     torch = library("torch", "diffusion", "moving embeddings")
     given = states.detach()
@@ -106,7 +106,7 @@ def descend(states: Tensor, asked: Asked, free: Tensor, how: Descent) -> Moved:
     first = last = torch.zeros(len(given), dtype=torch.float64)
     updates = torch.zeros(len(given), dtype=torch.long, device=given.device)
     for step in range(how.steps):
-        losses, slopes = asked(moving.detach()[going], going)
+        losses, slopes = losses_of(moving.detach()[going], going)
         last = last.clone()
         last[going.cpu()] = losses.detach().double().cpu()
         first = last if step == 0 else first
@@ -130,7 +130,7 @@ def _step(optimiser: Any, moving: Tensor, going: Tensor, slopes: Tensor) -> None
 
 def each_alone(
     score: TriggerScore, conditioning: Conditioning, noises: Tensor, targets: Tensor
-) -> Asked:
+) -> Losses:
     """Return the loss of embeddings of which each has a noise of its own.
 
     Args:
@@ -140,14 +140,14 @@ def each_alone(
         targets: the network's answers to the empty prompt at them.
     """
 
-    def asked(rows: Tensor, places: Tensor) -> tuple[Tensor, Tensor]:
+    def losses_of(rows: Tensor, places: Tensor) -> tuple[Tensor, Tensor]:
         states, grad = leaf(rows)
         with grad:
             now = taken(conditioning, places).with_states(states)
             losses = root(score.squared_distance(now, noises[places], targets[places]))
             return losses.detach(), slope(losses.sum(), states, score.model.precision)
 
-    return asked
+    return losses_of
 
 
 def one_for_all(
@@ -157,7 +157,7 @@ def one_for_all(
     targets: Tensor,
     norm: Literal["mean", "frobenius"],
     batch: int,
-) -> Asked:
+) -> Losses:
     """Return the loss of one embedding that several images share.
 
     Args:
@@ -167,10 +167,10 @@ def one_for_all(
         targets: the network's answers to the empty prompt at them.
         norm: ``mean`` of the images' norms, or ``frobenius``: one norm over all of them, which
             grows with the root of n.
-        batch: images a call of the network; it changes rounding only.
+        batch: images per call of the network; it changes rounding only.
     """
 
-    def asked(rows: Tensor, places: Tensor) -> tuple[Tensor, Tensor]:
+    def losses_of(rows: Tensor, places: Tensor) -> tuple[Tensor, Tensor]:
         total, slopes = 0.0, rows.new_zeros(rows.shape)
         for start in range(0, len(noises), batch):
             part = slice(start, start + batch)
@@ -187,7 +187,7 @@ def one_for_all(
         # at no distance both are 0, and so is the slope, as of images alone
         return loss, slopes / (2 * loss).clamp_min(1e-12).to(slopes)
 
-    return asked
+    return losses_of
 
 
 def leaf(rows: Tensor) -> tuple[Tensor, Any]:
@@ -246,7 +246,7 @@ def refuse_infinite(losses: Tensor, slopes: Tensor) -> None:
     torch = library("torch", "diffusion", "moving embeddings")
     if not (torch.isfinite(losses).all() and torch.isfinite(slopes).all()):
         raise VisleakError(
-            "D of a prompt or its slope is no finite number; use --precision bf16 or fp32"
+            "D of a prompt or its slope is not a finite number; use --precision bf16 or fp32"
         )
 
 
@@ -371,7 +371,7 @@ class _Optimising:
     def conditioning(
         self, model: DiffusionModel, jobs: Sequence[Job], sampling: Sampling
     ) -> Conditioning:
-        """Return one row a job."""
+        """Return one row per job."""
         raise NotImplementedError
 
     def score(self, model: DiffusionModel, sampling: Sampling) -> TriggerScore:
@@ -383,7 +383,7 @@ class _Optimising:
 
 
 class _Alone(_Optimising):
-    """One embedding an image."""
+    """One embedding per image."""
 
     def conditioning(
         self, model: DiffusionModel, jobs: Sequence[Job], sampling: Sampling
@@ -400,7 +400,7 @@ class _Alone(_Optimising):
 
 
 class _Shared(_Optimising):
-    """One embedding a prompt, whatever batch its images are made in."""
+    """One embedding per prompt, whatever batch its images are made in."""
 
     def __init__(self, key: str, method: PromptOptimisation, seeds: Sequence[int]) -> None:
         super().__init__(key, method)
@@ -416,8 +416,8 @@ class _Shared(_Optimising):
         return joined([self._row(model, job.prompt, sampling) for job in jobs])
 
     def _row(self, model: DiffusionModel, prompt: str, sampling: Sampling) -> Conditioning:
-        asked = (model.digest, model.precision, sampling.steps, sampling.batch, prompt)
-        if asked not in self._kept:
+        key = (model.digest, model.precision, sampling.steps, sampling.batch, prompt)
+        if key not in self._kept:
             encoded = _encoded(model, [prompt])
             moved = optimised_together(
                 self.score(model, sampling),
@@ -428,8 +428,8 @@ class _Shared(_Optimising):
             )
             while len(self._kept) >= KEPT:
                 del self._kept[next(iter(self._kept))]
-            self._kept[asked] = encoded.with_states(moved.states)
-        return self._kept[asked]
+            self._kept[key] = encoded.with_states(moved.states)
+        return self._kept[key]
 
 
 def optimised_each(
@@ -445,8 +445,8 @@ def optimised_each(
     """
     noises = score.model.noises(seeds)
     targets = answers_to_nothing(score, noises, len(seeds))
-    asked = each_alone(score, encoded, noises, targets)
-    return descend(encoded.states, asked, free_rows(score.model, encoded), how)
+    losses_of = each_alone(score, encoded, noises, targets)
+    return descend(encoded.states, losses_of, free_rows(score.model, encoded), how)
 
 
 def optimised_together(
@@ -467,10 +467,10 @@ def optimised_together(
     """
     noises = score.model.noises(seeds)
     batch = score.settings.batch
-    asked = one_for_all(
+    losses_of = one_for_all(
         score, encoded, noises, answers_to_nothing(score, noises, batch), norm, batch
     )
-    return descend(encoded.states, asked, free_rows(score.model, encoded), how)
+    return descend(encoded.states, losses_of, free_rows(score.model, encoded), how)
 
 
 def answers_to_nothing(score: TriggerScore, noises: Tensor, batch: int) -> Tensor:

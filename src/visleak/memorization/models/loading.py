@@ -160,7 +160,7 @@ def hub_folder(text: str, planner: Planner, half: bool) -> Path:
         # the hub's libraries let through whatever their own raise: a dozen kinds
         raise VisleakError(
             f"model {text} is not in the cache {hub.constants.HF_HUB_CACHE}, and"
-            f" {hub.constants.ENDPOINT} {refusal(error)}; where it can be had: `hf download"
+            f" {hub.constants.ENDPOINT} {refusal(error)}; on a machine with access: `hf download"
             f" {name.repository} --local-dir FOLDER`, then give FOLDER"
         ) from error
 
@@ -188,7 +188,9 @@ def _fetched(hub: Any, name: HubName, text: str, planner: Planner, half: bool) -
     info = hub.HfApi().model_info(name.repository, revision=name.revision, timeout=PATIENCE)
     there = [str(each.rfilename) for each in info.siblings]
     if INDEX not in there:
-        raise VisleakError(f"model {text}: {where} has no {INDEX}; it is no pipeline of diffusers")
+        raise VisleakError(
+            f"model {text}: {where} has no {INDEX}; it is not a pipeline of diffusers"
+        )
     index = hub.hf_hub_download(
         name.repository, INDEX, revision=name.revision, etag_timeout=PATIENCE
     )
@@ -271,8 +273,8 @@ def folder_of(text: str) -> Path:
     path = Path(text).expanduser()
     if path.is_file():
         raise VisleakError(
-            f"model {text}: one file is no pipeline, its tokenizer and settings are missing; load"
-            " it with from_single_file of diffusers, save_pretrained(FOLDER), and give FOLDER"
+            f"model {text}: one file is not a pipeline, its tokenizer and settings are missing;"
+            " load it with from_single_file of diffusers, save_pretrained(FOLDER), and give FOLDER"
         )
     if not path.is_dir():
         raise UsageError(

@@ -323,7 +323,7 @@ class Pipeline:
     def sample(
         self, conditioning: Conditioning, seeds: Sequence[int], sampling: Sampling
     ) -> npt.NDArray[np.uint8]:
-        """Make one image a row of ``conditioning`` from the noise of its seed.
+        """Make one image per row of ``conditioning`` from the noise of its seed.
 
         The library's own pipeline makes them, so attention processors that were put in are used.
 
@@ -333,7 +333,8 @@ class Pipeline:
         """
         if len(conditioning) != len(seeds):
             raise UsageError(
-                f"seeds must be one a row of conditioning; got {len(seeds)} for {len(conditioning)}"
+                "seeds must be one per row of conditioning; got"
+                f" {len(seeds)} for {len(conditioning)}"
             )
         if sampling.batch < 1:
             raise UsageError(f"batch must be at least 1; got {sampling.batch}")

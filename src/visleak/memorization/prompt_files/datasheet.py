@@ -102,8 +102,8 @@ def known_answers(data: PromptSet) -> dict[int, str]:
     unverified = data.verified < data.prompts
     kind = "candidates for trigger prompts" if unverified else "trigger prompts"
     answers = {
-        1: f"To hold {kind} of a text-to-image model: prompts on which it replays images of its"
-        " training, for auditing the model and for evaluating what is done against it.",
+        1: f"To hold {kind} of a text-to-image model: prompts for which it reproduces training"
+        " images, for auditing the model and for evaluating mitigations.",
         5: f"Prompts: texts given to {_model(data)}.",
         6: _numbers(data),
         8: "The text of a prompt, names or addresses of memorized images where known, and figures."
@@ -121,8 +121,8 @@ def known_answers(data: PromptSet) -> dict[int, str]:
     }
     if unverified:
         answers[42] = (
-            f"{data.prompts - data.verified:,} of {data.prompts:,} prompts are unverified: nobody"
-            " has shown that their images are copies. They must not be counted as memorized."
+            f"{data.prompts - data.verified:,} of {data.prompts:,} prompts are unverified: their"
+            " images are not shown to be copies. They must not be counted as memorized."
         )
     return answers
 
@@ -246,7 +246,7 @@ def read_answers(path: Path) -> dict[int, str]:
         content = tomllib.loads(path.read_text(encoding="utf-8-sig"))
     except (OSError, ValueError, RecursionError) as error:
         said = " ".join(str(error).split())[:200]
-        raise VisleakError(f"answers {path} are no TOML: {said}") from error
+        raise VisleakError(f"answers {path} are not TOML: {said}") from error
     answers = {}
     for key, value in content.items():
         match = _KEY.fullmatch(key)

@@ -23,7 +23,7 @@ LONGEST_LINE: Final = 1_000_000
 
 
 def text_rows(path: Path, column: str | None) -> Iterator[Row]:
-    """Yield one prompt a line, as the lists of Ren et al. have them."""
+    """Yield one prompt per line, as the lists of Ren et al. have them."""
     if column is not None:
         raise UsageError(f"--column {column!r}: {path} is a text file, which has no columns")
     with path.open(encoding="utf-8-sig") as file:
@@ -64,7 +64,7 @@ def csv_rows(path: Path, column: str | None) -> Iterator[Row]:
 
 
 def jsonl_rows(path: Path, column: str | None) -> Iterator[Row]:
-    """Yield the rows of a file with one JSON value a line: an object or a text.
+    """Yield the rows of a file with one JSON value per line: an object or a text.
 
     Webster's and Wen's lists are such files: ``caption``, ``index``, ``url``.
 
@@ -105,7 +105,8 @@ def _lines(file: TextIO, path: Path) -> Iterator[str]:
         number += 1
         if len(line) > LONGEST_LINE:
             raise VisleakError(
-                f"{path}, line {number:,}: more than {LONGEST_LINE:,} characters; one prompt a line"
+                f"{path}, line {number:,}: more than {LONGEST_LINE:,} characters; one prompt per"
+                " line"
             )
         yield line
 
@@ -157,7 +158,7 @@ def json_rows(path: Path, column: str | None) -> Iterator[Row]:
     elif isinstance(content, dict):
         yield from named_rows(content, path, column)
     else:
-        raise VisleakError(f"{path} is no list of prompts: its JSON is {shown(content)}")
+        raise VisleakError(f"{path} is not a list of prompts: its JSON is {shown(content)}")
 
 
 def named_rows(content: dict[Any, Any], path: Path, column: str | None) -> Iterator[Row]:
@@ -231,7 +232,8 @@ def pickle_rows(path: Path, column: str | None) -> Iterator[Row]:
         return
     if not isinstance(content, list) or not all(isinstance(each, str) for each in content):
         raise VisleakError(
-            f"{path} is no list of prompts: it holds neither texts nor a dict from prompt to images"
+            f"{path} is not a list of prompts: it holds neither texts nor a dict from prompt to"
+            " images"
         )
     if column is not None:
         raise UsageError(f"--column {column!r}: {path} is a list of prompts, without columns")

@@ -64,7 +64,7 @@ def label_of(value: Any, where: str) -> bool | None:
 
 
 def sources_of(value: Any, where: str) -> list[str]:
-    """Return the images a cell names: a list, the text of a list of Python or JSON, or one name.
+    """Return the images that a cell names: a list, its text in Python or JSON, or one name.
 
     >>> sources_of("['a.png', 'b.png']", "line 1"), sources_of("a.png", "line 1")
     (['a.png', 'b.png'], ['a.png'])
@@ -175,7 +175,7 @@ SOURCE_COLUMNS: Final = ("sources", "urls", "url")
 #: What says whether a prompt is known to be memorized.
 LABEL_COLUMNS: Final = ("label", "memorized")
 
-#: Columns of a file, images a file may name: far above any real list.
+#: Columns of a file, images that a file may name: far above any real list.
 MOST_COLUMNS: Final = 100
 MOST_SOURCES: Final = 20_000_000
 
@@ -403,7 +403,7 @@ def read_prompts(path: str | os.PathLike[str], *, column: str | None = None) -> 
     The ending says what the file is: ``.csv`` and ``.tsv`` with a header (MemBench's
     ``SD1_final.csv``), ``.parquet`` (our own tables), ``.jsonl`` (Webster's and Wen's lists),
     ``.json`` (a list, prompts with their images, or COCO's captions, the first of each image),
-    ``.txt`` (one a line), ``.pickle`` (legacy; data only). Prompts stand in ``prompt``, else
+    ``.txt`` (one per line), ``.pickle`` (legacy; data only). Prompts stand in ``prompt``, else
     ``caption``, else ``text``; memorized images in ``sources``, ``urls``, ``url``; whether a
     prompt is known to be memorized in ``label`` or ``memorized``.
 
@@ -493,7 +493,9 @@ def _read(file: Path, column: str | None, made: Callable[[Iterator[Row], str], M
     try:
         return made(_rows(place, file, column), kind)
     except UnicodeDecodeError as error:
-        raise VisleakError(f"{file} is no UTF-8 text ({error.reason}); save it as UTF-8") from error
+        raise VisleakError(
+            f"{file} is not UTF-8 text ({error.reason}); save it as UTF-8"
+        ) from error
     except (OSError, ValueError, RecursionError, pa.ArrowException) as error:
         said = " ".join(str(error).split())[:200]
         raise VisleakError(f"{file} cannot be read as {kind}: {said}") from error

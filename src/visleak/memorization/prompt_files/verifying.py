@@ -89,7 +89,7 @@ def traced(prompts: Prompts, *traces: Trace) -> Prompts:
     ``tau`` say how often a prompt replicates one, and a prompt whose share is not above the trace's
     ``kappa_share`` is no trigger (D_mem): it is not verified, whatever another trace or an earlier
     one says of single images of it, judged by people or not. Who vouches for the prompt itself is
-    believed. Where one image a cluster was traced, that the cluster is a copy is the rule.
+    believed. Where one image per cluster was traced, that the cluster is a copy is the rule.
 
     Args:
         prompts: a list.

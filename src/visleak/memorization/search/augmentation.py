@@ -12,7 +12,6 @@ trigger itself, with a counter of its own.
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from typing import Any, Final, Literal
@@ -20,12 +19,11 @@ from typing import Any, Final, Literal
 from visleak.errors import UsageError, VisleakError
 from visleak.memorization.scores import Norm
 from visleak.memorization.search import moving
-from visleak.memorization.search.ledger import Banked, Ledger, Scored, Spending, check_norm, opened
-from visleak.memorization.search.moving import Asked, Moved
+from visleak.memorization.search.ledger import Banked, Ledger, Scored, check_norm
+from visleak.memorization.search.moving import Move, Moved
 from visleak.memorization.search.proposals import Proposer
+from visleak.memorization.search.running import Run, begun
 from visleak.memorization.search.task import (
-    Candidate,
-    Progress,
     SearchTask,
     refuse_below_one,
     refuse_others,
@@ -88,7 +86,7 @@ class AugmentSettings:
 
 
 @dataclass(frozen=True, slots=True)
-class Run:
+class TriggerRun:
     """Where the chains of one trigger stand.
 
     Attributes:
@@ -114,12 +112,12 @@ class Run:
     ended: bool = False
 
     @classmethod
-    def of(cls, plain: dict[str, Any]) -> Run:
+    def of(cls, plain: dict[str, Any]) -> TriggerRun:
         """Return what ``asdict`` made plain."""
         return cls(**{**plain, "start": tuple(plain["start"]), "state": tuple(plain["state"])})
 
 
-def after_move(run: Run, moved: Moved, settings: AugmentSettings) -> Run:
+def after_move(run: TriggerRun, moved: Moved, settings: AugmentSettings) -> TriggerRun:
     """Return where a run stands after a move: in the same chain, in the next, or at the end."""
     below = run.below + 1 if moved.score < settings.kappa else 0
     most = settings.patience + (settings.stop == "above")
@@ -137,7 +135,7 @@ def after_move(run: Run, moved: Moved, settings: AugmentSettings) -> Run:
     return replace(run, ended=run.place == len(run.start) + printed)
 
 
-def asked_of(run: Run, name: str, seed: int, settings: AugmentSettings) -> Asked:
+def next_move(run: TriggerRun, name: str, seed: int, settings: AugmentSettings) -> Move:
     """Return which move a run makes next; its random numbers depend on seed, name and step alone.
 
     Args:
@@ -152,7 +150,7 @@ def asked_of(run: Run, name: str, seed: int, settings: AugmentSettings) -> Asked
         position = run.place
     chance = float(rng.random())
     forced = (run.start[position], run.state[position]) if settings.forced == "words" else ()
-    return Asked(run.state, position, chance, forced)
+    return Move(run.state, position, chance, forced)
 
 
 #: Runs that move together. It changes no prompt, only how much of a batch is used, and how much a
@@ -237,13 +235,14 @@ def augment(
     about = about_augment(proposer, settings)
     key = {**about, "triggers": list(triggers)}
     runs = [
-        Run(number, repeat, tuple(ids), tuple(ids))
+        TriggerRun(number, repeat, tuple(ids), tuple(ids))
         for number, (ids, _) in enumerate(read)
         for repeat in range(settings.repeats)
         if ids
     ]
-    with opened(task, "augment", key) as ledger:
-        complete = _all(_Work(task, proposer, triggers, settings, ledger), runs)
+    with begun("augment", key, task, bank=None) as search:
+        complete = _all(_Work(search, proposer, triggers, settings), runs)
+        ledger = search.ledger
         if bank is not None:
             bank(ledger.by_mean(least=settings.floor))
         return Augmented(
@@ -267,12 +266,14 @@ def _refuse(triggers: Sequence[str]) -> None:
     if not triggers:
         raise UsageError("no trigger to begin with: give at least one prompt")
     if len(set(triggers)) != len(triggers):
-        raise UsageError("a trigger stands twice among those given; give each once")
+        raise UsageError("a trigger is given twice; give each once")
     for trigger in triggers:
         try:
             trigger.encode()
         except UnicodeEncodeError as error:
-            raise VisleakError(f"trigger {trigger!r} is no Unicode text ({error.reason})") from None
+            raise VisleakError(
+                f"trigger {trigger!r} is not Unicode text ({error.reason})"
+            ) from None
 
 
 def _told(
@@ -298,73 +299,65 @@ def _told(
 class _Work:
     """What all steps of an augmentation need."""
 
-    task: SearchTask
+    search: Run
     proposer: Proposer
     triggers: Sequence[str]
     settings: AugmentSettings
-    ledger: Ledger
 
 
-def _all(work: _Work, runs: Sequence[Run]) -> bool:
+def _all(work: _Work, runs: Sequence[TriggerRun]) -> bool:
     """Take runs through their chains, some together; return whether the budget paid for all."""
-    state = work.ledger.state or {"through": 0, "runs": [], "best": None}
-    spending = Spending(work.task, work.ledger)
+    state = work.search.state or {"through": 0, "runs": []}
     for start in range(state["through"], len(runs), TOGETHER):
         wave = list(runs[start : start + TOGETHER])
         if state["through"] == start and state["runs"]:
-            wave = [Run.of(plain) for plain in state["runs"]]
+            wave = [TriggerRun.of(plain) for plain in state["runs"]]
         while active := [number for number, run in enumerate(wave) if not run.ended]:
-            if not _step(work, wave, active, start, spending, len(runs)):
+            if not _step(work, wave, active, start, len(runs)):
                 return False
     return True
 
 
 def _step(
     work: _Work,
-    wave: list[Run],
+    wave: list[TriggerRun],
     active: Sequence[int],
     through: int,
-    spending: Spending,
     count: int,
 ) -> bool:
-    """Let every run of a wave that is not through make a move; return whether it was paid for."""
-    began = time.perf_counter()
-    task, settings = work.task, work.settings
-    # all that move have moved equally often: runs end, and none of the wave begins later
+    """Let every active run of a wave make a move; return whether the budget paid for it."""
+    search, settings = work.search, work.settings
+    # all active runs have moved equally often: runs end, and none of the wave begins later
     step = wave[active[0]].steps
-    asked = [_ask(work, wave[number]) for number in active]
-    found = moving.options(asked, work.proposer, settings.candidates)
+    requested = [_next_move(work, wave[number]) for number in active]
+    found = moving.options(requested, work.proposer, settings.candidates)
     rows: dict[int, list[int]] = {}
     for row, number in enumerate(active):
         rows.setdefault(wave[number].repeat, []).append(row)
     prompts = sum(len(moving.distinct([found[row] for row in own])) for own in rows.values())
     # the empty prompt is passed once more for every further repeat
-    if not spending.pays(prompts + len(rows) - 1):
+    cost = moving.cost(prompts + len(rows) - 1, search.task.score.settings.noises)
+    if not search.affords(cost):
+        search.must_have_begun(search.calls, cost)
         return False
-    before = task.score.calls
-    made = _moves(work, asked, found, rows, step)
-    scored: list[Scored] = []
-    for number, each, moved in zip(active, asked, made, strict=True):
-        scored += _scored(wave[number], each, moved, work.triggers)
+    made = _moves(work, requested, found, rows, step)
+    search.calls += cost
+    for number, each, moved in zip(active, requested, made, strict=True):
+        search.add(_scored(wave[number], each, moved, work.triggers))
         wave[number] = after_move(wave[number], moved, settings)
-    best = _best(work.ledger.state, scored)
     over = all(run.ended for run in wave)
     state = {
         "through": through + len(wave) if over else through,
         "runs": [] if over else [asdict(run) for run in wave],
-        "best": asdict(best) if best else None,
     }
-    spent = task.score.calls - before
-    work.ledger.save(state, scored, calls=spent, seconds=time.perf_counter() - began)
-    if task.say is not None:
-        done = through + sum(run.ended for run in wave)
-        task.say(Progress(done=done, total=count, calls=work.ledger.calls, best=best))
+    search.save(state, now=True)
+    search.say(through + sum(run.ended for run in wave), count)
     return True
 
 
 def _moves(
     work: _Work,
-    asked: Sequence[Asked],
+    requested: Sequence[Move],
     found: Sequence[moving.Option],
     rows: Mapping[int, Sequence[int]],
     step: int,
@@ -373,23 +366,23 @@ def _moves(
     made: dict[int, Moved] = {}
     for repeat, own in rows.items():
         moves = moving.moves(
-            *([asked[row] for row in own], [found[row] for row in own]),
-            *(work.task.score, work.settings.temperature),
+            *([requested[row] for row in own], [found[row] for row in own]),
+            *(work.search.task.score, work.settings.temperature),
             norm=work.settings.norm,
-            draw=moving.draw_of(work.task.seed, step, repeat),
+            draw=moving.draw_of(work.search.task.seed, step, repeat),
         )
         made |= dict(zip(own, moves, strict=True))
-    return [made[row] for row in range(len(asked))]
+    return [made[row] for row in range(len(requested))]
 
 
-def _ask(work: _Work, run: Run) -> Asked:
+def _next_move(work: _Work, run: TriggerRun) -> Move:
     name = f"{work.triggers[run.trigger]}\0{run.repeat}"
-    return asked_of(run, name, work.task.seed, work.settings)
+    return next_move(run, name, work.search.task.seed, work.settings)
 
 
-def _scored(run: Run, asked: Asked, moved: Moved, triggers: Sequence[str]) -> list[Scored]:
+def _scored(run: TriggerRun, move: Move, moved: Moved, triggers: Sequence[str]) -> list[Scored]:
     """Return the candidates of a move, with the number of words that differ from the trigger."""
-    place = asked.position
+    place = move.position
     others = sum(
         mine != theirs
         for number, (mine, theirs) in enumerate(zip(run.state, run.start, strict=True))
@@ -406,12 +399,3 @@ def _scored(run: Run, asked: Asked, moved: Moved, triggers: Sequence[str]) -> li
             moved.option.states, moved.option.texts, moved.scores, strict=True
         )
     ]
-
-
-def _best(state: Any, scored: Sequence[Scored]) -> Candidate | None:
-    """Return the highest D so far."""
-    held = Candidate(**state["best"]) if state and state["best"] else None
-    top = max(scored, key=lambda each: each.score, default=None)
-    if top is None or (held is not None and held.score >= top.score):
-        return held
-    return Candidate(top.prompt, top.score, top.chain, top.step)

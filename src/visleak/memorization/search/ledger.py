@@ -10,7 +10,6 @@ from __future__ import annotations
 import contextlib
 import json
 import sqlite3
-import time
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -19,8 +18,7 @@ from typing import Any, Final
 
 from visleak.errors import UsageError, VisleakError
 from visleak.memorization.scores import Norm, TriggerScore
-from visleak.memorization.search.moving import cost
-from visleak.memorization.search.task import SearchTask
+from visleak.memorization.search.task import Candidate, SearchTask
 from visleak.pipeline.folder import claimed
 from visleak.storage import Database
 
@@ -71,6 +69,11 @@ class Banked:
     step: int
     changed: int = 0
     source: str = ""
+
+    @property
+    def candidate(self) -> Candidate:
+        """The prompt with its highest D."""
+        return Candidate(self.prompt, self.best, self.chain, self.step)
 
 
 @dataclass(frozen=True, slots=True)
@@ -310,46 +313,6 @@ def calls_so_far(folder: Path, key: Mapping[str, object]) -> int | None:
         return None
     with claimed(folder), Ledger(folder, key) as ledger:
         return None if ledger.state is None else ledger.calls
-
-
-class Spending:
-    """Keeps a search within its budget: a unit of work is begun only if it is paid for whole.
-
-    Args:
-        task: with budget and D.
-        ledger: knows what was spent by earlier runs too.
-    """
-
-    def __init__(self, task: SearchTask, ledger: Ledger) -> None:
-        self._budget = task.budget
-        self._noises = task.score.settings.noises
-        self._ledger = ledger
-        self._began = time.perf_counter() - ledger.seconds
-
-    def left(self) -> int | None:
-        """Return how many prompts one more unit may score; ``None`` is any number."""
-        seconds, calls = self._budget.seconds, self._budget.calls
-        if seconds is not None and time.perf_counter() - self._began >= seconds:
-            return 0
-        if calls is None:
-            return None
-        return max(0, (calls - self._ledger.calls) // self._noises - 1)
-
-    def pays(self, prompts: int) -> bool:
-        """Whether a unit that scores ``prompts`` prompts is still paid for.
-
-        Raises:
-            UsageError: it is the first unit: the budget pays for nothing at all.
-        """
-        left = self.left()
-        paid = left is None or left >= prompts
-        if not paid and self._ledger.state is None:
-            raise UsageError(
-                f"the budget does not pay for the first step, which scores {prompts:,} prompts in"
-                f" {cost(prompts, self._noises):,} passes of the network; give more, or take fewer"
-                " chains or candidates"
-            )
-        return paid
 
 
 def check_norm(norm: Norm, score: TriggerScore) -> None:

@@ -103,16 +103,16 @@ def own_banned_words() -> tuple[str, ...]:
 
 
 def read_banned_words(path: Path) -> tuple[str, ...]:
-    """Read a list of banned words: one a line; ``#`` begins a remark.
+    """Read a list of banned words: one per line; ``#`` begins a remark.
 
     Raises:
         UsageError: there is no such file.
-        VisleakError: it is no UTF-8 text, or larger than 10 MB.
+        VisleakError: it is not UTF-8 text, or larger than 10 MB.
     """
     if not path.is_file():
         raise UsageError(
-            f"--banned {path}: there is no such file; give a text file with one word a line, own or"
-            " none"
+            f"--banned {path}: there is no such file; give a text file with one word per line, own"
+            " or none"
         )
     try:
         if path.stat().st_size > _LARGEST:
@@ -120,7 +120,7 @@ def read_banned_words(path: Path) -> tuple[str, ...]:
         return words_in(path.read_text(encoding="utf-8-sig"))
     except (OSError, ValueError) as error:
         raise VisleakError(
-            f"--banned {path} cannot be read ({error}); it is UTF-8 text, one word a line"
+            f"--banned {path} cannot be read ({error}); it is UTF-8 text, one word per line"
         ) from error
 
 
@@ -228,7 +228,7 @@ class Proposer(Protocol):
 
         Args:
             states: the prompts; the word at the position is not looked at.
-            positions: one a prompt, from 0.
+            positions: one per prompt, from 0.
             count: of candidates; fewer where the vocabulary allows fewer.
             forced: ids that have to be among them, one list a prompt.
         """

@@ -11,8 +11,7 @@ from typing import Any, Final
 
 import pyarrow as pa
 
-import visleak
-from visleak.documents import as_plain, digest_of, read_document
+from visleak.documents import as_plain, digest_of
 from visleak.errors import UsageError
 from visleak.memorization.model import TokenModel
 from visleak.memorization.prompts import Prompts
@@ -26,151 +25,118 @@ from visleak.memorization.search.diversity import Pick, diversify
 from visleak.memorization.search.ledger import Banked, calls_so_far, forget_other, key_of
 from visleak.memorization.search.proposals import Proposer
 from visleak.memorization.search.task import Candidate, Found, Searcher, SearchTask
-from visleak.store import csv_value, free_folder, write_json, write_tables, write_values
-
-SCHEMA: Final = 1
+from visleak.reporting import Column, Document, Table
+from visleak.storage import RunFolder
+from visleak.store import free_folder, write_tables
 
 #: Tables of prompts, beside the result.
 PROMPTS: Final = "prompts.parquet"
 PROMPTS_CSV: Final = "prompts.csv"
 BANK: Final = "bank.parquet"
 
+#: Column of the prompt that a prompt was made from.
+TRIGGER: Final = "trigger"
+
 #: Rows of a row group.
 _ROWS: Final = 65_536
 
+#: Names of the two scales of D.
+_NORMS: Final = {"l2": "D (L2)", "squared": "D (squared)"}
 
-def kind_of(verb: str) -> str:
-    """Return what the result of a verb says it is."""
-    return f"visleak memorization {verb}"
-
-
-def result_name(verb: str) -> str:
-    """Return the file that a verb writes last."""
-    return f"{verb}.json"
+Say = Callable[[str], None]
 
 
-def read_result(folder: Path, verb: str) -> dict[str, Any]:
-    """Return the result of ``search``, ``augment`` or ``diversify`` that a folder holds.
-
-    Raises:
-        VisleakError: there is none, it is damaged, or a newer visleak wrote it.
-    """
-    hint = f"it is no result of `{kind_of(verb)}`"
-    return read_document(folder / result_name(verb), kind_of(verb), SCHEMA, hint)
+def folder_of(path: str | os.PathLike[str], command: str) -> RunFolder:
+    """Return the folder of ``search``, ``augment`` or ``diversify``."""
+    return RunFolder(path, f"visleak memorization {command}")
 
 
-def head(verb: str, headline: str, key: str) -> dict[str, Any]:
-    """Return how the document of a result begins."""
+def _asked(task: SearchTask) -> dict[str, Any]:
+    """Return model, D, chains, seed and budget of a task."""
     return {
-        "schema": SCHEMA,
-        "kind": kind_of(verb),
-        "visleak": visleak.__version__,
-        "headline": headline,
-        "key": key,
+        "model": task.score.model.about(),
+        "score": {**task.score.settings.about(), "asked_at": task.score.timestep},
+        "chains": task.chains,
+        "seed": task.seed,
+        "budget": task.budget,
     }
 
 
-def asked(task: SearchTask) -> dict[str, Any]:
-    """Return model, D, chains, seed and budget of a task, as plain data."""
-    plain: dict[str, Any] = as_plain(
-        {
-            "model": task.score.model.about(),
-            "score": {**task.score.settings.about(), "asked_at": task.score.timestep},
-            "chains": task.chains,
-            "seed": task.seed,
-            "budget": task.budget,
-        }
+def _found_table(norm: str, candidates: Iterable[Candidate]) -> pa.Table:
+    """Return candidates as a table; empty prompts are left out."""
+    columns = (
+        Column("prompt"),
+        Column(f"d_{norm}", pa.float64()),
+        Column("chain", pa.int32()),
+        Column("step", pa.int32()),
     )
-    return plain
+    rows = [(c.prompt, c.score, c.chain, c.step) for c in candidates if c.prompt]
+    return Table("Prompts", columns, rows).arrow()
 
 
-def write_found(
-    folder: Path, norm: str, best: Sequence[Candidate], bank: Sequence[Candidate]
-) -> None:
-    """Write the best prompt of each chain, and the bank; empty prompts are left out."""
-    column = f"d_{norm}"
-    schema = pa.schema(
-        [
-            ("prompt", pa.string()),
-            (column, pa.float64()),
-            ("chain", pa.int32()),
-            ("step", pa.int32()),
-        ]
+def _banked_table(norm: str, banked: Iterable[Banked]) -> pa.Table:
+    """Return augmented prompts as a table; ``trigger`` is the prompt they were made from."""
+    columns = (
+        *(Column("prompt"), Column(TRIGGER), Column(f"d_{norm}", pa.float64())),
+        *(Column("times", pa.int32()), Column("changed", pa.int32())),
     )
-    for name, candidates in ((PROMPTS, best), (BANK, bank)):
-        rows = [(c.prompt, c.score, c.chain, c.step) for c in candidates if c.prompt]
-        write_tables(folder / name, schema, _tables(rows, schema))
-        if name == PROMPTS:
-            _write_csv(folder / PROMPTS_CSV, schema, rows)
+    rows = [(b.prompt, b.source, b.mean, b.times, b.changed) for b in banked]
+    return Table("Prompts", columns, rows).arrow()
 
 
-def augment_schema(norm: str) -> pa.Schema:
-    """Return the columns of augmented prompts; ``trigger`` is the prompt they were made from."""
-    return pa.schema(
-        [
-            ("prompt", pa.string()),
-            ("trigger", pa.string()),
-            (f"d_{norm}", pa.float64()),
-            ("times", pa.int32()),
-            ("changed", pa.int32()),
+def _write_bank(path: Path, norm: str, banked: Iterator[Banked]) -> int:
+    """Write augmented prompts as they come, in parts of bounded size; return how many."""
+    first = _banked_table(norm, islice(banked, _ROWS))
+
+    def parts() -> Iterator[pa.Table]:
+        part = first
+        while part.num_rows or part is first:
+            yield part
+            part = _banked_table(norm, islice(banked, _ROWS))
+
+    return write_tables(path, first.schema, parts())
+
+
+def document(command: str, content: Mapping[str, Any]) -> Document:
+    """Return the result of ``search``, ``augment`` or ``diversify`` as a document.
+
+    Args:
+        command: of the three.
+        content: of its JSON.
+    """
+    lines, table = [], Table("", (), ())
+    if command == "search":
+        columns = (
+            Column(heading="prompt"),
+            Column(heading="D", show="{:.4g}".format, number=True),
+            *(Column(heading=name, show=str, number=True) for name in ("chain", "step")),
+        )
+        best = sorted(content["best"], key=lambda each: -each["d"])
+        rows = [(each["prompt"], each["d"], each["chain"], each["step"]) for each in best]
+        table = Table("Best prompts", columns, rows, file=PROMPTS_CSV)
+    elif command == "augment":
+        headings = ("scored", "above kappa", "kept")
+        columns = (
+            Column(heading="trigger"),
+            *(Column(heading=name, number=True) for name in headings),
+        )
+        rows = [
+            (each["trigger"], each["scored"], each["above_kappa"], each["kept"])
+            for each in content["triggers"]
         ]
-    )
-
-
-def write_banked(path: Path, norm: str, banked: Iterable[Banked]) -> int:
-    """Write augmented prompts as they come; return how many."""
-    schema = augment_schema(norm)
-    return write_tables(path, schema, _tables(_banked_rows(banked), schema))
-
-
-def write_augmented(folder: Path, norm: str, banked: Sequence[Banked]) -> None:
-    """Write the prompts that are kept of all triggers."""
-    write_banked(folder / PROMPTS, norm, banked)
-    _write_csv(folder / PROMPTS_CSV, augment_schema(norm), list(_banked_rows(banked)))
-
-
-def write_picks(
-    folder: Path, rows: Sequence[tuple[str, int, float | None, str]], column: str
-) -> None:
-    """Write picks: prompt, row of the list, closeness to earlier picks, group."""
-    schema = pa.schema(
-        [
-            ("prompt", pa.string()),
-            ("row", pa.int64()),
-            ("closeness", pa.float64()),
-            (column, pa.string()),
-        ]
-    )
-    write_tables(folder / PROMPTS, schema, _tables(rows, schema))
-    _write_csv(folder / PROMPTS_CSV, schema, rows)
-
-
-def _banked_rows(banked: Iterable[Banked]) -> Iterator[tuple[Any, ...]]:
-    return ((b.prompt, b.source, b.mean, b.times, b.changed) for b in banked)
-
-
-def _tables(rows: Iterable[tuple[Any, ...]], schema: pa.Schema) -> Iterator[pa.Table]:
-    """Yield rows as tables of bounded size; one of no rows where there are none."""
-    left = iter(rows)
-    part = list(islice(left, _ROWS))
-    while True:
-        columns = list(zip(*part, strict=True)) if part else [() for _ in schema]
-        arrays = [
-            pa.array(column, field.type) for column, field in zip(columns, schema, strict=True)
-        ]
-        yield pa.Table.from_arrays(arrays, schema=schema)
-        part = list(islice(left, _ROWS))
-        if not part:
-            return
-
-
-def _write_csv(path: Path, schema: pa.Schema, rows: Iterable[tuple[Any, ...]]) -> None:
-    texts = [["" if cell is None else csv_value(cell) for cell in row] for row in rows]
-    write_values(path, schema.names, texts)
-
-
-#: How the two scales of D are written.
-_NORMS = {"l2": "D (L2)", "squared": "D (squared)"}
+        table = Table("Triggers", columns, rows)
+        unknown = sum(each["unknown"] > 0 for each in content["triggers"])
+        if unknown:
+            lines.append(
+                f"{unknown:,} triggers have pieces that the language model does not know, and were"
+                " started without them"
+            )
+    elif content["short"]:
+        lines.append(
+            f"{content['short']:,} of {max(1, len(content['sources'])):,} banks had fewer than"
+            f" {content['count']:,} prompts, and were picked whole"
+        )
+    return Document("Prompts", content["headline"], tuple(lines), (table,))
 
 
 def search_headline(found: Found, norm: str, kappa: float | None) -> str:
@@ -227,12 +193,8 @@ def _spent(calls: int, *, complete: bool) -> str:
     return f": {calls:,} passes{end}"
 
 
-Say = Callable[[str], None]
-
-
 def known_result(
-    folder: Path,
-    verb: str,
+    run: RunFolder,
     key: Mapping[str, object],
     budget: Any,
     *,
@@ -241,28 +203,27 @@ def known_result(
 ) -> dict[str, Any] | None:
     """Return the result that a folder holds already; make room for another where that is allowed.
 
+    A search that its budget ended resumes with a larger one.
+
     Raises:
         UsageError: it holds another result, or the state of another search.
         VisleakError: a run is at it, or a file is damaged.
     """
     tell = say or (lambda line: None)
-    name = result_name(verb)
     digest = digest_of(key)
-    same = False
-    if folder.is_dir() and (folder / name).is_file():
-        held = read_result(folder, verb)
-        same = held.get("key") == digest
-        if same and (held.get("complete", True) or held.get("budget") == budget):
-            tell(f"{folder} holds this very result already; nothing was done again")
-            return held
+    held = run.content() if run.finished else {}
+    same = held.get("key") == digest
+    if same and (held.get("complete", True) or held.get("budget") == budget):
+        tell(f"{run.path} holds this very result already; nothing was done again")
+        return held
     if not same:
-        free_folder(folder, name, force=force)
+        free_folder(run.path, run.result.name, force=force)
     if force:
-        forget_other(folder, key)
-    calls = calls_so_far(folder, key)
+        forget_other(run.path, key)
+    calls = calls_so_far(run.path, key)
     if calls is not None:
         far = "as far as its budget went" if same else "unfinished"
-        tell(f"{folder} holds this search, {far}: it goes on from {calls:,} passes")
+        tell(f"{run.path} holds this search, {far}: it resumes at {calls:,} passes")
     return None
 
 
@@ -296,28 +257,29 @@ def search_into(
     Raises:
         UsageError, VisleakError: as the searcher; or the folder holds another search.
     """
-    folder = Path(out)
+    run = folder_of(out, "search")
     key = key_of(task, searcher.name, searcher.about())
-    known = known_result(folder, "search", key, as_plain(task.budget), force=force, say=say)
+    known = known_result(run, key, as_plain(task.budget), force=force, say=say)
     if known is not None:
         return known
-    found = searcher.search(replace(task, folder=folder))
+    found = searcher.search(replace(task, folder=run.path))
     norm = task.score.settings.norm
-    write_found(folder, norm, found.best, found.bank)
-    document = {
-        **head("search", search_headline(found, norm, kappa), digest_of(key)),
-        **asked(task),
-        "about": dict(about or {}),
-        "method": found.method,
-        "settings": as_plain(found.about),
-        "complete": found.complete,
-        "calls": found.calls,
-        "seconds": found.seconds,
-        "best": _best_of_chains(found, kappa),
-        "bank": len(found.bank),
-    }
-    write_json(folder / result_name("search"), document)
-    return document
+    content = run.document(
+        search_headline(found, norm, kappa),
+        key=digest_of(key),
+        **_asked(task),
+        about=dict(about or {}),
+        method=found.method,
+        settings=found.about,
+        complete=found.complete,
+        calls=found.calls,
+        seconds=found.seconds,
+        best=_best_of_chains(found, kappa),
+        bank=len(found.bank),
+    )
+    best = _found_table(norm, found.best)
+    run.finish(content, {PROMPTS: best, PROMPTS_CSV: best, BANK: _found_table(norm, found.bank)})
+    return content
 
 
 def augment_into(
@@ -348,11 +310,11 @@ def augment_into(
         UsageError, VisleakError: as :func:`~visleak.memorization.search.augmentation.augment`; or
             the folder holds another result.
     """
-    folder = Path(out)
+    run = folder_of(out, "augment")
     task = replace(task, chains=1)
     settled = {**about_augment(proposer, settings), "triggers": list(triggers.texts)}
     key = key_of(task, "augment", settled)
-    known = known_result(folder, "augment", key, as_plain(task.budget), force=force, say=say)
+    known = known_result(run, key, as_plain(task.budget), force=force, say=say)
     if known is not None:
         return known
     norm = settings.norm
@@ -360,23 +322,23 @@ def augment_into(
 
     def write_bank(bank: Iterator[Banked]) -> None:
         nonlocal banked
-        banked = write_banked(folder / BANK, norm, bank)
+        banked = _write_bank(run.path / BANK, norm, bank)
 
     made = augment(
-        replace(task, folder=folder), proposer, triggers.texts, settings, bank=write_bank
+        replace(task, folder=run.path), proposer, triggers.texts, settings, bank=write_bank
     )
     kept = [prompt for each in made.triggers for prompt in each.prompts]
-    write_augmented(folder, norm, kept)
-    document = {
-        **head("augment", augment_headline(made, norm), digest_of(key)),
-        **asked(task),
-        "about": dict(about or {}),
-        "settings": as_plain(made.about),
-        "complete": made.complete,
-        "calls": made.calls,
-        "seconds": made.seconds,
-        "bank": banked,
-        "triggers": [
+    content = run.document(
+        augment_headline(made, norm),
+        key=digest_of(key),
+        **_asked(task),
+        about=dict(about or {}),
+        settings=made.about,
+        complete=made.complete,
+        calls=made.calls,
+        seconds=made.seconds,
+        bank=banked,
+        triggers=[
             {
                 "trigger": each.trigger,
                 "start": each.start,
@@ -388,9 +350,10 @@ def augment_into(
             }
             for each in made.triggers
         ],
-    }
-    write_json(folder / result_name("augment"), document)
-    return document
+    )
+    table = _banked_table(norm, kept)
+    run.finish(content, {PROMPTS: table, PROMPTS_CSV: table})
+    return content
 
 
 def _best_of_chains(found: Found, kappa: float | None) -> list[dict[str, Any]]:
@@ -413,10 +376,6 @@ def _changed(prompts: Sequence[Banked]) -> dict[str, int]:
     for prompt in prompts:
         counts[prompt.changed] = counts.get(prompt.changed, 0) + 1
     return {str(number): counts[number] for number in sorted(counts)}
-
-
-#: Column of the prompt that a prompt was made from.
-TRIGGER: Final = "trigger"
 
 
 def diversify_into(
@@ -452,7 +411,7 @@ def diversify_into(
         UsageError: the list has no column ``trigger``, a number does not fit, or the folder holds
             another result.
     """
-    folder = Path(out)
+    run = folder_of(out, "diversify")
     bank = [(text, "") for text in prompts.texts]
     if per_source:
         bank = _with_triggers(prompts, triggers)
@@ -467,7 +426,7 @@ def diversify_into(
         "per_source": per_source,
         "seed": seed,
     }
-    known = known_result(folder, "diversify", key, None, force=force, say=say)
+    known = known_result(run, key, None, force=force, say=say)
     if known is not None:
         return known
     picks = diversify(model, texts, count, sources=sources, seed=seed)
@@ -475,21 +434,27 @@ def diversify_into(
     rows = [
         (texts[pick.row], places[texts[pick.row]], pick.closeness, pick.source) for pick in picks
     ]
-    write_picks(folder, rows, TRIGGER)
-    document = {
-        **head("diversify", diversify_headline(picks, len(bank)), digest_of(key)),
-        "model": as_plain(model.about()),
-        "prompts": len(bank),
-        "origin": prompts.origin,
-        "count": count,
-        "per_source": per_source,
-        "seed": seed,
-        "picks": len(picks),
-        "sources": _source_counts(picks) if per_source else {},
-        "short": sum(number < count for number in _source_counts(picks).values()),
-    }
-    write_json(folder / result_name("diversify"), document)
-    return document
+    columns = (
+        *(Column("prompt"), Column("row", pa.int64()), Column("closeness", pa.float64())),
+        Column(TRIGGER),
+    )
+    counts = _source_counts(picks)
+    content = run.document(
+        diversify_headline(picks, len(bank)),
+        key=digest_of(key),
+        model=model.about(),
+        prompts=len(bank),
+        origin=prompts.origin,
+        count=count,
+        per_source=per_source,
+        seed=seed,
+        picks=len(picks),
+        sources=counts if per_source else {},
+        short=sum(number < count for number in counts.values()),
+    )
+    table = Table("Picks", columns, rows).arrow()
+    run.finish(content, {PROMPTS: table, PROMPTS_CSV: table})
+    return content
 
 
 def _with_triggers(prompts: Prompts, triggers: Sequence[tuple[str, str]]) -> list[tuple[str, str]]:

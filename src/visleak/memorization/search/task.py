@@ -42,7 +42,7 @@ class Budget:
     """What a search may spend; whichever is reached first ends it.
 
     Attributes:
-        calls: passes of the diffusion network, one a row; ``None`` is no limit. A pass with
+        calls: passes of the diffusion network, one per row; ``None`` is no limit. A pass with
             gradient counts as ``GRADIENT_CALLS``.
         seconds: of wall time.
     """

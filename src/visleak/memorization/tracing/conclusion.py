@@ -16,9 +16,16 @@ from visleak.memorization.inplace import is_tiny
 from visleak.memorization.intervals import group_interval
 from visleak.memorization.tracing.layout import edges, same_layout, standing_out
 from visleak.memorization.tracing.queries import Queries
-from visleak.memorization.tracing.records import LAYOUT, Match, Original, Replication, Trace
+from visleak.memorization.tracing.records import (
+    LAYOUT,
+    Answer,
+    Hit,
+    Match,
+    Original,
+    Replication,
+    Trace,
+)
 from visleak.memorization.tracing.sets import Sets
-from visleak.memorization.tracing.sources import Answer, Hit
 from visleak.records import Bytes8, Int64
 from visleak.stats import Rate, wilson
 
@@ -101,32 +108,28 @@ NOTHING: Final = "nothing was found"
 def conclude(
     folder: Path,
     queries: Queries,
-    answers: Sequence[Answer],
+    answer: Answer,
     sets: Sets | None,
     *,
     tau: float,
     kappa_share: float,
 ) -> Trace:
-    """Return what the answers amount to, without ``about`` and ``key``.
+    """Return the trace that an answer leads to, without ``about`` and ``key``.
 
     Args:
         folder: of the trace.
         queries: the generated images.
-        answers: of every source.
-        sets: the sets among the sources, asked already.
+        answer: of the sets.
+        sets: that were compared.
         tau: of definition 1.
         kappa_share: of D_mem.
     """
     names = [] if queries.images is None else queries.images.ids.to_pylist()
-    hits = by_image(hit for answer in answers for hit in answer.hits)
-    nearest: dict[str, float] = {}
-    for answer in answers:
-        for name, value in answer.nearest.items():
-            nearest[name] = max(value, nearest.get(name, -math.inf))
+    hits = by_image(answer.hits)
     chosen = [best(hits.get(name, ())) for name in names]
     numbers, notes = _numbers(chosen, None if sets is None else sets.audited)
     matches = tuple(
-        _match(name, prompt, size, hit, nearest.get(name, math.nan), number)
+        _match(name, prompt, size, hit, answer.nearest.get(name, math.nan), number)
         for name, prompt, size, hit, number in zip(
             names, queries.prompts, queries.sizes, chosen, numbers, strict=True
         )
@@ -145,7 +148,7 @@ def conclude(
         share=_share(replicated, tau),
         originals=tuple(_originals(matches, hits, several=several)),
         prompts=tuple(_prompts(replicated, tau, kappa_share)) if queries.every else (),
-        notes=(*(note for answer in answers for note in answer.notes), *notes),
+        notes=(*answer.notes, *notes),
     )
 
 

@@ -1,4 +1,4 @@
-"""Ask who is the source of generated images, and write down what came out."""
+"""Trace generated images to their sources among training images."""
 
 from __future__ import annotations
 
@@ -14,19 +14,21 @@ import visleak
 from visleak.errors import UsageError
 from visleak.images import open_images
 from visleak.memorization.tracing.categories import read_categories
-from visleak.memorization.tracing.conclusion import conclude, counts
-from visleak.memorization.tracing.output import write
+from visleak.memorization.tracing.conclusion import conclude
+from visleak.memorization.tracing.document import SECTION, content, document, files
 from visleak.memorization.tracing.queries import GENERATED, Queries, open_queries
-from visleak.memorization.tracing.records import Trace
-from visleak.memorization.tracing.services import Service
-from visleak.memorization.tracing.sets import AUDIT_FOLDER, Asking, Sets
-from visleak.memorization.tracing.sources import Answer, ImageSource
-from visleak.memorization.tracing.stored import RESULT, key_in
-from visleak.pipeline.folder import claimed, stamp_of
+from visleak.memorization.tracing.records import Answer, Trace
+from visleak.memorization.tracing.sets import AUDIT_FOLDER, AuditOptions, Sets
+from visleak.pipeline.folder import stamp_of
 from visleak.pipeline.workplace import Progress, silent
-from visleak.records import AnySet, EmbeddingSet, ImageSet
+from visleak.records import AnySet
+from visleak.reporting import section
 from visleak.settings import VIEW_CHOICES
+from visleak.storage import RunFolder
+from visleak.store import AUDIT, SECTIONS, write_json
 from visleak.verdicts import read_verdicts
+
+KIND: Final = "visleak memorization trace"
 
 #: tau of definition 1, and the share of replicated images above which a prompt is in D_mem.
 TAU: Final = 0.7
@@ -35,7 +37,7 @@ KAPPA_SHARE: Final = 0.5
 
 def trace(
     target: str | os.PathLike[str],
-    sources: Sequence[AnySet | ImageSource | str | os.PathLike[str]],
+    sources: Sequence[AnySet | str | os.PathLike[str]],
     out: str | os.PathLike[str],
     *,
     tau: float = TAU,
@@ -54,14 +56,13 @@ def trace(
 ) -> Trace:
     """Find which images of the sources generated images are copies of.
 
-    Sets are asked first, all in one audit (``out/audit``), whose pairs a person may judge with
-    ``visleak review``; the next call with the same arguments counts what was said. Other sources
-    are asked only for images that no set verified.
+    All sets are compared in one audit (``out/audit``), whose pairs a person may judge with
+    ``visleak review``; the next call with the same arguments counts the verdicts.
 
     Args:
         target: folder of ``visleak memorization extract``, or any SOURCE of generated images.
-        sources: training sets, folders, published fingerprints (sets or SOURCE text), search
-            services. Without a set nothing is ever called memorized.
+        sources: training sets, folders, published embeddings (sets or SOURCE text). Without a
+            set nothing is ever called memorized.
         out: folder of the result; a result of the same request is brought up to date.
         tau: M_tau(x) = 1 if the similarity to some training image is above it (definition 1).
         kappa_share: a prompt is in D_mem if a larger share of its images has M_tau = 1.
@@ -70,7 +71,7 @@ def trace(
         views: of generated images that are compared: ``none`` (as definition 1), ``mirror`` for
             models trained with random flips, ``all``.
         layouts: also look for copies in other colours.
-        every: all images of an extraction, not one a cluster.
+        every: all images of an extraction, not one per cluster.
         categories: CSV with ``category`` and one of ``reference``, ``image``, ``prompt``.
         workers, cache, device: as of :func:`visleak.audit`; they never change the answer.
         progress: is told how far each step is.
@@ -79,7 +80,7 @@ def trace(
 
     Raises:
         UsageError: an argument does not fit, or ``out`` holds another result.
-        VisleakError: a source cannot be read, or a service fails.
+        VisleakError: a source cannot be read.
 
     Source: Hong et al. 2024, "MemBench", definition 1, sections 4 and 6.
     """
@@ -87,27 +88,38 @@ def trace(
     known = read_categories(categories) if categories is not None else None
     queries = open_queries(target, every=every)
     folder = Path(out)
-    sets, others = _opened(sources)
-    if every and any(isinstance(each, Service) for each in others):
-        raise UsageError(
-            "--all and --service: a service is sent one image a cluster, not all; leave one out"
-        )
-    asking = Asking(
+    references = _opened(sources)
+    options = AuditOptions(
         *(similarity, tau, views, layouts, workers),
         *(None if cache is None else str(cache), device, force, command),
     )
-    asked = Sets(sets, folder, asking) if sets else None
-    about = _about(queries, asked, others, asking, kappa_share)
-    key = _key(about, tau, queries, sets)
-    with claimed(folder):
-        _refuse_other(folder, key, force=force)
-        answers = _answers(queries, asked, others, progress)
-        made = conclude(folder, queries, answers, asked, tau=tau, kappa_share=kappa_share)
+    sets = Sets(references, folder, options) if references else None
+    about = _about(queries, sets, options, kappa_share)
+    key = _key(about, tau, queries, references)
+    run = RunFolder(folder, KIND)
+    # a finished trace of the same request is brought up to date: people may have judged pairs
+    run.reused(Trace, key, force=force, folder=folder)
+    with run.claimed():
+        answer = Answer((), {}) if sets is None else sets.find(queries, progress)
+        made = conclude(folder, queries, answer, sets, tau=tau, kappa_share=kappa_share)
         if known is not None:
             made = known.told(made)
-        result = replace(made, about=about | _judged(asked), key=key)
-        write(result)
+        result = replace(made, about=about | _judged(sets), key=key)
+        audit = folder / AUDIT_FOLDER
+        if (audit / AUDIT).is_file():
+            write_json(audit / SECTIONS / SECTION, section(document(result)))
+        run.finish(content(run, result), files(result))
     return result
+
+
+def read_trace(folder: str | os.PathLike[str]) -> Trace:
+    """Return the result that a folder holds.
+
+    Raises:
+        UsageError: there is none.
+        VisleakError: it is damaged, or a newer visleak wrote it.
+    """
+    return RunFolder(folder, KIND).read(Trace, folder=Path(folder))
 
 
 def _refuse(tau: float, kappa_share: float, views: str) -> None:
@@ -119,45 +131,36 @@ def _refuse(tau: float, kappa_share: float, views: str) -> None:
         raise UsageError(f"views must be one of {', '.join(VIEW_CHOICES)}; got {views!r}")
 
 
-def _opened(
-    sources: Sequence[AnySet | ImageSource | str | os.PathLike[str]],
-) -> tuple[list[AnySet], list[ImageSource]]:
-    sets: list[AnySet] = []
-    others: list[ImageSource] = []
-    for each in sources:
-        if isinstance(each, str | os.PathLike):
-            sets.append(open_images(each, roles=("training",)))
-        elif isinstance(each, ImageSet | EmbeddingSet):
-            sets.append(each)
-        else:
-            others.append(each)
-    names = [each.name for each in (*sets, *others)]
-    twice = next((name for name in [*names, GENERATED] if [*names, GENERATED].count(name) > 1), "")
+def _opened(sources: Sequence[AnySet | str | os.PathLike[str]]) -> list[AnySet]:
+    sets = [
+        open_images(each, roles=("training",)) if isinstance(each, str | os.PathLike) else each
+        for each in sources
+    ]
+    names = [*(each.name for each in sets), GENERATED]
+    twice = next((name for name in names if names.count(name) > 1), "")
     if twice:
         raise UsageError(
             f"two sources are called {twice!r} ({GENERATED} is the generated images); name them"
             " NAME=SOURCE"
         )
-    return sets, others
+    return sets
 
 
 def _about(
     queries: Queries,
     sets: Sets | None,
-    others: Sequence[ImageSource],
-    asking: Asking,
+    options: AuditOptions,
     kappa_share: float,
 ) -> dict[str, object]:
     encoder = None if sets is None else sets.encoder
     return {
         "images": "all images" if queries.every else "medoids" if queries.clusters else "images",
         "sets": [] if sets is None else sets.about()["sets"],
-        "services": [dict(each.about()) for each in others],
         "similarity": None if encoder is None else encoder.name,
         "encoder": None if encoder is None else encoder.digest,
         "kappa_share": kappa_share,
-        "views": asking.views,
-        "layouts": asking.layouts,
+        "views": options.views,
+        "layouts": options.layouts,
         "origin": dict(queries.origin),
     }
 
@@ -168,29 +171,6 @@ def _key(about: Mapping[str, Any], tau: float, queries: Queries, sets: Sequence[
     stamps = [stamp_of(each) or f"{each.name} {len(each)}" for each in every]
     text = json.dumps([about, tau, stamps], sort_keys=True, default=str)
     return hashlib.blake2b(text.encode("utf-8", "backslashreplace"), digest_size=16).hexdigest()
-
-
-def _refuse_other(folder: Path, key: str, *, force: bool) -> None:
-    found = key_in(folder)
-    if found is not None and found != key and not force:
-        raise UsageError(
-            f"{folder} holds another trace ({RESULT}: other images, sources or settings); choose"
-            " another folder with -o DIR, or replace it with --force"
-        )
-
-
-def _answers(
-    queries: Queries, sets: Sets | None, others: Sequence[ImageSource], progress: Progress
-) -> list[Answer]:
-    """Ask the sets, then the others for what no set verified."""
-    names = [] if queries.images is None else queries.images.ids.to_pylist()
-    answers = []
-    if sets is not None:
-        answers.append(sets.find(queries, names, progress))
-    done = {hit.image for answer in answers for hit in answer.hits if counts(hit)}
-    rest = [name for name in names if name not in done]
-    answers += [each.find(queries, rest, progress) for each in others]
-    return answers
 
 
 def _judged(sets: Sets | None) -> dict[str, object]:

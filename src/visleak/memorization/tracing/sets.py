@@ -21,8 +21,7 @@ from visleak.memorization.tracing.layout import (
     standing_out,
 )
 from visleak.memorization.tracing.queries import Queries
-from visleak.memorization.tracing.records import LAYOUT
-from visleak.memorization.tracing.sources import Answer, Hit
+from visleak.memorization.tracing.records import LAYOUT, Answer, Hit
 from visleak.pipeline.stored_encoder import encoder_for
 from visleak.pipeline.workplace import Progress
 from visleak.records import AnySet, Bytes8, EmbeddingSet, Encoder, ImageSet
@@ -32,8 +31,8 @@ from visleak.verdicts import judged_pairs
 
 
 @dataclass(frozen=True)
-class Asking:
-    """How an audit of generated images is made.
+class AuditOptions:
+    """Options of the audit of generated images.
 
     Attributes:
         similarity: text of the encoder; empty takes that of fingerprints, or ``builtin``.
@@ -107,7 +106,7 @@ class Layouts:
     Args:
         references: the sources; those with pictures are searched.
         folder: of the trace.
-        asking: how the audit was made.
+        options: how the audit was made.
         made: the audit.
         sides: rows of its ``images.parquet`` by set and id.
     """
@@ -116,11 +115,11 @@ class Layouts:
         self,
         references: Sequence[AnySet],
         folder: Path,
-        asking: Asking,
+        options: AuditOptions,
         made: Audit,
         sides: Mapping[tuple[str, str], Any],
     ) -> None:
-        self.folder, self.asking, self.made, self.sides = folder, asking, made, sides
+        self.folder, self.options, self.made, self.sides = folder, options, made, sides
         self._pictured = tuple(
             each for each in references if isinstance(each, ImageSet) and each.pictures
         )
@@ -153,17 +152,17 @@ class Layouts:
 
     def _listed(self, images: ImageSet, progress: Progress) -> list[tuple[str, str, str]]:
         """Return the best pairs by layout."""
-        asking = self.asking
+        options = self.options
         found = audit(
             images,
             self._pictured,
             settings=Settings(within=False, verify=False, views="none", local=False),
             encoder=LayoutPrints(),
             out=self.folder / LAYOUT_FOLDER,
-            workers=asking.workers,
-            cache=asking.cache,
+            workers=options.workers,
+            cache=options.cache,
             progress=progress,
-            force=asking.force,
+            force=options.force,
         )
         table = read_table(found.folder, PAIRS, ["query", "reference_set", "reference"])
         columns = (table[name].to_pylist() for name in table.column_names)
@@ -236,33 +235,30 @@ class Sets:
     Args:
         references: the sets, pictures or embeddings.
         folder: of the trace; the audit goes into its ``audit``.
-        asking: how.
+        options: how.
 
     Attributes:
         encoder: that similarities are of.
         audited: the audit, once :meth:`find` was called.
     """
 
-    name = "sets"
-    training = True
-
-    def __init__(self, references: Sequence[AnySet], folder: Path, asking: Asking) -> None:
-        self.references, self.folder, self.asking = tuple(references), folder, asking
-        options = {} if asking.device == "cpu" else {"device": asking.device}
-        self.encoder: Encoder = encoder_for(self.references, asking.similarity, options)
+    def __init__(self, references: Sequence[AnySet], folder: Path, options: AuditOptions) -> None:
+        self.references, self.folder, self.options = tuple(references), folder, options
+        device = {} if options.device == "cpu" else {"device": options.device}
+        self.encoder: Encoder = encoder_for(self.references, options.similarity, device)
         self.audited: Audit | None = None
 
     @property
     def settings(self) -> Settings:
         """The settings of the audit: every pair above tau is listed."""
         soft = (self.encoder.thresholds or {}).get("soft")
-        lowest = self.asking.tau if soft is None else min(float(soft), self.asking.tau)
+        lowest = self.options.tau if soft is None else min(float(soft), self.options.tau)
         # embeddings that pass by are listed by thresholds alone, unless asked
         rule = "best" if any(isinstance(s, EmbeddingSet) for s in self.references) else "auto"
         return Settings(
             encoder=self.encoder.name,
             soft=None if soft is not None and lowest == soft else lowest,
-            views=self.asking.views,
+            views=self.options.views,
             candidates=rule,
             within=False,
         )
@@ -281,40 +277,32 @@ class Sets:
             ]
         }
 
-    def find(self, queries: Queries, images: Sequence[str], progress: Progress) -> Answer:
+    def find(self, queries: Queries, progress: Progress) -> Answer:
         """Audit the generated images against the sets, with what people judged laid over."""
         if queries.images is None:
             return Answer((), {})
-        asking = self.asking
+        options = self.options
         made = audit(
             queries.images,
             self.references,
             settings=self.settings,
             encoder=self.encoder,
             out=self.folder / AUDIT_FOLDER,
-            workers=asking.workers,
-            cache=asking.cache,
+            workers=options.workers,
+            cache=options.cache,
             progress=progress,
-            device=asking.device,
-            force=asking.force,
-            command=asking.command,
+            device=options.device,
+            force=options.force,
+            command=options.command,
         )
         self.audited = made
         table = read_table(made.folder, IMAGES, ["set", "id", "digest", "width", "height"])
         sides = {(r["set"], r["id"]): r for r in table.to_pylist()}
-        hits = asked(_hits(made, queries.images.name, sides), images)
-        hits = refusals(made, queries.images.name, hits)
-        if asking.layouts:
-            search = Layouts(self.references, self.folder, self.asking, made, sides)
+        hits = refusals(made, queries.images.name, _hits(made, queries.images.name, sides))
+        if options.layouts:
+            search = Layouts(self.references, self.folder, self.options, made, sides)
             hits = search.added(queries, hits, progress)
         return Answer(hits, _nearest(made, queries.images.name), _unread(made))
-
-
-def asked(hits: Iterable[Hit], images: Sequence[str]) -> list[Hit]:
-    """Return the hits of the images that are asked about."""
-    # all images of an extraction may be many, and have many hits
-    wanted = frozenset(images)
-    return [each for each in hits if each.image in wanted]
 
 
 def _hits(made: Audit, name: str, sides: Mapping[tuple[str, str], Any]) -> Iterator[Hit]:

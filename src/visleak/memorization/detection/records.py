@@ -1,9 +1,22 @@
-"""What detection finds: D of two lists of prompts, how well it tells them apart, a threshold."""
+"""What detection finds: D of two lists of prompts, how well it separates them, a threshold."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Final
+
+import numpy as np
+import numpy.typing as npt
+
+from visleak.errors import UsageError
+from visleak.memorization.prompts import Prompts
+
+#: Column of the squared score by one noise, counted from 1.
+NOISE: Final = "squared_noise_"
+
+#: Labels of prompts in texts.
+LABELS: Final = {True: "memorized", False: "not memorized", None: ""}
 
 #: Lists that prompts come from.
 LISTED: Final = "prompts"
@@ -180,7 +193,7 @@ class Detection:
         known_reached: how many of these reach the threshold.
         threshold: if there is one.
         separation: if there are prompts of two kinds.
-        spreads: one a kind of prompts.
+        spreads: one per kind of prompts.
         top: the prompts of the list with the largest D, largest first.
         tokens: of the first prompts, if asked for.
         throughput: what it cost.
@@ -206,3 +219,148 @@ class Detection:
     tokens: tuple[Attribution, ...]
     throughput: Throughput
     notes: tuple[str, ...]
+
+
+Int64 = npt.NDArray[np.int64]
+Bool = npt.NDArray[np.bool_]
+
+
+@dataclass(frozen=True)
+class Listing:
+    """Prompts of both lists, first the list, then the general ones.
+
+    Attributes:
+        texts: the prompts, none twice.
+        labels: whether each is known to be memorized; ``None`` where nobody knows.
+        sources: memorized images of each prompt, often none.
+        general: (n,), whether a prompt is from the general list.
+        groups: (n,), number of the group of shared images.
+        notes: what was left out, a line each.
+    """
+
+    texts: tuple[str, ...]
+    labels: tuple[bool | None, ...]
+    sources: tuple[tuple[str, ...], ...]
+    general: Bool
+    groups: Int64
+    notes: tuple[str, ...] = ()
+
+    def __len__(self) -> int:
+        return len(self.texts)
+
+    @property
+    def ordinary(self) -> Bool:
+        """Whether a prompt counts as one that replays nothing, (n,)."""
+        return self.general | np.array([label is False for label in self.labels], np.bool_)
+
+    @property
+    def memorized(self) -> Bool:
+        """Whether a prompt is known to be memorized, (n,)."""
+        return np.array([label is True for label in self.labels], np.bool_)
+
+    @property
+    def kinds(self) -> list[str]:
+        """What each prompt is, in a word or two."""
+        words = {True: "memorized", False: "not memorized", None: LISTED}
+        return [
+            GENERAL if general else words[label]
+            for general, label in zip(self.general, self.labels, strict=True)
+        ]
+
+    @property
+    def compared(self) -> tuple[str, Bool]:
+        """What is told from the ordinary prompts, ``labels`` or ``lists``, and which prompts, (n,).
+
+        Where nothing is known of the list, it is all of the list.
+        """
+        if self.memorized.any() or not self.general.any():
+            return "labels", self.memorized
+        return "lists", ~self.general & ~self.ordinary
+
+
+def listing_of(prompts: Prompts, general: Prompts | None = None) -> Listing:
+    """Return both lists as one.
+
+    A prompt that is in both is taken from the list alone, and this is said.
+
+    Raises:
+        UsageError: the list is empty, or the general one holds memorized prompts or no other ones.
+    """
+    if not len(prompts):
+        raise UsageError(f"prompts {prompts.origin or 'of the list'}: there is none to score")
+    labels, sources = _filled(prompts)
+    if general is None:
+        none = np.zeros(len(prompts), np.bool_)
+        return Listing(prompts.texts, labels, sources, none, prompts.groups())
+    wrong = sum(label is True for label in general.labels)
+    if wrong:
+        raise UsageError(
+            f"general {general.origin or 'list'}: {wrong:,} of its prompts are labelled memorized;"
+            " give ordinary prompts only"
+        )
+    own = set(prompts.texts)
+    kept = [place for place, text in enumerate(general.texts) if text not in own]
+    if not kept:
+        raise UsageError(
+            f"general {general.origin or 'list'}: no prompt in it that is not in the other list"
+            " too; give ordinary prompts"
+        )
+    _, images = _filled(general)
+    texts = prompts.texts + tuple(general.texts[place] for place in kept)
+    sources += tuple(images[place] for place in kept)
+    dropped = len(general) - len(kept)
+    return Listing(
+        texts,
+        labels + (False,) * len(kept),
+        sources,
+        np.arange(len(texts)) >= len(prompts),
+        Prompts(texts, sources=sources).groups(),
+        _dropped(dropped),
+    )
+
+
+def _filled(prompts: Prompts) -> tuple[tuple[bool | None, ...], tuple[tuple[str, ...], ...]]:
+    return (
+        prompts.labels or (None,) * len(prompts),
+        prompts.sources or ((),) * len(prompts),
+    )
+
+
+def _dropped(count: int) -> tuple[str, ...]:
+    if not count:
+        return ()
+    are = "prompt is" if count == 1 else "prompts are"
+    return (f"{count:,} general {are} in the list too, and count as the list's",)
+
+
+def number(value: float) -> str:
+    """Return a D with four digits.
+
+    >>> number(0.93128), number(26.7312), number(0.0), number(1234.5)
+    ('0.9313', '26.73', '0', '1234')
+    """
+    return f"{value:.4g}" if abs(value) < 1000 else f"{value:.0f}"
+
+
+def name_of_d(settings: Mapping[str, Any]) -> str:
+    """Return what D is called: squares are on another scale than norms.
+
+    >>> name_of_d({"norm": "l2"}), name_of_d({"norm": "squared"})
+    ('D', 'D (squared)')
+    """
+    return "D (squared)" if settings.get("norm") == "squared" else "D"
+
+
+def estimate(found: Estimate) -> str:
+    """Return a figure with its interval; one that is not 1 never reads as 1.
+
+    >>> estimate(Estimate(0.99996, 0.99, 1.0)), estimate(Estimate(1.0, 0.9148, 1.0))
+    ('>0.9999 (95 % CI 0.9900-1.0000)', '1.0000 (95 % CI 0.9148-1.0000)')
+    """
+    return f"{_share(found.value)} (95 % CI {_share(found.low)}-{_share(found.high)})"
+
+
+def _share(value: float) -> str:
+    if 0.99995 <= value < 1.0:
+        return ">0.9999"
+    return "<0.0001" if 0.0 < value < 0.00005 else f"{value:.4f}"
