@@ -36,8 +36,8 @@ LEVELS = (
         "markup",
     ),
     ("images", "encoders", "search", "verify", "grading", "store", "cache"),
-    ("pipeline",),
-    ("verdicts",),
+    ("pipeline", "reporting"),
+    ("verdicts", "storage"),
     ("auditing",),
     ("replacements", "counts"),
     (

@@ -56,11 +56,14 @@ from visleak.memorization import (  # noqa: E402
     TokenModel,
     TriggerScore,
 )
-from visleak.memorization.baselines.causal import load_causal  # noqa: E402
 from visleak.memorization.baselines.conzic import Conzic, ConzicSettings  # noqa: E402
 from visleak.memorization.baselines.greedy import Greedy  # noqa: E402
 from visleak.memorization.baselines.pez import Pez, PezSettings  # noqa: E402
-from visleak.memorization.baselines.zerocap import Zerocap, ZerocapSettings  # noqa: E402
+from visleak.memorization.baselines.zerocap import (  # noqa: E402
+    Zerocap,
+    ZerocapSettings,
+    load_causal,
+)
 from visleak.memorization.extraction import (  # noqa: E402
     Extraction,
     ExtractSettings,
@@ -68,7 +71,7 @@ from visleak.memorization.extraction import (  # noqa: E402
     reclustered,
 )
 from visleak.memorization.models import load_model  # noqa: E402
-from visleak.memorization.search.augmenting import AugmentSettings, augment  # noqa: E402
+from visleak.memorization.search.augmentation import AugmentSettings, augment  # noqa: E402
 from visleak.memorization.search.diversity import diversify  # noqa: E402
 from visleak.memorization.search.gibbs import GibbsSearch, GibbsSettings  # noqa: E402
 from visleak.memorization.search.language_models import load_language_model  # noqa: E402

@@ -72,7 +72,7 @@ def read_entries(
     return entries
 
 
-def read_record(record: type[Record], path: Path, kind: str, schema: int) -> Record:
+def read_record(record: type[Record], path: Path, kind: str, schema: int, **known: Any) -> Record:
     """Return the record that a json file of a verb holds as its content.
 
     Args:
@@ -80,13 +80,14 @@ def read_record(record: type[Record], path: Path, kind: str, schema: int) -> Rec
         path: the file.
         kind: the verb that writes such files, such as ``visleak impact``.
         schema: the newest layout that can be read.
+        known: fields that the file does not hold, such as its folder.
 
     Raises:
         VisleakError: as :func:`read_document`, or it does not hold such a record.
     """
     content = read_document(path, kind, schema, f"it is no result of `{kind}`")
     try:
-        made: Record = from_plain(record, content)
+        made: Record = from_plain(record, content, **known)
     except (KeyError, TypeError, ValueError) as error:
         raise VisleakError(f"{path} is damaged ({error}); run {kind} again") from error
     return made
@@ -121,13 +122,14 @@ def as_plain(value: Any) -> Any:
     return None if isinstance(value, float) and not math.isfinite(value) else value
 
 
-def from_plain(kind: Any, value: Any) -> Any:
+def from_plain(kind: Any, value: Any, **given: Any) -> Any:
     """Return what :func:`as_plain` was given; refuse what its type cannot hold.
 
     Args:
         kind: a record, or a type of its fields: numbers, texts, tuples, mappings and sets of
             them, arrays of ``float64``, other records, and any of these or ``None``.
         value: as it was read.
+        given: fields of a record that the value does not hold.
 
     Raises:
         KeyError: a field is missing.
@@ -144,9 +146,8 @@ def from_plain(kind: Any, value: Any) -> Any:
         return _of(value, kind)
     if isinstance(kind, type) and is_dataclass(kind):
         known, hints = _of(value, dict), _hints(kind)
-        return kind(
-            **{each.name: from_plain(hints[each.name], known[each.name]) for each in fields(kind)}
-        )
+        wanted = [each.name for each in fields(kind) if each.name not in given]
+        return kind(**{name: from_plain(hints[name], known[name]) for name in wanted}, **given)
     if get_origin(kind) is UnionType:
         (known,) = (each for each in get_args(kind) if each is not NoneType)
         return None if value is None else from_plain(known, value)

@@ -32,6 +32,10 @@ _LATEX: Final = {
 _MINUS: Final = re.compile(r"(?<![\w.])-(?=\d)")
 
 
+#: A number, a mark behind it, and the ends of its interval.
+_INTERVAL: Final = re.compile(r"(-?[\d.,]+)(\*?) \((-?[\d.,]+) to (-?[\d.,]+)\)")
+
+
 @dataclass(frozen=True, slots=True)
 class Grid:
     """A table for people.
@@ -104,14 +108,24 @@ def paged(grid: Grid, longest: int) -> list[Grid]:
     ]
 
 
-def latex_table(grid: Grid) -> list[str]:
+def latex_table(grid: Grid, *, intervals: bool = False) -> list[str]:
     """Return a table as lines of LaTeX; needs the package booktabs.
 
     What is wider than the text stands out on both sides alike.
+
+    Args:
+        grid: the table.
+        intervals: numbers with their interval, as ``.64 (.60 to .68)``, become numbers with small
+            digits below and above.
     """
     body = []
     for number, row in enumerate(grid.rows):
-        cells = [_latex_part(cell, number=at >= grid.texts) for at, cell in enumerate(row)]
+        cells = [
+            _with_ends(cell)
+            if intervals and _INTERVAL.fullmatch(cell)
+            else _latex_part(cell, number=at >= grid.texts)
+            for at, cell in enumerate(row)
+        ]
         bold = {at for at, cell in enumerate(cells) if cell and (number, at) in grid.bold}
         cells = [rf"\textbf{{{c}}}" if at in bold else c for at, c in enumerate(cells)]
         body.append(" & ".join(cells) + r" \\")
@@ -135,3 +149,13 @@ def latex_table(grid: Grid) -> list[str]:
 def _latex_part(cell: str, *, number: bool) -> str:
     escaped = latex_cell(cell)
     return _MINUS.sub(lambda _: "$-$", escaped) if number else escaped
+
+
+def _with_ends(cell: str) -> str:
+    r"""Return a number with the ends of its interval below and above.
+
+    >>> print(_with_ends(".64* (.60 to .68)"))
+    $.64{}_{\,.60}^{\,.68}$\rlap{*}
+    """
+    value, mark, low, high = _INTERVAL.fullmatch(cell).groups()  # type: ignore[union-attr]
+    return rf"${value}{{}}_{{\,{low}}}^{{\,{high}}}$" + (r"\rlap{*}" if mark else "")

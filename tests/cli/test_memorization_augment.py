@@ -20,7 +20,7 @@ ON_L2 = ("--norm", "l2", "--temperature", "0.3", "--kappa", "1.0")
 @pytest.fixture(autouse=True)
 def _world(monkeypatch: pytest.MonkeyPatch) -> None:
     """Put a world of five words in the place of models."""
-    monkeypatch.setattr("visleak.cli.memorization_notice.say_once", lambda: None)
+    monkeypatch.setattr("visleak.cli.memorization_verb.say_once", lambda: None)
     monkeypatch.setattr(
         "visleak.cli.memorization_options.model_of", lambda *given: FiveWords(noisy=True)
     )
@@ -132,7 +132,7 @@ def test_an_interrupted_augmentation_says_what_is_kept(
     )
     ran = augment(triggers, tmp_path / "out")
     assert ran.code == 130
-    assert f"kept in {tmp_path / 'out'}, and the same command goes on from there" in ran.err
+    assert f"kept in {tmp_path / 'out'}; the same command resumes" in ran.err
     assert not (tmp_path / "out" / "augment.json").exists()
 
 

@@ -120,7 +120,7 @@ def test_every_method_runs_on_a_real_pipeline(given: Path, tmp_path: Path) -> No
     assert (shown.code, shown.out, shown.err) == (0, ran.out, "")
     assert run(*BENCHMARK, "-o", out, "--json").out == (out / "benchmark.json").read_text("utf-8")
     assert len(json.loads(board.read_text())["entries"]) == 5
-    assert (tmp_path / "board.md").read_text().startswith("# Mitigations against replaying")
+    assert (tmp_path / "board.md").read_text().startswith("# Mitigation leaderboard")
 
     again = run(*call)
     assert again.err.splitlines()[0].endswith("holds this benchmark, finished")

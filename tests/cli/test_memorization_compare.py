@@ -16,7 +16,7 @@ from PIL import Image
 pytest.importorskip("torch", reason="needs torch")
 
 from visleak.memorization import models
-from visleak.memorization.baselines import output
+from visleak.memorization.baselines import document
 from visleak.memorization.prompt_files import read_prompts
 
 COMPARE = ("memorization", "compare", "--model", "some/folder", "--device", "cpu")
@@ -35,7 +35,7 @@ def model(monkeypatch: pytest.MonkeyPatch, natural: dict[str, np.ndarray]) -> An
     made = module.linear_model()
     made.replays = {"cow": small(natural["chelsea"])}
     monkeypatch.setattr(models, "load_model", lambda name, *, device, precision: made)
-    monkeypatch.setattr(output, "discoveries", lambda _: {})
+    monkeypatch.setattr(document, "discoveries", lambda _: {})
     return made
 
 
@@ -88,7 +88,7 @@ def test_a_sentence_a_table_and_a_folder(training: Path, listed: Path, tmp_path:
     ]
     code, message = refused(*ask, "--seeds", 2)
     assert code == 2
-    assert "holds another comparison (compare.json: other model, methods" in message
+    assert "holds a result already (compare.json)" in message
 
 
 @pytest.mark.parametrize(

@@ -13,8 +13,10 @@ from visleak.cli.memorization_options import FORMATS
 from visleak.memorization import read_prompts
 from visleak.memorization.prompt_files.reading import FORMATS as READ
 from visleak.memorization.tracing import read_trace
+from visleak.memorization.tracing.document import content
 from visleak.memorization.tracing.records import Match, Original, Replication, Trace
-from visleak.memorization.tracing.stored import as_dict
+from visleak.memorization.tracing.run import KIND
+from visleak.storage import RunFolder
 from visleak.store import write_json
 
 
@@ -38,14 +40,14 @@ def traced(tmp_path: Path) -> Path:
     original = Original(0, "train", ("1.png", "1b.png"), 2, 2, 2, layout=False)
     made = Trace(
         folder,
-        {"sets": [{"set": "train", "pictures": True}]},
+        {"sets": [{"name": "train", "pictures": True}]},
         matches,
         1,
         0.5,
         (0.6, 0.2, 0.9),
         (original,),
     )
-    write_json(folder / "trace.json", as_dict(made))
+    write_json(folder / "trace.json", content(RunFolder(folder, KIND), made))
     return folder
 
 
@@ -93,7 +95,9 @@ def test_a_prompt_whose_share_is_too_small_stays_out_in_any_order_of_traces(
     shares.mkdir()
     made = read_trace(traced)
     rare = Replication("blue rug", 20, 5, 0.25, 0.1, 0.5, trigger=False)
-    write_json(shares / "trace.json", as_dict(replace(made, folder=shares, prompts=(rare,))))
+    write_json(
+        shares / "trace.json", content(RunFolder(shares, KIND), replace(made, prompts=(rare,)))
+    )
     folders = (traced, shares) if first == "traced" else (shares, traced)
     options = [text for folder in folders for text in ("--trace", folder)]
     out = tmp_path / "set"

@@ -9,7 +9,7 @@ import pytest
 from calling import run
 
 from visleak.cache import default_folder
-from visleak.cli.memorization_notice import NOTICE
+from visleak.cli.memorization_verb import NOTICE
 
 
 @pytest.fixture
@@ -31,7 +31,7 @@ def test_it_is_said_once(fresh: Path, tmp_path: Path) -> None:
 
 
 def test_it_says_what_counts() -> None:
-    for word in ("may audit", "private", "do not publish or train on it", "licences"):
+    for word in ("authorised to audit", "private", "do not publish or train on them", "licences"):
         assert word in NOTICE
     assert "\n" not in NOTICE
 

@@ -37,7 +37,7 @@ def asked(monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
         seen.update(lm=text, rules=rules)
         return seen["proposer"]
 
-    monkeypatch.setattr("visleak.cli.memorization_notice.say_once", lambda: None)
+    monkeypatch.setattr("visleak.cli.memorization_verb.say_once", lambda: None)
     monkeypatch.setattr("visleak.cli.memorization_options.model_of", model_of)
     monkeypatch.setattr(
         "visleak.cli.memorization_search_options.language_model_of", language_model_of
@@ -186,13 +186,13 @@ def test_ctrl_c_says_what_is_kept_and_the_same_command_goes_on(
     ran = search(tmp_path / "a", *ON_L2)
     assert ran.code == 130
     assert ran.err.splitlines()[-1] == (
-        f"visleak: interrupted; all steps that were finished are kept in {tmp_path / 'a'}, and the"
-        " same command goes on from there"
+        f"visleak: interrupted; finished steps are kept in {tmp_path / 'a'}; the same command"
+        " resumes"
     )
     asked["model"] = FiveWords()
     again = search(tmp_path / "a", *ON_L2)
     assert again.code == 0
-    assert again.err.startswith(f"{tmp_path / 'a'} holds this search, unfinished: it goes on from ")
+    assert again.err.startswith(f"{tmp_path / 'a'} holds this search, unfinished: it resumes at ")
     assert search(tmp_path / "b", *ON_L2).code == 0
     one, other = (json.loads((tmp_path / name / "search.json").read_text()) for name in "ab")
     assert one["best"] == other["best"]
@@ -219,7 +219,7 @@ def test_ctrl_c_says_what_is_kept_and_the_same_command_goes_on(
         ),
         (
             ("--banned", "no/such.txt"),
-            "--banned no/such.txt: there is no such file; give a text file with one word a line,"
+            "--banned no/such.txt: there is no such file; give a text file with one word per line,"
             " own or none",
         ),
         (("--timestep", "last"), "--timestep is first or a whole number, such as 999; got 'last'"),

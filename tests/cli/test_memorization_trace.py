@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import json
-import sys
 from pathlib import Path
-from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -50,15 +48,15 @@ def test_the_summary(folders: Path, traced: Path) -> None:
     assert ran.code == 0
     lines = ran.out.splitlines()
     assert lines[0] == "1 of 2 generated images is a near-duplicate of 1 training image in train"
-    assert lines[2] == "  astronaut.png (1 match)"
-    assert lines[3].startswith("recall: the default similarity ")
-    assert lines[4:] == [
-        str(traced / "trace.csv"),
+    assert any(line.startswith("recall: the default similarity ") for line in lines)
+    assert any(line.startswith("astronaut.png") for line in lines)
+    assert lines[-3:] == [
+        str(traced),
         str(traced / "audit" / "report.html"),
         f"judge the pairs: visleak review {traced / 'audit'}",
     ]
     page = (traced / "audit" / "report.html").read_text()
-    assert "who is the source of the generated images?" in page
+    assert "sources of the generated images" in page
 
 
 def test_json_is_the_file(folders: Path, traced: Path) -> None:
@@ -96,30 +94,12 @@ def test_the_review_opens_and_counts(folders: Path, traced: Path, tmp_path: Path
     assert (copy.verified, copy.judged, copy.grade) == (False, "human", "different")
 
 
-def test_a_service_is_announced(
-    folders: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    engine = SimpleNamespace(
-        name="engine",
-        sends="sends pictures to example.org",
-        find=lambda files: [["https://a.example"] for _ in files],
-    )
-    monkeypatch.setitem(sys.modules, "some_plugin", SimpleNamespace(engine=engine))  # type: ignore[arg-type]
-    ran = run(
-        "memorization", "trace", folders / "made", "--service", "some_plugin:engine", "-o", tmp_path
-    )  # fmt: skip
-    assert ran.code == 0
-    assert ran.err.splitlines()[0] == "engine is asked: sends pictures to example.org"
-    assert ran.out.startswith("2 generated images are candidates, unverified")
-
-
 @pytest.mark.parametrize(
     ("options", "said"),
     [
         (
             (),
-            "nobody to ask: give the training images with --source, or --unverified where nobody"
-            " knows them",
+            "--source is missing: give the training images, or --unverified if they are not known",
         ),
         (
             ("--unverified", "--fail-on", "near"),
@@ -136,7 +116,6 @@ def test_a_service_is_announced(
             " got 'much'",
         ),
         (("--unverified", "--tau", "2"), "tau is a similarity from -1 to below 1; got 2"),
-        (("--service", "nothing"), "--service is package.module:object; got 'nothing'"),
     ],
 )
 def test_refused(folders: Path, tmp_path: Path, options: tuple[str, ...], said: str) -> None:
@@ -147,8 +126,7 @@ def test_refused(folders: Path, tmp_path: Path, options: tuple[str, ...], said: 
 def test_unverified(folders: Path, tmp_path: Path) -> None:
     ran = run("memorization", "trace", folders / "made", "--unverified", "-o", tmp_path)
     assert ran.code == 0
-    assert ran.out.splitlines() == [
-        "2 generated images are candidates, unverified: no training set was asked, and a result"
-        " without one is never called memorized",
-        str(tmp_path / "trace.csv"),
-    ]
+    lines = ran.out.splitlines()
+    assert lines[0].startswith("2 generated images are candidates, unverified: ")
+    assert lines[-1] == str(tmp_path)
+    assert (tmp_path / "trace.csv").is_file()

@@ -50,7 +50,7 @@ def test_groups_are_the_closure_of_sharing(images: list[frozenset[int]]) -> None
         ({"columns": {"n": ("1",) * 3}}, "n of prompts has 3 entries for 2 prompts"),
         (
             {"texts": ("a", "a")},
-            "a prompt stands twice in a list of prompts; give each once",
+            "a prompt is listed twice; give each once",
         ),
         ({"texts": ("a", " ")}, "a prompt is empty; remove it"),
     ],

@@ -237,7 +237,7 @@ def test_a_score_that_is_no_number_is_said() -> None:
     with pytest.raises(VisleakError) as raised:
         TriggerScore(model, ScoreSettings(batch=2))(["1", "2", huge])
     assert str(raised.value) == (
-        f"D of '{huge}' is no finite number in fp16; use precision fp32 or bf16"
+        f"D of '{huge}' is not a finite number in fp16; use precision fp32 or bf16"
     )
 
 

@@ -5,43 +5,38 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Annotated, Any
 
-import typer
-
 from visleak.cli import edges
 from visleak.cli import memorization_options as shared
 from visleak.cli import memorization_search_options as own
+from visleak.cli.memorization_options import option
 
 
 def augment(
     model: shared.ModelName,
     triggers: Annotated[
         Path,
-        typer.Option(
-            "--triggers",
-            metavar="FILE",
-            rich_help_panel=own.SEARCH,
-            help=f"The prompts to begin with: {shared.FORMATS}, such as prompts.parquet of a"
-            " search.",
+        option(
+            "--triggers FILE",
+            f"The prompts to begin with: {shared.FORMATS}, such as prompts.parquet of a search.",
+            own.SEARCH,
         ),
     ],
     column: Annotated[
         str | None,
-        typer.Option(
-            "--column",
-            metavar="C",
-            rich_help_panel=own.SEARCH,
-            show_default=False,
-            help="Column of the prompts in FILE.  \\[default: prompt, caption or text]",
+        option(
+            "--column C",
+            "Column of the prompts in FILE.",
+            own.SEARCH,
+            default="prompt, caption or text",
         ),
     ] = None,
     lm: own.LanguageModel = None,
     preset: Annotated[
         str,
-        typer.Option(
-            "--preset",
-            metavar="P",
-            rich_help_panel=own.SEARCH,
-            help="paper (SD1), paper-sd2 or official-code: see docs/memorization.md.",
+        option(
+            "--preset P",
+            "paper (SD1), paper-sd2 or official-code: see docs/memorization.md.",
+            own.SEARCH,
         ),
     ] = "paper",
     iterations: own.Iterations = None,
@@ -49,66 +44,60 @@ def augment(
     temperature: own.Temperature = None,
     kappa: Annotated[
         float | None,
-        typer.Option(
-            "--kappa",
-            metavar="D",
-            rich_help_panel=own.SEARCH,
-            show_default=False,
-            help="A chain that stays below it is broken off.  \\[default: by preset; paper 3]",
+        option(
+            "--kappa D",
+            "A chain that stays below it is broken off.",
+            own.SEARCH,
+            default="by preset; paper 3",
         ),
     ] = None,
     patience: Annotated[
         int | None,
-        typer.Option(
-            "--patience",
-            metavar="S",
+        option(
+            "--patience S",
+            "Moves in a row that may end below kappa.",
+            own.SEARCH,
+            default="3",
             min=1,
-            rich_help_panel=own.SEARCH,
-            show_default=False,
-            help="Moves in a row that may end below kappa.  \\[default: 3]",
         ),
     ] = None,
     way: Annotated[
         str | None,
-        typer.Option(
-            "--chain-order",
-            metavar="W",
-            rich_help_panel=own.SEARCH,
-            show_default=False,
-            help="as-printed: n + 1 chains, each going on where the last one ended; per-position:"
-            " n, each from the trigger.  \\[default: by preset; paper as-printed]",
+        option(
+            "--chain-order W",
+            "as-printed: n + 1 chains, each going on where the last one ended; per-position:"
+            " n, each from the trigger.",
+            own.SEARCH,
+            default="by preset; paper as-printed",
         ),
     ] = None,
     repeats: Annotated[
         int | None,
-        typer.Option(
-            "--repeats",
-            metavar="N",
+        option(
+            "--repeats N",
+            "Runs of all chains for each trigger.",
+            own.SEARCH,
+            default="by preset; paper 1",
             min=1,
-            rich_help_panel=own.SEARCH,
-            show_default=False,
-            help="Runs of all chains for each trigger.  \\[default: by preset; paper 1]",
         ),
     ] = None,
     top: Annotated[
         int | None,
-        typer.Option(
-            "--top",
-            metavar="T",
+        option(
+            "--top T",
+            "Prompts kept of each trigger.",
+            shared.OUT,
+            default="by preset; paper 100",
             min=1,
-            rich_help_panel=shared.OUT,
-            show_default=False,
-            help="Prompts kept of each trigger.  \\[default: by preset; paper 100]",
         ),
     ] = None,
     floor: Annotated[
         float | None,
-        typer.Option(
-            "--floor",
-            metavar="D",
-            rich_help_panel=shared.OUT,
-            show_default=False,
-            help="Drop prompts with a mean D below.  \\[default: by preset; paper none]",
+        option(
+            "--floor D",
+            "Drop prompts with a mean D below.",
+            shared.OUT,
+            default="by preset; paper none",
         ),
     ] = None,
     prefix: own.Prefix = None,
@@ -135,7 +124,6 @@ def augment(
     """
     from dataclasses import replace
 
-    from visleak.cli.memorization_search_view import augment_shown, say_result
     from visleak.cli.progress import bars
     from visleak.memorization.prompt_files import read_prompts
     from visleak.memorization.scores import TriggerScore
@@ -144,7 +132,7 @@ def augment(
         augment_preset,
         refuse_other_scale,
     )
-    from visleak.memorization.search.recording import augment_into
+    from visleak.memorization.search.recording import augment_into, document
     from visleak.memorization.search.task import SearchTask
 
     shared.refuse_other_kind(out, "augment")
@@ -193,4 +181,4 @@ def augment(
             force=force,
             say=edges.note,
         )
-    say_result(augment_shown, made, out / "augment.json", json=json)
+    shared.say_result(document("augment", made), out / "augment.json", json=json, rows=20)

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Annotated, Final
 
 from visleak.cli import edges, options
-from visleak.cli import memorization_benchmark_options as own
 from visleak.cli import memorization_options as shared
+from visleak.cli.memorization_options import FORMATS, MODEL, OUT, option
 from visleak.errors import UsageError
 
 if TYPE_CHECKING:
@@ -20,41 +20,244 @@ if TYPE_CHECKING:
     from visleak.memorization.prompts import Prompts
     from visleak.pipeline.workplace import Progress
 
+LISTS: Final = "The prompts"
+METHODS: Final = "The methods"
+IMAGES: Final = "How images are made"
+JUDGES: Final = "What images are judged by"
+
+ModelOrNone = Annotated[
+    str | None,
+    option(
+        "--model M",
+        "A pipeline of diffusers: a folder, or hub:OWNER/NAME, which is fetched once. Without"
+        " it, the finished benchmark in DIR is shown.",
+        MODEL,
+    ),
+]
+Triggers = Annotated[
+    Path | None,
+    option(
+        "--triggers FILE",
+        f"Prompts that reproduce training images, with their sources: {FORMATS}, such as"
+        " MemBench's SD1_final.csv.",
+        LISTS,
+    ),
+]
+Column = Annotated[
+    str | None,
+    option(
+        "--column C", "Column of the prompts in FILE.", LISTS, default="prompt, caption or text"
+    ),
+]
+ReferenceFolder = Annotated[
+    Path | None,
+    option(
+        "--references DIR",
+        "The memorized images: files named like a prompt's sources (name, name without ending,"
+        " or the last part of an address). Nothing is fetched. Without it, sources that are paths"
+        " beside the list of triggers are taken.",
+        LISTS,
+    ),
+]
+ReferenceMap = Annotated[
+    Path | None,
+    option(
+        "--reference-map CSV",
+        "The same by a table with the columns file and source (or prompt).",
+        LISTS,
+    ),
+]
+General = Annotated[
+    Path | None,
+    option(
+        "--general FILE",
+        "Ordinary prompts, such as COCO's captions_val2017.json: the cost of a method on"
+        " prompts that are not memorized.",
+        LISTS,
+    ),
+]
+GeneralColumn = Annotated[
+    str | None, option("--general-column C", "The same in the file of --general.", LISTS)
+]
+TriggerSample = Annotated[
+    int | None,
+    option(
+        "--trigger-sample N", "Number of trigger prompts, drawn by --seed.", LISTS, default="all"
+    ),
+]
+GeneralSample = Annotated[
+    int | None, option("--general-sample N", "Number of general prompts.", LISTS, default="all")
+]
+Methods = Annotated[
+    list[str] | None,
+    option(
+        "--method M",
+        "rna:N, rta:N, wen:L or ren:C, options after a comma (wen:3,scope=batch). May be"
+        " repeated; paper stands for all of table 3 (Stable Diffusion 1) or 5 (2). None is always"
+        " there.  \\[default: paper; for other models none and rna, rta, ren of table 3, as far as"
+        " the model can have them]",
+        METHODS,
+    ),
+]
+Images = Annotated[int, option("--images N", "Images a trigger prompt.", IMAGES)]
+GeneralImages = Annotated[int, option("--general-images N", "Images a general prompt.", IMAGES)]
+Steps = Annotated[int, option("--steps N", "Of the sampler.", IMAGES)]
+Guidance = Annotated[float, option("--guidance G", "1 is none.", IMAGES)]
+Batch = Annotated[int, option("--batch N", "Images made at a time.", IMAGES)]
+Seed = Annotated[
+    int, option("--seed N", "Of the noises, which all prompts and methods share.", IMAGES, min=0)
+]
+Similarity = Annotated[
+    str,
+    option(
+        "--similarity S",
+        "To the memorized images: sscd:FILE (MemBench), builtin (fingerprint, confirmed by"
+        " verification), pixels, or another encoder.",
+        JUDGES,
+    ),
+]
+Clip = Annotated[
+    str | None,
+    option(
+        "--clip CLIP",
+        "CLIP score: a folder, OWNER/NAME on the hub, or open_clip:MODEL/WEIGHTS (MemBench:"
+        " open_clip:ViT-g-14/laion2b_s12b_b42k).",
+        JUDGES,
+    ),
+]
+ClipText = Annotated[
+    str,
+    option(
+        "--clip-text T",
+        "CLIP score against original, the prompt as given; or augmented, with what RNA and RTA"
+        " put in (MemBench's code).",
+        JUDGES,
+    ),
+]
+AestheticHead = Annotated[
+    Path | None,
+    option(
+        "--aesthetic FILE",
+        "Aesthetic score: weights of the linear head (sac+logos+ava1-l14-linearMSE.pth).",
+        JUDGES,
+    ),
+]
+AestheticClip = Annotated[
+    str | None,
+    option(
+        "--aesthetic-clip CLIP",
+        "The CLIP that the head reads.",
+        JUDGES,
+        default="openai/clip-vit-large-patch14",
+    ),
+]
+Deviation = Annotated[
+    str,
+    option(
+        "--std D",
+        "Deviation of the aesthetic score in the tables: of images, of the means of prompts,"
+        " or within a prompt; files have all.",
+        JUDGES,
+    ),
+]
+FidReference = Annotated[
+    str | None,
+    option(
+        "--fid-reference SOURCE",
+        "Real images, which those of the trigger prompts are compared with as a set (FID and"
+        " kernel distance).",
+        JUDGES,
+    ),
+]
+FidFeatures = Annotated[
+    str | None,
+    option(
+        "--fid-features F",
+        "By whose features: inception:FILE (TorchScript), or an encoder such as dinov2.",
+        JUDGES,
+    ),
+]
+ReferenceSource = Annotated[
+    str | None,
+    option(
+        "--reference-source SOURCE",
+        "Pictures to search for the trigger prompts: the reference performance, which a method"
+        " should come down to. Needs --clip.",
+        JUDGES,
+    ),
+]
+ReferenceCount = Annotated[
+    int,
+    option(
+        "--reference-count N",
+        "Pictures of SOURCE a prompt, of which the one with the best CLIP score counts.",
+        JUDGES,
+    ),
+]
+NoPictures = Annotated[bool, option("--no-pictures", "No sheet of the worst images.", OUT)]
+Leaderboard = Annotated[
+    Path | None,
+    option(
+        "--leaderboard FILE",
+        "Put the rows on a leaderboard, a JSON file that is made if need be.",
+        OUT,
+    ),
+]
+AuditFolder = Annotated[
+    Path | None,
+    option("--audit A", "An audit, such as traced/audit, whose report is to show the result.", OUT),
+]
+
+
+def refuse_nothing_to_show(out: Path, *, asked: bool) -> None:
+    """Refuse to show a finished benchmark where there is none, or where a run was meant.
+
+    Raises:
+        UsageError: there is none, or options were given that only a run has.
+    """
+    if asked:
+        raise UsageError("--model is missing: give --model M and --triggers FILE")
+    if not (out / "benchmark.json").is_file():
+        raise UsageError(
+            f"{out} holds no finished benchmark to show; give --model M and --triggers FILE to make"
+            " one, or to resume one"
+        )
+
 
 def benchmark(
-    model: own.ModelOrNone = None,
-    triggers: own.Triggers = None,
-    column: own.Column = None,
-    references: own.ReferenceFolder = None,
-    reference_map: own.ReferenceMap = None,
-    general: own.General = None,
-    general_column: own.GeneralColumn = None,
-    trigger_sample: own.TriggerSample = None,
-    general_sample: own.GeneralSample = None,
-    method: own.Methods = None,
-    images: own.Images = 10,
-    general_images: own.GeneralImages = 1,
-    steps: own.Steps = 50,
-    guidance: own.Guidance = 7.5,
-    seed: own.Seed = 0,
-    similarity: own.Similarity = "builtin",
-    clip: own.Clip = None,
-    clip_text: own.ClipText = "original",
-    aesthetic: own.AestheticHead = None,
-    aesthetic_clip: own.AestheticClip = None,
-    std: own.Deviation = "images",
-    fid_reference: own.FidReference = None,
-    fid_features: own.FidFeatures = None,
-    reference_source: own.ReferenceSource = None,
-    reference_count: own.ReferenceCount = 100,
+    model: ModelOrNone = None,
+    triggers: Triggers = None,
+    column: Column = None,
+    references: ReferenceFolder = None,
+    reference_map: ReferenceMap = None,
+    general: General = None,
+    general_column: GeneralColumn = None,
+    trigger_sample: TriggerSample = None,
+    general_sample: GeneralSample = None,
+    method: Methods = None,
+    images: Images = 10,
+    general_images: GeneralImages = 1,
+    steps: Steps = 50,
+    guidance: Guidance = 7.5,
+    seed: Seed = 0,
+    similarity: Similarity = "builtin",
+    clip: Clip = None,
+    clip_text: ClipText = "original",
+    aesthetic: AestheticHead = None,
+    aesthetic_clip: AestheticClip = None,
+    std: Deviation = "images",
+    fid_reference: FidReference = None,
+    fid_features: FidFeatures = None,
+    reference_source: ReferenceSource = None,
+    reference_count: ReferenceCount = 100,
     device: shared.Device = "auto",
     precision: shared.Precision = "auto",
-    batch: own.Batch = 8,
+    batch: Batch = 8,
     workers: options.Workers = None,
     out: shared.Out = Path("visleak-benchmark"),
-    no_pictures: own.NoPictures = False,
-    leaderboard: own.Leaderboard = None,
-    audit: own.AuditFolder = None,
+    no_pictures: NoPictures = False,
+    leaderboard: Leaderboard = None,
+    audit: AuditFolder = None,
     force: shared.Force = False,
     json: shared.Json = False,
 ) -> None:
@@ -64,8 +267,8 @@ def benchmark(
     and of ordinary ones. Images and measurements are kept: a run that was stopped goes on, and
     another method or judge makes only what is missing.
     """
-    from visleak.cli.memorization_benchmark_view import refuse_nothing_to_show
     from visleak.memorization.benchmark import Choices, read_benchmark
+    from visleak.memorization.benchmark.document import document
     from visleak.memorization.benchmark.leaderboard import table_beside
     from visleak.memorization.model import Sampling
 
@@ -99,7 +302,9 @@ def benchmark(
         )
         result = order.carried_out(out, force=force)
     _publish(result, leaderboard, audit)
-    _say(result, json=json)
+    shared.say_result(
+        document(result), result.folder / "benchmark.json", json=json, rows=100, intervals=False
+    )
 
 
 @dataclass(frozen=True)
@@ -286,8 +491,9 @@ def _methods(
 def _publish(result: Benchmark, leaderboard: Path | None, audit: Path | None) -> None:
     """Put a result on a leaderboard, and into the report of an audit."""
     from visleak.memorization.benchmark import add_to
+    from visleak.memorization.benchmark.document import SECTION, document
     from visleak.memorization.benchmark.leaderboard import leaderboard_markdown, table_beside
-    from visleak.memorization.benchmark.section import NAME, section
+    from visleak.reporting import section
     from visleak.store import write_text
 
     if leaderboard is not None:
@@ -299,16 +505,5 @@ def _publish(result: Benchmark, leaderboard: Path | None, audit: Path | None) ->
         from visleak.auditing import Audit
         from visleak.cli.pictures import show_in_report
 
-        show_in_report(Audit(audit), NAME, section(result), private=False)
-
-
-def _say(result: Benchmark, *, json: bool) -> None:
-    from visleak.cli.memorization_benchmark_view import shown
-    from visleak.cli.terminal import rendered
-    from visleak.memorization.benchmark.stored import RESULT
-
-    if json:
-        edges.say_bytes((result.folder / RESULT).read_bytes())
-        return
-    edges.say(rendered(shown(result)))
-    edges.say(f"{edges.plain(str(result.folder))}\n")
+        content = section(document(result, columns=1))
+        show_in_report(Audit(audit), SECTION, content, private=False)

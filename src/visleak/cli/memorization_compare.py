@@ -5,51 +5,174 @@ from __future__ import annotations
 from collections.abc import Callable
 from functools import cache
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Annotated, Final, Literal
 
 from visleak.cli import edges, options
-from visleak.cli import memorization_compare_options as its
 from visleak.cli import memorization_options as shared
 from visleak.cli import memorization_search_options as own
+from visleak.cli.memorization_options import FORMATS, option
 from visleak.errors import UsageError
 
 if TYPE_CHECKING:
     from visleak.memorization.baselines import TracedImages
-    from visleak.memorization.baselines.causal import CausalLanguageModel
+    from visleak.memorization.baselines.zerocap import CausalLanguageModel
     from visleak.memorization.extraction import CopySimilarity, ExtractSettings
     from visleak.memorization.model import TokenModel
     from visleak.memorization.prompts import Prompts
     from visleak.memorization.search.proposals import Rules
     from visleak.records import AnySet
 
+METHODS: Final = "The methods"
+IMAGES: Final = "What counts as found"
+
+#: Whose rules of proposals are taken; this verb has no presets of its own.
+_PAPER: Final = "as --preset paper of search"
+
+Sources = Annotated[
+    list[str],
+    option(
+        "--source [NAME=]S",
+        "Training images, any SOURCE: only what is verified there counts. May be repeated.",
+        IMAGES,
+    ),
+]
+Methods = Annotated[
+    str,
+    option(
+        "--methods M,..", "Of gibbs (Algorithm 1), random, greedy, conzic, zerocap, pez.", METHODS
+    ),
+]
+CausalModelName = Annotated[
+    str | None,
+    option(
+        "--causal-lm LM",
+        "Causal language model of zerocap, such as hub:openai-community/gpt2-medium: a"
+        " folder, or hub:OWNER/NAME.",
+        METHODS,
+    ),
+]
+PromptList = Annotated[
+    Path | None, option("--prompts FILE", f"The list that greedy scores: {FORMATS}.", METHODS)
+]
+Column = Annotated[
+    str | None,
+    option(
+        "--column C", "Column of the prompts in FILE.", METHODS, default="prompt, caption or text"
+    ),
+]
+Length = Annotated[int, option("--length N", "Words or tokens of a prompt.", METHODS, min=1)]
+CandidateCount = Annotated[
+    int | None,
+    option(
+        "--candidates Q",
+        "Words that are tried at a position.",
+        METHODS,
+        default="200, zerocap 512",
+        min=1,
+    ),
+]
+Temperature = Annotated[
+    float | None,
+    option(
+        "--temperature K",
+        "Of gibbs, softmax(D / K).  \\[default: 0.1 of the squared norm, for Stable"
+        " Diffusion 1 alone]",
+        METHODS,
+    ),
+]
+Iterations = Annotated[
+    str | None,
+    option(
+        "--iterations N",
+        "Moves of a chain, or paper: the number each method has there.  \\[default: as"
+        " many as the budget holds]",
+        METHODS,
+    ),
+]
+Beams = Annotated[int, option("--beams N", "Of zerocap.", METHODS)]
+Calls = Annotated[
+    int | None,
+    option(
+        "--calls N",
+        "Passes of the diffusion network at most, each run of a method; those that make"
+        " the images of its candidates are counted apart.",
+        own.SPENT,
+        min=1,
+    ),
+]
+Seconds = Annotated[
+    float | None,
+    option(
+        "--seconds S",
+        "Seconds at most, each run of a method, without the checking of its candidates.",
+        own.SPENT,
+    ),
+]
+Chains = Annotated[
+    int, option("--chains N", "Candidates of a method, at most (the paper: 200).", own.SPENT, min=1)
+]
+Seeds = Annotated[
+    int,
+    option(
+        "--seeds N",
+        "Runs of every method, with seeds from --seed on; two or more give intervals.",
+        own.SPENT,
+        min=1,
+    ),
+]
+Images = Annotated[int | None, option("--images N", "Images a candidate.", IMAGES, default="100")]
+Steps = Annotated[int, option("--steps N", "Of the sampler.", IMAGES)]
+Guidance = Annotated[float, option("--guidance G", "1 is none.", IMAGES)]
+Similarity = Annotated[
+    str,
+    option(
+        "--similarity S",
+        "Clusters are made by builtin, sscd:FILE (MemBench), pixels or another encoder.",
+        IMAGES,
+    ),
+]
+Eps = Annotated[
+    float | None,
+    option("--eps E", "DBSCAN: distance of neighbours.", IMAGES, default="the similarity's own"),
+]
+MinCluster = Annotated[
+    int | None, option("--min-cluster N", "Least images of a cluster.", IMAGES, default="20")
+]
+Prefix = Annotated[
+    str | None, own.prefix_option(f"none, {_PAPER}; zerocap Image of a, as its authors")
+]
+StopWords = Annotated[str | None, own.stop_words_option(f"none, {_PAPER}")]
+Banned = Annotated[str | None, own.banned_option(f"none, {_PAPER}")]
+FullStop = Annotated[str | None, own.full_stop_option(f"anywhere, {_PAPER}")]
+
 
 def compare(
     model: shared.ModelName,
-    source: its.Sources,
-    methods: its.Methods = "gibbs,random",
+    source: Sources,
+    methods: Methods = "gibbs,random",
     lm: own.LanguageModel = None,
-    causal_lm: its.CausalLanguageModel = None,
-    prompts: its.PromptList = None,
-    column: its.Column = None,
-    length: its.Length = 8,
-    candidates: its.CandidateCount = None,
-    temperature: its.Temperature = None,
-    iterations: its.Iterations = None,
-    beams: its.Beams = 5,
-    prefix: its.Prefix = None,
-    stop_words: its.StopWords = None,
-    banned: its.Banned = None,
-    full_stop: its.FullStop = None,
-    calls: its.Calls = None,
-    seconds: its.Seconds = None,
-    chains: its.Chains = 5,
-    seeds: its.Seeds = 1,
-    images: its.Images = None,
-    steps: its.Steps = 50,
-    guidance: its.Guidance = 7.5,
-    similarity: its.Similarity = "builtin",
-    eps: its.Eps = None,
-    min_cluster: its.MinCluster = None,
+    causal_lm: CausalModelName = None,
+    prompts: PromptList = None,
+    column: Column = None,
+    length: Length = 8,
+    candidates: CandidateCount = None,
+    temperature: Temperature = None,
+    iterations: Iterations = None,
+    beams: Beams = 5,
+    prefix: Prefix = None,
+    stop_words: StopWords = None,
+    banned: Banned = None,
+    full_stop: FullStop = None,
+    calls: Calls = None,
+    seconds: Seconds = None,
+    chains: Chains = 5,
+    seeds: Seeds = 1,
+    images: Images = None,
+    steps: Steps = 50,
+    guidance: Guidance = 7.5,
+    similarity: Similarity = "builtin",
+    eps: Eps = None,
+    min_cluster: MinCluster = None,
     noises: shared.Noises = 1,
     timestep: shared.Timestep = "first",
     norm: shared.Norm = "squared",
@@ -68,10 +191,10 @@ def compare(
     A candidate counts when its images replay a training image: images are made, clustered and
     looked up in the sources. High D alone is not memorization.
     """
-    from visleak.cli.memorization_compare_view import say_comparison
     from visleak.cli.progress import bars
     from visleak.memorization.baselines import Contest, Means, load_searchers
     from visleak.memorization.baselines import compare as compared
+    from visleak.memorization.baselines.document import document
     from visleak.memorization.search.presets import refuse_longer
 
     shared.refuse_other_kind(out, "compare")
@@ -115,7 +238,11 @@ def compare(
             progress=progress,
             say=edges.note,
         )
-    say_comparison(result, json=json)
+    columns = (
+        *("method", "memorized images", "candidates with a cluster", "passes of the search"),
+        *("passes of the images", "passes per image", "best D"),
+    )
+    shared.say_result(document(result), result.folder / "compare.json", json=json, columns=columns)
 
 
 def _rules() -> Rules:
@@ -167,7 +294,7 @@ def _images(
 
 
 def _causal(text: str, device: str) -> Callable[[], CausalLanguageModel]:
-    from visleak.memorization.baselines.causal import load_causal
+    from visleak.memorization.baselines.zerocap import load_causal
 
     return lambda: load_causal(text, device=device)
 

@@ -5,10 +5,17 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Final
 
-import typer
-
 from visleak.cli import edges
-from visleak.cli.memorization_options import FORMATS, OUT, Force, Json, Out, refuse_other_kind
+from visleak.cli.memorization_options import (
+    FORMATS,
+    OUT,
+    Force,
+    Json,
+    Out,
+    argument,
+    option,
+    refuse_other_kind,
+)
 from visleak.errors import UsageError
 
 if TYPE_CHECKING:
@@ -18,60 +25,46 @@ RECORD: Final = "Who verified them"
 
 PromptFiles = Annotated[
     list[Path] | None,
-    typer.Argument(
-        metavar="PROMPTS",
-        show_default=False,
-        help=f"Lists of prompts: {FORMATS}. Equal prompts are joined, with all they name. None with"
+    argument(
+        "PROMPTS",
+        f"Lists of prompts: {FORMATS}. Equal prompts are joined, with all they name. None with"
         " --trace: the traced prompts.",
     ),
 ]
 Column = Annotated[
-    str | None,
-    typer.Option(
-        "--column",
-        metavar="C",
-        show_default=False,
-        help="Column of the prompts.  \\[default: prompt, caption or text]",
-    ),
+    str | None, option("--column C", "Column of the prompts.", default="prompt, caption or text")
 ]
 Traces = Annotated[
     list[Path] | None,
-    typer.Option(
-        "--trace",
-        metavar="DIR",
-        rich_help_panel=RECORD,
-        show_default=False,
-        help="A result of visleak memorization trace: its verified images make their prompts"
+    option(
+        "--trace DIR",
+        "A result of visleak memorization trace: its verified images make their prompts"
         " verified, and name their sources. May be repeated.",
+        RECORD,
     ),
 ]
 VerifiedBy = Annotated[
     str | None,
-    typer.Option(
-        "--verified-by",
-        metavar="TEXT",
-        rich_help_panel=RECORD,
-        show_default=False,
-        help="Who verified a list of others, and how: its prompts that name an image enter.",
+    option(
+        "--verified-by TEXT",
+        "Who verified a list of others, and how: its prompts that name an image enter.",
+        RECORD,
     ),
 ]
 Unverified = Annotated[
     bool,
-    typer.Option(
+    option(
         "--unverified",
-        rich_help_panel=RECORD,
-        help="Take candidates that nobody verified; name and datasheet will say so.",
+        "Include unverified candidates; the file name and the datasheet state it.",
+        RECORD,
     ),
 ]
 Answers = Annotated[
     Path | None,
-    typer.Option(
-        "--answers",
-        metavar="FILE.toml",
-        rich_help_panel=OUT,
-        show_default=False,
-        help='Your answers to the datasheet: q48 = "CC BY 4.0". What nobody answered stands there'
-        " as not answered.",
+    option(
+        "--answers FILE.toml",
+        'Your answers to the datasheet: q48 = "CC BY 4.0". Unanswered questions are left out.',
+        OUT,
     ),
 ]
 
@@ -128,10 +121,10 @@ def dataset(
 
 
 def _say(made: PromptSet, *, json: bool) -> None:
-    from visleak.memorization.prompt_files.stored import RESULT, headline
+    from visleak.memorization.prompt_files.writing import headline
 
     if json:
-        edges.say_bytes((made.folder / RESULT).read_bytes())
+        edges.say_bytes((made.folder / "dataset.json").read_bytes())
         return
     lines = [
         headline(made),

@@ -5,46 +5,38 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Annotated
 
-import typer
-
 from visleak.cli import edges
 from visleak.cli import memorization_options as shared
 from visleak.cli import memorization_search_options as own
+from visleak.cli.memorization_options import option
 
 
 def diversify(
     model: shared.ModelName,
     prompts: Annotated[
         Path,
-        typer.Option(
-            "--prompts",
-            metavar="FILE",
-            rich_help_panel=own.SEARCH,
-            help=f"The bank: {shared.FORMATS}, such as prompts.parquet of augment.",
+        option(
+            "--prompts FILE",
+            f"The bank: {shared.FORMATS}, such as prompts.parquet of augment.",
+            own.SEARCH,
         ),
     ],
     column: Annotated[
         str | None,
-        typer.Option(
-            "--column",
-            metavar="C",
-            rich_help_panel=own.SEARCH,
-            show_default=False,
-            help="Column of the prompts in FILE.  \\[default: prompt, caption or text]",
+        option(
+            "--column C",
+            "Column of the prompts in FILE.",
+            own.SEARCH,
+            default="prompt, caption or text",
         ),
     ] = None,
-    count: Annotated[
-        int,
-        typer.Option(
-            "--count", metavar="N", min=1, rich_help_panel=own.SEARCH, help="Prompts to pick."
-        ),
-    ] = 20,
+    count: Annotated[int, option("--count N", "Prompts to pick.", own.SEARCH, min=1)] = 20,
     per_source: Annotated[
         bool,
-        typer.Option(
+        option(
             "--per-source",
-            rich_help_panel=own.SEARCH,
-            help="Pick N for each prompt of the column trigger, which augment writes (the paper).",
+            "Pick N for each prompt of the column trigger, which augment writes (the paper).",
+            own.SEARCH,
         ),
     ] = False,
     seed: shared.Seed = 0,
@@ -58,10 +50,9 @@ def diversify(
 
     Writes diversify.json and prompts.parquet, prompts.csv.
     """
-    from visleak.cli.memorization_search_view import diversify_shown, say_result
     from visleak.cli.progress import bars
     from visleak.memorization.prompt_files import read_prompts, read_values
-    from visleak.memorization.search.picking import TRIGGER, diversify_into
+    from visleak.memorization.search.recording import TRIGGER, diversify_into, document
 
     shared.refuse_other_kind(out, "diversify")
     listed = read_prompts(prompts, column=column)
@@ -82,4 +73,4 @@ def diversify(
             force=force,
             say=edges.note,
         )
-    say_result(diversify_shown, made, out / "diversify.json", json=json)
+    shared.say_result(document("diversify", made), out / "diversify.json", json=json, rows=20)

@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Final
+from typing import TYPE_CHECKING, Annotated, Any, Final
 
 import typer
 
+from visleak.cli import edges
 from visleak.errors import UsageError
 
 if TYPE_CHECKING:
     from visleak.memorization.model import TokenModel
     from visleak.memorization.scores import ScoreSettings
+    from visleak.reporting import Document
 
 MODEL: Final = "The model"
 SCORE: Final = "What D is made of"
@@ -25,6 +28,28 @@ VERBS: Final = (
     *("detect", "search", "augment", "diversify", "extract", "trace", "compare", "dataset"),
     "benchmark",
 )
+
+
+def option(text: str, help_: str, panel: str | None = None, default: str = "", **more: Any) -> Any:
+    """Return an option.
+
+    Args:
+        text: its names and what stands for its value, such as ``-o --out DIR``.
+        help_: what it is.
+        panel: of the help that lists it.
+        default: what holds without it, where its value cannot say so.
+        more: as of ``typer.Option``.
+    """
+    names = [word for word in text.split() if word.startswith("-")]
+    value = " ".join(word for word in text.split() if not word.startswith("-")) or None
+    if default:
+        help_ = f"{help_}  \\[default: {default}]"
+    return typer.Option(*names, metavar=value, rich_help_panel=panel, help=help_, **more)
+
+
+def argument(metavar: str, help_: str) -> Any:
+    """Return an argument without a default."""
+    return typer.Argument(metavar=metavar, help=help_, show_default=False)
 
 
 def checked_timestep(value: str | None) -> str | None:
@@ -58,97 +83,62 @@ def _output(value: str | None) -> str | None:
 
 ModelName = Annotated[
     str,
-    typer.Option(
-        "--model",
-        metavar="M",
-        rich_help_panel=MODEL,
-        help="A pipeline of diffusers: a folder, or hub:OWNER/NAME, which is fetched once.",
+    option(
+        "--model M",
+        "A pipeline of diffusers: a folder, or hub:OWNER/NAME, which is fetched once.",
+        MODEL,
     ),
 ]
-Device = Annotated[
-    str,
-    typer.Option(
-        "--device", metavar="D", rich_help_panel=MODEL, help="auto, cpu, cuda, cuda:N or mps."
-    ),
-]
+Device = Annotated[str, option("--device D", "auto, cpu, cuda, cuda:N or mps.", MODEL)]
 Precision = Annotated[
-    str,
-    typer.Option(
-        "--precision",
-        metavar="P",
-        rich_help_panel=MODEL,
-        help="auto (fp16 on a GPU, else fp32), fp32, fp16 or bf16.",
-    ),
+    str, option("--precision P", "auto (fp16 on a GPU, else fp32), fp32, fp16 or bf16.", MODEL)
 ]
 Batch = Annotated[
     int | None,
-    typer.Option(
-        "--batch",
-        metavar="N",
-        min=1,
-        rich_help_panel=MODEL,
-        show_default=False,
-        help="Rows a call of the network.  \\[default: 16, on a GPU 128]",
-    ),
+    option("--batch N", "Rows a call of the network.", MODEL, default="16, on a GPU 128", min=1),
 ]
 Noises = Annotated[
     int,
-    typer.Option(
-        "--noises",
-        metavar="N",
+    option(
+        "--noises N",
+        "Noises D is averaged over; each costs one pass per prompt, plus one.",
+        SCORE,
         min=1,
-        rich_help_panel=SCORE,
-        help="Noises D is averaged over; each costs one pass a prompt, plus one.",
     ),
 ]
 Timestep = Annotated[
     str,
-    typer.Option(
-        "--timestep",
-        callback=checked_timestep,
-        metavar="T",
-        rich_help_panel=SCORE,
-        help="first: the sampler's first step (the paper); or a number, such as 999 (the authors'"
+    option(
+        "--timestep T",
+        "first: the sampler's first step (the paper); or a number, such as 999 (the authors'"
         " search code).",
+        SCORE,
+        callback=checked_timestep,
     ),
 ]
 Norm = Annotated[
     str,
-    typer.Option(
-        "--norm",
+    option(
+        "--norm NORM",
+        "Which is called D: l2 (equation 4) or squared (the authors' code); both are written.",
+        SCORE,
         callback=checked_norm,
-        metavar="NORM",
-        rich_help_panel=SCORE,
-        help="Which is called D: l2 (equation 4) or squared (the authors' code); both are written.",
     ),
 ]
 Output = Annotated[
     str,
-    typer.Option(
-        "--output",
+    option(
+        "--output O",
+        "raw: the network's output; epsilon: the noise it stands for (v-prediction).",
+        SCORE,
         callback=_output,
-        metavar="O",
-        rich_help_panel=SCORE,
-        help="raw: the network's output; epsilon: the noise it stands for (v-prediction).",
     ),
 ]
-Seed = Annotated[
-    int,
-    typer.Option("--seed", metavar="N", min=0, help="Of everything random."),
-]
-Out = Annotated[
-    Path,
-    typer.Option("-o", "--out", metavar="DIR", rich_help_panel=OUT, help="Folder of the result."),
-]
-Json = Annotated[
-    bool,
-    typer.Option("--json", rich_help_panel=OUT, help="Print the result's JSON and nothing else."),
-]
+Seed = Annotated[int, option("--seed N", "Of everything random.", min=0)]
+Out = Annotated[Path, option("-o --out DIR", "Folder of the result.", OUT)]
+Json = Annotated[bool, option("--json", "Print the result's JSON and nothing else.", OUT)]
 Force = Annotated[
-    bool,
-    typer.Option(
-        "--force", rich_help_panel=OUT, help="Write over another result of the same kind in DIR."
-    ),
+    bool, option("--force", "Write over another result of the same kind in DIR.", OUT)
 ]
 
 
@@ -164,6 +154,28 @@ def refuse_other_kind(out: Path, verb: str) -> None:
                 f"{out} holds a result of visleak memorization {other}, whose tables would be"
                 " replaced; choose another folder with -o DIR"
             )
+
+
+def say_result(
+    document: Document, file: Path, *, json: bool, columns: Sequence[str] = (), **table: Any
+) -> None:
+    """Print a result: the bytes of its file, or its summary and the folder.
+
+    Args:
+        document: of the result.
+        file: its JSON.
+        json: print the file.
+        columns: of the table that are shown.
+        table: as of :func:`visleak.reporting.terminal`.
+    """
+    from visleak.cli.terminal import rendered
+    from visleak.reporting import terminal
+
+    if json:
+        edges.say_bytes(file.read_bytes())
+        return
+    edges.say(rendered(terminal(document, columns=columns, **table)))
+    edges.say(f"{edges.plain(str(file.parent))}\n")
 
 
 def model_of(name: str, device: str, precision: str) -> TokenModel:

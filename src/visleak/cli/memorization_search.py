@@ -5,11 +5,10 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
-import typer
-
 from visleak.cli import edges
 from visleak.cli import memorization_options as shared
 from visleak.cli import memorization_search_options as own
+from visleak.cli.memorization_options import option
 from visleak.errors import UsageError
 
 if TYPE_CHECKING:
@@ -23,98 +22,80 @@ def search(
     lm: own.LanguageModel = None,
     preset: Annotated[
         str,
-        typer.Option(
-            "--preset",
-            metavar="P",
-            rich_help_panel=own.SEARCH,
-            help="paper or official-code: where they part is in docs/memorization.md.",
+        option(
+            "--preset P",
+            "paper or official-code: where they part is in docs/memorization.md.",
+            own.SEARCH,
         ),
     ] = "paper",
     method: Annotated[
         str,
-        typer.Option(
-            "--method",
-            metavar="M",
-            rich_help_panel=own.SEARCH,
-            help="gibbs (Algorithm 1), or random: strings of random words at the same cost.",
+        option(
+            "--method M",
+            "gibbs (Algorithm 1), or random: strings of random words at the same cost.",
+            own.SEARCH,
         ),
     ] = "gibbs",
     chains: Annotated[
         int,
-        typer.Option(
-            "--chains",
-            metavar="N",
+        option(
+            "--chains N",
+            "Independent chains, which share passes of the network (the paper: 200).",
+            own.SEARCH,
             min=1,
-            rich_help_panel=own.SEARCH,
-            help="Independent chains, which share passes of the network (the paper: 200).",
         ),
     ] = 5,
     length: Annotated[
-        int | None,
-        typer.Option(
-            "--length",
-            metavar="N",
-            min=1,
-            rich_help_panel=own.SEARCH,
-            show_default=False,
-            help="Word pieces of a prompt.  \\[default: 8]",
-        ),
+        int | None, option("--length N", "Word pieces of a prompt.", own.SEARCH, default="8", min=1)
     ] = None,
     iterations: own.Iterations = None,
     candidates: own.CandidateCount = None,
     temperature: own.Temperature = None,
     kappa: Annotated[
         str | None,
-        typer.Option(
-            "--kappa",
-            metavar="D",
-            rich_help_panel=own.SEARCH,
-            show_default=False,
-            help="A chain ends after a round whose best has it; none: after one round. On the scale"
-            " of D of the model, as --temperature.  \\[default: by preset; paper 5]",
+        option(
+            "--kappa D",
+            "A chain ends after a round whose best has it; none: after one round. On the scale"
+            " of D of the model, as --temperature.",
+            own.SEARCH,
+            default="by preset; paper 5",
         ),
     ] = None,
     rounds: Annotated[
         str | None,
-        typer.Option(
-            "--rounds",
-            metavar="N",
-            rich_help_panel=own.SEARCH,
-            show_default=False,
-            help="Rounds of a chain at most; none: until kappa or the budget.  \\[default: by"
+        option(
+            "--rounds N",
+            "Rounds of a chain at most; none: until kappa or the budget.  \\[default: by"
             " preset; paper 10]",
+            own.SEARCH,
         ),
     ] = None,
     restart: Annotated[
         str | None,
-        typer.Option(
-            "--restart",
-            metavar="R",
-            rich_help_panel=own.SEARCH,
-            show_default=False,
-            help="The next round begins from masks (as printed), or continue.  \\[default: masks]",
+        option(
+            "--restart R",
+            "The next round begins from masks (as printed), or continue.",
+            own.SEARCH,
+            default="masks",
         ),
     ] = None,
     best: Annotated[
         str | None,
-        typer.Option(
-            "--best",
-            metavar="B",
-            rich_help_panel=own.SEARCH,
-            show_default=False,
-            help="A chain's answer is the best of the states it visited, or of all it scored:"
-            " visited or scored.  \\[default: by preset; paper visited]",
+        option(
+            "--best B",
+            "A chain's answer is the best of the states it visited, or of all it scored:"
+            " visited or scored.",
+            own.SEARCH,
+            default="by preset; paper visited",
         ),
     ] = None,
     forced: Annotated[
         str | None,
-        typer.Option(
-            "--forced",
-            metavar="F",
-            rich_help_panel=own.WORDS,
-            show_default=False,
-            help="mask-and-word: no word, and the present one, may always be drawn; nothing."
-            "  \\[default: by preset; paper nothing]",
+        option(
+            "--forced F",
+            "mask-and-word: no word, and the present one, may always be drawn; nothing.",
+            own.WORDS,
+            default="by preset; paper nothing",
         ),
     ] = None,
     prefix: own.Prefix = None,
@@ -123,13 +104,7 @@ def search(
     full_stop: own.FullStop = None,
     keep: Annotated[
         int,
-        typer.Option(
-            "--keep",
-            metavar="N",
-            min=1,
-            rich_help_panel=shared.OUT,
-            help="Prompts in bank.parquet, those of the highest D.",
-        ),
+        option("--keep N", "Prompts in bank.parquet, those of the highest D.", shared.OUT, min=1),
     ] = 1000,
     calls: own.Calls = None,
     seconds: own.Seconds = None,
@@ -150,7 +125,6 @@ def search(
     Writes search.json, the best prompt of each chain, and a bank. A search that was stopped goes
     on; so does one that its budget ended, with a larger one.
     """
-    from visleak.cli.memorization_search_view import say_result, search_shown
     from visleak.cli.progress import bars
     from visleak.memorization.model import version_of
     from visleak.memorization.scores import TriggerScore
@@ -160,7 +134,7 @@ def search(
         refuse_other_scale,
         search_preset,
     )
-    from visleak.memorization.search.recording import search_into
+    from visleak.memorization.search.recording import document, search_into
     from visleak.memorization.search.task import SearchTask
 
     shared.refuse_other_kind(out, "search")
@@ -209,7 +183,7 @@ def search(
             force=force,
             say=edges.note,
         )
-    say_result(search_shown, found, out / "search.json", json=json)
+    shared.say_result(document("search", found), out / "search.json", json=json, rows=20)
 
 
 def _settings(

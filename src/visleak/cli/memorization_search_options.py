@@ -7,15 +7,14 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Final
 
-import typer
-
 from visleak.cli import edges
 from visleak.cli import memorization_options as shared
+from visleak.cli.memorization_options import option
 from visleak.errors import UsageError
 
 if TYPE_CHECKING:
     from visleak.memorization.model import TokenModel
-    from visleak.memorization.search.masked import MaskedLanguageModel
+    from visleak.memorization.search.language_models import MaskedLanguageModel
     from visleak.memorization.search.proposals import Rules
     from visleak.memorization.search.task import Budget, Progress
     from visleak.pipeline.workplace import Progress as Bar
@@ -26,60 +25,53 @@ SPENT: Final = "What it may cost"
 
 LanguageModel = Annotated[
     str | None,
-    typer.Option(
-        "--lm",
-        metavar="LM",
-        rich_help_panel=WORDS,
-        show_default=False,
-        help="Masked language model that proposes words: a folder, or hub:OWNER/NAME."
-        "  \\[default: hub:google-bert/bert-base-uncased, fetched once]",
+    option(
+        "--lm LM",
+        "Masked language model that proposes words: a folder, or hub:OWNER/NAME.",
+        WORDS,
+        default="hub:google-bert/bert-base-uncased, fetched once",
     ),
 ]
 
 
 def prefix_option(usual: str) -> Any:
     """Return ``--prefix`` of a verb whose own prefix is as usual says."""
-    return typer.Option(
-        "--prefix",
-        metavar="TEXT",
-        rich_help_panel=WORDS,
-        show_default=False,
-        help=f"Only the language model reads it, in front of the prompt.  \\[default: {usual}]",
+    return option(
+        "--prefix TEXT",
+        "Only the language model reads it, in front of the prompt.",
+        WORDS,
+        default=f"{usual}",
     )
 
 
 def stop_words_option(usual: str) -> Any:
     """Return ``--stop-words`` of a verb whose own rule is as usual says."""
-    return typer.Option(
-        "--stop-words",
-        metavar="W",
-        rich_help_panel=WORDS,
-        show_default=False,
-        help="rule: never propose digits, punctuation or what is not ASCII; none."
-        f"  \\[default: {usual}]",
+    return option(
+        "--stop-words W",
+        "rule: never propose digits, punctuation or what is not ASCII; none.",
+        WORDS,
+        default=f"{usual}",
     )
 
 
 def banned_option(usual: str) -> Any:
     """Return ``--banned`` of a verb whose own list is as usual says."""
-    return typer.Option(
-        "--banned",
-        metavar="F",
-        rich_help_panel=WORDS,
-        show_default=False,
-        help="Words that are never proposed: none, own (colours, landscapes: they raise D without"
-        f" memorization) or a file, one a line.  \\[default: {usual}]",
+    return option(
+        "--banned F",
+        "Words that are never proposed: none, own (colours, landscapes: they raise D without"
+        " memorization) or a file, one per line.",
+        WORDS,
+        default=f"{usual}",
     )
 
 
 def full_stop_option(usual: str) -> Any:
     """Return ``--full-stop`` of a verb whose own rule is as usual says."""
-    return typer.Option(
-        "--full-stop",
-        metavar="W",
-        rich_help_panel=WORDS,
-        show_default=False,
-        help=f"Where . may stand: anywhere or last.  \\[default: {usual}]",
+    return option(
+        "--full-stop W",
+        "Where a full stop is allowed: anywhere or last.",
+        WORDS,
+        default=f"{usual}",
     )
 
 
@@ -92,82 +84,63 @@ Banned = Annotated[str | None, banned_option(f"none; {_CODE} own")]
 FullStop = Annotated[str | None, full_stop_option(f"anywhere; {_CODE} last")]
 Timestep = Annotated[
     str | None,
-    typer.Option(
-        "--timestep",
-        callback=shared.checked_timestep,
-        metavar="T",
-        rich_help_panel=shared.SCORE,
-        show_default=False,
-        help="first: the sampler's first step; or a number.  \\[default: by preset; paper first,"
+    option(
+        "--timestep T",
+        "first: the sampler's first step; or a number.  \\[default: by preset; paper first,"
         " official-code 999]",
+        shared.SCORE,
+        callback=shared.checked_timestep,
     ),
 ]
 Norm = Annotated[
     str | None,
-    typer.Option(
-        "--norm",
-        callback=shared.checked_norm,
-        metavar="NORM",
-        rich_help_panel=shared.SCORE,
-        show_default=False,
-        help="Scale of D, K and kappa: l2 or squared.  \\[default: squared, as the presets' values"
+    option(
+        "--norm NORM",
+        "Scale of D, K and kappa: l2 or squared.  \\[default: squared, as the presets' values"
         " are; another asks for --temperature and --kappa]",
+        shared.SCORE,
+        callback=shared.checked_norm,
     ),
 ]
 Iterations = Annotated[
     int | None,
-    typer.Option(
-        "--iterations",
-        metavar="N",
+    option(
+        "--iterations N",
+        "Moves of a chain.",
+        SEARCH,
+        default="by preset; paper 150 for search, 20 for augment",
         min=1,
-        rich_help_panel=SEARCH,
-        show_default=False,
-        help="Moves of a chain.  \\[default: by preset; paper 150 for search, 20 for augment]",
     ),
 ]
 CandidateCount = Annotated[
     int | None,
-    typer.Option(
-        "--candidates",
-        metavar="Q",
+    option(
+        "--candidates Q",
+        "Words that are tried at a position, the most probable.",
+        SEARCH,
+        default="200",
         min=1,
-        rich_help_panel=SEARCH,
-        show_default=False,
-        help="Words that are tried at a position, the most probable.  \\[default: 200]",
     ),
 ]
 Temperature = Annotated[
     float | None,
-    typer.Option(
-        "--temperature",
-        metavar="K",
-        rich_help_panel=SEARCH,
-        show_default=False,
-        help="Of the draw among them, softmax(D / K): lower is greedier. On the scale of D of the"
+    option(
+        "--temperature K",
+        "Of the draw among them, softmax(D / K): lower is greedier. On the scale of D of the"
         " model: the default is of Stable Diffusion 1.  \\[default: by preset; paper 0.1 for"
         " search, 1.5 for augment]",
+        SEARCH,
     ),
 ]
 Calls = Annotated[
     int | None,
-    typer.Option(
-        "--calls",
-        metavar="N",
-        min=1,
-        rich_help_panel=SPENT,
-        show_default=False,
-        help="Passes of the diffusion network at most, all chains together.",
+    option(
+        "--calls N", "Passes of the diffusion network at most, all chains together.", SPENT, min=1
     ),
 ]
 Seconds = Annotated[
     float | None,
-    typer.Option(
-        "--seconds",
-        metavar="S",
-        rich_help_panel=SPENT,
-        show_default=False,
-        help="Seconds at most, over all runs of a search that is gone on with.",
-    ),
+    option("--seconds S", "Seconds at most, over all runs of a resumed search.", SPENT),
 ]
 
 
@@ -185,7 +158,7 @@ def rules_of(
     """
     from dataclasses import replace
 
-    from visleak.memorization.search.vocabulary import own_banned_words, read_banned_words
+    from visleak.memorization.search.proposals import own_banned_words, read_banned_words
 
     changes: dict[str, Any] = {}
     if prefix is not None:
@@ -261,7 +234,7 @@ def told(bar: Bar, step: str, calls: int | None) -> Callable[[Progress], None]:
 
 @contextmanager
 def kept_if_interrupted(out: Path) -> Iterator[None]:
-    """If somebody stops a search, say what is not lost.
+    """Report what is kept when a search is interrupted.
 
     Raises:
         Stopped: in place of the interruption.
@@ -271,7 +244,6 @@ def kept_if_interrupted(out: Path) -> Iterator[None]:
     except KeyboardInterrupt as error:
         word, code = edges.verdict(error)
         raise edges.Stopped(
-            f"{word}; all steps that were finished are kept in {out}, and the same command goes on"
-            " from there",
+            f"{word}; finished steps are kept in {out}; the same command resumes",
             code,
         ) from error

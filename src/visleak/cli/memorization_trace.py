@@ -3,43 +3,137 @@
 from __future__ import annotations
 
 import shlex
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
 
 from visleak.cli import edges, options
 from visleak.cli import memorization_options as shared
-from visleak.cli import memorization_trace_options as its
+from visleak.cli.memorization_options import OUT, argument, option
 from visleak.errors import UsageError
 
 if TYPE_CHECKING:
     from visleak.memorization.tracing import Trace
     from visleak.records import AnySet
 
+SOURCES: Final = "Who is asked"
+COUNTS: Final = "What counts"
+
+Target = Annotated[
+    str,
+    argument(
+        "EXTRACT|S", "Folder of visleak memorization extract, or any SOURCE of generated images."
+    ),
+]
+Sources = Annotated[
+    list[str] | None,
+    option(
+        "--source [NAME=]S",
+        "Training images: any SOURCE, or published fingerprints (emb:DIR), which verify"
+        " nothing. May be repeated.",
+        SOURCES,
+    ),
+]
+Unverified = Annotated[
+    bool,
+    option(
+        "--unverified",
+        "There is no training set: list the images as unverified candidates.",
+        SOURCES,
+    ),
+]
+Every = Annotated[
+    bool,
+    option(
+        "--all",
+        "Trace all images of the extraction, not one per cluster, and say which prompts"
+        " replicate (D_mem).",
+        SOURCES,
+    ),
+]
+Tau = Annotated[
+    float,
+    option(
+        "--tau X",
+        "M_tau = 1 where the similarity to some training image is above X (definition 1).",
+        COUNTS,
+    ),
+]
+KappaShare = Annotated[
+    str,
+    option(
+        "--kappa-share RATE",
+        "A prompt is in D_mem if more than RATE (0.5 or 50%) of its images have M_tau ="
+        " 1; with --all.",
+        COUNTS,
+    ),
+]
+Similarity = Annotated[
+    str | None,
+    option(
+        "--similarity E",
+        "Encoder whose cosine tau belongs to: sscd:FILE (MemBench), or any other of"
+        " --encoder. By default that of published fingerprints, else builtin.",
+        COUNTS,
+    ),
+]
+Views = Annotated[
+    str,
+    option(
+        "--views V",
+        "Views of the generated images that are compared: none (definition 1), mirror"
+        " (for models trained with random flips) or all.",
+        COUNTS,
+    ),
+]
+NoLayouts = Annotated[
+    bool,
+    option(
+        "--no-layouts",
+        "Do not look for copies in other colours, which takes one more pass over the sources.",
+        COUNTS,
+    ),
+]
+Categories = Annotated[
+    Path | None,
+    option(
+        "--categories FILE.csv",
+        "What memorized images show: columns category (commercial product, human, artwork,"
+        " other) and reference, image or prompt.",
+        COUNTS,
+    ),
+]
+FailOn = Annotated[
+    list[str] | None,
+    option(
+        "--fail-on memorized[=RATE]",
+        "Exit with 3 if more than RATE (0.01 or 1%, default 0) of the traced images count"
+        " as memorized.",
+        OUT,
+    ),
+]
+
+
 #: The only gate of this verb.
 GATE: Final = "memorized"
-
-#: Most lines of memorized images on the terminal.
-SHOWN: Final = 10
 
 
 def trace(
     context: typer.Context,
-    target: its.Target,
-    source: its.Sources = None,
-    service: its.Services = None,
-    unverified: its.Unverified = False,
-    every: its.Every = False,
-    tau: its.Tau = 0.7,
-    kappa_share: its.KappaShare = "50%",
-    similarity: its.Similarity = None,
-    views: its.Views = "none",
-    no_layouts: its.NoLayouts = False,
-    categories: its.Categories = None,
+    target: Target,
+    source: Sources = None,
+    unverified: Unverified = False,
+    every: Every = False,
+    tau: Tau = 0.7,
+    kappa_share: KappaShare = "50%",
+    similarity: Similarity = None,
+    views: Views = "none",
+    no_layouts: NoLayouts = False,
+    categories: Categories = None,
     out: shared.Out = Path("visleak-trace"),
-    fail_on: its.FailOn = None,
+    fail_on: FailOn = None,
     no_pictures: options.NoPictures = False,
     json: shared.Json = False,
     force: shared.Force = False,
@@ -47,31 +141,26 @@ def trace(
     workers: options.Workers = None,
     cache: options.CacheFolder = None,
 ) -> None:
-    """Who is the source? Audits generated images against training images.
+    """Match generated images to training images.
 
-    Writes the matches, and an audit folder whose pairs visleak review opens: run again, and what
-    people said counts.
+    Writes the matches, and an audit folder whose pairs visleak review opens; run the command again
+    to count the verdicts.
     """
     from visleak.cli.audit_verb import cache_folder
     from visleak.cli.progress import bars
-    from visleak.memorization.tracing import load_service
     from visleak.memorization.tracing import trace as traced
 
     gates = [_gate(text) for text in fail_on or ()]
     share = _share("--kappa-share", kappa_share)
     shared.refuse_other_kind(out, "trace")
-    if not source and not service and not unverified:
+    if not source and not unverified:
         raise UsageError(
-            "nobody to ask: give the training images with --source, or --unverified where nobody"
-            " knows them"
+            "--source is missing: give the training images, or --unverified if they are not known"
         )
-    services = [load_service(text) for text in service or ()]
-    for each in services:
-        edges.note(f"{edges.plain(each.name)} is asked: {edges.plain(each.sends)}")
     with bars() as progress:
         result = traced(
             target,
-            [*training_sets(source or ()), *services],
+            training_sets(source or ()),
             out,
             tau=tau,
             kappa_share=share,
@@ -150,49 +239,26 @@ def _write_page(result: Trace, *, private: bool) -> None:
     """Write the page of the audit, with the section of the trace on it."""
     from visleak.auditing import Audit
     from visleak.cli.pictures import show_in_report
-    from visleak.memorization.tracing.audited import AUDIT_FOLDER
-    from visleak.memorization.tracing.section import NAME, section
+    from visleak.memorization.tracing.document import SECTION, document
+    from visleak.memorization.tracing.sets import AUDIT_FOLDER
+    from visleak.reporting import section
     from visleak.store import AUDIT
 
     folder = result.folder / AUDIT_FOLDER
     if (folder / AUDIT).is_file():
-        show_in_report(Audit(folder), NAME, section(result), private=private)
+        show_in_report(Audit(folder), SECTION, section(document(result)), private=private)
 
 
 def _say(result: Trace, *, json: bool) -> None:
-    from visleak.memorization.tracing.stored import RESULT
-
-    if json:
-        edges.say_bytes((result.folder / RESULT).read_bytes())
-        return
-    edges.say("".join(f"{edges.plain(line)}\n" for line in _lines(result)))
-
-
-def _lines(result: Trace) -> Iterator[str]:
-    from visleak.drawing import cut
-    from visleak.memorization.tracing.audited import AUDIT_FOLDER
-    from visleak.memorization.tracing.headline import cautions, headlines
-    from visleak.memorization.tracing.output import CSV
+    from visleak.memorization.tracing.document import document
+    from visleak.memorization.tracing.sets import AUDIT_FOLDER
     from visleak.store import AUDIT, REPORT
 
-    yield from headlines(result)
-    yield from result.notes
-    for each in result.originals[:SHOWN]:
-        many = f"{each.variants:,} variants, " if each.variants > 1 else ""
-        how = ", in other colours" if each.layout else ""
-        category = f", {each.category}" if each.category else ""
-        yield (
-            f"  {cut(each.references[0], 60)} ({many}{each.matches:,}"
-            f" match{'es' * (each.matches != 1)}{how}{category})"
-        )
-    if len(result.originals) > SHOWN:
-        yield f"  and {len(result.originals) - SHOWN:,} more"
-    yield from cautions(result)
-    yield str(result.folder / CSV)
+    shared.say_result(document(result), result.folder / "trace.json", json=json)
     audit = result.folder / AUDIT_FOLDER
-    if (audit / AUDIT).is_file():
-        yield str(audit / REPORT)
-        yield f"judge the pairs: visleak review {audit}"
+    if not json and (audit / AUDIT).is_file():
+        edges.say(f"{edges.plain(str(audit / REPORT))}\n")
+        edges.say(f"judge the pairs: visleak review {edges.plain(str(audit))}\n")
 
 
 def _pass(gates: Sequence[float], result: Trace) -> None:

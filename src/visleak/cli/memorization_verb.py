@@ -1,8 +1,10 @@
-"""``visleak memorization``: does a text-to-image model replay its training images?"""
+"""``visleak memorization``: memorized training images of text-to-image models."""
 
 from __future__ import annotations
 
 import os
+from contextlib import suppress
+from typing import Final
 
 import typer
 
@@ -17,8 +19,32 @@ from visleak.cli.memorization_extract import extract
 from visleak.cli.memorization_search import search
 from visleak.cli.memorization_trace import trace
 
+NOTICE: Final = (
+    "visleak memorization is for models that you are authorised to audit, and for evaluating"
+    " mitigations. Outputs may be copyrighted or personal images: keep them private, do not publish"
+    " or train on them, and respect the licences of models and lists of prompts"
+    " (docs/memorization.md, Responsible use). (Shown once.)"
+)
+
+
+def say_once() -> None:
+    """Print the notice once per user; a file in the cache folder records it."""
+    from visleak.cache import default_folder
+
+    folder = default_folder()
+    shown = folder / "memorization-notice-1" if folder else None
+    if shown is not None and shown.exists():
+        return
+    edges.note(NOTICE)
+    if shown is not None:
+        # a folder that cannot be written: the notice is shown again
+        with suppress(OSError):
+            shown.parent.mkdir(parents=True, exist_ok=True)
+            shown.touch()
+
+
 memorization = typer.Typer(
-    help="Which prompts make a text-to-image model replay its training images?",
+    help="Memorized training images of text-to-image models.",
     rich_markup_mode="rich",
 )
 
@@ -30,9 +56,7 @@ def _memorization(context: typer.Context) -> None:
     if context.invoked_subcommand is None:
         edges.say(context.get_help() + "\n")
         return
-    from visleak.cli.memorization_notice import say_once
-
-    # who asks how to call a verb has not called it
+    # a request for help is not a run
     if not {"--help", "-h"} & set(context.obj or ()):
         say_once()
 

@@ -76,7 +76,7 @@ def group_interval(
     percentiles of resampled groups (Davison & Hinkley 1997, section 3.8).
 
     Args:
-        values: (n,) or (n, k): one row a prompt, finite.
+        values: (n,) or (n, k): one row per prompt, finite.
         groups: (n,): see :meth:`Prompts.groups`.
         statistic: of rows; their mean by default.
         confidence: between 0 and 1, both excluded.
@@ -134,7 +134,7 @@ class _Rows:
     def of_mean(self) -> tuple[float, tuple[float, float], str]:
         """Return the mean, its interval, and which of two it is."""
         if self.rows.ndim != 1:
-            raise UsageError("the mean is of one value a prompt; give a statistic of rows")
+            raise UsageError("the mean is of one value per prompt; give a statistic of rows")
         total = len(self.rows)
         value = float(self.rows.mean())
         sums = np.bincount(self.owner, self.rows)
@@ -203,7 +203,7 @@ def _owners(rows: Float64, groups: npt.ArrayLike) -> Int64:
     keys = np.asarray(groups)
     if rows.ndim not in (1, 2) or keys.shape != rows.shape[:1]:
         raise UsageError(
-            f"groups names one group a row of values; got {keys.shape} for {rows.shape}"
+            f"groups names one group per row of values; got {keys.shape} for {rows.shape}"
         )
     if not len(rows):
         raise UsageError("values has no rows: there is no interval of nothing")

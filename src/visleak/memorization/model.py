@@ -62,7 +62,7 @@ class Sampling:
     Attributes:
         steps: of the sampler (MemBench: 50).
         guidance: scale of classifier-free guidance (MemBench: 7.5); 1 is none.
-        batch: images a call of the network.
+        batch: images per call of the network.
     """
 
     steps: int = 50
@@ -130,7 +130,7 @@ class DiffusionModel(Protocol):
     def sample(
         self, conditioning: Conditioning, seeds: Sequence[int], sampling: Sampling
     ) -> npt.NDArray[np.uint8]:
-        """Make one image a row of ``conditioning`` from the noise of its seed.
+        """Make one image per row of ``conditioning`` from the noise of its seed.
 
         Returns:
             (n, height, width, 3). An image depends on its prompt and seed, not on its neighbours,

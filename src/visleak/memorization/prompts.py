@@ -109,7 +109,7 @@ class Prompts:
                     f"{name} of prompts has {length} entries for {len(self.texts)} prompts"
                 )
         if len(set(self.texts)) != len(self.texts):
-            raise VisleakError("a prompt stands twice in a list of prompts; give each once")
+            raise VisleakError("a prompt is listed twice; give each once")
         if not all(text.strip() for text in self.texts):
             raise VisleakError("a prompt is empty; remove it")
 

@@ -34,7 +34,7 @@ class ScoreSettings:
     """What D is made of; stored next to every score and threshold.
 
     Attributes:
-        noises: how many x_T the expectation is taken over. Each costs one pass a prompt, plus one.
+        noises: how many x_T the expectation is over. Each costs one pass per prompt, plus one.
         timestep: ``"first"``, the first step of the sampler (the paper), or an integer such as 999
             (the authors' search code).
         steps: of the sampler that ``"first"`` refers to.
@@ -42,7 +42,7 @@ class ScoreSettings:
             for v-prediction these differ by a factor that is the same for all prompts.
         norm: which of the two is called D: ``"l2"`` (equation 4) or ``"squared"`` (the code).
         seed: of the noises.
-        batch: prompts a call of the network.
+        batch: prompts per call of the network.
     """
 
     noises: int = 1
@@ -78,7 +78,7 @@ class ScoreSettings:
 
 @dataclass(frozen=True, slots=True)
 class Scores:
-    """Scores of prompts, one column a noise.
+    """Scores of prompts, one column per noise.
 
     Attributes:
         l2: (prompts, noises), the L2 norms of the differences.
@@ -107,12 +107,12 @@ class TriggerScore:
     """D of prompts, by one model.
 
     All prompts of one draw meet the same noises (common random numbers), and the empty prompt is
-    passed once a noise, so n prompts cost n + 1 passes a noise.
+    passed once per noise, so n prompts cost n + 1 passes per noise.
 
     Attributes:
         model: the diffusion model.
         settings: what D is made of.
-        calls: passes of the network so far, one a row of a batch.
+        calls: passes of the network so far, one per row of a batch.
         seconds: they took.
     """
 
@@ -148,7 +148,7 @@ class TriggerScore:
             progress: told how many prompts more are done.
 
         Raises:
-            VisleakError: a score is no finite number, or a batch does not fit into memory.
+            VisleakError: a score is not a finite number, or a batch does not fit into memory.
         """
         began = time.perf_counter()
         # a search proposes some prompts several times over
@@ -184,8 +184,8 @@ class TriggerScore:
                 wrong = ~np.isfinite(squared[rows]).all(1)
                 if wrong.any():
                     raise VisleakError(
-                        f"D of {prompts[start + int(wrong.argmax())][:80]!r} is no finite number in"
-                        f" {self.model.precision}; use precision fp32 or bf16"
+                        f"D of {prompts[start + int(wrong.argmax())][:80]!r} is not a finite number"
+                        f" in {self.model.precision}; use precision fp32 or bf16"
                     )
                 if progress is not None:
                     progress(len(encoded))

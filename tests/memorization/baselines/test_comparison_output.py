@@ -8,12 +8,14 @@ from pathlib import Path
 
 import pytest
 
+from visleak.memorization.baselines.document import content, document, files, methods, reading
 from visleak.memorization.baselines.figures import discoveries, mean_curve
-from visleak.memorization.baselines.output import write
 from visleak.memorization.baselines.records import Attempt, Comparison, Replayed, Verified
-from visleak.memorization.baselines.tables import latex, main_grid, markdown, reading
+from visleak.memorization.baselines.run import KIND
 from visleak.memorization.prompt_files import read_prompts
 from visleak.memorization.search.task import Candidate
+from visleak.reporting import latex, markdown
+from visleak.storage import RunFolder
 
 HOSTILE = "=cmd() <img src=x onerror=alert(1)> | $x_1$ \\input{a}"
 
@@ -48,12 +50,14 @@ def result(tmp_path):
     )
 
 
-def test_the_table_has_the_papers_figures_beside_ours(result):
-    grid = main_grid(result)
+def write(result):
+    run = RunFolder(result.folder, KIND)
+    run.finish(content(run, result), files(result))
+
+
+def test_the_method_with_the_most_images_stands_out(result):
+    grid = methods(result).grid()
     assert [row[0] for row in grid.rows] == ["Gibbs (Algorithm 1)", "random words", "PEZ"]
-    assert grid.rows[0][-2:] == ["-", "2.08"]
-    assert grid.rows[1][-2:] == ["-", "-"]
-    assert grid.rows[2][-2:] == ["0", "-"]
     assert grid.rows[0][1].startswith("2.5 (")
     assert grid.bold == {(0, 1)}
     assert all(len(row) == len(grid.header) for row in grid.rows)
@@ -76,10 +80,9 @@ def test_files_are_written_and_hostile_prompts_stay_texts(result):
     assert (rows[0]["memorized"], rows[0]["reference"]) == ("yes", "train/0.png")
     assert (rows[3]["memorized"], rows[3]["clustered"]) == ("no", "no")
     with (folder / "compare.csv").open(newline="") as lines:
-        methods = list(csv.DictReader(lines))
-    assert [row["method"] for row in methods] == ["gibbs", "random", "pez"]
-    assert methods[0]["found"] == "2.5"
-    assert methods[2]["paper_hours"] == "33"
+        found = list(csv.DictReader(lines))
+    assert [row["method"] for row in found] == ["gibbs", "random", "pez"]
+    assert found[0]["found"] == "2.5"
 
 
 def test_candidates_are_a_list_of_prompts_for_other_verbs(result, tmp_path):
@@ -90,19 +93,19 @@ def test_candidates_are_a_list_of_prompts_for_other_verbs(result, tmp_path):
 
 
 def test_markdown_and_latex_say_how_to_read_them(result):
-    assert "high D alone is not memorization" in markdown(result)
-    assert "Student's 95 % over 2 seeds" in markdown(result)
-    assert "budget ended" not in markdown(result)
+    assert "high D alone is not memorization" in markdown(document(result))
+    assert "Student's 95 % over 2 seeds" in markdown(document(result))
+    assert "budget ended" not in markdown(document(result))
     ended = replace(result, attempts=(replace(result.attempts[0], complete=False),))
     assert reading(ended)[-1].endswith("Gibbs (Algorithm 1)")
-    assert latex(result).count("\\begin{table}") == 2
+    assert latex(document(result)).count("\\begin{table}") == 2
 
 
 def test_nothing_found_is_a_table_without_images(result):
     none = replace(result, attempts=tuple(attempt("pez", seed, 0) for seed in (0, 1)))
-    assert "Memorized images found" not in markdown(none)
-    assert main_grid(none).bold == frozenset()
-    assert "PEZ found 0 memorized images: at most 9,000 passes" in markdown(none)
+    assert "Memorized images found" not in markdown(document(none))
+    assert methods(none).grid().bold == frozenset()
+    assert "PEZ found 0 memorized images: at most 9,000 passes" in markdown(document(none))
 
 
 def test_the_mean_curve_is_that_of_the_attempts(result):

@@ -11,6 +11,7 @@ from visleak.errors import UsageError, VisleakError
 from visleak.memorization.baselines import greedy as greedy_module
 from visleak.memorization.baselines.greedy import Greedy
 from visleak.memorization.prompts import Prompts
+from visleak.memorization.search.ledger import FILE
 from visleak.memorization.search.task import Budget, SearchTask
 
 TEXTS = tuple(
@@ -90,12 +91,12 @@ def test_a_search_that_was_stopped_ends_the_same(make_model, make_score, tmp_pat
                 Greedy(Prompts(TEXTS)).search(task)
 
 
-def test_state_of_another_search_is_left_alone(make_model, make_score, tmp_path):
-    for seed in range(2):
-        Greedy(Prompts(TEXTS)).search(
-            SearchTask(make_score(make_model()), 2, seed, folder=tmp_path)
-        )
-    assert len(list(tmp_path.iterdir())) == 2
+def test_the_state_of_another_search_is_refused(make_model, make_score, tmp_path):
+    task = SearchTask(make_score(make_model()), 2, 0, folder=tmp_path)
+    found = Greedy(Prompts(TEXTS)).search(task)
+    with pytest.raises(UsageError, match=r"is of another search \(other seed\)"):
+        Greedy(Prompts(TEXTS)).search(SearchTask(make_score(make_model()), 2, 1, folder=tmp_path))
+    assert Greedy(Prompts(TEXTS)).search(task).bank == found.bank
 
 
 def test_progress_names_the_best_so_far(make_model, make_score):
@@ -116,8 +117,7 @@ def test_errors(make_model, make_score, tmp_path):
         Greedy(Prompts(TEXTS)).search(SearchTask(make_score(make_model()), chains=0))
     task = SearchTask(make_score(make_model()), folder=tmp_path)
     Greedy(Prompts(TEXTS)).search(task)
-    (state,) = tmp_path.iterdir()
-    for damage in (b"", b"PK\x03\x04 no archive", b"not an archive at all"):
-        state.write_bytes(damage)
-        with pytest.raises(VisleakError, match=r"the state of a search, is damaged .* delete it"):
+    for damage in (b"PK\x03\x04 no database" * 99, b"not a database at all" * 99):
+        (tmp_path / FILE).write_bytes(damage)
+        with pytest.raises(VisleakError, match=r"cannot be used .* remove the file"):
             Greedy(Prompts(TEXTS)).search(task)

@@ -12,9 +12,8 @@ from PIL import Image
 
 from visleak.errors import UsageError
 from visleak.memorization.baselines import Contest, Means, TracedImages, compare, load_searchers
-from visleak.memorization.baselines.causal import load_causal
-from visleak.memorization.baselines.numbers import rows_of
-from visleak.memorization.baselines.records import Replayed, Verified
+from visleak.memorization.baselines.records import Replayed, Verified, rows_of
+from visleak.memorization.baselines.zerocap import load_causal
 from visleak.memorization.extraction import ExtractSettings, load_similarity
 from visleak.memorization.model import Sampling
 from visleak.memorization.prompts import Prompts
@@ -103,7 +102,7 @@ def test_means_say_what_is_missing(make_model, make_proposer):
     ):
         with pytest.raises(UsageError, match=needed):
             load_searchers([name], means)
-    with pytest.raises(UsageError, match="method pez stands twice; give each of them once"):
+    with pytest.raises(UsageError, match="method pez is given twice; give each of them once"):
         load_searchers(["pez", "pez"], means)
     with pytest.raises(UsageError, match="no method is given; give each of them once"):
         load_searchers([], means)
@@ -154,8 +153,7 @@ class Correlated:
 def test_methods_on_a_model_that_memorises(trained_toy: Path, tmp_path: Path):
     from visleak.memorization.models import load_model
     from visleak.memorization.search.language_models import load_language_model
-    from visleak.memorization.search.proposals import Rules
-    from visleak.memorization.search.vocabulary import own_banned_words
+    from visleak.memorization.search.proposals import Rules, own_banned_words
 
     model = load_model(str(trained_toy / "pipeline"), device="cpu", precision="fp32")
     rules = Rules(banned=own_banned_words(), banned_name="own")

@@ -11,16 +11,20 @@ torch = pytest.importorskip("torch", reason="needs torch")
 pytest.importorskip("transformers", reason="needs transformers")
 
 from visleak.errors import UsageError, VisleakError  # noqa: E402
-from visleak.memorization.baselines.beams import Beam, grown, nudged  # noqa: E402
-from visleak.memorization.baselines.causal import CausalLanguageModel, load_causal  # noqa: E402
-from visleak.memorization.baselines.shifting import (  # noqa: E402
+from visleak.memorization.baselines.zerocap import (  # noqa: E402  # noqa: E402  # noqa: E402  # noqa: E402
+    Beam,
+    CausalLanguageModel,
     ShiftSettings,
+    Zerocap,
+    ZerocapSettings,
+    grown,
+    load_causal,
     losses,
     next_words,
+    nudged,
     shifted,
     target,
 )
-from visleak.memorization.baselines.zerocap import Zerocap, ZerocapSettings  # noqa: E402
 from visleak.memorization.search.task import Budget, SearchTask  # noqa: E402
 
 WORDS = ("<begin>", "<unknown>", ".", "ant", "bee", "cow", "dog", "elk", "fox", "gnu", "hen")

@@ -61,12 +61,12 @@ def killed_with(folder: Path, file: str, table: str, least: int) -> None:
 def test_a_killed_benchmark_ends_with_the_same_tables(tmp_path: Path) -> None:
     whole, broken = tmp_path / "whole", tmp_path / "broken"
     finished(whole)
-    killed_with(broken, "images.sqlite", "images", 9)
-    killed_with(broken, "measures.sqlite", "measures", 30)
-    made = count(broken, "images.sqlite", "images")
+    killed_with(broken, "images.sqlite", "entries", 9)
+    killed_with(broken, "measures.sqlite", "entries", 30)
+    made = count(broken, "images.sqlite", "entries")
     assert made == 3 * 23
     finished(broken)
-    assert count(broken, "images.sqlite", "images") == made
+    assert count(broken, "images.sqlite", "entries") == made
     for name in ("benchmark.csv", "tradeoff.svg", "tradeoff.png", "worst.png"):
         assert (broken / name).read_bytes() == (whole / name).read_bytes(), name
     one, other = (

@@ -55,8 +55,7 @@ def test_prompts_without_a_file_are_said(tmp_path: Path) -> None:
     found = references_of(prompts(one=("a.png",), two=("b.png",), three=()), folder)
     assert found.known == 1
     assert found.notes == (
-        "2 of 3 trigger prompts have no picture of what they replay: they are left out of all"
-        " similarities",
+        "2 of 3 trigger prompts have no memorized image: they are excluded from all similarities",
     )
 
 

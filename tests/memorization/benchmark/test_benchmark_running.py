@@ -221,7 +221,7 @@ def test_the_same_request_is_answered_from_the_folder(done: Any) -> None:
     assert again.key == result.key
     assert said == [f"{out} holds this benchmark, finished"]
     other = dataclasses.replace(plan, seed=1)
-    with pytest.raises(UsageError, match="holds a benchmark of another model, other prompts"):
+    with pytest.raises(UsageError, match="holds a result already"):
         benchmark(other, out)
     assert len(plan.model.made) == before
 
@@ -410,7 +410,7 @@ def test_a_plan_that_cannot_be(given: dict[str, Any], said: str, tmp_path: Path)
 
 
 def test_what_else_cannot_be(tmp_path: Path) -> None:
-    with pytest.raises(UsageError, match=r"method rna n=1 is asked for twice; give it once"):
+    with pytest.raises(UsageError, match=r"method rna n=1 is given twice; give it once"):
         plan_of(tmp_path / "refs", "rna:1", "rna:1")
     with pytest.raises(UsageError, match="clip text is one of original, augmented; got 'both'"):
         Choices(clip_text="both")

@@ -103,7 +103,7 @@ def test_without_an_effect_it_claims_as_often_as_it_may() -> None:
 
 
 def test_what_is_not_paired_is_refused() -> None:
-    with pytest.raises(UsageError, match="two tables of one shape and a group a row"):
+    with pytest.raises(UsageError, match="two tables of one shape and a group per row"):
         swap_test(np.ones((3, 2)), np.ones((4, 2)), np.arange(3), mean_of_parts)
 
 

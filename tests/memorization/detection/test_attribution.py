@@ -176,7 +176,7 @@ def test_a_gradient_that_is_no_number_is_said() -> None:
     with pytest.raises(VisleakError) as raised:
         token_significance(TriggerScore(Steep()), "3 4")
     assert str(raised.value) == (
-        "the gradient of D of '3 4' is no finite number in fp32; use precision fp32 or bf16"
+        "the gradient of D of '3 4' is not a finite number in fp32; use precision fp32 or bf16"
     )
 
 

@@ -18,11 +18,11 @@ import pyarrow.parquet as pq
 import pytest
 from closed_form import ClosedForm
 
+from visleak.documents import as_plain
 from visleak.errors import UsageError, VisleakError
-from visleak.memorization.detection import Asked, Detection, detect, output, read_detection
-from visleak.memorization.detection.headline import alarms, estimate, headlines
-from visleak.memorization.detection.results import Estimate, Threshold
-from visleak.memorization.detection.stored import as_dict
+from visleak.memorization.detection import Analysis, Detection, detect, document, read_detection
+from visleak.memorization.detection.document import alarms, headlines
+from visleak.memorization.detection.records import Estimate, Threshold, estimate
 from visleak.memorization.prompt_files import read_prompts
 from visleak.memorization.prompts import Prompts
 from visleak.memorization.scores import ScoreSettings, TriggerScore
@@ -50,7 +50,7 @@ def drawn() -> None:
 def _undrawn(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
     if "drawn" not in request.fixturenames:
         for name in ("scores_figure", "roc_figure", "tokens_figure"):
-            monkeypatch.setattr(output, name, lambda *given: {})
+            monkeypatch.setattr(document, name, lambda *given: {})
 
 
 def files(folder: Path) -> set[str]:
@@ -68,7 +68,7 @@ def run(
 
 
 def test_a_labelled_list_against_a_general_one(tmp_path: Path, drawn: None) -> None:
-    found, model = run(tmp_path / "out", asked=Asked(tokens=2))
+    found, model = run(tmp_path / "out", analysis=Analysis(tokens=2))
     assert (found.prompts, found.general, found.known) == (13, 300, 12)
     assert (found.origin, found.general_origin) == ("list.csv", "coco.json")
     assert found.threshold is not None
@@ -84,7 +84,7 @@ def test_a_labelled_list_against_a_general_one(tmp_path: Path, drawn: None) -> N
     assert [spread.kind for spread in found.spreads] == ["memorized", "prompts", "general"]
     assert found.notes == (
         "one came twice",
-        "1 prompt without a label is in no figure that tells kinds apart",
+        "1 prompt without a label is not part of the figures that compare kinds",
     )
     assert found.timestep == 981.0
     assert found.model["name"] == "closed form"
@@ -160,7 +160,7 @@ def test_ties_go_by_prompt(tmp_path: Path) -> None:
 
 
 def test_untrusted_prompts_stay_text_in_every_file(tmp_path: Path, drawn: None) -> None:
-    run(tmp_path / "out", asked=Asked(tokens=3, method="leave-one-out"))
+    run(tmp_path / "out", analysis=Analysis(tokens=3, method="leave-one-out"))
     with (tmp_path / "out" / "scores.csv").open(newline="", encoding="utf-8") as lines:
         (row,) = (row for row in csv.DictReader(lines) if "onerror" in row["prompt"])
     assert row["prompt"] == f"'{HOSTILE}"
@@ -202,17 +202,18 @@ def test_two_lists_nobody_labelled(tmp_path: Path) -> None:
     assert (found.separation.by, found.separation.positives) == ("lists", 3)
     assert found.separation.auc.value == pytest.approx((300 + 300 + 0) / 900)
     assert found.notes == (
-        "nobody says which prompts of the list are memorized: figures tell the two lists apart",
+        "the list has no labels: the figures compare the two lists, not memorized with other"
+        " prompts",
     )
     assert "3 of the list against 300 general ones" in headlines(found)[1]
 
 
 def test_a_given_threshold_is_used(tmp_path: Path) -> None:
-    found, _ = run(tmp_path / "out", asked=Asked(threshold=2.0))
+    found, _ = run(tmp_path / "out", analysis=Analysis(threshold=2.0))
     assert found.threshold is not None
     assert (found.threshold.value, found.threshold.rule) == (2.0, "given")
     assert found.threshold.alarms > 3
-    alone, _ = run(tmp_path / "two", asked=Asked(threshold=2.0), general=None)
+    alone, _ = run(tmp_path / "two", analysis=Analysis(threshold=2.0), general=None)
     assert headlines(alone)[0] == (
         "13 of 13 prompts reach D >= 2 (its rate of false alarms is not known: no ordinary prompts"
         " were given)"
@@ -226,7 +227,7 @@ def test_too_few_ordinary_prompts_are_said(tmp_path: Path) -> None:
         "40 ordinary prompts cannot support a rate of 1 %, which needs 100: the threshold lies"
         " above all of them"
     )
-    found, _ = run(tmp_path / "two", general=few, asked=Asked(bounded=True))
+    found, _ = run(tmp_path / "two", general=few, analysis=Analysis(bounded=True))
     assert "which needs 299:" in found.notes[1]
 
 
@@ -259,7 +260,8 @@ def test_a_finished_result_is_used_again(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    "more", [{"asked": Asked(fpr=0.05)}, {"general": None}, {"settings": ScoreSettings(noises=1)}]
+    "more",
+    [{"analysis": Analysis(fpr=0.05)}, {"general": None}, {"settings": ScoreSettings(noises=1)}],
 )
 def test_another_result_is_kept_unless_forced(tmp_path: Path, more: dict[str, Any]) -> None:
     first, _ = run(tmp_path / "out")
@@ -276,10 +278,10 @@ def test_another_result_is_kept_unless_forced(tmp_path: Path, more: dict[str, An
 
 def test_what_is_only_read_otherwise_is_not_scored_again(tmp_path: Path) -> None:
     first, _ = run(tmp_path / "out")
-    other, model = run(tmp_path / "out", asked=Asked(fpr=0.1), force=True)
+    other, model = run(tmp_path / "out", analysis=Analysis(fpr=0.1), force=True)
     assert model.rows == 0
     assert other.throughput.reused == 313
-    fresh, _ = run(tmp_path / "new", asked=Asked(fpr=0.1))
+    fresh, _ = run(tmp_path / "new", analysis=Analysis(fpr=0.1))
     assert (other.threshold, other.separation, other.top) == (
         fresh.threshold, fresh.separation, fresh.top,
     )  # fmt: skip
@@ -289,7 +291,7 @@ def test_what_is_only_read_otherwise_is_not_scored_again(tmp_path: Path) -> None
 
 
 def test_what_an_earlier_result_left_goes(tmp_path: Path) -> None:
-    run(tmp_path / "out", asked=Asked(tokens=1))
+    run(tmp_path / "out", analysis=Analysis(tokens=1))
     (tmp_path / "out" / "roc.svg").write_text("earlier")
     run(tmp_path / "out", prompts=Prompts(("a 1", "b 2")), general=None, force=True)
     assert files(tmp_path / "out") == {
@@ -315,7 +317,7 @@ def test_a_killed_run_goes_on_and_ends_with_the_same_files(tmp_path: Path, drawn
         if path.name not in ("detect.json", "detect.md"):
             assert (tmp_path / "out" / path.name).read_bytes() == path.read_bytes(), path.name
     assert files(tmp_path / "out") == files(tmp_path / "whole")
-    contents = [as_dict(each) | {"throughput": None} for each in (found, whole)]
+    contents = [as_plain(each) | {"throughput": None} for each in (found, whole)]
     assert contents[0] == contents[1]
 
 
@@ -377,7 +379,7 @@ def test_the_json_is_whole_and_says_the_throughput(tmp_path: Path) -> None:
         (lambda text: text[:50], "cannot be read"),
         (lambda text: text.replace('"schema": 1', '"schema": 9'), "has layout 9"),
         (lambda text: text.replace('"prompts": 13', '"prompts": "13"'), "is damaged"),
-        (lambda text: text.replace("visleak memorization detect", "x", 1), "it is no result of"),
+        (lambda text: text.replace("visleak memorization detect", "x", 1), "does not say"),
     ],
 )
 def test_damaged_results_are_said(tmp_path: Path, damage: Any, said: str) -> None:
@@ -391,7 +393,7 @@ def test_damaged_results_are_said(tmp_path: Path, damage: Any, said: str) -> Non
 def test_damaged_tables_are_scored_again(tmp_path: Path) -> None:
     run(tmp_path / "out")
     (tmp_path / "out" / "general.parquet").write_bytes(b"PAR1")
-    _, model = run(tmp_path / "out", asked=Asked(fpr=0.1), force=True)
+    _, model = run(tmp_path / "out", analysis=Analysis(fpr=0.1), force=True)
     assert model.rows == 2 * 314
 
 
@@ -406,7 +408,7 @@ def test_damaged_tables_are_scored_again(tmp_path: Path) -> None:
 )
 def test_what_cannot_be_asked(wrong: dict[str, Any], said: str) -> None:
     with pytest.raises(UsageError) as raised:
-        Asked(**wrong)
+        Analysis(**wrong)
     assert str(raised.value) == said
 
 
@@ -430,7 +432,7 @@ def test_words_about_rates() -> None:
 
 def test_many_long_prompts_are_drawn(tmp_path: Path, drawn: None) -> None:
     texts = tuple(f"{'wordy ' * 30}{'x' * 60} {number}" for number in range(13))
-    asked = Asked(tokens=13, method="leave-one-out")
-    found, _ = run(tmp_path / "out", prompts=Prompts(texts), general=None, asked=asked)
+    analysis = Analysis(tokens=13, method="leave-one-out")
+    found, _ = run(tmp_path / "out", prompts=Prompts(texts), general=None, analysis=analysis)
     assert len(found.tokens) == 13
     assert (tmp_path / "out" / "tokens.png").read_bytes()[:4] == b"\x89PNG"

@@ -44,7 +44,7 @@ def test_a_kill_loses_a_block_at_most_and_changes_nothing(tmp_path: Path, rows: 
     told: list[tuple[str, int, int]] = []
     found, cost = scored(again, TEXTS, tmp_path, "key", progress=lambda *said: told.append(said))
     assert (found.squared == score()(TEXTS).squared).all()
-    # two passes a prompt; the block that was not finished is made again
+    # two passes per prompt; the block that was not finished is made again
     kept = (rows - 2) // (2 * BLOCK) * BLOCK if rows > 2 else 0
     assert again.calls == 2 * (len(TEXTS) - kept + 1)
     assert told[0] == (blocks.STEP, kept, len(TEXTS))

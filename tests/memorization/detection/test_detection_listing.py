@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from visleak.errors import UsageError
-from visleak.memorization.detection.listing import listing_of
+from visleak.memorization.detection.records import listing_of
 from visleak.memorization.prompts import Prompts
 
 

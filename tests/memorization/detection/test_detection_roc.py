@@ -11,12 +11,12 @@ from hypothesis import strategies as st
 from sklearn import metrics
 
 from visleak.errors import UsageError
-from visleak.memorization.detection.results import Separation
+from visleak.memorization.detection.records import Separation
 from visleak.memorization.detection.roc import auc_interval, separation
 
 
 def scores(seed: int, positives: int, negatives: int, apart: float = 1.0) -> tuple[object, ...]:
-    """Return scores with ties, labels and a group a row."""
+    """Return scores with ties, labels and a group per row."""
     rng = np.random.default_rng(seed)
     score = np.concatenate([rng.normal(apart, 1, positives), rng.normal(0, 1, negatives)]).round(2)
     return score, np.arange(len(score)) < positives, np.arange(len(score))

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from visleak.memorization.detection import Asked, detect, token_significance
+from visleak.memorization.detection import Analysis, detect, token_significance
 from visleak.memorization.models import load_model
 from visleak.memorization.prompts import Prompts
 from visleak.memorization.scores import ScoreSettings, TriggerScore
@@ -26,14 +26,14 @@ def test_d_tells_what_was_learnt_by_heart(
         Prompts(captions, (True,) * len(captions)),
         tmp_path,
         general=Prompts(tuple(dict.fromkeys(world[others]))),
-        asked=Asked(fpr=0.1),
+        analysis=Analysis(fpr=0.1),
     )
     assert found.separation is not None
     assert found.separation.auc.value >= least
     assert found.threshold is not None
     assert found.threshold.alarms <= 0.1 * found.threshold.negatives
     assert found.known_reached >= 8
-    # one token a word in this world
+    # one token per word in this world
     tokens = token_significance(score, captions[0])
     assert tokens.tokens == tuple(captions[0].split())
     assert min(tokens.values) > 0

@@ -157,9 +157,13 @@ def test_no_images_no_clusters() -> None:
 @pytest.mark.parametrize(
     ("alike", "seeds", "text"),
     [
-        (np.eye(2), [0, 1, 2], "similarity must be 3 x 3, one row a seed; got (2, 2)"),
-        (np.eye(2), [1, 1], "seeds of the images of one prompt must all differ; one stands twice"),
-        (np.full((2, 2), np.nan), [0, 1], "similarity holds something that is no number"),
+        (np.eye(2), [0, 1, 2], "similarity must be 3 x 3, one row per seed; got (2, 2)"),
+        (
+            np.eye(2),
+            [1, 1],
+            "seeds of the images of one prompt must all differ; one is given twice",
+        ),
+        (np.full((2, 2), np.nan), [0, 1], "similarity holds a value that is not a number"),
     ],
 )
 def test_what_cannot_be_clustered_is_refused(alike: np.ndarray, seeds: list, text: str) -> None:

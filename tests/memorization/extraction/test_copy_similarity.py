@@ -12,12 +12,11 @@ from replaying_model import fresh, planted
 from visleak.encoders import load_encoder
 from visleak.errors import UsageError, VisleakError
 from visleak.memorization.extraction import verified
-from visleak.memorization.extraction.similarities import load_similarity
 from visleak.memorization.extraction.similarity import (
     EncoderSimilarity,
     PixelSimilarity,
 )
-from visleak.memorization.extraction.verified import GATE, VerifiedSimilarity
+from visleak.memorization.extraction.verified import GATE, VerifiedSimilarity, load_similarity
 
 
 def noisy(picture: np.ndarray, count: int, seed: int = 0, amount: float = 5.0) -> list[np.ndarray]:
@@ -154,13 +153,13 @@ def test_few_pairs_are_looked_at_where_all_pictures_are_copies(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     looked: list[int] = []
-    confirmed = verified._Desk.confirmed
+    confirmed = verified._Verifier.confirmed
 
     def counted(self, left, right):
         looked.append(len(left))
         return confirmed(self, left, right)
 
-    monkeypatch.setattr(verified._Desk, "confirmed", counted)
+    monkeypatch.setattr(verified._Verifier, "confirmed", counted)
     alike = VerifiedSimilarity().matrix(noisy(planted(0, 16), 40))
     assert (alike > GATE).all()
     assert sum(looked) <= 85  # of 780 pairs
@@ -179,7 +178,7 @@ def test_a_picture_that_is_refused_ten_times_is_left_alone(
         asked.extend(zip(left.tolist(), right.tolist(), strict=True))
         return np.zeros(len(left), np.bool_)
 
-    monkeypatch.setattr(verified._Desk, "confirmed", refuses)
+    monkeypatch.setattr(verified._Verifier, "confirmed", refuses)
     alike = VerifiedSimilarity().matrix(noisy(planted(0, 16), 60))
     assert np.array_equal(alike, np.eye(60))
     assert len(asked) == len(set(asked))
@@ -194,7 +193,7 @@ def test_links_join_pictures_that_were_not_compared(monkeypatch: pytest.MonkeyPa
     def same(self, left, right):
         return truth[left] == truth[right]
 
-    monkeypatch.setattr(verified._Desk, "confirmed", same)
+    monkeypatch.setattr(verified._Verifier, "confirmed", same)
     monkeypatch.setattr(verified, "REFUSALS", 1000)
     alike = VerifiedSimilarity().matrix(noisy(planted(0, 16), 30))
     for one, other in itertools.combinations(range(30), 2):
@@ -208,7 +207,7 @@ def test_a_chain_is_no_cluster(monkeypatch: pytest.MonkeyPatch) -> None:
     def neighbours(self, left, right):
         return np.abs(line[left] - line[right]) <= 1
 
-    monkeypatch.setattr(verified._Desk, "confirmed", neighbours)
+    monkeypatch.setattr(verified._Verifier, "confirmed", neighbours)
     for limit in ("REFUSALS", "MIDDLES"):
         monkeypatch.setattr(verified, limit, 1000)
     alike = VerifiedSimilarity().matrix(noisy(planted(0, 16), 30)) > 0

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import signal
 import sqlite3
@@ -70,6 +71,6 @@ def test_a_killed_run_ends_with_the_same_folder(tmp_path: Path) -> None:
 def indexed(folder: Path) -> set[str]:
     db = sqlite3.connect(folder / "images.sqlite")
     try:
-        return {row[0] for row in db.execute("SELECT digest FROM images")}
+        return {json.loads(row[0])[2] for row in db.execute("SELECT value FROM entries")}
     finally:
         db.close()

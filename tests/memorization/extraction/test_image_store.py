@@ -14,7 +14,7 @@ PICTURE = np.arange(48, dtype=np.uint8).reshape(4, 4, 3)
 
 
 def put(store: ImageStore, key: str = "k", prompt: str = "a", seed: int = 1) -> None:
-    store.add([key], [prompt], [seed], "", PICTURE[None], 2.0)
+    store.add([key], [prompt], [seed], PICTURE[None], 2.0)
 
 
 @pytest.mark.parametrize("prompt", ["", "a\nb", "\u202e'; DROP TABLE images; --", "日本 \x00 x"])
@@ -30,7 +30,7 @@ def test_any_prompt_comes_back_as_it_was(tmp_path: Path, prompt: str) -> None:
 def test_thousands_of_keys_are_asked_for_at_once(tmp_path: Path) -> None:
     with ImageStore(tmp_path) as store:
         keys = [f"k{n}" for n in range(1203)]
-        store.add(keys, ["a"] * 1203, list(range(1203)), "", np.repeat(PICTURE[None], 1203, 0), 0)
+        store.add(keys, ["a"] * 1203, list(range(1203)), np.repeat(PICTURE[None], 1203, 0), 0)
         assert set(store.known([*keys, "other"])) == set(keys)
 
 
@@ -50,8 +50,8 @@ def test_a_damaged_picture_is_told(tmp_path: Path) -> None:
         with pytest.raises(VisleakError) as error:
             store.picture(found.digest)
         assert str(error.value) == (
-            f"{path} cannot be read (No such file or directory); run the same command again, and it"
-            " is made anew"
+            f"{path} cannot be read (No such file or directory); run the same command again to"
+            " generate it"
         )
 
 
@@ -59,19 +59,16 @@ def test_a_damaged_index_is_told(tmp_path: Path) -> None:
     (tmp_path / INDEX).write_bytes(b"no database at all" * 100)
     with pytest.raises(VisleakError) as error:
         ImageStore(tmp_path)
-    assert str(error.value) == (
-        f"{tmp_path / INDEX} cannot be used (file is not a database); see that the folder can be"
-        " written and the disk has room; a damaged index may be deleted, its images are made again"
-    )
+    said = str(error.value)
+    assert said.startswith(f"{tmp_path / INDEX} cannot be used (file is not a database); ")
+    assert said.endswith("a damaged file may be deleted, images are then computed again")
 
 
 def test_a_folder_that_is_a_file_is_told(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     with pytest.raises(VisleakError) as error:
         ImageStore(tmp_path / "file")
-    assert (
-        str(error.value) == f"the folder {tmp_path / 'file'} of images cannot be made (File exists)"
-    )
+    assert str(error.value).startswith(f"{tmp_path / 'file' / INDEX} cannot be used (")
 
 
 def test_similarities_come_back_as_they_were(tmp_path: Path) -> None:

@@ -192,7 +192,7 @@ def test_head_and_network_are_in_the_digest(head: AestheticHead, tmp_path: Path)
 
 
 def test_three_deviations_are_told_apart() -> None:
-    """By loops over a table where all three differ; of one image a prompt, two are one."""
+    """By loops over a table where all three differ; of one image per prompt, two are one."""
     table = np.random.default_rng(0).normal(5, 1, (6, 4)) + np.arange(6)[:, None]
     found = spread(table)
     values = table.ravel().tolist()

@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 from sklearn.metrics.pairwise import polynomial_kernel
 
 from visleak.errors import UsageError
+from visleak.memorization.metrics import distances as sums_module
 from visleak.memorization.metrics import frechet_distance, kernel_distance, kernel_subsets
-from visleak.memorization.metrics import pair_sums as sums_module
 
 
 def drawn(count: int, width: int, seed: int, shift: float = 0.0) -> np.ndarray:
@@ -172,7 +172,7 @@ def test_sets_that_cannot_be_compared(distance: object) -> None:
 
 def test_groups_must_be_of_the_rows() -> None:
     a = drawn(5, 2, 0)
-    with pytest.raises(UsageError, match=r"groups names one group a row; got \(4,\) for 5 rows"):
+    with pytest.raises(UsageError, match=r"groups names one group per row; got \(4,\) for 5 rows"):
         kernel_distance(a, a, [0, 1, 2, 3])
     with pytest.raises(UsageError, match="confidence"):
         kernel_distance(a, a, confidence=1.0)

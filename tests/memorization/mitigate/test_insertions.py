@@ -192,7 +192,7 @@ def test_the_network_is_given_the_text_with_insertions(model, monkeypatch):
 def test_tokens_need_a_model_that_has_some():
     with pytest.raises(UsageError, match="rta draws tokens of the model: a model is needed"):
         TokenAddition(1).prompt_of(Job("a", 0))
-    with pytest.raises(UsageError, match="rta needs the tokens of a prompt, and those of smooth"):
+    with pytest.raises(UsageError, match="rta needs the tokens of a prompt, which smooth"):
         TokenAddition(1).prepared(SmoothModel(), [])
 
 

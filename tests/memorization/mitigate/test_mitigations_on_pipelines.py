@@ -9,9 +9,10 @@ from mitigated_models import tiny
 from visleak.memorization.extraction.generating import Job, images_of, seeds_of
 from visleak.memorization.extraction.image_store import ImageStore
 from visleak.memorization.mitigate import mitigation, usual_methods
-from visleak.memorization.mitigate.optimising import Descent, each_alone
 from visleak.memorization.mitigate.wen import (
+    Descent,
     answers_to_nothing,
+    each_alone,
     optimised_each,
     optimised_together,
 )

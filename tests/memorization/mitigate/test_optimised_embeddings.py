@@ -9,17 +9,15 @@ from smooth_model import TOKENS, WIDTH, SmoothModel, distance
 from visleak.errors import UsageError, VisleakError
 from visleak.memorization.extraction.generating import Job
 from visleak.memorization.mitigate import PromptOptimisation, mitigation
-from visleak.memorization.mitigate.optimising import (
-    Descent,
-    each_alone,
-    one_for_all,
-    slope,
-)
 from visleak.memorization.mitigate.wen import (
+    Descent,
     answers_to_nothing,
+    each_alone,
     free_rows,
+    one_for_all,
     optimised_each,
     optimised_together,
+    slope,
 )
 from visleak.memorization.model import Conditioning, Sampling
 from visleak.memorization.scores import ScoreSettings, TriggerScore
@@ -280,7 +278,7 @@ def test_what_is_no_number_is_refused(model, score):
     encoded = model.encode_prompt(PROMPTS)
     encoded.states[2, 1, 1] = float("inf")
     model.a[0, 1] = 0.0
-    with pytest.raises(VisleakError, match="no finite number; use --precision bf16 or fp32"):
+    with pytest.raises(VisleakError, match="not a finite number; use --precision bf16 or fp32"):
         optimised_each(score, encoded, SEEDS, Descent(0.0))
 
 

@@ -12,7 +12,7 @@ from smooth_model import SmoothModel
 from visleak.errors import UsageError, VisleakError
 from visleak.memorization.extraction.generating import Job, seeds_of
 from visleak.memorization.mitigate import mitigation
-from visleak.memorization.mitigate.attention import Branch, Change, Rescaling, processors
+from visleak.memorization.mitigate.ren import Branch, Change, Rescaling, processors
 from visleak.memorization.model import Sampling
 
 torch = pytest.importorskip("torch")
@@ -320,7 +320,7 @@ def test_families_without_begin_token_or_cross_attention_are_refused(name, why):
 
 def test_models_that_lack_something_are_refused():
     smooth = SmoothModel()
-    with pytest.raises(UsageError, match="ren needs the tokens of a prompt, and those of smooth"):
+    with pytest.raises(UsageError, match="ren needs the tokens of a prompt, which smooth"):
         mitigation("ren:1.1").prepared(smooth, [])
     smooth.token_ids = str.split
     with pytest.raises(UsageError, match="ren needs a network of diffusers with attention"):

@@ -14,7 +14,7 @@ import pytest
 
 from visleak.errors import UsageError, VisleakError
 from visleak.memorization.models import load_model
-from visleak.memorization.models.hub import HubName
+from visleak.memorization.models.loading import HubName
 
 pytest.importorskip("diffusers")
 
@@ -170,7 +170,7 @@ def test_what_the_hub_has_is_judged_before_weights_are_fetched(hub, monkeypatch,
     monkeypatch.setattr(Hub, "files", {"model.safetensors": index})
     old.unlink(missing_ok=True)
     assert refused("hub:owner/sd").endswith(
-        "/owner/sd has no model_index.json; it is no pipeline of diffusers"
+        "/owner/sd has no model_index.json; it is not a pipeline of diffusers"
     )
     assert not any(line.endswith((".bin", ".safetensors")) for line in hub.asked)
 
@@ -189,7 +189,7 @@ def test_a_hub_that_cannot_be_reached_is_one_line_within_seconds(tmp_path, monke
         " cannot be reached ("
     )
     assert said.endswith(
-        "; where it can be had: `hf download owner/sd --local-dir FOLDER`, then give FOLDER"
+        "; on a machine with access: `hf download owner/sd --local-dir FOLDER`, then give FOLDER"
     )
 
 

@@ -79,7 +79,7 @@ def test_one_file_is_no_pipeline(tmp_path):
     file = tmp_path / "sd-v1-4.safetensors"
     file.write_bytes(b"0")
     assert refused(file).endswith(
-        "one file is no pipeline, its tokenizer and settings are missing; load it with"
+        "one file is not a pipeline, its tokenizer and settings are missing; load it with"
         " from_single_file of diffusers, save_pretrained(FOLDER), and give FOLDER"
     )
 

@@ -16,8 +16,8 @@ from visleak.errors import UsageError, VisleakError
 from visleak.memorization.models import load_model
 from visleak.memorization.models.parts import quiet
 from visleak.memorization.models.pipeline import Loaded
+from visleak.memorization.models.prompting import PromptTokens
 from visleak.memorization.models.stable_diffusion import StableDiffusion
-from visleak.memorization.models.tokens import PromptTokens
 
 torch = pytest.importorskip("torch")
 

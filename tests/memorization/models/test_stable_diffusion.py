@@ -143,7 +143,7 @@ def test_an_image_does_not_depend_on_its_neighbours(model):
 
 
 def test_seeds_and_rows_must_agree(model):
-    with pytest.raises(UsageError, match="seeds must be one a row of conditioning; got 1 for 2"):
+    with pytest.raises(UsageError, match="seeds must be one per row of conditioning; got 1 for 2"):
         model.sample(model.encode_prompt(["a", "the"]), [0], QUICK)
     with pytest.raises(UsageError, match="batch must be at least 1; got 0"):
         model.sample(model.encode_prompt(["a"]), [0], Sampling(5, 7.5, 0))

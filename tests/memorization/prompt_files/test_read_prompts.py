@@ -18,8 +18,7 @@ from hypothesis import strategies as st
 
 from visleak.errors import UsageError, VisleakError
 from visleak.memorization import read_prompts
-from visleak.memorization.prompt_files.cells import sources_of
-from visleak.memorization.prompt_files.reading import FORMATS
+from visleak.memorization.prompt_files.reading import FORMATS, sources_of
 
 DATA = os.environ.get("VISLEAK_DATA")
 
@@ -185,16 +184,16 @@ def test_equal_prompts_join_and_empty_ones_are_counted(tmp_path: Path) -> None:
          " with another label; make them agree"),
         ("a.txt", "a\nb\0c\n", "FILE, line 2: a prompt with a null byte; save the file as UTF-8"
          " text"),
-        ("a.txt", "a".encode("utf-16"), "FILE is no UTF-8 text (invalid start byte); save it as"
+        ("a.txt", "a".encode("utf-16"), "FILE is not UTF-8 text (invalid start byte); save it as"
          " UTF-8"),
-        ("a.txt", b"caf\xe9\n", "FILE is no UTF-8 text (invalid continuation byte); save it as"
+        ("a.txt", b"caf\xe9\n", "FILE is not UTF-8 text (invalid continuation byte); save it as"
          " UTF-8"),
         ("a.jsonl", '"a"\n{"caption": 1}\n', "FILE, line 2: 'caption' is no text but int"),
         ("a.jsonl", '"a"\n3\n', "FILE, line 2: a prompt is a text, or an object with prompt,"
          " caption or text; got 3"),
         ("a.jsonl", '"a"\n{"name": "b"}\n', "FILE, line 2 has no column prompt, caption, text; name"
          " the one with the prompts (--column C); it has 'name'"),
-        ("a.json", "3", "FILE is no list of prompts: its JSON is 3"),
+        ("a.json", "3", "FILE is not a list of prompts: its JSON is 3"),
         ("a.json", '{"annotations": [{"image_id": 1}]}', "FILE, annotation 1: captions of COCO have"
          " image_id and caption; this one lacks them"),
         ("a.json", '{"a": 3}', "FILE, entry 1: images of a prompt are a list of texts; got 3"),
@@ -334,7 +333,7 @@ def _nested(opcode: bytes) -> bytes:
 )
 def test_damaged_and_hostile_pickles_are_refused_in_one_line(tmp_path: Path, data: bytes) -> None:
     message = refusal(wrote(tmp_path, "a.pickle", data))
-    assert message.startswith(("FILE cannot be read as a pickle", "FILE is no list of prompts"))
+    assert message.startswith(("FILE cannot be read as a pickle", "FILE is not a list of prompts"))
 
 
 def test_a_list_that_holds_itself_is_no_list_of_images(tmp_path: Path) -> None:
@@ -347,7 +346,7 @@ def test_a_list_that_holds_itself_is_no_list_of_images(tmp_path: Path) -> None:
 def test_nested_lists_do_not_overflow(tmp_path: Path) -> None:
     data = b"\x80\x04" + b"]" * 100_000 + b"a" * 99_999 + b"."
     assert pickletools.genops(data)
-    assert refusal(wrote(tmp_path, "a.pickle", data)).startswith("FILE is no list of prompts")
+    assert refusal(wrote(tmp_path, "a.pickle", data)).startswith("FILE is not a list of prompts")
     data = b"\x80\x04}X\x01\x00\x00\x00a" + b"]" * 100_000 + b"a" * 99_999 + b"s."
     assert "images of a prompt are a list of texts" in refusal(wrote(tmp_path, "b.pickle", data))
     deep = "[" * 100_000 + "]" * 100_000
@@ -357,15 +356,15 @@ def test_nested_lists_do_not_overflow(tmp_path: Path) -> None:
 
 def test_shared_lists_do_not_multiply(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Each prompt names the one list of 2,000 images: small as a pickle, not as a table."""
-    monkeypatch.setattr("visleak.memorization.prompt_files.rows.MOST_SOURCES", 100_000)
+    monkeypatch.setattr("visleak.memorization.prompt_files.reading.MOST_SOURCES", 100_000)
     images = [f"u{number}" for number in range(2000)]
     file = wrote(tmp_path, "a.pickle", pickle.dumps({f"p{n}": images for n in range(1000)}))
     assert refusal(file).endswith("more than 100,000 images are named; split the file")
 
 
 def test_too_large_files_are_not_opened(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("visleak.memorization.prompt_files.pickles.MOST_BYTES", 10)
-    monkeypatch.setattr("visleak.memorization.prompt_files.tables.MOST_JSON_BYTES", 10)
+    monkeypatch.setattr("visleak.memorization.prompt_files.formats.MOST_BYTES", 10)
+    monkeypatch.setattr("visleak.memorization.prompt_files.formats.MOST_JSON_BYTES", 10)
     file = wrote(tmp_path, "a.pickle", pickle.dumps(["a" * 20]))
     assert refusal(file) == f"FILE has {file.stat().st_size} bytes; pickles are read up to 10"
     file = wrote(tmp_path, "a.json", json.dumps(["a" * 20]))

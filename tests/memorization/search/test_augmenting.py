@@ -11,9 +11,8 @@ import pytest
 from five_words import WORDS, FiveProposer, FiveWords, d_of, text_of
 from visleak.errors import UsageError, VisleakError
 from visleak.memorization.scores import ScoreSettings, TriggerScore, seeds_of
-from visleak.memorization.search import augmenting, moving
-from visleak.memorization.search.augment_chains import AugmentSettings
-from visleak.memorization.search.augmenting import Augmented, augment
+from visleak.memorization.search import augmentation, moving
+from visleak.memorization.search.augmentation import Augmented, AugmentSettings, augment
 from visleak.memorization.search.ledger import Banked
 from visleak.memorization.search.task import Budget, Progress, SearchTask
 
@@ -171,7 +170,7 @@ def test_the_d_of_a_prompt_is_its_mean_over_fresh_noises() -> None:
 
 def test_a_trigger_gives_the_same_alone_and_among_others(monkeypatch: pytest.MonkeyPatch) -> None:
     together = augment(task(FiveWords(noisy=True)), FiveProposer(), TRIGGERS, CODE)
-    monkeypatch.setattr(augmenting, "TOGETHER", 2)
+    monkeypatch.setattr(augmentation, "TOGETHER", 2)
     waves = augment(task(FiveWords(noisy=True)), FiveProposer(), TRIGGERS, CODE)
     assert waves.triggers == together.triggers
     for each in together.triggers:
@@ -183,7 +182,7 @@ def test_a_trigger_gives_the_same_alone_and_among_others(monkeypatch: pytest.Mon
 def test_an_interrupted_augmentation_ends_with_identical_results(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, rows: int
 ) -> None:
-    monkeypatch.setattr(augmenting, "TOGETHER", 2)
+    monkeypatch.setattr(augmentation, "TOGETHER", 2)
     whole = augment(task(FiveWords(noisy=True)), FiveProposer(), TRIGGERS, CODE)
     stopped = task(FiveWords(noisy=True, kill_after=rows), folder=tmp_path)
     with pytest.raises(KeyboardInterrupt):
@@ -218,7 +217,7 @@ def test_words_that_nobody_knows_are_left_out_and_counted() -> None:
     ("triggers", "error", "said"),
     [
         ([], UsageError, "no trigger to begin with: give at least one prompt"),
-        (["a", "a"], UsageError, "a trigger stands twice among those given; give each once"),
+        (["a", "a"], UsageError, "a trigger is given twice; give each once"),
         (
             ["yak", "gnu"],
             VisleakError,
@@ -228,7 +227,7 @@ def test_words_that_nobody_knows_are_left_out_and_counted() -> None:
         (
             ["ant \ud800"],
             VisleakError,
-            "trigger 'ant \\ud800' is no Unicode text (surrogates not allowed)",
+            "trigger 'ant \\ud800' is not Unicode text (surrogates not allowed)",
         ),
     ],
 )

@@ -109,7 +109,7 @@ def test_the_first_pick_is_seeded_and_each_prompt_is_picked_once() -> None:
     [
         ([], {}, "no prompt to pick from: give at least one"),
         (["a"], {"count": 0}, "count is at least 1; got 0"),
-        (["a"], {"sources": ["b", "c"]}, "sources are one a prompt, 1; got 2"),
+        (["a"], {"sources": ["b", "c"]}, "sources are one per prompt, 1; got 2"),
     ],
 )
 def test_what_cannot_be_picked_from_is_refused(

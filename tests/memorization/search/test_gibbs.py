@@ -27,7 +27,7 @@ from visleak.memorization.scores import ScoreSettings, TriggerScore
 from visleak.memorization.search import moving
 from visleak.memorization.search.gibbs import GibbsSearch, GibbsSettings
 from visleak.memorization.search.ledger import FILE
-from visleak.memorization.search.moving import Asked
+from visleak.memorization.search.moving import Move
 from visleak.memorization.search.task import Budget, Candidate, Found, Progress, SearchTask
 
 SETTINGS = GibbsSettings(
@@ -53,7 +53,7 @@ def states_in(folder: Path) -> list[tuple[int, ...]]:
 
 def sampled(state: tuple[int, ...], position: int, count: int, temperature: float) -> dict:
     """Return the probabilities that the sampler itself draws from."""
-    asked = [Asked(state, position, 0.5)]
+    asked = [Move(state, position, 0.5)]
     (option,) = found = moving.options(asked, FiveProposer(), count)
     (moved,) = moving.moves(asked, found, task().score, temperature, norm="l2", draw=0)
     chances = moving.boltzmann(moved.scores, temperature)
@@ -320,8 +320,8 @@ def test_a_search_of_no_gain_returns_the_empty_prompt() -> None:
         (
             SETTINGS,
             {"budget": Budget(calls=5), "chains": 2},
-            "the budget does not pay for the first step, which scores 5 prompts in 6 passes of the"
-            " network; give more, or take fewer chains or candidates",
+            "a budget of 5 calls holds no step of gibbs, which costs 6 with 2 chains: give more"
+            " calls or fewer chains",
         ),
     ],
 )

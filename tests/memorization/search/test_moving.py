@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from five_words import FiveProposer, FiveWords
 from visleak.memorization.scores import ScoreSettings, TriggerScore
 from visleak.memorization.search.moving import (
-    Asked,
+    Move,
     boltzmann,
     cost,
     distinct,
@@ -60,7 +60,7 @@ def test_chains_of_a_step_share_its_prompts_and_noises() -> None:
     """Equal prompts of several chains are scored once, and so have equal D."""
     model = FiveWords(noisy=True)
     score = TriggerScore(model, ScoreSettings(norm="l2"))
-    asked = [Asked((0, 1), 0, 0.3), Asked((2, 1), 0, 0.9), Asked((0, 1), 1, 0.5)]
+    asked = [Move((0, 1), 0, 0.3), Move((2, 1), 0, 0.9), Move((0, 1), 1, 0.5)]
     found = options(asked, FiveProposer(), 5)
     assert len(distinct(found)) == 9
     made = moves(asked, found, score, 0.5, norm="l2", draw=0)
@@ -72,7 +72,7 @@ def test_chains_of_a_step_share_its_prompts_and_noises() -> None:
 
 
 def test_a_move_changes_one_position() -> None:
-    asked = [Asked((3, 5, 1), 1, 0.7)]
+    asked = [Move((3, 5, 1), 1, 0.7)]
     (option,) = options(asked, FiveProposer(), 4)
     assert all((state[0], state[2]) == (3, 1) for state in option.states)
     assert [state[1] for state in option.states] == sorted({state[1] for state in option.states})

@@ -22,9 +22,8 @@ from transformers import (
 )
 
 from visleak.errors import UsageError, VisleakError
-from visleak.memorization.baselines.causal import load_causal
-from visleak.memorization.search.language_models import load_language_model
-from visleak.memorization.search.masked import MaskedLanguageModel
+from visleak.memorization.baselines.zerocap import load_causal
+from visleak.memorization.search.language_models import MaskedLanguageModel, load_language_model
 from visleak.memorization.search.proposals import Rules, best_candidates
 
 TOKENS = (

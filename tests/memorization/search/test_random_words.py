@@ -81,7 +81,7 @@ def test_random_words_without_an_end_are_refused() -> None:
     assert str(refused.value) == (
         "random words never end by themselves: give prompts, or a budget of calls or seconds"
     )
-    with pytest.raises(UsageError, match=r"does not pay for the first step, which scores 4"):
+    with pytest.raises(UsageError, match=r"holds no step of random, which costs 5 with 4 chains"):
         RandomWords(FiveProposer()).search(task(chains=4, budget=Budget(calls=3)))
     with pytest.raises(UsageError, match=r"prompts is at least 1; got 0"):
         RandomSettings(prompts=0)

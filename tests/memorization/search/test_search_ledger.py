@@ -8,8 +8,7 @@ from pathlib import Path
 import pytest
 
 from visleak.errors import UsageError, VisleakError
-from visleak.memorization.search.ledger import FILE, Ledger, Scored
-from visleak.memorization.search.resuming import calls_so_far, forget_other
+from visleak.memorization.search.ledger import FILE, Ledger, Scored, calls_so_far, forget_other
 from visleak.pipeline.folder import claimed
 
 KEY = {"seed": 1, "settings": {"length": 3}}
@@ -77,10 +76,9 @@ def test_a_damaged_file_is_told_in_one_line(tmp_path: Path) -> None:
     (tmp_path / FILE).write_bytes(b"no database at all" * 100)
     with pytest.raises(VisleakError) as refused:
         Ledger(tmp_path, KEY)
-    assert str(refused.value) == (
-        f"the state of the search, {tmp_path / FILE}, cannot be used (file is not a database); see"
-        " that the disk has room, or remove the file to search anew"
-    )
+    said = str(refused.value)
+    assert said.startswith(f"{tmp_path / FILE} cannot be used (file is not a database); ")
+    assert said.endswith("remove the file to start the search again")
 
 
 def test_a_full_disk_is_told_in_one_line(tmp_path: Path) -> None:
@@ -88,7 +86,7 @@ def test_a_full_disk_is_told_in_one_line(tmp_path: Path) -> None:
         fill(ledger, 0.1)
         pages = ledger._db.execute("PRAGMA page_count").fetchone()[0]
         ledger._db.execute(f"PRAGMA max_page_count = {pages}")
-        with pytest.raises(VisleakError, match=r"\(database or disk is full\); see that the disk"):
+        with pytest.raises(VisleakError, match=r"\(database or disk is full\); check that"):
             fill(ledger, *[number / 7 for number in range(5000)])
         assert ledger.state == {"step": 1}
         assert ledger.count() == 1

@@ -26,7 +26,7 @@ from visleak.memorization.search import (
     search_into,
 )
 from visleak.memorization.search.ledger import FILE
-from visleak.memorization.search.output import read_result
+from visleak.memorization.search.recording import folder_of
 
 GIBBS = GibbsSettings(length=3, iterations=6, candidates=4, temperature=0.4, kappa=1.0, norm="l2")
 AUGMENT = AugmentSettings(
@@ -56,7 +56,7 @@ def searched(out: Path, model: FiveWords | None = None, **given: Any) -> dict[st
 def test_a_search_writes_what_the_next_verb_reads(tmp_path: Path) -> None:
     found = searched(tmp_path)
     held = json.loads((tmp_path / "search.json").read_text())
-    assert held == found == read_result(tmp_path, "search")
+    assert held == found == folder_of(tmp_path, "search").content()
     assert held["kind"] == "visleak memorization search"
     assert held["complete"] is True
     assert held["score"]["norm"] == "l2"
@@ -89,7 +89,7 @@ def test_the_same_search_is_reused_and_another_needs_force(tmp_path: Path) -> No
         searched(tmp_path, seed=1)
     other = searched(tmp_path, seed=1, force=True)
     assert other["key"] != first["key"]
-    assert read_result(tmp_path, "search") == other
+    assert folder_of(tmp_path, "search").content() == other
 
 
 def test_a_search_that_its_budget_ended_goes_on_with_a_larger_one(tmp_path: Path) -> None:
@@ -100,7 +100,7 @@ def test_a_search_that_its_budget_ended_goes_on_with_a_larger_one(tmp_path: Path
     assert searched(tmp_path / "a", budget=Budget(calls=30), say=said.append) == part
     whole = searched(tmp_path / "a", say=said.append)
     assert said[1:] == [
-        f"{tmp_path / 'a'} holds this search, as far as its budget went: it goes on from"
+        f"{tmp_path / 'a'} holds this search, as far as its budget went: it resumes at"
         f" {part['calls']} passes"
     ]
     wanted = searched(tmp_path / "b")
@@ -118,7 +118,7 @@ def test_a_search_that_was_killed_says_from_where_it_goes_on(tmp_path: Path) -> 
     found = searched(tmp_path, rest, say=said.append)
     begun = found["calls"] - rest.rows
     assert 0 < begun <= 40
-    assert said == [f"{tmp_path} holds this search, unfinished: it goes on from {begun} passes"]
+    assert said == [f"{tmp_path} holds this search, unfinished: it resumes at {begun} passes"]
 
 
 def test_an_unfinished_search_of_another_kind_is_refused_unless_forced(tmp_path: Path) -> None:
@@ -145,7 +145,7 @@ def augmented(out: Path, **given: Any) -> dict[str, Any]:
 
 def test_an_augmentation_writes_the_best_and_the_bank(tmp_path: Path) -> None:
     made = augmented(tmp_path)
-    assert made == read_result(tmp_path, "augment")
+    assert made == folder_of(tmp_path, "augment").content()
     assert [each["trigger"] for each in made["triggers"]] == list(TRIGGERS.texts)
     assert [each["unknown"] for each in made["triggers"]] == [0, 0, 1]
     table = pq.read_table(tmp_path / "prompts.parquet")
@@ -172,7 +172,7 @@ def test_picks_of_a_bank_are_per_trigger(tmp_path: Path) -> None:
     prompts = read_prompts(tmp_path / "augmented" / "prompts.parquet")
     out = tmp_path / "diverse"
     made = diversify_into(FiveWords(), prompts, out, count=3, per_source=True)
-    assert made == read_result(out, "diversify")
+    assert made == folder_of(out, "diversify").content()
     rows = pq.read_table(out / "prompts.parquet").to_pylist()
     assert made["picks"] == len(rows) == sum(made["sources"].values())
     triggers = dict(zip(prompts.texts, prompts.columns["trigger"], strict=True))

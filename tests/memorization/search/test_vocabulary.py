@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from visleak.errors import UsageError, VisleakError
-from visleak.memorization.search.vocabulary import (
+from visleak.memorization.search.proposals import (
     Vocabulary,
     banned_ids,
     is_stop_word,
@@ -79,7 +79,9 @@ def test_lists_are_read_from_files(tmp_path: Path) -> None:
     with pytest.raises(UsageError, match=r"--banned .*there is no such file; give a text file"):
         read_banned_words(tmp_path / "none.txt")
     file.write_bytes(b"\xff\xfe")
-    with pytest.raises(VisleakError, match=r"cannot be read \(.*\); it is UTF-8 text, one word a"):
+    with pytest.raises(
+        VisleakError, match=r"cannot be read \(.*\); it is UTF-8 text, one word per"
+    ):
         read_banned_words(file)
     with file.open("wb") as lines:
         lines.truncate(10_000_001)

@@ -11,10 +11,10 @@ import numpy.typing as npt
 import pyarrow as pa
 from PIL import Image
 
-from visleak.memorization.extraction.output import GENERATED_SCHEMA, MEDOID_SCHEMA
+from visleak.memorization.extraction.document import GENERATED, MEDOIDS, content
 from visleak.memorization.extraction.records import Cluster, Extraction
-from visleak.memorization.extraction.stored import GENERATED, MEDOIDS, RESULT, as_dict
-from visleak.store import write_json, write_tables
+from visleak.memorization.extraction.run import KIND
+from visleak.storage import RunFolder
 
 Pixels = npt.NDArray[np.uint8]
 
@@ -112,12 +112,16 @@ def write_extraction(
         calls=0,
         seconds=0.0,
     )
-    for name, schema, rows in (
-        (MEDOIDS, MEDOID_SCHEMA, medoids),
-        (GENERATED, GENERATED_SCHEMA, made),
-    ):
-        write_tables(folder / name, schema, [pa.Table.from_pylist(rows, schema=schema)])
-    write_json(folder / RESULT, as_dict(result))
+    run = RunFolder(folder, KIND)
+    tables = {MEDOIDS: table(medoids, MEDOID_ROW), GENERATED: table(made, MADE_ROW)}
+    run.finish(content(run, result), tables)
 
 
+def table(rows: list[dict[str, object]], names: tuple[str, ...]) -> pa.Table:
+    """Return rows as a table that has its columns without any row too."""
+    return pa.table({name: [row[name] for row in rows] for name in names})
+
+
+MEDOID_ROW = ("id", "path", "prompt", "cluster", "size", "seed", "caption")
+MADE_ROW = ("prompt", "seed", "digest", "path", "cluster")
 SETTINGS = {"min_cluster": 20, "images": 100}

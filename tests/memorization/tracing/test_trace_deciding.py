@@ -8,9 +8,8 @@ from dataclasses import replace
 from hypothesis import given
 from hypothesis import strategies as st
 
-from visleak.memorization.tracing.audited import asked
-from visleak.memorization.tracing.deciding import best, by_image, counts, families, originals
-from visleak.memorization.tracing.sources import Hit
+from visleak.memorization.tracing.conclusion import best, by_image, counts, families, originals
+from visleak.memorization.tracing.records import Hit
 
 PLAIN = Hit("a", "train", "1", 0.5, "different", 0.1)
 
@@ -32,15 +31,6 @@ def test_copies_come_before_layouts_and_these_before_the_rest() -> None:
         hits.remove(chosen)
     assert order == ["4", "3", "5", "2", "1", "6"]
     assert best([]) is None
-
-
-def test_hits_of_many_images_are_chosen_without_searching_a_list() -> None:
-    class Long(list[str]):
-        def __contains__(self, name: object) -> bool:
-            raise AssertionError("a list of all images is gone through for every hit")
-
-    hits = [replace(PLAIN, image=name) for name in "abca"]
-    assert asked(iter(hits), Long(["a", "c"])) == [hits[0], hits[2], hits[3]]
 
 
 def test_what_people_said_comes_before_what_the_machine_did() -> None:

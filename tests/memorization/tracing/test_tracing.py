@@ -23,8 +23,7 @@ from visleak.errors import UsageError, VisleakError
 from visleak.images import open_images
 from visleak.memorization.recall import recall_of
 from visleak.memorization.tracing import Trace, read_trace, trace
-from visleak.memorization.tracing.headline import headlines
-from visleak.memorization.tracing.output import HEADER
+from visleak.memorization.tracing.document import headlines, table
 from visleak.report import write_report
 from visleak.verdicts import Ledger, Verdict, digests_of
 
@@ -82,7 +81,7 @@ def test_what_is_not_found_is_not_shown_to_be_new(traced: Trace) -> None:
 def test_the_files_say_the_same(traced: Trace) -> None:
     with (traced.folder / "trace.csv").open(encoding="utf-8", newline="") as lines:
         rows = list(csv.DictReader(lines))
-    assert tuple(rows[0]) == HEADER
+    assert list(rows[0]) == table(traced).column_names
     assert [row["prompt"] for row in rows] == ["an astronaut", "'=a space poster", *PROMPTS[2:]]
     assert [row["memorized"] for row in rows] == ["0", "0", "1", ""]
     assert [row["verified"] for row in rows] == ["yes", "yes", "yes", "no"]
@@ -98,7 +97,7 @@ def test_the_files_say_the_same(traced: Trace) -> None:
 
 def test_the_report_shows_the_section(traced: Trace, tmp_path: Path) -> None:
     page = write_report(traced.folder / "audit", tmp_path / "page.html").read_text()
-    assert "who is the source of the generated images?" in page
+    assert "Memorization: sources of the generated images" in page
     assert "2 of 4 clusters are near-duplicates of 1 training image in train." in page
     assert "a cat &lt;b&gt;" in page
     assert "a cat <b>" not in page
@@ -113,7 +112,7 @@ def test_run_again_nothing_changes(world: World, traced: Trace) -> None:
 
 
 def test_another_request_needs_force(world: World, traced: Trace) -> None:
-    with pytest.raises(UsageError, match=r"holds another trace .*--force"):
+    with pytest.raises(UsageError, match=r"holds a result already .*--force"):
         trace(world.extraction, [str(world.train)], traced.folder, tau=0.8, workers=1)
 
 
@@ -170,7 +169,7 @@ def test_all_images_say_which_prompts_replicate(world: World, tmp_path: Path) ->
 def test_without_a_training_set_nothing_is_memorized(world: World, tmp_path: Path) -> None:
     found = trace(world.extraction, [], tmp_path)
     assert headlines(found) == [
-        "4 clusters are candidates, unverified: no training set was asked, and a result without"
+        "4 clusters are candidates, unverified: there was no training set, and a result without"
         " one is never called memorized"
     ]
     assert not found.verified
@@ -265,7 +264,7 @@ def test_tiny_pictures(natural: dict[str, np.ndarray], tmp_path: Path) -> None:
         ({"tau": math.nan}, "tau is a similarity from -1 to below 1; got nan"),
         ({"kappa_share": 1.0}, "kappa-share is a share from 0 to below 1; got 1"),
         ({"views": "some"}, "views must be one of none, mirror, all; got 'some'"),
-        ({"categories": "none.csv"}, "categories none.csv is no file; give a CSV file"),
+        ({"categories": "none.csv"}, "categories none.csv is not a file; give a CSV file"),
     ],
 )
 def test_arguments(world: World, tmp_path: Path, wrong: dict[str, object], said: str) -> None:
@@ -284,7 +283,7 @@ def test_damaged_files(world: World, traced: Trace, tmp_path: Path) -> None:
     (broken / "medoids.parquet").write_bytes(b"PAR1")
     with pytest.raises(VisleakError, match=r"medoids.parquet cannot be read .* extract again"):
         trace(broken, [], tmp_path / "out")
-    with pytest.raises(UsageError, match=r"holds no finished trace \(no trace.json\)"):
+    with pytest.raises(UsageError, match=r"holds no finished result \(no trace.json\)"):
         read_trace(tmp_path)
     content = json.loads((traced.folder / "trace.json").read_text())
     content["matches"][0]["size"] = "many"

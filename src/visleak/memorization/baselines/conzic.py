@@ -8,16 +8,17 @@ takes the argmax, and ends in local optima: 6 memorized images in 24 hours.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass
-from typing import Final, Literal
+from typing import Any, Final, Literal
 
 import numpy as np
 import numpy.typing as npt
 
 from visleak.errors import UsageError
-from visleak.memorization.baselines.running import Run, better, draw_of, generator
 from visleak.memorization.search.moving import boltzmann
 from visleak.memorization.search.proposals import Candidates, Proposer
+from visleak.memorization.search.running import Run, begun, better, draw_of, generator
 from visleak.memorization.search.task import Candidate, Found, SearchTask
 
 Float64 = npt.NDArray[np.float64]
@@ -97,7 +98,7 @@ class _Place:
 class Conzic:
     """Coordinate ascent from masks; each chain meets its own noises, new ones at every step.
 
-    A step costs a pass a noise for every prompt that the candidates make, and one for the empty
+    A step costs a pass per noise for every prompt that the candidates make, and one for the empty
     prompt. Nothing but the order and the noises tells chains apart.
 
     Args:
@@ -124,36 +125,34 @@ class Conzic:
         Raises:
             UsageError: the budget does not hold a single step, or nothing ends the search.
         """
-        run = Run(self.name, self.about(), task)
-        run.ends_by(self.settings.iterations)
-        states, best, step = self._begun(run)
-        while step != self.settings.iterations:
-            places = self._places(task, states, step)
-            cost = task.score.settings.noises * sum(len(each.known()) + 1 for each in places)
-            if not run.affords(cost):
-                run.must_have_begun(step, cost)
-                break
-            for chain, place in enumerate(places):
-                state, here = self._step(run, place, chain, step)
-                states[chain], best[chain] = state, better(best[chain], here)
-            run.calls += cost
-            step += 1
-            run.save(
-                {"step": step, "states": states, "best": [each and asdict(each) for each in best]},
-                now=step == self.settings.iterations,
-            )
-            run.say(step, self.settings.iterations)
-        found = [each for each in best if each is not None and each.prompt.strip()]
-        return run.found(found, complete=step == self.settings.iterations)
+        with begun(self.name, self.about(), task) as run:
+            run.ends_by(self.settings.iterations)
+            states, best, step = self._begun(run)
+            while step != self.settings.iterations:
+                places = self._places(task, states, step)
+                cost = task.score.settings.noises * sum(len(each.known()) + 1 for each in places)
+                if not run.affords(cost):
+                    run.must_have_begun(step, cost)
+                    break
+                for chain, place in enumerate(places):
+                    state, here = self._step(run, place, chain, step)
+                    states[chain], best[chain] = state, better(best[chain], here)
+                run.calls += cost
+                step += 1
+                run.save(_state(step, states, best), now=step == self.settings.iterations)
+                run.say(step, self.settings.iterations)
+            found = [each for each in best if each is not None and each.prompt.strip()]
+            complete = step == self.settings.iterations
+            return run.found(found, _state(step, states, best), complete=complete)
 
     def _begun(self, run: Run) -> tuple[list[list[int]], list[Candidate | None], int]:
-        """Return the states, the best prompts and the step to go on from."""
-        kept = run.open()
+        """Return the states, the best prompts and the step to resume from."""
+        kept = run.state
         if kept is None:
             states = [self.proposer.start(self.settings.length) for _ in range(run.task.chains)]
             return states, [None] * run.task.chains, 0
-        best = [None if each is None else Candidate(**each) for each in kept.meta["best"]]
-        return kept.meta["states"], best, int(kept.meta["step"])
+        best = [None if each is None else Candidate(**each) for each in kept["best"]]
+        return kept["states"], best, int(kept["step"])
 
     def _places(self, task: SearchTask, states: list[list[int]], step: int) -> list[_Place]:
         """Ask the language model for the candidates of all chains."""
@@ -170,7 +169,7 @@ class Conzic:
         score, known = run.task.score, place.known()
         scored = score(known, draw=draw_of(run.task.seed, chain, step)).by(score.settings.norm)
         by_text = dict(zip(known, map(float, scored), strict=True))
-        run.bank.add(Candidate(text, value, chain, step) for text, value in by_text.items())
+        run.add(Candidate(text, value, chain, step) for text, value in by_text.items())
         # a prompt of no word is the empty prompt, whose D is 0
         values = np.array([by_text.get(text, 0.0) for text in place.texts])
         chosen = int(np.argmax(weighed(place.proposed, values, self.settings)))
@@ -185,6 +184,12 @@ class Conzic:
         if self.settings.order == "shuffle":
             return int(generator(seed, chain).permutation(length)[step % length])
         return step % length
+
+
+def _state(
+    step: int, states: Sequence[list[int]], best: Sequence[Candidate | None]
+) -> dict[str, Any]:
+    return {"step": step, "states": list(states), "best": [each and asdict(each) for each in best]}
 
 
 def weighed(proposed: Candidates, scores: Float64, settings: ConzicSettings) -> Float64:

@@ -9,8 +9,7 @@ from typing import Any, Final
 import numpy as np
 
 from visleak.drawing import as_text, cut, figure_of, saved
-from visleak.memorization.baselines.headline import budget_of, name_of
-from visleak.memorization.baselines.records import Attempt, Comparison
+from visleak.memorization.baselines.records import Attempt, Comparison, budget_of, name_of
 
 #: Colours that differ for colour-blind readers too (Wong 2011), and marks that differ in print.
 COLOURS: Final = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9")
@@ -26,7 +25,7 @@ ACROSS: Final = 3
 def discoveries(result: Comparison) -> dict[str, bytes]:
     """Return images found against passes of search and images, as SVG and PNG.
 
-    A line a method, its mean over seeds; each seed is a mark. Lines of one height are drawn a
+    A line per method, its mean over seeds; each seed is a mark. Lines of one height are drawn a
     little apart.
     """
     methods = result.methods

@@ -10,8 +10,8 @@ from collections.abc import Sequence
 from typing import Final
 
 from visleak.errors import UsageError
-from visleak.memorization.baselines.running import Run, draw_of, generator
 from visleak.memorization.prompts import Prompts
+from visleak.memorization.search.running import BANK, begun, draw_of, generator
 from visleak.memorization.search.task import Candidate, Found, SearchTask
 
 #: Prompts between two looks at the budget, unless a batch is larger.
@@ -44,38 +44,37 @@ class Greedy:
         }
 
     def search(self, task: SearchTask) -> Found:
-        """Return the ``chains`` best prompts (200 in the paper) as the best, each a chain.
+        """Return the ``chains`` best prompts (200 in the paper) as the best, one per chain.
 
         ``Candidate.step`` is the place of a prompt in the list.
 
         Raises:
             UsageError: the budget does not hold a single prompt.
         """
-        run = Run(self.name, self.about(), task, bank=max(1000, task.chains))
-        kept = run.open()
-        done = 0 if kept is None else int(kept.meta["done"])
         noises = task.score.settings.noises
-        total = self._affordable(task, noises)
-        order = generator(task.seed, 0).permutation(len(self.prompts))
-        block = max(BLOCK, task.score.settings.batch)
-        while done < total and run.left() != 0:
-            rows = [int(row) for row in order[done : min(done + block, total)]]
-            texts = [self.prompts.texts[row] for row in rows]
-            scores = task.score(texts, draw=draw_of(task.seed)).by(task.score.settings.norm)
-            run.calls += noises * (len(rows) + (done == 0))
-            run.bank.add(
-                Candidate(text, float(score), step=row)
-                for text, score, row in zip(texts, scores, rows, strict=True)
-            )
-            done += len(rows)
-            run.save({"done": done}, now=done == total)
-            run.say(done, total)
-        ranked = run.bank.ranked()[: task.chains]
-        best = [
-            Candidate(each.prompt, each.score, chain, each.step)
-            for chain, each in enumerate(ranked)
-        ]
-        return run.found(best, complete=done == len(self.prompts))
+        with begun(self.name, self.about(), task, bank=max(BANK, task.chains)) as run:
+            done = 0 if run.state is None else int(run.state["done"])
+            total = self._affordable(task, noises)
+            order = generator(task.seed, 0).permutation(len(self.prompts))
+            block = max(BLOCK, task.score.settings.batch)
+            while done < total and run.left() != 0:
+                rows = [int(row) for row in order[done : min(done + block, total)]]
+                texts = [self.prompts.texts[row] for row in rows]
+                scores = task.score(texts, draw=draw_of(task.seed)).by(task.score.settings.norm)
+                run.calls += noises * (len(rows) + (done == 0))
+                run.add(
+                    Candidate(text, float(score), step=row)
+                    for text, score, row in zip(texts, scores, rows, strict=True)
+                )
+                done += len(rows)
+                run.save({"done": done}, now=done == total)
+                run.say(done, total)
+            ranked = run.ranked({"done": done})[: task.chains]
+            best = [
+                Candidate(each.prompt, each.score, chain, each.step)
+                for chain, each in enumerate(ranked)
+            ]
+            return run.found(best, {"done": done}, complete=done == len(self.prompts))
 
     def _affordable(self, task: SearchTask, noises: int) -> int:
         """Return how many prompts the budget holds beside the empty one."""

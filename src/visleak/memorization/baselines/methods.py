@@ -2,28 +2,28 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
-from importlib import import_module
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import Final, Literal
 
 from visleak.errors import UsageError
-from visleak.memorization.baselines.causal import CausalLanguageModel
+from visleak.memorization.baselines.conzic import Conzic, ConzicSettings
+from visleak.memorization.baselines.greedy import Greedy
+from visleak.memorization.baselines.pez import Pez, PezSettings
+from visleak.memorization.baselines.zerocap import (
+    CausalLanguageModel,
+    ShiftSettings,
+    Zerocap,
+    ZerocapSettings,
+)
 from visleak.memorization.model import TokenModel
 from visleak.memorization.prompts import Prompts
 from visleak.memorization.scores import Norm
+from visleak.memorization.search.gibbs import GibbsSearch, GibbsSettings
+from visleak.memorization.search.presets import refuse_other_scale, search_preset
 from visleak.memorization.search.proposals import Proposer
+from visleak.memorization.search.random_words import RandomSettings, RandomWords
 from visleak.memorization.search.task import Searcher
-
-#: Name of a method -> function that makes it of :class:`Means`.
-SEARCHERS: Final = {
-    "gibbs": "visleak.memorization.baselines.makers:gibbs",
-    "random": "visleak.memorization.baselines.makers:random_words",
-    "greedy": "visleak.memorization.baselines.makers:greedy",
-    "conzic": "visleak.memorization.baselines.makers:conzic",
-    "zerocap": "visleak.memorization.baselines.makers:zerocap",
-    "pez": "visleak.memorization.baselines.makers:pez",
-}
 
 #: Moves that no budget reaches.
 ENDLESS: Final = 1_000_000_000
@@ -79,6 +79,103 @@ class Means:
         return usual if self.iterations is None else self.iterations
 
 
+def gibbs(means: Means) -> GibbsSearch:
+    """Return Algorithm 1: one round without a kappa, as for table 2 (200 runs, 150 iterations).
+
+    Raises:
+        UsageError: D is on another scale than the paper's K, and no K was given.
+    """
+    usual = search_preset("paper").settings
+    if means.temperature is None and means.norm != usual.norm:
+        raise UsageError(
+            f"the paper's K (temperature {usual.temperature:g}) is on the {usual.norm} scale and D"
+            f" on the {means.norm} one: give --temperature, or --norm {usual.norm}"
+        )
+    if means.temperature is None:
+        refuse_other_scale(means.model, "paper", search_preset("paper"), {"kappa"})
+    wanted = means.own(usual.iterations)
+    settings: GibbsSettings = replace(
+        usual,
+        length=means.length,
+        iterations=ENDLESS if wanted is None else wanted,
+        candidates=means.candidates or usual.candidates,
+        temperature=usual.temperature if means.temperature is None else means.temperature,
+        kappa=None,
+        rounds=1,
+        norm=means.norm,
+    )
+    return GibbsSearch(means.masked("gibbs"), settings)
+
+
+def random_words(means: Means) -> RandomWords:
+    """Return strings of random words; without a budget as many as Algorithm 1 scores."""
+    usual = search_preset("paper").settings
+    wanted = means.own(usual.iterations)
+    prompts = None if wanted is None else wanted * (means.candidates or usual.candidates)
+    return RandomWords(means.masked("random"), RandomSettings(means.length, prompts))
+
+
+def greedy(means: Means) -> Greedy:
+    """Return the best of a list.
+
+    Raises:
+        UsageError: no list was given.
+    """
+    if means.prompts is None:
+        raise UsageError("greedy needs a list of prompts: give --prompts FILE")
+    return Greedy(means.prompts)
+
+
+def conzic(means: Means) -> Conzic:
+    """Return ConZIC with D."""
+    usual = ConzicSettings()
+    settings = replace(
+        usual,
+        length=means.length,
+        iterations=means.own(usual.iterations or ENDLESS),
+        candidates=means.candidates or usual.candidates,
+    )
+    return Conzic(means.masked("conzic"), settings)
+
+
+def zerocap(means: Means) -> Zerocap:
+    """Return ZeroCap with D; the budget, not a number of iterations, ends its chains early.
+
+    Raises:
+        UsageError: no causal language model was given.
+    """
+    if means.causal is None:
+        raise UsageError("zerocap needs a causal language model: give --causal-lm FOLDER")
+    usual = ZerocapSettings()
+    shift: ShiftSettings = replace(usual.shift, top=means.candidates or usual.shift.top)
+    settings = replace(
+        usual,
+        length=means.length,
+        beams=means.beams,
+        shift=shift,
+        prefix=usual.prefix if means.prefix is None else means.prefix,
+    )
+    return Zerocap(means.causal(), settings)
+
+
+def pez(means: Means) -> Pez:
+    """Return PEZ with D."""
+    usual = PezSettings()
+    iterations = means.own(usual.iterations or ENDLESS)
+    return Pez(means.model, replace(usual, length=means.length, iterations=iterations))
+
+
+#: Functions that make a method, by its name.
+SEARCHERS: Final[Mapping[str, Callable[[Means], Searcher]]] = {
+    "gibbs": gibbs,
+    "random": random_words,
+    "greedy": greedy,
+    "conzic": conzic,
+    "zerocap": zerocap,
+    "pez": pez,
+}
+
+
 def load_searchers(names: Sequence[str], means: Means) -> dict[str, Searcher]:
     """Return methods by name.
 
@@ -95,11 +192,9 @@ def load_searchers(names: Sequence[str], means: Means) -> dict[str, Searcher]:
             raise UsageError(f"a method is one of {', '.join(SEARCHERS)}; got {name!r}")
     twice = next((name for name in names if list(names).count(name) > 1), None)
     if twice is not None or not names:
-        what = "no method is given" if twice is None else f"method {twice} stands twice"
+        what = "no method is given" if twice is None else f"method {twice} is given twice"
         raise UsageError(f"{what}; give each of them once, with commas between")
     made = {}
     for name in names:
-        module, _, function = SEARCHERS[name].partition(":")
-        make: Callable[[Means], Searcher] = getattr(import_module(module), function)
-        made[name] = make(means)
+        made[name] = SEARCHERS[name](means)
     return made

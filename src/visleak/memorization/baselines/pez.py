@@ -8,16 +8,23 @@ iterations and find nothing: D rises to that of triggers on texts that give one-
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from base64 import b64decode, b64encode
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any, Final
 
+import numpy as np
+import numpy.typing as npt
+
 from visleak.encoders.libraries import library
 from visleak.errors import UsageError
-from visleak.memorization.baselines.running import Run, better, draw_of, generator
 from visleak.memorization.model import Tensor, TokenModel
 from visleak.memorization.scores import TriggerScore
+from visleak.memorization.search.running import Run, begun, better, draw_of, generator
 from visleak.memorization.search.task import GRADIENT_CALLS, Candidate, Found, SearchTask
+
+#: Parts of the state that are arrays.
+MOMENTS: Final = ("soft", "mean", "square")
 
 #: Of AdamW, as torch has them.
 BETAS: Final = (0.9, 0.999)
@@ -59,9 +66,9 @@ class PezSettings:
 class Pez:
     """Gradient search over hard prompts; chains are independent and share the noises of a step.
 
-    The noises are drawn anew every step. A step costs ``GRADIENT_CALLS`` passes a chain and noise,
-    and one a noise for the empty prompt. The score of a candidate is D of its tokens; its text may
-    be split into others.
+    Every step has its own noises. A step costs ``GRADIENT_CALLS`` passes per chain and noise, and
+    one per noise for the empty prompt. The score of a candidate is D of its tokens; its text may be
+    split into others.
 
     Args:
         model: whose vocabulary prompts are made of; that of the task's score.
@@ -93,46 +100,41 @@ class Pez:
             UsageError: the budget does not hold a single step, or nothing ends the search.
         """
         torch = library("torch", "diffusion", "the baseline pez")
-        run = Run(self.name, self.about(), task)
-        run.ends_by(self.settings.iterations)
-        vocabulary = Vocabulary(self.model)
-        state, step, best = self._begun(run, vocabulary, torch)
-        noises = task.score.settings.noises
-        cost = noises * (GRADIENT_CALLS * task.chains + 1)
-        run.must_have_begun(step, cost)
-        while step != self.settings.iterations and run.affords(cost):
-            ids = vocabulary.nearest(state.soft)
-            scores, gradients = ascent(task.score, vocabulary, ids, draw_of(task.seed, step))
-            run.calls += cost
-            seen = [
-                Candidate(self.model.prompt_of(row), score, chain, step)
-                for chain, (row, score) in enumerate(zip(ids.tolist(), scores, strict=True))
-            ]
-            run.bank.add(seen)
-            best = [better(old, new) for old, new in zip(best, seen, strict=True)]
-            state = adamw(state, -gradients, step + 1, self.settings.rate, self.settings.decay)
-            step += 1
-            last = step == self.settings.iterations
-            run.save(
-                {"step": step, "best": [each and asdict(each) for each in best]},
-                {name: getattr(state, name).numpy() for name in ("soft", "mean", "square")},
-                now=last,
-            )
-            run.say(step, self.settings.iterations)
-        found = [each for each in best if each is not None and each.prompt.strip()]
-        return run.found(found, complete=step == self.settings.iterations)
+        with begun(self.name, self.about(), task) as run:
+            run.ends_by(self.settings.iterations)
+            vocabulary = Vocabulary(self.model)
+            moments, step, best = self._begun(run, vocabulary, torch)
+            cost = task.score.settings.noises * (GRADIENT_CALLS * task.chains + 1)
+            run.must_have_begun(step, cost)
+            while step != self.settings.iterations and run.affords(cost):
+                ids = vocabulary.nearest(moments.soft)
+                scores, gradients = ascent(task.score, vocabulary, ids, draw_of(task.seed, step))
+                run.calls += cost
+                seen = [
+                    Candidate(self.model.prompt_of(row), score, chain, step)
+                    for chain, (row, score) in enumerate(zip(ids.tolist(), scores, strict=True))
+                ]
+                run.add(seen)
+                best = [better(old, new) for old, new in zip(best, seen, strict=True)]
+                moments = adamw(
+                    moments, -gradients, step + 1, self.settings.rate, self.settings.decay
+                )
+                step += 1
+                run.save(_state(step, moments, best), now=step == self.settings.iterations)
+                run.say(step, self.settings.iterations)
+            found = [each for each in best if each is not None and each.prompt.strip()]
+            complete = step == self.settings.iterations
+            return run.found(found, _state(step, moments, best), complete=complete)
 
     def _begun(
         self, run: Run, vocabulary: Vocabulary, torch: Any
     ) -> tuple[Moments, int, list[Candidate | None]]:
-        """Return the embeddings, the step and the best prompts to go on from."""
-        kept = run.open()
+        """Return the embeddings, the step and the best prompts to resume from."""
+        kept = run.state
         if kept is not None:
-            soft, mean, square = (
-                torch.from_numpy(kept.arrays[name].copy()) for name in ("soft", "mean", "square")
-            )
-            best: list[Candidate | None] = [Candidate(**each) for each in kept.meta["best"]]
-            return Moments(soft, mean, square), int(kept.meta["step"]), best
+            known = [torch.from_numpy(_unpacked(kept[name])) for name in MOMENTS]
+            best = [None if each is None else Candidate(**each) for each in kept["best"]]
+            return Moments(*known), int(kept["step"]), best
         rows = [
             generator(run.task.seed, chain).choice(vocabulary.ids, self.settings.length)
             for chain in range(run.task.chains)
@@ -140,6 +142,22 @@ class Pez:
         soft = vocabulary.embedded(torch.as_tensor([row.tolist() for row in rows])).float().cpu()
         nothing = torch.zeros_like(soft)
         return Moments(soft, nothing, nothing), 0, [None] * run.task.chains
+
+
+def _state(step: int, moments: Moments, best: Sequence[Candidate | None]) -> dict[str, Any]:
+    packed = {name: _packed(getattr(moments, name).numpy()) for name in MOMENTS}
+    return {"step": step, "best": [each and asdict(each) for each in best], **packed}
+
+
+def _packed(array: npt.NDArray[Any]) -> dict[str, Any]:
+    """Return an array as plain data: as numbers it would be several times as long."""
+    data = b64encode(array.tobytes()).decode("ascii")
+    return {"shape": list(array.shape), "dtype": str(array.dtype), "data": data}
+
+
+def _unpacked(plain: Mapping[str, Any]) -> npt.NDArray[Any]:
+    values = np.frombuffer(b64decode(plain["data"]), plain["dtype"])
+    return values.reshape(plain["shape"]).copy()
 
 
 class Vocabulary:

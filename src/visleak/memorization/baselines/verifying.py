@@ -14,10 +14,10 @@ from typing import Any, Protocol
 from visleak.memorization.baselines.records import Replayed, Verified
 from visleak.memorization.extraction import CopySimilarity, ExtractSettings, extract
 from visleak.memorization.model import DiffusionModel, Sampling
-from visleak.memorization.tracing import ImageSource, Original, Trace, trace
+from visleak.memorization.tracing import Original, Trace, trace
 from visleak.pipeline.folder import stamp_of
 from visleak.pipeline.workplace import Progress
-from visleak.records import AnySet, EmbeddingSet, ImageSet
+from visleak.records import AnySet
 
 
 class Verifier(Protocol):
@@ -34,20 +34,20 @@ class Verifier(Protocol):
 
 @dataclass(frozen=True)
 class TracedImages:
-    """The product's own way: ``extract``, then ``trace`` of one image a cluster.
+    """The product's own way: ``extract``, then ``trace`` of one image per cluster.
 
     Attributes:
         model: makes the images.
         sources: training images, sets or SOURCE text.
-        settings: images a prompt and what is a cluster.
-        sampling: steps, guidance, images a batch.
+        settings: images per prompt and what is a cluster.
+        sampling: steps, guidance, images per batch.
         similarity: that clusters are made by.
         tracing: further arguments of :func:`visleak.memorization.tracing.trace`: ``tau``,
             ``similarity``, ``views``, ``layouts``, ``workers``, ``cache``, ``device``.
     """
 
     model: DiffusionModel
-    sources: Sequence[AnySet | ImageSource | str]
+    sources: Sequence[AnySet | str]
     settings: ExtractSettings
     sampling: Sampling
     similarity: CopySimilarity
@@ -118,15 +118,13 @@ def _reference(found: Trace, original: Original) -> str:
     return closest if len(sets) > 1 else f"{original.source}/{closest}"
 
 
-def _told(source: AnySet | ImageSource | str) -> dict[str, object]:
+def _told(source: AnySet | str) -> dict[str, object]:
     """Return name, source and state of a source; another state is another comparison."""
     if isinstance(source, str):
         return {"source": source}
-    if isinstance(source, ImageSet | EmbeddingSet):
-        return {
-            "name": source.name,
-            "source": source.source,
-            "images": len(source),
-            "stamp": stamp_of(source),
-        }
-    return {"name": source.name, **source.about()}
+    return {
+        "name": source.name,
+        "source": source.source,
+        "images": len(source),
+        "stamp": stamp_of(source),
+    }

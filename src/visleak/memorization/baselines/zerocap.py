@@ -2,23 +2,347 @@
 
 Tewel et al. 2022; in table 2 of Hong et al. 2024 its CLIP loss is replaced by -D. It found no
 memorized image in 44 hours: its prompts have a D above general prompts and below triggers.
+
+Tewel et al. 2022, "ZeroCap", section 3: the keys and values of the tokens so far are moved by a few
+gradient steps on the sum of two losses: the cross-entropy of the next word to the softmax of the
+match over the most probable words (there CLIP's, here D), and the divergence from what the model
+would have said (equations 3 to 5). A gradient is divided by a power of its norm.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, field
 from typing import Any, Final, Literal
 
 import numpy as np
 import numpy.typing as npt
 
+from visleak.encoders.libraries import library
 from visleak.errors import UsageError
-from visleak.memorization.baselines.beams import Beam, grown, nudged
-from visleak.memorization.baselines.causal import CausalLanguageModel
-from visleak.memorization.baselines.running import Run, draw_of, generator
-from visleak.memorization.baselines.shifting import ShiftSettings, next_words
+from visleak.memorization.model import Tensor
+from visleak.memorization.search.language_models import loaded
+from visleak.memorization.search.running import Run, begun, draw_of, generator
 from visleak.memorization.search.task import Candidate, Found, SearchTask
+
+#: Keys and values of each layer, each (beams, heads, tokens, width).
+Memory = list[tuple[Tensor, Tensor]]
+
+WHAT = "a causal language model"
+
+
+def load_causal(text: str, *, device: str = "cpu") -> CausalLanguageModel:
+    """Return the causal language model that a text names, such as GPT-2.
+
+    Args:
+        text: a folder with ``config.json``, ``model.safetensors`` and a tokenizer, or
+            ``hub:OWNER/NAME``, which is looked for in the Hugging Face cache and fetched once.
+        device: of torch.
+
+    Raises:
+        MissingExtra: torch or transformers is not installed.
+        UsageError: there is no such folder, or it holds a masked language model.
+        VisleakError: the model cannot be had or loaded, or is no causal language model.
+    """
+    network, tokenizer, digest = loaded(text, "AutoModelForCausalLM", device, "--causal-lm FOLDER")
+    return CausalLanguageModel(text, network, tokenizer, digest)
+
+
+class CausalLanguageModel:
+    """A causal network of transformers with its tokenizer.
+
+    Args:
+        name: as it was asked for.
+        network: of transformers.
+        tokenizer: its own.
+        digest: of both.
+
+    Attributes:
+        name, digest: the same.
+        special: ids that are no part of a prompt.
+        most: tokens it can read.
+    """
+
+    def __init__(self, name: str, network: Any, tokenizer: Any, digest: str) -> None:
+        self.name, self.digest = name, digest
+        self._torch = library("torch", "diffusion", WHAT)
+        self._cache = library("transformers", "diffusion", WHAT).DynamicCache
+        self._network, self._tokenizer = network, tokenizer
+        size = int(network.config.vocab_size)
+        known = {int(at) for at in tokenizer.get_vocab().values()}
+        self.special = frozenset(map(int, tokenizer.all_special_ids)) | (set(range(size)) - known)
+        self.most = int(getattr(network.config, "max_position_embeddings", 1024))
+
+    def about(self) -> dict[str, object]:
+        """Return everything that its answers depend on, as plain data."""
+        return {"model": self.name, "digest": self.digest}
+
+    def begin(self, prefix: str) -> list[int]:
+        """Return the ids that a text begins with: its own sign for it, and those of a prefix.
+
+        Raises:
+            UsageError: there are none.
+        """
+        sign = self._tokenizer.bos_token_id
+        ids = list(self._tokenizer(prefix, add_special_tokens=False)["input_ids"]) if prefix else []
+        begun = ([] if sign is None else [int(sign)]) + list(map(int, ids))
+        if not begun:
+            raise UsageError(
+                f"language model {self.name} has no token that begins a text: give a prefix"
+            )
+        return begun
+
+    def word(self, text: str) -> int | None:
+        """Return the id of a text that is one token of its own, else ``None``."""
+        ids = self._tokenizer(text, add_special_tokens=False)["input_ids"] if text else []
+        return int(ids[0]) if len(ids) == 1 and int(ids[0]) not in self.special else None
+
+    def texts(self, rows: Sequence[Sequence[int]]) -> list[str]:
+        """Return what rows of ids spell, without special tokens."""
+        return [
+            str(text).strip()
+            for text in self._tokenizer.batch_decode(rows, skip_special_tokens=True)
+        ]
+
+    def rows(self, rows: Sequence[Sequence[int]]) -> Tensor:
+        """Return rows of equal length as the network reads them, (beams, tokens)."""
+        return self._torch.tensor([list(row) for row in rows], device=self._network.device)
+
+    def logits(self, rows: Tensor) -> Tensor:
+        """Return the logits of the next token, (beams, vocabulary), in float32."""
+        with self._torch.no_grad():
+            return self._network(input_ids=rows, use_cache=False).logits[:, -1].float()
+
+    def memory(self, rows: Tensor) -> Memory:
+        """Return the keys and values of all tokens but the last; empty where there is but one."""
+        if rows.shape[1] < 2:
+            return []
+        with self._torch.no_grad():
+            cache = self._network(input_ids=rows[:, :-1], use_cache=True).past_key_values
+        return [(layer.keys, layer.values) for layer in cache.layers]
+
+    def logits_after(self, memory: Memory, last: Tensor) -> Tensor:
+        """Return the logits of the next token from a memory and the last token; gradients flow.
+
+        Args:
+            memory: of the tokens before the last.
+            last: (beams, 1).
+        """
+        cache = self._cache()
+        for number, (keys, values) in enumerate(memory):
+            cache.update(keys, values, number)
+        answer = self._network(input_ids=last, past_key_values=cache, use_cache=True)
+        return answer.logits[:, -1].float()
+
+
+#: The logit of the end is lowered by this factor at the first word (ZeroCap's code).
+AT_FIRST: Final = 1.6
+
+
+@dataclass(frozen=True, slots=True)
+class Beam:
+    """A text in the making.
+
+    Attributes:
+        ids: its tokens, without the prefix.
+        total: sum of their log-probabilities.
+        ended: whether it has come to its end.
+    """
+
+    ids: tuple[int, ...] = ()
+    total: float = 0.0
+    ended: bool = False
+
+    @property
+    def mean(self) -> float:
+        """Mean log-probability of a token."""
+        return self.total / max(len(self.ids), 1)
+
+
+def grown(beams: Sequence[Beam], logs: Any, count: int, end: int | None) -> list[Beam]:
+    """Return the best ``count`` beams after one word more, by mean log-probability.
+
+    Args:
+        beams: those that have ended stay as they are.
+        logs: log-probabilities of the next word of those that have not, (beams, vocabulary).
+        count: of beams.
+        end: the id that ends a text.
+    """
+    made = [beam for beam in beams if beam.ended]
+    for beam, row in zip((beam for beam in beams if not beam.ended), logs, strict=True):
+        values, ids = row.topk(min(count, len(row)))
+        for value, word in zip(values.tolist(), ids.tolist(), strict=True):
+            if value > -np.inf:
+                made.append(Beam((*beam.ids, word), beam.total + value, word == end))
+    return sorted(made, key=lambda beam: (-beam.mean, beam.ids))[:count]
+
+
+def nudged(logits: Tensor, end: int | None, position: int, factor: float) -> Tensor:
+    """Return logits with the end made likelier, or at the first word less likely, as ZeroCap does.
+
+    Args:
+        logits: of the next word, (beams, vocabulary).
+        end: the id that ends a text; ``None`` changes nothing.
+        position: of the word, from 0.
+        factor: a positive logit is multiplied by it, a negative one divided.
+    """
+    if end is None:
+        return logits
+    raised, power = logits.clone(), factor if position else 1.0 / AT_FIRST
+    here = logits[:, end]
+    raised[:, end] = here * (here > 0) * power + here * (here <= 0) / power
+    return raised
+
+
+Float64 = npt.NDArray[np.float64]
+
+#: D of the most probable next words: (beams, words) ids to (beams, words) values.
+Judge = Callable[[npt.NDArray[np.int64]], Float64]
+
+#: Added to norms, so that a gradient of 0 stays one.
+TINY = 1e-15
+
+
+@dataclass(frozen=True, slots=True)
+class ShiftSettings:
+    """How a memory is shifted; the values are those of ZeroCap's code.
+
+    Attributes:
+        iterations: gradient steps per token.
+        top: most probable words that D is asked about.
+        temperature: divides D before its softmax.
+        guide_scale: weight of the cross-entropy to that softmax.
+        ce_scale: weight of the divergence from the model's own words.
+        stepsize: length of a step.
+        norm_factor: power of the gradient's norm that it is divided by.
+        fusion: share of the shifted probabilities in the geometric mean with the model's own.
+    """
+
+    iterations: int = 5
+    top: int = 512
+    temperature: float = 0.01
+    guide_scale: float = 1.0
+    ce_scale: float = 0.2
+    stepsize: float = 0.3
+    norm_factor: float = 0.9
+    fusion: float = 0.99
+
+
+def next_words(
+    model: CausalLanguageModel,
+    rows: Sequence[Sequence[int]],
+    judge: Judge,
+    how: ShiftSettings,
+    nudge: Callable[[Tensor], Tensor] = lambda logits: logits,
+) -> Tensor:
+    """Return the log-probabilities of the next word of every beam, (beams, vocabulary).
+
+    Special tokens have none (-inf). Each beam is shifted as if it were alone.
+
+    Args:
+        model: the language model.
+        rows: tokens so far, of equal length.
+        judge: D of candidates.
+        how: the shift.
+        nudge: what is done to the logits after it.
+    """
+    torch = library("torch", "diffusion", WHAT)
+    tokens = model.rows(rows)
+    own = model.logits(tokens)
+    memory = model.memory(tokens)
+    if memory:
+        memory = shifted(model, memory, tokens[:, -1:], own.log_softmax(-1), judge, how)
+        with torch.no_grad():
+            moved = model.logits_after(memory, tokens[:, -1:])
+    else:
+        moved = own
+    moved = nudge(moved)
+    mixed = how.fusion * moved.log_softmax(-1) + (1.0 - how.fusion) * own.log_softmax(-1)
+    mixed[:, sorted(model.special)] = -torch.inf
+    return mixed.log_softmax(-1).double().cpu()
+
+
+def shifted(
+    model: CausalLanguageModel,
+    memory: Memory,
+    last: Tensor,
+    own: Tensor,
+    judge: Judge,
+    how: ShiftSettings,
+) -> Memory:
+    """Return a memory after the gradient steps.
+
+    Args:
+        model: whose memory it is.
+        memory: of the tokens before the last.
+        last: tokens (beams, 1).
+        own: log-probabilities without a shift, (beams, vocabulary).
+        judge: D of candidates.
+        how: the shift.
+    """
+    torch = library("torch", "diffusion", WHAT)
+    flat = [each.detach() for pair in memory for each in pair]
+    moves = [torch.zeros_like(each) for each in flat]
+    for _ in range(how.iterations):
+        leaves = [move.clone().requires_grad_(True) for move in moves]
+        with torch.enable_grad():
+            here = [base + leaf for base, leaf in zip(flat, leaves, strict=True)]
+            logs = model.logits_after(_paired(here), last).log_softmax(-1)
+            loss = losses(logs, own, target(logs, model.special, judge, how), how).sum()
+            gradients = torch.autograd.grad(loss, leaves)
+        moves = [
+            move - how.stepsize * gradient / norms(gradient) ** how.norm_factor
+            for move, gradient in zip(moves, gradients, strict=True)
+        ]
+    return _paired([base + move for base, move in zip(flat, moves, strict=True)])
+
+
+def target(logs: Tensor, special: frozenset[int], judge: Judge, how: ShiftSettings) -> Tensor:
+    """Return what the next word should be by D: its softmax over the most probable words.
+
+    Args:
+        logs: log-probabilities (beams, vocabulary).
+        special: ids that are no words.
+        judge: D of candidates.
+        how: number of words, temperature.
+
+    Returns:
+        Probabilities (beams, vocabulary), 0 outside these words.
+    """
+    torch = library("torch", "diffusion", WHAT)
+    with torch.no_grad():
+        words = logs.detach().clone()
+        words[:, sorted(special)] = -torch.inf
+        count = min(how.top, words.shape[1] - len(special))
+        ids = words.topk(count, -1).indices
+        scores = torch.from_numpy(judge(ids.cpu().numpy()))
+        chances = (scores / how.temperature).softmax(-1).to(logs)
+        return torch.zeros_like(logs).scatter(1, ids, chances)
+
+
+def losses(logs: Tensor, own: Tensor, wanted: Tensor, how: ShiftSettings) -> Tensor:
+    """Return ZeroCap's loss of every beam, (beams,): less is better.
+
+    Args:
+        logs: log-probabilities of the next word, (beams, vocabulary); gradients flow.
+        own: the same without a shift.
+        wanted: probabilities by D.
+        how: the two weights.
+    """
+    guide = -(wanted * logs).sum(-1)
+    apart = (logs.exp() * (logs - own)).sum(-1)
+    return how.guide_scale * guide + how.ce_scale * apart
+
+
+def norms(gradient: Tensor) -> Tensor:
+    """Return the norm of every beam's gradient, shaped to divide it."""
+    found = gradient.flatten(1).norm(dim=1) + TINY
+    return found.reshape(-1, *[1] * (gradient.dim() - 1))
+
+
+def _paired(flat: Sequence[Tensor]) -> Memory:
+    return list(zip(flat[::2], flat[1::2], strict=True))
+
 
 #: In place of a position, for the noises that finished prompts of a chain are compared under.
 LAST: Final = 1 << 20
@@ -111,20 +435,18 @@ class Zerocap:
         Raises:
             UsageError: the budget does not hold a word of the first chain.
         """
-        run = Run(self.name, self.about(), task)
-        kept = run.open()
-        meta: dict[str, Any] = {"best": [], "beams": None, "whole": True}
-        if kept is not None:
-            meta = {name: kept.meta[name] for name in (*meta, "limit")}
-        while len(meta["best"]) < task.chains and run.left() != 0:
-            if meta["beams"] is None:
-                left, chains = run.left(), task.chains - len(meta["best"])
-                limit = None if left is None else run.calls + left // chains
-                meta |= {"beams": self._first(task.seed, len(meta["best"])), "limit": limit}
-            self._chain(run, meta)
-        best = [Candidate(**each) for each in meta["best"]]
-        complete = meta["whole"] and len(best) == task.chains
-        return run.found([each for each in best if each.prompt.strip()], complete=complete)
+        with begun(self.name, self.about(), task) as run:
+            meta: dict[str, Any] = run.state or {"best": [], "beams": None, "whole": True}
+            while len(meta["best"]) < task.chains and run.left() != 0:
+                if meta["beams"] is None:
+                    left, chains = run.left(), task.chains - len(meta["best"])
+                    limit = None if left is None else run.calls + left // chains
+                    meta |= {"beams": self._first(task.seed, len(meta["best"])), "limit": limit}
+                self._chain(run, meta)
+            best = [Candidate(**each) for each in meta["best"]]
+            complete = meta["whole"] and len(best) == task.chains
+            worded = [each for each in best if each.prompt.strip()]
+            return run.found(worded, meta, complete=complete)
 
     def _first(self, seed: int, chain: int) -> list[dict[str, Any]]:
         """Return what a chain begins with: nothing, or a first word."""
@@ -181,7 +503,7 @@ class Zerocap:
             self.settings.shift,
             lambda logits: nudged(logits, self._end, position, self.settings.end_factor),
         )
-        run.bank.add(judge.candidates())
+        run.add(judge.candidates())
         return grown(beams, logs, self.settings.beams, self._end)
 
     def _best(self, run: Run, chain: int, beams: Sequence[Beam]) -> Candidate:
@@ -197,7 +519,7 @@ class Zerocap:
             Candidate(text, float(value), chain, max(len(beam.ids) for beam in beams))
             for text, value in zip(known, values, strict=True)
         ]
-        run.bank.add(found)
+        run.add(found)
         return max(found, key=lambda each: each.score)
 
 

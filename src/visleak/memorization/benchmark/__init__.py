@@ -1,12 +1,11 @@
 """The benchmark of mitigations: does a method against replaying work, and what does it cost?"""
 
-from visleak.memorization.benchmark.judging import RealImages
 from visleak.memorization.benchmark.leaderboard import add_to, read_leaderboard
-from visleak.memorization.benchmark.plan import Choices, Judges, Plan, sampled, with_none
+from visleak.memorization.benchmark.measuring import Judges, RealImages
+from visleak.memorization.benchmark.plan import Choices, Plan, sampled, with_none
 from visleak.memorization.benchmark.records import Benchmark, MethodRow
 from visleak.memorization.benchmark.references import References, references_of
-from visleak.memorization.benchmark.running import benchmark
-from visleak.memorization.benchmark.stored import read_benchmark
+from visleak.memorization.benchmark.run import benchmark, read_benchmark
 
 __all__ = [
     "Benchmark",

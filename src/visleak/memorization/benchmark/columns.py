@@ -1,14 +1,15 @@
-"""The numbers of the tables, and which way each is to go."""
+"""The numbers of the tables: which way each is to go, and how names and values are printed."""
 
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Final
 
-from visleak.memorization.benchmark.records import GENERAL, TRIGGER
+from visleak.memorization.benchmark.records import GENERAL, NONE, TRIGGER, Line, MethodRow
 from visleak.memorization.metrics.copying import LIMIT
 
 #: Which deviation of the aesthetic score stands in the tables: that of all images, of the means
@@ -67,7 +68,7 @@ def shown_columns(deviation: str) -> tuple[tuple[str, str], ...]:
     >>> [name for scenario, name in shown_columns("images") if scenario == "general"]
     ['clip', 'aesthetic', 'aesthetic_std_images']
     """
-    # with one image a prompt there is none within: over prompts it is that of all images
+    # with one image per prompt there is none within: over prompts it is that of all images
     general = "images" if deviation == "within" else deviation
     trigger = ("top1", "top3", "share", "clip", "aesthetic", f"aesthetic_std_{deviation}")
     ordinary = ("clip", "aesthetic", f"aesthetic_std_{general}")
@@ -75,3 +76,76 @@ def shown_columns(deviation: str) -> tuple[tuple[str, str], ...]:
         *((TRIGGER, name) for name in trigger),
         *((GENERAL, name) for name in ordinary),
     )
+
+
+#: Names of methods in sentences, tables and figures.
+NAMES: Final = {
+    NONE: "no mitigation",
+    "rna": "RNA",
+    "rta": "RTA",
+    "wen": "Wen et al.",
+    "ren": "Ren et al.",
+}
+
+
+#: Folders before the last part of an absolute path, wherever it stands in a name.
+_FOLDERS: Final = re.compile(r"(?<![\w.])~?/(?:[^\s/]+/)*([^\s/]+)/?")
+
+
+def short(name: str) -> str:
+    """Return a name without the folders of a machine's paths.
+
+    >>> short("/home/ann/sd-1.4/"), short("head.pth on clip:/models/vit-l"), short("hub:CompVis/sd")
+    ('sd-1.4', 'head.pth on clip:vit-l', 'hub:CompVis/sd')
+    """
+    return _FOLDERS.sub(r"\1", name)
+
+
+def line_name(line: Line) -> str:
+    """Return the name of a method with its options."""
+    return ", ".join(each for each in (name_of(line.method), line.variant) if each)
+
+
+def name_of(method: str) -> str:
+    """Return the name of a method in texts; unknown ones keep their own."""
+    return NAMES.get(method, method)
+
+
+def label_of(row: MethodRow) -> str:
+    """Return method and setting as people read them."""
+    return f"{name_of(row.method)} {row.setting}".strip()
+
+
+def number(value: float, places: int = 3) -> str:
+    """Return a number as the paper prints it; a dash where it is not known.
+
+    >>> number(0.6412), number(5.249, 2), number(-0.0004), number(float("nan"))
+    ('.641', '5.25', '.000', '-')
+    """
+    if math.isnan(value):
+        return "-"
+    text = f"{value:.{places}f}"
+    if float(text) == 0:
+        text = text.lstrip("-")
+    return text.replace("0.", ".", 1) if text.lstrip("-").startswith("0.") else text
+
+
+def signed(value: float, places: int = 3) -> str:
+    """Return a change with its sign.
+
+    >>> signed(0.0123), signed(-0.5), signed(0.0)
+    ('+.012', '-.500', '.000')
+    """
+    text = number(value, places)
+    return f"+{text}" if value > 0 and float(text) != 0 else text
+
+
+def p_value(value: float) -> str:
+    """Return a probability in words.
+
+    >>> p_value(0.0421), p_value(0.00003), p_value(float("nan"))
+    ('p = .042', 'p < .001', 'p is not known')
+    """
+    if math.isnan(value):
+        return "p is not known"
+    return "p < .001" if value < 0.001 else f"p = {number(value)}"

@@ -6,7 +6,7 @@ import math
 from typing import Any, Final
 
 from visleak.drawing import as_text, cut, figure_of, saved
-from visleak.memorization.benchmark.headline import line_name, name_of, short
+from visleak.memorization.benchmark.columns import line_name, name_of, short
 from visleak.memorization.benchmark.records import GENERAL, NONE, TRIGGER, Benchmark, MethodRow
 
 #: Colours that differ for colour-blind readers too (Wong 2011), and marks that differ in print.

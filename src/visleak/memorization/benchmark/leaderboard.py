@@ -15,7 +15,7 @@ from typing import Any, Final
 from visleak.documents import as_plain, digest_of, read_entries
 from visleak.errors import UsageError
 from visleak.markup import Grid, markdown_cell, markdown_table
-from visleak.memorization.benchmark.headline import number, short
+from visleak.memorization.benchmark.columns import number, short
 from visleak.memorization.benchmark.records import GENERAL, TRIGGER, Benchmark, MethodRow
 from visleak.store import write_json
 
@@ -23,7 +23,7 @@ SCHEMA: Final = 1
 KIND: Final = "visleak mitigation leaderboard"
 
 #: First line of a leaderboard as Markdown.
-TITLE: Final = "# Mitigations against replaying"
+TITLE: Final = "# Mitigation leaderboard"
 
 #: What a row says of a board, all texts; and what it says of itself.
 _BOARD: Final = ("model", "model_digest", "triggers", "judged_by", "clip_model", "aesthetic_head")
@@ -85,7 +85,7 @@ def table_beside(path: Path) -> Path:
         read_leaderboard(path)
     if table.exists() and not table.read_text("utf-8", "replace").startswith(TITLE):
         raise UsageError(
-            f"{table} is no table of a leaderboard and would be replaced; give the leaderboard"
+            f"{table} is not a table of a leaderboard and would be replaced; give the leaderboard"
             f" another name than {path.name}"
         )
     return table
@@ -161,7 +161,7 @@ def _is_entry(entry: Any) -> bool:
 
 
 def leaderboard_markdown(entries: list[Entry]) -> str:
-    """Return a leaderboard as Markdown, a table a board."""
+    """Return a leaderboard as Markdown, one table per board."""
     lines = [TITLE, ""]
     for board in dict.fromkeys(entry["board"] for entry in entries):
         own = [entry for entry in entries if entry["board"] == board]
@@ -175,7 +175,7 @@ def leaderboard_markdown(entries: list[Entry]) -> str:
 
 def _grid(entries: list[Entry]) -> Grid:
     header = ["method", "setting", "top-1 ↓", "> 0.5 ↓", "CLIP ↑", "aes. ↑", "general CLIP ↑"]
-    header += ["hypervolume ↑", "seconds an image", "date"]
+    header += ["hypervolume ↑", "seconds per image", "date"]
     rows = []
     for entry in entries:
         cells = [_cell(entry[name]) for name in ("top1", "share", "clip")]

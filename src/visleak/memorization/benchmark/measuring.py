@@ -1,41 +1,172 @@
-"""Measuring images that are there: similarity, CLIP score, aesthetic score; nothing twice.
-
-Batches are cut from the whole list of a method's images, whatever is known already, so that a
-number is the same, to the last bit, whether a run was killed in between or not.
-"""
+"""What is measured of generated images: similarity, CLIP and aesthetic scores, distances."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from hashlib import blake2b
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 import numpy as np
 import numpy.typing as npt
 
-from visleak.errors import VisleakError
-from visleak.memorization.benchmark.measures import MeasureStore
+from visleak.errors import UsageError, VisleakError
+from visleak.images import content_digest, decode
 from visleak.memorization.benchmark.numbers import Measured
-from visleak.memorization.benchmark.plan import Judges
+from visleak.memorization.benchmark.records import Distance
 from visleak.memorization.benchmark.references import Reference, read_reference
 from visleak.memorization.extraction.image_store import ImageStore, Stored, key_of
+from visleak.memorization.extraction.similarity import CopySimilarity
 from visleak.memorization.metrics.aesthetic import Aesthetic
 from visleak.memorization.metrics.alignment import Alignment, clip_scores
 from visleak.memorization.metrics.copying import against_references
-from visleak.records import Bytes8
+from visleak.memorization.metrics.distances import frechet_distance, kernel_distance
+from visleak.memorization.metrics.features import PictureFeatures, precision_note
+from visleak.memorization.metrics.retrieval import PicturesByPrompt
+from visleak.pipeline.workplace import Progress, silent
+from visleak.records import Bytes8, ImageSet, Unreadable
+from visleak.storage import KeyValueStore
+from visleak.store import replacing
 
 Float64 = npt.NDArray[np.float64]
+Int64 = npt.NDArray[np.int64]
+
+#: File of the measured numbers in the folder of a benchmark.
+MEASURES: Final = "measures.sqlite"
+
+#: Pictures read at a time; only bounds memory.
+READ: Final = 64
+
+#: The numbers of a distance, as they are kept.
+_NAMES: Final = ("frechet", "kernel", "kernel_low", "kernel_high")
+
+_STEP: Final = "reading real images"
+
+
+class RealImages:
+    """Real images, and the network by whose features sets are compared.
+
+    Args:
+        images: the set; what cannot be read is left out and counted.
+        features: from pictures to vectors.
+        progress: told how many pictures are read.
+
+    Raises:
+        VisleakError: fewer than two pictures can be read.
+    """
+
+    def __init__(
+        self, images: ImageSet, features: PictureFeatures, progress: Progress = silent
+    ) -> None:
+        self._images, self.features, self._progress = images, features, progress
+        self.name = images.source or images.name
+        hasher, self.count = blake2b(digest_size=16), 0
+        for data in self._stored():
+            hasher.update(content_digest(data))
+            self.count += 1
+        self.unreadable = len(images.ids) - self.count
+        if self.count < 2:
+            raise VisleakError(
+                f"a distance needs at least 2 real images; {self.name} has {self.count} that can be"
+                " read"
+            )
+        self.digest = key_of("real", hasher.hexdigest(), features.digest)
+
+    def about(self) -> dict[str, Any]:
+        """Return what a result has to name, as plain data."""
+        return {
+            "name": self.name,
+            "images": self.count,
+            "unreadable": self.unreadable,
+            "features": self.features.name,
+            "number": self.features.number,
+            "digest": self.digest,
+        }
+
+    def distance(
+        self,
+        digests: Sequence[str],
+        groups: Int64,
+        picture: Callable[[str], Bytes8],
+        values: KeyValueStore,
+        folder: Path,
+    ) -> Distance:
+        """Return how far generated images are from these as a set.
+
+        Args:
+            digests: of the generated images.
+            groups: (n,): images of one group resemble each other.
+            picture: returns the pixels of an image by its digest.
+            values: what is known already.
+            folder: where the features of the real images are kept.
+        """
+        key = key_of("distance", 1, self.digest, list(digests), groups.tolist())
+        keys = {name: f"{key} {name}" for name in _NAMES}
+        known = values.known(list(keys.values()))
+        # an end of an interval that is not known is not kept
+        if keys["kernel"] not in known:
+            made = self._vectors(digests, picture)
+            real = self._real(folder)
+            kernel = kernel_distance(made, real, groups)
+            found = {
+                "kernel_low": kernel.low,
+                "kernel_high": kernel.high,
+                "frechet": frechet_distance(made, real),
+                "kernel": kernel.value,
+            }
+            values.add({keys[name]: value for name, value in found.items() if np.isfinite(value)})
+            known = values.known(list(keys.values()))
+        numbers = {name: known.get(keys[name], float("nan")) for name in _NAMES}
+        return Distance(**numbers, images=len(digests), against=self.count)
+
+    def _vectors(self, digests: Sequence[str], picture: Callable[[str], Bytes8]) -> Float64:
+        parts = []
+        for start in range(0, len(digests), READ):
+            parts.append(self.features.images([picture(d) for d in digests[start : start + READ]]))
+        return np.concatenate(parts)
+
+    def _real(self, folder: Path) -> Float64:
+        """Return the features of the real images, made once a folder."""
+        path = folder / f"real-{self.digest}.npy"
+        try:
+            held: Float64 = np.load(path, allow_pickle=False)
+            if held.shape == (self.count, self.features.width):
+                return held
+        except (OSError, ValueError, EOFError):
+            pass  # not there, or half of it: made anew
+        made = np.concatenate(list(self._read()))
+        with replacing(path) as beside, beside.open("wb") as file:
+            np.save(file, made)
+        return made
+
+    def _read(self) -> Iterator[Float64]:
+        held: list[Bytes8] = []
+        for number, data in enumerate(self._stored(), 1):
+            seen = decode(data)
+            if not isinstance(seen, Unreadable):
+                held.append(seen.pixels)
+            if len(held) == READ or number == self.count:
+                yield self.features.images(held)
+                held = []
+            self._progress(_STEP, number, self.count)
+
+    def _stored(self) -> Iterator[bytes | Bytes8]:
+        """Yield what is stored of every picture that can be decoded."""
+        for data in self._images.opener.read(range(len(self._images.ids))):
+            if not isinstance(data, Unreadable) and not isinstance(decode(data), Unreadable):
+                yield data
+
 
 #: Images measured at a time; a kill costs as many.
 CHUNK: Final = 32
 
 #: What one batch of a kind of number is asked with: images, and their places in the list.
-Asked = Callable[[Sequence[Bytes8], Sequence[int]], Float64]
+Measure = Callable[[Sequence[Bytes8], Sequence[int]], Float64]
 
 
-class Shelf:
+class MemorizedImages:
     """The memorized images of prompts, read when they are needed, one set of them held at a time.
 
     Args:
@@ -66,6 +197,43 @@ class Shelf:
 
 
 @dataclass(frozen=True)
+class Judges:
+    """By what images are judged; what is ``None`` is not measured.
+
+    Attributes:
+        similarity: to the memorized images.
+        alignment: CLIP score.
+        aesthetic: score of how an image looks.
+        real: set of images that the distances are to.
+        source: a search for prompts, for the reference performance.
+    """
+
+    similarity: CopySimilarity
+    alignment: Alignment | None = None
+    aesthetic: Aesthetic | None = None
+    real: RealImages | None = None
+    source: PicturesByPrompt | None = None
+
+    def __post_init__(self) -> None:
+        if self.source is not None and self.alignment is None:
+            raise UsageError(
+                "the reference performance keeps the picture with the best CLIP score: give an"
+                " alignment model with --clip"
+            )
+
+    @property
+    def least(self) -> float:
+        """The lowest similarity that there can be."""
+        return self.similarity.least
+
+    @property
+    def similarity_digest(self) -> str:
+        """Digest of the similarity: an encoder's does not tell half precision from full."""
+        own = self.similarity
+        return own.digest + precision_note(getattr(own, "encoder", None))
+
+
+@dataclass(frozen=True)
 class Measuring:
     """What measures images.
 
@@ -77,12 +245,16 @@ class Measuring:
     """
 
     images: ImageStore
-    values: MeasureStore
+    values: KeyValueStore
     judges: Judges
     tell: Callable[[int], None]
 
     def measured(
-        self, made: Sequence[Stored], texts: Sequence[str], prompts: int, shelf: Shelf | None
+        self,
+        made: Sequence[Stored],
+        texts: Sequence[str],
+        prompts: int,
+        shelf: MemorizedImages | None,
     ) -> Measured:
         """Return what is to be known of the images of one method in one scenario.
 
@@ -121,14 +293,18 @@ class Measuring:
         def scores(pictures: Sequence[Bytes8], at: Sequence[int]) -> Float64:
             return clip_scores(model, [texts[place] for place in at], pictures)
 
-        return self._asked(keys, digests, scores)
+        return self._measured(keys, digests, scores)
 
     def _aesthetic(self, judge: Aesthetic, digests: Sequence[str]) -> Float64:
         keys = [key_of("aesthetic", 1, judge.digest, digest) for digest in digests]
-        return self._asked(keys, digests, lambda pictures, _: judge(pictures))
+        return self._measured(keys, digests, lambda pictures, _: judge(pictures))
 
     def similarity(
-        self, digests: Sequence[str], images: int, shelf: Shelf, against_rows: Sequence[int]
+        self,
+        digests: Sequence[str],
+        images: int,
+        shelf: MemorizedImages,
+        against_rows: Sequence[int],
     ) -> Float64:
         """Return similarities to memorized images; prompts of one set of them go together.
 
@@ -161,16 +337,16 @@ class Measuring:
             ) -> Float64:
                 return against_references(similarity, pictures, shelf.pictures(row))
 
-            found[places] = self._asked(keys, [digests[place] for place in places], against)
+            found[places] = self._measured(keys, [digests[place] for place in places], against)
         return found
 
-    def _asked(self, keys: Sequence[str], digests: Sequence[str], ask: Asked) -> Float64:
+    def _measured(self, keys: Sequence[str], digests: Sequence[str], measure: Measure) -> Float64:
         """Return numbers by key, and measure those that are not known."""
         known = self.values.known(keys)
         for batch in _batches(len(keys)):
             missing = [place for place in batch if keys[place] not in known]
             if missing:
-                values = ask([self.images.picture(digests[place]) for place in batch], batch)
+                values = measure([self.images.picture(digests[place]) for place in batch], batch)
                 new = _checked(values, batch, keys)
                 self.values.add({keys[place]: new[keys[place]] for place in missing})
                 known |= self.values.known([keys[place] for place in missing])

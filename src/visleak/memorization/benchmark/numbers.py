@@ -1,7 +1,15 @@
-"""From measurements of images to rows of the tables, with intervals and paired tests."""
+"""From measurements of images to rows of the tables, with intervals and paired tests.
+
+Similarity to the memorized images is to fall, alignment or quality to stay up. A setting covers
+the rectangle between itself and a reference point (base similarity, 0); the hypervolume is the
+area that all settings of a method cover together (Zitzler & Thiele 1998, "Multiobjective
+optimization using evolutionary algorithms"). A setting that another one beats in both adds
+nothing, and no curve is drawn between settings.
+"""
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Final
@@ -9,8 +17,8 @@ from typing import Any, Final
 import numpy as np
 import numpy.typing as npt
 
+from visleak.errors import UsageError
 from visleak.memorization.benchmark.columns import SCORES
-from visleak.memorization.benchmark.hypervolume import share_of_ideal
 from visleak.memorization.benchmark.paired import (
     Deviation,
     bounded,
@@ -35,6 +43,68 @@ from visleak.memorization.benchmark.records import (
 from visleak.memorization.intervals import GroupInterval, group_interval
 from visleak.memorization.metrics.copying import copying
 from visleak.stats.multiple import holm
+
+
+def hypervolume(
+    falling: npt.ArrayLike, rising: npt.ArrayLike, reference: tuple[float, float]
+) -> float:
+    """Return the area covered by points of which one number is to fall and one to rise, exactly.
+
+    Args:
+        falling: (n,): smaller is better, such as similarity.
+        rising: (n,): larger is better, such as alignment.
+        reference: the worst corner: points that are not better than it in both cover nothing.
+
+    Returns:
+        0 or more; 0 of no points.
+
+    Raises:
+        UsageError: columns of different lengths, or a value is not a finite number.
+
+    >>> hypervolume([0.5, 0.25], [1.0, 0.5], (1.0, 0.0))
+    0.625
+    """
+    low, high = np.asarray(falling, np.float64), np.asarray(rising, np.float64)
+    if low.ndim != 1 or low.shape != high.shape:
+        raise UsageError(
+            f"falling and rising are columns of one length; got {low.shape} and {high.shape}"
+        )
+    if not (np.isfinite(low).all() and np.isfinite(high).all() and np.isfinite(reference).all()):
+        raise UsageError("a hypervolume is of finite numbers; leave out settings without one")
+    area, floor = 0.0, reference[1]
+    # from the best falling number on: what a point adds lies above all points before it
+    for row in np.lexsort((-high, low)):
+        wide = reference[0] - low[row]
+        if wide > 0 and high[row] > floor:
+            area += wide * (high[row] - floor)
+            floor = high[row]
+    return float(area)
+
+
+def share_of_ideal(
+    falling: npt.ArrayLike, rising: npt.ArrayLike, base: tuple[float, float]
+) -> float:
+    """Return the hypervolume by that of an ideal method: similarity 0 at the base's alignment.
+
+    The reference point is (base similarity, 0), so that this compares over models and scores. It
+    may pass 1 where a method raises alignment above the base's.
+
+    Args:
+        falling, rising: (n,): of the settings of one method.
+        base: the same two numbers without mitigation.
+
+    Returns:
+        0 for a method that lowers nothing; NaN where the base has no similarity or no alignment
+        above 0 to speak of.
+
+    >>> share_of_ideal([0.25], [0.3], (0.5, 0.3)), share_of_ideal([0.6], [0.3], (0.5, 0.3))
+    (0.5, 0.0)
+    """
+    ideal = base[0] * base[1]
+    if not (base[0] > 0 and base[1] > 0):
+        return math.nan
+    return hypervolume(falling, rising, (base[0], 0.0)) / ideal
+
 
 #: Numbers whose lowest value is that of the similarity.
 SIMILARITIES: Final = frozenset({"top1", "top3"})
@@ -82,7 +152,7 @@ class Entry:
 def rows_of(
     entries: Sequence[Entry], groups: Mapping[str, Int64], least: float = -1.0
 ) -> tuple[MethodRow, ...]:
-    """Return a row a method; the first entry is none, which the others are compared with.
+    """Return a row per method; the first entry is none, which the others are compared with.
 
     Args:
         entries: all of the same prompts and noises.
@@ -179,7 +249,7 @@ def _deviations(
         if before is not None:
             base = made(before)
             p = swap_test(base.parts, found.parts, groups, found.number)
-            change = _change(deviation_change(base, found, groups), p)
+            change = _changed(deviation_change(base, found, groups), p)
         interval = deviation_interval(found, groups)
         yield Score(scenario, f"aesthetic_std_{name}", interval, change)
 
@@ -219,12 +289,12 @@ def _mean(
             np.column_stack([ones, before]), np.column_stack([ones, values]), groups, mean_of_parts
         )
         moved = mean_interval(values - before, groups)
-        change = _change(bounded(moved, least - most, most - least), p)
+        change = _changed(bounded(moved, least - most, most - least), p)
     interval = bounded(group_interval(values, groups), least, most)
     return Score(scenario, name, interval, change)
 
 
-def _change(found: GroupInterval, p: float) -> Change:
+def _changed(found: GroupInterval, p: float) -> Change:
     return Change(found.value, found.low, found.high, p, p)
 
 

@@ -74,7 +74,7 @@ def swap_test(without: Float64, with_it: Float64, groups: npt.ArrayLike, number:
     owner = numbered(np.asarray(groups))
     if without.ndim != 2 or without.shape != with_it.shape or len(owner) != len(without):
         raise UsageError(
-            "a paired test is of two tables of one shape and a group a row; got"
+            "a paired test is of two tables of one shape and a group per row; got"
             f" {without.shape}, {with_it.shape} and {owner.shape}"
         )
     total = int(owner.max()) + 1

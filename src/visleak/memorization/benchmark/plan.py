@@ -11,20 +11,16 @@ import numpy.typing as npt
 
 from visleak.errors import UsageError
 from visleak.memorization.benchmark.columns import DEVIATIONS
+from visleak.memorization.benchmark.measuring import Judges
 from visleak.memorization.benchmark.records import NONE, Listed
 from visleak.memorization.benchmark.references import References
 from visleak.memorization.extraction.generating import Job, refuse_sampling, seeds_of
 from visleak.memorization.extraction.image_store import key_of
-from visleak.memorization.extraction.similarity import CopySimilarity
-from visleak.memorization.metrics.features import precision_note
 from visleak.memorization.model import DiffusionModel, Sampling
+from visleak.memorization.prompt_files.choosing import kept
 from visleak.memorization.prompts import Prompts
 
 if TYPE_CHECKING:
-    from visleak.memorization.benchmark.judging import RealImages
-    from visleak.memorization.metrics.aesthetic import Aesthetic
-    from visleak.memorization.metrics.alignment import Alignment
-    from visleak.memorization.metrics.searching import PicturesByPrompt
     from visleak.memorization.mitigate import Mitigation
 
 #: What the text is that an image's CLIP score is against: the prompt as it was given, or as the
@@ -60,46 +56,7 @@ class Choices:
             if value not in allowed:
                 raise UsageError(f"{name} is one of {', '.join(allowed)}; got {value!r}")
         if self.asked < 1:
-            raise UsageError(
-                f"a search is asked for at least 1 picture (paper: 100); got {self.asked}"
-            )
-
-
-@dataclass(frozen=True)
-class Judges:
-    """By what images are judged; what is ``None`` is not measured.
-
-    Attributes:
-        similarity: to the memorized images.
-        alignment: CLIP score.
-        aesthetic: score of how an image looks.
-        real: set of images that the distances are to.
-        source: a search for prompts, for the reference performance.
-    """
-
-    similarity: CopySimilarity
-    alignment: Alignment | None = None
-    aesthetic: Aesthetic | None = None
-    real: RealImages | None = None
-    source: PicturesByPrompt | None = None
-
-    def __post_init__(self) -> None:
-        if self.source is not None and self.alignment is None:
-            raise UsageError(
-                "the reference performance keeps the picture with the best CLIP score: give an"
-                " alignment model with --clip"
-            )
-
-    @property
-    def least(self) -> float:
-        """The lowest similarity that there can be."""
-        return self.similarity.least
-
-    @property
-    def similarity_digest(self) -> str:
-        """Digest of the similarity: an encoder's does not tell half precision from full."""
-        own = self.similarity
-        return own.digest + precision_note(getattr(own, "encoder", None))
+            raise UsageError(f"a search returns at least 1 image (paper: 100); got {self.asked}")
 
 
 @dataclass(frozen=True)
@@ -115,7 +72,7 @@ class Plan:
         general: ordinary prompts; ``None`` leaves that scenario out.
         images: a trigger prompt.
         general_images: an ordinary prompt.
-        sampling: steps, guidance, images a batch.
+        sampling: steps, guidance, images per batch.
         seed: of the noises, which all prompts and methods share.
         choices: where several ways are open.
         skipped: methods that the model cannot have, with the reason, a line each.
@@ -148,7 +105,7 @@ class Plan:
         names = [(each.name, each.setting) for each in self.mitigations]
         twice = next((name for name in names if names.count(name) > 1), None)
         if twice is not None:
-            raise UsageError(f"method {' '.join(twice).strip()} is asked for twice; give it once")
+            raise UsageError(f"method {' '.join(twice).strip()} is given twice; give it once")
         if not self.mitigations or self.mitigations[0].name != NONE:
             raise UsageError("the first method is none, which all others are compared with")
 
@@ -267,13 +224,5 @@ def sampled(prompts: Prompts, most: int | None, seed: int) -> Prompts:
     if most < 1:
         raise UsageError(f"a sample has at least 1 prompt; got {most}")
     rows = sorted(np.random.default_rng([seed, most]).permutation(len(prompts))[:most].tolist())
-    return replace(
-        prompts,
-        texts=tuple(prompts.texts[row] for row in rows),
-        labels=tuple(prompts.labels[row] for row in rows) if prompts.labels else (),
-        sources=tuple(prompts.sources[row] for row in rows) if prompts.sources else (),
-        columns={
-            name: tuple(column[row] for row in rows) for name, column in prompts.columns.items()
-        },
-        notes=(*prompts.notes, f"{most:,} of {len(prompts):,} prompts, drawn by seed {seed}"),
-    )
+    note = f"{most:,} of {len(prompts):,} prompts, drawn by seed {seed}"
+    return replace(kept(prompts, rows), notes=(*prompts.notes, note))

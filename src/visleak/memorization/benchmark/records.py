@@ -141,7 +141,7 @@ class Curve:
         line: the method with its options.
         name: ``clip`` or ``aesthetic``: what is to stay up while similarity falls.
         volume: share of the ideal area that is covered, see
-            :func:`visleak.memorization.benchmark.hypervolume.share_of_ideal`, with its interval.
+            :func:`visleak.memorization.benchmark.numbers.share_of_ideal`, with its interval.
         settings: how many strengths.
     """
 

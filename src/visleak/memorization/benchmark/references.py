@@ -54,7 +54,7 @@ def references_of(
         triggers: with what each names as its ``sources``.
         folder: of pictures, also in folders of it, named like a source: by its whole name, its
             last part where it is a path or address, or that without ending.
-        table: a CSV with the columns ``file`` and ``source`` or ``prompt``: a picture a row,
+        table: a CSV with the columns ``file`` and ``source`` or ``prompt``: a picture per row,
             relative to the table.
         beside: folder of the list; without the other two, sources are paths of pictures in it.
 
@@ -117,8 +117,8 @@ def _notes(found: Sequence[tuple[Path, ...]], named: _Named | None) -> Iterator[
     without = sum(not own for own in found)
     if without:
         yield (
-            f"{without:,} of {len(found):,} trigger prompts have no picture of what they replay:"
-            " they are left out of all similarities"
+            f"{without:,} of {len(found):,} trigger prompts have no memorized image: they are"
+            " excluded from all similarities"
         )
     shared = 0 if named is None else sum(len(each) > 1 for each in named.by_part.values())
     if shared:
@@ -134,7 +134,7 @@ class _Named:
 
     def __init__(self, folder: Path) -> None:
         if not folder.is_dir():
-            raise UsageError(f"references {folder} is no folder")
+            raise UsageError(f"references {folder} is not a folder")
         self.folder = folder
         self._whole: dict[str, list[Path]] = {}
         self._stem: dict[str, list[Path]] = {}

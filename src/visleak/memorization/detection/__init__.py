@@ -1,13 +1,12 @@
-"""Detection: which prompts of a list have a D so large that they may replay training images?"""
+"""Detection: prompts whose D is so large that they may reproduce training images."""
 
 from visleak.memorization.detection.attribution import leave_one_out, token_significance
-from visleak.memorization.detection.detecting import Asked, detect
-from visleak.memorization.detection.results import Attribution, Detection
-from visleak.memorization.detection.stored import read_detection
+from visleak.memorization.detection.records import Attribution, Detection
+from visleak.memorization.detection.run import Analysis, detect, read_detection
 from visleak.memorization.detection.thresholds import threshold_at
 
 __all__ = [
-    "Asked",
+    "Analysis",
     "Attribution",
     "Detection",
     "detect",

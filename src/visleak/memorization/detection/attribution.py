@@ -8,7 +8,7 @@ import numpy as np
 
 from visleak.encoders.libraries import library
 from visleak.errors import UsageError, VisleakError
-from visleak.memorization.detection.results import Attribution
+from visleak.memorization.detection.records import Attribution
 from visleak.memorization.model import TokenModel
 from visleak.memorization.scores import TriggerScore
 
@@ -48,7 +48,7 @@ def token_significance(score: TriggerScore, prompt: str) -> Attribution:
 
     Raises:
         UsageError: the model's prompts cannot be taken apart into tokens.
-        VisleakError: its gradient is no finite number.
+        VisleakError: its gradient is not a finite number.
 
     Source: Wen et al. 2024, "Detecting, Explaining, and Mitigating Memorization in Diffusion
     Models", section 4.1.
@@ -74,7 +74,7 @@ def token_significance(score: TriggerScore, prompt: str) -> Attribution:
     each = np.asarray(norms, np.float64)
     if not np.isfinite(each).all():
         raise VisleakError(
-            f"the gradient of D of {prompt[:80]!r} is no finite number in {model.precision}; use"
+            f"the gradient of D of {prompt[:80]!r} is not a finite number in {model.precision}; use"
             " precision fp32 or bf16"
         )
     first = _begins(model, each.shape[1])
@@ -117,7 +117,7 @@ def leave_one_out(score: TriggerScore, prompt: str) -> Attribution:
 
     D(p) - D(p without the word), by the L2 norm, all with the same noises. Needs nothing of a model
     but D. Words are what blanks separate; a prompt of one word is compared with the empty prompt.
-    Costs as many passes a noise as the prompt has different words, plus one or two.
+    Costs as many passes per noise as the prompt has different words, plus one or two.
     """
     words = prompt.split()
     without = [" ".join(words[:place] + words[place + 1 :]) for place in range(len(words))]

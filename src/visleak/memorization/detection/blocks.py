@@ -12,8 +12,10 @@ from zipfile import BadZipFile
 
 import numpy as np
 import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.parquet as pq
 
-from visleak.memorization.detection.results import Throughput
+from visleak.memorization.detection.records import NOISE, Throughput
 from visleak.memorization.scores import Scores, TriggerScore
 from visleak.store import replacing
 
@@ -167,3 +169,20 @@ def _stored(place: Path, total: int, noises: int) -> Iterator[_Block]:
         ):
             done = block.start + rows
             yield block
+
+
+def known_scores(folder: Path, noises: int) -> Known:
+    """Return the scores in the tables of a folder; none where a table is damaged."""
+    names = [f"{NOISE}{number + 1}" for number in range(noises)]
+    found: dict[str, npt.NDArray[np.float64]] = {}
+    for table in ("scores", "general"):
+        path = folder / f"{table}.parquet"
+        if not path.is_file():
+            continue
+        try:
+            columns = pq.read_table(path, columns=["prompt", *names])
+        except (OSError, pa.ArrowException):
+            return Known()
+        values = np.column_stack([columns[name].to_numpy() for name in names])
+        found.update(zip(columns["prompt"].to_pylist(), values, strict=True))
+    return Known(found)

@@ -15,7 +15,7 @@ from scipy.optimize import brentq
 from scipy.special import ndtri
 
 from visleak.errors import UsageError
-from visleak.memorization.detection.results import Estimate, Separation
+from visleak.memorization.detection.records import Estimate, Separation
 from visleak.stats.ranking import auc, steps
 from visleak.stats.rates import score_interval
 from visleak.stats.resampling import cluster_draws, percentiles

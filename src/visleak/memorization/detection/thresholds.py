@@ -16,7 +16,7 @@ import numpy as np
 import numpy.typing as npt
 
 from visleak.errors import UsageError
-from visleak.memorization.detection.results import Threshold
+from visleak.memorization.detection.records import Threshold
 from visleak.stats.binomial import CONFIDENCE, clopper_pearson_upper
 
 Float64 = npt.NDArray[np.float64]

@@ -1,13 +1,11 @@
-"""Candidate images: many images a prompt, clusters of those that come out nearly the same."""
+"""Candidate images: many images per prompt, clusters of those that are nearly the same."""
 
-from visleak.memorization.extraction.extracting import extract, reclustered
 from visleak.memorization.extraction.generating import Conditioned, Job, images_of, seeds_of
 from visleak.memorization.extraction.image_store import ImageStore
-from visleak.memorization.extraction.records import Cluster, Extraction
-from visleak.memorization.extraction.settings import ExtractSettings
-from visleak.memorization.extraction.similarities import load_similarity
+from visleak.memorization.extraction.records import Cluster, Extraction, ExtractSettings
+from visleak.memorization.extraction.run import extract, read_extraction, reclustered
 from visleak.memorization.extraction.similarity import CopySimilarity
-from visleak.memorization.extraction.stored import read_extraction
+from visleak.memorization.extraction.verified import load_similarity
 
 __all__ = [
     "Cluster",

@@ -45,7 +45,7 @@ def clusters_of(
 
     Args:
         similarity: (n, n), higher is more alike; of its two halves the mean counts.
-        seeds: (n,), one an image, all different.
+        seeds: (n,), one per image, all different.
         eps: largest distance of neighbours.
         min_samples: neighbours, itself counted, that make an image a core.
         min_cluster: least images of a cluster.
@@ -58,12 +58,12 @@ def clusters_of(
     count = len(seeds)
     if matrix.shape != (count, count):
         raise UsageError(
-            f"similarity must be {count} x {count}, one row a seed; got {matrix.shape}"
+            f"similarity must be {count} x {count}, one row per seed; got {matrix.shape}"
         )
     if len(set(seeds)) != count:
-        raise UsageError("seeds of the images of one prompt must all differ; one stands twice")
+        raise UsageError("seeds of the images of one prompt must all differ; one is given twice")
     if not np.isfinite(matrix).all():
-        raise UsageError("similarity holds something that is no number")
+        raise UsageError("similarity holds a value that is not a number")
     if not count:
         return []
     order = np.argsort(np.asarray(seeds), kind="stable")

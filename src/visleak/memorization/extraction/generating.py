@@ -46,7 +46,7 @@ class Maker(Protocol):
     def __call__(
         self, model: DiffusionModel, jobs: Sequence[Job], sampling: Sampling
     ) -> npt.NDArray[np.uint8]:
-        """Return one image a job, (n, height, width, 3). A row never depends on its neighbours."""
+        """Return one image per job, (n, height, width, 3), independent of its neighbours."""
         ...
 
 
@@ -110,7 +110,7 @@ def seeds_of(seed: int, count: int, prompt: str | None = None) -> list[int]:
 
 
 def calls_of(images: int, sampling: Sampling) -> int:
-    """Return the passes of the network that images cost: one a step, two with guidance (above 1).
+    """Return the passes of the network that images cost: one per step, two with guidance (above 1).
 
     >>> calls_of(2, Sampling(steps=50, guidance=7.5)), calls_of(2, Sampling(steps=50, guidance=1))
     (200, 100)
@@ -138,8 +138,8 @@ def images_of(
             maker, prompt and seed; the size of a batch and the device, which change rounding
             only, do not count.
         model: makes them.
-        jobs: one an image; the same job twice is made once.
-        sampling: steps, guidance, images a batch.
+        jobs: one per image; the same job twice is made once.
+        sampling: steps, guidance, images per batch.
         maker: what makes them of the model; the model as it is by default.
         progress: told how many are there.
 
@@ -166,7 +166,6 @@ def images_of(
             [keys[job] for job in missing],
             [job.prompt for job in missing],
             [job.seed for job in missing],
-            made_by.key,
             pixels[rows],
             # what only filled the batch up, or was there already, took its share too
             (time.perf_counter() - began) * len(missing) / len(filled),
@@ -198,7 +197,7 @@ def refuse_sampling(sampling: Sampling) -> None:
 def checked(
     pixels: npt.NDArray[np.uint8], jobs: Sequence[Job], model: DiffusionModel
 ) -> npt.NDArray[np.uint8]:
-    """Return what a model made, if it is one image a job.
+    """Return what a model made, if it is one image per job.
 
     Raises:
         VisleakError: it is something else.

@@ -7,13 +7,11 @@ so that a kill costs one batch, and what a later run makes is what this one woul
 
 from __future__ import annotations
 
-import contextlib
 import hashlib
 import io
 import json
 import os
-import sqlite3
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
@@ -26,22 +24,14 @@ from PIL import Image
 from visleak.errors import VisleakError
 from visleak.images import content_digest, decode
 from visleak.records import Bytes8, Unreadable
+from visleak.storage import KeyValueStore
 
 #: The index, and the folder of the pictures.
 INDEX: Final = "images.sqlite"
 PICTURES: Final = "images"
 
-#: Seconds to wait for another process that is writing, and keys asked for in one statement.
-PATIENCE: Final = 60.0
-CHUNK: Final = 500
-
-_TABLES: Final = """
-CREATE TABLE IF NOT EXISTS images (
-    key TEXT PRIMARY KEY, prompt TEXT NOT NULL, seed INTEGER NOT NULL, way TEXT NOT NULL,
-    digest TEXT NOT NULL, seconds REAL NOT NULL
-) WITHOUT ROWID;
-CREATE TABLE IF NOT EXISTS alike (key TEXT PRIMARY KEY, matrix BLOB NOT NULL) WITHOUT ROWID;
-"""
+#: Similarities of images that were computed.
+SIMILARITIES: Final = "similarities.sqlite"
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,45 +91,12 @@ class ImageStore:
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
-        try:
-            folder.mkdir(parents=True, exist_ok=True)
-        except OSError as error:
-            raise VisleakError(
-                f"the folder {folder} of images cannot be made ({error.strerror})"
-            ) from error
-        with self._explained():
-            self._db = sqlite3.connect(folder / INDEX, timeout=PATIENCE)
-            try:
-                # an entry must be on disk when the next batch begins; files come before it
-                self._db.execute("PRAGMA synchronous=FULL")
-                self._db.executescript(_TABLES)
-            except BaseException:
-                self._db.close()
-                raise
-
-    @contextlib.contextmanager
-    def _explained(self) -> Iterator[None]:
-        try:
-            yield
-        except sqlite3.Error as error:
-            raise VisleakError(
-                f"{self.folder / INDEX} cannot be used ({error}); see that the folder can be"
-                " written and the disk has room; a damaged index may be deleted, its images are"
-                " made again"
-            ) from error
+        self._index = KeyValueStore(folder / INDEX, "images")
+        self._matrices = KeyValueStore(folder / SIMILARITIES, "similarities")
 
     def known(self, keys: Sequence[str]) -> dict[str, Stored]:
         """Return the images that are there, by key; what lost its file is not there."""
-        found: dict[str, Stored] = {}
-        for start in range(0, len(keys), CHUNK):
-            part = keys[start : start + CHUNK]
-            marks = ",".join("?" * len(part))
-            with self._explained():
-                rows = self._db.execute(
-                    f"SELECT key, prompt, seed, digest, seconds FROM images WHERE key IN ({marks})",
-                    part,
-                ).fetchall()
-            found.update({row[0]: Stored(*row[1:]) for row in rows})
+        found = {key: Stored(*json.loads(value)) for key, value in self._index.known(keys).items()}
         return {key: each for key, each in found.items() if _is_there(self.folder / each.path)}
 
     def add(
@@ -147,15 +104,13 @@ class ImageStore:
         keys: Sequence[str],
         prompts: Sequence[str],
         seeds: Sequence[int],
-        way: str,
         pixels: npt.NDArray[np.uint8],
         seconds: float,
     ) -> None:
         """Keep a batch: its files first, then all of its entries at once.
 
         Args:
-            keys, prompts, seeds: one an image.
-            way: key of how its conditioning was made.
+            keys, prompts, seeds: one per image.
             pixels: (n, height, width, 3).
             seconds: that these images took.
 
@@ -164,13 +119,10 @@ class ImageStore:
         """
         digests = [self._written(each) for each in pixels]
         share = seconds / max(1, len(keys))
-        rows = [
-            (key, prompt, seed, way, digest, share)
-            for key, prompt, seed, digest in zip(keys, prompts, seeds, digests, strict=True)
-        ]
-        with self._explained(), self._db:
-            # an entry without its file is made anew, and may then differ by rounding
-            self._db.executemany("INSERT OR REPLACE INTO images VALUES (?, ?, ?, ?, ?, ?)", rows)
+        entries = zip(keys, prompts, seeds, digests, strict=True)
+        values = {key: json.dumps([*entry, share]) for key, *entry in entries}
+        # an entry without its file is made again, and may then differ by rounding
+        self._index.add(values, replace=True)
 
     def _written(self, pixels: Bytes8) -> str:
         """Write a picture unless it is there, and return its digest."""
@@ -205,8 +157,8 @@ class ImageStore:
             data = path.read_bytes()
         except OSError as error:
             raise VisleakError(
-                f"{path} cannot be read ({error.strerror}); run the same command again, and it is"
-                " made anew"
+                f"{path} cannot be read ({error.strerror}); run the same command again to"
+                " generate it"
             ) from error
         seen = decode(data)
         if content_digest(data).hex() != digest or isinstance(seen, Unreadable):
@@ -220,11 +172,10 @@ class ImageStore:
 
     def alike(self, key: str, count: int) -> npt.NDArray[np.float32] | None:
         """Return the kept similarities (n, n) under a key, ``None`` where there are none."""
-        with self._explained():
-            row = self._db.execute("SELECT matrix FROM alike WHERE key = ?", (key,)).fetchone()
-        if row is None:
+        data = self._matrices.known([key]).get(key)
+        if data is None:
             return None
-        values = np.frombuffer(row[0], "<f4")
+        values = np.frombuffer(data, "<f4")
         across, down = np.triu_indices(count, 1)
         if len(values) != len(across):
             return None
@@ -235,12 +186,12 @@ class ImageStore:
     def keep_alike(self, key: str, matrix: npt.NDArray[np.floating]) -> None:
         """Keep similarities (n, n), symmetric with ones on the diagonal."""
         values = matrix[np.triu_indices(len(matrix), 1)].astype("<f4").tobytes()
-        with self._explained(), self._db:
-            self._db.execute("INSERT OR REPLACE INTO alike VALUES (?, ?)", (key, values))
+        self._matrices.add({key: values}, replace=True)
 
     def close(self) -> None:
-        """Let go of the index."""
-        self._db.close()
+        """Let go of the files."""
+        self._index.close()
+        self._matrices.close()
 
     def __enter__(self) -> Self:
         return self

@@ -22,13 +22,21 @@ from typing import Final
 
 import numpy as np
 
-from visleak.encoders import load_encoder
+from visleak.encoders import ENCODERS, load_encoder
+from visleak.errors import UsageError
 from visleak.gallery import shrink
 from visleak.grading import grade, load_grader
 from visleak.images import open_pictures
 from visleak.memorization import inplace
 from visleak.memorization.extraction.clustering import middle_of
-from visleak.memorization.extraction.similarity import EPS, EncoderSimilarity, Float64, among
+from visleak.memorization.extraction.similarity import (
+    EPS,
+    CopySimilarity,
+    EncoderSimilarity,
+    Float64,
+    PixelSimilarity,
+    among,
+)
 from visleak.memorization.inplace import COLOURS, TINY, in_place, is_tiny
 from visleak.pipeline.candidates import SAME_COLOUR, side
 from visleak.pipeline.fingerprinting import fingerprint
@@ -84,8 +92,8 @@ class VerifiedSimilarity:
         if not (cosine[np.triu_indices(len(cosine), 1)] >= GATE).any():
             return np.eye(len(cosine))  # nothing is worth a look
         with Workplace.at(None, 1, None) as place:
-            desk = _Desk(self, list(pictures), place)
-            parts = _stars(_linked(cosine, desk), cosine, desk)
+            verifier = _Verifier(self, list(pictures), place)
+            parts = _stars(_linked(cosine, verifier), cosine, verifier)
         found = np.where(parts[:, None] == parts[None, :], cosine, 0.0)
         found[found < GATE] = 0.0
         np.fill_diagonal(found, 1.0)
@@ -103,13 +111,13 @@ class VerifiedSimilarity:
         if len(row):
             with Workplace.at(None, 1, None) as place:
                 # one list, so that one way of looking serves both
-                desk = _Desk(self, [*one, *other], place)
-                confirmed = desk.confirmed(row, len(one) + column)
+                verifier = _Verifier(self, [*one, *other], place)
+                confirmed = verifier.confirmed(row, len(one) + column)
             found[row[confirmed], column[confirmed]] = cosine[row, column][confirmed]
         return found
 
 
-def _linked(cosine: Float64, desk: _Desk) -> Int64:
+def _linked(cosine: Float64, verifier: _Verifier) -> Int64:
     """Return a part for each picture: those that confirmed pairs tie together have the same."""
     count = len(cosine)
     parts = np.arange(count)
@@ -126,14 +134,14 @@ def _linked(cosine: Float64, desk: _Desk) -> Int64:
         if not len(asked):
             return parts
         open_pairs[asked] = False
-        confirmed = desk.confirmed(left[asked], right[asked])
+        confirmed = verifier.confirmed(left[asked], right[asked])
         for pair in asked[confirmed]:
             parts = _joined(parts, int(left[pair]), int(right[pair]))
         for side_of in (left, right):
             np.add.at(refused, side_of[asked[~confirmed]], 1)
 
 
-def _stars(parts: Int64, cosine: Float64, desk: _Desk) -> Int64:
+def _stars(parts: Int64, cosine: Float64, verifier: _Verifier) -> Int64:
     """Return parts again, each made of a picture and of others that were confirmed with it."""
     found = np.arange(len(parts))
     for part in np.unique(parts):
@@ -143,7 +151,7 @@ def _stars(parts: Int64, cosine: Float64, desk: _Desk) -> Int64:
                 break
             middle = rest[middle_of(cosine[np.ix_(rest, rest)])]
             others = rest[(rest != middle) & (cosine[middle, rest] >= GATE)]
-            same = others[desk.confirmed(np.full(len(others), middle), others)]
+            same = others[verifier.confirmed(np.full(len(others), middle), others)]
             found[same] = middle
             rest = np.setdiff1d(rest, [middle, *same])
     return found
@@ -165,7 +173,7 @@ def _forest(parts: Int64, left: Int64, right: Int64, pairs: Int64) -> Int64:
     return np.asarray(chosen, np.int64)
 
 
-class _Desk:
+class _Verifier:
     """Where pictures of one list are looked at in pairs."""
 
     def __init__(self, by: VerifiedSimilarity, pictures: list[Bytes8], place: Workplace) -> None:
@@ -217,3 +225,27 @@ class _Desk:
             view=np.zeros(len(left), np.int8),
             total=np.zeros(len(self._side.prints), np.int64),
         )
+
+
+def load_similarity(text: str = "builtin") -> CopySimilarity:
+    """Return the similarity of a text.
+
+    Args:
+        text: ``builtin`` (fingerprint and verification), ``pixels``, or any encoder of
+            :func:`visleak.encoders.load_encoder`, such as ``sscd:FILE``, which MemBench uses.
+
+    Raises:
+        UsageError: there is no similarity of that name.
+        VisleakError: the encoder's weights cannot be had.
+    """
+    if text == "pixels":
+        return PixelSimilarity()
+    if text == "builtin":
+        return VerifiedSimilarity()
+    name = text.partition(":")[0].partition("?")[0]
+    if name not in ENCODERS or name == "builtin":
+        others = ", ".join(each for each in ENCODERS if each != "builtin")
+        raise UsageError(
+            f"similarity is builtin, pixels, sscd:FILE or another encoder ({others}); got {text!r}"
+        )
+    return EncoderSimilarity(load_encoder(text))

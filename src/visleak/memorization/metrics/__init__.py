@@ -21,12 +21,13 @@ from visleak.memorization.metrics.distances import (
     kernel_subsets,
 )
 from visleak.memorization.metrics.features import PictureFeatures, load_features
-from visleak.memorization.metrics.reference import (
+from visleak.memorization.metrics.retrieval import (
     Best,
+    FolderByPrompt,
+    PicturesByPrompt,
     ReferencePerformance,
     reference_performance,
 )
-from visleak.memorization.metrics.searching import FolderByPrompt, PicturesByPrompt
 
 __all__ = [
     "Aesthetic",

@@ -181,14 +181,14 @@ def clip_scores(
 
     Args:
         alignment: the model.
-        prompts: one a picture.
+        prompts: one per picture.
         pictures: ``uint8`` (height, width, 3).
 
     Returns:
         (n,): cosines, -1 to 1.
 
     Raises:
-        UsageError: there is not one prompt a picture.
+        UsageError: there is not one prompt per picture.
     """
     if len(prompts) != len(pictures):
         raise UsageError(

@@ -28,7 +28,7 @@ BEST: Final = 3
 
 @dataclass(frozen=True)
 class Copying:
-    """How much the images of prompts copy, one number a prompt; NaN where nothing was compared.
+    """How much the images of prompts copy, one number per prompt; NaN where nothing was compared.
 
     Attributes:
         top1: ``float64`` (prompts,): similarity of the most similar image.

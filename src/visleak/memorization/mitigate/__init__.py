@@ -1,7 +1,7 @@
 """Mitigations: ways to make images of prompts that replay less of the training set."""
 
 from visleak.memorization.mitigate.insertion import NumberAddition, TokenAddition
-from visleak.memorization.mitigate.method import Mitigation
+from visleak.memorization.mitigate.method import Mitigation, Unmitigated
 from visleak.memorization.mitigate.methods import (
     METHODS,
     mitigation,
@@ -9,7 +9,6 @@ from visleak.memorization.mitigate.methods import (
     usual_methods,
 )
 from visleak.memorization.mitigate.ren import AttentionRescaling
-from visleak.memorization.mitigate.unmitigated import Unmitigated
 from visleak.memorization.mitigate.wen import PromptOptimisation
 
 __all__ = [

@@ -242,7 +242,7 @@ def with_tokens(model: DiffusionModel, name: str) -> TokenModel:
     """
     if not hasattr(model, "token_ids"):
         raise UsageError(
-            f"{name} needs the tokens of a prompt, and those of {model.name} cannot be had; leave"
+            f"{name} needs the tokens of a prompt, which {model.name} does not provide; leave"
             f" {name} out"
         )
     return cast(TokenModel, model)

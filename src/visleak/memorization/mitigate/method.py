@@ -9,11 +9,13 @@ from __future__ import annotations
 
 import dataclasses
 import json
+import math
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from typing import Any, Final, Protocol
 
 from visleak.errors import UsageError
-from visleak.memorization.extraction.generating import Job, Maker
+from visleak.memorization.extraction.generating import Job, Maker, Plain
 from visleak.memorization.model import DiffusionModel
 
 #: Metadata of a field: what an option is called where it is not called like the field, and that a
@@ -132,3 +134,35 @@ def place_of(seed: int, seeds: Sequence[int], method: Any) -> int:
             f" seed {seed} is none of the {len(seeds)} that it was prepared for"
         )
     return list(seeds).index(seed)
+
+
+@dataclass(frozen=True, slots=True)
+class Unmitigated:
+    """The model as it is; it shares its images with every other verb that makes them."""
+
+    @property
+    def name(self) -> str:
+        """The method."""
+        return "none"
+
+    @property
+    def setting(self) -> str:
+        """Nothing."""
+        return ""
+
+    @property
+    def strength(self) -> float:
+        """NaN: there is none."""
+        return math.nan
+
+    def about(self) -> dict[str, object]:
+        """Return name and source."""
+        return {"name": self.name, "setting": self.setting, "options": {}, "source": "the model"}
+
+    def prepared(self, model: DiffusionModel, seeds: Sequence[int]) -> Maker:
+        """Return what makes images by the model as it is."""
+        return Plain()
+
+    def prompt_of(self, job: Job, model: DiffusionModel | None = None) -> str:
+        """Return the prompt."""
+        return job.prompt

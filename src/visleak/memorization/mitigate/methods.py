@@ -8,9 +8,8 @@ from typing import Any, Final, Literal, get_args, get_origin, get_type_hints
 
 from visleak.errors import UsageError
 from visleak.memorization.mitigate.insertion import NumberAddition, TokenAddition
-from visleak.memorization.mitigate.method import Mitigation, letter_of
+from visleak.memorization.mitigate.method import Mitigation, Unmitigated, letter_of
 from visleak.memorization.mitigate.ren import AttentionRescaling
-from visleak.memorization.mitigate.unmitigated import Unmitigated
 from visleak.memorization.mitigate.wen import PromptOptimisation
 from visleak.memorization.model import DiffusionModel, version_of
 

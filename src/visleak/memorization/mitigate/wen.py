@@ -5,14 +5,18 @@ the text encoder is optimised, on the noise that an image starts from and at the
 step, until D < l. No guidance enters the loss, and the empty prompt's embedding stays. What D is
 of is a choice: the paper's formula is one image's, the authors' code (and MemBench's) takes one
 norm over all images that it makes of a prompt, which is about root(n) times an image's own.
+
+The loss is D of Hong et al. 2024 (equation 4) as a function of the text encoder's output, so it is
+``scores.TriggerScore`` that works it out. Embeddings, moments and losses are float32 or better
+whatever the network is: it rounds what it is given.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from typing import Final, Literal
+from typing import Any, Final, Literal
 
 import numpy as np
 import numpy.typing as npt
@@ -28,16 +32,223 @@ from visleak.memorization.mitigate.method import (
     place_of,
     setting_of,
 )
-from visleak.memorization.mitigate.optimising import (
-    Descent,
-    Moved,
-    descend,
-    each_alone,
-    joined,
-    one_for_all,
-)
 from visleak.memorization.model import Conditioning, DiffusionModel, Sampling, Tensor
 from visleak.memorization.scores import ScoreSettings, TriggerScore
+
+#: From embeddings (n, tokens, width) and which rows of all they are to losses (n,) and the slope
+#: of each row's loss (n, tokens, width).
+Losses = Callable[[Tensor, Tensor], tuple[Tensor, Tensor]]
+
+#: The optimisers of torch, with its own defaults: AdamW's weight decay is 0.01.
+OPTIMISERS: Final = {"adam": "Adam", "adamw": "AdamW"}
+
+#: What a half-precision loss is multiplied with before its slope is taken, the first that stays
+#: finite: small slopes would otherwise be rounded to nothing.
+FACTORS: Final = (1024.0, 32.0, 1.0)
+
+
+@dataclass(frozen=True, slots=True)
+class Descent:
+    """How embeddings are moved.
+
+    Attributes:
+        limit: l; an embedding whose loss is not above it stays.
+        steps: updates at most.
+        rate: learning rate.
+        optimiser: of :data:`OPTIMISERS`.
+    """
+
+    limit: float
+    steps: int = 10
+    rate: float = 0.05
+    optimiser: str = "adam"
+
+
+@dataclass(frozen=True, slots=True)
+class Moved:
+    """Embeddings that were moved.
+
+    Attributes:
+        states: (n, tokens, width), of the type that was given; a row without an update is what was
+            given, bit for bit.
+        first: (n,) losses before the first update.
+        last: (n,) last losses that were seen; none is worked out after the last update.
+        updates: (n,) how many there were.
+    """
+
+    states: Tensor
+    first: Tensor
+    last: Tensor
+    updates: Tensor
+
+
+def descend(states: Tensor, losses_of: Losses, free: Tensor, how: Descent) -> Moved:
+    """Move each row until its loss is at most ``how.limit``: loss, stop or step, and again.
+
+    All rows begin together and a row that stops never goes on, so that one optimiser, whose
+    arithmetic is by element, serves all of them.
+
+    Args:
+        states: (n, tokens, width).
+        losses_of: gives losses and slopes of rows.
+        free: (n or 1, tokens, 1), 1 where a slope counts and 0 where it is taken as zero.
+        how: settings.
+
+    Raises:
+        VisleakError: a loss or a slope is not a finite number.
+    """
+    torch = library("torch", "diffusion", "moving embeddings")
+    given = states.detach()
+    moving = given.to(torch.promote_types(given.dtype, torch.float32)).clone().requires_grad_(True)
+    optimiser = getattr(torch.optim, OPTIMISERS[how.optimiser])([moving], lr=how.rate)
+    counts = free.to(moving).expand(len(given), -1, 1)
+    going = torch.arange(len(given), device=given.device)
+    first = last = torch.zeros(len(given), dtype=torch.float64)
+    updates = torch.zeros(len(given), dtype=torch.long, device=given.device)
+    for step in range(how.steps):
+        losses, slopes = losses_of(moving.detach()[going], going)
+        last = last.clone()
+        last[going.cpu()] = losses.detach().double().cpu()
+        first = last if step == 0 else first
+        refuse_infinite(losses, slopes)
+        above = losses > how.limit
+        going, slopes = going[above], slopes[above]
+        if not len(going):
+            break
+        _step(optimiser, moving, going, slopes * counts[going])
+        updates[going] += 1
+    return Moved(moving.detach().to(given.dtype), first, last, updates.cpu())
+
+
+def _step(optimiser: Any, moving: Tensor, going: Tensor, slopes: Tensor) -> None:
+    """Make one update of some rows, in place; momentum and decay leave the others alone."""
+    before = moving.detach().clone()
+    moving.grad = before.new_zeros(before.shape).index_copy(0, going, slopes)
+    optimiser.step()
+    moving.data = before.index_copy(0, going, moving.data[going])
+
+
+def each_alone(
+    score: TriggerScore, conditioning: Conditioning, noises: Tensor, targets: Tensor
+) -> Losses:
+    """Return the loss of embeddings of which each has a noise of its own.
+
+    Args:
+        score: D, whose timestep counts.
+        conditioning: n rows, whose states are replaced.
+        noises: (n, channels, height, width).
+        targets: the network's answers to the empty prompt at them.
+    """
+
+    def losses_of(rows: Tensor, places: Tensor) -> tuple[Tensor, Tensor]:
+        states, grad = leaf(rows)
+        with grad:
+            now = taken(conditioning, places).with_states(states)
+            losses = root(score.squared_distance(now, noises[places], targets[places]))
+            return losses.detach(), slope(losses.sum(), states, score.model.precision)
+
+    return losses_of
+
+
+def one_for_all(
+    score: TriggerScore,
+    conditioning: Conditioning,
+    noises: Tensor,
+    targets: Tensor,
+    norm: Literal["mean", "frobenius"],
+    batch: int,
+) -> Losses:
+    """Return the loss of one embedding that several images share.
+
+    Args:
+        score: D, whose timestep counts.
+        conditioning: one row, whose states are replaced.
+        noises: (n, channels, height, width), of the images.
+        targets: the network's answers to the empty prompt at them.
+        norm: ``mean`` of the images' norms, or ``frobenius``: one norm over all of them, which
+            grows with the root of n.
+        batch: images per call of the network; it changes rounding only.
+    """
+
+    def losses_of(rows: Tensor, places: Tensor) -> tuple[Tensor, Tensor]:
+        total, slopes = 0.0, rows.new_zeros(rows.shape)
+        for start in range(0, len(noises), batch):
+            part = slice(start, start + batch)
+            states, grad = leaf(rows)
+            with grad:
+                now = conditioning.with_states(states).repeated(len(noises[part]))
+                squared = score.squared_distance(now, noises[part], targets[part])
+                summed = (root(squared) / len(noises) if norm == "mean" else squared).sum()
+                slopes = slopes + slope(summed, states, score.model.precision)
+            total = total + summed.detach()[None]
+        if norm == "mean":
+            return total, slopes
+        loss: Tensor = root(total)
+        # at no distance both are 0, and so is the slope, as of images alone
+        return loss, slopes / (2 * loss).clamp_min(1e-12).to(slopes)
+
+    return losses_of
+
+
+def leaf(rows: Tensor) -> tuple[Tensor, Any]:
+    """Return embeddings whose slope can be taken, and where: callers may have switched it off."""
+    torch = library("torch", "diffusion", "moving embeddings")
+    return rows.detach().requires_grad_(True), torch.enable_grad()
+
+
+def taken(conditioning: Conditioning, places: Tensor) -> Conditioning:
+    """Return some rows of a conditioning, by their numbers."""
+    pooled, mask = conditioning.pooled, conditioning.mask
+    return Conditioning(
+        conditioning.states[places],
+        None if pooled is None else pooled[places],
+        None if mask is None else mask[places],
+    )
+
+
+def joined(parts: Sequence[Conditioning]) -> Conditioning:
+    """Return conditionings one below the other."""
+    torch = library("torch", "diffusion", "moving embeddings")
+
+    def stacked(rows: Sequence[Any]) -> Any:
+        return None if rows[0] is None else torch.cat(list(rows))
+
+    return Conditioning(
+        stacked([each.states for each in parts]),
+        stacked([each.pooled for each in parts]),
+        stacked([each.mask for each in parts]),
+    )
+
+
+def root(squared: Tensor) -> Tensor:
+    """Return roots of sums of squares; the slope at 0 is 0."""
+    # below, the root's own slope is infinite, and 0 times infinity no number
+    return squared.clamp_min(1e-24).sqrt() * (squared > 0)
+
+
+def slope(loss: Tensor, states: Tensor, precision: str) -> Tensor:
+    """Return the slope of a loss; a network of half precision meets a larger loss."""
+    torch = library("torch", "diffusion", "moving embeddings")
+    factors = FACTORS if precision == "fp16" else FACTORS[-1:]
+    for factor in factors:
+        (found,) = torch.autograd.grad(loss * factor, [states], retain_graph=factor != factors[-1])
+        if torch.isfinite(found).all():
+            break
+    return found / factor
+
+
+def refuse_infinite(losses: Tensor, slopes: Tensor) -> None:
+    """Refuse losses and slopes that are no numbers.
+
+    Raises:
+        VisleakError: there are such.
+    """
+    torch = library("torch", "diffusion", "moving embeddings")
+    if not (torch.isfinite(losses).all() and torch.isfinite(slopes).all()):
+        raise VisleakError(
+            "D of a prompt or its slope is not a finite number; use --precision bf16 or fp32"
+        )
+
 
 SOURCE: Final = (
     "Wen et al. 2024, Detecting, Explaining, and Mitigating Memorization in Diffusion Models,"
@@ -160,7 +371,7 @@ class _Optimising:
     def conditioning(
         self, model: DiffusionModel, jobs: Sequence[Job], sampling: Sampling
     ) -> Conditioning:
-        """Return one row a job."""
+        """Return one row per job."""
         raise NotImplementedError
 
     def score(self, model: DiffusionModel, sampling: Sampling) -> TriggerScore:
@@ -172,7 +383,7 @@ class _Optimising:
 
 
 class _Alone(_Optimising):
-    """One embedding an image."""
+    """One embedding per image."""
 
     def conditioning(
         self, model: DiffusionModel, jobs: Sequence[Job], sampling: Sampling
@@ -189,7 +400,7 @@ class _Alone(_Optimising):
 
 
 class _Shared(_Optimising):
-    """One embedding a prompt, whatever batch its images are made in."""
+    """One embedding per prompt, whatever batch its images are made in."""
 
     def __init__(self, key: str, method: PromptOptimisation, seeds: Sequence[int]) -> None:
         super().__init__(key, method)
@@ -205,8 +416,8 @@ class _Shared(_Optimising):
         return joined([self._row(model, job.prompt, sampling) for job in jobs])
 
     def _row(self, model: DiffusionModel, prompt: str, sampling: Sampling) -> Conditioning:
-        asked = (model.digest, model.precision, sampling.steps, sampling.batch, prompt)
-        if asked not in self._kept:
+        key = (model.digest, model.precision, sampling.steps, sampling.batch, prompt)
+        if key not in self._kept:
             encoded = _encoded(model, [prompt])
             moved = optimised_together(
                 self.score(model, sampling),
@@ -217,8 +428,8 @@ class _Shared(_Optimising):
             )
             while len(self._kept) >= KEPT:
                 del self._kept[next(iter(self._kept))]
-            self._kept[asked] = encoded.with_states(moved.states)
-        return self._kept[asked]
+            self._kept[key] = encoded.with_states(moved.states)
+        return self._kept[key]
 
 
 def optimised_each(
@@ -234,8 +445,8 @@ def optimised_each(
     """
     noises = score.model.noises(seeds)
     targets = answers_to_nothing(score, noises, len(seeds))
-    asked = each_alone(score, encoded, noises, targets)
-    return descend(encoded.states, asked, free_rows(score.model, encoded), how)
+    losses_of = each_alone(score, encoded, noises, targets)
+    return descend(encoded.states, losses_of, free_rows(score.model, encoded), how)
 
 
 def optimised_together(
@@ -256,10 +467,10 @@ def optimised_together(
     """
     noises = score.model.noises(seeds)
     batch = score.settings.batch
-    asked = one_for_all(
+    losses_of = one_for_all(
         score, encoded, noises, answers_to_nothing(score, noises, batch), norm, batch
     )
-    return descend(encoded.states, asked, free_rows(score.model, encoded), how)
+    return descend(encoded.states, losses_of, free_rows(score.model, encoded), how)
 
 
 def answers_to_nothing(score: TriggerScore, noises: Tensor, batch: int) -> Tensor:

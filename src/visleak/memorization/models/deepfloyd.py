@@ -9,8 +9,7 @@ from visleak.errors import VisleakError
 from visleak.memorization.model import Conditioning, Tensor
 from visleak.memorization.models.layout import T5_TEXT, TOKENIZERS, Layout
 from visleak.memorization.models.pipeline import Loaded
-from visleak.memorization.models.prompting import PromptedPipeline
-from visleak.memorization.models.tokens import PromptTokens
+from visleak.memorization.models.prompting import PromptedPipeline, PromptTokens
 
 #: Tokens of a row: T5 reads more, but the model was trained with so many.
 _LENGTH = 77

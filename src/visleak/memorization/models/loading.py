@@ -1,21 +1,210 @@
-"""A diffusion model by folder or by name of the hub."""
+"""A diffusion model by folder or by name on the Hugging Face hub."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import hashlib
+import json
+import re
+import sys
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from importlib import import_module
 from pathlib import Path
 from typing import Any, Final, cast
 
+from visleak.encoders import weights
+from visleak.encoders.libraries import library
+from visleak.encoders.weights import PATIENCE, refusal
 from visleak.errors import UsageError, VisleakError
 from visleak.memorization.model import TokenModel
-from visleak.memorization.models.digests import pipeline_digest
-from visleak.memorization.models.files import refuse_incomplete, refuse_missing_pieces
-from visleak.memorization.models.hub import PREFIX, hub_folder
-from visleak.memorization.models.layout import INDEX, Plan, plan_of, read_json
+from visleak.memorization.models.layout import (
+    INDEX,
+    Plan,
+    files_of,
+    plan_of,
+    read_json,
+    refuse_incomplete,
+    refuse_missing_pieces,
+    wanted,
+)
 from visleak.memorization.models.parts import diffusers, load_pipeline, quiet
-from visleak.memorization.models.pipeline import SCHEDULERS, Loaded, plain_settings
-from visleak.memorization.models.places import device_of, dtype_of, precision_of
+from visleak.memorization.models.pipeline import (
+    SCHEDULERS,
+    Loaded,
+    device_of,
+    dtype_of,
+    plain_settings,
+    precision_of,
+)
+
+#: Grows when the same files come to give other images or scores.
+VERSION: Final = 1
+
+#: What libraries note in a configuration and networks do not depend on.
+_NOTES: Final = frozenset({"name_or_path", "transformers_version", "torch_dtype", "dtype"})
+
+_BLOCK: Final = 1 << 22
+
+
+def pipeline_digest(
+    name: str, folder: Path, plan: Plan, half: bool, about: Mapping[str, Any]
+) -> str:
+    """Return 32 hexadecimal digits; the folder's place and name are no part of them.
+
+    Weights are read once, as a stream.
+
+    Args:
+        name: of the model, for messages.
+        folder: of the pipeline.
+        plan: which parts are loaded.
+        half: as :func:`visleak.memorization.models.layout.weights_of`.
+        about: everything else that images depend on, as plain values.
+
+    Raises:
+        VisleakError: a file is damaged.
+    """
+    hasher = hashlib.blake2b(digest_size=16)
+    start = {"version": VERSION, "pipeline": plan.pipeline, "settings": dict(plan.settings)}
+    hasher.update(json.dumps([start, dict(about)], sort_keys=True).encode())
+    for part in sorted(plan.parts, key=lambda part: part.name):
+        inside = folder / part.name
+        for file in files_of(part, [each.name for each in inside.iterdir()], half):
+            hasher.update(json.dumps([part.name, part.kind, file]).encode())
+            hasher.update(_file_digest(name, inside / file))
+    return hasher.hexdigest()
+
+
+def _file_digest(name: str, file: Path) -> bytes:
+    hasher = hashlib.blake2b(digest_size=16)
+    if file.name.endswith("config.json"):
+        content = plain(read_json(name, file))
+        return hashlib.blake2b(json.dumps(content, sort_keys=True).encode()).digest()
+    with file.open("rb") as stream:
+        while block := stream.read(_BLOCK):
+            hasher.update(block)
+    return hasher.digest()
+
+
+def plain(config: Mapping[str, Any]) -> dict[str, Any]:
+    """Return a configuration without the libraries' own notes.
+
+    >>> plain({"_diffusers_version": "0.30", "beta_start": 0.1})
+    {'beta_start': 0.1}
+    """
+    return {
+        key: value for key, value in config.items() if not key.startswith("_") and key not in _NOTES
+    }
+
+
+#: What a model of the hub begins with.
+PREFIX: Final = "hub:"
+
+#: From a model's name and its index to what of it is loaded.
+Planner = Callable[[str, Mapping[str, Any]], Plan]
+
+
+@dataclass(frozen=True, slots=True)
+class HubName:
+    """A model of the hub.
+
+    Attributes:
+        repository: ``OWNER/NAME``.
+        revision: branch, tag or commit; ``None`` for the main branch.
+    """
+
+    repository: str
+    revision: str | None = None
+
+    @classmethod
+    def parsed(cls, text: str) -> HubName:
+        """Return what ``hub:OWNER/NAME[@REVISION]`` names.
+
+        Raises:
+            UsageError: it is none.
+
+        >>> HubName.parsed("hub:someone/model@fp16")
+        HubName(repository='someone/model', revision='fp16')
+        """
+        found = re.fullmatch(r"hub:([\w.-]+/[\w.-]+)(?:@([\w./-]+))?", text, re.ASCII)
+        if found is None:
+            raise UsageError(
+                "model must be a folder or hub:OWNER/NAME, or hub:OWNER/NAME@REVISION; got"
+                f" {text!r}"
+            )
+        return cls(found[1], found[2])
+
+
+def hub_folder(text: str, planner: Planner, half: bool) -> Path:
+    """Return the folder of a pipeline of the hub: from the cache if whole, else fetched.
+
+    Only files that are needed are fetched.
+
+    Args:
+        text: as :meth:`HubName.parsed`.
+        planner: what of a pipeline is loaded; may refuse it.
+        half: whether weights stored in half precision come first.
+
+    Raises:
+        VisleakError: it cannot be had.
+    """
+    name = HubName.parsed(text)
+    hub = library("huggingface_hub", "diffusion", f"model {text}")
+    if cached := _cached(hub, name, planner, half):
+        return cached
+    try:
+        with weights.quiet(progress=sys.stderr.isatty()):
+            return _fetched(hub, name, text, planner, half)
+    except VisleakError:
+        raise
+    except Exception as error:
+        # the hub's libraries let through whatever their own raise: a dozen kinds
+        raise VisleakError(
+            f"model {text} is not in the cache {hub.constants.HF_HUB_CACHE}, and"
+            f" {hub.constants.ENDPOINT} {refusal(error)}; on a machine with access: `hf download"
+            f" {name.repository} --local-dir FOLDER`, then give FOLDER"
+        ) from error
+
+
+def _cached(hub: Any, name: HubName, planner: Planner, half: bool) -> Path | None:
+    """Return a pipeline's folder in the cache if everything needed is there."""
+    index = hub.try_to_load_from_cache(name.repository, INDEX, revision=name.revision)
+    if not isinstance(index, str):
+        return None
+    folder = Path(index).parent
+    try:
+        plan = planner(name.repository, read_json(name.repository, Path(index)))
+        there = [each.relative_to(folder).as_posix() for each in folder.glob("*/*")]
+        refuse_incomplete(name.repository, plan, there, str(folder))
+        refuse_missing_pieces(name.repository, folder, plan, half)
+    except VisleakError:
+        # an interrupted download; what else is wrong the hub's own copy will tell
+        return None
+    return folder
+
+
+def _fetched(hub: Any, name: HubName, text: str, planner: Planner, half: bool) -> Path:
+    """Return a pipeline's folder in the cache, after it was fetched."""
+    where = f"{hub.constants.ENDPOINT}/{name.repository}"
+    info = hub.HfApi().model_info(name.repository, revision=name.revision, timeout=PATIENCE)
+    there = [str(each.rfilename) for each in info.siblings]
+    if INDEX not in there:
+        raise VisleakError(
+            f"model {text}: {where} has no {INDEX}; it is not a pipeline of diffusers"
+        )
+    index = hub.hf_hub_download(
+        name.repository, INDEX, revision=name.revision, etag_timeout=PATIENCE
+    )
+    plan = planner(text, read_json(text, Path(index)))
+    refuse_incomplete(text, plan, there, where)
+    return Path(
+        hub.snapshot_download(
+            name.repository,
+            revision=name.revision,
+            allow_patterns=wanted(plan, there, half),
+            etag_timeout=PATIENCE,
+        )
+    )
+
 
 #: The seam: class of a pipeline -> the adapter that speaks the protocol, imported on use.
 PIPELINES: Final[Mapping[str, str]] = {
@@ -84,8 +273,8 @@ def folder_of(text: str) -> Path:
     path = Path(text).expanduser()
     if path.is_file():
         raise VisleakError(
-            f"model {text}: one file is no pipeline, its tokenizer and settings are missing; load"
-            " it with from_single_file of diffusers, save_pretrained(FOLDER), and give FOLDER"
+            f"model {text}: one file is not a pipeline, its tokenizer and settings are missing;"
+            " load it with from_single_file of diffusers, save_pretrained(FOLDER), and give FOLDER"
         )
     if not path.is_dir():
         raise UsageError(

@@ -12,8 +12,7 @@ from typing import Any
 from visleak.encoders import weights
 from visleak.encoders.libraries import broken, library, member, said
 from visleak.errors import VisleakError
-from visleak.memorization.models.files import weights_of
-from visleak.memorization.models.layout import Part, Plan
+from visleak.memorization.models.layout import Part, Plan, weights_of
 
 _WHAT = "a diffusion model"
 

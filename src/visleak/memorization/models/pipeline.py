@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Final
 
 import numpy as np
 import numpy.typing as npt
@@ -12,10 +12,100 @@ import numpy.typing as npt
 from visleak.encoders.libraries import library, said
 from visleak.errors import UsageError, VisleakError
 from visleak.memorization.model import Conditioning, Sampling, Tensor
-from visleak.memorization.models.epsilon import noise_of, signal_at
 from visleak.memorization.models.layout import Layout
 from visleak.memorization.models.parts import quiet
-from visleak.memorization.models.places import dtype_of
+
+
+def signal_at(signals: npt.ArrayLike, timestep: float) -> float:
+    """Return abar, the share of the image in the variance of what the network reads.
+
+    Between whole timesteps the ratio of noise to image is interpolated, as samplers with timesteps
+    of that kind do (Karras et al. 2022).
+
+    Args:
+        signals: abar of every whole timestep, from 0.
+        timestep: at which it is asked.
+
+    >>> signal_at([0.75, 0.5], 1), round(signal_at([0.8, 0.5], 0.5), 2)
+    (0.5, 0.64)
+    """
+    known = np.asarray(signals)
+    if float(timestep).is_integer() and 0 <= timestep < len(known):
+        return float(known[int(timestep)])
+    known = np.maximum(known, 2.0**-24)
+    ratios = np.sqrt((1 - known) / known)
+    ratio = float(np.interp(timestep, np.arange(len(known)), ratios))
+    return 1 / (1 + ratio * ratio)
+
+
+def noise_of(output: Tensor, latents: Tensor, signal: float, prediction: str) -> Tensor:
+    """Return the noise that a velocity (``v_prediction``) or an image (``sample``) stands for.
+
+    Args:
+        output: raw, of the network.
+        latents: that it read, of the same type.
+        signal: abar, above 0.
+        prediction: what the output is.
+    """
+    image, noise = signal**0.5, (1 - signal) ** 0.5
+    if prediction == "v_prediction":
+        return image * output + noise * latents
+    return (latents - image * output) / noise
+
+
+PRECISIONS: Final = ("auto", "fp32", "fp16", "bf16")
+
+_DTYPES: Final = {"fp32": "float32", "fp16": "float16", "bf16": "bfloat16"}
+
+
+def device_of(asked: str) -> str:
+    """Return the device of torch that is meant; ``auto`` is a CUDA GPU where torch sees one.
+
+    Args:
+        asked: ``auto``, ``cpu``, ``cuda``, ``cuda:N`` or ``mps``.
+
+    Raises:
+        UsageError: there is no such device, or it is not there.
+        MissingExtra: torch is not installed.
+    """
+    torch = library("torch", "diffusion", "a diffusion model")
+    kind, colon, number = asked.partition(":")
+    numbered = kind == "cuda" and number.isascii() and number.isdecimal() and len(number) < 4
+    if kind not in ("auto", "cpu", "cuda", "mps") or (colon and not numbered):
+        raise UsageError(f"device is one of auto, cpu, cuda, cuda:N, mps; got {asked!r}")
+    cuda = torch.cuda.device_count() if torch.cuda.is_available() else 0
+    if kind == "auto":
+        return "cuda:0" if cuda else "cpu"
+    if kind == "cuda" and int(number or 0) >= cuda:
+        raise UsageError(
+            f"device {asked} is not there: torch {torch.__version__} sees {cuda} CUDA GPUs; use"
+            " cpu, or install the torch of the machine (pytorch.org)"
+        )
+    if kind == "mps" and not torch.backends.mps.is_available():
+        raise UsageError(f"device mps is not there: torch {torch.__version__} cannot use it")
+    return f"cuda:{int(number or 0)}" if kind == "cuda" else asked
+
+
+def precision_of(asked: str, device: str) -> str:
+    """Return ``fp32``, ``fp16`` or ``bf16``; ``auto`` is fp16 on a CUDA GPU, else fp32.
+
+    Raises:
+        UsageError: there is no such precision.
+
+    >>> precision_of("auto", "cpu"), precision_of("auto", "cuda:1")
+    ('fp32', 'fp16')
+    """
+    if asked not in PRECISIONS:
+        raise UsageError(f"precision is one of {', '.join(PRECISIONS)}; got {asked!r}")
+    if asked != "auto":
+        return asked
+    return "fp16" if device.startswith("cuda") else "fp32"
+
+
+def dtype_of(precision: str) -> Any:
+    """Return torch's type of a precision."""
+    return getattr(library("torch", "diffusion", "a diffusion model"), _DTYPES[precision])
+
 
 #: Who schedules the steps: what the family is measured with, the pipeline's own, or DDIM.
 SCHEDULERS = ("auto", "own", "ddim")
@@ -233,7 +323,7 @@ class Pipeline:
     def sample(
         self, conditioning: Conditioning, seeds: Sequence[int], sampling: Sampling
     ) -> npt.NDArray[np.uint8]:
-        """Make one image a row of ``conditioning`` from the noise of its seed.
+        """Make one image per row of ``conditioning`` from the noise of its seed.
 
         The library's own pipeline makes them, so attention processors that were put in are used.
 
@@ -243,7 +333,8 @@ class Pipeline:
         """
         if len(conditioning) != len(seeds):
             raise UsageError(
-                f"seeds must be one a row of conditioning; got {len(seeds)} for {len(conditioning)}"
+                "seeds must be one per row of conditioning; got"
+                f" {len(seeds)} for {len(conditioning)}"
             )
         if sampling.batch < 1:
             raise UsageError(f"batch must be at least 1; got {sampling.batch}")

@@ -16,8 +16,7 @@ from visleak.errors import UsageError, VisleakError
 from visleak.memorization.model import Conditioning, Tensor
 from visleak.memorization.models.layout import CLIP_TEXT, T5_TEXT, TOKENIZERS, VAES, Layout
 from visleak.memorization.models.pipeline import Loaded
-from visleak.memorization.models.prompting import PooledPipeline
-from visleak.memorization.models.tokens import PromptTokens
+from visleak.memorization.models.prompting import PooledPipeline, PromptTokens
 
 
 class StableDiffusion3(PooledPipeline):

@@ -7,9 +7,8 @@ from typing import Any, ClassVar
 from visleak.memorization.model import Conditioning, Tensor
 from visleak.memorization.models.layout import CLIP_TEXT, TOKENIZERS, VAES, Layout
 from visleak.memorization.models.pipeline import Loaded
-from visleak.memorization.models.prompting import PooledPipeline
+from visleak.memorization.models.prompting import PooledPipeline, PromptTokens
 from visleak.memorization.models.stable_diffusion import give_ddim, refuse_other_inputs
-from visleak.memorization.models.tokens import PromptTokens
 
 
 class StableDiffusionXL(PooledPipeline):

@@ -9,10 +9,16 @@ from itertools import chain
 from typing import Final
 
 from visleak.errors import UsageError, VisleakError
-from visleak.memorization.prompt_files.cells import label_of
 from visleak.memorization.prompt_files.choosing import kept as rows_kept
-from visleak.memorization.prompt_files.rows import Row, gathered
-from visleak.memorization.prompt_files.vouching import TRACE, VERIFIED, VERIFIED_BY, of_a_person
+from visleak.memorization.prompt_files.reading import (
+    TRACE,
+    VERIFIED,
+    VERIFIED_BY,
+    Row,
+    gathered,
+    label_of,
+    of_a_person,
+)
 from visleak.memorization.prompts import Prompts
 from visleak.memorization.tracing.records import Match, Replication, Trace
 
@@ -83,7 +89,7 @@ def traced(prompts: Prompts, *traces: Trace) -> Prompts:
     ``tau`` say how often a prompt replicates one, and a prompt whose share is not above the trace's
     ``kappa_share`` is no trigger (D_mem): it is not verified, whatever another trace or an earlier
     one says of single images of it, judged by people or not. Who vouches for the prompt itself is
-    believed. Where one image a cluster was traced, that the cluster is a copy is the rule.
+    believed. Where one image per cluster was traced, that the cluster is a copy is the rule.
 
     Args:
         prompts: a list.

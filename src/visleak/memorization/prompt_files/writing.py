@@ -1,4 +1,4 @@
-"""Writing a data set of prompts: a Parquet table, its datasheet, and what it is for machines."""
+"""Write a data set of prompts: a Parquet table, its datasheet, and a JSON file."""
 
 from __future__ import annotations
 
@@ -14,20 +14,11 @@ from typing import Any, Final
 import numpy as np
 import pyarrow as pa
 
-from visleak.errors import VisleakError
-from visleak.memorization.prompt_files.datasheet import datasheet
-from visleak.memorization.prompt_files.known import known_answers
-from visleak.memorization.prompt_files.provenance import Provenance, model_of
-from visleak.memorization.prompt_files.records import PromptSet
-from visleak.memorization.prompt_files.stored import (
-    DATASHEET,
-    RESULT,
-    TABLE,
-    UNVERIFIED,
-    as_dict,
-    finished,
-    request_key,
-)
+import visleak
+from visleak.documents import as_plain, digest_of
+from visleak.memorization.prompt_files.choosing import Provenance, model_of
+from visleak.memorization.prompt_files.datasheet import PromptSet, datasheet, known_answers
+from visleak.memorization.prompt_files.reading import VERIFIED, VERIFIED_BY
 from visleak.memorization.prompt_files.verifying import (
     NOISE,
     OF_THE_LIST,
@@ -36,10 +27,67 @@ from visleak.memorization.prompt_files.verifying import (
     Selected,
     selected,
 )
-from visleak.memorization.prompt_files.vouching import VERIFIED, VERIFIED_BY
 from visleak.memorization.prompts import Prompts
-from visleak.pipeline.folder import claimed
-from visleak.store import free_folder, write_json, write_tables, write_text
+from visleak.storage import File, RunFolder
+
+KIND: Final = "visleak memorization dataset"
+
+#: The table, and its name where it holds candidates.
+TABLE: Final = "prompts.parquet"
+UNVERIFIED: Final = "prompts-unverified.parquet"
+DATASHEET: Final = "datasheet.md"
+
+
+def headline(data: PromptSet) -> str:
+    """Return what was written as one line that can be repeated."""
+    some = f"{data.prompts:,} {'candidate' if data.verified < data.prompts else 'trigger'}"
+    some += f" prompt{'s' * (data.prompts != 1)}"
+    if data.images:
+        some += f" naming {data.images:,} source{'s' * (data.images != 1)}"
+    if data.groups < data.prompts:
+        some += (
+            f" in {data.groups:,} group{'s' * (data.groups != 1)} that share one (as good as"
+            f" {data.effective:.1f} of one size)"
+        )
+    if data.verified < data.prompts:
+        some += f"; {data.prompts - data.verified:,} unverified"
+    left = sum(data.left_out.values())
+    return some + (f"; {left:,} of {data.candidates:,} left out" if left else "")
+
+
+def read_prompt_set(folder: str | os.PathLike[str]) -> PromptSet:
+    """Return the data set of prompts that a folder holds, without the prompts.
+
+    Raises:
+        UsageError: there is none.
+        VisleakError: it is damaged, or a newer visleak wrote it.
+    """
+    return RunFolder(folder, KIND).read(PromptSet, folder=Path(folder))
+
+
+def request_key(
+    prompts: Prompts,
+    origins: Sequence[Provenance],
+    answers: Mapping[int, str],
+    *,
+    unverified: bool,
+    day: str,
+) -> str:
+    """Return the key of a request: of all that the files say, but the day where nobody named one.
+
+    Args:
+        prompts: the candidates.
+        origins: files they come from.
+        answers: of people, by number of question.
+        unverified: whether candidates without a record are taken.
+        day: that was asked for, or ``""``.
+    """
+    asked = [
+        *(visleak.__version__, as_plain(prompts), [as_plain(each) for each in origins]),
+        *({str(number): text for number, text in answers.items()}, unverified, day),
+    ]
+    return digest_of(asked)
+
 
 #: Columns that are written as numbers, where all their cells are.
 NUMBERS: Final = ("d_l2", "d_squared", "d_l2_error", "d_squared_error", "score", SHARE, TAU)
@@ -86,33 +134,30 @@ def write_prompts(
     >>> written.table, written.images
     ('prompts.parquet', 1)
     """
-    path = Path(folder)
+    run = RunFolder(folder, KIND)
     key = request_key(prompts, origins, answers or {}, unverified=unverified, day=day)
-    known = finished(path, key)
+    files = (UNVERIFIED if unverified else TABLE, DATASHEET)
+    known = run.reused(PromptSet, key, force=force, files=files, folder=run.path)
     if known is not None:
         if say is not None:
-            say(f"{path} holds this very data set already; nothing was done again")
+            say(f"{run.path} holds this very data set already; nothing was done again")
         return known
-    free_folder(path, RESULT, force=force)
     chosen = selected(prompts, unverified=unverified)
-    data = _described(chosen, path, origins, day or datetime.now(UTC).date().isoformat())
+    data = _described(chosen, run.path, origins, day or datetime.now(UTC).date().isoformat())
     data = replace(
         data,
         table=UNVERIFIED if unverified else TABLE,
         answered=tuple(sorted({*(answers or {}), *known_answers(data)})),
         key=key,
     )
-    try:
-        with claimed(path):
-            # a data set that is half replaced is none
-            for name in (RESULT, TABLE, UNVERIFIED):
-                (path / name).unlink(missing_ok=True)
-            table = prompt_table(chosen.prompts)
-            write_tables(path / data.table, table.schema, [table])
-            write_text(path / DATASHEET, datasheet(data, answers or {}))
-            write_json(path / RESULT, as_dict(data))
-    except OSError as error:
-        raise VisleakError(f"{path} cannot be written ({error.strerror})") from error
+    with run.claimed():
+        table = prompt_table(chosen.prompts)
+        written: dict[str, File] = {
+            TABLE: None if unverified else table,
+            UNVERIFIED: table if unverified else None,
+            DATASHEET: datasheet(data, answers or {}),
+        }
+        run.finish(run.document(headline(data), data), written)
     return data
 
 
@@ -135,11 +180,11 @@ def prompt_table(prompts: Prompts) -> pa.Table:
     }
     for name, cells in prompts.columns.items():
         if name not in columns and name not in OF_THE_LIST and not name.startswith(NOISE):
-            columns[name] = _column(name, cells)
+            columns[name] = _column_of(name, cells)
     return pa.table(columns)
 
 
-def _column(name: str, cells: Sequence[str]) -> pa.Array:
+def _column_of(name: str, cells: Sequence[str]) -> pa.Array:
     if name in NUMBERS:
         try:
             values = [float(cell) if cell else None for cell in cells]

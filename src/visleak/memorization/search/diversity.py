@@ -109,7 +109,7 @@ def diversify(
     if count < 1:
         raise UsageError(f"count is at least 1; got {count}")
     if sources and len(sources) != len(prompts):
-        raise UsageError(f"sources are one a prompt, {len(prompts)}; got {len(sources)}")
+        raise UsageError(f"sources are one per prompt, {len(prompts)}; got {len(sources)}")
     vectors = np.concatenate(
         [
             np.asarray(model.pooled_text(list(prompts[start : start + BATCH])))

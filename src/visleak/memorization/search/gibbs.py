@@ -8,32 +8,29 @@ p^(N+1) that the printed loop draws last is never looked at; it is not drawn her
 
 from __future__ import annotations
 
-import time
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, replace
-from typing import Any, Final, Literal
+from typing import Any, Literal
 
 from visleak.errors import UsageError
 from visleak.memorization.scores import Norm
 from visleak.memorization.search import moving
-from visleak.memorization.search.checking import (
+from visleak.memorization.search.ledger import check_norm
+from visleak.memorization.search.moving import Move, Moved
+from visleak.memorization.search.proposals import Proposer
+from visleak.memorization.search.running import Run, begun
+from visleak.memorization.search.task import (
+    Candidate,
+    Found,
+    SearchTask,
     refuse_below_one,
     refuse_others,
     refuse_temperature,
 )
-from visleak.memorization.search.ledger import Banked, Ledger, Scored
-from visleak.memorization.search.moving import Asked, Moved
-from visleak.memorization.search.proposals import Proposer
-from visleak.memorization.search.resuming import opened
-from visleak.memorization.search.spending import Spending, check_norm
-from visleak.memorization.search.task import Candidate, Found, Progress, SearchTask
 
 Restart = Literal["masks", "continue"]
 Best = Literal["visited", "scored"]
 Forced = Literal["nothing", "mask-and-word"]
-
-#: The bank is cut down when it has grown to so many times its size.
-_SLACK: Final = 2
 
 
 @dataclass(frozen=True, slots=True)
@@ -161,85 +158,65 @@ class GibbsSearch:
                 " there; give rounds, or a budget of calls or seconds"
             )
         start = tuple(self.proposer.start(self.settings.length))
-        with opened(task, self.name, self.about()) as ledger:
-            walks = self._begun(task, start, ledger)
-            spending = Spending(task, ledger)
+        with begun(self.name, self.about(), task, bank=self.settings.keep) as run:
+            walks = self._walks(task, start, run.state)
             while active := [number for number, walk in enumerate(walks) if not walk.ended]:
-                if not self._step(task, walks, active, ledger, spending):
+                if not self._step(run, walks, active):
                     break
-            ledger.keep_best(self.settings.keep)
-            return Found(
-                method=self.name,
-                about=self.about(),
-                best=tuple(walk.best for walk in walks),
-                bank=tuple(map(candidate_of, ledger.best(self.settings.keep))),
-                calls=ledger.calls,
-                seconds=ledger.seconds,
-                complete=all(walk.ended for walk in walks),
-            )
+            best = [walk.best for walk in walks]
+            return run.found(best, _plain(walks), complete=all(walk.ended for walk in walks))
 
     def _endless(self, task: SearchTask) -> bool:
         settings, budget = self.settings, task.budget
         open_end = settings.kappa is not None and settings.rounds is None
         return open_end and budget.calls is None and budget.seconds is None
 
-    def _begun(self, task: SearchTask, start: tuple[int, ...], ledger: Ledger) -> list[Walk]:
-        if ledger.state is not None:
-            return [Walk.of(plain) for plain in ledger.state]
+    def _walks(self, task: SearchTask, start: tuple[int, ...], state: Any) -> list[Walk]:
+        if state is not None:
+            return [Walk.of(plain) for plain in state]
         # p^0 is the empty prompt: its D is 0 by definition
         return [Walk(start, 0, Candidate("", 0.0, chain)) for chain in range(task.chains)]
 
-    def _step(
-        self,
-        task: SearchTask,
-        walks: list[Walk],
-        active: Sequence[int],
-        ledger: Ledger,
-        spending: Spending,
-    ) -> bool:
-        """Let every chain that walks take one step; return whether the budget paid for it."""
-        began = time.perf_counter()
-        # all that walk have taken equally many: chains end, and none begins later
+    def _step(self, run: Run, walks: list[Walk], active: Sequence[int]) -> bool:
+        """Let every active chain take one step; return whether the budget paid for it."""
+        task = run.task
+        # all active chains have taken equally many steps: chains end, and none begins later
         step = walks[active[0]].steps
-        asked = [self._asked(task.seed, chain, walks[chain]) for chain in active]
-        found = moving.options(asked, self.proposer, self.settings.candidates)
-        prompts = moving.distinct(found)
-        if not spending.pays(len(prompts)):
+        requested = [self._next_move(task.seed, chain, walks[chain]) for chain in active]
+        found = moving.options(requested, self.proposer, self.settings.candidates)
+        cost = moving.cost(len(moving.distinct(found)), task.score.settings.noises)
+        if not run.affords(cost):
+            run.must_have_begun(step, cost)
             return False
-        before = task.score.calls
         made = moving.moves(
-            asked,
+            requested,
             found,
             task.score,
             self.settings.temperature,
             norm=self.settings.norm,
             draw=moving.draw_of(task.seed, step),
         )
+        run.calls += cost
         for chain, moved in zip(active, made, strict=True):
             walks[chain] = self._walked(walks[chain], moved)
-        scored = [
-            Scored(text, float(score), chain, step + 1)
-            for chain, moved in zip(active, made, strict=True)
-            for text, score in zip(moved.option.texts, moved.scores, strict=True)
-        ]
-        ledger.save(
-            [walk.plain() for walk in walks],
-            scored,
-            calls=task.score.calls - before,
-            seconds=time.perf_counter() - began,
-        )
-        if ledger.added > _SLACK * self.settings.keep:
-            ledger.keep_best(self.settings.keep)
-        self._say(task, walks, ledger)
+            run.add(
+                Candidate(text, float(score), chain, step + 1)
+                for text, score in zip(moved.option.texts, moved.scores, strict=True)
+            )
+        run.save(_plain(walks), now=True)
+        known = self.settings.kappa is None
+        total = len(walks) * self.settings.iterations if known else None
+        best = max((walk.best for walk in walks), key=lambda each: each.score)
+        run.say(sum(walk.steps for walk in walks), total, best)
         return True
 
-    def _asked(self, seed: int, chain: int, walk: Walk) -> Asked:
+    def _next_move(self, seed: int, chain: int, walk: Walk) -> Move:
         rng = moving.generator(seed, chain, walk.steps)
         position = int(rng.integers(len(walk.state)))
         forced: tuple[int, ...] = ()
         if self.settings.forced == "mask-and-word":
             forced = (self.proposer.start(1)[0], walk.state[position])
-        return Asked(walk.state, position, float(rng.random()), forced)
+        return Move(walk.state, position, float(rng.random()), forced)
 
     def _walked(self, walk: Walk, moved: Moved) -> Walk:
         """Return where a chain stands after a move, and at the end of a round."""
@@ -260,20 +237,6 @@ class GibbsSearch:
             return replace(after, state=tuple(self.proposer.start(settings.length)))
         return after
 
-    def _say(self, task: SearchTask, walks: Sequence[Walk], ledger: Ledger) -> None:
-        if task.say is None:
-            return
-        known = self.settings.kappa is None
-        task.say(
-            Progress(
-                done=sum(walk.steps for walk in walks),
-                total=len(walks) * self.settings.iterations if known else None,
-                calls=ledger.calls,
-                best=max((walk.best for walk in walks), key=lambda each: each.score),
-            )
-        )
 
-
-def candidate_of(banked: Banked) -> Candidate:
-    """Return a prompt of the bank, with D as it was highest."""
-    return Candidate(banked.prompt, banked.best, banked.chain, banked.step)
+def _plain(walks: Sequence[Walk]) -> list[dict[str, Any]]:
+    return [walk.plain() for walk in walks]

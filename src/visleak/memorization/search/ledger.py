@@ -14,10 +14,13 @@ from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from types import TracebackType
-from typing import Any, Final, Self
+from typing import Any, Final
 
 from visleak.errors import UsageError, VisleakError
+from visleak.memorization.scores import Norm, TriggerScore
+from visleak.memorization.search.task import Candidate, SearchTask
+from visleak.pipeline.folder import claimed
+from visleak.storage import Database
 
 #: The file in the folder of a search.
 FILE: Final = "search-state.sqlite"
@@ -67,6 +70,11 @@ class Banked:
     changed: int = 0
     source: str = ""
 
+    @property
+    def candidate(self) -> Candidate:
+        """The prompt with its highest D."""
+        return Candidate(self.prompt, self.best, self.chain, self.step)
+
 
 @dataclass(frozen=True, slots=True)
 class Scored:
@@ -80,7 +88,7 @@ class Scored:
     source: str = ""
 
 
-class Ledger:
+class Ledger(Database):
     """State of a search, the prompts it scored, and what it spent. A context manager.
 
     Args:
@@ -99,40 +107,27 @@ class Ledger:
     """
 
     def __init__(self, folder: Path | None, key: Mapping[str, object]) -> None:
-        self.path = None if folder is None else folder / FILE
+        path = None if folder is None else folder / FILE
+        super().__init__(path, _TABLES, "remove the file to start the search again")
         self.added = 0
-        with self._spoken():
-            self._db = sqlite3.connect(
-                ":memory:" if self.path is None else self.path, isolation_level=None
-            )
         try:
-            with self._spoken():
-                self._begin()
             self._check(key)
-            with self._spoken():
-                state = self._get("state")
-                self.state: Any = None if state is None else json.loads(state)
-                self.calls = int(self._get("calls") or 0)
-                self.seconds = float(self._get("seconds") or 0.0)
+            state = self._get("state")
+            self.state: Any = None if state is None else json.loads(state)
+            self.calls = int(self._get("calls") or 0)
+            self.seconds = float(self._get("seconds") or 0.0)
         except BaseException:
-            self._db.close()
+            self.close()
             raise
-
-    def _begin(self) -> None:
-        # a kill of the process loses nothing with either; WAL is refused on some network disks
-        with contextlib.suppress(sqlite3.OperationalError):
-            self._db.execute("PRAGMA journal_mode=WAL").fetchone()
-        self._db.execute("PRAGMA synchronous=NORMAL")
-        self._db.executescript(_TABLES)
 
     def _check(self, key: Mapping[str, object]) -> None:
         wanted = dict(key)
-        with self._spoken():
-            held = self._get("key")
-            if held is None or self._get("state") is None:
-                # nothing was done for the other search
-                self._put("key", json.dumps(wanted, sort_keys=True))
-                return
+        held = self._get("key")
+        if held is None or self._get("state") is None:
+            # nothing was done for the other search
+            with self.writing() as db:
+                _put(db, "key", json.dumps(wanted, sort_keys=True))
+            return
         other = json.loads(held)
         if other != wanted:
             raise UsageError(
@@ -155,19 +150,11 @@ class Ledger:
             if each.prompt
         ]
         text = json.dumps(state)
-        with self._spoken():
-            self._db.execute("BEGIN IMMEDIATE")
-            try:
-                self._db.executemany(_ADD, rows)
-                self._put("state", text)
-                self._put("calls", str(self.calls + calls))
-                self._put("seconds", repr(self.seconds + seconds))
-            except BaseException:
-                # a full disk has rolled it back already
-                if self._db.in_transaction:
-                    self._db.execute("ROLLBACK")
-                raise
-            self._db.execute("COMMIT")
+        with self.writing() as db:
+            db.executemany(_ADD, rows)
+            _put(db, "state", text)
+            _put(db, "calls", str(self.calls + calls))
+            _put(db, "seconds", repr(self.seconds + seconds))
         self.state = state
         self.added += len(rows)
         self.calls += calls
@@ -179,10 +166,9 @@ class Ledger:
         What is forgotten never comes back into them unless it is scored higher, so doing this now
         and then ends with the same prompts as doing it once.
         """
-        with self._spoken():
-            (held,) = self._db.execute("SELECT count(*) FROM bank").fetchone()
-            if held > count:
-                self._db.execute(
+        if self.count() > count:
+            with self.writing() as db:
+                db.execute(
                     "DELETE FROM bank WHERE (source, prompt) NOT IN (SELECT source, prompt FROM"
                     " bank ORDER BY best DESC, prompt LIMIT ?)",
                     (count,),
@@ -192,8 +178,7 @@ class Ledger:
     def count(self, source: str | None = None, least: float | None = None) -> int:
         """Return how many prompts are held: of one source, with a mean D of at least ``least``."""
         where, values = _where(source, least)
-        with self._spoken():
-            (found,) = self._db.execute(f"SELECT count(*) FROM bank{where}", values).fetchone()
+        ((found,),) = self.select(f"SELECT count(*) FROM bank{where}", values)
         return int(found)
 
     def best(self, count: int | None = None) -> list[Banked]:
@@ -221,48 +206,16 @@ class Ledger:
             "SELECT prompt, total / times, best, times, chain, step, changed, source FROM bank"
             f"{where} {order} LIMIT ?"
         )
-        with self._spoken():
-            for row in self._db.execute(query, (*values, -1 if count is None else count)):
-                yield Banked(*row)
+        for row in self.select(query, (*values, -1 if count is None else count)):
+            yield Banked(*row)
 
     def _get(self, name: str) -> str | None:
-        row = self._db.execute("SELECT value FROM about WHERE name = ?", (name,)).fetchone()
-        return None if row is None else str(row[0])
+        found = list(self.select("SELECT value FROM about WHERE name = ?", (name,)))
+        return str(found[0][0]) if found else None
 
-    def _put(self, name: str, value: str) -> None:
-        self._db.execute(
-            "INSERT INTO about (name, value) VALUES (?, ?)"
-            " ON CONFLICT (name) DO UPDATE SET value = excluded.value",
-            (name, value),
-        )
 
-    @contextmanager
-    def _spoken(self) -> Iterator[None]:
-        """Say in one line what to do about a full disk or a damaged file."""
-        try:
-            yield
-        except (sqlite3.Error, ValueError) as error:
-            raise VisleakError(
-                f"the state of the search, {self.path or 'in memory'}, cannot be used ({error});"
-                " see that the disk has room, or remove the file to search anew"
-            ) from error
-
-    def close(self) -> None:
-        """Let go of the file; the log beside it is taken in."""
-        with contextlib.suppress(sqlite3.Error):
-            self._db.execute("PRAGMA journal_mode=DELETE").fetchone()
-        self._db.close()
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        self.close()
+def _put(db: sqlite3.Connection, name: str, value: str) -> None:
+    db.execute("INSERT OR REPLACE INTO about (name, value) VALUES (?, ?)", (name, value))
 
 
 def _where(source: str | None, least: float | None) -> tuple[str, tuple[object, ...]]:
@@ -293,3 +246,84 @@ def _differing(one: Mapping[str, Any], other: Mapping[str, Any]) -> list[str]:
         else:
             found.append(name)
     return found
+
+
+def key_of(task: SearchTask, method: str, about: Mapping[str, object]) -> dict[str, object]:
+    """Return everything that a search's prompts depend on but its budget, as plain data."""
+    key = {
+        "method": method,
+        "settings": dict(about),
+        "score": task.score.settings.about(),
+        "model": task.score.model.digest,
+        "precision": task.score.model.precision,
+        "chains": task.chains,
+        "seed": task.seed,
+    }
+    plain: dict[str, object] = json.loads(json.dumps(key, sort_keys=True))
+    return plain
+
+
+def forget_other(folder: Path, key: Mapping[str, object]) -> None:
+    """Remove the state of another search from a folder; that of this one stays.
+
+    Raises:
+        VisleakError: a run is at it.
+    """
+    path = folder / FILE
+    if not path.exists():
+        return
+    with claimed(folder):
+        try:
+            Ledger(folder, key).close()
+        except VisleakError:
+            # of another search, or damaged
+            for ending in ("", "-wal", "-shm"):
+                path.with_name(path.name + ending).unlink(missing_ok=True)
+
+
+@contextmanager
+def opened(task: SearchTask, method: str, about: Mapping[str, object]) -> Iterator[Ledger]:
+    """Hold the ledger of a search: that of an earlier run where there is one.
+
+    Args:
+        task: names model, score, chains, seed and folder; its budget is not part of the key, so
+            that a search may go on with a larger one.
+        method: its name.
+        about: its settings.
+
+    Raises:
+        UsageError: the folder holds the state of another search.
+        VisleakError: another run is at it, or the disk refuses.
+    """
+    key = key_of(task, method, about)
+    with contextlib.ExitStack() as stack:
+        if task.folder is not None:
+            stack.enter_context(claimed(task.folder))
+        yield stack.enter_context(Ledger(task.folder, key))
+
+
+def calls_so_far(folder: Path, key: Mapping[str, object]) -> int | None:
+    """Return the passes that a search in a folder has cost so far; ``None`` if it has not begun.
+
+    Raises:
+        UsageError: the folder holds the state of another search.
+        VisleakError: a run is at it, or the file is damaged.
+    """
+    if not (folder / FILE).exists():
+        return None
+    with claimed(folder), Ledger(folder, key) as ledger:
+        return None if ledger.state is None else ledger.calls
+
+
+def check_norm(norm: Norm, score: TriggerScore) -> None:
+    """Refuse settings whose K and kappa are on another scale than D.
+
+    Raises:
+        UsageError: it is so.
+    """
+    if norm != score.settings.norm:
+        raise UsageError(
+            f"temperature and kappa of these settings are on the {norm} scale, and D is on the"
+            f" {score.settings.norm} one; no K of the one is a K of the other: give both the same"
+            " norm"
+        )

@@ -22,8 +22,8 @@ Float64 = npt.NDArray[np.float64]
 
 
 @dataclass(frozen=True, slots=True)
-class Asked:
-    """A chain that is to move.
+class Move:
+    """The next move of a chain.
 
     Attributes:
         state: ids of its prompt.
@@ -110,20 +110,20 @@ def drawn(probabilities: Float64, chance: float) -> int:
     return min(index, int(np.flatnonzero(probabilities)[-1]))
 
 
-def options(asked: Sequence[Asked], proposer: Proposer, count: int) -> list[Option]:
+def options(requested: Sequence[Move], proposer: Proposer, count: int) -> list[Option]:
     """Return what the position of each chain may become: the top ``count`` words and those forced.
 
     Candidates are put in the order of their ids, so that a draw does not depend on which of two
     nearly equally probable words the language model ranks first.
     """
     found = proposer.candidates(
-        [each.state for each in asked],
-        [each.position for each in asked],
+        [each.state for each in requested],
+        [each.position for each in requested],
         count,
-        [each.forced for each in asked],
+        [each.forced for each in requested],
     )
     made = []
-    for each, candidates in zip(asked, found, strict=True):
+    for each, candidates in zip(requested, found, strict=True):
         states = tuple(
             (*each.state[: each.position], word, *each.state[each.position + 1 :])
             for word in sorted(candidates.ids.tolist())
@@ -138,7 +138,7 @@ def distinct(found: Sequence[Option]) -> list[str]:
 
 
 def moves(
-    asked: Sequence[Asked],
+    requested: Sequence[Move],
     found: Sequence[Option],
     score: TriggerScore,
     temperature: float,
@@ -149,7 +149,7 @@ def moves(
     """Score what chains may become, each prompt once, and let each chain move.
 
     Args:
-        asked: the chains.
+        requested: the chains.
         found: their :func:`options`.
         score: D.
         temperature: K.
@@ -160,7 +160,7 @@ def moves(
     values = score(texts, draw=draw).by(norm)
     places = {text: place for place, text in enumerate(texts)}
     made = []
-    for each, option in zip(asked, found, strict=True):
+    for each, option in zip(requested, found, strict=True):
         scores = values[[places[text] for text in option.texts]]
         made.append(Moved(option, scores, drawn(boltzmann(scores, temperature), each.chance)))
     return made

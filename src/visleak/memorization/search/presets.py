@@ -14,10 +14,9 @@ from typing import Final, Literal
 
 from visleak.errors import UsageError
 from visleak.memorization.model import VERSIONS, DiffusionModel, TokenModel, version_of
-from visleak.memorization.search.augment_chains import AugmentSettings
+from visleak.memorization.search.augmentation import AugmentSettings
 from visleak.memorization.search.gibbs import GibbsSettings
-from visleak.memorization.search.proposals import Rules
-from visleak.memorization.search.vocabulary import own_banned_words
+from visleak.memorization.search.proposals import Rules, own_banned_words
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,20 +2,20 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from typing import Any, Final
 
 from visleak.errors import UsageError
 from visleak.memorization.search import moving
-from visleak.memorization.search.checking import refuse_below_one
-from visleak.memorization.search.gibbs import candidate_of
-from visleak.memorization.search.ledger import Ledger, Scored
 from visleak.memorization.search.proposals import Proposer
-from visleak.memorization.search.resuming import opened
-from visleak.memorization.search.spending import Spending
-from visleak.memorization.search.task import Candidate, Found, Progress, SearchTask
+from visleak.memorization.search.running import Run, begun
+from visleak.memorization.search.task import (
+    Candidate,
+    Found,
+    SearchTask,
+    refuse_below_one,
+)
 
 #: Prompts of a chain that are scored together, under the same noises.
 BLOCK: Final = 32
@@ -74,51 +74,35 @@ class RandomWords:
                 "random words never end by themselves: give prompts, or a budget of calls or"
                 " seconds"
             )
-        words = self.proposer.words()
-        with opened(task, self.name, self.about()) as ledger:
-            state: dict[str, Any] = ledger.state or {
+        words = self.proposer.words().tolist()
+        with begun(self.name, self.about(), task, bank=self.settings.keep) as run:
+            state: dict[str, Any] = run.state or {
                 "units": 0,
                 "each": 0,
                 "best": [asdict(Candidate("", 0.0, chain)) for chain in range(task.chains)],
             }
-            spending = Spending(task, ledger)
-            while size := self._block(task, state["each"], spending):
-                state = self._unit(task, state, size, words.tolist(), ledger)
-                if ledger.added > 2 * self.settings.keep:
-                    ledger.keep_best(self.settings.keep)
-            ledger.keep_best(self.settings.keep)
-            return Found(
-                method=self.name,
-                about=self.about(),
-                best=tuple(Candidate(**each) for each in state["best"]),
-                bank=tuple(map(candidate_of, ledger.best(self.settings.keep))),
-                calls=ledger.calls,
-                seconds=ledger.seconds,
-                complete=wanted is None or state["each"] >= wanted,
-            )
+            while size := self._block(run, state["each"]):
+                state = self._unit(run, state, size, words)
+                run.save(state, now=True)
+            best = [Candidate(**each) for each in state["best"]]
+            return run.found(best, state, complete=wanted is None or state["each"] >= wanted)
 
-    def _block(self, task: SearchTask, done: int, spending: Spending) -> int:
-        """Return how many prompts each chain scores next; 0 where it is over."""
-        wanted = self.settings.prompts
+    def _block(self, run: Run, done: int) -> int:
+        """Return how many prompts each chain scores next; 0 at the end."""
+        wanted, task = self.settings.prompts, run.task
         size = BLOCK if wanted is None else min(BLOCK, wanted - done)
-        left = spending.left()
+        left, noises = run.left(), task.score.settings.noises
         if left is not None:
-            size = min(size, left // task.chains)
-        if not size and not done:
-            spending.pays(task.chains)
+            size = min(size, max(0, left // noises - 1) // task.chains)
+        if not size:
+            run.must_have_begun(done, moving.cost(task.chains, noises))
         return size
 
     def _unit(
-        self,
-        task: SearchTask,
-        state: dict[str, Any],
-        size: int,
-        words: Sequence[int],
-        ledger: Ledger,
+        self, run: Run, state: dict[str, Any], size: int, words: Sequence[int]
     ) -> dict[str, Any]:
         """Score one block of every chain; return the state after it."""
-        began, before = time.perf_counter(), task.score.calls
-        unit = state["units"]
+        task, unit = run.task, state["units"]
         texts = []
         for chain in range(task.chains):
             rng = moving.generator(task.seed, chain, unit)
@@ -126,32 +110,26 @@ class RandomWords:
             picks = rng.integers(len(words), size=(BLOCK, self.settings.length))[:size]
             texts.append(self.proposer.texts([[words[pick] for pick in row] for row in picks]))
         prompts = list(dict.fromkeys(text for row in texts for text in row))
-        draw = moving.draw_of(task.seed, unit)
         norm = task.score.settings.norm
-        values = task.score(prompts, draw=draw).by(norm).tolist()
+        values = task.score(prompts, draw=moving.draw_of(task.seed, unit)).by(norm).tolist()
+        run.calls += moving.cost(len(prompts), task.score.settings.noises)
         scores = dict(zip(prompts, values, strict=True))
-        best = list(state["best"])
-        scored = []
+        best = [Candidate(**each) for each in state["best"]]
         for chain, row in enumerate(texts):
-            for number, text in enumerate(row, state["each"] + 1):
-                scored.append(Scored(text, scores[text], chain, number))
-                if scores[text] > best[chain]["score"]:
-                    best[chain] = asdict(Candidate(text, scores[text], chain, number))
-        after = {"units": unit + 1, "each": state["each"] + size, "best": best}
-        ledger.save(
-            after,
-            scored,
-            calls=task.score.calls - before,
-            seconds=time.perf_counter() - began,
-        )
-        if task.say is not None:
-            wanted = self.settings.prompts
-            task.say(
-                Progress(
-                    done=after["each"] * task.chains,
-                    total=None if wanted is None else wanted * task.chains,
-                    calls=ledger.calls,
-                    best=Candidate(**max(best, key=lambda each: each["score"])),
-                )
-            )
+            found = [
+                Candidate(text, scores[text], chain, number)
+                for number, text in enumerate(row, state["each"] + 1)
+            ]
+            run.add(found)
+            for each in found:
+                if each.score > best[chain].score:
+                    best[chain] = each
+        after = {
+            "units": unit + 1,
+            "each": state["each"] + size,
+            "best": [asdict(each) for each in best],
+        }
+        wanted = self.settings.prompts
+        total = None if wanted is None else wanted * task.chains
+        run.say(after["each"] * task.chains, total, max(best, key=lambda each: each.score))
         return after

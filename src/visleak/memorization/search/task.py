@@ -6,7 +6,7 @@ budget, so that what they find can be compared at equal cost.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final, Protocol
@@ -42,7 +42,7 @@ class Budget:
     """What a search may spend; whichever is reached first ends it.
 
     Attributes:
-        calls: passes of the diffusion network, one a row; ``None`` is no limit. A pass with
+        calls: passes of the diffusion network, one per row; ``None`` is no limit. A pass with
             gradient counts as ``GRADIENT_CALLS``.
         seconds: of wall time.
     """
@@ -135,3 +135,38 @@ class Searcher(Protocol):
     def search(self, task: SearchTask) -> Found:
         """Search. The same task and settings give the same prompts, killed in between or not."""
         ...
+
+
+def refuse_below_one(settings: object, *names: str) -> None:
+    """Refuse counts below 1; ``None`` passes.
+
+    Raises:
+        UsageError: one of them is.
+    """
+    for name in names:
+        value = getattr(settings, name)
+        if value is not None and value < 1:
+            raise UsageError(f"{name} is at least 1; got {value}")
+
+
+def refuse_temperature(temperature: float) -> None:
+    """Refuse a K that nothing can be divided by.
+
+    Raises:
+        UsageError: it is not above 0.
+    """
+    if not temperature > 0:
+        raise UsageError(f"temperature (K) is above 0; got {temperature}")
+
+
+def refuse_others(settings: object, choices: Mapping[str, tuple[str, ...]]) -> None:
+    """Refuse what is none of the choices of a setting.
+
+    Raises:
+        UsageError: one of them is not.
+    """
+    for name, allowed in choices.items():
+        if getattr(settings, name) not in allowed:
+            raise UsageError(
+                f"{name} is one of {', '.join(allowed)}; got {getattr(settings, name)!r}"
+            )

@@ -72,7 +72,7 @@ def read_categories(path: str | os.PathLike[str]) -> Categories:
     """
     file = Path(path)
     if not file.is_file():
-        raise UsageError(f"categories {file} is no file; give a CSV file")
+        raise UsageError(f"categories {file} is not a file; give a CSV file")
     try:
         with opened_table(file) as (lines, delimiter):
             reader = csv.DictReader(lines, delimiter=delimiter)

@@ -138,7 +138,7 @@ class LayoutPrints:
     thresholds = None
 
     def encode(self, pictures: Sequence[Bytes8]) -> Float32:
-        """Return a row a picture (n, 512)."""
+        """Return a row per picture (n, 512)."""
         rows = np.empty((len(pictures), self.width), np.float32)
         for row, pixels in zip(rows, pictures, strict=True):
             # the strength of edges is smoothed over a cell of the grid, so that small shifts count

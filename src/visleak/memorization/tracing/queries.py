@@ -38,7 +38,7 @@ class Queries:
         images: the set; ``None`` where there are none to trace.
         prompts: by image, in the order of the set; empty texts where nobody knows.
         sizes: images in the cluster of each.
-        every: all images of the prompts, not one a cluster.
+        every: all images of the prompts, not one per cluster.
         clusters: each image stands for a cluster.
         origin: what ``extract.json`` says of model and sampling; empty without an extraction.
     """
@@ -57,7 +57,7 @@ def open_queries(target: str | os.PathLike[str], *, every: bool = False) -> Quer
     Args:
         target: folder of ``visleak memorization extract``, or a SOURCE of pictures, whose captions
             are taken for the prompts.
-        every: all images of an extraction, not one a cluster.
+        every: all images of an extraction, not one per cluster.
 
     Raises:
         UsageError: there is no such source, or it is a result of another verb; or ``every``
@@ -94,7 +94,7 @@ def _refuse_other_verb(folder: Path) -> None:
 
 def _extracted(folder: Path, *, every: bool) -> Queries:
     content = read_document(
-        folder / EXTRACTION, KIND, 1, "it is no result of visleak memorization extract"
+        folder / EXTRACTION, KIND, 1, "it is not a result of visleak memorization extract"
     )
     about = content.get("about")
     origin = about if isinstance(about, dict) else {}

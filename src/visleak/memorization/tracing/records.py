@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 #: Verdict on a pair whose structure agrees after any recolouring, and whose colours do not.
 LAYOUT: Final = "layout"
@@ -125,7 +126,7 @@ class Trace:
     """
 
     folder: Path
-    about: dict[str, object]
+    about: dict[str, Any]
     matches: tuple[Match, ...]
     memorized: int
     tau: float
@@ -144,3 +145,60 @@ class Trace:
     def asked(self) -> bool:
         """Whether any training set was asked; without one nothing is called memorized."""
         return bool(self.about.get("sets"))
+
+
+@dataclass(frozen=True, slots=True)
+class Hit:
+    """A possible source of a generated image.
+
+    Attributes:
+        image: id of the generated image.
+        source: name of the set that has it.
+        reference: id there.
+        similarity: by the similarity of the trace; NaN where it was not measured.
+        grade: of :data:`visleak.records.GRADES`, or ``layout``; empty without pictures.
+        probability: as in the audit; ``None`` without pictures.
+        reason: one line in words.
+        judged: ``human``, ``disputed`` or empty.
+        view: of the generated image that was compared.
+        tiny: both are pictures of up to 48 pixels.
+        digest: content digest of the source's image; empty where it is not known.
+        structure, colour: as in :class:`Match`.
+        refused: why a grade of near does not count; empty where it does.
+    """
+
+    image: str
+    source: str
+    reference: str
+    similarity: float
+    grade: str = ""
+    probability: float | None = None
+    reason: str = ""
+    judged: str = ""
+    view: str = "original"
+    tiny: bool = False
+    digest: str = ""
+    structure: float | None = None
+    colour: float | None = None
+    refused: str = ""
+
+    @property
+    def copy(self) -> bool:
+        """Whether it counts as a copy of the source's image."""
+        return self.grade in ("exact", "near") and not self.refused
+
+
+@dataclass(frozen=True)
+class Answer:
+    """What the sets say of generated images.
+
+    Attributes:
+        hits: possible sources, in any order.
+        nearest: similarity to the most similar image of the source, by generated image; images
+            that were not compared are left out.
+        notes: what a reader has to know, one line each.
+    """
+
+    hits: Sequence[Hit]
+    nearest: Mapping[str, float]
+    notes: tuple[str, ...] = ()

@@ -1,0 +1,658 @@
+"""A benchmark as a document and as files, in the layout of tables 3 to 5 of Hong et al. 2024."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from functools import partial
+from typing import Any, Final
+
+import numpy as np
+import pyarrow as pa
+
+from visleak.drawing import cut
+from visleak.markup import Grid
+from visleak.memorization.benchmark.columns import (
+    SCORES,
+    label_of,
+    line_name,
+    name_of,
+    number,
+    p_value,
+    short,
+    shown_columns,
+    signed,
+)
+from visleak.memorization.benchmark.figures import tradeoff
+from visleak.memorization.benchmark.numbers import Entry, Measured
+from visleak.memorization.benchmark.records import (
+    GENERAL,
+    NONE,
+    TRIGGER,
+    Benchmark,
+    Line,
+    MethodRow,
+    Score,
+)
+from visleak.memorization.extraction.image_store import ImageStore
+from visleak.memorization.intervals import GroupInterval
+from visleak.memorization.metrics.copying import LIMIT
+from visleak.reporting import Column, Document, Figure, Table, latex, markdown
+from visleak.reporting.contact_sheet import Tile, contact_sheet
+from visleak.reporting.document import LONGEST
+from visleak.storage import File, RunFolder
+
+#: Table of single images, sheet of the worst ones, and the section among those of an audit.
+MEASUREMENTS: Final = "measurements.parquet"
+SHEET: Final = "worst.png"
+SECTION: Final = "memorization-benchmark.json"
+
+#: Images per row of the sheet, and rows at most.
+ACROSS: Final = 8
+ROWS: Final = 40
+
+#: From which probability on a change is called one, and the mark of a number that changed.
+LEVEL: Final = 0.05
+CHANGED: Final = "*"
+
+#: Which way a number is to go.
+ARROWS: Final[Mapping[bool, str]] = {True: "↑", False: "↓"}
+
+#: Images that the floor of a similarity is measured on.
+FLOORS: Final[Mapping[str, str]] = {TRIGGER: "other prompts' images", GENERAL: "general prompts"}
+
+#: Numbers of the floor and of the reference performance.
+COPYING: Final = ("top1", "top3", "share")
+
+_TEXT: Final = pa.string()
+_REAL: Final = pa.float64()
+_WHOLE: Final = pa.int64()
+
+#: ``benchmark.csv``: one row per method, setting, scenario and number.
+_LINES: Final[Mapping[str, Any]] = {
+    "method": _TEXT, "setting": _TEXT, "strength": _REAL, "scenario": _TEXT, "number": _TEXT,
+    "value": _REAL, "low": _REAL, "high": _REAL, "prompts": _WHOLE, "groups": _WHOLE,
+    "effective": _REAL, "change": _REAL, "change_low": _REAL, "change_high": _REAL, "p": _REAL,
+    "p_holm": _REAL, "judge": _TEXT,
+}  # fmt: skip
+
+
+def document(result: Benchmark, *, sheet: bool = False, columns: int = 2) -> Document:
+    """Return a benchmark as a document.
+
+    Args:
+        result: what was found.
+        sheet: with the sheet of the worst images.
+        columns: panels of the figure beside each other.
+    """
+    figure = Figure("tradeoff", "The trade-off", tradeoff(result, columns), shown=True)
+    return Document(
+        title="Mitigations: effect on memorization and cost",
+        headline=headline(result),
+        lines=(*verdicts(result), *cautions(result)),
+        tables=tuple(tables(result)),
+        figures=(figure,),
+        images=(("The worst images by aesthetic score", SHEET),) if sheet else (),
+        notes=(*about(result), *result.notes),
+        reading=tuple(reading(result)),
+    )
+
+
+def headline(result: Benchmark) -> str:
+    """Return which method lowers similarity most at what cost, as one line."""
+    base = result.base.value(TRIGGER, "top1")
+    best = [best_of(result, line) for line in result.lines]
+    known = [row for row in best if row is not None]
+    if not known:
+        return f"without mitigation the top-1 similarity is {number(base)}"
+    parts = ", ".join(_reached(result, row) for row in known)
+    return f"top-1 similarity {number(base)} without mitigation; {parts}"
+
+
+def _reached(result: Benchmark, row: MethodRow) -> str:
+    clip = row.value(TRIGGER, "clip")
+    base = result.base.value(TRIGGER, "clip")
+    cost = "" if math.isnan(clip) else f" (CLIP {signed(clip - base)})"
+    return f"{number(row.value(TRIGGER, 'top1'))} with {label_of(row)}{cost}"
+
+
+def best_of(result: Benchmark, line: Line) -> MethodRow | None:
+    """Return the row of a method with the lowest top-1 similarity."""
+    rows = [row for row in result.of(line) if not math.isnan(row.value(TRIGGER, "top1"))]
+    return min(rows, key=lambda row: row.value(TRIGGER, "top1"), default=None)
+
+
+def verdicts(result: Benchmark) -> list[str]:
+    """Return for each method whether it succeeds by the paper's rule, in words.
+
+    The rule: top-1 similarity comes down to that of the reference, what a search for the prompt
+    would have shown, while the CLIP score stays at least at the base's.
+    """
+    rows = (best_of(result, line) for line in result.lines)
+    return [_verdict(result, row) for row in rows if row is not None]
+
+
+def meets(result: Benchmark, row: MethodRow) -> tuple[bool | None, bool | None]:
+    """Return whether a row's similarity reaches the reference, and whether its CLIP score stays.
+
+    ``None`` where it is not known.
+    """
+    top, clip = row.value(TRIGGER, "top1"), row.value(TRIGGER, "clip")
+    goal = math.nan if result.reference is None else result.reference.similarity.value
+    reached = None if math.isnan(goal) or math.isnan(top) else top <= goal
+    stays = None if math.isnan(clip) else clip >= result.base.value(TRIGGER, "clip")
+    return reached, stays
+
+
+def _verdict(result: Benchmark, lowest: MethodRow) -> str:
+    """Return the sentence about one method."""
+    rows = result.of(lowest.line)
+    winner = next((row for row in rows if meets(result, row) == (True, True)), None)
+    row = winner or lowest
+    reached, stays = meets(result, row)
+    text = f"{label_of(row)}: top-1 {number(result.base.value(TRIGGER, 'top1'))} to "
+    text += f"{number(row.value(TRIGGER, 'top1'))}{_surely(row, 'top1')}"
+    if reached is not None and result.reference is not None:
+        goal = number(result.reference.similarity.value)
+        text += f", {'at or below' if reached else 'above'} the reference {goal}"
+    clip = row.score(TRIGGER, "clip")
+    if clip is not None and clip.change is not None:
+        text += f", CLIP by {signed(clip.change.value)}{_surely(row, 'clip')}"
+    if None in (reached, stays):
+        lacking = [] if reached is not None else ["a reference performance"]
+        lacking += [] if stays is not None else ["CLIP scores"]
+        return f"{text}; success cannot be judged without {' and '.join(lacking)}"
+    if result.reference is not None and (
+        result.base.value(TRIGGER, "top1") <= result.reference.similarity.value
+    ):
+        return (
+            f"{text}: without mitigation it is at or below the reference already, and none can"
+            " succeed"
+        )
+    if winner is not None:
+        chance = "" if _is_significant(row, "top1") else ", by a change that may be chance"
+        return f"{text}: it succeeds by the paper's rule{chance}"
+    return f"{text}: it does not succeed by the paper's rule{_nearest(result, rows)}"
+
+
+def _surely(row: MethodRow, name: str) -> str:
+    """Return the probability of a number's own change, for the text behind this number."""
+    score = row.score(TRIGGER, name)
+    if score is None or score.change is None:
+        return ""
+    chance = "" if _is_significant(row, name) else ", not significant"
+    return f" ({p_value(score.change.p_holm)}{chance})"
+
+
+def _is_significant(row: MethodRow, name: str) -> bool:
+    """Whether the change of a number is significant."""
+    score = row.score(TRIGGER, name)
+    return score is not None and score.change is not None and score.change.p_holm < LEVEL
+
+
+def _nearest(result: Benchmark, rows: tuple[MethodRow, ...]) -> str:
+    """Return the best that a method reaches while its CLIP score stays."""
+    kept = [row for row in rows if meets(result, row)[1]]
+    if not kept:
+        return ", and no setting keeps the CLIP score"
+    row = min(kept, key=lambda each: each.value(TRIGGER, "top1"))
+    where = row.setting or "its one setting"
+    reaches = f"{number(row.value(TRIGGER, 'top1'))}{_surely(row, 'top1')}"
+    return f"; with the CLIP score kept it reaches {reaches} with {where}"
+
+
+def is_sscd(result: Benchmark) -> bool:
+    """Whether the similarity is the paper's."""
+    return str(result.about["similarity"]["name"]).startswith("sscd")
+
+
+def cautions(result: Benchmark) -> list[str]:
+    """Return what must be known before any number is believed, a line each."""
+    lines = []
+    if not is_sscd(result):
+        name = cut(str(result.about["similarity"]["name"]), LONGEST)
+        lines.append(
+            f"similarity is {name}, not SSCD as in the paper: its numbers, and the limit {LIMIT:g}"
+            " of the share, mean something else, and only compare the methods of this benchmark"
+        )
+    if result.triggers.groups < 2:
+        lines.append(
+            "all trigger prompts reproduce the same images: they are one group, and nothing can be"
+            " said with confidence"
+        )
+    elif result.triggers.effective < 6:
+        lines.append(
+            f"the trigger prompts are worth {result.triggers.effective:.1f} independent ones:"
+            " intervals are wide, and no paired test can be sure"
+        )
+    return [*lines, *_floor(result), *_limits(result), *_other_norms(result)]
+
+
+def _floor(result: Benchmark) -> Iterator[str]:
+    """Yield how similar images are to memorized ones that they do not reproduce."""
+    found = result.floor
+    if result.base.score(TRIGGER, "share") is None:
+        return
+    if found is None:
+        yield (
+            "floor of the similarity: not measured, there are no memorized images of another group"
+            " and no general prompts; a share above 0 may be that of images that are not memorized"
+        )
+        return
+    low, high = number(found.share.low), number(found.share.high)
+    ends = "" if math.isnan(found.share.low) else f", 95 % {low} to {high}"
+    whose = "general prompts" if found.source == GENERAL else "other trigger prompts"
+    yield (
+        f"floor of the similarity: of {found.images:,} images of {whose}, which do not reproduce"
+        f" the memorized image, {number(found.share.value)} are more similar to it than {LIMIT:g}"
+        f"{ends}; their top-1 is {number(found.top1.value)}. A share at the floor shows no"
+        " memorization"
+    )
+    base = result.base.value(TRIGGER, "share")
+    if 0 < base <= max(found.share.value, found.share.high):
+        yield (
+            f"the share without mitigation, {number(base)}, is within the interval of the floor:"
+            " it does not show that these prompts are memorized"
+        )
+
+
+def _limits(result: Benchmark) -> Iterator[str]:
+    """Yield where a number says less than its name."""
+    if result.base.value(TRIGGER, "share") == 0:
+        yield (
+            f"without mitigation no image is more similar than {LIMIT:g} to the memorized images of"
+            " its prompt: there may be nothing for a method to remove"
+        )
+    if result.triggers.images < 3:
+        many = "1 image" if result.triggers.images == 1 else "2 images"
+        yield f"with {many} per trigger prompt top-3 is the mean of all"
+    judged = any(result.about[judge] is not None for judge in ("alignment", "aesthetic"))
+    if result.general is not None and not judged:
+        yield (
+            "of general prompts only seconds were measured: neither a CLIP score (--clip) nor an"
+            " aesthetic score (--aesthetic) was requested"
+        )
+
+
+def _other_norms(result: Benchmark) -> Iterator[str]:
+    """Yield what one l of Wen et al. means where the scenarios have other numbers of images."""
+    many, plain = result.triggers.images, result.general
+    shared = any(row.about.get("options", {}).get("scope") == "batch" for row in result.rows)
+    if shared and plain is not None and plain.images != many:
+        times = math.sqrt(many / plain.images)
+        yield (
+            f"wen with scope=batch compares l with one norm over all images of a prompt: {many:,}"
+            f" of a trigger prompt, {plain.images:,} of a general one, whose images may have a D"
+            f" {times:.2g} times as large before they are changed; the cost on general prompts is"
+            f" that of another l (--general-images {many} makes them equal)"
+        )
+
+
+def about(result: Benchmark) -> Iterator[str]:
+    """Yield what was measured, a line each."""
+    said: dict[str, Any] = result.about
+    model, sampling = said["model"], said["sampling"]
+    yield (
+        f"model {cut(str(model.get('name', '')), LONGEST)}, {model.get('precision', '')};"
+        f" {sampling['steps']} steps, guidance {sampling['guidance']:g}, seed {said['seed']}; every"
+        " method starts from the same noises for the same prompt"
+    )
+    own = result.triggers
+    yield (
+        f"{own.prompts:,} trigger prompts in {own.groups:,} groups, worth {own.effective:.1f}"
+        f" independent ones; {own.images:,} images each; memorized images known of"
+        f" {own.referenced:,}"
+    )
+    if result.general is not None:
+        plain = result.general
+        many = f"{plain.images:,} image{'s' * (plain.images != 1)} each"
+        yield f"{plain.prompts:,} general prompts, {many}"
+    yield f"similarity: {_named(said['similarity'])} ({said['similarity']['number']})"
+    if said["alignment"] is not None:
+        texts = {"original": "the original prompt", "augmented": "the prompt after mitigation"}
+        which = texts[said["clip_text"]]
+        yield f"CLIP score: {_named(said['alignment'])}, cosine against {which}"
+    if said["aesthetic"] is not None:
+        yield f"aesthetic score: {_named(said['aesthetic'])}"
+    if said["real"] is not None:
+        real = said["real"]
+        yield (
+            f"distances: {cut(str(real['name']), LONGEST)}, features of"
+            f" {cut(str(real['features']), LONGEST)}; comparable only where both are the same"
+        )
+    if result.reference is not None:
+        found = result.reference
+        yield (
+            f"reference performance: of {found.count:,} images that {cut(found.source, LONGEST)}"
+            " returns for a prompt the one with the best CLIP score"
+        )
+
+
+def _named(judge: Mapping[str, Any]) -> str:
+    return cut(str(judge["name"]), LONGEST)
+
+
+def reading(result: Benchmark) -> list[str]:
+    """Return how to read the tables, a line each."""
+    shown = list(dict.fromkeys(name for _, name in columns_of(result)))
+    lines = [
+        "; ".join(f"{SCORES[name].short}: {SCORES[name].words}" for name in shown),
+        "intervals hold 95 %: whole groups of prompts that share memorized images vary; a star"
+        " marks what a paired test against no mitigation, corrected for the number of settings"
+        " (Holm), calls changed",
+        "hypervolume: the share of the area between the base's similarity and 0, and 0 and the"
+        " base's CLIP or aesthetic score, that the settings of a method cover together; 1 is"
+        " a method that removes all similarity and changes nothing else",
+        "the paper's rule: a method succeeds where top-1 similarity comes down to the reference,"
+        " what a search for the prompt would show, while the CLIP score stays at least the base's",
+    ]
+    if any(row.distance is not None for row in result.rows):
+        lines.append(
+            "distances fall with mitigation because images become more diverse: they rank nothing"
+        )
+    return lines
+
+
+def tables(result: Benchmark) -> list[Grid]:
+    """Return the tables, the most important first.
+
+    A table may be copied out of its page: each names the similarity that it is made of.
+    """
+    by = f" (similarity: {result.about['similarity']['name']})"
+    return [
+        main_grid(result, by),
+        curve_grid(result, by),
+        distance_grid(result),
+        change_grid(result, by),
+        cost_grid(result),
+    ]
+
+
+def columns_of(result: Benchmark) -> list[tuple[str, str]]:
+    """Return scenario and name of the numbers that the tables show: those that were measured."""
+    shown = shown_columns(str(result.about["deviation"]))
+    return [each for each in shown if any(row.score(*each) is not None for row in result.rows)]
+
+
+def main_grid(result: Benchmark, by: str = "") -> Grid:
+    """Return the table of methods and settings, with floor and reference performance."""
+    shown = columns_of(result)
+    header = ["method", "setting", *(heading(*each) for each in shown)]
+    rows: list[list[str]] = []
+    for row in result.rows:
+        cells = [cell(row.score(*each)) for each in shown]
+        rows.append([name_of(row.method), row.setting, *cells])
+        if row.method == NONE:
+            if result.floor is not None:
+                held = _marks(shown, _floor_values(result))
+                rows.append(["floor", FLOORS[result.floor.source], *held])
+            if result.reference is not None:
+                held = _marks(shown, _reference_values(result))
+                rows.append(["reference", short(result.reference.source), *held])
+    return Grid(f"Mitigations on trigger and general prompts{by}", header, rows, texts=2)
+
+
+def heading(scenario: str, name: str) -> str:
+    """Return the heading of a number, with the way it is to go."""
+    column = SCORES[name]
+    text = f"{column.short} {ARROWS[column.rising]}"
+    return text if scenario == TRIGGER else f"general {text}"
+
+
+def cell(score: Score | None) -> str:
+    """Return a number with its interval, and a star where a paired test calls it changed."""
+    if score is None:
+        return "-"
+    places, found = SCORES[score.name].places, score.interval
+    star = CHANGED if score.change is not None and score.change.p_holm < LEVEL else ""
+    value = f"{number(found.value, places)}{star}"
+    if math.isnan(found.low):
+        return value
+    return f"{value} ({number(found.low, places)} to {number(found.high, places)})"
+
+
+def _floor_values(result: Benchmark) -> dict[tuple[str, str], GroupInterval | None]:
+    floor = result.floor
+    return {} if floor is None else {(TRIGGER, n): floor.score(TRIGGER, n) for n in COPYING}
+
+
+def _reference_values(result: Benchmark) -> dict[tuple[str, str], GroupInterval | None]:
+    found = result.reference
+    if found is None:
+        return {}
+    return {(TRIGGER, "top1"): found.similarity, (TRIGGER, "clip"): found.clip}
+
+
+def _marks(
+    shown: Sequence[tuple[str, str]], values: Mapping[tuple[str, str], GroupInterval | None]
+) -> list[str]:
+    """Return numbers that have no change, empty where there is none."""
+    held = [(at, values.get(at)) for at in shown]
+    return ["" if found is None else cell(Score(*at, found, None)) for at, found in held]
+
+
+def change_grid(result: Benchmark, by: str = "") -> Grid:
+    """Return every change against no mitigation, with its interval and probability."""
+    rows = []
+    for row in result.rows[1:]:
+        for scenario, name in columns_of(result):
+            score = row.score(scenario, name)
+            if score is None or score.change is None:
+                continue
+            change, places = score.change, SCORES[name].places
+            ends = f"{signed(change.low, places)} to {signed(change.high, places)}"
+            rows.append(
+                [
+                    *(label_of(row), f"{scenario} {SCORES[name].short}"),
+                    signed(change.value, places),
+                    "-" if math.isnan(change.low) else ends,
+                    _probability(change.p),
+                    _probability(change.p_holm),
+                ]
+            )
+    header = ["method", "number", "change", "95 % interval", "p", "p, all settings"]
+    return Grid(f"Changes against no mitigation{by}", header, rows, texts=2)
+
+
+def _probability(value: float) -> str:
+    return p_value(value).removeprefix("p ").removeprefix("= ").replace("is not known", "-")
+
+
+def curve_grid(result: Benchmark, by: str = "") -> Grid:
+    """Return the hypervolumes, the largest of a kind in bold."""
+    names = {"clip": "similarity and CLIP", "aesthetic": "similarity and aesthetic score"}
+    rows, bold = [], set()
+    for at, curve in enumerate(result.curves):
+        found = curve.volume
+        ends = "-" if math.isnan(found.low) else f"{number(found.low)} to {number(found.high)}"
+        own = [line_name(curve.line), names[curve.name], str(curve.settings)]
+        rows.append([*own, number(found.value), ends])
+        rivals = [each.volume.value for each in result.curves if each.name == curve.name]
+        if len(rivals) > 1 and found.value == max(rivals):
+            bold.add((at, 3))
+    header = ["method", "trade-off", "settings", "hypervolume", "95 % interval"]
+    title = f"Hypervolume of each trade-off{by}"
+    return Grid(title, header, rows, texts=2, bold=frozenset(bold))
+
+
+def distance_grid(result: Benchmark) -> Grid:
+    """Return table 4: distances of the trigger prompts' images to a set of real ones."""
+    rows = []
+    for row in result.rows:
+        found = row.distance
+        if found is not None:
+            ends = f" ({found.kernel_low:.3g} to {found.kernel_high:.3g})"
+            ends = "" if math.isnan(found.kernel_low) else ends
+            cells = [f"{found.frechet:.2f}", f"{found.kernel:.3g}{ends}", f"{found.images:,}"]
+            rows.append([label_of(row), *cells])
+    real = result.about["real"]
+    # of other features than Inception's it is another number
+    fid = real is not None and str(real["features"]).startswith("inception")
+    first = "FID ↓" if fid else "Fréchet distance ↓"
+    header = ["method", first, "kernel distance ↓", "images"]
+    return Grid("Distance to real images", header, rows)
+
+
+def cost_grid(result: Benchmark) -> Grid:
+    """Return the seconds per image, and by how much that is more than without mitigation."""
+    rows = []
+    scenarios = [TRIGGER, *([GENERAL] if result.general is not None else [])]
+    for row in result.rows:
+        cells = []
+        for scenario in scenarios:
+            seconds, base = row.seconds[scenario], result.base.seconds[scenario]
+            cells += [f"{seconds:.3g}", "-" if not base else f"{seconds / base:.2f}"]
+        rows.append([label_of(row), *cells])
+    header = ["method"]
+    for scenario in scenarios:
+        header += [f"{scenario}: seconds per image", "times the base"]
+    return Grid("Cost", header, rows)
+
+
+def content(run: RunFolder, result: Benchmark) -> dict[str, Any]:
+    """Return the content of ``benchmark.json``."""
+    return run.document(headline(result), result, verdicts=verdicts(result))
+
+
+def files(
+    result: Benchmark,
+    entries: Sequence[Entry],
+    prompts: Mapping[str, Sequence[str]],
+    seeds: Mapping[str, Sequence[int]],
+    sheet: bytes,
+) -> dict[str, File]:
+    """Return the tables, figures and pages of a benchmark, by name of file.
+
+    Args:
+        result: what was found.
+        entries: the measurements it was made of.
+        prompts, seeds: of the images, by scenario.
+        sheet: of the worst images; empty where there is none.
+    """
+    made = document(result, sheet=bool(sheet))
+    return {
+        MEASUREMENTS: pa.concat_tables(_measurements(entries, prompts, seeds)),
+        "benchmark.csv": lines_table(result),
+        "costs.csv": costs_table(result),
+        "benchmark.tex": latex(made),
+        **made.figures[0].by_name(),
+        SHEET: sheet,
+        "benchmark.md": markdown(made),
+    }
+
+
+def _measurements(
+    entries: Sequence[Entry],
+    prompts: Mapping[str, Sequence[str]],
+    seeds: Mapping[str, Sequence[int]],
+) -> Iterator[pa.Table]:
+    """Yield the images of each method in each scenario, by prompt and seed."""
+    for entry in entries:
+        for scenario, found in entry.measured.items():
+            own, count = seeds[scenario], found.similarity.size
+            numbers = {
+                name: pa.array(getattr(found, name).ravel(), _REAL, from_pandas=True)
+                for name in ("similarity", "clip", "aesthetic", "seconds")
+            }
+            columns = {
+                "method": pa.array([entry.method] * count, _TEXT),
+                "setting": pa.array([entry.setting] * count, _TEXT),
+                "scenario": pa.array([scenario] * count, _TEXT),
+                "prompt": pa.array([text for text in prompts[scenario] for _ in own], _TEXT),
+                "seed": pa.array(list(own) * len(prompts[scenario]), _WHOLE),
+                **numbers,
+                "image": pa.array([digest for row in found.digests for digest in row], _TEXT),
+            }
+            yield pa.table(columns)
+
+
+def lines_table(result: Benchmark) -> pa.Table:
+    """Return every number with its interval and change."""
+    rows: list[dict[str, Any]] = []
+    for row in result.rows:
+        own = {"method": row.method, "setting": row.setting, "strength": row.strength}
+        rows += [own | _line(result, each) for each in row.scores]
+        if row.distance is not None:
+            far = row.distance
+            kernel = {"value": far.kernel, "low": far.kernel_low, "high": far.kernel_high}
+            for name, ends in (
+                ("frechet_distance", {"value": far.frechet}),
+                ("kernel_distance", kernel),
+            ):
+                more = {"scenario": TRIGGER, "number": name, "judge": judge_of(result, name)}
+                rows.append(own | more | ends)
+    marks = []
+    if result.floor is not None:
+        marks.append(("floor", result.floor.source, _floor_values(result)))
+    if result.reference is not None:
+        marks.append(("reference", result.reference.source, _reference_values(result)))
+    for method, source, values in marks:
+        own = {"method": method, "setting": source}
+        scores = (Score(*at, found, None) for at, found in values.items() if found is not None)
+        rows += [own | _line(result, each) for each in scores]
+    schema = pa.schema(list(_LINES.items()))
+    return pa.Table.from_pylist(rows, schema=schema)
+
+
+def _line(result: Benchmark, score: Score) -> dict[str, Any]:
+    found, change = score.interval, score.change
+    line = {
+        **{"scenario": score.scenario, "number": score.name, "value": found.value},
+        **{"low": found.low, "high": found.high, "prompts": found.prompts},
+        **{"groups": found.groups, "effective": found.effective},
+        "judge": judge_of(result, score.name),
+    }
+    if change is not None:
+        line |= {"change": change.value, "change_low": change.low, "change_high": change.high}
+        line |= {"p": change.p, "p_holm": change.p_holm}
+    return line
+
+
+def judge_of(result: Benchmark, name: str) -> str:
+    """Return what a number was measured by."""
+    kinds = {"clip": "alignment", "frechet_distance": "real", "kernel_distance": "real"}
+    kind = "aesthetic" if name.startswith("aesthetic") else kinds.get(name, "similarity")
+    judge = result.about[kind] or {}
+    return str(judge.get("features" if kind == "real" else "name", ""))
+
+
+def costs_table(result: Benchmark) -> pa.Table:
+    """Return the seconds per image, which alone differ from one run to another."""
+    columns = (
+        *(Column("method"), Column("setting"), Column("scenario")),
+        Column("seconds_an_image", _REAL),
+    )
+    rows = [
+        (row.method, row.setting, scenario, seconds)
+        for row in result.rows
+        for scenario, seconds in row.seconds.items()
+    ]
+    return Table("Cost", columns, rows).arrow()
+
+
+def worst_of(measured: Measured, count: int = ACROSS) -> list[tuple[str, float]]:
+    """Return digest and score of the images with the lowest aesthetic scores.
+
+    One per prompt, and each image once.
+    """
+    found: dict[str, float] = {}
+    places = np.argsort(measured.aesthetic, axis=1, kind="stable")
+    scores = np.take_along_axis(measured.aesthetic, places, axis=1)[:, 0]
+    for prompt in np.argsort(scores, kind="stable").tolist():
+        digest = measured.digests[prompt][int(places[prompt, 0])]
+        if np.isfinite(scores[prompt]):
+            found.setdefault(digest, float(scores[prompt]))
+        if len(found) == count:
+            break
+    return list(found.items())
+
+
+def worst_sheet(rows: Sequence[MethodRow], entries: Sequence[Entry], images: ImageStore) -> bytes:
+    """Return the worst images of each method by aesthetic score, as PNG."""
+    shown = []
+    for row, entry in list(zip(rows, entries, strict=True))[:ROWS]:
+        worst = worst_of(entry.measured[TRIGGER])
+        tiles = [Tile(f"{score:.2f}", partial(images.picture, digest)) for digest, score in worst]
+        shown.append((label_of(row), tiles))
+    below = "trigger prompts, at most one image each, the worst first"
+    return contact_sheet("The worst images by aesthetic score", below, shown)

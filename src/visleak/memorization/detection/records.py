@@ -1,0 +1,366 @@
+"""What detection finds: D of two lists of prompts, how well it separates them, a threshold."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Final
+
+import numpy as np
+import numpy.typing as npt
+
+from visleak.errors import UsageError
+from visleak.memorization.prompts import Prompts
+
+#: Column of the squared score by one noise, counted from 1.
+NOISE: Final = "squared_noise_"
+
+#: Labels of prompts in texts.
+LABELS: Final = {True: "memorized", False: "not memorized", None: ""}
+
+#: Lists that prompts come from.
+LISTED: Final = "prompts"
+GENERAL: Final = "general"
+
+
+@dataclass(frozen=True, slots=True)
+class Estimate:
+    """A figure with its 95 % interval; NaN where it is not known.
+
+    Attributes:
+        value: the figure.
+        low, high: ends of its interval.
+    """
+
+    value: float
+    low: float
+    high: float
+
+
+@dataclass(frozen=True, slots=True)
+class Separation:
+    """How well D tells two kinds of prompts apart. Larger figures are better, all in [0, 1].
+
+    Attributes:
+        by: ``labels``, memorized prompts against others; ``lists``, the list against the general
+            one, whatever its prompts are.
+        positives, negatives: prompts of either kind.
+        positive_groups, negative_groups: groups of shared images that they come from.
+        auc: chance that a positive has the larger D, ties counting half.
+        accuracy: best of all thresholds, ``max(1 - (fpr + 1 - tpr) / 2)`` (Wen et al. 2024's
+            code): the mean of the accuracies on both kinds.
+        accuracy_at: the threshold that has it.
+        rate: the false-positive rate of the next two.
+        tpr_below: true-positive rate at the last false-positive rate *below* ``rate``, as in the
+            code of Wen et al. 2024.
+        tpr_within: the same at the last one that is not *above* ``rate``.
+    """
+
+    by: str
+    positives: int
+    negatives: int
+    positive_groups: int
+    negative_groups: int
+    auc: Estimate
+    accuracy: Estimate
+    accuracy_at: float
+    rate: float
+    tpr_below: Estimate
+    tpr_within: Estimate
+
+
+@dataclass(frozen=True, slots=True)
+class Threshold:
+    """A threshold of D, and what is known of its false alarms. Belongs to one model and settings.
+
+    Attributes:
+        value: prompts with D at or above it are reached.
+        rule: ``given`` by the user; ``observed``, at most ``rate`` of the ordinary prompts reach
+            it; ``bounded``, ``upper`` is at most ``rate``.
+        rate: share of false alarms that was asked for; ``None`` where it was given.
+        negatives: ordinary prompts it was set or tried on; 0 where there were none.
+        alarms: how many of them reach it.
+        upper: one-sided 95 % upper bound of the share of such prompts that reach it.
+        supported: there are enough ordinary prompts for ``rate``; otherwise it lies above all.
+    """
+
+    value: float
+    rule: str
+    rate: float | None
+    negatives: int
+    alarms: int
+    upper: float
+    supported: bool = True
+
+
+@dataclass(frozen=True, slots=True)
+class Throughput:
+    """What the scores cost.
+
+    Attributes:
+        prompts: that were passed through the model.
+        passes: rows that went through the network.
+        seconds: that this took, text encoder included.
+        reused: prompts whose scores were there already.
+    """
+
+    prompts: int
+    passes: int
+    seconds: float
+    reused: int = 0
+
+    @property
+    def prompts_per_second(self) -> float:
+        """Prompts a second; 0 where none was passed."""
+        return self.prompts / self.seconds if self.seconds else 0.0
+
+    @property
+    def passes_per_second(self) -> float:
+        """Passes a second; 0 where there were none."""
+        return self.passes / self.seconds if self.seconds else 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class Spread:
+    """How D is distributed over some prompts.
+
+    Attributes:
+        kind: ``memorized``, ``not memorized``, ``prompts`` (nothing known) or ``general``.
+        count: prompts.
+        least, median, p95, most: of D.
+    """
+
+    kind: str
+    count: int
+    least: float
+    median: float
+    p95: float
+    most: float
+
+
+@dataclass(frozen=True, slots=True)
+class Ranked:
+    """A prompt of the list.
+
+    Attributes:
+        prompt: the text.
+        d: its D, by the norm of the settings.
+        label: whether it is known to be memorized.
+    """
+
+    prompt: str
+    d: float
+    label: bool | None
+
+
+@dataclass(frozen=True, slots=True)
+class Attribution:
+    """How much each token of a prompt has to do with its D.
+
+    Attributes:
+        prompt: the text.
+        method: ``gradient`` (Wen et al. 2024, section 4.1) or ``leave-one-out``.
+        d: L2 score of the prompt.
+        tokens: texts; words for ``leave-one-out``.
+        values: of ``gradient``, norms, 0 or more; of ``leave-one-out``, what D loses without the
+            word, below 0 where it gains.
+        rest: the norm over all positions after the last token (end, padding, and all of a second
+            text encoder, as in Stable Diffusion 3); ``None`` for ``leave-one-out``.
+    """
+
+    prompt: str
+    method: str
+    d: float
+    tokens: tuple[str, ...]
+    values: tuple[float, ...]
+    rest: float | None = None
+
+
+@dataclass(frozen=True)
+class Detection:
+    """D of prompts by one model.
+
+    Attributes:
+        key: of all that the result depends on.
+        scores_key: of all that the scores depend on.
+        settings: what D is made of, as plain data.
+        timestep: that the network was asked at.
+        model: what the model is, as plain data.
+        origin, general_origin: the files; empty where there is none.
+        prompts, general: how many prompts there are in either list.
+        reached: prompts of the list that reach the threshold; 0 without one.
+        known: of the list, how many are labelled memorized.
+        known_reached: how many of these reach the threshold.
+        threshold: if there is one.
+        separation: if there are prompts of two kinds.
+        spreads: one per kind of prompts.
+        top: the prompts of the list with the largest D, largest first.
+        tokens: of the first prompts, if asked for.
+        throughput: what it cost.
+        notes: what a reader must know, a line each.
+    """
+
+    key: str
+    scores_key: str
+    settings: dict[str, Any]
+    timestep: float
+    model: dict[str, Any]
+    origin: str
+    general_origin: str
+    prompts: int
+    general: int
+    reached: int
+    known: int
+    known_reached: int
+    threshold: Threshold | None
+    separation: Separation | None
+    spreads: tuple[Spread, ...]
+    top: tuple[Ranked, ...]
+    tokens: tuple[Attribution, ...]
+    throughput: Throughput
+    notes: tuple[str, ...]
+
+
+Int64 = npt.NDArray[np.int64]
+Bool = npt.NDArray[np.bool_]
+
+
+@dataclass(frozen=True)
+class Listing:
+    """Prompts of both lists, first the list, then the general ones.
+
+    Attributes:
+        texts: the prompts, none twice.
+        labels: whether each is known to be memorized; ``None`` where nobody knows.
+        sources: memorized images of each prompt, often none.
+        general: (n,), whether a prompt is from the general list.
+        groups: (n,), number of the group of shared images.
+        notes: what was left out, a line each.
+    """
+
+    texts: tuple[str, ...]
+    labels: tuple[bool | None, ...]
+    sources: tuple[tuple[str, ...], ...]
+    general: Bool
+    groups: Int64
+    notes: tuple[str, ...] = ()
+
+    def __len__(self) -> int:
+        return len(self.texts)
+
+    @property
+    def ordinary(self) -> Bool:
+        """Whether a prompt counts as one that replays nothing, (n,)."""
+        return self.general | np.array([label is False for label in self.labels], np.bool_)
+
+    @property
+    def memorized(self) -> Bool:
+        """Whether a prompt is known to be memorized, (n,)."""
+        return np.array([label is True for label in self.labels], np.bool_)
+
+    @property
+    def kinds(self) -> list[str]:
+        """What each prompt is, in a word or two."""
+        words = {True: "memorized", False: "not memorized", None: LISTED}
+        return [
+            GENERAL if general else words[label]
+            for general, label in zip(self.general, self.labels, strict=True)
+        ]
+
+    @property
+    def compared(self) -> tuple[str, Bool]:
+        """What is told from the ordinary prompts, ``labels`` or ``lists``, and which prompts, (n,).
+
+        Where nothing is known of the list, it is all of the list.
+        """
+        if self.memorized.any() or not self.general.any():
+            return "labels", self.memorized
+        return "lists", ~self.general & ~self.ordinary
+
+
+def listing_of(prompts: Prompts, general: Prompts | None = None) -> Listing:
+    """Return both lists as one.
+
+    A prompt that is in both is taken from the list alone, and this is said.
+
+    Raises:
+        UsageError: the list is empty, or the general one holds memorized prompts or no other ones.
+    """
+    if not len(prompts):
+        raise UsageError(f"prompts {prompts.origin or 'of the list'}: there is none to score")
+    labels, sources = _filled(prompts)
+    if general is None:
+        none = np.zeros(len(prompts), np.bool_)
+        return Listing(prompts.texts, labels, sources, none, prompts.groups())
+    wrong = sum(label is True for label in general.labels)
+    if wrong:
+        raise UsageError(
+            f"general {general.origin or 'list'}: {wrong:,} of its prompts are labelled memorized;"
+            " give ordinary prompts only"
+        )
+    own = set(prompts.texts)
+    kept = [place for place, text in enumerate(general.texts) if text not in own]
+    if not kept:
+        raise UsageError(
+            f"general {general.origin or 'list'}: no prompt in it that is not in the other list"
+            " too; give ordinary prompts"
+        )
+    _, images = _filled(general)
+    texts = prompts.texts + tuple(general.texts[place] for place in kept)
+    sources += tuple(images[place] for place in kept)
+    dropped = len(general) - len(kept)
+    return Listing(
+        texts,
+        labels + (False,) * len(kept),
+        sources,
+        np.arange(len(texts)) >= len(prompts),
+        Prompts(texts, sources=sources).groups(),
+        _dropped(dropped),
+    )
+
+
+def _filled(prompts: Prompts) -> tuple[tuple[bool | None, ...], tuple[tuple[str, ...], ...]]:
+    return (
+        prompts.labels or (None,) * len(prompts),
+        prompts.sources or ((),) * len(prompts),
+    )
+
+
+def _dropped(count: int) -> tuple[str, ...]:
+    if not count:
+        return ()
+    are = "prompt is" if count == 1 else "prompts are"
+    return (f"{count:,} general {are} in the list too, and count as the list's",)
+
+
+def number(value: float) -> str:
+    """Return a D with four digits.
+
+    >>> number(0.93128), number(26.7312), number(0.0), number(1234.5)
+    ('0.9313', '26.73', '0', '1234')
+    """
+    return f"{value:.4g}" if abs(value) < 1000 else f"{value:.0f}"
+
+
+def name_of_d(settings: Mapping[str, Any]) -> str:
+    """Return what D is called: squares are on another scale than norms.
+
+    >>> name_of_d({"norm": "l2"}), name_of_d({"norm": "squared"})
+    ('D', 'D (squared)')
+    """
+    return "D (squared)" if settings.get("norm") == "squared" else "D"
+
+
+def estimate(found: Estimate) -> str:
+    """Return a figure with its interval; one that is not 1 never reads as 1.
+
+    >>> estimate(Estimate(0.99996, 0.99, 1.0)), estimate(Estimate(1.0, 0.9148, 1.0))
+    ('>0.9999 (95 % CI 0.9900-1.0000)', '1.0000 (95 % CI 0.9148-1.0000)')
+    """
+    return f"{_share(found.value)} (95 % CI {_share(found.low)}-{_share(found.high)})"
+
+
+def _share(value: float) -> str:
+    if 0.99995 <= value < 1.0:
+        return ">0.9999"
+    return "<0.0001" if 0.0 < value < 0.00005 else f"{value:.4f}"

@@ -1,0 +1,305 @@
+"""``detect``: D of prompts, from a list to a folder of results."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final
+
+import numpy as np
+import numpy.typing as npt
+
+from visleak.documents import digest_of
+from visleak.errors import UsageError
+from visleak.memorization.detection.attribution import METHODS, attribution
+from visleak.memorization.detection.blocks import (
+    Known,
+    Progress,
+    forget,
+    known_scores,
+    scored,
+)
+from visleak.memorization.detection.document import files, headlines, ranked
+from visleak.memorization.detection.records import (
+    Attribution,
+    Detection,
+    Listing,
+    Ranked,
+    Separation,
+    Spread,
+    Threshold,
+    Throughput,
+    listing_of,
+)
+from visleak.memorization.detection.roc import separation
+from visleak.memorization.detection.thresholds import needed, threshold_at, threshold_given
+from visleak.memorization.prompts import Prompts
+from visleak.memorization.scores import Scores, TriggerScore
+from visleak.storage import RunFolder
+
+Float64 = npt.NDArray[np.float64]
+
+KIND: Final = "visleak memorization detect"
+
+#: Default rate of false alarms of a threshold.
+FPR: Final = 0.01
+
+#: Prompts of the largest D that the result names.
+TOP: Final = 20
+
+
+@dataclass(frozen=True, slots=True)
+class Analysis:
+    """What is made of the scores.
+
+    Attributes:
+        fpr: share of ordinary prompts that may reach the threshold.
+        bounded: not the share seen, but its 95 % upper bound is at most ``fpr``.
+        threshold: instead of both, a threshold that was set before.
+        tokens: prompts of the largest D whose tokens are attributed.
+        method: by which, ``gradient`` or ``leave-one-out``.
+    """
+
+    fpr: float = FPR
+    bounded: bool = False
+    threshold: float | None = None
+    tokens: int = 0
+    method: str = "gradient"
+
+    def __post_init__(self) -> None:
+        if not 0.0 < self.fpr < 1.0:
+            raise UsageError(f"fpr is a share between 0 and 1, such as 0.01; got {self.fpr:g}")
+        if self.tokens < 0:
+            raise UsageError(f"tokens is a number of prompts, 0 or more; got {self.tokens}")
+        if self.method not in METHODS:
+            raise UsageError(
+                f"tokens are attributed by {' or '.join(METHODS)}; got {self.method!r}"
+            )
+        if self.threshold is not None:
+            threshold_given(self.threshold, [])
+
+
+def detect(
+    score: TriggerScore,
+    prompts: Prompts,
+    out: str | Path,
+    *,
+    general: Prompts | None = None,
+    analysis: Analysis | None = None,
+    force: bool = False,
+    progress: Progress | None = None,
+    say: Callable[[str], None] | None = None,
+) -> Detection:
+    """Score prompts, tell memorized from ordinary ones, and write the result.
+
+    A finished result of the same prompts, model and settings is returned as it is; an unfinished
+    one resumes, and loses a block of prompts at most.
+
+    Args:
+        score: D, by a model.
+        prompts: the list; its labels, where it has any, say which are memorized.
+        out: folder of the result.
+        general: ordinary prompts, which count as not memorized.
+        analysis: what is made of the scores.
+        force: another result in the folder may be replaced; its scores are used where they are
+            by the same model and settings.
+        progress: called with steps, units done and units to do.
+        say: called with what a user should know of the run.
+
+    Raises:
+        UsageError: the folder holds another result, or something asked for cannot be.
+        VisleakError: a score is not a finite number, or the disk refuses.
+    """
+    analysis, run = analysis or Analysis(), RunFolder(out, KIND)
+    listing = listing_of(prompts, general)
+    scores_key = digest_of(_about_scores(score))
+    key = digest_of([scores_key, score.settings.norm, *_about_listing(listing), _plain(analysis)])
+    found = run.reused(Detection, key, force=force)
+    if found is not None:
+        if say is not None:
+            say(f"reused: {run.path} holds this very result")
+        return found
+    same = run.finished and run.content().get("scores_key") == scores_key
+    known = known_scores(run.path, score.settings.noises) if same else Known()
+    with run.claimed():
+        scores, cost = scored(score, listing.texts, run.path, scores_key, known, progress)
+        result = _result(
+            score, listing, scores, cost, analysis, (key, scores_key), (prompts, general), progress
+        )
+        headline = "; ".join(headlines(result))
+        run.finish(_content(run, headline, result), files(result, listing, scores))
+        forget(run.path)
+    return result
+
+
+def _content(run: RunFolder, headline: str, result: Detection) -> dict[str, Any]:
+    content = run.document(headline, result)
+    cost = result.throughput
+    content["throughput"] |= {
+        "prompts_per_second": cost.prompts_per_second,
+        "passes_per_second": cost.passes_per_second,
+    }
+    return content
+
+
+def read_detection(folder: str | Path) -> Detection:
+    """Return the detection that a folder holds.
+
+    Raises:
+        UsageError: there is none.
+        VisleakError: it is damaged, or a newer visleak wrote it.
+    """
+    return RunFolder(folder, KIND).read(Detection)
+
+
+def _plain(analysis: Analysis) -> list[Any]:
+    return [analysis.fpr, analysis.bounded, analysis.threshold, analysis.tokens, analysis.method]
+
+
+def _about_scores(score: TriggerScore) -> list[Any]:
+    """Return all that a score depends on, but for rounding."""
+    settings = {name: value for name, value in score.settings.about().items() if name != "norm"}
+    model = score.model
+    return [settings, score.timestep, model.digest, model.precision, list(model.shape)]
+
+
+def _about_listing(listing: Listing) -> list[Any]:
+    return [
+        list(listing.texts),
+        list(listing.labels),
+        [list(images) for images in listing.sources],
+        listing.general.tolist(),
+    ]
+
+
+def _result(
+    score: TriggerScore,
+    listing: Listing,
+    scores: Scores,
+    cost: Throughput,
+    analysis: Analysis,
+    keys: tuple[str, str],
+    files: tuple[Prompts, Prompts | None],
+    progress: Progress | None,
+) -> Detection:
+    d = scores.by(score.settings.norm)
+    threshold = _threshold(d[listing.ordinary], analysis)
+    apart = _separation(listing, d)
+    rows = ranked(listing, d, general=False)
+    reached = np.zeros(len(d), np.bool_) if threshold is None else d >= threshold.value
+    prompts, general = files
+    return Detection(
+        key=keys[0],
+        scores_key=keys[1],
+        settings=score.settings.about(),
+        timestep=score.timestep,
+        model=_about_model(score),
+        origin=prompts.origin,
+        general_origin="" if general is None else general.origin,
+        prompts=int((~listing.general).sum()),
+        general=int(listing.general.sum()),
+        reached=int((reached & ~listing.general).sum()),
+        known=int(listing.memorized.sum()),
+        known_reached=int((reached & listing.memorized).sum()),
+        threshold=threshold,
+        separation=apart,
+        spreads=_spreads(listing, d),
+        top=tuple(
+            Ranked(listing.texts[row], float(d[row]), listing.labels[row]) for row in rows[:TOP]
+        ),
+        tokens=_tokens(
+            score, [listing.texts[row] for row in rows[: analysis.tokens]], analysis, progress
+        ),
+        throughput=cost,
+        notes=(
+            *prompts.notes,
+            *(general.notes if general is not None else ()),
+            *listing.notes,
+            *_notes(listing, threshold, apart),
+        ),
+    )
+
+
+def _about_model(score: TriggerScore) -> dict[str, Any]:
+    """Return what the model says of itself, and at least its name, device and precision."""
+    model = score.model
+    least = {
+        "name": model.name,
+        "family": model.family,
+        "prediction": model.prediction,
+        "digest": model.digest,
+        "device": model.device,
+        "precision": model.precision,
+    }
+    return {**least, **model.about()}
+
+
+def _threshold(ordinary: Float64, analysis: Analysis) -> Threshold | None:
+    if analysis.threshold is not None:
+        return threshold_given(analysis.threshold, ordinary)
+    if not len(ordinary):
+        return None
+    return threshold_at(ordinary, analysis.fpr, bounded=analysis.bounded)
+
+
+def _separation(listing: Listing, d: Float64) -> Separation | None:
+    by, positive = listing.compared
+    kept = positive | listing.ordinary
+    if not positive.any() or not listing.ordinary.any():
+        return None
+    return separation(d[kept], positive[kept], listing.groups[kept], by=by)
+
+
+def _spreads(listing: Listing, d: Float64) -> tuple[Spread, ...]:
+    kinds = np.array(listing.kinds)
+    found = []
+    for kind in dict.fromkeys(listing.kinds):
+        own = d[kinds == kind]
+        low, middle, most = (float(each) for each in np.quantile(own, [0.0, 0.5, 1.0]))
+        found.append(Spread(kind, len(own), low, middle, float(np.quantile(own, 0.95)), most))
+    return tuple(found)
+
+
+def _tokens(
+    score: TriggerScore, texts: list[str], analysis: Analysis, progress: Progress | None
+) -> tuple[Attribution, ...]:
+    found = []
+    for done, text in enumerate(texts, 1):
+        found.append(attribution(score, text, analysis.method))
+        if progress is not None:
+            progress("attributing tokens", done, len(texts))
+    return tuple(found)
+
+
+def _notes(
+    listing: Listing, threshold: Threshold | None, apart: Separation | None
+) -> tuple[str, ...]:
+    notes = []
+    if threshold is not None and threshold.rate is not None and not threshold.supported:
+        least = needed(threshold.rate) if threshold.rule == "bounded" else 1 / threshold.rate
+        notes.append(
+            f"{threshold.negatives:,} ordinary prompts cannot support a rate of"
+            f" {100 * threshold.rate:g} %, which needs {least:,.0f}: the threshold lies above all"
+            " of them"
+        )
+    ordinary = listing.groups[listing.ordinary]
+    groups = len(np.unique(ordinary))
+    if threshold is not None and groups < len(ordinary):
+        notes.append(
+            f"the {len(ordinary):,} ordinary prompts share images, in {groups:,} groups; the bound"
+            " takes them for independent"
+        )
+    if apart is not None and apart.by == "lists":
+        notes.append(
+            "the list has no labels: the figures compare the two lists, not memorized with other"
+            " prompts"
+        )
+    unknown = sum(
+        label is None and not general
+        for label, general in zip(listing.labels, listing.general.tolist(), strict=True)
+    )
+    if apart is not None and apart.by == "labels" and unknown:
+        are = "prompt without a label is" if unknown == 1 else "prompts without a label are"
+        notes.append(f"{unknown:,} {are} not part of the figures that compare kinds")
+    return tuple(notes)

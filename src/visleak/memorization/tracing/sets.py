@@ -1,0 +1,349 @@
+"""Sets of images and published embeddings as sources: one audit, and a search for layouts."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any, Final
+
+import pyarrow.compute as pc
+
+from visleak.auditing import Audit, audit
+from visleak.memorization.inplace import COLOURS, TINY, in_place, is_tiny
+from visleak.memorization.tracing.layout import (
+    OTHER_COLOURS,
+    LayoutPrints,
+    colour_difference,
+    edges,
+    same_layout,
+    standing_out,
+)
+from visleak.memorization.tracing.queries import Queries
+from visleak.memorization.tracing.records import LAYOUT, Answer, Hit
+from visleak.pipeline.stored_encoder import encoder_for
+from visleak.pipeline.workplace import Progress
+from visleak.records import AnySet, Bytes8, EmbeddingSet, Encoder, ImageSet
+from visleak.settings import Settings
+from visleak.store import IMAGES, PAIRS, read_table
+from visleak.verdicts import judged_pairs
+
+
+@dataclass(frozen=True)
+class AuditOptions:
+    """Options of the audit of generated images.
+
+    Attributes:
+        similarity: text of the encoder; empty takes that of fingerprints, or ``builtin``.
+        tau: below which no pair is listed for its similarity alone.
+        views: of the generated images that are compared: ``none``, ``mirror`` or ``all``.
+        layouts: also look for copies in other colours.
+        workers, cache, device: as of :func:`visleak.auditing.audit`.
+        force: replace another audit.
+        command: to note in the audit.
+    """
+
+    similarity: str
+    tau: float
+    views: str
+    layouts: bool
+    workers: int | None
+    cache: str | Path | None
+    device: str
+    force: bool
+    command: str | None
+
+
+def refusals(made: Audit, name: str, hits: Iterable[Hit]) -> list[Hit]:
+    """Return hits, those of tiny pictures with why they are no copies where they are none.
+
+    What people judged, and what is exact, is left as it is.
+
+    Args:
+        made: the audit that found them.
+        name: of the set of generated images.
+        hits: the hits.
+    """
+    listed = list(hits)
+    doubtful = [h for h in listed if h.tiny and h.grade == "near" and h.judged != "human"]
+    if not doubtful:
+        return listed
+    queries = made.pictures(name, {hit.image for hit in doubtful}, complete=True)
+    references = {
+        source: made.pictures(
+            source, {h.reference for h in doubtful if h.source == source}, complete=True
+        )
+        for source in {hit.source for hit in doubtful}
+    }
+    refused: dict[Hit, str] = {}
+    for hit in doubtful:
+        one, other = queries[hit.image], references[hit.source][hit.reference]
+        agreement = in_place(one, other, hit.view)
+        if agreement < COLOURS:
+            refused[hit] = (
+                "no copy, though near: tiny pictures must agree in place and in colours;"
+                f" correlation {agreement:.2f}, at least {COLOURS:.2f} is asked"
+            )
+    return [replace(hit, refused=refused.get(hit, "")) for hit in listed]
+
+
+#: Folder of the search in that of the trace.
+LAYOUT_FOLDER: Final = "layouts"
+
+#: Pictures whose references are held in memory at a time.
+BLOCK: Final = 64
+
+STEP: Final = "comparing layouts"
+
+
+class Layouts:
+    """The search for layouts beside an audit.
+
+    Candidates are the pairs that the audit lists and the twenty best by layout.
+
+    Args:
+        references: the sources; those with pictures are searched.
+        folder: of the trace.
+        options: how the audit was made.
+        made: the audit.
+        sides: rows of its ``images.parquet`` by set and id.
+    """
+
+    def __init__(
+        self,
+        references: Sequence[AnySet],
+        folder: Path,
+        options: AuditOptions,
+        made: Audit,
+        sides: Mapping[tuple[str, str], Any],
+    ) -> None:
+        self.folder, self.options, self.made, self.sides = folder, options, made, sides
+        self._pictured = tuple(
+            each for each in references if isinstance(each, ImageSet) and each.pictures
+        )
+
+    def added(self, queries: Queries, hits: Sequence[Hit], progress: Progress) -> list[Hit]:
+        """Return hits, with those of the same layout graded so and added.
+
+        Where all images of the prompts are traced, those that have a copy are left out: variants
+        of their originals are then counted among copies only.
+        """
+        images = queries.images
+        if images is None or not self._pictured:
+            return list(hits)
+        found = {hit.image for hit in hits if hit.copy} if queries.every else frozenset[str]()
+        wanted = [name for name in images.ids.to_pylist() if name not in found]
+        known = {(hit.image, hit.source, hit.reference): hit for hit in hits}
+        named = {each.name for each in self._pictured}
+        pairs = {name: dict[tuple[str, str], None]() for name in wanted}
+        for image, source, reference in (*known, *self._listed(images, progress)):
+            if image in pairs and source in named:
+                pairs[image][source, reference] = None
+        result = dict(known)
+        for start in range(0, len(wanted), BLOCK):
+            progress(STEP, start, len(wanted))
+            block = {name: tuple(pairs[name]) for name in wanted[start : start + BLOCK]}
+            for hit in self._measured(images.name, block, known):
+                result[hit.image, hit.source, hit.reference] = hit
+        progress(STEP, len(wanted), len(wanted))
+        return list(result.values())
+
+    def _listed(self, images: ImageSet, progress: Progress) -> list[tuple[str, str, str]]:
+        """Return the best pairs by layout."""
+        options = self.options
+        found = audit(
+            images,
+            self._pictured,
+            settings=Settings(within=False, verify=False, views="none", local=False),
+            encoder=LayoutPrints(),
+            out=self.folder / LAYOUT_FOLDER,
+            workers=options.workers,
+            cache=options.cache,
+            progress=progress,
+            force=options.force,
+        )
+        table = read_table(found.folder, PAIRS, ["query", "reference_set", "reference"])
+        columns = (table[name].to_pylist() for name in table.column_names)
+        return list(zip(*columns, strict=True))
+
+    def _measured(
+        self,
+        name: str,
+        block: Mapping[str, Sequence[tuple[str, str]]],
+        known: Mapping[tuple[str, str, str], Hit],
+    ) -> Iterator[Hit]:
+        queries = self.made.pictures(name, block, complete=True)
+        references: dict[tuple[str, str], Bytes8] = {}
+        for each in self._pictured:
+            ids = {ref for pairs in block.values() for source, ref in pairs if source == each.name}
+            pictures = self.made.pictures(each.name, ids, complete=True)
+            references |= {(each.name, name): pixels for name, pixels in pictures.items()}
+        drawn = {
+            place: edges(pixels) for place, pixels in references.items() if not is_tiny(pixels)
+        }
+        for image, pairs in block.items():
+            if is_tiny(queries[image]):
+                continue
+            own = edges(queries[image])
+            for place in (each for each in pairs if each in drawn):
+                agreement, score = standing_out(own, drawn[place])
+                colour = colour_difference(queries[image], references[place])
+                hit = known.get((image, *place)) or self._unlisted(image, place)
+                hit = replace(hit, structure=score, colour=colour)
+                alike = same_layout(agreement, score) and colour >= OTHER_COLOURS
+                if alike and not hit.copy and hit.judged != "human":
+                    hit = replace(hit, grade=LAYOUT, reason=_reason(score, colour), refused="")
+                if alike or (image, *place) in known:
+                    yield hit
+
+    def _unlisted(self, image: str, place: tuple[str, str]) -> Hit:
+        about = self.sides.get(place, {})
+        return Hit(image, *place, float("nan"), digest=about.get("digest") or "")
+
+
+def _reason(score: float, colour: float) -> str:
+    return (
+        f"the same layout in other colours: edges in place stand out by {score:.1f} standard"
+        f" deviations, colours differ by {colour:.0f}"
+    )
+
+
+#: Folder of the audit in that of the trace.
+AUDIT_FOLDER: Final = "audit"
+
+#: Why two sides cannot be verified.
+NO_PICTURES: Final = "published fingerprints: there is no picture to verify with"
+
+_COLUMNS: Final = (
+    "query",
+    "reference_set",
+    "reference",
+    "similarity",
+    "view",
+    "grade",
+    "probability",
+    "reason",
+    "judged",
+)
+
+
+class Sets:
+    """Sets as sources.
+
+    Args:
+        references: the sets, pictures or embeddings.
+        folder: of the trace; the audit goes into its ``audit``.
+        options: how.
+
+    Attributes:
+        encoder: that similarities are of.
+        audited: the audit, once :meth:`find` was called.
+    """
+
+    def __init__(self, references: Sequence[AnySet], folder: Path, options: AuditOptions) -> None:
+        self.references, self.folder, self.options = tuple(references), folder, options
+        device = {} if options.device == "cpu" else {"device": options.device}
+        self.encoder: Encoder = encoder_for(self.references, options.similarity, device)
+        self.audited: Audit | None = None
+
+    @property
+    def settings(self) -> Settings:
+        """The settings of the audit: every pair above tau is listed."""
+        soft = (self.encoder.thresholds or {}).get("soft")
+        lowest = self.options.tau if soft is None else min(float(soft), self.options.tau)
+        # embeddings that pass by are listed by thresholds alone, unless asked
+        rule = "best" if any(isinstance(s, EmbeddingSet) for s in self.references) else "auto"
+        return Settings(
+            encoder=self.encoder.name,
+            soft=None if soft is not None and lowest == soft else lowest,
+            views=self.options.views,
+            candidates=rule,
+            within=False,
+        )
+
+    def about(self) -> Mapping[str, object]:
+        """Return names, sources and sizes of the sets."""
+        return {
+            "sets": [
+                {
+                    "name": each.name,
+                    "source": each.source,
+                    "images": len(each),
+                    "pictures": not isinstance(each, EmbeddingSet),
+                }
+                for each in self.references
+            ]
+        }
+
+    def find(self, queries: Queries, progress: Progress) -> Answer:
+        """Audit the generated images against the sets, with what people judged laid over."""
+        if queries.images is None:
+            return Answer((), {})
+        options = self.options
+        made = audit(
+            queries.images,
+            self.references,
+            settings=self.settings,
+            encoder=self.encoder,
+            out=self.folder / AUDIT_FOLDER,
+            workers=options.workers,
+            cache=options.cache,
+            progress=progress,
+            device=options.device,
+            force=options.force,
+            command=options.command,
+        )
+        self.audited = made
+        table = read_table(made.folder, IMAGES, ["set", "id", "digest", "width", "height"])
+        sides = {(r["set"], r["id"]): r for r in table.to_pylist()}
+        hits = refusals(made, queries.images.name, _hits(made, queries.images.name, sides))
+        if options.layouts:
+            search = Layouts(self.references, self.folder, self.options, made, sides)
+            hits = search.added(queries, hits, progress)
+        return Answer(hits, _nearest(made, queries.images.name), _unread(made))
+
+
+def _hits(made: Audit, name: str, sides: Mapping[tuple[str, str], Any]) -> Iterator[Hit]:
+    """Yield every pair that the audit lists, verdicts laid over."""
+    table = judged_pairs(made.folder, list(_COLUMNS))
+    for row in table.to_pylist():
+        one = sides.get((name, row["query"]), {})
+        other = sides.get((row["reference_set"], row["reference"]), {})
+        longest = [max(s.get("width") or 0, s.get("height") or 0) for s in (one, other)]
+        similarity = row["similarity"]
+        yield Hit(
+            image=row["query"],
+            source=row["reference_set"],
+            reference=row["reference"],
+            similarity=math.nan if similarity is None else float(similarity),
+            grade=row["grade"] or "",
+            probability=None if row["probability"] is None else float(row["probability"]),
+            reason=row["reason"] if row["grade"] else NO_PICTURES,
+            judged=row["judged"] or "",
+            view=row["view"] or "original",
+            tiny=0 < longest[0] <= TINY and 0 < longest[1] <= TINY,
+            digest=other.get("digest") or "",
+        )
+
+
+def _nearest(made: Audit, name: str) -> dict[str, float]:
+    """Return the similarity to the nearest image of all sets, by generated image."""
+    table = read_table(made.folder, IMAGES, ["set", "id", "nearest_similarity"])
+    table = table.filter(pc.equal(table["set"], name))
+    return {
+        row["id"]: float(row["nearest_similarity"])
+        for row in table.to_pylist()
+        if row["nearest_similarity"] is not None
+    }
+
+
+def _unread(made: Audit) -> tuple[str, ...]:
+    lines = []
+    for each in made.summary["sets"]:
+        if each.get("unreadable"):
+            lines.append(
+                f"{each['unreadable']:,} of {each['images']:,} images of {each['name']}"
+                " could not be read"
+            )
+    return tuple(lines)

@@ -1,0 +1,147 @@
+"""What a capability reports: a headline, statements, tables, figures, and how to read them."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+import pyarrow as pa
+
+from visleak.drawing import cut
+from visleak.markup import Grid
+
+#: Rows of a table for people; its file has all.
+LIMIT: Final = 200
+
+#: Characters of a text in a table for people.
+LONGEST: Final = 80
+
+
+@dataclass(frozen=True, slots=True)
+class Column:
+    """A column of a table.
+
+    Attributes:
+        name: in files; empty where it is only shown.
+        type: in files, of Arrow; by default text.
+        heading: for people; empty where it is only in files.
+        show: makes text of a value that is known; by default numbers as they are, texts cut.
+        number: aligned as a number.
+    """
+
+    name: str = ""
+    type: Any = field(default_factory=pa.string)
+    heading: str = ""
+    show: Callable[[Any], str] | None = None
+    number: bool = False
+
+    def text(self, value: Any) -> str:
+        """Return a value as text; unknown ones are empty."""
+        if value is None or (isinstance(value, float) and math.isnan(value)):
+            return ""
+        if self.show is not None:
+            return self.show(value)
+        return f"{value:,}" if isinstance(value, int) else cut(str(value), LONGEST)
+
+
+@dataclass(frozen=True, slots=True)
+class Table:
+    """A table, for people and for files from the same rows.
+
+    Attributes:
+        title: what it shows.
+        columns: of it; those that hold texts come first among those that are shown.
+        rows: values in the order of the columns.
+        file: that has all rows, for the title where only some are shown.
+        limit: rows that are shown.
+        bold: row and column name or heading of values that stand out.
+    """
+
+    title: str
+    columns: tuple[Column, ...]
+    rows: Sequence[Sequence[Any]]
+    file: str = ""
+    limit: int = LIMIT
+    bold: frozenset[tuple[int, str]] = frozenset()
+
+    def grid(self, limit: int | None = None) -> Grid:
+        """Return the columns for people, as texts.
+
+        Args:
+            limit: rows at most; by default the table's own.
+        """
+        most = self.limit if limit is None else limit
+        shown = [(at, column) for at, column in enumerate(self.columns) if column.heading]
+        rows = [[column.text(row[at]) for at, column in shown] for row in self.rows[:most]]
+        title = self.title
+        if len(rows) < len(self.rows):
+            all_in = f"; {self.file} has all" if self.file else ""
+            title += f" ({len(rows):,} of {len(self.rows):,}{all_in})"
+        places = {column.heading: place for place, (_, column) in enumerate(shown)}
+        return Grid(
+            title,
+            [column.heading for _, column in shown],
+            rows,
+            texts=sum(not column.number for _, column in shown),
+            bold=frozenset((row, places[name]) for row, name in self.bold if row < len(rows)),
+        )
+
+    def arrow(self) -> pa.Table:
+        """Return the columns for files."""
+        stored = [(at, column) for at, column in enumerate(self.columns) if column.name]
+        schema = pa.schema([(column.name, column.type) for _, column in stored])
+        arrays = [pa.array([row[at] for row in self.rows], column.type) for at, column in stored]
+        return pa.Table.from_arrays(arrays, schema=schema)
+
+
+@dataclass(frozen=True, slots=True)
+class Figure:
+    """A figure.
+
+    Attributes:
+        name: of its files, without ending.
+        title: what it shows.
+        files: its content by ending, ``svg`` and ``png``; empty where there is nothing to draw.
+        shown: it is part of Markdown.
+    """
+
+    name: str
+    title: str
+    files: Mapping[str, bytes]
+    shown: bool = False
+
+    def by_name(self) -> dict[str, bytes | None]:
+        """Return the content of its files by name; ``None`` for those that it does not have."""
+        return {f"{self.name}.{ending}": self.files.get(ending) for ending in ("svg", "png")}
+
+
+@dataclass(frozen=True, slots=True)
+class Document:
+    """What a capability reports.
+
+    Attributes:
+        title: of the page.
+        headline: what was found, as one line that can be repeated.
+        lines: further statements and cautions, the most important first.
+        tables: the most important first; those without rows are left out.
+        figures: of it.
+        images: titles and files of contact sheets.
+        notes: what was measured, with which settings, at what cost.
+        reading: how to read the result.
+    """
+
+    title: str
+    headline: str
+    lines: tuple[str, ...] = ()
+    tables: tuple[Table | Grid, ...] = ()
+    figures: tuple[Figure, ...] = ()
+    images: tuple[tuple[str, str], ...] = ()
+    notes: tuple[str, ...] = ()
+    reading: tuple[str, ...] = ()
+
+    def grids(self) -> list[Grid]:
+        """Return the tables that have rows, as texts."""
+        found = (each if isinstance(each, Grid) else each.grid() for each in self.tables)
+        return [grid for grid in found if grid.rows]

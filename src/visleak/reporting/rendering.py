@@ -1,0 +1,145 @@
+"""A document as Markdown, LaTeX, a section of an audit's page, and for a terminal."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any, Final
+
+from visleak.markup import Grid, latex_cell, latex_table, markdown_cell, markdown_table, paged
+from visleak.reporting.document import Document
+from visleak.templates import plain
+
+if TYPE_CHECKING:
+    from rich.console import RenderableType
+
+#: The interval of a number, behind it.
+_INTERVAL: Final = re.compile(r" \([^()]+ to [^()]+\)$")
+
+#: Rows of a table on one page of LaTeX.
+PAGE: Final = 48
+
+#: Rows of a table on a terminal.
+ROWS: Final = 10
+
+
+def markdown(document: Document) -> str:
+    """Return a document as a page of Markdown."""
+    lines = [f"# {markdown_cell(document.title)}", "", f"**{_sentence(document.headline)}**"]
+    lines += _bullets(document.lines)
+    for grid in document.grids():
+        lines += ["", f"## {markdown_cell(grid.title)}", "", *markdown_table(grid)]
+    pictures = [
+        (each.title, f"{each.name}.svg")
+        for each in document.figures
+        if each.shown and "svg" in each.files
+    ]
+    for title, file in (*pictures, *document.images):
+        name = markdown_cell(title)
+        lines += ["", f"## {name}", "", f"![{name}]({file})"]
+    for title, texts in (
+        ("What was measured", document.notes),
+        ("How to read this", document.reading),
+    ):
+        if texts:
+            lines += ["", f"## {title}", *_bullets(texts)]
+    return "\n".join(lines) + "\n"
+
+
+def latex(document: Document) -> str:
+    """Return the tables of a document as LaTeX, to be included in another."""
+    lines = ["% needs \\usepackage{booktabs}", f"% {latex_cell(document.headline)}"]
+    for grid in document.grids():
+        for part in paged(grid, PAGE):
+            lines += ["", *latex_table(part, intervals=True)]
+    for line in document.lines:
+        lines += ["", f"% {latex_cell(line)}"]
+    return "\n".join(lines) + "\n"
+
+
+def section(document: Document) -> dict[str, Any]:
+    """Return a document as a section of an audit's page, which escapes everything once more."""
+    lines = (*document.lines, *document.notes, *document.reading)
+    return {
+        "title": document.title,
+        "headline": f"{document.headline[:1].upper()}{document.headline[1:]}.",
+        "markdown": "\n".join([f"**{_sentence(document.headline)}**", *_bullets(lines)]) + "\n",
+        "tables": [
+            {"caption": grid.title, "header": grid.header, "rows": grid.rows}
+            for grid in document.grids()
+        ],
+        "svg": [
+            {"title": each.title, "svg": each.files["svg"].decode("utf-8")}
+            for each in document.figures
+            if "svg" in each.files
+        ],
+    }
+
+
+def terminal(
+    document: Document, *, columns: Sequence[str] = (), rows: int = ROWS, intervals: bool = True
+) -> Iterator[RenderableType]:
+    """Yield the parts of a summary: headline, statements, the first table, notes.
+
+    Args:
+        document: what is shown.
+        columns: headings of the columns that are shown; all by default.
+        rows: of the table, at most.
+        intervals: numbers of the table have their intervals.
+    """
+    from rich.text import Text
+
+    yield Text(plain(document.headline), "bold")
+    for line in document.lines:
+        yield Text(plain(line))
+    if grids := document.grids():
+        yield Text()
+        grid = _chosen(grids[0], columns)
+        if not intervals:
+            cells = [[_INTERVAL.sub("", cell) for cell in row] for row in grid.rows]
+            grid = replace(grid, rows=cells)
+        yield from table(grid, rows)
+    if document.notes:
+        yield Text()
+    for line in document.notes:
+        yield Text(plain(line), "dim")
+
+
+def table(grid: Grid, rows: int = ROWS) -> Iterator[RenderableType]:
+    """Yield a table for a terminal, and how many rows it leaves out."""
+    from rich import box
+    from rich.table import Table
+    from rich.text import Text
+
+    made = Table(box=box.SIMPLE_HEAD, pad_edge=False, show_edge=False, header_style="dim")
+    for place, name in enumerate(grid.header):
+        if place < grid.texts:
+            made.add_column(plain(name), overflow="fold")
+        else:
+            made.add_column(plain(name), justify="right", no_wrap=True)
+    for row in grid.rows[:rows]:
+        made.add_row(*(Text(plain(cell)) for cell in row))
+    yield made
+    if len(grid.rows) > rows:
+        yield Text(f"and {len(grid.rows) - rows:,} more")
+
+
+def _chosen(grid: Grid, columns: Sequence[str]) -> Grid:
+    if not columns:
+        return grid
+    places = [grid.header.index(name) for name in columns if name in grid.header]
+    return Grid(
+        grid.title,
+        [grid.header[at] for at in places],
+        [[row[at] for at in places] for row in grid.rows],
+        texts=sum(at < grid.texts for at in places),
+    )
+
+
+def _sentence(text: str) -> str:
+    return markdown_cell(f"{text[:1].upper()}{text[1:]}.")
+
+
+def _bullets(texts: Sequence[str]) -> list[str]:
+    return ["", *(f"- {markdown_cell(text)}" for text in texts)] if texts else []

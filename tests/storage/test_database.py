@@ -1,0 +1,75 @@
+"""Key-value files: whole batches, errors in one line."""
+
+from __future__ import annotations
+
+import sqlite3
+from pathlib import Path
+
+import pytest
+
+from visleak.errors import VisleakError
+from visleak.storage import Database, KeyValueStore
+
+
+def test_values_of_any_kind_come_back(tmp_path: Path) -> None:
+    values = {"a": 0.1 + 0.2, "b": "text \x00 日本", "c": b"\x00\xff", "d": None}
+    with KeyValueStore(tmp_path / "s.sqlite", "numbers") as store:
+        store.add(values)
+    with KeyValueStore(tmp_path / "s.sqlite", "numbers") as store:
+        assert store.known([*values, "e"]) == values
+    assert [path.name for path in tmp_path.iterdir()] == ["s.sqlite"]
+
+
+def test_what_is_present_stays_unless_replaced(tmp_path: Path) -> None:
+    with KeyValueStore(tmp_path / "s.sqlite", "numbers") as store:
+        store.add({"a": 1.0})
+        store.add({"a": 2.0, "b": 3.0})
+        assert store.known(["a", "b"]) == {"a": 1.0, "b": 3.0}
+        store.add({"a": 2.0}, replace=True)
+        assert store.known(["a"]) == {"a": 2.0}
+
+
+def test_thousands_of_keys_are_read_at_once(tmp_path: Path) -> None:
+    with KeyValueStore(tmp_path / "s.sqlite", "numbers") as store:
+        values = {f"k{number}": number for number in range(1203)}
+        store.add(values)
+        assert store.known(list(values)) == values
+
+
+def test_a_batch_is_there_whole_or_not_at_all(tmp_path: Path) -> None:
+    with KeyValueStore(tmp_path / "s.sqlite", "numbers") as store:
+        with pytest.raises(VisleakError, match="cannot be used"):
+            store.add({"a": 1.0, "b": object()})
+        assert store.known(["a"]) == {}
+
+
+def test_an_exception_in_a_block_rolls_it_back(tmp_path: Path) -> None:
+    with Database(tmp_path / "d.sqlite", "CREATE TABLE t (n)", "remove it") as db:
+        with pytest.raises(VisleakError), db.writing() as connection:
+            connection.executemany("INSERT INTO t VALUES (?)", [(1,), (object(),)])
+        assert list(db.select("SELECT n FROM t")) == []
+
+
+def test_a_full_disk_and_a_damaged_file_are_one_line(tmp_path: Path) -> None:
+    path = tmp_path / "d.sqlite"
+    with Database(path, "CREATE TABLE t (n)", "remove it") as db:
+        ((pages,),) = db.select("PRAGMA page_count")
+        list(db.select(f"PRAGMA max_page_count = {pages}"))
+        with pytest.raises(VisleakError, match=r"full.*remove it"), db.writing() as connection:
+            connection.executemany("INSERT INTO t VALUES (?)", [("x" * 5000,)] * 100)
+        assert list(db.select("SELECT count(*) FROM t")) == [(0,)]
+    path.write_bytes(b"no database at all" * 100)
+    with pytest.raises(VisleakError) as refused:
+        Database(path, "CREATE TABLE t (n)", "remove it")
+    assert str(refused.value).startswith(f"{path} cannot be used (file is not a database); ")
+    assert str(refused.value).endswith("remove it")
+
+
+def test_two_processes_may_write(tmp_path: Path) -> None:
+    path = tmp_path / "s.sqlite"
+    with KeyValueStore(path, "numbers") as one, KeyValueStore(path, "numbers") as other:
+        one.add({"a": 1.0})
+        other.add({"b": 2.0})
+        assert one.known(["a", "b"]) == other.known(["a", "b"]) == {"a": 1.0, "b": 2.0}
+    with sqlite3.connect(path) as db:
+        assert db.execute("PRAGMA integrity_check").fetchone() == ("ok",)

@@ -1,0 +1,123 @@
+"""The folder of a run: what is reused, refused, replaced and removed."""
+
+from __future__ import annotations
+
+import json
+import os
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from visleak.errors import UsageError, VisleakError
+from visleak.storage import RunFolder
+
+KIND = "visleak toy count"
+
+
+@dataclass(frozen=True)
+class Count:
+    """A result."""
+
+    folder: Path
+    total: int
+    share: float
+    key: str
+
+
+def finished(folder: Path, key: str = "k", **files: Any) -> RunFolder:
+    run = RunFolder(folder, KIND)
+    with run.claimed():
+        made = Count(folder, 3, float("nan"), key)
+        run.finish(run.document("3 things", made, more=[1]), files)
+    return run
+
+
+def test_a_finished_result_is_read_as_it_was(tmp_path: Path) -> None:
+    run = finished(tmp_path)
+    content = json.loads((tmp_path / "count.json").read_text())
+    assert (content["kind"], content["headline"]) == (KIND, "3 things")
+    assert (content["total"], content["share"], content["more"]) == (3, None, [1])
+    assert "folder" not in content
+    found = run.reused(Count, "k", folder=tmp_path)
+    assert found is not None
+    assert (found.folder, found.total, found.key) == (tmp_path, 3, "k")
+    assert run.reused(Count, "k", force=True, folder=tmp_path) is not None
+
+
+def test_another_request_is_refused_and_replaced_by_force(tmp_path: Path) -> None:
+    run = finished(tmp_path)
+    with pytest.raises(UsageError) as refused:
+        run.reused(Count, "other", keeps="and keeps its images", folder=tmp_path)
+    assert str(refused.value).endswith("--force replaces it and keeps its images")
+    assert "count.json" in str(refused.value)
+    assert run.reused(Count, "other", force=True, folder=tmp_path) is None
+
+
+def test_a_result_without_one_of_its_files_is_not_finished(tmp_path: Path) -> None:
+    run = finished(tmp_path, **{"a.txt": "text"})
+    assert run.reused(Count, "k", files=["a.txt"], folder=tmp_path) is not None
+    (tmp_path / "a.txt").unlink()
+    assert run.reused(Count, "k", force=True, files=["a.txt"], folder=tmp_path) is None
+
+
+def test_a_damaged_result_is_replaced_by_force_only(tmp_path: Path) -> None:
+    run = finished(tmp_path)
+    content = json.loads(run.result.read_text())
+    run.result.write_text(json.dumps(content | {"total": "many"}))
+    with pytest.raises(UsageError, match=r"damaged .*--force replaces it"):
+        run.reused(Count, "k", folder=tmp_path)
+    with pytest.raises(VisleakError, match="damaged"):
+        run.read(Count, folder=tmp_path)
+    assert run.reused(Count, "k", force=True, folder=tmp_path) is None
+
+
+def test_an_empty_folder_holds_no_result_and_a_foreign_one_is_refused(tmp_path: Path) -> None:
+    run = RunFolder(tmp_path / "new", KIND)
+    assert run.reused(Count, "k", folder=tmp_path) is None
+    with pytest.raises(UsageError, match="no finished result"):
+        run.read(Count, folder=tmp_path)
+    (tmp_path / "own.txt").write_text("of the user")
+    with pytest.raises(UsageError, match="files that visleak did not write"):
+        RunFolder(tmp_path, KIND).reused(Count, "k", force=True, folder=tmp_path)
+
+
+def test_files_are_written_by_their_names_and_those_of_an_earlier_result_go(tmp_path: Path) -> None:
+    table = pa.table({"n": [1, None], "name": ["=a", "b"], "list": [["x"], []]})
+    files = {"t.parquet": table, "t.csv": table, "a.txt": "text", "b.bin": b"bytes", "c.txt": ""}
+    finished(tmp_path, **files)
+    assert pq.read_table(tmp_path / "t.parquet").equals(table)
+    assert (tmp_path / "t.csv").read_text() == "n,name\n1,'=a\n,b\n"
+    assert (tmp_path / "a.txt").read_text() == "text"
+    assert (tmp_path / "b.bin").read_bytes() == b"bytes"
+    assert not (tmp_path / "c.txt").exists()
+    finished(tmp_path, **dict.fromkeys(files))
+    assert [each.name for each in tmp_path.iterdir() if each.name in files] == []
+
+
+def test_a_kill_while_files_are_written_leaves_no_result(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    finished(tmp_path, **{"a.txt": "old"})
+
+    def killed(*_: Any) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("visleak.storage.run_folder.write_text", killed)
+    with pytest.raises(KeyboardInterrupt):
+        finished(tmp_path, "new", **{"a.txt": "new"})
+    assert not (tmp_path / "count.json").exists()
+    assert (tmp_path / "a.txt").read_text() == "old"
+
+
+@pytest.mark.skipif(os.geteuid() == 0, reason="root writes everywhere")
+def test_a_folder_that_cannot_be_written_is_one_line(tmp_path: Path) -> None:
+    tmp_path.chmod(0o500)
+    try:
+        with pytest.raises(VisleakError, match="cannot be written"):
+            RunFolder(tmp_path / "in", KIND).finish({}, {"a": "b"})
+    finally:
+        tmp_path.chmod(0o700)
