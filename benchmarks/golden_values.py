@@ -111,7 +111,7 @@ def _plain(column: pa.ChunkedArray) -> list[Any]:
 
 
 def _leaves(value: Any, path: str) -> Iterator[tuple[str, Any]]:
-    """Yield the path and value of everything in a JSON document that is no container of others."""
+    """Yield the path and value of all in a JSON document that is not a container of others."""
     if isinstance(value, dict) and value:
         for key, inner in value.items():
             yield from _leaves(inner, f"{path}.{key}" if path else key)

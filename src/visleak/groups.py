@@ -1,4 +1,4 @@
-"""Connected components: which images belong together because pairs or groups tie them."""
+"""Images by group: connected components, and ranks within each group."""
 
 from __future__ import annotations
 
@@ -69,3 +69,21 @@ def chained(codes: Int64) -> tuple[Int64, Int64]:
     rows = rows[np.argsort(codes[rows], kind="stable")]
     same = np.flatnonzero(codes[rows[1:]] == codes[rows[:-1]])
     return rows[same], rows[same + 1]
+
+
+def rank_within(group: npt.NDArray[np.generic], *keys: npt.NDArray[np.generic]) -> Int64:
+    """Return the rank of each entry among those of its group, from 0.
+
+    Args:
+        group: (n,).
+        keys: (n,) each, ascending, the last one first as in :func:`numpy.lexsort`. Ties go to the
+            entry that comes first.
+
+    >>> rank_within(np.array([5, 7, 5]), np.array([2, 0, 1]))
+    array([1, 0, 0])
+    """
+    order = np.lexsort((*keys, group))
+    groups = group[order]
+    rank = np.empty(len(order), np.int64)
+    rank[order] = np.arange(len(order)) - np.searchsorted(groups, groups)
+    return rank

@@ -17,7 +17,7 @@ from typing import Final
 import numpy as np
 import numpy.typing as npt
 
-from visleak.groups import components
+from visleak.groups import components, rank_within
 from visleak.records import Bool, Float32, Int64, Pairs
 
 #: Pairs above the soft threshold from which an image is crowded: more than the best twenty.
@@ -95,7 +95,7 @@ class Forest:
             offered = open_ & ~self._stopped[ends]
             np.minimum.at(best, group[ends[offered]], self._rank[offered])
         due = self._order[np.unique(best[best < count])]
-        due = due[_place(self._left[due]) < self._free[self._left[due]]]
+        due = due[rank_within(self._left[due]) < self._free[self._left[due]]]
         np.subtract.at(self._free, self._left[due], 1)
         return group, best, np.sort(due)
 
@@ -143,20 +143,12 @@ class Spanning:
         large = (group >= 0) & (np.bincount(self.group, minlength=1)[group] >= LARGE)
         distinct = np.unique(contents[large])
         own = self.group_of(distinct)
-        return ~large | np.isin(contents, distinct[_place(own) < REPRESENTATIVES])
+        return ~large | np.isin(contents, distinct[rank_within(own) < REPRESENTATIVES])
 
     def group_of(self, contents: npt.NDArray[np.void]) -> Int64:
         """Return the group of contents (n,), -1 of those that near pairs connect with none."""
         at, there = _find(self.contents, contents)
         return np.where(there, self.group[at], -1) if len(self.group) else at - 1
-
-
-def _place(values: Int64) -> Int64:
-    """Return how many equal values stand before each (n,)."""
-    order = np.argsort(values, kind="stable")
-    place = np.empty(len(order), np.int64)
-    place[order] = np.arange(len(order)) - np.searchsorted(values[order], values[order])
-    return place
 
 
 def _find(known: npt.NDArray[np.void], asked: npt.NDArray[np.void]) -> tuple[Int64, Bool]:

@@ -16,9 +16,8 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 import numpy as np
-import numpy.typing as npt
 
-from visleak.groups import components
+from visleak.groups import components, rank_within
 from visleak.records import Bool, Float32, Int8, Int64, Pairs
 
 #: Candidates of a query in each round, against another set. A query compared with a training set
@@ -74,9 +73,12 @@ class Candidates:
         position = np.tile(np.arange(len(self.pair)), len(ends))
         image = np.concatenate(ends)
         score, votes = self.score[position], self.votes[position]
-        by_score, by_votes = _rank(image, -score, position), _rank(image, -votes, position)
+        by_score, by_votes = (
+            rank_within(image, position, -score),
+            rank_within(image, position, -votes),
+        )
         turn = np.where(votes > 0, np.minimum(2 * by_score, 2 * by_votes + 1), 2 * by_score)
-        return position, image, _rank(image, turn, position)
+        return position, image, rank_within(image, position, turn)
 
     def connected(self, found: Bool) -> Bool:
         """Return the pairs whose two images are connected by the pairs found."""
@@ -84,15 +86,6 @@ class Candidates:
         left, right = ends.reshape(2, -1)
         group = components(len(images), [(left[found], right[found])])
         return np.asarray(group[left] == group[right])
-
-
-def _rank(image: Int64, key: npt.NDArray[np.generic], position: Int64) -> Int64:
-    """Return the rank of each entry among those of its image, by a key that ascends."""
-    order = np.lexsort((position, key, image))
-    images = image[order]
-    rank = np.empty(len(order), np.int64)
-    rank[order] = np.arange(len(order)) - np.searchsorted(images, images)
-    return rank
 
 
 class Rounds:
