@@ -11,8 +11,7 @@ from typing import Annotated
 
 import typer
 
-from visleak.cli import audit_folders, edges
-from visleak.cli.audit_verb import audit
+from visleak.cli import audit_folders, audits, edges
 from visleak.cli.calibrate_verb import calibrate
 from visleak.cli.command import add
 from visleak.cli.dlede_verb import dlede
@@ -37,10 +36,7 @@ app = typer.Typer(
     rich_markup_mode="rich",
     context_settings={"help_option_names": ["-h", "--help"]},
 )
-app.command(
-    "audit",
-    epilog="For example: visleak audit --test test/ --train train.zip --fail-on near=1%",
-)(audit)
+add(app, "audit", audits.audit, "audit --test test/ --train train.zip --fail-on near=1%")
 app.command(
     "encode",
     epilog="For example: visleak encode photos/ --encoder clip -o photos-clip",

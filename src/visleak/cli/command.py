@@ -43,6 +43,10 @@ class Call:
     line: str = ""
     kept: str = ""
 
+    def note(self, text: str) -> None:
+        """Print a line on stderr at once, before a long run."""
+        edges.note(text)
+
     def only_with(self, mode: str, allowed: Iterable[str]) -> None:
         """Refuse all options but some, in a mode where the others mean nothing.
 
@@ -66,7 +70,8 @@ class Reply:
     Attributes:
         shown: a ``Document``, or parts for the terminal: lines, texts and tables of rich.
         content: what ``--json`` prints: plain values, or a JSON file that is printed as it is.
-        notes, complaints: lines for stderr, before and after the result.
+        notes, complaints: lines for stderr, before and after the result; a complaint that begins
+            with two blanks continues the one before.
         files: that were written; listed after the summary.
         code: exit code.
     """
@@ -157,7 +162,7 @@ def answer(reply: Reply, *, json: bool) -> None:
 
         edges.say(rendered([*shown(reply.shown), *shown(map(str, reply.files))]))
     for line in reply.complaints:
-        edges.complain(line)
+        (edges.note if line.startswith("  ") else edges.complain)(line)
     if reply.code:
         raise typer.Exit(reply.code)
 
