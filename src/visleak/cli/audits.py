@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-from visleak.cli.command import Call, Reply
+from visleak.cli.command import Call, Reply, whole
 from visleak.cli.progress import bars
 from visleak.errors import UsageError
 from visleak.options import METHOD, OUTPUT, SETS, Backend, Execution, Options, keywords, option
@@ -24,9 +24,6 @@ if TYPE_CHECKING:
 #: Images from which a run is timed beforehand, and seconds from which its cost is shown.
 WORTH_TELLING: Final = 200
 TELL_ABOVE: Final = 5.0
-
-#: Rows of a table of which all are shown.
-EVERY: Final = 100_000
 
 #: Options that the file of a study leaves to the command line.
 OF_STUDIES: Final = (
@@ -102,7 +99,6 @@ def audit(
     from visleak.pipeline.cost import describe
     from visleak.pipeline.engines import engine_of
     from visleak.report import document
-    from visleak.reporting import terminal
     from visleak.store import AUDIT, read_summary
 
     wanted = gates.parse_all(options.fail_on)
@@ -145,7 +141,7 @@ def audit(
     write_page(result, private=options.no_images, progress=call.progress)
     notes = [f"reused: {options.out} holds this audit, finished; --force runs it again"]
     notes = notes if result.reused else []
-    shown, content = document(result), result.folder / AUDIT
+    shown, content = whole(document(result)), result.folder / AUDIT
     if result.unfinished:
         return Reply(shown, content, notes, [_unfinished(result)], code=1)
     bounded = bool(FRAME_BOUNDS & call.given.keys())
@@ -154,7 +150,7 @@ def audit(
     except UsageError as error:
         return Reply(shown, content, notes, [str(error)], code=2)
     return Reply(
-        [*terminal(shown), *passed.passed],
+        [*shown, *passed.passed],
         content
         if known is None
         else read_summary(result.folder)
@@ -217,7 +213,6 @@ def _study(
     from visleak.cli.pictures import write_page
     from visleak.gating import gates
     from visleak.pipeline.engines import engine_of
-    from visleak.reporting import terminal
     from visleak.study import Options as StudyOptions
     from visleak.study import read_study, study
     from visleak.study.document import document, failures, not_compared, plan_of
@@ -229,7 +224,7 @@ def _study(
     gates.refuse_group(wanted)
     if options.dry_run:
         shown, content = plan_of(asked)
-        return Reply(terminal(shown, rows=EVERY), content)
+        return Reply(whole(shown), content)
     out = options.out if "out" in call.given else Path("visleak-study")
     call.kept = f"finished audits are kept in {out}; the same command resumes from there"
 
@@ -249,7 +244,7 @@ def _study(
     lines = gates.tripped(wanted, json.loads((out / RESULT).read_text(encoding="utf-8")))
     lines += not_compared(result) if wanted else []
     return Reply(
-        terminal(document(result), rows=EVERY),
+        whole(document(result)),
         out / RESULT,
         complaints=[*failures(result), *lines],
         files=[out / PAGE],

@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import inspect
 import shlex
-from collections.abc import Callable, Iterable, Mapping, Sequence
+import sys
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import MISSING, dataclass, field, is_dataclass
 from functools import wraps
@@ -19,12 +20,15 @@ import typer
 from typer.core import TyperCommand
 
 from visleak.cli import edges
-from visleak.cli.progress import bars
+from visleak.cli import progress as steps
 from visleak.errors import UsageError, VisleakError
-from visleak.options import AUDIT_DIR, Option, build, leaves
+from visleak.options import AUDIT_DIR, OUTPUT, SETS, SPEED, Option, build, leaves
 
 if TYPE_CHECKING:
+    from rich.console import RenderableType
+
     from visleak.pipeline.workplace import Progress
+    from visleak.reporting import Document
 
 
 @dataclass
@@ -43,9 +47,17 @@ class Call:
     line: str = ""
     kept: str = ""
 
+    def say(self, text: str) -> None:
+        """Print a line on stdout at once, while a command runs."""
+        edges.say(f"{edges.plain(text)}\n")
+
     def note(self, text: str) -> None:
         """Print a line on stderr at once, before a long run."""
         edges.note(text)
+
+    def complain(self, text: str) -> None:
+        """Print a warning on stderr at once."""
+        edges.complain(text)
 
     def only_with(self, mode: str, allowed: Iterable[str]) -> None:
         """Refuse all options but some, in a mode where the others mean nothing.
@@ -84,6 +96,13 @@ class Reply:
     code: int = 0
 
 
+def whole(document: Document) -> Iterator[RenderableType]:
+    """Return a document for the terminal with all tables and all rows."""
+    from visleak.reporting import terminal
+
+    return terminal(document, rows=sys.maxsize, tables=sys.maxsize)
+
+
 class _Command(TyperCommand):
     def get_help_option(self, ctx: Any) -> Any:
         """Return the option ``--help``, without a metavariable."""
@@ -115,6 +134,7 @@ def derived(function: Callable[..., Reply]) -> Callable[..., None]:
         raise TypeError(f"{function.__name__}: {', '.join(wrong)} must be settings")
     options = {own.name: (own, hint, declared)
                for group in groups.values() for own, hint, declared in leaves(group)}  # fmt: skip
+    options = dict(sorted(options.items(), key=_place))
     if len(options) != sum(1 for group in groups.values() for _ in leaves(group)):
         raise TypeError(f"{function.__name__}: two of its settings declare one option")
 
@@ -126,11 +146,11 @@ def derived(function: Callable[..., Reply]) -> Callable[..., None]:
             if (source := context.get_parameter_source(name)) and source.name == "COMMANDLINE"
         }
         for name, (own, hint, declared) in options.items():
-            values[name] = _value(values[name], own.default, hint, declared)
+            values[name] = _value(name, values[name], own.default, hint, declared)
             if declared.metavar == AUDIT_DIR and values[name] is not None:
                 _warn_if_unfinished(values[name])
         settings = {name: build(group, values) for name, group in groups.items()}
-        with bars() as progress:
+        with steps.bars() as progress:
             call = Call(progress, given, _line(context))
             calls = {name: call for name, hint in hints.items() if hint is Call}
             try:
@@ -167,6 +187,13 @@ def answer(reply: Reply, *, json: bool) -> None:
         raise typer.Exit(reply.code)
 
 
+def _place(named: tuple[str, tuple[Any, Any, Option]]) -> tuple[int, bool]:
+    """Return where an option is listed: by panel, and what all commands have last in its own."""
+    name, (_, _, declared) = named
+    ranks = {"": 0, SETS: 1, OUTPUT: 3, SPEED: 4}
+    return ranks.get(declared.panel, 2), name in ("json", "dry_run", "apply", "force")
+
+
 def _parameter(own: Any, hint: Any, declared: Option) -> inspect.Parameter:
     """Return the parameter that typer makes an option or argument of."""
     default, kind = own.default, hint
@@ -198,12 +225,15 @@ def _parameter(own: Any, hint: Any, declared: Option) -> inspect.Parameter:
     )
 
 
-def _value(value: Any, default: Any, hint: Any, declared: Option) -> Any:
+def _value(name: str, value: Any, default: Any, hint: Any, declared: Option) -> Any:
     """Return the value of a field from that of its option."""
     if hint is bool:
         return default is not value if value else default
     if declared.parse is not None:
-        return None if value is None else declared.parse(value)
+        try:
+            return None if value is None else declared.parse(value)
+        except UsageError as error:
+            raise UsageError(f"{_flag(name, declared)}: {error}") from None
     return tuple(value or ()) if get_origin(hint) is tuple else value
 
 

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING, Final
 
 from visleak.cli.edges import plain
-from visleak.cli.progress import duration
+from visleak.quantities import duration
 
 if TYPE_CHECKING:
     from rich.console import RenderableType

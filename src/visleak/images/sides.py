@@ -66,7 +66,9 @@ def open_sides(sides: Sides) -> OpenSides:
     if sides.folder:
         splits = open_splits(sides.folder, **columns)
         side = "train" if "train" in splits else "val"
-        queries = tuple(images for name, images in splits.items() if name != side)
+        queries: tuple[AnySet, ...] = tuple(
+            images for name, images in splits.items() if name != side
+        )
         references: tuple[AnySet, ...] = (splits[side],)
     else:
         queries, references = _open_named(sides, columns)
