@@ -50,7 +50,7 @@ def test_verbs_chain_through_files(tmp_path: Path, triggers: Path) -> None:
     assert "1 triggers have pieces that the language model does not know" in ran.out
     assert made["about"]["preset"] == "paper"
     assert made["about"]["origin"] == "triggers.txt (text)"
-    assert made["settings"]["chains"] == "as-printed"
+    assert made["settings"]["preset"] == "paper"
     bank = tmp_path / "augmented" / "prompts.parquet"
     assert len(read_prompts(bank)) <= 12
     picks = run("memorization", "diversify", "--model", "m", "--prompts", bank, "--count", "3",
@@ -83,8 +83,8 @@ def test_the_codes_way_is_a_preset(
     assert ran.code == 0, ran.err
     made = json.loads(ran.out)
     settings = made["settings"]
-    assert (settings["chains"], settings["stop"], settings["top"]) == ("per-position", "at", None)
-    assert (settings["norm"], settings["kappa"], settings["forced"]) == ("squared", 3.0, "words")
+    assert (settings["preset"], settings["top"]) == ("official-code", None)
+    assert (settings["norm"], settings["kappa"]) == ("squared", 3.0)
     assert made["about"]["changed"] == ["iterations", "repeats", "floor"]
     assert made["score"]["timestep"] == 999
     assert ran.out.encode() == (tmp_path / "out" / "augment.json").read_bytes()
@@ -147,10 +147,6 @@ def test_an_interrupted_augmentation_says_what_is_kept(
             ("--norm", "l2", "--kappa", "1"),
             "--norm l2 needs --temperature: the preset's are on the squared scale, and cannot be"
             " converted",
-        ),
-        (
-            ("--chain-order", "both"),
-            "chains is one of as-printed, per-position; got 'both'",
         ),
     ],
 )

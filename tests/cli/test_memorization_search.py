@@ -78,17 +78,16 @@ def test_presets_are_the_papers_or_the_codes(tmp_path: Path, asked: dict[str, An
     search(tmp_path / "paper", "--calls", "200", "--rounds", "1")
     paper = json.loads((tmp_path / "paper" / "search.json").read_text())
     assert (paper["settings"]["norm"], paper["score"]["norm"]) == ("squared", "squared")
-    assert (paper["settings"]["kappa"], paper["settings"]["best"]) == (5.0, "visited")
+    assert (paper["settings"]["kappa"], paper["settings"]["preset"]) == (5.0, "paper")
     assert paper["score"]["timestep"] == "first"
     assert paper["score"]["asked_at"] == 981.0
     ran = search(tmp_path / "code", "--preset", "official-code")
     assert ran.code == 0, ran.err
     code = json.loads((tmp_path / "code" / "search.json").read_text())
-    assert (code["settings"]["kappa"], code["settings"]["best"]) == (None, "scored")
-    assert code["settings"]["forced"] == "mask-and-word"
+    assert (code["settings"]["kappa"], code["settings"]["preset"]) == (None, "official-code")
     assert code["score"]["timestep"] == 999
     rules = asked["rules"]
-    assert (rules.prefix, rules.stop, rules.stop_last) == ("Image of a", True, True)
+    assert (rules.prefix, rules.stop) == ("Image of a", True)
     assert (rules.banned_name, "ocean" in rules.banned) == ("own", True)
     assert set(code["about"]["changed"]) == {"length", "iterations", "candidates"} - {
         # 8 and 200 are the preset's
@@ -149,10 +148,9 @@ def test_prompts_that_the_model_would_cut_are_refused(
 def test_rules_are_options_by_name(tmp_path: Path, asked: dict[str, Any]) -> None:
     banned = tmp_path / "colours.txt"
     banned.write_text("red\nblue\n")
-    more = ("--prefix", "a photo of", "--stop-words", "rule", "--full-stop", "last")
-    ran = search(tmp_path / "out", *ON_L2, *more, "--banned", banned)
+    ran = search(tmp_path / "out", *ON_L2, "--banned", banned)
     assert ran.code == 0, ran.err
-    assert asked["rules"] == Rules("a photo of", True, ("red", "blue"), "colours.txt", True)
+    assert asked["rules"] == Rules(banned=("red", "blue"), banned_name="colours.txt")
 
 
 def test_random_words_are_a_method(tmp_path: Path, asked: dict[str, Any]) -> None:
@@ -210,9 +208,6 @@ def test_ctrl_c_says_what_is_kept_and_the_same_command_goes_on(
         (("--preset", "mine"), "--preset is paper or official-code for a search; got 'mine'"),
         (("--kappa", "high"), "--kappa is a number, or none; got 'high'"),
         (("--rounds", "-1"), "--rounds is a whole number, or none; got '-1'"),
-        (("--best", "all"), "best is one of visited, scored; got 'all'"),
-        (("--stop-words", "yes"), "--stop-words is none or rule; got 'yes'"),
-        (("--full-stop", "first"), "--full-stop is anywhere or last; got 'first'"),
         (
             ("--method", "pez"),
             "--method is gibbs or random; got 'pez'; visleak memorization compare knows more",
@@ -223,7 +218,7 @@ def test_ctrl_c_says_what_is_kept_and_the_same_command_goes_on(
             " own or none",
         ),
         (("--timestep", "last"), "--timestep is first or a whole number, such as 999; got 'last'"),
-        (("--seconds", "0"), "a budget of seconds is above 0, or none at all; got 0.0"),
+        (("--seconds", "0"), "a budget of seconds must be above 0, or none; got 0.0"),
     ],
 )
 def test_what_cannot_be_asked_is_refused(

@@ -61,16 +61,6 @@ def augment(
             min=1,
         ),
     ] = None,
-    way: Annotated[
-        str | None,
-        option(
-            "--chain-order W",
-            "as-printed: n + 1 chains, each going on where the last one ended; per-position:"
-            " n, each from the trigger.",
-            own.SEARCH,
-            default="by preset; paper as-printed",
-        ),
-    ] = None,
     repeats: Annotated[
         int | None,
         option(
@@ -100,10 +90,7 @@ def augment(
             default="by preset; paper none",
         ),
     ] = None,
-    prefix: own.Prefix = None,
-    stop_words: own.StopWords = None,
     banned: own.Banned = None,
-    full_stop: own.FullStop = None,
     calls: own.Calls = None,
     seconds: own.Seconds = None,
     noises: shared.Noises = 1,
@@ -127,39 +114,40 @@ def augment(
     from visleak.cli.progress import bars
     from visleak.memorization.prompt_files import read_prompts
     from visleak.memorization.scores import TriggerScore
-    from visleak.memorization.search.presets import (
+    from visleak.memorization.search.driver import SearchTask
+    from visleak.memorization.search.run import augment_into, document
+    from visleak.memorization.search.settings import (
         about_preset,
         augment_preset,
         refuse_other_scale,
+        rules_of,
+        timestep_of,
     )
-    from visleak.memorization.search.recording import augment_into, document
-    from visleak.memorization.search.task import SearchTask
 
     shared.refuse_other_kind(out, "augment")
     chosen = augment_preset(preset)
-    own.refuse_other_norm(norm, chosen.settings.norm, temperature=temperature, kappa=kappa)
+    own.refuse_other_norm(norm, chosen.norm, temperature=temperature, kappa=kappa)
     changes: dict[str, Any] = {
         "iterations": iterations,
         "candidates": candidates,
         "temperature": temperature,
         "kappa": kappa,
         "patience": patience,
-        "chains": way,
         "repeats": repeats,
         "top": top,
         "floor": floor,
         "norm": norm,
     }
     given = {name: value for name, value in changes.items() if value is not None}
-    settings = replace(chosen.settings, **given)
-    rules = own.rules_of(chosen.rules, prefix, stop_words, banned, full_stop)
+    settings = replace(chosen, **given)
+    rules = rules_of(preset).banning(banned)
     budget = own.budget_of(calls, seconds)
     listed = read_prompts(triggers, column=column)
     with bars() as progress, own.kept_if_interrupted(out):
         progress("loading the models", 0, 0)
         loaded = shared.model_of(model, device, precision)
-        refuse_other_scale(loaded, preset, chosen, given)
-        asked = str(chosen.timestep) if timestep is None else timestep
+        refuse_other_scale(loaded, chosen, given)
+        asked = str(timestep_of(preset)) if timestep is None else timestep
         d = shared.settings_of(loaded, noises, asked, settings.norm, output, seed, batch)
         proposer = own.language_model_of(lm, rules, loaded)
         progress("loading the models", 1, 1)
@@ -175,7 +163,7 @@ def augment(
             settings,
             out,
             about={
-                **about_preset(preset, chosen, settings, rules, d.timestep),
+                **about_preset(chosen, settings, rules, d.timestep),
                 "origin": listed.origin,
             },
             force=force,

@@ -422,7 +422,7 @@ class _Order:
         from visleak.cli.progress import bars
         from visleak.memorization.benchmark import Plan, references_of, sampled
         from visleak.memorization.benchmark import benchmark as measured
-        from visleak.memorization.extraction.generating import refuse_sampling, seeds_of
+        from visleak.memorization.extraction.images import refuse_sampling, seeds_of
         from visleak.memorization.mitigate import mitigation
 
         # what is quick to refuse comes before anything is loaded

@@ -19,14 +19,10 @@ if TYPE_CHECKING:
     from visleak.memorization.extraction import CopySimilarity, ExtractSettings
     from visleak.memorization.model import TokenModel
     from visleak.memorization.prompts import Prompts
-    from visleak.memorization.search.proposals import Rules
     from visleak.records import AnySet
 
 METHODS: Final = "The methods"
 IMAGES: Final = "What counts as found"
-
-#: Whose rules of proposals are taken; this verb has no presets of its own.
-_PAPER: Final = "as --preset paper of search"
 
 Sources = Annotated[
     list[str],
@@ -138,12 +134,7 @@ Eps = Annotated[
 MinCluster = Annotated[
     int | None, option("--min-cluster N", "Least images of a cluster.", IMAGES, default="20")
 ]
-Prefix = Annotated[
-    str | None, own.prefix_option(f"none, {_PAPER}; zerocap Image of a, as its authors")
-]
-StopWords = Annotated[str | None, own.stop_words_option(f"none, {_PAPER}")]
-Banned = Annotated[str | None, own.banned_option(f"none, {_PAPER}")]
-FullStop = Annotated[str | None, own.full_stop_option(f"anywhere, {_PAPER}")]
+Banned = Annotated[str | None, own.banned_option("none")]
 
 
 def compare(
@@ -159,10 +150,7 @@ def compare(
     temperature: Temperature = None,
     iterations: Iterations = None,
     beams: Beams = 5,
-    prefix: Prefix = None,
-    stop_words: StopWords = None,
     banned: Banned = None,
-    full_stop: FullStop = None,
     calls: Calls = None,
     seconds: Seconds = None,
     chains: Chains = 5,
@@ -195,11 +183,12 @@ def compare(
     from visleak.memorization.baselines import Contest, Means, load_searchers
     from visleak.memorization.baselines import compare as compared
     from visleak.memorization.baselines.document import document
-    from visleak.memorization.search.presets import refuse_longer
+    from visleak.memorization.search.proposals import Rules
+    from visleak.memorization.search.settings import refuse_longer
 
     shared.refuse_other_kind(out, "compare")
     names = [name.strip() for name in methods.split(",")]
-    rules = own.rules_of(_rules(), prefix, stop_words, banned, full_stop)
+    rules = Rules().banning(banned)
     budget = own.budget_of(calls, seconds)
     moves = _moves(iterations)
     listed = _listed(prompts, column, names)
@@ -221,7 +210,6 @@ def compare(
             iterations=moves,
             temperature=temperature,
             beams=beams,
-            prefix=prefix,
         )
         made = load_searchers(names, means)
         progress("loading the models", 1, 1)
@@ -243,12 +231,6 @@ def compare(
         *("passes of the images", "passes per image", "best D"),
     )
     shared.say_result(document(result), result.folder / "compare.json", json=json, columns=columns)
-
-
-def _rules() -> Rules:
-    from visleak.memorization.search.presets import search_preset
-
-    return search_preset("paper").rules
 
 
 def _moves(text: str | None) -> int | Literal["budget"] | None:

@@ -52,7 +52,7 @@ def diversify(
     """
     from visleak.cli.progress import bars
     from visleak.memorization.prompt_files import read_prompts, read_values
-    from visleak.memorization.search.recording import TRIGGER, diversify_into, document
+    from visleak.memorization.search.run import TRIGGER, diversify_into, document
 
     shared.refuse_other_kind(out, "diversify")
     listed = read_prompts(prompts, column=column)

@@ -12,9 +12,9 @@ from visleak.cli.memorization_options import option
 from visleak.errors import UsageError
 
 if TYPE_CHECKING:
-    from visleak.memorization.search.gibbs import GibbsSettings
+    from visleak.memorization.search.driver import Searcher
     from visleak.memorization.search.proposals import Proposer
-    from visleak.memorization.search.task import Searcher
+    from visleak.memorization.search.settings import GibbsSettings
 
 
 def search(
@@ -24,7 +24,7 @@ def search(
         str,
         option(
             "--preset P",
-            "paper or official-code: where they part is in docs/memorization.md.",
+            "paper or official-code: where they differ is in docs/memorization.md.",
             own.SEARCH,
         ),
     ] = "paper",
@@ -70,38 +70,7 @@ def search(
             own.SEARCH,
         ),
     ] = None,
-    restart: Annotated[
-        str | None,
-        option(
-            "--restart R",
-            "The next round begins from masks (as printed), or continue.",
-            own.SEARCH,
-            default="masks",
-        ),
-    ] = None,
-    best: Annotated[
-        str | None,
-        option(
-            "--best B",
-            "A chain's answer is the best of the states it visited, or of all it scored:"
-            " visited or scored.",
-            own.SEARCH,
-            default="by preset; paper visited",
-        ),
-    ] = None,
-    forced: Annotated[
-        str | None,
-        option(
-            "--forced F",
-            "mask-and-word: no word, and the present one, may always be drawn; nothing.",
-            own.WORDS,
-            default="by preset; paper nothing",
-        ),
-    ] = None,
-    prefix: own.Prefix = None,
-    stop_words: own.StopWords = None,
     banned: own.Banned = None,
-    full_stop: own.FullStop = None,
     keep: Annotated[
         int,
         option("--keep N", "Prompts in bank.parquet, those of the highest D.", shared.OUT, min=1),
@@ -122,49 +91,49 @@ def search(
 ) -> None:
     """Search for prompts of high D, word by word, from nothing but masks (Algorithm 1).
 
-    Writes search.json, the best prompt of each chain, and a bank. A search that was stopped goes
-    on; so does one that its budget ended, with a larger one.
+    Writes search.json, the best prompt of each chain, and a bank. An interrupted search
+    resumes; so does one that its budget ended, with a larger one.
     """
     from visleak.cli.progress import bars
     from visleak.memorization.model import version_of
     from visleak.memorization.scores import TriggerScore
-    from visleak.memorization.search.presets import (
+    from visleak.memorization.search.driver import SearchTask
+    from visleak.memorization.search.run import document, search_into
+    from visleak.memorization.search.settings import (
         about_preset,
         refuse_longer,
         refuse_other_scale,
+        rules_of,
         search_preset,
+        timestep_of,
+        version_of_preset,
     )
-    from visleak.memorization.search.recording import document, search_into
-    from visleak.memorization.search.task import SearchTask
 
     shared.refuse_other_kind(out, "search")
     chosen = search_preset(preset)
     if method == "gibbs":
-        own.refuse_other_norm(norm, chosen.settings.norm, temperature=temperature, kappa=kappa)
+        own.refuse_other_norm(norm, chosen.norm, temperature=temperature, kappa=kappa)
     changes: dict[str, Any] = {
         "length": length,
         "iterations": iterations,
         "candidates": candidates,
         "temperature": temperature,
-        "restart": restart,
-        "best": best,
-        "forced": forced,
         "norm": norm,
         "keep": keep,
     }
-    settings = _settings(chosen.settings, changes, kappa, rounds)
+    settings = _settings(chosen, changes, kappa, rounds)
     constants = {"temperature": temperature, "kappa": kappa}
     given = {name for name, value in constants.items() if value is not None}
-    rules = own.rules_of(chosen.rules, prefix, stop_words, banned, full_stop)
+    rules = rules_of(preset).banning(banned)
     budget = own.budget_of(calls, seconds)
     with bars() as progress, own.kept_if_interrupted(out):
         progress("loading the models", 0, 0)
         loaded = shared.model_of(model, device, precision)
         if method == "gibbs":
-            refuse_other_scale(loaded, preset, chosen, given)
-        fits = version_of(loaded) == chosen.version and settings.norm == chosen.settings.norm
+            refuse_other_scale(loaded, chosen, given)
+        fits = version_of(loaded) == version_of_preset(preset) and settings.norm == chosen.norm
         refuse_longer(loaded, settings.length)
-        asked = str(chosen.timestep) if timestep is None else timestep
+        asked = str(timestep_of(preset)) if timestep is None else timestep
         d = shared.settings_of(loaded, noises, asked, settings.norm, output, seed, batch)
         proposer = own.language_model_of(lm, rules, loaded)
         progress("loading the models", 1, 1)
@@ -179,7 +148,7 @@ def search(
             ),
             out,
             kappa=_counted(settings, method, kappa, fits=fits),
-            about=about_preset(preset, chosen, settings, rules, d.timestep),
+            about=about_preset(chosen, settings, rules, d.timestep),
             force=force,
             say=edges.note,
         )
@@ -231,7 +200,7 @@ def _number(option: str, text: str) -> float:
 
 def _searcher(method: str, proposer: Proposer, settings: GibbsSettings) -> Searcher:
     from visleak.memorization.search.gibbs import GibbsSearch
-    from visleak.memorization.search.random_words import RandomSettings, RandomWords
+    from visleak.memorization.search.lists import RandomSettings, RandomWords
 
     if method == "gibbs":
         return GibbsSearch(proposer, settings)

@@ -14,9 +14,8 @@ from visleak.errors import UsageError
 
 if TYPE_CHECKING:
     from visleak.memorization.model import TokenModel
-    from visleak.memorization.search.language_models import MaskedLanguageModel
-    from visleak.memorization.search.proposals import Rules
-    from visleak.memorization.search.task import Budget, Progress
+    from visleak.memorization.search.driver import Budget, Progress
+    from visleak.memorization.search.proposals import MaskedLanguageModel, Rules
     from visleak.pipeline.workplace import Progress as Bar
 
 WORDS: Final = "The words"
@@ -34,26 +33,6 @@ LanguageModel = Annotated[
 ]
 
 
-def prefix_option(usual: str) -> Any:
-    """Return ``--prefix`` of a verb whose own prefix is as usual says."""
-    return option(
-        "--prefix TEXT",
-        "Only the language model reads it, in front of the prompt.",
-        WORDS,
-        default=f"{usual}",
-    )
-
-
-def stop_words_option(usual: str) -> Any:
-    """Return ``--stop-words`` of a verb whose own rule is as usual says."""
-    return option(
-        "--stop-words W",
-        "rule: never propose digits, punctuation or what is not ASCII; none.",
-        WORDS,
-        default=f"{usual}",
-    )
-
-
 def banned_option(usual: str) -> Any:
     """Return ``--banned`` of a verb whose own list is as usual says."""
     return option(
@@ -65,23 +44,10 @@ def banned_option(usual: str) -> Any:
     )
 
 
-def full_stop_option(usual: str) -> Any:
-    """Return ``--full-stop`` of a verb whose own rule is as usual says."""
-    return option(
-        "--full-stop W",
-        "Where a full stop is allowed: anywhere or last.",
-        WORDS,
-        default=f"{usual}",
-    )
-
-
 #: Where the language model's proposals are the paper's, and where its authors' code's.
 _CODE: Final = "with --preset official-code"
 
-Prefix = Annotated[str | None, prefix_option(f"none; {_CODE} Image of a")]
-StopWords = Annotated[str | None, stop_words_option(f"none; {_CODE} rule")]
 Banned = Annotated[str | None, banned_option(f"none; {_CODE} own")]
-FullStop = Annotated[str | None, full_stop_option(f"anywhere; {_CODE} last")]
 Timestep = Annotated[
     str | None,
     option(
@@ -144,45 +110,6 @@ Seconds = Annotated[
 ]
 
 
-def rules_of(
-    preset: Rules,
-    prefix: str | None,
-    stop_words: str | None,
-    banned: str | None,
-    full_stop: str | None,
-) -> Rules:
-    """Return a preset's rules of proposals with what was asked for instead.
-
-    Raises:
-        UsageError: a value that is none of those allowed.
-    """
-    from dataclasses import replace
-
-    from visleak.memorization.search.proposals import own_banned_words, read_banned_words
-
-    changes: dict[str, Any] = {}
-    if prefix is not None:
-        changes["prefix"] = prefix
-    if stop_words is not None:
-        changes["stop"] = _choice("--stop-words", stop_words, ("none", "rule")) == "rule"
-    if full_stop is not None:
-        changes["stop_last"] = _choice("--full-stop", full_stop, ("anywhere", "last")) == "last"
-    if banned == "none":
-        changes |= {"banned": (), "banned_name": "none"}
-    elif banned == "own":
-        changes |= {"banned": own_banned_words(), "banned_name": "own"}
-    elif banned is not None:
-        path = Path(banned)
-        changes |= {"banned": read_banned_words(path), "banned_name": path.name}
-    return replace(preset, **changes)
-
-
-def _choice(option: str, value: str, allowed: tuple[str, ...]) -> str:
-    if value not in allowed:
-        raise UsageError(f"{option} is {' or '.join(allowed)}; got {value!r}")
-    return value
-
-
 def refuse_other_norm(norm: str | None, preset: str, **given: object) -> None:
     """Refuse a norm that is not the preset's without values on its scale.
 
@@ -201,15 +128,14 @@ def refuse_other_norm(norm: str | None, preset: str, **given: object) -> None:
 
 def language_model_of(text: str | None, rules: Rules, model: TokenModel) -> MaskedLanguageModel:
     """Return the language model that ``--lm`` names, beside the diffusion model."""
-    from visleak.memorization.search.language_models import load_language_model
-    from visleak.memorization.search.proposals import DEFAULT
+    from visleak.memorization.search.proposals import DEFAULT, load_language_model
 
     return load_language_model(text or DEFAULT, rules=rules, device=model.device)
 
 
 def budget_of(calls: int | None, seconds: float | None) -> Budget:
     """Return what ``--calls`` and ``--seconds`` allow."""
-    from visleak.memorization.search.task import Budget
+    from visleak.memorization.search.driver import Budget
 
     return Budget(calls, seconds)
 

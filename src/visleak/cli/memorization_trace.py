@@ -240,7 +240,7 @@ def _write_page(result: Trace, *, private: bool) -> None:
     from visleak.auditing import Audit
     from visleak.cli.pictures import show_in_report
     from visleak.memorization.tracing.document import SECTION, document
-    from visleak.memorization.tracing.sets import AUDIT_FOLDER
+    from visleak.memorization.tracing.sources import AUDIT_FOLDER
     from visleak.reporting import section
     from visleak.store import AUDIT
 
@@ -251,7 +251,7 @@ def _write_page(result: Trace, *, private: bool) -> None:
 
 def _say(result: Trace, *, json: bool) -> None:
     from visleak.memorization.tracing.document import document
-    from visleak.memorization.tracing.sets import AUDIT_FOLDER
+    from visleak.memorization.tracing.sources import AUDIT_FOLDER
     from visleak.store import AUDIT, REPORT
 
     shared.say_result(document(result), result.folder / "trace.json", json=json)

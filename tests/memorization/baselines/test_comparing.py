@@ -27,7 +27,7 @@ from visleak.memorization.baselines.run import (
     read_comparison,
 )
 from visleak.memorization.scores import ScoreSettings
-from visleak.memorization.search.task import Budget, Candidate, Found
+from visleak.memorization.search.driver import Budget, Candidate, Found
 
 
 @pytest.fixture(autouse=True)
@@ -222,9 +222,9 @@ def test_a_search_that_finds_nothing_makes_no_images(contest, tmp_path):
 def test_errors(contest, make_model, tmp_path):
     with pytest.raises(UsageError, match="there is no method to compare; give at least one"):
         compare(contest, {}, KnownTriggers(KNOWN), tmp_path)
-    with pytest.raises(UsageError, match=r"seeds is one number or several different ones; got \(1"):
+    with pytest.raises(UsageError, match=r"seeds must be one number or several different; got \(1"):
         replace(contest, seeds=(1, 1))
-    with pytest.raises(UsageError, match="chains is at least 1; got 0"):
+    with pytest.raises(UsageError, match="chains must be at least 1; got 0"):
         replace(contest, chains=0)
     compare(contest, methods(), KnownTriggers(KNOWN), tmp_path)
     (tmp_path / "compare.json").write_text("{")

@@ -8,11 +8,10 @@ import numpy as np
 import pytest
 
 from visleak.errors import UsageError, VisleakError
-from visleak.memorization.baselines import greedy as greedy_module
-from visleak.memorization.baselines.greedy import Greedy
 from visleak.memorization.prompts import Prompts
-from visleak.memorization.search.ledger import FILE
-from visleak.memorization.search.task import Budget, SearchTask
+from visleak.memorization.search import lists
+from visleak.memorization.search.driver import FILE, Budget, SearchTask
+from visleak.memorization.search.lists import Greedy
 
 TEXTS = tuple(
     " ".join(two) for two in itertools.permutations(("ant", "bee", "cow", "dog", "elk"), 2)
@@ -21,7 +20,7 @@ TEXTS = tuple(
 
 @pytest.fixture(autouse=True)
 def _small_blocks(monkeypatch):
-    monkeypatch.setattr(greedy_module, "BLOCK", 4)
+    monkeypatch.setattr(lists, "LISTED", 4)
 
 
 def test_the_best_of_the_list_are_those_of_brute_force(make_model, make_score):
@@ -113,7 +112,7 @@ def test_errors(make_model, make_score, tmp_path):
     task = SearchTask(make_score(make_model(), noises=2), budget=Budget(calls=3))
     with pytest.raises(UsageError, match="a budget of 3 calls scores no prompt: give at least 4"):
         Greedy(Prompts(TEXTS)).search(task)
-    with pytest.raises(UsageError, match="chains is at least 1; got 0"):
+    with pytest.raises(UsageError, match="chains must be at least 1; got 0"):
         Greedy(Prompts(TEXTS)).search(SearchTask(make_score(make_model()), chains=0))
     task = SearchTask(make_score(make_model()), folder=tmp_path)
     Greedy(Prompts(TEXTS)).search(task)

@@ -13,15 +13,15 @@ from replaying_model import ReplayingModel
 
 from visleak.errors import UsageError, VisleakError
 from visleak.images import content_digest
-from visleak.memorization.extraction.generating import (
+from visleak.memorization.extraction.images import (
     Conditioned,
+    ImageStore,
     Job,
     Plain,
     calls_of,
     images_of,
     seeds_of,
 )
-from visleak.memorization.extraction.image_store import ImageStore
 from visleak.memorization.model import Conditioning, Sampling
 
 SAMPLING = Sampling(steps=4, guidance=7.5, batch=4)
@@ -110,7 +110,7 @@ def test_an_image_costs_its_share_of_a_batch(
             return super().sample(conditioning, seeds, sampling)
 
     clock = Clock()
-    monkeypatch.setattr("visleak.memorization.extraction.generating.time", clock)
+    monkeypatch.setattr("visleak.memorization.extraction.images.time", clock)
     with ImageStore(tmp_path) as store:
         images_of(store, TickingModel(), jobs("a", count=5), SAMPLING)
         found = images_of(store, TickingModel(), jobs("a", count=7), SAMPLING)

@@ -6,8 +6,7 @@ import numpy as np
 import pytest
 from mitigated_models import tiny
 
-from visleak.memorization.extraction.generating import Job, images_of, seeds_of
-from visleak.memorization.extraction.image_store import ImageStore
+from visleak.memorization.extraction.images import ImageStore, Job, images_of, seeds_of
 from visleak.memorization.mitigate import mitigation, usual_methods
 from visleak.memorization.mitigate.wen import (
     Descent,

@@ -208,10 +208,10 @@ def _fetched(hub: Any, name: HubName, text: str, planner: Planner, half: bool) -
 
 #: The seam: class of a pipeline -> the adapter that speaks the protocol, imported on use.
 PIPELINES: Final[Mapping[str, str]] = {
-    "IFPipeline": "visleak.memorization.models.deepfloyd:DeepFloyd",
-    "StableDiffusion3Pipeline": "visleak.memorization.models.sd3:StableDiffusion3",
-    "StableDiffusionPipeline": "visleak.memorization.models.stable_diffusion:StableDiffusion",
-    "StableDiffusionXLPipeline": "visleak.memorization.models.sdxl:StableDiffusionXL",
+    "IFPipeline": "visleak.memorization.models.families:DeepFloyd",
+    "StableDiffusion3Pipeline": "visleak.memorization.models.families:StableDiffusion3",
+    "StableDiffusionPipeline": "visleak.memorization.models.families:StableDiffusion",
+    "StableDiffusionXLPipeline": "visleak.memorization.models.families:StableDiffusionXL",
 }
 
 
