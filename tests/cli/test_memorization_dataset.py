@@ -117,17 +117,6 @@ def test_candidates_say_what_they_are(tmp_path: Path, listed: Path) -> None:
     assert not (tmp_path / "set" / "prompts.parquet").exists()
 
 
-def test_answers_stand_in_the_datasheet(tmp_path: Path, listed: Path) -> None:
-    answers = tmp_path / "answers.toml"
-    answers.write_text('q48 = "CC BY 4.0"\n')
-    out = tmp_path / "set"
-    run(
-        *("memorization", "dataset", listed, "--verified-by", "Ann"),
-        *("--answers", answers, "-o", out),
-    )
-    assert "> CC BY 4.0" in (out / "datasheet.md").read_text()
-
-
 def test_help_names_every_format_that_is_read() -> None:
     # the two others are second names
     assert set(FORMATS.replace(" or ", ", ").split(", ")) == set(READ) - {".ndjson", ".pkl"}

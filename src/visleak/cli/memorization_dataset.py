@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Annotated, Final
 from visleak.cli import edges
 from visleak.cli.memorization_options import (
     FORMATS,
-    OUT,
     Force,
     Json,
     Out,
@@ -59,14 +58,6 @@ Unverified = Annotated[
         RECORD,
     ),
 ]
-Answers = Annotated[
-    Path | None,
-    option(
-        "--answers FILE.toml",
-        'Your answers to the datasheet: q48 = "CC BY 4.0". Unanswered questions are left out.',
-        OUT,
-    ),
-]
 
 
 def dataset(
@@ -75,7 +66,6 @@ def dataset(
     trace: Traces = None,
     verified_by: VerifiedBy = None,
     unverified: Unverified = False,
-    answers: Answers = None,
     out: Out = Path("visleak-dataset"),
     json: Json = False,
     force: Force = False,
@@ -89,7 +79,6 @@ def dataset(
         joined,
         prompts_of,
         provenance_of,
-        read_answers,
         read_prompts,
         traced,
         vouched,
@@ -101,7 +90,6 @@ def dataset(
         raise UsageError("dataset needs prompts: name a list of them, or --trace DIR")
     # what is quick to refuse comes first
     refuse_other_kind(out, "dataset")
-    said = None if answers is None else read_answers(answers)
     found = [read_trace(folder) for folder in trace or ()]
     lists = [read_prompts(path, column=column) for path in prompts or ()]
     merged = traced(joined([*lists, *map(prompts_of, found)]), *found)
@@ -112,7 +100,6 @@ def dataset(
         merged,
         out,
         origins=[provenance_of(file) for file in files],
-        answers=said,
         unverified=unverified,
         force=force,
         say=edges.note,
@@ -121,7 +108,7 @@ def dataset(
 
 
 def _say(made: PromptSet, *, json: bool) -> None:
-    from visleak.memorization.prompt_files.writing import headline
+    from visleak.memorization.prompt_files.dataset import headline
 
     if json:
         edges.say_bytes((made.folder / "dataset.json").read_bytes())
@@ -131,6 +118,6 @@ def _say(made: PromptSet, *, json: bool) -> None:
         *(f"  verified by {name}: {count:,}" for name, count in made.verified_by.items()),
         *(f"  left out, {reason}: {count:,}" for reason, count in made.left_out.items()),
         *(f"  {note}" for note in made.notes),
-        f"{len(made.answered)} of 59 questions of the datasheet are answered; {made.folder}",
+        str(made.folder),
     ]
     edges.say("".join(f"{edges.plain(line)}\n" for line in lines))

@@ -99,7 +99,7 @@ memorization.command(
 memorization.command(
     "dataset",
     epilog="For example: visleak memorization dataset diverse/prompts.parquet --trace traced"
-    " --answers answers.toml -o triggers",
+    " -o triggers",
 )(dataset)
 memorization.command(
     "benchmark",

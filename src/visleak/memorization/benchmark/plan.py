@@ -29,7 +29,7 @@ from visleak.memorization.extraction.images import Job, key_of, refuse_sampling,
 from visleak.memorization.intervals import group_interval
 from visleak.memorization.metrics.copying import reference_performance
 from visleak.memorization.model import DiffusionModel, Sampling
-from visleak.memorization.prompt_files.choosing import kept
+from visleak.memorization.prompt_files.selection import kept
 from visleak.memorization.prompts import Prompts
 from visleak.pipeline.workplace import Progress
 from visleak.records import Bytes8
