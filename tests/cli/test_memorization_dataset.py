@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from calling import refused, run
 
-from visleak.cli.memorization_options import FORMATS
+from visleak.cli.memorization import FORMATS
 from visleak.memorization import read_prompts
 from visleak.memorization.prompt_files.reading import FORMATS as READ
 from visleak.memorization.tracing import read_trace

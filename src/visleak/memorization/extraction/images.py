@@ -14,7 +14,7 @@ import io
 import json
 import os
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from hashlib import blake2b
 from pathlib import Path
@@ -27,7 +27,7 @@ from PIL import Image
 
 from visleak.errors import UsageError, VisleakError
 from visleak.images import content_digest, decode
-from visleak.memorization.model import Conditioning, DiffusionModel, Sampling
+from visleak.memorization.model import DiffusionModel, Sampling
 from visleak.pipeline.workplace import Progress, silent
 from visleak.records import Bytes8, Unreadable
 from visleak.storage import KeyValueStore
@@ -256,25 +256,6 @@ class Plain:
         """Encode the prompts and sample."""
         encoded = model.encode_prompt([job.prompt for job in jobs])
         return model.sample(encoded, [job.seed for job in jobs], sampling)
-
-
-@dataclass(frozen=True)
-class Conditioned:
-    """The model with another conditioning of the jobs.
-
-    Attributes:
-        key: names the conditioning, with its settings.
-        conditioning: from the model and jobs to one row of conditioning a job.
-    """
-
-    key: str
-    conditioning: Callable[[DiffusionModel, Sequence[Job]], Conditioning]
-
-    def __call__(
-        self, model: DiffusionModel, jobs: Sequence[Job], sampling: Sampling
-    ) -> npt.NDArray[np.uint8]:
-        """Make the conditioning and sample."""
-        return model.sample(self.conditioning(model, jobs), [job.seed for job in jobs], sampling)
 
 
 def seeds_of(seed: int, count: int, prompt: str | None = None) -> list[int]:

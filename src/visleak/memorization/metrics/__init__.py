@@ -21,7 +21,6 @@ from visleak.memorization.metrics.distances import (
     KernelDistance,
     frechet_distance,
     kernel_distance,
-    kernel_subsets,
 )
 from visleak.memorization.metrics.features import (
     Alignment,
@@ -50,7 +49,6 @@ __all__ = [
     "copying",
     "frechet_distance",
     "kernel_distance",
-    "kernel_subsets",
     "load_aesthetic",
     "load_alignment",
     "load_features",

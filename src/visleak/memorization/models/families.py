@@ -21,7 +21,7 @@ from typing import Any, ClassVar
 
 from visleak.errors import UsageError, VisleakError
 from visleak.memorization.model import Conditioning, Tensor
-from visleak.memorization.models.layout import CLIP_TEXT, T5_TEXT, TOKENIZERS, VAES, Layout
+from visleak.memorization.models.parts import CLIP_TEXT, T5_TEXT, TOKENIZERS, VAES, Layout
 from visleak.memorization.models.pipeline import (
     Loaded,
     PooledPipeline,

@@ -17,17 +17,19 @@ from visleak.encoders.libraries import library
 from visleak.encoders.weights import PATIENCE, refusal
 from visleak.errors import UsageError, VisleakError
 from visleak.memorization.model import TokenModel
-from visleak.memorization.models.layout import (
+from visleak.memorization.models.parts import (
     INDEX,
     Plan,
+    diffusers,
     files_of,
+    load_pipeline,
     plan_of,
+    quiet,
     read_json,
     refuse_incomplete,
     refuse_missing_pieces,
     wanted,
 )
-from visleak.memorization.models.parts import diffusers, load_pipeline, quiet
 from visleak.memorization.models.pipeline import (
     SCHEDULERS,
     Loaded,
@@ -57,7 +59,7 @@ def pipeline_digest(
         name: of the model, for messages.
         folder: of the pipeline.
         plan: which parts are loaded.
-        half: as :func:`visleak.memorization.models.layout.weights_of`.
+        half: as :func:`visleak.memorization.models.parts.weights_of`.
         about: everything else that images depend on, as plain values.
 
     Raises:

@@ -16,8 +16,7 @@ import numpy.typing as npt
 from visleak.encoders.libraries import library, said
 from visleak.errors import UsageError, VisleakError
 from visleak.memorization.model import Conditioning, Sampling, Tensor
-from visleak.memorization.models.layout import Layout
-from visleak.memorization.models.parts import quiet
+from visleak.memorization.models.parts import Layout, quiet
 
 
 def signal_at(signals: npt.ArrayLike, timestep: float) -> float:

@@ -196,9 +196,9 @@ def chosen(prompts: Prompts, file: Path, choice: Choice) -> Prompts:
         rows, what = _reaching(taken, made_by)
         if rows is None:
             raise UsageError(
-                "--reached needs a list that visleak memorization search or augment wrote with a"
-                f" kappa, or detect with a threshold; {file} is none: take the best with --top N,"
-                " or all"
+                "--above-threshold-only needs a list that visleak memorization search or augment"
+                f" wrote with a kappa, or detect with a threshold; {file} is not one: take the best"
+                " with --top N, or all"
             )
         if not rows:
             raise VisleakError(
