@@ -148,17 +148,3 @@ def test_refusals(tmp_path: Path, listed: Path) -> None:
     code, message = refused(*other)
     assert (code, "--force replaces it" in message) == (2, True)
     assert run(*other, "--force").code == 0
-
-
-def test_the_same_data_set_is_reused_and_a_changed_list_is_another(
-    tmp_path: Path, listed: Path, traced: Path
-) -> None:
-    out = tmp_path / "set"
-    call = ("memorization", "dataset", listed, "--trace", traced, "-o", out)
-    first = run(*call)
-    again = run(*call)
-    assert (again.code, again.out) == (0, first.out)
-    assert again.err == f"{out} holds this very data set already; nothing was done again\n"
-    listed.write_text("prompt,urls\na red bag,['u']\n")
-    code, message = refused(*call)
-    assert (code, "--force replaces it" in message) == (2, True)

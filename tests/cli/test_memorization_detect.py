@@ -137,24 +137,6 @@ def test_tokens_are_shown(lists: tuple[Path, Path], tmp_path: Path) -> None:
     assert "\x1b" not in line
 
 
-def test_the_same_again_is_reused_and_another_is_refused(
-    model: Any, lists: tuple[Path, Path], tmp_path: Path
-) -> None:
-    out = tmp_path / "out"
-    first = run(*DETECT, "--prompts", lists[0], "-o", out)
-    rows = model.rows
-    again = run(*DETECT, "--prompts", lists[0], "-o", out)
-    assert (again.out, again.err) == (first.out, f"reused: {out} holds this very result\n")
-    assert model.rows == rows
-    code, said = refused(*DETECT, "--prompts", lists[0], "--seed", 1, "-o", out)
-    assert code == 2
-    assert said == (
-        f"{out} holds a result already (detect.json); choose another folder with -o DIR, or"
-        " --force replaces it"
-    )
-    assert run(*DETECT, "--prompts", lists[0], "--seed", 1, "-o", out, "--force").code == 0
-
-
 def test_another_column(tmp_path: Path) -> None:
     (tmp_path / "a.csv").write_text("words\nfour 4\nfive 5\n")
     ran = run(*DETECT, "--prompts", tmp_path / "a.csv", "--column", "words", "-o", tmp_path / "o")

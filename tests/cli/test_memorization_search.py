@@ -161,22 +161,6 @@ def test_random_words_are_a_method(tmp_path: Path, asked: dict[str, Any]) -> Non
     assert held["calls"] <= 100
 
 
-def test_a_finished_search_is_reused_and_another_needs_force(
-    tmp_path: Path, asked: dict[str, Any]
-) -> None:
-    first = search(tmp_path, *ON_L2)
-    rows = asked["model"].rows
-    again = search(tmp_path, *ON_L2)
-    assert again.out == first.out
-    assert again.err == f"{tmp_path} holds this very result already; nothing was done again\n"
-    assert asked["model"].rows == rows
-    code, said = refused("memorization", "search", "--model", "m", *SMALL, *ON_L2, "--seed", 1,
-                         "-o", tmp_path)  # fmt: skip
-    assert code == 2
-    assert said.startswith(f"{tmp_path} holds a result already (search.json)")
-    assert search(tmp_path, *ON_L2, "--seed", 1, "--force").code == 0
-
-
 def test_ctrl_c_says_what_is_kept_and_the_same_command_goes_on(
     tmp_path: Path, asked: dict[str, Any]
 ) -> None:

@@ -154,16 +154,6 @@ def test_the_result_comes_back_from_its_file(contest, tmp_path):
     assert content["methods"][1]["calls_an_image"] is None
 
 
-def test_a_finished_comparison_is_reused_and_said(contest, tmp_path):
-    compare(contest, methods(), KnownTriggers(KNOWN), tmp_path)
-    made, verifier, said = methods(), KnownTriggers(KNOWN), []
-    again = compare(contest, made, verifier, tmp_path, say=said.append)
-    assert said == [f"{tmp_path} holds this comparison, finished"]
-    assert not verifier.asked
-    assert not any(searcher.tasks for searcher in made.values())
-    assert again == read_comparison(tmp_path)
-
-
 def test_more_seeds_and_methods_run_only_what_is_new(contest, tmp_path):
     compare(contest, methods(), KnownTriggers(KNOWN), tmp_path)
     made = {**methods(), "random": Scripted("random", ["ant"])}

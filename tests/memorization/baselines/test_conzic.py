@@ -78,21 +78,6 @@ def test_the_budget_holds(make_model, make_score, make_proposer):
     assert not found.complete
 
 
-def test_a_search_that_was_stopped_ends_the_same(make_model, make_score, make_proposer, tmp_path):
-    def search(folder, dies_at=None):
-        model = make_model(1, wobble=0.5)
-        model.dies_at = dies_at
-        task = SearchTask(make_score(model), 3, 2, folder=folder)
-        return Conzic(make_proposer(model), ConzicSettings(4, 20, 6)).search(task)
-
-    straight = search(None)
-    for dies_at in (3, 60, 150, 100):
-        with pytest.raises(KeyboardInterrupt):
-            search(tmp_path, dies_at)
-    found = search(tmp_path)
-    assert (found.best, found.bank, found.calls) == (straight.best, straight.bank, straight.calls)
-
-
 def test_chains_do_not_depend_on_each_other(make_model, make_score, make_proposer):
     def best(chains):
         model = make_model(1, wobble=0.5)

@@ -74,30 +74,6 @@ def test_a_larger_budget_goes_on_where_the_smaller_one_ended(make_model, make_sc
     assert passes == len(TEXTS) - 8 + 1
 
 
-def test_a_search_that_was_stopped_ends_the_same(make_model, make_score, tmp_path):
-    straight = Greedy(Prompts(TEXTS)).search(SearchTask(make_score(make_model(wobble=0.5)), 4, 3))
-    for dies_at in (6, 11, 9, None):
-        model = make_model(wobble=0.5)
-        model.dies_at = dies_at
-        task = SearchTask(make_score(model), 4, 3, folder=tmp_path)
-        if dies_at is None:
-            found = Greedy(Prompts(TEXTS)).search(task)
-            assert found.best == straight.best
-            assert found.bank == straight.bank
-            assert found.calls == straight.calls
-        else:
-            with pytest.raises(KeyboardInterrupt):
-                Greedy(Prompts(TEXTS)).search(task)
-
-
-def test_the_state_of_another_search_is_refused(make_model, make_score, tmp_path):
-    task = SearchTask(make_score(make_model()), 2, 0, folder=tmp_path)
-    found = Greedy(Prompts(TEXTS)).search(task)
-    with pytest.raises(UsageError, match=r"is of another search \(other seed\)"):
-        Greedy(Prompts(TEXTS)).search(SearchTask(make_score(make_model()), 2, 1, folder=tmp_path))
-    assert Greedy(Prompts(TEXTS)).search(task).bank == found.bank
-
-
 def test_progress_names_the_best_so_far(make_model, make_score):
     said = []
     Greedy(Prompts(TEXTS)).search(SearchTask(make_score(make_model()), 1, say=said.append))

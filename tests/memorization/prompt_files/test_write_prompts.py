@@ -17,7 +17,7 @@ from visleak.memorization.prompt_files import (
     vouched,
     write_prompts,
 )
-from visleak.memorization.prompt_files.dataset import headline, read_prompt_set
+from visleak.memorization.prompt_files.dataset import headline
 
 DATA = os.environ.get("VISLEAK_DATA")
 
@@ -102,48 +102,11 @@ def test_candidates_carry_the_word_in_name_and_sheet(tmp_path: Path) -> None:
     assert (tmp_path / "prompts.parquet").exists()
 
 
-def test_the_same_request_is_reused_and_said(tmp_path: Path) -> None:
-    first = write_prompts(PROMPTS, tmp_path)
-    held = {each: each.stat().st_mtime_ns for each in tmp_path.iterdir()}
-    said: list[str] = []
-    again = write_prompts(PROMPTS, tmp_path, say=said.append)
-    assert again == first == read_prompt_set(tmp_path)
-    assert said == [f"{tmp_path} holds this very data set already; nothing was done again"]
-    assert {each: each.stat().st_mtime_ns for each in tmp_path.iterdir()} == held
-    # a result that lacks a file is not finished
-    (tmp_path / "prompts.parquet").unlink()
-    write_prompts(PROMPTS, tmp_path, force=True, say=said.append)
-    assert (tmp_path / "prompts.parquet").is_file()
-    assert len(said) == 1
-
-
 @pytest.mark.parametrize("more", [{"unverified": True}, {"day": "2024-05-01"}])
 def test_another_request_is_another_data_set(tmp_path: Path, more: dict[str, Any]) -> None:
     write_prompts(PROMPTS, tmp_path)
     with pytest.raises(UsageError, match=r"holds a result already \(dataset\.json\)"):
         write_prompts(PROMPTS, tmp_path, **more)
-
-
-def test_what_is_no_data_set_is_told(tmp_path: Path) -> None:
-    write_prompts(PROMPTS, tmp_path)
-    path = tmp_path / "dataset.json"
-    content = json.loads(path.read_text())
-    content["words"] = "many"
-    path.write_text(json.dumps(content))
-    with pytest.raises(VisleakError, match=r"dataset\.json is damaged .*again"):
-        read_prompt_set(tmp_path)
-    # it is somebody's file, and is replaced only where that was asked for
-    with pytest.raises(UsageError, match="--force replaces it"):
-        write_prompts(PROMPTS, tmp_path)
-    write_prompts(PROMPTS, tmp_path, force=True)
-    assert read_prompt_set(tmp_path).words == (3, 4, 4)
-
-
-def test_a_folder_that_cannot_be_written(tmp_path: Path) -> None:
-    (tmp_path / "file").write_text("")
-    with pytest.raises(VisleakError) as caught:
-        write_prompts(PROMPTS, tmp_path / "file" / "inside")
-    assert f"{tmp_path / 'file' / 'inside'} cannot be written" in str(caught.value)
 
 
 HOSTILE = [
