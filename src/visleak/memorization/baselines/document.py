@@ -10,7 +10,7 @@ import numpy as np
 import pyarrow as pa
 
 from visleak.documents import as_plain
-from visleak.drawing import as_text, cut, figure_of, saved
+from visleak.drawing import COLOURS, MARKS, as_text, cut, figure_of, saved, titled
 from visleak.memorization.baselines.records import Attempt, Comparison, Mean, Row, rows_of
 from visleak.memorization.search.driver import GRADIENT_CALLS
 from visleak.reporting import Column, Document, Figure, Table, latex, markdown
@@ -29,11 +29,6 @@ NAMES: Final = {
 _WHOLE: Final = pa.int64()
 _REAL: Final = pa.float64()
 _FLAG: Final = pa.bool_()
-
-#: Colours that differ for colour-blind readers too (Wong 2011), and marks that differ in print.
-COLOURS: Final = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9")
-MARKS: Final = ("o", "s", "^", "D", "v", "P")
-QUIET: Final = "#5b636d"
 
 #: Inches of the figure, and methods per row of its legend.
 SIZE: Final = (7.4, 4.3)
@@ -254,17 +249,11 @@ def discoveries(result: Comparison) -> dict[str, bytes]:
         axes.set_axisbelow(True)
         axes.set_xlabel("passes of the network: search, then images of one candidate after another")
         axes.set_ylabel("distinct memorized images")
-        left, below = 0.12 / width, f"{budget_of(result)}{'; marks: single seeds' * several}"
-        figure.text(
-            left, 1 - 0.12 / height, "Verified memorized images found, by cost",
-            va="top", fontweight="bold", fontsize=11.5,
-        )  # fmt: skip
-        figure.text(
-            left, 1 - 0.37 / height, as_text(cut(below, 116)), va="top", fontsize=9, color=QUIET
-        )
+        below = f"{budget_of(result)}{'; marks: single seeds' * several}"
+        titled(figure, "Verified memorized images found, by cost", as_text(cut(below, 116)))
         figure.legend(
             loc="upper left", ncols=ACROSS, fontsize=9, borderaxespad=0, borderpad=0,
-            bbox_to_anchor=(left, 1 - 0.6 / height), handlelength=1.6, columnspacing=1.4,
+            bbox_to_anchor=(0.12 / width, 1 - 0.6 / height), handlelength=1.6, columnspacing=1.4,
             labelspacing=0.35,
         )  # fmt: skip
         return saved(figure, "compare discoveries")

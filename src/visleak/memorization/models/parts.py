@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import json
 import logging
+import os
 import re
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
@@ -247,16 +248,22 @@ def wanted(plan: Plan, there: Iterable[str], half: bool = False) -> list[str]:
         half: as :func:`weights_of`.
     """
     names = list(there)
-    found = [INDEX]
-    for part in plan.parts:
-        inside = [
-            name.removeprefix(f"{part.name}/") for name in names if name.startswith(f"{part.name}/")
-        ]
-        found += [f"{part.name}/{name}" for name in files_of(part, inside, half)]
-    return found
+    return [INDEX] + [
+        f"{part.name}/{name}"
+        for part in plan.parts
+        for name in files_of(part, files_in(part, names), half)
+    ]
 
 
-def refuse_incomplete(name: str, plan: Plan, there: Iterable[str], where: str) -> None:
+def refuse_incomplete(
+    name: str,
+    plan: Plan,
+    there: Iterable[str],
+    where: str,
+    *,
+    folder: Path | None = None,
+    half: bool = False,
+) -> None:
     """Refuse a pipeline some of whose files are missing.
 
     Args:
@@ -264,70 +271,57 @@ def refuse_incomplete(name: str, plan: Plan, there: Iterable[str], where: str) -
         plan: what is loaded.
         there: all files, as ``PART/NAME``.
         where: they are, for messages.
+        folder: of the pipeline; weights in several files are then compared with their index.
+        half: as :func:`weights_of`.
 
     Raises:
         VisleakError: a part has no files, no configuration or no safetensors.
     """
     names = list(there)
     for part in plan.parts:
-        start = f"{part.name}/"
-        inside = {each.removeprefix(start) for each in names if each.startswith(start)}
+        inside = files_in(part, names)
+        weights = weights_of(part, inside, half) if part.is_network else None
+        missing = ""
         if not inside:
             missing = f"is not there; a pipeline has its {part.name} in that folder"
-        elif part.is_network:
-            missing = _missing_of_network(part, inside)
-        else:
+        elif part.is_network and "config.json" not in inside:
+            missing = "has no config.json"
+        elif part.is_network and weights is None and any(n.endswith(_PICKLES) for n in inside):
+            missing = (
+                "has its weights only as pickles (.bin), which can run code; save the pipeline"
+                " again with save_pretrained(FOLDER, safe_serialization=True)"
+            )
+        elif part.is_network and weights is None:
+            stem = STEMS[part.library]
+            missing = f"has no weights, neither {stem}.safetensors nor pieces of it"
+        elif not part.is_network and not files_of(part, inside):
             file = "scheduler_config.json" if part.is_scheduler else "vocabulary (.json, .txt ...)"
-            missing = "" if files_of(part, inside) else f"has no {file}"
+            missing = f"has no {file}"
         if missing:
             raise VisleakError(f"model {name}: {where}/{part.name} {missing}")
+        if folder is not None and weights is not None and weights.files[0].endswith(".json"):
+            _refuse_missing_pieces(name, folder / part.name / weights.files[0], weights)
 
 
-def _missing_of_network(part: Part, inside: set[str]) -> str:
-    """Return in words what a network's folder lacks; nothing if it is whole."""
-    if "config.json" not in inside:
-        return "has no config.json"
-    if weights_of(part, inside) is not None:
-        return ""
-    if any(each.endswith(_PICKLES) for each in inside):
-        return (
-            "has its weights only as pickles (.bin), which can run code; save the pipeline again"
-            " with save_pretrained(FOLDER, safe_serialization=True)"
+def _refuse_missing_pieces(name: str, index: Path, weights: Weights) -> None:
+    """Refuse weights in several files where one that the index names is missing."""
+    named = read_json(name, index).get("weight_map")
+    if not isinstance(named, dict):
+        raise VisleakError(f"model {name}: {index} has no weight_map")
+    # names outside the pattern would be read, and be in no digest
+    missing = sorted({str(each) for each in named.values()} - set(weights.files[1:]))
+    if missing or not named:
+        lacking = missing[0] if missing else "anything"
+        raise VisleakError(
+            f"model {name}: {index} names pieces of the weights that are not beside it:"
+            f" {len(missing)}, such as {lacking[:80]}"
         )
-    return f"has no weights, neither {STEMS[part.library]}.safetensors nor pieces of it"
 
 
-def refuse_missing_pieces(name: str, folder: Path, plan: Plan, half: bool) -> None:
-    """Refuse weights in several files where one that the index names is not there.
-
-    Args:
-        name: of the model, for messages.
-        folder: of the pipeline.
-        plan: what is loaded.
-        half: as :func:`weights_of`.
-
-    Raises:
-        VisleakError: a piece is missing, or the index is damaged.
-    """
-    for part in plan.parts:
-        inside = folder / part.name
-        if not part.is_network:
-            continue
-        weights = weights_of(part, [each.name for each in inside.iterdir()], half)
-        if weights is None or not weights.files[0].endswith(".json"):
-            continue
-        index = inside / weights.files[0]
-        named = read_json(name, index).get("weight_map")
-        if not isinstance(named, dict):
-            raise VisleakError(f"model {name}: {index} has no weight_map")
-        # names outside the pattern would be read, and be in no digest
-        missing = sorted({str(each) for each in named.values()} - set(weights.files[1:]))
-        if missing or not named:
-            lacking = missing[0] if missing else "anything"
-            raise VisleakError(
-                f"model {name}: {index} names pieces of the weights that are not beside it:"
-                f" {len(missing)}, such as {lacking[:80]}"
-            )
+def files_in(part: Part, names: Iterable[str]) -> list[str]:
+    """Return the files of a part's folder, of all files of a pipeline as ``PART/NAME``."""
+    start = f"{part.name}/"
+    return [each.removeprefix(start) for each in names if each.startswith(start)]
 
 
 _WHAT = "a diffusion model"
@@ -409,7 +403,20 @@ def load_part(name: str, folder: Path, part: Part, dtype: Any, half: bool) -> An
     factory = member(module, part.kind, f"model {name}")
     try:
         if part.is_network:
-            loaded, about = _network(factory, folder / part.name, part, dtype, half)
+            chosen = weights_of(part, os.listdir(source), half)
+            options: dict[str, Any] = (
+                {"variant": chosen.variant} if chosen and chosen.variant else {}
+            )
+            if part.library == "transformers":
+                options["trust_remote_code"] = False
+            loaded, about = factory.from_pretrained(
+                source,
+                local_files_only=True,
+                use_safetensors=True,
+                torch_dtype=dtype,
+                output_loading_info=True,
+                **options,
+            )
         elif part.is_tokenizer:
             return factory.from_pretrained(source, local_files_only=True, trust_remote_code=False)
         elif issubclass(factory, library("diffusers", "diffusion", _WHAT).SchedulerMixin):
@@ -425,33 +432,11 @@ def load_part(name: str, folder: Path, part: Part, dtype: Any, half: bool) -> An
         raise VisleakError(
             f"model {name}: its {part.name} cannot be loaded from {source} ({said(error)})"
         ) from error
-    missing = {_key(key) for kind in ("missing_keys", "mismatched_keys") for key in about[kind]}
+    keys = (key for kind in ("missing_keys", "mismatched_keys") for key in about[kind])
+    missing = {str(key[0] if isinstance(key, tuple) else key) for key in keys}
     if missing:
         raise VisleakError(
             f"model {name}: the weights in {source} lack {len(missing)} tensors, such as"
             f" {min(missing)}; they are of another network than config.json says"
         )
     return loaded.eval().requires_grad_(False)
-
-
-def _network(
-    factory: Any, folder: Path, part: Part, dtype: Any, half: bool
-) -> tuple[Any, dict[str, Any]]:
-    """Return a network and the library's account of its weights."""
-    chosen = weights_of(part, [each.name for each in folder.iterdir()], half)
-    options: dict[str, Any] = {"variant": chosen.variant} if chosen and chosen.variant else {}
-    if part.library == "transformers":
-        options["trust_remote_code"] = False
-    network, about = factory.from_pretrained(
-        str(folder),
-        local_files_only=True,
-        use_safetensors=True,
-        torch_dtype=dtype,
-        output_loading_info=True,
-        **options,
-    )
-    return network, about
-
-
-def _key(key: Any) -> str:
-    return str(key[0] if isinstance(key, tuple) else key)
