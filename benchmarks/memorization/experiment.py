@@ -57,7 +57,6 @@ from visleak.memorization import (  # noqa: E402
     TriggerScore,
 )
 from visleak.memorization.baselines.conzic import Conzic, ConzicSettings  # noqa: E402
-from visleak.memorization.baselines.greedy import Greedy  # noqa: E402
 from visleak.memorization.baselines.pez import Pez, PezSettings  # noqa: E402
 from visleak.memorization.baselines.zerocap import (  # noqa: E402
     Zerocap,
@@ -71,13 +70,15 @@ from visleak.memorization.extraction import (  # noqa: E402
     reclustered,
 )
 from visleak.memorization.models import load_model  # noqa: E402
-from visleak.memorization.search.augmentation import AugmentSettings, augment  # noqa: E402
 from visleak.memorization.search.diversity import diversify  # noqa: E402
-from visleak.memorization.search.gibbs import GibbsSearch, GibbsSettings  # noqa: E402
-from visleak.memorization.search.language_models import load_language_model  # noqa: E402
-from visleak.memorization.search.proposals import Rules  # noqa: E402
-from visleak.memorization.search.random_words import RandomSettings, RandomWords  # noqa: E402
-from visleak.memorization.search.task import Budget, Searcher, SearchTask  # noqa: E402
+from visleak.memorization.search.driver import Budget, Searcher, SearchTask  # noqa: E402
+from visleak.memorization.search.gibbs import AugmentSettings, GibbsSearch, GibbsSettings, augment  # noqa: E402  # noqa: E402
+from visleak.memorization.search.lists import (  # noqa: E402
+    Greedy,
+    RandomSettings,
+    RandomWords,
+)
+from visleak.memorization.search.proposals import Rules, load_language_model  # noqa: E402
 from visleak.memorization.tracing import trace  # noqa: E402
 
 Float64 = npt.NDArray[np.float64]
@@ -295,12 +296,7 @@ def searches(toy: Toy, size: Size, seed: int, work: Path) -> dict[str, Any]:
     causal = load_causal(str(toy.folder / "clm"))
     chains, steps, candidates, length = size.chains, size.iterations, size.candidates, size.length
     budget = Budget(calls=chains * steps * candidates + steps)
-    settings = GibbsSettings(
-        *(length, steps, candidates, 0.05, None, 1),
-        restart="masks",
-        best="visited",
-        norm="l2",
-    )
+    settings = GibbsSettings("paper", length, steps, candidates, 0.05, None, 1, norm="l2")
     methods: list[Searcher] = [
         GibbsSearch(proposer, settings),
         RandomWords(proposer, RandomSettings(length)),

@@ -184,7 +184,7 @@ def untouched(toy: Toy, plan: Plan, methods: Mapping[str, str]) -> bool:
     """Return whether images are the same, to the last bit, where Wen's l is above every D."""
     prompts = list(plan.triggers.texts)
     seeds = [1] * len(prompts)
-    from visleak.memorization.extraction.generating import Job
+    from visleak.memorization.extraction.images import Job
 
     jobs = [Job(prompt, 1) for prompt in prompts]
     text = methods[f"Wen l={SHARES[0]:g} D"]

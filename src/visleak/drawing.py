@@ -30,6 +30,14 @@ STYLE: Final[dict[str, Any]] = {
 }
 
 
+#: Colours that differ for colour-blind readers too (Wong 2011), marks that differ in print, and the
+#: colours of texts.
+COLOURS: Final = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9")
+MARKS: Final = ("o", "s", "^", "D", "v", "P")
+INK: Final = "#1d2127"
+QUIET: Final = "#5b636d"
+
+
 @contextmanager
 def figure_of(size: tuple[float, float]) -> Iterator[Any]:
     """Give an empty figure in this style, without a display.
@@ -48,6 +56,20 @@ def figure_of(size: tuple[float, float]) -> Iterator[Any]:
         figure = Figure(figsize=size)
         FigureCanvasAgg(figure)
         yield figure
+
+
+def titled(figure: Any, title: str, below: str) -> None:
+    """Write the title of a figure, and a line about it, at its upper left.
+
+    Args:
+        figure: from :func:`figure_of`; its content ends 0.55 inches below the upper edge.
+        title: as it is.
+        below: as it is; see :func:`as_text`.
+    """
+    width, height = figure.get_size_inches()
+    at: dict[str, Any] = {"x": 0.12 / width, "va": "top", "ha": "left"}
+    figure.text(y=1 - 0.12 / height, s=title, fontweight="bold", fontsize=11.5, **at)
+    figure.text(y=1 - 0.37 / height, s=below, fontsize=9, color=QUIET, **at)
 
 
 def saved(figure: Any, name: str) -> dict[str, bytes]:

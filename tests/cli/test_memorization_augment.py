@@ -11,7 +11,9 @@ import pytest
 from calling import refused, run
 
 from five_words import FiveProposer, FiveWords, PaperWords
+from visleak.memorization import models
 from visleak.memorization.prompt_files import read_prompts
+from visleak.memorization.search import proposals
 
 SMALL = ("--iterations", "4", "--candidates", "4", "--patience", "2", "--top", "6")
 ON_L2 = ("--norm", "l2", "--temperature", "0.3", "--kappa", "1.0")
@@ -20,13 +22,9 @@ ON_L2 = ("--norm", "l2", "--temperature", "0.3", "--kappa", "1.0")
 @pytest.fixture(autouse=True)
 def _world(monkeypatch: pytest.MonkeyPatch) -> None:
     """Put a world of five words in the place of models."""
-    monkeypatch.setattr("visleak.cli.memorization_verb.say_once", lambda: None)
-    monkeypatch.setattr(
-        "visleak.cli.memorization_options.model_of", lambda *given: FiveWords(noisy=True)
-    )
-    monkeypatch.setattr(
-        "visleak.cli.memorization_search_options.language_model_of", lambda *given: FiveProposer()
-    )
+    monkeypatch.setattr("visleak.cli.memorization.say_once", lambda: None)
+    monkeypatch.setattr(models, "load_model", lambda *given, **how: FiveWords(noisy=True))
+    monkeypatch.setattr(proposals, "load_language_model", lambda *given, **how: FiveProposer())
 
 
 @pytest.fixture
@@ -50,7 +48,7 @@ def test_verbs_chain_through_files(tmp_path: Path, triggers: Path) -> None:
     assert "1 triggers have pieces that the language model does not know" in ran.out
     assert made["about"]["preset"] == "paper"
     assert made["about"]["origin"] == "triggers.txt (text)"
-    assert made["settings"]["chains"] == "as-printed"
+    assert made["settings"]["preset"] == "paper"
     bank = tmp_path / "augmented" / "prompts.parquet"
     assert len(read_prompts(bank)) <= 12
     picks = run("memorization", "diversify", "--model", "m", "--prompts", bank, "--count", "3",
@@ -76,15 +74,15 @@ def test_picks_per_source_know_all_triggers_of_a_prompt(tmp_path: Path) -> None:
 def test_the_codes_way_is_a_preset(
     tmp_path: Path, triggers: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("visleak.cli.memorization_options.model_of", lambda *given: PaperWords())
+    monkeypatch.setattr(models, "load_model", lambda *given, **how: PaperWords())
     ran = run("memorization", "augment", "--model", "m", "--triggers", triggers, "--preset",
               "official-code", "--repeats", 2, "--iterations", 3, "--floor", "0.1", "--json",
               "-o", tmp_path / "out")  # fmt: skip
     assert ran.code == 0, ran.err
     made = json.loads(ran.out)
     settings = made["settings"]
-    assert (settings["chains"], settings["stop"], settings["top"]) == ("per-position", "at", None)
-    assert (settings["norm"], settings["kappa"], settings["forced"]) == ("squared", 3.0, "words")
+    assert (settings["preset"], settings["top"]) == ("official-code", None)
+    assert (settings["norm"], settings["kappa"]) == ("squared", 3.0)
     assert made["about"]["changed"] == ["iterations", "repeats", "floor"]
     assert made["score"]["timestep"] == 999
     assert ran.out.encode() == (tmp_path / "out" / "augment.json").read_bytes()
@@ -115,7 +113,7 @@ def test_a_stable_diffusion_2_is_told_of_its_own_preset(
     model = PaperWords()
     model.shape = (4, 96, 96)
     model.network = SimpleNamespace(config=SimpleNamespace(cross_attention_dim=1024))
-    monkeypatch.setattr("visleak.cli.memorization_options.model_of", lambda *given: model)
+    monkeypatch.setattr(models, "load_model", lambda *given, **how: model)
     asked = ("memorization", "augment", "--model", "m", "--triggers", triggers)
     code, said = refused(*asked, "-o", tmp_path / "out")
     assert code == 2
@@ -127,9 +125,7 @@ def test_a_stable_diffusion_2_is_told_of_its_own_preset(
 def test_an_interrupted_augmentation_says_what_is_kept(
     tmp_path: Path, triggers: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(
-        "visleak.cli.memorization_options.model_of", lambda *given: FiveWords(kill_after=20)
-    )
+    monkeypatch.setattr(models, "load_model", lambda *given, **how: FiveWords(kill_after=20))
     ran = augment(triggers, tmp_path / "out")
     assert ran.code == 130
     assert f"kept in {tmp_path / 'out'}; the same command resumes" in ran.err
@@ -147,10 +143,6 @@ def test_an_interrupted_augmentation_says_what_is_kept(
             ("--norm", "l2", "--kappa", "1"),
             "--norm l2 needs --temperature: the preset's are on the squared scale, and cannot be"
             " converted",
-        ),
-        (
-            ("--chain-order", "both"),
-            "chains is one of as-printed, per-position; got 'both'",
         ),
     ],
 )

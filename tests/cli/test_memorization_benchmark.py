@@ -166,7 +166,7 @@ def test_without_methods_every_pipeline_has_what_it_can(
     [
         (("--method", "mine:1"), "a method is one of none, rna, rta, wen, ren"),
         (("--fid-features", "dinov2"), "distances need both --fid-reference SOURCE"),
-        (("--reference-source", "x"), "--reference-source keeps pictures by CLIP score"),
+        (("--reference-source", "x"), "--reference-source keeps images by CLIP score"),
         (("--aesthetic-clip", "x"), "--aesthetic-clip goes with --aesthetic FILE"),
         (("--general-column", "x"), "--general-column goes with --general FILE"),
         (("--clip-text", "both"), "clip text is one of original, augmented; got 'both'"),
@@ -185,11 +185,12 @@ def test_what_cannot_be_is_refused_before_a_model_is_loaded(
 
 def test_half_a_request_says_what_is_missing(tmp_path: Path) -> None:
     code, text = refused(*BENCHMARK, "--model", "m", "-o", tmp_path)
-    assert (code, text) == (2, "--triggers is missing: give --model M and --triggers FILE")
+    assert (code, text) == (2, "--triggers is missing: give --model MODEL and --triggers FILE")
     code, text = refused(*BENCHMARK, "-o", tmp_path)
     assert code == 2
-    assert text.startswith(f"{tmp_path} holds no finished benchmark to show; give --model M")
+    assert text.startswith(f"{tmp_path} holds no finished benchmark to show; give --model MODEL")
     code, text = refused(*BENCHMARK, "--method", "rna:1", "-o", tmp_path)
-    assert (code, text.startswith("--model is missing: give --model M and --triggers FILE")) == (
-        *(2, True),
-    )
+    assert (
+        code,
+        text.startswith("--model is missing: give --model MODEL and --triggers FILE"),
+    ) == (*(2, True),)

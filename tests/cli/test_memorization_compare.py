@@ -63,7 +63,7 @@ def test_a_sentence_a_table_and_a_folder(training: Path, listed: Path, tmp_path:
     out = tmp_path / "out"
     ask = (
         *(*COMPARE, "--methods", "greedy, pez", "--prompts", listed, "--source", training),
-        *("--calls", 200, "--chains", 3, "--length", 2, "--images", 12, "--min-cluster", 6),
+        *("--max-calls", 200, "--chains", 3, "--length", 2, "--images", 12, "--min-cluster", 6),
         *("--steps", 2, "--guidance", 1, "--workers", 1, "-o", out),
     )
     ran = run(*ask)
@@ -97,11 +97,14 @@ def test_a_sentence_a_table_and_a_folder(training: Path, listed: Path, tmp_path:
         (("--methods", "gibs"), "a method is one of gibbs, random, greedy, conzic, zerocap, pez"),
         (("--methods", "greedy"), "greedy needs a list of prompts: give --prompts FILE"),
         (("--methods", "zerocap"), "zerocap needs a causal language model: give --causal-lm FOL"),
-        (("--methods", "pez"), "pez without a number of iterations needs a budget of calls or sec"),
-        (("--methods", "pez", "--calls", "5"), "a budget of 5 calls holds no step of pez, which"),
+        (("--methods", "pez"), "nothing ends the search pez"),
+        (
+            ("--methods", "pez", "--max-calls", "5"),
+            "a budget of 5 calls holds no step of pez, which",
+        ),
         (("--methods", "pez", "--iterations", "x"), "--iterations is a whole number from 1, or p"),
         (("--methods", "pez", "--prompts", "LIST"), "--prompts is for greedy; add greedy to --me"),
-        (("--norm", "l1"), "--norm is l2 or squared; got 'l1'"),
+        (("--norm", "l1"), "norm must be one of l2, squared; got 'l1'"),
         (("--min-cluster", "101"), "min-cluster is 1 to the number of images (100)"),
         (
             ("--lm", "no/such/folder", "--temperature", "0.1"),
@@ -118,13 +121,3 @@ def test_what_cannot_be_is_refused_in_a_line(
     code, message = refused(*COMPARE, "--source", training, *given, "-o", tmp_path / "out")
     assert code == 2
     assert part in message
-
-
-def test_help_says_whose_rules_of_words_are_taken(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("COLUMNS", "400")
-    told = " ".join(run("memorization", "compare", "--help").out.split())
-    # this verb has no --preset
-    assert "by preset" not in told
-    assert told.count("as --preset paper of search") == 4
-    own = " ".join(run("memorization", "search", "--help").out.split())
-    assert "default: none; with --preset official-code Image of a" in own

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from calling import refused, run
 
-from visleak.cli.memorization_options import FORMATS
+from visleak.cli.memorization import FORMATS
 from visleak.memorization import read_prompts
 from visleak.memorization.prompt_files.reading import FORMATS as READ
 from visleak.memorization.tracing import read_trace
@@ -117,17 +117,6 @@ def test_candidates_say_what_they_are(tmp_path: Path, listed: Path) -> None:
     assert not (tmp_path / "set" / "prompts.parquet").exists()
 
 
-def test_answers_stand_in_the_datasheet(tmp_path: Path, listed: Path) -> None:
-    answers = tmp_path / "answers.toml"
-    answers.write_text('q48 = "CC BY 4.0"\n')
-    out = tmp_path / "set"
-    run(
-        *("memorization", "dataset", listed, "--verified-by", "Ann"),
-        *("--answers", answers, "-o", out),
-    )
-    assert "> CC BY 4.0" in (out / "datasheet.md").read_text()
-
-
 def test_help_names_every_format_that_is_read() -> None:
     # the two others are second names
     assert set(FORMATS.replace(" or ", ", ").split(", ")) == set(READ) - {".ndjson", ".pkl"}
@@ -159,17 +148,3 @@ def test_refusals(tmp_path: Path, listed: Path) -> None:
     code, message = refused(*other)
     assert (code, "--force replaces it" in message) == (2, True)
     assert run(*other, "--force").code == 0
-
-
-def test_the_same_data_set_is_reused_and_a_changed_list_is_another(
-    tmp_path: Path, listed: Path, traced: Path
-) -> None:
-    out = tmp_path / "set"
-    call = ("memorization", "dataset", listed, "--trace", traced, "-o", out)
-    first = run(*call)
-    again = run(*call)
-    assert (again.code, again.out) == (0, first.out)
-    assert again.err == f"{out} holds this very data set already; nothing was done again\n"
-    listed.write_text("prompt,urls\na red bag,['u']\n")
-    code, message = refused(*call)
-    assert (code, "--force replaces it" in message) == (2, True)

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from calling import refused, run
 
-from visleak.cli.memorization_options import settings_of
+from visleak.cli.memorization import Score
 from visleak.errors import UsageError
 from visleak.memorization import models
 from visleak.memorization.detection import document
@@ -46,7 +46,7 @@ def model(monkeypatch: pytest.MonkeyPatch) -> Any:
     for name in ("scores_figure", "roc_figure", "tokens_figure"):
         monkeypatch.setattr(document, name, lambda *given: {})
     # the notice is said once to each user; it has tests of its own
-    monkeypatch.setattr("visleak.cli.memorization_verb.say_once", lambda: None)
+    monkeypatch.setattr("visleak.cli.memorization.say_once", lambda: None)
     return made
 
 
@@ -104,7 +104,8 @@ def test_an_unlabelled_list_has_no_auc_for_a_result(
 def test_options_reach_the_score(model: Any, lists: tuple[Path, Path], tmp_path: Path) -> None:
     ran = run(
         *DETECT, "--prompts", lists[0], "--noises", 2, "--timestep", 999, "--norm", "squared",
-        "--output", "epsilon", "--seed", 4, "--batch", 2, "--device", "cpu", "--precision", "fp32",
+        "--score-output", "epsilon", "--seed", 4, "--batch", 2, "--device", "cpu",
+        "--precision", "fp32",
         "--threshold", "1.5", "-o", tmp_path / "out", "--json",
     )  # fmt: skip
     assert (ran.code, ran.err) == (0, "")
@@ -134,24 +135,6 @@ def test_tokens_are_shown(lists: tuple[Path, Path], tmp_path: Path) -> None:
     # the 31 of the escape weighs more than 9, and is named
     assert "31m" in line
     assert "\x1b" not in line
-
-
-def test_the_same_again_is_reused_and_another_is_refused(
-    model: Any, lists: tuple[Path, Path], tmp_path: Path
-) -> None:
-    out = tmp_path / "out"
-    first = run(*DETECT, "--prompts", lists[0], "-o", out)
-    rows = model.rows
-    again = run(*DETECT, "--prompts", lists[0], "-o", out)
-    assert (again.out, again.err) == (first.out, f"reused: {out} holds this very result\n")
-    assert model.rows == rows
-    code, said = refused(*DETECT, "--prompts", lists[0], "--seed", 1, "-o", out)
-    assert code == 2
-    assert said == (
-        f"{out} holds a result already (detect.json); choose another folder with -o DIR, or"
-        " --force replaces it"
-    )
-    assert run(*DETECT, "--prompts", lists[0], "--seed", 1, "-o", out, "--force").code == 0
 
 
 def test_another_column(tmp_path: Path) -> None:
@@ -190,7 +173,7 @@ def test_a_bounded_rate(lists: tuple[Path, Path], tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("more", "code", "said"),
     [
-        (("--fpr", "5"), 2, "--fpr is a share from 0 to 1 or a percentage, such as 1%; got '5'"),
+        (("--fpr", "5"), 2, "a share is a number from 0 to 1 or a percentage (1%); got '5'"),
         (("--fpr", "0"), 2, "fpr is a share between 0 and 1, such as 0.01; got 0"),
         (
             ("--bounded", "--threshold", "1"),
@@ -200,10 +183,10 @@ def test_a_bounded_rate(lists: tuple[Path, Path], tmp_path: Path) -> None:
         (
             ("--tokens-by", "luck"),
             2,
-            "tokens are attributed by gradient or leave-one-out; got 'luck'",
+            "tokens_by must be one of gradient, leave-one-out; got 'luck'",
         ),
         (("--general-column", "x"), 2, "--general-column goes with --general FILE"),
-        (("--norm", "l1"), 2, "--norm is l2 or squared; got 'l1'"),
+        (("--norm", "l1"), 2, "norm must be one of l2, squared; got 'l1'"),
         (
             ("--timestep", "last"),
             2,
@@ -228,6 +211,7 @@ def test_a_timestep_that_the_model_was_not_trained_on_is_refused() -> None:
     about = {"train_timesteps": 1000}
     model = SimpleNamespace(device="cpu", prediction="epsilon", about=lambda: about)
     with pytest.raises(UsageError) as refusal:
-        settings_of(model, 1, "5000", "l2", "raw", 0, None)  # type: ignore[arg-type]
+        Score(timestep="5000").settings(model, "l2")  # type: ignore[arg-type]
     assert str(refusal.value) == "--timestep is at most 999 for this model; got 5000"
-    assert settings_of(model, 1, "999", "l2", "raw", 0, None).timestep == 999  # type: ignore[arg-type]
+    settings = Score(timestep="999").settings(model, "l2")  # type: ignore[arg-type]
+    assert settings.timestep == 999

@@ -18,7 +18,7 @@ from visleak.memorization.prompt_files import read_prompts
 pytest.importorskip("sklearn")
 
 EXTRACT = ("memorization", "extract", "--model", "some/folder", "--similarity", "pixels")
-FEW = ("--images", 12, "--min-cluster", 6, "--steps", 3, "--batch", 12, "--no-pictures")
+FEW = ("--images", 12, "--min-cluster", 6, "--steps", 3, "--batch", 12, "--no-sheets")
 HOSTILE = "[red]=x\x1b[31m cat"
 
 
@@ -88,7 +88,7 @@ def test_a_sentence_a_list_and_a_folder(prompts: Path, tmp_path: Path, model: An
 
     anew = run(
         *("memorization", "extract", "--recluster", "--similarity", "pixels"),
-        *("--min-cluster", 12, "--eps", 0.3, "--no-pictures", "-o", out),
+        *("--min-cluster", 12, "--eps", 0.3, "--no-sheets", "-o", out),
     )
     assert anew.out.startswith("1 of 2 prompts gave a cluster of at least 12 of 12 images")
     assert model.rows == [12, 12]
@@ -100,10 +100,10 @@ def test_clusters_made_anew_have_to_fit_the_images_that_are_there(
 ) -> None:
     """And not the 100 or 50 that a rule would make."""
     out = tmp_path / "out"
-    few = ("--images", 110, "--steps", 1, "--batch", 110, "--no-pictures")
+    few = ("--images", 110, "--steps", 1, "--batch", 110, "--no-sheets")
     assert run(*EXTRACT, *few, "--prompts", prompts, "-o", out).code == 0
     anew = ("memorization", "extract", "--recluster", "--similarity", "pixels", "-o", out)
-    anew = (*anew, "--no-pictures", "--rule", rule, "--min-cluster")
+    anew = (*anew, "--no-sheets", "--extract-rule", rule, "--min-cluster")
     ran = run(*anew, 105)
     assert ran.out.startswith("1 of 2 prompts gave a cluster of at least 105 of 110 images")
     assert refused(*anew, 111) == (
@@ -118,7 +118,7 @@ def test_the_rule_of_the_code(prompts: Path, tmp_path: Path) -> None:
         *EXTRACT,
         "--prompts",
         prompts,
-        "--rule",
+        "--extract-rule",
         "code",
         "--steps",
         1,
@@ -126,7 +126,7 @@ def test_the_rule_of_the_code(prompts: Path, tmp_path: Path) -> None:
         50,
         "-o",
         out,
-        "--no-pictures",
+        "--no-sheets",
     )
     assert ran.out.startswith(
         "1 of 2 prompts gave a cluster among 50 images: candidates, not yet verified"
@@ -138,7 +138,7 @@ def test_the_rule_of_the_code(prompts: Path, tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("arguments", "text"),
     [
-        (("--rule", "mine"), "--rule is paper or code; got 'mine'"),
+        (("--extract-rule", "mine"), "extract_rule must be one of paper, code; got 'mine'"),
         (("--images", "0"), "images is 1 to 100,000 a prompt; got 0"),
         (
             ("--images", "10"),
@@ -148,8 +148,7 @@ def test_the_rule_of_the_code(prompts: Path, tmp_path: Path) -> None:
         (("--eps", "3"), "eps, a distance (1 - similarity), is above 0 to 2; got 3.0"),
         (
             ("--recluster",),
-            "--recluster takes the images that are in visleak-extract; leave out --model,"
-            " --prompts, --column, --top, --reached and --images",
+            "--model, --prompts cannot be used with --recluster; leave it out",
         ),
     ],
 )
@@ -184,7 +183,7 @@ def test_only_the_best_of_a_search_are_made(tmp_path: Path) -> None:
     assert best.err == "1 of 3 prompts are taken, which have the highest d_squared\n"
     made = pq.read_table(tmp_path / "best" / "generated.parquet")
     assert set(made["prompt"].to_pylist()) == {"high"}
-    reached = run(*given, "--reached", "-o", tmp_path / "reached", "--json")
+    reached = run(*given, "--above-threshold-only", "-o", tmp_path / "reached", "--json")
     assert json.loads(reached.out)["prompts"] == ["high", "middle"]
     path.write_text("prompt\nlow\n", encoding="utf-8")
     code, text = refused(*given, "--top", 1, "-o", tmp_path / "none")
@@ -206,11 +205,11 @@ def test_a_folder_of_another_verb_is_refused(prompts: Path, tmp_path: Path, mode
 def test_what_is_missing_is_named() -> None:
     assert refused("memorization", "extract", "--model", "m") == (
         2,
-        "--prompts is missing: give --model M and --prompts FILE",
+        "--prompts is missing: give --model MODEL and --prompts FILE",
     )
     assert refused("memorization", "extract", "--prompts", "p.txt") == (
         2,
-        "--model is missing: give --model M and --prompts FILE",
+        "--model is missing: give --model MODEL and --prompts FILE",
     )
 
 

@@ -9,7 +9,7 @@ import pytest
 from calling import run
 
 from visleak.cache import default_folder
-from visleak.cli.memorization_verb import NOTICE
+from visleak.cli.memorization import NOTICE
 
 
 @pytest.fixture

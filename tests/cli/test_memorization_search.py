@@ -10,7 +10,9 @@ import pytest
 from calling import Ran, refused, run
 
 from five_words import FiveProposer, FiveWords, PaperWords
+from visleak.memorization import models
 from visleak.memorization.prompt_files import read_prompts
+from visleak.memorization.search import proposals
 from visleak.memorization.search.proposals import Rules
 
 ON_L2 = ("--norm", "l2", "--temperature", "0.3", "--kappa", "1.0")
@@ -29,19 +31,17 @@ def asked(monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
     """Put the small world in the place of models; return what was asked of it."""
     seen: dict[str, Any] = {"model": FiveWords(), "proposer": Hostile()}
 
-    def model_of(name: str, device: str, precision: str) -> FiveWords:
+    def load_model(name: str, *, device: str, precision: str) -> FiveWords:
         seen.update(name=name, device=device, precision=precision)
         return seen["model"]
 
-    def language_model_of(text: str | None, rules: Rules, model: FiveWords) -> FiveProposer:
+    def load_language_model(text: str, *, rules: Rules, device: str) -> FiveProposer:
         seen.update(lm=text, rules=rules)
         return seen["proposer"]
 
-    monkeypatch.setattr("visleak.cli.memorization_verb.say_once", lambda: None)
-    monkeypatch.setattr("visleak.cli.memorization_options.model_of", model_of)
-    monkeypatch.setattr(
-        "visleak.cli.memorization_search_options.language_model_of", language_model_of
-    )
+    monkeypatch.setattr("visleak.cli.memorization.say_once", lambda: None)
+    monkeypatch.setattr(models, "load_model", load_model)
+    monkeypatch.setattr(proposals, "load_language_model", load_language_model)
     return seen
 
 
@@ -75,20 +75,19 @@ def test_json_is_the_file(tmp_path: Path, asked: dict[str, Any]) -> None:
 
 def test_presets_are_the_papers_or_the_codes(tmp_path: Path, asked: dict[str, Any]) -> None:
     asked["model"] = PaperWords()
-    search(tmp_path / "paper", "--calls", "200", "--rounds", "1")
+    search(tmp_path / "paper", "--max-calls", "200", "--rounds", "1")
     paper = json.loads((tmp_path / "paper" / "search.json").read_text())
     assert (paper["settings"]["norm"], paper["score"]["norm"]) == ("squared", "squared")
-    assert (paper["settings"]["kappa"], paper["settings"]["best"]) == (5.0, "visited")
+    assert (paper["settings"]["kappa"], paper["settings"]["preset"]) == (5.0, "paper")
     assert paper["score"]["timestep"] == "first"
     assert paper["score"]["asked_at"] == 981.0
     ran = search(tmp_path / "code", "--preset", "official-code")
     assert ran.code == 0, ran.err
     code = json.loads((tmp_path / "code" / "search.json").read_text())
-    assert (code["settings"]["kappa"], code["settings"]["best"]) == (None, "scored")
-    assert code["settings"]["forced"] == "mask-and-word"
+    assert (code["settings"]["kappa"], code["settings"]["preset"]) == (None, "official-code")
     assert code["score"]["timestep"] == 999
     rules = asked["rules"]
-    assert (rules.prefix, rules.stop, rules.stop_last) == ("Image of a", True, True)
+    assert (rules.prefix, rules.stop) == ("Image of a", True)
     assert (rules.banned_name, "ocean" in rules.banned) == ("own", True)
     assert set(code["about"]["changed"]) == {"length", "iterations", "candidates"} - {
         # 8 and 200 are the preset's
@@ -118,20 +117,20 @@ def test_constants_of_another_models_d_are_refused(
     assert "constants of D of Stable Diffusion 1" in said
     assert needed in said
     assert not (tmp_path / "out").exists()
-    own = ("--temperature", "2", "--kappa", "none", "--calls", "200")
+    own = ("--temperature", "2", "--kappa", "none", "--max-calls", "200")
     assert search(tmp_path / "out", "--preset", preset, *own).code == 0
 
 
 def test_random_words_are_not_counted_by_another_models_kappa(
     tmp_path: Path, asked: dict[str, Any]
 ) -> None:
-    ran = search(tmp_path / "other", "--method", "random", "--calls", "100")
+    ran = search(tmp_path / "other", "--method", "random", "--max-calls", "100")
     assert ran.code == 0, ran.err
     assert "kappa is on another scale of D" in ran.err
     held = json.loads((tmp_path / "other" / "search.json").read_text())
     assert {each["reached"] for each in held["best"]} == {None}
     asked["model"] = PaperWords()
-    assert search(tmp_path / "own", "--method", "random", "--calls", "100").err == ""
+    assert search(tmp_path / "own", "--method", "random", "--max-calls", "100").err == ""
     held = json.loads((tmp_path / "own" / "search.json").read_text())
     assert {each["reached"] for each in held["best"]} == {False}
 
@@ -149,34 +148,17 @@ def test_prompts_that_the_model_would_cut_are_refused(
 def test_rules_are_options_by_name(tmp_path: Path, asked: dict[str, Any]) -> None:
     banned = tmp_path / "colours.txt"
     banned.write_text("red\nblue\n")
-    more = ("--prefix", "a photo of", "--stop-words", "rule", "--full-stop", "last")
-    ran = search(tmp_path / "out", *ON_L2, *more, "--banned", banned)
+    ran = search(tmp_path / "out", *ON_L2, "--banned", banned)
     assert ran.code == 0, ran.err
-    assert asked["rules"] == Rules("a photo of", True, ("red", "blue"), "colours.txt", True)
+    assert asked["rules"] == Rules(banned=("red", "blue"), banned_name="colours.txt")
 
 
 def test_random_words_are_a_method(tmp_path: Path, asked: dict[str, Any]) -> None:
-    ran = search(tmp_path, "--method", "random", "--norm", "l2", "--calls", "100")
+    ran = search(tmp_path, "--method", "random", "--norm", "l2", "--max-calls", "100")
     assert ran.code == 0, ran.err
     held = json.loads((tmp_path / "search.json").read_text())
     assert held["method"] == "random"
     assert held["calls"] <= 100
-
-
-def test_a_finished_search_is_reused_and_another_needs_force(
-    tmp_path: Path, asked: dict[str, Any]
-) -> None:
-    first = search(tmp_path, *ON_L2)
-    rows = asked["model"].rows
-    again = search(tmp_path, *ON_L2)
-    assert again.out == first.out
-    assert again.err == f"{tmp_path} holds this very result already; nothing was done again\n"
-    assert asked["model"].rows == rows
-    code, said = refused("memorization", "search", "--model", "m", *SMALL, *ON_L2, "--seed", 1,
-                         "-o", tmp_path)  # fmt: skip
-    assert code == 2
-    assert said.startswith(f"{tmp_path} holds a result already (search.json)")
-    assert search(tmp_path, *ON_L2, "--seed", 1, "--force").code == 0
 
 
 def test_ctrl_c_says_what_is_kept_and_the_same_command_goes_on(
@@ -210,12 +192,9 @@ def test_ctrl_c_says_what_is_kept_and_the_same_command_goes_on(
         (("--preset", "mine"), "--preset is paper or official-code for a search; got 'mine'"),
         (("--kappa", "high"), "--kappa is a number, or none; got 'high'"),
         (("--rounds", "-1"), "--rounds is a whole number, or none; got '-1'"),
-        (("--best", "all"), "best is one of visited, scored; got 'all'"),
-        (("--stop-words", "yes"), "--stop-words is none or rule; got 'yes'"),
-        (("--full-stop", "first"), "--full-stop is anywhere or last; got 'first'"),
         (
             ("--method", "pez"),
-            "--method is gibbs or random; got 'pez'; visleak memorization compare knows more",
+            "method must be one of gibbs, random; got 'pez'",
         ),
         (
             ("--banned", "no/such.txt"),
@@ -223,7 +202,7 @@ def test_ctrl_c_says_what_is_kept_and_the_same_command_goes_on(
             " own or none",
         ),
         (("--timestep", "last"), "--timestep is first or a whole number, such as 999; got 'last'"),
-        (("--seconds", "0"), "a budget of seconds is above 0, or none at all; got 0.0"),
+        (("--max-seconds", "0"), "a budget of seconds must be above 0, or none; got 0.0"),
     ],
 )
 def test_what_cannot_be_asked_is_refused(

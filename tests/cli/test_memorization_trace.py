@@ -107,13 +107,11 @@ def test_the_review_opens_and_counts(folders: Path, traced: Path, tmp_path: Path
         ),
         (
             ("--unverified", "--fail-on", "memorized=5"),
-            "--fail-on memorized: the rate is a share from 0 to 1 or a percentage, such as 0.01 or"
-            " 1%; got '5'",
+            "a share is a number from 0 to 1 or a percentage (1%); got '5'",
         ),
         (
             ("--unverified", "--kappa-share", "much"),
-            "--kappa-share: the rate is a share from 0 to 1 or a percentage, such as 0.01 or 1%;"
-            " got 'much'",
+            "a share is a number from 0 to 1 or a percentage (1%); got 'much'",
         ),
         (("--unverified", "--tau", "2"), "tau is a similarity from -1 to below 1; got 2"),
     ],

@@ -16,7 +16,16 @@ from visleak.cli.command import add
 from visleak.cli.dlede_verb import dlede
 from visleak.cli.evaluate_verb import evaluate
 from visleak.cli.impact_verb import impact
-from visleak.cli.memorization_verb import memorization
+from visleak.cli.memorization import memorization
+from visleak.cli.memorization_images import benchmark, extract, trace
+from visleak.cli.memorization_prompts import (
+    augment,
+    compare,
+    dataset,
+    detect,
+    diversify,
+    search,
+)
 
 app = typer.Typer(
     name="visleak",
@@ -62,6 +71,36 @@ app.command(
     " --trainer torch:detector --forecast",
 )(dlede)
 app.add_typer(memorization, name="memorization")
+for _command, _example in (
+    (detect, "--model sd-1.4/ --prompts SD1_final.csv --general captions_val2014.json -o detected"),
+    (search, "--model sd-1.4/ --banned own --max-calls 100000 -o searched"),
+    (augment, "--model sd-1.4/ --triggers searched/prompts.parquet -o augmented"),
+    (diversify, "--model sd-1.4/ --prompts augmented/prompts.parquet --per-source -o diverse"),
+    (
+        extract,
+        "--model sd-1.4/ --prompts searched/prompts.csv"
+        " --similarity sscd:sscd_disc_large.torchscript.pt -o extracted",
+    ),
+    (
+        trace,
+        "extracted --source laion=laion-subset/ --similarity sscd:sscd_disc_large.torchscript.pt"
+        " -o traced",
+    ),
+    (
+        compare,
+        "--model sd-1.4/ --methods gibbs,random,greedy --prompts captions.txt --max-calls 100000"
+        " --source laion=laion-subset/ -o compared",
+    ),
+    (dataset, "diverse/prompts.parquet --trace traced -o triggers"),
+    (
+        benchmark,
+        "--model sd-1.4/ --triggers SD1_final.csv --references memorized/"
+        " --general captions_val2017.json --method rna:4 --method wen:3"
+        " --similarity sscd:sscd_disc_large.torchscript.pt -o benchmark",
+    ),
+):
+    _name = _command.__name__
+    add(memorization, _name, _command, f"memorization {_name} {_example}")
 add(app, "check", audit_folders.check_audit, "check visleak-audit --images")
 add(app, "doctor", audit_folders.doctor)
 

@@ -27,7 +27,7 @@ from visleak.memorization.baselines.run import (
     read_comparison,
 )
 from visleak.memorization.scores import ScoreSettings
-from visleak.memorization.search.task import Budget, Candidate, Found
+from visleak.memorization.search.driver import Budget, Candidate, Found
 
 
 @pytest.fixture(autouse=True)
@@ -154,16 +154,6 @@ def test_the_result_comes_back_from_its_file(contest, tmp_path):
     assert content["methods"][1]["calls_an_image"] is None
 
 
-def test_a_finished_comparison_is_reused_and_said(contest, tmp_path):
-    compare(contest, methods(), KnownTriggers(KNOWN), tmp_path)
-    made, verifier, said = methods(), KnownTriggers(KNOWN), []
-    again = compare(contest, made, verifier, tmp_path, say=said.append)
-    assert said == [f"{tmp_path} holds this comparison, finished"]
-    assert not verifier.asked
-    assert not any(searcher.tasks for searcher in made.values())
-    assert again == read_comparison(tmp_path)
-
-
 def test_more_seeds_and_methods_run_only_what_is_new(contest, tmp_path):
     compare(contest, methods(), KnownTriggers(KNOWN), tmp_path)
     made = {**methods(), "random": Scripted("random", ["ant"])}
@@ -222,9 +212,9 @@ def test_a_search_that_finds_nothing_makes_no_images(contest, tmp_path):
 def test_errors(contest, make_model, tmp_path):
     with pytest.raises(UsageError, match="there is no method to compare; give at least one"):
         compare(contest, {}, KnownTriggers(KNOWN), tmp_path)
-    with pytest.raises(UsageError, match=r"seeds is one number or several different ones; got \(1"):
+    with pytest.raises(UsageError, match=r"seeds must be one number or several different; got \(1"):
         replace(contest, seeds=(1, 1))
-    with pytest.raises(UsageError, match="chains is at least 1; got 0"):
+    with pytest.raises(UsageError, match="chains must be at least 1; got 0"):
         replace(contest, chains=0)
     compare(contest, methods(), KnownTriggers(KNOWN), tmp_path)
     (tmp_path / "compare.json").write_text("{")

@@ -8,12 +8,19 @@ from pathlib import Path
 
 import pytest
 
-from visleak.memorization.baselines.document import content, document, files, methods, reading
-from visleak.memorization.baselines.figures import discoveries, mean_curve
+from visleak.memorization.baselines.document import (
+    content,
+    discoveries,
+    document,
+    files,
+    mean_curve,
+    methods,
+    reading,
+)
 from visleak.memorization.baselines.records import Attempt, Comparison, Replayed, Verified
 from visleak.memorization.baselines.run import KIND
 from visleak.memorization.prompt_files import read_prompts
-from visleak.memorization.search.task import Candidate
+from visleak.memorization.search.driver import Candidate
 from visleak.reporting import latex, markdown
 from visleak.storage import RunFolder
 

@@ -8,11 +8,10 @@ import numpy as np
 import pytest
 
 from visleak.errors import UsageError, VisleakError
-from visleak.memorization.baselines import greedy as greedy_module
-from visleak.memorization.baselines.greedy import Greedy
 from visleak.memorization.prompts import Prompts
-from visleak.memorization.search.ledger import FILE
-from visleak.memorization.search.task import Budget, SearchTask
+from visleak.memorization.search import lists
+from visleak.memorization.search.driver import FILE, Budget, SearchTask
+from visleak.memorization.search.lists import Greedy
 
 TEXTS = tuple(
     " ".join(two) for two in itertools.permutations(("ant", "bee", "cow", "dog", "elk"), 2)
@@ -21,7 +20,7 @@ TEXTS = tuple(
 
 @pytest.fixture(autouse=True)
 def _small_blocks(monkeypatch):
-    monkeypatch.setattr(greedy_module, "BLOCK", 4)
+    monkeypatch.setattr(lists, "LISTED", 4)
 
 
 def test_the_best_of_the_list_are_those_of_brute_force(make_model, make_score):
@@ -75,30 +74,6 @@ def test_a_larger_budget_goes_on_where_the_smaller_one_ended(make_model, make_sc
     assert passes == len(TEXTS) - 8 + 1
 
 
-def test_a_search_that_was_stopped_ends_the_same(make_model, make_score, tmp_path):
-    straight = Greedy(Prompts(TEXTS)).search(SearchTask(make_score(make_model(wobble=0.5)), 4, 3))
-    for dies_at in (6, 11, 9, None):
-        model = make_model(wobble=0.5)
-        model.dies_at = dies_at
-        task = SearchTask(make_score(model), 4, 3, folder=tmp_path)
-        if dies_at is None:
-            found = Greedy(Prompts(TEXTS)).search(task)
-            assert found.best == straight.best
-            assert found.bank == straight.bank
-            assert found.calls == straight.calls
-        else:
-            with pytest.raises(KeyboardInterrupt):
-                Greedy(Prompts(TEXTS)).search(task)
-
-
-def test_the_state_of_another_search_is_refused(make_model, make_score, tmp_path):
-    task = SearchTask(make_score(make_model()), 2, 0, folder=tmp_path)
-    found = Greedy(Prompts(TEXTS)).search(task)
-    with pytest.raises(UsageError, match=r"is of another search \(other seed\)"):
-        Greedy(Prompts(TEXTS)).search(SearchTask(make_score(make_model()), 2, 1, folder=tmp_path))
-    assert Greedy(Prompts(TEXTS)).search(task).bank == found.bank
-
-
 def test_progress_names_the_best_so_far(make_model, make_score):
     said = []
     Greedy(Prompts(TEXTS)).search(SearchTask(make_score(make_model()), 1, say=said.append))
@@ -113,7 +88,7 @@ def test_errors(make_model, make_score, tmp_path):
     task = SearchTask(make_score(make_model(), noises=2), budget=Budget(calls=3))
     with pytest.raises(UsageError, match="a budget of 3 calls scores no prompt: give at least 4"):
         Greedy(Prompts(TEXTS)).search(task)
-    with pytest.raises(UsageError, match="chains is at least 1; got 0"):
+    with pytest.raises(UsageError, match="chains must be at least 1; got 0"):
         Greedy(Prompts(TEXTS)).search(SearchTask(make_score(make_model()), chains=0))
     task = SearchTask(make_score(make_model()), folder=tmp_path)
     Greedy(Prompts(TEXTS)).search(task)

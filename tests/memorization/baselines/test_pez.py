@@ -18,7 +18,7 @@ from visleak.memorization.baselines.pez import (  # noqa: E402
     adamw,
     ascent,
 )
-from visleak.memorization.search.task import (  # noqa: E402
+from visleak.memorization.search.driver import (  # noqa: E402
     GRADIENT_CALLS,
     Budget,
     SearchTask,
@@ -158,12 +158,12 @@ def test_a_search_that_was_stopped_ends_the_same(make_model, make_score, tmp_pat
 def test_errors(make_model, make_score):
     with pytest.raises(UsageError, match="length 13 of pez is more than the 12 tokens that linear"):
         Pez(make_model(), PezSettings(length=13))
-    with pytest.raises(UsageError, match="length and iterations of pez are at least 1; got 0"):
+    with pytest.raises(UsageError, match="length must be at least 1; got 0"):
         PezSettings(length=0)
-    with pytest.raises(UsageError, match="the rate of pez is above 0 and its decay from 0"):
+    with pytest.raises(UsageError, match="the rate of pez must be above 0 and its decay from 0"):
         PezSettings(rate=-1.0)
     task = SearchTask(make_score(make_model()), chains=3, budget=Budget(calls=6))
     with pytest.raises(UsageError, match="a budget of 6 calls holds no step of pez, which costs 7"):
         Pez(make_model()).search(task)
-    with pytest.raises(UsageError, match="pez without a number of iterations needs a budget"):
+    with pytest.raises(UsageError, match="nothing ends the search pez"):
         Pez(make_model(), PezSettings(iterations=None)).search(SearchTask(make_score(make_model())))

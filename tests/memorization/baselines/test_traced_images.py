@@ -18,7 +18,7 @@ from visleak.memorization.extraction import ExtractSettings, load_similarity
 from visleak.memorization.model import Sampling
 from visleak.memorization.prompts import Prompts
 from visleak.memorization.scores import ScoreSettings
-from visleak.memorization.search.task import Budget
+from visleak.memorization.search.driver import Budget
 from visleak.pipeline.workplace import silent
 
 TEXTS = ("ant bee", "cow dog", "cow elk", "fox gnu", "hen ibis", "bee hen", "gnu ant")
@@ -102,9 +102,9 @@ def test_means_say_what_is_missing(make_model, make_proposer):
     ):
         with pytest.raises(UsageError, match=needed):
             load_searchers([name], means)
-    with pytest.raises(UsageError, match="method pez is given twice; give each of them once"):
+    with pytest.raises(UsageError, match="methods must be one or more, each given once"):
         load_searchers(["pez", "pez"], means)
-    with pytest.raises(UsageError, match="no method is given; give each of them once"):
+    with pytest.raises(UsageError, match="methods must be one or more, each given once"):
         load_searchers([], means)
 
 
@@ -152,8 +152,7 @@ class Correlated:
 @pytest.mark.slow
 def test_methods_on_a_model_that_memorises(trained_toy: Path, tmp_path: Path):
     from visleak.memorization.models import load_model
-    from visleak.memorization.search.language_models import load_language_model
-    from visleak.memorization.search.proposals import Rules, own_banned_words
+    from visleak.memorization.search.proposals import Rules, load_language_model, own_banned_words
 
     model = load_model(str(trained_toy / "pipeline"), device="cpu", precision="fp32")
     rules = Rules(banned=own_banned_words(), banned_name="own")

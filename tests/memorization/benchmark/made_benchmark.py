@@ -8,7 +8,6 @@ from pathlib import Path
 
 import numpy as np
 
-from visleak.memorization.benchmark.numbers import share_of_ideal
 from visleak.memorization.benchmark.records import (
     Benchmark,
     Change,
@@ -21,6 +20,7 @@ from visleak.memorization.benchmark.records import (
     ReferencePoint,
     Score,
 )
+from visleak.memorization.benchmark.statistics import share_of_ideal
 from visleak.memorization.intervals import GroupInterval
 from visleak.memorization.mitigate import mitigation
 

@@ -25,17 +25,17 @@ from visleak.memorization.benchmark.document import (
     main_grid,
     meets,
     reading,
+    tradeoff,
     verdicts,
     worst_of,
 )
-from visleak.memorization.benchmark.figures import tradeoff
 from visleak.memorization.benchmark.leaderboard import (
     board_of,
     leaderboard_markdown,
     table_beside,
 )
-from visleak.memorization.benchmark.numbers import Measured
 from visleak.memorization.benchmark.records import Score
+from visleak.memorization.benchmark.statistics import Measured
 from visleak.report import sections
 from visleak.reporting import latex, markdown, section
 

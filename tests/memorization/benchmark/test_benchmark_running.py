@@ -33,7 +33,7 @@ from visleak.memorization.benchmark import (
     read_benchmark,
 )
 from visleak.memorization.benchmark.plan import sampled
-from visleak.memorization.extraction.generating import Job, seeds_of
+from visleak.memorization.extraction.images import Job, seeds_of
 from visleak.memorization.extraction.similarity import PixelSimilarity
 from visleak.memorization.metrics import distances
 from visleak.memorization.mitigate import mitigation

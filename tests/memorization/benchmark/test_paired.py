@@ -10,7 +10,7 @@ import pytest
 from scipy.stats import kstest
 
 from visleak.errors import UsageError
-from visleak.memorization.benchmark.paired import (
+from visleak.memorization.benchmark.statistics import (
     FLIPS,
     bounded,
     deviation_change,

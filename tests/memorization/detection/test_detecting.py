@@ -4,12 +4,7 @@ from __future__ import annotations
 
 import csv
 import json
-import os
 import re
-import signal
-import subprocess
-import sys
-import time
 from pathlib import Path
 from typing import Any
 
@@ -19,7 +14,7 @@ import pytest
 from closed_form import ClosedForm
 
 from visleak.documents import as_plain
-from visleak.errors import UsageError, VisleakError
+from visleak.errors import UsageError
 from visleak.memorization.detection import Analysis, Detection, detect, document, read_detection
 from visleak.memorization.detection.document import alarms, headlines
 from visleak.memorization.detection.records import Estimate, Threshold, estimate
@@ -248,34 +243,6 @@ def test_squares_are_another_d(tmp_path: Path) -> None:
     assert "reach D (squared) >= " in headlines(squared)[0]
 
 
-def test_a_finished_result_is_used_again(tmp_path: Path) -> None:
-    first, _ = run(tmp_path / "out")
-    before = {path: path.stat().st_mtime_ns for path in (tmp_path / "out").iterdir()}
-    told: list[str] = []
-    again, model = run(tmp_path / "out", say=told.append)
-    assert again == first
-    assert model.rows == 0
-    assert told == [f"reused: {tmp_path / 'out'} holds this very result"]
-    assert {path: path.stat().st_mtime_ns for path in (tmp_path / "out").iterdir()} == before
-
-
-@pytest.mark.parametrize(
-    "more",
-    [{"analysis": Analysis(fpr=0.05)}, {"general": None}, {"settings": ScoreSettings(noises=1)}],
-)
-def test_another_result_is_kept_unless_forced(tmp_path: Path, more: dict[str, Any]) -> None:
-    first, _ = run(tmp_path / "out")
-    with pytest.raises(UsageError) as raised:
-        run(tmp_path / "out", **more)
-    assert str(raised.value) == (
-        f"{tmp_path / 'out'} holds a result already (detect.json); choose another folder with"
-        " -o DIR, or --force replaces it"
-    )
-    assert read_detection(tmp_path / "out") == first
-    found, _ = run(tmp_path / "out", force=True, **more)
-    assert read_detection(tmp_path / "out") == found != first
-
-
 def test_what_is_only_read_otherwise_is_not_scored_again(tmp_path: Path) -> None:
     first, _ = run(tmp_path / "out")
     other, model = run(tmp_path / "out", analysis=Analysis(fpr=0.1), force=True)
@@ -288,15 +255,6 @@ def test_what_is_only_read_otherwise_is_not_scored_again(tmp_path: Path) -> None
     for name in ("scores.parquet", "general.csv", "roc.csv"):
         assert (tmp_path / "out" / name).read_bytes() == (tmp_path / "new" / name).read_bytes()
     assert first.threshold != other.threshold
-
-
-def test_what_an_earlier_result_left_goes(tmp_path: Path) -> None:
-    run(tmp_path / "out", analysis=Analysis(tokens=1))
-    (tmp_path / "out" / "roc.svg").write_text("earlier")
-    run(tmp_path / "out", prompts=Prompts(("a 1", "b 2")), general=None, force=True)
-    assert files(tmp_path / "out") == {
-        "detect.json", "detect.md", "scores.parquet", "scores.csv",
-    }  # fmt: skip
 
 
 def test_a_killed_run_goes_on_and_ends_with_the_same_files(tmp_path: Path, drawn: None) -> None:
@@ -339,29 +297,6 @@ detect(TriggerScore(Slow()), Prompts(texts), sys.argv[2])
 """
 
 
-@pytest.mark.slow
-def test_a_real_kill_at_any_moment(tmp_path: Path) -> None:
-    texts = tuple(f"ordinary {number / 1000}" for number in range(1100))
-    out = tmp_path / "out"
-    command = [sys.executable, "-c", SLOW, str(Path(__file__).parents[1]), str(out)]
-    for kept in (1, 2):
-        process = subprocess.Popen(command, env={**os.environ, "OMP_NUM_THREADS": "1"})
-        deadline = time.monotonic() + 120
-        while len(list(out.glob("unfinished-*/0*.npz"))) < kept:
-            assert process.poll() is None, "it ended before it was killed"
-            assert time.monotonic() < deadline
-            time.sleep(0.01)
-        process.send_signal(signal.SIGKILL)
-        process.wait()
-    model = ClosedForm()
-    found = detect(TriggerScore(model), Prompts(texts), out)
-    assert model.rows <= 1100 - 2 * 256 + 1
-    detect(TriggerScore(ClosedForm()), Prompts(texts), tmp_path / "whole")
-    assert (out / "scores.csv").read_bytes() == (tmp_path / "whole" / "scores.csv").read_bytes()
-    assert found.prompts == 1100
-    assert {name for name in files(out) if not name.startswith(".")} == files(tmp_path / "whole")
-
-
 def test_the_json_is_whole_and_says_the_throughput(tmp_path: Path) -> None:
     found, _ = run(tmp_path / "out")
     content = json.loads((tmp_path / "out" / "detect.json").read_text())
@@ -371,23 +306,6 @@ def test_the_json_is_whole_and_says_the_throughput(tmp_path: Path) -> None:
     cost = content["throughput"]
     assert cost["passes_per_second"] == pytest.approx(cost["passes"] / cost["seconds"])
     assert content["threshold"]["rule"] == "observed"
-
-
-@pytest.mark.parametrize(
-    ("damage", "said"),
-    [
-        (lambda text: text[:50], "cannot be read"),
-        (lambda text: text.replace('"schema": 1', '"schema": 9'), "has layout 9"),
-        (lambda text: text.replace('"prompts": 13', '"prompts": "13"'), "is damaged"),
-        (lambda text: text.replace("visleak memorization detect", "x", 1), "does not say"),
-    ],
-)
-def test_damaged_results_are_said(tmp_path: Path, damage: Any, said: str) -> None:
-    run(tmp_path / "out")
-    file = tmp_path / "out" / "detect.json"
-    file.write_text(damage(file.read_text()))
-    with pytest.raises(VisleakError, match=re.escape(said)):
-        read_detection(tmp_path / "out")
 
 
 def test_damaged_tables_are_scored_again(tmp_path: Path) -> None:
@@ -410,12 +328,6 @@ def test_what_cannot_be_asked(wrong: dict[str, Any], said: str) -> None:
     with pytest.raises(UsageError) as raised:
         Analysis(**wrong)
     assert str(raised.value) == said
-
-
-def test_a_file_is_no_folder(tmp_path: Path) -> None:
-    (tmp_path / "out").write_text("")
-    with pytest.raises(UsageError, match="is a file; choose a folder"):
-        run(tmp_path / "out")
 
 
 def test_figures_of_one_prompt_of_no_score(tmp_path: Path, drawn: None) -> None:

@@ -12,7 +12,7 @@ from sklearn import metrics
 
 from visleak.errors import UsageError
 from visleak.memorization.detection.records import Separation
-from visleak.memorization.detection.roc import auc_interval, separation
+from visleak.memorization.detection.statistics import auc_interval, separation
 
 
 def scores(seed: int, positives: int, negatives: int, apart: float = 1.0) -> tuple[object, ...]:

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
 from visleak.errors import UsageError
-from visleak.memorization.extraction.clustering import clusters_of
+from visleak.memorization.extraction.similarity import clusters_of
 
 pytest.importorskip("sklearn")
 

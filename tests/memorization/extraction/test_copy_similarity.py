@@ -11,12 +11,14 @@ from replaying_model import fresh, planted
 
 from visleak.encoders import load_encoder
 from visleak.errors import UsageError, VisleakError
-from visleak.memorization.extraction import verified
+from visleak.memorization.extraction import similarity as verified
 from visleak.memorization.extraction.similarity import (
+    GATE,
     EncoderSimilarity,
     PixelSimilarity,
+    VerifiedSimilarity,
+    load_similarity,
 )
-from visleak.memorization.extraction.verified import GATE, VerifiedSimilarity, load_similarity
 
 
 def noisy(picture: np.ndarray, count: int, seed: int = 0, amount: float = 5.0) -> list[np.ndarray]:

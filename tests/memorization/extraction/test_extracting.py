@@ -13,7 +13,7 @@ import pytest
 from replaying_model import ReplayingModel, planted
 
 from visleak import open_images
-from visleak.errors import UsageError, VisleakError
+from visleak.errors import UsageError
 from visleak.images import decode
 from visleak.memorization.extraction import (
     Extraction,
@@ -171,14 +171,6 @@ def test_a_hostile_prompt_runs_nowhere(finished: Path) -> None:
     ]
 
 
-def test_a_finished_result_is_returned_and_nothing_is_made(copied: Path) -> None:
-    first = read_extraction(copied)
-    second = model()
-    again = made(copied, model=second)
-    assert again.clusters == first.clusters
-    assert second.rows == []
-
-
 def test_another_device_is_no_other_request(copied: Path) -> None:
     elsewhere = model()
     elsewhere.device = "cuda:0"
@@ -331,36 +323,6 @@ def test_settings_that_cannot_be_are_refused(change: dict, text: str) -> None:
     with pytest.raises(UsageError) as error:
         ExtractSettings.by(**{"rule": "paper", **change})
     assert str(error.value) == text
-
-
-def test_a_folder_without_a_result_is_told(tmp_path: Path) -> None:
-    for ask in (read_extraction, lambda folder: reclustered(folder, SETTINGS)):
-        with pytest.raises(UsageError) as error:
-            ask(tmp_path)
-        assert str(error.value) == (
-            f"{tmp_path} holds no finished result (no extract.json); run `visleak memorization"
-            " extract` first"
-        )
-
-
-@pytest.mark.parametrize("name", ["about", "prompts", "clusters", "key", "images"])
-def test_a_damaged_result_is_told(copied: Path, name: str) -> None:
-    path = copied / "extract.json"
-    content = json.loads(path.read_text())
-    content[name] = [3]
-    path.write_text(json.dumps(content))
-    with pytest.raises(
-        VisleakError, match=r"is damaged .*; run visleak memorization extract again"
-    ):
-        read_extraction(copied)
-
-
-def test_a_newer_result_is_told(copied: Path) -> None:
-    path = copied / "extract.json"
-    content = json.loads(path.read_text()) | {"schema": 2}
-    path.write_text(json.dumps(content))
-    with pytest.raises(VisleakError, match="has layout 2, this visleak reads up to 1"):
-        read_extraction(copied)
 
 
 def test_prompts_of_high_d_without_a_cluster_are_listed(tmp_path: Path) -> None:

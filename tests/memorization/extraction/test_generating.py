@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
@@ -13,16 +12,14 @@ from replaying_model import ReplayingModel
 
 from visleak.errors import UsageError, VisleakError
 from visleak.images import content_digest
-from visleak.memorization.extraction.generating import (
-    Conditioned,
+from visleak.memorization.extraction.images import (
+    ImageStore,
     Job,
-    Plain,
     calls_of,
     images_of,
     seeds_of,
 )
-from visleak.memorization.extraction.image_store import ImageStore
-from visleak.memorization.model import Conditioning, Sampling
+from visleak.memorization.model import Sampling
 
 SAMPLING = Sampling(steps=4, guidance=7.5, batch=4)
 
@@ -110,7 +107,7 @@ def test_an_image_costs_its_share_of_a_batch(
             return super().sample(conditioning, seeds, sampling)
 
     clock = Clock()
-    monkeypatch.setattr("visleak.memorization.extraction.generating.time", clock)
+    monkeypatch.setattr("visleak.memorization.extraction.images.time", clock)
     with ImageStore(tmp_path) as store:
         images_of(store, TickingModel(), jobs("a", count=5), SAMPLING)
         found = images_of(store, TickingModel(), jobs("a", count=7), SAMPLING)
@@ -196,22 +193,6 @@ def test_equal_images_are_stored_once(tmp_path: Path) -> None:
         found = images_of(store, Constant(), jobs("a", "b"), SAMPLING)
     assert len({each.digest for each in found}) == 1
     assert len(list(tmp_path.rglob("*.png"))) == 1
-
-
-def test_another_conditioning_is_another_image_from_the_same_noise(tmp_path: Path) -> None:
-    def shouting(model, wanted: Sequence[Job]) -> Conditioning:
-        return model.encode_prompt([job.prompt.upper() for job in wanted])
-
-    model = ReplayingModel()
-    with ImageStore(tmp_path) as store:
-        plain = images_of(store, model, jobs("a"), SAMPLING)
-        loud = images_of(store, model, jobs("a"), SAMPLING, maker=Conditioned("shouting", shouting))
-        again = images_of(store, model, jobs("a"), SAMPLING, maker=Plain())
-        for one, other in zip(plain, loud, strict=True):
-            assert one.digest != other.digest
-            assert other.prompt == "a"
-            assert np.array_equal(store.picture(other.digest), model.image("A", other.seed))
-    assert again == plain
 
 
 def test_progress_is_told_from_what_is_there(tmp_path: Path) -> None:

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from visleak.errors import VisleakError
-from visleak.memorization.extraction.image_store import INDEX, ImageStore
+from visleak.memorization.extraction.images import INDEX, ImageStore
 
 PICTURE = np.arange(48, dtype=np.uint8).reshape(4, 4, 3)
 

@@ -11,9 +11,9 @@ import pytest
 
 import tiny_clips
 from visleak.errors import UsageError, VisleakError
-from visleak.memorization.metrics import alignment as module
 from visleak.memorization.metrics import clip_scores
-from visleak.memorization.metrics.alignment import clip_request, cosines
+from visleak.memorization.metrics import features as module
+from visleak.memorization.metrics.features import clip_request, cosines
 
 on_cpu = partial(module.load_alignment, device="cpu")
 

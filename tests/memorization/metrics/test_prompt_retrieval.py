@@ -18,7 +18,7 @@ from visleak.memorization.metrics import (
     load_alignment,
     reference_performance,
 )
-from visleak.memorization.metrics import retrieval as module
+from visleak.memorization.metrics import copying as module
 
 PROMPTS = ["a red circle", "a blue square", "the red square of a circle"]
 

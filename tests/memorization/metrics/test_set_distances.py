@@ -11,7 +11,7 @@ from sklearn.metrics.pairwise import polynomial_kernel
 
 from visleak.errors import UsageError
 from visleak.memorization.metrics import distances as sums_module
-from visleak.memorization.metrics import frechet_distance, kernel_distance, kernel_subsets
+from visleak.memorization.metrics import frechet_distance, kernel_distance
 
 
 def drawn(count: int, width: int, seed: int, shift: float = 0.0) -> np.ndarray:
@@ -141,22 +141,6 @@ def test_too_few_groups_have_no_interval() -> None:
     found = kernel_distance(a, b, np.arange(8) // 4)
     assert np.isfinite(found.value)
     assert np.isnan([found.low, found.high, found.error]).all()
-
-
-def test_subsets_are_those_of_torchmetrics() -> None:
-    """All of the set is one subset; smaller ones agree with it on average, and are told apart."""
-    a, b = drawn(40, 4, 0), drawn(40, 4, 1, shift=0.5)
-    whole = kernel_distance(a, b).value
-    mean, deviation = kernel_subsets(a, b, subsets=3, size=40)
-    assert mean == pytest.approx(whole, rel=1e-9)
-    assert deviation == pytest.approx(0, abs=1e-6 * abs(whole))
-    mean, deviation = kernel_subsets(a, b, subsets=200, size=15, seed=3)
-    assert abs(mean - whole) < 4 * deviation / 200**0.5
-    assert (mean, deviation) == kernel_subsets(a, b, subsets=200, size=15, seed=3)
-    with pytest.raises(UsageError, match="size of subsets is 2 to 40, that of the smaller set"):
-        kernel_subsets(a, b)
-    with pytest.raises(UsageError, match="subsets are 1 or more; got 0"):
-        kernel_subsets(a, b, subsets=0, size=4)
 
 
 @pytest.mark.parametrize("distance", [frechet_distance, kernel_distance])

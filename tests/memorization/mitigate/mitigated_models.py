@@ -13,12 +13,14 @@ from tiny_pipelines import (
     unet,
 )
 
-from visleak.memorization.models.deepfloyd import DeepFloyd
+from visleak.memorization.models.families import (
+    DeepFloyd,
+    StableDiffusion,
+    StableDiffusion3,
+    StableDiffusionXL,
+)
 from visleak.memorization.models.parts import quiet
 from visleak.memorization.models.pipeline import Loaded
-from visleak.memorization.models.sd3 import StableDiffusion3
-from visleak.memorization.models.sdxl import StableDiffusionXL
-from visleak.memorization.models.stable_diffusion import StableDiffusion
 
 #: Adapter, maker and scheduler.
 FAMILIES: dict[str, tuple[Any, Any, str]] = {

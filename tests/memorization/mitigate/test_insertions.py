@@ -13,7 +13,7 @@ from smooth_model import SmoothModel
 from tiny_pipelines import WORDS
 
 from visleak.errors import UsageError
-from visleak.memorization.extraction.generating import Job
+from visleak.memorization.extraction.images import Job
 from visleak.memorization.mitigate import NumberAddition, TokenAddition, mitigation
 from visleak.memorization.mitigate.insertion import (
     drawn_prompt,

@@ -11,7 +11,7 @@ import pytest
 from smooth_model import SmoothModel
 
 from visleak.errors import UsageError
-from visleak.memorization.extraction.generating import Job
+from visleak.memorization.extraction.images import Job
 from visleak.memorization.mitigate import (
     METHODS,
     AttentionRescaling,

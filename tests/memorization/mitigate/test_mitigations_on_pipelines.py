@@ -6,8 +6,7 @@ import numpy as np
 import pytest
 from mitigated_models import tiny
 
-from visleak.memorization.extraction.generating import Job, images_of, seeds_of
-from visleak.memorization.extraction.image_store import ImageStore
+from visleak.memorization.extraction.images import ImageStore, Job, images_of, seeds_of
 from visleak.memorization.mitigate import mitigation, usual_methods
 from visleak.memorization.mitigate.wen import (
     Descent,
@@ -111,27 +110,6 @@ class Killed:
         if self.calls == 2:
             raise KeyboardInterrupt
         return self.maker(model, jobs, sampling)
-
-
-@pytest.mark.parametrize("text", TEXTS)
-def test_a_killed_run_ends_with_the_same_images(model, text, tmp_path):
-    """To the last bit, for another process would know nothing of the first one's embeddings."""
-    seeds = seeds_of(0, 3)
-    jobs = jobs_of(seeds)
-    method = mitigation(text)
-    with ImageStore(tmp_path / "whole") as store:
-        whole = images_of(store, model, jobs, QUICK, maker=method.prepared(model, seeds))
-    with ImageStore(tmp_path / "killed") as store:
-        with pytest.raises(KeyboardInterrupt):
-            images_of(store, model, jobs, QUICK, maker=Killed(method.prepared(model, seeds)))
-        again = Killed(method.prepared(model, seeds))
-        resumed = images_of(store, model, jobs, QUICK, maker=again)
-        assert again.calls == 1, "the first batch is there"
-        third = Killed(method.prepared(model, seeds))
-        images_of(store, model, jobs, QUICK, maker=third)
-        assert third.calls == 0
-    assert [each.digest for each in whole] == [each.digest for each in resumed]
-    assert len({each.digest for each in whole}) == len(jobs)
 
 
 def test_methods_have_images_of_their_own_in_one_store(model, tmp_path):

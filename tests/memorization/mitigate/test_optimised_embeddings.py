@@ -7,7 +7,7 @@ import pytest
 from smooth_model import TOKENS, WIDTH, SmoothModel, distance
 
 from visleak.errors import UsageError, VisleakError
-from visleak.memorization.extraction.generating import Job
+from visleak.memorization.extraction.images import Job
 from visleak.memorization.mitigate import PromptOptimisation, mitigation
 from visleak.memorization.mitigate.wen import (
     Descent,

@@ -10,7 +10,7 @@ from mitigated_models import many_heads, tiny
 from smooth_model import SmoothModel
 
 from visleak.errors import UsageError, VisleakError
-from visleak.memorization.extraction.generating import Job, seeds_of
+from visleak.memorization.extraction.images import Job, seeds_of
 from visleak.memorization.mitigate import mitigation
 from visleak.memorization.mitigate.ren import Branch, Change, Rescaling, processors
 from visleak.memorization.model import Sampling

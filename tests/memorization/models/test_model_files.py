@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from visleak.memorization.models.layout import Part, Plan, Weights, files_of, wanted, weights_of
+from visleak.memorization.models.parts import Part, Plan, Weights, files_of, wanted, weights_of
 
 UNET = Part("unet", "UNet2DConditionModel")
 TEXT = Part("text_encoder", "CLIPTextModel")

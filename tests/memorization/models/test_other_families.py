@@ -19,10 +19,9 @@ from tiny_pipelines import (
 from visleak.errors import UsageError, VisleakError
 from visleak.memorization.model import Conditioning, Sampling
 from visleak.memorization.models import load_model
-from visleak.memorization.models.deepfloyd import DeepFloyd
+from visleak.memorization.models.families import DeepFloyd, StableDiffusion3
 from visleak.memorization.models.parts import quiet
 from visleak.memorization.models.pipeline import Loaded
-from visleak.memorization.models.sd3 import StableDiffusion3
 from visleak.memorization.scores import ScoreSettings, TriggerScore
 
 torch = pytest.importorskip("torch")

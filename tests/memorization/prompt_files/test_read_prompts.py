@@ -363,8 +363,8 @@ def test_shared_lists_do_not_multiply(tmp_path: Path, monkeypatch: pytest.Monkey
 
 
 def test_too_large_files_are_not_opened(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("visleak.memorization.prompt_files.formats.MOST_BYTES", 10)
-    monkeypatch.setattr("visleak.memorization.prompt_files.formats.MOST_JSON_BYTES", 10)
+    monkeypatch.setattr("visleak.memorization.prompt_files.reading.MOST_BYTES", 10)
+    monkeypatch.setattr("visleak.memorization.prompt_files.reading.MOST_JSON_BYTES", 10)
     file = wrote(tmp_path, "a.pickle", pickle.dumps(["a" * 20]))
     assert refusal(file) == f"FILE has {file.stat().st_size} bytes; pickles are read up to 10"
     file = wrote(tmp_path, "a.json", json.dumps(["a" * 20]))

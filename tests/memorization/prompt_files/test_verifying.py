@@ -11,8 +11,8 @@ import pytest
 from visleak.errors import UsageError, VisleakError
 from visleak.memorization import Prompts
 from visleak.memorization.prompt_files import joined, prompts_of, read_prompts, traced, vouched
-from visleak.memorization.prompt_files.verifying import selected
-from visleak.memorization.prompt_files.writing import prompt_table
+from visleak.memorization.prompt_files.dataset import prompt_table
+from visleak.memorization.prompt_files.selection import selected
 from visleak.memorization.tracing.records import Match, Original, Replication, Trace
 
 

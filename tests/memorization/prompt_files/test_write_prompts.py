@@ -9,18 +9,15 @@ from typing import Any
 
 import pyarrow.parquet as pq
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from visleak.errors import UsageError, VisleakError
 from visleak.memorization import Prompts, read_prompts
 from visleak.memorization.prompt_files import (
     provenance_of,
-    read_answers,
     vouched,
     write_prompts,
 )
-from visleak.memorization.prompt_files.writing import headline, read_prompt_set
+from visleak.memorization.prompt_files.dataset import headline
 
 DATA = os.environ.get("VISLEAK_DATA")
 
@@ -80,30 +77,12 @@ def test_the_same_prompts_give_the_same_bytes(tmp_path: Path) -> None:
     assert table == (tmp_path / "one" / "prompts.parquet").read_bytes()
 
 
-def test_a_datasheet_holds_what_is_answered_and_invents_no_answer(tmp_path: Path) -> None:
-    answers = {2: "Ann", 48: "CC BY 4.0"}
-    data = write_prompts(PROMPTS, tmp_path, answers=answers, day="2024-05-01")
-    sheet = (tmp_path / "datasheet.md").read_text()
-    assert sheet.startswith("# Datasheet: Trigger prompts\n")
-    blocks = {int(block.split(".")[0]): block for block in sheet.split("\n**Q")[1:]}
-    assert list(blocks) == list(data.answered) == sorted(blocks)
-    assert set(answers) <= set(blocks)
-    # what only people know: money, ethics, consent, people, hosting
-    assert not {3, 17, 19, 20, 25, 27, 31, 52} & set(blocks)
-    assert "\n> CC BY 4.0\n" in blocks[48]
-    assert "\n> Ann\n" in blocks[2]
-    assert "3 prompts, all verified" in sheet
-    assert "empty prompts that were left out: 1." in sheet
-    assert "Training generative models." in blocks[43]
-    assert f"{len(data.answered)} of the 59 questions" in sheet
-
-
 def test_prompts_of_one_length_have_so_many_words(tmp_path: Path) -> None:
     prompts = vouched(Prompts(("a red bag", "one old cat"), sources=(("u",), ("v",))), "Ann")
     write_prompts(prompts, tmp_path)
-    assert "Prompts have 3 words; 0 have" in (tmp_path / "datasheet.md").read_text()
+    assert "they have 3 words, and 0 have" in (tmp_path / "datasheet.md").read_text()
     write_prompts(PROMPTS, tmp_path, force=True)
-    assert "Prompts have 3 to 4 words, median 4; 1 have" in (tmp_path / "datasheet.md").read_text()
+    assert "they have 3 to 4 words, median 4, and 1 have" in (tmp_path / "datasheet.md").read_text()
 
 
 def test_candidates_carry_the_word_in_name_and_sheet(tmp_path: Path) -> None:
@@ -115,82 +94,19 @@ def test_candidates_carry_the_word_in_name_and_sheet(tmp_path: Path) -> None:
     assert data.table == "prompts-unverified.parquet"
     assert headline(data) == "2 candidate prompts naming 1 source; 2 unverified"
     sheet = (tmp_path / "datasheet.md").read_text()
-    assert sheet.startswith("# Datasheet: Unverified candidate prompts\n\nprompts-unverified")
-    assert "> 2 of 2 prompts are unverified: their images are not shown to be copies." in sheet
+    assert sheet.startswith("# Datasheet: Unverified candidate prompts\n")
+    assert "- 2 of 2 prompts are unverified: their images are not shown to be copies" in sheet
     # a verified set takes its place, and no table lies about beside it
     write_prompts(vouched(prompts, "Ann"), tmp_path, force=True)
     assert not (tmp_path / "prompts-unverified.parquet").exists()
     assert (tmp_path / "prompts.parquet").exists()
 
 
-def test_the_same_request_is_reused_and_said(tmp_path: Path) -> None:
-    first = write_prompts(PROMPTS, tmp_path, answers={2: "Ann"})
-    held = {each: each.stat().st_mtime_ns for each in tmp_path.iterdir()}
-    said: list[str] = []
-    again = write_prompts(PROMPTS, tmp_path, answers={2: "Ann"}, say=said.append)
-    assert again == first == read_prompt_set(tmp_path)
-    assert said == [f"{tmp_path} holds this very data set already; nothing was done again"]
-    assert {each: each.stat().st_mtime_ns for each in tmp_path.iterdir()} == held
-    # a file that somebody took away is no finished result
-    (tmp_path / "prompts.parquet").unlink()
-    write_prompts(PROMPTS, tmp_path, answers={2: "Ann"}, force=True, say=said.append)
-    assert (tmp_path / "prompts.parquet").is_file()
-    assert len(said) == 1
-
-
-@pytest.mark.parametrize(
-    "more", [{"answers": {2: "Bob"}}, {"unverified": True}, {"day": "2024-05-01"}]
-)
+@pytest.mark.parametrize("more", [{"unverified": True}, {"day": "2024-05-01"}])
 def test_another_request_is_another_data_set(tmp_path: Path, more: dict[str, Any]) -> None:
-    write_prompts(PROMPTS, tmp_path, answers={2: "Ann"})
+    write_prompts(PROMPTS, tmp_path)
     with pytest.raises(UsageError, match=r"holds a result already \(dataset\.json\)"):
-        write_prompts(PROMPTS, tmp_path, **{"answers": {2: "Ann"}, **more})
-
-
-def test_what_is_no_data_set_is_told(tmp_path: Path) -> None:
-    write_prompts(PROMPTS, tmp_path)
-    path = tmp_path / "dataset.json"
-    content = json.loads(path.read_text())
-    content["words"] = "many"
-    path.write_text(json.dumps(content))
-    with pytest.raises(VisleakError, match=r"dataset\.json is damaged .*again"):
-        read_prompt_set(tmp_path)
-    # it is somebody's file, and is replaced only where that was asked for
-    with pytest.raises(UsageError, match="--force replaces it"):
-        write_prompts(PROMPTS, tmp_path)
-    write_prompts(PROMPTS, tmp_path, force=True)
-    assert read_prompt_set(tmp_path).words == (3, 4, 4)
-
-
-def test_a_data_set_is_not_replaced_unasked(tmp_path: Path) -> None:
-    write_prompts(PROMPTS, tmp_path)
-    with pytest.raises(UsageError) as caught:
-        write_prompts(PROMPTS, tmp_path, answers={2: "Ann"})
-    assert str(caught.value) == (
-        f"{tmp_path} holds a result already (dataset.json); choose another folder with -o DIR, or"
-        " --force replaces it"
-    )
-
-
-def test_a_kill_while_replacing_leaves_no_result(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    write_prompts(PROMPTS, tmp_path)
-
-    def killed(*_: Any) -> None:
-        raise KeyboardInterrupt
-
-    monkeypatch.setattr("visleak.storage.run_folder.write_text", killed)
-    with pytest.raises(KeyboardInterrupt):
-        write_prompts(PROMPTS, tmp_path, answers={2: "Ann"}, force=True)
-    assert not (tmp_path / "dataset.json").exists()
-
-
-def test_a_folder_that_cannot_be_written(tmp_path: Path) -> None:
-    (tmp_path / "file").write_text("")
-    with pytest.raises(VisleakError) as caught:
-        write_prompts(PROMPTS, tmp_path / "file" / "inside")
-    assert f"{tmp_path / 'file' / 'inside'} cannot be written" in str(caught.value)
+        write_prompts(PROMPTS, tmp_path, **more)
 
 
 HOSTILE = [
@@ -213,53 +129,20 @@ HOSTILE = [
 
 
 @pytest.mark.parametrize("text", HOSTILE)
-def test_answers_and_names_cannot_write_markup(tmp_path: Path, text: str) -> None:
+def test_names_cannot_write_markup(tmp_path: Path, text: str) -> None:
     prompts = vouched(Prompts(("a",), sources=(("u",),), origin=text, notes=(text,)), text)
-    write_prompts(prompts, tmp_path, answers={2: text})
+    write_prompts(prompts, tmp_path)
     sheet = (tmp_path / "datasheet.md").read_text()
-    assert [line for line in sheet.splitlines() if line.startswith("#")] == sheet.splitlines()[:1]
+    headings = [line for line in sheet.splitlines() if line.startswith("#")]
+    assert headings[1:] == ["## What was measured", "## How to read this"]
     assert "\x1b" not in sheet
     for line in sheet.splitlines():
-        if line.startswith("> "):
+        if line.startswith("- "):
             said = line[2:]
             assert not said.startswith(("#", "-", "=", ">", "~", "+", "|"))
             assert "<" not in said.replace("\\<", "")
             assert "](" not in said.replace("\\](", "")
             assert "`" not in said.replace("\\`", "")
-
-
-@given(st.text(st.characters(exclude_categories=["Cs"]), min_size=1))
-def test_any_answer_stays_inside_its_quote(text: str) -> None:
-    from visleak.memorization.prompt_files.datasheet import _paragraphs
-
-    for line in _paragraphs(text):
-        assert line == ">" or line.startswith("> ")
-        assert "\n" not in line
-
-
-def test_answers_of_a_file(tmp_path: Path) -> None:
-    file = tmp_path / "answers.toml"
-    file.write_text('\ufeffq2 = "Ann"\nq59 = """two\n\nparts"""\n', encoding="utf-8")
-    assert read_answers(file) == {2: "Ann", 59: "two\n\nparts"}
-    for text, message in (
-        ('q60 = "a"', "answers FILE: keys are q1 to q59, numbers of the questions of a"
-         " datasheet; got 'q60'"),
-        ('licence = "a"', "answers FILE: keys are q1 to q59, numbers of the questions of a"
-         " datasheet; got 'licence'"),
-        ("q3 = 4", "answers FILE: q3 is a text that says something"),
-        ('q3 = " "', "answers FILE: q3 is a text that says something"),
-        ("q3 = a", "answers FILE are not TOML: Invalid value (at line 1, column 6)"),
-    ):  # fmt: skip
-        file.write_text(text)
-        with pytest.raises(VisleakError) as caught:
-            read_answers(file)
-        assert str(caught.value).replace(str(file), "FILE") == message
-    with pytest.raises(UsageError) as caught:
-        read_answers(tmp_path / "none.toml")
-    assert str(caught.value) == f"answers {tmp_path / 'none.toml'}: there is no such file"
-    file.write_bytes(b"#" * (2 << 20))
-    with pytest.raises(VisleakError, match="longer than 1,048,576 bytes"):
-        read_answers(file)
 
 
 def _result(folder: Path, verb: str, model: dict[str, Any], **more: Any) -> Path:
@@ -284,7 +167,7 @@ def test_a_list_says_which_verb_model_and_settings_made_it(tmp_path: Path) -> No
     assert "the model sd-1.4 (family sd, digest ab12)" in sheet
     assert "/home/ann" not in sheet
     assert "scores.csv (visleak memorization detect, SHA-256 " in sheet
-    assert "with noises 4." in sheet
+    assert "with noises 4" in sheet
     inner = _result(tmp_path / "e", "extract", {}, about={"settings": {"images": 9}})
     (tmp_path / "e" / "extract.json").write_text(
         json.dumps({"kind": "visleak memorization extract", "about": {"model": model}})

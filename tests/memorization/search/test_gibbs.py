@@ -24,11 +24,16 @@ from five_words import (
 )
 from visleak.errors import UsageError
 from visleak.memorization.scores import ScoreSettings, TriggerScore
-from visleak.memorization.search import moving
-from visleak.memorization.search.gibbs import GibbsSearch, GibbsSettings
-from visleak.memorization.search.ledger import FILE
-from visleak.memorization.search.moving import Move
-from visleak.memorization.search.task import Budget, Candidate, Found, Progress, SearchTask
+from visleak.memorization.search.driver import (
+    FILE,
+    Budget,
+    Candidate,
+    Found,
+    Progress,
+    SearchTask,
+    begun,
+)
+from visleak.memorization.search.gibbs import GibbsSearch, GibbsSettings, Move, advance, boltzmann
 
 SETTINGS = GibbsSettings(
     length=3, iterations=8, candidates=5, temperature=0.5, kappa=None, norm="l2"
@@ -48,16 +53,16 @@ def states_in(folder: Path) -> list[tuple[int, ...]]:
     """Return where the chains of a search stand."""
     with sqlite3.connect(folder / FILE) as db:
         (text,) = db.execute("SELECT value FROM about WHERE name = 'state'").fetchone()
-    return [tuple(walk["state"]) for walk in json.loads(text)]
+    return [tuple(walk[0]) for walk in json.loads(text)["state"]]
 
 
 def sampled(state: tuple[int, ...], position: int, count: int, temperature: float) -> dict:
     """Return the probabilities that the sampler itself draws from."""
-    asked = [Move(state, position, 0.5)]
-    (option,) = found = moving.options(asked, FiveProposer(), count)
-    (moved,) = moving.moves(asked, found, task().score, temperature, norm="l2", draw=0)
-    chances = moving.boltzmann(moved.scores, temperature)
-    return dict(zip(option.states, chances.tolist(), strict=True))
+    with begun("moves", {}, task()) as run:
+        made = advance(run, FiveProposer(), [Move(state, position, 0.5)], count, temperature, 0)
+    assert made is not None
+    chances = boltzmann(made[0].scores, temperature)
+    return dict(zip(made[0].states, chances.tolist(), strict=True))
 
 
 @pytest.mark.parametrize("count", [5, 3])
@@ -76,7 +81,7 @@ def test_a_move_has_the_probabilities_of_equations_7_to_9(count: int, temperatur
 @pytest.mark.parametrize("temperature", [0.01, 0.5, 50.0])
 def test_boltzmann_agrees_with_brute_force_to_1e_12(temperature: float) -> None:
     scores = np.array([d_of(text_of(state)) for state in all_states(2)])
-    chances = moving.boltzmann(scores, temperature)
+    chances = boltzmann(scores, temperature)
     weights = [np.exp(np.longdouble(score) / temperature) for score in scores]
     assert np.allclose(chances, np.array(weights) / sum(weights), rtol=1e-12, atol=1e-300)
 
@@ -106,9 +111,7 @@ def test_chains_are_distributed_as_the_brute_force_chain(
     tmp_path: Path, steps: int, count: int
 ) -> None:
     """Chi-square: 2,000 chains after so many moves, against powers of T from n masks."""
-    settings = dataclasses.replace(
-        SETTINGS, length=2, iterations=steps, candidates=count, restart="continue"
-    )
+    settings = dataclasses.replace(SETTINGS, length=2, iterations=steps, candidates=count)
     chains = 2000
     given = task(chains=chains, seed=5, folder=tmp_path)
     GibbsSearch(FiveProposer(), settings).search(given)
@@ -128,7 +131,7 @@ def test_chains_are_distributed_as_the_brute_force_chain(
 
 def test_long_chains_are_distributed_as_the_target(tmp_path: Path) -> None:
     """pi(p) proportional to exp(D(p) / K), by chi-square after 15 moves of 1,000 chains."""
-    settings = dataclasses.replace(SETTINGS, length=2, iterations=15, restart="continue")
+    settings = dataclasses.replace(SETTINGS, length=2, iterations=15)
     GibbsSearch(FiveProposer(), settings).search(task(chains=1000, seed=1, folder=tmp_path))
     states = all_states(2)
     weights = np.exp(np.array([d_of(text_of(state)) for state in states]) / settings.temperature)
@@ -156,19 +159,15 @@ def test_seeds_change_words_and_noises() -> None:
     assert {each.score for each in one.bank}.isdisjoint(each.score for each in other.bank)
 
 
-def test_the_answer_is_the_best_visited_or_the_best_scored() -> None:
+def test_the_code_answers_with_the_best_scored_and_the_paper_with_the_best_visited() -> None:
     visited, scored = (
         GibbsSearch(
-            FiveProposer(), dataclasses.replace(SETTINGS, best=best, temperature=5.0)
-        ).search(task(chains=8))
-        for best in ("visited", "scored")
+            FiveProposer(), dataclasses.replace(SETTINGS, preset=preset, temperature=5.0)
+        ).search(task(chains=1))
+        for preset in ("paper", "official-code")
     )
-    assert max(each.score for each in scored.best) == scored.bank[0].score
-    pairs = list(zip(visited.best, scored.best, strict=True))
-    assert all(one.score <= other.score for one, other in pairs)
-    assert any(one.score < other.score for one, other in pairs)
-    # the walk itself is the same
-    assert visited.bank == scored.bank
+    assert scored.best[0].score == scored.bank[0].score
+    assert visited.best[0].score < visited.bank[0].score
 
 
 def test_the_bank_holds_every_scored_prompt_once_with_its_highest_d() -> None:
@@ -202,27 +201,9 @@ def test_rounds_begin_from_masks_until_kappa(tmp_path: Path) -> None:
     assert all(each.score >= high for each in found.best)
     with sqlite3.connect(tmp_path / FILE) as db:
         (text,) = db.execute("SELECT value FROM about WHERE name = 'state'").fetchone()
-    steps = [walk["steps"] for walk in json.loads(text)]
+    steps = [walk[1] for walk in json.loads(text)["state"]]
     assert all(number % settings.iterations == 0 for number in steps)
     assert max(steps) > settings.iterations
-
-
-def test_restarting_and_continuing_part_after_the_first_round(tmp_path: Path) -> None:
-    lengths: dict[str, set[int]] = {}
-    for restart in ("masks", "continue"):
-        model = FiveWords()
-        settings = dataclasses.replace(SETTINGS, kappa=9.0, rounds=3, restart=restart)
-        found = GibbsSearch(FiveProposer(), settings).search(task(model))
-        # the prompts of the step that follows the first round
-        first = GibbsSearch(FiveProposer(), dataclasses.replace(settings, rounds=1)).search(
-            task(other := FiveWords())
-        )
-        after = model.asked[len(other.asked) :]
-        lengths[restart] = {len(text.split()) for text in after[1:6]}
-        assert found.complete
-        assert first.complete
-    assert lengths["masks"] == {1}
-    assert lengths["continue"] == {3}
 
 
 def test_rounds_are_limited() -> None:
@@ -288,7 +269,7 @@ def test_progress_tells_of_the_best_so_far() -> None:
 def test_masks_and_present_words_may_be_forced() -> None:
     """The code's way: [MASK] stays among the candidates, so prompts may be shorter than n."""
     model = FiveWords()
-    settings = dataclasses.replace(SETTINGS, forced="mask-and-word", candidates=3, temperature=9.0)
+    settings = dataclasses.replace(SETTINGS, preset="official-code", candidates=3, temperature=9.0)
     GibbsSearch(FiveProposer(), settings).search(task(model, chains=8))
     late = model.asked[len(model.asked) // 2 :]
     assert {len(text.split()) for text in late} >= {1, 2, 3}
@@ -308,14 +289,12 @@ def test_a_search_of_no_gain_returns_the_empty_prompt() -> None:
         (
             GibbsSettings(length=3),
             {},
-            "temperature and kappa of these settings are on the squared scale, and D is on the l2"
-            " one; no K of the one is a K of the other: give both the same norm",
+            "on the squared scale, and D is on the l2 one",
         ),
         (
             dataclasses.replace(SETTINGS, kappa=1.0, rounds=None),
             {},
-            "a search with a kappa and no limit of rounds ends only when every chain gets there;"
-            " give rounds, or a budget of calls or seconds",
+            "nothing ends the search gibbs",
         ),
         (
             SETTINGS,
@@ -330,18 +309,16 @@ def test_what_cannot_be_searched_is_refused(
 ) -> None:
     with pytest.raises(UsageError) as refused:
         GibbsSearch(FiveProposer(), settings).search(task(**given))  # type: ignore[arg-type]
-    assert str(refused.value) == said
+    assert said in str(refused.value)
 
 
 @pytest.mark.parametrize(
     ("given", "said"),
     [
-        ({"length": 0}, "length is at least 1; got 0"),
-        ({"temperature": 0.0}, "temperature (K) is above 0; got 0.0"),
-        ({"temperature": float("nan")}, "temperature (K) is above 0; got nan"),
-        ({"rounds": 0}, "rounds is at least 1, or none for no limit; got 0"),
-        ({"restart": "p0"}, "restart is one of masks, continue; got 'p0'"),
-        ({"best": "all"}, "best is one of visited, scored; got 'all'"),
+        ({"length": 0}, "length must be at least 1; got 0"),
+        ({"temperature": 0.0}, "temperature (K) must be above 0; got 0.0"),
+        ({"temperature": float("nan")}, "temperature (K) must be above 0; got nan"),
+        ({"rounds": 0}, "rounds must be at least 1; got 0"),
         ({"norm": "l1"}, "norm is one of l2, squared; got 'l1'"),
     ],
 )

@@ -9,16 +9,13 @@ from hypothesis import strategies as st
 
 from five_words import FiveProposer, FiveWords
 from visleak.memorization.scores import ScoreSettings, TriggerScore
-from visleak.memorization.search.moving import (
+from visleak.memorization.search.driver import SearchTask, begun, generator
+from visleak.memorization.search.gibbs import (
     Move,
+    advance,
     boltzmann,
-    cost,
-    distinct,
     draw_of,
     drawn,
-    generator,
-    moves,
-    options,
 )
 
 SCORES = st.lists(st.floats(-1e6, 1e6), min_size=1, max_size=20)
@@ -61,19 +58,24 @@ def test_chains_of_a_step_share_its_prompts_and_noises() -> None:
     model = FiveWords(noisy=True)
     score = TriggerScore(model, ScoreSettings(norm="l2"))
     asked = [Move((0, 1), 0, 0.3), Move((2, 1), 0, 0.9), Move((0, 1), 1, 0.5)]
-    found = options(asked, FiveProposer(), 5)
-    assert len(distinct(found)) == 9
-    made = moves(asked, found, score, 0.5, norm="l2", draw=0)
-    assert model.rows == cost(9, 1) == 10
+    with begun("moves", {}, SearchTask(score)) as run:
+        made = advance(run, FiveProposer(), asked, 5, 0.5, 0)
+        # nine prompts and the empty one
+        assert model.rows == run.calls == 10
+        alone = advance(run, FiveProposer(), asked[2:], 5, 0.5, 0)
+    assert made is not None
+    assert alone is not None
     assert made[0].scores.tolist() == made[1].scores.tolist()
-    alone = moves(asked[2:], found[2:], score, 0.5, norm="l2", draw=0)
     assert alone[0].scores.tolist() == made[2].scores.tolist()
     assert alone[0].state == made[2].state
 
 
 def test_a_move_changes_one_position() -> None:
-    asked = [Move((3, 5, 1), 1, 0.7)]
-    (option,) = options(asked, FiveProposer(), 4)
+    score = TriggerScore(FiveWords(), ScoreSettings(norm="l2"))
+    with begun("moves", {}, SearchTask(score)) as run:
+        made = advance(run, FiveProposer(), [Move((3, 5, 1), 1, 0.7)], 4, 0.5, 0)
+    assert made is not None
+    (option,) = made
     assert all((state[0], state[2]) == (3, 1) for state in option.states)
     assert [state[1] for state in option.states] == sorted({state[1] for state in option.states})
 

@@ -23,8 +23,12 @@ from transformers import (
 
 from visleak.errors import UsageError, VisleakError
 from visleak.memorization.baselines.zerocap import load_causal
-from visleak.memorization.search.language_models import MaskedLanguageModel, load_language_model
-from visleak.memorization.search.proposals import Rules, best_candidates
+from visleak.memorization.search.proposals import (
+    MaskedLanguageModel,
+    Rules,
+    best_candidates,
+    load_language_model,
+)
 
 TOKENS = (
     *("[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", "[unused1]"),
@@ -164,7 +168,7 @@ def test_banned_words_are_never_proposed(folder: Path) -> None:
 
 
 def test_a_full_stop_may_be_kept_for_the_end(folder: Path) -> None:
-    lm = model(folder, stop_last=True)
+    lm = model(folder, stop=True)
     stop = TOKENS.index(".")
     middle, end = lm.candidates([ids("old", "bag")] * 2, [0, 1], 99)
     assert stop not in middle.ids
@@ -302,5 +306,5 @@ def test_what_is_no_masked_language_model_is_refused(folder: Path, tmp_path: Pat
     broken = tmp_path / "broken"
     shutil.copytree(folder, broken)
     (broken / "tokenizer.json").write_text("{")
-    with pytest.raises(VisleakError, match=r"the tokenizer of language model .* cannot be loaded"):
+    with pytest.raises(VisleakError, match=r"the tokenizer of .* could not be loaded"):
         load_language_model(str(broken))

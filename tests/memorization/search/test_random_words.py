@@ -13,8 +13,8 @@ from scipy.stats import chisquare
 from five_words import WORDS, FiveProposer, FiveWords, d_of
 from visleak.errors import UsageError
 from visleak.memorization.scores import ScoreSettings, TriggerScore
-from visleak.memorization.search.random_words import BLOCK, RandomSettings, RandomWords
-from visleak.memorization.search.task import Budget, SearchTask
+from visleak.memorization.search.driver import Budget, SearchTask
+from visleak.memorization.search.lists import BLOCK, RandomSettings, RandomWords
 
 
 def task(model: FiveWords | None = None, **given: Any) -> SearchTask:
@@ -78,10 +78,8 @@ def test_an_interrupted_search_of_random_words_ends_the_same(tmp_path: Path, row
 def test_random_words_without_an_end_are_refused() -> None:
     with pytest.raises(UsageError) as refused:
         RandomWords(FiveProposer()).search(task())
-    assert str(refused.value) == (
-        "random words never end by themselves: give prompts, or a budget of calls or seconds"
-    )
+    assert "nothing ends the search random" in str(refused.value)
     with pytest.raises(UsageError, match=r"holds no step of random, which costs 5 with 4 chains"):
         RandomWords(FiveProposer()).search(task(chains=4, budget=Budget(calls=3)))
-    with pytest.raises(UsageError, match=r"prompts is at least 1; got 0"):
+    with pytest.raises(UsageError, match=r"prompts must be at least 1; got 0"):
         RandomSettings(prompts=0)

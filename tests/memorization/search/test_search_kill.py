@@ -13,8 +13,8 @@ import pytest
 
 from five_words import FiveProposer, FiveWords
 from visleak.memorization.scores import ScoreSettings, TriggerScore
+from visleak.memorization.search.driver import SearchTask
 from visleak.memorization.search.gibbs import GibbsSearch, GibbsSettings
-from visleak.memorization.search.task import SearchTask
 
 SETTINGS = GibbsSettings(
     length=6, iterations=3000, candidates=5, temperature=0.3, kappa=None, norm="l2", keep=50
@@ -28,7 +28,7 @@ from pathlib import Path
 from five_words import FiveProposer, FiveWords
 from visleak.memorization.scores import ScoreSettings, TriggerScore
 from visleak.memorization.search.gibbs import GibbsSearch, GibbsSettings
-from visleak.memorization.search.task import SearchTask
+from visleak.memorization.search.driver import SearchTask
 settings = GibbsSettings(
     length=6, iterations=3000, candidates=5, temperature=0.3, kappa=None, norm="l2", keep=50
 )

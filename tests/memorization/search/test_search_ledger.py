@@ -8,15 +8,16 @@ from pathlib import Path
 import pytest
 
 from visleak.errors import UsageError, VisleakError
-from visleak.memorization.search.ledger import FILE, Ledger, Scored, calls_so_far, forget_other
+from visleak.memorization.search.driver import FILE, Candidate, Ledger, Scored, calls_so_far
 from visleak.pipeline.folder import claimed
 
 KEY = {"seed": 1, "settings": {"length": 3}}
 
 
 def fill(ledger: Ledger, *scores: float) -> None:
-    rows = [Scored(f"prompt {score}", score, 0, 1) for score in scores]
-    ledger.save({"step": len(rows)}, rows, calls=len(rows) + 1, seconds=0.5)
+    rows = [Candidate(f"prompt {score}", score, 0, 1) for score in scores]
+    calls, seconds = ledger.calls + len(rows) + 1, ledger.seconds + 0.5
+    ledger.save({"step": len(rows)}, rows, calls=calls, seconds=seconds)
 
 
 def test_what_is_saved_is_there_again(tmp_path: Path) -> None:
@@ -38,12 +39,6 @@ def test_a_prompt_scored_again_keeps_its_mean_and_where_it_was_highest() -> None
         (held,) = ledger.best()
     assert (held.mean, held.best, held.times) == (2.25, 3.0, 4)
     assert (held.chain, held.step, held.changed) == (1, 1, 1)
-
-
-def test_empty_prompts_are_no_part_of_the_bank() -> None:
-    with Ledger(None, KEY) as ledger:
-        ledger.save(0, [Scored("", 0.0, 0, 0), Scored("a", 0.5, 0, 0)], calls=2, seconds=0.0)
-        assert [each.prompt for each in ledger.best()] == ["a"]
 
 
 def test_sources_have_banks_of_their_own() -> None:
@@ -100,14 +95,13 @@ def test_the_state_of_another_search_is_refused_and_forgotten_when_asked(tmp_pat
     other = {"seed": 1, "settings": {"length": 4}}
     with pytest.raises(UsageError, match=r"is of another search \(other length\); choose another"):
         Ledger(tmp_path, other)
-    forget_other(tmp_path, KEY)
+    assert calls_so_far(tmp_path, KEY, force=True) == 2
     with Ledger(tmp_path, KEY) as ledger:
         assert ledger.count() == 1
-    forget_other(tmp_path, other)
+    assert calls_so_far(tmp_path, other, force=True) is None
     assert not (tmp_path / FILE).exists()
-    forget_other(tmp_path, other)
     (tmp_path / FILE).write_bytes(b"no database at all" * 100)
-    forget_other(tmp_path, other)
+    assert calls_so_far(tmp_path, other, force=True) is None
     assert not (tmp_path / FILE).exists()
 
 

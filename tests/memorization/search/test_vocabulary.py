@@ -11,26 +11,11 @@ from hypothesis import strategies as st
 
 from visleak.errors import UsageError, VisleakError
 from visleak.memorization.search.proposals import (
-    Vocabulary,
-    banned_ids,
+    Rules,
     is_stop_word,
     own_banned_words,
     read_banned_words,
-    stop_ids,
-    words_digest,
 )
-
-
-class Tokens:
-    """What a vocabulary is made of."""
-
-    all_special_ids = (0,)
-
-    def __init__(self, *texts: str) -> None:
-        self.texts = texts
-
-    def get_vocab(self) -> dict[str, int]:
-        return {text: number for number, text in enumerate(self.texts)}
 
 
 def test_stop_words_are_those_of_the_rule() -> None:
@@ -46,24 +31,6 @@ def test_words_of_letters_are_no_stop_words(word: str) -> None:
     assert not is_stop_word(word)
 
 
-def test_ids_of_stop_and_banned_words() -> None:
-    vocabulary = Vocabulary.of(Tokens("[PAD]", "red", "!", "7", "##s", "sea"), 8)
-    assert stop_ids(vocabulary) == {2, 3}
-    assert banned_ids(vocabulary, ["Red", "redsea", "sea"]) == {1, 5}
-    # outputs of the network that no token stands for are no words
-    assert vocabulary.special == {0, 6, 7}
-    assert vocabulary.inner == {4}
-
-
-def test_a_tokenizer_of_another_network_is_refused() -> None:
-    with pytest.raises(VisleakError) as refused:
-        Vocabulary.of(Tokens("a", "b", "c"), 2)
-    assert str(refused.value) == (
-        "the language model's tokenizer knows 1 tokens that the network does not, such as 'c'; they"
-        " are of two models"
-    )
-
-
 def test_our_list_is_of_single_lower_case_words_each_once() -> None:
     words = own_banned_words()
     assert len(words) == len(set(words)) > 250
@@ -75,7 +42,8 @@ def test_lists_are_read_from_files(tmp_path: Path) -> None:
     file = tmp_path / "banned.txt"
     file.write_bytes(b"\xef\xbb\xbfred\r\n# colours\r\nblue # sky\r\n\r\nred\r\n")
     assert read_banned_words(file) == ("red", "blue")
-    assert words_digest(["red", "blue"]) == words_digest(["blue", "red", "red"])
+    one, other = Rules(banned=("red", "blue")), Rules(banned=("blue", "red", "red"))
+    assert one.about() == other.about() == Rules().banning(str(file)).about() | {"banned": "none"}
     with pytest.raises(UsageError, match=r"--banned .*there is no such file; give a text file"):
         read_banned_words(tmp_path / "none.txt")
     file.write_bytes(b"\xff\xfe")

@@ -111,11 +111,6 @@ def test_run_again_nothing_changes(world: World, traced: Trace) -> None:
     assert (traced.folder / "audit" / "pairs.parquet").stat().st_mtime_ns == stamp
 
 
-def test_another_request_needs_force(world: World, traced: Trace) -> None:
-    with pytest.raises(UsageError, match=r"holds a result already .*--force"):
-        trace(world.extraction, [str(world.train)], traced.folder, tau=0.8, workers=1)
-
-
 def test_people_decide(world: World, traced: Trace, tmp_path: Path) -> None:
     folder = Path(shutil.copytree(traced.folder, tmp_path / "out"))
     table = visleak.Audit(folder / "audit").pairs()

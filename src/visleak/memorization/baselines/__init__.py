@@ -1,13 +1,19 @@
 """Other searches for trigger prompts (table 2 of Hong et al. 2024), and how they compare."""
 
 from visleak.memorization.baselines.conzic import Conzic, ConzicSettings
-from visleak.memorization.baselines.greedy import Greedy
-from visleak.memorization.baselines.methods import SEARCHERS, Means, load_searchers
 from visleak.memorization.baselines.pez import Pez, PezSettings
 from visleak.memorization.baselines.records import Attempt, Comparison, Replayed, Verified
-from visleak.memorization.baselines.run import Contest, compare, read_comparison
-from visleak.memorization.baselines.verifying import TracedImages, Verifier
-from visleak.memorization.baselines.zerocap import Zerocap, ZerocapSettings
+from visleak.memorization.baselines.run import (
+    SEARCHERS,
+    Contest,
+    Means,
+    TracedImages,
+    Verifier,
+    compare,
+    load_searchers,
+    read_comparison,
+)
+from visleak.memorization.baselines.zerocap import Zerocap, ZerocapSettings, load_causal
 
 __all__ = [
     "SEARCHERS",
@@ -16,7 +22,6 @@ __all__ = [
     "Contest",
     "Conzic",
     "ConzicSettings",
-    "Greedy",
     "Means",
     "Pez",
     "PezSettings",
@@ -27,6 +32,7 @@ __all__ = [
     "Zerocap",
     "ZerocapSettings",
     "compare",
+    "load_causal",
     "load_searchers",
     "read_comparison",
 ]

@@ -1,30 +1,43 @@
-"""A comparison of searches as a document and as files."""
+"""A comparison of searches as a document and as files, and its figure."""
 
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from typing import Any, Final
 
+import numpy as np
 import pyarrow as pa
 
 from visleak.documents import as_plain
-from visleak.memorization.baselines.figures import discoveries
-from visleak.memorization.baselines.records import (
-    Comparison,
-    Mean,
-    Row,
-    budget_of,
-    name_of,
-    rows_of,
-)
-from visleak.memorization.search.task import GRADIENT_CALLS
+from visleak.drawing import COLOURS, MARKS, as_text, cut, figure_of, saved, titled
+from visleak.memorization.baselines.records import Attempt, Comparison, Mean, Row, rows_of
+from visleak.memorization.search.driver import GRADIENT_CALLS
 from visleak.reporting import Column, Document, Figure, Table, latex, markdown
 from visleak.storage import File, RunFolder
 
-_TEXT: Final = pa.string()
+#: Names of methods in sentences, tables and figures.
+NAMES: Final = {
+    "gibbs": "Gibbs (Algorithm 1)",
+    "random": "random words",
+    "greedy": "greedy",
+    "conzic": "ConZIC",
+    "zerocap": "ZeroCap",
+    "pez": "PEZ",
+}
+
 _WHOLE: Final = pa.int64()
 _REAL: Final = pa.float64()
 _FLAG: Final = pa.bool_()
+
+#: Inches of the figure, and methods per row of its legend.
+SIZE: Final = (7.4, 4.3)
+ACROSS: Final = 3
+
+
+def name_of(method: str) -> str:
+    """Return the name of a method in texts; unknown ones keep their own."""
+    return NAMES.get(method, method)
 
 
 def document(result: Comparison) -> Document:
@@ -49,6 +62,16 @@ def _sentence(row: Row) -> str:
     return f"{name_of(row.method)} found {row.found.value:.3g} {noun}{each}"
 
 
+def budget_of(result: Comparison) -> str:
+    """Return what every search might spend, in words."""
+    calls, seconds = result.budget.get("calls"), result.budget.get("seconds")
+    parts = [] if calls is None else [f"{calls:,} passes"]
+    parts += [] if seconds is None else [f"{seconds:g} seconds"]
+    allowed = f"at most {' and '.join(parts)} per search" if parts else "without a budget"
+    over = f", means over {len(result.seeds)} seeds" if len(result.seeds) > 1 else ""
+    return f"{allowed}, {result.chains:,} candidate{'s' * (result.chains != 1)} at most{over}"
+
+
 def mean(value: Mean) -> str:
     """Return a mean with its interval, where there is one.
 
@@ -57,13 +80,11 @@ def mean(value: Mean) -> str:
     """
     if math.isnan(value.value):
         return "-"
-    if math.isnan(value.low):
-        return f"{value.value:.3g}"
-    return f"{value.value:.3g} ({value.low:.3g} to {value.high:.3g})"
+    ends = "" if math.isnan(value.low) else f" ({value.low:.3g} to {value.high:.3g})"
+    return f"{value.value:.3g}{ends}"
 
 
 def _cost(value: float) -> str:
-    """Return a cost; a dash where nothing was found."""
     if math.isnan(value):
         return "-"
     return f"{value:,.0f}" if value >= 10 else f"{value:.2g}"
@@ -113,10 +134,9 @@ def found(result: Comparison) -> Table:
     """Return every memorized image that was found, with its first candidate."""
     rows = []
     for each in result.attempts:
-        seen: set[int] = set()
+        first = {copy.number: copy for copy in reversed(each.verified.replayed)}
         for copy in each.verified.replayed:
-            if copy.number not in seen:
-                seen.add(copy.number)
+            if first[copy.number] is copy:
                 rows.append((name_of(each.method), str(each.seed), copy.reference, copy.prompt))
     headings = ("method", "seed", "memorized image", "prompt")
     columns = tuple(Column(heading=heading) for heading in headings)
@@ -125,25 +145,24 @@ def found(result: Comparison) -> Table:
 
 def candidates(result: Comparison) -> Table:
     """Return every candidate; other commands read the column ``prompt``."""
-    schema = {
-        "prompt": _TEXT, "method": _TEXT, "seed": _WHOLE, "chain": _WHOLE, "step": _WHOLE,
-        "d_found": _REAL, "d_fresh": _REAL, "clustered": _FLAG, "memorized": _FLAG,
-        "reference": _TEXT,
-    }  # fmt: skip
+    columns = (
+        *(Column("prompt"), Column("method")),
+        *(Column(name, _WHOLE) for name in ("seed", "chain", "step")),
+        *(Column(name, _REAL) for name in ("d_found", "d_fresh")),
+        *(Column(name, _FLAG) for name in ("clustered", "memorized")),
+        Column("reference"),
+    )
     rows = []
     for each in result.attempts:
-        clustered = set(each.verified.clustered)
-        copies = {copy.prompt: copy for copy in reversed(each.verified.replayed)}
-        for candidate, fresh in zip(each.candidates, each.checked, strict=True):
-            copy = copies.get(candidate.prompt)
+        copies = {copy.prompt: copy.reference for copy in reversed(each.verified.replayed)}
+        for c, fresh in zip(each.candidates, each.checked, strict=True):
+            clustered = c.prompt in each.verified.clustered
             rows.append(
                 (
-                    *(candidate.prompt, each.method, each.seed, candidate.chain, candidate.step),
-                    *(candidate.score, fresh, candidate.prompt in clustered, copy is not None),
-                    None if copy is None else copy.reference,
+                    *(c.prompt, each.method, each.seed, c.chain, c.step, c.score, fresh),
+                    *(clustered, c.prompt in copies, copies.get(c.prompt)),
                 )
             )
-    columns = tuple(Column(name, kind) for name, kind in schema.items())
     return Table("Candidates", columns, rows)
 
 
@@ -185,3 +204,68 @@ def files(result: Comparison) -> dict[str, File]:
         "compare.md": markdown(document(result)),
         "compare.tex": latex(document(result)),
     }
+
+
+def discoveries(result: Comparison) -> dict[str, bytes]:
+    """Return images found against passes of search and images, as SVG and PNG.
+
+    A line per method, its mean over seeds; each seed is a mark. Lines of one height are drawn a
+    little apart.
+    """
+    from matplotlib.ticker import MaxNLocator
+
+    if not result.methods:
+        return {}
+    width, height = SIZE
+    most = max(1, *(each.found for each in result.attempts))
+    far = max(each.calls for each in result.attempts) or 1
+    several = len(result.seeds) > 1
+    with figure_of(SIZE) as figure:
+        top = height - 0.66 - 0.22 * math.ceil(len(result.methods) / ACROSS)
+        axes = figure.add_axes((0.09, 0.62 / height, 0.88, (top - 0.62) / height))
+        for number, method in enumerate(result.methods):
+            mark = MARKS[number % len(MARKS)]
+            look: dict[str, Any] = {"color": COLOURS[number % len(COLOURS)], "lw": 2}
+            dots = look | {"ms": 6.5, "mec": "white", "mew": 0.8, "zorder": 4, "clip_on": False}
+            raised = 0.022 * most * (number - (len(result.methods) - 1) / 2)
+            attempts = result.of(method)
+            x, y = mean_curve(attempts)
+            axes.step(x, np.asarray(y) + raised, where="post", zorder=3, **look)
+            if len(attempts) > 1:
+                # a column of its own, so that the ends of methods do not hide each other
+                beside = [far * (1.04 + 0.022 * number)] * len(attempts)
+                axes.plot(beside, [each.found for each in attempts], mark, **dots)
+            else:
+                axes.plot(x[-1:], [attempts[0].found + raised], mark, **dots)
+            label = as_text(cut(name_of(method), 28))
+            axes.plot([], [], mark, ls="-", label=label, **dots)
+        room = 0.08 * most
+        axes.set_xlim(0, far * (1.06 + 0.022 * len(result.methods) * several))
+        axes.set_ylim(-room, most + 1.5 * room)
+        axes.yaxis.set_major_locator(MaxNLocator(nbins=6, integer=True))
+        axes.xaxis.set_major_locator(MaxNLocator(nbins=6))
+        axes.xaxis.set_major_formatter(lambda value, _: f"{value:,.0f}")
+        axes.grid(axis="y")
+        axes.set_axisbelow(True)
+        axes.set_xlabel("passes of the network: search, then images of one candidate after another")
+        axes.set_ylabel("distinct memorized images")
+        below = f"{budget_of(result)}{'; marks: single seeds' * several}"
+        titled(figure, "Verified memorized images found, by cost", as_text(cut(below, 116)))
+        figure.legend(
+            loc="upper left", ncols=ACROSS, fontsize=9, borderaxespad=0, borderpad=0,
+            bbox_to_anchor=(0.12 / width, 1 - 0.6 / height), handlelength=1.6, columnspacing=1.4,
+            labelspacing=0.35,
+        )  # fmt: skip
+        return saved(figure, "compare discoveries")
+
+
+def mean_curve(attempts: Sequence[Attempt]) -> tuple[list[float], list[float]]:
+    """Return the mean number of images known after how many passes, over the attempts.
+
+    Returns:
+        Passes in ascending order, and the mean from each of them on.
+    """
+    curves = [each.discoveries() for each in attempts]
+    at = sorted({x for curve in curves for x, _ in curve})
+    known = [[max(n for passes, n in curve if passes <= x) for curve in curves] for x in at]
+    return at, [sum(each) / len(each) for each in known]

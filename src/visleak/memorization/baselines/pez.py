@@ -9,22 +9,26 @@ iterations and find nothing: D rises to that of triggers on texts that give one-
 from __future__ import annotations
 
 from base64 import b64decode, b64encode
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from typing import Any, Final
 
 import numpy as np
-import numpy.typing as npt
 
 from visleak.encoders.libraries import library
 from visleak.errors import UsageError
 from visleak.memorization.model import Tensor, TokenModel
 from visleak.memorization.scores import TriggerScore
-from visleak.memorization.search.running import Run, begun, better, draw_of, generator
-from visleak.memorization.search.task import GRADIENT_CALLS, Candidate, Found, SearchTask
-
-#: Parts of the state that are arrays.
-MOMENTS: Final = ("soft", "mean", "square")
+from visleak.memorization.search.driver import (
+    GRADIENT_CALLS,
+    Candidate,
+    Found,
+    SearchTask,
+    begun,
+    draw_of,
+    generator,
+    refuse_below_one,
+)
 
 #: Of AdamW, as torch has them.
 BETAS: Final = (0.9, 0.999)
@@ -40,7 +44,7 @@ class PezSettings:
 
     Attributes:
         length: tokens of a prompt (PEZ: 16; MemBench's search: 8).
-        iterations: steps (PEZ: 3,000; Hong et al.: 200); ``None`` goes on while the budget lasts.
+        iterations: steps (PEZ: 3,000; Hong et al.: 200); ``None``: until the budget ends.
         rate: learning rate of AdamW (PEZ: 0.1).
         decay: its weight decay (PEZ: 0.1).
     """
@@ -51,14 +55,10 @@ class PezSettings:
     decay: float = 0.1
 
     def __post_init__(self) -> None:
-        if self.length < 1 or (self.iterations is not None and self.iterations < 1):
-            raise UsageError(
-                "length and iterations of pez are at least 1; got"
-                f" {self.length} and {self.iterations}"
-            )
+        refuse_below_one(self, "length", "iterations")
         if not self.rate > 0.0 or not 0.0 <= self.decay < 1.0 / self.rate:
             raise UsageError(
-                "the rate of pez is above 0 and its decay from 0 to below 1 / rate; got"
+                "the rate of pez must be above 0 and its decay from 0 to below 1 / rate; got"
                 f" {self.rate:g} and {self.decay:g}"
             )
 
@@ -90,7 +90,7 @@ class Pez:
         return {
             **asdict(self.settings),
             "gradient_calls": GRADIENT_CALLS,
-            "noises": "one draw a step, shared by all chains",
+            "noises": "one draw per step, shared by all chains",
         }
 
     def search(self, task: SearchTask) -> Found:
@@ -99,65 +99,29 @@ class Pez:
         Raises:
             UsageError: the budget does not hold a single step, or nothing ends the search.
         """
-        torch = library("torch", "diffusion", "the baseline pez")
+        settings, end = self.settings, self.settings.iterations
         with begun(self.name, self.about(), task) as run:
-            run.ends_by(self.settings.iterations)
+            run.ends_by(end)
             vocabulary = Vocabulary(self.model)
-            moments, step, best = self._begun(run, vocabulary, torch)
+            if run.state is None:
+                step, moments = 0, vocabulary.start(task.seed, task.chains, settings.length)
+            else:
+                step, moments = run.state[0], Moments.of(run.state[1:])
             cost = task.score.settings.noises * (GRADIENT_CALLS * task.chains + 1)
-            run.must_have_begun(step, cost)
-            while step != self.settings.iterations and run.affords(cost):
+            while step != end and run.affords(cost):
                 ids = vocabulary.nearest(moments.soft)
                 scores, gradients = ascent(task.score, vocabulary, ids, draw_of(task.seed, step))
                 run.calls += cost
-                seen = [
-                    Candidate(self.model.prompt_of(row), score, chain, step)
-                    for chain, (row, score) in enumerate(zip(ids.tolist(), scores, strict=True))
-                ]
-                run.add(seen)
-                best = [better(old, new) for old, new in zip(best, seen, strict=True)]
-                moments = adamw(
-                    moments, -gradients, step + 1, self.settings.rate, self.settings.decay
-                )
+                for chain, (row, score) in enumerate(zip(ids.tolist(), scores, strict=True)):
+                    each = Candidate(self.model.prompt_of(row), score, chain, step)
+                    run.add([each])
+                    run.visit(each)
                 step += 1
-                run.save(_state(step, moments, best), now=step == self.settings.iterations)
-                run.say(step, self.settings.iterations)
-            found = [each for each in best if each is not None and each.prompt.strip()]
-            complete = step == self.settings.iterations
-            return run.found(found, _state(step, moments, best), complete=complete)
-
-    def _begun(
-        self, run: Run, vocabulary: Vocabulary, torch: Any
-    ) -> tuple[Moments, int, list[Candidate | None]]:
-        """Return the embeddings, the step and the best prompts to resume from."""
-        kept = run.state
-        if kept is not None:
-            known = [torch.from_numpy(_unpacked(kept[name])) for name in MOMENTS]
-            best = [None if each is None else Candidate(**each) for each in kept["best"]]
-            return Moments(*known), int(kept["step"]), best
-        rows = [
-            generator(run.task.seed, chain).choice(vocabulary.ids, self.settings.length)
-            for chain in range(run.task.chains)
-        ]
-        soft = vocabulary.embedded(torch.as_tensor([row.tolist() for row in rows])).float().cpu()
-        nothing = torch.zeros_like(soft)
-        return Moments(soft, nothing, nothing), 0, [None] * run.task.chains
-
-
-def _state(step: int, moments: Moments, best: Sequence[Candidate | None]) -> dict[str, Any]:
-    packed = {name: _packed(getattr(moments, name).numpy()) for name in MOMENTS}
-    return {"step": step, "best": [each and asdict(each) for each in best], **packed}
-
-
-def _packed(array: npt.NDArray[Any]) -> dict[str, Any]:
-    """Return an array as plain data: as numbers it would be several times as long."""
-    data = b64encode(array.tobytes()).decode("ascii")
-    return {"shape": list(array.shape), "dtype": str(array.dtype), "data": data}
-
-
-def _unpacked(plain: Mapping[str, Any]) -> npt.NDArray[Any]:
-    values = np.frombuffer(b64decode(plain["data"]), plain["dtype"])
-    return values.reshape(plain["shape"]).copy()
+                moments = adamw(moments, -gradients, step, settings.rate, settings.decay)
+                run.save([step, *moments.plain()], now=step == end)
+                run.say(step, end)
+            best = [run.best[chain] for chain in sorted(run.best)]
+            return run.found([step, *moments.plain()], complete=step == end, best=best)
 
 
 class Vocabulary:
@@ -181,6 +145,13 @@ class Vocabulary:
         self._allowed = self._torch.as_tensor(self.ids, device=self._table.device)
         self._directions = _unit(self._table[self._allowed].float())
 
+    def start(self, seed: int, chains: int, length: int) -> Moments:
+        """Return embeddings of random tokens."""
+        drawn = [generator(seed, at).choice(self.ids, length).tolist() for at in range(chains)]
+        soft = self.embedded(self._torch.as_tensor(drawn)).float().cpu()
+        nothing = self._torch.zeros_like(soft)
+        return Moments(soft, nothing, nothing)
+
     def embedded(self, ids: Tensor) -> Tensor:
         """Return the embeddings of tokens (..., width)."""
         return self._table[ids.to(self._table.device)].clone()
@@ -202,7 +173,7 @@ class Vocabulary:
 
 @dataclass(frozen=True, slots=True)
 class Moments:
-    """Embeddings with what AdamW remembers of their gradients, each (chains, tokens, width).
+    """Embeddings with the moments of AdamW, each (chains, tokens, width).
 
     Attributes:
         soft: the embeddings.
@@ -213,6 +184,20 @@ class Moments:
     soft: Tensor
     mean: Tensor
     square: Tensor
+
+    def plain(self) -> list[Any]:
+        """Return them as plain data: as base64, since numbers would be several times as long."""
+        arrays = [each.numpy() for each in (self.soft, self.mean, self.square)]
+        data = [b64encode(each.tobytes()).decode("ascii") for each in arrays]
+        return [list(arrays[0].shape), str(arrays[0].dtype), *data]
+
+    @classmethod
+    def of(cls, plain: Sequence[Any]) -> Moments:
+        """Return what :meth:`plain` made plain."""
+        torch = library("torch", "diffusion", "the baseline pez")
+        shape, dtype, *data = plain
+        arrays = (np.frombuffer(b64decode(each), dtype).reshape(shape).copy() for each in data)
+        return cls(*map(torch.from_numpy, arrays))
 
 
 def adamw(state: Moments, gradient: Tensor, step: int, rate: float, decay: float) -> Moments:
@@ -245,7 +230,7 @@ def ascent(
 
     Returns:
         D of each prompt by the norm of the settings, and (chains, tokens, width) on the CPU in
-        float32: where to D rises.
+        float32: the direction in which D rises.
     """
     torch = library("torch", "diffusion", "the baseline pez")
     pairs = score.noises(draw)

@@ -1,4 +1,4 @@
-"""What a comparison of searches leaves behind, and its figures: one row per method."""
+"""Results of a comparison of searches: one row per method."""
 
 from __future__ import annotations
 
@@ -6,17 +6,17 @@ import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Final
+from typing import Any
 
 import numpy as np
 
-from visleak.memorization.search.task import Candidate
+from visleak.memorization.search.driver import Candidate
 from visleak.stats.means import t_interval
 
 
 @dataclass(frozen=True, slots=True)
 class Replayed:
-    """A memorized image that the images of a candidate turned out to be copies of.
+    """A memorized image that the images of a candidate are copies of.
 
     Attributes:
         reference: SOURCE/id of the closest image of the source.
@@ -31,7 +31,7 @@ class Replayed:
 
 @dataclass(frozen=True, slots=True)
 class Verified:
-    """What became of the images of candidates.
+    """Result of making and looking up the images of candidates.
 
     Attributes:
         images: made.
@@ -50,7 +50,7 @@ class Verified:
 
 @dataclass(frozen=True, slots=True)
 class Attempt:
-    """One method with one seed: its search, and what became of its candidates.
+    """One method with one seed: its search, and the result of its candidates.
 
     Attributes:
         method: its name.
@@ -63,7 +63,7 @@ class Attempt:
         search_calls: passes of the search, a gradient counted by ``GRADIENT_CALLS``.
         search_seconds: of wall time.
         check_calls: passes for ``checked``; they are part of neither cost.
-        verified: what became of the images.
+        verified: the result of the images.
     """
 
     method: str
@@ -93,18 +93,16 @@ class Attempt:
         return self.search_seconds + self.verified.seconds
 
     def discoveries(self) -> list[tuple[float, int]]:
-        """Return how many memorized images were known after so many passes, a step per pair.
+        """Return how many memorized images were known after how many passes, a step per pair.
 
-        Candidates are looked at in their order, each at its share of the cost of all images.
+        Candidates come in their order, each at its share of the cost of all images.
         """
         steps: list[tuple[float, int]] = [(0.0, 0)]
         seen: set[int] = set()
         share = self.verified.calls / max(len(self.candidates), 1)
         for place, candidate in enumerate(self.candidates, 1):
-            new = {
-                each.number for each in self.verified.replayed if each.prompt == candidate.prompt
-            } - seen
-            if new:
+            own = (r.number for r in self.verified.replayed if r.prompt == candidate.prompt)
+            if new := set(own) - seen:
                 seen |= new
                 steps.append((self.search_calls + place * share, len(seen)))
         return [*steps, (float(self.calls), len(seen))]
@@ -122,9 +120,9 @@ class Comparison:
         chains: candidates of a method, at most.
         seeds: that every method ran with.
         verification: how images were made, clustered and looked up, as plain data.
-        attempts: by seed, then in the order the methods were asked for.
+        attempts: by seed, then in the order of the methods.
         folder: with ``compare.json``, the tables, the figure, and a folder per method and seed.
-        key: of everything that was asked; equal keys are equal requests.
+        key: of the request.
     """
 
     model: dict[str, Any]
@@ -140,7 +138,7 @@ class Comparison:
 
     @property
     def methods(self) -> tuple[str, ...]:
-        """Names, in the order they were asked for."""
+        """Names, in the order they were given."""
         return tuple(dict.fromkeys(each.method for each in self.attempts))
 
     def of(self, method: str) -> tuple[Attempt, ...]:
@@ -197,38 +195,34 @@ class Row:
 
 
 def rows_of(result: Comparison) -> list[Row]:
-    """Return a row per method, in the order they were asked for."""
+    """Return a row per method, in the order they were given."""
     return [row_of(name, result.of(name)) for name in result.methods]
 
 
 def row_of(method: str, attempts: Sequence[Attempt]) -> Row:
     """Return the figures of one method's attempts, one per seed."""
-    images = sum(each.found for each in attempts)
+    images = sum(each.found for each in attempts) or math.nan
+    most = max((len(each.candidates) for each in attempts), default=math.inf)
+    known = [each.checked or (math.nan,) for each in attempts]
     return Row(
         method=method,
         seeds=len(attempts),
         found=mean_of((each.found for each in attempts), 0.0),
         candidates=mean_of(len(each.candidates) for each in attempts).value,
-        clustered=mean_of(
-            (len(each.verified.clustered) for each in attempts),
-            *(0.0, max((len(each.candidates) for each in attempts), default=math.inf)),
-        ),
+        clustered=mean_of((len(each.verified.clustered) for each in attempts), 0.0, most),
         search_calls=mean_of(each.search_calls for each in attempts).value,
         image_calls=mean_of(each.verified.calls for each in attempts).value,
         seconds=mean_of(each.seconds for each in attempts).value,
-        calls_an_image=_by(sum(each.calls for each in attempts), images),
-        seconds_an_image=_by(sum(each.seconds for each in attempts), images),
-        best_d=mean_of((max(each.checked, default=math.nan) for each in attempts), 0.0),
-        median_d=mean_of(
-            (float(np.median(each.checked)) if each.checked else math.nan for each in attempts),
-            0.0,
-        ),
+        calls_an_image=sum(each.calls for each in attempts) / images,
+        seconds_an_image=sum(each.seconds for each in attempts) / images,
+        best_d=mean_of(map(max, known), 0.0),
+        median_d=mean_of((float(np.median(each)) for each in known), 0.0),
         complete=all(each.complete for each in attempts),
     )
 
 
 def mean_of(values: Iterable[float], least: float = -math.inf, most: float = math.inf) -> Mean:
-    """Return the mean with its interval over seeds; what is not known (NaN) is left out.
+    """Return the mean with its interval over seeds; NaNs are left out.
 
     Args:
         values: one per seed.
@@ -243,36 +237,3 @@ def mean_of(values: Iterable[float], least: float = -math.inf, most: float = mat
     low, high = t_interval(known)
     low, high = (least if low < least else low), (most if high > most else high)
     return Mean(sum(known) / len(known), low, high)
-
-
-def _by(total: float, count: int) -> float:
-    return total / count if count else math.nan
-
-
-#: How methods are called in sentences, tables and figures.
-NAMES: Final = {
-    "gibbs": "Gibbs (Algorithm 1)",
-    "random": "random words",
-    "greedy": "greedy",
-    "conzic": "ConZIC",
-    "zerocap": "ZeroCap",
-    "pez": "PEZ",
-}
-
-
-def name_of(method: str) -> str:
-    """Return how a method is called; one that nobody knows by its own name."""
-    return NAMES.get(method, method)
-
-
-def budget_of(result: Comparison) -> str:
-    """Return what every search might spend, in words."""
-    calls, seconds = result.budget.get("calls"), result.budget.get("seconds")
-    parts = []
-    if calls is not None:
-        parts.append(f"{calls:,} passes")
-    if seconds is not None:
-        parts.append(f"{seconds:g} seconds")
-    allowed = f"at most {' and '.join(parts)} a search" if parts else "without a budget"
-    over = f", means over {len(result.seeds)} seeds" if len(result.seeds) > 1 else ""
-    return f"{allowed}, {result.chains:,} candidate{'s' * (result.chains != 1)} at most{over}"

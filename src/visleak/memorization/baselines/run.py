@@ -1,38 +1,313 @@
-"""Methods of search at equal cost, counted by what is verified (after table 2 of Hong et al.)."""
+"""Methods of search at equal cost, counted by what is verified (after table 2 of Hong et al.).
+
+High D alone is not memorization (Hong et al. 2024, table 2: PEZ): images are made of the candidates
+of each method, clustered, and looked up in the training images, and only what is verified counts.
+"""
 
 from __future__ import annotations
 
 import os
+import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, Literal, Protocol
 
 import visleak
 from visleak.documents import as_plain, digest_of, from_plain, read_document
 from visleak.errors import UsageError, VisleakError
+from visleak.memorization.baselines.conzic import Conzic, ConzicSettings
 from visleak.memorization.baselines.document import content, files
-from visleak.memorization.baselines.records import Attempt, Comparison, Verified
-from visleak.memorization.baselines.verifying import Verifier
-from visleak.memorization.model import DiffusionModel
-from visleak.memorization.scores import ScoreSettings, TriggerScore
-from visleak.memorization.search.running import draw_of
-from visleak.memorization.search.task import Budget, Candidate, Found, Searcher, SearchTask
-from visleak.memorization.search.task import Progress as Searched
+from visleak.memorization.baselines.pez import Pez, PezSettings
+from visleak.memorization.baselines.records import Attempt, Comparison, Replayed, Verified
+from visleak.memorization.baselines.zerocap import CausalLanguageModel, Zerocap, ZerocapSettings
+from visleak.memorization.extraction import CopySimilarity, ExtractSettings, extract
+from visleak.memorization.model import DiffusionModel, Sampling, TokenModel
+from visleak.memorization.prompts import Prompts
+from visleak.memorization.scores import Norm, ScoreSettings, TriggerScore
+from visleak.memorization.search.driver import (
+    Budget,
+    Candidate,
+    Found,
+    Searcher,
+    SearchTask,
+    draw_of,
+)
+from visleak.memorization.search.driver import Progress as Searched
+from visleak.memorization.search.gibbs import GibbsSearch
+from visleak.memorization.search.lists import Greedy, RandomSettings, RandomWords
+from visleak.memorization.search.proposals import Proposer
+from visleak.memorization.search.settings import refuse_other_scale, search_preset
+from visleak.memorization.tracing import trace
+from visleak.pipeline.folder import stamp_of
 from visleak.pipeline.workplace import Progress, silent
+from visleak.records import AnySet
 from visleak.storage import RunFolder
 from visleak.store import write_json
 
-#: File of a finished attempt.
-ATTEMPT: Final = "attempt.json"
 KIND: Final = "visleak memorization compare"
+
+#: File of a finished attempt, and its kind.
+ATTEMPT: Final = "attempt.json"
 ATTEMPT_KIND: Final = "visleak memorization compare, one attempt"
 
-#: Noises by which candidates are scored anew; numbers no search draws from.
+#: Noises under which candidates are scored again; numbers that no search draws from.
 CHECK_NOISES: Final = 4
 CHECK: Final = 0xC0FFEE
 
-Say = Callable[[str], None]
+#: Moves that no budget reaches.
+ENDLESS: Final = 1_000_000_000
+
+Say = Callable[[str], object]
+
+
+# -- methods by name ------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Means:
+    """What methods are made of; what a method does not need may be left out.
+
+    Attributes:
+        model: the diffusion model.
+        norm: of D.
+        proposer: makes the masked language model (gibbs, random, conzic).
+        causal: makes the causal one (zerocap).
+        prompts: the list (greedy).
+        length: words or tokens of a prompt; ZeroCap and PEZ count in tokens of their own models.
+        candidates: words that are tried at a position (gibbs, conzic, and ZeroCap's ``top``);
+            ``None``: each method's own.
+        iterations: moves of a chain; ``None``: each method's own number in the paper; ``"budget"``:
+            as many as the budget holds.
+        temperature: K of Algorithm 1, on the scale of ``norm``; ``None``: the paper's, which is on
+            the squared one.
+        beams: of ZeroCap.
+    """
+
+    model: TokenModel
+    norm: Norm
+    proposer: Callable[[], Proposer] | None = None
+    causal: Callable[[], CausalLanguageModel] | None = None
+    prompts: Prompts | None = None
+    length: int = 8
+    candidates: int | None = None
+    iterations: int | Literal["budget"] | None = "budget"
+    temperature: float | None = None
+    beams: int = 5
+
+    def masked(self, method: str) -> Proposer:
+        """Return the masked language model.
+
+        Raises:
+            UsageError: none was named.
+        """
+        if self.proposer is None:
+            raise UsageError(f"{method} needs a masked language model: give --lm FOLDER")
+        return self.proposer()
+
+    def own(self, usual: int | None) -> int | None:
+        """Return the iterations of a method with a usual number; ``None`` is no limit."""
+        if self.iterations == "budget":
+            return None
+        return usual if self.iterations is None else self.iterations
+
+
+def gibbs(means: Means) -> GibbsSearch:
+    """Return Algorithm 1: one round without a kappa, as for table 2 (200 runs, 150 iterations).
+
+    Raises:
+        UsageError: D is on another scale than the paper's K, and no K was given.
+    """
+    usual, temperature = search_preset("paper"), means.temperature
+    if temperature is None:
+        if means.norm != usual.norm:
+            raise UsageError(
+                f"the paper's K (temperature {usual.temperature:g}) is on the {usual.norm} scale"
+                f" and D on the {means.norm} one: give --temperature, or --norm {usual.norm}"
+            )
+        refuse_other_scale(means.model, usual, {"kappa"})
+        temperature = usual.temperature
+    settings = replace(
+        usual,
+        length=means.length,
+        iterations=means.own(usual.iterations) or ENDLESS,
+        candidates=means.candidates or usual.candidates,
+        temperature=temperature,
+        kappa=None,
+        rounds=1,
+        norm=means.norm,
+    )
+    return GibbsSearch(means.masked("gibbs"), settings)
+
+
+def random_words(means: Means) -> RandomWords:
+    """Return strings of random words; without a budget as many as Algorithm 1 scores."""
+    usual = search_preset("paper")
+    wanted = means.own(usual.iterations)
+    prompts = None if wanted is None else wanted * (means.candidates or usual.candidates)
+    return RandomWords(means.masked("random"), RandomSettings(means.length, prompts))
+
+
+def greedy(means: Means) -> Greedy:
+    """Return the best of a list.
+
+    Raises:
+        UsageError: no list was given.
+    """
+    if means.prompts is None:
+        raise UsageError("greedy needs a list of prompts: give --prompts FILE")
+    return Greedy(means.prompts)
+
+
+def conzic(means: Means) -> Conzic:
+    """Return ConZIC with D."""
+    usual = ConzicSettings()
+    candidates = means.candidates or usual.candidates
+    settings = ConzicSettings(means.length, means.own(usual.iterations), candidates)
+    return Conzic(means.masked("conzic"), settings)
+
+
+def zerocap(means: Means) -> Zerocap:
+    """Return ZeroCap with D; the budget, not a number of iterations, ends its chains early.
+
+    Raises:
+        UsageError: no causal language model was given.
+    """
+    if means.causal is None:
+        raise UsageError("zerocap needs a causal language model: give --causal-lm FOLDER")
+    top = means.candidates or ZerocapSettings().top
+    return Zerocap(means.causal(), ZerocapSettings(means.length, means.beams, top=top))
+
+
+def pez(means: Means) -> Pez:
+    """Return PEZ with D."""
+    return Pez(means.model, PezSettings(means.length, means.own(PezSettings().iterations)))
+
+
+#: Functions that make a method, by its name.
+SEARCHERS: Final[Mapping[str, Callable[[Means], Searcher]]] = {
+    "gibbs": gibbs,
+    "random": random_words,
+    "greedy": greedy,
+    "conzic": conzic,
+    "zerocap": zerocap,
+    "pez": pez,
+}
+
+
+def load_searchers(names: Sequence[str], means: Means) -> dict[str, Searcher]:
+    """Return methods by name.
+
+    Args:
+        names: of :data:`SEARCHERS`, in the order of the result.
+        means: what they are made of.
+
+    Raises:
+        UsageError: there is no method of a name, one is given twice, or lacks what it needs.
+        MissingExtra: a package is not installed.
+    """
+    for name in names:
+        if name not in SEARCHERS:
+            raise UsageError(f"a method is one of {', '.join(SEARCHERS)}; got {name!r}")
+    if not names or len(set(names)) != len(names):
+        raise UsageError(f"methods must be one or more, each given once; got {', '.join(names)}")
+    return {name: SEARCHERS[name](means) for name in names}
+
+
+# -- verification ---------------------------------------------------------------------------------
+
+
+class Verifier(Protocol):
+    """Decides which candidates give memorized images, and which images these are."""
+
+    def about(self) -> dict[str, object]:
+        """Return everything that its answers depend on, as plain data: a part of the key."""
+        ...
+
+    def verify(self, prompts: Sequence[str], folder: Path, progress: Progress) -> Verified:
+        """Make and look up images of prompts; what is in the folder already is not made again."""
+        ...
+
+
+@dataclass(frozen=True)
+class TracedImages:
+    """The verifier of visleak: ``extract``, then ``trace`` of one image per cluster.
+
+    Attributes:
+        model: makes the images.
+        sources: training images, sets or SOURCE text.
+        settings: images per prompt and what is a cluster.
+        sampling: steps, guidance, images per batch.
+        similarity: that clusters are made by.
+        tracing: further arguments of :func:`visleak.memorization.tracing.trace`: ``tau``,
+            ``similarity``, ``views``, ``layouts``, ``workers``, ``cache``, ``device``.
+    """
+
+    model: DiffusionModel
+    sources: Sequence[AnySet | str]
+    settings: ExtractSettings
+    sampling: Sampling
+    similarity: CopySimilarity
+    tracing: dict[str, Any] = field(default_factory=dict)
+
+    def about(self) -> dict[str, object]:
+        """Return how images are made, clustered and looked up."""
+        names = ("tau", "similarity", "views", "layouts")
+        return {
+            "images": {**self.settings.about(), "similarity": self.similarity.name},
+            "similarity": self.similarity.digest,
+            "sampling": {"steps": self.sampling.steps, "guidance": float(self.sampling.guidance)},
+            "tracing": {name: self.tracing[name] for name in names if name in self.tracing},
+            "sources": [_about_source(each) for each in self.sources],
+        }
+
+    def verify(self, prompts: Sequence[str], folder: Path, progress: Progress) -> Verified:
+        """Make images of prompts, cluster them, and trace the clusters."""
+        # the folder is that of one attempt, whose key decides what may stay
+        made = extract(
+            *(self.model, prompts, self.settings, folder / "images"),
+            similarity=self.similarity,
+            sampling=self.sampling,
+            pictures=False,
+            progress=progress,
+            force=True,
+        )
+        began = time.perf_counter()
+        clustered = tuple(dict.fromkeys(each.prompt for each in made.clusters))
+        replayed = self._traced(folder, progress) if clustered else ()
+        seconds = made.seconds + time.perf_counter() - began
+        return Verified(made.images, clustered, replayed, made.calls, seconds)
+
+    def _traced(self, folder: Path, progress: Progress) -> tuple[Replayed, ...]:
+        found = trace(
+            *(folder / "images", self.sources, folder / "trace"),
+            progress=progress,
+            force=True,
+            **self.tracing,
+        )
+        # of several sets references name their set already
+        several = len(found.about["sets"]) > 1
+        originals = {
+            each.number: each.references[0] if several else f"{each.source}/{each.references[0]}"
+            for each in found.originals
+        }
+        pairs = dict.fromkeys((m.memorized, m.prompt) for m in found.verified)
+        return tuple(
+            Replayed(originals[number], number, text)
+            for number, text in pairs
+            if number is not None
+        )
+
+
+def _about_source(source: AnySet | str) -> dict[str, object]:
+    """Return name, source and state of a source; another state is another comparison."""
+    if isinstance(source, str):
+        return {"source": source}
+    about = {"name": source.name, "source": source.source, "images": len(source)}
+    return {**about, "stamp": stamp_of(source)}
+
+
+# -- the comparison -------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True)
@@ -41,7 +316,7 @@ class Contest:
 
     Attributes:
         model: the diffusion model.
-        score: what D is made of.
+        score: settings of D.
         budget: of every search, all its chains together.
         chains: candidates of a method (200 in the paper).
         seeds: every method runs once with each.
@@ -55,9 +330,9 @@ class Contest:
 
     def __post_init__(self) -> None:
         if self.chains < 1:
-            raise UsageError(f"chains is at least 1; got {self.chains}")
+            raise UsageError(f"chains must be at least 1; got {self.chains}")
         if not self.seeds or len(set(self.seeds)) != len(self.seeds):
-            raise UsageError(f"seeds is one number or several different ones; got {self.seeds}")
+            raise UsageError(f"seeds must be one number or several different; got {self.seeds}")
 
     def about(self) -> dict[str, object]:
         """Return everything but seeds and methods, as plain data."""
@@ -67,23 +342,14 @@ class Contest:
             "score": self.score.about(),
             "budget": as_plain(self.budget),
             "chains": self.chains,
-            # an attempt whose candidates stand in another order is another one
+            # an attempt whose candidates are in another order is another one
             "candidates": "by D under fresh noises",
         }
 
 
 @dataclass(frozen=True)
-class Entry:
-    """One method with one seed.
-
-    Attributes:
-        contest: what every method is given.
-        name: of the method.
-        searcher: the method.
-        verifier: says which candidates give memorized images.
-        seed: of everything random.
-        folder: of the comparison.
-    """
+class _Entry:
+    """One method with one seed."""
 
     contest: Contest
     name: str
@@ -92,46 +358,32 @@ class Entry:
     seed: int
     folder: Path
 
-    @property
-    def place(self) -> Path:
-        """Folder of the attempt."""
-        return self.folder / self.name / f"seed-{self.seed}"
-
-    def key(self) -> str:
-        """Return the digest of everything that the attempt depends on."""
-        return digest_of(
-            as_plain(
-                {
-                    **self.contest.about(),
-                    "method": self.name,
-                    "settings": self.searcher.about(),
-                    "seed": self.seed,
-                    "verifier": self.verifier.about(),
-                }
-            )
-        )
-
-    def attempted(self, *, force: bool, progress: Progress, say: Say) -> Attempt:
+    def attempt(self, *, force: bool, progress: Progress, say: Say) -> Attempt:
         """Return the attempt: as it is on disk, or carried out."""
-        key, path = self.key(), self.place / ATTEMPT
-        kept = _read_attempt(path)
+        asked = {
+            **self.contest.about(),
+            "method": self.name,
+            "settings": self.searcher.about(),
+            "seed": self.seed,
+            "verifier": self.verifier.about(),
+        }
+        key, place = digest_of(as_plain(asked)), self.folder / self.name / f"seed-{self.seed}"
+        kept = _read_attempt(place / ATTEMPT)
         if kept is not None and kept[0] == key:
             say(f"{self.name}, seed {self.seed}: finished before")
             return kept[1]
         if kept is not None and not force:
             raise UsageError(
-                f"{path} is of another request; choose another folder with -o DIR, or --force"
-                " replaces it"
+                f"{place / ATTEMPT} is of another request; choose another folder with -o DIR, or"
+                " --force replaces it"
             )
-        found = self._search(key, progress)
-        candidates = candidates_of(found)
-        checked, calls = self._checked([each.prompt for each in candidates])
-        # by the one noise that a search met, the luckiest of them would come first
-        candidates, checked = by_fresh_score(candidates, checked)
+        # another request never meets the state of this one
+        found = self._search(place / f"search-{key[:12]}", progress)
+        candidates, checked, calls = self._checked(candidates_of(found))
         verified = Verified(0, (), (), 0, 0.0)
         if candidates:
             texts = [each.prompt for each in candidates]
-            verified = self.verifier.verify(texts, self.place, progress)
+            verified = self.verifier.verify(texts, place, progress)
         made = Attempt(
             method=self.name,
             seed=self.seed,
@@ -145,11 +397,11 @@ class Entry:
             verified=verified,
         )
         head = {"schema": 1, "kind": ATTEMPT_KIND, "visleak": visleak.__version__, "key": key}
-        write_json(path, {**head, "attempt": as_plain(made)})
+        write_json(place / ATTEMPT, {**head, "attempt": as_plain(made)})
         return made
 
-    def _search(self, key: str, progress: Progress) -> Found:
-        """Search, or go on where an earlier run was stopped."""
+    def _search(self, folder: Path, progress: Progress) -> Found:
+        """Search, or resume where an earlier run was interrupted."""
         budget, step = self.contest.budget, f"searching: {self.name}, seed {self.seed}"
 
         def told(now: Searched) -> None:
@@ -158,27 +410,24 @@ class Entry:
             else:
                 progress(step, now.done, now.total or 0)
 
-        task = SearchTask(
-            score=TriggerScore(self.contest.model, self.contest.score),
-            chains=self.contest.chains,
-            seed=self.seed,
-            budget=budget,
-            # another request never meets the state of this one
-            folder=self.place / f"search-{key[:12]}",
-            say=told,
-        )
-        # some methods write into the folder before they make it
-        self.place.joinpath(f"search-{key[:12]}").mkdir(parents=True, exist_ok=True)
+        folder.mkdir(parents=True, exist_ok=True)
+        score = TriggerScore(self.contest.model, self.contest.score)
+        task = SearchTask(score, self.contest.chains, self.seed, budget, folder, told)
         return self.searcher.search(task)
 
-    def _checked(self, prompts: Sequence[str]) -> tuple[tuple[float, ...], int]:
-        """Return D of the candidates under noises of their own, and the passes it cost."""
-        if not prompts:
-            return (), 0
+    def _checked(
+        self, candidates: Sequence[Candidate]
+    ) -> tuple[tuple[Candidate, ...], tuple[float, ...], int]:
+        """Return candidates by D under noises of their own, highest first, and what it cost.
+
+        By the one noise that a search met, the luckiest of them would come first.
+        """
+        if not candidates:
+            return (), (), 0
         settings = replace(self.contest.score, noises=CHECK_NOISES)
         score = TriggerScore(self.contest.model, settings)
-        found = score(prompts, draw=draw_of(CHECK)).by(settings.norm)
-        return tuple(map(float, found)), score.calls
+        found = score([each.prompt for each in candidates], draw=draw_of(CHECK)).by(settings.norm)
+        return *by_fresh_score(candidates, found.tolist()), score.calls
 
 
 def candidates_of(found: Found) -> tuple[Candidate, ...]:
@@ -188,9 +437,8 @@ def candidates_of(found: Found) -> tuple[Candidate, ...]:
     >>> [each.prompt for each in candidates_of(Found("m", {}, best, (), 0, 0.0))]
     ['c', 'a b']
     """
-    ordered = sorted(found.best, key=lambda each: (-each.score, each.prompt))
     once: dict[str, Candidate] = {}
-    for each in ordered:
+    for each in sorted(found.best, key=lambda each: (-each.score, each.prompt)):
         if each.prompt.strip():
             once.setdefault(each.prompt, each)
     return tuple(once.values())
@@ -214,25 +462,16 @@ def by_fresh_score(
 
 
 def _read_attempt(path: Path) -> tuple[str, Attempt] | None:
-    """Return the key of a finished attempt and the attempt; ``None`` where there is none.
-
-    Raises:
-        VisleakError: the file is damaged.
-    """
+    """Return the key of a finished attempt and the attempt; ``None`` where there is none."""
     if not path.is_file():
         return None
     content: Mapping[str, Any] = read_document(
         path, ATTEMPT_KIND, 1, "it is not an attempt of a comparison"
     )
     try:
-        made: Attempt = from_plain(Attempt, content["attempt"])
-        return str(content["key"]), made
+        return str(content["key"]), from_plain(Attempt, content["attempt"])
     except (KeyError, TypeError, ValueError) as error:
         raise VisleakError(f"{path} is damaged ({error}); delete it to run it again") from error
-
-
-def _unsaid(line: str) -> None:
-    """Say nothing."""
 
 
 def compare(
@@ -243,21 +482,21 @@ def compare(
     *,
     force: bool = False,
     progress: Progress = silent,
-    say: Say = _unsaid,
+    say: Say = lambda line: None,
 ) -> Comparison:
     """Let methods search at one budget, and count the memorized images they find.
 
-    Every method and seed is an attempt with a folder of its own. A finished attempt is kept: a
-    comparison that was stopped goes on, and more seeds or methods run only what is new.
+    Every method and seed is an attempt with a folder of its own. A finished attempt is kept: an
+    interrupted comparison resumes, and more seeds or methods run only what is new.
 
     Args:
         contest: model, D, budget, chains, seeds.
         methods: searchers by name.
-        verifier: says which candidates give memorized images.
+        verifier: decides which candidates give memorized images.
         out: the folder; a finished comparison of the same request is returned as it is.
         force: another comparison, and attempts with other settings, may be replaced.
-        progress: told of searches, images and verification.
-        say: told in a line what is reused.
+        progress: called for searches, images and verification.
+        say: called with a line about what is reused.
 
     Raises:
         UsageError: the folder holds another comparison, or a method refuses its settings.
@@ -275,14 +514,17 @@ def compare(
         say(f"{run.path} holds this comparison, finished")
         return known
     with run.claimed():
-        attempts = []
-        for seed in contest.seeds:
-            for name, searcher in methods.items():
-                one = Entry(contest, name, searcher, verifier, seed, run.path)
-                attempts.append(one.attempted(force=force, progress=progress, say=say))
+        attempts = [
+            _Entry(contest, name, searcher, verifier, seed, run.path).attempt(
+                force=force, progress=progress, say=say
+            )
+            for seed in contest.seeds
+            for name, searcher in methods.items()
+        ]
+        timestep = TriggerScore(contest.model, contest.score).timestep
         result = Comparison(
             model=dict(contest.model.about()),
-            score={**contest.score.about(), "timestep": _timestep(contest)},
+            score={**contest.score.about(), "timestep": timestep},
             norm=contest.score.norm,
             budget=as_plain(contest.budget),
             chains=contest.chains,
@@ -294,10 +536,6 @@ def compare(
         )
         run.finish(content(run, result), files(result))
     return result
-
-
-def _timestep(contest: Contest) -> float:
-    return TriggerScore(contest.model, contest.score).timestep
 
 
 def read_comparison(folder: str | os.PathLike[str]) -> Comparison:

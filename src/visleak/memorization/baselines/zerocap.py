@@ -1,19 +1,19 @@
 """ZeroCap with D in place of CLIP: a causal language model, guided word by word, with beams.
 
-Tewel et al. 2022; in table 2 of Hong et al. 2024 its CLIP loss is replaced by -D. It found no
-memorized image in 44 hours: its prompts have a D above general prompts and below triggers.
-
 Tewel et al. 2022, "ZeroCap", section 3: the keys and values of the tokens so far are moved by a few
 gradient steps on the sum of two losses: the cross-entropy of the next word to the softmax of the
-match over the most probable words (there CLIP's, here D), and the divergence from what the model
-would have said (equations 3 to 5). A gradient is divided by a power of its norm.
+match over the most probable words (there CLIP's, here D), and the divergence from the model's own
+probabilities (equations 3 to 5). A gradient is divided by a power of its norm.
+
+In table 2 of Hong et al. 2024 it found no memorized image in 44 hours: its prompts have a D above
+general prompts and below triggers.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import asdict, dataclass, field
-from typing import Any, Final, Literal
+from dataclasses import asdict, astuple, dataclass
+from typing import Any, Final
 
 import numpy as np
 import numpy.typing as npt
@@ -21,14 +21,84 @@ import numpy.typing as npt
 from visleak.encoders.libraries import library
 from visleak.errors import UsageError
 from visleak.memorization.model import Tensor
-from visleak.memorization.search.language_models import loaded
-from visleak.memorization.search.running import Run, begun, draw_of, generator
-from visleak.memorization.search.task import Candidate, Found, SearchTask
+from visleak.memorization.search.driver import (
+    Candidate,
+    Found,
+    Run,
+    SearchTask,
+    begun,
+    draw_of,
+    generator,
+    refuse_below_one,
+)
+from visleak.memorization.search.proposals import loaded
 
 #: Keys and values of each layer, each (beams, heads, tokens, width).
 Memory = list[tuple[Tensor, Tensor]]
 
-WHAT = "a causal language model"
+#: D of the most probable next words: (beams, words) ids to (beams, words) values.
+Judge = Callable[[npt.NDArray[np.int64]], npt.NDArray[np.float64]]
+
+WHAT: Final = "a causal language model"
+
+#: The logit of the end is lowered by this factor at the first word (ZeroCap's code).
+AT_FIRST: Final = 1.6
+
+#: Added to norms, so that a gradient of 0 stays one.
+TINY: Final = 1e-15
+
+#: In place of a position, for the noises that finished prompts of a chain are compared under.
+LAST: Final = 1 << 20
+
+
+@dataclass(frozen=True, slots=True)
+class ZerocapSettings:
+    """How ZeroCap runs; the values are those of its code.
+
+    Its list of forbidden tokens is not used; only special tokens are never chosen. The value of
+    ``temperature`` was made for cosines of CLIP: D spreads further, so that the target is nearly
+    its argmax. A chain begins with a word drawn from the language model.
+
+    Attributes:
+        length: tokens of a prompt, at most.
+        beams: texts kept at a time.
+        prefix: text that the language model begins with; it is cut off before D is measured, as
+            the authors of MemBench do with theirs.
+        end: a token that ends a text; where the vocabulary has none, all texts have full length.
+        end_factor: by which the logit of ``end`` is raised from the second word on.
+        steps: gradient steps per word; 0 leaves the words of the language model.
+        top: most probable words whose D is measured.
+        temperature: of the softmax of D.
+        guide_scale: weight of the cross-entropy to that softmax.
+        ce_scale: weight of the divergence from the model's own words.
+        stepsize: length of a step.
+        norm_factor: power of the gradient's norm that it is divided by.
+        fusion: share of the shifted probabilities in the geometric mean with the model's own.
+    """
+
+    length: int = 15
+    beams: int = 5
+    prefix: str = "Image of a"
+    end: str = "."
+    end_factor: float = 1.01
+    steps: int = 5
+    top: int = 512
+    temperature: float = 0.01
+    guide_scale: float = 1.0
+    ce_scale: float = 0.2
+    stepsize: float = 0.3
+    norm_factor: float = 0.9
+    fusion: float = 0.99
+
+    def __post_init__(self) -> None:
+        refuse_below_one(self, "length", "beams", "top")
+        if self.steps < 0:
+            raise UsageError(f"steps of zerocap must be at least 0; got {self.steps}")
+        if not (self.temperature > 0.0 and self.end_factor > 0.0):
+            raise UsageError(
+                "temperature and end_factor of zerocap must be above 0; got"
+                f" {self.temperature:g} and {self.end_factor:g}"
+            )
 
 
 def load_causal(text: str, *, device: str = "cpu") -> CausalLanguageModel:
@@ -42,7 +112,7 @@ def load_causal(text: str, *, device: str = "cpu") -> CausalLanguageModel:
     Raises:
         MissingExtra: torch or transformers is not installed.
         UsageError: there is no such folder, or it holds a masked language model.
-        VisleakError: the model cannot be had or loaded, or is no causal language model.
+        VisleakError: the model could not be loaded, or is not a causal language model.
     """
     network, tokenizer, digest = loaded(text, "AutoModelForCausalLM", device, "--causal-lm FOLDER")
     return CausalLanguageModel(text, network, tokenizer, digest)
@@ -51,15 +121,10 @@ def load_causal(text: str, *, device: str = "cpu") -> CausalLanguageModel:
 class CausalLanguageModel:
     """A causal network of transformers with its tokenizer.
 
-    Args:
-        name: as it was asked for.
-        network: of transformers.
-        tokenizer: its own.
-        digest: of both.
-
     Attributes:
-        name, digest: the same.
-        special: ids that are no part of a prompt.
+        name: as it was asked for.
+        digest: of network and tokenizer.
+        special: ids that are not part of a prompt.
         most: tokens it can read.
     """
 
@@ -78,14 +143,14 @@ class CausalLanguageModel:
         return {"model": self.name, "digest": self.digest}
 
     def begin(self, prefix: str) -> list[int]:
-        """Return the ids that a text begins with: its own sign for it, and those of a prefix.
+        """Return the ids that a text begins with: the token for it, and those of a prefix.
 
         Raises:
             UsageError: there are none.
         """
-        sign = self._tokenizer.bos_token_id
-        ids = list(self._tokenizer(prefix, add_special_tokens=False)["input_ids"]) if prefix else []
-        begun = ([] if sign is None else [int(sign)]) + list(map(int, ids))
+        first = self._tokenizer.bos_token_id
+        ids = self._tokenizer(prefix, add_special_tokens=False)["input_ids"] if prefix else []
+        begun = [int(each) for each in (first, *ids) if each is not None]
         if not begun:
             raise UsageError(
                 f"language model {self.name} has no token that begins a text: give a prefix"
@@ -99,10 +164,8 @@ class CausalLanguageModel:
 
     def texts(self, rows: Sequence[Sequence[int]]) -> list[str]:
         """Return what rows of ids spell, without special tokens."""
-        return [
-            str(text).strip()
-            for text in self._tokenizer.batch_decode(rows, skip_special_tokens=True)
-        ]
+        decoded = self._tokenizer.batch_decode(rows, skip_special_tokens=True)
+        return [str(text).strip() for text in decoded]
 
     def rows(self, rows: Sequence[Sequence[int]]) -> Tensor:
         """Return rows of equal length as the network reads them, (beams, tokens)."""
@@ -133,10 +196,6 @@ class CausalLanguageModel:
             cache.update(keys, values, number)
         answer = self._network(input_ids=last, past_key_values=cache, use_cache=True)
         return answer.logits[:, -1].float()
-
-
-#: The logit of the end is lowered by this factor at the first word (ZeroCap's code).
-AT_FIRST: Final = 1.6
 
 
 @dataclass(frozen=True, slots=True)
@@ -194,45 +253,11 @@ def nudged(logits: Tensor, end: int | None, position: int, factor: float) -> Ten
     return raised
 
 
-Float64 = npt.NDArray[np.float64]
-
-#: D of the most probable next words: (beams, words) ids to (beams, words) values.
-Judge = Callable[[npt.NDArray[np.int64]], Float64]
-
-#: Added to norms, so that a gradient of 0 stays one.
-TINY = 1e-15
-
-
-@dataclass(frozen=True, slots=True)
-class ShiftSettings:
-    """How a memory is shifted; the values are those of ZeroCap's code.
-
-    Attributes:
-        iterations: gradient steps per token.
-        top: most probable words that D is asked about.
-        temperature: divides D before its softmax.
-        guide_scale: weight of the cross-entropy to that softmax.
-        ce_scale: weight of the divergence from the model's own words.
-        stepsize: length of a step.
-        norm_factor: power of the gradient's norm that it is divided by.
-        fusion: share of the shifted probabilities in the geometric mean with the model's own.
-    """
-
-    iterations: int = 5
-    top: int = 512
-    temperature: float = 0.01
-    guide_scale: float = 1.0
-    ce_scale: float = 0.2
-    stepsize: float = 0.3
-    norm_factor: float = 0.9
-    fusion: float = 0.99
-
-
 def next_words(
     model: CausalLanguageModel,
     rows: Sequence[Sequence[int]],
     judge: Judge,
-    how: ShiftSettings,
+    how: ZerocapSettings,
     nudge: Callable[[Tensor], Tensor] = lambda logits: logits,
 ) -> Tensor:
     """Return the log-probabilities of the next word of every beam, (beams, vocabulary).
@@ -248,16 +273,14 @@ def next_words(
     """
     torch = library("torch", "diffusion", WHAT)
     tokens = model.rows(rows)
-    own = model.logits(tokens)
+    own = moved = model.logits(tokens)
     memory = model.memory(tokens)
     if memory:
         memory = shifted(model, memory, tokens[:, -1:], own.log_softmax(-1), judge, how)
         with torch.no_grad():
             moved = model.logits_after(memory, tokens[:, -1:])
-    else:
-        moved = own
-    moved = nudge(moved)
-    mixed = how.fusion * moved.log_softmax(-1) + (1.0 - how.fusion) * own.log_softmax(-1)
+    moved = nudge(moved).log_softmax(-1)
+    mixed = how.fusion * moved + (1.0 - how.fusion) * own.log_softmax(-1)
     mixed[:, sorted(model.special)] = -torch.inf
     return mixed.log_softmax(-1).double().cpu()
 
@@ -268,7 +291,7 @@ def shifted(
     last: Tensor,
     own: Tensor,
     judge: Judge,
-    how: ShiftSettings,
+    how: ZerocapSettings,
 ) -> Memory:
     """Return a memory after the gradient steps.
 
@@ -283,26 +306,29 @@ def shifted(
     torch = library("torch", "diffusion", WHAT)
     flat = [each.detach() for pair in memory for each in pair]
     moves = [torch.zeros_like(each) for each in flat]
-    for _ in range(how.iterations):
+    for _ in range(how.steps):
         leaves = [move.clone().requires_grad_(True) for move in moves]
         with torch.enable_grad():
             here = [base + leaf for base, leaf in zip(flat, leaves, strict=True)]
             logs = model.logits_after(_paired(here), last).log_softmax(-1)
             loss = losses(logs, own, target(logs, model.special, judge, how), how).sum()
             gradients = torch.autograd.grad(loss, leaves)
+        # each beam's gradient is divided by its own norm
+        norms = [each.flatten(1).norm(dim=1) + TINY for each in gradients]
         moves = [
-            move - how.stepsize * gradient / norms(gradient) ** how.norm_factor
-            for move, gradient in zip(moves, gradients, strict=True)
+            move
+            - how.stepsize * each / norm.reshape(-1, *[1] * (each.dim() - 1)) ** how.norm_factor
+            for move, each, norm in zip(moves, gradients, norms, strict=True)
         ]
     return _paired([base + move for base, move in zip(flat, moves, strict=True)])
 
 
-def target(logs: Tensor, special: frozenset[int], judge: Judge, how: ShiftSettings) -> Tensor:
-    """Return what the next word should be by D: its softmax over the most probable words.
+def target(logs: Tensor, special: frozenset[int], judge: Judge, how: ZerocapSettings) -> Tensor:
+    """Return the wanted next word: the softmax of D over the most probable words.
 
     Args:
         logs: log-probabilities (beams, vocabulary).
-        special: ids that are no words.
+        special: ids that are not words.
         judge: D of candidates.
         how: number of words, temperature.
 
@@ -320,7 +346,7 @@ def target(logs: Tensor, special: frozenset[int], judge: Judge, how: ShiftSettin
         return torch.zeros_like(logs).scatter(1, ids, chances)
 
 
-def losses(logs: Tensor, own: Tensor, wanted: Tensor, how: ShiftSettings) -> Tensor:
+def losses(logs: Tensor, own: Tensor, wanted: Tensor, how: ZerocapSettings) -> Tensor:
     """Return ZeroCap's loss of every beam, (beams,): less is better.
 
     Args:
@@ -330,66 +356,12 @@ def losses(logs: Tensor, own: Tensor, wanted: Tensor, how: ShiftSettings) -> Ten
         how: the two weights.
     """
     guide = -(wanted * logs).sum(-1)
-    apart = (logs.exp() * (logs - own)).sum(-1)
-    return how.guide_scale * guide + how.ce_scale * apart
-
-
-def norms(gradient: Tensor) -> Tensor:
-    """Return the norm of every beam's gradient, shaped to divide it."""
-    found = gradient.flatten(1).norm(dim=1) + TINY
-    return found.reshape(-1, *[1] * (gradient.dim() - 1))
+    divergence = (logs.exp() * (logs - own)).sum(-1)
+    return how.guide_scale * guide + how.ce_scale * divergence
 
 
 def _paired(flat: Sequence[Tensor]) -> Memory:
     return list(zip(flat[::2], flat[1::2], strict=True))
-
-
-#: In place of a position, for the noises that finished prompts of a chain are compared under.
-LAST: Final = 1 << 20
-
-
-@dataclass(frozen=True, slots=True)
-class ZerocapSettings:
-    """How ZeroCap runs; the values are those of its code.
-
-    Its list of forbidden tokens is not used; only special tokens are never chosen. The value of
-    ``shift.temperature`` was made for cosines of CLIP: D spreads further, so that the target is
-    nearly its argmax.
-
-    Attributes:
-        length: tokens of a prompt, at most.
-        beams: texts kept beside each other.
-        shift: how the memory is moved.
-        end: a token that ends a text; where the vocabulary has none, all texts have full length.
-        end_factor: by which the logit of ``end`` is raised from the second word on.
-        prefix: text that the language model begins with; it is cut off before D is asked, as the
-            authors of MemBench do with theirs.
-        start: the first word of a chain: ``sample``, drawn from the language model, or ``beam``,
-            ZeroCap's own way, where nothing but the noises of D tells two chains apart.
-    """
-
-    length: int = 15
-    beams: int = 5
-    shift: ShiftSettings = field(default_factory=ShiftSettings)
-    end: str = "."
-    end_factor: float = 1.01
-    prefix: str = "Image of a"
-    start: Literal["sample", "beam"] = "sample"
-
-    def __post_init__(self) -> None:
-        counts = {"length": self.length, "beams": self.beams, "top": self.shift.top}
-        for name, value in counts.items():
-            if value < 1:
-                raise UsageError(f"{name} of zerocap is at least 1; got {value}")
-        if self.shift.iterations < 0:
-            raise UsageError(f"iterations of zerocap is at least 0; got {self.shift.iterations}")
-        if not (self.shift.temperature > 0.0 and self.end_factor > 0.0):
-            raise UsageError(
-                "temperature and end_factor of zerocap are above 0; got"
-                f" {self.shift.temperature:g} and {self.end_factor:g}"
-            )
-        if self.start not in ("sample", "beam"):
-            raise UsageError(f"start of zerocap is sample or beam; got {self.start!r}")
 
 
 class _Spent(Exception):
@@ -426,7 +398,7 @@ class Zerocap:
         return {
             **asdict(self.settings),
             "language_model": self.model.about(),
-            "noises": "one draw a chain and position",
+            "noises": "one draw per chain and position",
         }
 
     def search(self, task: SearchTask) -> Found:
@@ -436,49 +408,54 @@ class Zerocap:
             UsageError: the budget does not hold a word of the first chain.
         """
         with begun(self.name, self.about(), task) as run:
-            meta: dict[str, Any] = run.state or {"best": [], "beams": None, "whole": True}
-            while len(meta["best"]) < task.chains and run.left() != 0:
-                if meta["beams"] is None:
-                    left, chains = run.left(), task.chains - len(meta["best"])
+            state: dict[str, Any] = run.state or {"chain": 0, "beams": None, "whole": True}
+            while state["chain"] < task.chains and run.left() != 0:
+                if state["beams"] is None:
+                    left, chains = run.left(), task.chains - state["chain"]
                     limit = None if left is None else run.calls + left // chains
-                    meta |= {"beams": self._first(task.seed, len(meta["best"])), "limit": limit}
-                self._chain(run, meta)
-            best = [Candidate(**each) for each in meta["best"]]
-            complete = meta["whole"] and len(best) == task.chains
-            worded = [each for each in best if each.prompt.strip()]
-            return run.found(worded, meta, complete=complete)
+                    first = [astuple(self._first(task.seed, state["chain"]))]
+                    state |= {"beams": first, "limit": limit}
+                self._chain(run, state)
+            complete = state["whole"] and state["chain"] == task.chains
+            best = [run.best[chain] for chain in sorted(run.best)]
+            return run.found(state, complete=complete, best=best)
 
-    def _first(self, seed: int, chain: int) -> list[dict[str, Any]]:
-        """Return what a chain begins with: nothing, or a first word."""
-        if self.settings.start == "beam":
-            return [asdict(Beam())]
+    def _first(self, seed: int, chain: int) -> Beam:
+        """Return a text of one word, drawn from the language model."""
         logits = self.model.logits(self.model.rows([self._begin]))[0].double().cpu()
         banned = self.model.special | ({self._end} if self._end is not None else set())
         logits[sorted(banned)] = -np.inf
         chances = logits.softmax(-1).numpy()
         word = int(generator(seed, chain).choice(len(chances), p=chances / chances.sum()))
-        return [asdict(Beam((word,), float(np.log(chances[word]))))]
+        return Beam((word,), float(np.log(chances[word])))
 
-    def _chain(self, run: Run, meta: dict[str, Any]) -> None:
-        """Carry a chain to its end, and take its best text in; a position is kept on disk."""
-        chain, length = len(meta["best"]), self.settings.length
+    def _chain(self, run: Run, state: dict[str, Any]) -> None:
+        """Carry a chain to its end, and visit its best text; each position is kept on disk."""
+        chain, length, chains = state["chain"], self.settings.length, run.task.chains
         while True:
-            beams = [Beam(tuple(one["ids"]), one["total"], one["ended"]) for one in meta["beams"]]
+            beams = [Beam(tuple(ids), *rest) for ids, *rest in state["beams"]]
             going = [beam for beam in beams if not beam.ended]
             if not going or len(going[0].ids) >= length:
                 break
             try:
-                beams = self._word(run, meta["limit"], chain, beams, going)
+                beams = self._word(run, state["limit"], chain, beams, going)
             except _Spent:
-                meta["whole"] = False
+                state["whole"] = False
                 break
-            meta["beams"] = [asdict(beam) for beam in beams]
-            run.save(meta, now=False)
-            run.say(chain * length + len(going[0].ids) + 1, run.task.chains * length)
-        meta["best"] = [*meta["best"], asdict(self._best(run, chain, beams))]
-        meta["beams"] = None
-        run.save(meta, now=len(meta["best"]) == run.task.chains)
-        run.say((chain + 1) * length, run.task.chains * length)
+            state["beams"] = [astuple(beam) for beam in beams]
+            run.save(state, now=False)
+            run.say(chain * length + len(going[0].ids) + 1, chains * length)
+        known = [text for text in self.model.texts([beam.ids for beam in beams]) if text.strip()]
+        if known:
+            score, step = run.task.score, max(len(beam.ids) for beam in beams)
+            found = score(known, draw=draw_of(run.task.seed, chain, LAST))
+            run.calls += score.settings.noises * (len(known) + 1)
+            for text, value in zip(known, found.by(score.settings.norm), strict=True):
+                run.add([Candidate(text, float(value), chain, step)])
+                run.visit(Candidate(text, float(value), chain, step))
+        state |= {"chain": chain + 1, "beams": None}
+        run.save(state, now=chain + 1 == chains)
+        run.say((chain + 1) * length, chains * length)
 
     def _word(
         self,
@@ -493,89 +470,41 @@ class Zerocap:
         Raises:
             _Spent: the share of the chain does not hold it.
         """
-        position = len(going[0].ids)
-        judge = _Judge(self.model, going, run, limit, (chain, position), self.settings.beams)
+        position, score, known = len(going[0].ids), run.task.score, {"": 0.0}
+        noises = score.settings.noises
+        # the texts that will have to be scored at the end
+        spare = noises * (self.settings.beams + 1)
+
+        def judge(ids: npt.NDArray[np.int64]) -> npt.NDArray[np.float64]:
+            rows = [
+                [*beam.ids, word]
+                for beam, words in zip(going, ids.tolist(), strict=True)
+                for word in words
+            ]
+            texts = self.model.texts(rows)
+            new = list(dict.fromkeys(text for text in texts if text not in known))
+            if new:
+                # the empty prompt is passed once per position
+                cost = noises * (len(new) + (len(known) == 1))
+                over = limit is not None and run.calls + cost + spare > limit
+                if over or run.left() == 0:
+                    run.affords(run.task.chains * (cost + spare))
+                    raise _Spent
+                values = score(new, draw=draw_of(run.task.seed, chain, position))
+                run.calls += cost
+                known.update(zip(new, values.by(score.settings.norm).tolist(), strict=True))
+            return np.array([known[text] for text in texts]).reshape(ids.shape)
+
         rows = [[*self._begin, *beam.ids] for beam in going]
+        factor = self.settings.end_factor
         logs = next_words(
             self.model,
             rows,
             judge,
-            self.settings.shift,
-            lambda logits: nudged(logits, self._end, position, self.settings.end_factor),
+            self.settings,
+            lambda logits: nudged(logits, self._end, position, factor),
         )
-        run.add(judge.candidates())
+        run.add(
+            Candidate(text, value, chain, position + 1) for text, value in known.items() if text
+        )
         return grown(beams, logs, self.settings.beams, self._end)
-
-    def _best(self, run: Run, chain: int, beams: Sequence[Beam]) -> Candidate:
-        """Return the text of the highest D among the last beams."""
-        known = [text for text in self.model.texts([beam.ids for beam in beams]) if text.strip()]
-        if not known:
-            return Candidate("", 0.0, chain)
-        score = run.task.score
-        draw = draw_of(run.task.seed, chain, LAST)
-        values = score(known, draw=draw).by(score.settings.norm)
-        run.calls += score.settings.noises * (len(known) + 1)
-        found = [
-            Candidate(text, float(value), chain, max(len(beam.ids) for beam in beams))
-            for text, value in zip(known, values, strict=True)
-        ]
-        run.add(found)
-        return max(found, key=lambda each: each.score)
-
-
-class _Judge:
-    """D of the next words of beams, each text once a position.
-
-    Args:
-        model: spells the texts.
-        beams: that go on.
-        run: pays for D.
-        limit: passes at which the share of the chain is spent.
-        place: chain and position.
-        spare: texts that will have to be scored at the end.
-    """
-
-    def __init__(
-        self,
-        model: CausalLanguageModel,
-        beams: Sequence[Beam],
-        run: Run,
-        limit: int | None,
-        place: tuple[int, int],
-        spare: int,
-    ) -> None:
-        self._model, self._beams, self._run = model, beams, run
-        self._limit, self._place, self._spare = limit, place, spare
-        self._known: dict[str, float] = {"": 0.0}
-
-    def __call__(self, ids: npt.NDArray[np.int64]) -> npt.NDArray[np.float64]:
-        rows = [
-            [*beam.ids, word]
-            for beam, words in zip(self._beams, ids.tolist(), strict=True)
-            for word in words
-        ]
-        texts = self._model.texts(rows)
-        new = list(dict.fromkeys(text for text in texts if text not in self._known))
-        if new:
-            self._ask(new)
-        return np.array([self._known[text] for text in texts]).reshape(ids.shape)
-
-    def _ask(self, texts: Sequence[str]) -> None:
-        run, score = self._run, self._run.task.score
-        noises = score.settings.noises
-        # the empty prompt is passed once a position
-        cost = noises * (len(texts) + (len(self._known) == 1))
-        spare = noises * (self._spare + 1)
-        over = self._limit is not None and run.calls + cost + spare > self._limit
-        if over or run.left() == 0:
-            run.must_have_begun(run.calls, run.task.chains * (cost + spare))
-            raise _Spent
-        values = score(texts, draw=draw_of(run.task.seed, *self._place)).by(score.settings.norm)
-        run.calls += cost
-        self._known |= dict(zip(texts, map(float, values), strict=True))
-
-    def candidates(self) -> list[Candidate]:
-        """Return every text that was scored."""
-        chain, position = self._place
-        known = {text: value for text, value in self._known.items() if text}
-        return [Candidate(text, value, chain, position + 1) for text, value in known.items()]

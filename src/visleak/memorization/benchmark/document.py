@@ -1,4 +1,7 @@
-"""A benchmark as a document and as files, in the layout of tables 3 to 5 of Hong et al. 2024."""
+"""The figure of a benchmark: what each method's settings trade similarity for.
+
+A benchmark as a document and as files, in the layout of tables 3 to 5 of Hong et al. 2024.
+"""
 
 from __future__ import annotations
 
@@ -10,10 +13,17 @@ from typing import Any, Final
 import numpy as np
 import pyarrow as pa
 
-from visleak.drawing import cut
+from visleak.drawing import COLOURS, INK, MARKS, as_text, cut, figure_of, saved, titled
 from visleak.markup import Grid
-from visleak.memorization.benchmark.columns import (
+from visleak.memorization.benchmark.records import (
+    GENERAL,
+    NONE,
     SCORES,
+    TRIGGER,
+    Benchmark,
+    Line,
+    MethodRow,
+    Score,
     label_of,
     line_name,
     name_of,
@@ -23,24 +33,112 @@ from visleak.memorization.benchmark.columns import (
     shown_columns,
     signed,
 )
-from visleak.memorization.benchmark.figures import tradeoff
-from visleak.memorization.benchmark.numbers import Entry, Measured
-from visleak.memorization.benchmark.records import (
-    GENERAL,
-    NONE,
-    TRIGGER,
-    Benchmark,
-    Line,
-    MethodRow,
-    Score,
-)
-from visleak.memorization.extraction.image_store import ImageStore
+from visleak.memorization.benchmark.statistics import Entry, Measured
+from visleak.memorization.extraction.images import ImageStore
 from visleak.memorization.intervals import GroupInterval
 from visleak.memorization.metrics.copying import LIMIT
 from visleak.reporting import Column, Document, Figure, Table, latex, markdown
 from visleak.reporting.contact_sheet import Tile, contact_sheet
 from visleak.reporting.document import LONGEST
 from visleak.storage import File, RunFolder
+
+#: What can be drawn against top-1 similarity, with its heading.
+PANELS: Final = (
+    (TRIGGER, "clip", "CLIP score, trigger prompts"),
+    (TRIGGER, "aesthetic", "aesthetic score, trigger prompts"),
+    (GENERAL, "clip", "CLIP score, general prompts"),
+    (GENERAL, "aesthetic", "aesthetic score, general prompts"),
+)
+
+
+def tradeoff(result: Benchmark, columns: int = 2) -> dict[str, bytes]:
+    """Return similarity against alignment and quality over each method's settings, SVG and PNG.
+
+    Lines go from no mitigation through a method's settings, weak to strong; up and to the left is
+    better. The reference performance is a star.
+
+    Args:
+        result: what was found.
+        columns: panels beside each other.
+    """
+    known = [row for row in result.rows if not math.isnan(row.value(TRIGGER, "top1"))]
+    panels = [
+        panel
+        for panel in PANELS
+        if any(not math.isnan(row.value(panel[0], panel[1])) for row in known)
+    ]
+    if not panels or not result.lines:
+        return {}
+    columns = min(columns, len(panels))
+    rows = math.ceil(len(panels) / columns)
+    width, height = 4.25 * columns, 3.6 * rows + 1.2
+    with figure_of((width, height)) as figure:
+        grid = figure.subplots(rows, columns, squeeze=False).ravel()
+        for axes, panel in zip(grid, panels, strict=False):
+            _panel(axes, result, panel)
+        for axes in grid[len(panels) :]:
+            axes.remove()
+        figure.tight_layout(rect=(0, 0, 1, 1 - 1.05 / height), h_pad=1.5, w_pad=1.5)
+        model = as_text(cut(short(str(result.about["model"].get("name", ""))), 40))
+        below = (
+            f"{model}, {result.triggers.prompts:,} trigger prompts; up and to the left is better"
+        )
+        titled(figure, "What mitigations trade similarity for", below)
+        figure.legend(
+            *grid[0].get_legend_handles_labels(), loc="upper left", ncols=3 * columns - 1,
+            fontsize=8.5, bbox_to_anchor=(0.12 / width, 1 - 0.55 / height), borderaxespad=0,
+        )  # fmt: skip
+        return saved(figure, "benchmark tradeoff")
+
+
+def _panel(axes: Any, result: Benchmark, panel: tuple[str, str, str]) -> None:
+    """Draw one number against top-1 similarity, with faint intervals of both."""
+    scenario, name, heading = panel
+    edge: dict[str, Any] = {"mec": "white", "mew": 0.8, "zorder": 4}
+
+    def point(row: MethodRow) -> tuple[float, float]:
+        return row.value(TRIGGER, "top1"), row.value(scenario, name)
+
+    for at, line in enumerate(result.lines):
+        colour, mark = COLOURS[at % len(COLOURS)], MARKS[at % len(MARKS)]
+        rows = [result.base, *result.of(line)]
+        x, y = zip(*map(point, rows), strict=True)
+        label = as_text(cut(line_name(line), 28))
+        axes.plot(x, y, color=colour, marker=mark, lw=1.7, ms=6, label=label, **edge)
+        for row in rows:
+            found = [row.score(TRIGGER, "top1"), row.score(scenario, name)]
+            ends = [(s.interval.low, s.interval.high) for s in found if s is not None]
+            if len(ends) == 2:
+                faint: dict[str, Any] = {"color": colour, "lw": 0.8, "alpha": 0.32, "zorder": 2}
+                axes.plot(ends[0], [row.value(scenario, name)] * 2, **faint)
+                axes.plot([row.value(TRIGGER, "top1")] * 2, ends[1], **faint)
+        # which end is which
+        strongest = as_text(cut(rows[-1].setting.partition(", ")[0], 16))
+        axes.annotate(
+            strongest, point(rows[-1]), xytext=(0, -10.5), textcoords="offset points",
+            fontsize=7.5, color=colour, ha="center", va="center", zorder=7, annotation_clip=True,
+        )  # fmt: skip
+    base = as_text(name_of(NONE))
+    axes.plot(*point(result.base), "X", color=INK, ms=7.5, label=base, **edge | {"zorder": 5})
+    points = [point(row) for row in result.rows]
+    if result.reference is not None and (scenario, name) == (TRIGGER, "clip"):
+        found_at = result.reference.similarity.value, result.reference.clip.value
+        points.append(found_at)
+        axes.plot(*found_at, "*", color="#f0b400", ms=13, mec=INK, mew=0.8, zorder=6,
+                  label="reference")  # fmt: skip
+    # all points, and of intervals what is near them
+    known = [each for each in points if not any(map(math.isnan, each))]
+    for limit, values in zip((axes.set_xlim, axes.set_ylim), zip(*known, strict=True), strict=True):
+        low, high = min(values), max(values)
+        room = 0.2 * (high - low) or 0.05 * max(abs(high), 1.0)
+        limit(low - room, high + room)
+    similarity = str(result.about["similarity"]["name"]).partition(":")[0]
+    axes.set_xlabel(f"top-1 similarity ({as_text(cut(similarity, 26))})", fontsize=9)
+    axes.set_title(heading, fontsize=9.5, loc="left", color=INK, fontweight="normal")
+    axes.grid(True)
+    axes.set_axisbelow(True)
+    axes.tick_params(labelsize=8.5)
+
 
 #: Table of single images, sheet of the worst ones, and the section among those of an audit.
 MEASUREMENTS: Final = "measurements.parquet"
@@ -63,7 +161,6 @@ FLOORS: Final[Mapping[str, str]] = {TRIGGER: "other prompts' images", GENERAL: "
 
 #: Numbers of the floor and of the reference performance.
 COPYING: Final = ("top1", "top3", "share")
-
 _TEXT: Final = pa.string()
 _REAL: Final = pa.float64()
 _WHOLE: Final = pa.int64()

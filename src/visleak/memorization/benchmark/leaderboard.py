@@ -15,8 +15,14 @@ from typing import Any, Final
 from visleak.documents import as_plain, digest_of, read_entries
 from visleak.errors import UsageError
 from visleak.markup import Grid, markdown_cell, markdown_table
-from visleak.memorization.benchmark.columns import number, short
-from visleak.memorization.benchmark.records import GENERAL, TRIGGER, Benchmark, MethodRow
+from visleak.memorization.benchmark.records import (
+    GENERAL,
+    TRIGGER,
+    Benchmark,
+    MethodRow,
+    number,
+    short,
+)
 from visleak.store import write_json
 
 SCHEMA: Final = 1

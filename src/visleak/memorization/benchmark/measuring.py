@@ -14,17 +14,20 @@ import numpy.typing as npt
 
 from visleak.errors import UsageError, VisleakError
 from visleak.images import content_digest, decode
-from visleak.memorization.benchmark.numbers import Measured
 from visleak.memorization.benchmark.records import Distance
 from visleak.memorization.benchmark.references import Reference, read_reference
-from visleak.memorization.extraction.image_store import ImageStore, Stored, key_of
+from visleak.memorization.benchmark.statistics import Measured
+from visleak.memorization.extraction.images import ImageStore, Stored, key_of
 from visleak.memorization.extraction.similarity import CopySimilarity
 from visleak.memorization.metrics.aesthetic import Aesthetic
-from visleak.memorization.metrics.alignment import Alignment, clip_scores
-from visleak.memorization.metrics.copying import against_references
+from visleak.memorization.metrics.copying import PicturesByPrompt, against_references
 from visleak.memorization.metrics.distances import frechet_distance, kernel_distance
-from visleak.memorization.metrics.features import PictureFeatures, precision_note
-from visleak.memorization.metrics.retrieval import PicturesByPrompt
+from visleak.memorization.metrics.features import (
+    Alignment,
+    PictureFeatures,
+    clip_scores,
+    precision_note,
+)
 from visleak.pipeline.workplace import Progress, silent
 from visleak.records import Bytes8, ImageSet, Unreadable
 from visleak.storage import KeyValueStore

@@ -1,27 +1,42 @@
-"""What a benchmark is asked for: a model, prompts, methods, and by what images are judged."""
+"""What a benchmark is asked for: a model, prompts, methods, and by what images are judged.
+
+The scenarios of a benchmark, its progress over all methods, and the reference performance.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, overload
 
 import numpy as np
 import numpy.typing as npt
 
-from visleak.errors import UsageError
-from visleak.memorization.benchmark.columns import DEVIATIONS
-from visleak.memorization.benchmark.measuring import Judges
-from visleak.memorization.benchmark.records import NONE, Listed
+from visleak.errors import UsageError, VisleakError
+from visleak.memorization.benchmark.measuring import Judges, MemorizedImages
+from visleak.memorization.benchmark.records import (
+    DEVIATIONS,
+    GENERAL,
+    NONE,
+    SCORES,
+    TRIGGER,
+    Listed,
+    ReferencePoint,
+)
 from visleak.memorization.benchmark.references import References
-from visleak.memorization.extraction.generating import Job, refuse_sampling, seeds_of
-from visleak.memorization.extraction.image_store import key_of
+from visleak.memorization.benchmark.statistics import bounded
+from visleak.memorization.extraction.images import Job, key_of, refuse_sampling, seeds_of
+from visleak.memorization.intervals import group_interval
+from visleak.memorization.metrics.copying import reference_performance
 from visleak.memorization.model import DiffusionModel, Sampling
-from visleak.memorization.prompt_files.choosing import kept
+from visleak.memorization.prompt_files.selection import kept
 from visleak.memorization.prompts import Prompts
+from visleak.pipeline.workplace import Progress
+from visleak.records import Bytes8
 
 if TYPE_CHECKING:
     from visleak.memorization.mitigate import Mitigation
+
 
 #: What the text is that an image's CLIP score is against: the prompt as it was given, or as the
 #: network was given it, with what RNA and RTA put in (the authors' code).
@@ -38,7 +53,7 @@ class Choices:
     Attributes:
         clip_text: one of :data:`TEXTS`.
         deviation: which deviation of the aesthetic score the tables show, of
-            :data:`visleak.memorization.benchmark.columns.DEVIATIONS`; all are in ``benchmark.csv``.
+            :data:`visleak.memorization.benchmark.records.DEVIATIONS`; all are in ``benchmark.csv``.
         asked: pictures a search for a prompt is asked for.
         pictures: draw the sheet of the worst images.
     """
@@ -226,3 +241,134 @@ def sampled(prompts: Prompts, most: int | None, seed: int) -> Prompts:
     rows = sorted(np.random.default_rng([seed, most]).permutation(len(prompts))[:most].tolist())
     note = f"{most:,} of {len(prompts):,} prompts, drawn by seed {seed}"
     return replace(kept(prompts, rows), notes=(*prompts.notes, note))
+
+
+@dataclass(frozen=True)
+class Scene:
+    """A scenario: prompts, how many images each, and where the memorized ones are.
+
+    Attributes:
+        name: ``trigger`` or ``general``.
+        prompts: of it.
+        groups: of the prompts, (prompts,): those that share a memorized image.
+        seeds: of the images of a prompt.
+        shelf: memorized images; ``None`` of ordinary prompts.
+    """
+
+    name: str
+    prompts: Prompts
+    groups: npt.NDArray[np.int64]
+    seeds: list[int]
+    shelf: MemorizedImages | None
+
+    @property
+    def jobs(self) -> list[Job]:
+        """Its images, prompt by prompt."""
+        return list(jobs_of(self.prompts.texts, self.seeds))
+
+    @property
+    def count(self) -> int:
+        """How many images it has."""
+        return len(self.prompts) * len(self.seeds)
+
+
+def scenes_of(plan: Plan, shelf: MemorizedImages) -> list[Scene]:
+    """Return the scenarios, that of trigger prompts first."""
+    own, seeds = plan.groups(shelf.digests), plan.seeds(plan.images)
+    scenes = [Scene(TRIGGER, plan.triggers, own, seeds, shelf)]
+    if plan.general is not None:
+        groups, seeds = plan.general.groups(), plan.seeds(plan.general_images)
+        scenes.append(Scene(GENERAL, plan.general, groups, seeds, None))
+    return scenes
+
+
+@dataclass
+class Steps:
+    """Progress of a step that is taken once a method and scenario, told as one step.
+
+    Attributes:
+        name: of the step.
+        total: images of all methods.
+        progress: told of all of them.
+        before: images of the parts that are done.
+        here: images of the one under way.
+    """
+
+    name: str
+    total: int
+    progress: Progress
+    before: int = 0
+    here: int = 0
+
+    def part(self, step: str, done: int, total: int) -> None:
+        """Take note of a part's own progress."""
+        self.here = done
+        self.progress(self.name, self.before + done, self.total)
+
+    def more(self, count: int) -> None:
+        """Take note of so many images more."""
+        self.part(self.name, self.here + count, self.total)
+
+    def done(self, count: int) -> None:
+        """End a part of so many images."""
+        self.before, self.here = self.before + count, 0
+        self.progress(self.name, self.before, self.total)
+
+
+def referred(plan: Plan, shelf: MemorizedImages, progress: Progress) -> ReferencePoint | None:
+    """Return the reference performance; ``None`` where no search was named.
+
+    Prompts whose memorized images are not at hand, and prompts for which nothing was found, are
+    left out of both numbers.
+
+    Raises:
+        VisleakError: nothing was found for any prompt.
+    """
+    source, alignment = plan.judges.source, plan.judges.alignment
+    if source is None or alignment is None:
+        return None
+    found = reference_performance(
+        source,
+        plan.triggers.texts,
+        _Pictures(shelf),
+        alignment,
+        plan.judges.similarity,
+        plan.choices.asked,
+        progress=progress,
+    )
+    known = np.isfinite(found.similarity) & np.isfinite(found.clip)
+    if not known.any():
+        raise VisleakError(
+            f"{source.name} has no picture for any trigger prompt with its memorized images at"
+            " hand; leave --reference-source out, or name another"
+        )
+    groups, clip = plan.groups(shelf.digests)[known], SCORES["clip"]
+    similarity = group_interval(found.similarity[known], groups)
+    return ReferencePoint(
+        source=source.name,
+        count=plan.choices.asked,
+        similarity=bounded(similarity, plan.judges.least, SCORES["top1"].most),
+        clip=bounded(group_interval(found.clip[known], groups), clip.least, clip.most),
+        about=dict(source.about()),
+    )
+
+
+class _Pictures(Sequence[Sequence[Bytes8]]):
+    """The memorized images of prompts, each read when it is asked for."""
+
+    def __init__(self, shelf: MemorizedImages) -> None:
+        self._shelf = shelf
+
+    def __len__(self) -> int:
+        return len(self._shelf.digests)
+
+    @overload
+    def __getitem__(self, at: int) -> Sequence[Bytes8]: ...
+
+    @overload
+    def __getitem__(self, at: slice) -> Sequence[Sequence[Bytes8]]: ...
+
+    def __getitem__(self, at: int | slice) -> Sequence[Bytes8] | Sequence[Sequence[Bytes8]]:
+        if isinstance(at, slice):
+            return [self._shelf.pictures(row) for row in range(*at.indices(len(self)))]
+        return self._shelf.pictures(range(len(self))[at])

@@ -3,7 +3,7 @@
 from visleak.memorization.detection.attribution import leave_one_out, token_significance
 from visleak.memorization.detection.records import Attribution, Detection
 from visleak.memorization.detection.run import Analysis, detect, read_detection
-from visleak.memorization.detection.thresholds import threshold_at
+from visleak.memorization.detection.statistics import threshold_at
 
 __all__ = [
     "Analysis",

@@ -1,4 +1,7 @@
-"""A detection as a document and as files."""
+"""Figures of a detection: distribution of D, ROC curve, tokens. Same numbers, same bytes.
+
+A detection as a document and as files.
+"""
 
 from __future__ import annotations
 
@@ -10,9 +13,8 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from visleak.drawing import cut
+from visleak.drawing import COLOURS, INK, QUIET, as_text, cut, figure_of, saved, titled
 from visleak.markup import Grid
-from visleak.memorization.detection.figures import roc_figure, scores_figure, tokens_figure
 from visleak.memorization.detection.records import (
     LABELS,
     NOISE,
@@ -35,12 +37,199 @@ from visleak.storage import File
 Float64 = npt.NDArray[np.float64]
 Int64 = npt.NDArray[np.int64]
 
+#: Colours of kinds of prompts.
+KINDS: Final = {
+    "memorized": COLOURS[1],
+    "prompts": COLOURS[1],
+    "not memorized": COLOURS[0],
+    "general": COLOURS[0],
+}
+
+BINS: Final = 48
+
+#: So few prompts are drawn as a mark each.
+FEW: Final = 60
+
+#: Where the largest score is this many times the smallest, the axis is logarithmic.
+WIDE: Final = 100.0
+
+#: Prompts and tokens that a figure has room for, and characters of a token; the tables have all.
+PROMPTS: Final = 12
+TOKENS: Final = 60
+LONGEST_TOKEN: Final = 28
+
+#: Inches of a figure of tokens: width, margin, a line, between prompts.
+WIDTH: Final = 7.4
+MARGIN: Final = 0.14
+LINE: Final = 0.27
+BETWEEN: Final = 0.09
+
+
+def scores_figure(result: Detection, listing: Listing, d: Float64) -> dict[str, bytes]:
+    """Return the distribution of D by kind of prompt as SVG and PNG.
+
+    Args:
+        result: what was found.
+        listing: its prompts.
+        d: (n,), their D.
+    """
+    kinds = np.array(listing.kinds)
+    shown = [spread.kind for spread in result.spreads]
+    colours = [KINDS[kind] for kind in shown]
+    if len(set(colours)) < len(shown):
+        colours = [COLOURS[place % len(COLOURS)] for place in range(len(shown))]
+    with figure_of((WIDTH, 3.9)) as figure:
+        axes = figure.add_axes((0.095, 0.135, 0.885, 0.66))
+        edges = _edges(axes, d)
+        for place, (kind, colour) in enumerate(zip(shown, colours, strict=True)):
+            own = d[kinds == kind]
+            # on a logarithmic axis there is no place for 0
+            inside = np.clip(own, edges[0], edges[-1])
+            heights = np.histogram(inside, edges)[0] / len(own)
+            label = f"{kind} ({len(own):,})"
+            axes.stairs(heights, edges, fill=True, color=colour, alpha=0.28, zorder=2)
+            axes.stairs(heights, edges, color=colour, lw=1.6, zorder=3, label=label)
+            if len(own) <= FEW:
+                below = np.full(len(own), -0.02 - 0.025 * place)
+                axes.plot(
+                    inside, below, "|", color=colour, ms=7, mew=1.2, clip_on=False,
+                    transform=axes.get_xaxis_transform(),
+                )  # fmt: skip
+        axes.set_ylim(bottom=0)
+        if result.threshold is not None and edges[0] <= result.threshold.value <= edges[-1]:
+            value = result.threshold.value
+            label = f"threshold {number(value)}"
+            axes.axvline(value, color=INK, lw=1.2, ls=(0, (4, 2)), zorder=4, label=label)
+        axes.yaxis.set_major_formatter(lambda share, _: f"{100 * share:g} %")
+        axes.tick_params(axis="x", pad=9)
+        axes.set_xlabel(f"{name_of_d(result.settings)}: larger is more likely memorized")
+        axes.grid(axis="y")
+        axes.set_axisbelow(True)
+        # beside the title: bars may be anywhere
+        figure.legend(loc="upper right", fontsize=9, ncols=2, columnspacing=1.2)
+        noises = result.settings["noises"]
+        model = as_text(cut(str(result.model.get("name", "model")), 40))
+        many = f"{noises} noise{'s' * (noises != 1)}"
+        below_title = f"{model}, {many}, timestep {result.timestep:g}"
+        titled(figure, "The trigger score D of prompts", below_title)
+        return saved(figure, "detect scores")
+
+
+def _edges(axes: Any, d: Float64) -> Float64:
+    """Return the ends of the bars, and set the axis up for them."""
+    positive = d[d > 0]
+    if len(positive) and float(positive.max()) > WIDE * float(np.quantile(positive, 0.01)):
+        axes.set_xscale("log")
+        low = float(np.quantile(positive, 0.001))
+        return np.geomspace(low * 0.98, float(positive.max()) * 1.02, BINS + 1)
+    low, high = float(d.min()), float(d.max())
+    room = 0.02 * (high - low) or 0.5
+    return np.linspace(max(low - room, 0.0), high + room, BINS + 1)
+
+
+def roc_figure(result: Detection, listing: Listing, d: Float64) -> dict[str, bytes]:
+    """Return the ROC curve as SVG and PNG; nothing where there is one kind of prompts only."""
+    found = result.separation
+    if found is None:
+        return {}
+    _, positive = listing.compared
+    kept = positive | listing.ordinary
+    fpr, tpr, _ = roc_points(d[kept], positive[kept])
+    floor = 10.0 ** (math.floor(math.log10(1.0 / found.negatives)) - 0.4)
+    ticks = [10.0**place for place in range(math.ceil(math.log10(floor) + 0.3), 1)]
+    with figure_of((6.0, 4.6)) as figure:
+        axes = figure.add_axes((0.135, 0.125, 0.815, 0.7))
+        axes.plot(
+            [floor, *np.maximum(fpr, floor)], [0.0, *tpr], color=COLOURS[0], lw=2,
+            label=f"AUC {estimate(found.auc)}", zorder=3, clip_on=False,
+        )  # fmt: skip
+        chance = np.geomspace(floor, 1.0, 60)
+        axes.plot(chance, chance, color=QUIET, lw=1, ls=(0, (2, 2)), label="chance", zorder=2)
+        axes.axvline(found.rate, color=INK, lw=0.8, ls=(0, (4, 2)), zorder=1)
+        axes.set_xscale("log")
+        axes.set_xlim(floor, 1.0)
+        axes.set_xticks([floor, *ticks], ["0", *(f"{100 * tick:g} %" for tick in ticks)])
+        axes.minorticks_off()
+        axes.set_ylim(0, 1.02)
+        axes.yaxis.set_major_formatter(lambda share, _: f"{100 * share:g} %")
+        axes.grid(True)
+        axes.set_axisbelow(True)
+        axes.set_xlabel("false-positive rate (logarithmic)")
+        axes.set_ylabel("true-positive rate")
+        # above the axes: a curve may pass anywhere
+        axes.legend(
+            loc="lower left", fontsize=9, ncols=2, bbox_to_anchor=(0.0, 1.015), borderaxespad=0,
+        )  # fmt: skip
+        titled(figure, "Separation of prompts by D", _kinds(found))
+        return saved(figure, "detect roc")
+
+
+def tokens_figure(result: Detection) -> dict[str, bytes]:
+    """Return prompts with coloured tokens as SVG and PNG; nothing where none was attributed."""
+    shown = result.tokens[:PROMPTS]
+    if not shown:
+        return {}
+    with figure_of((WIDTH, 1.0)) as figure:
+        lines = [_lines(figure, each) for each in shown]
+    height = 0.78 + sum(LINE * (1 + len(own)) + BETWEEN for own in lines)
+    left = len(result.tokens) - PROMPTS
+    what = "what D loses without the word (orange) or gains (blue)"
+    if shown[0].method == "gradient":
+        what = "norm of D's gradient by token"
+    more = f"; {left} more prompts in the table" if left > 0 else ""
+    with figure_of((WIDTH, height)) as figure:
+        titled(figure, "What D depends on", f"{what}, darkest the largest of its prompt{more}")
+        at = height - 0.75
+        for rank, (each, own) in enumerate(zip(shown, lines, strict=True), 1):
+            figure.text(
+                MARGIN / WIDTH, at / height, f"{rank}   D {number(each.d)}", va="center",
+                fontsize=8.5, color=QUIET,
+            )  # fmt: skip
+            for line in own:
+                at -= LINE
+                for place, text, value in line:
+                    colour = to_rgb(COLOURS[1] if value >= 0 else COLOURS[0])
+                    share = 0.85 * min(abs(value), 1.0)
+                    face = tuple(1 - share * (1 - part) for part in colour)
+                    figure.text(
+                        (place + 0.04) / WIDTH, at / height, text, va="center", fontsize=9.5,
+                        color=INK,
+                        bbox={"boxstyle": "square,pad=0.2", "facecolor": face, "edgecolor": "none"},
+                    )  # fmt: skip
+            at -= LINE + BETWEEN
+        return saved(figure, "detect tokens")
+
+
+def to_rgb(colour: str) -> tuple[float, ...]:
+    """Return the red, green and blue of ``#rrggbb``, 0 to 1."""
+    return tuple(int(colour[at : at + 2], 16) / 255 for at in (1, 3, 5))
+
+
+def _lines(figure: Any, each: Attribution) -> list[list[tuple[float, str, float]]]:
+    """Return the tokens as lines of place (inches), text and value relative to the largest."""
+    largest = max((abs(value) for value in each.values), default=0.0) or 1.0
+    lines: list[list[tuple[float, str, float]]] = [[]]
+    left, renderer = MARGIN, figure.canvas.get_renderer()
+    for token, value in list(zip(each.tokens, each.values, strict=True))[:TOKENS]:
+        text = as_text(cut(token, LONGEST_TOKEN)) or " "
+        drawn = figure.text(0, 0, text, fontsize=9.5)
+        wide = float(drawn.get_window_extent(renderer).width) / figure.dpi + 0.13
+        drawn.remove()
+        if left + wide > WIDTH - MARGIN and lines[-1]:
+            lines.append([])
+            left = MARGIN
+        lines[-1].append((left, text, value / largest))
+        left += wide
+    if len(each.tokens) > TOKENS:
+        lines.append([(MARGIN, f"… {len(each.tokens) - TOKENS} more", 0.0)])
+    return lines
+
+
 #: Prompts are cut to this many characters in tables for people.
 LONGEST: Final = 100
 
 #: From which share of the largest value on a token is listed in the summary.
 STRONG: Final = 0.5
-
 _RULES: Final = {
     "given": "given",
     "observed": "the share of ordinary prompts is at most",
@@ -121,15 +310,16 @@ def _separated(result: Detection) -> list[str]:
     found = result.separation
     if found is None:
         return []
-    kinds = (
-        f"{found.positives:,} memorized against {found.negatives:,} others"
-        if found.by == "labels"
-        else f"{found.positives:,} of the list against {found.negatives:,} general ones"
-    )
     return [
         f"AUC {estimate(found.auc)}, true-positive rate {estimate(found.tpr_within)} at a"
-        f" false-positive rate of {100 * found.rate:g} % ({kinds})"
+        f" false-positive rate of {100 * found.rate:g} % ({_kinds(found)})"
     ]
+
+
+def _kinds(found: Separation) -> str:
+    if found.by == "labels":
+        return f"{found.positives:,} memorized against {found.negatives:,} others"
+    return f"{found.positives:,} of the list against {found.negatives:,} general ones"
 
 
 def _strong_tokens(result: Detection) -> list[str]:

@@ -32,8 +32,12 @@ from visleak.memorization.detection.records import (
     Throughput,
     listing_of,
 )
-from visleak.memorization.detection.roc import separation
-from visleak.memorization.detection.thresholds import needed, threshold_at, threshold_given
+from visleak.memorization.detection.statistics import (
+    needed,
+    separation,
+    threshold_at,
+    threshold_given,
+)
 from visleak.memorization.prompts import Prompts
 from visleak.memorization.scores import Scores, TriggerScore
 from visleak.storage import RunFolder

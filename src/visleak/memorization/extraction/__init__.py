@@ -1,15 +1,12 @@
 """Candidate images: many images per prompt, clusters of those that are nearly the same."""
 
-from visleak.memorization.extraction.generating import Conditioned, Job, images_of, seeds_of
-from visleak.memorization.extraction.image_store import ImageStore
+from visleak.memorization.extraction.images import ImageStore, Job, images_of, seeds_of
 from visleak.memorization.extraction.records import Cluster, Extraction, ExtractSettings
 from visleak.memorization.extraction.run import extract, read_extraction, reclustered
-from visleak.memorization.extraction.similarity import CopySimilarity
-from visleak.memorization.extraction.verified import load_similarity
+from visleak.memorization.extraction.similarity import CopySimilarity, load_similarity
 
 __all__ = [
     "Cluster",
-    "Conditioned",
     "CopySimilarity",
     "ExtractSettings",
     "Extraction",

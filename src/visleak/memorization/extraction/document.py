@@ -8,9 +8,9 @@ from typing import Any, Final
 
 import pyarrow as pa
 
-from visleak.memorization.extraction.clustering import Group
-from visleak.memorization.extraction.image_store import ImageStore, Stored
+from visleak.memorization.extraction.images import ImageStore, Stored
 from visleak.memorization.extraction.records import Cluster, Extraction
+from visleak.memorization.extraction.similarity import Group
 from visleak.memorization.recall import recall_line, recall_of
 from visleak.pipeline.workplace import Progress, silent
 from visleak.reporting import Column, Document, Table, markdown

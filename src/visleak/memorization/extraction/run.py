@@ -13,19 +13,24 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from visleak.errors import UsageError, VisleakError
-from visleak.memorization.extraction.clustering import Group, clusters_of
 from visleak.memorization.extraction.document import GENERATED, content, files
-from visleak.memorization.extraction.generating import (
+from visleak.memorization.extraction.images import (
+    ImageStore,
     Job,
+    Stored,
     calls_of,
     images_of,
+    key_of,
     refuse_sampling,
     seeds_of,
 )
-from visleak.memorization.extraction.image_store import ImageStore, Stored, key_of
 from visleak.memorization.extraction.records import Cluster, Extraction, ExtractSettings
-from visleak.memorization.extraction.similarity import CopySimilarity
-from visleak.memorization.extraction.verified import load_similarity
+from visleak.memorization.extraction.similarity import (
+    CopySimilarity,
+    Group,
+    clusters_of,
+    load_similarity,
+)
 from visleak.memorization.model import DiffusionModel, Sampling
 from visleak.memorization.prompts import PromptScores
 from visleak.pipeline.workplace import Progress, silent

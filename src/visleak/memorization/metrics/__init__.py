@@ -7,26 +7,28 @@ from visleak.memorization.metrics.aesthetic import (
     load_aesthetic,
     spread,
 )
-from visleak.memorization.metrics.alignment import (
-    Alignment,
-    ClipAlignment,
-    clip_scores,
-    load_alignment,
+from visleak.memorization.metrics.copying import (
+    Best,
+    Copying,
+    FolderByPrompt,
+    PicturesByPrompt,
+    ReferencePerformance,
+    against_references,
+    copying,
+    reference_performance,
 )
-from visleak.memorization.metrics.copying import Copying, against_references, copying
 from visleak.memorization.metrics.distances import (
     KernelDistance,
     frechet_distance,
     kernel_distance,
-    kernel_subsets,
 )
-from visleak.memorization.metrics.features import PictureFeatures, load_features
-from visleak.memorization.metrics.retrieval import (
-    Best,
-    FolderByPrompt,
-    PicturesByPrompt,
-    ReferencePerformance,
-    reference_performance,
+from visleak.memorization.metrics.features import (
+    Alignment,
+    ClipAlignment,
+    PictureFeatures,
+    clip_scores,
+    load_alignment,
+    load_features,
 )
 
 __all__ = [
@@ -47,7 +49,6 @@ __all__ = [
     "copying",
     "frechet_distance",
     "kernel_distance",
-    "kernel_subsets",
     "load_aesthetic",
     "load_alignment",
     "load_features",

@@ -22,8 +22,12 @@ import numpy.typing as npt
 from visleak.encoders.clip import clip_encoder
 from visleak.encoders.libraries import library, said
 from visleak.errors import UsageError, VisleakError
-from visleak.memorization.metrics.alignment import AESTHETIC_CLIP, clip_request
-from visleak.memorization.metrics.features import EncoderFeatures, PictureFeatures
+from visleak.memorization.metrics.features import (
+    AESTHETIC_CLIP,
+    EncoderFeatures,
+    PictureFeatures,
+    clip_request,
+)
 from visleak.records import Bytes8
 from visleak.vectors import NORM_TOLERANCE
 
@@ -236,7 +240,7 @@ def load_aesthetic(
     Args:
         head: the file, such as ``sac+logos+ava1-l14-linearMSE.pth``.
         clip: the CLIP whose pictures' vectors it was trained on, as of
-            :func:`visleak.memorization.metrics.alignment.load_alignment`; the published one is
+            :func:`visleak.memorization.metrics.features.load_alignment`; the published one is
             for OpenAI's ViT-L/14. Only its tower for pictures is loaded.
         device, precision: as there.
 

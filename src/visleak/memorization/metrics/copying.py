@@ -2,20 +2,36 @@
 
 The similarity of an image is the largest to any of the memorized images of its prompt. Of the
 images of a prompt (10 in the paper) it makes three numbers, each then averaged over prompts.
+
+Reference performance: what a search for the prompt would have shown instead.
+
+For each trigger prompt 100 pictures are asked of a search, and the one with the best CLIP score is
+kept: a picture that fits the prompt and was not made from it. Its similarity to the memorized image
+is what a mitigation should come down to, its CLIP score what should be left (Hong et al. 2024,
+appendix D; on Stable Diffusion 1: .088 and .310 in table 3).
 """
 
 from __future__ import annotations
 
+import json
+import math
+import os
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Final
+from hashlib import blake2b
+from typing import Final, Protocol
 
 import numpy as np
 import numpy.typing as npt
 
-from visleak.errors import UsageError
+from visleak.auditing import open_cache, workers_for
+from visleak.errors import UsageError, VisleakError
+from visleak.images import decode, open_pictures
 from visleak.memorization.extraction.similarity import CopySimilarity
-from visleak.records import Bytes8
+from visleak.memorization.metrics.features import Alignment, ClipAlignment, unit
+from visleak.pipeline.fingerprinting import fingerprint
+from visleak.pipeline.workplace import Progress, Workplace, silent
+from visleak.records import Bytes8, ImageSet, Picture
 
 Float64 = npt.NDArray[np.float64]
 
@@ -94,3 +110,258 @@ def against_references(
     if not len(images):
         return np.empty(0)
     return np.asarray(similarity.between(images, references).max(axis=1), np.float64)
+
+
+#: Pictures that texts are compared with at a time; only bounds memory.
+BLOCK: Final = 8_192
+
+#: Decimals to which cosines are compared: what is equal to them is a tie.
+TIES: Final = 12
+
+
+class PicturesByPrompt(Protocol):
+    """Finds images by words: what a search for a prompt would have shown instead.
+
+    Attributes:
+        name: of the source.
+    """
+
+    name: str
+
+    def find_by_prompt(self, prompts: Sequence[str], count: int) -> Sequence[Sequence[str]]:
+        """Return the ids of up to ``count`` images per prompt, the best first."""
+        ...
+
+    def about(self) -> dict[str, object]:
+        """Return everything a result has to name, as plain data."""
+        ...
+
+    def pictures(self, ids: Sequence[str]) -> Sequence[Bytes8 | None]:
+        """Return the pictures of some ids, ``None`` where one cannot be had."""
+        ...
+
+
+class FolderByPrompt:
+    """A set of pictures that is searched by words: nearest by CLIP, the best first.
+
+    Reading a set takes as long as an audit's fingerprints do; vectors are kept in the cache.
+
+    Args:
+        source: a SOURCE, such as a folder, or an opened set.
+        alignment: its texts search, its encoder reads the pictures.
+        workers: processes that decode; by default one for each core where there is much to read.
+        cache: folder for vectors; ``None`` for none.
+        progress: is told how far it is.
+
+    Attributes:
+        name: of the source.
+        alignment: digest of the model.
+        problems: pictures that could not be read.
+
+    Raises:
+        UsageError: there is no such source, or it has no pictures.
+        VisleakError: none can be read.
+    """
+
+    def __init__(
+        self,
+        source: str | os.PathLike[str] | ImageSet,
+        alignment: ClipAlignment,
+        *,
+        workers: int | None = None,
+        cache: str | os.PathLike[str] | None = "default",
+        progress: Progress = silent,
+    ) -> None:
+        images = open_pictures(source)
+        self._images, self._texts = images, alignment.texts
+        self.name = images.source or images.name
+        self.alignment = alignment.digest
+        with (
+            open_cache(cache) as store,
+            Workplace.at(None, workers_for(len(images), workers), store, progress) as place,
+        ):
+            prints = fingerprint(images, alignment.encoder, place)
+            # the rows lie in a scratch folder that ends with the workplace
+            self._matrix = np.array(prints.matrix)
+        self.problems = (*images.problems, *prints.problems)
+        if not len(prints):
+            first = f", such as {self.problems[0].id!r}" if self.problems else ""
+            raise VisleakError(f"none of the pictures of {self.name} can be read{first}")
+        self._ids = prints.ids.to_pylist()
+        # what it finds depends on its pictures: a folder of one name and size may have others
+        hasher = blake2b(json.dumps(self._ids).encode(), digest_size=16)
+        for start in range(0, len(self._matrix), BLOCK):
+            hasher.update(self._matrix[start : start + BLOCK].tobytes())
+        self._digest = hasher.hexdigest()
+        self._rows = dict(zip(self._ids, range(len(self._ids)), strict=True))
+        self._positions = prints.rows
+
+    def about(self) -> dict[str, object]:
+        """Return source, sizes, model, and a digest of names and vectors."""
+        return {
+            "source": self.name,
+            "pictures": len(self._ids),
+            "unreadable": len(self.problems),
+            "alignment": self.alignment,
+            "digest": self._digest,
+        }
+
+    def find_by_prompt(self, prompts: Sequence[str], count: int) -> list[list[str]]:
+        """Return the ids of the ``count`` nearest pictures a prompt; ties go by place in the set.
+
+        Raises:
+            UsageError: ``count`` is below 1.
+        """
+        if count < 1:
+            raise UsageError(f"count is 1 or more (MemBench: 100); got {count}")
+        if not len(prompts):
+            return []
+        texts = self._texts(prompts)
+        scores, rows = np.empty((len(texts), 0)), np.empty((len(texts), 0), np.int64)
+        for start in range(0, len(self._matrix), BLOCK):
+            # products of equal vectors differ in their last digits with the width of a block
+            block = np.round(texts @ unit(self._matrix[start : start + BLOCK]).T, TIES)
+            numbers = np.broadcast_to(start + np.arange(block.shape[1]), block.shape)
+            scores, rows = np.hstack([scores, block]), np.hstack([rows, numbers])
+            best = np.argsort(-scores, axis=1, kind="stable")[:, :count]
+            scores = np.take_along_axis(scores, best, axis=1)
+            rows = np.take_along_axis(rows, best, axis=1)
+        return [[self._ids[row] for row in found] for found in rows.tolist()]
+
+    def vectors(self, ids: Sequence[str]) -> Float64:
+        """Return the vectors that the model made of some pictures (n, width), unit rows."""
+        return unit(self._matrix[[self._rows[each] for each in ids]])
+
+    def pictures(self, ids: Sequence[str]) -> list[Bytes8 | None]:
+        """Return some pictures, ``None`` where one can no longer be read."""
+        rows = np.unique([self._rows[each] for each in ids]).astype(np.int64)
+        stored = self._images.opener.read(self._positions[rows].tolist())
+        found: dict[str, Bytes8 | None] = {}
+        for row, data in zip(rows.tolist(), stored, strict=True):
+            seen = data if not isinstance(data, bytes | np.ndarray) else decode(data)
+            found[self._ids[row]] = seen.pixels if isinstance(seen, Picture) else None
+        return [found[each] for each in ids]
+
+
+@dataclass(frozen=True, slots=True)
+class Best:
+    """The picture that fits a prompt best, of those that a search found.
+
+    Attributes:
+        prompt: that was searched for.
+        picture: id in the source; empty where nothing was found.
+        clip: its CLIP score with the prompt; NaN where nothing was found.
+        similarity: to the most similar of the prompt's memorized images; NaN where nothing was
+            found, or none of these is at hand.
+        candidates: pictures that were found and could be read.
+    """
+
+    prompt: str
+    picture: str
+    clip: float
+    similarity: float
+    candidates: int
+
+
+@dataclass(frozen=True)
+class ReferencePerformance:
+    """What a search would have shown, prompt by prompt.
+
+    Attributes:
+        source: name of what was asked.
+        count: pictures asked for a prompt.
+        best: one per prompt.
+    """
+
+    source: str
+    count: int
+    best: tuple[Best, ...]
+
+    @property
+    def clip(self) -> Float64:
+        """CLIP scores (prompts,), NaN where nothing was found."""
+        return np.array([each.clip for each in self.best])
+
+    @property
+    def similarity(self) -> Float64:
+        """Similarities (prompts,), NaN where there is none."""
+        return np.array([each.similarity for each in self.best])
+
+
+def reference_performance(
+    source: PicturesByPrompt,
+    prompts: Sequence[str],
+    references: Sequence[Sequence[Bytes8]],
+    alignment: Alignment,
+    similarity: CopySimilarity,
+    count: int = 100,
+    *,
+    progress: Progress = silent,
+) -> ReferencePerformance:
+    """Return the best picture of a search for each prompt.
+
+    Args:
+        source: the search.
+        prompts: trigger prompts.
+        references: the memorized images of each prompt; empty where none is at hand.
+        alignment: makes the CLIP scores.
+        similarity: the measure of copying.
+        count: pictures to ask for; of ties the first that was found is kept.
+        progress: is told how many prompts are done.
+
+    Raises:
+        UsageError: there is not one list of references a prompt, or nothing is asked for.
+    """
+    if len(references) != len(prompts):
+        raise UsageError(
+            f"references are one list of memorized images per prompt; got {len(references)} for"
+            f" {len(prompts)} prompts"
+        )
+    if count < 1:
+        raise UsageError(f"count is 1 or more (MemBench: 100); got {count}")
+    found = source.find_by_prompt(prompts, count)
+    vectors = _Vectors(source, alignment)
+    best = []
+    texts = alignment.texts(prompts)
+    for number, (prompt, own) in enumerate(zip(prompts, references, strict=True)):
+        picture, clip, candidates = vectors.best(texts[number], found[number][:count])
+        alike = math.nan
+        if picture and len(own):
+            (pixels,) = source.pictures([picture])
+            if pixels is not None:
+                alike = float(against_references(similarity, [pixels], own)[0])
+        best.append(Best(prompt, picture, clip, alike, candidates))
+        progress("searching", number + 1, len(prompts))
+    return ReferencePerformance(source.name, count, tuple(best))
+
+
+class _Vectors:
+    """Vectors of what a search found; each picture is read once, whichever prompt found it."""
+
+    def __init__(self, source: PicturesByPrompt, alignment: Alignment) -> None:
+        self._source, self._alignment = source, alignment
+        self._known: dict[str, Float64 | None] = {}
+
+    def best(self, text: Float64, ids: Sequence[str]) -> tuple[str, float, int]:
+        """Return id and score of the picture nearest to a text, and among how many."""
+        self._read([each for each in dict.fromkeys(ids) if each not in self._known])
+        there = [(each, row) for each in ids if (row := self._known[each]) is not None]
+        if not there:
+            return "", math.nan, 0
+        scores = np.array([float(np.clip(row @ text, -1.0, 1.0)) for _, row in there])
+        at = int(np.argmax(scores))
+        return there[at][0], float(scores[at]), len(there)
+
+    def _read(self, ids: list[str]) -> None:
+        source = self._source
+        if not ids:
+            return
+        if isinstance(source, FolderByPrompt) and source.alignment == self._alignment.digest:
+            # it has read them all by the same model
+            self._known.update(zip(ids, source.vectors(ids), strict=True))
+            return
+        pictures = source.pictures(ids)
+        seen = {each: one for each, one in zip(ids, pictures, strict=True) if one is not None}
+        rows = self._alignment.images(list(seen.values())) if seen else ()
+        self._known.update(dict.fromkeys(ids))
+        self._known.update(zip(seen, rows, strict=True))

@@ -222,43 +222,6 @@ def kernel_distance(
     )
 
 
-def kernel_subsets(
-    a: npt.ArrayLike, b: npt.ArrayLike, subsets: int = 100, size: int = 1000, seed: int = 0
-) -> tuple[float, float]:
-    """Return mean and deviation of the kernel distance over random subsets, as KID is published.
-
-    The deviation is that of subsets of this size: it is no standard error of the mean, and falls
-    with the size of the subsets, not with the data.
-
-    Args:
-        a, b: as of :func:`kernel_distance`.
-        subsets: how many are drawn, each without replacement.
-        size: of each; at most that of the smaller set.
-        seed: of the draws.
-
-    Raises:
-        UsageError: a number cannot be.
-    """
-    one, other = _two(a, b)
-    most = min(len(one), len(other))
-    if not 2 <= size <= most:
-        raise UsageError(
-            f"size of subsets is 2 to {most}, that of the smaller set; got {size}: take a smaller"
-            " one, or kernel_distance, which uses all"
-        )
-    if subsets < 1:
-        raise UsageError(f"subsets are 1 or more; got {subsets}")
-    rng = np.random.default_rng(seed)
-    found = [
-        kernel_distance(
-            one[rng.choice(len(one), size, replace=False)],
-            other[rng.choice(len(other), size, replace=False)],
-        ).value
-        for _ in range(subsets)
-    ]
-    return float(np.mean(found)), float(np.std(found))
-
-
 def _variance(without: Float64) -> float:
     """Return the jackknife's variance of what a number is without each group."""
     count = len(without)

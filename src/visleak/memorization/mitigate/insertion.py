@@ -18,7 +18,7 @@ import numpy as np
 import numpy.typing as npt
 
 from visleak.errors import UsageError
-from visleak.memorization.extraction.generating import Job, Maker, Plain
+from visleak.memorization.extraction.images import Job, Maker, Plain
 from visleak.memorization.mitigate.method import (
     LETTER,
     Mitigation,

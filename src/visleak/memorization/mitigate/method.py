@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from typing import Any, Final, Protocol
 
 from visleak.errors import UsageError
-from visleak.memorization.extraction.generating import Job, Maker, Plain
+from visleak.memorization.extraction.images import Job, Maker, Plain
 from visleak.memorization.model import DiffusionModel
 
 #: Metadata of a field: what an option is called where it is not called like the field, and that a

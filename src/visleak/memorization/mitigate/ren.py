@@ -24,7 +24,7 @@ import numpy.typing as npt
 
 from visleak.encoders.libraries import library
 from visleak.errors import UsageError, VisleakError
-from visleak.memorization.extraction.generating import Job, Maker
+from visleak.memorization.extraction.images import Job, Maker
 from visleak.memorization.mitigate.insertion import with_tokens
 from visleak.memorization.mitigate.method import (
     LETTER,

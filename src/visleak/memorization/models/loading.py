@@ -6,7 +6,7 @@ import hashlib
 import json
 import re
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from importlib import import_module
 from pathlib import Path
@@ -17,17 +17,18 @@ from visleak.encoders.libraries import library
 from visleak.encoders.weights import PATIENCE, refusal
 from visleak.errors import UsageError, VisleakError
 from visleak.memorization.model import TokenModel
-from visleak.memorization.models.layout import (
+from visleak.memorization.models.parts import (
     INDEX,
     Plan,
+    diffusers,
     files_of,
+    load_pipeline,
     plan_of,
+    quiet,
     read_json,
     refuse_incomplete,
-    refuse_missing_pieces,
     wanted,
 )
-from visleak.memorization.models.parts import diffusers, load_pipeline, quiet
 from visleak.memorization.models.pipeline import (
     SCHEDULERS,
     Loaded,
@@ -57,7 +58,7 @@ def pipeline_digest(
         name: of the model, for messages.
         folder: of the pipeline.
         plan: which parts are loaded.
-        half: as :func:`visleak.memorization.models.layout.weights_of`.
+        half: as :func:`visleak.memorization.models.parts.weights_of`.
         about: everything else that images depend on, as plain values.
 
     Raises:
@@ -99,9 +100,6 @@ def plain(config: Mapping[str, Any]) -> dict[str, Any]:
 #: What a model of the hub begins with.
 PREFIX: Final = "hub:"
 
-#: From a model's name and its index to what of it is loaded.
-Planner = Callable[[str, Mapping[str, Any]], Plan]
-
 
 @dataclass(frozen=True, slots=True)
 class HubName:
@@ -134,26 +132,25 @@ class HubName:
         return cls(found[1], found[2])
 
 
-def hub_folder(text: str, planner: Planner, half: bool) -> Path:
+def hub_folder(text: str, half: bool) -> Path:
     """Return the folder of a pipeline of the hub: from the cache if whole, else fetched.
 
     Only files that are needed are fetched.
 
     Args:
         text: as :meth:`HubName.parsed`.
-        planner: what of a pipeline is loaded; may refuse it.
         half: whether weights stored in half precision come first.
 
     Raises:
-        VisleakError: it cannot be had.
+        VisleakError: it could not be loaded.
     """
     name = HubName.parsed(text)
     hub = library("huggingface_hub", "diffusion", f"model {text}")
-    if cached := _cached(hub, name, planner, half):
+    if cached := _cached(hub, name, half):
         return cached
     try:
         with weights.quiet(progress=sys.stderr.isatty()):
-            return _fetched(hub, name, text, planner, half)
+            return _fetched(hub, name, text, half)
     except VisleakError:
         raise
     except Exception as error:
@@ -165,24 +162,21 @@ def hub_folder(text: str, planner: Planner, half: bool) -> Path:
         ) from error
 
 
-def _cached(hub: Any, name: HubName, planner: Planner, half: bool) -> Path | None:
+def _cached(hub: Any, name: HubName, half: bool) -> Path | None:
     """Return a pipeline's folder in the cache if everything needed is there."""
     index = hub.try_to_load_from_cache(name.repository, INDEX, revision=name.revision)
     if not isinstance(index, str):
         return None
     folder = Path(index).parent
     try:
-        plan = planner(name.repository, read_json(name.repository, Path(index)))
-        there = [each.relative_to(folder).as_posix() for each in folder.glob("*/*")]
-        refuse_incomplete(name.repository, plan, there, str(folder))
-        refuse_missing_pieces(name.repository, folder, plan, half)
+        whole_plan(name.repository, folder, half)
     except VisleakError:
-        # an interrupted download; what else is wrong the hub's own copy will tell
+        # an interrupted download; what else is wrong, the copy of the hub will show
         return None
     return folder
 
 
-def _fetched(hub: Any, name: HubName, text: str, planner: Planner, half: bool) -> Path:
+def _fetched(hub: Any, name: HubName, text: str, half: bool) -> Path:
     """Return a pipeline's folder in the cache, after it was fetched."""
     where = f"{hub.constants.ENDPOINT}/{name.repository}"
     info = hub.HfApi().model_info(name.repository, revision=name.revision, timeout=PATIENCE)
@@ -194,7 +188,7 @@ def _fetched(hub: Any, name: HubName, text: str, planner: Planner, half: bool) -
     index = hub.hf_hub_download(
         name.repository, INDEX, revision=name.revision, etag_timeout=PATIENCE
     )
-    plan = planner(text, read_json(text, Path(index)))
+    plan = planned(text, read_json(text, Path(index)))
     refuse_incomplete(text, plan, there, where)
     return Path(
         hub.snapshot_download(
@@ -208,10 +202,10 @@ def _fetched(hub: Any, name: HubName, text: str, planner: Planner, half: bool) -
 
 #: The seam: class of a pipeline -> the adapter that speaks the protocol, imported on use.
 PIPELINES: Final[Mapping[str, str]] = {
-    "IFPipeline": "visleak.memorization.models.deepfloyd:DeepFloyd",
-    "StableDiffusion3Pipeline": "visleak.memorization.models.sd3:StableDiffusion3",
-    "StableDiffusionPipeline": "visleak.memorization.models.stable_diffusion:StableDiffusion",
-    "StableDiffusionXLPipeline": "visleak.memorization.models.sdxl:StableDiffusionXL",
+    "IFPipeline": "visleak.memorization.models.families:DeepFloyd",
+    "StableDiffusion3Pipeline": "visleak.memorization.models.families:StableDiffusion3",
+    "StableDiffusionPipeline": "visleak.memorization.models.families:StableDiffusion",
+    "StableDiffusionXLPipeline": "visleak.memorization.models.families:StableDiffusionXL",
 }
 
 
@@ -234,7 +228,7 @@ def load_model(
     Raises:
         UsageError: an argument that cannot be.
         MissingExtra: diffusers or torch is not installed.
-        VisleakError: the model cannot be had, is damaged, or is of no known kind.
+        VisleakError: the model could not be loaded, is damaged, or is of an unknown kind.
     """
     if scheduler not in SCHEDULERS:
         raise UsageError(f"scheduler is one of {', '.join(SCHEDULERS)}; got {scheduler!r}")
@@ -245,7 +239,7 @@ def load_model(
     precise = precision_of(precision, running)
     half = precise == "fp16"
     if folder is None:
-        folder = hub_folder(text, planned, half)
+        folder = hub_folder(text, half)
     plan = whole_plan(text, folder, half)
     pipeline = load_pipeline(text, folder, plan, dtype_of(precise), half)
     adapter = adapter_of(text, plan.pipeline)
@@ -306,8 +300,7 @@ def whole_plan(name: str, folder: Path, half: bool) -> Plan:
     """
     plan = planned(name, read_json(name, folder / INDEX))
     there = [each.relative_to(folder).as_posix() for each in folder.glob("*/*")]
-    refuse_incomplete(name, plan, there, str(folder))
-    refuse_missing_pieces(name, folder, plan, half)
+    refuse_incomplete(name, plan, there, str(folder), folder=folder, half=half)
     return plan
 
 

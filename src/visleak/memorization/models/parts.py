@@ -1,18 +1,328 @@
-"""A pipeline's parts, loaded one by one from a folder by the class that was allowed."""
+"""What a folder of a pipeline says of itself: ``model_index.json``, read and judged.
+
+Which class is built comes from tables here, never from the folder: a folder only chooses among
+what an adapter allows.
+
+A pipeline's parts, loaded one by one from a folder by the class that was allowed.
+"""
 
 from __future__ import annotations
 
+import json
 import logging
-from collections.abc import Iterator
+import os
+import re
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
+from dataclasses import dataclass, field
 from inspect import signature
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 from visleak.encoders import weights
 from visleak.encoders.libraries import broken, library, member, said
 from visleak.errors import VisleakError
-from visleak.memorization.models.layout import Part, Plan, weights_of
+
+#: The file that makes a folder a pipeline.
+INDEX: Final = "model_index.json"
+
+#: Parts that change images after they are made or judge them; a measurement takes them as they are.
+LEFT_OUT: Final = frozenset({"safety_checker", "watermarker", "feature_extractor", "image_encoder"})
+CLIP_TEXT: Final = ("CLIPTextModel", "CLIPTextModelWithProjection")
+T5_TEXT: Final = ("T5EncoderModel",)
+TOKENIZERS: Final = (
+    "CLIPTokenizer",
+    "CLIPTokenizerFast",
+    "T5Tokenizer",
+    "T5TokenizerFast",
+    "PreTrainedTokenizerFast",
+    "TokenizersBackend",
+)
+VAES: Final = ("AutoencoderKL", "AutoencoderTiny", "AsymmetricAutoencoderKL")
+
+#: The library of a part, by its class, where it is no scheduler.
+LIBRARIES: Final = dict.fromkeys((*CLIP_TEXT, *T5_TEXT, *TOKENIZERS), "transformers") | (
+    dict.fromkeys((*VAES, "UNet2DConditionModel", "SD3Transformer2DModel"), "diffusers")
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Layout:
+    """What a pipeline of one class is made of.
+
+    Attributes:
+        parts: by name, the classes that it may be of; a scheduler may be any of the library.
+        optional: parts that may be absent.
+    """
+
+    parts: Mapping[str, tuple[str, ...]]
+    optional: frozenset[str] = frozenset()
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """One part of a pipeline.
+
+    Attributes:
+        name: of its folder, such as ``unet``.
+        kind: its class.
+    """
+
+    name: str
+    kind: str
+
+    @property
+    def is_scheduler(self) -> bool:
+        """Whether it is a scheduler: a configuration without weights."""
+        return self.name == "scheduler"
+
+    @property
+    def is_tokenizer(self) -> bool:
+        """Whether it takes text apart: files without weights."""
+        return self.kind in TOKENIZERS
+
+    @property
+    def is_network(self) -> bool:
+        """Whether it has weights."""
+        return not (self.is_scheduler or self.is_tokenizer)
+
+    @property
+    def library(self) -> str:
+        """The library that makes it."""
+        return LIBRARIES.get(self.kind, "diffusers")
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """A pipeline to be loaded.
+
+    Attributes:
+        pipeline: its class.
+        parts: that are loaded.
+        settings: further plain values for the pipeline.
+        left_out: parts that the folder has and that are not loaded.
+    """
+
+    pipeline: str
+    parts: tuple[Part, ...]
+    settings: Mapping[str, bool | int | float | str] = field(default_factory=dict)
+    left_out: tuple[str, ...] = ()
+
+
+def read_json(name: str, file: Path) -> dict[str, Any]:
+    """Return the names and values of a JSON file of a model.
+
+    Raises:
+        VisleakError: it is missing or damaged.
+    """
+    try:
+        content = json.loads(file.read_text(encoding="utf-8"))
+    except (OSError, ValueError, RecursionError) as error:
+        raise VisleakError(f"model {name}: {file} cannot be read ({error})") from error
+    if not isinstance(content, dict):
+        raise VisleakError(f"model {name}: {file} must hold names and values")
+    return content
+
+
+def plan_of(name: str, index: Mapping[str, Any], layout: Layout) -> Plan:
+    """Return what of a pipeline is loaded.
+
+    Args:
+        name: of the model, for messages.
+        index: content of ``model_index.json``.
+        layout: of its class.
+
+    Raises:
+        VisleakError: a part is missing, or of a class that is not allowed.
+    """
+    entries = {key: value for key, value in index.items() if not key.startswith("_")}
+    parts = []
+    for part, allowed in layout.parts.items():
+        entry = entries.get(part)
+        if entry is None or entry == [None, None]:
+            if part in layout.optional:
+                continue
+            raise VisleakError(
+                f"model {name}: {INDEX} names no {part}, which a {index.get('_class_name')} needs"
+            )
+        parts.append(_part(name, part, entry, allowed))
+    settings = {
+        key: value for key, value in entries.items() if isinstance(value, bool | int | float | str)
+    }
+    rest = sorted(LEFT_OUT & {key for key, value in entries.items() if value != [None, None]})
+    return Plan(
+        str(index.get("_class_name")),
+        tuple(parts),
+        settings,
+        tuple(key for key in rest if isinstance(entries[key], list)),
+    )
+
+
+def _part(name: str, part: str, entry: object, allowed: tuple[str, ...]) -> Part:
+    """Return a part that ``model_index.json`` names by library and class."""
+    if isinstance(entry, list) and len(entry) == 2 and all(isinstance(e, str) for e in entry):
+        library, kind = entry
+        if part == "scheduler":
+            fits = library == "diffusers" and kind.isidentifier() and kind.endswith("Scheduler")
+        else:
+            fits = kind in allowed and library == LIBRARIES[kind]
+        if fits:
+            return Part(part, kind)
+    wanted = "a scheduler of diffusers" if part == "scheduler" else " or ".join(allowed)
+    raise VisleakError(
+        f"model {name}: {INDEX} says that its {part} is {json.dumps(entry)[:120]}; it must be"
+        f" {wanted}, and code that comes with a model is never run"
+    )
+
+
+#: What the two libraries call a network's weights.
+STEMS: Final = {"diffusers": "diffusion_pytorch_model", "transformers": "model"}
+_PICKLES: Final = (".bin", ".pt", ".ckpt", ".pth")
+
+
+@dataclass(frozen=True, slots=True)
+class Weights:
+    """Files of a network.
+
+    Attributes:
+        variant: ``fp16``, or ``""`` for the plain ones.
+        files: names within the part's folder; an index first, then the pieces it names.
+    """
+
+    variant: str
+    files: tuple[str, ...]
+
+
+def weights_of(part: Part, there: Iterable[str], half: bool = False) -> Weights | None:
+    """Return which files of a part's folder are its weights; ``None`` where none are.
+
+    Args:
+        part: a network.
+        there: names of the folder's files.
+        half: whether weights stored in half precision come first.
+
+    >>> unet = Part("unet", "UNet2DConditionModel")
+    >>> weights_of(unet, ["config.json", "diffusion_pytorch_model.fp16.safetensors"])
+    Weights(variant='fp16', files=('diffusion_pytorch_model.fp16.safetensors',))
+    """
+    names, stem = sorted(there), STEMS[part.library]
+    for variant in ("fp16", "") if half else ("", "fp16"):
+        dotted = f".{variant}" if variant else ""
+        if f"{stem}{dotted}.safetensors" in names:
+            return Weights(variant, (f"{stem}{dotted}.safetensors",))
+        index = f"{stem}.safetensors.index{dotted}.json"
+        if index in names:
+            # the variant stands before the number of the piece or after it
+            number, end = r"-\d+-of-\d+", r"\.safetensors"
+            escaped = re.escape(dotted)
+            shape = rf"{stem}(?:{escaped}{number}|{number}{escaped}){end}"
+            pieces = [name for name in names if re.fullmatch(shape, name)]
+            return Weights(variant, (index, *pieces))
+    return None
+
+
+def files_of(part: Part, there: Iterable[str], half: bool = False) -> tuple[str, ...]:
+    """Return the files of a part's folder that its images depend on, in order of name.
+
+    Args:
+        part: of a pipeline.
+        there: names of the folder's files.
+        half: as :func:`weights_of`.
+    """
+    names = sorted(there)
+    if part.is_scheduler:
+        return tuple(name for name in names if name == "scheduler_config.json")
+    if part.is_tokenizer:
+        return tuple(name for name in names if name.endswith((".json", ".txt", ".model")))
+    weights = weights_of(part, names, half)
+    config = tuple(name for name in names if name == "config.json")
+    return (*config, *(weights.files if weights else ()))
+
+
+def wanted(plan: Plan, there: Iterable[str], half: bool = False) -> list[str]:
+    """Return the files of a whole pipeline that are needed, as paths from its folder.
+
+    Args:
+        plan: what is loaded.
+        there: all files, as ``PART/NAME``.
+        half: as :func:`weights_of`.
+    """
+    names = list(there)
+    return [INDEX] + [
+        f"{part.name}/{name}"
+        for part in plan.parts
+        for name in files_of(part, files_in(part, names), half)
+    ]
+
+
+def refuse_incomplete(
+    name: str,
+    plan: Plan,
+    there: Iterable[str],
+    where: str,
+    *,
+    folder: Path | None = None,
+    half: bool = False,
+) -> None:
+    """Refuse a pipeline some of whose files are missing.
+
+    Args:
+        name: of the model, for messages.
+        plan: what is loaded.
+        there: all files, as ``PART/NAME``.
+        where: they are, for messages.
+        folder: of the pipeline; weights in several files are then compared with their index.
+        half: as :func:`weights_of`.
+
+    Raises:
+        VisleakError: a part has no files, no configuration or no safetensors.
+    """
+    names = list(there)
+    for part in plan.parts:
+        inside = files_in(part, names)
+        weights = weights_of(part, inside, half) if part.is_network else None
+        missing = ""
+        if not inside:
+            missing = f"is not there; a pipeline has its {part.name} in that folder"
+        elif part.is_network and "config.json" not in inside:
+            missing = "has no config.json"
+        elif part.is_network and weights is None and any(n.endswith(_PICKLES) for n in inside):
+            missing = (
+                "has its weights only as pickles (.bin), which can run code; save the pipeline"
+                " again with save_pretrained(FOLDER, safe_serialization=True)"
+            )
+        elif part.is_network and weights is None:
+            stem = STEMS[part.library]
+            missing = f"has no weights, neither {stem}.safetensors nor pieces of it"
+        elif not part.is_network and not files_of(part, inside):
+            file = "scheduler_config.json" if part.is_scheduler else "vocabulary (.json, .txt ...)"
+            missing = f"has no {file}"
+        if missing:
+            raise VisleakError(f"model {name}: {where}/{part.name} {missing}")
+        if folder is not None and weights is not None and weights.files[0].endswith(".json"):
+            _refuse_missing_pieces(name, folder / part.name / weights.files[0], weights)
+
+
+def _refuse_missing_pieces(name: str, index: Path, weights: Weights) -> None:
+    """Refuse weights in several files where one that the index names is missing."""
+    named = read_json(name, index).get("weight_map")
+    if not isinstance(named, dict):
+        raise VisleakError(f"model {name}: {index} has no weight_map")
+    # names outside the pattern would be read, and be in no digest
+    missing = sorted({str(each) for each in named.values()} - set(weights.files[1:]))
+    if missing or not named:
+        lacking = missing[0] if missing else "anything"
+        raise VisleakError(
+            f"model {name}: {index} names pieces of the weights that are not beside it:"
+            f" {len(missing)}, such as {lacking[:80]}"
+        )
+
+
+def files_in(part: Part, names: Iterable[str]) -> list[str]:
+    """Return the files of a part's folder, of all files of a pipeline as ``PART/NAME``."""
+    start = f"{part.name}/"
+    return [each.removeprefix(start) for each in names if each.startswith(start)]
+
 
 _WHAT = "a diffusion model"
 
@@ -93,7 +403,20 @@ def load_part(name: str, folder: Path, part: Part, dtype: Any, half: bool) -> An
     factory = member(module, part.kind, f"model {name}")
     try:
         if part.is_network:
-            loaded, about = _network(factory, folder / part.name, part, dtype, half)
+            chosen = weights_of(part, os.listdir(source), half)
+            options: dict[str, Any] = (
+                {"variant": chosen.variant} if chosen and chosen.variant else {}
+            )
+            if part.library == "transformers":
+                options["trust_remote_code"] = False
+            loaded, about = factory.from_pretrained(
+                source,
+                local_files_only=True,
+                use_safetensors=True,
+                torch_dtype=dtype,
+                output_loading_info=True,
+                **options,
+            )
         elif part.is_tokenizer:
             return factory.from_pretrained(source, local_files_only=True, trust_remote_code=False)
         elif issubclass(factory, library("diffusers", "diffusion", _WHAT).SchedulerMixin):
@@ -109,33 +432,11 @@ def load_part(name: str, folder: Path, part: Part, dtype: Any, half: bool) -> An
         raise VisleakError(
             f"model {name}: its {part.name} cannot be loaded from {source} ({said(error)})"
         ) from error
-    missing = {_key(key) for kind in ("missing_keys", "mismatched_keys") for key in about[kind]}
+    keys = (key for kind in ("missing_keys", "mismatched_keys") for key in about[kind])
+    missing = {str(key[0] if isinstance(key, tuple) else key) for key in keys}
     if missing:
         raise VisleakError(
             f"model {name}: the weights in {source} lack {len(missing)} tensors, such as"
             f" {min(missing)}; they are of another network than config.json says"
         )
     return loaded.eval().requires_grad_(False)
-
-
-def _network(
-    factory: Any, folder: Path, part: Part, dtype: Any, half: bool
-) -> tuple[Any, dict[str, Any]]:
-    """Return a network and the library's account of its weights."""
-    chosen = weights_of(part, [each.name for each in folder.iterdir()], half)
-    options: dict[str, Any] = {"variant": chosen.variant} if chosen and chosen.variant else {}
-    if part.library == "transformers":
-        options["trust_remote_code"] = False
-    network, about = factory.from_pretrained(
-        str(folder),
-        local_files_only=True,
-        use_safetensors=True,
-        torch_dtype=dtype,
-        output_loading_info=True,
-        **options,
-    )
-    return network, about
-
-
-def _key(key: Any) -> str:
-    return str(key[0] if isinstance(key, tuple) else key)

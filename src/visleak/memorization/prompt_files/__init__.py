@@ -1,10 +1,17 @@
 """Files of prompts: those of the papers, and our own. Nothing they name is ever fetched."""
 
-from visleak.memorization.prompt_files.choosing import Choice, chosen, provenance_of, scores_of
-from visleak.memorization.prompt_files.datasheet import PromptSet, read_answers
+from visleak.memorization.prompt_files.dataset import PromptSet, write_prompts
 from visleak.memorization.prompt_files.reading import read_prompts, read_values
-from visleak.memorization.prompt_files.verifying import joined, prompts_of, traced, vouched
-from visleak.memorization.prompt_files.writing import write_prompts
+from visleak.memorization.prompt_files.selection import (
+    Choice,
+    chosen,
+    joined,
+    prompts_of,
+    provenance_of,
+    scores_of,
+    traced,
+    vouched,
+)
 
 __all__ = [
     "Choice",
@@ -13,7 +20,6 @@ __all__ = [
     "joined",
     "prompts_of",
     "provenance_of",
-    "read_answers",
     "read_prompts",
     "read_values",
     "scores_of",

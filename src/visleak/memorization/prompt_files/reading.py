@@ -1,25 +1,58 @@
-"""Read a list of prompts: rows of any format become prompts, each once."""
+"""Read lists of prompts: text, CSV, JSON lines, JSON, Parquet and pickles of plain data.
+
+Each format yields rows of named values; :func:`gathered` makes prompts of them, each once. Nothing
+that a file names is fetched.
+"""
 
 from __future__ import annotations
 
 import ast
-import importlib
+import csv
+import io
 import json
 import os
+import pickle
+import pickletools
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
+from itertools import chain
 from pathlib import Path
-from typing import Any, Final, NamedTuple, TypeVar
+from typing import Any, Final, NamedTuple, NoReturn, TextIO, TypeVar
 
 import pyarrow as pa
+import pyarrow.parquet as pq
 
+from visleak.delimited import opened_table
 from visleak.errors import UsageError, VisleakError
 from visleak.images.request import writable
 from visleak.memorization.prompts import Prompts
+from visleak.store import csv_text
 
-#: Characters of a prompt or of the name of an image: far above any real one.
+#: Columns of prompts (MemBench; Webster and Wen; LAION), of the memorized images of a prompt (a
+#: bare `source` may be anything), and of whether a prompt is known to be memorized.
+PROMPT_COLUMNS: Final = ("prompt", "caption", "text")
+SOURCE_COLUMNS: Final = ("sources", "urls", "url")
+LABEL_COLUMNS: Final = ("label", "memorized")
+
+#: Columns of the record of verification, and how the name of a trace in it begins.
+VERIFIED: Final = "verified"
+VERIFIED_BY: Final = "verified_by"
+RECORD: Final = (VERIFIED, VERIFIED_BY)
+TRACE: Final = "trace in "
+
+#: Limits far above any real list: characters of a prompt or of a name, of a line, columns of a
+#: file, images that a file may name, and bytes of a JSON file (COCO's captions have 91 MB) and of a
+#: pickle (MemBench's has 233 kB).
 MOST_CHARACTERS: Final = 100_000
+LONGEST_LINE: Final = 1_000_000
+MOST_COLUMNS: Final = 100
+MOST_SOURCES: Final = 20_000_000
+MOST_JSON_BYTES: Final = 1 << 29
+MOST_BYTES: Final = 64 << 20
+
+#: Rows of a Parquet table that are held at a time.
+BATCH: Final = 4096
 
 _LABELS: Final = {
     **dict.fromkeys(("1", "1.0", "true", "yes", "memorized"), True),
@@ -31,6 +64,27 @@ _STRING: Final = r"""(?:'(?:[^'\\\n]|\\.)*+'|"(?:[^"\\\n]|\\.)*+")"""
 
 #: A flat list of texts and nothing else: no nesting, so no bomb, gets as far as a parser.
 _FLAT_LIST: Final = re.compile(rf"\s*+\[\s*+(?:{_STRING}\s*+(?:,\s*+{_STRING}\s*+)*+,?\s*+)?\]\s*+")
+
+
+class Row(NamedTuple):
+    """One row of a file.
+
+    Attributes:
+        place: of the row, such as ``line 3``, for errors.
+        text: the prompt.
+        label: whether it is known to be memorized.
+        sources: images it is a trigger of.
+        columns: further values by column, as text.
+    """
+
+    place: str
+    text: str
+    label: bool | None = None
+    sources: tuple[str, ...] = ()
+    columns: Mapping[str, str] = {}
+
+
+# -- values ---------------------------------------------------------------------------------------
 
 
 def checked_text(text: str, where: str) -> str:
@@ -49,7 +103,7 @@ def checked_text(text: str, where: str) -> str:
 
 
 def label_of(value: Any, where: str) -> bool | None:
-    """Return what a label says: memorized, not, or unknown.
+    """Return the meaning of a label: memorized, not, or unknown.
 
     >>> label_of("TRUE", "a"), label_of(0, "a"), label_of("", "a")
     (True, False, None)
@@ -87,16 +141,13 @@ def sources_of(value: Any, where: str) -> list[str]:
 def _parsed(cell: str, where: str) -> Any:
     """Return the list that a cell spells, in JSON or as a literal of Python."""
     if _FLAT_LIST.fullmatch(cell):
-        if cell.lstrip().removeprefix("[").lstrip()[:1] == '"':
-            # a text in double quotes is JSON more often, whose escapes are others
+        # a text in double quotes is JSON more often, whose escapes are others
+        quoted = cell.lstrip().removeprefix("[").lstrip()[:1] == '"'
+        for parse in (json.loads, ast.literal_eval) if quoted else (ast.literal_eval,):
             try:
-                return json.loads(cell)
-            except ValueError:
-                pass
-        try:
-            return ast.literal_eval(cell.strip())
-        except (ValueError, SyntaxError):
-            pass
+                return parse(cell.strip())
+            except (ValueError, SyntaxError):
+                continue
     raise VisleakError(
         f"{where}: images of a prompt are a flat list of texts, such as ['a', 'b']; got"
         f" {cell[:60]!r}"
@@ -104,7 +155,7 @@ def _parsed(cell: str, where: str) -> Any:
 
 
 def shown(value: Any) -> str:
-    """Return a value for an error: one with parts by its type, for its parts may go on for ever.
+    """Return a value for an error: one with parts by its type, for its parts may have no end.
 
     >>> shown(3), shown(["a"]), shown([3])
     ('3', 'a list', 'a list')
@@ -116,28 +167,15 @@ def shown(value: Any) -> str:
 
 def as_cell(value: Any) -> str:
     """Return a value of a further column as text; what has parts as JSON."""
-    if value is None:
-        return ""
-    if isinstance(value, str):
-        return value
-    if isinstance(value, bool | int | float):
-        return json.dumps(value)
+    if value is None or isinstance(value, str):
+        return value or ""
     return json.dumps(value, ensure_ascii=False, default=str)
 
 
-#: Columns of the record of verification.
-VERIFIED: Final = "verified"
-VERIFIED_BY: Final = "verified_by"
-RECORD: Final = (VERIFIED, VERIFIED_BY)
+def is_human(by: str) -> bool:
+    """Return whether a record names a person who verified a prompt, not a trace.
 
-#: How the name of a trace begins, where one verified a prompt.
-TRACE: Final = "trace in "
-
-
-def of_a_person(by: str) -> bool:
-    """Return whether a record names somebody who verified a prompt, and no trace.
-
-    >>> of_a_person("Ann"), of_a_person("trace in train: near"), of_a_person("")
+    >>> is_human("Ann"), is_human("trace in train: near"), is_human("")
     (True, False, False)
     """
     return bool(by) and not by.startswith(TRACE)
@@ -146,8 +184,8 @@ def of_a_person(by: str) -> bool:
 def stronger(one: Mapping[str, str], other: Mapping[str, str]) -> dict[str, str]:
     """Return that of two records of one prompt that counts, whole, in whatever order they come.
 
-    Verified counts before not verified, and that before nothing said; of two that verify, the one
-    that names a person, then the one that names a trace.
+    Verified counts before not verified, and that before unknown; of two that verify, the one that
+    names a person, then the one that names a trace.
 
     >>> stronger({"verified": "false"}, {"verified": "1", "verified_by": "Ann"})
     {'verified': '1', 'verified_by': 'Ann'}
@@ -158,137 +196,46 @@ def stronger(one: Mapping[str, str], other: Mapping[str, str]) -> dict[str, str]
 
 def _strength(record: Mapping[str, str]) -> tuple[int, bool, bool, str, str]:
     said, by = record.get(VERIFIED, ""), record.get(VERIFIED_BY, "")
-    try:
-        place = {None: 0, False: 1, True: 2}[label_of(said, VERIFIED)]
-    except VisleakError:
-        # no answer at all: it stays, and who needs the record tells of it
-        place = 3
-    return place, of_a_person(by), bool(by), by, said
+    # an unknown answer stays, so that whoever needs the record sees it
+    places = {None: 0, False: 1, True: 2}
+    place = places[_LABELS[key]] if (key := said.strip().lower()) in _LABELS else 3
+    return place, is_human(by), bool(by), by, said
 
 
-#: Where prompts stand, if nobody says: MemBench, Webster and Wen, LAION.
-PROMPT_COLUMNS: Final = ("prompt", "caption", "text")
-
-#: What names the memorized images of a prompt; a bare `source` may be anything.
-SOURCE_COLUMNS: Final = ("sources", "urls", "url")
-
-#: What says whether a prompt is known to be memorized.
-LABEL_COLUMNS: Final = ("label", "memorized")
-
-#: Columns of a file, images that a file may name: far above any real list.
-MOST_COLUMNS: Final = 100
-MOST_SOURCES: Final = 20_000_000
-
-
-class Row(NamedTuple):
-    """One row of a file.
-
-    Attributes:
-        place: where it stands, such as ``line 3``, for errors.
-        text: the prompt, as it stands there.
-        label: whether it is known to be memorized.
-        sources: images it is a trigger of.
-        columns: further values by column, as text.
-    """
-
-    place: str
-    text: str
-    label: bool | None = None
-    sources: tuple[str, ...] = ()
-    columns: Mapping[str, str] = {}
+# -- prompts of rows ------------------------------------------------------------------------------
 
 
 @dataclass
-class _List:
-    """Prompts while they are gathered; a prompt that comes again joins its first row."""
+class _Entry:
+    """A prompt while the list is read."""
 
-    texts: dict[str, int] = field(default_factory=dict)
-    places: list[str] = field(default_factory=list)
-    labels: list[bool | None] = field(default_factory=list)
-    sources: list[tuple[str, ...]] = field(default_factory=list)
-    columns: dict[str, list[str]] = field(default_factory=dict)
-    empty: int = 0
-    again: int = 0
-    named: int = 0
+    place: str
+    label: bool | None
+    sources: dict[str, None] = field(default_factory=dict)
+    cells: dict[str, str] = field(default_factory=dict)
 
-    def add(self, row: Row, origin: str) -> None:
-        text = checked_text(row.text, f"{origin}, {row.place}")
-        self.named += len(row.sources)
-        if self.named > MOST_SOURCES:
-            raise VisleakError(
-                f"{origin}, {row.place}: more than {MOST_SOURCES:,} images are named; split the"
-                " file"
-            )
-        if not text:
-            self.empty += 1
-        elif text in self.texts:
-            self._join(self.texts[text], row, origin)
-        else:
-            self._append(text, row, origin)
-
-    def _append(self, text: str, row: Row, origin: str) -> None:
-        number = self.texts[text] = len(self.texts)
-        self.places.append(row.place)
-        self.labels.append(row.label)
-        self.sources.append(tuple(dict.fromkeys(row.sources)))
-        for name, value in row.columns.items():
-            self._put(name, number, value, f"{origin}, {row.place}")
-
-    def _column(self, name: str, number: int, where: str) -> list[str]:
-        """Return a column that is long enough for a prompt, a new one if need be."""
-        if name not in self.columns and len(self.columns) == MOST_COLUMNS:
-            raise VisleakError(f"{where}: more than {MOST_COLUMNS} columns; keep those needed")
-        column = self.columns.setdefault(name, [])
-        column.extend([""] * (number + 1 - len(column)))
-        return column
-
-    def _put(self, name: str, number: int, value: str, where: str) -> None:
-        """Set a cell that is still empty."""
-        column = self._column(name, number, where)
-        column[number] = column[number] or writable(value)
-
-    def _verify(self, number: int, row: Row, where: str) -> None:
-        """Let the stronger record of verification stand: who verified goes with what they said."""
-        names = [name for name in RECORD if name in self.columns or name in row.columns]
-        columns = {name: self._column(name, number, where) for name in names}
-        known = {name: column[number] for name, column in columns.items()}
-        own = {name: writable(row.columns.get(name, "")) for name in names}
-        best = stronger(known, own)
-        for name, column in columns.items():
-            column[number] = best[name]
-
-    def _join(self, number: int, row: Row, origin: str) -> None:
-        self.again += 1
+    def join(self, row: Row, where: str) -> None:
+        """Take in a row of the same prompt."""
+        own = {name: writable(row.columns[name]) for name in RECORD if name in row.columns}
         for name, value in row.columns.items():
             if name not in RECORD:
-                self._put(name, number, value, f"{origin}, {row.place}")
-        self._verify(number, row, f"{origin}, {row.place}")
-        self.sources[number] = tuple(dict.fromkeys(self.sources[number] + row.sources))
-        known = self.labels[number]
-        if known is None:
-            self.labels[number] = row.label
-        elif row.label is not None and row.label != known:
+                self.cells[name] = self.cells.get(name) or writable(value)
+        if own:
+            self.cells |= stronger(self.cells, own)
+        self.sources |= dict.fromkeys(row.sources)
+        if self.label is None:
+            self.label = row.label
+        elif row.label is not None and row.label != self.label:
             raise VisleakError(
-                f"{origin}, {row.place}: this prompt stands at {self.places[number]} too, with"
-                " another label; make them agree"
+                f"{where}: this prompt stands at {self.place} too, with another label; make them"
+                " agree"
             )
-
-    def notes(self) -> tuple[str, ...]:
-        said = []
-        if self.again:
-            said.append(
-                f"prompts that came again: {self.again:,}; images they name were joined to the"
-                " first, whose empty columns were filled"
-            )
-        if self.empty:
-            said.append(f"empty prompts that were left out: {self.empty:,}")
-        return tuple(said)
 
 
 def gathered(rows: Iterable[Row], origin: str, name: str) -> Prompts:
     """Return the prompts of rows; equal ones become one, empty ones are left out, both counted.
 
-    Spaces around a prompt are no part of it, as for tokenizers.
+    Spaces around a prompt are not part of it, as for tokenizers.
 
     Args:
         rows: in the order of the file.
@@ -296,52 +243,77 @@ def gathered(rows: Iterable[Row], origin: str, name: str) -> Prompts:
         name: of file and format, kept with the prompts.
 
     Raises:
-        VisleakError: no prompt is left, one is no text, or labels contradict each other.
+        VisleakError: no prompt is left, one is not text, or labels contradict each other.
 
     >>> rows = [Row("line 1", "a cat ", True, ("u",)), Row("line 2", "a cat", None, ("v",))]
     >>> prompts = gathered(rows, "a.csv", "a.csv (CSV)")
     >>> prompts.texts, prompts.labels, prompts.sources
     (('a cat',), (True,), (('u', 'v'),))
     """
-    found = _List()
+    found: dict[str, _Entry] = {}
+    columns: dict[str, None] = {}
+    empty = again = named = 0
     for row in rows:
-        found.add(row, origin)
-    if not found.texts:
-        emptied = f" ({found.empty:,} empty ones)" if found.empty else ""
-        raise VisleakError(f"{origin} holds no prompts{emptied}")
-    count = len(found.texts)
-    for column in found.columns.values():
-        column.extend([""] * (count - len(column)))
+        where = f"{origin}, {row.place}"
+        text = checked_text(row.text, where)
+        named += len(row.sources)
+        if named > MOST_SOURCES:
+            raise VisleakError(
+                f"{where}: more than {MOST_SOURCES:,} images are named; split the file"
+            )
+        if not text:
+            empty += 1
+            continue
+        columns |= dict.fromkeys(row.columns)
+        if len(columns) > MOST_COLUMNS:
+            raise VisleakError(f"{where}: more than {MOST_COLUMNS} columns; keep those needed")
+        again += text in found
+        found.setdefault(text, _Entry(row.place, row.label)).join(row, where)
+    if not found:
+        raise VisleakError(
+            f"{origin} holds no prompts{f' ({empty:,} empty ones)' if empty else ''}"
+        )
+    notes = []
+    if again:
+        notes.append(
+            f"prompts that came again: {again:,}; images they name were joined to the first, whose"
+            " empty columns were filled"
+        )
+    if empty:
+        notes.append(f"empty prompts that were left out: {empty:,}")
+    entries = list(found.values())
+    labels = tuple(each.label for each in entries)
+    sources = tuple(tuple(each.sources) for each in entries)
     return Prompts(
-        tuple(found.texts),
-        tuple(found.labels) if any(label is not None for label in found.labels) else (),
-        tuple(found.sources) if any(found.sources) else (),
-        {key: tuple(column) for key, column in found.columns.items()},
+        tuple(found),
+        labels if any(label is not None for label in labels) else (),
+        sources if any(sources) else (),
+        {key: tuple(each.cells.get(key, "") for each in entries) for key in columns},
         name,
-        found.notes(),
+        tuple(notes),
     )
 
 
-def row_of(place: str, origin: str, values: Mapping[str, Any], prompt: str) -> Row:
+def row_of(place: str, origin: str, values: Mapping[str, Any], column: str | None) -> Row:
     """Return the row that named values make.
 
     Args:
-        place: where they stand.
+        place: of the values.
         origin: the file, for errors.
         values: by column: texts, numbers, lists of texts, ``None``.
-        prompt: the column with the prompt.
+        column: with the prompt.
 
     Raises:
-        VisleakError: the prompt is no text, the label is none, or sources are no list of texts.
+        VisleakError: the prompt is not text, the label is unknown, or sources are not texts.
     """
     where = f"{origin}, {place}"
-    text = values.get(prompt)
+    text = values.get(column or "")
     if text is not None and not isinstance(text, str):
-        raise VisleakError(f"{where}: {prompt!r} is no text but {type(text).__name__}")
+        raise VisleakError(f"{where}: {column!r} is no text but {type(text).__name__}")
     label, sources, columns = None, list[str](), dict[str, str]()
     for name, value in values.items():
         key = name.strip().lower()
-        if name == prompt:
+        if name == column:
             continue
         if key in LABEL_COLUMNS:
             said = label_of(value, where)
@@ -357,54 +329,263 @@ def prompt_column(names: list[str], column: str | None, origin: str) -> str:
     """Return the column with the prompts.
 
     Raises:
-        UsageError: the one that was asked for is not there.
-        VisleakError: nobody said which, and none has a usual name.
+        UsageError: the one that was asked for is missing.
+        VisleakError: none was asked for, and none has a usual name.
     """
     twice = next((name for name in names if name and names.count(name) > 1), None)
     if twice is not None:
         raise VisleakError(f"{origin} has more than one column {twice!r}; keep one")
-    shown = ", ".join(repr(name)[:60] for name in names[:12]) or "none"
+    listed = ", ".join(repr(name)[:60] for name in names[:12]) or "none"
     if column is not None:
         if column not in names:
-            raise UsageError(f"--column {column!r}: {origin} has no such column; it has {shown}")
+            raise UsageError(f"--column {column!r}: {origin} has no such column; it has {listed}")
         return column
-    for wanted in PROMPT_COLUMNS:
-        for name in names:
-            if name.strip().lower() == wanted:
-                return name
+    usual = {name.strip().lower(): name for name in reversed(names)}
+    found = next((usual[name] for name in PROMPT_COLUMNS if name in usual), None)
+    if found is None:
+        raise VisleakError(
+            f"{origin} has no column {', '.join(PROMPT_COLUMNS)}; name the one with the prompts"
+            f" (--column C); it has {listed}"
+        )
+    return found
+
+
+# -- formats --------------------------------------------------------------------------------------
+
+
+def _lines(file: TextIO, path: Path) -> Iterator[str]:
+    """Yield lines; none is read further than it may be long."""
+    number = 0
+    while line := file.readline(LONGEST_LINE + 1):
+        number += 1
+        if len(line) > LONGEST_LINE:
+            raise VisleakError(
+                f"{path}, line {number:,}: more than {LONGEST_LINE:,} characters; one prompt per"
+                " line"
+            )
+        yield line
+
+
+def _refuse_column(path: Path, column: str | None, what: str) -> None:
+    if column is not None:
+        raise UsageError(f"--column {column!r}: {path} {what}")
+
+
+def _text_rows(path: Path, column: str | None) -> Iterator[Row]:
+    """Yield one prompt per line, as the lists of Ren et al. have them."""
+    _refuse_column(path, column, "is a text file, which has no columns")
+    with path.open(encoding="utf-8-sig") as file:
+        for number, line in enumerate(_lines(file, path), 1):
+            yield Row(f"line {number:,}", line)
+
+
+def _csv_rows(path: Path, column: str | None) -> Iterator[Row]:
+    """Yield the rows of a CSV or TSV file, such as MemBench's; cells of ours lose their guard."""
+    with opened_table(path) as (file, delimiter):
+        # strict: a quote that is never closed would take all that follows for one cell
+        reader = csv.reader(_lines(file, path), delimiter=delimiter, strict=True)
+        begun = 1
+        try:
+            header = [csv_text(name) for name in next(reader, [])]
+            prompt = prompt_column(header, column, str(path))
+            begun = reader.line_num + 1
+            for cells in reader:
+                place, begun = f"line {begun:,}", reader.line_num + 1
+                if cells and len(cells) != len(header):
+                    raise VisleakError(
+                        f"{path}, {place}: {len(cells)} cells for {len(header)} columns; put a"
+                        " prompt with commas in quotes"
+                    )
+                if cells:
+                    values = dict(zip(header, map(csv_text, cells), strict=True))
+                    yield row_of(place, str(path), values, prompt)
+        except csv.Error as error:
+            raise VisleakError(
+                f"{path}, line {begun:,}: no CSV ({error}); a cell has at most"
+                f" {csv.field_size_limit():,} characters, and its quotes are closed"
+            ) from error
+
+
+def _jsonl_rows(path: Path, column: str | None) -> Iterator[Row]:
+    """Yield the rows of a file with one JSON value per line, as Webster's and Wen's lists."""
+    with path.open(encoding="utf-8-sig") as file:
+        for number, line in enumerate(_lines(file, path), 1):
+            place = f"line {number:,}"
+            if not line.strip():
+                continue
+            try:
+                value = json.loads(line)
+            except (ValueError, RecursionError) as error:
+                said = " ".join(str(error).split())[:100]
+                raise VisleakError(f"{path}, {place}: no JSON ({said})") from error
+            yield _json_row(value, place, path, column)
+
+
+def _json_row(value: object, place: str, path: Path, column: str | None) -> Row:
+    """Return the row of one value of JSON: an object, or the prompt itself."""
+    if isinstance(value, str) and column is None:
+        return Row(place, value)
+    if isinstance(value, dict):
+        prompt = prompt_column(list(value), column, f"{path}, {place}")
+        return row_of(place, str(path), value, prompt)
     raise VisleakError(
-        f"{origin} has no column {', '.join(PROMPT_COLUMNS)}; name the one with the prompts"
-        f" (--column C); it has {shown}"
+        f"{path}, {place}: a prompt is a text, or an object with prompt, caption or text; got"
+        f" {shown(value)}"
     )
 
 
-#: What is made of a file.
-Made = TypeVar("Made")
+def _parquet_rows(path: Path, column: str | None) -> Iterator[Row]:
+    """Yield the rows of a Parquet table: our own, or any with a column of prompts."""
+    with pq.ParquetFile(path) as file:
+        prompt = prompt_column(list(file.schema_arrow.names), column, str(path))
+        batches = (batch.to_pylist() for batch in file.iter_batches(batch_size=BATCH))
+        for number, values in enumerate(chain.from_iterable(batches), 1):
+            yield row_of(f"row {number:,}", str(path), values, prompt)
 
-_ROOM: Final = "visleak.memorization.prompt_files"
+
+def _json_rows(path: Path, column: str | None) -> Iterator[Row]:
+    """Yield the prompts of a JSON file.
+
+    It is a list of texts or objects, an object that gives each prompt its images, or captions as
+    COCO has them, of which the first of each image is taken (Hong et al. 2024, their general
+    prompts).
+    """
+    size = path.stat().st_size
+    if size > MOST_JSON_BYTES:
+        raise VisleakError(
+            f"{path} has {size:,} bytes; at most {MOST_JSON_BYTES:,} are read: make it .jsonl"
+        )
+    content = json.loads(path.read_text(encoding="utf-8-sig"))
+    if isinstance(content, list):
+        for number, value in enumerate(content, 1):
+            yield _json_row(value, f"entry {number:,}", path, column)
+    elif isinstance(content, dict) and isinstance(content.get("annotations"), list):
+        yield from _coco_rows(content["annotations"], path, column or "caption")
+    elif isinstance(content, dict):
+        yield from _named_rows(content, path, column)
+    else:
+        raise VisleakError(f"{path} is not a list of prompts: its JSON is {shown(content)}")
+
+
+def _named_rows(content: dict[Any, Any], path: Path, column: str | None) -> Iterator[Row]:
+    """Yield the prompts of a table from prompt to the images it is a trigger of."""
+    _refuse_column(path, column, "goes from prompt to images, without columns")
+    for number, (prompt, images) in enumerate(content.items(), 1):
+        place = f"entry {number:,}"
+        if not isinstance(prompt, str):
+            raise VisleakError(f"{path}, {place}: a prompt is a text; got {shown(prompt)}")
+        # a set has no order of its own
+        listed = sorted(images, key=str) if isinstance(images, set) else images
+        yield Row(place, prompt, None, tuple(sources_of(listed, f"{path}, {place}")))
+
+
+def _coco_rows(annotations: list[Any], path: Path, wanted: str) -> Iterator[Row]:
+    seen = set[int | str]()
+    for number, each in enumerate(annotations, 1):
+        about = each if isinstance(each, dict) else {}
+        image, text = about.get("image_id"), about.get(wanted)
+        if not isinstance(image, int | str) or not isinstance(text, str):
+            raise VisleakError(
+                f"{path}, annotation {number:,}: captions of COCO have image_id and {wanted}; this"
+                " one lacks them"
+            )
+        if image not in seen:
+            seen.add(image)
+            yield Row(f"annotation {number:,}", text, columns={"image_id": str(image)})
+
+
+def _pickle_rows(path: Path, column: str | None) -> Iterator[Row]:
+    """Yield the prompts of a pickle: a dict from prompt to a set or list of images, or a list."""
+    content = load_plain(path)
+    if isinstance(content, dict):
+        yield from _named_rows(content, path, column)
+        return
+    if not isinstance(content, list) or not all(isinstance(each, str) for each in content):
+        raise VisleakError(
+            f"{path} is not a list of prompts: it holds neither texts nor a dict from prompt to"
+            " images"
+        )
+    _refuse_column(path, column, "is a list of prompts, without columns")
+    for number, text in enumerate(content, 1):
+        yield Row(f"entry {number:,}", text)
+
+
+#: Instructions of a pickle that build texts, lists, sets and dicts.
+_NUMBERED: Final = ("PUT", "BINPUT", "LONG_BINPUT")
+_ALLOWED: Final = frozenset(
+    (
+        *("UNICODE", "BINUNICODE", "SHORT_BINUNICODE", "BINUNICODE8"),
+        *("EMPTY_LIST", "LIST", "APPEND", "APPENDS"),
+        *("EMPTY_DICT", "DICT", "SETITEM", "SETITEMS", "EMPTY_SET", "ADDITEMS"),
+        *("MEMOIZE", *_NUMBERED, "GET", "BINGET", "LONG_BINGET"),
+        *("PROTO", "FRAME", "MARK", "STOP"),
+    )
+)
+
+
+class _Unpickler(pickle.Unpickler):
+    """Imports nothing."""
+
+    def find_class(self, module: str, name: str) -> NoReturn:
+        raise pickle.UnpicklingError(f"it asks for {module}.{name}")
+
+    def persistent_load(self, pid: Any) -> NoReturn:
+        raise pickle.UnpicklingError("it asks for an object kept elsewhere")
+
+
+def load_plain(path: Path) -> Any:
+    """Return what a pickle builds of texts, lists, sets and dicts.
+
+    Any other instruction is refused before one is carried out.
+
+    Raises:
+        VisleakError: it is too large, damaged, or would do anything else.
+    """
+    size = path.stat().st_size
+    if size > MOST_BYTES:
+        raise VisleakError(f"{path} has {size:,} bytes; pickles are read up to {MOST_BYTES:,}")
+    data = path.read_bytes()
+    try:
+        for opcode, argument, _ in pickletools.genops(data):
+            if opcode.name not in _ALLOWED:
+                raise pickle.UnpicklingError(f"it holds the instruction {opcode.name}")
+            # memory is set aside for all numbers below the one that is named
+            if opcode.name in _NUMBERED and int(argument or 0) > len(data):
+                raise pickle.UnpicklingError(f"it numbers an object {argument}")
+        return _Unpickler(io.BytesIO(data)).load()
+    except Exception as error:  # a damaged pickle can raise anything
+        said = " ".join(str(error).split())[:120]
+        raise VisleakError(
+            f"{path} cannot be read as a pickle of texts, lists, sets and dicts alone: {said};"
+            " write the prompts as CSV or JSON where you trust it"
+        ) from error
+
 
 #: Ending of a file to its format and reader.
-FORMATS: Final[dict[str, tuple[str, str]]] = {
-    ".csv": ("CSV", f"{_ROOM}.formats:csv_rows"),
-    ".tsv": ("TSV", f"{_ROOM}.formats:csv_rows"),
-    ".txt": ("text", f"{_ROOM}.formats:text_rows"),
-    ".jsonl": ("JSON lines", f"{_ROOM}.formats:jsonl_rows"),
-    ".ndjson": ("JSON lines", f"{_ROOM}.formats:jsonl_rows"),
-    ".json": ("JSON", f"{_ROOM}.formats:json_rows"),
-    ".parquet": ("Parquet", f"{_ROOM}.formats:parquet_rows"),
-    ".pickle": ("pickle", f"{_ROOM}.formats:pickle_rows"),
-    ".pkl": ("pickle", f"{_ROOM}.formats:pickle_rows"),
+FORMATS: Final[Mapping[str, tuple[str, Callable[[Path, str | None], Iterator[Row]]]]] = {
+    ".csv": ("CSV", _csv_rows),
+    ".tsv": ("TSV", _csv_rows),
+    ".txt": ("text", _text_rows),
+    ".jsonl": ("JSON lines", _jsonl_rows),
+    ".ndjson": ("JSON lines", _jsonl_rows),
+    ".json": ("JSON", _json_rows),
+    ".parquet": ("Parquet", _parquet_rows),
+    ".pickle": ("pickle", _pickle_rows),
+    ".pkl": ("pickle", _pickle_rows),
 }
+
+#: What is made of a file.
+Made = TypeVar("Made")
 
 
 def read_prompts(path: str | os.PathLike[str], *, column: str | None = None) -> Prompts:
     """Read a list of prompts; what it names is not fetched.
 
-    The ending says what the file is: ``.csv`` and ``.tsv`` with a header (MemBench's
+    The ending decides the format: ``.csv`` and ``.tsv`` with a header (MemBench's
     ``SD1_final.csv``), ``.parquet`` (our own tables), ``.jsonl`` (Webster's and Wen's lists),
     ``.json`` (a list, prompts with their images, or COCO's captions, the first of each image),
-    ``.txt`` (one per line), ``.pickle`` (legacy; data only). Prompts stand in ``prompt``, else
-    ``caption``, else ``text``; memorized images in ``sources``, ``urls``, ``url``; whether a
+    ``.txt`` (one per line), ``.pickle`` (legacy; data only). Prompts are in the column ``prompt``,
+    else ``caption``, else ``text``; memorized images in ``sources``, ``urls``, ``url``; whether a
     prompt is known to be memorized in ``label`` or ``memorized``.
 
     Args:
@@ -427,11 +608,9 @@ def read_prompts(path: str | os.PathLike[str], *, column: str | None = None) -> 
     (('a red bag',), (('https://a.example/1.jpg',),))
     """
     file = Path(path)
-
-    def listed(rows: Iterator[Row], kind: str) -> Prompts:
-        return gathered(rows, str(file), f"{file.name} ({kind})")
-
-    return _read(file, column, listed)
+    return _read(
+        file, column, lambda rows, kind: gathered(rows, str(file), f"{file.name} ({kind})")
+    )
 
 
 def read_values(
@@ -467,19 +646,13 @@ def read_values(
             for row in rows
         )
         named = {text for text, value in pairs if value}
-        told = (pair for pair in pairs if pair[1] or pair[0] not in named)
-        return tuple((text, value) for text, value in told if text)
+        return tuple(pair for pair in pairs if pair[0] and (pair[1] or pair[0] not in named))
 
     return _read(file, column, paired)
 
 
 def _read(file: Path, column: str | None, made: Callable[[Iterator[Row], str], Made]) -> Made:
-    """Return what is made of the rows of a file and the name of its format.
-
-    Raises:
-        UsageError: no such file, column or format.
-        VisleakError: the file is damaged.
-    """
+    """Return what is made of the rows of a file and the name of its format."""
     if file.is_dir():
         raise UsageError(f"prompts {file} is a folder; name a file in it")
     if not file.is_file():
@@ -489,9 +662,9 @@ def _read(file: Path, column: str | None, made: Callable[[Iterator[Row], str], M
             f"prompts {file}: the ending says what a file is, one of {', '.join(FORMATS)}; got"
             f" {file.suffix!r}"
         )
-    kind, place = FORMATS[file.suffix.lower()]
+    kind, rows = FORMATS[file.suffix.lower()]
     try:
-        return made(_rows(place, file, column), kind)
+        return made(rows(file, column), kind)
     except UnicodeDecodeError as error:
         raise VisleakError(
             f"{file} is not UTF-8 text ({error.reason}); save it as UTF-8"
@@ -499,9 +672,3 @@ def _read(file: Path, column: str | None, made: Callable[[Iterator[Row], str], M
     except (OSError, ValueError, RecursionError, pa.ArrowException) as error:
         said = " ".join(str(error).split())[:200]
         raise VisleakError(f"{file} cannot be read as {kind}: {said}") from error
-
-
-def _rows(place: str, file: Path, column: str | None) -> Iterator[Row]:
-    module, name = place.split(":")
-    rows: Iterator[Row] = getattr(importlib.import_module(module), name)(file, column)
-    return rows

@@ -1,14 +1,17 @@
 """Searches for prompts that a model answers with memorized images (Hong et al. 2024)."""
 
-from visleak.memorization.search.augmentation import Augmented, AugmentSettings, augment
 from visleak.memorization.search.diversity import diversify
-from visleak.memorization.search.gibbs import GibbsSearch, GibbsSettings
-from visleak.memorization.search.language_models import load_language_model
-from visleak.memorization.search.presets import augment_preset, search_preset
-from visleak.memorization.search.proposals import Rules
-from visleak.memorization.search.random_words import RandomSettings, RandomWords
-from visleak.memorization.search.recording import augment_into, diversify_into, search_into
-from visleak.memorization.search.task import Budget, Candidate, Found, Progress, SearchTask
+from visleak.memorization.search.driver import Budget, Candidate, Found, Progress, SearchTask
+from visleak.memorization.search.gibbs import Augmented, GibbsSearch, augment
+from visleak.memorization.search.lists import Greedy, RandomSettings, RandomWords
+from visleak.memorization.search.proposals import Rules, load_language_model
+from visleak.memorization.search.run import augment_into, diversify_into, search_into
+from visleak.memorization.search.settings import (
+    AugmentSettings,
+    GibbsSettings,
+    augment_preset,
+    search_preset,
+)
 
 __all__ = [
     "AugmentSettings",
@@ -18,6 +21,7 @@ __all__ = [
     "Found",
     "GibbsSearch",
     "GibbsSettings",
+    "Greedy",
     "Progress",
     "RandomSettings",
     "RandomWords",

@@ -19,7 +19,7 @@ import numpy.typing as npt
 
 from visleak.errors import UsageError, VisleakError
 from visleak.memorization.model import TokenModel
-from visleak.memorization.search.moving import generator
+from visleak.memorization.search.driver import generator
 
 Float64 = npt.NDArray[np.float64]
 

@@ -1,121 +1,200 @@
-"""Algorithm 1: random-scan Gibbs sampling of prompts from nothing but masks.
+"""Algorithms 1 and 2: Gibbs sampling of prompts, from masks and from known triggers.
 
-The target is pi(p) proportional to exp(D(p) / K) over prompts of n word pieces (Hong et al. 2024,
-section 3.2 and Algorithm 1). As printed, every outer round starts again from n masks, takes N
-moves, and ends the search if the best of the visited states p^0 ... p^N has D >= kappa. (The state
-p^(N+1) that the printed loop draws last is never looked at; it is not drawn here.)
+The target is pi(p) proportional to exp(D(p) / K) over prompts of n word pieces. A move changes one
+position i of a chain (equations 7 to 9 of Hong et al. 2024):
+
+    T_i(p -> p') = exp(D(p') / K) / sum over candidates w of exp(D(p with p_i = w) / K)
+
+Chains of one step share one pass of the language model, one call of D and its noises, so that a
+chain meets the same noises alone and among others.
+
+Algorithm 1 as printed restarts every outer round from n masks, makes N moves, and ends if the best
+of the visited states p^0 ... p^N has D >= kappa. (The state p^(N+1) that the printed loop draws
+last is never used; it is not drawn here.)
+
+Algorithm 2 starts a chain of N moves for each position k of a trigger, the first move at k, the
+others anywhere; every scored candidate goes to a bank. A chain that has been below kappa for too
+many moves in a row is stopped. The printed loop runs k = 0 ... n, which is n + 1 chains for n
+words, and resets neither the state nor the counter between chains: the last chain, whose position
+does not exist, begins at a random one. The authors' code runs n chains, each from the trigger
+itself, with a counter of its own.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict, dataclass, replace
-from typing import Any, Literal
+from typing import Any, Final
 
-from visleak.errors import UsageError
-from visleak.memorization.scores import Norm
-from visleak.memorization.search import moving
-from visleak.memorization.search.ledger import check_norm
-from visleak.memorization.search.moving import Move, Moved
-from visleak.memorization.search.proposals import Proposer
-from visleak.memorization.search.running import Run, begun
-from visleak.memorization.search.task import (
+import numpy as np
+import numpy.typing as npt
+
+from visleak.errors import UsageError, VisleakError
+from visleak.memorization.search.driver import (
+    Banked,
     Candidate,
     Found,
+    Run,
+    Scored,
     SearchTask,
-    refuse_below_one,
-    refuse_others,
-    refuse_temperature,
+    begun,
+    check_norm,
+    generator,
 )
+from visleak.memorization.search.proposals import Proposer
+from visleak.memorization.search.settings import AugmentSettings, GibbsSettings
 
-Restart = Literal["masks", "continue"]
-Best = Literal["visited", "scored"]
-Forced = Literal["nothing", "mask-and-word"]
+Float64 = npt.NDArray[np.float64]
+
+#: Augmentation runs that move together. It changes no prompt, only how much of a batch is used,
+#: and how much a kill may lose.
+TOGETHER: Final = 16
 
 
 @dataclass(frozen=True, slots=True)
-class GibbsSettings:
-    """What Algorithm 1 is run with; K and kappa are on the scale of ``norm``.
+class Move:
+    """The next move of a chain.
 
     Attributes:
-        length: n, word pieces of a prompt.
-        iterations: N, moves of an outer round.
-        candidates: Q, the most probable words of the language model for a position.
-        temperature: K, in units of D.
-        kappa: D at which a chain is content; ``None``: one round, whatever it finds (the code).
-        rounds: outer rounds at most, our guard against a chain that never gets there; ``None`` is
-            no limit, as printed: then the budget ends the search.
-        restart: where the next outer round begins: ``masks`` (as printed) or ``continue``, at the
-            last state.
-        best: p* is the best of the ``visited`` states (the paper), or of all ``scored`` candidates
-            (the code).
-        forced: ``mask-and-word``: mask and present word are always among the candidates (the
-            code), so that prompts may be shorter than n; ``nothing``: the top Q alone (the paper).
-        norm: by which D, K and kappa count.
-        keep: prompts in the bank, at most.
+        state: ids of its prompt.
+        position: that changes, from 0.
+        chance: uniform in [0, 1), which decides the draw.
+        forced: ids that have to be among the candidates.
+        repeat: number of the run; runs that repeat a search meet other noises.
     """
 
-    length: int = 8
-    iterations: int = 150
-    candidates: int = 200
-    temperature: float = 0.1
-    kappa: float | None = 5.0
-    rounds: int | None = 10
-    restart: Restart = "masks"
-    best: Best = "visited"
-    forced: Forced = "nothing"
-    norm: Norm = "squared"
-    keep: int = 1000
+    state: tuple[int, ...]
+    position: int
+    chance: float
+    forced: tuple[int, ...] = ()
+    repeat: int = 0
 
-    def __post_init__(self) -> None:
-        refuse_below_one(self, "length", "iterations", "candidates", "keep")
-        if self.rounds is not None and self.rounds < 1:
-            raise UsageError(f"rounds is at least 1, or none for no limit; got {self.rounds}")
-        refuse_temperature(self.temperature)
-        choices = {
-            "restart": ("masks", "continue"),
-            "best": ("visited", "scored"),
-            "forced": ("nothing", "mask-and-word"),
-            "norm": ("l2", "squared"),
-        }
-        refuse_others(self, choices)
 
-    def about(self) -> dict[str, object]:
-        """Return the settings as plain data."""
-        return asdict(self)
+@dataclass(frozen=True, slots=True)
+class Moved:
+    """A chain that has moved; candidates are in the order of their ids.
+
+    Attributes:
+        states: the prompts that it could become, as ids.
+        texts: the same as text.
+        scores: D of each.
+        taken: index of the one that it became.
+    """
+
+    states: tuple[tuple[int, ...], ...]
+    texts: tuple[str, ...]
+    scores: Float64
+    taken: int
+
+    @property
+    def state(self) -> tuple[int, ...]:
+        """The ids of the new prompt."""
+        return self.states[self.taken]
+
+    @property
+    def score(self) -> float:
+        """D of the new prompt."""
+        return float(self.scores[self.taken])
+
+
+def boltzmann(scores: Float64, temperature: float) -> Float64:
+    """Return probabilities proportional to exp(D / K), stable for any D.
+
+    >>> boltzmann(np.array([0.0, np.log(3.0)]), 1.0).round(12).tolist()
+    [0.25, 0.75]
+    >>> boltzmann(np.array([0.0, 1e6]), 0.1).tolist()
+    [0.0, 1.0]
+    """
+    scaled = scores / temperature
+    weights = np.exp(scaled - scaled.max())
+    return np.asarray(weights / weights.sum())
+
+
+def drawn(probabilities: Float64, chance: float) -> int:
+    """Return the index at which the cumulated probability passes a uniform number in [0, 1).
+
+    >>> [drawn(np.array([0.25, 0.0, 0.75]), chance) for chance in (0.0, 0.2, 0.25, 0.9)]
+    [0, 0, 2, 2]
+    """
+    cumulated = np.cumsum(probabilities)
+    # rounding may leave the sum below 1: a candidate of probability 0 is never drawn
+    index = int(np.searchsorted(cumulated, chance * cumulated[-1], side="right"))
+    return min(index, int(np.flatnonzero(probabilities)[-1]))
+
+
+def draw_of(seed: int, step: int, repeat: int = 0) -> int:
+    """Return the number of the noises of a step, which all chains of a run share.
+
+    >>> draw_of(0, 3), draw_of(1, 3) == draw_of(0, 3), draw_of(0, 3, 1) == draw_of(0, 3)
+    (3, False, False)
+    """
+    return (repeat << 128) + (seed << 32) + step
+
+
+def advance(
+    run: Run, proposer: Proposer, moves: Sequence[Move], count: int, temperature: float, step: int
+) -> list[Moved] | None:
+    """Let chains move, each prompt scored once per repeat; ``None`` if the budget does not pay.
+
+    Args:
+        run: the search.
+        proposer: the language model.
+        moves: of the chains.
+        count: candidates of a position.
+        temperature: K.
+        step: of all chains.
+    """
+    score = run.task.score
+    proposed = proposer.candidates(
+        [each.state for each in moves],
+        [each.position for each in moves],
+        count,
+        [each.forced for each in moves],
+    )
+    states = [
+        tuple(
+            (*each.state[: each.position], word, *each.state[each.position + 1 :])
+            # by id, so that a draw does not depend on which of two nearly equally probable words
+            # the language model ranks first
+            for word in sorted(found.ids.tolist())
+        )
+        for each, found in zip(moves, proposed, strict=True)
+    ]
+    texts = [tuple(proposer.texts(each)) for each in states]
+    distinct: dict[int, dict[str, float]] = {}
+    for each, own in zip(moves, texts, strict=True):
+        distinct.setdefault(each.repeat, {}).update(dict.fromkeys(own, 0.0))
+    # the empty prompt is passed once per repeat
+    cost = score.settings.noises * sum(len(prompts) + 1 for prompts in distinct.values())
+    if not run.affords(cost):
+        return None
+    for repeat, prompts in distinct.items():
+        found = score(list(prompts), draw=draw_of(run.task.seed, step, repeat))
+        prompts.update(zip(prompts, found.by(score.settings.norm).tolist(), strict=True))
+    run.calls += cost
+    made = []
+    for each, options, own in zip(moves, states, texts, strict=True):
+        scores = np.array([distinct[each.repeat][text] for text in own])
+        made.append(Moved(options, own, scores, drawn(boltzmann(scores, temperature), each.chance)))
+    return made
+
+
+# -- Algorithm 1 ----------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True, slots=True)
 class Walk:
-    """Where a chain stands.
+    """The state of a chain of Algorithm 1.
 
     Attributes:
         state: ids of its prompt.
         steps: taken so far, over all rounds.
-        best: p* so far.
-        ended: whether it is content, or has no round left.
+        ended: whether it has reached kappa, or has no round left.
     """
 
     state: tuple[int, ...]
-    steps: int
-    best: Candidate
+    steps: int = 0
     ended: bool = False
-
-    def plain(self) -> dict[str, Any]:
-        """Return it as plain data."""
-        best = self.best
-        return {
-            "state": list(self.state),
-            "steps": self.steps,
-            "best": [best.prompt, best.score, best.chain, best.step],
-            "ended": self.ended,
-        }
-
-    @classmethod
-    def of(cls, plain: dict[str, Any]) -> Walk:
-        """Return what :meth:`plain` made plain."""
-        best = Candidate(*plain["best"])
-        return cls(tuple(plain["state"]), plain["steps"], best, plain["ended"])
 
 
 class GibbsSearch:
@@ -138,105 +217,278 @@ class GibbsSearch:
 
     def about(self) -> dict[str, object]:
         """Return its settings as plain data: a part of the key of its state."""
-        return {**self.settings.about(), "language_model": self.proposer.about()}
+        return {**asdict(self.settings), "language_model": self.proposer.about()}
 
     def search(self, task: SearchTask) -> Found:
-        """Search from masks; a search that was stopped goes on where its folder says it was.
+        """Search from masks; an interrupted search resumes from its folder.
 
         Returns:
             ``best``: p* of each chain. ``bank``: the prompts of highest D among all that were
             scored. ``complete`` is false where the budget ended it.
 
         Raises:
-            UsageError: settings and D are on two scales, there is nothing to end the search, or
-                the budget does not pay for one step.
+            UsageError: settings and D are on two scales, nothing ends the search, or the budget
+                does not pay for one step.
         """
-        check_norm(self.settings.norm, task.score)
-        if self._endless(task):
-            raise UsageError(
-                "a search with a kappa and no limit of rounds ends only when every chain gets"
-                " there; give rounds, or a budget of calls or seconds"
-            )
-        start = tuple(self.proposer.start(self.settings.length))
-        with begun(self.name, self.about(), task, bank=self.settings.keep) as run:
-            walks = self._walks(task, start, run.state)
+        settings = self.settings
+        check_norm(settings.norm, task.score)
+        start = tuple(self.proposer.start(settings.length))
+        with begun(self.name, self.about(), task, bank=settings.keep) as run:
+            run.ends_by(1 if settings.kappa is None else settings.rounds)
+            walks = [Walk(start)] * task.chains
+            if run.state is not None:
+                walks = [Walk(tuple(state), *rest) for state, *rest in run.state]
             while active := [number for number, walk in enumerate(walks) if not walk.ended]:
-                if not self._step(run, walks, active):
+                if not self._step(run, walks, active, start):
                     break
-            best = [walk.best for walk in walks]
-            return run.found(best, _plain(walks), complete=all(walk.ended for walk in walks))
+            complete = all(walk.ended for walk in walks)
+            return run.found(_plain(walks), complete=complete)
 
-    def _endless(self, task: SearchTask) -> bool:
-        settings, budget = self.settings, task.budget
-        open_end = settings.kappa is not None and settings.rounds is None
-        return open_end and budget.calls is None and budget.seconds is None
-
-    def _walks(self, task: SearchTask, start: tuple[int, ...], state: Any) -> list[Walk]:
-        if state is not None:
-            return [Walk.of(plain) for plain in state]
-        # p^0 is the empty prompt: its D is 0 by definition
-        return [Walk(start, 0, Candidate("", 0.0, chain)) for chain in range(task.chains)]
-
-    def _step(self, run: Run, walks: list[Walk], active: Sequence[int]) -> bool:
+    def _step(
+        self, run: Run, walks: list[Walk], active: Sequence[int], start: tuple[int, ...]
+    ) -> bool:
         """Let every active chain take one step; return whether the budget paid for it."""
-        task = run.task
+        settings = self.settings
         # all active chains have taken equally many steps: chains end, and none begins later
         step = walks[active[0]].steps
-        requested = [self._next_move(task.seed, chain, walks[chain]) for chain in active]
-        found = moving.options(requested, self.proposer, self.settings.candidates)
-        cost = moving.cost(len(moving.distinct(found)), task.score.settings.noises)
-        if not run.affords(cost):
-            run.must_have_begun(step, cost)
+        moves = [self._next_move(run.task.seed, chain, walks[chain]) for chain in active]
+        made = advance(run, self.proposer, moves, settings.candidates, settings.temperature, step)
+        if made is None:
             return False
-        made = moving.moves(
-            requested,
-            found,
-            task.score,
-            self.settings.temperature,
-            norm=self.settings.norm,
-            draw=moving.draw_of(task.seed, step),
-        )
-        run.calls += cost
         for chain, moved in zip(active, made, strict=True):
-            walks[chain] = self._walked(walks[chain], moved)
-            run.add(
+            scored = [
                 Candidate(text, float(score), chain, step + 1)
-                for text, score in zip(moved.option.texts, moved.scores, strict=True)
-            )
-        run.save(_plain(walks), now=True)
-        known = self.settings.kappa is None
-        total = len(walks) * self.settings.iterations if known else None
-        best = max((walk.best for walk in walks), key=lambda each: each.score)
-        run.say(sum(walk.steps for walk in walks), total, best)
+                for text, score in zip(moved.texts, moved.scores, strict=True)
+            ]
+            run.add(scored)
+            # the paper takes the best of the visited states, the code of all scored candidates
+            run.visit(scored[int(moved.scores.argmax()) if settings.code else moved.taken])
+            walks[chain] = self._walked(moved.state, step + 1, run.best_of(chain).score, start)
+        run.save(_plain(walks))
+        total = len(walks) * settings.iterations if settings.kappa is None else None
+        run.say(sum(walk.steps for walk in walks), total)
         return True
 
     def _next_move(self, seed: int, chain: int, walk: Walk) -> Move:
-        rng = moving.generator(seed, chain, walk.steps)
+        rng = generator(seed, chain, walk.steps)
         position = int(rng.integers(len(walk.state)))
-        forced: tuple[int, ...] = ()
-        if self.settings.forced == "mask-and-word":
-            forced = (self.proposer.start(1)[0], walk.state[position])
+        forced = (self.proposer.start(1)[0], walk.state[position]) if self.settings.code else ()
         return Move(walk.state, position, float(rng.random()), forced)
 
-    def _walked(self, walk: Walk, moved: Moved) -> Walk:
-        """Return where a chain stands after a move, and at the end of a round."""
+    def _walked(
+        self, state: tuple[int, ...], steps: int, best: float, start: tuple[int, ...]
+    ) -> Walk:
+        """Return the state of a chain after a move, and at the end of a round."""
         settings = self.settings
-        steps = walk.steps + 1
-        index = moved.taken if settings.best == "visited" else int(moved.scores.argmax())
-        best = walk.best
-        if moved.scores[index] > best.score:
-            found = moved.option.texts[index], float(moved.scores[index])
-            best = Candidate(*found, best.chain, steps)
-        after = Walk(moved.state, steps, best)
         if steps % settings.iterations:
-            return after
-        content = settings.kappa is None or best.score >= settings.kappa
-        if content or steps // settings.iterations == settings.rounds:
-            return replace(after, ended=True)
-        if settings.restart == "masks":
-            return replace(after, state=tuple(self.proposer.start(settings.length)))
-        return after
+            return Walk(state, steps)
+        reached = settings.kappa is None or best >= settings.kappa
+        if reached or steps // settings.iterations == settings.rounds:
+            return Walk(state, steps, ended=True)
+        return Walk(start, steps)
 
 
-def _plain(walks: Sequence[Walk]) -> list[dict[str, Any]]:
-    return [walk.plain() for walk in walks]
+def _plain(walks: Sequence[Walk]) -> list[list[Any]]:
+    return [[list(walk.state), walk.steps, walk.ended] for walk in walks]
+
+
+# -- Algorithm 2 ----------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class TriggerRun:
+    """The state of the chains of one trigger.
+
+    Attributes:
+        trigger: its number.
+        repeat: number of the run.
+        start: ids of the trigger.
+        state: ids of the prompt.
+        place: k, number of the chain.
+        move: of the chain, from 0.
+        below: c, moves in a row that ended below kappa.
+        steps: of the run in all.
+        ended: whether all chains have ended.
+    """
+
+    trigger: int
+    repeat: int
+    start: tuple[int, ...]
+    state: tuple[int, ...]
+    place: int = 0
+    move: int = 0
+    below: int = 0
+    steps: int = 0
+    ended: bool = False
+
+
+def after_move(
+    run: TriggerRun, state: tuple[int, ...], score: float, settings: AugmentSettings
+) -> TriggerRun:
+    """Return a run after a move: in the same chain, in the next, or at the end."""
+    below = run.below + 1 if score < settings.kappa else 0
+    run = replace(run, state=state, move=run.move + 1, below=below, steps=run.steps + 1)
+    # the paper stops above s moves, the code at s
+    if below < settings.patience + (not settings.code) and run.move < settings.iterations:
+        return run
+    run = replace(run, place=run.place + 1, move=0)
+    if settings.code:
+        run = replace(run, state=run.start, below=0)
+    return replace(run, ended=run.place == len(run.start) + (not settings.code))
+
+
+def next_move(run: TriggerRun, trigger: str, seed: int, settings: AugmentSettings) -> Move:
+    """Return the next move of a run; its random numbers depend on seed, run and step alone."""
+    rng = generator(seed, f"{trigger}\0{run.repeat}", run.steps)
+    position = int(rng.integers(len(run.state)))
+    if run.move == 0 and run.place < len(run.state):
+        position = run.place
+    chance = float(rng.random())
+    forced = (run.start[position], run.state[position]) if settings.code else ()
+    return Move(run.state, position, chance, forced, run.repeat)
+
+
+@dataclass(frozen=True, slots=True)
+class Augmentation:
+    """What was made of one trigger.
+
+    Attributes:
+        trigger: as it was given.
+        start: as the language model reads and writes it: what the chains began with.
+        unknown: word pieces that the language model does not know, and that are left out.
+        scored: distinct prompts that were scored.
+        above: those among them with a mean D of at least kappa.
+        prompts: those kept, by mean D, highest first.
+    """
+
+    trigger: str
+    start: str
+    unknown: int
+    scored: int
+    above: int
+    prompts: tuple[Banked, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Augmented:
+    """What Algorithm 2 found.
+
+    Attributes:
+        about: its settings, as plain data.
+        triggers: one each, in the order they were given.
+        calls: passes of the network.
+        seconds: of wall time, over all runs.
+        complete: whether all chains ran to their end within the budget.
+    """
+
+    about: dict[str, object]
+    triggers: tuple[Augmentation, ...]
+    calls: int
+    seconds: float
+    complete: bool
+
+
+def about_augment(proposer: Proposer, settings: AugmentSettings) -> dict[str, object]:
+    """Return settings of Algorithm 2 and of its language model as plain data."""
+    return {**asdict(settings), "language_model": proposer.about()}
+
+
+def augment(
+    task: SearchTask,
+    proposer: Proposer,
+    triggers: Sequence[str],
+    settings: AugmentSettings | None = None,
+    *,
+    bank: Callable[[Iterator[Banked]], object] = lambda banked: None,
+) -> Augmented:
+    """Make many prompts of known triggers (Algorithm 2); an interrupted run resumes.
+
+    A run's prompts depend on the seed, its trigger and its number alone, not on other triggers.
+
+    Args:
+        task: D, seed, budget and folder; its ``chains`` are not used.
+        proposer: the language model.
+        triggers: the prompts to begin with, each once.
+        settings: of the algorithm; the paper's for Stable Diffusion 1 by default.
+        bank: called with all prompts that were scored (without those below the floor), by mean D,
+            before the state is closed.
+
+    Raises:
+        UsageError: no trigger, one twice, settings and D on two scales, or a budget that does not
+            pay for one step.
+        VisleakError: no trigger has a word that the language model knows.
+    """
+    settings = settings or AugmentSettings()
+    check_norm(settings.norm, task.score)
+    if not triggers or len(set(triggers)) != len(triggers):
+        raise UsageError("triggers must be one prompt or more, each given once")
+    read = [proposer.ids(trigger) for trigger in triggers]
+    if not any(ids for ids, _ in read):
+        raise VisleakError(
+            f"the language model {proposer.name} knows no word of the {len(triggers):,} triggers;"
+            " give another --lm, or prompts in its language"
+        )
+    about = about_augment(proposer, settings)
+    runs = [
+        TriggerRun(number, repeat, tuple(ids), tuple(ids))
+        for number, (ids, _) in enumerate(read)
+        for repeat in range(settings.repeats)
+        if ids
+    ]
+    key = {**about, "triggers": list(triggers)}
+    with begun("augment", key, task, bank=None) as search:
+        complete = _all(search, proposer, triggers, settings, runs)
+        ledger = search.ledger
+        bank(ledger.by_mean(least=settings.floor))
+        made = tuple(
+            Augmentation(
+                trigger=trigger,
+                start=proposer.texts([ids])[0] if ids else "",
+                unknown=unknown,
+                scored=ledger.count(trigger),
+                above=ledger.count(trigger, least=settings.kappa),
+                prompts=tuple(ledger.by_mean(trigger, least=settings.floor, count=settings.top)),
+            )
+            for trigger, (ids, unknown) in zip(triggers, read, strict=True)
+        )
+        return Augmented(about, made, ledger.calls, ledger.seconds, complete)
+
+
+def _all(
+    search: Run,
+    proposer: Proposer,
+    triggers: Sequence[str],
+    settings: AugmentSettings,
+    runs: Sequence[TriggerRun],
+) -> bool:
+    """Take runs through their chains, some together; return whether the budget paid for all."""
+    through, kept = search.state or (0, [])
+    for start in range(through, len(runs), TOGETHER):
+        wave = list(runs[start : start + TOGETHER])
+        if start == through and kept:
+            wave = [TriggerRun(t, r, tuple(s), tuple(now), *rest) for t, r, s, now, *rest in kept]
+        while active := [number for number, run in enumerate(wave) if not run.ended]:
+            # all active runs have moved equally often: runs end, and none of the wave begins later
+            step = wave[active[0]].steps
+            moves = [
+                next_move(wave[at], triggers[wave[at].trigger], search.task.seed, settings)
+                for at in active
+            ]
+            made = advance(search, proposer, moves, settings.candidates, settings.temperature, step)
+            if made is None:
+                return False
+            for at, move, moved in zip(active, moves, made, strict=True):
+                search.add(_scored(wave[at], move, moved, triggers[wave[at].trigger]))
+                wave[at] = after_move(wave[at], moved.state, moved.score, settings)
+            over = all(run.ended for run in wave)
+            left = [] if over else [list(asdict(run).values()) for run in wave]
+            search.save([start + len(wave) if over else start, left])
+            search.say(start + sum(run.ended for run in wave), len(runs))
+    return True
+
+
+def _scored(run: TriggerRun, move: Move, moved: Moved, trigger: str) -> Iterator[Scored]:
+    """Yield the candidates of a move, with the number of words that differ from the trigger."""
+    for state, text, score in zip(moved.states, moved.texts, moved.scores, strict=True):
+        changed = sum(mine != theirs for mine, theirs in zip(state, run.start, strict=True))
+        yield Scored(text, float(score), run.repeat, run.steps + 1, changed, trigger)

@@ -4,147 +4,46 @@ from __future__ import annotations
 
 import hashlib
 import string
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
-from importlib import resources
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from importlib import import_module, resources
 from pathlib import Path
 from typing import Any, Final, Protocol
 
 import numpy as np
 import numpy.typing as npt
 
+from visleak.encoders.libraries import library, said
+from visleak.encoders.network import tensors_digest
+from visleak.encoders.stored_tensors import StoredTensors
+from visleak.encoders.weights import (
+    TRANSFORMERS,
+    Found,
+    hub_model,
+    load_weights,
+    quiet,
+    refuse_missing,
+    whole,
+)
 from visleak.errors import UsageError, VisleakError
+
+Int64 = npt.NDArray[np.int64]
+Float64 = npt.NDArray[np.float64]
+Rows = Sequence[Sequence[int]]
+
+#: Language model that the paper proposes words with.
+DEFAULT: Final = "hub:google-bert/bert-base-uncased"
+
+#: Our list of banned words, and bytes of such a list at most.
+OWN: Final = "banned_words.txt"
+LARGEST: Final = 10_000_000
+
+#: Rows of a forward pass of the language model.
+BATCH: Final = 64
 
 #: ASCII punctuation that is never proposed where stop words are on; the full stop has a rule of
 #: its own.
 PUNCTUATION: Final = frozenset(string.punctuation) - {"."}
-
-#: The list that comes with visleak.
-OWN: Final = "banned_words.txt"
-
-#: Bytes of a list of banned words, at most.
-_LARGEST: Final = 10_000_000
-
-
-@dataclass(frozen=True)
-class Vocabulary:
-    """The words of a tokenizer.
-
-    Attributes:
-        tokens: id of each token by its text.
-        size: of the network's output; ids run from 0 to below it.
-        special: ids that are no words: begin, end, mask, padding, unknown, and ids without a token.
-        inner: ids of pieces that go on a word (``##ing``).
-    """
-
-    tokens: Mapping[str, int]
-    size: int
-    special: frozenset[int]
-    inner: frozenset[int]
-
-    @classmethod
-    def of(cls, tokenizer: Any, size: int) -> Vocabulary:
-        """Return that of a tokenizer and a network of ``size`` outputs."""
-        tokens = {str(text): int(number) for text, number in tokenizer.get_vocab().items()}
-        nameless = frozenset(range(size)) - frozenset(tokens.values())
-        special = frozenset(map(int, tokenizer.all_special_ids)) | nameless
-        inner = frozenset(number for text, number in tokens.items() if text.startswith("##"))
-        beyond = [text for text, number in tokens.items() if number >= size]
-        if beyond:
-            raise VisleakError(
-                f"the language model's tokenizer knows {len(beyond)} tokens that the network does"
-                f" not, such as {min(beyond)!r}; they are of two models"
-            )
-        return cls(tokens, size, special, inner)
-
-    def id_of(self, word: str) -> int | None:
-        """Return the id of a word that is one token, else ``None``."""
-        return self.tokens.get(word)
-
-
-def is_stop_word(token: str) -> bool:
-    """Whether a token is on the authors' kind of stop list: it is made by rule, not by meaning.
-
-    >>> words = ("[unused7]", "naïve", "1984", "!", "...", ".", "the")
-    >>> [word for word in words if is_stop_word(word)]
-    ['[unused7]', 'naïve', '1984', '!', '...']
-    """
-    return (
-        (token.startswith("[unused") and token.endswith("]"))
-        or not token.isascii()
-        or token.isdigit()
-        or token in PUNCTUATION
-        or token == "..."
-    )
-
-
-def stop_ids(vocabulary: Vocabulary) -> frozenset[int]:
-    """Return ids of all tokens that :func:`is_stop_word` names."""
-    return frozenset(number for text, number in vocabulary.tokens.items() if is_stop_word(text))
-
-
-def banned_ids(vocabulary: Vocabulary, words: Iterable[str]) -> frozenset[int]:
-    """Return ids of banned words; those of several pieces are let go, as in the authors' code."""
-    found = (vocabulary.id_of(form) for word in words for form in (word, word.lower()))
-    return frozenset(each for each in found if each is not None)
-
-
-def own_banned_words() -> tuple[str, ...]:
-    """Return visleak's list of words of colour, landscape and texture.
-
-    They raise D without any memorization: many pictures of one colour or of one kind of landscape
-    are alike (Hong et al. 2024 tell of it for PEZ; their code bans such words).
-
-    >>> {"ocean", "turquoise"} <= set(own_banned_words())
-    True
-    """
-    text = resources.files(__package__).joinpath(OWN).read_text(encoding="utf-8")
-    return words_in(text)
-
-
-def read_banned_words(path: Path) -> tuple[str, ...]:
-    """Read a list of banned words: one per line; ``#`` begins a remark.
-
-    Raises:
-        UsageError: there is no such file.
-        VisleakError: it is not UTF-8 text, or larger than 10 MB.
-    """
-    if not path.is_file():
-        raise UsageError(
-            f"--banned {path}: there is no such file; give a text file with one word per line, own"
-            " or none"
-        )
-    try:
-        if path.stat().st_size > _LARGEST:
-            raise VisleakError(f"--banned {path} is over 10 MB; a list of words is shorter")
-        return words_in(path.read_text(encoding="utf-8-sig"))
-    except (OSError, ValueError) as error:
-        raise VisleakError(
-            f"--banned {path} cannot be read ({error}); it is UTF-8 text, one word per line"
-        ) from error
-
-
-def words_in(text: str) -> tuple[str, ...]:
-    r"""Return the words of a list, each once, in its order.
-
-    >>> words_in("red\n# colours\n blue # sky\n\nred\n")
-    ('red', 'blue')
-    """
-    lines = (line.partition("#")[0].strip() for line in text.splitlines())
-    return tuple(dict.fromkeys(line for line in lines if line))
-
-
-def words_digest(words: Iterable[str]) -> str:
-    """Return a digest of a set of words; the order does not matter."""
-    text = "\n".join(sorted(set(words)))
-    return hashlib.blake2b(text.encode("utf-8", "surrogatepass"), digest_size=16).hexdigest()
-
-
-Int64 = npt.NDArray[np.int64]
-Float64 = npt.NDArray[np.float64]
-
-#: Of Hugging Face's hub; what the paper proposes words with.
-DEFAULT: Final = "hub:google-bert/bert-base-uncased"
 
 
 @dataclass(frozen=True, slots=True)
@@ -152,8 +51,8 @@ class Candidates:
     """What may stand at one position of one prompt.
 
     Attributes:
-        ids: of words, most probable first; words that were forced in come last, and have taken the
-            places of the least probable.
+        ids: of words, most probable first; forced words come last, and have taken the places of
+            the least probable.
         log_probabilities: of the language model over its whole vocabulary, one each.
     """
 
@@ -163,41 +62,58 @@ class Candidates:
 
 @dataclass(frozen=True, slots=True)
 class Rules:
-    """Which proposals of a language model are taken; the paper's way by default.
+    """Which proposals of a language model are taken; all of them by default, as in the paper.
 
     Attributes:
-        prefix: text in front of the masks that the language model reads and nobody else; the
-            authors' code has ``Image of a``, the paper none.
-        stop: never propose ``[unusedX]``, what is not ASCII, digits, ASCII punctuation but the
-            full stop, and ``...`` (the code; the paper has no such list).
+        prefix: text in front of the masks that only the language model reads (the code:
+            ``Image of a``).
+        stop: never propose ``[unusedX]``, what is not ASCII, digits, punctuation and ``...``, and a
+            full stop at the last position only (the code).
         banned: words that are never proposed, where they are one piece of the vocabulary: colours
             and landscapes raise D without memorization (the code has such a list).
-        banned_name: what the list is called in results.
-        stop_last: let a full stop stand at the last position only (the code).
+        banned_name: name of the list in results.
     """
 
     prefix: str = ""
     stop: bool = False
     banned: tuple[str, ...] = ()
     banned_name: str = "none"
-    stop_last: bool = False
 
     def about(self) -> dict[str, object]:
         """Return the rules as plain data; the list by name, size and digest."""
+        text = "\n".join(sorted(set(self.banned))).encode("utf-8", "surrogatepass")
         return {
             "prefix": self.prefix,
             "stop_words": "rule" if self.stop else "none",
             "banned": self.banned_name,
             "banned_words": len(set(self.banned)),
-            "banned_digest": words_digest(self.banned),
-            "full_stop": "last" if self.stop_last else "anywhere",
+            "banned_digest": hashlib.blake2b(text, digest_size=16).hexdigest(),
+            "full_stop": "last" if self.stop else "anywhere",
         }
+
+    def banning(self, banned: str | None) -> Rules:
+        """Return the rules with another list of banned words.
+
+        Args:
+            banned: ``none``, ``own`` (our list) or a file; ``None`` changes nothing.
+
+        Raises:
+            UsageError, VisleakError: as :func:`read_banned_words`.
+        """
+        if banned is None:
+            return self
+        if banned == "none":
+            return replace(self, banned=(), banned_name="none")
+        if banned == "own":
+            return replace(self, banned=own_banned_words(), banned_name="own")
+        path = Path(banned)
+        return replace(self, banned=read_banned_words(path), banned_name=path.name)
 
 
 class Proposer(Protocol):
-    """Says which words may stand where.
+    """Proposes words for positions of prompts.
 
-    A prompt is a row of ids, masks among them; all of a search have the same meaning throughout.
+    A prompt is a row of ids, masks among them; ids have the same meaning throughout a search.
 
     Attributes:
         name: of the model.
@@ -219,22 +135,22 @@ class Proposer(Protocol):
 
     def candidates(
         self,
-        states: Sequence[Sequence[int]],
+        states: Rows,
         positions: Sequence[int],
         count: int,
-        forced: Sequence[Sequence[int]] | None = None,
+        forced: Rows | None = None,
     ) -> list[Candidates]:
         """Return candidates for one position of each of several prompts.
 
         Args:
-            states: the prompts; the word at the position is not looked at.
+            states: the prompts; the word at the position is ignored.
             positions: one per prompt, from 0.
             count: of candidates; fewer where the vocabulary allows fewer.
-            forced: ids that have to be among them, one list a prompt.
+            forced: ids that have to be among them, one list per prompt.
         """
         ...
 
-    def texts(self, states: Sequence[Sequence[int]]) -> list[str]:
+    def texts(self, states: Rows) -> list[str]:
         """Return prompts as text: pieces merged into words, masks left out."""
         ...
 
@@ -243,18 +159,78 @@ class Proposer(Protocol):
         ...
 
 
+def is_stop_word(token: str) -> bool:
+    """Whether a token is on the authors' kind of stop list: it is made by rule, not by meaning.
+
+    >>> words = ("[unused7]", "naïve", "1984", "!", "...", ".", "the")
+    >>> [word for word in words if is_stop_word(word)]
+    ['[unused7]', 'naïve', '1984', '!', '...']
+    """
+    return (
+        (token.startswith("[unused") and token.endswith("]"))
+        or not token.isascii()
+        or token.isdigit()
+        or token in PUNCTUATION
+        or token == "..."
+    )
+
+
+def own_banned_words() -> tuple[str, ...]:
+    """Return visleak's list of words of colour, landscape and texture.
+
+    They raise D without any memorization: images of one colour or of one kind of landscape are
+    similar (Hong et al. 2024 report it for PEZ; their code bans such words).
+
+    >>> {"ocean", "turquoise"} <= set(own_banned_words())
+    True
+    """
+    return words_in(resources.files(__package__).joinpath(OWN).read_text(encoding="utf-8"))
+
+
+def read_banned_words(path: Path) -> tuple[str, ...]:
+    """Read a list of banned words: one per line; ``#`` begins a comment.
+
+    Raises:
+        UsageError: there is no such file.
+        VisleakError: it is not UTF-8 text, or larger than 10 MB.
+    """
+    if not path.is_file():
+        raise UsageError(
+            f"--banned {path}: there is no such file; give a text file with one word per line, own"
+            " or none"
+        )
+    try:
+        if path.stat().st_size > LARGEST:
+            raise VisleakError(f"--banned {path} is over 10 MB; a list of words is shorter")
+        return words_in(path.read_text(encoding="utf-8-sig"))
+    except (OSError, ValueError) as error:
+        raise VisleakError(
+            f"--banned {path} cannot be read ({error}); it is UTF-8 text, one word per line"
+        ) from error
+
+
+def words_in(text: str) -> tuple[str, ...]:
+    r"""Return the words of a list, each once, in its order.
+
+    >>> words_in("red\n# colours\n blue # sky\n\nred\n")
+    ('red', 'blue')
+    """
+    lines = (line.partition("#")[0].strip() for line in text.splitlines())
+    return tuple(dict.fromkeys(line for line in lines if line))
+
+
 def best_candidates(
     log_probabilities: Float64,
     allowed: npt.NDArray[np.bool_],
     count: int,
     forced: Sequence[int] = (),
 ) -> Candidates:
-    """Return the ``count`` most probable of the allowed words, and those that are forced in.
+    """Return the ``count`` most probable of the allowed words, forced ones included.
 
     Args:
         log_probabilities: of all words, (vocabulary,).
         allowed: whether a word may be proposed, (vocabulary,).
-        count: of candidates, forced ones included.
+        count: of candidates.
         forced: ids that have to be there, allowed or not; they take the places of the least
             probable.
 
@@ -266,16 +242,276 @@ def best_candidates(
     """
     there = np.flatnonzero(allowed)
     # stable, so that equal probabilities are in the order of ids
-    order = there[np.argsort(-log_probabilities[there], kind="stable")][:count]
-    found = order.tolist()
+    found = there[np.argsort(-log_probabilities[there], kind="stable")][:count].tolist()
     missing = [each for each in dict.fromkeys(forced) if each not in found]
-    if missing:
-        must = set(forced)
-        while found and len(found) + len(missing) > count:
-            last = next((each for each in reversed(found) if each not in must), None)
-            if last is None:
-                break
-            found.remove(last)
-        found += missing
-    ids = np.array(found, np.int64)
+    spare = [each for each in found if each not in set(forced)]
+    for each in reversed(spare[max(0, len(spare) - max(0, len(found) + len(missing) - count)) :]):
+        found.remove(each)
+    ids = np.array([*found, *missing], np.int64)
     return Candidates(ids, np.asarray(log_probabilities[ids]))
+
+
+class MaskedLanguageModel:
+    """Proposals of a masked language model of transformers, such as BERT.
+
+    Attributes:
+        name: as it was asked for.
+        rules: which proposals are taken.
+        mask: the id of a mask.
+    """
+
+    def __init__(self, name: str, network: Any, tokenizer: Any, digest: str, rules: Rules) -> None:
+        self.name, self.rules = name, rules
+        self._network, self._tokenizer, self._digest = network, tokenizer, digest
+        self._torch = library("torch", "diffusion", f"the language model {name}")
+        self._size = int(network.config.vocab_size)
+        tokens = {str(text): int(number) for text, number in tokenizer.get_vocab().items()}
+        if beyond := [text for text, number in tokens.items() if number >= self._size]:
+            raise VisleakError(
+                f"the language model's tokenizer has {len(beyond)} tokens that the network does"
+                f" not have, such as {min(beyond)!r}; they are of two models"
+            )
+        if tokenizer.mask_token_id is None:
+            raise VisleakError(
+                f"language model {name} has no mask token; give a masked one, such as BERT"
+            )
+        self.mask = int(tokenizer.mask_token_id)
+        self._special = frozenset(map(int, tokenizer.all_special_ids)) | (
+            frozenset(range(self._size)) - frozenset(tokens.values())
+        )
+        self._inner = {number for text, number in tokens.items() if text.startswith("##")}
+        self._prefix = list(tokenizer(rules.prefix, add_special_tokens=False)["input_ids"])
+        # what stands around a text, such as [CLS] and [SEP]; calls for it differ between versions
+        around = list(tokenizer(tokenizer.mask_token)["input_ids"])
+        place = around.index(self.mask)
+        self._before, self._after = around[:place], around[place + 1 :]
+        self._longest = int(getattr(network.config, "max_position_embeddings", 512))
+        # banned words of several pieces are ignored, as in the authors' code
+        banned = {tokens.get(form) for word in rules.banned for form in (word, word.lower())}
+        stop = {number for text, number in tokens.items() if rules.stop and is_stop_word(text)}
+        refused = self._special | stop | (banned - {None})
+        self._allowed = np.ones(self._size, bool)
+        self._allowed[sorted(int(each) for each in refused if each is not None)] = False
+        if not self._allowed.any():
+            raise VisleakError(f"every word of language model {name} is banned; ban fewer")
+        self._full_stop = tokens.get(".") if rules.stop else None
+
+    def about(self) -> dict[str, object]:
+        """Return everything that proposals depend on, as plain data."""
+        return {"model": self.name, "digest": self._digest, **self.rules.about()}
+
+    def start(self, length: int) -> list[int]:
+        """Return a prompt of ``length`` masks.
+
+        Raises:
+            UsageError: the model cannot read that many.
+        """
+        if length < 1:
+            raise UsageError(f"a prompt has at least 1 word; got {length}")
+        self._check(length)
+        return [self.mask] * length
+
+    def ids(self, text: str) -> tuple[list[int], int]:
+        """Return the ids of a prompt, and how many of its pieces are unknown and left out.
+
+        Raises:
+            UsageError: it is longer than the model can read.
+        """
+        found = self._tokenizer(text, add_special_tokens=False)["input_ids"]
+        known = [int(each) for each in found if int(each) not in self._special]
+        self._check(len(known))
+        return known, len(found) - len(known)
+
+    def _check(self, length: int) -> None:
+        most = self._longest - len(self._prefix) - len(self._before) - len(self._after)
+        if length > most:
+            raise UsageError(
+                f"language model {self.name} reads prompts of up to {most} word pieces; got"
+                f" {length}"
+            )
+
+    def candidates(
+        self,
+        states: Rows,
+        positions: Sequence[int],
+        count: int,
+        forced: Rows | None = None,
+    ) -> list[Candidates]:
+        """Return the most probable words of one position of each of several prompts.
+
+        Prompts of one length are read in one pass; ties go to the lower id.
+        """
+        answers = np.empty((len(states), self._size))
+        lengths = np.array([len(state) for state in states])
+        for length in dict.fromkeys(lengths.tolist()):
+            rows = np.flatnonzero(lengths == length).tolist()
+            for start in range(0, len(rows), BATCH):
+                part = rows[start : start + BATCH]
+                answers[part] = self._pass(
+                    [states[at] for at in part], [positions[at] for at in part]
+                )
+        made = []
+        for at, (state, position) in enumerate(zip(states, positions, strict=True)):
+            allowed = self._allowed
+            if self._full_stop is not None and position != len(state) - 1:
+                allowed = allowed.copy()
+                allowed[self._full_stop] = False
+            made.append(best_candidates(answers[at], allowed, count, forced[at] if forced else ()))
+        return made
+
+    def _pass(self, states: Rows, positions: Sequence[int]) -> Float64:
+        """Return the log-probabilities of all words at the positions, (prompts, vocabulary)."""
+        torch = self._torch
+        offset = len(self._before) + len(self._prefix)
+        rows = [
+            [*self._before, *self._prefix, *state[:at], self.mask, *state[at + 1 :], *self._after]
+            for state, at in zip(states, positions, strict=True)
+        ]
+        with torch.inference_mode():
+            inputs = torch.tensor(rows, device=self._network.device)
+            logits = self._network(input_ids=inputs, attention_mask=torch.ones_like(inputs)).logits
+            places = torch.tensor([offset + each for each in positions], device=logits.device)
+            chosen = logits[torch.arange(len(rows), device=logits.device), places].double()
+            return np.asarray(torch.log_softmax(chosen, -1).cpu().numpy())
+
+    def texts(self, states: Rows) -> list[str]:
+        """Return prompts as text: pieces merged into words, masks left out.
+
+        Blanks before commas and within ``won't`` are removed, as in the authors' code.
+        """
+        rows = [[int(each) for each in state if int(each) not in self._special] for state in states]
+        decoded = self._tokenizer.batch_decode(
+            rows, skip_special_tokens=True, clean_up_tokenization_spaces=True
+        )
+        return [str(text).strip() for text in decoded]
+
+    def words(self) -> Int64:
+        """Return ids of all whole words that may stand in a prompt, ascending."""
+        allowed = np.flatnonzero(self._allowed).tolist()
+        return np.array([each for each in allowed if each not in self._inner], np.int64)
+
+
+# -- loading language models of transformers ------------------------------------------------------
+
+HUB: Final = "hub:"
+
+#: What a tokenizer consists of; any of these that are there are taken.
+TOKENIZER: Final = (
+    *("tokenizer.json", "vocab.txt", "vocab.json", "merges.txt", "spiece.model"),
+    *("tokenizer_config.json", "special_tokens_map.json", "added_tokens.json"),
+)
+
+#: Weights in safetensors alone; pickles are never read.
+LAYOUT: Final = replace(
+    TRANSFORMERS,
+    weights=tuple(name for name in TRANSFORMERS.weights if "safetensors" in name),
+    others=TOKENIZER,
+)
+
+#: Class of transformers -> kind of its models, and an example. A masked one reads what stands on
+#: both sides of a word, a causal one only what stands before it.
+KINDS: Final = {
+    "AutoModelForMaskedLM": ("a masked", DEFAULT),
+    "AutoModelForCausalLM": ("a causal", "hub:openai-community/gpt2"),
+}
+
+#: Parts of a masked language model's files that its proposals do not need.
+_SPARE: Final = ("pooler.", "seq_relationship", "position_ids", "nsp")
+
+
+def load_language_model(
+    text: str, *, rules: Rules | None = None, device: str = "cpu"
+) -> MaskedLanguageModel:
+    """Return the masked language model that a text names.
+
+    Args:
+        text: a folder with ``config.json``, ``model.safetensors`` and a tokenizer, or
+            ``hub:OWNER/NAME``, which is looked for in the Hugging Face cache and fetched once.
+        rules: which of its proposals are taken.
+        device: of torch.
+
+    Raises:
+        MissingExtra: torch or transformers is not installed.
+        UsageError: there is no such folder, or it holds a causal language model.
+        VisleakError: the model could not be loaded, or is not a masked language model.
+    """
+    network, tokenizer, digest = loaded(text, "AutoModelForMaskedLM", device, "--lm FOLDER")
+    return MaskedLanguageModel(text, network, tokenizer, digest, rules or Rules())
+
+
+def loaded(text: str, kind: str, device: str, use: str) -> tuple[Any, Any, str]:
+    """Return network, tokenizer and digest of a language model of transformers.
+
+    Args:
+        text: a folder, or ``hub:OWNER/NAME``.
+        kind: class of transformers that loads it, of :data:`KINDS`.
+        device: of torch.
+        use: how a folder is written on the command line, for messages.
+
+    Raises:
+        MissingExtra: torch or transformers is not installed.
+        UsageError: there is no such folder, or it holds a language model of the other kind.
+        VisleakError: the model could not be loaded.
+    """
+    what = f"language model {text}"
+    library("torch", "diffusion", what)
+    transformers = library("transformers", "diffusion", what)
+    if text.startswith(HUB):
+        folder = hub_model(what, text.removeprefix(HUB), LAYOUT, use)
+    else:
+        path = Path(text).expanduser()
+        if not path.is_dir():
+            raise UsageError(
+                f"{what}: there is no such folder; give one with a language model of transformers"
+                f" ({use}), or hub:OWNER/NAME"
+            )
+        folder = whole(text, path, LAYOUT)
+    found = Found(text, folder)
+    _refuse_other_kind(found, kind, use)
+    try:
+        with quiet():
+            tokenizer = transformers.AutoTokenizer.from_pretrained(
+                str(found.path), local_files_only=True, trust_remote_code=False
+            )
+    except Exception as error:
+        # OSError, ValueError, KeyError, and what tokenizers raises
+        raise VisleakError(
+            f"the tokenizer of {what} could not be loaded ({said(error)}); the folder needs"
+            " tokenizer.json or vocab.txt"
+        ) from error
+    network, missing = load_weights(found, getattr(transformers, kind), use_safetensors=True)
+    needed = (each for each in missing if not any(part in each for part in _SPARE))
+    refuse_missing(found, frozenset(needed))
+    about: dict[str, object] = {"config": found.config()}
+    for name in TOKENIZER:
+        if (found.path / name).is_file():
+            data = (found.path / name).read_bytes()
+            about[name] = hashlib.blake2b(data, digest_size=16).hexdigest()
+    digest = tensors_digest(StoredTensors(found.path), about)
+    return network.to(device).eval().requires_grad_(False), tokenizer, digest
+
+
+def _refuse_other_kind(found: Found, kind: str, use: str) -> None:
+    """Refuse a masked language model where a causal one is needed, and the reverse.
+
+    The library would load the one as the other where a family has both.
+    """
+    auto = import_module("transformers.models.auto.modeling_auto")
+    masked, causal = auto.MODEL_FOR_MASKED_LM_MAPPING_NAMES, auto.MODEL_FOR_CAUSAL_LM_MAPPING_NAMES
+    wanted, other = (masked, causal) if kind == "AutoModelForMaskedLM" else (causal, masked)
+    config = found.config()
+    named = config.get("architectures")
+    # weights state their class; where it is missing, their family decides
+    names = {str(each) for each in named} if isinstance(named, list) else set[str]()
+    if names:
+        fits, misfits = names & set(wanted.values()), names & set(other.values())
+    else:
+        family = {str(config.get("model_type"))}
+        fits, misfits = family & set(wanted), family & set(other)
+    if misfits and not fits:
+        needs, example = KINDS[kind]
+        (is_one,) = (what for name, (what, _) in KINDS.items() if name != kind)
+        raise UsageError(
+            f"language model {found.name} is {is_one} one ({', '.join(sorted(misfits))});"
+            f" {use.partition(' ')[0]} needs {needs} one, such as {example}"
+        )

@@ -1,32 +1,311 @@
-"""Trace generated images to their sources among training images."""
+"""From the answers of sources to matches, memorized images and shares.
+
+Trace generated images to their sources among training images.
+"""
 
 from __future__ import annotations
 
 import hashlib
 import json
+import math
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, Final
 
+import numpy as np
+
 import visleak
+from visleak.auditing import Audit
 from visleak.errors import UsageError
+from visleak.groups import chained, components, numbered
 from visleak.images import open_images
-from visleak.memorization.tracing.categories import read_categories
-from visleak.memorization.tracing.conclusion import conclude
+from visleak.memorization.inplace import is_tiny
+from visleak.memorization.intervals import group_interval
 from visleak.memorization.tracing.document import SECTION, content, document, files
-from visleak.memorization.tracing.queries import GENERATED, Queries, open_queries
-from visleak.memorization.tracing.records import Answer, Trace
-from visleak.memorization.tracing.sets import AUDIT_FOLDER, AuditOptions, Sets
+from visleak.memorization.tracing.layout import edges, same_layout, standing_out
+from visleak.memorization.tracing.records import (
+    LAYOUT,
+    Answer,
+    Hit,
+    Match,
+    Original,
+    Replication,
+    Trace,
+    read_categories,
+)
+from visleak.memorization.tracing.sources import (
+    AUDIT_FOLDER,
+    GENERATED,
+    AuditOptions,
+    Queries,
+    Sets,
+    open_queries,
+)
 from visleak.pipeline.folder import stamp_of
 from visleak.pipeline.workplace import Progress, silent
-from visleak.records import AnySet
+from visleak.records import AnySet, Bytes8, Int64
 from visleak.reporting import section
 from visleak.settings import VIEW_CHOICES
+from visleak.stats import Rate, wilson
 from visleak.storage import RunFolder
 from visleak.store import AUDIT, SECTIONS, write_json
 from visleak.verdicts import read_verdicts
+
+#: Grades from the best to the worst that a match may have.
+ORDER: Final = ("exact", "near", LAYOUT, "similar", "different", "")
+
+
+def counts(hit: Hit) -> bool:
+    """Whether a hit makes its image memorized."""
+    return hit.copy or hit.grade == LAYOUT
+
+
+def best(hits: Iterable[Hit]) -> Hit | None:
+    """Return the hit that says most of an image; ``None`` where there is none.
+
+    What counts comes first, then what people said, the grade, the probability, the similarity.
+    """
+    return min(hits, key=_place, default=None)
+
+
+def _place(hit: Hit) -> tuple[bool, int, bool, float, float, str, str]:
+    similarity = -math.inf if math.isnan(hit.similarity) else hit.similarity
+    return (
+        not counts(hit),
+        ORDER.index(hit.grade),
+        hit.judged != "human",
+        -(hit.probability or 0.0),
+        -similarity,
+        hit.source,
+        hit.reference,
+    )
+
+
+def originals(
+    references: Sequence[tuple[str, str]],
+    digests: Sequence[str],
+    alike: Iterable[tuple[int, int]],
+) -> Int64:
+    """Return a number for each reference: equal for those that are one memorized image.
+
+    Args:
+        references: source and id of each.
+        digests: content of each; empty where it is not known.
+        alike: places of two references of one layout.
+    """
+    first = {digest: at for at, digest in reversed(list(enumerate(digests))) if digest}
+    codes = np.array([first.get(digest, -1) for digest in digests], np.int64)
+    pairs = np.array(list(alike), np.int64).reshape(-1, 2)
+    return components(len(references), [chained(codes), (pairs[:, 0], pairs[:, 1])])
+
+
+def families(prompts: Sequence[str], nearest: Sequence[str | None]) -> Int64:
+    """Return a group for each traced image: those of one prompt or of one nearest reference.
+
+    They are no independent observations: several prompts bring one memorized image.
+    """
+    count = len(prompts)
+    codes = []
+    for texts in (prompts, [text or "" for text in nearest]):
+        known = np.array([bool(text) for text in texts], np.bool_)
+        numbers = numbered(np.array(texts, object).astype(str)) if count else np.empty(0, np.int64)
+        codes.append(chained(np.where(known, numbers, -1)))
+    return components(count, codes)
+
+
+def by_image(hits: Iterable[Hit]) -> Mapping[str, list[Hit]]:
+    """Return the hits of each generated image."""
+    found: dict[str, list[Hit]] = {}
+    for hit in hits:
+        found.setdefault(hit.image, []).append(hit)
+    return found
+
+
+#: Most references that are compared for one layout with all others.
+MOST_COMPARED: Final = 600
+NOTHING: Final = "nothing was found"
+
+
+def conclude(
+    folder: Path,
+    queries: Queries,
+    answer: Answer,
+    sets: Sets | None,
+    *,
+    tau: float,
+    kappa_share: float,
+) -> Trace:
+    """Return the trace that an answer leads to, without ``about`` and ``key``.
+
+    Args:
+        folder: of the trace.
+        queries: the generated images.
+        answer: of the sets.
+        sets: that were compared.
+        tau: of definition 1.
+        kappa_share: of D_mem.
+    """
+    names = [] if queries.images is None else queries.images.ids.to_pylist()
+    hits = by_image(answer.hits)
+    chosen = [best(hits.get(name, ())) for name in names]
+    numbers, notes = _numbers(chosen, None if sets is None else sets.audited)
+    matches = tuple(
+        _match(name, prompt, size, hit, answer.nearest.get(name, math.nan), number)
+        for name, prompt, size, hit, number in zip(
+            names, queries.prompts, queries.sizes, chosen, numbers, strict=True
+        )
+    )
+    replicated = [match for match in matches if not math.isnan(match.nearest)]
+    if len(replicated) < len(matches) and sets is not None:
+        gone = len(matches) - len(replicated)
+        notes.append(f"{gone:,} of {len(matches):,} images have no M_tau: they were not compared")
+    several = sets is not None and len(sets.references) > 1
+    return Trace(
+        folder=folder,
+        about={},
+        matches=matches,
+        memorized=len({number for number in numbers if number is not None}),
+        tau=tau,
+        share=_share(replicated, tau),
+        originals=tuple(_originals(matches, hits, several=several)),
+        prompts=tuple(_prompts(replicated, tau, kappa_share)) if queries.every else (),
+        notes=(*answer.notes, *notes),
+    )
+
+
+def _match(
+    name: str, prompt: str, size: int, hit: Hit | None, nearest: float, number: int | None
+) -> Match:
+    if hit is None:
+        return Match(
+            *(name, prompt, size, "", None, math.nan, "", None, False, None, NOTHING, nearest)
+        )
+    return Match(
+        image=name,
+        prompt=prompt,
+        size=size,
+        source=hit.source,
+        reference=hit.reference,
+        similarity=hit.similarity,
+        grade=hit.grade,
+        probability=hit.probability,
+        verified=number is not None,
+        memorized=number,
+        reason=hit.refused or hit.reason,
+        nearest=nearest,
+        structure=hit.structure,
+        colour=hit.colour,
+        judged=hit.judged,
+    )
+
+
+def _numbers(
+    chosen: Sequence[Hit | None], made: Audit | None
+) -> tuple[list[int | None], list[str]]:
+    """Return the number of the memorized image of each hit that counts, from 0."""
+    places: dict[tuple[str, str], int] = {}
+    digests: list[str] = []
+    for hit in chosen:
+        if hit is not None and counts(hit) and (hit.source, hit.reference) not in places:
+            places[hit.source, hit.reference] = len(places)
+            digests.append(hit.digest)
+    notes: list[str] = []
+    references = list(places)
+    alike = list(_alike(references, made, notes)) if made is not None else []
+    group = originals(references, digests, alike)
+    return [
+        int(group[places[hit.source, hit.reference]]) if hit is not None and counts(hit) else None
+        for hit in chosen
+    ], notes
+
+
+def _alike(
+    references: Sequence[tuple[str, str]], made: Audit, notes: list[str]
+) -> Iterator[tuple[int, int]]:
+    """Yield the places of references that have one layout."""
+    if len(references) > MOST_COMPARED:
+        notes.append(
+            f"{len(references):,} images are copied: those of one layout count as several, for only"
+            f" up to {MOST_COMPARED} are compared with each other"
+        )
+        return
+    pictures: dict[tuple[str, str], Bytes8] = {}
+    for source in dict.fromkeys(source for source, _ in references):
+        ids = [name for own, name in references if own == source]
+        try:
+            found = made.pictures(source, ids, complete=True)
+        except UsageError as error:
+            notes.append(f"images of {source} were not compared with each other: {error}")
+            continue
+        pictures |= {(source, name): pixels for name, pixels in found.items()}
+    drawn = [
+        (at, edges(pictures[place]))
+        for at, place in enumerate(references)
+        if place in pictures and not is_tiny(pictures[place])
+    ]
+    for row, (at, one) in enumerate(drawn):
+        for other_at, other in drawn[row + 1 :]:
+            if same_layout(*standing_out(one, other)):
+                yield at, other_at
+
+
+def _originals(
+    matches: Sequence[Match], hits: Mapping[str, Sequence[Hit]], *, several: bool
+) -> Iterator[Original]:
+    groups: dict[int, list[Match]] = {}
+    for match in matches:
+        if match.memorized is not None:
+            groups.setdefault(match.memorized, []).append(match)
+    for number, own in sorted(groups.items()):
+        closest = sorted(own, key=lambda m: (m.grade == LAYOUT, -(m.probability or 0.0), m.image))
+        listed = [f"{m.source}/{m.reference}" if several else str(m.reference) for m in closest]
+        variants = {
+            hit.digest or f"{hit.source}/{hit.reference}"
+            for match in own
+            for hit in hits[match.image]
+            if counts(hit)
+        }
+        yield Original(
+            number=number,
+            source=closest[0].source,
+            references=tuple(dict.fromkeys(listed)),
+            variants=len(variants),
+            matches=len(own),
+            prompts=len({match.prompt for match in own}),
+            layout=all(match.grade == LAYOUT for match in own),
+        )
+
+
+def _share(matches: Sequence[Match], tau: float) -> tuple[float, float, float]:
+    """Return the share with M_tau = 1 and its interval, by groups where images share any."""
+    if not matches:
+        return math.nan, math.nan, math.nan
+    values = [float(match.nearest > tau) for match in matches]
+    tied = families(
+        [match.prompt for match in matches],
+        [f"{m.source}\n{m.reference}" if m.verified else None for m in matches],
+    )
+    if len(set(tied.tolist())) == len(matches):
+        low, high = wilson(int(sum(values)), len(values))
+        return sum(values) / len(values), low, high
+    found = group_interval(values, tied)
+    return found.value, found.low, found.high
+
+
+def _prompts(matches: Sequence[Match], tau: float, kappa_share: float) -> Iterator[Replication]:
+    """Yield how often each prompt's images replicate, the most often first."""
+    counted: dict[str, list[bool]] = {}
+    for match in matches:
+        counted.setdefault(match.prompt, []).append(match.nearest > tau)
+    found = []
+    for prompt, values in counted.items():
+        rate = Rate.of(sum(values), len(values))
+        numbers = (rate.total, rate.count, rate.share, rate.low, rate.high)
+        found.append(Replication(prompt, *numbers, trigger=rate.share > kappa_share))
+    yield from sorted(found, key=lambda each: (-each.share, each.prompt))
+
 
 KIND: Final = "visleak memorization trace"
 

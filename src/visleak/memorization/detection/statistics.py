@@ -1,6 +1,14 @@
 """How well D tells two kinds of prompts apart, with intervals that draw whole groups.
 
 Prompts of one image are no independent cases: the 3,000 of MemBench share 151 images.
+
+Thresholds of D with a stated rate of false alarms.
+
+A threshold set at an order statistic of ``n`` ordinary prompts lets an unknown share of further
+ones through. Which order statistic is fixed before D is seen, so that share follows a beta
+distribution whatever D's (Wilks 1941, "Determination of sample sizes for setting tolerance
+limits"), and its upper quantile is the exact binomial bound of Clopper and Pearson. It holds for
+prompts drawn independently like those of the list, by the same model and settings.
 """
 
 from __future__ import annotations
@@ -15,7 +23,8 @@ from scipy.optimize import brentq
 from scipy.special import ndtri
 
 from visleak.errors import UsageError
-from visleak.memorization.detection.records import Estimate, Separation
+from visleak.memorization.detection.records import Estimate, Separation, Threshold
+from visleak.stats.binomial import CONFIDENCE, clopper_pearson_upper
 from visleak.stats.ranking import auc, steps
 from visleak.stats.rates import score_interval
 from visleak.stats.resampling import cluster_draws, percentiles
@@ -26,9 +35,7 @@ Bool = npt.NDArray[np.bool_]
 
 #: The false-positive rate that the papers quote the true-positive rate at.
 RATE: Final = 0.01
-
 RESAMPLES: Final = 1000
-CONFIDENCE: Final = 0.95
 
 #: A rate that is asked for and one that is counted may differ by rounding.
 _SLACK: Final = 1e-12
@@ -200,3 +207,113 @@ def _curve(score: Float64, positive: Bool, weight: Int64) -> _Curve:
         np.append(0.0, true / true[-1]),
         np.append(np.inf, score[last]),
     )
+
+
+#: Digits of a threshold: it is rounded up, which only lowers its rate.
+DIGITS: Final = 4
+
+
+def threshold_at(ordinary: npt.ArrayLike, rate: float, *, bounded: bool = False) -> Threshold:
+    """Return the lowest threshold at which few enough ordinary prompts raise an alarm.
+
+    Args:
+        ordinary: (n,): D of ordinary prompts, at least one.
+        rate: share of them that may reach it, between 0 and 1.
+        bounded: not the share of these prompts, but its 95 % upper bound is at most ``rate``;
+            needs ``log(0.05) / log(1 - rate)`` prompts, 299 for 1 %.
+
+    Raises:
+        UsageError: a rate that cannot be, or no prompts.
+
+    >>> found = threshold_at(np.arange(1, 1001) / 1000, 0.01)
+    >>> found.value, found.alarms, round(found.upper, 4)
+    (0.9901, 10, 0.0169)
+    >>> threshold_at(np.arange(1, 1001) / 1000, 0.01, bounded=True).alarms
+    4
+    """
+    if not 0.0 < rate < 1.0:
+        raise UsageError(f"fpr is a share between 0 and 1, such as 0.01; got {rate:g}")
+    falling = _falling(ordinary)
+    count = len(falling)
+    allowed = _bounded(count, rate) if bounded else _observed(count, rate)
+    # one more than are allowed would reach it: the threshold lies just above
+    value = rounded_up(float(falling[max(allowed, 0)]))
+    alarms = int((falling >= value).sum())
+    return Threshold(
+        value,
+        "bounded" if bounded else "observed",
+        rate,
+        count,
+        alarms,
+        # of the order statistic, not of the alarms seen after rounding
+        clopper_pearson_upper(max(allowed, 0), count),
+        supported=allowed >= (0 if bounded else 1),
+    )
+
+
+def threshold_given(value: float, ordinary: npt.ArrayLike) -> Threshold:
+    """Return a threshold that was fixed beforehand, tried on ordinary prompts, if there are any.
+
+    Raises:
+        UsageError: it is no threshold.
+
+    >>> threshold_given(0.5, [0.1, 0.2, 0.6]).alarms
+    1
+    """
+    if not (math.isfinite(value) and value >= 0):
+        raise UsageError(f"threshold is a number from 0, such as 0.9; got {value:g}")
+    scores = np.asarray(ordinary, np.float64)
+    alarms = int((scores >= value).sum())
+    upper = clopper_pearson_upper(alarms, len(scores), CONFIDENCE)
+    return Threshold(value, "given", None, len(scores), alarms, upper)
+
+
+def needed(rate: float) -> int:
+    """Return how many ordinary prompts bound a rate from above, if none of them raises an alarm.
+
+    >>> needed(0.01), needed(0.05)
+    (299, 59)
+    """
+    return math.ceil(math.log(1.0 - CONFIDENCE) / math.log1p(-rate))
+
+
+def rounded_up(value: float) -> float:
+    """Return a number just above, of four digits; the next one where these say too little.
+
+    >>> rounded_up(0.9), rounded_up(23.414), rounded_up(0.0)
+    (0.9001, 23.42, 5e-324)
+    """
+    if value <= 0.0:
+        return float(np.nextafter(value, np.inf))
+    place = DIGITS - 1 - math.floor(math.log10(value))
+    scaled = float(f"{value:.{DIGITS - 1}e}")
+    if scaled > value:
+        return scaled
+    up = round(scaled + 10.0**-place, place)
+    return up if up > value else float(np.nextafter(value, np.inf))
+
+
+def _falling(ordinary: npt.ArrayLike) -> Float64:
+    scores = np.asarray(ordinary, np.float64)
+    if scores.ndim != 1 or not len(scores):
+        raise UsageError("ordinary prompts are needed to set a threshold; got none")
+    return np.sort(scores)[::-1]
+
+
+def _observed(count: int, rate: float) -> int:
+    """Return how many alarms are at most a share of a count."""
+    # 0.07 * 100 is 7.000000000000001
+    return math.floor(rate * count + 1e-9)
+
+
+def _bounded(count: int, rate: float) -> int:
+    """Return the most alarms whose bound is within the rate; -1 where not even none is."""
+    allowed = -1
+    low, high = 0, _observed(count, rate)
+    while low <= high:
+        middle = (low + high) // 2
+        if clopper_pearson_upper(middle, count) <= rate:
+            allowed, low = middle, middle + 1
+        else:
+            high = middle - 1
+    return allowed

@@ -1,0 +1,324 @@
+"""A data set of prompts: a Parquet table, its datasheet, and a JSON file."""
+
+from __future__ import annotations
+
+import math
+import os
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any, Final
+
+import numpy as np
+import pyarrow as pa
+
+import visleak
+from visleak.documents import as_plain, digest_of
+from visleak.memorization.prompt_files.reading import VERIFIED, VERIFIED_BY
+from visleak.memorization.prompt_files.selection import (
+    SHARE,
+    TAU,
+    Provenance,
+    Selected,
+    model_of,
+    of_the_prompt,
+    selected,
+)
+from visleak.memorization.prompts import Prompts
+from visleak.reporting import Document, markdown
+from visleak.storage import File, RunFolder
+
+KIND: Final = "visleak memorization dataset"
+
+#: The table, its name where it holds candidates, and the datasheet.
+TABLE: Final = "prompts.parquet"
+UNVERIFIED: Final = "prompts-unverified.parquet"
+DATASHEET: Final = "datasheet.md"
+
+#: Columns that are written as numbers, where all their cells are.
+NUMBERS: Final = ("d_l2", "d_squared", "d_l2_error", "d_squared_error", "score", SHARE, TAU)
+
+
+@dataclass(frozen=True)
+class PromptSet:
+    """What a folder of a data set of prompts holds.
+
+    Attributes:
+        folder: with the table, ``datasheet.md`` and ``dataset.json``.
+        table: name of the table: ``prompts.parquet`` or ``prompts-unverified.parquet``.
+        prompts: how many there are.
+        verified: how many of them are verified triggers.
+        verified_by: how many were verified, by whom.
+        labelled: how many have a label.
+        scored: how many have a D.
+        unnamed: how many name no image.
+        images: distinct names of memorized images; one image may have several.
+        groups: of prompts that share an image.
+        effective: number of groups of one size with the same information.
+        largest: prompts of the largest group.
+        words: of a prompt: fewest, median, most.
+        other_letters: prompts with letters beyond ASCII.
+        candidates: there were before any were left out.
+        left_out: how many were left out, by reason.
+        model: that the prompts are triggers of, as plain data; empty if no list names one.
+        origins: files it was made of: name, sha256, verb, settings.
+        notes: what a reader must know, a line each.
+        day: it was made, as ``YYYY-MM-DD``.
+        key: of the request without the day.
+    """
+
+    folder: Path
+    table: str
+    prompts: int
+    verified: int
+    verified_by: Mapping[str, int]
+    labelled: int
+    scored: int
+    unnamed: int
+    images: int
+    groups: int
+    effective: float
+    largest: int
+    words: tuple[int, int, int]
+    other_letters: int
+    candidates: int
+    left_out: Mapping[str, int]
+    model: Mapping[str, Any]
+    origins: tuple[Mapping[str, Any], ...]
+    notes: tuple[str, ...]
+    day: str
+    key: str = ""
+
+
+def read_prompt_set(folder: str | os.PathLike[str]) -> PromptSet:
+    """Return the data set of prompts that a folder holds, without the prompts.
+
+    Raises:
+        UsageError: there is none.
+        VisleakError: it is damaged, or a newer visleak wrote it.
+    """
+    return RunFolder(folder, KIND).read(PromptSet, folder=Path(folder))
+
+
+def write_prompts(
+    prompts: Prompts,
+    folder: str | os.PathLike[str],
+    *,
+    origins: Sequence[Provenance] = (),
+    unverified: bool = False,
+    force: bool = False,
+    day: str = "",
+    say: Callable[[str], None] | None = None,
+) -> PromptSet:
+    """Write prompts as a data set: ``prompts.parquet``, ``datasheet.md`` and ``dataset.json``.
+
+    Only prompts with a record of verification enter (columns ``verified``, ``verified_by``). With
+    ``unverified`` all candidates do, and the table is called ``prompts-unverified.parquet``. A
+    finished result of the same request is returned as it is.
+
+    Args:
+        prompts: the candidates.
+        folder: of the result.
+        origins: files the prompts come from.
+        unverified: take candidates without a record.
+        force: replace another data set.
+        day: it is made; today by default.
+        say: called with a line about what was reused.
+
+    Raises:
+        UsageError: the folder holds another data set, or the lists are about several models.
+        VisleakError: no prompt is left, or the folder cannot be written.
+
+    >>> import tempfile
+    >>> known = {"verified": ("true",), "verified_by": ("a look",)}
+    >>> prompts = Prompts(("a red bag",), sources=(("bag.png",),), columns=known)
+    >>> written = write_prompts(prompts, tempfile.mkdtemp())
+    >>> written.table, written.images
+    ('prompts.parquet', 1)
+    """
+    run = RunFolder(folder, KIND)
+    asked = [visleak.__version__, as_plain(prompts), [as_plain(each) for each in origins]]
+    key = digest_of([*asked, unverified, day])
+    files = (UNVERIFIED if unverified else TABLE, DATASHEET)
+    known = run.reused(PromptSet, key, force=force, files=files, folder=run.path)
+    if known is not None:
+        if say is not None:
+            say(f"{run.path} holds this very data set already; nothing was done again")
+        return known
+    chosen = selected(prompts, unverified=unverified)
+    day = day or datetime.now(UTC).date().isoformat()
+    data = _described(chosen, run.path, files[0], origins, day, key)
+    with run.claimed():
+        table = prompt_table(chosen.prompts)
+        written: dict[str, File] = {
+            TABLE: None if unverified else table,
+            UNVERIFIED: table if unverified else None,
+            DATASHEET: markdown(document(data)),
+        }
+        run.finish(run.document(headline(data), data), written)
+    return data
+
+
+def prompt_table(prompts: Prompts) -> pa.Table:
+    """Return prompts as a table that :func:`read_prompts` reads.
+
+    ``prompt, label, sources, group, verified, verified_by``, then what else is known of them.
+    """
+    count = len(prompts)
+    record = {name: prompts.columns.get(name, ("",) * count) for name in (VERIFIED, VERIFIED_BY)}
+    images = [list(each) for each in prompts.sources or ((),) * count]
+    columns = {
+        "prompt": pa.array(prompts.texts, pa.string()),
+        "label": pa.array(prompts.labels or (None,) * count, pa.bool_()),
+        "sources": pa.array(images, pa.list_(pa.string())),
+        "group": pa.array(prompts.groups()),
+        VERIFIED: pa.array([cell == "true" for cell in record[VERIFIED]], pa.bool_()),
+        VERIFIED_BY: pa.array([cell or None for cell in record[VERIFIED_BY]], pa.string()),
+    }
+    for name, cells in prompts.columns.items():
+        if name not in columns and of_the_prompt(name):
+            columns[name] = _column_of(name, cells)
+    return pa.table(columns)
+
+
+def _column_of(name: str, cells: Sequence[str]) -> pa.Array:
+    if name in NUMBERS:
+        try:
+            return pa.array([float(cell) if cell else None for cell in cells], pa.float64())
+        except ValueError:
+            pass
+    return pa.array([cell or None for cell in cells], pa.string())
+
+
+def _described(
+    chosen: Selected,
+    folder: Path,
+    table: str,
+    origins: Sequence[Provenance],
+    day: str,
+    key: str,
+) -> PromptSet:
+    prompts = chosen.prompts
+    sizes = np.bincount(prompts.groups())
+    words = sorted(len(text.split()) for text in prompts.texts)
+    record = zip(prompts.columns[VERIFIED_BY], prompts.columns[VERIFIED], strict=True)
+    by = Counter(name for name, true in record if true == "true")
+    scores = [prompts.columns.get(name, ()) for name in ("d_l2", "d_squared")]
+    return PromptSet(
+        folder=folder,
+        table=table,
+        prompts=len(prompts),
+        verified=by.total(),
+        verified_by=dict(by.most_common()),
+        labelled=sum(label is not None for label in prompts.labels),
+        scored=max(sum(map(bool, cells)) for cells in scores),
+        unnamed=sum(not images for images in prompts.sources or ((),) * len(prompts)),
+        images=len({image for images in prompts.sources for image in images}),
+        groups=len(sizes),
+        effective=float(sizes.sum() ** 2 / np.square(sizes.astype(np.float64)).sum()),
+        largest=int(sizes.max()),
+        words=(words[0], math.ceil(np.median(words)), words[-1]),
+        other_letters=sum(not text.isascii() for text in prompts.texts),
+        candidates=chosen.candidates,
+        left_out=chosen.left_out,
+        model=model_of(origins),
+        origins=tuple(
+            {"file": o.file, "sha256": o.digest, "verb": o.verb, "settings": dict(o.settings)}
+            for o in origins
+        ),
+        notes=prompts.notes,
+        day=day,
+        key=key,
+    )
+
+
+# -- the datasheet (Gebru et al. 2021) ------------------------------------------------------------
+
+
+def headline(data: PromptSet) -> str:
+    """Return what was written as one line."""
+    some = f"{data.prompts:,} {'candidate' if data.verified < data.prompts else 'trigger'}"
+    some += f" prompt{'s' * (data.prompts != 1)}"
+    if data.images:
+        some += f" naming {data.images:,} source{'s' * (data.images != 1)}"
+    if data.groups < data.prompts:
+        some += (
+            f" in {data.groups:,} group{'s' * (data.groups != 1)} that share one (as good as"
+            f" {data.effective:.1f} of one size)"
+        )
+    if data.verified < data.prompts:
+        some += f"; {data.prompts - data.verified:,} unverified"
+    left = sum(data.left_out.values())
+    return some + (f"; {left:,} of {data.candidates:,} left out" if left else "")
+
+
+def document(data: PromptSet) -> Document:
+    """Return the datasheet: what the data set holds, how it was made, what it is for."""
+    unverified = data.prompts - data.verified
+    title = "Unverified candidate prompts" if unverified else "Trigger prompts"
+    lines = [f"{data.table}, made on {data.day} with visleak {visleak.__version__}"]
+    if unverified:
+        lines.append(
+            f"{unverified:,} of {data.prompts:,} prompts are unverified: their images are not shown"
+            " to be copies; they must not be counted as memorized"
+        )
+    return Document(
+        title=f"Datasheet: {title}",
+        headline=headline(data),
+        lines=tuple(lines),
+        notes=tuple(_facts(data)),
+        reading=(
+            "purpose: auditing the model for which the prompts reproduce training images, and"
+            " evaluating mitigations; not for training generative models",
+            "images are named, not included; addresses may no longer answer, and the images have"
+            " owners and terms of their own",
+            "no splits are recommended: prompts of one group, which are often variants of each"
+            " other, belong to one part, and intervals draw on groups",
+            "equal prompts were joined with all images they name; empty ones, and those labelled"
+            " not memorized, were left out",
+        ),
+    )
+
+
+def _facts(data: PromptSet) -> list[str]:
+    fewest, median, most = data.words
+    words = f"{fewest:,} to {most:,} words, median {median:,}"
+    if fewest == most:
+        words = f"{most:,} word{'s' * (most != 1)}"
+    by = "; ".join(f"{count:,} by {name}" for name, count in data.verified_by.items())
+    left = "; ".join(f"{count:,} {reason}" for reason, count in data.left_out.items())
+    facts = [
+        f"prompts are texts given to {_model(data)}; they have {words}, and"
+        f" {data.other_letters:,} have letters beyond ASCII",
+        f"{data.verified:,} of {data.prompts:,} are verified triggers (verified, verified_by):"
+        f" {by or 'none'}",
+        f"{data.labelled:,} have a label, {data.scored:,} a D (d_l2, d_squared); {data.unnamed:,}"
+        " name no memorized image",
+        f"{data.groups:,} groups of prompts share a memorized image, the largest has"
+        f" {data.largest:,} prompts",
+        *([f"left out of {data.candidates:,} candidates: {left}"] if left else []),
+    ]
+    for origin in data.origins:
+        verb = f"visleak memorization {origin['verb']}" if origin["verb"] else "another program"
+        settings = ", ".join(f"{key} {value}" for key, value in _flat(origin["settings"]))
+        made = f"from {origin['file']} ({verb}, SHA-256 {origin['sha256']})"
+        facts.append(f"{made} with {settings}" if settings else made)
+    return [*facts, *(f"of the lists: {note}" for note in data.notes)]
+
+
+def _model(data: PromptSet) -> str:
+    if not data.model:
+        return "a text-to-image model, which no list names"
+    # a path of a machine is private
+    name = str(data.model.get("name", "")).rstrip("/").rsplit("/", 1)[-1] or "a model"
+    keys = ("family", "prediction", "precision", "digest")
+    known = [f"{key} {data.model[key]}" for key in keys if isinstance(data.model.get(key), str)]
+    return f"the model {name}" + (f" ({', '.join(known)})" if known else "")
+
+
+def _flat(settings: Mapping[str, Any]) -> list[tuple[str, str]]:
+    """Return settings that are single values."""
+    kinds = (str, int, float)
+    return [(str(k), str(v)[:80]) for k, v in settings.items() if type(v) in kinds][:30]

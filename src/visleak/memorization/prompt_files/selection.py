@@ -1,0 +1,508 @@
+"""Which prompts of a list are taken: by D, by a threshold, or as verified triggers."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import math
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from itertools import chain
+from pathlib import Path
+from typing import Any, Final
+
+from visleak.errors import UsageError, VisleakError
+from visleak.memorization.prompt_files.reading import (
+    TRACE,
+    VERIFIED,
+    VERIFIED_BY,
+    Row,
+    gathered,
+    is_human,
+    label_of,
+)
+from visleak.memorization.prompts import Prompts, PromptScores
+from visleak.memorization.tracing.records import Match, Replication, Trace
+
+#: ``kind`` of results of visleak, and bytes of one at most.
+OURS: Final = "visleak memorization "
+MOST_BYTES: Final = 1 << 28
+
+#: Columns of D, the norm itself first; a table of ``search`` or ``augment`` has one of them.
+SCORES: Final = ("d_l2", "d_squared")
+
+#: Column of a table of ``detect``: whether a prompt reached the threshold.
+REACHED: Final = "reached"
+
+#: Of a trace of all images: share of a prompt's images that replicate one, and at which tau.
+SHARE: Final = "replicated_share"
+TAU: Final = "tau"
+
+#: Columns that describe a prompt's place in the list it came from.
+OF_THE_LIST: Final = ("group", "rank", "reached", "row", "closeness")
+NOISE: Final = "squared_noise_"
+
+
+def kept(prompts: Prompts, rows: Sequence[int]) -> Prompts:
+    """Return some prompts of a list, in the order of their numbers.
+
+    >>> kept(Prompts(("a", "b"), columns={"n": ("1", "2")}), [1]).columns
+    {'n': ('2',)}
+    """
+    return replace(
+        prompts,
+        texts=tuple(prompts.texts[row] for row in rows),
+        labels=tuple(prompts.labels[row] for row in rows) if prompts.labels else (),
+        sources=tuple(prompts.sources[row] for row in rows) if prompts.sources else (),
+        columns={
+            name: tuple(column[row] for row in rows) if column else ()
+            for name, column in prompts.columns.items()
+        },
+    )
+
+
+# -- where a list comes from ----------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Provenance:
+    """One file of prompts, and what made it.
+
+    Attributes:
+        file: its name, without folders.
+        digest: SHA-256 of its bytes.
+        verb: command that wrote it, such as ``detect``; empty if unknown.
+        model: of the command, as plain data.
+        settings: of the command, as plain data.
+    """
+
+    file: str
+    digest: str
+    verb: str = ""
+    model: Mapping[str, Any] = field(default_factory=dict)
+    settings: Mapping[str, Any] = field(default_factory=dict)
+
+    @property
+    def kappa(self) -> float | None:
+        """Kappa of a list that ``search`` or ``augment`` wrote; ``None`` of any other."""
+        kappa = self.settings.get("kappa") if self.verb in ("search", "augment") else None
+        number = isinstance(kappa, int | float) and not isinstance(kappa, bool)
+        return float(kappa) if number and kappa is not None else None
+
+    def column(self, prompts: Prompts) -> str | None:
+        """Return the column of D, by the norm of the result where a table has both."""
+        there = [name for name in SCORES if any(prompts.columns.get(name, ()))]
+        own = f"d_{self.settings.get('norm')}"
+        return own if own in there else next(iter(there), None)
+
+
+def provenance_of(file: Path) -> Provenance:
+    """Return where a file of prompts comes from; of a file that visleak did not write, its digest.
+
+    Raises:
+        VisleakError: the file cannot be read.
+    """
+    try:
+        with file.open("rb") as content:
+            digest = hashlib.file_digest(content, "sha256").hexdigest()
+    except OSError as error:
+        raise VisleakError(f"{file} cannot be read ({error.strerror})") from error
+    for beside in sorted(file.parent.glob("*.json")):
+        found = _result(beside)
+        verb = str(found.get("kind", "")).removeprefix(OURS)
+        # a folder holds one result, whose file is named like the command that wrote it
+        if found and beside.stem == verb:
+            about = _table(found.get("about"))
+            origin = _table(about.get("origin"))
+            model = found.get("model", about.get("model", origin.get("model")))
+            settings = found.get("settings", about.get("settings", about))
+            return Provenance(file.name, digest, verb, _table(model), _table(settings))
+    return Provenance(file.name, digest)
+
+
+def model_of(origins: Sequence[Provenance]) -> Mapping[str, Any]:
+    """Return the one model that lists are about; nothing where none names one.
+
+    Raises:
+        UsageError: they are about several: a trigger prompt belongs to one model.
+    """
+    models = {str(each.model.get("digest", each.model)): each for each in origins if each.model}
+    if len(models) > 1:
+        named = ", ".join(
+            f"{each.file} ({str(each.model.get('name', '?'))[:60]})" for each in models.values()
+        )
+        raise UsageError(
+            f"prompts are about different models: {named}; make a data set of each model"
+        )
+    return next(iter(models.values())).model if models else {}
+
+
+def _result(path: Path) -> dict[str, Any]:
+    """Return the content of a result of visleak; of any other file nothing."""
+    try:
+        content = json.loads(path.read_text("utf-8")) if path.stat().st_size <= MOST_BYTES else None
+    except (OSError, ValueError, RecursionError):
+        return {}
+    if not isinstance(content, dict) or not str(content.get("kind", "")).startswith(OURS):
+        return {}
+    return content
+
+
+def _table(value: Any) -> Mapping[str, Any]:
+    return value if isinstance(value, dict) else {}
+
+
+# -- by D -----------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class Choice:
+    """Which prompts of a list are taken.
+
+    Attributes:
+        top: this many of the highest D; ``None`` takes all.
+        reached: only those that reached kappa (of ``search`` and ``augment``) or the threshold (of
+            ``detect``).
+    """
+
+    top: int | None = None
+    reached: bool = False
+
+    def __post_init__(self) -> None:
+        if self.top is not None and self.top < 1:
+            raise UsageError(f"--top is at least 1; got {self.top}")
+
+
+def chosen(prompts: Prompts, file: Path, choice: Choice) -> Prompts:
+    """Return the prompts of a list that a choice takes; a note says how many of how many.
+
+    Args:
+        prompts: as they were read.
+        file: that they were read from; the result beside it names kappa, and the norm of D.
+        choice: which are taken.
+
+    Returns:
+        With ``top`` by D, highest first, ties by text; else in their order.
+
+    Raises:
+        UsageError: D of the prompts, or what they had to reach, is unknown.
+        VisleakError: no prompt is left, or a D is not a number.
+    """
+    if choice == Choice():
+        return prompts
+    made_by = provenance_of(file)
+    taken, said = prompts, []
+    if choice.reached:
+        rows, what = _reaching(taken, made_by)
+        if rows is None:
+            raise UsageError(
+                "--above-threshold-only needs a list that visleak memorization search or augment"
+                f" wrote with a kappa, or detect with a threshold; {file} is not one: take the best"
+                " with --top N, or all"
+            )
+        if not rows:
+            raise VisleakError(
+                f"none of {len(prompts):,} prompts of {file} reached {what}; take the best with"
+                " --top N"
+            )
+        taken = kept(taken, rows)
+        said.append(f"reached {what}")
+    if choice.top is not None:
+        name = made_by.column(taken)
+        if name is None:
+            raise UsageError(
+                f"--top needs a D of each prompt, and {file} has no column {' or '.join(SCORES)};"
+                " score it with visleak memorization detect and give its scores.parquet"
+            )
+        # a prompt without a D is taken last
+        d, texts = _numbers(taken, name), taken.texts
+        taken = kept(taken, sorted(range(len(d)), key=lambda at: (-d[at], texts[at]))[: choice.top])
+        said.append(f"have the highest {name}")
+    note = f"{len(taken):,} of {len(prompts):,} prompts are taken, which {' and '.join(said)}"
+    return replace(taken, notes=(*prompts.notes, note))
+
+
+def scores_of(prompts: Prompts, file: Path) -> PromptScores | None:
+    """Return D of the prompts of a list, with the threshold that the list or its result names.
+
+    Args:
+        prompts: of the list.
+        file: that they were read from; the result beside it names kappa, and the norm of D.
+
+    Returns:
+        ``None`` where the list has no D.
+
+    Raises:
+        VisleakError: a D is not a number.
+    """
+    made_by = provenance_of(file)
+    name = made_by.column(prompts)
+    if name is None:
+        return None
+    scores = zip(prompts.texts, _numbers(prompts, name), strict=True)
+    values = {text: d for text, d in scores if math.isfinite(d)}
+    taken, what = _reaching(prompts, made_by)
+    if taken is None:
+        return PromptScores(name, values)
+    return PromptScores(name, values, frozenset(prompts.texts[row] for row in taken), what)
+
+
+def _numbers(prompts: Prompts, name: str) -> list[float]:
+    """Return a column of D; -inf where a prompt has none."""
+    found = []
+    for row, cell in enumerate(prompts.columns[name], 1):
+        try:
+            found.append(float(cell) if cell else -math.inf)
+        except ValueError:
+            found.append(math.nan)
+        if math.isnan(found[-1]):
+            where = f"{prompts.origin}, prompt {row:,}, {name}"
+            raise VisleakError(f"{where}: a D is a number; got {cell[:40]!r}")
+    return found
+
+
+def _reaching(prompts: Prompts, made_by: Provenance) -> tuple[list[int] | None, str]:
+    """Return the rows that reached kappa, or the threshold of ``detect``, and which of the two.
+
+    ``None`` where neither is known.
+    """
+    kappa, name = made_by.kappa, made_by.column(prompts)
+    if kappa is not None and name is not None:
+        rows = [row for row, d in enumerate(_numbers(prompts, name)) if d >= kappa]
+        return rows, f"kappa {kappa:g} ({name})"
+    cells = prompts.columns.get(REACHED, ())
+    if not any(cells):
+        return None, ""
+    where = f"{prompts.origin}, column {REACHED}"
+    return [r for r, cell in enumerate(cells) if label_of(cell, where)], "the threshold of detect"
+
+
+# -- by verification ------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Selected:
+    """Prompts of a data set, and those that are left out of it.
+
+    Attributes:
+        prompts: with the columns ``verified`` and ``verified_by``.
+        candidates: how many there were.
+        left_out: how many were left out, by reason.
+    """
+
+    prompts: Prompts
+    candidates: int
+    left_out: dict[str, int]
+
+
+def joined(lists: Sequence[Prompts]) -> Prompts:
+    """Return several lists as one: equal prompts join their images and fill each other's columns.
+
+    One that any list calls verified is verified, by whom that list says.
+
+    >>> one = Prompts(("a",), sources=(("u",),))
+    >>> other = Prompts(("a", "b"), columns={"d_l2": ("1.5", "2.5")})
+    >>> both = joined([one, other])
+    >>> both.texts, both.sources, dict(both.columns)
+    (('a', 'b'), (('u',), ()), {'d_l2': ('1.5', '2.5')})
+    """
+    if not lists:
+        raise UsageError("prompts: give at least one list")
+    origin = ", ".join(each.origin or "a list" for each in lists)
+    merged = gathered(chain.from_iterable(map(_rows, lists)), origin, origin)
+    # a prompt that comes again in another list is what joining is for
+    notes = tuple(f"{each.origin}: {note}" for each in lists for note in each.notes)
+    return replace(merged, notes=notes)
+
+
+def of_the_prompt(name: str) -> bool:
+    """Return whether a column describes the prompt, not its place in a list."""
+    return name not in OF_THE_LIST and not name.startswith(NOISE)
+
+
+def _rows(prompts: Prompts) -> Iterable[Row]:
+    count = len(prompts)
+    labels, sources = prompts.labels or (None,) * count, prompts.sources or ((),) * count
+    columns = {name: cells for name, cells in prompts.columns.items() if of_the_prompt(name)}
+    for at, text in enumerate(prompts.texts):
+        cells = {name: column[at] for name, column in columns.items()}
+        place = f"prompt {at + 1:,} of {prompts.origin or 'a list'}"
+        yield Row(place, text, labels[at], sources[at], cells)
+
+
+def traced(prompts: Prompts, *traces: Trace) -> Prompts:
+    """Return prompts with what tracing found: verified where an image of theirs is a copy.
+
+    Every prompt of a memorized image is given all references that are this image, as in MemBench
+    one image has several addresses. Where all images were traced, ``replicated_share`` and
+    ``tau`` state how often a prompt replicates one, and a prompt whose share is not above the
+    trace's ``kappa_share`` is not a trigger (D_mem): it is not verified, whatever another trace or
+    an earlier one found of single images of it, judged by people or not. A person who verified the
+    prompt itself is believed. Where one image per cluster was traced, that the cluster is a copy is
+    the rule.
+
+    Args:
+        prompts: a list.
+        traces: all that there are, for their order does not matter to what is verified. A prompt
+            of which several measured the share is a trigger if it is one in any.
+
+    Raises:
+        VisleakError: a prompt that is labelled not memorized is verified.
+    """
+    measured = _measured(traces)
+    rare = {text for text, (share, _) in measured.items() if not share.trigger}
+    found = _found(traces, rare)
+    sources = list(prompts.sources or ((),) * len(prompts))
+    labels = list(prompts.labels or (None,) * len(prompts))
+    record = {name: list(column) for name, column in _record(prompts, rare).items()}
+    for number, text in enumerate(prompts.texts):
+        if text not in found:
+            continue
+        by, names = found[text]
+        if labels[number] is False:
+            raise VisleakError(
+                f"prompt {text!r:.80} is labelled not memorized, and a {by} says otherwise; correct"
+                " the label or the verdict"
+            )
+        sources[number] = tuple(dict.fromkeys((*sources[number], *names)))
+        labels[number] = True
+        record[VERIFIED][number], record[VERIFIED_BY][number] = "true", by
+    if any(text in measured for text in prompts.texts):
+        # what was measured of other prompts before stays
+        for name in (SHARE, TAU):
+            record[name] = list(prompts.columns.get(name) or ("",) * len(prompts))
+        for number, text in enumerate(prompts.texts):
+            if text in measured:
+                share, tau = measured[text]
+                record[SHARE][number] = json.dumps(share.share)
+                record[TAU][number] = json.dumps(tau)
+    return replace(
+        prompts,
+        sources=tuple(sources) if any(sources) else (),
+        labels=tuple(labels) if any(label is not None for label in labels) else (),
+        columns={**prompts.columns, **{name: tuple(cells) for name, cells in record.items()}},
+    )
+
+
+def _measured(traces: Sequence[Trace]) -> dict[str, tuple[Replication, float]]:
+    """Return the share of each prompt that was measured, and at which tau.
+
+    Of several, that of a trigger, then the largest: traces may have used different training sets,
+    and what a prompt replicates of one set it replicates of all together.
+    """
+    pairs = [(each, trace.tau) for trace in traces for each in trace.prompts][::-1]
+    pairs.sort(key=lambda pair: (pair[0].trigger, pair[0].share, pair[1]))
+    return {each.prompt: (each, tau) for each, tau in pairs}
+
+
+def _found(
+    traces: Sequence[Trace], rare: Collection[str]
+) -> dict[str, tuple[str, dict[str, None]]]:
+    """Return who verified each prompt that is not rare, and the references of its images."""
+    found: dict[str, tuple[str, dict[str, None]]] = {}
+    for trace in traces:
+        references: dict[int | None, tuple[str, ...]] = {
+            each.number: each.references for each in trace.originals
+        }
+        for match in trace.verified:
+            if match.prompt not in rare:
+                _, names = found.setdefault(match.prompt, (_verdict(match), {}))
+                names.update(dict.fromkeys(references.get(match.memorized, ())))
+    return found
+
+
+def prompts_of(trace: Trace) -> Prompts:
+    """Return the prompts whose images were traced, those of verified ones first.
+
+    Raises:
+        VisleakError: there is none.
+    """
+    every = (match.prompt for match in (*trace.verified, *trace.matches))
+    texts = tuple(dict.fromkeys(text for text in every if text.strip()))
+    if not texts:
+        raise VisleakError(f"the trace in {trace.folder} holds no prompts")
+    return Prompts(texts, origin=f"{trace.folder.name} (trace)")
+
+
+def _verdict(match: Match) -> str:
+    """Return the record of a match.
+
+    >>> _verdict(Match("a.png", "a", 40, "train", "r", 0.9, "near", 0.9, True, 0, judged="human"))
+    'trace in train: near, judged by people'
+    """
+    said = f"{TRACE}{match.source}: {match.grade or 'verified'}"
+    return f"{said}, judged by people" if match.judged == "human" else said
+
+
+def vouched(prompts: Prompts, by: str) -> Prompts:
+    """Return prompts that name an image as verified by a person.
+
+    Args:
+        prompts: a list.
+        by: who verified them, and how.
+
+    Raises:
+        UsageError: the name is empty.
+    """
+    by = " ".join(by.split())
+    if not by:
+        raise UsageError("verified-by is empty; say who verified the prompts, and how")
+    record = {name: list(column) for name, column in _record(prompts).items()}
+    for number, images in enumerate(prompts.sources):
+        if images and record[VERIFIED][number] != "true":
+            record[VERIFIED][number], record[VERIFIED_BY][number] = "true", by
+    columns = {**prompts.columns, **{name: tuple(cells) for name, cells in record.items()}}
+    return replace(prompts, columns=columns)
+
+
+def selected(prompts: Prompts, *, unverified: bool = False) -> Selected:
+    """Return the prompts of a data set: the verified ones, or all candidates if so asked.
+
+    High D alone is not memorization: searches find prompts of the D of true triggers that replay
+    nothing (Hong et al. 2024, section 5), and where the training data is unknown (Stable Diffusion
+    3) nothing can be verified. Prompts that are labelled not memorized never enter.
+
+    Raises:
+        VisleakError: no prompt is left.
+    """
+    record = _record(prompts)
+    labels = prompts.labels or (None,) * len(prompts)
+    rest = [number for number, label in enumerate(labels) if label is not False]
+    rows = [number for number in rest if unverified or record[VERIFIED][number] == "true"]
+    counts = {
+        "labelled not memorized": len(prompts) - len(rest),
+        "not verified": len(rest) - len(rows),
+    }
+    if not rows:
+        raise VisleakError(
+            f"none of {len(prompts):,} prompts is verified; trace their images (visleak"
+            " memorization extract, then trace) and give --trace DIR, say who verified them with"
+            " --verified-by, or write candidates with --unverified"
+        )
+    taken = kept(replace(prompts, columns={**prompts.columns, **record}), rows)
+    return Selected(taken, len(prompts), {name: count for name, count in counts.items() if count})
+
+
+def _record(prompts: Prompts, rare: Collection[str] = ()) -> dict[str, tuple[str, ...]]:
+    """Return the record of verification, ``true`` or ``false`` and by whom.
+
+    Args:
+        prompts: a list.
+        rare: prompts whose measured share is too small: only a person who is named verifies them.
+
+    Raises:
+        VisleakError: a cell of ``verified`` has no meaning.
+    """
+    nothing = ("",) * len(prompts)
+    said, by = (prompts.columns.get(name, nothing) for name in (VERIFIED, VERIFIED_BY))
+    true = [
+        label_of(cell, f"{prompts.origin or 'prompts'}, prompt {number:,}, column {VERIFIED}")
+        and (text not in rare or is_human(name))
+        for number, (text, cell, name) in enumerate(zip(prompts.texts, said, by, strict=True), 1)
+    ]
+    origin = prompts.origin or "the list itself"
+    names = zip(true, by, strict=True)
+    return {
+        VERIFIED: tuple("true" if each else "false" for each in true),
+        VERIFIED_BY: tuple((name or origin) if each else "" for each, name in names),
+    }

@@ -1,0 +1,626 @@
+"""What every search for trigger prompts shares: task, budget, result, and its state on disk.
+
+Algorithm 1 and the baselines of table 2 (Hong et al. 2024) have one interface and one budget, so
+that what they find can be compared at equal cost.
+
+A search that is killed loses at most the unit of work in progress. Everything random is a function
+of the seed and of the number of a unit, so that a resumed search ends with the same prompts.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import json
+import time
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import asdict, astuple, dataclass, field
+from pathlib import Path
+from typing import Any, Final, Protocol
+
+import numpy as np
+
+from visleak.errors import UsageError, VisleakError
+from visleak.memorization.scores import Norm, TriggerScore
+from visleak.pipeline.folder import claimed
+from visleak.storage import Database
+
+#: A pass with its gradient costs about two: one forward and one backward. It is three where weights
+#: are trained; here they are frozen, and only what lies on the way to the prompt is derived
+#: (measured on a small UNet2DConditionModel on a CPU: 2.03 times a pass without).
+GRADIENT_CALLS: Final = 2
+
+#: Prompts that a search keeps besides its best ones.
+BANK: Final = 1000
+
+#: State is written again once this many times the time of the last writing has passed.
+SPARING: Final = 20.0
+
+#: The file with the state, in the folder of a search.
+FILE: Final = "search-state.sqlite"
+
+
+@dataclass(frozen=True, slots=True)
+class Candidate:
+    """A prompt that a search returns.
+
+    Attributes:
+        prompt: its text.
+        score: D when it was scored, by the norm of the settings.
+        chain: number of the chain that found it.
+        step: of the chain.
+    """
+
+    prompt: str
+    score: float
+    chain: int = 0
+    step: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Scored(Candidate):
+    """A prompt that was made from another one, scored once.
+
+    Attributes:
+        changed: word pieces in which it differs from its source.
+        source: the prompt that it was made from.
+    """
+
+    changed: int = 0
+    source: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Banked:
+    """A prompt of the bank.
+
+    Attributes:
+        prompt: its text.
+        mean: D over the times it was scored, each with its own noises.
+        best: the highest of these.
+        times: it was scored.
+        chain, step: where it was highest.
+        changed: word pieces in which it differs from its source, where it has one.
+        source: the prompt that it was made from, or ``""``.
+    """
+
+    prompt: str
+    mean: float
+    best: float
+    times: int
+    chain: int
+    step: int
+    changed: int = 0
+    source: str = ""
+
+    @property
+    def candidate(self) -> Candidate:
+        """The prompt with its highest D."""
+        return Candidate(self.prompt, self.best, self.chain, self.step)
+
+
+@dataclass(frozen=True, slots=True)
+class Budget:
+    """What a search may spend; whichever limit is reached first ends it.
+
+    Attributes:
+        calls: passes of the diffusion network, one per row; ``None`` is no limit. A pass with
+            gradient counts as ``GRADIENT_CALLS``.
+        seconds: of wall time.
+    """
+
+    calls: int | None = None
+    seconds: float | None = None
+
+    def __post_init__(self) -> None:
+        for name, value in asdict(self).items():
+            if value is not None and not value > 0:
+                raise UsageError(f"a budget of {name} must be above 0, or none; got {value}")
+
+    @property
+    def unlimited(self) -> bool:
+        """Whether nothing is limited."""
+        return self.calls is None and self.seconds is None
+
+
+@dataclass(frozen=True, slots=True)
+class Progress:
+    """How far a search is.
+
+    Attributes:
+        done: units done (steps of all chains, prompts scored).
+        total: units there are; ``None`` if unknown.
+        calls: passes of the network so far.
+        best: the prompt of the highest D so far.
+    """
+
+    done: int
+    total: int | None
+    calls: int
+    best: Candidate | None
+
+
+@dataclass(frozen=True)
+class SearchTask:
+    """One search.
+
+    Attributes:
+        score: D, with the model and its settings.
+        chains: independent runs, which are batched together where the method can.
+        seed: of everything random; chain k draws from (seed, k) alone.
+        budget: of the whole search, all chains together.
+        folder: where the state is kept, so that a killed search resumes; ``None`` keeps nothing.
+        say: called with progress.
+    """
+
+    score: TriggerScore
+    chains: int = 1
+    seed: int = 0
+    budget: Budget = field(default_factory=Budget)
+    folder: Path | None = None
+    say: Callable[[Progress], None] | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """What a search found.
+
+    Attributes:
+        method: its name.
+        about: its settings, as plain data.
+        best: one candidate per chain, in the order of chains.
+        bank: prompts that were scored, best first, each once.
+        calls: passes of the network, gradients counted by ``GRADIENT_CALLS``.
+        seconds: of wall time, over all runs of a resumed search.
+        complete: whether every chain ran to its end within the budget.
+    """
+
+    method: str
+    about: dict[str, object]
+    best: tuple[Candidate, ...]
+    bank: tuple[Candidate, ...]
+    calls: int
+    seconds: float
+    complete: bool = True
+
+
+class Searcher(Protocol):
+    """A method of search.
+
+    Attributes:
+        name: of the method, such as ``gibbs``.
+    """
+
+    name: str
+
+    def about(self) -> dict[str, object]:
+        """Return its settings as plain data: a part of the key of its state."""
+        ...
+
+    def search(self, task: SearchTask) -> Found:
+        """Search. The same task and settings give the same prompts, killed in between or not."""
+        ...
+
+
+# -- random numbers -------------------------------------------------------------------------------
+
+
+def generator(*numbers: int | str) -> np.random.Generator:
+    """Return random numbers that depend on these numbers and texts alone."""
+    return np.random.default_rng([_number_of(each) for each in numbers])
+
+
+def _number_of(value: int | str) -> int:
+    if isinstance(value, int):
+        return value
+    digest = hashlib.blake2b(value.encode("utf-8", "surrogatepass"), digest_size=8).digest()
+    return int.from_bytes(digest, "big")
+
+
+def draw_of(*numbers: int) -> int:
+    """Return the number of a draw of noises, as ``TriggerScore`` takes it.
+
+    Other searches, seeds, chains and steps have other noises.
+
+    >>> draw_of(0, 1) != draw_of(1, 0)
+    True
+    """
+    return int(np.random.SeedSequence(numbers).generate_state(1, np.uint64)[0])
+
+
+# -- the state of a search on disk ----------------------------------------------------------------
+
+_TABLES: Final = """
+CREATE TABLE IF NOT EXISTS about (name TEXT PRIMARY KEY, value TEXT NOT NULL) WITHOUT ROWID;
+CREATE TABLE IF NOT EXISTS bank (
+    source TEXT NOT NULL, prompt TEXT NOT NULL, total REAL NOT NULL, times INTEGER NOT NULL,
+    best REAL NOT NULL, chain INTEGER NOT NULL, step INTEGER NOT NULL, changed INTEGER NOT NULL,
+    PRIMARY KEY (source, prompt)
+) WITHOUT ROWID;
+"""
+
+_ADD: Final = """
+INSERT INTO bank (source, prompt, total, times, best, chain, step, changed)
+VALUES (?, ?, ?, 1, ?, ?, ?, ?)
+ON CONFLICT (source, prompt) DO UPDATE SET
+    total = total + excluded.total,
+    times = times + 1,
+    changed = min(changed, excluded.changed),
+    chain = CASE WHEN excluded.best > best THEN excluded.chain ELSE chain END,
+    step = CASE WHEN excluded.best > best THEN excluded.step ELSE step END,
+    best = max(best, excluded.best)
+"""
+
+_SELECT: Final = "SELECT prompt, total / times, best, times, chain, step, changed, source FROM bank"
+
+
+class Ledger(Database):
+    """State of a search, the prompts it scored, and what it spent. A context manager.
+
+    Args:
+        folder: where it is kept; ``None`` keeps it in memory.
+        key: everything that the search's prompts depend on, as plain data.
+
+    Attributes:
+        state: as it was saved last, or ``None`` at the beginning.
+        calls, seconds: passes of the network and wall time so far, over all runs.
+        added: prompts added since the last :meth:`keep_best`.
+
+    Raises:
+        UsageError: the folder holds the state of another search.
+        VisleakError: the file is damaged or cannot be written.
+    """
+
+    def __init__(self, folder: Path | None, key: Mapping[str, object]) -> None:
+        path = None if folder is None else folder / FILE
+        super().__init__(path, _TABLES, "remove the file to start the search again")
+        self.added = 0
+        try:
+            about = dict(self.select("SELECT name, value FROM about"))
+            held = json.loads(about.get("key", "null"))
+            if held is None or "state" not in about:
+                # nothing was done for another search
+                with self.writing() as db:
+                    text = json.dumps(dict(key), sort_keys=True)
+                    db.execute("INSERT OR REPLACE INTO about VALUES ('key', ?)", (text,))
+            elif held != dict(key):
+                raise UsageError(
+                    f"{path} is of another search (other {', '.join(_differing(held, key))});"
+                    " choose another folder, or remove that file"
+                )
+            self.state: Any = json.loads(about.get("state", "null"))
+            self.calls = int(about.get("calls", 0))
+            self.seconds = float(about.get("seconds", 0.0))
+        except BaseException:
+            self.close()
+            raise
+
+    def save(
+        self, state: object, scored: Iterable[Candidate], *, calls: int, seconds: float
+    ) -> None:
+        """Keep the result of a unit of work: all of it, or nothing.
+
+        Args:
+            state: after the unit, as plain data.
+            scored: prompts that the unit scored.
+            calls, seconds: totals after the unit.
+        """
+        rows = []
+        for each in scored:
+            source, changed = "", 0
+            if isinstance(each, Scored):
+                source, changed = each.source, each.changed
+            score = each.score
+            rows.append((source, each.prompt, score, score, each.chain, each.step, changed))
+        about = {"state": json.dumps(state), "calls": str(calls), "seconds": repr(seconds)}
+        with self.writing() as db:
+            db.executemany(_ADD, rows)
+            db.executemany("INSERT OR REPLACE INTO about VALUES (?, ?)", about.items())
+        self.state, self.calls, self.seconds = state, calls, seconds
+        self.added += len(rows)
+
+    def keep_best(self, count: int) -> None:
+        """Forget all but the ``count`` prompts whose best D is highest; ties by text.
+
+        A forgotten prompt returns only if it is scored higher, so doing this now and then ends with
+        the same prompts as doing it once.
+        """
+        if self.count() > count:
+            with self.writing() as db:
+                db.execute(
+                    "DELETE FROM bank WHERE (source, prompt) NOT IN (SELECT source, prompt FROM"
+                    " bank ORDER BY best DESC, prompt LIMIT ?)",
+                    (count,),
+                )
+        self.added = 0
+
+    def count(self, source: str | None = None, least: float | None = None) -> int:
+        """Return how many prompts are held: of one source, with a mean D of at least ``least``."""
+        where, values = _where(source, least)
+        ((found,),) = self.select(f"SELECT count(*) FROM bank{where}", values)
+        return int(found)
+
+    def best(self, count: int | None = None) -> list[Banked]:
+        """Return prompts by their highest D, highest first; ties by text."""
+        query = f"{_SELECT} ORDER BY best DESC, prompt LIMIT ?"
+        return [Banked(*row) for row in self.select(query, (-1 if count is None else count,))]
+
+    def by_mean(
+        self, source: str | None = None, *, least: float | None = None, count: int | None = None
+    ) -> Iterator[Banked]:
+        """Yield prompts by their mean D, highest first; ties by text.
+
+        Args:
+            source: only those made from this prompt.
+            least: only those with a mean D of at least this.
+            count: at most this many.
+        """
+        # only texts of this module are put together; values are bound
+        where, values = _where(source, least)
+        query = f"{_SELECT}{where} ORDER BY total / times DESC, prompt LIMIT ?"
+        for row in self.select(query, (*values, -1 if count is None else count)):
+            yield Banked(*row)
+
+
+def _where(source: str | None, least: float | None) -> tuple[str, tuple[object, ...]]:
+    conditions = {"source = ?": source, "total / times >= ?": least}
+    known = {text: value for text, value in conditions.items() if value is not None}
+    return (f" WHERE {' AND '.join(known)}" if known else ""), tuple(known.values())
+
+
+def _differing(one: Mapping[str, Any], other: Mapping[str, Any]) -> list[str]:
+    """Return the names under which two keys differ, those of settings by themselves.
+
+    >>> _differing({"seed": 1, "settings": {"a": 1}}, {"seed": 2, "settings": {"a": 2}})
+    ['seed', 'a']
+    """
+    found = []
+    for name in dict.fromkeys((*one, *other)):
+        mine, theirs = one.get(name), other.get(name)
+        if isinstance(mine, dict) and isinstance(theirs, dict):
+            found += _differing(mine, theirs)
+        elif mine != theirs:
+            found.append(name)
+    return found
+
+
+def key_of(task: SearchTask, method: str, about: Mapping[str, object]) -> dict[str, object]:
+    """Return everything that a search's prompts depend on, as plain data.
+
+    The budget is not a part of it, so that a search may resume with a larger one.
+    """
+    key = {
+        "method": method,
+        "settings": dict(about),
+        "score": task.score.settings.about(),
+        "model": task.score.model.digest,
+        "precision": task.score.model.precision,
+        "chains": task.chains,
+        "seed": task.seed,
+    }
+    plain: dict[str, object] = json.loads(json.dumps(key, sort_keys=True))
+    return plain
+
+
+def calls_so_far(folder: Path, key: Mapping[str, object], *, force: bool = False) -> int | None:
+    """Return the passes that a search in a folder has cost so far; ``None`` if it has not begun.
+
+    Args:
+        folder: of the search.
+        key: of the search.
+        force: remove the state of another search, or a damaged one.
+
+    Raises:
+        UsageError: the folder holds the state of another search.
+        VisleakError: another run holds the folder, or the file is damaged.
+    """
+    path = folder / FILE
+    if not path.exists():
+        return None
+    with claimed(folder):
+        try:
+            with Ledger(folder, key) as ledger:
+                return None if ledger.state is None else ledger.calls
+        except VisleakError:
+            if not force:
+                raise
+            for ending in ("", "-wal", "-shm"):
+                path.with_name(path.name + ending).unlink(missing_ok=True)
+            return None
+
+
+# -- a search under way ---------------------------------------------------------------------------
+
+
+@contextmanager
+def begun(
+    method: str, about: dict[str, object], task: SearchTask, *, bank: int | None = BANK
+) -> Iterator[Run]:
+    """Give a search: a new one, or the one that an earlier run of it left.
+
+    Args:
+        method: name of the search.
+        about: its settings, as plain data.
+        task: what is searched.
+        bank: prompts that are kept; ``None`` keeps all.
+
+    Raises:
+        UsageError: there is no chain, or the folder holds the state of another search.
+        VisleakError: the state is damaged, or another run holds the folder.
+    """
+    if task.chains < 1:
+        raise UsageError(f"chains must be at least 1; got {task.chains}")
+    with contextlib.ExitStack() as stack:
+        if task.folder is not None:
+            stack.enter_context(claimed(task.folder))
+        ledger = stack.enter_context(Ledger(task.folder, key_of(task, method, about)))
+        yield Run(method, about, task, ledger, bank)
+
+
+class Run:
+    """One search: its costs, its best prompts, its state.
+
+    Passes are counted by what a method requests, not by what a machine has done, so that a resumed
+    search ends with the same count and spends the same budget.
+
+    Attributes:
+        task: what is searched.
+        state: plain data that an earlier run left; ``None`` at the beginning.
+        calls: passes so far, gradients counted by ``GRADIENT_CALLS``.
+        best: the best prompt that each chain has visited, by chain.
+        ledger: every prompt that was scored, as far as it is written.
+    """
+
+    def __init__(
+        self,
+        method: str,
+        about: dict[str, object],
+        task: SearchTask,
+        ledger: Ledger,
+        bank: int | None,
+    ) -> None:
+        self.method, self.about, self.task = method, about, task
+        held = ledger.state or {"state": None, "best": []}
+        self.state: Any = held["state"]
+        self.best = {each[2]: Candidate(*each) for each in held["best"]}
+        self.calls = ledger.calls
+        self.ledger, self._bank = ledger, bank
+        self._pending: list[Candidate] = []
+        self._top = next((each.candidate for each in ledger.best(1)), None)
+        self._began = time.perf_counter() - ledger.seconds
+        self._saved, self._cost = time.perf_counter(), 0.0
+
+    @property
+    def seconds(self) -> float:
+        """Of wall time, over all runs."""
+        return time.perf_counter() - self._began
+
+    def left(self) -> int | None:
+        """Return the passes that the budget still holds; ``None`` where it has no limit.
+
+        It is 0 when the time is up.
+        """
+        budget = self.task.budget
+        if budget.seconds is not None and self.seconds >= budget.seconds:
+            return 0
+        return None if budget.calls is None else max(budget.calls - self.calls, 0)
+
+    def affords(self, calls: int) -> bool:
+        """Return whether the budget holds this many passes more.
+
+        Raises:
+            UsageError: nothing is done, and the first step costs more than the whole budget.
+        """
+        left, limit = self.left(), self.task.budget.calls
+        if not self.calls and limit is not None and calls > limit:
+            raise UsageError(
+                f"a budget of {limit} calls holds no step of {self.method}, which costs {calls}"
+                f" with {self.task.chains} chains: give more calls or fewer chains"
+            )
+        return left is None or calls <= left
+
+    def ends_by(self, limit: int | None) -> None:
+        """Refuse a search that nothing ends.
+
+        Raises:
+            UsageError: it has neither a limit of its own nor a budget.
+        """
+        if limit is None and self.task.budget.unlimited:
+            raise UsageError(
+                f"nothing ends the search {self.method}: give a number of iterations, rounds or"
+                " prompts, or a budget of calls or seconds"
+            )
+
+    def add(self, candidates: Iterable[Candidate]) -> None:
+        """Add prompts that were scored; those without a word are ignored."""
+        for each in candidates:
+            if each.prompt.strip():
+                self._pending.append(each)
+                if self._top is None or each.score > self._top.score:
+                    self._top = Candidate(each.prompt, each.score, each.chain, each.step)
+
+    def visit(self, each: Candidate) -> None:
+        """Let a prompt be the best of its chain if it has words and the highest D so far."""
+        if each.prompt.strip() and each.score > self.best_of(each.chain).score:
+            self.best[each.chain] = each
+
+    def best_of(self, chain: int) -> Candidate:
+        """Return the best prompt that a chain has visited; the empty one at the beginning."""
+        return self.best.get(chain, Candidate("", 0.0, chain))
+
+    def save(self, state: Any, *, now: bool = True) -> None:
+        """Write the state and the prompts.
+
+        Args:
+            state: plain data that the search resumes from.
+            now: write in any case; else only if the last writing is long enough ago.
+        """
+        began = time.perf_counter()
+        if not now and began - self._saved < SPARING * self._cost:
+            return
+        held = {"state": state, "best": [astuple(each) for each in self.best.values()]}
+        self.ledger.save(held, self._pending, calls=self.calls, seconds=self.seconds)
+        self._pending = []
+        if self._bank is not None and self.ledger.added > self._bank:
+            self.ledger.keep_best(self._bank)
+        self._saved = time.perf_counter()
+        self._cost = self._saved - began
+
+    def say(self, done: int, total: int | None) -> None:
+        """Report progress."""
+        if self.task.say is not None:
+            self.task.say(Progress(done, total, self.calls, self._top))
+
+    def ranked(self, state: Any) -> tuple[Candidate, ...]:
+        """Write the last state, and return the prompts, best first, ties by text."""
+        # a finished search that is opened again stays as it is
+        if self._pending or self.calls != self.ledger.calls:
+            self.save(state)
+        if self._bank is not None:
+            self.ledger.keep_best(self._bank)
+        return tuple(each.candidate for each in self.ledger.best(self._bank))
+
+    def found(
+        self, state: Any, *, complete: bool, best: Iterable[Candidate] | None = None
+    ) -> Found:
+        """Return the result.
+
+        Args:
+            state: the last one.
+            complete: whether the search ran to its own end.
+            best: of the chains; by default the best that each has visited.
+        """
+        bank = self.ranked(state)
+        chains = map(self.best_of, range(self.task.chains)) if best is None else best
+        return Found(
+            self.method, self.about, tuple(chains), bank, self.calls, self.ledger.seconds, complete
+        )
+
+
+# -- settings -------------------------------------------------------------------------------------
+
+
+def refuse_below_one(settings: object, *names: str) -> None:
+    """Refuse counts below 1; ``None`` passes.
+
+    Raises:
+        UsageError: one of them is.
+    """
+    for name in names:
+        value = getattr(settings, name)
+        if value is not None and value < 1:
+            raise UsageError(f"{name} must be at least 1; got {value}")
+
+
+def check_norm(norm: Norm, score: TriggerScore) -> None:
+    """Refuse settings whose K and kappa are on another scale than D.
+
+    Raises:
+        UsageError: they are.
+    """
+    if norm != score.settings.norm:
+        raise UsageError(
+            f"temperature and kappa of these settings are on the {norm} scale, and D is on the"
+            f" {score.settings.norm} one; neither can be converted: give both the same norm"
+        )

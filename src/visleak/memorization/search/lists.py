@@ -1,0 +1,183 @@
+"""Searches that score prompts as they come: random words, and every prompt of a list.
+
+Random words are what any search has to beat at the same cost. Greedy is the first baseline of table
+2 (Hong et al. 2024): there, D of the 13 million prompts of DiffusionDB.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from dataclasses import asdict, dataclass
+from typing import Final
+
+from visleak.errors import UsageError
+from visleak.memorization.prompts import Prompts
+from visleak.memorization.search.driver import (
+    BANK,
+    Candidate,
+    Found,
+    Run,
+    SearchTask,
+    begun,
+    draw_of,
+    generator,
+    refuse_below_one,
+)
+from visleak.memorization.search.gibbs import draw_of as draw_of_step
+from visleak.memorization.search.proposals import Proposer
+
+#: Random prompts of a chain that are scored together, under the same noises, and prompts of a list
+#: between two checks of the budget, unless a batch is larger.
+BLOCK: Final = 32
+LISTED: Final = 256
+
+
+@dataclass(frozen=True, slots=True)
+class RandomSettings:
+    """How random strings are drawn.
+
+    Attributes:
+        length: words of a prompt.
+        prompts: of each chain, at most; ``None``: as many as the budget pays for.
+        keep: prompts in the bank, at most.
+    """
+
+    length: int = 8
+    prompts: int | None = None
+    keep: int = 1000
+
+    def __post_init__(self) -> None:
+        refuse_below_one(self, "length", "prompts", "keep")
+
+
+class RandomWords:
+    """Prompts of random words of the proposer's vocabulary, the best of each chain kept.
+
+    Every chain has the same share of the budget. Words are drawn uniformly and independently, with
+    repetition, among whole words that are not banned; every block has its own noises.
+
+    Attributes:
+        name: ``random``.
+        proposer: whose vocabulary is drawn from; its probabilities are not used.
+        settings: how.
+    """
+
+    name = "random"
+
+    def __init__(self, proposer: Proposer, settings: RandomSettings | None = None) -> None:
+        self.proposer = proposer
+        self.settings = settings or RandomSettings()
+
+    def about(self) -> dict[str, object]:
+        """Return its settings as plain data: a part of the key of its state."""
+        return {**asdict(self.settings), "language_model": self.proposer.about()}
+
+    def search(self, task: SearchTask) -> Found:
+        """Draw and score prompts until the budget, or ``prompts``, is used up.
+
+        Raises:
+            UsageError: nothing ends the search, or the budget pays for no prompt.
+        """
+        wanted = self.settings.prompts
+        words = self.proposer.words().tolist()
+        with begun(self.name, self.about(), task, bank=self.settings.keep) as run:
+            run.ends_by(wanted)
+            unit, done = run.state or (0, 0)
+            while size := self._block(run, done):
+                texts = []
+                for chain in range(task.chains):
+                    rng = generator(task.seed, chain, unit)
+                    # a block is always drawn whole, so that a smaller one is the beginning of it
+                    picks = rng.integers(len(words), size=(BLOCK, self.settings.length))[:size]
+                    texts.append(self.proposer.texts([[words[at] for at in row] for row in picks]))
+                prompts = list(dict.fromkeys(text for row in texts for text in row))
+                found = task.score(prompts, draw=draw_of_step(task.seed, unit))
+                scores = dict(
+                    zip(prompts, found.by(task.score.settings.norm).tolist(), strict=True)
+                )
+                run.calls += (len(prompts) + 1) * task.score.settings.noises
+                for chain, row in enumerate(texts):
+                    for step, text in enumerate(row, done + 1):
+                        each = Candidate(text, scores[text], chain, step)
+                        run.add([each])
+                        run.visit(each)
+                unit, done = unit + 1, done + size
+                run.save([unit, done])
+                run.say(done * task.chains, None if wanted is None else wanted * task.chains)
+            return run.found([unit, done], complete=wanted is None or done >= wanted)
+
+    def _block(self, run: Run, done: int) -> int:
+        """Return how many prompts each chain scores next; 0 at the end."""
+        task, noises = run.task, run.task.score.settings.noises
+        size, left = BLOCK, run.left()
+        if self.settings.prompts is not None:
+            size = min(size, self.settings.prompts - done)
+        if left is not None:
+            size = min(size, max(0, left // noises - 1) // task.chains)
+        if not size:
+            run.affords((task.chains + 1) * noises)
+        return size
+
+
+class Greedy:
+    """Score the prompts of a list in a seeded random order until the budget ends.
+
+    All prompts meet the same noises. Where the budget holds the whole list, the order has no
+    effect; otherwise a random part is scored, and the result is not complete.
+
+    Args:
+        prompts: the list.
+    """
+
+    name = "greedy"
+
+    def __init__(self, prompts: Prompts) -> None:
+        if not len(prompts):
+            raise UsageError("greedy needs prompts to score; the list holds none")
+        self.prompts = prompts
+
+    def about(self) -> dict[str, object]:
+        """Return the list, by size and digest."""
+        hasher = hashlib.blake2b(digest_size=16)
+        for text in self.prompts.texts:
+            data = text.encode("utf-8", "backslashreplace")
+            hasher.update(len(data).to_bytes(8, "little") + data)
+        digest = hasher.hexdigest()
+        return {"prompts": len(self.prompts), "digest": digest, "order": "random"}
+
+    def search(self, task: SearchTask) -> Found:
+        """Return the ``chains`` best prompts (200 in the paper) as the best, one per chain.
+
+        ``Candidate.step`` is the place of a prompt in the list.
+
+        Raises:
+            UsageError: the budget does not hold a single prompt.
+        """
+        noises, calls = task.score.settings.noises, task.budget.calls
+        total = len(self.prompts)
+        if calls is not None:
+            total = min(total, calls // noises - 1)
+        if total < 1:
+            raise UsageError(
+                f"a budget of {calls} calls scores no prompt: give at least {2 * noises}, one pass"
+                " per noise for a prompt and one for the empty prompt"
+            )
+        with begun(self.name, self.about(), task, bank=max(BANK, task.chains)) as run:
+            done = run.state or 0
+            order = generator(task.seed, 0).permutation(len(self.prompts))
+            block = max(LISTED, task.score.settings.batch)
+            while done < total and run.left() != 0:
+                rows = [int(row) for row in order[done : min(done + block, total)]]
+                texts = [self.prompts.texts[row] for row in rows]
+                scores = task.score(texts, draw=draw_of(task.seed)).by(task.score.settings.norm)
+                run.calls += noises * (len(rows) + (done == 0))
+                run.add(
+                    Candidate(text, float(score), step=row)
+                    for text, score, row in zip(texts, scores, rows, strict=True)
+                )
+                done += len(rows)
+                run.save(done, now=done == total)
+                run.say(done, total)
+            ranked = enumerate(run.ranked(done)[: task.chains])
+            best = [Candidate(each.prompt, each.score, at, each.step) for at, each in ranked]
+            return run.found(done, complete=done == len(self.prompts), best=best)
