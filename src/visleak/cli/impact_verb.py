@@ -45,7 +45,7 @@ def impact(
     fair: Annotated[
         list[str] | None,
         typer.Option(
-            "--fair",
+            "--fair-predictions",
             metavar="[NAME=]FILE",
             rich_help_panel=FILES,
             help="Its answers on the fair test set that visleak replace wrote. May be repeated.",
@@ -63,7 +63,7 @@ def impact(
     lower: Annotated[
         list[str] | None,
         typer.Option(
-            "--lower",
+            "--lower-is-better",
             metavar="M",
             rich_help_panel=FILES,
             help="Metric of which less is better, such as loss. May be repeated.",
@@ -116,9 +116,7 @@ def impact(
     ] = None,
     judged: Annotated[
         bool,
-        typer.Option(
-            "--judged", rich_help_panel=PARTS, help="Count only the pairs that people judged."
-        ),
+        typer.Option("--reviewed-only", rich_help_panel=PARTS, help="Count reviewed pairs only."),
     ] = False,
     by_label: Annotated[
         bool | None,
@@ -204,12 +202,12 @@ def impact(
     add_to: Annotated[
         Path | None,
         typer.Option(
-            "--add-to",
+            "--leaderboard",
             metavar="FILE.json",
             rich_help_panel=BOARD,
             show_default=False,
-            help="Put the model's fair error on this leaderboard; needs --fair, --framework, --code"
-            " and --weights.",
+            help="Add the model's error on the fair test set to this leaderboard; needs"
+            " --fair-predictions, --framework, --code and --weights.",
         ),
     ] = None,
     framework: Annotated[
@@ -247,39 +245,33 @@ def impact(
 
     Writes tables, figures and impact.json to a folder, and a section into the audit's report.
     """
-    from visleak.cli.impact_runs import (
-        Board,
-        Choices,
-        Place,
-        check_files,
-        folders_of,
-        one_audit,
-        several_audits,
-    )
+    from visleak.cli.impact_runs import Board, Place, run
+    from visleak.impact import ImpactSettings
 
-    choices = Choices(
+    settings = ImpactSettings(
         test_set=set_name,
         references=tuple(reference or ()),
-        subsets=tuple(subset or ()),
         metrics=tuple(metric or ()),
-        lower=tuple(lower or ()),
-        judged_only=judged,
+        lower_is_better=tuple(lower or ()),
+        allow_partial=allow_partial,
+        reviewed_only=judged,
         by_label=by_label,
         difficulty=difficulty,
         draws=draws,
         size=size,
-        mid=not exact_p,
+        exact_p=exact_p,
         seed=seed,
-        allow_partial=allow_partial,
     )
-    folders = folders_of(folder, audit or ())
-    given, on_fair = predictions or (), fair or ()
-    if check:
-        check_files(folders, given, on_fair, choices, json=json)
-        return
     place = Place(out, force=force, private=no_pictures, json=json)
     board = Board(add_to, framework, code, weights)
-    if isinstance(folders, Path):
-        one_audit(folders, given, on_fair, choices, place, board)
-    else:
-        several_audits(folders, given, on_fair, choices, place, board)
+    run(
+        folder,
+        audit or (),
+        predictions or (),
+        fair or (),
+        subset or (),
+        settings,
+        place,
+        board,
+        check=check,
+    )

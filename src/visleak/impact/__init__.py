@@ -1,9 +1,16 @@
-"""What leaked images do to a score: with them, without them, and whether that is chance."""
+"""The impact of leaked images on scores: with them, without them, and whether it is significant."""
 
-from visleak.impact.checking import Check, check
-from visleak.impact.measuring import impact
-from visleak.impact.output import write
+from visleak.impact.document import document, read_impact, write
 from visleak.impact.results import Impact
-from visleak.impact.stored import read_impact
+from visleak.impact.run import Check, ImpactSettings, check, impact
 
-__all__ = ["Check", "Impact", "check", "impact", "read_impact", "write"]
+__all__ = [
+    "Check",
+    "Impact",
+    "ImpactSettings",
+    "check",
+    "document",
+    "impact",
+    "read_impact",
+    "write",
+]

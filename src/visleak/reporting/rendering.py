@@ -78,28 +78,36 @@ def section(document: Document) -> dict[str, Any]:
 
 
 def terminal(
-    document: Document, *, columns: Sequence[str] = (), rows: int = ROWS, intervals: bool = True
+    document: Document,
+    *,
+    columns: Sequence[str] = (),
+    rows: int = ROWS,
+    intervals: bool = True,
+    tables: int | None = 1,
 ) -> Iterator[RenderableType]:
-    """Yield the parts of a summary: headline, statements, the first table, notes.
+    """Yield the parts of a summary: headline, statements, tables, notes.
 
     Args:
         document: what is shown.
         columns: headings of the columns that are shown; all by default.
-        rows: of the table, at most.
-        intervals: numbers of the table have their intervals.
+        rows: of a table, at most.
+        intervals: numbers of the tables have their intervals.
+        tables: number of tables, the most important first; ``None`` shows all, with titles.
     """
     from rich.text import Text
 
     yield Text(plain(document.headline), "bold")
     for line in document.lines:
         yield Text(plain(line))
-    if grids := document.grids():
+    for grid in document.grids()[:tables]:
         yield Text()
-        grid = _chosen(grids[0], columns)
+        if tables is None:
+            yield Text(plain(grid.title), "bold")
+        shown = _chosen(grid, columns)
         if not intervals:
-            cells = [[_INTERVAL.sub("", cell) for cell in row] for row in grid.rows]
-            grid = replace(grid, rows=cells)
-        yield from table(grid, rows)
+            cells = [[_INTERVAL.sub("", cell) for cell in row] for row in shown.rows]
+            shown = replace(shown, rows=cells)
+        yield from table(shown, rows)
     if document.notes:
         yield Text()
     for line in document.notes:

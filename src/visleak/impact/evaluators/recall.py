@@ -8,9 +8,9 @@ from typing import Any, Final
 
 import numpy as np
 
-from visleak.impact.controls import part_draws
 from visleak.records import Int8, Int64
 from visleak.stats import Rate
+from visleak.stats.draws import part_draws
 
 #: The ranks up to which a caption counts as found.
 AT: Final = (1, 5, 10)

@@ -11,8 +11,10 @@ import pytest
 from tests.hand_audit import Image, Pair, digest_of, hand_audit
 
 from visleak.errors import UsageError
-from visleak.impact import Impact, impact
+from visleak.impact import Impact, ImpactSettings, impact
 from visleak.verdicts import Ledger, Verdict
+
+TEN, FEW = ImpactSettings(draws=10), ImpactSettings(draws=2)
 
 TEST = [Image(f"q{n}", "ab"[n % 2]) for n in range(40)]
 
@@ -39,11 +41,11 @@ def answers(tmp_path: Path) -> dict[str, Path]:
 def test_order_of_models_and_of_rows_changes_no_number(
     folder: Path, answers: dict[str, Path], tmp_path: Path
 ) -> None:
-    first = impact(folder, answers, draws=10)
+    first = impact(folder, answers, TEN)
     header, *rows = answers["y"].read_text().splitlines()
     turned = tmp_path / "turned.csv"
     turned.write_text("\n".join([header, *reversed(rows)]) + "\n")
-    again = impact(folder, {"z": answers["z"], "y": turned, "x": answers["x"]}, draws=10)
+    again = impact(folder, {"z": answers["z"], "y": turned, "x": answers["x"]}, TEN)
 
     def numbers(result: Impact) -> dict[str, str]:
         # as text, for NaN equals nothing
@@ -52,13 +54,15 @@ def test_order_of_models_and_of_rows_changes_no_number(
     assert numbers(first) == numbers(again)
     assert first.models == ("x", "y", "z")
     # what is drawn depends on the seed
-    assert numbers(first) != numbers(impact(folder, answers, draws=10, seed=1))
+    assert numbers(first) != numbers(impact(folder, answers, ImpactSettings(draws=10, seed=1)))
 
 
 def test_what_is_asked_stands_in_the_result(folder: Path, answers: dict[str, Path]) -> None:
     listed = folder.parent / "mine.txt"
     listed.write_text("q30\nq31\n")
-    result = impact(folder, answers, draws=10, subsets={"mine": listed}, mid=False, seed=7)
+    result = impact(
+        folder, answers, ImpactSettings(draws=10, subsets={"mine": listed}, exact_p=True, seed=7)
+    )
     assert (result.test_set, result.references, result.images) == ("test", ("train",), 40)
     assert result.leaks["near or exact"] == 8
     assert result.leaks["mine"] == 2
@@ -73,7 +77,7 @@ def test_what_is_asked_stands_in_the_result(folder: Path, answers: dict[str, Pat
 
 def test_steps_are_told(folder: Path, answers: dict[str, Path]) -> None:
     told: list[tuple[str, int, int]] = []
-    impact(folder, answers, draws=2, progress=lambda *step: told.append(step))
+    impact(folder, answers, FEW, progress=lambda *step: told.append(step))
     assert list(dict.fromkeys(step for step, _, _ in told)) == [
         "reading the audit",
         "reading predictions",
@@ -85,26 +89,31 @@ def test_steps_are_told(folder: Path, answers: dict[str, Path]) -> None:
 def test_a_note_counts_the_parts_that_are_too_small_to_draw_from(
     folder: Path, answers: dict[str, Path]
 ) -> None:
-    result = impact(folder, {"x": answers["x"]}, draws=3, size=10)
+    result = impact(folder, {"x": answers["x"]}, ImpactSettings(draws=3, size=10))
     # eight images leak, all with the same label, as hard, near or exact and so on
     assert any(
-        note.endswith("parts have no more than 10 images: they stand whole, without a deviation")
+        note.endswith(
+            "parts have no more than 10 images: they are used as a whole, without a deviation"
+        )
         for note in result.notes
     )
-    drawn = impact(folder, {"x": answers["x"]}, draws=3, size=4)
-    assert not any("they stand whole" in note for note in drawn.notes)
+    drawn = impact(folder, {"x": answers["x"]}, ImpactSettings(draws=3, size=4))
+    assert not any("used as a whole" in note for note in drawn.notes)
 
 
 def test_a_note_says_that_all_images_of_a_class_leak(tmp_path: Path) -> None:
     test = [Image("q0", "a"), Image("q1", "b"), Image("q2", "b")]
     audit = hand_audit(tmp_path / "a", test, [Image("r")], [Pair("q0", "r")])
-    result = impact(audit, {"m": file(tmp_path / "m.csv", 0, images=3)}, draws=2)
-    assert "near or exact: 1 class leaks wholly, and the fair score leaves it out" in result.notes
+    result = impact(audit, {"m": file(tmp_path / "m.csv", 0, images=3)}, FEW)
+    assert (
+        "near or exact: all images of 1 class leak, and the fair score excludes them"
+        in result.notes
+    )
     two = [Image("q0", "a"), Image("q1", "c"), Image("q2", "b")]
     pairs = [Pair("q0", "r"), Pair("q1", "r")]
     audit = hand_audit(tmp_path / "b", two, [Image("r")], pairs)
-    result = impact(audit, {"m": file(tmp_path / "m.csv", 0, images=3)}, draws=2)
-    said = "near or exact: 2 classes leak wholly, and the fair score leaves them out"
+    result = impact(audit, {"m": file(tmp_path / "m.csv", 0, images=3)}, FEW)
+    said = "near or exact: all images of 2 classes leak, and the fair score excludes them"
     assert said in result.notes
 
 
@@ -114,52 +123,52 @@ def test_a_note_says_where_images_stand_that_nobody_judged(
     known = [digest_of("test", TEST[0]), digest_of("train", Image("r", "a"))]
     with Ledger(folder) as ledger:
         ledger.add(Verdict.of(*known, "near", "Ada"))
-    told = "only pairs that people judged count: an image none of whose pairs was judged stands"
-    alone = impact(folder, answers, draws=2, judged_only=True)
+    told = "only reviewed pairs count"
+    alone = impact(folder, answers, ImpactSettings(draws=2, reviewed_only=True))
     assert alone.leaks["near or exact"] == 1
     assert alone.notes[-1].startswith(told)
-    assert not any(note.startswith(told) for note in impact(folder, answers, draws=2).notes)
+    assert not any(note.startswith(told) for note in impact(folder, answers, FEW).notes)
 
 
 def test_a_note_says_that_the_audit_was_of_a_sample(folder: Path, answers: dict[str, Path]) -> None:
-    assert not any("sample" in note for note in impact(folder, answers, draws=2).notes)
+    assert not any("sample" in note for note in impact(folder, answers, FEW).notes)
     file = folder / "audit.json"
     summary = json.loads(file.read_text())
     summary["sets"][0]["images"] = 90
     file.write_text(json.dumps(summary))
-    note, *_ = impact(folder, answers, draws=2).notes
+    note, *_ = impact(folder, answers, FEW).notes
     assert note == (
-        "the audit looked at a sample of 40 of the 90 images of 'test': every number here is of"
+        "the audit is based on a sample of 40 of the 90 images of 'test': every number here is of"
         " these alone"
     )
 
 
 def test_refusals_are_one_line(folder: Path, answers: dict[str, Path], tmp_path: Path) -> None:
-    with pytest.raises(UsageError, match=r"^no predictions: give a file a model, --predictions"):
+    with pytest.raises(UsageError, match=r"^no predictions: give a file per model, --predictions"):
         impact(folder, {})
     with pytest.raises(
-        UsageError, match=r"^fair predictions of 'w', which has no others; models are x, y, z: name"
+        UsageError, match=r"^fair predictions of 'w', which has no others; models are x, y, z: use"
     ):
         impact(folder, answers, fair={"w": answers["x"]})
     with pytest.raises(UsageError, match=r"^draws must be 2 or more; got 1$"):
-        impact(folder, answers, draws=1)
+        ImpactSettings(draws=1)
     with pytest.raises(UsageError, match=r"^size must be 1 or more; got 0$"):
-        impact(folder, answers, size=0)
+        ImpactSettings(size=0)
     bare = hand_audit(tmp_path / "bare", TEST, [Image("r")], [Pair("q0", "r")])
     with pytest.raises(
         UsageError, match=r"^no leaked image of 'test' has a label that can be compared with its"
     ):
-        impact(bare, answers, by_label=True)
+        impact(bare, answers, ImpactSettings(by_label=True))
 
 
 def test_metrics_of_any_kind_have_no_gap_and_no_share(folder: Path, tmp_path: Path) -> None:
     scores = {"m": file(tmp_path / "m.csv", 0, column="iou")}
-    result = impact(folder, scores, fair=scores, draws=2)
+    result = impact(folder, scores, FEW, fair=scores)
     (effect,) = result.effects
     assert (effect.metric, effect.share, effect.percent) == ("iou", False, True)
     assert result.gaps == ()
     # --fair was asked for, and nothing came of it
     assert (
-        "m: no gap to the fair test set, because no metric of both files says right or wrong of an"
-        " image (test set: iou; fair: iou)"
+        "m: no gap to the fair test set, because no metric of both files is 0 or 1 per image"
+        " (test set: iou; fair: iou)"
     ) in result.notes

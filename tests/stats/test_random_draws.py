@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from visleak.impact.controls import matched_draws, part_draws, random_draws
+from visleak.stats.draws import matched_draws, part_draws, random_draws
 
 
 def test_random_draws_have_mean_and_spread_of_drawing_without_replacement() -> None:

@@ -8,21 +8,19 @@ from pathlib import Path
 import numpy as np
 import pyarrow as pa
 import pytest
-from answers_making import IDS, as_csv, as_parquet, benchmark
 from hypothesis import given
 from hypothesis import strategies as st
+from predictions_making import IDS, as_csv, as_parquet, benchmark
 
 from visleak.errors import UsageError, VisleakError
-from visleak.impact.benchmark import Benchmark, Leak
-from visleak.impact.difficulty import read_difficulty
-from visleak.impact.effects import Asked, effects_of
-from visleak.impact.probe import probe
+from visleak.impact.benchmark import Benchmark, Leak, Scores
+from visleak.impact.difficulty import probe, read_difficulty
+from visleak.impact.effects import Sampling, effects_of
 from visleak.impact.results import Comparison
-from visleak.impact.scores import Float64, Scores
-from visleak.impact.twins import CALIPER, MOST, twins_of
-from visleak.records import Bool
+from visleak.records import Bool, Float64
+from visleak.stats.matching import CALIPER, MOST, matched_controls
 
-FEW = Asked(draws=2)
+FEW = Sampling(draws=2)
 
 
 @given(
@@ -39,21 +37,21 @@ def test_twins_are_others_of_the_class_and_used_once(
     difficulty = rng.integers(0, grades, count).astype(float) if grades else rng.random(count)
     difficulty[rng.random(count) < 0.1] = np.nan
     classes, leaked = rng.integers(0, 3, count), rng.random(count) < share
-    found = twins_of(difficulty, classes, leaked, seed)
+    found = matched_controls(difficulty, classes, leaked, seed)
     assert len(found.leaked) + found.alone == leaked.sum()
-    assert found.twins.shape[1] <= MOST
+    assert found.controls.shape[1] <= MOST
     assert leaked[found.leaked].all()
-    assert not leaked[found.twins].any()
-    assert len(np.unique(found.twins)) == found.twins.size
-    assert (classes[found.twins] == classes[found.leaked][:, None]).all()
+    assert not leaked[found.controls].any()
+    assert len(np.unique(found.controls)) == found.controls.size
+    assert (classes[found.controls] == classes[found.leaked][:, None]).all()
     known = ~np.isnan(difficulty)
-    for image, others in zip(found.leaked, found.twins, strict=True):
+    for image, others in zip(found.leaked, found.controls, strict=True):
         for other in others:
             low, high = sorted((difficulty[image], difficulty[other]))
             between = known & (low < difficulty) & (difficulty < high)
             assert between.sum() <= CALIPER * known.sum() + 1
-    again = twins_of(3 * difficulty - 7, classes, leaked, seed)
-    assert np.array_equal(found.twins, again.twins)
+    again = matched_controls(3 * difficulty - 7, classes, leaked, seed)
+    assert np.array_equal(found.controls, again.controls)
 
 
 def test_the_nearest_are_taken() -> None:
@@ -61,9 +59,9 @@ def test_the_nearest_are_taken() -> None:
     difficulty = np.array([0.10, 0.50, 0.11, 0.12, 0.48, 0.51, 0.9, 0.0])
     leaked = np.arange(8) < 2
     wide = np.r_[difficulty, np.linspace(0.52, 0.89, 200)]
-    found = twins_of(wide, None, np.r_[leaked, np.zeros(200, bool)])
-    assert set(found.twins[0][:2]) == {2, 7}
-    assert {4, 5} <= set(found.twins[1])
+    found = matched_controls(wide, None, np.r_[leaked, np.zeros(200, bool)])
+    assert set(found.controls[0][:2]) == {2, 7}
+    assert {4, 5} <= set(found.controls[1])
 
 
 def planted(seed: int, *, remembers: bool, count: int = 3000) -> tuple[Benchmark, Scores, Float64]:
@@ -174,7 +172,7 @@ def test_the_probe_learns_nothing_from_an_image_or_its_copies() -> None:
     seen = probe(vectors.astype(np.float32), rows, labels, rows)
     assert max(blind.ridge, blind.nearest) < 0.42
     assert min(seen.ridge, seen.nearest) > 0.5
-    assert "little" in blind.about
+    assert "hardly" in blind.about
 
 
 def test_images_without_a_label_have_no_difficulty() -> None:
@@ -216,5 +214,5 @@ def test_files_without_a_difficulty_are_refused(tmp_path: Path) -> None:
         with pytest.raises(VisleakError, match=said) as caught:
             read_difficulty(text, benchmark())
         assert caught.value.exit_code == 1
-    with pytest.raises(UsageError, match="no such file"):
+    with pytest.raises(UsageError, match="no such prediction file"):
         read_difficulty(str(tmp_path / "none.csv"), benchmark())

@@ -1,20 +1,33 @@
-"""Scores of parts of a benchmark, and how sure one may be of them and of their differences."""
+"""Mean scores of parts of a benchmark and their differences, with 95 % intervals."""
 
 from __future__ import annotations
 
 import math
+from dataclasses import dataclass
 from typing import Final
 
 import numpy as np
 
-from visleak.impact.results import Estimate
-from visleak.impact.scores import Float64
-from visleak.stats import wilson
+from visleak.records import Bool, Float64, Int64
 from visleak.stats.bootstrap import bca_difference, bca_mean, bca_weighted_mean
 from visleak.stats.differences import newcombe
+from visleak.stats.rates import wilson
 from visleak.stats.weighted import weighted_wilson
 
-NOTHING = Estimate(math.nan)
+
+@dataclass(frozen=True, slots=True)
+class Estimate:
+    """A number and the ends of its 95 % interval; NaN where nothing is known.
+
+    Scores and their differences are in the metric's own unit: an accuracy is a share.
+    """
+
+    value: float
+    low: float = math.nan
+    high: float = math.nan
+
+
+NOTHING: Final = Estimate(math.nan)
 
 #: A bootstrap needs several values that matter: none is made where one alone has more than this
 #: share of the most that one of as many can have of the sum of squared deviations.
@@ -41,8 +54,8 @@ def score_of(values: Float64, *, share: bool, seed: int = 0) -> Estimate:
 def is_dominated(values: Float64) -> bool:
     """Whether one value alone decides how far the mean of some images may be off.
 
-    A resample has such a value not at all, once or several times, and an interval made of that
-    says nothing: its ends are multiples of one number. Values between 0 and 1 bound their mean.
+    A resample has such a value not at all, once or several times, and an interval from that is
+    meaningless: its ends are multiples of one number. Values between 0 and 1 bound their mean.
 
     >>> is_dominated(np.array([1.0, 2.0, 3.0, 1e6])), is_dominated(np.array([0.0, 0.0, 1.0]))
     (True, False)
@@ -82,8 +95,8 @@ def scaled(estimate: Estimate, factor: float) -> Estimate:
 def gain_of(difference: Estimate, part: int, whole: int) -> Estimate:
     """Return the score of a part minus that of the whole, from its difference to the rest.
 
-    A part and the whole share images, so no interval for independent samples holds of them. But
-    the whole's score is the mean of both parts', so the gain is ``1 - part / whole`` times the
+    A part and the whole share images, so no interval for independent samples applies. But the
+    whole's score is the mean of both parts', so the gain is ``1 - part / whole`` times the
     difference of the part and the rest, which share none.
 
     Args:
@@ -94,12 +107,12 @@ def gain_of(difference: Estimate, part: int, whole: int) -> Estimate:
 
 
 def fair_of(
-    values: Float64, classes: np.ndarray | None, kept: np.ndarray, *, share: bool, seed: int = 0
+    values: Float64, classes: Int64 | None, kept: Bool, *, share: bool, seed: int = 0
 ) -> tuple[Estimate, int]:
-    """Return the score of the images kept, weighted to the class mix of all, and classes lost.
+    """Return the score of some images, weighted to the class mix of all, and classes lost.
 
-    Leaked images are often of easy classes; the images kept then are of harder ones than the
-    benchmark. So each class weighs as much as it does there (post-stratification).
+    Leaked images are often of easy classes; the images kept are then of harder ones than the
+    benchmark. So each class has its weight in the benchmark (post-stratification).
 
     Args:
         values: (n,), of all images.

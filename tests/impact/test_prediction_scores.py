@@ -8,12 +8,11 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 import pytest
-from answers_making import IDS, LABELS, as_csv, as_npz, as_parquet, benchmark
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from predictions_making import IDS, LABELS, as_csv, as_npz, as_parquet, benchmark, scores_of
 
 from visleak.errors import VisleakError
-from visleak.impact.answers import scores_of
 from visleak.impact.evaluators.predictions import write_predictions
 
 #: Text that numpy's arrays can hold: NUL at the end is cut off there.
@@ -127,7 +126,7 @@ def test_ranked_predictions_of_both_kinds_agree(tmp_path: Path) -> None:
         found, notes = scores_of(file, benchmark())
         assert accuracy(found) == [1.0] + [0.0] * 19
         assert found.values["top-5"].tolist() == [1.0, 0.0] + [1.0] * 18
-        assert "19 of 20 predictions (95.0 %) are no label of set 'test'" in notes[0]
+        assert "19 of 20 predictions (95.0 %) are not a label of set 'test'" in notes[0]
 
 
 @pytest.mark.parametrize("kind", [pa.int16(), pa.uint64(), pa.float64(), pa.large_string()])
@@ -151,7 +150,7 @@ def test_one_row(tmp_path: Path) -> None:
     ):
         scores, notes = scores_of(file, benchmark(["a"], ["cat"]))
         assert accuracy(scores) == [0.0]
-        assert "1 of 1 predictions (100.0 %) are no label of its column `label`" in notes[0]
+        assert "1 of 1 predictions (100.0 %) are not a label of its column `label`" in notes[0]
 
 
 def test_the_model_is_called_after_its_file(tmp_path: Path) -> None:
@@ -180,7 +179,7 @@ def test_columns_that_nothing_is_made_of_are_said(tmp_path: Path) -> None:
     """A cell that is no number may be a typing error, so the first is shown."""
     columns = {"id": IDS, "correct": [1] * 20, "ap": [0.5, "O.5"] * 10, "note": ["x"] * 20}
     _, notes = scores_of(as_csv(tmp_path / "a.csv", columns), benchmark())
-    assert notes == ("a: columns that are no metrics: 'ap', 'note' ('ap': row 1 holds 'O.5')",)
+    assert notes == ("a: columns that are not metrics: 'ap', 'note' ('ap': row 1 holds 'O.5')",)
 
 
 def test_an_image_that_lacks_one_metric_lacks_all(tmp_path: Path) -> None:
@@ -193,7 +192,9 @@ def test_an_image_that_lacks_one_metric_lacks_all(tmp_path: Path) -> None:
     file = as_csv(tmp_path / "b.csv", {**columns, "iou": [1] * 20})
     scores, notes = scores_of(file, benchmark())
     assert np.isnan(scores.values["iou"]).tolist() == [True] + [False] * 19
-    assert notes[0] == "b: images that lack some of the metrics 'ap', 'iou' and so count in none: 1"
+    assert (
+        notes[0] == "b: images that lack some of the metrics 'ap', 'iou' and are ignored in all: 1"
+    )
 
 
 def test_labels_of_the_file_come_first(tmp_path: Path) -> None:
@@ -228,7 +229,8 @@ def test_labels_that_are_no_class_count_as_wrong(tmp_path: Path) -> None:
     scores, notes = scores_of(as_csv(tmp_path / "a.csv", columns), benchmark())
     assert accuracy(scores) == [1.0, 0.0] * 10
     assert notes == (
-        "a: 10 of 20 labels are none of its 2 classes, such as 'dog': those images count as wrong",
+        "a: 10 of 20 labels are not among its 2 classes, such as 'dog': those images count as"
+        " wrong",
     )
 
 
@@ -254,14 +256,13 @@ REFUSED: list[tuple[dict[str, Any], dict[str, Any], type[VisleakError], str]] = 
         {},
         VisleakError,
         "none of its predictions (`prediction`) is a label: it predicts '0', labels of set 'test'"
-        " are such as 'cat'; name classes as the set does, or add a column `label` in the words of"
-        " the predictions",
+        " are such as 'cat'; name classes as the set does, or add a column `label`",
     ),
     (
         {"prediction": ["cat"] * 20, "label": [0, 1] * 10},
         {},
         VisleakError,
-        "write both in the same words, or leave `label` out to compare with the audited labels",
+        "use the same class names in both, or leave `label` out",
     ),
     (
         {"score:0": [1] * 20, "score:1": [0] * 20},
@@ -275,7 +276,7 @@ REFUSED: list[tuple[dict[str, Any], dict[str, Any], type[VisleakError], str]] = 
         {},
         VisleakError,
         "accuracy of row 19 (id 'test/019.png') is 1 by `correct` and 0 by `prediction`; leave one"
-        " of the columns out, or mend labels",
+        " of the columns out, or correct the labels",
     ),
     (
         {"correct": [2] * 20},
@@ -322,7 +323,7 @@ REFUSED: list[tuple[dict[str, Any], dict[str, Any], type[VisleakError], str]] = 
         {},
         VisleakError,
         "it has 'predictions'; `predictions` holds lists of classes, in Parquet or npz; one class"
-        " an image is `prediction`",
+        " per image is `prediction`",
     ),
 ]
 

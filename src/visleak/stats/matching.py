@@ -1,7 +1,8 @@
-"""Twins: for each leaked image, others of its class that are as difficult.
+"""Matched controls: for each case, others of its class with nearly the same covariate.
 
-Images that have copies are often easier than others, for a model that remembers nothing as well.
-What a model scores more on leaked images than on twins is not explained by that.
+Images that have copies are often easier than others, also for a model without any memory of them.
+A higher score on leaked images than on matched controls of the same difficulty is not explained by
+that.
 """
 
 from __future__ import annotations
@@ -12,53 +13,54 @@ from typing import Final
 import numpy as np
 from scipy.stats import rankdata
 
-from visleak.impact.scores import Float64
-from visleak.records import Bool, Int64
+from visleak.records import Bool, Float64, Int64
 
-#: Most twins of an image; more add little where each pair differs by chance anyway.
+#: Most controls per case; more add little where each pair differs by chance anyway.
 MOST: Final = 5
 
-#: Twins differ in difficulty by at most this share of the images between them. A fifth of a
+#: Controls differ in difficulty by at most this share of the images between them. A fifth of a
 #: standard deviation is the usual limit (Austin 2011); of ranks that is 0.058.
 CALIPER: Final = 0.05
 
-#: A further twin for all is worth losing this share of the leaked images.
+#: A further control for all is worth losing this share of the cases.
 LOSS: Final = 0.05
 
 #: Number of the stream of random numbers.
-_TWINS: Final = 4
+_MATCHING: Final = 4
 
 
 @dataclass(frozen=True)
-class Twins:
-    """Leaked images and their twins.
+class Matched:
+    """Leaked images and their matched controls.
 
     Attributes:
-        leaked: ``int64`` (m,): positions of leaked images that have twins, ascending.
-        twins: ``int64`` (m, k): positions of their twins, each in one place only.
+        leaked: ``int64`` (m,): positions of leaked images that have controls, ascending.
+        controls: ``int64`` (m, k): positions of their controls, each in one place only.
         alone: leaked images without.
         difficulty: mean share of the images that are easier, in [0, 1]: of all leaked images, of
-            all others, of the leaked images with twins, of the twins.
+            all others, of the leaked images with controls, of the controls.
     """
 
     leaked: Int64
-    twins: Int64
+    controls: Int64
     alone: int
     difficulty: tuple[float, float, float, float]
 
     def sets(self, count: int) -> Int64:
-        """Return the number of each image's leaked twin, -1 for images of no set, (count,)."""
+        """Return the number of each image's matched set, -1 for images without one, (count,)."""
         found = np.full(count, -1, np.int64)
         numbers = np.arange(len(self.leaked))
-        found[self.leaked], found[self.twins] = numbers, numbers[:, None]
+        found[self.leaked], found[self.controls] = numbers, numbers[:, None]
         return found
 
 
-def twins_of(difficulty: Float64, classes: Int64 | None, leaked: Bool, seed: int = 0) -> Twins:
-    """Choose twins among the images that do not leak, each at most once.
+def matched_controls(
+    difficulty: Float64, classes: Int64 | None, leaked: Bool, seed: int = 0
+) -> Matched:
+    """Choose controls among the images that do not leak, each at most once.
 
     In each round every leaked image takes the image of its class that is left and nearest in
-    difficulty, in random order. An image that finds none within :data:`CALIPER` has no twin.
+    difficulty, in random order. An image that finds none within :data:`CALIPER` has no control.
 
     Args:
         difficulty: (n,): larger is harder; NaN where it is not known. Only the order counts.
@@ -71,7 +73,7 @@ def twins_of(difficulty: Float64, classes: Int64 | None, leaked: Bool, seed: int
     if known.any():
         rank[known] = (rankdata(difficulty[known]) - 0.5) / int(known.sum())
     group = np.zeros(len(rank), np.int64) if classes is None else classes
-    rng = np.random.default_rng([seed, _TWINS])
+    rng = np.random.default_rng([seed, _MATCHING])
     own = rng.permutation(np.flatnonzero(leaked & known))
     pools = {
         int(each): _Pool(rank, rng.permutation(np.flatnonzero(~leaked & known & (group == each))))
@@ -84,22 +86,22 @@ def twins_of(difficulty: Float64, classes: Int64 | None, leaked: Bool, seed: int
             image = int(own[row])
             found[row, turn] = pools[int(group[image])].take(float(rank[image]))
         alive &= found[:, turn] >= 0
-    chosen, twins = _enough(own, found)
-    return Twins(
+    chosen, controls = _enough(own, found)
+    return Matched(
         chosen,
-        twins,
+        controls,
         int(leaked.sum()) - len(chosen),
         (
             _mean(rank[leaked & known]),
             _mean(rank[~leaked & known]),
             _mean(rank[chosen]),
-            _mean(rank[twins.ravel()]),
+            _mean(rank[controls.ravel()]),
         ),
     )
 
 
 def _enough(own: Int64, found: Int64) -> tuple[Int64, Int64]:
-    """Return the leaked images with twins and these, as many for each as hardly any image lacks."""
+    """Return the leaked images with controls and these, as many each as hardly any image lacks."""
     complete = np.cumprod(found >= 0, axis=1).sum(axis=0)
     if not len(own) or not complete[0]:
         return np.empty(0, np.int64), np.empty((0, 1), np.int64)

@@ -1,4 +1,4 @@
-"""Which images of a benchmark the ids of a file mean."""
+"""Matching the ids of a prediction file to the images of a test set."""
 
 from __future__ import annotations
 
@@ -7,27 +7,24 @@ from dataclasses import dataclass
 from typing import Final
 
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from visleak.errors import VisleakError
-from visleak.impact.answer_columns import quoted
 from visleak.impact.benchmark import Benchmark
+from visleak.impact.predictions.columns import quoted
+from visleak.records import Bool, Int64
 
-Int64 = npt.NDArray[np.int64]
-Bool = npt.NDArray[np.bool_]
-
-#: Share of the images that must have an answer, unless less is allowed.
+#: Share of the images that must have a prediction, unless less is allowed.
 COVERAGE: Final = 0.95
 
-#: Ids of a file that are read in other ways to find out what is wrong with them.
+#: Ids of a file that are compared in other spellings to explain a mismatch.
 _SAMPLE: Final = 10_000
 
 
 @dataclass(frozen=True)
 class Match:
-    """Rows of a file and the images that they mean.
+    """Rows of a file and their images.
 
     Attributes:
         rows: ``int64`` (m,): rows whose id is one of the benchmark's, ascending.
@@ -41,7 +38,7 @@ class Match:
 
 
 def match(ids: pa.StringArray, benchmark: Benchmark, path: str) -> Match:
-    """Match the ids of a file to the images of a benchmark; the order of rows means nothing.
+    """Match the ids of a file to the images of a benchmark; the order of rows is ignored.
 
     Raises:
         VisleakError: no id is one of the benchmark's.
@@ -64,24 +61,24 @@ _ADVICE: Final = "ids must be those of the audit (column `id` of its images.parq
 
 
 def unknown_note(found: Match, ids: pa.StringArray, benchmark: Benchmark) -> Iterator[str]:
-    """Yield what is to be said of answers whose ids the benchmark lacks."""
+    """Yield a note about predictions whose ids the benchmark lacks."""
     if not found.unknown:
         return
     lost = np.ones(len(ids), dtype=np.bool_)
     lost[found.rows] = False
     example = quoted(ids[int(lost.argmax())])
     share = found.unknown / len(ids)
-    loud = "most of the file is of something else: " if share > 0.5 else ""
+    most = "most of the file is about other images: " if share > 0.5 else ""
     yield (
-        f"{loud}{found.unknown:,} of its {len(ids):,} answers ({100 * share:.1f} %) are for no"
-        f" readable image of set {quoted(benchmark.name)} and are left out, such as {example}"
+        f"{most}{found.unknown:,} of its {len(ids):,} predictions ({100 * share:.1f} %) are not for"
+        f" a readable image of set {quoted(benchmark.name)} and are ignored, such as {example}"
     )
 
 
 def coverage_note(
     answered: Bool, found: Match, ids: pa.StringArray, benchmark: Benchmark, path: str, allow: bool
 ) -> Iterator[str]:
-    """Yield how many images have no answer.
+    """Yield how many images have no prediction.
 
     Args:
         answered: ``bool`` (n,), by image of the benchmark.
@@ -99,26 +96,26 @@ def coverage_note(
         return
     absent = total - len(found.rows)
     empty = total - count - absent
-    said = (
-        f"{count:,} of the {total:,} readable images of set {quoted(benchmark.name)} have an answer"
-        f" ({_percent(count, total)} %); not in the file: {absent:,}, without a value: {empty:,},"
-        f" such as {quoted(benchmark.ids[int(answered.argmin())])}"
+    told = (
+        f"{count:,} of the {total:,} readable images of set {quoted(benchmark.name)} have a"
+        f" prediction ({_percent(count, total)} %); not in the file: {absent:,}, without a value:"
+        f" {empty:,}, such as {quoted(benchmark.ids[int(answered.argmin())])}"
     )
     if count >= COVERAGE * total:
-        yield f"{said}; they are left out"
+        yield f"{told}; the others are ignored"
         return
     if not allow or not count:
         hint = _hint(ids, benchmark, len(found.rows))
         raise VisleakError(
-            f"{path}: only {said}; {100 * COVERAGE:.0f} % are needed:"
-            f" {f'{hint}; or ' if hint else ''}complete the file, or count what is there with"
+            f"{path}: only {told}; {100 * COVERAGE:.0f} % are needed:"
+            f" {f'{hint}; or ' if hint else ''}complete the file, or accept it with"
             " --allow-partial"
         )
-    yield f"only {said}; scores, gains and leaks are those of the answered images alone"
+    yield f"only {told}; scores, gains and leaks are those of the images with a prediction"
 
 
 def _percent(part: int, whole: int) -> str:
-    """Return a share in percent, rounded down, so that what is too little never looks enough."""
+    """Return a share in percent, rounded down, so that too few never looks enough."""
     return f"{np.floor(1000 * part / whole) / 10:.1f}"
 
 
@@ -140,9 +137,9 @@ def _plain_number(ids: pa.Array) -> pa.Array:
     )
 
 
-#: Ways to read the ids of both sides by which they may agree; what changes least comes first.
+#: Spellings of the ids of both sides in which they may agree; what changes least comes first.
 _READINGS: Final[tuple[tuple[str, Callable[[pa.Array], pa.Array]], ...]] = (
-    ("without blanks around them", pc.utf8_trim_whitespace),
+    ("without spaces around them", pc.utf8_trim_whitespace),
     ("with `/` between folders and without `./` before them", _slashes),
     ("without regard to case", pc.utf8_lower),
     ("without leading zeros and `.0`", _plain_number),
@@ -166,12 +163,12 @@ def _hint(ids: pa.StringArray, benchmark: Benchmark, matched: int = 0) -> str:
     if mine and not theirs and not matched:
         return "its ids look like row numbers; write the ids that the audit has instead"
     if theirs and not mine and not matched:
-        return "the audit calls these images by row numbers; write those instead"
+        return "the audit uses row numbers as ids of these images; write those instead"
     return ""
 
 
 def _are_rows(ids: pa.StringArray) -> bool:
-    """Whether ids are whole numbers from 0 or 1 on, one a row, in any order."""
+    """Whether ids are whole numbers from 0 or 1 on, one per row, in any order."""
     if not pc.all(pc.match_substring_regex(ids, r"^(0|[1-9][0-9]{0,9})$")).as_py():
         return False
     ends = pc.min_max(ids.cast(pa.int64()))

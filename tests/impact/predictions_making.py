@@ -1,4 +1,4 @@
-"""The same predictions in files of every kind."""
+"""The same predictions in files of every format."""
 
 from __future__ import annotations
 
@@ -11,7 +11,8 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from visleak.impact.benchmark import Benchmark
+from visleak.impact.benchmark import Benchmark, Scores
+from visleak.impact.predictions import read_scores
 from visleak.store import csv_cell, write_csv_rows
 
 #: Twenty images of two classes.
@@ -47,3 +48,9 @@ def as_parquet(path: Path, columns: Mapping[str, Any], classes: Sequence[str] = 
 def as_npz(path: Path, columns: Mapping[str, Any]) -> Path:
     np.savez(path, **{name: np.asarray(values) for name, values in columns.items()})
     return path
+
+
+def scores_of(path: Path, about: Benchmark, **options: Any) -> tuple[Scores, tuple[str, ...]]:
+    """Return the scores that a file gives, and the notes about it."""
+    scores = read_scores(path, about, **options)
+    return scores, scores.notes

@@ -5,10 +5,10 @@ from __future__ import annotations
 import numpy as np
 import pyarrow as pa
 import pytest
-from answers_making import IDS, benchmark
+from predictions_making import IDS, benchmark
 
 from visleak.errors import VisleakError
-from visleak.impact.matching import coverage_note, match, unknown_note
+from visleak.impact.predictions.ids import coverage_note, match, unknown_note
 
 
 def test_rows_in_any_order_mean_their_images() -> None:
@@ -33,11 +33,15 @@ def test_rows_in_any_order_mean_their_images() -> None:
             "ids agree with `/` between folders and without `./` before",
         ),
         ([i.upper() for i in IDS], IDS, "ids agree without regard to case"),
-        ([f" {i}" for i in IDS], IDS, "ids agree without blanks around them"),
+        ([f" {i}" for i in IDS], IDS, "ids agree without spaces around them"),
         ([f"{n}.0" for n in range(20)], [str(n) for n in range(20)], "zeros and `.0`"),
         ([f"{n:04d}" for n in range(20)], [str(n) for n in range(20)], "without leading zeros"),
         ([str(n) for n in range(20)], IDS, "its ids look like row numbers"),
-        ([f"q{n}" for n in range(20)], [str(n) for n in range(20)], "images by row numbers"),
+        (
+            [f"q{n}" for n in range(20)],
+            [str(n) for n in range(20)],
+            "uses row numbers as ids of these images",
+        ),
         ([f"q{n}" for n in range(20)], IDS, "ids must be those of the audit (column `id`"),
     ],
 )
@@ -63,17 +67,19 @@ def test_below_95_percent_is_refused_unless_allowed(size: int, share: str) -> No
     rest = f"not in the file: {20 - size}, without a value: 0, such as '{IDS[size]}'"
     if not share:
         (note,) = coverage_note(*arguments, False)
-        assert f"19 of the 20 readable images of set 'test' have an answer (95.0 %); {rest}" in note
+        assert (
+            f"19 of the 20 readable images of set 'test' have a prediction (95.0 %); {rest}" in note
+        )
         return
     with pytest.raises(VisleakError) as caught:
         list(coverage_note(*arguments, False))
     assert str(caught.value) == (
-        f"f.csv: only {size} of the 20 readable images of set 'test' have an answer ({share} %);"
-        f" {rest}; 95 % are needed: complete the file, or count what is there with --allow-partial"
+        f"f.csv: only {size} of the 20 readable images of set 'test' have a prediction ({share} %);"
+        f" {rest}; 95 % are needed: complete the file, or accept it with --allow-partial"
     )
     (note,) = coverage_note(*arguments, True)
     assert note.startswith(f"only {size} of the 20")
-    assert note.endswith("scores, gains and leaks are those of the answered images alone")
+    assert note.endswith("scores, gains and leaks are those of the images with a prediction")
 
 
 def test_a_share_below_95_percent_never_looks_enough() -> None:
@@ -107,9 +113,11 @@ def test_answers_for_other_images_are_said() -> None:
     ids = pa.array([*IDS, "x"])
     (note,) = unknown_note(match(ids, benchmark(), "f"), ids, benchmark())
     assert note == (
-        "1 of its 21 answers (4.8 %) are for no readable image of set 'test' and are left out, such"
-        " as 'x'"
+        "1 of its 21 predictions (4.8 %) are not for a readable image of set 'test' and are"
+        " ignored, such as 'x'"
     )
     ids = pa.array([*IDS, *map(str, range(30))])
     (note,) = unknown_note(match(ids, benchmark(), "f"), ids, benchmark())
-    assert note.startswith("most of the file is of something else: 30 of its 50 answers (60.0 %)")
+    assert note.startswith(
+        "most of the file is about other images: 30 of its 50 predictions (60.0 %)"
+    )

@@ -1,4 +1,4 @@
-"""What as many images would score that were drawn by lot: of all, or with the same classes."""
+"""Random controls: mean scores of parts drawn from all images, or with a given class mix."""
 
 from __future__ import annotations
 
@@ -6,10 +6,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
-import numpy.typing as npt
 
-from visleak.impact.scores import Float64
-from visleak.records import Bool, Int64
+from visleak.records import Bool, Float64, Int64
 
 #: Numbers of the streams of random numbers, so that none depends on what else is drawn.
 _RANDOM, _MATCHED, _PART, _MIX = range(4)
@@ -17,7 +15,7 @@ _RANDOM, _MATCHED, _PART, _MIX = range(4)
 
 @dataclass(frozen=True)
 class Draws:
-    """Scores of parts that were drawn again and again.
+    """Scores of parts that were drawn repeatedly.
 
     Attributes:
         scores: ``float64`` (draws, columns): mean of each draw.
@@ -37,7 +35,7 @@ def random_draws(columns: Float64, sizes: Sequence[int], draws: int, seed: int) 
     are among those of a larger one with the same number.
 
     Args:
-        columns: (n, columns): scores by image, one column a model and metric.
+        columns: (n, columns): scores by image, one column per model and metric.
         sizes: images to draw; one result each.
         draws: how often.
         seed: the same seed gives the same draws, whatever the columns.
@@ -62,16 +60,16 @@ def matched_draws(
     seed: int,
     size: int | None = None,
 ) -> list[Draws]:
-    """Return the scores of images drawn from all with the class mix of those that leak.
+    """Return the scores of images drawn from all with the class mix of some of them.
 
     Args:
         columns: (n, columns): scores by image.
         classes: (n,): number of each image's class.
-        leaked: which images leak, (n,) each; one result each.
+        leaked: the images whose mix is wanted, such as leaked ones, (n,) each; one result each.
         draws: how often.
         seed: the same seed gives the same draws, whatever the columns.
-        size: images of a draw, whose mix is that of as many leaked ones drawn first; by default
-            as many as leak.
+        size: images of a draw, whose mix is that of as many of the given ones drawn first; by
+            default as many as given.
     """
     order_of_mix = [np.random.default_rng([seed, _MIX, row]) for row in range(len(leaked))]
     rng = np.random.default_rng([seed, _MATCHED])
@@ -80,7 +78,7 @@ def matched_draws(
     members = [np.flatnonzero(each) for each in leaked]
     scores = np.full((len(leaked), draws, columns.shape[1]), np.nan)
     for draw in range(draws if any(map(len, members)) else 0):
-        # images class by class, in an order by lot within each: the fronts of the classes serve
+        # images class by class, in random order within each: the fronts of the classes serve
         # every mix
         order = np.argsort(classes + rng.random(len(classes)), kind="stable")
         sums = np.concatenate([np.zeros((1, columns.shape[1])), np.cumsum(columns[order], axis=0)])
@@ -100,7 +98,7 @@ def matched_draws(
 def part_draws(columns: Float64, part: Bool, size: int, draws: int, seed: int) -> Draws:
     """Return the scores of ``size`` images drawn from a part, without replacement.
 
-    A part of no more images is taken as it is, once.
+    A part of no more images is used as it is, once.
 
     Args:
         columns: (n, columns): scores by image.
@@ -121,8 +119,8 @@ def _size(own: Int64, size: int | None) -> int:
     return len(own) if size is None else min(size, len(own))
 
 
-def _common(classes: Int64, own: Int64, every: npt.NDArray[np.int64], size: int | None) -> float:
-    """Return how much of a draw another one has too, if each has the mix of the leaked."""
+def _common(classes: Int64, own: Int64, every: Int64, size: int | None) -> float:
+    """Return how much of a draw another one has too, if each has the given mix."""
     if not len(own):
         return float("nan")
     counts = np.bincount(classes[own], minlength=len(every)) * _size(own, size) / len(own)

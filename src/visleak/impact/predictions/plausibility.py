@@ -17,14 +17,13 @@ from itertools import combinations
 from typing import Final
 
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from visleak.impact.answer_columns import quoted
+from visleak.impact.benchmark import Scores
+from visleak.impact.predictions.columns import quoted
 from visleak.impact.results import Gap
-from visleak.impact.scores import Float64, Scores
-from visleak.records import Bool, Int64
+from visleak.records import Bool, Float64, Int64
 
 #: Images below which nothing is doubted: too few to tell a mix-up from a weak model.
 FEWEST: Final = 30
@@ -424,11 +423,11 @@ def doubtful_gaps(gaps: Sequence[Gap]) -> Iterator[str]:
     for gap in gaps:
         if gap.gap.value < 0 and gap.p < ALPHA:
             yield (
-                f"{gap.model}: --predictions and --fair look swapped: it errs on"
+                f"{gap.model}: --predictions and --fair-predictions look swapped: it errs on"
                 f" {100 * gap.original.value:.2f} % of the test set and on less of the fair one,"
                 f" {100 * gap.fair.value:.2f} %"
             )
 
 
-def _percent(values: npt.NDArray[np.bool_]) -> str:
+def _percent(values: Bool) -> str:
     return f"{100 * float(values.mean()):.1f} %"

@@ -13,13 +13,12 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 import pytest
-from answers_making import IDS, LABELS, as_csv, as_npz, as_parquet, benchmark
+from predictions_making import IDS, LABELS, as_csv, as_npz, as_parquet, benchmark, scores_of
 
 from visleak.errors import UsageError, VisleakError
-from visleak.impact import answer_npz
-from visleak.impact.answer_columns import numbers_of, text_of
-from visleak.impact.answer_files import read_answers
-from visleak.impact.answers import scores_of
+from visleak.impact.predictions import files as prediction_files
+from visleak.impact.predictions.columns import numbers_of, text_of
+from visleak.impact.predictions.files import read_predictions
 
 
 def refusal(path: Path) -> str:
@@ -45,20 +44,20 @@ def test_a_refusal_says_how_to_write_the_file(tmp_path: Path) -> None:
 
 def test_what_is_no_file_of_predictions_is_the_callers_mistake(tmp_path: Path) -> None:
     with pytest.raises(UsageError) as caught:
-        read_answers(tmp_path / "a.json")
+        read_predictions(tmp_path / "a.json")
     assert str(caught.value) == (
         f"{tmp_path / 'a.json'}: predictions are read from .csv, .tsv, .parquet, .npz files"
     )
     (tmp_path / "folder.csv").mkdir()
     for name in ("none.NPZ", "folder.csv"):
-        with pytest.raises(UsageError, match="there is no such file of predictions"):
-            read_answers(tmp_path / name)
+        with pytest.raises(UsageError, match="there is no such prediction file"):
+            read_predictions(tmp_path / name)
 
 
 @pytest.mark.parametrize(
     ("text", "said"),
     [
-        (b"", "F is empty: a file of predictions begins with a header"),
+        (b"", "F is empty: a prediction file begins with a header"),
         (b"id,correct\n", "F holds no predictions: it has columns, but no rows"),
         (b"file,correct\na,1\n", "F has no column `id` with the ids of the images; it has 'file'"),
         (b"id|correct\na|1\n", "F has no column `id` with the ids of the images; it has 'id|corr"),
@@ -66,7 +65,7 @@ def test_what_is_no_file_of_predictions_is_the_callers_mistake(tmp_path: Path) -
         (b"id,ap\na,1\nb,2\na,3\n", "F: id 'a' occurs more than once, in rows 0 and 2; keep one"),
         (b"id,ap\na,1\n,2\nb,1\n,3\n", "F: no id in rows 1 and 3; every prediction needs the id"),
         (b"id,ap\na,1\n,2\n", "F: no id in row 1; every prediction needs the id of its image"),
-        (b"id,ap\na,1\nb\n", "F cannot be read as CSV: CSV parse error: Expected 2 columns, got 1"),
+        (b"id,ap\na,1\nb\n", "F cannot be read as CSV: CSV parse error: Row #3: Expected 2"),
         (b"id,ap\n\xff,1\n", "F cannot be read as CSV: "),
         ("id,ap\na,1\n".encode("utf-16-le"), "F cannot be read as CSV: it is UTF-16 without"),
     ],
@@ -83,7 +82,7 @@ def test_csv_as_other_programs_write_it(tmp_path: Path) -> None:
     path.write_bytes(
         b'\xef\xbb\xbf"id","correct","ap"\r\n"a,\r\n""b""",TRUE, 1e-1\r\n007,false,NA\r\n'
     )
-    found = read_answers(path)
+    found = read_predictions(path)
     assert found.ids.to_pylist() == ['a,\r\n"b"', "007"]
     assert numbers_of(found.columns["correct"]).tolist() == [1.0, 0.0]  # type: ignore[union-attr]
     np.testing.assert_array_equal(numbers_of(found.columns["ap"]), [0.1, np.nan])
@@ -108,7 +107,11 @@ def test_scores_of_a_csv_are_numbers_or_a_row_of_none(tmp_path: Path) -> None:
     ("columns", "classes", "said"),
     [
         ({"id": [0.5] * 20, "ap": [1] * 20}, (), "F: column `id` must hold text or whole numbers;"),
-        ({"id": [b"\xff"] * 20, "ap": [1] * 20}, (), "F: column `id` of type binary is no text in"),
+        (
+            {"id": [b"\xff"] * 20, "ap": [1] * 20},
+            (),
+            "F: column `id` of type binary is not",
+        ),
         (
             {"id": pa.array(range(20), pa.timestamp("s")), "ap": [1] * 20},
             (),
@@ -164,7 +167,7 @@ def test_pictures_and_captions_beside_the_predictions_are_not_read(tmp_path: Pat
     }
     scores, notes = scores_of(as_parquet(tmp_path / "a.parquet", columns), benchmark())
     assert scores.values["accuracy"].tolist() == [1.0] * 20
-    assert notes == ("a: columns that are no metrics: 'image', 'image.bytes', 'tags'",)
+    assert notes == ("a: columns that are not metrics: 'image', 'image.bytes', 'tags'",)
 
 
 class Boom:
@@ -206,11 +209,11 @@ def test_absurd_sizes_are_refused_before_anything_is_read(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A lie about the size by the bytes that follow; a bomb by the bytes it says it has."""
-    monkeypatch.setattr(answer_npz, "_read", lambda *_: pytest.fail("an array was read"))
+    monkeypatch.setattr(prediction_files, "_read", lambda *_: pytest.fail("an array was read"))
     path = tmp_path / "a.npz"
     for shape in ((10**15,), (2**62, 2**62), (-5,)):
         assert "bytes and has 0; the file is damaged" in refusal(forged(path, shape))
-    monkeypatch.setattr(answer_npz, "LARGEST", 1 << 16)
+    monkeypatch.setattr(prediction_files, "LARGEST", 1 << 16)
     zeros = b"\0" * (1 << 20)
     assert refusal(forged(path, (1 << 17,), data=zeros)) == (
         "F: its arrays claim 1,048,576 bytes, array 'id' most of them; at most 65,536 are read (use"
@@ -222,8 +225,8 @@ def test_absurd_sizes_are_refused_before_anything_is_read(
     ("columns", "said"),
     [
         ({}, "F has no column `id` with the ids of the images; it has none"),
-        ({"id": "a", "ap": 1.0}, "F: array `id` must be one id an image; its shape is ()"),
-        ({"id": np.ones((20, 2))}, "F: array `id` must be one id an image; its shape is (20, 2)"),
+        ({"id": "a", "ap": 1.0}, "F: array `id` must be one id per image; its shape is ()"),
+        ({"id": np.ones((20, 2))}, "F: array `id` must be one id per image; its shape is (20, 2)"),
         (
             {"id": IDS, "correct": np.ones(19)},
             "F: array 'correct' of shape (19,) must have a row for each of the 20 ids",
@@ -234,7 +237,7 @@ def test_absurd_sizes_are_refused_before_anything_is_read(
         ),
         (
             {"id": IDS, "scores": np.ones((20, 2)), "classes": [["cat", "dog"]]},
-            "F: array `classes` must be one name a class; its shape is (1, 2)",
+            "F: array `classes` must be one name per class; its shape is (1, 2)",
         ),
         ({"id": IDS, "ap": np.ones(20, complex)}, "F holds nothing to score: it needs `correct`"),
         ({"id": np.ones(20, complex)}, "F: `id` must be a column of text or of whole numbers"),
@@ -268,7 +271,7 @@ def test_large_columns_come_in_one_piece(tmp_path: Path) -> None:
     """Arrow hands over more than 16 MB of numpy's text in pieces."""
     ids = np.char.add(np.arange(20_000).astype("U5"), "x" * 1_000)
     assert isinstance(pa.array(ids), pa.ChunkedArray)
-    found = read_answers(as_npz(tmp_path / "a.npz", {"id": ids, "ap": np.ones(20_000)}))
+    found = read_predictions(as_npz(tmp_path / "a.npz", {"id": ids, "ap": np.ones(20_000)}))
     assert found.ids.to_pylist() == ids.tolist()
 
 
