@@ -111,18 +111,18 @@ RUNS: Final[Mapping[str, Run]] = {
         ("detect", "extract"),
         ("torch", "diffusers", "transformers"),
     ),
-    "purge": Run(("purge audit --from test --as copy --apply -o purge",), ("purge",)),
+    "purge": Run(("purge audit --remove-from test --format copy --apply -o purge",), ("purge",)),
     "split": Run(
         (
-            "split all=inputs/tiny/train --parts train=0.7,test=0.3 --stratify label"
-            " --tolerance 10% --as copy --apply -o split {speed}",
-            "split --fix audit --keep-sizes --apply -o fixed {speed}",
+            "split all=inputs/tiny/train --ratios train=0.7,test=0.3 --stratify label"
+            " --tolerance 10% --format copy --apply -o split {speed}",
+            "split --repair audit --keep-sizes --apply -o fixed {speed}",
         ),
         ("split", "fixed"),
     ),
     "replace": Run(
         (
-            "replace tiny --pool inputs/tiny/pool --choose auto --allow-missing --apply"
+            "replace tiny --pool inputs/tiny/pool --select auto --allow-missing --apply"
             " -o replace {speed}",
         ),
         ("replace", "tiny/replacements.csv"),
@@ -132,10 +132,10 @@ RUNS: Final[Mapping[str, Run]] = {
             "audit inputs/photos -o judged {speed}",
             "verdicts judged import inputs/judged.csv --reviewer Ada --json",
             "stats judged --grade similar -o counts --json",
-            "export judged --as csv -o export/pairs.csv",
-            "export judged --as cifair -o export/cifair.csv",
-            "export judged --as ids -o export/ids.txt",
-            "export judged --as accepted -o export/accepted.csv",
+            "export judged --format csv -o export/pairs.csv",
+            "export judged --format cifair -o export/cifair.csv",
+            "export judged --format ids -o export/ids.txt",
+            "export judged --format accepted -o export/accepted.csv",
             "diff audit judged -o changes.csv --json",
         ),
         ("judged/verdicts.csv", "counts", "export", "changes.csv"),

@@ -9,7 +9,7 @@
 # In the paper very similar images are duplicates too (--grade similar).
 # The pool is the last 2,000 training images, which are taken out of the training set. The machine
 # chooses the replacements: where people choose them, `visleak review A --pool POOL
-# --grade similar` comes before `visleak replace`, and --choose auto is left out.
+# --grade similar` comes before `visleak replace`, and --select auto is left out.
 #
 #   MODEL=FILE.onnx   features of that model (visleak train-encoder) instead of the built-in ones
 #   TRAIN=1           learn them first, on the training set itself, as in the paper
@@ -73,10 +73,10 @@ say "duplicates per type and class"
 "$visleak" stats "$out/audit" --grade similar
 
 say "the fair test set: a plan"
-"$visleak" replace "$out/audit" --grade similar --pool "$out/pool.parquet" --choose auto
+"$visleak" replace "$out/audit" --grade similar --pool "$out/pool.parquet" --select auto
 
 say "the fair test set"
-"$visleak" replace "$out/audit" --grade similar --pool "$out/pool.parquet" --choose auto -o "$out/fair" --apply
+"$visleak" replace "$out/audit" --grade similar --pool "$out/pool.parquet" --select auto -o "$out/fair" --apply
 
 say "audit again"
 fair=$("$python" - "$out/fair" <<'END'

@@ -147,7 +147,7 @@ def test_the_command(folder: Path) -> None:
     runner = CliRunner()
     result = runner.invoke(app, ["check", str(folder)])
     assert result.exit_code == 0
-    assert "is whole" in result.stdout
+    assert "is intact" in result.stdout
     (folder / "pairs.parquet").unlink()
     result = runner.invoke(app, ["check", str(folder), "--json"])
     assert result.exit_code == 1

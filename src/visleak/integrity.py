@@ -18,6 +18,7 @@ from visleak.errors import VisleakError
 from visleak.images import content_digest
 from visleak.pipeline.workplace import Progress, silent
 from visleak.records import EmbeddingSet, ImageSet, Unreadable
+from visleak.reporting import Document
 from visleak.store import (
     AUDIT,
     IMAGES,
@@ -94,6 +95,26 @@ class Integrity:
             "verdicts": self.verdicts,
             "compared": self.compared,
         }
+
+
+def document(found: Integrity) -> Document:
+    """Return the result of a check for people."""
+    count = len(found.findings)
+    damaged = f"damaged: {count} {'finding' if count == 1 else 'findings'}"
+    compared = f", {found.compared:,} of them read again" if found.compared else ""
+    checked = (
+        f"checked: {found.pairs:,} pairs, {found.images:,} images{compared},"
+        f" {found.verdicts:,} verdicts"
+    )
+    return Document(
+        "Integrity of an audit",
+        f"{found.folder} is {damaged if found.findings else 'intact'}",
+        lines=(
+            *(f"  {each.where}: {each.what}; {each.remedy}" for each in found.findings),
+            checked,
+        ),
+        notes=tuple(f"note: {note}" for note in found.notes),
+    )
 
 
 def check_audit(

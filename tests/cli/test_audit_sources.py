@@ -160,7 +160,7 @@ def test_a_hub_data_set_on_disk(dataset, tmp_path, wanted):
         features = datasets.Features({"image": datasets.Image()})
         datasets.Dataset.from_dict(rows, features=features).save_to_disk(tmp_path / side)
     sides = ("--test", f"hf:{tmp_path}/test", "--train", f"hf:{tmp_path}/train")
-    ran = run("audit", *sides, "-o", tmp_path / "a", "--no-within")
+    ran = run("audit", *sides, "-o", tmp_path / "a", "--skip-within")
     assert ran.code == 0, ran.err
     found = Audit(tmp_path / "a").pairs().select(COLUMNS).to_pylist()
     for row in found:
@@ -168,5 +168,5 @@ def test_a_hub_data_set_on_disk(dataset, tmp_path, wanted):
         row["reference"] = names["train"][int(row["reference"])]
     across = [row for row in wanted if row["reference"] in names["train"]]
     assert sorted(found, key=lambda row: (row["query"], row["reference"])) == across
-    assert "reused: " in run("audit", *sides, "-o", tmp_path / "a", "--no-within").err
+    assert "reused: " in run("audit", *sides, "-o", tmp_path / "a", "--skip-within").err
     assert len(open_images(f"hf:{tmp_path}/test")) == len(names["test"])

@@ -84,7 +84,7 @@ def test_private_report_holds_no_pixels(
     assert run("audit", dataset, "-o", out).code == 0
     assert "data:image" in (out / "report.html").read_text()
     monkeypatch.setattr(Audit, "pictures", lambda *_: pytest.fail("decoded"))
-    assert run("audit", dataset, "-o", out, "--no-pictures").code == 0
+    assert run("audit", dataset, "-o", out, "--no-images").code == 0
     page = (out / "report.html").read_text()
     assert "data:image" not in page
     assert "blob:" not in page
@@ -246,7 +246,7 @@ def test_calls_without_two_sides(dataset: Path) -> None:
     assert message.startswith("nothing to compare: give a folder with train and test in it")
     code, message = refused("audit", "--test", dataset)
     assert (code, message[:37]) == (2, "--test needs --train to compare with;")
-    code, message = refused("audit", "--set", dataset / "test", "--no-within")
+    code, message = refused("audit", "--set", dataset / "test", "--skip-within")
     assert code == 2
     assert message.startswith("nothing to compare")
 

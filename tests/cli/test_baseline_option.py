@@ -97,12 +97,12 @@ def test_json_tells_what_is_new(changed: Path, audited: Path, tmp_path: Path) ->
 
 def test_accepted_pairs_from_a_file(changed: Path, audited: Path, tmp_path: Path) -> None:
     accepted, out = tmp_path / "accepted.csv", tmp_path / "out"
-    ran = run("export", audited, "--as", "accepted", "-o", accepted)
+    ran = run("export", audited, "--format", "accepted", "-o", accepted)
     assert (ran.code, ran.out) == (0, f"{accepted}\n")
     gates = ("--fail-on", "near", *MOSTLY_READABLE)
     command = ("audit", changed, "-o", out, *gates, "--baseline", accepted)
     assert run(*command).code == 3
-    run("export", out, "--as", "accepted", "-o", tmp_path / "all.csv")
+    run("export", out, "--format", "accepted", "-o", tmp_path / "all.csv")
     assert run(*command, "--baseline", tmp_path / "all.csv").code == 0
     assert HOSTILE.strip() not in accepted.read_text() or "[red]" in accepted.read_text()
 

@@ -53,7 +53,7 @@ def test_a_study_says_what_came_out_and_where(config: Path, tmp_path: Path) -> N
 
 
 def test_gates(config: Path, tmp_path: Path) -> None:
-    given = ("audit", "--config", config, "-o", tmp_path / "out", "--no-pictures")
+    given = ("audit", "--config", config, "-o", tmp_path / "out", "--no-images")
     tripped = run(*given, "--fail-on", "near=10%")
     assert tripped.code == 3
     assert "gate near: 3 of 6 test images (50.00 %)" in tripped.err
@@ -66,7 +66,7 @@ def test_a_gate_needs_the_sets_that_are_named(config: Path, tmp_path: Path) -> N
     """One without a source is left out by the file; a source that does not exist fails the gate."""
     file = tmp_path / "sets.toml"
     file.write_text(config.read_text() + "[sets.gone]\nroles = ['T']\nsource = 'nowhere'\n")
-    given = ("audit", "--config", file, "-o", tmp_path / "out", "--no-pictures")
+    given = ("audit", "--config", file, "-o", tmp_path / "out", "--no-images")
     assert run(*given).code == 0
     ran = run(*given, "--fail-on", "near=60%", *MOSTLY_READABLE)
     assert ran.code == 3
@@ -75,14 +75,14 @@ def test_a_gate_needs_the_sets_that_are_named(config: Path, tmp_path: Path) -> N
 
 
 def test_the_plan_is_printed_and_nothing_is_done(config: Path, tmp_path: Path) -> None:
-    ran = run("audit", "--config", config, "-o", tmp_path / "out", "--plan")
+    ran = run("audit", "--config", config, "-o", tmp_path / "out", "--dry-run")
     assert ran.code == 0
     assert not (tmp_path / "out").exists()
     rows = [line.split() for line in ran.out.splitlines()]
     assert ["train", "test", "intra", "compare"] in rows
     assert ["nobody", "test", "inter", "skipped:", "needs", "nobody"] in rows
     assert ran.out.splitlines()[-1].startswith("1 comparison in 1 audit; 0 left out as known")
-    planned = json.loads(run("audit", "--config", config, "--plan", "--json").out)
+    planned = json.loads(run("audit", "--config", config, "--dry-run", "--json").out)
     assert planned["comparisons"] == [
         {"query_set": "test", "reference_set": "train", "coverage": "intra"}
     ]
@@ -91,11 +91,11 @@ def test_the_plan_is_printed_and_nothing_is_done(config: Path, tmp_path: Path) -
 def test_a_comparison_that_fails_is_said_and_ends_with_1(
     config: Path, dataset: Path, tmp_path: Path
 ) -> None:
-    """The rest is done and written; --no-pictures keeps to itself."""
+    """The rest is done and written; --no-images keeps to itself."""
     (tmp_path / "bad.zip").write_bytes(b"PK\x03\x04 no archive")
     file = tmp_path / "sets.toml"
     file.write_text(config.read_text() + "[sets.bad]\nroles = ['T']\nsource = 'bad.zip'\n")
-    ran = run("audit", "--config", file, "-o", tmp_path / "out", "--no-pictures")
+    ran = run("audit", "--config", file, "-o", tmp_path / "out", "--no-images")
     assert ran.code == 1
     (line,) = ran.err.splitlines()
     assert line.startswith("visleak: test against bad: set 'bad': ")
@@ -107,7 +107,7 @@ def test_a_comparison_that_fails_is_said_and_ends_with_1(
 @pytest.mark.parametrize(
     ("given", "said"),
     [
-        (("--plan",), "--plan says what --config FILE would compare; give --config FILE"),
+        (("--dry-run",), "--dry-run says what --config FILE would compare; give --config FILE"),
         (("--config", "no.toml"), "config no.toml is no file; it is a TOML file with [sets.NAME]"),
         (("--config", "CONFIG", "--hard", "0.9"), "--hard and --config: with --config the file"),
         (("--config", "CONFIG", "--test", "x"), "--test and --config: with --config the file says"),

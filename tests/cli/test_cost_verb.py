@@ -1,4 +1,4 @@
-"""``audit --cost``, options for the encoder, and audits by encoders without thresholds."""
+"""``audit --dry-run``, options for the encoder, and audits by encoders without thresholds."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from visleak.pipeline.cost import Cost
 
 def test_cost_says_a_line_and_stops(dataset: Path, tmp_path: Path) -> None:
     """Images, bytes, time, disk; nothing is written where the audit would go."""
-    ran = run("audit", dataset, "-o", tmp_path / "out", "--cost", "--cache", "off")
+    ran = run("audit", dataset, "-o", tmp_path / "out", "--dry-run", "--cache", "off")
     assert ran.code == 0
     assert re.fullmatch(
         r"13 images \(\d+ kB\); about \d+ s with 1 process: \d s reading and encoding, \d s search,"
@@ -36,7 +36,7 @@ def test_cost_says_a_line_and_stops(dataset: Path, tmp_path: Path) -> None:
 
 def test_cost_as_json(dataset: Path, tmp_path: Path) -> None:
     """The same as numbers."""
-    ran = run("audit", dataset, "--cost", "--json", "--cache", tmp_path / "cache")
+    ran = run("audit", dataset, "--dry-run", "--json", "--cache", tmp_path / "cache")
     assert ran.code == 0
     found = json.loads(ran.out)
     assert list(found) == [

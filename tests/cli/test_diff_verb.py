@@ -99,16 +99,16 @@ def test_sets_with_other_names(dataset: Path, audited: Path, tmp_path: Path) -> 
     ran = run("diff", audited, out)
     assert ran.out.startswith("renamed has the same 3 leaking neu images as out;")
     assert "images      test -> neu: 6 the same" in ran.out
-    assert run("diff", audited, out, "--map", "test=neu").code == 0
+    assert run("diff", audited, out, "--rename", "test=neu").code == 0
     two = (*named, "--train", f"web={dataset / 'train'}")
     assert run("audit", *two, "-o", tmp_path / "two").code == 0
     code, message = refused("diff", audited, tmp_path / "two")
     assert code == 2
     assert message == (
         "the sets train of A and alt, web of B have other names; say which is which, as in"
-        " --map train=alt"
+        " --rename train=alt"
     )
-    ran = run("diff", audited, tmp_path / "two", "--map", "train=alt")
+    ran = run("diff", audited, tmp_path / "two", "--rename", "train=alt")
     assert "images      web: not in out (6 images)" in ran.out
     assert "of sets that out did not compare" in ran.out
 
@@ -116,16 +116,19 @@ def test_sets_with_other_names(dataset: Path, audited: Path, tmp_path: Path) -> 
 @pytest.mark.parametrize(
     ("options", "said"),
     [
-        (("--map", "a=b"), "--map: A has no set 'a'; it has test, train"),
-        (("--map", "test=b"), "--map: B has no set 'b'; it has test, train"),
-        (("--map", "test"), "--map takes OLD=NEW, the names of a set in A and in B; got 'test'"),
+        (("--rename", "a=b"), "--rename: A has no set 'a'; it has test, train"),
+        (("--rename", "test=b"), "--rename: B has no set 'b'; it has test, train"),
         (
-            ("--map", "test=test", "--map", "train=test"),
-            "--map names a set twice: 'train=test'",
+            ("--rename", "test"),
+            "--rename must be OLD=NEW",
+        ),
+        (
+            ("--rename", "test=test", "--rename", "train=test"),
+            "--rename names a set twice: 'train=test'",
         ),
         (
             ("--grade", "alike"),
-            "the grade must be one of exact, near, similar, hard, soft; got",
+            "grade must be one of exact, near, similar, hard, soft; got",
         ),
         (("-o", "."), "the output . is a folder; choose a file with -o FILE"),
     ],

@@ -173,7 +173,7 @@ def test_one_set_parted_by_a_recipe(pictures: Path, program: Path, tmp_path: Pat
     out = tmp_path / "out"
     given = ("--set", pictures, "--split", "random:0.5", "--repetitions", 1, "-o", out)
     for _ in range(2):
-        ran = run("dlede", *given, "--trainer", trainer(program, 0.02), "--no-pictures")
+        ran = run("dlede", *given, "--trainer", trainer(program, 0.02), "--no-images")
         assert ran.code == 0, ran.err
     assert ran.out.startswith("on the means the split seems to leak already: leaking 10 % of")
     assert "cannot be told from one repetition" in ran.out

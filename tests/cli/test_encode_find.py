@@ -178,7 +178,7 @@ def test_verbs_that_change_pictures_need_them(
 
 def test_find_in_pictures_looks_at_them(dataset: Path) -> None:
     copy, other = dataset / "test" / "thing" / "copy.png", dataset / "test" / "thing" / "q0.png"
-    ran = run("find", copy, other, "--in", dataset / "train", "--json", "-k", 2)
+    ran = run("find", copy, other, "--against", dataset / "train", "--json", "-k", 2)
     assert (ran.code, ran.err) == (0, "")
     found = json.loads(ran.out)["images"]
     assert [(each["image"], each["found"]) for each in found] == [
@@ -189,18 +189,20 @@ def test_find_in_pictures_looks_at_them(dataset: Path) -> None:
     assert (best["set"], best["id"], best["grade"]) == ("train", "thing/t0.png", "exact")
     assert best["locator"] == str(dataset / "train" / "thing" / "t0.png")
     assert [len(each["matches"]) for each in found] == [2, 2]
-    text = run("find", copy, "--in", dataset / "train").out
+    text = run("find", copy, "--against", dataset / "train").out
     assert text.splitlines()[0] == f"{copy}: found: thing/t0.png of train (exact)"
 
 
 def test_find_in_embeddings_speaks_of_likeness(dataset: Path, encoded: dict[str, Path]) -> None:
     copy, other = dataset / "test" / "thing" / "copy.png", dataset / "test" / "thing" / "q0.png"
     for place in (encoded["train"], f"emb:{encoded['train']}"):
-        first, second = json.loads(run("find", copy, other, "--in", place, "--json").out)["images"]
+        first, second = json.loads(run("find", copy, other, "--against", place, "--json").out)[
+            "images"
+        ]
         assert (first["found"], second["found"]) == (True, False)
         assert first["matches"][0]["degree"] == "hard"
         assert (first["matches"][0]["grade"], len(second["matches"])) == (None, 5)
-    lines = run("find", copy, other, "--in", encoded["train"]).out.splitlines()
+    lines = run("find", copy, other, "--against", encoded["train"]).out.splitlines()
     assert lines[0].endswith("something as alike as a copy is there: thing/t0.png of train (hard)")
     assert any(": not found; the most alike has similarity 0." in line for line in lines)
 
@@ -209,16 +211,16 @@ def test_find_says_nothing_that_no_threshold_tells(dataset: Path, tmp_path: Path
     """phash ships no thresholds: with vectors alone, even similarity 1 is no verdict."""
     copy, hashes = dataset / "test" / "thing" / "copy.png", tmp_path / "hashes"
     assert run("encode", dataset / "train", "--encoder", "phash", "-o", hashes).code == 0
-    found = json.loads(run("find", copy, "--in", hashes, "--json").out)["images"][0]
+    found = json.loads(run("find", copy, "--against", hashes, "--json").out)["images"][0]
     assert (found["found"], found["matches"][0]["similarity"]) == (None, 1.0)
     assert "the most alike has similarity 1.000; no thresholds are known for this encoder" in (
-        run("find", copy, "--in", hashes).out
+        run("find", copy, "--against", hashes).out
     )
 
 
 def test_find_in_an_audit_looks_through_its_sets(dataset: Path, audited: Path) -> None:
     picture = dataset / "train" / "thing" / "t1.png"
-    found = json.loads(run("find", picture, "--in", audited, "--json").out)["images"][0]
+    found = json.loads(run("find", picture, "--against", audited, "--json").out)["images"][0]
     assert [(m["set"], m["id"], m["grade"]) for m in found["matches"][:2]] == [
         ("train", "thing/t1.png", "exact"),
         ("test", "thing/mirrored.png", "near"),
@@ -227,23 +229,23 @@ def test_find_in_an_audit_looks_through_its_sets(dataset: Path, audited: Path) -
 
 def test_find_says_what_is_wrong(dataset: Path, tmp_path: Path) -> None:
     picture, train = dataset / "test" / "thing" / "copy.png", dataset / "train"
-    assert refused("find", tmp_path / "no.png", "--in", train) == (
+    assert refused("find", tmp_path / "no.png", "--against", train) == (
         2, f"image '{tmp_path / 'no.png'}' is no file",
     )  # fmt: skip
-    assert "does not exist" in refused("find", picture, "--in", tmp_path / "no")[1]
+    assert "does not exist" in refused("find", picture, "--against", tmp_path / "no")[1]
     text = dataset / "test" / "thing" / "text.jpg"
-    code, message = refused("find", text, "--in", train)
+    code, message = refused("find", text, "--against", train)
     assert code == 1
     assert str(text) in message
     assert "not-an-image" in message
-    ran = run("find", text, picture, "--in", train)
+    ran = run("find", text, picture, "--against", train)
     assert ran.code == 0
     assert f"{text}: cannot be read (not-an-image)" in ran.out
 
 
 def test_find_prints_hostile_names_in_one_line(dataset: Path) -> None:
     picture = dataset / "test" / "thing" / HOSTILE
-    ran = run("find", picture, "--in", dataset / "test")
+    ran = run("find", picture, "--against", dataset / "test")
     assert ran.code == 0
     assert ran.out.splitlines()[0].startswith(f"{plain(str(picture))}: found: ")
     assert "\x1b" not in ran.out

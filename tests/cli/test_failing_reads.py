@@ -80,10 +80,11 @@ def command(name: str, root: Path, out: Path) -> list[object]:
     here = ["--workers", 1, "--cache", "off"]
     return {
         "encode": ["encode", root / "train", "-o", out, *here],
-        "find": ["find", root / "test/cat/a.jpg", "--in", root / "train", *here],
-        "purge": ["purge", root / "audit", "--from", "train", "-o", out, "--apply", "--as", "copy"],
-        "split": ["split", root / "train", "--parts", "train=0.5,test=0.5", "-o", out, "--apply",
-                  "--as", "copy", *here],
+        "find": ["find", root / "test/cat/a.jpg", "--against", root / "train", *here],
+        "purge": ["purge", root / "audit", "--remove-from", "train", "-o", out, "--apply",
+                  "--format", "copy"],
+        "split": ["split", root / "train", "--ratios", "train=0.5,test=0.5", "-o", out, "--apply",
+                  "--format", "copy", *here],
         "show": ["show", root / "audit", "cat/a.jpg", "-o", f"{out}.png"],
         "report": ["report", root / "audit", "-o", f"{out}.html"],
         "stats": ["stats", root / "audit", "-o", out],

@@ -1,4 +1,4 @@
-"""``--frame``, ``--within-frames`` and ``--fail-on recording`` as a stranger meets them."""
+"""``--frame``, ``--max-frame-gap`` and ``--fail-on recording`` as a stranger meets them."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def told(road: Path, tmp_path_factory: pytest.TempPathFactory) -> Callable[..., 
 
     def audited(code: int, *options: object) -> tuple[Path, str, str]:
         folder = tmp_path_factory.mktemp("audit") / "a"
-        ran = run("audit", *options, "-o", folder, "--no-pictures", "--no-within")
+        ran = run("audit", *options, "-o", folder, "--no-images", "--skip-within")
         assert ran.code == code, ran.err
         return folder, " ".join(ran.out.split()), ran.err
 
@@ -75,7 +75,7 @@ def test_patterns_of_file_names(road, told):
 def test_a_bound_of_ones_own(road, told):
     """It is part of the settings, and of what the page and the summary say."""
     sides = ("--test", road / "test", "--train", road / "train", "--group", r"/(drive\d)/")
-    frame = ("--frame", r"/_(\d+)\.png/", "--within-frames", "0", "--fail-on", "recording")
+    frame = ("--frame", r"/_(\d+)\.png/", "--max-frame-gap", "0", "--fail-on", "recording")
     folder, out, _ = told(0, *sides, *frame)
     assert read_summary(folder)["settings"]["within_frames"] == 0
     assert "recording leaks" not in out
@@ -85,7 +85,7 @@ def test_a_bound_of_ones_own(road, told):
 
 def test_seconds_of_a_table(road, told):
     """A data set as one table: its usual group column, seconds in another."""
-    options = (road / "table.csv", "--frame", "at", "--within-seconds", "0.1")
+    options = (road / "table.csv", "--frame", "at", "--max-time-gap", "0.1")
     folder, out, _ = told(0, *options)
     assert "1 recording leaks: 2 of 3 test images lie within 0.1 s of a training frame" in out
     (comparison,) = read_summary(folder)["comparisons"]
@@ -115,10 +115,10 @@ def test_numbers_that_may_be_times_pass_no_gate(road, told):
     assert read_summary(folder)["skipped"] == ["repeats within the test sets: not looked for"]
     assert err == (
         f"visleak: --fail-on recording: of the recordings in test and train {doubt}; if they are"
-        " frames, say how near they leak with --within-frames\n"
+        " frames, say how near they leak with --max-frame-gap\n"
     )
-    told(0, *options, "--within-frames", "10")
-    told(3, *options, "--within-frames", "5000")
+    told(0, *options, "--max-frame-gap", "10")
+    told(3, *options, "--max-frame-gap", "5000")
     told(0, road / "table.csv", "--frame", "odd")
 
 
@@ -126,20 +126,20 @@ def test_numbers_that_may_be_times_pass_no_gate(road, told):
     ("options", "note"),
     [
         (
-            ("--within-frames", "3"),
-            "--within-frames is not used: nobody knows when pictures were taken; give --frame",
+            ("--max-frame-gap", "3"),
+            "--max-frame-gap is not used: nobody knows when pictures were taken; give --frame",
         ),
         (
-            ("--frame", "odd", "--within-seconds", "3"),
-            "--within-seconds is not used: the frames are numbers; --within-frames says how near"
+            ("--frame", "odd", "--max-time-gap", "3"),
+            "--max-time-gap is not used: the frames are numbers; --max-frame-gap says how near"
             " they leak",
         ),
         (
-            ("--frame", "at", "--within-frames", "3"),
-            "--within-frames is not used: the frames are times; --within-seconds says how near they"
+            ("--frame", "at", "--max-frame-gap", "3"),
+            "--max-frame-gap is not used: the frames are times; --max-time-gap says how near they"
             " leak",
         ),
-        (("--frame", "odd", "--within-frames", "3"), ""),
+        (("--frame", "odd", "--max-frame-gap", "3"), ""),
     ],
 )
 def test_options_that_do_nothing_say_so(road, told, options, note):
@@ -164,12 +164,12 @@ def test_frames_without_recordings_say_so(road, told):
             ["--group", r"/(drive\d)/", "--fail-on", "recording"],
             "--fail-on recording needs groups and frames on both sides of one data set: give",
         ),
-        (["--within-frames", "-1"], "invalid value for '--within-frames': Input should be greater"),
+        (["--max-frame-gap", "-1"], "invalid value for '--max-frame-gap': Input should be greater"),
         (
-            ["--within-seconds", "-0.5"],
-            "invalid value for '--within-seconds': Input should be greater",
+            ["--max-time-gap", "-0.5"],
+            "invalid value for '--max-time-gap': Input should be greater",
         ),
-        (["--within-seconds", "1e9"], "within_seconds from 0 to below 1,000,000,000; got 10 and"),
+        (["--max-time-gap", "1e9"], "within_seconds from 0 to below 1,000,000,000; got 10 and"),
         (["--fail-on", "recording=2"], "--fail-on recording=2: the rate is a share from 0 to 1"),
     ],
 )

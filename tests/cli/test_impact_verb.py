@@ -117,7 +117,7 @@ def test_errors_on_the_fair_set_and_the_leaderboard(
 def test_a_page_without_pictures_stays_so(
     folder: Path, files: Mapping[str, Path], tmp_path: Path
 ) -> None:
-    assert run("report", folder, "--no-pictures").code == 0
+    assert run("report", folder, "--no-images").code == 0
     assert run("impact", folder, "--predictions", files["one"], "-o", tmp_path / "a").code == 0
     page = (folder / "report.html").read_text()
     assert "This page was made without pictures" in page

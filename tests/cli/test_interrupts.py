@@ -24,15 +24,15 @@ VERBS = {
     "alone": ("audit", "{data}", "-o", "{out}", "--cache", "off", "--workers", "1"),
     "encode": ("encode", "{data}/train", "-o", "{out}", "--cache", "off"),
     "report": ("report", "{audit}", "-o", "{out}"),
-    "export": ("export", "{audit}", "--as", "csv", "-o", "{out}"),
+    "export": ("export", "{audit}", "--format", "csv", "-o", "{out}"),
     "stats": ("stats", "{audit}", "-o", "{out}"),
     "purge": (
-        *("purge", "{audit}", "--from", "test", "--grade", "near"),
-        *("-o", "{out}", "--as", "copy", "--apply"),
+        *("purge", "{audit}", "--remove-from", "test", "--grade", "near"),
+        *("-o", "{out}", "--format", "copy", "--apply"),
     ),
     "split": (
-        *("split", "{data}/train", "--parts", "train=0.5,test=0.5", "-o", "{out}"),
-        *("--as", "copy", "--cache", "off", "--apply"),
+        *("split", "{data}/train", "--ratios", "train=0.5,test=0.5", "-o", "{out}"),
+        *("--format", "copy", "--cache", "off", "--apply"),
     ),
 }
 

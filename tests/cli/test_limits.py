@@ -86,7 +86,7 @@ def test_a_working_folder_that_was_deleted(audited: Path, tmp_path: Path) -> Non
     gone = tmp_path / "gone"
     gone.mkdir()
     line = refused(
-        *("export", str(audited), "--as", "csv", "-o", "e.csv"), limit=gone.rmdir, cwd=gone
+        *("export", str(audited), "--format", "csv", "-o", "e.csv"), limit=gone.rmdir, cwd=gone
     )
     assert "working folder" in line
 
@@ -103,7 +103,7 @@ def test_names_that_are_not_utf8(dataset: Path, tmp_path: Path) -> None:
     assert shown.code == 0
     assert "thing/na\\xefve.png" in shown.out
     assert run("report", audit, "-o", tmp_path / f"{name}.html").code == 0
-    assert run("export", audit, "--as", "csv", "-o", tmp_path / f"{name}.csv").code == 0
+    assert run("export", audit, "--format", "csv", "-o", tmp_path / f"{name}.csv").code == 0
     assert run("diff", audit, audit, "-o", tmp_path / f"{name}.json").code == 0
     for kind in ("jpg", "html", "csv", "json"):
         assert (tmp_path / f"{name}.{kind}").stat().st_size

@@ -72,10 +72,10 @@ def test_a_cache_that_cannot_be_used_is_one_line(folder: Path) -> None:
     [
         ("show", "{audit}", "a.jpg"),
         ("stats", "{audit}"),
-        ("export", "{audit}", "--as", "csv", "-o", "{out}"),
+        ("export", "{audit}", "--format", "csv", "-o", "{out}"),
         ("report", "{audit}", "-o", "{out}"),
         ("diff", "{audit}", "{audit}"),
-        ("purge", "{audit}", "--from", "test"),
+        ("purge", "{audit}", "--remove-from", "test"),
         ("dlede", "--test", "{root}/test", "--train", "{root}/train", "--audit", "{audit}",
          "--trainer", "command:true {{train}} {{test}} {{out}} {{seed}}", "--steps", "50,100",
          "-o", "{out}"),

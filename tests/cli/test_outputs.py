@@ -80,7 +80,7 @@ def test_the_tables_of_an_audit_are_never_written_over(
     before = tree(folder)
     out = tmp_path / "audit" / ".." / "audit" / name
     for verb in (
-        ("export", folder, "--as", "csv"),
+        ("export", folder, "--format", "csv"),
         ("report", folder),
         ("diff", folder, folder),
     ):
@@ -134,7 +134,7 @@ def test_files_that_an_audit_may_get_are_its_own(
     folder = Path(shutil.copytree(audited, tmp_path / "audit"))
     (tmp_path / "link").symlink_to(folder)
     for place in (folder, tmp_path / "link"):
-        code, message = refused("export", folder, "--as", "csv", "-o", place / name, "--force")
+        code, message = refused("export", folder, "--format", "csv", "-o", place / name, "--force")
         assert (code, "is a part of an audit" in message) == (2, True)
     given = ("calibrate", dataset / "train", "--fpr", "1e-1", "-o", folder / "audit.json")
     code, message = refused(*given, "--force")
@@ -148,7 +148,7 @@ def test_files_that_an_audit_may_get_are_its_own(
         ("verdicts", "{audit}", "export", "{train}/new.csv"),
         ("calibrate", "{train}", "--fpr", "1e-1", "-o", "{train}/new.json"),
         ("train-encoder", "{train}", "-o", "{train}/new.onnx"),
-        ("purge", "{audit}", "--from", "test", "-o", "{train}/new", "--apply"),
+        ("purge", "{audit}", "--remove-from", "test", "-o", "{train}/new", "--apply"),
         ("replace", "{audit}", "--pool", "{test}", "-o", "{train}/new", "--apply"),
     ],
     ids=lambda verb: verb[0],

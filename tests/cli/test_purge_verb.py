@@ -17,21 +17,21 @@ from visleak.remedy.purge_plan import Purge, SetPlan, Share, Wish
 
 def test_the_plan_is_printed_and_nothing_is_written(audited, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    ran = run("purge", audited, "--from", "test")
+    ran = run("purge", audited, "--remove-from", "test")
     assert ran.code == 0
     assert ran.err == ""
     lines = ran.out.splitlines()
     assert lines[0] == "3 of 7 images of test would go (near and exact pairs); 4 stay"
     assert any(line.startswith("thing") and "100.00 %" in line for line in lines)
-    assert "recommended  --from " in ran.out
-    assert lines[-1] == "nothing was written; add -o DIR --as manifest|link|copy --apply"
+    assert "recommended  --remove-from " in ran.out
+    assert lines[-1] == "nothing was written; add -o DIR --format manifest|link|copy --apply"
     assert list(tmp_path.iterdir()) == []
 
 
 def test_write_audit_again_and_take_back(audited, dataset, tmp_path):
     """The result holds no leak: what the last line says to run proves it."""
     out = tmp_path / "clean"
-    ran = run("purge", audited, "--from", "test", "-o", out, "--as", "copy", "--apply")
+    ran = run("purge", audited, "--remove-from", "test", "-o", out, "--format", "copy", "--apply")
     assert ran.code == 0
     assert ran.out.startswith("3 of 7 images of test went (near and exact pairs); 4 stay\n")
     assert f"source       test={out}\n" in ran.out
@@ -41,7 +41,7 @@ def test_write_audit_again_and_take_back(audited, dataset, tmp_path):
     again = run("audit", "--test", out, "--train", dataset / "train", "-o", tmp_path / "again")
     assert again.out.startswith("0 of 3 ")
     assert "was there already, unchanged" in run(
-        "purge", audited, "--from", "test", "-o", out, "--as", "copy", "--apply"
+        "purge", audited, "--remove-from", "test", "-o", out, "--format", "copy", "--apply"
     ).out  # fmt: skip
     (out / "thing" / "q0.png").write_bytes(b"mine")
     planned = run("purge", "--undo", out)
@@ -55,20 +55,20 @@ def test_write_audit_again_and_take_back(audited, dataset, tmp_path):
 
 
 def test_json_is_all_of_stdout(audited, tmp_path):
-    ran = run("purge", audited, "--from", "train", "--json")
+    ran = run("purge", audited, "--remove-from", "train", "--json")
     content = json.loads(ran.out)
     assert content["asked"]["from"] == "train"
     assert content["sets"][0]["removed"] == 2
     assert content["written"] is None
     out = tmp_path / "out"
-    ran = run("purge", audited, "--from", "train", "-o", out, "--apply", "--json")
+    ran = run("purge", audited, "--remove-from", "train", "-o", out, "--apply", "--json")
     assert json.loads(ran.out)["written"]["images"] == {"train": 4}
     assert json.loads(run("purge", "--undo", out, "--json").out)["applied"] is False
 
 
 def test_hostile_names_reach_lists_and_terminal_as_text(audited, tmp_path):
     out = tmp_path / "out"
-    ran = run("purge", audited, "--from", "test", "-o", out, "--apply")
+    ran = run("purge", audited, "--remove-from", "test", "-o", out, "--apply")
     assert "\x1b" not in ran.out
     assert HOSTILE in (out / "removed.csv").read_text()
 
@@ -78,23 +78,24 @@ def test_hostile_names_reach_lists_and_terminal_as_text(audited, tmp_path):
     [
         (
             ["A"],
-            "purge needs --from test or --from train, or --undo MANIFEST; see visleak purge --help",
+            "purge needs --remove-from test or --remove-from train, or --undo MANIFEST; see visleak"
+            " purge --help",
         ),
         ([], "purge needs an audit folder, or --undo MANIFEST; see visleak purge --help"),
-        (["A", "--from", "test", "--apply"], "--apply needs a folder to write: -o DIR"),
-        (["A", "--from", "us"], "from must be one of test, train; got 'us'"),
+        (["A", "--remove-from", "test", "--apply"], "--apply needs a folder to write: -o DIR"),
+        (["A", "--remove-from", "us"], "from must be one of test, train; got 'us'"),
         (
-            ["A", "--from", "test", "--grade", "near", "--degree", "hard"],
+            ["A", "--remove-from", "test", "--grade", "near", "--degree", "hard"],
             "give either --grade or --degree",
         ),
         (
-            ["A", "--from", "test", "--as", "zip", "-o", "out", "--apply"],
+            ["A", "--remove-from", "test", "--format", "zip", "-o", "out", "--apply"],
             "as must be one of manifest, link, copy; got 'zip'",
         ),
         (["A", "--undo", "x"], "--undo takes a manifest alone, and --apply"),
         (["--undo", "x"], "x does not exist; give the manifest.json of a clean data set"),
         (
-            ["nowhere", "--from", "test"],
+            ["nowhere", "--remove-from", "test"],
             "nowhere holds no finished audit (no audit.json); run `visleak audit` first",
         ),
     ],

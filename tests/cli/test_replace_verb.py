@@ -28,7 +28,7 @@ def asked(planted: Path, tmp_path: Path) -> list[object]:
 
 
 def test_a_plan_in_words(asked: list[object], tmp_path: Path) -> None:
-    ran = run("replace", *asked, "--choose", "auto", "-o", tmp_path / "fair")
+    ran = run("replace", *asked, "--select", "auto", "-o", tmp_path / "fair")
     assert (ran.code, ran.err) == (0, "")
     lines = ran.out.splitlines()
     assert lines[:3] == [
@@ -51,7 +51,7 @@ def test_a_plan_in_words(asked: list[object], tmp_path: Path) -> None:
 
 def test_written_and_then_there_already(asked: list[object], tmp_path: Path) -> None:
     out = tmp_path / "fair"
-    order = ["replace", *asked, "--choose", "auto", "--apply", "-o", out]
+    order = ["replace", *asked, "--select", "auto", "--apply", "-o", out]
     assert run(*order).out.splitlines()[-1] == f"written: {out}; it opens as {out}"
     assert run(*order).out.splitlines()[-1] == f"there already: {out}; it opens as {out}"
     told = json.loads(run("replace", *asked, "--json").out)
@@ -82,11 +82,14 @@ def test_hostile_names_stay_on_their_line(planted: Path, tmp_path: Path) -> None
 @pytest.mark.parametrize(
     ("more", "said"),
     [
-        (["--choose", "best"], "choose must be one of approved, auto; got 'best'"),
+        (["--select", "best"], "choose must be one of approved, auto; got 'best'"),
         (["--grade", "soft"], "grade must be one of exact, near, similar; got 'soft'"),
         (["--set", "val"], "set must be one of test; got 'val'"),
         (["--apply"], "to write the fair test set, name a folder for it with -o DIR"),
-        (["--as", "zip", "--choose", "auto", "--apply", "-o", "x"], "as must be one of manifest,"),
+        (
+            ["--format", "zip", "--select", "auto", "--apply", "-o", "x"],
+            "as must be one of manifest,",
+        ),
     ],
 )
 def test_wrong_options(asked: list[object], more: list[str], said: str) -> None:

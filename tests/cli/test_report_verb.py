@@ -12,9 +12,9 @@ def test_report_is_written_where_it_is_wanted(audited: Path, tmp_path: Path) -> 
     ran = run("report", audited, "-o", out)
     assert (ran.code, ran.out, ran.err) == (0, f"{out}\n", "")
     assert "data:image" in out.read_text()
-    code, message = refused("report", audited, "-o", out, "--no-pictures")
+    code, message = refused("report", audited, "-o", out, "--no-images")
     assert (code, message.startswith(f"{out} exists;")) == (2, True)
-    assert run("report", audited, "-o", out, "--no-pictures", "--force").code == 0
+    assert run("report", audited, "-o", out, "--no-images", "--force").code == 0
     assert "data:image" not in out.read_text()
 
 

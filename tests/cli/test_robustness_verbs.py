@@ -24,7 +24,7 @@ def pictures(tmp_path_factory: pytest.TempPathFactory, natural: dict[str, np.nda
 def test_robustness_writes_a_folder_and_says_what_came_out(pictures: Path, tmp_path: Path) -> None:
     """The first line is one to repeat."""
     out = tmp_path / "out"
-    given = ("--conditions", "original,flip-h,gauss", "--queries", 3, "--at", 0.5, "-o", out)
+    given = ("--conditions", "original,flip-h,gauss", "--queries", 3, "--report-at", 0.5, "-o", out)
     ran = run("robustness", f"mine={pictures}", *given)
     assert ran.code == 0
     assert ran.err == ""

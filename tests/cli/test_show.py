@@ -12,10 +12,10 @@ from visleak.auditing import Audit
 
 def test_all_pairs_of_a_query_best_first(audited: Path) -> None:
     ran = run("show", audited, "thing/mirrored.png")
-    head, names, _, first, *rest = ran.out.rstrip("\n").split("\n")
+    head, _, names, _, first, *rest = ran.out.rstrip("\n").split("\n")
     assert head == "thing/mirrored.png of test (96 x 96, label thing)"
     assert re.split(r"  +", names) == [
-        *("grade", "sim.", "prob.", "set", "image", "transform", "reason"),
+        *("grade", "set", "image", "transform", "reason", "sim.", "prob."),
     ]
     assert first.startswith("near ")
     assert "thing/t1.png" in first
@@ -112,7 +112,7 @@ def test_ambiguous_id_asks_for_the_set(two_sets: Path) -> None:
 
 def test_lists_of_several_test_sets_ask_for_one(two_sets: Path, tmp_path: Path) -> None:
     out = tmp_path / "ids.txt"
-    code, message = refused("export", two_sets, "--as", "ids", "-o", out)
+    code, message = refused("export", two_sets, "--format", "ids", "-o", out)
     assert (code, message) == (
         2,
         "ids holds one test set, this audit has a, b; choose one with --set",

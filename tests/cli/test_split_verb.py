@@ -33,7 +33,7 @@ def audited(frames: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     out = tmp_path_factory.mktemp("torn") / "a"
     ran = run(
         "audit", "--test", frames / "test", "--train", frames / "train", "-o", out,
-        "--group", r"/(clip\d)_/", "--no-pictures",
+        "--group", r"/(clip\d)_/", "--no-images",
     )  # fmt: skip
     assert ran.code == 0
     return out
@@ -42,7 +42,7 @@ def audited(frames: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
 def test_plan_then_apply(frames: Path, tmp_path: Path) -> None:
     """The plan says that nothing was audited yet; the applied split says what proved it."""
     arguments = (
-        "split", frames / "all", "--parts", "train=67%,test=33%", "-o", tmp_path / "s",
+        "split", frames / "all", "--ratios", "train=67%,test=33%", "-o", tmp_path / "s",
         "--group", r"/(clip\d)_/",
     )  # fmt: skip
     plan = run(*arguments)
@@ -50,12 +50,12 @@ def test_plan_then_apply(frames: Path, tmp_path: Path) -> None:
     assert plan.out.startswith("12 images would be split: train 8, test 4\n")
     assert "tolerance    1 % is kept" in plan.out
     assert "they were not audited yet" in plan.out
-    done = run(*arguments, "--apply", "--as", "link")
+    done = run(*arguments, "--apply", "--format", "link")
     assert done.code == 0, done.err
     assert "12 images were split: train 8, test 4" in done.out
     assert "0 of 4 test images (0.00 %" in done.out
     assert len(list((tmp_path / "s" / "data" / "test").iterdir())) == 4
-    again = run(*arguments, "--apply", "--as", "link", "--json")
+    again = run(*arguments, "--apply", "--format", "link", "--json")
     assert again.code == 0, again.err
     content = json.loads(again.out)
     assert content["proof"]["headline"].startswith("0 of 4 test images")
@@ -65,7 +65,7 @@ def test_plan_then_apply(frames: Path, tmp_path: Path) -> None:
 def test_a_missed_tolerance_is_told_and_not_written(frames: Path, tmp_path: Path) -> None:
     """The plan is printed all the same; the code is that of content that cannot be worked with."""
     ran = run(
-        "split", frames / "all", "--parts", "a=50%,b=50%", "-o", tmp_path / "s",
+        "split", frames / "all", "--ratios", "a=50%,b=50%", "-o", tmp_path / "s",
         "--group", "/(clip)/", "--apply",
     )  # fmt: skip
     assert ran.code == 1
@@ -80,7 +80,7 @@ def test_a_missed_tolerance_is_told_and_not_written(frames: Path, tmp_path: Path
 
 def test_fix_says_what_moves(audited: Path, tmp_path: Path) -> None:
     """Six clips torn into halves: six moves, and sizes as they were."""
-    ran = run("split", "--fix", audited, "-o", tmp_path / "f")
+    ran = run("split", "--repair", audited, "-o", tmp_path / "f")
     assert ran.code == 0, ran.err
     assert ran.out.startswith("6 images would move to unite 6 components\n")
     assert "no fewer moves can unite it" in " ".join(ran.out.split())
@@ -94,18 +94,21 @@ def test_fix_says_what_moves(audited: Path, tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
-        ((), "split needs a set and --parts, as in: visleak split photos/ --parts"),
-        (("S",), "split needs a set and --parts"),
-        (("S", "--parts", "a=0.5,b=0.5", "--fix", "A"), "so a set has no place beside it"),
-        (("--fix", "A", "--stratify", "label"), "so --stratify has no place beside it"),
-        (("--fix", "A", "--tolerance", "2%"), "so --tolerance has no place beside it"),
-        (("S", "--parts", "a=0.5,b=0.5", "--keep-sizes"), "--keep-sizes goes with --fix A"),
-        (("S", "--parts", "a=0.5,b=0.5", "--tolerance", "some"), "--tolerance must be a share"),
-        (("S", "--parts", "a=0.5,b=0.6"), "add up to 1; got 2 that add up to 1.1"),
-        (("S", "--parts", "a=0.5,b=0.5", "--as", "zip"), "as must be one of manifest, link, copy"),
-        (("S", "--parts", "a=0.5,b=0.5", "--stratify", "label"), "has no labels"),
-        (("S", "--parts", "a=0.5,b=0.5", "--group", "kind"), "group 'kind': "),
-        (("--fix", "nowhere"), "nowhere holds no finished audit"),
+        ((), "split needs a set and --ratios, as in: visleak split photos/ --ratios"),
+        (("S",), "split needs a set and --ratios"),
+        (("S", "--ratios", "a=0.5,b=0.5", "--repair", "A"), "so a set has no place beside it"),
+        (("--repair", "A", "--stratify", "label"), "so --stratify has no place beside it"),
+        (("--repair", "A", "--tolerance", "2%"), "so --tolerance has no place beside it"),
+        (("S", "--ratios", "a=0.5,b=0.5", "--keep-sizes"), "--keep-sizes goes with --repair A"),
+        (("S", "--ratios", "a=0.5,b=0.5", "--tolerance", "some"), "--tolerance must be a share"),
+        (("S", "--ratios", "a=0.5,b=0.6"), "add up to 1; got 2 that add up to 1.1"),
+        (
+            ("S", "--ratios", "a=0.5,b=0.5", "--format", "zip"),
+            "must be one of manifest, link",
+        ),
+        (("S", "--ratios", "a=0.5,b=0.5", "--stratify", "label"), "has no labels"),
+        (("S", "--ratios", "a=0.5,b=0.5", "--group", "kind"), "group 'kind': "),
+        (("--repair", "nowhere"), "nowhere holds no finished audit"),
     ],
 )
 def test_wrong_calls(frames: Path, tmp_path: Path, arguments: tuple[str, ...], said: str) -> None:
@@ -124,7 +127,7 @@ def test_groups_in_an_audit(frames: Path, audited: Path, tmp_path: Path) -> None
     sides = ("--test", frames / "test", "--train", frames / "train")
     ran = run(
         "audit", *sides, "-o", audited, "--group", r"/(clip\d)_/", "--fail-on", "group=50%",
-        "--no-pictures",
+        "--no-images",
     )  # fmt: skip
     assert ran.code == 3
     assert "gate group: 6 of 6 test images (100.00 %) have a group that is on both sides" in ran.err
@@ -146,7 +149,7 @@ def test_a_shared_group_is_no_clean_bill(frames: Path, tmp_path: Path) -> None:
     for part, name in (("test", "clip0_2.png"), ("train", "clip1_0.png")):
         (tmp_path / part).mkdir()
         (tmp_path / part / name).write_bytes((frames / part / name).read_bytes())
-    sides = ("--test", tmp_path / "test", "--train", tmp_path / "train", "--no-pictures")
+    sides = ("--test", tmp_path / "test", "--train", tmp_path / "train", "--no-images")
     found = {}
     for name, pattern in (("shared", "/(clip)/"), ("apart", r"/(clip\d)/")):
         assert run("audit", *sides, "-o", tmp_path / name, "--group", pattern).code == 0

@@ -78,12 +78,12 @@ def test_verdicts_count_in_show_and_export(folder: Path, listed: Path, tmp_path:
     first = run("show", folder, "thing/q0.png").out.splitlines()[3]
     assert first.split()[:2] == ["near", "(judged;"]
     out = tmp_path / "pairs.csv"
-    assert run("export", folder, "--as", "csv", "--grade", "near", "-o", out).code == 0
+    assert run("export", folder, "--format", "csv", "--grade", "near", "-o", out).code == 0
     text = out.read_text()
     assert "thing/q0.png" in text
     assert "thing/mirrored.png" not in text
     out = tmp_path / "list.csv"
-    export = ("export", folder, "--as", "cifair", "--grade", "similar", "-o", out)
+    export = ("export", folder, "--format", "cifair", "--grade", "similar", "-o", out)
     assert run(*export).code == 0
     assert any(line.startswith("thing/mirrored.png,thing/t1.png,") and line.endswith(",2")
                for line in out.read_text().splitlines())  # fmt: skip
@@ -122,7 +122,10 @@ def test_disputed_pairs_are_told_when_left_out(folder: Path, tmp_path: Path) -> 
         (("imprt", "x.csv"), "what to do with verdicts must be import or export; got 'imprt'"),
         (("import",), "name the file to import: visleak verdicts A import FILE"),
         (("export", "x.csv", "--within"), "--within means nothing with export; leave it out"),
-        (("import", "x.csv", "--as", "csv"), "--as means nothing with import; leave it out"),
+        (
+            ("import", "x.csv", "--format", "csv"),
+            "--format means nothing with import",
+        ),
         (("--strict",), "--strict means nothing without import or export; leave it out"),
         (("import", "x.csv"), "there is no file x.csv to import"),
         (("export", "x.csv"), "nobody has judged a pair of"),

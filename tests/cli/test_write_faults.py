@@ -23,29 +23,29 @@ from PIL import Image
 #: Commands; {data}, {audit} and {out} stand for the data set, a copy of its audit and the output.
 COMMANDS: Mapping[str, tuple[str, ...]] = {
     "audit": ("audit", "{data}", "-o", "{out}", "--workers", "1"),
-    "export": ("export", "{audit}", "--as", "csv", "-o", "{out}"),
-    "accepted": ("export", "{audit}", "--as", "accepted", "-o", "{out}"),
+    "export": ("export", "{audit}", "--format", "csv", "-o", "{out}"),
+    "accepted": ("export", "{audit}", "--format", "accepted", "-o", "{out}"),
     "report": ("report", "{audit}", "-o", "{out}"),
     "show": ("show", "{audit}", "thing/copy.png", "-o", "{out}.png"),
     "diff": ("diff", "{audit}", "{audit}", "-o", "{out}.csv"),
     "purge": (
-        *("purge", "{audit}", "--from", "test", "--grade", "near"),
-        *("-o", "{out}", "--as", "copy", "--apply"),
+        *("purge", "{audit}", "--remove-from", "test", "--grade", "near"),
+        *("-o", "{out}", "--format", "copy", "--apply"),
     ),
     "purge-list": (
-        *("purge", "{audit}", "--from", "test", "--grade", "near"),
-        *("-o", "{out}", "--as", "link", "--apply"),
+        *("purge", "{audit}", "--remove-from", "test", "--grade", "near"),
+        *("-o", "{out}", "--format", "link", "--apply"),
     ),
     "split": (
-        *("split", "{data}/train", "--parts", "train=0.5,test=0.5", "-o", "{out}"),
-        *("--as", "copy", "--workers", "1", "--apply"),
+        *("split", "{data}/train", "--ratios", "train=0.5,test=0.5", "-o", "{out}"),
+        *("--format", "copy", "--workers", "1", "--apply"),
     ),
     "calibrate": ("calibrate", "{data}/train", "--fpr", "1e-1", "-o", "{out}.json"),
     "stats": ("stats", "{audit}", "-o", "{out}"),
     "encode": ("encode", "{data}/train", "-o", "{out}", "--workers", "1"),
     "replace": (
-        *("replace", "{audit}", "--pool", "{root}/pool", "--choose", "auto"),
-        *("-o", "{out}", "--as", "copy", "--apply"),
+        *("replace", "{audit}", "--pool", "{root}/pool", "--select", "auto"),
+        *("-o", "{out}", "--format", "copy", "--apply"),
     ),
     "verdicts": ("verdicts", "{audit}", "import", "{lists}", "--reviewer", "Ada"),
 }

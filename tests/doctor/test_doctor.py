@@ -198,13 +198,13 @@ def test_a_broken_installation(tmp_path: Path) -> None:
     assert ran.returncode == 1, ran.stderr
     assert ran.stderr == ""
     said = ran.stdout.splitlines()
-    assert f"cache       {cache}, 2.5 MB" in said
-    assert "            cuda:0 (Some GPU, 80 GB)" in said
+    assert f"cache     {cache}, 2.5 MB" in said
+    assert "          cuda:0 (Some GPU, 80 GB)" in said
     broken = said.index(
-        f"broken      torchvision 0.99 does not work beside torch 9.1 (RuntimeError: {error}); it"
+        f"problem   torchvision 0.99 does not work beside torch 9.1 (RuntimeError: {error}); it"
         " breaks transformers and timm too"
     )
-    assert said[broken + 1].startswith("            to mend it: pip uninstall -y torchvision, or ")
+    assert said[broken + 1].startswith("          fix: pip uninstall -y torchvision, or ")
     assert [line for line in said if line.endswith("overwrite each other's files")]
     found = json.loads(doctor(site, cache, "--json").stdout)
     assert len(found["troubles"]) == 2

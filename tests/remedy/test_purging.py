@@ -221,7 +221,7 @@ def test_embeddings_on_the_training_side(sources, tmp_path):
         _purge_embeddings(folder, out, "copy")
     assert str(raised.value) == (
         "set 'crawl' has embeddings only, so there are no pictures to copy; write the list of ids"
-        " with --as manifest"
+        " with --format manifest"
     )
     written = _purge_embeddings(folder, out, "manifest").written
     assert written.sources == {}
@@ -292,7 +292,7 @@ def test_a_set_that_changed_since_the_audit_is_refused(tmp_path):
         ({"set_name": "val"}, "set must be one of test; got 'val'"),
         (
             {"side": "train", "within": "drop"},
-            "repeats within the test set are dropped with --from test only",
+            "repeats within the test set are dropped with --remove-from test only",
         ),
     ],
 )
@@ -313,8 +313,8 @@ def test_audits_that_cannot_be_purged(audited, sources, tmp_path):
     with pytest.raises(UsageError) as raised:
         purge(alone, side="train")
     assert str(raised.value) == (
-        "this audit compared a set with itself alone, so there is no training side; use --from"
-        " test --within drop"
+        "this audit compared a set with itself alone, so there is no training side; use"
+        " --remove-from test --within drop"
     )
     both = make_audit(
         tmp_path / "b", dict(zip("ab", sources, strict=True)), {}, [],

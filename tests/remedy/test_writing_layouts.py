@@ -162,7 +162,7 @@ def test_a_picture_that_fits_no_place_is_refused(tmp_path):
         written(tmp_path / "out", piece(source, [0], {0: Substitute(pool, 0)}))
     assert str(raised.value) == (
         "set 'pool': image 'x.jpg' is JPEG and cannot stand under the name '0.png'; take a pool of"
-        " .png pictures, or write the list alone with --as manifest"
+        " .png pictures, or write the list alone with --format manifest"
     )
     with pytest.raises(VisleakError, match=r"image 'y.png' has 40 x 40 pixels: its place holds 32"):
         written(tmp_path / "out", piece(making.cifar(tmp_path), [0], {0: Substitute(pool, 1)}))
@@ -408,7 +408,7 @@ def test_parquet_of_two_sets(tmp_path):
         written(tmp_path / "out", piece(one, [0]), piece(two, [1], name="train"))
     assert str(raised.value) == (
         "part 'test': sets 'test' and 'train' have different columns and cannot become one Parquet"
-        " data set; use --as manifest"
+        " data set; use --format manifest"
     )
     two = making.parquet(tmp_path / "c", 100)
     result = written(tmp_path / "out", piece(one, [0, 3]), piece(two, [1], name="train"))
@@ -460,7 +460,8 @@ def test_archives_are_not_mixed(tmp_path):
     with pytest.raises(UsageError) as raised:
         written(tmp_path / "out", piece(one, [0]), piece(two, [1], name="train"))
     assert str(raised.value) == (
-        "part 'test': images cannot be moved from set to set in a zip archive; use --as manifest"
+        "part 'test': images cannot be moved from set to set in a zip archive; use"
+        " --format manifest"
     )
     with pytest.raises(UsageError) as raised:
         written(
@@ -470,7 +471,7 @@ def test_archives_are_not_mixed(tmp_path):
         )
     assert str(raised.value) == (
         "part 'test': set 'test' is a folder of pictures and 'train' is a table of files; they"
-        " cannot become one, use --as manifest"
+        " cannot become one, use --format manifest"
     )
 
 
@@ -516,5 +517,5 @@ def test_a_hugging_face_data_set_becomes_its_parquet(tmp_path):
     assert images.labels.to_pylist() == ["cat", "cat", "dog"]
     again = datasets.Dataset.from_parquet(result.sources["test"], cache_dir=str(tmp_path / "c"))
     assert again.features == made.features
-    with pytest.raises(UsageError, match="there are no files to link to; use --as copy"):
+    with pytest.raises(UsageError, match="there are no files to link to; use --format copy"):
         written(tmp_path / "out2", piece(source, [0]), how="link")

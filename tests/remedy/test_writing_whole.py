@@ -140,7 +140,7 @@ def test_a_small_disk_is_refused_before_anything_is_written(tmp_path, monkeypatc
     size = sum(p.stat().st_size for p in sorted((tmp_path / "in").rglob("*.png"))[:4]) // 4 * 3
     assert str(raised.value) == (
         f"{tmp_path / 'out'} needs {size} bytes, its disk has 100 bytes free; make room, or write"
-        " links or lists alone with --as link or --as manifest"
+        " links or lists alone with --format link or --format manifest"
     )
     write([part(source)], tmp_path / "out", "link", about={})
 
@@ -336,7 +336,7 @@ def test_names_that_are_no_utf8(tmp_path):
         write([part(source, (0,))], tmp_path / how, how, about={})
         assert (tmp_path / how / os.fsdecode(name)).read_bytes() == making.picture(0)
         assert write([part(source, (0,))], tmp_path / how, how, about={}).reused
-    with pytest.raises(VisleakError, match="is not UTF-8 and cannot stand in a list; use --as"):
+    with pytest.raises(VisleakError, match="is not UTF-8 and cannot stand in a list; use --format"):
         write([part(source, (0,))], tmp_path / "manifest", "manifest", about={})
 
 

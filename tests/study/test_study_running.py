@@ -289,7 +289,7 @@ def test_killed_and_carried_on(place: Path, after: str) -> None:
     (place / "sets.toml").write_text(sets_of())
     process = subprocess.Popen(
         [sys.executable, "-m", "visleak", "audit", "--config", str(place / "sets.toml"), "-o",
-         str(place / "out"), "--cache", "off", "--workers", "1", "--no-pictures"],
+         str(place / "out"), "--cache", "off", "--workers", "1", "--no-images"],
         stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, start_new_session=True,
     )  # fmt: skip
     end = time.monotonic() + PATIENCE

@@ -11,25 +11,20 @@ from typing import Annotated
 
 import typer
 
-from visleak.cli import edges
+from visleak.cli import audit_folders, edges
 from visleak.cli.audit_verb import audit
 from visleak.cli.calibrate_verb import calibrate
-from visleak.cli.check_verb import check
-from visleak.cli.diff_verb import diff
+from visleak.cli.command import add
 from visleak.cli.dlede_verb import dlede
-from visleak.cli.doctor import doctor
 from visleak.cli.encode_verb import encode
 from visleak.cli.evaluate_verb import evaluate
-from visleak.cli.export import export
 from visleak.cli.find_verb import find
 from visleak.cli.impact_verb import impact
 from visleak.cli.memorization_verb import memorization
 from visleak.cli.purge_verb import purge
 from visleak.cli.replace_verb import replace
-from visleak.cli.report_verb import report
 from visleak.cli.review_verb import review
 from visleak.cli.robustness_verb import robustness
-from visleak.cli.show import show
 from visleak.cli.split_verb import split
 from visleak.cli.stats_verb import stats
 from visleak.cli.train_verb import train_encoder
@@ -38,7 +33,7 @@ from visleak.cli.verdicts_verb import verdicts
 app = typer.Typer(
     name="visleak",
     help="Find, explain and measure visual data leakage between test and training images.",
-    add_completion=False,
+    add_completion=True,
     rich_markup_mode="rich",
     context_settings={"help_option_names": ["-h", "--help"]},
 )
@@ -50,25 +45,22 @@ app.command(
     "encode",
     epilog="For example: visleak encode photos/ --encoder clip -o photos-clip",
 )(encode)
-app.command("report")(report)
-app.command("show")(show)
+add(app, "report", audit_folders.report)
+add(app, "show", audit_folders.show, "show visleak-audit thing/copy.png -o pair.png")
 app.command(
     "find",
-    epilog="For example: visleak find holiday.jpg --in train/",
+    epilog="For example: visleak find holiday.jpg --against train/",
 )(find)
 app.command(
     "review",
     epilog="For example: visleak review visleak-audit --candidates nearest",
 )(review)
-app.command("export")(export)
-app.command(
-    "diff",
-    epilog="For example: visleak diff audit-before audit-after -o changes.csv",
-)(diff)
+add(app, "export", audit_folders.export, "export visleak-audit --format ids -o leaks.txt")
+add(app, "diff", audit_folders.diff, "diff audit-before audit-after -o changes.csv")
 app.command(
     "purge",
-    epilog="For example: visleak purge visleak-audit --from test --grade near -o clean --as copy"
-    " --apply",
+    epilog="For example: visleak purge visleak-audit --remove-from test --grade near -o clean"
+    " --format copy --apply",
 )(purge)
 app.command(
     "stats",
@@ -92,12 +84,12 @@ app.command(
 )(train_encoder)
 app.command(
     "split",
-    epilog="For example: visleak split photos/ --parts train=0.8,test=0.2 --stratify label"
+    epilog="For example: visleak split photos/ --ratios train=0.8,test=0.2 --stratify label"
     " -o photos-split",
 )(split)
 app.command(
     "replace",
-    epilog="For example: visleak replace visleak-audit --pool unused/ --choose auto",
+    epilog="For example: visleak replace visleak-audit --pool unused/ --select auto",
 )(replace)
 app.add_typer(evaluate, name="evaluate")
 app.command(
@@ -110,11 +102,8 @@ app.command(
     " --trainer torch:detector --forecast",
 )(dlede)
 app.add_typer(memorization, name="memorization")
-app.command(
-    "check",
-    epilog="For example: visleak check visleak-audit --images",
-)(check)
-app.command("doctor")(doctor)
+add(app, "check", audit_folders.check_audit, "check visleak-audit --images")
+add(app, "doctor", audit_folders.doctor)
 
 
 def _version(wanted: bool) -> None:

@@ -53,7 +53,7 @@ def refuse_other_options(context: typer.Context, config: Path | None) -> None:
     from visleak.errors import UsageError
 
     if config is None:
-        raise UsageError("--plan says what --config FILE would compare; give --config FILE")
+        raise UsageError("--dry-run says what --config FILE would compare; give --config FILE")
     for parameter in context.command.params:
         name = parameter.name or ""
         source = context.get_parameter_source(name)

@@ -4,13 +4,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from visleak.cli.progress import duration
+from visleak.quantities import duration, size
 
 if TYPE_CHECKING:
     from visleak.pipeline.cost import Cost
-
-_UNITS: Final = ("bytes", "kB", "MB", "GB", "TB")
-
 
 #: Steps of an audit and what is done in them.
 STEPS: Final = {
@@ -43,15 +40,3 @@ def line(cost: Cost) -> str:
     if cost.cache:
         disk += f", up to {size(cost.cache)} of cache"
     return "; ".join([*parts, disk])
-
-
-def size(count: int) -> str:
-    """Return a number of bytes as people read it.
-
-    >>> size(999), size(1_500), size(23_400_000)
-    ('999 bytes', '1.5 kB', '23 MB')
-    """
-    value, unit = float(count), 0
-    while value >= 999.5 and unit + 1 < len(_UNITS):
-        value, unit = value / 1000, unit + 1
-    return f"{value:,.1f} {_UNITS[unit]}" if unit and value < 10 else f"{value:,.0f} {_UNITS[unit]}"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import json
 import os
 import signal
 import sys
@@ -55,6 +56,12 @@ def say(text: str) -> None:
     """Write finished text to stdout."""
     sys.stdout.write(text)
     sys.stdout.flush()
+
+
+def say_json(content: Any) -> None:
+    """Write plain values to stdout as JSON."""
+    text = json.dumps(content, indent=1, ensure_ascii=False)
+    say(text.encode("utf-8", "backslashreplace").decode("utf-8") + "\n")
 
 
 def say_bytes(data: bytes) -> None:

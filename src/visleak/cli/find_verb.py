@@ -24,7 +24,7 @@ def find(
     place: Annotated[
         str,
         typer.Option(
-            "--in",
+            "--against",
             metavar="DIR|S|A",
             show_default=False,
             help="Where to look: embeddings that visleak encode wrote, a set of pictures as for"

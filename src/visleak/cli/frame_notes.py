@@ -46,8 +46,8 @@ def notes(
     if "frame" in asked and not gates.both_have(("groups",), queries, references):
         yield "--frame is not used: no recordings are known on both sides; give --group"
     for option, timed, other, kind in (
-        ("within_frames", False, "--within-seconds", "times"),
-        ("within_seconds", True, "--within-frames", "numbers"),
+        ("within_frames", False, "--max-time-gap", "times"),
+        ("within_seconds", True, "--max-frame-gap", "numbers"),
     ):
         if option not in asked or any(images.timed == timed for images in framed):
             continue

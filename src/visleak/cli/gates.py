@@ -208,7 +208,7 @@ def refuse_doubtful(gates: Iterable[Gate], summary: Mapping[str, Any]) -> None:
             raise UsageError(
                 f"--fail-on recording: of the recordings in {each['query_set']} and"
                 f" {each['reference_set']} {why}; if they are frames, say how near they leak with"
-                " --within-frames"
+                " --max-frame-gap"
             )
 
 

@@ -67,7 +67,7 @@ Config = Annotated[
 Plan = Annotated[
     bool,
     typer.Option(
-        "--plan",
+        "--dry-run",
         rich_help_panel=SETS,
         help="With --config: print what would be compared, and stop.",
     ),
@@ -105,7 +105,7 @@ Frame = Annotated[
 WithinFrames = Annotated[
     int,
     typer.Option(
-        "--within-frames",
+        "--max-frame-gap",
         metavar="N",
         min=0,
         rich_help_panel=HOW,
@@ -116,7 +116,7 @@ WithinFrames = Annotated[
 WithinSeconds = Annotated[
     float,
     typer.Option(
-        "--within-seconds",
+        "--max-time-gap",
         metavar="S",
         min=0.0,
         rich_help_panel=HOW,
@@ -204,7 +204,7 @@ Candidates = Annotated[
 NoWithin = Annotated[
     bool,
     typer.Option(
-        "--no-within", rich_help_panel=HOW, help="Do not look for repeats inside the test sets."
+        "--skip-within", rich_help_panel=HOW, help="Do not look for repeats inside the test sets."
     ),
 ]
 NoVerify = Annotated[
@@ -257,8 +257,8 @@ BaselineOf = Annotated[
         "--baseline",
         metavar="A|FILE",
         rich_help_panel=OUT,
-        help="An audit folder, or a file of accepted pairs (visleak export --as accepted): leaks"
-        " known there do not count for --fail-on. May be repeated.",
+        help="An audit folder, or a file of accepted pairs (visleak export --format accepted):"
+        " leaks known there do not count for --fail-on. May be repeated.",
     ),
 ]
 IncludeDisputed = Annotated[
@@ -270,7 +270,7 @@ IncludeDisputed = Annotated[
 ]
 NoPictures = Annotated[
     bool,
-    typer.Option("--no-pictures", rich_help_panel=OUT, help="Put no pictures in the report."),
+    typer.Option("--no-images", rich_help_panel=OUT, help="Put no pictures in the report."),
 ]
 Json = Annotated[
     bool,
@@ -386,7 +386,7 @@ Precision = Annotated[
 CostOnly = Annotated[
     bool,
     typer.Option(
-        "--cost",
+        "--dry-run",
         rich_help_panel=OUT,
         help="Say what the audit would cost (images, bytes, time, disk), and stop.",
     ),

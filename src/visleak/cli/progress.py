@@ -9,6 +9,7 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 from visleak.cli.edges import plain
+from visleak.quantities import duration
 
 if TYPE_CHECKING:
     from visleak.pipeline.workplace import Progress
@@ -34,17 +35,21 @@ def bars() -> Iterator[Progress]:
     tasks: dict[str, Any] = {}
 
     def progress(step: str, done: int, total: int) -> None:
+        # shown from the first step on: a command that reports none draws nothing
+        shown.start()
         # a step of one unit says nothing until it is done
         known = total if total > 1 or done else None
         if step not in tasks:
             tasks[step] = shown.add_task(plain(step), total=known)
         elif done < shown.tasks[tasks[step]].completed:
-            # the step is done once more, as when pictures are looked at again, more closely
+            # the step runs once more, as when images are verified again, at a higher resolution
             shown.reset(tasks[step])
         shown.update(tasks[step], completed=done, total=known)
 
-    with shown:
+    try:
         yield progress
+    finally:
+        shown.stop()
 
 
 def _shown() -> Any:
@@ -105,17 +110,3 @@ def told(
         parts += [f"{speed:,.{0 if speed >= 10 else 2}f}{unit}/s"] if speed else []
     parts.append(duration(took) if left is None else f"{duration(left)} left")
     return ", ".join(parts)
-
-
-def duration(seconds: float) -> str:
-    """Return a duration as people read it.
-
-    >>> duration(7.6), duration(75), duration(3_700)
-    ('8 s', '1:15', '1:01:40')
-    """
-    whole = round(seconds)
-    if whole < 60:
-        return f"{whole} s"
-    minutes, rest = divmod(whole, 60)
-    hours, minutes = divmod(minutes, 60)
-    return f"{hours}:{minutes:02d}:{rest:02d}" if hours else f"{minutes}:{rest:02d}"

@@ -23,7 +23,7 @@ def purge(
     side: Annotated[
         str | None,
         typer.Option(
-            "--from",
+            "--remove-from",
             metavar="test|train",
             show_default=False,
             help="Where images go: of a leaking pair the test image, or the training image.",
@@ -72,7 +72,7 @@ def purge(
     as_: Annotated[
         str,
         typer.Option(
-            "--as",
+            "--format",
             metavar="manifest|link|copy",
             help="Lists of what stays and goes; or the data set in its own layout, of symbolic"
             " links or of copies.",
@@ -108,7 +108,7 @@ def purge(
         _undo(undo, apply=apply, json=json)
         return
     if folder is None or side is None:
-        what = "an audit folder" if folder is None else "--from test or --from train"
+        what = "an audit folder" if folder is None else "--remove-from test or --remove-from train"
         raise UsageError(f"purge needs {what}, or --undo MANIFEST; see visleak purge --help")
     if apply and out is None:
         raise UsageError("--apply needs a folder to write: -o DIR")

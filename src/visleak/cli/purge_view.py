@@ -40,7 +40,7 @@ def shown(purge: Purge, summary: Mapping[str, Any], out: Path | None) -> Iterato
     yield Text()
     if purge.written is None:
         where = f"-o {shlex.quote(str(out))}" if out is not None else "-o DIR"
-        yield Text(plain(f"nothing was written; add {where} --as manifest|link|copy --apply"))
+        yield Text(plain(f"nothing was written; add {where} --format manifest|link|copy --apply"))
     else:
         yield from _written(purge, summary)
 
@@ -124,7 +124,7 @@ def _facts(purge: Purge) -> Iterator[Text]:
         )
     for caveat in purge.caveats:
         yield _fact("not seen", caveat, "yellow")
-    yield _fact("recommended", f"--from {purge.advice.side}: {purge.advice.why}")
+    yield _fact("recommended", f"--remove-from {purge.advice.side}: {purge.advice.why}")
 
 
 def _within(wish: Wish) -> str:

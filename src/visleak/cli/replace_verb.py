@@ -50,7 +50,7 @@ def replace(
     choose: Annotated[
         str,
         typer.Option(
-            "--choose",
+            "--select",
             metavar="approved|auto",
             help="approved: what people approved in visleak review A --pool SOURCE; auto: where"
             " nobody did, the first candidate of the class that is no copy of its nearest"
@@ -85,7 +85,7 @@ def replace(
     as_: Annotated[
         str,
         typer.Option(
-            "--as",
+            "--format",
             metavar="copy|link|manifest",
             help="What is written: files in the layout of the test set, links to them, or lists"
             " alone.",

@@ -32,7 +32,7 @@ def robustness(
     at: Annotated[
         list[float] | None,
         typer.Option(
-            "--at",
+            "--report-at",
             metavar="X",
             rich_help_panel=options.HOW,
             help="Similarity at which true- and false-positive rates are read, beside the"

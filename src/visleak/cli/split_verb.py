@@ -28,7 +28,7 @@ def split(
     parts: Annotated[
         str | None,
         typer.Option(
-            "--parts",
+            "--ratios",
             metavar="NAME=SHARE,..",
             show_default=False,
             rich_help_panel=NEW,
@@ -81,7 +81,7 @@ def split(
     fix: Annotated[
         Path | None,
         typer.Option(
-            "--fix",
+            "--repair",
             metavar="A",
             show_default=False,
             callback=options.told,
@@ -140,7 +140,7 @@ def split(
     as_: Annotated[
         str,
         typer.Option(
-            "--as",
+            "--format",
             metavar="manifest|link|copy",
             rich_help_panel=options.OUT,
             help="Lists of what is where; or data sets in their own layout, of symbolic links or of"
@@ -163,7 +163,7 @@ def split(
     from visleak.remedy.plan import Unbalanced
 
     given = {
-        "--parts": parts, "--stratify": stratify, "--audit": audit, "--encoder": encoder,
+        "--ratios": parts, "--stratify": stratify, "--audit": audit, "--encoder": encoder,
         "--id": id_, "--label": label, "--allow-unbalanced": allow_unbalanced or None,
         "--tolerance": None if tolerance == "1%" else tolerance,
     }  # fmt: skip
@@ -227,15 +227,15 @@ def _refuse_mixtures(
         other = other or next((name for name, value in given.items() if value is not None), None)
         if other is not None:
             raise UsageError(
-                f"--fix A mends the split that A audited, so {other} has no place beside it"
+                f"--repair A mends the split that A audited, so {other} has no place beside it"
             )
     elif source is None or parts is None:
         raise UsageError(
-            "split needs a set and --parts, as in: visleak split photos/ --parts"
-            " train=0.8,test=0.2; or --fix A with an audit of a split that is there"
+            "split needs a set and --ratios, as in: visleak split photos/ --ratios"
+            " train=0.8,test=0.2; or --repair A with an audit of a split that is there"
         )
     elif keep_sizes:
-        raise UsageError("--keep-sizes goes with --fix A; a new split has the sizes of --parts")
+        raise UsageError("--keep-sizes goes with --repair A; a new split has the sizes of --ratios")
 
 
 def _rate(text: str) -> float:

@@ -163,7 +163,7 @@ def _outcome(content: Mapping[str, Any], out: Path) -> Iterator[Text]:
     if written is None:
         yield Text("no pair that is known lies between the parts; they were not audited yet")
         yield Text(plain(f"only the plan was written: {out / 'assignment.csv'}"))
-        yield Text(plain(f"add -o {shlex.quote(str(out))} --as manifest|link|copy --apply"))
+        yield Text(plain(f"add -o {shlex.quote(str(out))} --format manifest|link|copy --apply"))
         return
     rounds = content["rounds"]
     if content["pairs_added"]:

@@ -6,7 +6,9 @@ import re
 import sys
 import textwrap
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
+
+from visleak.cli.edges import plain
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -30,6 +32,20 @@ class Either:
 
     wide: Table
     narrow: Table
+
+
+def shown(result: Any) -> Iterable[RenderableType | Either]:
+    """Return the parts of a result: those of a document, else what it consists of; lines are plain.
+
+    Args:
+        result: a ``Document``, or lines, texts and tables.
+    """
+    from rich.text import Text
+
+    from visleak.reporting import Document, terminal
+
+    parts = terminal(result) if isinstance(result, Document) else result
+    return [Text(plain(part)) if isinstance(part, str) else part for part in parts]
 
 
 def rendered(parts: Iterable[RenderableType | Either]) -> str:

@@ -68,7 +68,7 @@ def verdicts(
     as_: Annotated[
         str | None,
         typer.Option(
-            "--as",
+            "--format",
             metavar="cifair|csv",
             help="Export: a list of the pairs that people agree on, with those within the test"
             " set in a second file; or every verdict. By default cifair.",

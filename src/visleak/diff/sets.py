@@ -21,9 +21,11 @@ def parse_map(texts: Sequence[str]) -> dict[str, str]:
     for text in texts:
         old, equals, new = text.partition("=")
         if not (old and equals and new):
-            raise UsageError(f"--map takes OLD=NEW, the names of a set in A and in B; got {text!r}")
+            raise UsageError(
+                f"--rename must be OLD=NEW, names of one set in both audits; got {text!r}"
+            )
         if old in given or new in given.values():
-            raise UsageError(f"--map names a set twice: {text!r}")
+            raise UsageError(f"--rename names a set twice: {text!r}")
         given[old] = new
     return given
 
@@ -49,7 +51,9 @@ def match_sets(
     ):
         for name in wanted:
             if name not in known:
-                raise UsageError(f"--map: {which} has no set {name!r}; it has {', '.join(known)}")
+                raise UsageError(
+                    f"--rename: {which} has no set {name!r}; it has {', '.join(known)}"
+                )
     matched = dict(given)
     for name in names[0]:
         if name in names[1] and name not in matched and name not in matched.values():
@@ -63,6 +67,6 @@ def match_sets(
         elif old and new:
             raise UsageError(
                 f"the sets {', '.join(old)} of A and {', '.join(new)} of B have other names; say"
-                f" which is which, as in --map {old[0]}={new[0]}"
+                f" which is which, as in --rename {old[0]}={new[0]}"
             )
     return {name: matched[name] for name in names[0] if name in matched}

@@ -39,7 +39,7 @@ CHUNK: Final = 50_000
 
 def export(
     folder: str | os.PathLike[str],
-    as_: str,
+    format: str,
     out: str | os.PathLike[str],
     *,
     grade: str | None = None,
@@ -50,7 +50,7 @@ def export(
 
     Args:
         folder: an audit folder.
-        as_: ``cifair``: pairs as ``TestID,TrainID,Distance,Judgment``, closest first, with
+        format: ``cifair``: pairs as ``TestID,TrainID,Distance,Judgment``, closest first, with
             ``Distance = sqrt(2 - 2 * similarity)`` and ``Judgment`` 0 exact, 1 near, 2 similar;
             repeats within the test set go to a second file beside it, ``_within_test`` before the
             suffix, whose TrainID is a test id. ``Distance`` is empty, and the row at the end, of
@@ -72,14 +72,14 @@ def export(
             there already.
         VisleakError: the folder is damaged, or the format cannot hold what is in it.
     """
-    if as_ not in FORMATS:
-        raise UsageError(f"the format must be one of {', '.join(FORMATS)}; got {as_!r}")
+    if format not in FORMATS:
+        raise UsageError(f"the format must be one of {', '.join(FORMATS)}; got {format!r}")
     if grade is not None and grade not in GRADES:
         raise UsageError(f"grade must be one of {', '.join(GRADES)}; got {grade!r}")
     path = Path(out)
     summary = read_summary(Path(folder))
     graded = summary["grader"] is not None or bool(read_verdicts(Path(folder)))
-    if not graded and (as_ != "csv" or grade is not None):
+    if not graded and (format != "csv" or grade is not None):
         raise UsageError(
             f"{folder} was audited without verification, so no pair has a grade; only all pairs"
             " as csv can be exported until people judge them"
@@ -87,14 +87,14 @@ def export(
     names = [total["query_set"] for total in summary["totals"]]
     if query_set is not None and query_set not in names:
         raise UsageError(f"set must be one of {', '.join(names)}; got {query_set!r}")
-    if query_set is None and as_ not in WHOLE and len(names) > 1:
+    if query_set is None and format not in WHOLE and len(names) > 1:
         raise UsageError(
-            f"{as_} holds one test set, this audit has {', '.join(names)}; choose one with --set"
+            f"{format} holds one test set, this audit has {', '.join(names)}; choose one with --set"
         )
-    for file in (path, second_path(path)) if as_ == "cifair" else (path,):
+    for file in (path, second_path(path)) if format == "cifair" else (path,):
         free_file(file, force=force, audit=Path(folder))
-    wanted = query_set if query_set is not None or as_ in WHOLE else names[0]
-    return FORMATS[as_](Path(folder), path, grade, wanted)
+    wanted = query_set if query_set is not None or format in WHOLE else names[0]
+    return FORMATS[format](Path(folder), path, grade, wanted)
 
 
 def _cifair(folder: Path, out: Path, grade: str | None, query_set: str | None) -> tuple[Path, ...]:

@@ -43,7 +43,7 @@ def advise(summary: Mapping[str, Any], lost: int) -> Advice:
         return Advice(
             "test",
             f"{shown} has embeddings only, whose pictures are not here to be written; the list of"
-            " the ids that should go can be (--from train)",
+            " the ids that should go can be (--remove-from train)",
         )
     pretrained = [each["name"] for each in trains if "pretraining" in each["roles"]]
     if pretrained:
@@ -84,7 +84,7 @@ def chosen_sets(summary: Mapping[str, Any], side: str, name: str | None) -> list
     if side == "train" and not trains:
         raise UsageError(
             "this audit compared a set with itself alone, so there is no training side; use"
-            " --from test --within drop"
+            " --remove-from test --within drop"
         )
     own = tests if side == "test" else trains
     if name is not None and name not in own:

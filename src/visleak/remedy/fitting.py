@@ -63,6 +63,6 @@ def fitting(stored: Stored, holds: str, name: str | None, shown: str) -> Stored:
         what = "no picture" if kind is None else kind.name
         raise VisleakError(
             f"{shown} is {what} and cannot stand under the name {name!r}; take a pool of"
-            f" {ending or 'such'} pictures, or write the list alone with --as manifest"
+            f" {ending or 'such'} pictures, or write the list alone with --format manifest"
         )
     return stored

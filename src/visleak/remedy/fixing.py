@@ -119,7 +119,7 @@ def _sets(found: Audit, group: str | None) -> list[ImageSet]:
     if len(about) < 2:
         raise UsageError(
             f"{found.folder} is an audit of one set, so there is no split to mend; split it with"
-            " `visleak split S --parts train=0.8,test=0.2`"
+            " `visleak split S --ratios train=0.8,test=0.2`"
         )
     datasets = sorted({each["dataset"] for each in about})
     if len(datasets) > 1:

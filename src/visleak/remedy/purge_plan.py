@@ -52,7 +52,7 @@ class Wish:
             if value is not None and value not in allowed:
                 raise UsageError(f"{name} must be one of {', '.join(allowed)}; got {value!r}")
         if self.within == "drop" and self.side != "test":
-            raise UsageError("repeats within the test set are dropped with --from test only")
+            raise UsageError("repeats within the test set are dropped with --remove-from test only")
 
     @property
     def column(self) -> str:

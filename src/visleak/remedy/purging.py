@@ -185,7 +185,7 @@ def _apply(audit: Audit, planned: Purge, out: Path, how: str, progress: Progress
             if how != "manifest":
                 raise UsageError(
                     f"set {each.name!r} has embeddings only, so there are no pictures to {how};"
-                    " write the list of ids with --as manifest"
+                    " write the list of ids with --format manifest"
                 )
             continue
         images = _opened(audit, each)

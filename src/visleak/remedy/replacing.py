@@ -246,7 +246,7 @@ def _refusal(plan: ReplacePlan) -> str:
     advice = (
         "give a larger pool"
         if plan.choose == "auto"
-        else "approve some with `visleak review A --pool S`, let the machine choose with --choose"
+        else "approve some with `visleak review A --pool S`, let the machine choose with --select"
         " auto"
     )
     return (

@@ -77,7 +77,7 @@ def refuse_small_disk(out: Path, wanted: int) -> None:
     if wanted > free:
         raise VisleakError(
             f"{out} needs {sized(wanted)}, its disk has {sized(free)} free; make room, or write"
-            " links or lists alone with --as link or --as manifest"
+            " links or lists alone with --format link or --format manifest"
         )
 
 

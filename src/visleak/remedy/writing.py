@@ -165,12 +165,12 @@ def _layout(part: Part, how: str) -> Layout | None:
     if other is not None:
         raise UsageError(
             f"part {part.name!r}: set {name!r} is {layout.name} and {other.images.name!r} is"
-            f" {layout_of(other.images).name}; they cannot become one, use --as manifest"
+            f" {layout_of(other.images).name}; they cannot become one, use --format manifest"
         )
     if len(part.pieces) > 1 and not layout.mixes:
         raise UsageError(
             f"part {part.name!r}: images cannot be moved from set to set in {layout.name}; use"
-            " --as manifest"
+            " --format manifest"
         )
     if any(piece.instead for piece in part.pieces) and not layout.swaps:
         raise UsageError(
@@ -179,7 +179,7 @@ def _layout(part: Part, how: str) -> Layout | None:
         )
     if how == "link" and not all(linkable(piece.images) for piece in part.pieces):
         raise UsageError(
-            f"set {name!r} is {layout.name}, and there are no files to link to; use --as copy"
+            f"set {name!r} is {layout.name}, and there are no files to link to; use --format copy"
         )
     return layout
 

@@ -118,6 +118,21 @@ class Figure:
 
 
 @dataclass(frozen=True, slots=True)
+class Fact:
+    """A statement with a short name in front.
+
+    Attributes:
+        name: of it; empty where it continues the one before.
+        text: what is stated.
+        style: ``caution``, ``good``, ``strong``, or empty.
+    """
+
+    name: str
+    text: str
+    style: str = ""
+
+
+@dataclass(frozen=True, slots=True)
 class Document:
     """What a capability reports.
 
@@ -128,6 +143,7 @@ class Document:
         tables: the most important first; those without rows are left out.
         figures: of it.
         images: titles and files of contact sheets.
+        facts: statements with names, shown behind the tables.
         notes: what was measured, with which settings, at what cost.
         reading: how to read the result.
     """
@@ -140,6 +156,7 @@ class Document:
     images: tuple[tuple[str, str], ...] = ()
     notes: tuple[str, ...] = ()
     reading: tuple[str, ...] = ()
+    facts: tuple[Fact, ...] = ()
 
     def grids(self) -> list[Grid]:
         """Return the tables that have rows, as texts."""

@@ -17,6 +17,9 @@ if TYPE_CHECKING:
 #: The interval of a number, behind it.
 _INTERVAL: Final = re.compile(r" \([^()]+ to [^()]+\)$")
 
+#: Styles of facts on a terminal.
+_STYLES: Final = {"": "", "caution": "yellow", "good": "green", "strong": "bold"}
+
 #: Rows of a table on one page of LaTeX.
 PAGE: Final = 48
 
@@ -27,7 +30,7 @@ ROWS: Final = 10
 def markdown(document: Document) -> str:
     """Return a document as a page of Markdown."""
     lines = [f"# {markdown_cell(document.title)}", "", f"**{_sentence(document.headline)}**"]
-    lines += _bullets(document.lines)
+    lines += _bullets([*document.lines, *_facts(document)])
     for grid in document.grids():
         lines += ["", f"## {markdown_cell(grid.title)}", "", *markdown_table(grid)]
     pictures = [
@@ -53,14 +56,14 @@ def latex(document: Document) -> str:
     for grid in document.grids():
         for part in paged(grid, PAGE):
             lines += ["", *latex_table(part, intervals=True)]
-    for line in document.lines:
+    for line in (*document.lines, *_facts(document)):
         lines += ["", f"% {latex_cell(line)}"]
     return "\n".join(lines) + "\n"
 
 
 def section(document: Document) -> dict[str, Any]:
     """Return a document as a section of an audit's page, which escapes everything once more."""
-    lines = (*document.lines, *document.notes, *document.reading)
+    lines = (*document.lines, *_facts(document), *document.notes, *document.reading)
     return {
         "title": document.title,
         "headline": f"{document.headline[:1].upper()}{document.headline[1:]}.",
@@ -85,29 +88,33 @@ def terminal(
     intervals: bool = True,
     tables: int | None = 1,
 ) -> Iterator[RenderableType]:
-    """Yield the parts of a summary: headline, statements, tables, notes.
+    """Yield the parts of a summary: headline, statements, the first tables, facts, notes.
 
     Args:
         document: what is shown.
         columns: headings of the columns that are shown; all by default.
         rows: of a table, at most.
-        intervals: numbers of the tables have their intervals.
-        tables: number of tables, the most important first; ``None`` shows all, with titles.
+        intervals: numbers of a table have their intervals.
+        tables: that are shown, at most; ``None`` shows all, with their titles.
     """
     from rich.text import Text
 
     yield Text(plain(document.headline), "bold")
     for line in document.lines:
         yield Text(plain(line))
-    for grid in document.grids()[:tables]:
+    for whole in document.grids()[:tables]:
         yield Text()
         if tables is None:
-            yield Text(plain(grid.title), "bold")
-        shown = _chosen(grid, columns)
-        if not intervals:
-            cells = [[_INTERVAL.sub("", cell) for cell in row] for row in shown.rows]
-            shown = replace(shown, rows=cells)
-        yield from table(shown, rows)
+            yield Text(plain(whole.title), "bold")
+        grid = _chosen(whole, columns)
+        cut = [[cell if intervals else _INTERVAL.sub("", cell) for cell in r] for r in grid.rows]
+        yield from table(replace(grid, rows=cut), rows)
+    if document.facts:
+        yield Text()
+    width = max((len(fact.name) for fact in document.facts), default=0) + 2
+    for fact in document.facts:
+        name = f"{fact.name:<{width}}"
+        yield Text.assemble((name, "dim"), (plain(fact.text), _STYLES[fact.style]))
     if document.notes:
         yield Text()
     for line in document.notes:
@@ -126,8 +133,9 @@ def table(grid: Grid, rows: int = ROWS) -> Iterator[RenderableType]:
             made.add_column(plain(name), overflow="fold")
         else:
             made.add_column(plain(name), justify="right", no_wrap=True)
-    for row in grid.rows[:rows]:
-        made.add_row(*(Text(plain(cell)) for cell in row))
+    for number, row in enumerate(grid.rows[:rows]):
+        styles = ["bold" if (number, at) in grid.bold else "" for at in range(len(row))]
+        made.add_row(*(Text(plain(c), style) for c, style in zip(row, styles, strict=True)))
     yield made
     if len(grid.rows) > rows:
         yield Text(f"and {len(grid.rows) - rows:,} more")
@@ -143,6 +151,10 @@ def _chosen(grid: Grid, columns: Sequence[str]) -> Grid:
         [[row[at] for at in places] for row in grid.rows],
         texts=sum(at < grid.texts for at in places),
     )
+
+
+def _facts(document: Document) -> list[str]:
+    return [f"{fact.name}: {fact.text}" if fact.name else fact.text for fact in document.facts]
 
 
 def _sentence(text: str) -> str:

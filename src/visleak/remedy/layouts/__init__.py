@@ -128,7 +128,7 @@ def layout_of(images: ImageSet) -> Layout:
     if layout is None:
         raise UsageError(
             f"set {images.name!r}: {images.source} is of a kind that is not written; write the"
-            " lists alone with --as manifest"
+            " lists alone with --format manifest"
         )
     return layout
 

@@ -64,7 +64,7 @@ def _root(part: FilledPart) -> str:
     if len(roots) > 1:
         raise UsageError(
             f"part {part.name!r}: its pictures lie in {' and '.join(sorted(roots))}, and a COCO"
-            " file has one folder; use --as link or --as copy"
+            " file has one folder; use --format link or --format copy"
         )
     return roots.pop()
 

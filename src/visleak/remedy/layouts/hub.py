@@ -62,7 +62,7 @@ def _loaded(images: ImageSet) -> Any:
     if not hasattr(source, "__len__"):
         raise UsageError(
             f"set {images.name!r} is streamed and cannot be written; open it without"
-            " ?streaming=yes, or write the list of ids with --as manifest"
+            " ?streaming=yes, or write the list of ids with --format manifest"
         )
     return source.with_format("arrow")
 
@@ -79,7 +79,7 @@ def _column(images: ImageSet, schema: pa.Schema) -> str:
     if found is None:
         raise UsageError(
             f"set {images.name!r}: {images.source} holds arrays and no encoded pictures; write the"
-            " list of ids with --as manifest"
+            " list of ids with --format manifest"
         )
     return found
 

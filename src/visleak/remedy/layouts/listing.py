@@ -50,8 +50,8 @@ def write_listing(
             write_csv_rows(file, (["" if v is None else v for v in row] for row in rows))
     except UnicodeEncodeError as error:
         raise VisleakError(
-            f"a name of part {part.name!r} is not UTF-8 and cannot stand in a list; use --as copy"
-            " or --as link"
+            f"a name of part {part.name!r} is not UTF-8 and cannot be written to a list; use --format"
+            " copy or --format link"
         ) from error
     return Opened(name, ids=tuple(ids))
 
@@ -78,7 +78,7 @@ def files_of(part: FilledPart, place: Place, beside: Path) -> list[str]:
             if file is None:
                 raise UsageError(
                     f"set {piece.images.name!r}: an image is no file that a list could name; use"
-                    " --as copy"
+                    " --format copy"
                 )
             found.append(place.link_to(file, beside))
     return found

@@ -74,7 +74,7 @@ def refuse_other_columns(part: FilledPart) -> None:
             first = part.pieces[0].images.name
             raise VisleakError(
                 f"part {part.name!r}: sets {first!r} and {piece.images.name!r} have different"
-                " columns and cannot become one Parquet data set; use --as manifest"
+                " columns and cannot become one Parquet data set; use --format manifest"
             )
 
 

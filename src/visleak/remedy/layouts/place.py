@@ -83,7 +83,7 @@ class Place:
         if is_outside(name):
             raise VisleakError(
                 f"{name!r} lies outside of its data set and has no place in {self.final}; write"
-                " the lists alone with --as manifest"
+                " the lists alone with --format manifest"
             )
         path = self.folder / name
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -107,7 +107,7 @@ class Place:
             path.write_bytes(stored)
         else:
             raise UsageError(
-                f"set {piece.images.name!r}: an image is no file to link to; use --as copy"
+                f"set {piece.images.name!r}: an image is no file to link to; use --format copy"
             )
 
     def put_file(self, source: bytes, path: Path) -> None:

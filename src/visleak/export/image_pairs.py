@@ -1,60 +1,92 @@
-"""``visleak show``: all pairs of one image, and a picture of the best one."""
+"""All pairs of one image, and a drawing of the best one."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+import os
+from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Any
 
-import typer
+import pyarrow as pa
+import pyarrow.compute as pc
 
-from visleak.cli import edges, options
+from visleak.auditing import Audit, apply_verdicts
+from visleak.errors import UsageError, VisleakError
+from visleak.gallery import drawable, relation, write_card
+from visleak.images.folder import as_text
+from visleak.pipeline.folder import refuse_sets
+from visleak.records import GRADES
+from visleak.reporting import Column, Document, Table
+from visleak.stats import chance
+from visleak.store import free_file
 
-if TYPE_CHECKING:
-    import pyarrow as pa
-    from rich.console import RenderableType
 
-    from visleak.auditing import Audit
+@dataclass(frozen=True)
+class ImagePairs:
+    """The pairs of one image.
+
+    Attributes:
+        audit: the audit, verdicts of people applied.
+        image: row of ``images.parquet``.
+        pairs: rows of ``pairs.parquet``, most likely duplicates first.
+    """
+
+    audit: Audit
+    image: dict[str, Any]
+    pairs: Sequence[dict[str, Any]]
 
 
-def show(
-    folder: options.AuditFolder,
-    image: Annotated[
-        str, typer.Argument(metavar="ID", show_default=False, help="The id of an image.")
-    ],
-    out: Annotated[
-        Path | None,
-        typer.Option(
-            "--output", "-o", metavar="FILE", help="Draw the best pair to this .png or .jpg."
-        ),
-    ] = None,
-    set_name: Annotated[
-        str | None,
-        typer.Option("--set", metavar="NAME", help="The image's set, where several have the id."),
-    ] = None,
-    force: options.ForceFile = False,
-) -> None:
-    """List every pair of an image, closest first, with what people judged."""
-    from visleak.auditing import Audit, apply_verdicts
-    from visleak.cli.terminal import rendered
-    from visleak.gallery import drawable
-    from visleak.images.folder import as_text
-    from visleak.pipeline.folder import refuse_sets
-    from visleak.store import free_file
+def image_pairs(
+    folder: str | os.PathLike[str],
+    image: str,
+    set_name: str | None = None,
+    *,
+    out: Path | None = None,
+    force: bool = False,
+) -> ImagePairs:
+    """Return every pair of an image, with what people judged.
 
-    # ids of files whose names are not UTF-8 hold escapes, and such a name may be typed as it is
-    image = as_text(image)
+    Args:
+        folder: an audit folder.
+        image: id of the image.
+        set_name: its set; needed if several test sets have the id.
+        out: draw the best pair to this ``.png`` or ``.jpg``.
+        force: replace an existing file.
+
+    Raises:
+        UsageError: there is no such image, or several; or ``out`` exists or has another ending.
+        VisleakError: it could not be read, or there is no pair to draw.
+    """
     audit = apply_verdicts(Audit(folder))
     if out is not None:
         drawable(out)
-        free_file(out, force=force, audit=folder)
+        free_file(out, force=force, audit=audit.folder)
         refuse_sets(audit.summary, out)
-    row = _image(audit, image, set_name)
-    pairs = _pairs(audit, row["set"], image)
-    edges.say(rendered(_table(row, pairs)))
+    # ids of files whose names are not UTF-8 hold escapes, and such a name may be typed as it is
+    row = _image(audit, as_text(image), set_name)
+    found = ImagePairs(audit, row, _pairs(audit, row["set"], row["id"]))
     if out is not None:
-        _draw(audit, row, pairs, out)
-        edges.say(f"{edges.plain(str(out))}\n")
+        _draw(found, out)
+    return found
+
+
+def document(found: ImagePairs) -> Document:
+    """Return the pairs of an image for people."""
+    image = found.image
+    size = f"{image['width']} x {image['height']}" if image["width"] else "size unknown"
+    label = f", label {image['label']}" if image["label"] else ""
+    columns = (
+        *(Column(heading=name, show=str) for name in ("grade", "set", "image")),
+        *(Column(heading=name, show=str) for name in ("transform", "reason")),
+        *(Column(heading=name, number=True) for name in ("sim.", "prob.")),
+    )
+    return Document(
+        "Pairs of an image",
+        f"{image['id']} of {image['set']} ({size}{label})",
+        lines=() if found.pairs else (_alone(image),),
+        tables=(Table("pairs", columns, [_cells(row, image) for row in found.pairs]),),
+    )
 
 
 def _image(audit: Audit, image: str, set_name: str | None) -> dict[str, Any]:
@@ -64,10 +96,6 @@ def _image(audit: Audit, image: str, set_name: str | None) -> dict[str, Any]:
         UsageError: there is no such image, or several.
         VisleakError: it could not be read.
     """
-    import pyarrow.compute as pc
-
-    from visleak.errors import UsageError
-
     names = [each["name"] for each in audit.summary["sets"]]
     if set_name is not None and set_name not in names:
         raise UsageError(f"set must be one of {', '.join(names)}; got {set_name!r}")
@@ -88,9 +116,6 @@ def _image(audit: Audit, image: str, set_name: str | None) -> dict[str, Any]:
 
 def _refuse(audit: Audit, table: pa.Table, image: str, set_name: str | None) -> None:
     """Say why there is no such image."""
-    import pyarrow.compute as pc
-
-    from visleak.errors import UsageError, VisleakError
 
     for problem in audit.unreadable():
         if problem.id == image and set_name in (None, problem.set):
@@ -103,9 +128,6 @@ def _refuse(audit: Audit, table: pa.Table, image: str, set_name: str | None) -> 
 
 def _pairs(audit: Audit, name: str, image: str) -> list[dict[str, Any]]:
     """Return the pairs of an image, most likely duplicates first, closest first among equals."""
-    import pyarrow.compute as pc
-
-    from visleak.records import GRADES
 
     table = audit.pairs()
     is_query = pc.and_(pc.equal(table["query_set"], name), pc.equal(table["query"], image))
@@ -123,41 +145,18 @@ def _pairs(audit: Audit, name: str, image: str) -> list[dict[str, Any]]:
     )
 
 
-def _table(image: dict[str, Any], pairs: Sequence[dict[str, Any]]) -> Iterator[RenderableType]:
-    from rich import box
-    from rich.table import Table
-    from rich.text import Text
-
-    size = f"{image['width']} x {image['height']}" if image["width"] else "size unknown"
-    label = f", label {edges.plain(image['label'])}" if image["label"] else ""
-    head = f"{edges.plain(image['id'])} of {edges.plain(image['set'])} ({size}{label})"
-    yield Text(head, "bold")
-    if not pairs:
-        yield Text(_alone(image))
-        return
-    table = Table(box=box.SIMPLE_HEAD, pad_edge=False, show_edge=False, header_style="dim")
-    table.add_column("grade", no_wrap=True)
-    for name in ("sim.", "prob."):
-        table.add_column(name, justify="right", no_wrap=True)
-    for name in ("set", "image", "transform", "reason"):
-        table.add_column(name, overflow="fold")
-    for row in pairs:
-        table.add_row(*_cells(row, image), style="dim" if row["grade"] == "different" else "")
-    yield table
-
-
-def _cells(row: dict[str, Any], image: dict[str, Any]) -> Iterator[str]:
-    from visleak.stats import chance
-
+def _cells(row: dict[str, Any], image: dict[str, Any]) -> list[str]:
     mine = (row["query_set"], row["query"]) == (image["set"], image["id"])
     other = "reference" if mine else "query"
-    yield _graded(row)
-    yield _similarity(row)
-    yield "-" if row["probability"] is None else chance(row["probability"])
-    yield edges.plain(row[f"{other}_set"])
-    yield edges.plain(row[other])
-    yield edges.plain(row["transform"] or "")
-    yield edges.plain(row["reason"] or "")
+    return [
+        _graded(row),
+        row[f"{other}_set"],
+        row[other],
+        row["transform"] or "",
+        row["reason"] or "",
+        _similarity(row),
+        "-" if row["probability"] is None else chance(row["probability"]),
+    ]
 
 
 def _graded(row: dict[str, Any]) -> str:
@@ -182,36 +181,33 @@ def _alone(image: dict[str, Any]) -> str:
     if image["nearest"] is None:
         return "no pair"
     return (
-        f"no pair; nearest is {edges.plain(image['nearest'])} of"
-        f" {edges.plain(image['nearest_set'])} at {image['nearest_similarity']:.3f}"
+        f"no pair; nearest is {image['nearest']} of"
+        f" {image['nearest_set']} at {image['nearest_similarity']:.3f}"
     )
 
 
-def _draw(audit: Audit, image: dict[str, Any], pairs: Sequence[dict[str, Any]], out: Path) -> None:
+def _draw(found: ImagePairs, out: Path) -> None:
     """Draw the first pair.
 
     Raises:
-        VisleakError: there is none, or a picture cannot be read any more.
+        VisleakError: there is no pair, or an image cannot be read any more.
     """
-    from visleak.errors import VisleakError
-    from visleak.gallery import relation, write_card
-    from visleak.stats import chance
-
+    audit, image, pairs = found.audit, found.image, found.pairs
     if not pairs:
         raise VisleakError(f"{image['id']!r} has no pair to draw")
     best = pairs[0]
-    pictures = []
+    images = []
     for side in ("query", "reference"):
         name, id_ = best[f"{side}_set"], best[side]
-        found = audit.pictures(name, [id_])
-        if id_ not in found:
+        readable = audit.pictures(name, [id_])
+        if id_ not in readable:
             raise VisleakError(
                 f"{id_!r} of {name} cannot be read or has changed since the audit; nothing is drawn"
             )
-        pictures.append(found[id_])
+        images.append(readable[id_])
     title = f"{best['query_set']}: {best['query']}   {best['reference_set']}: {best['reference']}"
     said = [_graded(best), f"similarity {_similarity(best)}"]
     if best["probability"] is not None:
         said.append(f"probability {chance(best['probability'])}")
     lines = [", ".join(said), best["reason"] or ""]
-    write_card(out, pictures[0], pictures[1], relation(best), title=title, lines=lines)
+    write_card(out, images[0], images[1], relation(best), title=title, lines=lines)

@@ -1,0 +1,227 @@
+"""Commands derived from settings, and what all commands do before and after their work.
+
+A command is a function of settings (dataclasses whose fields are declared by
+:func:`visleak.options.option`) that calls one public function and returns a :class:`Reply`.
+"""
+
+from __future__ import annotations
+
+import inspect
+import shlex
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import MISSING, dataclass, field, is_dataclass
+from functools import wraps
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, get_args, get_origin, get_type_hints
+
+import typer
+from typer.core import TyperCommand
+
+from visleak.cli import edges
+from visleak.cli.progress import bars
+from visleak.errors import UsageError, VisleakError
+from visleak.options import AUDIT_DIR, Option, build, leaves
+
+if TYPE_CHECKING:
+    from visleak.pipeline.workplace import Progress
+
+
+@dataclass
+class Call:
+    """The call of a command; a parameter of this type is given to commands that have one.
+
+    Attributes:
+        progress: shows how far each step is.
+        given: names of the fields that stand on the command line, each with its flag.
+        line: the command line, as it may be pasted into a shell.
+        kept: what an interrupted run keeps, for the message; may be set by the command.
+    """
+
+    progress: Progress
+    given: Mapping[str, str] = field(default_factory=dict)
+    line: str = ""
+    kept: str = ""
+
+    def only_with(self, mode: str, allowed: Iterable[str]) -> None:
+        """Refuse all options but some, in a mode where the others mean nothing.
+
+        Args:
+            mode: the option or argument that selects the mode, as the user writes it.
+            allowed: names of fields.
+
+        Raises:
+            UsageError: another one was given.
+        """
+        known = set(allowed)
+        wrong = [flag for name, flag in self.given.items() if name not in known]
+        if wrong:
+            raise UsageError(f"{', '.join(wrong)} cannot be used with {mode}; leave it out")
+
+
+@dataclass(frozen=True)
+class Reply:
+    """What a command has to say.
+
+    Attributes:
+        shown: a ``Document``, or parts for the terminal: lines, texts and tables of rich.
+        content: what ``--json`` prints: plain values, or a JSON file that is printed as it is.
+        notes, complaints: lines for stderr, before and after the result.
+        files: that were written; listed after the summary.
+        code: exit code.
+    """
+
+    shown: Any = ()
+    content: Any = None
+    notes: Sequence[str] = ()
+    complaints: Sequence[str] = ()
+    files: Sequence[Path] = ()
+    code: int = 0
+
+
+class _Command(TyperCommand):
+    def get_help_option(self, ctx: Any) -> Any:
+        """Return the option ``--help``, without a metavariable."""
+        found = super().get_help_option(ctx)
+        if found is not None:
+            found.metavar = ""
+        return found
+
+
+def add(app: typer.Typer, name: str, function: Callable[..., Reply], example: str = "") -> None:
+    """Add a command to an application.
+
+    Args:
+        app: the application.
+        name: of the command.
+        function: its parameters are settings classes, and :class:`Call`; its docstring is the
+            help.
+        example: a command line, shown at the end of the help.
+    """
+    epilog = f"Example: visleak {example}" if example else None
+    app.command(name, epilog=epilog, cls=_Command)(derived(function))
+
+
+def derived(function: Callable[..., Reply]) -> Callable[..., None]:
+    """Return a command as typer takes it: one parameter per option, which is what it runs."""
+    hints = {name: hint for name, hint in get_type_hints(function).items() if name != "return"}
+    groups = {name: hint for name, hint in hints.items() if hint is not Call}
+    if wrong := [name for name, hint in groups.items() if not is_dataclass(hint)]:
+        raise TypeError(f"{function.__name__}: {', '.join(wrong)} must be settings")
+    options = {own.name: (own, hint, declared)
+               for group in groups.values() for own, hint, declared in leaves(group)}  # fmt: skip
+    if len(options) != sum(1 for group in groups.values() for _ in leaves(group)):
+        raise TypeError(f"{function.__name__}: two of its settings declare one option")
+
+    @wraps(function)
+    def command(context: typer.Context, **values: Any) -> None:
+        given = {
+            name: _flag(name, declared)
+            for name, (_, _, declared) in options.items()
+            if (source := context.get_parameter_source(name)) and source.name == "COMMANDLINE"
+        }
+        for name, (own, hint, declared) in options.items():
+            values[name] = _value(values[name], own.default, hint, declared)
+            if declared.metavar == AUDIT_DIR and values[name] is not None:
+                _warn_if_unfinished(values[name])
+        settings = {name: build(group, values) for name, group in groups.items()}
+        with bars() as progress:
+            call = Call(progress, given, _line(context))
+            calls = {name: call for name, hint in hints.items() if hint is Call}
+            try:
+                reply = function(**settings, **calls)
+            except KeyboardInterrupt as error:
+                if not call.kept:
+                    raise
+                word, code = edges.verdict(error)
+                raise edges.Stopped(f"{word}; {call.kept}", code) from error
+        answer(reply, json=bool(values.get("json")))
+
+    parameters = [_parameter(*each) for each in options.values()]
+    context = inspect.Parameter("context", inspect.Parameter.KEYWORD_ONLY, annotation=typer.Context)
+    command.__signature__ = inspect.Signature([context, *parameters])  # type: ignore[attr-defined]
+    command.__annotations__ = {each.name: each.annotation for each in (context, *parameters)}
+    return command
+
+
+def answer(reply: Reply, *, json: bool) -> None:
+    """Print what a command has to say, and end with its exit code."""
+    for line in reply.notes:
+        edges.note(line)
+    if json and isinstance(reply.content, Path):
+        edges.say_bytes(reply.content.read_bytes())
+    elif json:
+        edges.say_json(reply.content)
+    else:
+        from visleak.cli.terminal import rendered, shown
+
+        edges.say(rendered([*shown(reply.shown), *shown(map(str, reply.files))]))
+    for line in reply.complaints:
+        edges.complain(line)
+    if reply.code:
+        raise typer.Exit(reply.code)
+
+
+def _parameter(own: Any, hint: Any, declared: Option) -> inspect.Parameter:
+    """Return the parameter that typer makes an option or argument of."""
+    default, kind = own.default, hint
+    if declared.parse is not None:
+        kind, default = str | None, default if default in (None, MISSING) else f"{default:g}"
+    elif get_origin(hint) is tuple:
+        kind = list[get_args(hint)[0]] | None  # type: ignore[misc]
+        default = default or None
+    elif hint is bool:
+        default = False
+    keywords: dict[str, Any] = {
+        "metavar": "" if hint is bool else declared.metavar or None,
+        "help": declared.help,
+        "rich_help_panel": declared.panel or None,
+        "show_default": default not in (None, MISSING, False, 0),
+    }
+    if declared.choices:
+        keywords["autocompletion"] = lambda: list(declared.choices)
+    about = (
+        typer.Argument(**keywords)
+        if declared.positional
+        else typer.Option(*(declared.flags or (_flag(own.name, declared),)), **keywords)
+    )
+    return inspect.Parameter(
+        own.name,
+        inspect.Parameter.KEYWORD_ONLY,
+        annotation=Annotated[kind, about],
+        default=inspect.Parameter.empty if default is MISSING else default,
+    )
+
+
+def _value(value: Any, default: Any, hint: Any, declared: Option) -> Any:
+    """Return the value of a field from that of its option."""
+    if hint is bool:
+        return default is not value if value else default
+    if declared.parse is not None:
+        return None if value is None else declared.parse(value)
+    return tuple(value or ()) if get_origin(hint) is tuple else value
+
+
+def _flag(name: str, declared: Option) -> str:
+    """Return what the user writes for a field."""
+    if declared.positional:
+        return declared.metavar
+    return declared.flags[0] if declared.flags else f"--{name.strip('_').replace('_', '-')}"
+
+
+def _line(context: typer.Context) -> str:
+    text = shlex.join(["visleak", *(context.find_root().obj or ())])
+    return text.encode("utf-8", "backslashreplace").decode("utf-8")
+
+
+def _warn_if_unfinished(folder: Path) -> None:
+    """Warn of an audit whose numbers are those of fewer images."""
+    from visleak.store import read_summary
+
+    # a command reports itself what is wrong with its folder
+    with suppress(VisleakError, OSError):
+        if lost := read_summary(folder).get("unfinished"):
+            edges.complain(
+                f"the audit {folder} is unfinished: {lost:,} images could not be read again and are"
+                " in no rate; run the audit again"
+            )

@@ -1,0 +1,247 @@
+"""Options of public functions: declared once, on the fields of their settings.
+
+A settings class is a frozen dataclass whose fields are made by :func:`option`. The command line is
+derived from these declarations (``visleak.cli.command``); :func:`check` applies their choices and
+bounds wherever settings are created. This module imports nothing heavy, and neither may a module
+of settings: the command line imports all of them at start-up.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from types import EllipsisType
+from typing import Any, Final, get_type_hints
+
+from visleak.errors import UsageError
+
+#: Panels of ``--help`` that several commands have.
+SETS: Final = "Data"
+METHOD: Final = "Method"
+OUTPUT: Final = "Output"
+SPEED: Final = "Execution (never changes results)"
+
+#: Metavariable of an audit folder; a command warns if one is unfinished.
+AUDIT_DIR: Final = "AUDIT_DIR"
+
+_KEY: Final = "option"
+
+
+@dataclass(frozen=True, slots=True)
+class Option:
+    """How a field of settings appears on the command line.
+
+    Attributes:
+        help: one or two sentences.
+        flags: by default ``--`` and the name of the field; a flag for a boolean whose default is
+            true turns it off.
+        metavar: of its value; by default the choices.
+        panel: heading of ``--help`` under which it is listed.
+        choices: values that are allowed.
+        least, most: bounds, inclusive.
+        parse: makes the value of a text; raises ``UsageError``.
+        positional: it is an argument, without flag.
+    """
+
+    help: str
+    flags: tuple[str, ...] = ()
+    metavar: str = ""
+    panel: str = ""
+    choices: tuple[str, ...] = ()
+    least: float | None = None
+    most: float | None = None
+    parse: Callable[[str], Any] | None = None
+    positional: bool = False
+
+
+def option(
+    default: Any,
+    help: str,
+    flags: str = "",
+    *,
+    metavar: str = "",
+    panel: str = "",
+    choices: tuple[str, ...] = (),
+    least: float | None = None,
+    most: float | None = None,
+    parse: Callable[[str], Any] | None = None,
+    positional: bool = False,
+) -> Any:
+    """Declare a field of settings that is an option; see :class:`Option`.
+
+    Args:
+        default: of the field; ``...`` for a required one.
+        help: as of :class:`Option`, like the others.
+        flags: separated by blanks, where the name of the field is not enough: ``--name -n``.
+        metavar, panel, choices, least, most, parse, positional: as of :class:`Option`.
+    """
+    declared = Option(
+        help, tuple(flags.split()), metavar or "|".join(choices), panel, choices, least, most,
+        parse, positional,
+    )  # fmt: skip
+    if isinstance(default, EllipsisType):
+        # by keyword, so that it may follow fields that have defaults
+        return dataclasses.field(kw_only=True, metadata={_KEY: declared})
+    return dataclasses.field(default=default, metadata={_KEY: declared})
+
+
+def argument(default: Any, help: str, *, metavar: str) -> Any:
+    """Declare a field of settings that is a positional argument."""
+    return option(default, help, metavar=metavar, positional=True)
+
+
+def leaves(settings: type) -> Iterator[tuple[dataclasses.Field[Any], Any, Option]]:
+    """Yield the options of a settings class: field, type, declaration; nested classes included."""
+    hints = get_type_hints(settings)
+    for field in dataclasses.fields(settings):
+        if _KEY in field.metadata:
+            yield field, hints[field.name], field.metadata[_KEY]
+        elif dataclasses.is_dataclass(hints[field.name]):
+            yield from leaves(hints[field.name])
+
+
+def build(settings: type, values: dict[str, Any]) -> Any:
+    """Create settings, nested ones included, from the values of their options by name."""
+    hints, own = get_type_hints(settings), {}
+    for field in dataclasses.fields(settings):
+        if _KEY in field.metadata:
+            own[field.name] = values[field.name]
+        elif dataclasses.is_dataclass(hints[field.name]):
+            own[field.name] = build(hints[field.name], values)
+    return settings(**own)
+
+
+def check(settings: Any) -> None:
+    """Check the choices and bounds that the fields of settings declare.
+
+    Raises:
+        UsageError: a value is not allowed.
+
+    >>> @dataclass
+    ... class Settings:
+    ...     size: int = option(1, "Size.", least=1)
+    >>> check(Settings(0))
+    Traceback (most recent call last):
+    ...
+    visleak.errors.UsageError: size must be 1 or more; got 0
+    """
+    for field in dataclasses.fields(settings):
+        declared = field.metadata.get(_KEY)
+        value = getattr(settings, field.name)
+        if declared is None or value is None:
+            continue
+        if declared.choices and value not in declared.choices:
+            allowed = ", ".join(declared.choices)
+            raise UsageError(f"{field.name} must be one of {allowed}; got {value!r}")
+        for each in value if isinstance(value, tuple) else (value,):
+            low, high = declared.least, declared.most
+            if (low is not None and not each >= low) or (high is not None and not each <= high):
+                bounds = f"{low:g} or more" if high is None else f"from {low:g} to {high:g}"
+                raise UsageError(f"{field.name} must be {bounds}; got {each}")
+
+
+def share(text: str) -> float:
+    """Return a share from 0 to 1 of a text such as ``0.01`` or ``1%``.
+
+    Raises:
+        UsageError: it is none.
+
+    >>> share("0.05"), share("5 %")
+    (0.05, 0.05)
+    """
+    try:
+        value = float(text.strip().removesuffix("%")) / (100 if text.strip()[-1:] == "%" else 1)
+    except ValueError:
+        value = -1.0
+    if not 0.0 <= value <= 1.0:
+        raise UsageError(f"a share is a number from 0 to 1 or a percentage (1%); got {text!r}")
+    return value
+
+
+@dataclass(frozen=True)
+class Options:
+    """Base of settings: choices and bounds are checked when they are created."""
+
+    def __post_init__(self) -> None:
+        check(self)
+
+
+@dataclass(frozen=True)
+class Columns(Options):
+    """Columns of the tables of a source."""
+
+    id: str | None = option(None, "Column with the ids.", metavar="COLUMN", panel=SETS)
+    label: str | None = option(None, "Column with the labels.", metavar="COLUMN", panel=SETS)
+    group: str | None = option(
+        None,
+        "Column with the groups (a video, a patient), or a pattern whose first group is searched"
+        " in the id.",
+        metavar="COLUMN|/REGEX/",
+        panel=SETS,
+    )
+
+
+@dataclass(frozen=True)
+class Execution(Options):
+    """How fast a result comes; never what it is."""
+
+    workers: int | None = option(
+        None, "Worker processes. Default: one per core.", metavar="N", panel=SPEED, least=1
+    )
+    cache: str | None = option(
+        None,
+        "Folder for fingerprints and evidence between runs. Default: the user's cache folder or"
+        " $VISLEAK_CACHE.",
+        metavar="DIR|off",
+        panel=SPEED,
+    )
+
+
+@dataclass(frozen=True)
+class Backend(Options):
+    """Where tasks run."""
+
+    engine: str = option(
+        "local",
+        "Execution backend: local processes or a Ray cluster.",
+        panel=SPEED,
+        choices=("local", "ray"),
+    )
+    ray_address: str | None = option(
+        None,
+        "Cluster to join, from one of its nodes. Default: $RAY_ADDRESS, else one is started here"
+        " for this run. Implies --engine ray.",
+        metavar="auto|HOST:PORT",
+        panel=SPEED,
+    )
+
+
+@dataclass(frozen=True)
+class Printed(Options):
+    """What is printed."""
+
+    json: bool = option(False, "Print the result as JSON instead of a summary.", panel=OUTPUT)
+
+
+@dataclass(frozen=True)
+class Replaced(Options):
+    """What is done with an earlier result."""
+
+    force: bool = option(False, "Replace an existing result.", panel=OUTPUT)
+
+
+def keywords(*settings: Any) -> dict[str, Any]:
+    """Return the options of settings by name, as keyword arguments of a public function.
+
+    What is not said (``None``) is left to the defaults of the function.
+    """
+    values = {}
+    for each in settings:
+        for field in dataclasses.fields(each):
+            value = getattr(each, field.name)
+            if dataclasses.is_dataclass(value):
+                values.update(keywords(value))
+            elif value is not None:
+                values[field.name] = value
+    return values
