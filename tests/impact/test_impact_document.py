@@ -32,8 +32,8 @@ from PIL import Image
 
 from visleak.drawing import figure_of
 from visleak.errors import UsageError, VisleakError
-from visleak.impact import document, read_impact, write
-from visleak.impact.document import several_document, tables
+from visleak.impact import read_impact, write
+from visleak.impact.document import document, several_document, tables
 from visleak.impact.figures import draw_bar, gains, points
 from visleak.impact.numbers import estimated, probability, score, signed
 from visleak.impact.results import Effect, Flip, Impact

@@ -649,7 +649,7 @@ def _several_fair(results: Mapping[str, Impact]) -> Table:
         ]
         for model, row in cells.items():
             effect = effects.get(model)
-            each = effect and effect.comparison(result.principal)
+            each = None if effect is None else effect.comparison(result.principal)
             if effect is None or each is None:
                 row += [None, None, None]
             else:

@@ -8,8 +8,9 @@ from __future__ import annotations
 import math
 import os
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Final
 
 import numpy as np
 
@@ -21,58 +22,14 @@ from visleak.impact.flips import RESAMPLES, flips_of
 from visleak.impact.predictions.plausibility import between, doubtful_gaps
 from visleak.impact.predictions.scores import read_scores
 from visleak.impact.results import Effect, Gap, Impact
+from visleak.impact.settings import ImpactSettings, PathText
 from visleak.pipeline.workplace import Progress, silent
 from visleak.stats import wilson
 from visleak.stats.differences import mcnemar_exact, newcombe_paired
 from visleak.stats.estimates import Estimate
 
-PathText = str | os.PathLike[str]
-
 _NONE: Mapping[str, PathText] = {}
-
-
-@dataclass(frozen=True)
-class ImpactSettings:
-    """How an impact is measured.
-
-    Attributes:
-        test_set: where the audit has several.
-        references: training sets whose leaks count; by default all.
-        subsets: name to a text file with one id per line: leaked images of another source.
-        metrics: by default all that a file has.
-        lower_is_better: metrics of which lower is better.
-        allow_partial: accept predictions for less than 95 % of the images.
-        reviewed_only: count reviewed pairs only.
-        by_label: separate leaked images whose copy has the same label from the others; by default
-            where labels are known.
-        difficulty: ``probe``, or ``FILE[#COLUMN]`` with a number per image, larger for harder ones:
-            leaked images are compared with others of the same class and difficulty.
-        draws: repetitions of the rows that are drawn.
-        size: images of a draw; with it every row but the whole benchmark is drawn, as in table 4
-            of Ramos et al. (2025), with ``draws=10, size=200``.
-        exact_p: permutation tests give plain p-values, which are conservative, instead of mid-p.
-        seed: of all draws.
-    """
-
-    test_set: str | None = None
-    references: tuple[str, ...] = ()
-    subsets: Mapping[str, PathText] = field(default_factory=dict)
-    metrics: tuple[str, ...] = ()
-    lower_is_better: tuple[str, ...] = ()
-    allow_partial: bool = False
-    reviewed_only: bool = False
-    by_label: bool | None = None
-    difficulty: str | None = None
-    draws: int = 1000
-    size: int | None = None
-    exact_p: bool = False
-    seed: int = 0
-
-    def __post_init__(self) -> None:
-        if self.draws < 2:
-            raise UsageError(f"draws must be 2 or more; got {self.draws}")
-        if self.size is not None and self.size < 1:
-            raise UsageError(f"size must be 1 or more; got {self.size}")
+_DEFAULTS: Final = ImpactSettings()
 
 
 @dataclass(frozen=True)
@@ -122,7 +79,7 @@ class Check:
 def impact(
     folder: PathText,
     predictions: Mapping[str, PathText],
-    settings: ImpactSettings = ImpactSettings(),
+    settings: ImpactSettings = _DEFAULTS,
     *,
     fair: Mapping[str, PathText] = _NONE,
     progress: Progress = silent,
@@ -219,7 +176,7 @@ def impact(
 def check(
     folder: PathText,
     predictions: Mapping[str, PathText],
-    settings: ImpactSettings = ImpactSettings(),
+    settings: ImpactSettings = _DEFAULTS,
     *,
     fair: Mapping[str, PathText] = _NONE,
     progress: Progress = silent,
@@ -391,9 +348,9 @@ def _notes(benchmark: Benchmark, effects: Sequence[Effect], size: int | None) ->
             f"{leak}: {count:,} of {leaked:,} leaked images have no match of the same class and"
             " difficulty; the comparison with matched images excludes them"
         )
-    for leak in benchmark.leaks:
-        if bool(np.all(leak.leaked)):
-            yield f"{leak.name}: every image leaks, so there is nothing to compare with"
+    for each in benchmark.leaks:
+        if bool(np.all(each.leaked)):
+            yield f"{each.name}: every image leaks, so there is nothing to compare with"
 
 
 def _about_draws(effects: Sequence[Effect], size: int) -> Iterator[str]:

@@ -305,7 +305,7 @@ def read_parquet(path: Path) -> Contents:
         ]
         # a name with a dot in it also reads part of a struct, which select leaves out
         table = file.read(columns=plain).select(plain)
-    lists = {}
+    lists: dict[str, Blocks] = {}
     for name in LISTS:
         kind = schema.field(name).type if name in schema.names else None
         # maps and views of lists have a value type too, and are not read
