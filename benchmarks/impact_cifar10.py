@@ -413,7 +413,7 @@ def main() -> None:
     """Measure, print and write."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--work", type=Path, help="folder for the audit and the predictions")
-    parser.add_argument("--fair", type=Path, help="folder that examples/cifair.sh made")
+    parser.add_argument("--fair-predictions", type=Path, help="folder that examples/cifair.sh made")
     parser.add_argument("--page", type=Path, default=PAGE, help="the page that is written")
     given = parser.parse_args()
     data = data_folder(

@@ -27,11 +27,10 @@ from impact_cifar10 import LISTS, answers, judged_lists, vectors
 from record import Bar, data_folder, write
 
 from visleak.groups import components
-from visleak.impact.benchmark import Benchmark, Leak
-from visleak.impact.effects import Asked, effects_of
-from visleak.impact.probe import probe
-from visleak.impact.results import Comparison, Twinned
-from visleak.impact.scores import Scores
+from visleak.impact.benchmark import Benchmark, Leak, Scores
+from visleak.impact.difficulty import probe
+from visleak.impact.effects import Sampling, effects_of
+from visleak.impact.results import Comparison, MatchedComparison
 
 #: Simulated test sets, and standard deviations of the noise; that of the difficulty is 0.29.
 RUNS = 200
@@ -47,7 +46,7 @@ def leak_of(name: str, leaked: npt.NDArray[np.bool_]) -> Leak:
     return Leak(name, leaked, np.where(leaked, 2, -1).astype(np.int8))
 
 
-def twinned(each: Comparison) -> Twinned:
+def twinned(each: Comparison) -> MatchedComparison:
     """Return the comparison with twins, which every case here has."""
     assert each.twinned is not None
     return each.twinned
@@ -71,7 +70,7 @@ def simulated(noise: float) -> dict[str, float]:
             Scores(n, {"accuracy": v.astype(float)}) for n, v in (("a", right), ("b", learnt))
         ]
         easier, memorized = (
-            effect.comparisons[0] for effect in effects_of(test, models, Asked(draws=2))
+            effect.comparisons[0] for effect in effects_of(test, models, Sampling(draws=2))
         )
         ends = twinned(easier).difference
         found["plain"] += easier.p < LEVEL
@@ -105,7 +104,7 @@ def real(data: Path, work: Path) -> tuple[dict[str, Any], dict[str, list[Compari
         said = {row["id"]: row["prediction"] for row in table}
         right = [float(said[str(row)] == str(labels[row])) for row in even]
         models.append(Scores(name, {"accuracy": np.array(right)}))
-    effects = effects_of(test, models, Asked(draws=2))
+    effects = effects_of(test, models, Sampling(draws=2))
     about = {"ridge": found.ridge, "nearest": found.nearest, "largest class": found.largest}
     return about, {effect.model: list(effect.comparisons) for effect in effects}
 

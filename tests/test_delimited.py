@@ -13,7 +13,7 @@ from PIL import Image
 
 from visleak.errors import VisleakError
 from visleak.images import open_images
-from visleak.impact.answer_csv import read_csv as read_answers
+from visleak.impact.predictions import read_predictions
 from visleak.memorization.prompt_files import read_prompts
 from visleak.verdicts.cifair import read_list
 
@@ -44,9 +44,9 @@ def test_tables_are_read_as_they_were_meant(tmp_path: Path, encoding: str, delim
     assert images.ids.to_pylist() == ["ä.png"]
     assert images.labels.to_pylist() == ["x, y; z"]
     rows = [("id", "prediction", "score:a"), ("ä.png", "x, y; z", "0.5")]
-    columns, scores, *_ = read_answers(write(tmp_path / "b.csv", rows, encoding, delimiter))
-    assert columns["prediction"].to_pylist() == ["x, y; z"]
-    ((values, _),) = scores.blocks()
+    file = read_predictions(write(tmp_path / "b.csv", rows, encoding, delimiter))
+    assert file.columns["prediction"].to_pylist() == ["x, y; z"]
+    ((values, _),) = file.scores()
     assert values.tolist() == [[0.5]]
     rows = [("TestID", "TrainID", "Judgment"), ("ä;b", "c, d", "1")]
     (judged,), _ = read_list(write(tmp_path / "j.csv", rows, encoding, delimiter))

@@ -33,7 +33,7 @@ _MINUS: Final = re.compile(r"(?<![\w.])-(?=\d)")
 
 
 #: A number, a mark behind it, and the ends of its interval.
-_INTERVAL: Final = re.compile(r"(-?[\d.,]+)(\*?) \((-?[\d.,]+) to (-?[\d.,]+)\)")
+_INTERVAL: Final = re.compile(r"([-+]?[\d.,]+)(\*?) \(([-+]?[\d.,]+) to ([-+]?[\d.,]+)\)")
 
 
 @dataclass(frozen=True, slots=True)

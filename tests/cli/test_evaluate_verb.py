@@ -60,12 +60,13 @@ def test_what_is_said(pictures, model, tmp_path):
     five = sum(row["label"] in row["predictions"] for row in table)
     lines = ran.out.splitlines()
     assert lines[0] == f"6 images of S by {model}"
-    assert lines[1].startswith(f"accuracy   {100 * right / 6:.2f} % ({right} of 6; 95 %: ")
-    assert lines[2].startswith(f"top-5      {100 * five / 6:.2f} % ({five} of 6; 95 %: ")
-    assert lines[3] == "classes    6: the names in the file"
-    assert lines[4].startswith("time       ")
-    assert lines[5] == f"unreadable 1, in no count: {tmp_path}/my model.unreadable.csv"
-    assert lines[6:] == [str(out), f"next: visleak impact A --predictions '{out}'"]
+    facts = dict(line.split(maxsplit=1) for line in lines[2:-2])
+    assert facts["accuracy"].startswith(f"{100 * right / 6:.2f} % ({right} of 6; 95 % CI ")
+    assert facts["top-5"].startswith(f"{100 * five / 6:.2f} % ({five} of 6; 95 % CI ")
+    assert facts["classes"] == "6: the names in the file"
+    assert facts["time"].endswith("images/s")
+    assert facts["unreadable"] == f"1, not counted: {tmp_path}/my model.unreadable.csv"
+    assert lines[-2:] == [str(out), f"next: visleak impact AUDIT_DIR --predictions '{out}'"]
     assert {row["id"] for row in table} >= {f"bee/{HOSTILE}", "cat/b.png"}
     assert {row["label"] for row in table} == {"ant", "bee", "cat"}
 
@@ -114,7 +115,7 @@ def test_what_is_refused(pictures, model, tmp_path):
         *("evaluate", "classify", pictures, "--model", "hf:/nowhere", "--scores"),
         *("-o", tmp_path / "p.csv"),
     )
-    # before anybody waits for a model
+    # before a model is loaded
     assert (code, message) == (
         2,
         f"the scores of all classes need a .parquet; got '{tmp_path / 'p.csv'}'",
@@ -150,7 +151,7 @@ def test_help_warns_of_programs():
     """A TorchScript file is a program; the help says so before anybody loads one."""
     ran = run("evaluate", "classify", "--help")
     words = " ".join(ran.out.replace("│", " ").split())
-    assert "torchscript:FILE (a program: load only what you trust)" in words
+    assert "torchscript:FILE (a program: load trusted files only)" in words
     alone = run("evaluate")
     assert (alone.code, alone.err) == (0, "")
     assert alone.out == run("evaluate", "--help").out

@@ -6,8 +6,9 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
-from visleak.impact.results import Comparison, Effect, Estimate, Flip, Gap, Impact, Row
+from visleak.impact.results import Comparison, Effect, Flip, Gap, Impact, Row
 from visleak.stats import wilson
+from visleak.stats.estimates import Estimate
 
 #: Names that HTML, Markdown, LaTeX, a spreadsheet and a terminal would each misread.
 HOSTILE = (

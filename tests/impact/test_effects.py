@@ -13,12 +13,11 @@ from hypothesis import strategies as st
 from statsmodels.stats.multitest import multipletests
 from statsmodels.stats.proportion import proportion_confint
 
-from visleak.impact.benchmark import Benchmark, Leak
-from visleak.impact.effects import Asked, classes_of, effects_of
+from visleak.impact.benchmark import Benchmark, Leak, Scores
+from visleak.impact.effects import Sampling, classes_of, effects_of
 from visleak.impact.results import Row
-from visleak.impact.scores import Scores
 
-FEW = Asked(draws=20)
+FEW = Sampling(draws=20)
 
 
 def made(
@@ -88,7 +87,7 @@ def test_the_gains_interval_covers_in_simulation() -> None:
     hits = 0
     for _ in range(400):
         values = (rng.random(400) < np.where(leaked, 0.95, 0.85)).astype(float)
-        (effect,) = effects_of(made(list(leaked)), [scored(list(values))], Asked(draws=2))
+        (effect,) = effects_of(made(list(leaked)), [scored(list(values))], Sampling(draws=2))
         gain = row_of(effect.rows, "leaked").gain
         hits += gain.low <= true <= gain.high
     assert hits / 400 >= 0.93
@@ -111,7 +110,7 @@ def test_few_draws_have_a_deviation_and_no_interval() -> None:
     """Between the percentiles of ten draws lie fewer than eight of ten others."""
     values, leaked = [1] * 60 + [0] * 40, [True] * 20 + [False] * 80
     for draws in (10, 39, 40):
-        (effect,) = effects_of(made(leaked), [scored(values)], Asked(draws=draws))
+        (effect,) = effects_of(made(leaked), [scored(values)], Sampling(draws=draws))
         row = row_of(effect.rows, "random")
         assert row.deviation > 0.0
         ends = (row.score.low, row.score.high, row.gain.low, row.gain.high)
@@ -196,7 +195,7 @@ def test_rows_by_label_come_where_labels_are_known() -> None:
         (1, 1.0),
         (1, 0.0),
     )
-    (plain,) = effects_of(told, [scored([1, 0, 1, 0, 1, 1, 1, 1])], Asked(2, by_label=False))
+    (plain,) = effects_of(told, [scored([1, 0, 1, 0, 1, 1, 1, 1])], Sampling(2, by_label=False))
     assert [row.subset for row in plain.rows] == ["original", "non-leaked", "leaked", "random"]
 
 
@@ -236,7 +235,7 @@ def test_no_interval_where_one_image_decides() -> None:
     """Resamples of 1e8 among ones give ends that are multiples of it; bounded scores do not."""
     values = np.r_[np.linspace(1, 2, 199), 1e8]
     leaked = np.arange(200) % 4 == 0
-    (effect,) = effects_of(made(leaked), [scored(values, metric="loss")], Asked(draws=100))
+    (effect,) = effects_of(made(leaked), [scored(values, metric="loss")], Sampling(draws=100))
     (compared,) = effect.comparisons
     for row in (effect.original, row_of(effect.rows, "non-leaked"), row_of(effect.rows, "random")):
         assert math.isnan(row.score.low)

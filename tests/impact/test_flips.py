@@ -9,10 +9,10 @@ import pyarrow as pa
 import pytest
 from scipy.stats import norm
 
-from visleak.impact.benchmark import Benchmark, Leak
+from visleak.impact.benchmark import Benchmark, Leak, Scores
 from visleak.impact.flips import flips_of
-from visleak.impact.gaps import can_gap, gap_of
-from visleak.impact.scores import Float64, Scores
+from visleak.impact.run import gap_of
+from visleak.records import Float64
 
 
 def benchmark_of(leaked: np.ndarray) -> Benchmark:
@@ -118,12 +118,3 @@ def test_of_a_metric_of_which_less_is_better_one_is_an_error() -> None:
 def test_no_error_before_no_relative_gap() -> None:
     gap = gap_of(scored("m", np.ones(4)), scored("m", np.array([1, 1, 1, 0.0])), "accuracy")
     assert math.isnan(gap.relative)
-
-
-def test_only_shares_have_a_gap() -> None:
-    share, other = scored("m", np.ones(3)), scored("m", np.array([0.5, 1, 1]))
-    assert can_gap(share, share, "accuracy")
-    assert not can_gap(share, other, "accuracy")
-    assert not can_gap(share, share, "top-5")
-    apart = scored("m", np.array([math.nan, math.nan, 1.0]))
-    assert not can_gap(scored("m", np.array([1.0, 1.0, math.nan])), apart, "accuracy")

@@ -15,7 +15,7 @@ import numpy as np
 import pytest
 from tests.hand_audit import Image, Pair, hand_audit
 
-from visleak.impact import impact
+from visleak.impact import ImpactSettings, impact
 from visleak.impact.results import Effect, Impact
 
 #: Images of ImageNet's validation set.
@@ -68,7 +68,7 @@ def test_table_2_of_ramos(tmp_path: Path) -> None:
     """OpenCLIP trained on LAION, ImageNet val: LAION holds copies, labels are not known there."""
     audit = leaky_audit(tmp_path / "a", (271, 0), (2010, 0), IMAGES)
     file = answers(tmp_path / "clip.csv", [(271, 163), (2010, 1380), (47_719, 25_547)], IMAGES)
-    result = impact(audit, {"OpenCLIP": file}, draws=200, by_label=False)
+    result = impact(audit, {"OpenCLIP": file}, ImpactSettings(draws=200, by_label=False))
     effect = result.effect("OpenCLIP", "accuracy")
     assert effect is not None
     assert f"{100 * effect.original.score.value:.2f}" == "54.18"
@@ -93,7 +93,7 @@ def test_table_3_of_ramos(tmp_path: Path) -> None:
         "r152": [(11, 11), (778, 239), (801, 764), (90, 41), (48_320, 40_358)],
     }
     files = {name: answers(tmp_path / f"{name}.csv", runs[name], IMAGES) for name in runs}
-    result = impact(audit, files, draws=100)
+    result = impact(audit, files, ImpactSettings(draws=100))
     published = {
         ("hard", "non-leaked"): (49_211, "81.18", "+0.81", "83.65", "+0.82"),
         ("hard", "leaked"): (789, "30.16", "-50.21", "31.69", "-51.14"),
@@ -133,7 +133,7 @@ def test_table_4_of_ramos(tmp_path: Path) -> None:
         writer.writerows(
             [f"{n:05d}", *(int(r <= k) for k in (1, 5, 10))] for n, r in enumerate(rank)
         )
-    result = impact(audit, {"OpenCLIP": path}, draws=10, size=200)
+    result = impact(audit, {"OpenCLIP": path}, ImpactSettings(draws=10, size=200))
     assert result.metrics == ("r@1", "r@5", "r@10")
     for k in (1, 5, 10):
         effect = result.effect("OpenCLIP", f"r@{k}")
@@ -151,8 +151,8 @@ def test_table_4_of_ramos(tmp_path: Path) -> None:
             assert row is not None
             assert row.score.value == pytest.approx((rank[members] <= k).mean(), abs=0.06)
     assert (
-        "hard, leaked: two draws have 87 % of their images in common, which alone makes their"
-        " scores alike; a small deviation says little there"
+        "hard, leaked: two draws share 87 % of their images on average, which alone makes their"
+        " scores similar; a small deviation is not informative there"
     ) in result.notes
 
 
@@ -187,7 +187,7 @@ def on_both(tmp_path: Path, table: Mapping[str, tuple[float, ...]]) -> Impact:
             path = tmp_path / f"{name}-{at}.csv"
             # duplicates come first: a model that knew them errs on what replaced them
             files[at][name] = answers(path, [(wrong, 0), (10_000 - wrong, 10_000 - wrong)], 10_000)
-    return impact(audit, files[0], fair=files[1], draws=2)
+    return impact(audit, files[0], ImpactSettings(draws=2), fair=files[1])
 
 
 @pytest.mark.parametrize("data_set", CIFAIR)

@@ -9,12 +9,11 @@ from typing import Any
 
 import numpy as np
 import pytest
-from answers_making import as_csv, benchmark
 from impact_making import cifair
+from predictions_making import as_csv, benchmark, scores_of
 
-from visleak.impact.answers import scores_of
-from visleak.impact.plausibility import between, doubtful_gaps
-from visleak.impact.scores import Scores
+from visleak.impact.benchmark import Scores
+from visleak.impact.predictions.plausibility import between, doubtful_gaps
 
 COUNT = 1200
 CLASSES = ("bird", "cat", "deer", "dog", "frog")

@@ -61,10 +61,7 @@ add(
 )
 add(app, "replace", remedies.replace, "replace visleak-audit --pool unused/ --select auto")
 app.add_typer(evaluate, name="evaluate")
-app.command(
-    "impact",
-    epilog="For example: visleak impact visleak-audit --predictions resnet=answers.csv -o impact",
-)(impact)
+add(app, "impact", impact, "impact visleak-audit --predictions resnet=resnet.csv -o impact")
 app.command(
     "dlede",
     epilog="For example: visleak dlede --test yolo:data.yaml#val --train yolo:data.yaml#train"

@@ -148,7 +148,7 @@ def derived(function: Callable[..., Reply]) -> Callable[..., None]:
         for name, (own, hint, declared) in options.items():
             values[name] = _value(name, values[name], own.default, hint, declared)
             if declared.metavar == AUDIT_DIR and values[name] is not None:
-                _warn_if_unfinished(values[name])
+                warn_if_unfinished(values[name])
         settings = {name: build(group, values) for name, group in groups.items()}
         with steps.bars() as progress:
             call = Call(progress, given, _line(context))
@@ -205,7 +205,7 @@ def _parameter(own: Any, hint: Any, declared: Option) -> inspect.Parameter:
     elif hint is bool:
         default = False
     keywords: dict[str, Any] = {
-        "metavar": "" if hint is bool else declared.metavar or None,
+        "metavar": "" if hint in (bool, bool | None) else declared.metavar or None,
         "help": declared.help,
         "rich_help_panel": declared.panel or None,
         "show_default": default not in (None, MISSING, False, 0),
@@ -249,7 +249,7 @@ def _line(context: typer.Context) -> str:
     return text.encode("utf-8", "backslashreplace").decode("utf-8")
 
 
-def _warn_if_unfinished(folder: Path) -> None:
+def warn_if_unfinished(folder: Path) -> None:
     """Warn of an audit whose numbers are those of fewer images."""
     from visleak.store import read_summary
 

@@ -50,19 +50,20 @@ def named_files(
 
 
 def fair_files(texts: Sequence[str], predictions: Mapping[str, Path]) -> dict[str, Path]:
-    """Return the files of ``--fair``; one without a name is of the one model there is.
+    """Return the files of ``--fair-predictions``; one without a name is of the one model there is.
 
     Raises:
         UsageError: as :func:`named_files`, or a name that no model has.
     """
-    found = named_files("--fair", texts)
+    found = named_files("--fair-predictions", texts)
     if len(found) == len(predictions) == 1 and not _parted(texts[0])[0]:
         return dict(zip(predictions, found.values(), strict=True))
     for name, path in found.items():
         if name not in predictions:
             raise UsageError(
-                f"--fair {path} is of {name!r}, which has no --predictions; models are"
-                f" {', '.join(map(repr, predictions))}: name it alike, --fair NAME={path}"
+                f"--fair-predictions {path} is of {name!r}, which has no --predictions; models are"
+                f" {', '.join(map(repr, predictions))}: use the same name,"
+                f" --fair-predictions NAME={path}"
             )
     return found
 

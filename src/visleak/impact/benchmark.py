@@ -1,17 +1,43 @@
-"""A test set as the impact of its leaks is asked of it: its images, and which of them leak how."""
+"""A test set with its leaks, from an audit folder, and the scores of models on its images."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import Final
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any, Final
 
+import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
-from visleak.impact.scores import Float64
-from visleak.records import Bool, Int8
+from visleak.errors import UsageError, VisleakError
+from visleak.records import Bool, Float64, Int8
+from visleak.store import IMAGES, read_summary, read_table
+from visleak.verdicts import read_verdicts
+from visleak.verdicts.level import Level, leaks
 
 #: Label of a test image against that of its most similar leaked training image.
 RELATIONS: Final = ("same", "different", "unknown")
+
+
+#: The leaks: name, the weakest grade or degree that counts, and whether images with a stronger one
+#: are excluded. "Soft" of Ramos et al. (2025) includes hard leaks: here it is "hard or soft".
+LEAKS: Final = (
+    ("hard", Level("hard"), False),
+    ("hard or soft", Level("soft"), False),
+    ("soft only", Level("soft"), True),
+    ("exact", Level("exact"), False),
+    ("near or exact", Level("near"), False),
+    ("near only", Level("near"), True),
+    ("similar or closer", Level("similar"), False),
+    ("similar only", Level("similar"), True),
+)
+
+_COLUMNS: Final = (
+    *("query_set", "query", "reference_set", "reference", "similarity"),
+    *("degree", "grade", "label_relation", "coverage", "judged"),
+)
 
 
 @dataclass(frozen=True)
@@ -19,8 +45,8 @@ class Leak:
     """Which images of a test set leak, in one sense of the word.
 
     Attributes:
-        name: ``hard``, ``hard or soft``, ``soft only``, ``exact``, ``near or exact`` and so on;
-            what somebody gave as a list of ids has the list's name.
+        name: ``hard``, ``hard or soft``, ``soft only``, ``exact``, ``near or exact`` and so on,
+            or the name of a user's list of ids.
         leaked: ``bool`` (n,), by image.
         relation: ``int8`` (n,): place in :data:`RELATIONS`, -1 where an image does not leak.
     """
@@ -54,9 +80,9 @@ class Benchmark:
         ids: Arrow string array (n,), unique.
         labels: Arrow string array (n,), or ``None`` where the set has none.
         leaks: each as long as ``ids``.
-        judged: people have judged pairs, and their verdicts are counted.
+        judged: verdicts of reviewers are counted.
         difficulty: ``float64`` (n,), larger is harder, NaN where it is not known; ``None`` where
-            leaked images are not compared with others that are as difficult.
+            leaked images are not compared with others of the same difficulty.
     """
 
     name: str
@@ -75,3 +101,240 @@ class Benchmark:
 
     def __len__(self) -> int:
         return len(self.ids)
+
+
+@dataclass(frozen=True)
+class Scores:
+    """The scores of one model, image by image.
+
+    Attributes:
+        model: its name.
+        values: metric to ``float64`` (n,), in the order of the benchmark's images; NaN where the
+            model has no prediction. All metrics lack the same images.
+        file: where they come from, as given.
+        unknown: predictions whose ids the benchmark lacks.
+        lower: metrics of which lower is better, such as a loss.
+        doubts: why the file may be mixed up, see :mod:`visleak.impact.predictions.plausibility`.
+        checked: what of the file could be compared with the labels to find that out.
+        notes: what a reader must know, one line each.
+    """
+
+    model: str
+    values: Mapping[str, Float64]
+    file: str = ""
+    unknown: int = 0
+    lower: frozenset[str] = field(default_factory=frozenset)
+    doubts: tuple[str, ...] = ()
+    checked: tuple[str, ...] = ()
+    notes: tuple[str, ...] = ()
+
+    def __post_init__(self) -> None:
+        columns = list(self.values.values())
+        if not columns:
+            raise ValueError(f"model {self.model!r} has no scores")
+        answered = ~np.isnan(columns[0])
+        if any(c.ndim != 1 or (~np.isnan(c) != answered).any() for c in columns):
+            raise ValueError(f"model {self.model!r}: all metrics must score the same images")
+
+    @property
+    def answered(self) -> Bool:
+        """Which images have a prediction, (n,)."""
+        return np.asarray(~np.isnan(next(iter(self.values.values()))))
+
+    def is_share(self, metric: str) -> bool:
+        """Whether every score of a metric is 0 or 1, so that its mean is a share of images."""
+        values = self.values[metric][self.answered]
+        return bool(((values == 0) | (values == 1)).all())
+
+    def in_percent(self, metric: str) -> bool:
+        """Whether every score is between 0 and 1, so that tables show it times a hundred."""
+        values = self.values[metric][self.answered]
+        return bool(((values >= 0) & (values <= 1)).all())
+
+
+def benchmark_of(
+    folder: Path,
+    test_set: str | None = None,
+    references: Sequence[str] = (),
+    *,
+    judged_only: bool = False,
+) -> Benchmark:
+    """Return the test set of an audit and how its images leak, with the verdicts of reviewers.
+
+    An image leaks if a pair with an image of a training set counts. Repeats within the test set
+    are not leaks, and blank images have none; both stay in the benchmark.
+
+    Args:
+        folder: the audit folder.
+        test_set: its name, where the audit has several.
+        references: training sets whose leaks count; by default all.
+        judged_only: count reviewed pairs only, so that there are no degrees.
+
+    Raises:
+        UsageError: no audit, no such set, nothing to compare the test set with, or
+            ``judged_only`` without verdicts.
+        VisleakError: a table of the folder is damaged.
+    """
+    summary = read_summary(folder)
+    name, sides = _sides(summary, test_set, references)
+    if judged_only and not read_verdicts(folder):
+        raise UsageError(
+            f"{folder} has no verdicts: leave --reviewed-only out, or judge pairs with `visleak"
+            f" review {folder}`"
+        )
+    images = read_table(folder, IMAGES, ["set", "id", "label"], pc.equal(pc.field("set"), name))
+    ids = images["id"].combine_chunks()
+    labels = images["label"].combine_chunks()
+    pairs = _pairs(folder, summary, name, sides, judged_only=judged_only)
+    measured = _measured(summary, name)
+    found = tuple(
+        _leak(row, level, pairs, ids, alone=alone)
+        for row, level, alone in LEAKS
+        if level.scale in measured and not (judged_only and level.scale == "degree")
+    )
+    if not found:
+        raise UsageError(
+            f"{folder} has neither degrees nor grades for {name!r}: audit it again with an encoder"
+            " that has thresholds, or with verification"
+        )
+    said = bool(pc.any(pc.equal(pairs["judged"], "human")).as_py())
+    known = labels if labels.null_count < len(labels) else None
+    return Benchmark(name, sides, ids, known, found, judged=said)
+
+
+def with_subsets(
+    benchmark: Benchmark, subsets: Mapping[str, str | Path]
+) -> tuple[Benchmark, tuple[str, ...]]:
+    """Return the benchmark with lists of ids as leaks of their own, and notes about the lists.
+
+    Args:
+        benchmark: the test set.
+        subsets: name to a text file with one id per line; empty lines are ignored.
+
+    Raises:
+        UsageError: a name is taken.
+        VisleakError: a list cannot be read, or holds no id of the set.
+    """
+    every, notes = list(benchmark.leaks), []
+    unknown = RELATIONS.index("unknown")
+    for name, path in subsets.items():
+        if name in [leak.name for leak in every]:
+            raise UsageError(f"subset {name!r}: the name is taken; choose another one")
+        listed = pa.array(list(dict.fromkeys(_listed(Path(path)))), pa.string())
+        leaked = np.asarray(pc.is_in(benchmark.ids, listed).to_numpy(zero_copy_only=False))
+        found = int(leaked.sum())
+        if not found:
+            example = f", such as {listed[0].as_py()!r}," if len(listed) else ""
+            raise VisleakError(
+                f"subset {name!r}: none of the {len(listed):,} ids of {path}{example} is one of"
+                f" {benchmark.name!r}, such as {benchmark.ids[0].as_py()!r}"
+            )
+        if found < len(listed):
+            notes.append(
+                f"subset {name!r}: {len(listed) - found:,} of its {len(listed):,} ids are not"
+                f" readable images of {benchmark.name!r}"
+            )
+        every.append(Leak(name, leaked, np.where(leaked, unknown, -1).astype(np.int8)))
+    return replace(benchmark, leaks=tuple(every)), tuple(notes)
+
+
+def sampled(folder: Path, benchmark: Benchmark) -> tuple[str, ...]:
+    """Return a note where the audit is based on a sample of the test set."""
+    own = next(each for each in read_summary(folder)["sets"] if each["name"] == benchmark.name)
+    audited = own["readable"] + own["unreadable"]
+    if audited >= own["images"]:
+        return ()
+    return (
+        f"the audit is based on a sample of {audited:,} of the {own['images']:,} images of"
+        f" {benchmark.name!r}: every number here is of these alone",
+    )
+
+
+def _listed(path: Path) -> list[str]:
+    try:
+        lines = path.read_text(encoding="utf-8-sig").splitlines()
+    except (OSError, UnicodeDecodeError) as error:
+        raise VisleakError(
+            f"subset {path} cannot be read ({error}); it must have one id per line"
+        ) from error
+    return [line.strip() for line in lines if line.strip()]
+
+
+def _sides(
+    summary: Mapping[str, Any], test_set: str | None, references: Sequence[str]
+) -> tuple[str, tuple[str, ...]]:
+    """Return the names of the test set and of its training sets."""
+    against: dict[str, list[str]] = {}
+    for each in summary["comparisons"]:
+        if each["coverage"] != "within":
+            against.setdefault(each["query_set"], []).append(each["reference_set"])
+    if not against:
+        raise UsageError(
+            "this audit has no training side, which an impact needs: visleak audit --test SOURCE"
+            " --train SOURCE"
+        )
+    if test_set is None:
+        if len(against) > 1:
+            raise UsageError(
+                f"this audit has several test sets: {', '.join(against)}; choose one with --set"
+            )
+        test_set = next(iter(against))
+    if test_set not in against:
+        raise UsageError(f"the test set must be one of {', '.join(against)}; got {test_set!r}")
+    there = against[test_set]
+    for name in references:
+        if name not in there:
+            raise UsageError(
+                f"{test_set!r} was compared with {', '.join(there)}; not with {name!r}"
+            )
+    return test_set, tuple(dict.fromkeys(references)) or tuple(there)
+
+
+def _measured(summary: Mapping[str, Any], name: str) -> tuple[str, ...]:
+    """Return which of degree and grade the audit has of a test set."""
+    own = next(total for total in summary["totals"] if total["query_set"] == name)
+    found = {"degree": own["rates"].get("hard"), "grade": own["rates"].get("near")}
+    return tuple(column for column, rate in found.items() if rate)
+
+
+def _pairs(
+    folder: Path,
+    summary: Mapping[str, Any],
+    name: str,
+    references: Sequence[str],
+    *,
+    judged_only: bool,
+) -> pa.Table:
+    """Return the pairs that may count, each image's most similar one first."""
+    pairs = leaks(folder, summary, None, _COLUMNS)
+    mine = pc.equal(pairs["query_set"], name)
+    mine = pc.and_(mine, pc.is_in(pairs["reference_set"], pa.array(references, pa.string())))
+    if judged_only:
+        mine = pc.and_(mine, pc.fill_null(pc.equal(pairs["judged"], "human"), False))
+    pairs = pairs.filter(mine)
+    order = [("similarity", "descending"), ("reference_set", "ascending")]
+    return pairs.take(pc.sort_indices(pairs, sort_keys=[*order, ("reference", "ascending")]))
+
+
+def _leak(name: str, level: Level, pairs: pa.Table, ids: pa.Array, *, alone: bool) -> Leak:
+    """Return which images leak at a level; ``alone``: those without a stronger pair."""
+    own = pairs.filter(pc.is_in(pairs[level.scale], pa.array(level.names)))
+    code = pc.index_in(own[level.scale], pa.array(level.names)).to_numpy()
+    place = pc.index_in(own["query"].combine_chunks(), ids).to_numpy(zero_copy_only=False)
+    relation = pc.index_in(own["label_relation"], pa.array(RELATIONS))
+    relation = pc.fill_null(relation, RELATIONS.index("unknown")).to_numpy()
+    leaked, kind = _of_images(len(ids), place.astype(np.int64), relation.astype(np.int8))
+    if alone:
+        best = np.full(len(ids), len(level.names))
+        np.minimum.at(best, place.astype(np.int64), code)
+        leaked &= best == level.code
+        kind[~leaked] = -1
+    return Leak(name, leaked, kind)
+
+
+def _of_images(images: int, place: Any, relation: Int8) -> tuple[Bool, Int8]:
+    """Return which images leak, and the relation of their labels to the first in the rows."""
+    leaked, kind = np.zeros(images, np.bool_), np.full(images, -1, np.int8)
+    # written from the last row to the first: the most similar one stays
+    leaked[place], kind[place[::-1]] = True, relation[::-1]
+    return leaked, kind

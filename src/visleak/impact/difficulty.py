@@ -1,24 +1,40 @@
-"""How difficult each image of a test set is, from a file or from a probe that saw no copy."""
+"""How difficult each image of a test set is, from a file or from a probe without training images.
+
+The probe is two small classifiers on built-in fingerprints, fitted on the test set. They learn from
+test images alone, so they have seen no training copy of any of them, and never from an image that
+they predict or from one connected to it by a pair. How far they are from the correct class of an
+image is a measure of difficulty without any memory of a copy. Ridge classifiers learn what a class
+has in common; nearest neighbours whether an image resembles many others, as images with copies
+often do.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
 import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+from scipy.stats import rankdata
 
-from visleak.errors import VisleakError
-from visleak.impact.answer_columns import Answers, listed, numbers_of, quoted
-from visleak.impact.answer_files import read_answers
-from visleak.impact.answer_metrics import OTHERS
+from visleak.auditing import Audit, open_cache, workers_for
+from visleak.encoders import load_encoder
+from visleak.errors import UsageError, VisleakError
+from visleak.groups import components
 from visleak.impact.benchmark import Benchmark
-from visleak.impact.matching import match
-from visleak.impact.probe import probed
-from visleak.impact.scores import Float64
-from visleak.pipeline.workplace import Progress
+from visleak.impact.predictions.columns import listed, numbers_of, quoted
+from visleak.impact.predictions.files import PredictionFile, read_predictions
+from visleak.impact.predictions.ids import match
+from visleak.impact.predictions.scores import OTHERS
+from visleak.pipeline.fingerprinting import fingerprint
+from visleak.pipeline.workplace import Progress, Workplace
+from visleak.records import EmbeddingSet, Fingerprints, Float32, Float64, Int64
+from visleak.store import IMAGES, PAIRS, read_table
 
-#: What is written for the built-in probe instead of a file.
+#: Names the built-in probe, instead of a file.
 PROBE: Final = "probe"
 
 #: The column of a file where none is named.
@@ -26,6 +42,29 @@ COLUMN: Final = "difficulty"
 
 #: Share of the images whose difficulty must be known.
 LEAST: Final = 0.5
+
+#: Parts of the test set; each is predicted by a ridge classifier fitted on the others.
+FOLDS: Final = 5
+
+#: Random divisions into folds; scores are averaged, as they depend on the folds.
+REPEATS: Final = 3
+
+#: Weight of the ridge, on unit vectors; not tuned.
+RIDGE: Final = 1.0
+
+#: Neighbours that vote, of the nearest, with weight ``exp(SHARPNESS * similarity)``; not tuned.
+NEIGHBOURS: Final = 30
+NEAREST: Final = 90
+SHARPNESS: Final = 10.0
+
+#: Similarities at a time.
+_SIMILARITIES: Final = 1 << 24
+
+#: Number of the stream of random numbers.
+_FOLDS: Final = 5
+
+#: Rows of vectors in double precision at a time.
+_BLOCK: Final = 8192
 
 
 @dataclass(frozen=True)
@@ -42,25 +81,25 @@ class Difficulty:
 
 
 def difficulty_of(
-    folder: Path, benchmark: Benchmark, asked: str, seed: int, progress: Progress
+    folder: Path, benchmark: Benchmark, source: str, seed: int, progress: Progress
 ) -> Difficulty:
-    """Return the difficulty that is asked for.
+    """Return the difficulty from a source.
 
     Args:
         folder: the audit folder.
         benchmark: its test set.
-        asked: :data:`PROBE`, or ``FILE[#COLUMN]``: a file of predictions with a column of numbers.
+        source: :data:`PROBE`, or ``FILE[#COLUMN]``: a prediction file with a column of numbers.
         seed: of the probe's folds.
-        progress: is told what is done.
+        progress: reports each step.
 
     Raises:
-        UsageError: there is no such file; the probe needs pictures that are not on disk.
+        UsageError: there is no such file; the probe needs images that are not on disk.
         VisleakError: the file has no such column or is of another set; the set has no labels.
     """
-    if asked == PROBE:
+    if source == PROBE:
         found = probed(folder, benchmark, seed, progress)
         return Difficulty(found.difficulty, found.about)
-    return read_difficulty(asked, benchmark)
+    return read_difficulty(source, benchmark)
 
 
 def read_difficulty(text: str, benchmark: Benchmark) -> Difficulty:
@@ -70,8 +109,8 @@ def read_difficulty(text: str, benchmark: Benchmark) -> Difficulty:
         UsageError: there is no such file.
         VisleakError: it has no such column, or is of another set.
     """
-    path, column = _parted(text)
-    file = read_answers(path)
+    path, column = _split(text)
+    file = read_predictions(path)
     found = match(file.ids, benchmark, file.path)
     name = column or _only_column(file)
     if name not in file.columns:
@@ -92,22 +131,22 @@ def read_difficulty(text: str, benchmark: Benchmark) -> Difficulty:
             f"{file.path}: column {quoted(name)} gives the difficulty of {known:,} of the"
             f" {len(benchmark):,} images; {100 * LEAST:.0f} % are needed"
         )
-    told = "" if known == len(benchmark) else f", known for {known:,} of {len(benchmark):,} images"
-    return Difficulty(values, f"column {quoted(name)} of {Path(file.path).name}{told}")
+    part = "" if known == len(benchmark) else f", known for {known:,} of {len(benchmark):,} images"
+    return Difficulty(values, f"column {quoted(name)} of {Path(file.path).name}{part}")
 
 
-def _parted(text: str) -> tuple[str, str]:
-    """Return file and column; a file whose own name has the sign comes first.
+def _split(text: str) -> tuple[str, str]:
+    """Return file and column; a file whose name has the sign comes first.
 
-    >>> _parted("losses.csv#loss"), _parted("losses.csv")
+    >>> _split("losses.csv#loss"), _split("losses.csv")
     (('losses.csv', 'loss'), ('losses.csv', ''))
     """
     path, sign, column = text.rpartition("#")
     return (path, column) if sign and path and not Path(text).exists() else (text, "")
 
 
-def _only_column(file: Answers) -> str:
-    """Return the column that holds the difficulty where the command line names none."""
+def _only_column(file: PredictionFile) -> str:
+    """Return the column that holds the difficulty where none is named."""
     names = [
         name
         for name, column in file.columns.items()
@@ -122,3 +161,253 @@ def _only_column(file: Answers) -> str:
         f" {f'several columns of numbers: {listed(names)}' if names else 'no column of numbers'};"
         " name one, FILE#COLUMN"
     )
+
+
+@dataclass(frozen=True)
+class Probed:
+    """The result of the probe.
+
+    Attributes:
+        difficulty: ``float64`` (n,), by image: larger is harder; NaN for images without a label.
+        ridge, nearest: share of the labelled images that either classifier predicts correctly.
+        largest: share of the largest class: the accuracy of always predicting it.
+    """
+
+    difficulty: Float64
+    ridge: float
+    nearest: float
+    largest: float
+
+    @property
+    def about(self) -> str:
+        """Its description."""
+        told = (
+            "a probe on built-in fingerprints of other test images: ridge classifiers"
+            f" ({100 * self.ridge:.1f} % correct) and nearest neighbours ({100 * self.nearest:.1f}"
+            f" %); the largest class has {100 * self.largest:.1f} %"
+        )
+        weak = max(self.ridge, self.nearest) < 1.5 * self.largest
+        return f"{told}; a probe as weak as this hardly measures difficulty" if weak else told
+
+
+def probed(folder: Path, benchmark: Benchmark, seed: int, progress: Progress) -> Probed:
+    """Return the difficulty of the images of an audit's test set, which are read again.
+
+    Raises:
+        UsageError: its images are not on disk.
+        VisleakError: it has no labels, or its images are missing or have changed.
+    """
+    if benchmark.labels is None:
+        raise VisleakError(
+            f"set {benchmark.name!r} has no labels, which the probe of difficulty needs: give a"
+            " column of difficulty, --difficulty FILE"
+        )
+    images = Audit(folder).images_of(benchmark.name)
+    if isinstance(images, EmbeddingSet) or not images.pictures:
+        raise UsageError(
+            f"set {benchmark.name!r} has embeddings and no images, which the probe of difficulty"
+            " needs: give a column of difficulty, --difficulty FILE"
+        )
+    known = pc.fill_null(benchmark.labels.dictionary_encode().indices, -1).to_numpy()
+    groups = _groups(folder, benchmark)
+    with (
+        open_cache("default") as store,
+        Workplace.at(None, workers_for(len(images), None), store, progress) as place,
+    ):
+        prints = fingerprint(images, load_encoder("builtin"), place)
+        rows = _rows(folder, benchmark, prints)
+        return probe(
+            prints.matrix,
+            rows,
+            known.astype(np.int64),
+            groups,
+            seed,
+            lambda done, total: progress("measuring difficulty", done, total),
+        )
+
+
+def probe(
+    vectors: Float32,
+    rows: Int64,
+    classes: Int64,
+    groups: Int64,
+    seed: int = 0,
+    progress: Callable[[int, int], None] = lambda done, total: None,
+) -> Probed:
+    """Return how difficult images are for classifiers that were fitted without their group.
+
+    Each classifier ranks the images by how far the score of their class is behind the best other
+    one; difficulty is the mean of both ranks.
+
+    Args:
+        vectors: ``float32`` (v, d): unit vectors.
+        rows: ``int64`` (n,): the vector of each image.
+        classes: ``int64`` (n,): number of each image's class, -1 for none.
+        groups: ``int64`` (n,): no image is predicted from images of its group.
+        seed: of the folds.
+        progress: called with the number of finished images, and of all.
+    """
+    labelled = np.flatnonzero(classes >= 0)
+    own, theirs, tied = rows[labelled], classes[labelled], groups[labelled]
+    ridge = _by_ridge(vectors, own, theirs, tied, seed)
+    nearest = _by_neighbours(vectors, own, theirs, tied, progress)
+    difficulty = np.full(len(rows), np.nan)
+    difficulty[labelled] = (rankdata(ridge) + rankdata(nearest)) / (2 * max(1, len(own)))
+    shares = np.bincount(theirs) / max(1, len(own))
+    right = [float((behind < 0).mean()) for behind in (ridge, nearest)]
+    return Probed(difficulty, right[0], right[1], float(shares.max()))
+
+
+def _by_ridge(vectors: Float32, rows: Int64, classes: Int64, groups: Int64, seed: int) -> Float64:
+    """Return by how much ridge classifiers of other folds prefer another class, (n,)."""
+    behind = np.zeros(len(rows))
+    count = int(classes.max()) + 1
+    for repeat in range(REPEATS):
+        order = np.random.default_rng([seed, _FOLDS, repeat]).permutation(int(groups.max()) + 1)
+        folds = (order % FOLDS)[groups]
+        parts = [np.flatnonzero(folds == fold) for fold in range(FOLDS)]
+        sums = [_Sums.of(vectors, rows[part], classes[part], count) for part in parts]
+        for fold, judged in enumerate(parts):
+            others = _Sums.total([own for at, own in enumerate(sums) if at != fold])
+            if not len(judged) or not others.images:
+                continue
+            weights, offset = others.classifier()
+            for start in range(0, len(judged), _BLOCK):
+                part = judged[start : start + _BLOCK]
+                scores = vectors[rows[part]].astype(np.float64) @ weights + offset
+                behind[part] += _behind(scores, classes[part]) / REPEATS
+    return behind
+
+
+def _by_neighbours(
+    vectors: Float32,
+    rows: Int64,
+    classes: Int64,
+    groups: Int64,
+    progress: Callable[[int, int], None],
+) -> Float64:
+    """Return by how much the nearest images of other groups prefer another class, (n,)."""
+    behind = np.zeros(len(rows))
+    every = np.ascontiguousarray(vectors[rows])
+    count, looked = int(classes.max()) + 1, min(NEAREST, len(rows))
+    step = max(1, _SIMILARITIES // max(1, len(rows)))
+    for start in range(0, len(rows), step):
+        part = np.arange(start, min(start + step, len(rows)))
+        similar = every[part] @ every.T
+        best = np.argpartition(-similar, looked - 1, axis=1)[:, :looked]
+        close = np.take_along_axis(similar, best, axis=1).astype(np.float64)
+        order = np.argsort(-close, axis=1, kind="stable")
+        best = np.take_along_axis(best, order, axis=1)
+        close = np.take_along_axis(close, order, axis=1)
+        others = groups[best] != groups[part][:, None]
+        voting = others & (np.cumsum(others, axis=1) <= NEIGHBOURS)
+        votes = np.where(voting, np.exp(SHARPNESS * close), 0.0)
+        scores = np.zeros((len(part), count))
+        np.add.at(scores, (np.arange(len(part))[:, None], classes[best]), votes)
+        scores /= np.maximum(votes.sum(axis=1, keepdims=True), 1e-300)
+        behind[part] = _behind(scores, classes[part])
+        progress(int(part[-1]) + 1, len(rows))
+    return behind
+
+
+def _behind(scores: Float64, classes: Int64) -> Float64:
+    """Return by how much the own class is behind the best of the others, (n,)."""
+    own = np.take_along_axis(scores, classes[:, None], axis=1)[:, 0]
+    others = scores.copy()
+    np.put_along_axis(others, classes[:, None], -np.inf, axis=1)
+    if scores.shape[1] < 2:
+        return np.zeros(len(scores))
+    return np.asarray(others.max(axis=1) - own, np.float64)
+
+
+@dataclass
+class _Sums:
+    """The statistics of some images for a ridge classifier, which add up over folds."""
+
+    images: int
+    vector: Float64
+    products: Float64
+    counts: Float64
+    by_class: Float64
+
+    @classmethod
+    def of(cls, vectors: Float32, rows: Int64, classes: Int64, count: int) -> _Sums:
+        """Return the sums of the images at some rows."""
+        width = vectors.shape[1]
+        by_class = np.zeros((count, width))
+        products = np.zeros((width, width))
+        for start in range(0, len(rows), _BLOCK):
+            block = vectors[rows[start : start + _BLOCK]].astype(np.float64)
+            products += block.T @ block
+            np.add.at(by_class, classes[start : start + _BLOCK], block)
+        counts = np.bincount(classes, minlength=count).astype(np.float64)
+        return cls(len(rows), by_class.sum(axis=0), products, counts, by_class)
+
+    @classmethod
+    def total(cls, parts: list[_Sums]) -> _Sums:
+        """Return the sums of all parts together."""
+        return cls(
+            sum(part.images for part in parts),
+            np.sum([part.vector for part in parts], axis=0),
+            np.sum([part.products for part in parts], axis=0),
+            np.sum([part.counts for part in parts], axis=0),
+            np.sum([part.by_class for part in parts], axis=0),
+        )
+
+    def classifier(self) -> tuple[Float64, Float64]:
+        """Return weights (d, classes) and offsets of a ridge regression on one-hot classes."""
+        mean, share = self.vector / self.images, self.counts / self.images
+        inner = self.products - self.images * np.outer(mean, mean)
+        across = self.by_class.T - np.outer(self.vector, share)
+        solved = np.linalg.solve(inner + RIDGE * np.eye(len(mean)), across)
+        weights = np.asarray(solved, np.float64)
+        return weights, np.asarray(share - mean @ weights)
+
+
+def _rows(folder: Path, benchmark: Benchmark, prints: Fingerprints) -> Int64:
+    """Return the vector of each image; refuse images that are not those of the audit."""
+    where = pc.equal(pc.field("set"), benchmark.name)
+    audited = read_table(folder, IMAGES, ["set", "id", "digest"], where)
+    place = pc.index_in(audited["id"].combine_chunks(), value_set=prints.ids)
+    rows = pc.fill_null(place, -1).to_numpy(zero_copy_only=False).astype(np.int64)
+    digests = np.array([each.tobytes().hex() for each in prints.digests] or [""])
+    changed = (rows < 0) | (digests[rows] != np.array(audited["digest"].to_pylist()))
+    if changed.any():
+        raise VisleakError(
+            f"{int(changed.sum()):,} images of {benchmark.name!r} are missing or have changed"
+            " since the audit, and the probe of difficulty needs them: audit again, or give a"
+            " column of difficulty, --difficulty FILE"
+        )
+    own = pc.index_in(benchmark.ids, value_set=audited["id"].combine_chunks())
+    return np.asarray(rows[own.to_numpy(zero_copy_only=False).astype(np.int64)], np.int64)
+
+
+def _groups(folder: Path, benchmark: Benchmark) -> Int64:
+    """Return the group of each image: connected by pairs, also through a training image.
+
+    Every listed pair connects, whatever its grade: large groups cost the probe nothing.
+    """
+    where = pc.equal(pc.field("query_set"), benchmark.name)
+    columns = ["query_set", "query", "reference_set", "reference", "degree", "grade"]
+    pairs = read_table(folder, PAIRS, columns, where)
+    strong = pc.or_kleene(
+        pc.is_in(pairs["grade"], pa.array(["exact", "near", "similar"])),
+        pc.equal(pairs["degree"], "hard"),
+    )
+    pairs = pairs.filter(pc.fill_null(strong, False))
+    within = pc.equal(pairs["reference_set"], benchmark.name)
+    names = pc.binary_join_element_wise(pairs["reference_set"], pairs["reference"], "\0")
+    others = pc.unique(names.filter(pc.invert(within)))
+    first = _places(pairs["query"], benchmark.ids)
+    beside = _places(pairs["reference"], benchmark.ids)
+    outside = len(benchmark) + _places(names, others)
+    inside = within.to_numpy(zero_copy_only=False)
+    second = np.where(inside, beside, outside)
+    there = (first >= 0) & np.where(inside, beside >= 0, True)
+    tied = components(len(benchmark) + len(others), [(first[there], second[there])])
+    return np.unique(tied[: len(benchmark)], return_inverse=True)[1].astype(np.int64)
+
+
+def _places(values: pa.ChunkedArray, known: pa.Array) -> Int64:
+    found = pc.fill_null(pc.index_in(values, value_set=known), -1)
+    return np.asarray(found.to_numpy(), np.int64)

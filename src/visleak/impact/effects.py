@@ -1,4 +1,4 @@
-"""The table of a score: leaked images, the others, controls, and whether it is chance."""
+"""The effect of leaks on a score: leaked images, the others, controls, and tests."""
 
 from __future__ import annotations
 
@@ -11,41 +11,41 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from visleak.impact.benchmark import RELATIONS, Benchmark, Leak
-from visleak.impact.controls import Draws, matched_draws, part_draws, random_draws
-from visleak.impact.estimates import (
+from visleak.impact.benchmark import RELATIONS, Benchmark, Leak, Scores
+from visleak.impact.results import ENOUGH_DRAWS, Comparison, Effect, MatchedComparison, Row
+from visleak.records import Bool, Float64, Int64
+from visleak.stats.draws import Draws, matched_draws, part_draws, random_draws
+from visleak.stats.estimates import (
     NOTHING,
+    Estimate,
     difference_of,
     fair_of,
     gain_of,
     is_dominated,
     score_of,
 )
-from visleak.impact.results import ENOUGH_DRAWS, Comparison, Effect, Estimate, Row, Twinned
-from visleak.impact.scores import Float64, Scores
-from visleak.impact.twins import Twins, twins_of
-from visleak.records import Bool, Int64
+from visleak.stats.matching import Matched, matched_controls
 from visleak.stats.multiple import holm
 from visleak.stats.permutation import permutation_test
 from visleak.stats.resampling import percentiles
 
-#: The row of the images that are compared with leaked ones of their difficulty.
-TWINS: Final = "difficulty-matched"
+#: The row of the controls that have the difficulty of leaked images.
+MATCHED: Final = "difficulty-matched"
 
-#: Rows of the labels' relation, in the order of :data:`RELATIONS`.
+#: Rows by label relation, in the order of :data:`RELATIONS`.
 _BY_LABEL: Final = tuple(f"{relation} label" for relation in RELATIONS)
 
 
 @dataclass(frozen=True, slots=True)
-class Asked:
+class Sampling:
     """How effects are computed.
 
     Attributes:
         draws: repetitions of the rows that are drawn.
         size: images of a draw; with it every row but the whole benchmark is drawn, as in table 4
             of Ramos et al. (2025). ``None``: as many as leak, and only controls are drawn.
-        by_label: tell leaked images whose copy has the same label from the others.
-        mid: of permutation tests, the mid-p.
+        by_label: separate leaked images whose copy has the same label from the others.
+        mid: permutation tests give mid-p values.
         seed: of everything that is drawn.
     """
 
@@ -58,7 +58,7 @@ class Asked:
 
 @dataclass(frozen=True)
 class _Column:
-    """One metric of one model, on the images that have an answer."""
+    """One metric of one model, on the images with a prediction."""
 
     scores: Scores
     metric: str
@@ -79,7 +79,7 @@ class _Part:
 def effects_of(
     benchmark: Benchmark,
     models: Sequence[Scores],
-    asked: Asked,
+    sampling: Sampling,
     progress: Callable[[int, int], None] = lambda done, total: None,
 ) -> tuple[Effect, ...]:
     """Return the effect of each metric of each model, in their order, corrected by Holm.
@@ -87,13 +87,13 @@ def effects_of(
     Args:
         benchmark: the test set and its leaks.
         models: their scores, as long as the benchmark.
-        asked: how.
-        progress: told how many of how many effects are done.
+        sampling: how they are computed.
+        progress: called with the number of finished effects, and of all.
     """
     total = sum(len(scores.values) for scores in models)
     percent = _in_percent(models)
     found: dict[tuple[int, str], Effect] = {}
-    for answered, places in _alike(models):
+    for answered, places in _by_images(models):
         part = _only(benchmark, answered)
         columns = [
             _Column(
@@ -103,7 +103,7 @@ def effects_of(
             for metric, values in models[at].values.items()
         ]
         owners = [at for at in places for _ in models[at].values]
-        table = _Table(part, columns, asked)
+        table = _Table(part, columns, sampling)
         for number, (at, column) in enumerate(zip(owners, columns, strict=True)):
             found[at, column.metric] = table.effect(number, (len(part), len(benchmark)))
             progress(len(found), total)
@@ -120,8 +120,8 @@ def _in_percent(models: Sequence[Scores]) -> dict[str, bool]:
     return found
 
 
-def _alike(models: Sequence[Scores]) -> Iterator[tuple[Bool, list[int]]]:
-    """Yield models that answered the same images together: they are drawn from together."""
+def _by_images(models: Sequence[Scores]) -> Iterator[tuple[Bool, list[int]]]:
+    """Yield models with predictions for the same images together: they share draws."""
     groups: dict[bytes, list[int]] = {}
     for at, scores in enumerate(models):
         groups.setdefault(scores.answered.tobytes(), []).append(at)
@@ -144,7 +144,7 @@ def _only(benchmark: Benchmark, kept: Bool) -> Benchmark:
 
 
 def classes_of(labels: pa.Array | None) -> Int64 | None:
-    """Return the number of each image's class; images without a label are a class of their own."""
+    """Return the number of each image's class; images without a label are one class."""
     if labels is None:
         return None
     numbers = pc.fill_null(labels.dictionary_encode().indices, -1).to_numpy().astype(np.int64)
@@ -154,32 +154,36 @@ def classes_of(labels: pa.Array | None) -> Int64 | None:
 class _Table:
     """The rows of some columns that have the same images."""
 
-    def __init__(self, benchmark: Benchmark, columns: Sequence[_Column], asked: Asked) -> None:
-        self.benchmark, self.columns, self.asked = benchmark, columns, asked
+    def __init__(
+        self, benchmark: Benchmark, columns: Sequence[_Column], sampling: Sampling
+    ) -> None:
+        self.benchmark, self.columns, self.sampling = benchmark, columns, sampling
         self.classes = classes_of(benchmark.labels)
         self._differences: dict[tuple[int, bytes], Estimate] = {}
         self.matrix = np.stack([column.values for column in columns], axis=1)
         leaked = [leak.leaked for leak in benchmark.leaks]
         sizes = [self._drawn(int(each.sum())) for each in leaked]
-        self.random = random_draws(self.matrix, sizes, asked.draws, asked.seed)
+        self.random = random_draws(self.matrix, sizes, sampling.draws, sampling.seed)
         self.matched: list[Draws] | None = None
         if self.classes is not None:
             self.matched = matched_draws(
-                self.matrix, self.classes, leaked, asked.draws, asked.seed, asked.size
+                self.matrix, self.classes, leaked, sampling.draws, sampling.seed, sampling.size
             )
 
-        self.twins: list[Twins | None] = [self._twins(each) for each in leaked]
+        self.controls = [self._matched_controls(each) for each in leaked]
 
-    def _twins(self, leaked: Bool) -> Twins | None:
-        """Return the twins of leaked images, where difficulty is known and any image has some."""
+    def _matched_controls(self, leaked: Bool) -> Matched | None:
+        """Return the matched controls of leaked images, where difficulty is known."""
         if self.benchmark.difficulty is None:
             return None
-        found = twins_of(self.benchmark.difficulty, self.classes, leaked, self.asked.seed)
+        found = matched_controls(
+            self.benchmark.difficulty, self.classes, leaked, self.sampling.seed
+        )
         return found if len(found.leaked) else None
 
     def _drawn(self, leaked: int) -> int:
-        """Return how many images a control of so many leaked ones has."""
-        return leaked if self.asked.size is None else min(self.asked.size, leaked)
+        """Return how many images a control of some leaked ones has."""
+        return leaked if self.sampling.size is None else min(self.sampling.size, leaked)
 
     def effect(self, number: int, images: tuple[int, int]) -> Effect:
         """Return the effect on a column."""
@@ -188,13 +192,13 @@ class _Table:
         rows, comparisons = [whole], []
         for at, leak in enumerate(self.benchmark.leaks):
             rows += [self._row(number, part, whole) for part in self._parts(leak)]
-            rows += self._controls(number, at, whole)
-            twins = self.twins[at]
-            if twins is not None:
+            rows += self._random_rows(number, at, whole)
+            controls = self.controls[at]
+            if controls is not None:
                 part = np.zeros(len(self.benchmark), np.bool_)
-                part[twins.twins] = True
-                rows.append(self._row(number, _Part(leak.name, TWINS, part), whole))
-            comparisons.append(self._comparison(number, leak, twins))
+                part[controls.controls] = True
+                rows.append(self._row(number, _Part(leak.name, MATCHED, part), whole))
+            comparisons.append(self._comparison(number, leak, controls))
         return Effect(
             column.scores.model,
             column.metric,
@@ -207,14 +211,14 @@ class _Table:
         )
 
     def _whole(self, column: _Column) -> Row:
-        score = score_of(column.values, share=column.share, seed=self.asked.seed)
+        score = score_of(column.values, share=column.share, seed=self.sampling.seed)
         dominated = not column.share and is_dominated(column.values)
         return Row("", "original", len(column.values), score, NOTHING, dominated=dominated)
 
     def _parts(self, leak: Leak) -> Iterator[_Part]:
         yield _Part(leak.name, "non-leaked", ~leak.leaked)
         yield _Part(leak.name, "leaked", leak.leaked)
-        if not (self.asked.by_label and leak.compared):
+        if not (self.sampling.by_label and leak.compared):
             return
         for code, subset in enumerate(_BY_LABEL):
             images = leak.relation == code
@@ -227,12 +231,14 @@ class _Table:
         column, count = self.columns[number], int(part.images.sum())
         if not count:
             return Row(part.leak, part.subset, 0, NOTHING, NOTHING)
-        if self.asked.size is not None:
+        if self.sampling.size is not None:
             own = self.matrix[:, [number]]
-            draws = part_draws(own, part.images, self.asked.size, self.asked.draws, self.asked.seed)
+            draws = part_draws(
+                own, part.images, self.sampling.size, self.sampling.draws, self.sampling.seed
+            )
             if len(draws.scores) > 1:
                 return _drawn_row(part.leak, part.subset, draws, 0, whole)
-        share, seed = column.share, self.asked.seed
+        share, seed = column.share, self.sampling.seed
         if count == whole.images:
             return replace(whole, leak=part.leak, subset=part.subset, gain=Estimate(0.0, 0.0, 0.0))
         values = column.values[part.images]
@@ -241,7 +247,7 @@ class _Table:
         dominated = not share and is_dominated(values)
         return Row(part.leak, part.subset, count, score, gain, dominated=dominated)
 
-    def _controls(self, number: int, at: int, whole: Row) -> Iterator[Row]:
+    def _random_rows(self, number: int, at: int, whole: Row) -> Iterator[Row]:
         name = self.benchmark.leaks[at].name
         yield _drawn_row(name, "random", self.random[at], number, whole)
         if self.matched is not None:
@@ -253,15 +259,15 @@ class _Table:
         if key not in self._differences:
             column = self.columns[number]
             values, rest = column.values[part], column.values[~part]
-            found = difference_of(values, rest, share=column.share, seed=self.asked.seed)
+            found = difference_of(values, rest, share=column.share, seed=self.sampling.seed)
             self._differences[key] = found
             self._differences[other] = Estimate(-found.value, -found.high, -found.low)
         return self._differences[key]
 
-    def _comparison(self, number: int, leak: Leak, twins: Twins | None) -> Comparison:
+    def _comparison(self, number: int, leak: Leak, controls: Matched | None) -> Comparison:
         column, leaked = self.columns[number], leak.leaked
         values, share = column.values, column.share
-        seed, mid = self.asked.seed, self.asked.mid
+        seed, mid = self.sampling.seed, self.sampling.mid
         others = int((~leaked).sum())
         difference = self._difference(number, leaked)
         p = permutation_test(values, leaked, mid=mid, seed=seed)
@@ -281,25 +287,25 @@ class _Table:
             fair=fair,
             inflation=gain_of(difference, others, len(values)),
             classes_lost=lost,
-            twinned=None if twins is None else self._twinned(column, twins),
+            twinned=None if controls is None else self._matched_comparison(column, controls),
         )
 
-    def _twinned(self, column: _Column, twins: Twins) -> Twinned:
-        """Compare leaked images with their twins."""
-        values, share, seed = column.values, column.share, self.asked.seed
-        own, others = values[twins.leaked], values[twins.twins.ravel()]
-        sets = twins.sets(len(values))
+    def _matched_comparison(self, column: _Column, matched: Matched) -> MatchedComparison:
+        """Compare leaked images with their matched controls."""
+        values, share, seed = column.values, column.share, self.sampling.seed
+        own, others = values[matched.leaked], values[matched.controls.ravel()]
+        sets = matched.sets(len(values))
         inside, chosen = sets >= 0, np.zeros(len(values), np.bool_)
-        chosen[twins.leaked] = True
-        return Twinned(
+        chosen[matched.leaked] = True
+        return MatchedComparison(
             leaked=len(own),
-            twins=twins.twins.shape[1],
-            alone=twins.alone,
-            difficulty=twins.difficulty,
+            twins=matched.controls.shape[1],
+            alone=matched.alone,
+            difficulty=matched.difficulty,
             score=float(own.mean()),
             difference=difference_of(own, others, share=share, seed=seed),
             p=permutation_test(
-                values[inside], chosen[inside], sets[inside], mid=self.asked.mid, seed=seed
+                values[inside], chosen[inside], sets[inside], mid=self.sampling.mid, seed=seed
             ),
         )
 
@@ -328,9 +334,10 @@ def _drawn_row(leak: str, subset: str, draws: Draws, number: int, whole: Row) ->
 def _corrected(effects: Sequence[Effect], leaks: Sequence[Leak]) -> tuple[Effect, ...]:
     """Return the effects with Holm's correction over all of their comparisons.
 
-    Leaks of the very same images, such as ``near only`` where none is exact, are one test.
+    Leaks of exactly the same images, such as ``near only`` where none is exact, are one test.
     """
-    first = [next(n for n, one in enumerate(leaks) if _same(one, leak)) for leak in leaks]
+    masks = [leak.leaked for leak in leaks]
+    first = [next(n for n, own in enumerate(masks) if np.array_equal(own, m)) for m in masks]
     tested = sorted(set(first))
     every = [effect.comparisons[n] for effect in effects for n in tested]
     plain = iter(holm([each.p for each in every]))
@@ -350,8 +357,3 @@ def _corrected(effects: Sequence[Effect], leaks: Sequence[Leak]) -> tuple[Effect
         )
         found.append(replace(effect, comparisons=comparisons))
     return tuple(found)
-
-
-def _same(one: Leak, other: Leak) -> bool:
-    """Whether two leaks are of the very same images."""
-    return np.array_equal(one.leaked, other.leaked)

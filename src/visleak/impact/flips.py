@@ -8,10 +8,9 @@ from typing import Final
 
 import numpy as np
 
-from visleak.impact.benchmark import Benchmark
+from visleak.impact.benchmark import Benchmark, Scores
 from visleak.impact.results import Flip
-from visleak.impact.scores import Float64, Scores
-from visleak.records import Bool
+from visleak.records import Bool, Float64
 from visleak.stats.resampling import cluster_draws
 
 #: Resamples of the images.
@@ -27,13 +26,13 @@ def flips_of(
     """Return, for each leak and each two models, whether and how likely their order changes.
 
     Both orders of a resample are of the same images, drawn with replacement, so that what they
-    have in common cancels: ``chance`` is about what the leak does, ``behind`` about what the
-    images that do not leak know at all.
+    have in common cancels: ``chance`` is about the effect of the leak, ``behind`` about how certain
+    the order on images that do not leak is.
 
     Args:
         benchmark: the test set and its leaks.
-        models: their scores; those without the metric are left out. Two models are compared on
-            the images that both answered, whatever others did.
+        models: their scores; those without the metric are ignored. Two models are compared on the
+            images with predictions of both.
         metric: by which they are ordered.
         seed: of the resamples.
 
@@ -63,12 +62,12 @@ def _flips(
     sign: float,
     seed: int,
 ) -> Iterator[Flip]:
-    """Yield what becomes of the orders of pairs that answered the same images."""
+    """Yield how the orders change of pairs with predictions for the same images."""
     lead = np.stack(
         [sign * (one.values[metric] - other.values[metric])[answered] for one, other in pairs],
         axis=1,
     )
-    # the better one first, as given where they are equal
+    # the better one first, in the given order where they are equal
     behind_now = lead.mean(axis=0) < 0.0
     lead[:, behind_now] *= -1.0
     ordered = [

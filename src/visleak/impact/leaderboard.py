@@ -5,28 +5,20 @@ An entry names the code and the weights, so that others can verify it.
 
 from __future__ import annotations
 
+import math
 import os
 import re
-from collections.abc import Mapping
-from datetime import UTC, datetime
-from pathlib import Path
 from typing import Any, Final
 from urllib.parse import urlsplit
 
-from visleak.documents import read_entries
 from visleak.errors import UsageError
 from visleak.impact.numbers import score, signed
 from visleak.impact.results import Gap, Impact
 from visleak.markup import Grid, markdown_cell, markdown_table
-from visleak.store import write_json
-
-SCHEMA: Final = 1
-KIND: Final = "visleak leaderboard"
+from visleak.reporting.leaderboard import Entry, Leaderboard, today
 
 _TEXTS: Final = ("model", "test_set", "framework", "code", "weights", "date")
 _NUMBERS: Final = ("error_original", "error_fair", "gap")
-
-Entry = dict[str, Any]
 
 
 def add_to(
@@ -39,21 +31,21 @@ def add_to(
     weights: str,
     date: str = "",
 ) -> list[Entry]:
-    """Put a model of a result on a leaderboard, and return its entries by their fair error.
+    """Add a model of a result to a leaderboard, and return its entries by their fair error.
 
     An entry of the same model and test set is replaced.
 
     Args:
-        path: the file; made if need be.
+        path: the file; created where it does not exist.
         result: with errors on the original and the fair test set.
-        model: whose; may be left out where there is one.
+        model: may be left out where there is one.
         framework: it was trained with.
-        code, weights: where they can be had, http or https.
+        code, weights: their URLs, http or https.
         date: of the entry, by default today in UTC.
 
     Raises:
-        UsageError: a link is missing or none, or the result has no such errors in accuracy.
-        VisleakError: the file is damaged or no leaderboard.
+        UsageError: a URL is missing or invalid, or the result has no such errors in accuracy.
+        VisleakError: the file is damaged or not a leaderboard.
     """
     check(framework, code, weights)
     gap = _gap(result, model)
@@ -63,43 +55,35 @@ def add_to(
         "error_original": gap.original.value,
         "error_fair": gap.fair.value,
         "gap": gap.gap.value,
-        "relative_gap": None if gap.relative != gap.relative else gap.relative,
+        "relative_gap": None if math.isnan(gap.relative) else gap.relative,
         "images": gap.images,
         "framework": framework,
         "code": code,
         "weights": weights,
-        "date": date or datetime.now(UTC).date().isoformat(),
+        "date": date or today(),
     }
-    file = Path(path)
-    same = (entry["model"], entry["test_set"])
-    others = read_leaderboard(file) if file.exists() else []
-    kept = [each for each in others if (each["model"], each["test_set"]) != same]
-    entries = sorted([*kept, entry], key=_place)
-    write_json(file, {"schema": SCHEMA, "kind": KIND, "entries": entries})
-    return entries
+    return BOARD.add(path, [entry])
 
 
 def check(framework: str, code: str, weights: str) -> None:
-    """Refuse an entry that nobody could verify.
+    """Refuse an entry that cannot be verified.
 
     Raises:
-        UsageError: something is missing or no link.
+        UsageError: something is missing or not a URL.
     """
     if not weights:
-        raise UsageError(
-            "an entry without weights cannot be verified: give --weights URL, where they can be had"
-        )
+        raise UsageError("an entry without weights cannot be verified: give --weights URL")
     if not code:
-        raise UsageError("an entry needs its code: give --code URL, where it can be had")
+        raise UsageError("an entry needs its code: give --code URL")
     if not framework.strip():
         raise UsageError("an entry needs a framework: give --framework NAME, such as PyTorch")
     for option, link in (("--code", code), ("--weights", weights)):
         if not _is_link(link):
-            raise UsageError(f"{option} must be a link, http://.. or https://..; got {link!r}")
+            raise UsageError(f"{option} must be an http or https URL; got {link!r}")
 
 
 def _is_link(text: str) -> bool:
-    """Whether a text is a link as it is.
+    """Whether a text is a URL without further escaping.
 
     >>> [_is_link(t) for t in ("https://a.org/w.pth", "javascript:alert(1)", "https://a b", "http://")]
     [True, False, False, False]
@@ -116,8 +100,8 @@ def _gap(result: Impact, model: str) -> Gap:
     """Return a model's errors in accuracy: an entry names no metric, and all must have one."""
     if not result.gaps:
         raise UsageError(
-            "a leaderboard is about errors on a fair test set: give --fair FILE, what the model"
-            " answered there"
+            "a leaderboard is about errors on a fair test set: give --fair-predictions FILE, the"
+            " model's predictions on it"
         )
     names = list(dict.fromkeys(gap.model for gap in result.gaps))
     if not model and len(names) > 1:
@@ -135,15 +119,6 @@ def _gap(result: Impact, model: str) -> Gap:
     return accuracy[0]
 
 
-def read_leaderboard(path: str | os.PathLike[str]) -> list[Entry]:
-    """Return the entries of a leaderboard, the smallest fair error first.
-
-    Raises:
-        VisleakError: it is none, is damaged, or a newer visleak wrote it.
-    """
-    return sorted(read_entries(Path(path), KIND, SCHEMA, _is_entry), key=_place)
-
-
 def _is_entry(entry: Any) -> bool:
     if not isinstance(entry, dict):
         return False
@@ -154,8 +129,14 @@ def _is_entry(entry: Any) -> bool:
     return links and numbers and relative and type(entry.get("images")) is int
 
 
-def _place(entry: Mapping[str, Any]) -> tuple[float, str, str]:
-    return entry["error_fair"], entry["test_set"], entry["model"]
+BOARD: Final = Leaderboard(
+    "visleak leaderboard",
+    ("model", "test_set"),
+    lambda entry: (entry["error_fair"], entry["test_set"], entry["model"]),
+    _is_entry,
+)
+
+read_leaderboard = BOARD.read
 
 
 def leaderboard_markdown(entries: list[Entry]) -> str:
@@ -170,7 +151,7 @@ def leaderboard_markdown(entries: list[Entry]) -> str:
                 score(entry["error_fair"], percent=True),
                 score(entry["error_original"], percent=True),
                 signed(entry["gap"], percent=True),
-                "-" if relative is None else score(relative, percent=True),
+                "" if relative is None else score(relative, percent=True),
                 f"{entry['images']:,}",
             ]
         )

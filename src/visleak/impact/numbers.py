@@ -1,7 +1,7 @@
 """Scores, gains, intervals and probabilities as people read them.
 
-Shares are written as percentages with two decimals, other scores with four significant digits;
-what is not known is a hyphen.
+Shares are percentages with two decimals, other scores have four significant digits; what is not
+known is empty.
 """
 
 from __future__ import annotations
@@ -9,16 +9,17 @@ from __future__ import annotations
 import math
 from typing import Final
 
-from visleak.impact.results import Estimate, Row
+from visleak.impact.results import Row
+from visleak.stats.estimates import Estimate
 
-UNKNOWN: Final = "-"
+UNKNOWN: Final = ""
 
 
 def score(value: float, *, percent: bool) -> str:
-    """Write a score or a deviation.
+    """Return a score or a deviation as text.
 
     >>> score(0.9173, percent=True), score(0.012345, percent=False), score(math.nan, percent=True)
-    ('91.73', '0.01235', '-')
+    ('91.73', '0.01235', '')
     """
     if math.isnan(value):
         return UNKNOWN
@@ -26,55 +27,59 @@ def score(value: float, *, percent: bool) -> str:
 
 
 def signed(value: float, *, percent: bool) -> str:
-    """Write a difference, with its sign.
+    """Return a difference as text, with its sign.
 
     >>> signed(0.0597, percent=True), signed(-0.0003, percent=True), signed(1e-9, percent=True)
     ('+5.97', '-0.03', '0.00')
     """
     text = score(value, percent=percent)
-    nothing = text in (UNKNOWN, "0", "0.00")
-    return text if nothing or text.startswith("-") else f"+{text}"
+    return text if text in (UNKNOWN, "0", "0.00") or text.startswith("-") else f"+{text}"
 
 
-def interval(estimate: Estimate, *, percent: bool) -> str:
-    """Write the interval of a score.
+def interval(estimate: Estimate, *, percent: bool, sign: bool = True) -> str:
+    """Return the ends of an interval as text.
 
-    >>> interval(Estimate(0.5, 0.4, 0.6), percent=True), interval(Estimate(0.5), percent=True)
-    ('40.00-60.00', '-')
-    """
-    low, high = (score(end, percent=percent) for end in (estimate.low, estimate.high))
-    if UNKNOWN in (low, high):
-        return UNKNOWN
-    return f"{low} to {high}" if low.startswith("-") else f"{low}-{high}"
-
-
-def signed_interval(estimate: Estimate, *, percent: bool) -> str:
-    """Write the interval of a difference.
-
-    >>> signed_interval(Estimate(0.05, -0.004, 0.1), percent=True)
+    >>> interval(Estimate(0.05, -0.004, 0.1), percent=True)
     '-0.40 to +10.00'
     """
-    low, high = (signed(end, percent=percent) for end in (estimate.low, estimate.high))
+    write = signed if sign else score
+    low, high = (write(end, percent=percent) for end in (estimate.low, estimate.high))
     return UNKNOWN if UNKNOWN in (low, high) else f"{low} to {high}"
 
 
+def estimated(estimate: Estimate, *, percent: bool, sign: bool = False, ends: bool = True) -> str:
+    """Return a number with its interval, where one is known.
+
+    >>> estimated(Estimate(0.5, 0.4, 0.6), percent=True), estimated(Estimate(0.5), percent=True)
+    ('50.00 (40.00 to 60.00)', '50.00')
+
+    Args:
+        estimate: the number.
+        percent: it is a share.
+        sign: it is a difference.
+        ends: with the interval.
+    """
+    value = (signed if sign else score)(estimate.value, percent=percent)
+    between = interval(estimate, percent=percent, sign=sign) if ends else UNKNOWN
+    return f"{value} ({between})" if between else value
+
+
 def deviating(row: Row, *, percent: bool) -> str:
-    """Write the mean of a drawn row and the standard deviation of its draws, as in table 4.
+    """Return the mean of a drawn row and the standard deviation of its draws, as in table 4.
 
     >>> deviating(Row("hard", "leaked", 200, Estimate(0.4555), Estimate(0.1), 0.0119, 10),
     ...     percent=True)
     '45.55 ± 1.19'
     """
-    mean = score(row.score.value, percent=percent)
-    spread = score(row.deviation, percent=percent)
+    mean, spread = (score(each, percent=percent) for each in (row.score.value, row.deviation))
     return mean if UNKNOWN in (mean, spread) else f"{mean} ± {spread}"
 
 
 def probability(p: float) -> str:
-    """Write a probability with three decimals.
+    """Return a probability with three decimals.
 
     >>> probability(0.0004), probability(0.0125), probability(1.0), probability(math.nan)
-    ('<0.001', '0.013', '1.000', '-')
+    ('<0.001', '0.013', '1.000', '')
     """
     if math.isnan(p):
         return UNKNOWN
@@ -82,7 +87,7 @@ def probability(p: float) -> str:
 
 
 def _significant(value: float) -> str:
-    """Write four significant digits; from a thousand on, all digits before the point.
+    """Return four significant digits; from a thousand on, all digits before the point.
 
     >>> [_significant(value) for value in (0.0, 1.5, -0.00004, 12345.6, 999.96)]
     ['0', '1.500', '-4.000e-05', '12,346', '1,000']

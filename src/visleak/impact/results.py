@@ -1,4 +1,4 @@
-"""What the leaks of a test set do to scores: the records that tables, figures and pages show."""
+"""The impact of the leaks of a test set on scores: the records that documents show."""
 
 from __future__ import annotations
 
@@ -6,6 +6,8 @@ import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final
+
+from visleak.stats.estimates import Estimate
 
 #: Parts of a benchmark that a score is given for, in the order of a table.
 SUBSETS: Final = (
@@ -21,21 +23,9 @@ SUBSETS: Final = (
 )
 
 
-#: 2.5 % of so many draws is one draw; percentiles of fewer lie too near to each other. Between
-#: those of ten draws lie 78 % of others.
+#: 2.5 % of this many draws is one draw; percentiles of fewer are too near to each other. Between
+#: those of ten draws are 78 % of others.
 ENOUGH_DRAWS: Final = 40
-
-
-@dataclass(frozen=True, slots=True)
-class Estimate:
-    """A number and the ends of its 95 % interval; NaN where nothing is known.
-
-    Scores and their differences are in the metric's own unit: an accuracy is a share.
-    """
-
-    value: float
-    low: float = math.nan
-    high: float = math.nan
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,19 +59,19 @@ class Row:
 
 
 @dataclass(frozen=True, slots=True)
-class Twinned:
-    """Leaked images against twins: others of their class that are as difficult.
+class MatchedComparison:
+    """Leaked images against matched controls: others of their class and difficulty.
 
     Attributes:
-        leaked: leaked images that have twins.
+        leaked: leaked images that have controls.
         twins: how many each of them has.
-        alone: leaked images without.
+        alone: leaked images without controls.
         difficulty: mean share of the images that are easier, in [0, 1]: of all leaked images, of
-            all others, of the leaked images with twins, of the twins.
-        score: of the leaked images with twins.
-        difference: their score minus that of the twins.
-        p: two-sided probability of so large a difference if, of an image and its twins, any were
-            as likely to be the leaked one.
+            all others, of the leaked images with controls, of the controls.
+        score: of the leaked images with controls.
+        difference: their score minus that of the controls.
+        p: two-sided probability of such a difference if any image of a matched set were equally
+            likely to be the leaked one.
         adjusted: ``p`` after Holm's correction over all models, metrics and leaks.
     """
 
@@ -103,16 +93,16 @@ class Comparison:
         leak: in which sense of a leak.
         leaked, others: how many images.
         difference: score of the leaked minus that of the others.
-        p: two-sided probability of so large a difference if the leak meant nothing.
+        p: two-sided probability of such a difference if the leak had no effect.
         adjusted: ``p`` after Holm's correction over all models, metrics and leaks.
         within_classes, within_classes_adjusted: the same where images are only compared with
             others of their class; NaN without labels.
         fair: score on the images that do not leak, their classes weighted as in the whole
             benchmark; without labels, as they are.
         inflation: score of the whole benchmark minus that of the images that do not leak.
-        classes_lost: classes all of whose images leak, which ``fair`` cannot speak of.
-        twinned: the leaked images against others that are as difficult; ``None`` where no
-            difficulty is given, or no image has twins.
+        classes_lost: classes all of whose images leak, which ``fair`` leaves out.
+        twinned: the leaked images against others of the same difficulty; ``None`` where no
+            difficulty is given, or no image has controls.
     """
 
     leak: str
@@ -126,7 +116,11 @@ class Comparison:
     fair: Estimate
     inflation: Estimate
     classes_lost: int = 0
-    twinned: Twinned | None = None
+    twinned: MatchedComparison | None = None
+
+
+#: The leak of sentences and figures: the first of these that leaves two groups to compare.
+PREFERRED: Final = ("near or exact", "hard or soft", "hard", "exact", "similar or closer")
 
 
 @dataclass(frozen=True)
@@ -135,13 +129,13 @@ class Effect:
 
     Attributes:
         model, metric: their names.
-        images: of the benchmark that have an answer, and all of them.
-        percent: tables show scores times a hundred; alike for all models of a metric.
+        images: of the benchmark with a prediction, and all of them.
+        percent: tables show scores times a hundred; the same for all models of a metric.
         share: scores are 0 or 1.
-        lower: less is better.
+        lower: lower is better.
         rows: the whole benchmark first, then leak by leak in the order of :data:`SUBSETS`; a
             part without images has a row of NaN.
-        comparisons: one a leak.
+        comparisons: one per leak.
     """
 
     model: str
@@ -156,6 +150,10 @@ class Effect:
     def row(self, leak: str, subset: str) -> Row | None:
         """Return the row of a part of the benchmark, if there is one."""
         return next((r for r in self.rows if (r.leak, r.subset) == (leak, subset)), None)
+
+    def comparison(self, leak: str) -> Comparison | None:
+        """Return the comparison of a leak, if there is one."""
+        return next((each for each in self.comparisons if each.leak == leak), None)
 
     @property
     def original(self) -> Row:
@@ -175,7 +173,7 @@ class Flip:
         flipped: the second is better there.
         chance: how often the two orders differ in resamples of the images, a tie counting half.
         behind: how often the first is behind without the leaked images, a tie counting half.
-        images: that both answered.
+        images: with predictions of both.
     """
 
     metric: str
@@ -195,14 +193,14 @@ class Gap:
     """A model's error on a test set and on the fair one (Barz & Denzler 2020, table 2).
 
     Attributes:
-        model, metric: their names; the error is one minus the score, or the score itself if less
-            of it is better.
+        model, metric: their names; the error is one minus the score, or the score itself if lower
+            is better.
         images: of the two sets.
         original, fair: errors, shares in [0, 1].
         gap: fair minus original.
         relative: gap over original error; NaN where there was none.
-        p: exact McNemar probability that as many images changed sides by chance.
-        changed: images whose answer is right in one set and wrong in the other.
+        p: exact McNemar probability that as many images changed by chance.
+        changed: images whose prediction is right in one set and wrong in the other.
     """
 
     model: str
@@ -218,7 +216,7 @@ class Gap:
 
 @dataclass(frozen=True)
 class Impact:
-    """What the leaks of a test set do to the scores of models.
+    """The impact of the leaks of a test set on the scores of models.
 
     Attributes:
         audit: the audit folder.
@@ -227,11 +225,11 @@ class Impact:
         leaks: name of each leak to how many of the images leak so, in the order of the tables.
         effects: model by model, metric by metric.
         flips: pairs of models that change places; those that may first.
-        gaps: errors on the original and the fair test set, where both were answered.
-        notes: what a reader must know, such as images without an answer; one line each.
+        gaps: errors on the original and the fair test set, where both are known.
+        notes: what a reader must know, such as images without a prediction; one line each.
         settings: how it was computed: draws, size of a draw, seed, mid-p.
-        judged: verdicts of people are counted.
-        doubts: why files of predictions may be mixed up; one line each.
+        judged: verdicts of reviewers are counted.
+        doubts: why prediction files may be mixed up; one line each.
     """
 
     audit: str
@@ -261,3 +259,22 @@ class Impact:
         """Return a model's effect in a metric, if it has that metric."""
         found = (e for e in self.effects if (e.model, e.metric) == (model, metric))
         return next(found, None)
+
+    @property
+    def first_effects(self) -> tuple[Effect, ...]:
+        """Each model's effect in the first metric that it has."""
+        found: dict[str, Effect] = {}
+        for effect in self.effects:
+            found.setdefault(effect.model, effect)
+        return tuple(found.values())
+
+    @property
+    def principal(self) -> str:
+        """The leak that sentences and figures are about; empty where nothing is compared."""
+        useful = [
+            each.leak
+            for effect in self.first_effects
+            for each in effect.comparisons
+            if each.leaked and each.others and not math.isnan(each.difference.value)
+        ]
+        return next((leak for leak in (*PREFERRED, *useful) if leak in useful), "")

@@ -86,7 +86,7 @@ def terminal(
     columns: Sequence[str] = (),
     rows: int = ROWS,
     intervals: bool = True,
-    tables: int = 1,
+    tables: int | None = 1,
 ) -> Iterator[RenderableType]:
     """Yield the parts of a summary: headline, statements, the first tables, facts, notes.
 
@@ -95,7 +95,7 @@ def terminal(
         columns: headings of the columns that are shown; all by default.
         rows: of a table, at most.
         intervals: numbers of a table have their intervals.
-        tables: that are shown, at most.
+        tables: that are shown, at most; ``None`` shows all, with their titles.
     """
     from rich.text import Text
 
@@ -104,8 +104,8 @@ def terminal(
         yield Text(plain(line))
     for whole in document.grids()[:tables]:
         yield Text()
-        if min(tables, len(document.grids())) > 1 and whole.title:
-            yield Text(plain(whole.title))
+        if (tables is None or min(tables, len(document.grids())) > 1) and whole.title:
+            yield Text(plain(whole.title), "bold")
         grid = _chosen(whole, columns)
         cut = [[cell if intervals else _INTERVAL.sub("", cell) for cell in r] for r in grid.rows]
         yield from table(replace(grid, rows=cut), rows)

@@ -114,9 +114,9 @@ def test_captions_of_a_set() -> None:
         ("c.json", "[1]", VisleakError, "c.json holds a list; give a .csv"),
         ("c.json", "{", VisleakError, "c.json cannot be read (Expecting property name"),
         ("c.json", '{"images": [{"filename": "a"}]}', VisleakError, "(KeyError: 'sentences')"),
-        ("c.json", '{"a": 3}', VisleakError, "TypeError: '3' is no caption"),
+        ("c.json", '{"a": 3}', VisleakError, "TypeError: '3' is not a caption"),
         ("c.parquet", "none", VisleakError, "cannot be read as Parquet"),
-        ("c.xml", "<x/>", UsageError, "c.xml is of no known kind; give a .csv"),
+        ("c.xml", "<x/>", UsageError, "c.xml has an unknown format"),
     ],
 )
 def test_files_that_are_refused(
@@ -139,5 +139,5 @@ def test_choices_that_cannot_be() -> None:
     for wrong in ("last", "0", "-1", "1.5", "٣"):
         with pytest.raises(UsageError, match=f"must be first, all or a number .* got '{wrong}'"):
             made.chosen(wrong)
-    with pytest.raises(VisleakError, match=r"no image of c\.csv has so many .* most is 2"):
+    with pytest.raises(VisleakError, match=r"no image of c\.csv has as many .* most is 2"):
         made.chosen("3")

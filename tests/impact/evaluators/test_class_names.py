@@ -9,7 +9,7 @@ import pyarrow as pa
 import pytest
 
 from visleak.errors import UsageError, VisleakError
-from visleak.impact.evaluators.class_names import class_names
+from visleak.impact.evaluators.classes import class_names
 
 LABELS = pa.array(["n02123045", "n02124075", "n02123045", None])
 
@@ -73,8 +73,8 @@ def test_a_set_without_labels(tmp_path: Path) -> None:
     [
         (None, "the set has no labels to take names of classes from; give --classes FILE: one na"),
         (pa.array(["a", "a"]), "the set has one label to take names"),
-        (LABELS, "labels are 'n02123045', 'n02124075', which are no names to put into a sentence"),
-        (pa.array(["0", "1"]), "labels are '0', '1', which are no names"),
+        (LABELS, "labels are 'n02123045', 'n02124075', which are not names"),
+        (pa.array(["0", "1"]), "labels are '0', '1', which are not names"),
     ],
 )
 def test_labels_that_are_no_names(labels: pa.Array | None, said: str) -> None:
@@ -87,7 +87,7 @@ def test_labels_that_are_no_names(labels: pa.Array | None, said: str) -> None:
 @pytest.mark.parametrize(
     ("name", "content", "said"),
     [
-        ("c.txt", "a\tx\nb\n", "line 2 has no tab, other lines have; write one name a line"),
+        ("c.txt", "a\tx\nb\n", "line 2 has no tab, other lines have; write one name per line"),
         ("c.txt", "a\tx\nb\t\n", "line 2 has no name; write"),
         ("c.txt", "a\tx\na\ty\n", "line 2: label 'a' has two names"),
         ("c.txt", "cat\n", "a classifier needs two classes, there is 1"),
@@ -111,5 +111,5 @@ def test_files_that_are_refused(tmp_path: Path, name: str, content: str, said: s
 
 def test_no_such_file() -> None:
     """Said with what it should be."""
-    with pytest.raises(UsageError, match=r"--classes no\.txt: there is no such file; write"):
+    with pytest.raises(UsageError, match=r"--classes no\.txt: file not found"):
         class_names(LABELS, Path("no.txt"))

@@ -225,11 +225,11 @@ def test_what_is_no_model(networks, tmp_path):
     assert refusal(f"{text}?arch=resnet20&size=3").startswith(
         "2 model checkpoint has no option 'size'; its options are arch, batch, device, prec"
     )
-    assert "; near are resnet32, resnet20, resnet1202; got 'resnet2O'" in refusal(
+    assert "; similar names are resnet32, resnet20, resnet1202; got 'resnet2O'" in refusal(
         f"{text}?arch=resnet2O"
     )
     assert refusal(f"checkpoint:{tmp_path}/text.pt?arch=resnet20").startswith(
-        f"1 model checkpoint: {tmp_path}/text.pt is no file of weights alone ("
+        f"1 model checkpoint: {tmp_path}/text.pt is not a file of weights alone ("
     )
     small.write_recipe(tmp_path / "text.pt.json")
     assert f"{tmp_path}/text.pt is no TorchScript (" in refusal(f"torchscript:{tmp_path}/text.pt")
@@ -282,7 +282,9 @@ def test_no_pickle_is_run(tmp_path):
             return (Path.touch, (tmp_path / "ran",))
 
     torch.save({"state_dict": Evil()}, tmp_path / "evil.pt")
-    assert "is no file of weights alone" in refusal(f"checkpoint:{tmp_path}/evil.pt?arch=resnet20")
+    assert "is not a file of weights alone" in refusal(
+        f"checkpoint:{tmp_path}/evil.pt?arch=resnet20"
+    )
     assert not (tmp_path / "ran").exists()
 
 
@@ -291,11 +293,11 @@ def test_what_does_not_answer_by_class(tmp_path):
     flat = torch.nn.Sequential(torch.nn.Flatten(), torch.nn.Linear(3 * 16 * 16, 4))
     path = small.write_script(tmp_path / "flat.ts", flat, side=16)
     said = refusal(f"torchscript:{path}")
-    assert said.startswith(f"1 model torchscript:{path} cannot be run on pictures of 32 x 32 pixel")
-    assert said.endswith("compare how they are prepared (prep=FILE.json)")
+    assert said.startswith(f"1 model torchscript:{path} cannot be run on images of 32 x 32 pixel")
+    assert said.endswith("check how they are prepared (prep=FILE.json)")
     path = small.write_script(tmp_path / "maps.ts", torch.nn.Conv2d(3, 4, 3))
     assert (
-        "makes an array (1, 4, 30, 30) of a batch of 1; a classifier makes (n, classes)"
+        "returns an array (1, 4, 30, 30) for a batch of 1; a classifier returns (n, classes)"
         in refusal(f"torchscript:{path}", device="cpu")
     )
     single = torch.nn.Sequential(torch.nn.Flatten(), torch.nn.Linear(3 * 32 * 32, 1))
@@ -366,7 +368,7 @@ def test_a_device_that_is_not_there(networks):
 def test_half_precision_is_for_those_who_ask(monkeypatch):
     """A score is of the network as it was trained, on a GPU too."""
     from visleak.encoders.request import parse
-    from visleak.impact.evaluators.torch_networks import running_of
+    from visleak.impact.evaluators.classifiers import running_of
 
     monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
     monkeypatch.setattr(torch.cuda, "device_count", lambda: 1)

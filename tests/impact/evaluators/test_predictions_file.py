@@ -69,7 +69,7 @@ def test_csv_is_flat_and_safe_for_spreadsheets(tmp_path):
         ["b\r\n", "", "2", "1.0"],
         ["c,d", "'=b", "3", "1.5"],
     ]
-    with pytest.raises(UsageError, match=r"p.csv: a CSV has no place for lists \(s\); write a .pa"):
+    with pytest.raises(UsageError, match=r"p.csv: a CSV cannot hold lists \(s\)"):
         write_predictions(path, ["1"], {"s": np.ones((1, 2))}, {}, force=True)
 
 

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from scipy.special import softmax
 from sklearn.metrics import accuracy_score, top_k_accuracy_score
 
-from visleak.impact.evaluators.ranking import NONE, hits, ranked
+from visleak.impact.evaluators.outputs import NONE, hits, ranked
 
 pytest.importorskip("torchmetrics")
 

@@ -67,7 +67,7 @@ def test_captions_of_one_image_may_be_several(tmp_path: Path, write: Callable[[P
 @pytest.mark.parametrize("write", [npy, npz])
 def test_images_are_there_once(tmp_path: Path, write: Callable[[Path], str]) -> None:
     """Two vectors of one image would leave open which of them asks."""
-    with pytest.raises(VisleakError, match=r"id 'b\.jpg' is there more than once; give one vector"):
+    with pytest.raises(VisleakError, match=r"id 'b\.jpg' occurs more than once; give one vector"):
         read_image_vectors(write(tmp_path))
 
 

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from visleak.errors import UsageError, VisleakError
-from visleak.impact.evaluators.templates import Templates, load_templates
+from visleak.impact.evaluators.zeroshot import Templates, load_templates
 
 #: SHA-256 of the 80 lines of ``imagenet_templates``, joined by line feeds, as they stand in the
 #: notebook of OpenAI's CLIP repository and in open_clip's ``OPENAI_IMAGENET_TEMPLATES``.
@@ -68,9 +68,9 @@ def test_a_file_of_templates(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("content", "said"),
     [
-        ("a {}.\na photo\n", "line 2: 'a photo' has no {} where the name of a class goes; write"),
-        ("a {}.\n\na {}.\n", "line 3: 'a {}.' stands in line 1 too; it would count twice"),
-        ("\n", "the file is empty; write one a line, such as a photo of a {}."),
+        ("a {}.\na photo\n", "line 2: 'a photo' has no {} for the name of a class"),
+        ("a {}.\n\na {}.\n", "line 3: 'a {}.' is also in line 1"),
+        ("\n", "the file is empty; write one per line, such as a photo of a {}."),
     ],
 )
 def test_files_that_are_refused(tmp_path: Path, content: str, said: str) -> None:

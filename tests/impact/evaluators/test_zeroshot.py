@@ -19,7 +19,7 @@ from visleak.encoders.vision_language import load_text_tower
 from visleak.errors import UsageError, VisleakError
 from visleak.images import open_pictures
 from visleak.impact.evaluators import zeroshot as module
-from visleak.impact.evaluators.templates import load_templates
+from visleak.impact.evaluators.zeroshot import load_templates
 
 zeroshot = partial(module.zeroshot, options={"device": "cpu"}, cache=None, workers=1)
 
@@ -111,8 +111,7 @@ def test_what_made_them_stands_in_the_file(
     assert about["set"]["images"] == 36
     assert (done.prompts, done.cut) == (720, cut)
     assert done.notes == (
-        "prompts longer than the 16 tokens that the model reads, whose end it did not see:"
-        f" {cut} of 720",
+        f"prompts longer than the 16 tokens of the model, which are truncated: {cut} of 720",
     )
 
 
@@ -163,8 +162,7 @@ def test_names_by_label_and_pictures_that_cannot_be_read(
     assert broken in done.unreadable_file.read_text()
     assert (done.images, done.unreadable) == (len(images) - 1, 1)
     assert done.notes == (
-        "names that several classes have: money; nothing tells these apart, and the class that"
-        " comes first is answered",
+        "names that several classes have: money; the first of these classes is predicted",
         "labels of the set that are no class of the model: grass; their 4 images count as wrong",
     )
 
@@ -184,7 +182,7 @@ def test_what_is_refused_before_a_model_is_loaded(labelled: Path, tmp_path: Path
     images = open_pictures(str(labelled))
     for arguments, said in (
         ({"templates": "imagenet"}, "templates must be openai, simple or a text file"),
-        ({"classes": tmp_path / "no.txt"}, "there is no such file"),
+        ({"classes": tmp_path / "no.txt"}, "file not found"),
     ):
         with pytest.raises(UsageError, match=said):
             zeroshot(images, "clip:nowhere/at-all", tmp_path / "p.parquet", **arguments)

@@ -1,4 +1,4 @@
-"""Captions of images, of a set itself or of a file; several an image."""
+"""Captions of images, of a set itself or of a file; several per image."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ class Captions:
     Attributes:
         ids: of the images; as often as there are captions of one.
         texts: the captions, in the order of the file.
-        empty: captions without any text, which are left out.
+        empty: captions without any text, which are ignored.
         source: where they come from, in words.
     """
 
@@ -88,7 +88,7 @@ class Captions:
 
         Raises:
             UsageError: it is none of these.
-            VisleakError: no image has so many.
+            VisleakError: no image has as many.
         """
         if which == ALL:
             return self
@@ -104,7 +104,7 @@ class Captions:
         if not kept:
             most = max(seen.values())
             raise VisleakError(
-                f"--caption {which}: no image of {self.source} has so many captions; the most is"
+                f"--caption {which}: no image of {self.source} has as many captions; the most is"
                 f" {most}"
             )
         ids, texts = (tuple(column[place] for place in kept) for column in (self.ids, self.texts))
@@ -116,7 +116,7 @@ def _is_number(text: str) -> bool:
 
 
 def captions_of(images: ImageSet) -> Captions:
-    """Return the captions that a set itself has, one an image.
+    """Return the captions of a set, one per image.
 
     Raises:
         UsageError: it has none.
@@ -126,7 +126,7 @@ def captions_of(images: ImageSet) -> Captions:
             f"set {images.name!r} has no captions; give them with --captions FILE: {WRITTEN}"
         )
     rows = zip(images.ids.to_pylist(), images.captions.to_pylist(), strict=True)
-    # an image that nobody has described is no empty caption
+    # an image without a caption is not an empty caption
     told = ((id_, text) for id_, text in rows if text is not None)
     return _collected(told, f"set {images.name!r}")
 
@@ -135,14 +135,14 @@ def read_captions(path: Path) -> Captions:
     """Return the captions of a file.
 
     Raises:
-        UsageError: there is no such file, or of no known kind.
+        UsageError: there is no such file, or its format is unknown.
         VisleakError: it is damaged, or holds no captions.
     """
     if not path.is_file():
         raise UsageError(f"--captions {path}: there is no such file; give {WRITTEN}")
     reader = _READERS.get(path.suffix.lower())
     if reader is None:
-        raise UsageError(f"--captions {path}: {path.name} is of no known kind; give {WRITTEN}")
+        raise UsageError(f"--captions {path}: {path.name} has an unknown format; give {WRITTEN}")
     try:
         return _collected(reader(path), str(path))
     except (OSError, UnicodeDecodeError, RecursionError, json.JSONDecodeError) as error:
@@ -235,7 +235,7 @@ def _of_coco(content: Mapping[str, Any]) -> list[Row]:
 def _texts(told: Any) -> list[str]:
     texts = told if isinstance(told, list) else [told]
     if not all(isinstance(text, str) for text in texts):
-        raise TypeError(f"{str(told)[:60]!r} is no caption")
+        raise TypeError(f"{str(told)[:60]!r} is not a caption")
     return texts
 
 

@@ -17,8 +17,8 @@ from visleak.encoders.processors import Preprocessing, Scaling
 from visleak.encoders.request import Request
 from visleak.encoders.timm_models import timm_preprocessing
 from visleak.errors import UsageError, VisleakError
-from visleak.impact.evaluators.classifiers import Classifier
-from visleak.impact.evaluators.torch_networks import (
+from visleak.impact.evaluators.classifiers import (
+    Classifier,
     file_of,
     of_recipe,
     plainly,
@@ -26,10 +26,10 @@ from visleak.impact.evaluators.torch_networks import (
     torch_classifier,
 )
 
-#: Under which a checkpoint of a training keeps the weights.
+#: Keys under which checkpoints store the weights.
 WRAPPED: Final = ("state_dict", "model_state_dict", "model", "net")
 
-#: What wrappers of torch put in front of every name.
+#: Prefixes that wrappers of torch add to every name.
 PREFIXES: Final = ("module.", "_orig_mod.", "model.")
 
 _BILINEAR: Final = 2
@@ -54,10 +54,10 @@ class Architecture:
     """A network without its weights.
 
     Attributes:
-        of: whose it is: ``cifar``, ``timm`` or ``torchvision``.
+        of: its library: ``cifar``, ``timm`` or ``torchvision``.
         build: from the number of classes to the network.
         head: the name of the tensor whose first axis is the classes.
-        preprocessing: what is done with pictures where nobody says.
+        preprocessing: of images by default.
     """
 
     of: str
@@ -71,8 +71,8 @@ def checkpoint_classifier(request: Request) -> Classifier:
 
     Args:
         request: ``arch`` is ``resnet20``, ``32``, ``44``, ``56``, ``110`` or ``1202`` for the CIFAR
-            networks of He et al., else an architecture of timm or torchvision. ``prep`` says how
-            pictures are prepared; by default as the architecture's own library does, and for the
+            networks of He et al., else an architecture of timm or torchvision. ``prep`` is a recipe
+            of the preprocessing; by default as the architecture's own library does, and for the
             CIFAR networks at 32 x 32.
 
     Raises:
@@ -110,13 +110,13 @@ def checkpoint_classifier(request: Request) -> Classifier:
 
 
 def read_weights(path: Path, what: str) -> dict[str, Any]:
-    """Return the tensors of a file by name, without what trainings put around and before them.
+    """Return the tensors of a file by name, without wrappers and prefixes of training code.
 
-    Nothing in the file is run: ``safetensors``, or torch with ``weights_only``.
+    No code in the file is run: ``safetensors``, or torch with ``weights_only``.
 
     Args:
         path: the file.
-        what: who wants them, for messages.
+        what: their user, for messages.
 
     Raises:
         VisleakError: it holds no named tensors.
@@ -130,12 +130,12 @@ def read_weights(path: Path, what: str) -> dict[str, Any]:
     except VisleakError:
         raise
     except Exception as error:
-        # RuntimeError, EOFError, SafetensorError, OSError ...; of what is no tensor torch tells at
-        # length how to load it all the same, which would run it
+        # RuntimeError, EOFError, SafetensorError, OSError ...; torch explains at length how to load
+        # other objects all the same, which would run them
         other = isinstance(error, pickle.UnpicklingError)
         why = "it is damaged, or holds more than tensors" if other else said(error)
         raise VisleakError(
-            f"{what}: {path} is no file of weights alone ({why}); save the state_dict, or give a"
+            f"{what}: {path} is not a file of weights alone ({why}); save the state_dict, or give a"
             " whole network as torchscript:FILE or onnx:FILE"
         ) from error
     for key in WRAPPED:
@@ -182,7 +182,11 @@ def _architecture(request: Request, name: str) -> Architecture:
             return found
         known += there
     close = difflib.get_close_matches(name, known, n=3)
-    near = f"; near are {', '.join(close)}" if close else f"; known are {', '.join(cifar.DEPTHS)}"
+    near = (
+        f"; similar names are {', '.join(close)}"
+        if close
+        else f"; known are {', '.join(cifar.DEPTHS)}"
+    )
     lack = f" ({' and '.join(missing)} cannot be imported here)" if missing else ""
     raise UsageError(
         f"option arch of {request.called} must be an architecture of visleak, timm or"

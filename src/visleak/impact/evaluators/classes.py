@@ -1,11 +1,14 @@
-"""Which output of a model is which class of a set."""
+"""The classes of a set: which output of a model is which class, and names for prompts."""
 
 from __future__ import annotations
 
+import csv
 import hashlib
 import json
-from collections.abc import Mapping, Sequence
+import re
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 from pathlib import Path
 from typing import Any, Final
 
@@ -13,15 +16,18 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from visleak.delimited import dialect_of, encoding_of
 from visleak.errors import UsageError, VisleakError
-from visleak.impact.evaluators.classifiers import Names
 from visleak.pipeline.labels import normalised
 from visleak.records import Bool, Int64
+
+#: Names of each output of a network, the usual one first.
+Names = tuple[tuple[str, ...], ...]
 
 #: A model's own names are the set's classes where they cover this much of its labels.
 SHARED: Final = 0.5
 
-#: How it is known what an output means.
+#: Why an output has its meaning.
 IN_FILE: Final = "the names in the file"
 OWN: Final = "the model's own names"
 
@@ -35,11 +41,11 @@ class Classes:
     """The outputs of a model as classes of a set.
 
     Attributes:
-        names: one an output, as the set's labels spell it where it is a class of the set.
+        names: one per output, as the set's labels spell it where it is a class of the set.
         first: ``int64`` (c,): the first output of the same name; outputs of one name are one class.
         in_set: ``bool`` (c,): the set has images of this class.
-        rule: how it is known, in words.
-        foreign: labels of the set that no output is called by.
+        rule: why, in words.
+        foreign: labels of the set without an output.
     """
 
     names: tuple[str, ...]
@@ -75,12 +81,12 @@ class Classes:
 def classes_of(
     width: int, labels: pa.StringArray | None, own: Names | None, file: Path | None = None
 ) -> Classes:
-    """Return what the outputs of a model mean in a set.
+    """Return the meaning of the outputs of a model in a set.
 
     In this order: a file of names; the model's own names, if half of the set's labels are among
     them; the labels as numbers of outputs, if all are whole numbers below ``width``; the labels
     sorted as text, if there are ``width`` of them (torchvision's ImageFolder numbers folders so).
-    Without labels: the names there are, else the numbers of the outputs.
+    Without labels: the names, else the numbers of the outputs.
 
     Args:
         width: number of outputs.
@@ -90,7 +96,7 @@ def classes_of(
 
     Raises:
         UsageError: the file cannot be read, or is of another number of classes.
-        VisleakError: none of these holds.
+        VisleakError: none of these applies.
     """
     told = _distinct(labels)
     given = read_names(file, width) if file else None
@@ -116,12 +122,12 @@ def classes_of(
         names = tuple((numbers.get(output, str(output)),) for output in range(width))
         return _matched(names, told, "the labels are numbers of outputs")
     if len(told) == width:
-        return _matched(tuple((label,) for label in told), told, "the labels in sorted order")
+        return _matched(_alone(told), told, "the labels in sorted order")
     raise VisleakError(
         f"which of the model's {width:,} outputs is which of the set's {len(told):,} classes is not"
         f" known: labels are {_few(told)}"
         f"{f', the model has {_few([names[0] for names in own])}' if own else ''}; name the outputs"
-        " with --classes FILE, one a line in their order"
+        " with --classes FILE, one per line in their order"
     )
 
 
@@ -129,8 +135,8 @@ def read_names(path: Path, width: int) -> Names:
     """Return the names of outputs from a file.
 
     Args:
-        path: text with one name a line in the order of the outputs, or ``.json``: a list of names,
-            or ``{"0": NAME}``, ``{"0": [NAME, NAME]}`` or ``{NAME: 0}``.
+        path: text with one name per line in the order of the outputs, or ``.json``: a list of
+            names, or ``{"0": NAME}``, ``{"0": [NAME, NAME]}`` or ``{NAME: 0}``.
         width: number of outputs.
 
     Raises:
@@ -138,7 +144,11 @@ def read_names(path: Path, width: int) -> Names:
     """
     try:
         text = path.read_text(encoding="utf-8-sig")
-        names = _of_json(json.loads(text)) if path.suffix.lower() == ".json" else _of_lines(text)
+        names = (
+            _output_json(json.loads(text))
+            if path.suffix.lower() == ".json"
+            else _output_lines(text)
+        )
     except (OSError, ValueError, RecursionError) as error:
         raise UsageError(f"--classes {path} cannot be read ({error})") from error
     if len(names) != width:
@@ -159,14 +169,14 @@ def synonyms(name: str) -> tuple[str, ...]:
     return (name, *(part for part in parts if part and len(parts) > 1))
 
 
-def _of_lines(text: str) -> Names:
+def _output_lines(text: str) -> Names:
     lines = [line.strip() for line in text.rstrip().splitlines()]
     if "" in lines:
         raise ValueError(f"line {lines.index('') + 1} is empty")
     return tuple(synonyms(line) for line in lines)
 
 
-def _of_json(content: Any) -> Names:
+def _output_json(content: Any) -> Names:
     if isinstance(content, Mapping):
         numbers = list(content.values())
         if numbers and all(type(value) is int for value in numbers):
@@ -185,12 +195,12 @@ def _one(value: object) -> tuple[str, ...]:
     values = value if isinstance(value, list) else [value]
     names = tuple(name for name in values if isinstance(name, str) and name.strip())
     if not names or len(names) < len(values):
-        raise ValueError(f"{json.dumps(value)[:60]} is no name")
+        raise ValueError(f"{json.dumps(value)[:60]} is not a name")
     return names if len(names) > 1 else synonyms(names[0])
 
 
 def _distinct(labels: pa.StringArray | None) -> tuple[str, ...]:
-    """Return the labels there are, sorted; of those that are compared as one, the first."""
+    """Return the distinct labels, sorted; of those that are equal when normalised, the first."""
     if labels is None:
         return ()
     told = sorted(pc.unique(labels).drop_null().to_pylist())
@@ -220,17 +230,198 @@ def _matched(names: Names, told: Sequence[str], rule: str) -> Classes:
 
 
 def _keys(names: Sequence[str]) -> list[str]:
-    """Return names as they are compared."""
+    """Return names normalised for comparison."""
     keys: list[str] = normalised(pa.array(list(names), pa.string())).to_pylist()
     return keys
 
 
 def _below(label: str, width: int) -> bool:
-    # a label of a thousand digits is no number of an output, and int() would refuse it
+    # a label of a thousand digits is not an output, and int() would refuse it
     return len(label) < 10 and int(label) < width
+
+
+#: How a file of names is written, for messages.
+WRITTEN: Final = (
+    "one name per line, or LABEL<TAB>NAME; a .csv with columns label and name; a .json list of"
+    " names or object {LABEL: NAME}"
+)
+
+#: Labels that are not names: numbers, and WordNet ids as of ImageNet's folders.
+_CODE: Final = re.compile(r"\d+|n\d{8}")
+
+
+@dataclass(frozen=True)
+class ClassNames:
+    """The classes of a zero-shot classifier.
+
+    Attributes:
+        classes: their labels, as the set spells them where it has them, in the order of ``names``.
+        names: of the classes in prompts.
+    """
+
+    classes: Classes
+    names: tuple[str, ...]
+
+    def __post_init__(self) -> None:
+        if len(self.names) != len(self.classes):
+            raise ValueError("each class must have one name")
+
+    @property
+    def digest(self) -> str:
+        """Digest of the names in their order."""
+        return hashlib.blake2b(json.dumps(self.names).encode(), digest_size=16).hexdigest()
+
+    @property
+    def shared(self) -> tuple[str, ...]:
+        """Names that several classes have, whose prompts are equal."""
+        seen = sorted(self.names)
+        return tuple(sorted({a for a, b in pairwise(seen) if a == b}))
+
+
+def class_names(labels: pa.StringArray | None, file: Path | None) -> ClassNames:
+    """Return the classes and their names: those of a file, else the labels themselves.
+
+    Args:
+        labels: of the set's images, or ``None``.
+        file: with names; see :data:`WRITTEN`.
+
+    Raises:
+        UsageError: there are neither names nor labels, or labels are not names.
+        VisleakError: the file cannot be used, or has no class of the set.
+    """
+    told = sorted(pc.unique(labels).drop_null().to_pylist()) if labels is not None else []
+    if file is None:
+        return _by_labels(told)
+    found = read_class_names(file)
+    if isinstance(found, Mapping):
+        return _by_file(file, list(found), tuple(found.values()), told, "labels in the file")
+    keys = _keys(found)
+    matched = sum(key in set(keys) for key in _keys(told))
+    numbered = all(label.isascii() and label.isdecimal() for label in told)
+    if told and numbered and matched < SHARED * len(told):
+        places = [str(place) for place in range(len(found))]
+        return _by_file(file, places, tuple(found), told, "labels are the numbers of the lines")
+    return _by_file(file, found, tuple(found), told, "names in the file are the labels")
+
+
+def read_class_names(path: Path) -> Mapping[str, str] | Sequence[str]:
+    """Return names by label, or names alone in the order of the file.
+
+    Raises:
+        UsageError: the file does not exist.
+        VisleakError: it is not written as :data:`WRITTEN` says.
+    """
+    if not path.is_file():
+        raise UsageError(f"--classes {path}: file not found; write {WRITTEN}")
+    try:
+        content = path.read_bytes()
+        text = content.decode(encoding_of(content[:64]))
+        if path.suffix.lower() == ".json":
+            found = _name_json(json.loads(text))
+        elif path.suffix.lower() in (".csv", ".tsv"):
+            with path.open("rb") as file:
+                found = _of_table(text, dialect_of(file, path.name).delimiter)
+        else:
+            found = _name_lines(text)
+    except (OSError, ValueError, RecursionError, csv.Error) as error:
+        said = " ".join(str(error).split())
+        raise VisleakError(f"--classes {path}: {said}; write {WRITTEN}") from error
+    if len(found) < 2:
+        raise VisleakError(
+            f"--classes {path}: a classifier needs two classes, there is {len(found)}"
+        )
+    return found
+
+
+def _name_lines(text: str) -> Mapping[str, str] | Sequence[str]:
+    lines = [(n, line) for n, line in enumerate(text.splitlines(), start=1) if line.strip()]
+    tabbed = ["\t" in line for _, line in lines]
+    if not any(tabbed):
+        return _listed((n, line.strip()) for n, line in lines)
+    if not all(tabbed):
+        raise ValueError(f"line {lines[tabbed.index(False)][0]} has no tab, other lines have")
+    return _pairs((f"line {n}", *line.partition("\t")[::2]) for n, line in lines)
+
+
+def _of_table(text: str, delimiter: str) -> Mapping[str, str]:
+    rows = csv.DictReader(text.splitlines(), delimiter=delimiter)
+    header = rows.fieldnames or []
+    if "label" not in header or "name" not in header:
+        raise ValueError(
+            f"its columns are {', '.join(header) or 'none'}, label and name are needed"
+        )
+    return _pairs(
+        (f"row {n}", row["label"] or "", row["name"] or "") for n, row in enumerate(rows, 1)
+    )
+
+
+def _name_json(content: Any) -> Mapping[str, str] | Sequence[str]:
+    if isinstance(content, Mapping) and all(isinstance(name, str) for name in content.values()):
+        return _pairs((f"label {label!r}", label, name) for label, name in content.items())
+    if isinstance(content, list) and all(isinstance(name, str) for name in content):
+        return _listed((n, name.strip()) for n, name in enumerate(content, start=1))
+    raise ValueError("it is neither a list of names nor an object of names by label")
+
+
+def _pairs(rows: Iterable[tuple[str, str, str]]) -> Mapping[str, str]:
+    """Return names by label, checked."""
+    found: dict[str, str] = {}
+    for where, label, name in rows:
+        if not (label.strip() and name.strip()):
+            raise ValueError(f"{where} has no {'name' if label.strip() else 'label'}")
+        if found.setdefault(label.strip(), name.strip()) != name.strip():
+            raise ValueError(f"{where}: label {label.strip()!r} has two names")
+    return found
+
+
+def _listed(numbered: Iterable[tuple[int, str]]) -> Sequence[str]:
+    """Return names, checked; equal ones are kept: OpenAI's list for ImageNet has two missiles."""
+    names = []
+    for place, name in numbered:
+        if not name:
+            raise ValueError(f"name {place} is empty")
+        names.append(name)
+    return names
+
+
+def _by_labels(told: Sequence[str]) -> ClassNames:
+    if len(told) < 2:
+        raise UsageError(
+            f"the set has {'no labels' if not told else 'one label'} to take names of classes from;"
+            f" give --classes FILE: {WRITTEN}"
+        )
+    if all(_CODE.fullmatch(label) for label in told):
+        raise UsageError(
+            f"the set's labels are {_few(told)}, which are not names for prompts; give"
+            f" --classes FILE: {WRITTEN}"
+        )
+    names = tuple(" ".join(label.replace("_", " ").split()) or label for label in told)
+    return ClassNames(
+        _matched(_alone(told), told, "the set's labels, underscores as spaces"), names
+    )
+
+
+def _by_file(
+    file: Path, labels: Sequence[str], names: tuple[str, ...], told: Sequence[str], rule: str
+) -> ClassNames:
+    made = _matched(_alone(labels), told, rule)
+    if told and not made.in_set.any():
+        raise VisleakError(
+            f"--classes {file} names none of the set's classes: labels are {_few(told)}, the file"
+            f" has {_few(labels)}; write LABEL<TAB>NAME"
+        )
+    if made.repeated:
+        raise VisleakError(
+            f"--classes {file}: {made.repeated[0]!r} stands for two classes; write LABEL<TAB>NAME"
+        )
+    return ClassNames(made, names)
+
+
+def _alone(labels: Sequence[str]) -> Names:
+    return tuple((label,) for label in labels)
 
 
 def _few(names: Sequence[str]) -> str:
     """Return the first names, on one line."""
-    told = ", ".join(repr(name) for name in names[:3])
+    told = ", ".join(repr(name[:40]) for name in names[:3])
     return f"{told} ..." if len(names) > 3 else told

@@ -1,36 +1,48 @@
-"""Networks that name the class of a picture, by the text that the command line has for them."""
+"""Image classifiers from transformers, timm, ONNX and TorchScript files, by their text."""
 
 from __future__ import annotations
 
+import hashlib
+import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from importlib import import_module
+from pathlib import Path
 from typing import Any, Final, Protocol
 
 import numpy.typing as npt
 
+from visleak.encoders.huggingface import matters
+from visleak.encoders.libraries import library, member, said
+from visleak.encoders.network import RUNNING, NetworkEncoder, Running, Tower, tensors_digest
+from visleak.encoders.network import digest as digest_of
+from visleak.encoders.onnx import onnx_encoder, recipe_of
+from visleak.encoders.onnx_recipe import Recipe
+from visleak.encoders.processors import Preprocessing, Scaling, read_preprocessing
 from visleak.encoders.request import Request, parse
+from visleak.encoders.sscd import load_script
+from visleak.encoders.stored_tensors import StoredTensors
+from visleak.encoders.timm_models import timm_model, timm_preprocessing
+from visleak.encoders.weights import find_model, load_weights, refuse_missing, transformers_for
 from visleak.errors import UsageError, VisleakError
+from visleak.impact.evaluators.classes import Names, synonyms
 from visleak.records import Float32, Preparation
 
 #: Name on the command line -> function from a request to the classifier, imported on use.
 MODELS: Final = {
-    "hf": "visleak.impact.evaluators.transformers_models:hf_classifier",
-    "timm": "visleak.impact.evaluators.timm_classifiers:timm_classifier",
-    "onnx": "visleak.impact.evaluators.network_files:onnx_classifier",
-    "torchscript": "visleak.impact.evaluators.network_files:torchscript_classifier",
+    "hf": "visleak.impact.evaluators.classifiers:hf_classifier",
+    "timm": "visleak.impact.evaluators.classifiers:timm_classifier",
+    "onnx": "visleak.impact.evaluators.classifiers:onnx_classifier",
+    "torchscript": "visleak.impact.evaluators.classifiers:torchscript_classifier",
     "checkpoint": "visleak.impact.evaluators.checkpoints:checkpoint_classifier",
 }
 
 #: How each is written, for messages.
 WRITTEN: Final = "hf:FOLDER, timm:NAME, onnx:FILE, torchscript:FILE or checkpoint:FILE?arch=NAME"
 
-#: What each output of a network is called: its names, the first of them the usual one.
-Names = tuple[tuple[str, ...], ...]
-
 
 class Computes(Protocol):
-    """A loaded network; an encoder of :mod:`visleak.encoders` that runs one has these parts."""
+    """A loaded network; encoders of :mod:`visleak.encoders` that run one have these parts."""
 
     name: str
     digest: str
@@ -42,22 +54,22 @@ class Computes(Protocol):
 
     @property
     def preparation(self) -> Preparation:
-        """Makes the network's input of a picture."""
+        """Makes the network's input from an image."""
         ...
 
     def outputs(self, prepared: Sequence[npt.NDArray[Any]]) -> Float32:
-        """Return what the network makes of prepared pictures, (n, width)."""
+        """Return the outputs for prepared images, (n, width)."""
         ...
 
 
 @dataclass
 class Classifier:
-    """A network with an output a class; :class:`visleak.impact.evaluators.feeding.Network`.
+    """A network with an output per class; :class:`visleak.impact.evaluators.feeding.Network`.
 
     Attributes:
         network: whose outputs they are.
         prepared: everything its input depends on, as plain values.
-        names: of its outputs, as the model has them; ``None`` where it does not say.
+        names: of its outputs, as the model has them; ``None`` where it has none.
     """
 
     network: Computes
@@ -97,7 +109,7 @@ def load_classifier(text: str, **options: object) -> Classifier:
     Raises:
         UsageError: there is no such kind of model, or an option cannot be used.
         MissingExtra: it needs a package that is not installed.
-        VisleakError: it cannot be had, or is no classifier.
+        VisleakError: it could not be loaded, or is not a classifier.
     """
     request = parse(text, "model")
     told = {**request.options, **{name: str(value) for name, value in options.items()}}
@@ -106,3 +118,276 @@ def load_classifier(text: str, **options: object) -> Classifier:
     module, _, name = MODELS[request.name].partition(":")
     make: Callable[[Request], Classifier] = getattr(import_module(module), name)
     return make(replace(request, options=told))
+
+
+#: Pixels per call of a network on the CPU, without a given batch size: 16 images of 224 x 224.
+#: Measured on CIFAR's networks: with few pixels per call its threads mostly wait.
+PIXELS: Final = 16 * 224 * 224
+
+#: Images per call at most, without a given batch size.
+MOST: Final = 128
+
+#: From a module and its input (n, 3, height, width) to its outputs.
+Call = Callable[[Any, Any], Any]
+
+
+def torch_classifier(
+    request: Request,
+    module: Any,
+    call: Call,
+    digest: str,
+    preprocessing: Preprocessing,
+    running: Running,
+    *,
+    names: Names | None = None,
+    shown: tuple[str, ...] = (),
+    recipe: Recipe | None = None,
+) -> Classifier:
+    """Return a module as a classifier, tried on a grey image.
+
+    Args:
+        request: of the user.
+        module: the network, in ``float32`` on the CPU.
+        call: how it is called.
+        digest: of its weights and of what it does with them.
+        preprocessing: of images.
+        running: where and how.
+        names: of its outputs.
+        shown: options that are part of its name.
+        recipe: where the preprocessing comes from a file, what it says of the order of channels
+            and axes, and of the output.
+
+    Raises:
+        VisleakError: the module does not accept such images, or does not return a row of outputs
+            for each.
+    """
+    name = request.named(*shown)
+
+    def outputs(loaded: Any, inputs: Any) -> Any:
+        made = call(loaded, _arranged(inputs, recipe) if recipe else inputs)
+        if recipe and recipe.output:
+            made = _named(made, recipe.output, name)
+        shape = tuple(getattr(made, "shape", ()))
+        if len(shape) != 2 or shape[0] != len(inputs):
+            raise VisleakError(
+                f"model {name} returns {_described(made)} for a batch of {len(inputs)}; a"
+                " classifier returns (n, classes), a number for each image and class"
+            )
+        return made
+
+    try:
+        tower = Tower(module, outputs, digest)
+        network = NetworkEncoder(
+            name, tower, preprocessing, _paced(request, running, preprocessing)
+        )
+    except VisleakError:
+        raise
+    except Exception as error:
+        # a network raises what its code raises: RuntimeError, IndexError, TypeError ...
+        sides = preprocessing.pixels.shape
+        size = f"{sides[0]} x {sides[1]}" if sides else "any number of"
+        raise VisleakError(
+            f"model {name} cannot be run on images of {size} pixels ({said(error, 240)}); check"
+            " how they are prepared (prep=FILE.json)"
+        ) from error
+    # images are decoded in part where the recipe says that it is enough
+    prepared = recipe.as_dict() if recipe else preprocessing.recipe()
+    return Classifier(network, prepared, names)
+
+
+def plainly(module: Any, inputs: Any) -> Any:
+    """Call a module with its input alone."""
+    return module(inputs)
+
+
+def running_of(request: Request) -> Running:
+    """Return where and how a network runs, by default in ``fp32``.
+
+    A score is of the network as it was trained; half precision may change it.
+
+    Raises:
+        UsageError: as :meth:`visleak.encoders.network.Running.asked`.
+        MissingExtra: torch is not installed.
+    """
+    return Running.asked(replace(request, options={"precision": "fp32", **request.options}))
+
+
+def _paced(request: Request, running: Running, preprocessing: Preprocessing) -> Running:
+    """Return how a network runs, with more small images per call without a given batch size."""
+    shape = preprocessing.pixels.shape
+    if "batch" in request.options or running.device != "cpu" or shape is None:
+        return running
+    fitting = min(MOST, PIXELS // (shape[0] * shape[1]))
+    return replace(running, batch=max(running.batch, fitting))
+
+
+def of_recipe(recipe: Recipe) -> Preprocessing:
+    """Return the preprocessing of a recipe, for torch."""
+    mean, std = recipe.mean, recipe.std
+    if recipe.channels == "BGR":
+        # channels are scaled before they are swapped
+        mean, std = mean[::-1], std[::-1]
+    return Preprocessing(recipe.preparation, Scaling(1 / 255, mean, std))
+
+
+def _arranged(inputs: Any, recipe: Recipe) -> Any:
+    """Return inputs (n, 3, height, width), RGB, in a recipe's order of channels and axes."""
+    if recipe.channels == "BGR":
+        inputs = inputs.flip(1)
+    return inputs.permute(0, 2, 3, 1).contiguous() if recipe.layout == "NHWC" else inputs
+
+
+def file_of(request: Request, what: str) -> Path:
+    """Return the file that a request names.
+
+    Raises:
+        UsageError: none is named.
+        VisleakError: there is none.
+    """
+    path = Path(request.wanted_argument("FILE")).expanduser()
+    if not path.is_file():
+        raise VisleakError(f"{request.called}: there is no file {path}; give {what}")
+    return path
+
+
+def _named(made: Any, output: str, name: str) -> Any:
+    """Return one of the outputs of a network that makes several."""
+    if isinstance(made, dict) and output in made:
+        return made[output]
+    there = f"its outputs are {', '.join(made)}" if isinstance(made, dict) else "it has no names"
+    raise VisleakError(f"model {name} has no output {output!r}; {there}")
+
+
+def _described(made: Any) -> str:
+    """Return a description of what a network returned."""
+    shape = getattr(made, "shape", None)
+    return f"a {type(made).__name__}" if shape is None else f"an array {tuple(shape)}"
+
+
+def hf_classifier(request: Request) -> Classifier:
+    """Return ``hf:FOLDER`` or ``hf:OWNER/NAME``: a model for image classification.
+
+    Raises:
+        MissingExtra: torch or transformers is not installed.
+        VisleakError: it could not be loaded, is not a classifier, or its preprocessing is unknown.
+    """
+    request.wanted_argument("FOLDER")
+    request.knows(*RUNNING)
+    found = find_model(request)
+    running = running_of(request)
+    factory = member(
+        transformers_for(request.called), "AutoModelForImageClassification", request.called
+    )
+    preprocessing = read_preprocessing(found.path)
+    module, missing = load_weights(found, factory)
+    # without a trained head its predictions would be random
+    refuse_missing(found, missing)
+    config = found.config()
+    about = {"model": matters(config), "outputs": "logits"}
+    digest = tensors_digest(StoredTensors(found.path), about)
+    names = _hf_names(config.get("id2label"))
+    return torch_classifier(request, module, _logits, digest, preprocessing, running, names=names)
+
+
+def _logits(module: Any, inputs: Any) -> Any:
+    return module(pixel_values=inputs).logits
+
+
+def _hf_names(id2label: object) -> Names | None:
+    """Return the names of the outputs; ``None`` where there are none."""
+    if not isinstance(id2label, Mapping):
+        return None
+    named = {str(number): str(name) for number, name in id2label.items()}
+    ordered = [named.get(str(number), "") for number in range(len(named))]
+    if not all(ordered) or all(re.fullmatch(r"LABEL_\d+", name) for name in ordered):
+        return None
+    return tuple(synonyms(name) for name in ordered)
+
+
+def timm_classifier(request: Request) -> Classifier:
+    """Return a model of timm by name, ``hf-hub:OWNER/NAME`` or folder.
+
+    Raises:
+        UsageError: timm has no such model.
+        MissingExtra: timm is not installed.
+        VisleakError: timm, or the torchvision it needs, cannot be imported; its weights
+            could not be loaded; it has no classes.
+    """
+    name = request.wanted_argument("NAME")
+    request.knows(*RUNNING)
+    timm = library("timm", "timm", request.called)
+    running = running_of(request)
+    module = timm_model(timm, name, request.called)
+    about = {
+        "timm": str(module.pretrained_cfg.get("architecture", name)),
+        "modules": str(module),
+    }
+    digest = tensors_digest(module.state_dict(), about)
+    preprocessing = timm_preprocessing(timm, module, name, request.called)
+    names = _timm_names(timm, module)
+    return torch_classifier(request, module, plainly, digest, preprocessing, running, names=names)
+
+
+def _timm_names(timm: Any, module: Any) -> Names | None:
+    """Return the names that come with the weights, or ImageNet's where they are of its classes."""
+    told = module.pretrained_cfg.get("label_names")
+    if isinstance(told, list | tuple) and told:
+        described = module.pretrained_cfg.get("label_descriptions") or {}
+        return tuple(
+            (str(name), *synonyms(str(described[name])))
+            if name in described
+            else synonyms(str(name))
+            for name in told
+        )
+    subset = timm.data.infer_imagenet_subset(module)
+    if not subset:
+        return None
+    info = timm.data.ImageNetInfo(subset)
+    return tuple(
+        (info.index_to_label_name(output), *synonyms(info.index_to_description(output)))
+        for output in range(info.num_classes())
+    )
+
+
+def onnx_classifier(request: Request) -> Classifier:
+    """Return ``onnx:FILE[?prep=FILE.json]``, run by onnxruntime without torch.
+
+    Raises:
+        UsageError: there is no such file, or no recipe of its preprocessing.
+        MissingExtra: onnxruntime is not installed.
+        VisleakError: it is not a network from images to a row of outputs.
+    """
+    network = onnx_encoder(request)
+    return Classifier(network, recipe_of(request, Path(request.argument)).as_dict())
+
+
+def torchscript_classifier(request: Request) -> Classifier:
+    """Return ``torchscript:FILE[?prep=FILE.json]``.
+
+    A TorchScript file is a program of torch's own operators, which may also read and write files:
+    load trusted files only.
+
+    Raises:
+        UsageError: there is no recipe of its preprocessing.
+        MissingExtra: torch is not installed.
+        VisleakError: there is no such file, or it is not a network from images to a row of outputs.
+    """
+    request.knows("prep", *RUNNING)
+    advice = "a file that torch.jit.save wrote"
+    path = file_of(request, advice)
+    recipe = recipe_of(request, path)
+    running = running_of(request)
+    torch = library("torch", "torch", request.called)
+    with path.open("rb") as file:
+        content = hashlib.file_digest(file, lambda: hashlib.blake2b(digest_size=16)).hexdigest()
+    script = load_script(torch, path, request.called, f"give {advice}")
+    return torch_classifier(
+        request,
+        script,
+        plainly,
+        digest_of(content, {"network": "TorchScript", "recipe": recipe.as_dict()}),
+        of_recipe(recipe),
+        running,
+        shown=("prep",),
+        recipe=recipe,
+    )

@@ -1,4 +1,4 @@
-"""A classifier over a set of pictures: its answers as a file, and how often they are right."""
+"""Running a classifier on a set: its predictions as a file, and its accuracy."""
 
 from __future__ import annotations
 
@@ -14,39 +14,46 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from visleak.auditing import open_cache, workers_for
 from visleak.errors import UsageError
 from visleak.impact.evaluators.classes import Classes, classes_of
 from visleak.impact.evaluators.classifiers import Classifier, load_classifier
 from visleak.impact.evaluators.feeding import (
     feed,
-    ids_of,
     nothing_read,
     refuse_embeddings,
+    workplace,
 )
-from visleak.impact.evaluators.judging import (
+from visleak.impact.evaluators.outputs import (
+    BEST,
     Judged,
+    Ranked,
     answer_columns,
     few,
     judged,
     label_notes,
+    ranked,
 )
 from visleak.impact.evaluators.predictions import (
+    about_set,
+    accuracy_facts,
     check_target,
+    content_of,
+    document_of,
+    rate_numbers,
+    versions,
     write_predictions,
     write_unreadable,
 )
-from visleak.impact.evaluators.provenance import about_set, versions
-from visleak.impact.evaluators.ranking import BEST, Ranked, ranked
 from visleak.pipeline.columns import GrowingColumn
 from visleak.pipeline.workplace import Progress, Workplace, silent
 from visleak.records import Bool, Float32, ImageSet, Int64, Problem
+from visleak.reporting import Document
 from visleak.stats import Rate
 
 
 @dataclass(frozen=True, slots=True)
 class Classified:
-    """What a classifier answered on a set.
+    """The result of a classifier on a set.
 
     Attributes:
         file: of the predictions.
@@ -57,7 +64,7 @@ class Classified:
         top_5: share of those whose class is among the likeliest five; ``None`` without labels, or
             where there are no more than five classes.
         unreadable: images without a prediction, and the file that lists them.
-        classes: number of outputs, and how it is known what they mean.
+        classes: number of outputs, and how their meaning is known.
         seconds: reading and computing.
         notes: what a reader must know, one line each.
     """
@@ -78,7 +85,7 @@ class Classified:
 
 @dataclass(frozen=True)
 class _Job:
-    """Which model answers for which set, and where to."""
+    """A classifier, a set, and a file."""
 
     images: ImageSet
     network: Classifier
@@ -89,13 +96,13 @@ class _Job:
 
     @property
     def allowed(self) -> Bool:
-        """Outputs that may be answered, ``bool`` (c,)."""
+        """Outputs that may be predicted, ``bool`` (c,)."""
         return self.classes.in_set if self.restrict else np.ones(len(self.classes), np.bool_)
 
 
 @dataclass(frozen=True, slots=True)
-class _Answers:
-    """What a model answered on the readable images of a set; ``scores`` of allowed classes."""
+class _Predicted:
+    """The predictions for the readable images of a set; ``scores`` of allowed classes."""
 
     rows: Int64
     ranked: Ranked
@@ -117,31 +124,31 @@ def classify(
     progress: Progress = silent,
     force: bool = False,
 ) -> Classified:
-    """Write what a model takes each picture of a set for.
+    """Run a classifier on a set and write its predictions.
 
     Args:
         images: the set.
         model: a classifier or its text, see
             :func:`visleak.impact.evaluators.classifiers.load_classifier`.
         out: ``.parquet`` with ``id``, ``label``, ``prediction``, ``predictions`` (up to five,
-            likeliest first) and ``confidence``; or ``.csv``, where ``top-5`` (0 or 1) stands for
+            likeliest first) and ``confidence``; or ``.csv``, with ``top-5`` (0 or 1) instead of
             the list. An image that cannot be read has no row.
         classes: a file with the names of the outputs, see
             :func:`visleak.impact.evaluators.classes.read_names`.
-        restrict: answer with classes of the set only.
-        scores: write the score of every class that may be answered, too (Parquet).
+        restrict: predict classes of the set only.
+        scores: also write the score of every class that may be predicted (Parquet).
         running: options for a model given as text: ``device``, ``precision``, ``batch``.
-        workers: processes that decode and prepare; by default one for each core.
-        cache: folder where the model's outputs are kept between runs; ``None`` for none. A model
-            that is an object must have a digest of its weights then.
-        progress: is told how far it is.
-        force: replace a file that is there.
+        workers: processes that decode and prepare; by default one per core.
+        cache: folder for the model's outputs between runs; ``None`` for none. A model that is an
+            object must then have a digest of its weights.
+        progress: reports each step.
+        force: replace an existing file.
 
     Raises:
         UsageError: an argument cannot be used.
         MissingExtra: the model needs a package that is not installed.
-        VisleakError: the model cannot be had or fails, what its outputs mean is not known, or no
-            picture can be read.
+        VisleakError: the model could not be loaded or fails, the meaning of its outputs is not
+            known, or no image can be read.
     """
     target = check_target(out, force=force)
     _refuse(images, target, restrict=restrict, scores=scores)
@@ -151,18 +158,15 @@ def classify(
     file = Path(classes) if classes is not None else None
     meaning = classes_of(network.width, images.labels, network.names, file)
     job = _Job(images, network, meaning, restrict, target, force)
-    with (
-        open_cache(cache) as store,
-        Workplace.at(None, workers_for(len(images), workers), store, progress) as place,
-    ):
+    with workplace(images, workers, cache, progress) as place:
         start = time.perf_counter()
-        found = _answered(job, place, scores)
+        found = _predicted(job, place, scores)
         seconds = time.perf_counter() - start
         return _written(job, found, seconds)
 
 
 def _refuse(images: ImageSet, target: Path, *, restrict: bool, scores: bool) -> None:
-    """Refuse what cannot be done, before a model is loaded."""
+    """Refuse invalid arguments before a model is loaded."""
     if scores and target.suffix.lower() == ".csv":
         raise UsageError(f"the scores of all classes need a .parquet; got {str(target)!r}")
     refuse_embeddings(images)
@@ -170,8 +174,8 @@ def _refuse(images: ImageSet, target: Path, *, restrict: bool, scores: bool) -> 
         raise UsageError(f"--restrict needs labels, and set {images.name!r} has none")
 
 
-def _answered(job: _Job, place: Workplace, scores: bool) -> _Answers:
-    """Run the network over the set; the columns of its answers grow in scratch files."""
+def _predicted(job: _Job, place: Workplace, scores: bool) -> _Predicted:
+    """Run the network on the set; the columns of its predictions grow in scratch files."""
     problems: list[Problem] = []
     with ExitStack() as stack:
 
@@ -192,7 +196,7 @@ def _answered(job: _Job, place: Workplace, scores: bool) -> _Answers:
             problems.extend(part.unreadable)
         if not rows.rows:
             raise nothing_read(job.images, problems)
-        return _Answers(
+        return _Predicted(
             rows.mapped(),
             Ranked(best.mapped(), confidence.mapped()),
             matrix.mapped() if matrix is not None else None,
@@ -200,8 +204,8 @@ def _answered(job: _Job, place: Workplace, scores: bool) -> _Answers:
         )
 
 
-def _written(job: _Job, found: _Answers, seconds: float) -> Classified:
-    """Write the files, that of the predictions last; return what they say in short."""
+def _written(job: _Job, found: _Predicted, seconds: float) -> Classified:
+    """Write the files, that of the predictions last, and return the result."""
     images, meaning = job.images, job.classes
     labels = images.labels.take(pa.array(found.rows)) if images.labels is not None else None
     allowed = int(np.count_nonzero(job.allowed))
@@ -213,7 +217,7 @@ def _written(job: _Job, found: _Answers, seconds: float) -> Classified:
     unreadable = write_unreadable(job.target, found.problems)
     file = write_predictions(
         job.target,
-        ids_of(images, found.rows),
+        images.ids.take(pa.array(found.rows)),
         columns,
         _about(job, found),
         classes=[meaning.names[k] for k in np.flatnonzero(job.allowed)] if scored else (),
@@ -235,8 +239,8 @@ def _written(job: _Job, found: _Answers, seconds: float) -> Classified:
     )
 
 
-def _about(job: _Job, found: _Answers) -> dict[str, Any]:
-    """Return what made the predictions, for the file."""
+def _about(job: _Job, found: _Predicted) -> dict[str, Any]:
+    """Return how the predictions were made, for the file."""
     images, network, meaning = job.images, job.network, job.classes
     return {
         "evaluator": "classify",
@@ -263,3 +267,28 @@ def _notes(meaning: Classes, right: Judged | None) -> Iterator[str]:
     if meaning.repeated:
         yield f"names that several outputs have, which count as one class: {few(meaning.repeated)}"
     yield from label_notes(meaning, right)
+
+
+def document(result: Classified) -> Document:
+    """Return a result as a document."""
+    speed = (result.images + result.unreadable) / max(result.seconds, 1e-9)
+    facts = [
+        *accuracy_facts(result.accuracy, result.top_5),
+        ("classes", f"{result.classes:,}: {result.rule}"),
+        ("time", f"{result.seconds:,.1f} s, {speed:,.0f} images/s"),
+    ]
+    return document_of(result, f"{result.images:,} images of {result.set} by {result.model}", facts)
+
+
+def content(result: Classified) -> dict[str, Any]:
+    """Return a result as plain values."""
+    return content_of(
+        result,
+        set=result.set,
+        model=result.model,
+        images=result.images,
+        accuracy=rate_numbers(result.accuracy),
+        top_5=rate_numbers(result.top_5),
+        classes={"count": result.classes, "rule": result.rule},
+        seconds=round(result.seconds, 3),
+    )

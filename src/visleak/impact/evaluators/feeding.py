@@ -1,22 +1,24 @@
-"""A set of pictures through a network: workers decode and prepare, this process computes."""
+"""Feeding the images of a set to a network: workers decode and prepare, this process computes."""
 
 from __future__ import annotations
 
 import copy
 import hashlib
 import json
+import os
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any, Final, Protocol, cast
 
 import numpy.typing as npt
-import pyarrow as pa
 
+from visleak.auditing import open_cache, workers_for
 from visleak.errors import UsageError, VisleakError
 from visleak.pipeline.batching import batched
 from visleak.pipeline.fingerprinting import fingerprint
 from visleak.pipeline.prints import entries, maker
-from visleak.pipeline.workplace import Workplace
+from visleak.pipeline.workplace import Progress, Workplace
 from visleak.records import (
     BatchEncoder,
     Encoder,
@@ -28,21 +30,23 @@ from visleak.records import (
     Problem,
 )
 
-#: Outputs of wider networks are not kept: 50,000 pictures of 4,096 numbers are 0.8 GB.
+PathText = str | os.PathLike[str]
+
+#: Outputs of wider networks are not cached: 50,000 images of 4,096 numbers are 0.8 GB.
 WIDEST_KEPT: Final = 4096
 
 
 class Network(Protocol):
-    """What takes prepared pictures a batch at a time; the parts of an encoder that feeding needs.
+    """A network that takes prepared images in batches; the parts of an encoder that are needed.
 
     Attributes:
         name: for people.
         digest: of the weights and the preparation.
-        enough: short side in pixels at which a picture may be decoded in part; 0 decodes all.
-        width: numbers a picture.
+        enough: short side in pixels at which an image may be decoded in part; 0 decodes all.
+        width: numbers per image.
         prepared: everything its input depends on, as plain values.
-        batch: pictures a call.
-        preparation: makes the network's input of a picture; runs in the workers.
+        batch: images per call.
+        preparation: makes the network's input from an image; runs in the workers.
         precision, device: how and where it runs, for people.
     """
 
@@ -57,13 +61,13 @@ class Network(Protocol):
     device: str
 
     def forward(self, prepared: Sequence[npt.NDArray[Any]]) -> Float32:
-        """Return the outputs (n, width); a row that is not all numbers is an unreadable picture."""
+        """Return the outputs (n, width); a row that is not finite is an unreadable image."""
         ...
 
 
 @dataclass(frozen=True, slots=True)
 class Part:
-    """What became of some pictures of a set.
+    """The outputs of some images of a set.
 
     Attributes:
         rows: positions in the set, ascending, of those that have outputs.
@@ -76,22 +80,41 @@ class Part:
     unreadable: tuple[Problem, ...]
 
 
+@contextmanager
+def workplace(
+    images: ImageSet, workers: int | None, cache: PathText | None, progress: Progress
+) -> Iterator[Workplace]:
+    """Give a place to read and prepare the images of a set, with a cache.
+
+    Args:
+        images: the set.
+        workers: processes that decode and prepare; by default one per core.
+        cache: folder for outputs between runs; ``None`` for none.
+        progress: reports each step.
+    """
+    with (
+        open_cache(cache) as store,
+        Workplace.at(None, workers_for(len(images), workers), store, progress) as place,
+    ):
+        yield place
+
+
 def feed(
     images: ImageSet, network: Network, place: Workplace, rows: Int64 | None = None
 ) -> Iterator[Part]:
-    """Yield what a network makes of the pictures of a set, in the set's order.
+    """Yield the outputs of a network for the images of a set, in the set's order.
 
-    Memory is a few tasks a worker and one batch, whatever the size of the set. Neither the number
-    of workers nor what else is in the set changes an output.
+    Memory is a few tasks per worker and one batch, whatever the size of the set. Neither the number
+    of workers nor other images of the set change an output.
 
     Args:
         images: the set.
         network: its ``forward`` is called in this process.
-        place: where to work; is told how far it is. Outputs that its cache has are not computed.
+        place: of the work. Outputs in its cache are not computed.
         rows: positions to take, ascending; default all.
 
     Raises:
-        UsageError: the set has no pictures, only embeddings.
+        UsageError: the set has no images, only embeddings.
         VisleakError: the network failed.
     """
     refuse_embeddings(images)
@@ -120,21 +143,21 @@ def feed(
 
 
 def _as_encoder(network: Network) -> BatchEncoder:
-    """Return a network under the digest that the cache has its outputs by.
+    """Return a network with the digest of its outputs in the cache.
 
-    The digest of its weights is not enough: an encoder of the same file keeps unit vectors under
-    it, and how pictures are prepared may be known from another place than the weights.
+    The digest of its weights is not enough: an encoder of the same file stores unit vectors under
+    it, and the preprocessing may not be part of the weights.
     """
     made = copy.copy(network)
     prepared = json.dumps(dict(network.prepared), sort_keys=True, default=str)
     about = hashlib.blake2b(prepared.encode(), digest_size=8).hexdigest()
     made.digest = f"outputs {network.digest} {about}"
-    # only the parts that Network names are used of an encoder
+    # only the attributes of Network are used of an encoder
     return cast(BatchEncoder, made)
 
 
-def picture_vectors(images: ImageSet, encoder: Encoder, place: Workplace) -> Fingerprints:
-    """Return the unit vectors of the readable pictures of a set; from the cache where known.
+def image_vectors(images: ImageSet, encoder: Encoder, place: Workplace) -> Fingerprints:
+    """Return the unit vectors of the readable images of a set; from the cache where known.
 
     Raises:
         VisleakError: none can be read.
@@ -146,19 +169,19 @@ def picture_vectors(images: ImageSet, encoder: Encoder, place: Workplace) -> Fin
 
 
 def refuse_embeddings(images: ImageSet) -> None:
-    """Refuse a set without pictures.
+    """Refuse a set of embeddings.
 
     Raises:
         UsageError: it has none.
     """
     if not images.pictures:
         raise UsageError(
-            f"set {images.name!r} has embeddings and no pictures; give the pictures themselves"
+            f"set {images.name!r} has embeddings and no images; give the images themselves"
         )
 
 
 def nothing_read(images: ImageSet, problems: Sequence[Problem]) -> VisleakError:
-    """Return the error for a set of which no picture could be read."""
+    """Return the error for a set of which no image could be read."""
     if not problems:
         return VisleakError(f"set {images.name!r} has no images")
     first = problems[0]
@@ -166,8 +189,3 @@ def nothing_read(images: ImageSet, problems: Sequence[Problem]) -> VisleakError:
         f"none of the {len(problems):,} images of set {images.name!r} could be read, such as"
         f" {first.id!r} ({first.reason}{': ' if first.detail else ''}{first.detail})"
     )
-
-
-def ids_of(images: ImageSet, rows: Int64) -> pa.StringArray:
-    """Return the ids of the pictures at some positions."""
-    return images.ids.take(pa.array(rows))

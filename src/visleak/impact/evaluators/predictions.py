@@ -1,12 +1,14 @@
-"""The file of predictions: one row an image, and what made them."""
+"""The file of predictions: one row per image, and how they were made."""
 
 from __future__ import annotations
 
 import json
 import os
-from collections.abc import Iterator, Mapping, Sequence
+import platform
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, Protocol
 
 import numpy as np
 import pyarrow as pa
@@ -14,7 +16,11 @@ import pyarrow.parquet as pq
 
 import visleak
 from visleak.errors import UsageError, VisleakError
-from visleak.records import Problem
+from visleak.images.addresses import redacted
+from visleak.records import ImageSet, Problem
+from visleak.reporting import Document
+from visleak.reporting.document import Fact
+from visleak.stats import Rate
 from visleak.store import (
     csv_cell,
     free_file,
@@ -35,10 +41,10 @@ _ROWS: Final = 8_192
 
 
 def check_target(path: str | os.PathLike[str], *, force: bool = False) -> Path:
-    """Return the path that predictions are to be written to; ask before the work is done.
+    """Return the path of the predictions; call it before any work is done.
 
     Raises:
-        UsageError: it has another suffix, or is there already.
+        UsageError: it has another suffix, or exists already.
     """
     target = Path(path)
     if target.suffix.lower() not in SUFFIXES:
@@ -62,9 +68,9 @@ def write_predictions(
         path: ``.parquet`` or ``.csv``.
         ids: of the images, in the order of the set.
         columns: name to values, as many as ids: Arrow or numpy arrays or lists. Lists of values,
-            one list an image, come as an Arrow list array or a numpy array (n, k); CSV has none.
-        about: what made them, as plain values; stands in the Parquet metadata as json under
-            ``visleak``, with this version of visleak. CSV has no place for it.
+            one list per image, come as an Arrow list array or a numpy array (n, k); CSV has none.
+        about: how they were made, as plain values; stored in the Parquet metadata as JSON under
+            ``visleak``, with the version of visleak. CSV has no metadata.
         classes: names of the columns of ``scores``, for the metadata key ``classes``.
         force: replace a file that is there.
 
@@ -81,7 +87,7 @@ def write_predictions(
         _write_csv(target, every)
     else:
         told = {"kind": KIND, "schema": SCHEMA, "visleak": visleak.__version__, **about}
-        # escaped, because a path may hold what is no UTF-8
+        # escaped, because a path may not be UTF-8
         metadata = {"visleak": json.dumps(told, allow_nan=False)}
         if classes:
             metadata["classes"] = json.dumps(list(classes))
@@ -90,7 +96,7 @@ def write_predictions(
 
 
 def write_unreadable(target: Path, problems: Sequence[Problem]) -> Path | None:
-    """Write the images without a prediction beside the file of those with one.
+    """Write the images without a prediction next to the file of those with one.
 
     Returns:
         The file, as ``predictions.unreadable.csv``; ``None`` where there are none, and then one of
@@ -133,7 +139,7 @@ def _slices(columns: Mapping[str, Any], rows: int) -> Iterator[pa.Table]:
 
 
 def _arrow(values: Any) -> pa.Array:
-    """Return a column as Arrow has it; a numpy array (n, k) becomes lists."""
+    """Return a column as an Arrow array; a numpy array (n, k) becomes lists."""
     if isinstance(values, np.ndarray) and values.ndim == 2:
         flat = pa.array(np.ascontiguousarray(values).reshape(-1))
         offsets = np.arange(len(values) + 1, dtype=np.int32) * np.int32(values.shape[1])
@@ -145,9 +151,7 @@ def _write_csv(path: Path, columns: Mapping[str, Any]) -> None:
     arrays = {name: _arrow(values) for name, values in columns.items()}
     lists = [name for name, values in arrays.items() if pa.types.is_list(values.type)]
     if lists:
-        raise UsageError(
-            f"{path}: a CSV has no place for lists ({', '.join(lists)}); write a .parquet"
-        )
+        raise UsageError(f"{path}: a CSV cannot hold lists ({', '.join(lists)}); write a .parquet")
     cells = (map(_cell, values.to_pylist()) for values in arrays.values())
     with replacing_text(path) as file:
         write_csv_rows(file, [tuple(arrays)])
@@ -160,3 +164,122 @@ def _cell(value: object) -> str:
     if isinstance(value, bool):
         return str(int(value))
     return csv_cell(value) if isinstance(value, str) else str(value)
+
+
+#: Packages whose versions may change a prediction.
+LIBRARIES: Final = (
+    *("torch", "transformers", "timm", "open_clip_torch", "onnxruntime", "torchmetrics"),
+    *("numpy", "Pillow", "opencv-python-headless"),
+)
+
+
+def about_set(images: ImageSet, read: int, unreadable: int) -> dict[str, Any]:
+    """Return what identifies a set, as plain values.
+
+    Args:
+        images: the set.
+        read: images with a prediction.
+        unreadable: images without one.
+    """
+    return {
+        "name": images.name,
+        "dataset": images.dataset,
+        "source": redacted(images.source),
+        "options": dict(images.options),
+        "images": read,
+        "unreadable": unreadable,
+    }
+
+
+def versions() -> dict[str, str]:
+    """Return the versions of what is installed of :data:`LIBRARIES`."""
+    found = {"python": platform.python_version()}
+    for name in LIBRARIES:
+        try:
+            found[name] = version(name)
+        except PackageNotFoundError:
+            continue
+    return found
+
+
+# -- results --------------------------------------------------------------------------------------
+
+
+class Evaluation(Protocol):
+    """The attributes of all results of evaluators."""
+
+    @property
+    def file(self) -> Path:
+        """The file of the predictions."""
+        ...
+
+    @property
+    def unreadable(self) -> int:
+        """Number of images without a prediction."""
+        ...
+
+    @property
+    def unreadable_file(self) -> Path | None:
+        """The file that lists them."""
+        ...
+
+    @property
+    def notes(self) -> tuple[str, ...]:
+        """What a reader must know, one line each."""
+        ...
+
+
+def document_of(result: Evaluation, headline: str, facts: Iterable[tuple[str, str]]) -> Document:
+    """Return a result as a document.
+
+    Args:
+        result: of an evaluator.
+        headline: one line.
+        facts: names and texts.
+    """
+    every = list(facts)
+    if result.unreadable_file is not None:
+        every.append(
+            ("unreadable", f"{result.unreadable:,}, not counted: {result.unreadable_file}")
+        )
+    return Document(
+        title="Predictions",
+        headline=headline,
+        facts=tuple(Fact(name, text) for name, text in every),
+        notes=result.notes,
+    )
+
+
+def content_of(result: Evaluation, **more: Any) -> dict[str, Any]:
+    """Return a result as plain values, for JSON."""
+    file = str(result.unreadable_file) if result.unreadable_file else None
+    return {
+        "file": str(result.file),
+        **more,
+        "unreadable": {"images": result.unreadable, "file": file},
+        "notes": list(result.notes),
+    }
+
+
+def rate_text(rate: Rate) -> str:
+    """Return a rate in percent with its counts and interval."""
+    ends = f"{100 * rate.low:.2f} to {100 * rate.high:.2f}"
+    return f"{100 * rate.share:.2f} % ({rate.count:,} of {rate.total:,}; 95 % CI {ends})"
+
+
+def rate_numbers(rate: Rate | None) -> dict[str, Any] | None:
+    """Return a rate as plain values; ``None`` of no images."""
+    if rate is None or not rate.total:
+        return None
+    ends = {"low": rate.low, "high": rate.high}
+    return {"value": rate.share, **ends, "right": rate.count, "images": rate.total}
+
+
+def accuracy_facts(accuracy: Rate | None, top_5: Rate | None) -> Iterator[tuple[str, str]]:
+    """Yield the accuracy and the top-5 accuracy of a classifier, as far as they are known."""
+    if accuracy is None or not accuracy.total:
+        yield "accuracy", "unknown: the images have no labels"
+        return
+    yield "accuracy", rate_text(accuracy)
+    if top_5 is not None and top_5.total:
+        yield "top-5", rate_text(top_5)

@@ -1,31 +1,33 @@
-"""At which rank an image finds its own caption among all captions (Ramos et al. 2025, table 4).
+"""The rank of an image's own caption among all captions (Ramos et al. 2025, table 4).
 
 The rank is 1 plus the number of foreign captions that are at least as similar to the image as the
-best of its own: a tie counts against the image, so that a model that tells nothing apart finds
-nothing. Similarities are compared as the package stores them, the float64 dot product of the
+best of its own: a tie counts against the image, so that a model without any discrimination
+finds nothing. Similarities are compared as the package stores them, the float64 dot product of the
 float32 vectors, rounded to float32: blocks and libraries of linear algebra never change a rank.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass
-from typing import Final
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict, dataclass
+from typing import Any, Final
 
 import numpy as np
 
-from visleak.records import Bool, Float32, Int64
+from visleak.records import Bool, Float32, Int8, Int64
+from visleak.stats import Rate
+from visleak.stats.draws import part_draws
 
-#: Similarities that are held at a time: 16 MB, and where all are ties, some 100 bytes each.
+#: Similarities in memory at a time: 16 MB, and where all are ties, some 100 bytes each.
 CELLS: Final = 4_000_000
 
-#: Pairs that are compared again at a time.
+#: Pairs that are computed exactly at a time.
 PAIRS: Final = 65_536
 
 
 @dataclass(frozen=True)
 class Sides:
-    """Images that look for their captions.
+    """Images and the captions that they are compared with.
 
     Attributes:
         images: ``float32`` (n, d), unit rows.
@@ -53,7 +55,7 @@ def ranks(
     Args:
         sides: images and captions.
         block: images and captions compared at a time; by default what :data:`CELLS` allows.
-        progress: is told how many images are done, of how many.
+        progress: called with the number of finished images, and of all.
     """
     own = best_own(sides)
     step = block or max(int(CELLS**0.5), 1)
@@ -111,7 +113,7 @@ def _ahead(sides: Sides, own: Float32, rows: Int64, columns: Int64) -> Int64:
 
 
 def _margin(width: int) -> np.float32:
-    """Return more than what rounding may do to a float32 dot product of unit rows.
+    """Return a bound on the rounding error of a float32 dot product of unit rows.
 
     Higham (2002), "Accuracy and Stability of Numerical Algorithms", section 3.1: n u / (1 - n u)
     times the sum of the products' sizes, which for unit rows is at most 1; four units in the last
@@ -119,3 +121,76 @@ def _margin(width: int) -> np.float32:
     """
     unit = 2.0**-24
     return np.float32(width * unit / (1 - width * unit) + 4 * unit)
+
+
+#: The ranks up to which a caption counts as found.
+AT: Final = (1, 5, 10)
+
+#: The paper's protocol: number of queries, and of draws.
+DRAWN: Final = 200
+DRAWS: Final = 10
+
+
+@dataclass(frozen=True, slots=True)
+class Drawn:
+    """Recall of repeated draws of queries.
+
+    Attributes:
+        mean, deviation: over the draws; the deviation is that of a sample (n - 1).
+        queries: of a draw.
+        draws: number of draws.
+    """
+
+    mean: float
+    deviation: float
+    queries: int = DRAWN
+    draws: int = DRAWS
+
+
+@dataclass(frozen=True, slots=True)
+class Recall:
+    """How often an image finds its caption among the first.
+
+    Attributes:
+        k: how many of the first count.
+        share: of all queries, once.
+        drawn: of draws of them; ``None`` where there are no more queries than in a draw.
+    """
+
+    k: int
+    share: Rate
+    drawn: Drawn | None
+
+    def plain(self) -> dict[str, Any]:
+        """Return the numbers, for JSON."""
+        found = {"value": self.share.share, "low": self.share.low, "high": self.share.high}
+        counts = {"found": self.share.count, "queries": self.share.total}
+        return {"k": self.k, **found, **counts, "drawn": self.drawn and asdict(self.drawn)}
+
+
+def hit_columns(ranks: Int64) -> Mapping[str, Int8]:
+    """Return whether each query found a caption of its own by each rank: ``r@1``, ``r@5``, ...
+
+    >>> {name: list(map(int, hits)) for name, hits in hit_columns(np.array([1, 6])).items()}
+    {'r@1': [1, 0], 'r@5': [1, 0], 'r@10': [1, 1]}
+    """
+    return {f"r@{k}": (ranks <= k).astype(np.int8) for k in AT}
+
+
+def recalls(ranks: Int64, seed: int = 0) -> Sequence[Recall]:
+    """Return the recall at each of :data:`AT`.
+
+    Args:
+        ranks: (n,), from 1.
+        seed: of the draws; those of all k are the same queries.
+    """
+    hits = np.stack(list(hit_columns(ranks).values()), axis=1).astype(np.float64)
+    drawn: list[Drawn | None] = [None] * len(AT)
+    if len(ranks) > DRAWN:
+        scores = part_draws(hits, np.ones(len(ranks), np.bool_), DRAWN, DRAWS, seed).scores
+        deviation = scores.std(axis=0, ddof=1)
+        drawn = [Drawn(*pair) for pair in zip(scores.mean(axis=0), deviation, strict=True)]
+    return [
+        Recall(k, Rate.of(int(hits[:, place].sum()), len(ranks)), drawn[place])
+        for place, k in enumerate(AT)
+    ]

@@ -1,7 +1,7 @@
 """Image-to-text retrieval (Ramos et al. 2025, section 7.3 and table 4).
 
-Every image asks the whole collection of captions for its own. Its rank does not depend on which
-other images ask, so the paper's draws of 200 queries are draws of rows of the file.
+Each image is compared with the whole collection of captions. Its rank does not depend on other
+images, so the paper's draws of 200 queries are draws of rows of the file.
 """
 
 from __future__ import annotations
@@ -17,38 +17,41 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from visleak.auditing import open_cache, workers_for
 from visleak.encoders.vision_language import load_vision_language
 from visleak.errors import VisleakError
 from visleak.impact.evaluators.captions import FIRST, Captions, captions_of, read_captions
-from visleak.impact.evaluators.feeding import picture_vectors, refuse_embeddings
+from visleak.impact.evaluators.feeding import image_vectors, refuse_embeddings, workplace
 from visleak.impact.evaluators.predictions import (
+    about_set,
     check_target,
+    content_of,
+    document_of,
+    rate_text,
+    versions,
     write_predictions,
     write_unreadable,
 )
-from visleak.impact.evaluators.provenance import about_set, versions
-from visleak.impact.evaluators.ranks import Sides, ranks
-from visleak.impact.evaluators.recall import Recall, hit_columns, recalls
+from visleak.impact.evaluators.ranks import Recall, Sides, hit_columns, ranks, recalls
 from visleak.impact.evaluators.stored_vectors import (
     StoredVectors,
     about_vectors,
     read_caption_vectors,
     read_image_vectors,
 )
-from visleak.pipeline.workplace import Progress, Workplace, silent
+from visleak.pipeline.workplace import Progress, silent
 from visleak.records import Float32, ImageSet, Problem
+from visleak.reporting import Document
 
 
 @dataclass(frozen=True, slots=True)
 class Retrieved:
-    """How well images find their captions.
+    """The result of image-to-text retrieval.
 
     Attributes:
         file: of the predictions.
         name, model: of the set and the model; empty for stored vectors.
         queries: images with a caption of their own, which were ranked.
-        collection: captions among which they looked.
+        collection: captions that they were compared with.
         recalls: at 1, 5 and 10.
         unreadable: images without a vector, and the file that lists them.
         notes: what a reader must know, one line each.
@@ -105,7 +108,7 @@ def retrieve(
     seed: int = 0,
     force: bool = False,
 ) -> Retrieved:
-    """Write at which rank each picture of a set finds its own caption among all.
+    """Rank all captions for each image of a set and write the rank of its own.
 
     Args:
         images: the set.
@@ -116,16 +119,16 @@ def retrieve(
             :func:`visleak.impact.evaluators.captions.read_captions`; by default the set's own. All
             of them are the collection, also those of images that the set does not have.
         caption: which of several captions of an image: ``first``, ``all`` or a number from 1.
-        workers: processes that decode and prepare; by default one for each core.
-        cache: folder for vectors of pictures; ``None`` for none.
-        progress: is told how far it is.
-        seed: of the draws that are printed.
-        force: replace a file that is there.
+        workers: processes that decode and prepare; by default one per core.
+        cache: folder for image vectors; ``None`` for none.
+        progress: reports each step.
+        seed: of the draws of queries.
+        force: replace an existing file.
 
     Raises:
         UsageError: an argument cannot be used, or there are no captions.
         MissingExtra: the model needs a package that is not installed.
-        VisleakError: the model cannot be had, a file cannot be used, or no picture can be read.
+        VisleakError: the model could not be loaded, a file cannot be used, or no image can be read.
     """
     target = check_target(out, force=force)
     refuse_embeddings(images)
@@ -136,11 +139,8 @@ def retrieve(
     read = towers.texts.encode(
         kept.texts, lambda done, total: progress("reading captions", done, total)
     )
-    with (
-        open_cache(cache) as store,
-        Workplace.at(None, workers_for(len(images), workers), store, progress) as place,
-    ):
-        prints = picture_vectors(images, towers.pictures, place)
+    with workplace(images, workers, cache, progress) as place:
+        prints = image_vectors(images, towers.pictures, place)
         problems = (*images.problems, *prints.problems)
         about = {
             "evaluator": "retrieve",
@@ -177,11 +177,11 @@ def retrieve_stored(
     seed: int = 0,
     force: bool = False,
 ) -> Retrieved:
-    """Write the same of vectors that were made elsewhere; no network is run.
+    """Do the same with existing vectors; no network is run.
 
     Args:
-        images: ``emb:FOLDER``, or a ``.npy``, ``.npz`` or ``.parquet`` file, a vector an image.
-        texts: the same, a vector a caption, each with the id of the image it is of.
+        images: ``emb:FOLDER``, or a ``.npy``, ``.npz`` or ``.parquet`` file, a vector per image.
+        texts: the same, a vector per caption, each with the id of the image it is of.
         out, progress, seed, force: as of :func:`retrieve`.
 
     Raises:
@@ -189,8 +189,8 @@ def retrieve_stored(
         VisleakError: a file is damaged, or the two do not fit together.
     """
     target = check_target(out, force=force)
-    pictures, told = read_image_vectors(images), read_caption_vectors(texts)
-    widths = pictures.matrix.shape[1], told.matrix.shape[1]
+    vectors, captions = read_image_vectors(images), read_caption_vectors(texts)
+    widths = vectors.matrix.shape[1], captions.matrix.shape[1]
     if widths[0] != widths[1]:
         raise VisleakError(
             f"--images {images} holds vectors of {widths[0]} numbers, --texts {texts} of"
@@ -199,32 +199,32 @@ def retrieve_stored(
     search = _Search(
         "",
         "",
-        pictures.ids.filter(pa.array(pictures.usable)),
-        pictures.matrix[pictures.usable],
-        told.ids.filter(pa.array(told.usable)),
-        told.matrix[told.usable],
+        vectors.ids.filter(pa.array(vectors.usable)),
+        vectors.matrix[vectors.usable],
+        captions.ids.filter(pa.array(captions.usable)),
+        captions.matrix[captions.usable],
         {
             "evaluator": "retrieve",
-            "images": about_vectors(pictures),
-            "texts": about_vectors(told),
+            "images": about_vectors(vectors),
+            "texts": about_vectors(captions),
             "versions": versions(),
         },
-        tuple(_without_direction(pictures)),
-        tuple(_lost(told)),
+        tuple(_without_direction(vectors)),
+        tuple(_lost(captions)),
     )
     return _found(search, target, progress, seed, force)
 
 
 def _refuse_strangers(captions: Captions, ids: pa.StringArray) -> None:
-    """Refuse captions of other images alone, before a model is loaded."""
+    """Refuse captions of other images only, before a model is loaded."""
     if set(captions.ids).isdisjoint(ids.to_pylist()):
         raise _strangers(captions.ids[0], ids)
 
 
 def _strangers(owner: str, ids: pa.StringArray) -> VisleakError:
     return VisleakError(
-        f"no caption is of an image of the set: captions are of such as {owner!r}, images are such"
-        f" as {ids[0].as_py()!r}; ids must be equal"
+        f"no caption is of an image of the set: captions have ids such as {owner!r}, images such as"
+        f" {ids[0].as_py()!r}; ids must be equal"
     )
 
 
@@ -273,23 +273,23 @@ def _notes(search: _Search, queries: int, foreign: int) -> Iterator[str]:
         yield f"images without a caption, which are not ranked: {without:,}"
     if foreign:
         yield (
-            "captions of images that were not ranked (unreadable, or not in the set), which the"
-            f" collection has, too: {foreign:,}"
+            "captions of images that were not ranked (unreadable, or not in the set), but are in"
+            f" the collection: {foreign:,}"
         )
 
 
 def _caption_notes(captions: Captions, cut: int, context: int) -> Iterator[str]:
     if captions.empty:
-        yield f"captions without any text, which are left out: {captions.empty:,}"
+        yield f"captions without any text, which are ignored: {captions.empty:,}"
     if cut:
         yield (
-            f"captions longer than the {context} tokens that the model reads, whose end it did not"
-            f" see: {cut:,} of {len(captions):,}"
+            f"captions longer than the {context} tokens of the model, which are truncated:"
+            f" {cut:,} of {len(captions):,}"
         )
     if captions.repeated:
         yield (
-            f"captions that another image has word for word: {captions.repeated:,}; that of another"
-            " image counts as foreign, and a tie against the query"
+            f"captions that are equal to one of another image: {captions.repeated:,}; the other one"
+            " counts as foreign, and a tie against the query"
         )
 
 
@@ -302,4 +302,31 @@ def _without_direction(vectors: StoredVectors) -> Iterator[Problem]:
 def _lost(vectors: StoredVectors) -> Iterator[str]:
     lost = int(np.count_nonzero(~vectors.usable))
     if lost:
-        yield f"captions whose vector has no direction, which are left out: {lost:,}"
+        yield f"captions whose vector has no direction, which are ignored: {lost:,}"
+
+
+def document(result: Retrieved) -> Document:
+    """Return a result as a document."""
+    model = f" of {result.name} by {result.model}" if result.name else ""
+    facts = [(f"R@{each.k}", rate_text(each.share)) for each in result.recalls]
+    drawn = [(each.k, each.drawn) for each in result.recalls if each.drawn is not None]
+    if drawn:
+        values = (f"R@{k} {100 * own.mean:.2f} ± {100 * own.deviation:.2f}" for k, own in drawn)
+        first = drawn[0][1]
+        facts.append(
+            ("drawn", f"{', '.join(values)} % ({first.draws} draws of {first.queries} images)")
+        )
+    headline = f"{result.queries:,} images{model}, each among {result.collection:,} captions"
+    return document_of(result, headline, facts)
+
+
+def content(result: Retrieved) -> dict[str, Any]:
+    """Return a result as plain values."""
+    return content_of(
+        result,
+        set=result.name,
+        model=result.model,
+        queries=result.queries,
+        collection=result.collection,
+        recall=[each.plain() for each in result.recalls],
+    )

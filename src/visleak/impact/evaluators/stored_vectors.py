@@ -1,4 +1,4 @@
-"""Vectors of images or of captions that were made elsewhere, with the id of an image a row."""
+"""Existing vectors of images or of captions, with the id of an image per row."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from visleak.images.parquet import read_footer
 from visleak.records import Bool, EmbeddingSet, Float32
 from visleak.vectors import check_digest, forget, unit_rows
 
-#: Rows that are brought to unit length at a time.
+#: Rows that are normalised at a time.
 ROWS: Final = 65_536
 
 #: Names in a .npz of the ids of images and of the vectors, in order of preference.
@@ -65,15 +65,15 @@ def read_image_vectors(text: str) -> StoredVectors:
     """Return the vectors of images; their ids are unique.
 
     Raises:
-        UsageError: there is nothing of that name, or of another kind.
-        VisleakError: it is damaged, or an id is there twice.
+        UsageError: there is no such file, or its format is unknown.
+        VisleakError: it is damaged, or an id occurs twice.
     """
     found = _read_npz(text, "--images") if _is_npz(text) else _read_emb(text, "--images")
     counts = found.ids.value_counts()
     if len(counts) < len(found.ids):
         twice = next(row["values"].as_py() for row in counts if row["counts"].as_py() > 1)
         raise VisleakError(
-            f"--images {text}: id {twice!r} is there more than once; give one vector an image"
+            f"--images {text}: id {twice!r} occurs more than once; give one vector per image"
         )
     return found
 
@@ -125,7 +125,7 @@ def _read_emb(text: str, option: str) -> StoredVectors:
     if not Path(place).exists():
         raise UsageError(f"{option} {text}: there is no {place}; give {WRITTEN}")
     if "encoder=" not in source and not (Path(place) / MANIFEST).is_file():
-        # whoever made them, both sides come from one model
+        # the model does not matter as long as both sides come from one
         source += f"{'&' if asks else '?'}encoder=unknown"
     images = cast(EmbeddingSet, open_images(source))
     if option == "--texts":
@@ -175,7 +175,7 @@ def _blocks(stored: Any) -> Iterator[npt.NDArray[Any]]:
 
 
 def about_vectors(vectors: StoredVectors) -> Mapping[str, Any]:
-    """Return what tells stored vectors from others, as plain values."""
+    """Return what identifies stored vectors, as plain values."""
     return {
         "source": vectors.source,
         "rows": len(vectors.ids),

@@ -1,14 +1,17 @@
-"""Zero-shot classification with a CLIP (Radford et al. 2021, section 3.1): names make the classes.
+"""Zero-shot classification with CLIP (Radford et al. 2021, section 3.1): names make the classes.
 
-The vector of a class is the mean of the unit vectors of its sentences, at unit length again; an
-image is of the class whose vector has the largest cosine with its own.
+The vector of a class is the mean of the unit vectors of its prompts, normalised; an image is of the
+class whose vector has the largest cosine with its own.
 """
 
 from __future__ import annotations
 
+import hashlib
+import json
 import os
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from importlib.resources import files
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any, Final
@@ -17,32 +20,138 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from visleak.auditing import open_cache, workers_for
 from visleak.encoders.text_towers import TextTower
 from visleak.encoders.vision_language import (
     VisionLanguage,
     load_vision_language,
 )
-from visleak.impact.evaluators.class_names import ClassNames, class_names
-from visleak.impact.evaluators.feeding import picture_vectors, refuse_embeddings
-from visleak.impact.evaluators.judging import (
+from visleak.errors import UsageError, VisleakError
+from visleak.impact.evaluators.classes import ClassNames, class_names
+from visleak.impact.evaluators.feeding import image_vectors, refuse_embeddings, workplace
+from visleak.impact.evaluators.outputs import (
+    BEST,
+    NONE,
     Judged,
+    Ranked,
     answer_columns,
     few,
     judged,
     label_notes,
 )
 from visleak.impact.evaluators.predictions import (
+    about_set,
+    accuracy_facts,
     check_target,
+    content_of,
+    document_of,
+    rate_numbers,
+    versions,
     write_predictions,
     write_unreadable,
 )
-from visleak.impact.evaluators.provenance import about_set, versions
-from visleak.impact.evaluators.ranking import BEST, NONE, Ranked
-from visleak.impact.evaluators.templates import SIMPLE, Templates, load_templates
-from visleak.pipeline.workplace import Progress, Workplace, silent
+from visleak.pipeline.workplace import Progress, silent
 from visleak.records import Fingerprints, Float32, ImageSet
+from visleak.reporting import Document
 from visleak.stats import Rate
+
+#: Placeholder for the name of a class.
+PLACE: Final = "{}"
+
+#: Names of the built-in templates.
+SIMPLE: Final = "simple"
+OPENAI: Final = "openai"
+
+#: Radford et al. (2021), section 3.1.4: a template for any data set.
+_SIMPLE: Final = ("a photo of a {}.",)
+
+#: The 80 for ImageNet, with source and licence.
+_OPENAI_FILE: Final = "openai_templates.json"
+
+
+@dataclass(frozen=True, slots=True)
+class Templates:
+    """The prompt templates of a classifier.
+
+    Attributes:
+        name: ``simple``, ``openai`` or the file.
+        sentences: each with :data:`PLACE` in it, all different.
+    """
+
+    name: str
+    sentences: tuple[str, ...]
+
+    @property
+    def digest(self) -> str:
+        """Digest of the sentences in their order."""
+        return hashlib.blake2b("\n".join(self.sentences).encode(), digest_size=16).hexdigest()
+
+    def prompts(self, name: str) -> list[str]:
+        """Return the prompts of one class.
+
+        >>> Templates("mine", ("a {}.", "the {}.")).prompts("red fox")
+        ['a red fox.', 'the red fox.']
+        """
+        # str.format would interpret {0} and {name.x} in a user's file
+        return [sentence.replace(PLACE, name) for sentence in self.sentences]
+
+
+def load_templates(text: str) -> Templates:
+    """Return templates by name, or those of a text file with one per line.
+
+    Raises:
+        UsageError: there is no such file.
+        VisleakError: a line has no placeholder, or occurs twice; or there is none.
+
+    >>> load_templates("simple").sentences
+    ('a photo of a {}.',)
+    >>> len(load_templates("openai").sentences)
+    80
+    """
+    if text == SIMPLE:
+        return Templates(SIMPLE, _SIMPLE)
+    if text == OPENAI:
+        content = (
+            files("visleak.impact.evaluators").joinpath(_OPENAI_FILE).read_text(encoding="utf-8")
+        )
+        return Templates(OPENAI, tuple(json.loads(content)["templates"]))
+    path = Path(text)
+    if not path.is_file():
+        raise UsageError(
+            f"templates must be {OPENAI}, {SIMPLE} or a text file with one per line; got {text!r}"
+        )
+    return Templates(text, _checked(path, _lines(path)))
+
+
+def _lines(path: Path) -> list[tuple[int, str]]:
+    """Return the lines that are not blank, with their numbers."""
+    try:
+        text = path.read_text(encoding="utf-8-sig")
+    except (OSError, UnicodeDecodeError) as error:
+        raise VisleakError(f"templates {path} cannot be read as UTF-8 text ({error})") from error
+    numbered = enumerate((line.strip() for line in text.splitlines()), start=1)
+    return [(number, line) for number, line in numbered if line]
+
+
+def _checked(path: Path, lines: Sequence[tuple[int, str]]) -> tuple[str, ...]:
+    if not lines:
+        raise VisleakError(
+            f"templates {path}: the file is empty; write one per line, such as {_SIMPLE[0]}"
+        )
+    seen: dict[str, int] = {}
+    for number, line in lines:
+        if PLACE not in line:
+            raise VisleakError(
+                f"templates {path}, line {number}: {line[:80]!r} has no {PLACE} for the name of a"
+                f" class; write such as {_SIMPLE[0]}"
+            )
+        if line in seen:
+            raise VisleakError(
+                f"templates {path}, line {number}: {line[:80]!r} is also in line {seen[line]};"
+                " it would count twice"
+            )
+        seen[line] = number
+    return tuple(seen)
+
 
 Float64 = npt.NDArray[np.float64]
 
@@ -52,12 +161,12 @@ BLOCK: Final = 2_048
 
 @dataclass(frozen=True)
 class ClassVectors:
-    """The classifier that names make.
+    """The classifier of some class names.
 
     Attributes:
         matrix: ``float64`` (classes, width), unit rows.
-        prompts: sentences that were read.
-        cut: sentences whose end was not read, because the context is shorter.
+        prompts: number of prompts.
+        cut: prompts longer than the context of the model.
     """
 
     matrix: Float64
@@ -67,7 +176,7 @@ class ClassVectors:
 
 @dataclass(frozen=True, slots=True)
 class ZeroShot:
-    """What a CLIP answered on a set.
+    """The result of zero-shot classification of a set.
 
     Attributes:
         file: of the predictions.
@@ -78,7 +187,7 @@ class ZeroShot:
             there are no more than five classes.
         classes: number of classes, and how the set's labels are matched with them.
         templates: their name and number.
-        prompts, cut: sentences that were read, and those whose end was not.
+        prompts, cut: number of prompts, and of those longer than the context.
         unreadable: images without a prediction, and the file that lists them.
         notes: what a reader must know, one line each.
     """
@@ -122,26 +231,26 @@ def zeroshot(
     progress: Progress = silent,
     force: bool = False,
 ) -> ZeroShot:
-    """Write which of some names a CLIP finds for each picture of a set.
+    """Classify the images of a set with CLIP and class names, and write the predictions.
 
     Args:
         images: the set.
         model: ``clip[:ARGUMENT][?OPTION=VALUE&...]``, as the encoder is named.
         out: ``.parquet`` with ``id``, ``label``, ``prediction``, ``predictions`` (up to five, best
-            first) and ``confidence``; or ``.csv``, where ``top-5`` (0 or 1) stands for the list.
+            first) and ``confidence``; or ``.csv``, with ``top-5`` (0 or 1) instead of the list.
         options: more options of the model, by name; they come before those in its text.
-        classes: a file with names, see :func:`visleak.impact.evaluators.class_names.class_names`;
+        classes: a file with names, see :func:`visleak.impact.evaluators.classes.class_names`;
             by default the set's labels.
-        templates: ``simple``, ``openai`` or a text file with one a line.
-        workers: processes that decode and prepare; by default one for each core.
-        cache: folder for vectors of pictures; ``None`` for none.
-        progress: is told how far it is.
-        force: replace a file that is there.
+        templates: ``simple``, ``openai`` or a text file with one per line.
+        workers: processes that decode and prepare; by default one per core.
+        cache: folder for image vectors; ``None`` for none.
+        progress: reports each step.
+        force: replace an existing file.
 
     Raises:
         UsageError: an argument cannot be used.
         MissingExtra: the model needs a package that is not installed.
-        VisleakError: the model cannot be had, a file cannot be used, or no picture can be read.
+        VisleakError: the model could not be loaded, a file cannot be used, or no image can be read.
     """
     target = check_target(out, force=force)
     refuse_embeddings(images)
@@ -149,11 +258,8 @@ def zeroshot(
     names = class_names(images.labels, Path(classes) if classes is not None else None)
     job = _Job(images, load_vision_language(model, **options), names, sentences, target, force)
     made = class_vectors(job.model.texts, names.names, sentences, progress)
-    with (
-        open_cache(cache) as store,
-        Workplace.at(None, workers_for(len(images), workers), store, progress) as place,
-    ):
-        prints = picture_vectors(images, job.model.pictures, place)
+    with workplace(images, workers, cache, progress) as place:
+        prints = image_vectors(images, job.model.pictures, place)
         found = answers(prints.matrix, made.matrix, job.model.texts.logit_scale)
         return _written(job, made, prints, found)
 
@@ -164,10 +270,10 @@ def class_vectors(
     """Return the unit vectors of classes, ensembled over templates.
 
     Args:
-        tower: reads the sentences.
+        tower: encodes the prompts.
         names: of the classes.
-        templates: what their names are put into.
-        progress: is told how far it is.
+        templates: of their prompts.
+        progress: reports each step.
     """
     prompts = [prompt for name in names for prompt in templates.prompts(name)]
     read = tower.encode(prompts, lambda done, total: progress("reading prompts", done, total))
@@ -178,14 +284,14 @@ def class_vectors(
             for start in range(0, len(prompts), each)
         ]
     )
-    # sentences that cancel each other out leave no direction, and no class is found by it
+    # prompts that cancel each other out leave no direction, and the class is never predicted
     lengths = np.linalg.norm(means, axis=1, keepdims=True)
     matrix = np.divide(means, lengths, out=np.zeros_like(means), where=lengths > 0)
     return ClassVectors(matrix, len(prompts), int(np.count_nonzero(read.cut)))
 
 
 def answers(pictures: Float32, classes: Float64, scale: float) -> Ranked:
-    """Return the best classes of each picture, and the probability of the first.
+    """Return the best classes of each image, and the probability of the first.
 
     Equal cosines: the class that comes first is first.
 
@@ -207,7 +313,7 @@ def answers(pictures: Float32, classes: Float64, scale: float) -> Ranked:
 
 
 def _written(job: _Job, made: ClassVectors, prints: Fingerprints, found: Ranked) -> ZeroShot:
-    """Write the files, that of the predictions last; return what they say in short."""
+    """Write the files, that of the predictions last, and return the result."""
     images, classes = job.images, job.names.classes
     labels = images.labels.take(pa.array(prints.rows)) if images.labels is not None else None
     right = judged(found.best, classes, labels, len(classes)) if labels is not None else None
@@ -239,7 +345,7 @@ def _written(job: _Job, made: ClassVectors, prints: Fingerprints, found: Ranked)
 
 
 def _about(job: _Job, made: ClassVectors, read: int, unreadable: int) -> dict[str, Any]:
-    """Return what made the predictions, for the file."""
+    """Return how the predictions were made, for the file."""
     names, sentences = job.names, job.templates
     return {
         "evaluator": "zeroshot",
@@ -266,12 +372,38 @@ def _notes(job: _Job, made: ClassVectors, right: Judged | None) -> Iterator[str]
     names = job.names
     if made.cut:
         yield (
-            f"prompts longer than the {job.model.texts.context} tokens that the model reads, whose"
-            f" end it did not see: {made.cut:,} of {made.prompts:,}"
+            f"prompts longer than the {job.model.texts.context} tokens of the model, which are"
+            f" truncated: {made.cut:,} of {made.prompts:,}"
         )
     if names.shared:
         yield (
-            f"names that several classes have: {few(names.shared)}; nothing tells these apart, and"
-            " the class that comes first is answered"
+            f"names that several classes have: {few(names.shared)}; the first of these classes is"
+            " predicted"
         )
     yield from label_notes(names.classes, right)
+
+
+def document(result: ZeroShot) -> Document:
+    """Return a result as a document."""
+    name, count = result.templates
+    facts = [
+        *accuracy_facts(result.accuracy, result.top_5),
+        ("classes", f"{result.classes:,}: {result.rule}"),
+        ("templates", f"{count:,}: {name}; {result.prompts:,} prompts"),
+    ]
+    return document_of(result, f"{result.images:,} images of {result.set} by {result.model}", facts)
+
+
+def content(result: ZeroShot) -> dict[str, Any]:
+    """Return a result as plain values."""
+    return content_of(
+        result,
+        set=result.set,
+        model=result.model,
+        images=result.images,
+        accuracy=rate_numbers(result.accuracy),
+        top_5=rate_numbers(result.top_5),
+        classes={"count": result.classes, "rule": result.rule},
+        templates={"name": result.templates[0], "count": result.templates[1]},
+        prompts={"count": result.prompts, "cut": result.cut},
+    )

@@ -8,11 +8,10 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, Final
 
-from visleak.documents import as_plain, digest_of, read_entries
+from visleak.documents import as_plain, digest_of
 from visleak.errors import UsageError
 from visleak.markup import Grid, markdown_cell, markdown_table
 from visleak.memorization.benchmark.records import (
@@ -23,10 +22,7 @@ from visleak.memorization.benchmark.records import (
     number,
     short,
 )
-from visleak.store import write_json
-
-SCHEMA: Final = 1
-KIND: Final = "visleak mitigation leaderboard"
+from visleak.reporting.leaderboard import Entry, Leaderboard, today
 
 #: First line of a leaderboard as Markdown.
 TITLE: Final = "# Mitigation leaderboard"
@@ -47,8 +43,6 @@ _NUMBERS: Final = {
 }
 _MORE: Final = ("hypervolume", "seconds_an_image")
 
-Entry = dict[str, Any]
-
 
 def add_to(path: str | os.PathLike[str], result: Benchmark, *, date: str = "") -> list[Entry]:
     """Put every row of a result on a leaderboard, and return all of its entries, best first.
@@ -65,13 +59,7 @@ def add_to(path: str | os.PathLike[str], result: Benchmark, *, date: str = "") -
         VisleakError: the file is damaged or no leaderboard.
     """
     board = board_of(result)
-    new = [_entry(result, row, board, date) for row in result.rows]
-    file = Path(path)
-    others = read_leaderboard(file) if file.exists() else []
-    same = {_identity(each) for each in new}
-    entries = sorted([*(each for each in others if _identity(each) not in same), *new], key=_place)
-    write_json(file, {"schema": SCHEMA, "kind": KIND, "entries": entries})
-    return entries
+    return BOARD.add(path, [_entry(result, row, board, date) for row in result.rows])
 
 
 def table_beside(path: Path) -> Path:
@@ -88,7 +76,7 @@ def table_beside(path: Path) -> Path:
             f" {path.with_suffix('.json')}"
         )
     if path.exists():
-        read_leaderboard(path)
+        BOARD.read(path)
     if table.exists() and not table.read_text("utf-8", "replace").startswith(TITLE):
         raise UsageError(
             f"{table} is not a table of a leaderboard and would be replaced; give the leaderboard"
@@ -134,27 +122,14 @@ def _entry(result: Benchmark, row: MethodRow, board: str, date: str) -> Entry:
         "clip_model": short(str(said["alignment"]["name"])) if said["alignment"] else "",
         "aesthetic_head": short(str(said["aesthetic"]["name"])) if said["aesthetic"] else "",
         "result": result.key,
-        "date": date or datetime.now(UTC).date().isoformat(),
+        "date": date or today(),
     }
-
-
-def _identity(entry: Mapping[str, Any]) -> tuple[str, str, str]:
-    return entry["board"], entry["method"], entry["setting"]
 
 
 def _place(entry: Mapping[str, Any]) -> tuple[Any, ...]:
     """Return where an entry stands: boards apart, then the lowest top-1 similarity first."""
     top = entry["top1"]
     return (entry["board"], top is None, top or 0.0, entry["method"], entry["setting"])
-
-
-def read_leaderboard(path: str | os.PathLike[str]) -> list[Entry]:
-    """Return the entries of a leaderboard, board by board, the lowest similarity first.
-
-    Raises:
-        VisleakError: it is none, is damaged, or a newer visleak wrote it.
-    """
-    return sorted(read_entries(Path(path), KIND, SCHEMA, _is_entry), key=_place)
 
 
 def _is_entry(entry: Any) -> bool:
@@ -164,6 +139,13 @@ def _is_entry(entry: Any) -> bool:
     numbers = (entry.get(key, "") for key in (*_NUMBERS, *_MORE))
     counts = all(type(entry.get(key)) is int for key in ("prompts", "groups", "images"))
     return texts and counts and all(type(each) in (int, float, type(None)) for each in numbers)
+
+
+BOARD: Final = Leaderboard(
+    "visleak mitigation leaderboard", ("board", "method", "setting"), _place, _is_entry
+)
+
+read_leaderboard = BOARD.read
 
 
 def leaderboard_markdown(entries: list[Entry]) -> str:

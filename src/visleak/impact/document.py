@@ -1,0 +1,711 @@
+"""An impact as a document and as files: the papers' tables, figures, and how to read them."""
+
+from __future__ import annotations
+
+import math
+import os
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import replace
+from functools import partial
+from pathlib import Path
+from typing import Any, Final, Literal
+
+import pyarrow as pa
+
+from visleak.impact.benchmark import LEAKS
+from visleak.impact.figures import fair_scatter, gains
+from visleak.impact.headline import headlines
+from visleak.impact.numbers import deviating, estimated, probability, score, signed
+from visleak.impact.results import (
+    ENOUGH_DRAWS,
+    Comparison,
+    Effect,
+    Flip,
+    Gap,
+    Impact,
+    Row,
+)
+from visleak.reporting import Column, Document, Figure, Table, latex, markdown
+from visleak.stats.estimates import Estimate
+from visleak.storage import File, RunFolder
+
+KIND: Final = "visleak impact"
+
+TITLE: Final = "Impact on scores"
+
+#: File of the section among those of the audit.
+SECTION: Final = "impact.json"
+
+#: Models or metrics beside each other in a table: more would be wider than a page.
+BESIDE: Final = 3
+
+#: Rows that are drawn in any case.
+CONTROLS: Final = ("random", "class-matched")
+
+#: Pairs of models are listed if they change places, or may with this probability.
+MAY_FLIP: Final = 0.05
+
+#: Leaks that a terminal has room for where there are several scores: those of the papers' tables
+#: (hard, and hard or soft, which Ramos et al. call soft), and cumulative grades.
+_CUMULATIVE: Final = ("hard", "hard or soft", "near or exact", "similar or closer")
+
+#: Where a document is read: in files of its own, in the audit's page, on a terminal.
+Medium = Literal["files", "page", "terminal"]
+
+_EFFECTS: Final = (
+    *("model", "metric", "less_is_better", "leak", "subset", "images"),
+    *("score", "score_low", "score_high", "gain", "gain_low", "gain_high"),
+    *("deviation", "draws", "overlap"),
+)
+_COMPARISONS: Final = (
+    *("model", "metric", "leak", "leaked", "others"),
+    *("difference", "difference_low", "difference_high", "p", "p_holm"),
+    *("p_within_classes", "p_within_classes_holm", "fair", "fair_low", "fair_high"),
+    *("inflation", "inflation_low", "inflation_high", "classes_lost"),
+    *("twinned", "twins", "twinned_score", "twinned_difference", "twinned_difference_low"),
+    *("twinned_difference_high", "p_twinned", "p_twinned_holm"),
+)
+_FLIPS: Final = (
+    *("metric", "leak", "first", "second", "original", "fair"),
+    *("flipped", "chance", "behind", "images"),
+)
+_GAPS: Final = (
+    *("model", "metric", "images", "original", "original_low", "original_high"),
+    *("fair", "fair_low", "fair_high", "gap", "gap_low", "gap_high"),
+    *("relative", "p", "right_on_fair_only", "right_on_original_only"),
+)
+
+
+def write(result: Impact, folder: str | os.PathLike[str]) -> Path:
+    """Write an impact into a folder; ``impact.json`` comes last.
+
+    Files of an earlier result that this one does not have are removed.
+
+    Returns:
+        The folder.
+    """
+    run = RunFolder(folder, KIND)
+    run.finish(run.document("; ".join(headlines(result)), result), files(result))
+    return run.path
+
+
+def read_impact(folder: str | os.PathLike[str]) -> Impact:
+    """Return the impact that a folder holds.
+
+    Raises:
+        UsageError: there is none.
+        VisleakError: it is damaged, or a newer visleak wrote it.
+    """
+    return RunFolder(folder, KIND).read(Impact)
+
+
+def files(result: Impact) -> dict[str, File]:
+    """Return the files of an impact by name, but for its JSON."""
+    page = document(result)
+    found: dict[str, File] = {}
+    for figure in page.figures:
+        found |= figure.by_name()
+    found |= {name: table if table.num_rows else None for name, table in _stored(result).items()}
+    return found | {"impact.md": markdown(page), "impact.tex": latex(page)}
+
+
+def _stored(result: Impact) -> dict[str, pa.Table]:
+    """Return the tables of files: numbers as they are, in the metric's unit."""
+    effects = [
+        (
+            *(effect.model, effect.metric, effect.lower, row.leak, row.subset, row.images),
+            *(*_ends(row.score), *_ends(row.gain), row.deviation, row.draws, row.overlap),
+        )
+        for effect in result.effects
+        for row in effect.rows
+    ]
+    comparisons = [
+        (
+            *(effect.model, effect.metric, each.leak, each.leaked, each.others),
+            *(*_ends(each.difference), each.p, each.adjusted),
+            *(each.within_classes, each.within_classes_adjusted),
+            *(*_ends(each.fair), *_ends(each.inflation), each.classes_lost, *_matched(each)),
+        )
+        for effect in result.effects
+        for each in effect.comparisons
+    ]
+    flips = [
+        (
+            *(flip.metric, flip.leak, flip.first, flip.second, flip.original, flip.fair),
+            *(flip.flipped, flip.chance, flip.behind, flip.images),
+        )
+        for flip in result.flips
+    ]
+    gaps = [
+        (
+            *(gap.model, gap.metric, gap.images, *_ends(gap.original), *_ends(gap.fair)),
+            *(*_ends(gap.gap), gap.relative, gap.p, *gap.changed),
+        )
+        for gap in result.gaps
+    ]
+    return {
+        "impact.csv": _arrow(_EFFECTS, effects),
+        "comparisons.csv": _arrow(_COMPARISONS, comparisons),
+        "flips.csv": _arrow(_FLIPS, flips),
+        "gaps.csv": _arrow(_GAPS, gaps),
+    }
+
+
+def _ends(estimate: Estimate) -> tuple[float, float, float]:
+    return estimate.value, estimate.low, estimate.high
+
+
+def _matched(each: Comparison) -> tuple[float, ...]:
+    twins = each.twinned
+    if twins is None:
+        return (0, 0, *[math.nan] * 6)
+    images = (twins.leaked, twins.leaked * twins.twins, twins.score)
+    return (*images, *_ends(twins.difference), twins.p, twins.adjusted)
+
+
+def _arrow(names: Sequence[str], rows: Sequence[Sequence[Any]]) -> pa.Table:
+    columns = zip(*rows, strict=True) if rows else [()] * len(names)
+    return pa.table({name: list(column) for name, column in zip(names, columns, strict=True)})
+
+
+def document(result: Impact, medium: Medium = "files") -> Document:
+    """Return an impact as a document.
+
+    Args:
+        result: what was found.
+        medium: ``terminal`` has fewer leaks and columns, and no figures; in a ``page`` the panels
+            of the figure are beneath each other, those of at most three leaks.
+    """
+    first, *more = headlines(result)
+    brief = medium == "terminal"
+    shown = _brief(result) if brief else result
+    left = [leak for leak, count in result.leaks.items() if count and leak not in shown.leaks]
+    notes = [about(result), *result.notes, *_left_out(result)]
+    return Document(
+        title=TITLE,
+        headline=first,
+        lines=tuple(more),
+        tables=tuple(table for table in tables(shown, brief=brief) if table.rows),
+        figures=() if brief else (*_gains(result, medium), *_scatter(result)),
+        notes=(*notes, *([f"in the files only: {', '.join(left)}"] if left else [])),
+        reading=() if brief else tuple(_reading(result)),
+    )
+
+
+def _gains(result: Impact, medium: Medium) -> Iterator[Figure]:
+    title = "Gains of parts of the benchmark over the whole"
+    if medium == "files":
+        yield Figure("gains", title, gains(result), shown=True)
+        return
+    every = [leak for leak, count in result.leaks.items() if count]
+    main = result.principal
+    # what is hard or soft says more than what is soft only
+    wide = [leak for leak in every if leak == main or not leak.endswith(" only")]
+    drawn = sorted(wide, key=lambda leak: leak != main)[:3]
+    if len(drawn) < len(every):
+        title += f"; {len(drawn)} of {len(every)} leaks, gains.svg has all"
+    # one panel beneath the other, so that a phone shows them large enough
+    yield Figure("gains", title, gains(result, columns=1, only=drawn))
+
+
+def _scatter(result: Impact) -> Iterator[Figure]:
+    yield Figure("fair", "Original against fair scores", fair_scatter(result), shown=True)
+
+
+def _brief(result: Impact) -> Impact:
+    """Return a result with the leaks that a terminal has room for: cumulative and user-defined."""
+    if len(result.effects) == 1:
+        return result
+    known = {name for name, *_ in LEAKS}
+    kept = {result.principal, *_CUMULATIVE, *(leak for leak in result.leaks if leak not in known)}
+    effects = [
+        replace(
+            effect,
+            rows=tuple(row for row in effect.rows if row.leak in ("", *kept)),
+            comparisons=tuple(each for each in effect.comparisons if each.leak in kept),
+        )
+        for effect in result.effects
+    ]
+    return replace(
+        result,
+        leaks={leak: images for leak, images in result.leaks.items() if leak in kept},
+        effects=tuple(effects),
+        flips=tuple(flip for flip in result.flips if flip.leak in kept),
+    )
+
+
+def about(result: Impact) -> str:
+    """Return what was compared, in words."""
+    reviewed = ", with the verdicts of reviewers" if result.judged else ""
+    references = " and ".join(result.references)
+    return f"{result.images:,} images of {result.test_set} against {references}{reviewed}"
+
+
+def _left_out(result: Impact) -> Iterator[str]:
+    names = [leak for leak, count in result.leaks.items() if not count]
+    if names:
+        yield f"omitted from the tables, because no image leaks in this sense: {', '.join(names)}"
+    steady = sum(not _may_flip(flip) for flip in result.flips)
+    if steady:
+        yield (
+            f"{steady:,} of {len(result.flips):,} orders of two models hold in more than"
+            f" {100 * (1 - MAY_FLIP):.0f} % of resamples; flips.csv has all"
+        )
+
+
+def _reading(result: Impact) -> Iterator[str]:
+    """Yield how to read the tables."""
+    yield "gains are over the whole benchmark, in points where scores are percentages"
+    draws = "drawn rows" if is_drawn(result.effects) else "random and class-matched rows"
+    count = result.settings.get("draws")
+    times = f"{count:,} draws" if isinstance(count, int) else "draws"
+    if isinstance(count, int) and count < ENOUGH_DRAWS:
+        yield f"{draws} have no interval, as {times} are too few; others are confidence intervals"
+    else:
+        yield f"intervals of {draws} hold 95 % of {times}, the others are confidence intervals"
+    yield (
+        "drawn rows share their draws: the same images for every model and metric, and those of"
+        " fewer images are among those of more, so such rows rise and fall together"
+    )
+    yield "p is from a permutation test; Holm's correction is over models, metrics and leaks"
+    if any(effect.comparisons for effect in result.effects):
+        yield (
+            "fair is the score on the images that do not leak, with classes weighted as in the"
+            " whole benchmark; inflation is the score of the whole minus that of the images that"
+            " do not leak"
+        )
+    if result.settings.get("difficulty"):
+        yield (
+            "twins (difficulty-matched) are images that do not leak, of the class and difficulty"
+            " of leaked ones, each used once; harder than: mean share of images that are easier"
+        )
+    if result.gaps:
+        yield (
+            "gap is the error on the fair test set minus that on the original, in points; relative"
+            " is the gap as a percentage of the original error"
+        )
+    if result.flips:
+        yield (
+            "chance is how often two models change places in resamples of the images, behind how"
+            " often the first is behind on the images that do not leak"
+        )
+
+
+def tables(result: Impact, *, brief: bool = False) -> Iterator[Table]:
+    """Yield the tables of a page, some without rows; brief ones have fewer columns."""
+    yield from _score_tables(result, brief=brief)
+    for build in (_comparisons, _matched_tables, _fair_tables):
+        yield from (build(result, metric, brief=brief) for metric in result.metrics)
+    yield _flip_table(result, brief=brief)
+    for metric in dict.fromkeys(gap.metric for gap in result.gaps):
+        yield _gap_table(result, [gap for gap in result.gaps if gap.metric == metric], brief=brief)
+
+
+# -- columns --------------------------------------------------------------------------------------
+
+
+def _number(heading: str, show: Callable[[Any], str] | None = None) -> Column:
+    return Column(heading=heading, show=show, number=True)
+
+
+def _score(heading: str, percent: bool) -> Column:
+    return _number(heading, partial(score, percent=percent))
+
+
+def _signed(heading: str, percent: bool) -> Column:
+    return _number(heading, partial(signed, percent=percent))
+
+
+def _estimate(heading: str, percent: bool, *, sign: bool = False, ends: bool = True) -> Column:
+    return _number(heading, partial(estimated, percent=percent, sign=sign, ends=ends))
+
+
+def _texts(*headings: str) -> list[Column]:
+    return [Column(heading=heading) for heading in headings]
+
+
+def _table(title: str, columns: Sequence[Column], rows: Sequence[Sequence[Any]]) -> Table:
+    return Table(title, tuple(columns), rows, limit=len(rows))
+
+
+# -- tables ---------------------------------------------------------------------------------------
+
+
+def metric_name(result: Impact, metric: str) -> str:
+    """Return a metric as it is shown, with its direction where lower is better."""
+    lower = any(effect.lower for effect in result.effects if effect.metric == metric)
+    return f"{metric} (lower is better)" if lower else metric
+
+
+def is_drawn(effects: Sequence[Effect]) -> bool:
+    """Whether parts that need not be drawn were, so that scores have deviations (table 4)."""
+    return any(
+        row.draws > 1 and row.subset not in CONTROLS for effect in effects for row in effect.rows
+    )
+
+
+def parts(result: Impact, effects: Sequence[Effect]) -> list[tuple[str, str]]:
+    """Return leak and subset of each row; a leak that no image has is left out."""
+    every = dict.fromkeys((row.leak, row.subset) for effect in effects for row in effect.rows)
+    order = {leak: place for place, leak in enumerate(["", *result.leaks])}
+    wanted = [part for part in every if not part[0] or result.leaks.get(part[0])]
+    # what only some models have stands after what all have, but with its leak
+    return sorted(wanted, key=lambda part: order.get(part[0], len(order)))
+
+
+def _score_tables(result: Impact, *, brief: bool) -> Iterator[Table]:
+    """Yield the parts of the benchmark with scores and gains, models or metrics side by side.
+
+    One model has its metrics side by side (table 4 of Ramos et al.), several have a table per
+    metric (table 3), at most :data:`BESIDE` of them each.
+    """
+    if len(result.models) == 1 and len(result.metrics) > 1:
+        name = f"Scores on parts of {result.test_set}: {result.models[0]}"
+        groups = [(name, list(result.effects), True)]
+    else:
+        groups = [
+            (
+                f"Scores on parts of {result.test_set}: {metric_name(result, metric)}",
+                [effect for effect in result.effects if effect.metric == metric],
+                False,
+            )
+            for metric in result.metrics
+        ]
+    for title, effects, by_metric in groups:
+        starts = range(0, len(effects), BESIDE)
+        for number, start in enumerate(starts, 1):
+            own = effects[start : start + BESIDE]
+            names = [metric_name(result, e.metric) if by_metric else e.model for e in own]
+            place = f" ({number} of {len(starts)})" if len(starts) > 1 else ""
+            yield _side_by_side(result, own, names, title + place, ends=not brief or len(own) == 1)
+
+
+def _side_by_side(
+    result: Impact, effects: Sequence[Effect], names: Sequence[str], title: str, *, ends: bool
+) -> Table:
+    drawn = is_drawn(effects)
+    columns = [*_texts("leak", "subset"), _number("images", str)]
+    for effect, name in zip(effects, names, strict=True):
+        percent = effect.percent
+        show = partial(_row_score, percent=percent, drawn=drawn, ends=ends)
+        columns.append(_number(f"{name} %" if percent else name, show))
+        columns.append(_estimate("gain", percent, sign=True, ends=ends))
+    rows = []
+    for leak, subset in parts(result, effects):
+        found = [effect.row(leak, subset) for effect in effects]
+        cells: list[Any] = [leak, subset, _images([row for row in found if row is not None])]
+        for row in found:
+            cells += [None, None] if row is None else [row, row.gain]
+        rows.append(cells)
+    return _table(title + ", mean ± standard deviation over draws" * drawn, columns, rows)
+
+
+def _row_score(row: Row, *, percent: bool, drawn: bool, ends: bool) -> str:
+    if drawn:
+        return deviating(row, percent=percent)
+    return estimated(row.score, percent=percent, ends=ends)
+
+
+def _images(rows: Sequence[Row]) -> str:
+    """Return how many images a row has; models may have predictions for more or fewer."""
+    low, high = (pick(row.images for row in rows) for pick in (min, max))
+    return f"{low:,}" if low == high else f"{low:,}-{high:,}"
+
+
+def _compared(result: Impact, metric: str) -> list[tuple[Effect, Comparison]]:
+    return [
+        (effect, each)
+        for effect in result.effects
+        for each in effect.comparisons
+        if effect.metric == metric and result.leaks.get(each.leak)
+    ]
+
+
+def _percent(found: Sequence[tuple[Effect, Comparison]]) -> bool:
+    """Return whether a metric's scores are percentages; alike for all of its models."""
+    return bool(found) and found[0][0].percent
+
+
+def _comparisons(result: Impact, metric: str, *, brief: bool) -> Table:
+    """Return leaked images against the others; p with Holm's correction."""
+    found = _compared(result, metric)
+    classes = any(not math.isnan(each.within_classes) for _, each in found)
+    columns = [
+        *_texts("model", "leak"),
+        *([] if brief else [_number("leaked"), _number("others")]),
+        _estimate("difference", _percent(found), sign=True),
+        _number("p (Holm)"),
+        *([_number("within classes")] if classes else []),
+    ]
+    rows = [
+        [
+            *(effect.model, each.leak),
+            *(() if brief else (each.leaked, each.others)),
+            *(each.difference, _corrected(each.p, each.adjusted)),
+            *([_corrected(each.within_classes, each.within_classes_adjusted)] if classes else []),
+        ]
+        for effect, each in found
+    ]
+    title = f"Leaked images against the others, {metric_name(result, metric)}"
+    return _table(title, columns, rows)
+
+
+def _corrected(p: float, adjusted: float) -> str | None:
+    return None if math.isnan(p) else f"{probability(p)} ({probability(adjusted)})"
+
+
+def _matched_tables(result: Impact, metric: str, *, brief: bool) -> Table:
+    """Return leaked images against others of their class and difficulty."""
+    found = _compared(result, metric)
+    harder = [_number(f"{who} %") for who in ("leaked harder than", "others", "twins")]
+    columns = [
+        *_texts("model", "leak"),
+        *(_number("matched"), _number("twins")),
+        _estimate("difference", _percent(found), sign=True),
+        _number("p (Holm)"),
+        *([] if brief else harder),
+    ]
+    rows = []
+    for effect, each in found:
+        twins = each.twinned
+        if twins is None:
+            continue
+        leaked, others, _, matched = (f"{100 * share:.1f}" for share in twins.difficulty)
+        rows.append(
+            [
+                *(effect.model, each.leak, f"{twins.leaked:,} of {each.leaked:,}"),
+                *(twins.leaked * twins.twins, twins.difference),
+                _corrected(twins.p, twins.adjusted),
+                *([] if brief else [leaked, others, matched]),
+            ]
+        )
+    name = metric_name(result, metric)
+    title = f"Leaked images against others of the same class and difficulty, {name}"
+    return _table(title, columns, rows)
+
+
+def _fair_tables(result: Impact, metric: str, *, brief: bool) -> Table:
+    """Return what a fair benchmark would have shown."""
+    found = _compared(result, metric)
+    percent, lost = _percent(found), any(each.classes_lost for _, each in found) and not brief
+    columns = [
+        *_texts("model", "leak"),
+        *([] if brief else [_number("images")]),
+        *(_score("original", percent), _estimate("fair", percent)),
+        # on a terminal inflation is the gain of what does not leak, and a note counts lost classes
+        *([] if brief else [_estimate("inflation", percent, sign=True)]),
+        *([_number("classes lost")] if lost else []),
+    ]
+    rows = [
+        [
+            *(effect.model, each.leak),
+            *([] if brief else [each.others]),
+            *(effect.original.score.value, each.fair),
+            *([] if brief else [each.inflation]),
+            *([each.classes_lost] if lost else []),
+        ]
+        for effect, each in found
+    ]
+    unit = ", %" if percent else ""
+    title = f"Scores of images that do not leak, {metric_name(result, metric)}{unit}"
+    return _table(f"{title}; classes weighted as in the whole", columns, rows)
+
+
+def _flip_table(result: Impact, *, brief: bool) -> Table:
+    """Return the models that change places or may, where leaked images do not count."""
+    rows = []
+    for flip in filter(_may_flip, result.flips):
+        effect = result.effect(flip.first, flip.metric)
+        percent = effect is not None and effect.percent
+        rows.append(
+            [
+                *([] if brief else [metric_name(result, flip.metric)]),
+                *(flip.leak, flip.first, flip.second),
+                *(signed(value, percent=percent) for value in (flip.original, flip.fair)),
+                *("yes" if flip.flipped else "no", flip.chance, flip.behind),
+            ]
+        )
+    columns = [
+        *_texts(*([] if brief else ["metric"]), "leak", "first", "second"),
+        *(_number(name) for name in ("original", "fair", "change")),
+        *(_score("chance %", percent=True), _score("behind %", percent=True)),
+    ]
+    return _table("Models that change places without the leaked images, or may", columns, rows)
+
+
+def _may_flip(flip: Flip) -> bool:
+    return flip.flipped or flip.chance >= MAY_FLIP
+
+
+def _gap_table(result: Impact, gaps: Sequence[Gap], *, brief: bool) -> Table:
+    """Return errors on the original and the fair test set; the best in bold."""
+    columns = [
+        *_texts("model"),
+        *(_score("original %", percent=True), _score("fair %", percent=True)),
+        _estimate("gap", percent=True, sign=True),
+        *(_score("relative %", percent=True), _number("p", probability)),
+        *([] if brief else [_number("images")]),
+    ]
+    rows = [
+        [
+            *(gap.model, gap.original.value, gap.fair.value, gap.gap, gap.relative, gap.p),
+            *([] if brief else [gap.images]),
+        ]
+        for gap in gaps
+    ]
+    values = {
+        "original %": [gap.original.value for gap in gaps],
+        "fair %": [gap.fair.value for gap in gaps],
+        "gap": [abs(gap.gap.value) for gap in gaps],
+        "relative %": [abs(gap.relative) for gap in gaps],
+    }
+    metric = gaps[0].metric
+    what = "Error" if metric == "accuracy" else f"Error ({metric})"
+    title = f"{what} on {result.test_set} and on its fair test set"
+    return replace(_table(title, columns, rows), bold=_best(values))
+
+
+def _best(values: Mapping[str, Sequence[float]]) -> frozenset[tuple[int, str]]:
+    """Return the cells of the smallest values per column; one row alone is not the best."""
+    found = set()
+    for name, column in values.items():
+        # what is equal in the table is equal
+        shown = [round(value, 4) for value in column]
+        known = [value for value in shown if not math.isnan(value)]
+        if len(column) > 1 and known:
+            found |= {(row, name) for row, value in enumerate(shown) if value == min(known)}
+    return frozenset(found)
+
+
+# -- several audits -------------------------------------------------------------------------------
+
+
+def several_document(results: Mapping[str, Impact], medium: Medium = "files") -> Document:
+    """Return several audits side by side: models by rows, data sets by groups of columns.
+
+    Models are matched by name: one that has predictions for some audits only has no numbers for
+    the others.
+    """
+    brief = medium == "terminal"
+    first, *more = _several_headlines(results)
+    # cells are empty where an audit is without a model
+    tables = (_several_fair(results), _several_gaps(results), _several_parts(results, brief=brief))
+    notes = [] if brief else [f"{name}: {about(each)}" for name, each in results.items()]
+    notes += [f"{name}: {note}" for name, each in results.items() for note in each.notes]
+    return Document(
+        title=TITLE,
+        headline=first,
+        lines=tuple(more),
+        tables=tuple(table for table in tables if table.rows),
+        notes=(
+            *notes,
+            "Holm's correction is over the models, metrics and leaks of each audit alone",
+        ),
+    )
+
+
+def write_several(results: Mapping[str, Impact], folder: str | os.PathLike[str]) -> Path:
+    """Write each audit's result into a folder of its name, and all of them side by side.
+
+    Returns:
+        The folder.
+    """
+    run = RunFolder(folder, KIND)
+    run.result.unlink(missing_ok=True)
+    for name, result in results.items():
+        write(result, run.path / name)
+    page = several_document(results)
+    content = run.document("; ".join(_several_headlines(results)), audits=dict(results))
+    content["kind"] = f"{KIND} of several audits"
+    run.finish(content, {"impact.md": markdown(page), "impact.tex": latex(page)})
+    return run.path
+
+
+def _several_headlines(results: Mapping[str, Impact]) -> list[str]:
+    """Return what is said of each audit, after its name; files in doubt come first."""
+    every = [(name, line) for name, result in results.items() for line in headlines(result)]
+    every.sort(key=lambda each: not each[1].startswith("warning:"))
+    return [f"{name}: {line}" for name, line in every]
+
+
+def _models(results: Mapping[str, Impact]) -> list[str]:
+    return list(dict.fromkeys(model for result in results.values() for model in result.models))
+
+
+def _several_fair(results: Mapping[str, Impact]) -> Table:
+    """Return scores on all images and on those that do not leak, model by model."""
+    columns, named = _texts("model"), []
+    cells: dict[str, list[Any]] = {model: [model] for model in _models(results)}
+    for name, result in results.items():
+        effects = {effect.model: effect for effect in result.first_effects}
+        first = next(iter(effects.values()), None)
+        percent = first is not None and first.percent
+        metric = "" if first is None else first.metric + " %" * percent
+        named.append(f"{name}: {metric}, {result.principal}")
+        columns += [
+            _score(f"{name}: all", percent),
+            _estimate(f"{name}: fair", percent),
+            _signed("fair - all", percent),
+        ]
+        for model, row in cells.items():
+            effect = effects.get(model)
+            each = None if effect is None else effect.comparison(result.principal)
+            if effect is None or each is None:
+                row += [None, None, None]
+            else:
+                whole = effect.original.score.value
+                row += [whole, each.fair, each.fair.value - whole]
+    title = "Scores of all images, and of those that do not leak with classes weighted as in the"
+    return _table(f"{title} whole ({', '.join(named)})", columns, list(cells.values()))
+
+
+def _several_gaps(results: Mapping[str, Impact]) -> Table:
+    """Return errors on test sets and fair ones, as table 2 of Barz & Denzler; the best in bold."""
+    own = {name: result for name, result in results.items() if result.gaps}
+    columns, values = _texts("model"), {}
+    for name, result in own.items():
+        first = {gap.model: gap for gap in reversed(result.gaps)}
+        numbers: list[tuple[str, Callable[[Gap], float]]] = [
+            (f"{name}: error %", lambda gap: gap.original.value),
+            (f"{name}: fair %", lambda gap: gap.fair.value),
+            (f"{name}: gap", lambda gap: gap.gap.value),
+            (f"{name}: relative gap %", lambda gap: gap.relative),
+        ]
+        for heading, number in numbers:
+            columns.append(_score(heading, percent=True))
+            values[heading] = [
+                number(first[model]) if model in first else math.nan for model in _models(own)
+            ]
+    rows = [list(row) for row in zip(_models(own), *values.values(), strict=True)]
+    bold = _best({name: [abs(value) for value in column] for name, column in values.items()})
+    return replace(_table("Errors on the test sets and on the fair ones", columns, rows), bold=bold)
+
+
+def _several_parts(results: Mapping[str, Impact], *, brief: bool) -> Table:
+    """Return the parts of all test sets, a column of scores for each model of each audit."""
+    effects = [
+        (name, _brief(result) if brief else result, effect)
+        for name, result in results.items()
+        for effect in result.first_effects
+    ]
+    columns = _texts("leak", "subset")
+    for name, result, effect in effects:
+        if result.models[0] == effect.model:
+            columns.append(_number(f"{name}: images"))
+        columns.append(_score(f"{name}: {effect.model}{' %' * effect.percent}", effect.percent))
+        if not brief:
+            columns.append(_signed("gain", effect.percent))
+    known = dict.fromkeys(part for _, result, effect in effects for part in parts(result, [effect]))
+    order = {leak: at for at, leak in enumerate(dict.fromkeys(leak for leak, _ in known))}
+    rows = []
+    for leak, subset in sorted(known, key=lambda part: order[part[0]]):
+        cells: list[Any] = [leak, subset]
+        for _, result, effect in effects:
+            row = effect.row(leak, subset)
+            if result.models[0] == effect.model:
+                cells.append(row and row.images)
+            cells.append(row and row.score.value)
+            if not brief:
+                cells.append(row and row.gain.value)
+        rows.append(cells)
+    return _table("Scores on parts of the test sets", columns, rows)

@@ -1,0 +1,259 @@
+"""Which predictions are correct: top-1 and top-5 of classes, ranked classes and class scores.
+
+A class counts as among the k best if fewer than k classes come before it: those with a higher
+score, and those of the same score that come before it in the order of classes. So exactly k
+classes are among the k best whatever the ties, and the best one is that of ``argmax``.
+
+Names are compared as labels are everywhere (:func:`visleak.pipeline.labels.normalised`). Classes
+of one name are one class: its place is that of the best of them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any, Final
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from visleak.errors import VisleakError
+from visleak.impact.predictions.files import PredictionFile
+from visleak.pipeline.labels import normalised
+from visleak.records import Bool, Float64, Int64
+
+#: A label is searched among this many predictions.
+TOP: Final = 5
+
+#: Classes of predictions that are not in the vocabulary, and of rows without a prediction.
+FOREIGN: Final = -1
+MISSING: Final = -2
+
+
+@dataclass(frozen=True)
+class Truth:
+    """The labels of the matched rows of a file.
+
+    Attributes:
+        labels: Arrow string array (m,); null where there is none.
+        vocabulary: normalised labels of the set, each once.
+        source: where they are from, for messages.
+        in_file: they are a column of the file, not of the audited set.
+    """
+
+    labels: pa.StringArray
+    vocabulary: pa.StringArray
+    source: str
+    in_file: bool = False
+
+    def codes(self, texts: pa.Array) -> Int64:
+        """Return the place of each text in the vocabulary, -1 where it is not one of its labels."""
+        return codes(texts, self.vocabulary)
+
+    def guesses(self, predicted: pa.StringArray) -> Int64:
+        """Return the same of predictions, :data:`MISSING` where there is none."""
+        known = predicted.is_valid().to_numpy(zero_copy_only=False)
+        return np.asarray(np.where(known, self.codes(predicted), MISSING))
+
+
+@dataclass(frozen=True)
+class Correct:
+    """Which of the matched rows are correct, ``float64`` (m,): 0, 1, NaN for unknown.
+
+    Attributes:
+        first: the best prediction is the label.
+        top: the label is among the five best; ``None`` where there are no more than five classes.
+        guesses: ``int64`` (m,): best class in the labels' vocabulary, see :meth:`Truth.guesses`.
+    """
+
+    first: Float64
+    top: Float64 | None
+    guesses: Int64
+
+
+def codes(texts: pa.Array, vocabulary: pa.Array) -> Int64:
+    """Return the place of each text among normalised names, -1 where it is not one of them.
+
+    >>> codes(pa.array(["Sea_Lion", None, "dog"]), pa.array(["cat", "sea lion"])).tolist()
+    [1, -1, -1]
+    """
+    encoded = texts.dictionary_encode()
+    found = pc.index_in(normalised(encoded.dictionary), value_set=vocabulary)
+    found = pc.fill_null(found.take(encoded.indices), FOREIGN)
+    return np.asarray(found.to_numpy(zero_copy_only=False), dtype=np.int64)
+
+
+def correct_predictions(predicted: pa.StringArray, truth: Truth) -> Correct:
+    """Compare one predicted class per image with its label."""
+    guesses, label = truth.guesses(predicted), truth.codes(truth.labels)
+    known = (guesses != MISSING) & (label >= 0)
+    return Correct(np.where(known, guesses == label, np.nan), None, guesses)
+
+
+@dataclass(frozen=True)
+class RankedResult:
+    """Ranked classes compared with labels.
+
+    Attributes:
+        correct: without the top five where no list has as many, or where no more classes occur.
+        firsts: the best class of each image, null where there is none.
+        longest: length of the longest list.
+        many: more than :data:`TOP` classes occur.
+    """
+
+    correct: Correct
+    firsts: pa.StringArray
+    longest: int
+    many: bool
+
+
+def correct_ranked(file: PredictionFile, rows: Int64, truth: Truth) -> RankedResult:
+    """Compare lists of classes, best first, with labels.
+
+    Args:
+        file: with the lists.
+        rows: ``int64`` (m,), ascending: the rows that are compared.
+        truth: their labels.
+    """
+    label = truth.codes(truth.labels)
+    first, top = np.full(len(rows), np.nan), np.full(len(rows), np.nan)
+    firsts: list[pa.Array] = []
+    longest, classes = 0, set[str]()
+    for inside, here, block in _selected(file.ranked(), rows):
+        lists = block.take(pa.array(inside))
+        flat, lengths = lists.flatten(), pc.list_value_length(lists).to_numpy()
+        ends = np.cumsum(lengths)
+        owner = np.repeat(np.arange(len(lists)), lengths)
+        place = np.arange(len(flat)) - np.repeat(ends - lengths, lengths)
+        hit = (truth.codes(flat) == label[here][owner]) & (place < TOP)
+        known = (lengths > 0) & (label[here] >= 0)
+        for values, counted in ((first, hit & (place == 0)), (top, hit)):
+            found = np.bincount(owner[counted], minlength=len(lists)) > 0
+            values[here] = np.where(known, found, np.nan)
+        firsts.append(flat.take(pa.array(ends - lengths, mask=lengths == 0)))
+        longest = max(longest, int(lengths.max(initial=0)))
+        if len(classes) <= TOP:
+            classes.update(pc.unique(normalised(pc.unique(flat))).drop_null().to_pylist())
+    names = pa.chunked_array(firsts, pa.string()).combine_chunks()
+    many = len(classes) > TOP
+    correct = Correct(first, top if longest >= TOP and many else None, truth.guesses(names))
+    return RankedResult(correct, names, longest, many)
+
+
+@dataclass(frozen=True)
+class ScoredResult:
+    """Class scores compared with labels.
+
+    Attributes:
+        correct: see :class:`Correct`.
+        classless: ``bool`` (m,): the label is not one of the classes.
+        classes: their names.
+    """
+
+    correct: Correct
+    classless: Bool
+    classes: pa.StringArray
+
+
+def correct_scores(file: PredictionFile, rows: Int64, truth: Truth) -> ScoredResult:
+    """Compare class scores with labels; a label that is not a class is never correct.
+
+    Args:
+        file: with the scores.
+        rows: ``int64`` (m,), ascending: the rows that are compared.
+        truth: their labels.
+
+    Raises:
+        VisleakError: a score is NaN, or classes and scores differ in number.
+    """
+    first, top = np.full(len(rows), np.nan), np.full(len(rows), np.nan)
+    labelled = truth.labels.is_valid().to_numpy(zero_copy_only=False)
+    members = names = label = None
+    guesses = np.full(len(rows), MISSING, np.int64)
+    for inside, here, block in _selected(file.scores(), rows):
+        values, known = block[0][inside], block[1][inside]
+        if not known.any():
+            continue
+        if members is None or names is None or label is None:
+            names = _class_names(file, values.shape[1])
+            members, distinct = _members(names)
+            label = codes(truth.labels, distinct)
+        wrong = np.isnan(values).any(axis=1) & known
+        if wrong.any():
+            raise VisleakError(
+                f"{file.path}: row {rows[here][int(wrong.argmax())]} has a class score that is"
+                " missing or NaN; leave out the row, or give all of its scores"
+            )
+        guesses[here] = np.where(known, truth.codes(names)[values.argmax(axis=1)], MISSING)
+        found = known & (label[here] >= 0)
+        place = np.full(len(inside), TOP)
+        place[found] = places(values[found], members[label[here][found]])
+        answered = known & labelled[here]
+        first[here] = np.where(answered, place < 1, np.nan)
+        top[here] = np.where(answered, place < TOP, np.nan)
+    if names is None or label is None:
+        raise VisleakError(f"{file.path} has class scores for none of the images")
+    correct = Correct(first, top if len(names) > TOP else None, guesses)
+    return ScoredResult(correct, labelled & (label < 0), names)
+
+
+def places(values: Float64, members: Int64) -> Int64:
+    """Return how many classes come before a class, ties in the order of classes.
+
+    Args:
+        values: (n, c) scores without NaN.
+        members: ``int64`` (n, m): columns of the class; the best place counts.
+
+    >>> places(np.array([[0.2, 0.4, 0.4]]), np.array([[2]])).tolist()
+    [1]
+    """
+    best = np.full(len(values), values.shape[1], dtype=np.int64)
+    order = np.arange(values.shape[1])
+    for column in members.T:
+        own = np.take_along_axis(values, column[:, None], axis=1)
+        before = (values > own) | ((values == own) & (order < column[:, None]))
+        np.minimum(best, before.sum(axis=1), out=best)
+    return best
+
+
+def _members(names: pa.Array) -> tuple[Int64, pa.Array]:
+    """Return the columns of each distinct class, (classes, most of one name), and the classes."""
+    distinct = pc.unique(normalised(names))
+    code = codes(names, distinct)
+    order = np.argsort(code, kind="stable")
+    counts = np.bincount(code, minlength=len(distinct))
+    starts = np.cumsum(counts) - counts
+    inside = np.minimum(np.arange(counts.max()), counts[:, None] - 1)
+    return order[starts[:, None] + inside], distinct
+
+
+def _class_names(file: PredictionFile, width: int) -> pa.Array:
+    """Return the names of the classes; their numbers where a file has none."""
+    if not width:
+        raise VisleakError(f"{file.path}: its class scores have no class")
+    names = file.classes
+    if names is None:
+        return pa.array([str(number) for number in range(width)], pa.string())
+    if len(names) != width or names.null_count:
+        raise VisleakError(
+            f"{file.path}: {len(names) - names.null_count:,} class names for {width:,} class scores"
+            " per image; each class needs a name"
+        )
+    return names
+
+
+def _selected(blocks: Iterator[Any], rows: Int64) -> Iterator[tuple[Int64, slice, Any]]:
+    """Yield blocks of rows that hold any of the wanted ones.
+
+    Yields:
+        Places in the block, the same as a slice of ``rows``, and the block: an array, or a tuple
+        of arrays of one length.
+    """
+    start = 0
+    for block in blocks:
+        end = start + len(block[0] if isinstance(block, tuple) else block)
+        low, high = np.searchsorted(rows, (start, end))
+        if high > low:
+            yield rows[low:high] - start, slice(int(low), int(high)), block
+        start = end

@@ -1,0 +1,499 @@
+"""Prediction files as CSV, Parquet or npz: each reader gives one table, and one check follows.
+
+Values per image are columns of Arrow. Lists per image, class scores and ranked predictions, may be
+larger than memory and are read in blocks. Nothing is ever unpickled.
+"""
+
+from __future__ import annotations
+
+import csv
+import json
+import lzma
+import math
+import os
+import struct
+import zipfile
+import zlib
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from functools import partial
+from pathlib import Path
+from typing import IO, Any, Final
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.csv
+import pyarrow.parquet as pq
+
+from visleak.delimited import arrow_encoding, dialect_of, opened_table
+from visleak.errors import UsageError, VisleakError
+from visleak.impact.predictions.columns import is_number, is_text, joined, listed, quoted, text_of
+from visleak.records import Bool, Float64
+from visleak.store import csv_text
+
+#: Endings of the names of prediction files, and their formats.
+SUFFIXES: Final = {".csv": "CSV", ".tsv": "CSV", ".parquet": "Parquet", ".npz": "npz"}
+
+#: Columns that may hold text; those of other names are metrics, or ignored.
+TEXTS: Final = ("id", "label", "prediction", "correct")
+
+#: Columns that hold a list per image.
+LISTS: Final = ("scores", "predictions")
+
+#: Before the name of a class, in the header of a CSV with class scores.
+SCORE: Final = "score:"
+
+#: Values of lists read at a time; bytes of CSV parsed at a time, which no line may exceed.
+BLOCK: Final = 1 << 20
+_BYTES: Final = 8 << 20
+
+#: Bytes that npz arrays read whole may have together: a million ids of 200 letters are 0.8 GB.
+LARGEST: Final = 2 << 30
+
+_DAMAGE: Final = (
+    OSError,
+    ValueError,
+    EOFError,
+    RuntimeError,
+    pa.ArrowException,
+    csv.Error,
+    zipfile.BadZipFile,
+    zlib.error,
+    lzma.LZMAError,
+    struct.error,
+)
+
+#: Reads lists from the first row on, as Arrow arrays of lists.
+Blocks = Callable[[], Iterator[pa.Array]]
+
+
+@dataclass(frozen=True)
+class Contents:
+    """What a reader finds in a file.
+
+    Attributes:
+        columns: with one value per image, as stored; a CSV has text only.
+        lists: readers of the columns in :data:`LISTS` that are there.
+        classes: names of the classes of ``scores``, where the file has them.
+        unused: columns of a type that cannot be used.
+    """
+
+    columns: dict[str, pa.Array]
+    lists: dict[str, Blocks] = field(default_factory=dict)
+    classes: pa.StringArray | None = None
+    unused: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class PredictionFile:
+    """A prediction file, row by row.
+
+    Attributes:
+        path: as given.
+        ids: Arrow string array (n,), without nulls, unique.
+        columns: the others with one value per image.
+        lists, classes, unused: as of :class:`Contents`.
+    """
+
+    path: str
+    ids: pa.StringArray
+    columns: Mapping[str, pa.Array]
+    lists: Mapping[str, Blocks]
+    classes: pa.StringArray | None
+    unused: tuple[str, ...]
+
+    def ranked(self) -> Iterator[pa.ListArray]:
+        """Yield lists of class names as text, best first, in blocks of rows."""
+        for lists in self.lists["predictions"]():
+            texts = text_of(lists.flatten(), f"{self.path}: column `predictions`")
+            lengths = pc.fill_null(pc.list_value_length(lists), 0).to_numpy(zero_copy_only=False)
+            offsets = np.concatenate(([0], np.cumsum(lengths))).astype(np.int32)
+            yield pa.ListArray.from_arrays(pa.array(offsets), texts)
+
+    def scores(self) -> Iterator[tuple[Float64, Bool]]:
+        """Yield class scores in blocks of rows.
+
+        Yields:
+            Values (rows, classes), NaN where there is no number, and whether a row has scores.
+
+        Raises:
+            VisleakError: rows differ in length.
+        """
+        width, start = 0, 0
+        for lists in self.lists["scores"]():
+            lengths = pc.fill_null(pc.list_value_length(lists), -1).to_numpy(zero_copy_only=False)
+            known = lengths >= 0
+            if known.any():
+                width = width or int(lengths[known][0])
+            odd = known & (lengths != width)
+            if odd.any():
+                row = int(odd.argmax())
+                raise VisleakError(
+                    f"{self.path}: row {start + row} has {lengths[row]:,} class scores, others"
+                    f" have {width:,}; each image needs a score for each class"
+                )
+            flat = lists.flatten().cast(pa.float64(), safe=False).to_numpy(zero_copy_only=False)
+            values = np.full((len(lists), width), np.nan)
+            values[known] = flat.reshape(-1, width) if width else 0
+            yield values, known
+            start += len(lists)
+
+
+def read_predictions(path: str | os.PathLike[str]) -> PredictionFile:
+    """Read a prediction file; its lists are only read when they are used.
+
+    Raises:
+        UsageError: there is no such file, or its format is not supported.
+        VisleakError: it is damaged or empty, or its ids are missing or not unique.
+    """
+    place = Path(path)
+    kind = SUFFIXES.get(place.suffix.lower())
+    if kind is None:
+        raise UsageError(f"{place}: predictions are read from {', '.join(SUFFIXES)} files")
+    if not place.is_file():
+        raise UsageError(f"{place}: there is no such prediction file")
+    with _damage(place, kind):
+        found = _READERS[kind](place)
+        ids = _ids(place, kind, found)
+    columns = {name: column for name, column in found.columns.items() if name != "id"}
+    lists = {name: partial(_guarded, blocks, place, kind) for name, blocks in found.lists.items()}
+    return PredictionFile(str(place), ids, columns, lists, found.classes, found.unused)
+
+
+def _ids(place: Path, kind: str, found: Contents) -> pa.StringArray:
+    """Return the ids as text; refuse missing and repeated ones."""
+    if "id" in found.unused:
+        raise VisleakError(f"{place}: `id` must be a column of text or of whole numbers")
+    if "id" not in found.columns:
+        names = [*found.columns, *found.lists, *found.unused]
+        advice = ""
+        if kind == "CSV" and len(names) == 1 and any(mark in names[0] for mark in ",;\t|"):
+            mark = "tabs" if place.suffix.lower() == ".tsv" else "commas"
+            advice = f": separate the columns of a {place.suffix} by {mark}"
+        raise VisleakError(
+            f"{place} has no column `id` with the ids of the images; it has"
+            f" {listed(names) or 'none'}{advice}"
+        )
+    ids = text_of(found.columns["id"], f"{place}: column `id`")
+    if not len(ids):
+        raise VisleakError(f"{place} holds no predictions: it has columns, but no rows")
+    if ids.null_count:
+        rows = np.flatnonzero(ids.is_null().to_numpy(zero_copy_only=False))
+        which = f"row {rows[0]}" if len(rows) == 1 else f"rows {rows[0]} and {rows[1]}"
+        raise VisleakError(f"{place}: no id in {which}; every prediction needs the id of its image")
+    counts = pc.value_counts(ids)
+    repeated = counts.filter(pc.greater(counts.field("counts"), 1))
+    if len(repeated):
+        twice = repeated.field("values")[0]
+        rows = np.flatnonzero(pc.equal(ids, twice).to_numpy(zero_copy_only=False))
+        raise VisleakError(
+            f"{place}: id {quoted(twice)} occurs more than once, in rows {rows[0]} and {rows[1]};"
+            " keep one prediction per image"
+        )
+    return ids
+
+
+def _guarded(blocks: Blocks, place: Path, kind: str) -> Iterator[pa.Array]:
+    with _damage(place, kind):
+        yield from blocks()
+
+
+@contextmanager
+def _damage(place: Path, kind: str) -> Iterator[None]:
+    """Turn what readers raise into one line."""
+    try:
+        yield
+    except _DAMAGE as error:
+        reason = " ".join(str(error).split())[:200]
+        unknown = "UTF8" in reason or isinstance(error, UnicodeDecodeError)
+        advice = "; save it as UTF-8" if unknown and "save it as" not in reason else ""
+        raise VisleakError(f"{place} cannot be read as {kind}: {reason}{advice}") from error
+
+
+def _unique(path: Path, names: Sequence[str]) -> None:
+    name, count = Counter(names).most_common(1)[0]
+    if count > 1:
+        raise VisleakError(f"{path} has more than one column {quoted(name)}; keep one")
+
+
+# -- CSV ------------------------------------------------------------------------------------------
+
+
+def read_csv(path: Path) -> Contents:
+    """Return the columns of a CSV file as text, empty cells as null, and its class scores."""
+    with opened_table(path) as (lines, delimiter):
+        header = next(csv.reader(lines, delimiter=delimiter), [])
+    if not header:
+        raise VisleakError(f"{path} is empty: a prediction file begins with a header")
+    _unique(path, [csv_text(name) for name in header])
+    plain = [name for name in header if not name.startswith(SCORE)]
+    scored = [name for name in header if name.startswith(SCORE)]
+    columns: dict[str, pa.Array] = {}
+    if plain:
+        with _csv(path, plain, pa.string()) as reader:
+            table = reader.read_all()
+        columns = {csv_text(name): _unguarded(table[name]) for name in plain}
+    if not scored:
+        return Contents(columns)
+    classes = pa.array([name.removeprefix(SCORE) for name in scored], pa.string())
+    return Contents(columns, {"scores": partial(_csv_scores, path, scored)}, classes)
+
+
+def _csv(path: Path, names: Sequence[str], kind: pa.DataType) -> pa.csv.CSVStreamingReader:
+    with path.open("rb") as file:
+        dialect = dialect_of(file, path.name)
+    return pa.csv.open_csv(
+        path,
+        read_options=pa.csv.ReadOptions(block_size=_BYTES, encoding=arrow_encoding(dialect)),
+        parse_options=pa.csv.ParseOptions(delimiter=dialect.delimiter, newlines_in_values=True),
+        convert_options=pa.csv.ConvertOptions(
+            include_columns=names,
+            column_types=dict.fromkeys(names, kind),
+            null_values=[""],
+            strings_can_be_null=True,
+        ),
+    )
+
+
+def _csv_scores(path: Path, names: Sequence[str]) -> Iterator[pa.Array]:
+    with _csv(path, names, pa.float64()) as reader:
+        for batch in reader:
+            columns = [column.to_numpy(zero_copy_only=False) for column in batch.columns]
+            missing = sum(column.is_null().to_numpy(zero_copy_only=False) for column in batch)
+            values = np.stack(columns, axis=1)
+            yield _rows(values, missing == len(names))
+
+
+def _rows(values: npt.NDArray[Any], missing: Bool | None = None) -> pa.Array:
+    """Return a matrix as lists, null where a row is missing."""
+    known = np.ones(len(values), np.bool_) if missing is None else ~missing
+    flat = joined(pa.array(np.ascontiguousarray(values[known]).reshape(-1)))
+    ends = np.concatenate(([0], np.cumsum(known))) * values.shape[1]
+    # a null offset is a null list
+    offsets = pa.array(ends.astype(np.int32), mask=np.append(~known, False))
+    return pa.ListArray.from_arrays(offsets, flat)
+
+
+def _unguarded(column: pa.ChunkedArray) -> pa.StringArray:
+    """Return text without the quotes that keep spreadsheets from running it."""
+    text = joined(column)
+    guarded = pc.fill_null(pc.starts_with(text, "'"), False)
+    if not pc.any(guarded).as_py():
+        return text
+    plain = [csv_text(cell) for cell in text.filter(guarded).to_pylist()]
+    return pc.replace_with_mask(text, guarded, pa.array(plain, pa.string()))
+
+
+# -- Parquet --------------------------------------------------------------------------------------
+
+
+def read_parquet(path: Path) -> Contents:
+    """Return the plain columns of a Parquet file and its lists."""
+    with pq.ParquetFile(path) as file:
+        schema = file.schema_arrow
+        if not schema.names:
+            raise VisleakError(f"{path} has no columns")
+        _unique(path, schema.names)
+        plain = [
+            each.name
+            for each in schema
+            if is_number(each.type) or (each.name in TEXTS and is_text(each.type))
+        ]
+        # a name with a dot in it also reads part of a struct, which select leaves out
+        table = file.read(columns=plain).select(plain)
+    lists: dict[str, Blocks] = {}
+    for name in LISTS:
+        kind = schema.field(name).type if name in schema.names else None
+        # maps and views of lists have a value type too, and are not read
+        if kind is not None and str(kind).startswith(("list<", "large_list<", "fixed_size_list<")):
+            inner = kind.value_type
+            if is_number(inner) or (name == "predictions" and is_text(inner)):
+                lists[name] = partial(_parquet_lists, path, name)
+    unused = tuple(name for name in schema.names if name not in {*plain, *lists})
+    classes = _parquet_classes(path, schema) if "scores" in lists else None
+    return Contents({name: joined(table[name]) for name in plain}, lists, classes, unused)
+
+
+def _parquet_classes(path: Path, schema: pa.Schema) -> pa.StringArray | None:
+    """Return the class names in the metadata under ``classes``, a JSON list."""
+    stored = (schema.metadata or {}).get(b"classes")
+    if stored is None:
+        return None
+    try:
+        names: Any = json.loads(stored)
+        if not isinstance(names, list) or not names:
+            raise ValueError("it must be a list")
+        return text_of(pa.array(names), "classes")
+    except (ValueError, TypeError, RecursionError, VisleakError) as error:
+        raise VisleakError(
+            f"{path}: its metadata key `classes` must be a JSON list of class names"
+        ) from error
+
+
+def _parquet_lists(path: Path, name: str) -> Iterator[pa.Array]:
+    """Yield a column of lists in blocks of about :data:`BLOCK` values."""
+    with pq.ParquetFile(path, buffer_size=1 << 20) as file:
+        first = next(file.iter_batches(64, columns=[name]), None)
+        if first is None:
+            return
+        longest = pc.max(pc.list_value_length(first.column(name))).as_py() or 1
+        for batch in file.iter_batches(max(1, BLOCK // longest), columns=[name]):
+            yield batch.column(name)
+
+
+# -- npz ------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class _Header:
+    """What the header of an npz array says, before the array is read."""
+
+    shape: tuple[int, ...]
+    kind: np.dtype[Any]
+    by_columns: bool
+
+    @property
+    def size(self) -> int:
+        """Bytes of the array; Python's integers, so that no size overflows."""
+        return math.prod(self.shape) * self.kind.itemsize
+
+
+def read_npz(path: Path) -> Contents:
+    """Return the plain columns of an npz archive, its lists, and the rest."""
+    with zipfile.ZipFile(path) as archive:
+        found = _headers(path, archive)
+        rows = _npz_rows(path, found)
+        known = {name for name, each in found.items() if each.kind.kind in "biufUS"}
+        plain = [n for n in found if n in known - {"classes"} and found[n].shape == rows]
+        matrices = {n for n in known if len(found[n].shape) == 2 and found[n].shape[:1] == rows}
+        whole = {*plain, *({"classes", "predictions"} & known)}
+        if "scores" in matrices and found["scores"].by_columns:
+            whole.add("scores")
+        _refuse_large(path, {name: found[name].size for name in whole})
+        columns = {name: joined(pa.array(_read(archive, name))) for name in plain}
+        lists: dict[str, Blocks] = {}
+        classes = None
+        if "scores" in matrices and found["scores"].kind.kind in "iuf":
+            lists["scores"] = partial(_npz_scores, path)
+            if "classes" in known:
+                classes = _npz_classes(path, _read(archive, "classes"))
+        if "predictions" in matrices:
+            lists["predictions"] = partial(_slices, _read(archive, "predictions"))
+    used = {*columns, *lists, *(["classes"] if "scores" in lists else [])}
+    return Contents(columns, lists, classes, tuple(name for name in found if name not in used))
+
+
+def _headers(path: Path, archive: zipfile.ZipFile) -> dict[str, _Header]:
+    """Return the header of each array; refuse what could hide more than data."""
+    found = {}
+    for info in archive.infolist():
+        name = info.filename.removesuffix(".npy")
+        if name == info.filename or name in found:
+            raise VisleakError(
+                f"{path}: {quoted(info.filename)} is not an array of an npz archive, or a second"
+                " one of this name"
+            )
+        with archive.open(info) as member:
+            header = _header(member)
+            rest = info.file_size - member.tell()
+        if header.kind.hasobject:
+            raise VisleakError(
+                f"{path}: array {quoted(name)} holds Python objects, which are never loaded; save"
+                " it as numbers or text, such as np.array(ids, dtype=str)"
+            )
+        if header.size != rest:
+            raise VisleakError(
+                f"{path}: array {quoted(name)} claims {header.size:,} bytes and has {rest:,}; the"
+                " file is damaged"
+            )
+        found[name] = header
+    return found
+
+
+def _header(member: IO[bytes]) -> _Header:
+    version = np.lib.format.read_magic(member)
+    if version not in ((1, 0), (2, 0)):
+        raise ValueError(f"arrays of format {version} are not supported")
+    read = (
+        np.lib.format.read_array_header_1_0
+        if version == (1, 0)
+        else np.lib.format.read_array_header_2_0
+    )
+    shape, by_columns, kind = read(member)
+    return _Header(tuple(map(int, shape)), kind, bool(by_columns) and len(shape) > 1)
+
+
+def _npz_rows(path: Path, found: Mapping[str, _Header]) -> tuple[int, ...]:
+    """Return how many ids there are; refuse other lengths of what must have as many."""
+    if "id" not in found:
+        return ()
+    rows = found["id"].shape
+    if len(rows) != 1:
+        raise VisleakError(f"{path}: array `id` must be one id per image; its shape is {rows}")
+    for name in (*TEXTS, *LISTS):
+        if name in found and found[name].shape[:1] != rows:
+            raise VisleakError(
+                f"{path}: array {quoted(name)} of shape {found[name].shape} must have a row for"
+                f" each of the {rows[0]:,} ids"
+            )
+    return rows
+
+
+def _refuse_large(path: Path, sizes: Mapping[str, int]) -> None:
+    total = sum(sizes.values())
+    if total > LARGEST:
+        name = max(sizes, key=lambda each: sizes[each])
+        raise VisleakError(
+            f"{path}: its arrays claim {total:,} bytes, array {quoted(name)} most of them; at most"
+            f" {LARGEST:,} are read (use Parquet for more)"
+        )
+
+
+def _read(archive: zipfile.ZipFile, name: str) -> npt.NDArray[Any]:
+    with archive.open(f"{name}.npy") as member:
+        return _native(np.lib.format.read_array(member, allow_pickle=False))
+
+
+def _native(array: npt.NDArray[Any]) -> npt.NDArray[Any]:
+    """Return an array in this machine's byte order."""
+    return array.astype(array.dtype.newbyteorder("="), copy=False)
+
+
+def _npz_classes(path: Path, names: npt.NDArray[Any]) -> pa.StringArray:
+    if names.ndim != 1:
+        raise VisleakError(
+            f"{path}: array `classes` must be one name per class; its shape is {names.shape}"
+        )
+    return text_of(pa.array(names), f"{path}: array `classes`")
+
+
+def _npz_scores(path: Path) -> Iterator[pa.Array]:
+    """Yield rows of class scores without ever holding all of them."""
+    with zipfile.ZipFile(path) as archive, archive.open("scores.npy") as member:
+        header = _header(member)
+        if header.by_columns:
+            yield from _slices(_read(archive, "scores"))
+            return
+        rows, width = header.shape
+        step = max(1, BLOCK // max(1, width))
+        for start in range(0, rows, step):
+            count = min(step, rows - start)
+            data = member.read(count * width * header.kind.itemsize)
+            yield _rows(_native(np.frombuffer(data, header.kind).reshape(count, width)))
+
+
+def _slices(matrix: npt.NDArray[Any]) -> Iterator[pa.Array]:
+    step = max(1, BLOCK // max(1, matrix.shape[1]))
+    for start in range(0, len(matrix), step):
+        yield _rows(matrix[start : start + step])
+
+
+_READERS: Final[Mapping[str, Callable[[Path], Contents]]] = {
+    "CSV": read_csv,
+    "Parquet": read_parquet,
+    "npz": read_npz,
+}

@@ -1,0 +1,452 @@
+"""The scores of a model, image by image, from a prediction file."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Final
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from visleak.errors import VisleakError
+from visleak.images.request import writable
+from visleak.impact.benchmark import Benchmark, Scores
+from visleak.impact.predictions.columns import listed, numbers_of, percentages_of, quoted, text_of
+from visleak.impact.predictions.correct import (
+    TOP,
+    Correct,
+    Truth,
+    codes,
+    correct_predictions,
+    correct_ranked,
+    correct_scores,
+)
+from visleak.impact.predictions.files import PredictionFile, read_predictions
+from visleak.impact.predictions.ids import Match, coverage_note, match, unknown_note
+from visleak.impact.predictions.plausibility import Evidence, Labels, doubts_of
+from visleak.pipeline.labels import normalised, share_classes
+from visleak.records import Float64
+
+ACCURACY: Final = "accuracy"
+TOP_FIVE: Final = f"top-{TOP}"
+
+#: Columns that are not metrics, though they may hold numbers; the last are pandas' row numbers.
+OTHERS: Final = frozenset(
+    (
+        *("label", "prediction", "predictions", "confidence", "rank", "index", "classes"),
+        *("", "Unnamed: 0", "__index_level_0__"),
+    )
+)
+
+#: Why ``predictions`` that are not lists are not used.
+_LISTS: Final = (
+    "`predictions` holds lists of classes, in Parquet or npz; one class per image is `prediction`"
+)
+
+#: A model that names a class of the set in none of this many predictions has other class names.
+_SURE: Final = 10
+
+
+def read_scores(
+    path: str | os.PathLike[str],
+    benchmark: Benchmark,
+    *,
+    name: str = "",
+    metrics: Sequence[str] = (),
+    lower: Sequence[str] = (),
+    allow_partial: bool = False,
+) -> Scores:
+    """Read the predictions of a model, image by image, from a prediction file.
+
+    The file is CSV, TSV, Parquet or npz and has ``id``, which names the image, and any of:
+    ``correct`` (0, 1, true, false), ``prediction`` (a class), ``predictions`` (classes, best
+    first), class scores, and columns of numbers, which are metrics of their own names. Labels
+    come from ``label``, else from the benchmark. Rows may be in any order.
+
+    >>> import pyarrow as pa, tempfile
+    >>> file = Path(tempfile.mkdtemp()) / "resnet.csv"
+    >>> _ = file.write_text("id,prediction,loss\\nb.png,cat,0.5\\na.png,cat,2\\n")
+    >>> labels = pa.array(["dog", "cat"])
+    >>> test = Benchmark("test", ("train",), pa.array(["a.png", "b.png"]), labels, ())
+    >>> scores = read_scores(file, test, lower=["loss"])
+    >>> scores.model, {metric: values.tolist() for metric, values in scores.values.items()}
+    ('resnet', {'accuracy': [0.0, 1.0], 'loss': [2.0, 0.5]})
+
+    Args:
+        path: the file.
+        benchmark: the images.
+        name: of the model; the file's name without its ending if empty.
+        metrics: to read; all by default.
+        lower: metrics of which lower is better.
+        allow_partial: accept predictions for less than 95 % of the images.
+
+    Raises:
+        UsageError: there is no such file, or its format is not supported.
+        VisleakError: the file is damaged, contradicts itself, is of another set, or lacks a metric.
+    """
+    file = read_predictions(path)
+    found = match(file.ids, benchmark, file.path)
+    model = writable(name or Path(path).stem)
+    wanted = frozenset([*metrics, *lower] if metrics else ())
+    gathered = _Gathered(file, found, benchmark)
+    values = gathered.metrics(wanted)
+    chosen = _chosen(file, values, gathered, metrics, lower)
+    _refuse_infinite(file, found, chosen)
+    columns, torn = _complete(chosen, found, benchmark)
+    answered = ~np.isnan(next(iter(columns.values())))
+    notes = [*unknown_note(found, file.ids, benchmark), *gathered.notes]
+    if torn:
+        notes.append(
+            f"images that lack some of the metrics {listed(chosen)} and are ignored in all:"
+            f" {torn:,}"
+        )
+    notes += coverage_note(answered, found, file.ids, benchmark, file.path, allow_partial)
+    shown = model if model.isprintable() else quoted(model)
+    own, evidence = _own_labels(file, found, benchmark), gathered.evidence
+    ids = file.ids.take(pa.array(found.rows))
+    return Scores(
+        model,
+        columns,
+        os.fspath(path),
+        found.unknown,
+        frozenset(lower) & set(columns),
+        doubts=tuple(doubts_of(ids, benchmark.ids, found.unknown, evidence, own)),
+        checked=(*(["labels"] if own else []), *(["predictions"] if evidence else [])),
+        notes=tuple(f"{shown}: {note}" for note in notes),
+    )
+
+
+def _chosen(
+    file: PredictionFile,
+    values: Mapping[str, Float64],
+    gathered: _Gathered,
+    metrics: Sequence[str],
+    lower: Sequence[str],
+) -> dict[str, Float64]:
+    """Return the metrics that are wanted; all where none is."""
+    if not values:
+        names = listed([*file.columns, *file.unused])
+        there = f"it has {names}" if names else "it has `id` alone"
+        hint = f"; {_LISTS}" if _LISTS in gathered.unread.values() else ""
+        raise VisleakError(
+            f"{file.path} holds nothing to score: it needs `correct`, `prediction`, `predictions`,"
+            f" class scores or a column of numbers; {there}{hint}"
+        )
+    for name in (*metrics, *lower):
+        if name not in values:
+            why = gathered.unread.get(name)
+            reason = f" ({why})" if why else ""
+            raise VisleakError(
+                f"{file.path} has no metric {quoted(name)}{reason}; it has {listed(values)}"
+            )
+    return {name: values[name] for name in (metrics or values)}
+
+
+def _refuse_infinite(file: PredictionFile, found: Match, chosen: Mapping[str, Float64]) -> None:
+    for name, values in chosen.items():
+        if (wrong := np.isinf(values)).any():
+            row = int(found.rows[int(wrong.argmax())])
+            raise VisleakError(
+                f"{file.path}: metric {quoted(name)} of row {row} (id {quoted(file.ids[row])}) is"
+                " infinite; leave the cell empty where there is no value"
+            )
+
+
+def _complete(
+    chosen: Mapping[str, Float64], found: Match, benchmark: Benchmark
+) -> tuple[dict[str, Float64], int]:
+    """Return metrics by image, all NaN where one is, and how many images lack some but not all."""
+    missing = np.stack([np.isnan(values) for values in chosen.values()])
+    lost = missing.any(axis=0)
+    columns = {}
+    for name, values in chosen.items():
+        columns[name] = np.full(len(benchmark), np.nan)
+        columns[name][found.images] = np.where(lost, np.nan, values)
+    return columns, int((lost & ~missing.all(axis=0)).sum())
+
+
+class _Gathered:
+    """The metrics of a file, (m,) by matched row, and where each comes from.
+
+    Attributes:
+        sources: metric to the columns that give it: their names and values.
+        unusable: why predictions cannot be compared with labels.
+        unread: columns that are not numbers, and the first cell that is not one.
+        notes: what a reader must know.
+        evidence: what is predicted, against the labels.
+    """
+
+    def __init__(self, file: PredictionFile, found: Match, benchmark: Benchmark) -> None:
+        self.file, self.found, self.benchmark = file, found, benchmark
+        self.sources: dict[str, dict[str, Float64]] = {}
+        self.unusable: list[str] = []
+        self.unread: dict[str, str] = {}
+        self.notes: list[str] = []
+        self.evidence: Evidence | None = None
+
+    def metrics(self, wanted: frozenset[str]) -> dict[str, Float64]:
+        """Return the metrics by name, NaN for no value; ``wanted`` is empty for all.
+
+        Raises:
+            VisleakError: predictions and labels do not fit, a column holds what it must not, or
+                two columns contradict each other.
+        """
+        self._add_columns()
+        if not wanted or wanted & {ACCURACY, TOP_FIVE} or wanted - set(self.sources):
+            self._add_classes()
+            self._settle()
+        if self.unread:
+            name, cell = next(iter(self.unread.items()))
+            why = f" ({quoted(name)}: {cell})" if cell else ""
+            self.notes.append(f"columns that are not metrics: {listed(self.unread)}{why}")
+        first = [name for name in (ACCURACY, TOP_FIVE) if name in self.sources]
+        return {name: self._agreed(name) for name in dict.fromkeys([*first, *self.sources])}
+
+    def _add(self, metric: str, source: str, values: Float64) -> None:
+        self.sources.setdefault(metric, {})[f"`{source}`"] = values
+
+    def _add_correct(self, source: str, correct: Correct, truth: Truth) -> None:
+        """Add accuracy and top-5, and the predicted classes as evidence that the file fits."""
+        self._add(ACCURACY, source, correct.first)
+        if correct.top is not None:
+            self._add(TOP_FIVE, source, correct.top)
+        names = tuple(truth.vocabulary.to_pylist())
+        self.evidence = Evidence(correct.guesses, truth.codes(truth.labels), names)
+
+    def _add_columns(self) -> None:
+        """Add ``correct`` and all columns of numbers."""
+        for name, column in self.file.columns.items():
+            if name in OTHERS:
+                continue
+            values = self._numbers(name, column)
+            if name == "correct":
+                odd = values if isinstance(values, int) else _first_not_binary(values)
+                if odd is not None:
+                    raise VisleakError(
+                        f"{self.file.path}: `correct` must be 0, 1, true or false;"
+                        f" {_cell(column, odd)}"
+                    )
+            if isinstance(values, int):
+                self.unread[name] = _cell(column, values)
+            else:
+                self._add(ACCURACY if name == "correct" else name, name, values[self.found.rows])
+        self.unread.update(dict.fromkeys(self.file.unused, ""))
+        if "predictions" in {*self.file.columns, *self.unread}:
+            self.unread["predictions"] = _LISTS
+
+    def _numbers(self, name: str, column: pa.Array) -> Float64 | int:
+        """Return a column as numbers, percentages as shares, or the first row that is neither."""
+        values = numbers_of(column)
+        found = percentages_of(column) if isinstance(values, int) else None
+        if found is None:
+            return values
+        shares, odd = found
+        if odd >= 0:
+            marked = next(row for row, cell in enumerate(column) if "%" in str(cell.as_py()))
+            raise VisleakError(
+                f"{self.file.path}: column {quoted(name)} mixes percentages and plain numbers:"
+                f" {_cell(column, marked)}, {_cell(column, odd)}; write all cells in one way"
+            )
+        self.notes.append(f"{quoted(name)} holds percentages, which are read as shares: 50% is 0.5")
+        return shares
+
+    def _add_classes(self) -> None:
+        """Add what follows from comparing predictions with labels."""
+        file, rows = self.file, self.found.rows
+        there = [name for name in ("prediction",) if name in file.columns] + list(file.lists)
+        if not there:
+            return
+        truth, notes = truth_of(file, self.found, self.benchmark)
+        self.notes += notes
+        if truth is None:
+            first = next(each for each in ("prediction", "predictions", "scores") if each in there)
+            self.unusable.append(
+                f"`{first}` needs labels, and set {quoted(self.benchmark.name)} has none: add a"
+                " column `label`, or give `correct`"
+            )
+            return
+        predicted = None
+        if "prediction" in there:
+            where = f"{file.path}: column `prediction`"
+            predicted = text_of(file.columns["prediction"], where).take(pa.array(rows))
+            if self._fits("prediction", predicted, truth):
+                self._add_correct("prediction", correct_predictions(predicted, truth), truth)
+        if "predictions" in there:
+            self._add_ranked(truth, predicted)
+        if "scores" in there:
+            self._add_scores(truth)
+
+    def _fits(
+        self, source: str, predicted: pa.StringArray, truth: Truth, *, silent: bool = False
+    ) -> bool:
+        """Whether predictions have the class names of the labels; note how many have not."""
+        known = predicted.is_valid().to_numpy(zero_copy_only=False)
+        outside = known & (truth.codes(predicted) < 0)
+        count, total = int(outside.sum()), int(known.sum())
+        if not count:
+            return True
+        odd = quoted(predicted[int(outside.argmax())])
+        other = _are_numbers(predicted) != _are_numbers(truth.labels)
+        if count == total and (total >= _SURE or other):
+            self.unusable.append(
+                f"none of its predictions (`{source}`) is a label: it predicts {odd}, labels of"
+                f" {truth.source} are such as {_example(truth.labels)}; {_remedy(truth)}"
+            )
+            return False
+        if not silent:
+            share = 100 * count / total
+            doubt = ": do both sides use the same class names?" if share > 50 else ""
+            self.notes.append(
+                f"{count:,} of {total:,} predictions ({share:.1f} %) are not a label of"
+                f" {truth.source}, such as {odd}, and count as wrong{doubt}"
+            )
+        return True
+
+    def _add_ranked(self, truth: Truth, predicted: pa.StringArray | None) -> None:
+        rows = self.found.rows
+        ranked = correct_ranked(self.file, rows, truth)
+        if predicted is not None:
+            other = pc.not_equal(normalised(predicted), normalised(ranked.firsts))
+            differ = np.flatnonzero(pc.fill_null(other, False).to_numpy(zero_copy_only=False))
+            if len(differ):
+                at = int(differ[0])
+                raise VisleakError(
+                    f"{self.file.path}: row {rows[at]} predicts {quoted(predicted[at])} in"
+                    f" `prediction` and first {quoted(ranked.firsts[at])} in `predictions`; leave"
+                    " one of the columns out"
+                )
+        if self._fits("predictions", ranked.firsts, truth, silent=predicted is not None):
+            self._add_correct("predictions", ranked.correct, truth)
+        if ranked.many and ranked.correct.top is None:
+            self.notes.append(
+                f"its lists of predictions have at most {ranked.longest}, so there is no {TOP_FIVE}"
+            )
+
+    def _add_scores(self, truth: Truth) -> None:
+        scored = correct_scores(self.file, self.found.rows, truth)
+        count = int(scored.classless.sum())
+        labelled = len(truth.labels) - truth.labels.null_count
+        if count and count == labelled:
+            ask = "name them in `classes`" if self.file.classes is None else _remedy(truth)
+            self.unusable.append(
+                f"no label is one of its {len(scored.classes):,} classes: labels of {truth.source}"
+                f" are such as {_example(truth.labels)}, classes such as"
+                f" {_example(scored.classes)}; {ask}"
+            )
+            return
+        if count:
+            lost = quoted(truth.labels[int(scored.classless.argmax())])
+            self.notes.append(
+                f"{count:,} of {labelled:,} labels are not among its {len(scored.classes):,}"
+                f" classes, such as {lost}: those images count as wrong"
+            )
+        self._add_correct("scores", scored.correct, truth)
+
+    def _settle(self) -> None:
+        """Refuse predictions that cannot be compared with labels, unless ``correct`` is there."""
+        if not self.unusable:
+            return
+        others = [name for name in self.sources if name != ACCURACY]
+        if ACCURACY not in self.sources:
+            instead = f", or ask for {listed(others)} with --metric" if others else ""
+            raise VisleakError(f"{self.file.path}: {self.unusable[0]}{instead}")
+        self.notes += [f"not used: {reason}" for reason in self.unusable]
+
+    def _agreed(self, metric: str) -> Float64:
+        """Return the values of a metric, on which all of its sources must agree."""
+        (name, values), *others = self.sources[metric].items()
+        for other, more in others:
+            differ = ~np.isnan(values) & ~np.isnan(more) & (values != more)
+            if differ.any():
+                first = int(differ.argmax())
+                row = int(self.found.rows[first])
+                raise VisleakError(
+                    f"{self.file.path}: {metric} of row {row} (id {quoted(self.file.ids[row])}) is"
+                    f" {values[first]:g} by {name} and {more[first]:g} by {other}; leave one of"
+                    " the columns out, or correct the labels"
+                )
+            values = np.where(np.isnan(values), more, values)
+        return values
+
+
+def _first_not_binary(values: Float64) -> int | None:
+    """Return the first row that is neither 0 nor 1 nor empty."""
+    wrong = ~np.isnan(values) & (values != 0) & (values != 1)
+    return int(wrong.argmax()) if wrong.any() else None
+
+
+def _cell(column: pa.Array, row: int) -> str:
+    return f"row {row} holds {quoted(column[row].as_py())}"
+
+
+# -- labels ---------------------------------------------------------------------------------------
+
+
+def truth_of(
+    file: PredictionFile, found: Match, benchmark: Benchmark
+) -> tuple[Truth | None, list[str]]:
+    """Return the labels of the matched rows: those of the file, else those of the set.
+
+    Returns:
+        ``None`` where there are none, and notes about them.
+    """
+    theirs = None if benchmark.labels is None else benchmark.labels.take(pa.array(found.images))
+    if "label" in file.columns:
+        labels = text_of(file.columns["label"], f"{file.path}: column `label`")
+        if labels.null_count < len(labels):
+            mine = labels.take(pa.array(found.rows))
+            truth = Truth(mine, _vocabulary(labels), "its column `label`", in_file=True)
+            return truth, list(_other_labels(mine, theirs))
+    if theirs is None or benchmark.labels is None or not theirs.is_valid().true_count:
+        return None, []
+    return Truth(theirs, _vocabulary(benchmark.labels), f"set {quoted(benchmark.name)}"), []
+
+
+def _own_labels(file: PredictionFile, found: Match, benchmark: Benchmark) -> Labels | None:
+    """Return the labels of a file beside the audited ones, where both have some."""
+    if "label" not in file.columns or benchmark.labels is None:
+        return None
+    mine = text_of(file.columns["label"], f"{file.path}: column `label`").take(pa.array(found.rows))
+    theirs = benchmark.labels.take(pa.array(found.images))
+    shared = share_classes(mine, theirs)
+    words = _vocabulary(theirs)
+    return Labels(codes(mine, words if shared else _vocabulary(mine)), codes(theirs, words), shared)
+
+
+def _vocabulary(labels: pa.StringArray) -> pa.Array:
+    return pc.unique(normalised(pc.unique(labels).drop_null()))
+
+
+def _other_labels(mine: pa.StringArray, theirs: pa.StringArray | None) -> Iterator[str]:
+    """Yield that labels differ from those of the set, where both have the same classes."""
+    if theirs is None or not share_classes(mine, theirs):
+        return
+    differs = pc.fill_null(pc.not_equal(normalised(mine), normalised(theirs)), False)
+    count = pc.sum(differs).as_py() or 0
+    if count:
+        yield (
+            f"its column `label` differs from the audited labels for {count:,} of {len(mine):,}"
+            " images; predictions are compared with the column"
+        )
+
+
+def _remedy(truth: Truth) -> str:
+    """Return what to do where predictions and labels have different class names."""
+    if truth.in_file:
+        return "use the same class names in both, or leave `label` out to use the audited labels"
+    return "name classes as the set does, or add a column `label` with the names of the predictions"
+
+
+def _are_numbers(texts: pa.StringArray) -> bool:
+    """Whether all texts are whole numbers."""
+    whole = pc.match_substring_regex(texts.drop_null(), r"^-?[0-9]+(\.0+)?$")
+    return bool(pc.all(whole, min_count=0).as_py())
+
+
+def _example(texts: pa.StringArray) -> str:
+    """Return the first text that is there, quoted."""
+    known = texts.drop_null()
+    return quoted(known[0]) if len(known) else "none"

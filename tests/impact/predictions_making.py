@@ -1,0 +1,56 @@
+"""The same predictions in files of every format."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from visleak.impact.benchmark import Benchmark, Scores
+from visleak.impact.predictions import read_scores
+from visleak.store import csv_cell, write_csv_rows
+
+#: Twenty images of two classes.
+IDS = [f"test/{number:03d}.png" for number in range(20)]
+LABELS = ["cat", "dog"] * 10
+
+
+def benchmark(ids: Sequence[str] = IDS, labels: Sequence[str | None] | None = LABELS) -> Benchmark:
+    column = None if labels is None else pa.array(labels, pa.string())
+    return Benchmark("test", ("train",), pa.array(ids, pa.string()), column, ())
+
+
+def as_csv(path: Path, columns: Mapping[str, Sequence[Any]]) -> Path:
+    """Write a CSV as visleak writes its own."""
+    with path.open("w", encoding="utf-8", newline="") as file:
+        write_csv_rows(file, [tuple(columns)], "\t" if path.suffix == ".tsv" else ",")
+        cells = (
+            ["" if v is None else csv_cell(v) if isinstance(v, str) else v for v in row]
+            for row in zip(*columns.values(), strict=True)
+        )
+        write_csv_rows(file, cells, "\t" if path.suffix == ".tsv" else ",")
+    return path
+
+
+def as_parquet(path: Path, columns: Mapping[str, Any], classes: Sequence[str] = ()) -> Path:
+    table = pa.table(dict(columns))
+    if classes:
+        table = table.replace_schema_metadata({"classes": json.dumps(list(classes))})
+    pq.write_table(table, path, row_group_size=7)
+    return path
+
+
+def as_npz(path: Path, columns: Mapping[str, Any]) -> Path:
+    np.savez(path, **{name: np.asarray(values) for name, values in columns.items()})
+    return path
+
+
+def scores_of(path: Path, about: Benchmark, **options: Any) -> tuple[Scores, tuple[str, ...]]:
+    """Return the scores that a file gives, and the notes about it."""
+    scores = read_scores(path, about, **options)
+    return scores, scores.notes

@@ -1,0 +1,218 @@
+"""Twins: planted oracles for what difficulty explains, and what it does not."""
+
+from __future__ import annotations
+
+import math
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from predictions_making import IDS, as_csv, as_parquet, benchmark
+
+from visleak.errors import UsageError, VisleakError
+from visleak.impact.benchmark import Benchmark, Leak, Scores
+from visleak.impact.difficulty import probe, read_difficulty
+from visleak.impact.effects import Sampling, effects_of
+from visleak.impact.results import Comparison
+from visleak.records import Bool, Float64
+from visleak.stats.matching import CALIPER, MOST, matched_controls
+
+FEW = Sampling(draws=2)
+
+
+@given(
+    seed=st.integers(0, 2**16),
+    count=st.integers(2, 200),
+    share=st.sampled_from([0.05, 0.3, 0.8]),
+    grades=st.sampled_from([0, 2, 5]),
+)
+def test_twins_are_others_of_the_class_and_used_once(
+    seed: int, count: int, share: float, grades: int
+) -> None:
+    """Whatever the difficulty: continuous, in a few grades, or not known."""
+    rng = np.random.default_rng(seed)
+    difficulty = rng.integers(0, grades, count).astype(float) if grades else rng.random(count)
+    difficulty[rng.random(count) < 0.1] = np.nan
+    classes, leaked = rng.integers(0, 3, count), rng.random(count) < share
+    found = matched_controls(difficulty, classes, leaked, seed)
+    assert len(found.leaked) + found.alone == leaked.sum()
+    assert found.controls.shape[1] <= MOST
+    assert leaked[found.leaked].all()
+    assert not leaked[found.controls].any()
+    assert len(np.unique(found.controls)) == found.controls.size
+    assert (classes[found.controls] == classes[found.leaked][:, None]).all()
+    known = ~np.isnan(difficulty)
+    for image, others in zip(found.leaked, found.controls, strict=True):
+        for other in others:
+            low, high = sorted((difficulty[image], difficulty[other]))
+            between = known & (low < difficulty) & (difficulty < high)
+            assert between.sum() <= CALIPER * known.sum() + 1
+    again = matched_controls(3 * difficulty - 7, classes, leaked, seed)
+    assert np.array_equal(found.controls, again.controls)
+
+
+def test_the_nearest_are_taken() -> None:
+    """By order, not by distance: two leaked images between others, each of which serves once."""
+    difficulty = np.array([0.10, 0.50, 0.11, 0.12, 0.48, 0.51, 0.9, 0.0])
+    leaked = np.arange(8) < 2
+    wide = np.r_[difficulty, np.linspace(0.52, 0.89, 200)]
+    found = matched_controls(wide, None, np.r_[leaked, np.zeros(200, bool)])
+    assert set(found.controls[0][:2]) == {2, 7}
+    assert {4, 5} <= set(found.controls[1])
+
+
+def planted(seed: int, *, remembers: bool, count: int = 3000) -> tuple[Benchmark, Scores, Float64]:
+    """Return a test set whose easy images leak more, and a model that is right on easy images."""
+    rng = np.random.default_rng(seed)
+    hard = rng.random(count)
+    leaked: Bool = rng.random(count) < 0.15 * (1 - hard)
+    right = rng.random(count) > hard
+    if remembers:
+        right |= leaked & (rng.random(count) < 0.5)
+    return made(leaked, hard), Scores("m", {"accuracy": right.astype(float)}), hard
+
+
+def made(leaked: Bool, difficulty: Float64 | None, labels: list[str] | None = None) -> Benchmark:
+    kind = np.where(leaked, 2, -1).astype(np.int8)
+    ids = pa.array([str(n) for n in range(len(leaked))], pa.string())
+    named = None if labels is None else pa.array(labels, pa.string())
+    leak = Leak("near or exact", leaked, kind)
+    return Benchmark("test", ("train",), ids, named, (leak,), difficulty=difficulty)
+
+
+def compared(test: Benchmark, scores: Scores) -> Comparison:
+    ((each,),) = ([*effect.comparisons] for effect in effects_of(test, [scores], FEW))
+    return each
+
+
+def test_a_model_that_remembers_nothing_does_no_better_than_on_twins() -> None:
+    """Without twins leaked images seem to matter in every case; with them in one of twenty."""
+    plain = matched = inside = 0
+    for seed in range(20):
+        test, scores, _ = planted(seed, remembers=False)
+        each = compared(test, scores)
+        assert each.twinned is not None
+        plain += each.p < 0.01 and each.difference.value > 0.1
+        matched += each.twinned.p < 0.05
+        inside += each.twinned.difference.low <= 0 <= each.twinned.difference.high
+        leaked, others, kept, twins = each.twinned.difficulty
+        assert leaked < others - 0.1
+        assert twins == pytest.approx(kept, abs=0.01)
+    assert (plain, matched <= 3, inside >= 17) == (20, True, True)
+
+
+def test_a_model_that_remembers_does_better_than_on_twins() -> None:
+    for seed in range(10):
+        test, scores, hard = planted(seed, remembers=True)
+        twinned = compared(test, scores).twinned
+        assert twinned is not None
+        assert twinned.adjusted < 0.01
+        # half of what it would have got wrong, of images as hard as those that leak
+        gained = float(hard[test.leaks[0].leaked].mean()) / 2
+        assert twinned.difference.low < gained < twinned.difference.high
+
+
+def test_nothing_is_compared_where_no_image_has_a_twin() -> None:
+    leaked = np.arange(40) < 20
+    hard = np.where(leaked, 0.0, 1.0)
+    assert compared(made(leaked, hard), Scores("m", {"accuracy": hard})).twinned is None
+    unknown = np.full(40, np.nan)
+    assert compared(made(leaked, unknown), Scores("m", {"accuracy": hard})).twinned is None
+
+
+def scene(
+    seed: int, count: int, classes: int = 4, width: int = 12
+) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Return unit vectors, classes, and how plain each image shows its class."""
+    rng = np.random.default_rng(seed)
+    centres = np.eye(width)[:classes]
+    labels = rng.integers(0, classes, count)
+    plain = rng.random(count)
+    vectors = plain[:, None] * centres[labels] + 0.25 * rng.standard_normal((count, width))
+    return vectors / np.linalg.norm(vectors, axis=1, keepdims=True), labels, plain
+
+
+def test_the_probe_tells_easier_from_memorized() -> None:
+    """Ridge regression is a model of another training set; 1-NN has the copies to remember."""
+    vectors, labels, plain = scene(0, 4000)
+    train, names, _ = scene(1, 4000)
+    leaked = np.random.default_rng(2).random(4000) < 0.1 * plain**2
+    copies = np.r_[train, vectors[leaked] + 0.01 * scene(3, int(leaked.sum()))[0]]
+    owners = np.r_[names, labels[leaked]]
+    ridge = np.linalg.solve(copies.T @ copies + np.eye(12), copies.T @ np.eye(4)[owners])
+    right = {
+        "ridge": (vectors @ ridge).argmax(axis=1) == labels,
+        "1-NN": owners[(vectors @ copies.T).argmax(axis=1)] == labels,
+    }
+    found = probe(vectors.astype(np.float32), np.arange(4000), labels, np.arange(4000))
+    assert min(found.ridge, found.nearest) > 2 * found.largest
+    test = made(leaked, found.difficulty, [str(label) for label in labels])
+    each = {n: compared(test, Scores(n, {"accuracy": v.astype(float)})) for n, v in right.items()}
+    assert each["ridge"].p < 1e-6
+    assert each["1-NN"].p < 1e-6
+    easy, learnt = (each[name].twinned for name in ("ridge", "1-NN"))
+    assert easy is not None
+    assert learnt is not None
+    assert easy.difference.low <= 0 <= easy.difference.high
+    assert easy.p > 0.05
+    assert learnt.difference.low > 0.1
+    assert learnt.p < 1e-6
+
+
+def test_the_probe_learns_nothing_from_an_image_or_its_copies() -> None:
+    """Noise in pairs of one label: only who sees the other one of a pair can name it."""
+    rng = np.random.default_rng(0)
+    noise = rng.standard_normal((300, 200))
+    vectors = np.repeat(noise / np.linalg.norm(noise, axis=1, keepdims=True), 2, axis=0)
+    labels, rows = np.repeat(rng.integers(0, 3, 300), 2), np.arange(600)
+    blind = probe(vectors.astype(np.float32), rows, labels, rows // 2)
+    seen = probe(vectors.astype(np.float32), rows, labels, rows)
+    assert max(blind.ridge, blind.nearest) < 0.42
+    assert min(seen.ridge, seen.nearest) > 0.5
+    assert "hardly" in blind.about
+
+
+def test_images_without_a_label_have_no_difficulty() -> None:
+    vectors, labels, _ = scene(0, 200)
+    labels[:10] = -1
+    found = probe(vectors.astype(np.float32), np.arange(200), labels, np.arange(200))
+    assert np.isnan(found.difficulty[:10]).all()
+    assert not np.isnan(found.difficulty[10:]).any()
+
+
+def test_difficulty_from_a_file(tmp_path: Path) -> None:
+    """A column by its name, the one called so, or the only one of numbers; in any order of rows."""
+    values = [float(n) for n in range(20)]
+    file = as_csv(tmp_path / "a.csv", {"id": IDS[::-1], "loss": values, "note": ["x"] * 20})
+    for text in (str(file), f"{file}#loss"):
+        assert read_difficulty(text, benchmark()).values.tolist() == values[::-1]
+    both = {"id": IDS, "loss": values, "difficulty": [1.0] * 20}
+    found = read_difficulty(str(as_parquet(tmp_path / "b.parquet", both)), benchmark())
+    assert found.values.tolist() == [1.0] * 20
+    assert "'difficulty' of b.parquet" in found.source
+    partly = as_csv(tmp_path / "c.csv", {"id": IDS[:15], "loss": values[:15]})
+    found = read_difficulty(str(partly), benchmark())
+    assert math.isnan(found.values[19])
+    assert "15 of 20" in found.source
+
+
+def test_files_without_a_difficulty_are_refused(tmp_path: Path) -> None:
+    two = as_csv(tmp_path / "a.csv", {"id": IDS, "x": [1] * 20, "y": [2] * 20, "word": ["z"] * 20})
+    few = as_csv(tmp_path / "b.csv", {"id": IDS[:9], "x": [1] * 9})
+    other = as_csv(tmp_path / "c.csv", {"id": ["z1", "z2"], "x": [1, 2]})
+    wrong = (
+        (str(two), "several columns of numbers: 'x', 'y'"),
+        (f"{two}#z", "no column 'z'"),
+        (f"{two}#word", "must hold numbers"),
+        (str(few), "9 of the 20 images"),
+        (str(other), "none of its ids"),
+    )
+    for text, said in wrong:
+        with pytest.raises(VisleakError, match=said) as caught:
+            read_difficulty(text, benchmark())
+        assert caught.value.exit_code == 1
+    with pytest.raises(UsageError, match="no such prediction file"):
+        read_difficulty(str(tmp_path / "none.csv"), benchmark())

@@ -1,0 +1,174 @@
+"""The whole of it from files: what is refused, what is said, and that nothing depends on order."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import asdict
+from pathlib import Path
+
+import numpy as np
+import pytest
+from tests.hand_audit import Image, Pair, digest_of, hand_audit
+
+from visleak.errors import UsageError
+from visleak.impact import Impact, ImpactSettings, impact
+from visleak.verdicts import Ledger, Verdict
+
+TEN, FEW = ImpactSettings(draws=10), ImpactSettings(draws=2)
+
+TEST = [Image(f"q{n}", "ab"[n % 2]) for n in range(40)]
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    pairs = [Pair(f"q{n}", "r", label_relation="same") for n in range(8)]
+    return hand_audit(tmp_path / "audit", TEST, [Image("r", "a")], pairs)
+
+
+def file(path: Path, seed: int, *, column: str = "correct", images: int = 40) -> Path:
+    rng = np.random.default_rng(seed)
+    values = rng.integers(0, 2, images) if column == "correct" else rng.random(images)
+    lines = [f"q{n},{value}" for n, value in enumerate(values)]
+    path.write_text("\n".join([f"id,{column}", *lines]) + "\n")
+    return path
+
+
+@pytest.fixture
+def answers(tmp_path: Path) -> dict[str, Path]:
+    return {name: file(tmp_path / f"{name}.csv", n) for n, name in enumerate("xyz")}
+
+
+def test_order_of_models_and_of_rows_changes_no_number(
+    folder: Path, answers: dict[str, Path], tmp_path: Path
+) -> None:
+    first = impact(folder, answers, TEN)
+    header, *rows = answers["y"].read_text().splitlines()
+    turned = tmp_path / "turned.csv"
+    turned.write_text("\n".join([header, *reversed(rows)]) + "\n")
+    again = impact(folder, {"z": answers["z"], "y": turned, "x": answers["x"]}, TEN)
+
+    def numbers(result: Impact) -> dict[str, str]:
+        # as text, for NaN equals nothing
+        return {e.model: str(asdict(e)) for e in result.effects}
+
+    assert numbers(first) == numbers(again)
+    assert first.models == ("x", "y", "z")
+    # what is drawn depends on the seed
+    assert numbers(first) != numbers(impact(folder, answers, ImpactSettings(draws=10, seed=1)))
+
+
+def test_what_is_asked_stands_in_the_result(folder: Path, answers: dict[str, Path]) -> None:
+    listed = folder.parent / "mine.txt"
+    listed.write_text("q30\nq31\n")
+    result = impact(
+        folder, answers, ImpactSettings(draws=10, subsets={"mine": listed}, exact_p=True, seed=7)
+    )
+    assert (result.test_set, result.references, result.images) == ("test", ("train",), 40)
+    assert result.leaks["near or exact"] == 8
+    assert result.leaks["mine"] == 2
+    assert (result.settings["p"], result.settings["seed"]) == ("exact", 7)
+    assert result.metrics == ("accuracy",)
+    assert {flip.leak for flip in result.flips} >= {"near or exact", "mine"}
+    effect = result.effect("x", "accuracy")
+    assert effect is not None
+    assert effect.row("near or exact", "same label") is not None
+    assert effect.row("mine", "same label") is None
+
+
+def test_steps_are_told(folder: Path, answers: dict[str, Path]) -> None:
+    told: list[tuple[str, int, int]] = []
+    impact(folder, answers, FEW, progress=lambda *step: told.append(step))
+    assert list(dict.fromkeys(step for step, _, _ in told)) == [
+        "reading the audit",
+        "reading predictions",
+        "comparing",
+    ]
+    assert told[-1] == ("comparing", 3, 3)
+
+
+def test_a_note_counts_the_parts_that_are_too_small_to_draw_from(
+    folder: Path, answers: dict[str, Path]
+) -> None:
+    result = impact(folder, {"x": answers["x"]}, ImpactSettings(draws=3, size=10))
+    # eight images leak, all with the same label, as hard, near or exact and so on
+    assert any(
+        note.endswith(
+            "parts have no more than 10 images: they are used as a whole, without a deviation"
+        )
+        for note in result.notes
+    )
+    drawn = impact(folder, {"x": answers["x"]}, ImpactSettings(draws=3, size=4))
+    assert not any("used as a whole" in note for note in drawn.notes)
+
+
+def test_a_note_says_that_all_images_of_a_class_leak(tmp_path: Path) -> None:
+    test = [Image("q0", "a"), Image("q1", "b"), Image("q2", "b")]
+    audit = hand_audit(tmp_path / "a", test, [Image("r")], [Pair("q0", "r")])
+    result = impact(audit, {"m": file(tmp_path / "m.csv", 0, images=3)}, FEW)
+    assert (
+        "near or exact: all images of 1 class leak, and the fair score excludes them"
+        in result.notes
+    )
+    two = [Image("q0", "a"), Image("q1", "c"), Image("q2", "b")]
+    pairs = [Pair("q0", "r"), Pair("q1", "r")]
+    audit = hand_audit(tmp_path / "b", two, [Image("r")], pairs)
+    result = impact(audit, {"m": file(tmp_path / "m.csv", 0, images=3)}, FEW)
+    said = "near or exact: all images of 2 classes leak, and the fair score excludes them"
+    assert said in result.notes
+
+
+def test_a_note_says_where_images_stand_that_nobody_judged(
+    folder: Path, answers: dict[str, Path]
+) -> None:
+    known = [digest_of("test", TEST[0]), digest_of("train", Image("r", "a"))]
+    with Ledger(folder) as ledger:
+        ledger.add(Verdict.of(*known, "near", "Ada"))
+    told = "only reviewed pairs count"
+    alone = impact(folder, answers, ImpactSettings(draws=2, reviewed_only=True))
+    assert alone.leaks["near or exact"] == 1
+    assert alone.notes[-1].startswith(told)
+    assert not any(note.startswith(told) for note in impact(folder, answers, FEW).notes)
+
+
+def test_a_note_says_that_the_audit_was_of_a_sample(folder: Path, answers: dict[str, Path]) -> None:
+    assert not any("sample" in note for note in impact(folder, answers, FEW).notes)
+    file = folder / "audit.json"
+    summary = json.loads(file.read_text())
+    summary["sets"][0]["images"] = 90
+    file.write_text(json.dumps(summary))
+    note, *_ = impact(folder, answers, FEW).notes
+    assert note == (
+        "the audit is based on a sample of 40 of the 90 images of 'test': every number here is of"
+        " these alone"
+    )
+
+
+def test_refusals_are_one_line(folder: Path, answers: dict[str, Path], tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match=r"^no predictions: give a file per model, --predictions"):
+        impact(folder, {})
+    with pytest.raises(
+        UsageError, match=r"^fair predictions of 'w', which has no others; models are x, y, z: use"
+    ):
+        impact(folder, answers, fair={"w": answers["x"]})
+    with pytest.raises(UsageError, match=r"^draws must be 2 or more; got 1$"):
+        ImpactSettings(draws=1)
+    with pytest.raises(UsageError, match=r"^size must be 1 or more; got 0$"):
+        ImpactSettings(size=0)
+    bare = hand_audit(tmp_path / "bare", TEST, [Image("r")], [Pair("q0", "r")])
+    with pytest.raises(
+        UsageError, match=r"^no leaked image of 'test' has a label that can be compared with its"
+    ):
+        impact(bare, answers, ImpactSettings(by_label=True))
+
+
+def test_metrics_of_any_kind_have_no_gap_and_no_share(folder: Path, tmp_path: Path) -> None:
+    scores = {"m": file(tmp_path / "m.csv", 0, column="iou")}
+    result = impact(folder, scores, FEW, fair=scores)
+    (effect,) = result.effects
+    assert (effect.metric, effect.share, effect.percent) == ("iou", False, True)
+    assert result.gaps == ()
+    # --fair was asked for, and nothing came of it
+    assert (
+        "m: no gap to the fair test set, because no metric of both files is 0 or 1 per image"
+        " (test set: iou; fair: iou)"
+    ) in result.notes

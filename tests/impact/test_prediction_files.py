@@ -1,0 +1,326 @@
+"""Files of predictions: what is read, what is refused, and that nothing in them ever runs."""
+
+from __future__ import annotations
+
+import io
+import random
+import tracemalloc
+import zipfile
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pytest
+from predictions_making import IDS, LABELS, as_csv, as_npz, as_parquet, benchmark, scores_of
+
+from visleak.errors import UsageError, VisleakError
+from visleak.impact.predictions import files as prediction_files
+from visleak.impact.predictions.columns import numbers_of, text_of
+from visleak.impact.predictions.files import read_predictions
+
+
+def refusal(path: Path) -> str:
+    """Return the one line by which a file is refused, without its path."""
+    with pytest.raises(VisleakError) as caught:
+        scores_of(path, benchmark())
+    said = str(caught.value)
+    assert "\n" not in said
+    assert str(path) in said
+    return said.replace(str(path), "F")
+
+
+def test_a_refusal_says_how_to_write_the_file(tmp_path: Path) -> None:
+    file = tmp_path / "c.csv"
+    file.write_bytes(b"id|correct\na|1\n")
+    assert refusal(file).endswith("it has 'id|correct': separate the columns of a .csv by commas")
+    file.write_bytes("id,ap\na,1\n".encode("utf-16-le"))
+    assert refusal(file).endswith("; save it as UTF-8")
+    file = tmp_path / "c.tsv"
+    file.write_bytes(b"id,correct\na,1\n")
+    assert refusal(file).endswith("separate the columns of a .tsv by tabs")
+
+
+def test_what_is_no_file_of_predictions_is_the_callers_mistake(tmp_path: Path) -> None:
+    with pytest.raises(UsageError) as caught:
+        read_predictions(tmp_path / "a.json")
+    assert str(caught.value) == (
+        f"{tmp_path / 'a.json'}: predictions are read from .csv, .tsv, .parquet, .npz files"
+    )
+    (tmp_path / "folder.csv").mkdir()
+    for name in ("none.NPZ", "folder.csv"):
+        with pytest.raises(UsageError, match="there is no such prediction file"):
+            read_predictions(tmp_path / name)
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        (b"", "F is empty: a prediction file begins with a header"),
+        (b"id,correct\n", "F holds no predictions: it has columns, but no rows"),
+        (b"file,correct\na,1\n", "F has no column `id` with the ids of the images; it has 'file'"),
+        (b"id|correct\na|1\n", "F has no column `id` with the ids of the images; it has 'id|corr"),
+        (b"id,ap,ap\na,1,2\n", "F has more than one column 'ap'; keep one"),
+        (b"id,ap\na,1\nb,2\na,3\n", "F: id 'a' occurs more than once, in rows 0 and 2; keep one"),
+        (b"id,ap\na,1\n,2\nb,1\n,3\n", "F: no id in rows 1 and 3; every prediction needs the id"),
+        (b"id,ap\na,1\n,2\n", "F: no id in row 1; every prediction needs the id of its image"),
+        (b"id,ap\na,1\nb\n", "F cannot be read as CSV: CSV parse error: Row #3: Expected 2"),
+        (b"id,ap\n\xff,1\n", "F cannot be read as CSV: "),
+        ("id,ap\na,1\n".encode("utf-16-le"), "F cannot be read as CSV: it is UTF-16 without"),
+    ],
+)
+def test_a_bad_csv_is_refused(tmp_path: Path, text: bytes, said: str) -> None:
+    path = tmp_path / "a.csv"
+    path.write_bytes(text)
+    assert refusal(path).startswith(said)
+
+
+def test_csv_as_other_programs_write_it(tmp_path: Path) -> None:
+    """A byte order mark, CRLF, quotes, a line end and the delimiter in an id, words for nothing."""
+    path = tmp_path / "a.csv"
+    path.write_bytes(
+        b'\xef\xbb\xbf"id","correct","ap"\r\n"a,\r\n""b""",TRUE, 1e-1\r\n007,false,NA\r\n'
+    )
+    found = read_predictions(path)
+    assert found.ids.to_pylist() == ['a,\r\n"b"', "007"]
+    assert numbers_of(found.columns["correct"]).tolist() == [1.0, 0.0]  # type: ignore[union-attr]
+    np.testing.assert_array_equal(numbers_of(found.columns["ap"]), [0.1, np.nan])
+
+
+def test_scores_of_a_csv_are_numbers_or_a_row_of_none(tmp_path: Path) -> None:
+    columns: dict[str, Any] = {"id": IDS, "score:cat": [0.5] * 20, "score:dog": [0.6] * 20}
+    columns["score:cat"][4] = columns["score:dog"][4] = None
+    scores, _ = scores_of(as_csv(tmp_path / "a.csv", columns), benchmark())
+    assert np.isnan(scores.values["accuracy"]).tolist() == [n == 4 for n in range(20)]
+    columns["score:dog"][4] = 0.5
+    assert refusal(as_csv(tmp_path / "b.csv", columns)) == (
+        "F: row 4 has a class score that is missing or NaN; leave out the row, or give all of its"
+        " scores"
+    )
+    columns["score:cat"][4] = "high"
+    assert "F cannot be read as CSV: " in refusal(as_csv(tmp_path / "c.csv", columns))
+    assert "invalid value 'high'" in refusal(tmp_path / "c.csv")
+
+
+@pytest.mark.parametrize(
+    ("columns", "classes", "said"),
+    [
+        ({"id": [0.5] * 20, "ap": [1] * 20}, (), "F: column `id` must hold text or whole numbers;"),
+        (
+            {"id": [b"\xff"] * 20, "ap": [1] * 20},
+            (),
+            "F: column `id` of type binary is not",
+        ),
+        (
+            {"id": pa.array(range(20), pa.timestamp("s")), "ap": [1] * 20},
+            (),
+            "F: `id` must be a column of text or of whole numbers",
+        ),
+        (
+            {"id": IDS, "scores": [[1.0, 2.0]] * 19 + [[1.0]]},
+            ("cat", "dog"),
+            "F: row 19 has 1 class scores, others have 2; each image needs a score for each class",
+        ),
+        (
+            {"id": IDS, "scores": [[1.0, 2.0]] * 19 + [[1.0, None]]},
+            ("cat", "dog"),
+            "F: row 19 has a class score that is missing or NaN",
+        ),
+        ({"id": IDS, "scores": [[1.0]] * 20}, ("a", "b"), "F: 2 class names for 1 class scores"),
+        (
+            {"id": IDS, "scores": [[1.0, 2.0]] * 20},
+            (),
+            "F: no label is one of its 2 classes: labels of set 'test' are such as 'cat', classes"
+            " such as '0'; name them in `classes`",
+        ),
+        (
+            {"id": IDS, "scores": pa.nulls(20, pa.list_(pa.float32()))},
+            (),
+            "F has class scores for none of the images",
+        ),
+        ({"id": pa.array([], pa.string()), "ap": pa.array([], pa.int8())}, (), "F holds no pred"),
+    ],
+)
+def test_a_bad_parquet_is_refused(
+    tmp_path: Path, columns: dict[str, Any], classes: tuple[str, ...], said: str
+) -> None:
+    assert refusal(as_parquet(tmp_path / "a.parquet", columns, classes)).startswith(said)
+
+
+def test_class_names_must_be_a_list(tmp_path: Path) -> None:
+    path = tmp_path / "a.parquet"
+    table = pa.table({"id": IDS, "scores": [[1.0]] * 20})
+    for stored in ("{", "[]", '["a", {}]', "7"):
+        pa.parquet.write_table(table.replace_schema_metadata({"classes": stored}), path)
+        assert refusal(path) == "F: its metadata key `classes` must be a JSON list of class names"
+
+
+def test_pictures_and_captions_beside_the_predictions_are_not_read(tmp_path: Path) -> None:
+    """A data set with a column of predictions is a file of predictions; the rest is said."""
+    columns = {
+        "id": IDS,
+        "image": [{"bytes": b"\xff", "path": "x"}] * 20,
+        "image.bytes": ["a caption"] * 20,
+        "prediction": pa.array(LABELS).dictionary_encode(),
+        "tags": [["x"]] * 20,
+    }
+    scores, notes = scores_of(as_parquet(tmp_path / "a.parquet", columns), benchmark())
+    assert scores.values["accuracy"].tolist() == [1.0] * 20
+    assert notes == ("a: columns that are not metrics: 'image', 'image.bytes', 'tags'",)
+
+
+class Boom:
+    """A pickle that leaves a trace where it is loaded."""
+
+    def __init__(self, trace: Path) -> None:
+        self.trace = trace
+
+    def __reduce__(self) -> tuple[Callable[..., Any], tuple[Any, ...]]:
+        return Path.touch, (self.trace,)
+
+
+def test_pickles_in_an_npz_are_never_loaded(tmp_path: Path) -> None:
+    """Neither as a column nor in an array that nobody asks for."""
+    trace = tmp_path / "trace"
+    boom = np.array([Boom(trace)] * 20, dtype=object)
+    said = "holds Python objects, which are never loaded; save it as numbers or text, such as np.ar"
+    for name, columns in {
+        "id": {"id": boom, "correct": np.ones(20)},
+        "more": {"id": IDS, "correct": np.ones(20), "more": boom},
+    }.items():
+        assert refusal(as_npz(tmp_path / "a.npz", columns)).startswith(f"F: array {name!r} {said}")
+    assert not trace.exists()
+    np.load(tmp_path / "a.npz", allow_pickle=True)["more"]
+    assert trace.exists()  # it would have gone off
+
+
+def forged(path: Path, shape: tuple[int, ...], kind: str = "<f8", data: bytes = b"") -> Path:
+    """Write an archive whose ``id`` claims a shape."""
+    header = io.BytesIO()
+    about = {"descr": kind, "fortran_order": False, "shape": shape}
+    np.lib.format.write_array_header_1_0(header, about)
+    with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as archive:
+        archive.writestr("id.npy", header.getvalue() + data)
+    return path
+
+
+def test_absurd_sizes_are_refused_before_anything_is_read(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A lie about the size by the bytes that follow; a bomb by the bytes it says it has."""
+    monkeypatch.setattr(prediction_files, "_read", lambda *_: pytest.fail("an array was read"))
+    path = tmp_path / "a.npz"
+    for shape in ((10**15,), (2**62, 2**62), (-5,)):
+        assert "bytes and has 0; the file is damaged" in refusal(forged(path, shape))
+    monkeypatch.setattr(prediction_files, "LARGEST", 1 << 16)
+    zeros = b"\0" * (1 << 20)
+    assert refusal(forged(path, (1 << 17,), data=zeros)) == (
+        "F: its arrays claim 1,048,576 bytes, array 'id' most of them; at most 65,536 are read (use"
+        " Parquet for more)"
+    )
+
+
+@pytest.mark.parametrize(
+    ("columns", "said"),
+    [
+        ({}, "F has no column `id` with the ids of the images; it has none"),
+        ({"id": "a", "ap": 1.0}, "F: array `id` must be one id per image; its shape is ()"),
+        ({"id": np.ones((20, 2))}, "F: array `id` must be one id per image; its shape is (20, 2)"),
+        (
+            {"id": IDS, "correct": np.ones(19)},
+            "F: array 'correct' of shape (19,) must have a row for each of the 20 ids",
+        ),
+        (
+            {"id": IDS, "scores": np.ones((19, 2))},
+            "F: array 'scores' of shape (19, 2) must have a row for each of the 20 ids",
+        ),
+        (
+            {"id": IDS, "scores": np.ones((20, 2)), "classes": [["cat", "dog"]]},
+            "F: array `classes` must be one name per class; its shape is (1, 2)",
+        ),
+        ({"id": IDS, "ap": np.ones(20, complex)}, "F holds nothing to score: it needs `correct`"),
+        ({"id": np.ones(20, complex)}, "F: `id` must be a column of text or of whole numbers"),
+    ],
+)
+def test_a_bad_npz_is_refused(tmp_path: Path, columns: dict[str, Any], said: str) -> None:
+    assert refusal(as_npz(tmp_path / "a.npz", columns)).startswith(said)
+
+
+def test_class_scores_are_never_held_whole(tmp_path: Path) -> None:
+    """80 MB of scores pass by in blocks, whatever the file."""
+    values = np.zeros((10_000, 2_000), np.float32)
+    values[:, 7] = 1
+    ids = [str(number) for number in range(len(values))]
+    about = benchmark(ids, ["7"] * len(values))
+    np.savez_compressed(tmp_path / "a.npz", id=ids, scores=values)
+    lists = pa.FixedSizeListArray.from_arrays(values.reshape(-1), 2_000)
+    for path in (
+        tmp_path / "a.npz",
+        as_parquet(tmp_path / "a.parquet", {"id": ids, "scores": lists}),
+    ):
+        tracemalloc.start()
+        scores, _ = scores_of(path, about)
+        _, peak = tracemalloc.get_traced_memory()
+        tracemalloc.stop()
+        assert scores.values["accuracy"].all()
+        assert peak < 40e6
+
+
+def test_large_columns_come_in_one_piece(tmp_path: Path) -> None:
+    """Arrow hands over more than 16 MB of numpy's text in pieces."""
+    ids = np.char.add(np.arange(20_000).astype("U5"), "x" * 1_000)
+    assert isinstance(pa.array(ids), pa.ChunkedArray)
+    found = read_predictions(as_npz(tmp_path / "a.npz", {"id": ids, "ap": np.ones(20_000)}))
+    assert found.ids.to_pylist() == ids.tolist()
+
+
+def said_of(path: Path) -> str:
+    """Return how a file is refused, or an empty text."""
+    try:
+        scores_of(path, benchmark(), allow_partial=True)
+    except VisleakError as error:
+        return str(error)
+    return ""
+
+
+def test_damage_anywhere_is_one_line_or_harmless(tmp_path: Path) -> None:
+    """Bytes changed or cut off: never another error, never a hang."""
+    scores = np.tile(np.eye(2), (10, 1))
+    columns = {"id": IDS, "prediction": LABELS, "ap": [0.5] * 20}
+    files = [
+        as_csv(tmp_path / "a.csv", {**columns, "score:cat": [1, 0] * 10, "score:dog": [0, 1] * 10}),
+        as_parquet(tmp_path / "a.parquet", {**columns, "scores": scores.tolist()}, ["cat", "dog"]),
+        as_npz(tmp_path / "a.npz", {**columns, "scores": scores, "classes": ["cat", "dog"]}),
+    ]
+    generator = random.Random(4)
+    outcomes = []
+    for file in files:
+        scores_of(file, benchmark())  # whole, it is read
+        whole = file.read_bytes()
+        for _ in range(120):
+            damaged = bytearray(whole)
+            for _ in range(generator.randint(1, 3)):
+                damaged[generator.randrange(len(whole))] = generator.randrange(256)
+            if generator.random() < 0.3:
+                del damaged[generator.randrange(len(whole)) :]
+            file.write_bytes(damaged)
+            said = said_of(file)
+            assert "\n" not in said
+            outcomes.append(said)
+    refused = [said for said in outcomes if said]
+    assert 200 < len(refused) < len(outcomes)
+
+
+@pytest.mark.parametrize(
+    ("column", "said"),
+    [
+        (pa.array([1.0, 2.5]), "F must hold text or whole numbers; row 1 holds 2.5"),
+        (pa.array([float("inf")]), "F must hold text or whole numbers; row 0 holds inf"),
+        (pa.array([[1]]), "F must hold text or whole numbers; its type is list<item: int64>"),
+    ],
+)
+def test_what_is_no_text_is_refused(column: pa.Array, said: str) -> None:
+    with pytest.raises(VisleakError) as caught:
+        text_of(column, "F")
+    assert str(caught.value) == said

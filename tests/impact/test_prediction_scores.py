@@ -1,0 +1,397 @@
+"""Predictions become the same scores whatever file they are in, or are refused in one line."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from predictions_making import IDS, LABELS, as_csv, as_npz, as_parquet, benchmark, scores_of
+
+from visleak.errors import VisleakError
+from visleak.impact.evaluators.predictions import write_predictions
+
+#: Text that numpy's arrays can hold: NUL at the end is cut off there.
+TEXT = st.text(
+    st.characters(exclude_categories=["Cs"], exclude_characters="\x00"), min_size=1, max_size=6
+)
+ID = st.one_of(
+    TEXT,
+    st.from_regex(r"[=+@'-]{1,2}[a-z,\"]{1,3}", fullmatch=True),
+    st.from_regex(r"0{0,3}[0-9]{1,4}", fullmatch=True),
+)
+
+
+def accuracy(scores: Any) -> list[float]:
+    return scores.values["accuracy"].tolist()
+
+
+def plain(text: str) -> str:
+    """Return a label as it is compared, for ASCII."""
+    return text.lower().replace("_", " ").replace("-", " ").strip(" \t\n\r\x0b\x0c")
+
+
+@settings(max_examples=40)
+@given(data=st.data())
+def test_every_kind_of_file_gives_the_same_scores(
+    data: st.DataObject, tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    """Ids and labels may hold anything; the format must not be seen in the answer."""
+    ids = data.draw(st.lists(ID, min_size=1, max_size=12, unique=True))
+    classes = data.draw(st.lists(TEXT, min_size=1, max_size=4, unique=True))
+    size = len(ids)
+    some = st.lists(st.sampled_from(classes), min_size=size, max_size=size)
+    labels, predicted = data.draw(some), data.draw(some)
+    loss = data.draw(st.lists(st.floats(-1e6, 1e6), min_size=size, max_size=size))
+    order = data.draw(st.permutations(range(size)))
+    columns = {
+        "id": [ids[i] for i in order],
+        "label": [labels[i] for i in order],
+        "prediction": [predicted[i] for i in order],
+        "loss": [loss[i] for i in order],
+    }
+    folder = tmp_path_factory.mktemp("kinds")
+    files = [
+        as_csv(folder / "m.csv", columns),
+        as_csv(folder / "m.tsv", columns),
+        as_parquet(folder / "m.parquet", columns),
+        as_npz(folder / "m.npz", columns),
+        write_predictions(
+            folder / "e.parquet", columns["id"], {k: v for k, v in columns.items() if k != "id"}, {}
+        ),
+    ]
+    results = [scores_of(file, benchmark(ids, labels), name="m") for file in files]
+    first, notes = results[0]
+    for label, guess, right in zip(labels, predicted, accuracy(first), strict=True):
+        if label == guess or (label + guess).isascii():
+            assert right == (plain(label) == plain(guess))
+    np.testing.assert_allclose(first.values["loss"], loss, rtol=1e-15)
+    for scores, said in results[1:]:
+        assert {name: v.tolist() for name, v in scores.values.items()} == {
+            name: v.tolist() for name, v in first.values.items()
+        }
+        assert said == notes
+
+
+def test_class_scores_of_every_kind_agree(tmp_path: Path) -> None:
+    """Blocks, gaps and the order of rows change nothing; NaN-free ties are kept by all formats."""
+    random = np.random.default_rng(1)
+    names = [f"class {number}" for number in range(9)]
+    truth = random.integers(0, 9, 20)
+    scores = random.integers(0, 4, (20, 9)).astype(np.float32) / 4
+    order = random.permutation(20)
+    ids = [IDS[i] for i in order]
+    mixed = scores[order]
+    files = [
+        as_csv(
+            tmp_path / "m.csv",
+            {"id": ids, **{f"score:{n}": mixed[:, k].tolist() for k, n in enumerate(names)}},
+        ),
+        as_parquet(tmp_path / "m.parquet", {"id": ids, "scores": mixed.tolist()}, names),
+        as_parquet(
+            tmp_path / "fixed.parquet",
+            {"id": ids, "scores": pa.FixedSizeListArray.from_arrays(mixed.reshape(-1), 9)},
+            names,
+        ),
+        as_npz(tmp_path / "m.npz", {"id": ids, "scores": mixed, "classes": names}),
+        as_npz(
+            tmp_path / "f.npz", {"id": ids, "scores": np.asfortranarray(mixed), "classes": names}
+        ),
+    ]
+    labels = [names[i] for i in truth]
+    rank = [
+        sum(s[k] > s[t] or (s[k] == s[t] and k < t) for k in range(9))
+        for s, t in zip(scores, truth, strict=True)
+    ]
+    for file in files:
+        found, notes = scores_of(file, benchmark(IDS, labels))
+        assert accuracy(found) == [float(place < 1) for place in rank]
+        assert found.values["top-5"].tolist() == [float(place < 5) for place in rank]
+        assert notes == ()
+
+
+def test_ranked_predictions_of_both_kinds_agree(tmp_path: Path) -> None:
+    """Parquet has lists, npz a table; both give top-1 and top-5 of the first five."""
+    ranked = [["a", "b", "c", "d", label, label] for label in LABELS]
+    ranked[0] = ["cat", "b", "c", "d", "e", "f"]
+    ranked[1] = ["a", "b", "c", "d", "e", "dog"]
+    for file in (
+        as_parquet(tmp_path / "m.parquet", {"id": IDS, "predictions": ranked}),
+        as_npz(tmp_path / "m.npz", {"id": IDS, "predictions": ranked}),
+    ):
+        found, notes = scores_of(file, benchmark())
+        assert accuracy(found) == [1.0] + [0.0] * 19
+        assert found.values["top-5"].tolist() == [1.0, 0.0] + [1.0] * 18
+        assert "19 of 20 predictions (95.0 %) are not a label of set 'test'" in notes[0]
+
+
+@pytest.mark.parametrize("kind", [pa.int16(), pa.uint64(), pa.float64(), pa.large_string()])
+@pytest.mark.parametrize("dictionary", [False, True])
+def test_whole_numbers_are_ids_in_decimal(
+    tmp_path: Path, kind: pa.DataType, dictionary: bool
+) -> None:
+    """Whatever keeps them, ids read as in the audit, never as 1.0."""
+    ids = pa.array([str(number) for number in range(20)]).cast(pa.int64()).cast(kind)
+    column = ids.dictionary_encode() if dictionary else ids
+    file = as_parquet(tmp_path / "m.parquet", {"id": column, "correct": [True] * 20})
+    scores, _ = scores_of(file, benchmark([str(n) for n in range(20)]))
+    assert accuracy(scores) == [1.0] * 20
+
+
+def test_one_row(tmp_path: Path) -> None:
+    """A file of one wrong answer is a file."""
+    for file in (
+        as_csv(tmp_path / "m.csv", {"id": ["a"], "label": ["cat"], "prediction": ["dog"]}),
+        as_npz(tmp_path / "m.npz", {"id": ["a"], "label": ["cat"], "prediction": ["dog"]}),
+    ):
+        scores, notes = scores_of(file, benchmark(["a"], ["cat"]))
+        assert accuracy(scores) == [0.0]
+        assert "1 of 1 predictions (100.0 %) are not a label of its column `label`" in notes[0]
+
+
+def test_the_model_is_called_after_its_file(tmp_path: Path) -> None:
+    """A name that is given wins; control characters never reach the notes."""
+    file = as_csv(tmp_path / "res.net.csv", {"id": IDS[:19], "correct": [1] * 19})
+    scores, notes = scores_of(file, benchmark())
+    assert (scores.model, scores.file) == ("res.net", str(file))
+    assert notes[0].startswith("res.net: 19 of the 20 readable images")
+    scores, notes = scores_of(file, benchmark(), name="a\n\x1b[1m")
+    assert scores.model == "a\n\x1b[1m"
+    assert notes[0].startswith(r"'a\n\x1b[1m': 19 of")
+
+
+def test_metrics_are_chosen_and_their_direction_kept(tmp_path: Path) -> None:
+    columns = {"id": IDS, "ap": [0.5] * 20, "loss": range(20), "confidence": [1] * 20}
+    file = as_csv(tmp_path / "m.csv", {**columns, "": range(20), "correct": ["True"] * 20})
+    scores, notes = scores_of(file, benchmark(), lower=["loss"])
+    assert list(scores.values) == ["accuracy", "ap", "loss"]
+    assert (scores.lower, notes) == (frozenset({"loss"}), ())
+    scores, _ = scores_of(file, benchmark(), metrics=["loss", "ap"], lower=["accuracy"])
+    assert list(scores.values) == ["loss", "ap"]
+    assert scores.lower == frozenset()
+
+
+def test_columns_that_nothing_is_made_of_are_said(tmp_path: Path) -> None:
+    """A cell that is no number may be a typing error, so the first is shown."""
+    columns = {"id": IDS, "correct": [1] * 20, "ap": [0.5, "O.5"] * 10, "note": ["x"] * 20}
+    _, notes = scores_of(as_csv(tmp_path / "a.csv", columns), benchmark())
+    assert notes == ("a: columns that are not metrics: 'ap', 'note' ('ap': row 1 holds 'O.5')",)
+
+
+def test_an_image_that_lacks_one_metric_lacks_all(tmp_path: Path) -> None:
+    """Models are compared on the same images whatever the metric; both counts are said."""
+    columns = {"id": IDS, "ap": [None, *[0.5] * 19], "iou": ["NaN", *["1"] * 19]}
+    file = as_csv(tmp_path / "a.csv", columns)
+    scores, notes = scores_of(file, benchmark())
+    assert np.isnan(scores.values["iou"]).tolist() == [True] + [False] * 19
+    assert len(notes) == 1
+    file = as_csv(tmp_path / "b.csv", {**columns, "iou": [1] * 20})
+    scores, notes = scores_of(file, benchmark())
+    assert np.isnan(scores.values["iou"]).tolist() == [True] + [False] * 19
+    assert (
+        notes[0] == "b: images that lack some of the metrics 'ap', 'iou' and are ignored in all: 1"
+    )
+
+
+def test_labels_of_the_file_come_first(tmp_path: Path) -> None:
+    """They may be in other words; where they are in the same, differences are counted."""
+    file = as_csv(tmp_path / "a.csv", {"id": IDS, "label": [0, 1] * 10, "prediction": [0] * 20})
+    scores, notes = scores_of(file, benchmark())
+    assert (scores.values["accuracy"].mean(), notes) == (0.5, ())
+    other = ["Dog", *LABELS[1:]]
+    file = as_csv(tmp_path / "b.csv", {"id": IDS, "label": other, "prediction": ["cat"] * 20})
+    scores, notes = scores_of(file, benchmark())
+    assert accuracy(scores)[0] == 0.0
+    assert "`label` differs from the audited labels for 1 of 20 images" in notes[0]
+
+
+def test_an_image_without_a_label_has_no_answer(tmp_path: Path) -> None:
+    file = as_csv(tmp_path / "a.csv", {"id": IDS, "prediction": LABELS})
+    scores, notes = scores_of(file, benchmark(IDS, [None, *LABELS[1:]]))
+    assert np.isnan(accuracy(scores)[0])
+    assert "not in the file: 0, without a value: 1, such as 'test/000.png'" in notes[0]
+
+
+def test_correct_stands_where_predictions_cannot_be_compared(tmp_path: Path) -> None:
+    """Class indices beside names are common; the note says that they were not looked at."""
+    columns = {"id": IDS, "prediction": [0, 1] * 10, "correct": [1] * 20}
+    scores, notes = scores_of(as_csv(tmp_path / "a.csv", columns), benchmark())
+    assert accuracy(scores) == [1.0] * 20
+    assert "a: not used: none of its predictions (`prediction`) is a label" in notes[0]
+
+
+def test_labels_that_are_no_class_count_as_wrong(tmp_path: Path) -> None:
+    columns = {"id": IDS, "score:Cat": [0.5] * 20, "score:bird": [0.1] * 20}
+    scores, notes = scores_of(as_csv(tmp_path / "a.csv", columns), benchmark())
+    assert accuracy(scores) == [1.0, 0.0] * 10
+    assert notes == (
+        "a: 10 of 20 labels are not among its 2 classes, such as 'dog': those images count as"
+        " wrong",
+    )
+
+
+def test_classes_without_names_are_called_by_number(tmp_path: Path) -> None:
+    """As an array of logits and one of label indices are saved by most."""
+    columns = {"id": IDS, "scores": np.tile(np.eye(2), (10, 1)), "label": [0, 1] * 10}
+    scores, notes = scores_of(as_npz(tmp_path / "a.npz", columns), benchmark())
+    assert (accuracy(scores), notes) == ([1.0] * 20, ())
+
+
+def test_percentages_are_read_as_shares(tmp_path: Path) -> None:
+    cells = ["50%", "100 %", "", "0%"] * 5
+    scores, notes = scores_of(
+        as_csv(tmp_path / "a.csv", {"id": IDS, "ap": cells}), benchmark(), allow_partial=True
+    )
+    assert scores.values["ap"][:2].tolist() == [0.5, 1.0]
+    assert any("'ap' holds percentages" in note for note in notes)
+
+
+REFUSED: list[tuple[dict[str, Any], dict[str, Any], type[VisleakError], str]] = [
+    (
+        {"prediction": [0, 1] * 10},
+        {},
+        VisleakError,
+        "none of its predictions (`prediction`) is a label: it predicts '0', labels of set 'test'"
+        " are such as 'cat'; name classes as the set does, or add a column `label`",
+    ),
+    (
+        {"prediction": ["cat"] * 20, "label": [0, 1] * 10},
+        {},
+        VisleakError,
+        "use the same class names in both, or leave `label` out",
+    ),
+    (
+        {"score:0": [1] * 20, "score:1": [0] * 20},
+        {},
+        VisleakError,
+        "no label is one of its 2 classes: labels of set 'test' are such as 'cat', classes such as"
+        " '0'; name classes as the set does",
+    ),
+    (
+        {"correct": [1] * 20, "prediction": [*LABELS[:19], "cat"]},
+        {},
+        VisleakError,
+        "accuracy of row 19 (id 'test/019.png') is 1 by `correct` and 0 by `prediction`; leave one"
+        " of the columns out, or correct the labels",
+    ),
+    (
+        {"correct": [2] * 20},
+        {},
+        VisleakError,
+        "`correct` must be 0, 1, true or false; row 0 holds '2'",
+    ),
+    (
+        {"ap": ["50%", "0.5"] * 10},
+        {},
+        VisleakError,
+        "column 'ap' mixes percentages and plain numbers: row 0 holds '50%', row 1 holds '0.5'",
+    ),
+    ({"correct": ["50%"] * 20}, {}, VisleakError, "0, 1, true or false; row 0 holds '50%'"),
+    ({"correct": ["no"] * 20}, {}, VisleakError, "0, 1, true or false; row 0 holds 'no'"),
+    (
+        {"ap": [1.0, "inf"] * 10},
+        {},
+        VisleakError,
+        "metric 'ap' of row 1 (id 'test/001.png') is infinite; leave the cell empty",
+    ),
+    (
+        {"ap": [1.0] * 20, "word": ["x"] * 20},
+        {"metrics": ["word"]},
+        VisleakError,
+        "has no metric 'word' (row 0 holds 'x'); it has 'ap'",
+    ),
+    ({"ap": [1] * 20}, {"lower": ["l\nss"]}, VisleakError, r"has no metric 'l\nss'; it has 'ap'"),
+    (
+        {"correct": [1] * 20, "ap": [1] * 20},
+        {"metrics": ["iou"]},
+        VisleakError,
+        "has no metric 'iou'; it has 'accuracy', 'ap'",
+    ),
+    (
+        {"word": ["x"] * 20},
+        {},
+        VisleakError,
+        "holds nothing to score: it needs `correct`, `prediction`, `predictions`, class scores or a"
+        " column of numbers; it has 'word'",
+    ),
+    (
+        {"predictions": LABELS},
+        {},
+        VisleakError,
+        "it has 'predictions'; `predictions` holds lists of classes, in Parquet or npz; one class"
+        " per image is `prediction`",
+    ),
+]
+
+
+@pytest.mark.parametrize(("columns", "asked", "kind", "said"), REFUSED)
+def test_what_does_not_fit_is_refused_in_one_line(
+    tmp_path: Path,
+    columns: dict[str, Any],
+    asked: dict[str, Any],
+    kind: type[VisleakError],
+    said: str,
+) -> None:
+    file = as_csv(tmp_path / "a.csv", {"id": IDS, **columns})
+    with pytest.raises(VisleakError) as caught:
+        scores_of(file, benchmark(), **asked)
+    assert type(caught.value) is kind
+    assert said in str(caught.value)
+    assert str(caught.value).startswith(f"{file}")
+    assert "\n" not in str(caught.value)
+
+
+def test_predictions_need_labels(tmp_path: Path) -> None:
+    """Another metric of the file can be asked for instead."""
+    file = as_csv(tmp_path / "a.csv", {"id": IDS, "prediction": LABELS, "ap": [1] * 20})
+    with pytest.raises(VisleakError) as caught:
+        scores_of(file, benchmark(IDS, None))
+    assert str(caught.value) == (
+        f"{file}: `prediction` needs labels, and set 'test' has none: add a column `label`, or give"
+        " `correct`, or ask for 'ap' with --metric"
+    )
+    scores, _ = scores_of(file, benchmark(IDS, None), metrics=["ap"])
+    assert list(scores.values) == ["ap"]
+
+
+def test_the_first_of_the_ranked_must_be_the_prediction(tmp_path: Path) -> None:
+    ranked = [[label, "x"] for label in LABELS]
+    ranked[3] = ["Cat", "dog"]
+    columns = {"id": IDS, "prediction": LABELS, "predictions": ranked}
+    with pytest.raises(VisleakError) as caught:
+        scores_of(as_parquet(tmp_path / "a.parquet", columns), benchmark())
+    assert str(caught.value).endswith(
+        "row 3 predicts 'dog' in `prediction` and first 'Cat' in `predictions`; leave one of the"
+        " columns out"
+    )
+
+
+def test_short_lists_have_no_top_five(tmp_path: Path) -> None:
+    """Two guesses say nothing about five."""
+    lists = [[label, str(number)] for number, label in enumerate(LABELS)]
+    file = as_parquet(tmp_path / "a.parquet", {"id": IDS, "predictions": lists})
+    scores, notes = scores_of(file, benchmark())
+    assert list(scores.values) == ["accuracy"]
+    assert notes == ("a: its lists of predictions have at most 2, so there is no top-5",)
+
+
+def test_five_classes_have_no_top_five(tmp_path: Path) -> None:
+    """Every label would be among them; `visleak evaluate classify` says none either."""
+    lists = [[label, "a", "b", "c", "dog" if label == "cat" else "cat"] for label in LABELS]
+    file = as_parquet(tmp_path / "a.parquet", {"id": IDS, "predictions": lists})
+    scores, notes = scores_of(file, benchmark())
+    assert (list(scores.values), notes) == (["accuracy"], ())
+
+
+def test_labels_that_are_all_empty_are_no_labels(tmp_path: Path) -> None:
+    """Of the set, the file is refused; of the file, those of the set are taken."""
+    columns = {"id": IDS, "prediction": LABELS, "label": [None] * 20}
+    file = as_csv(tmp_path / "a.csv", columns)
+    scores, _ = scores_of(file, benchmark())
+    assert accuracy(scores) == [1.0] * 20
+    with pytest.raises(VisleakError, match="`prediction` needs labels, and set 'test' has none"):
+        scores_of(file, benchmark(IDS, [None] * 20))

@@ -1,0 +1,88 @@
+"""Parts drawn by lot have the size, the mix and the distribution that they are said to have."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from visleak.stats.draws import matched_draws, part_draws, random_draws
+
+
+def test_random_draws_have_mean_and_spread_of_drawing_without_replacement() -> None:
+    """By the closed form: variance s^2/k (1 - k/n), Cochran 1977, theorem 2.2."""
+    values = np.random.default_rng(1).random((400, 1))
+    (drawn,) = random_draws(values, [100], 4000, seed=0)
+    assert drawn.scores.shape == (4000, 1)
+    expected = values.std(ddof=1) / 10 * np.sqrt(1 - 0.25)
+    assert drawn.scores.mean() == pytest.approx(values.mean(), abs=4 * expected / np.sqrt(4000))
+    assert drawn.scores.std(ddof=1) == pytest.approx(expected, rel=0.05)
+    assert (drawn.images, drawn.overlap) == (100, 0.25)
+
+
+def test_all_images_drawn_are_the_whole() -> None:
+    values = np.random.default_rng(1).random((30, 2))
+    (drawn,) = random_draws(values, [30], 5, seed=3)
+    np.testing.assert_allclose(drawn.scores, np.tile(values.mean(axis=0), (5, 1)))
+
+
+def test_a_draw_is_the_same_images_for_every_column_and_whatever_else_is_drawn() -> None:
+    values = np.random.default_rng(1).random((50, 1))
+    alone = random_draws(values, [10], 20, seed=5)[0].scores
+    both, other = random_draws(np.hstack([values, 2 * values]), [10, 20], 20, seed=5)
+    np.testing.assert_allclose(both.scores[:, 0], alone[:, 0])
+    np.testing.assert_allclose(both.scores[:, 1], 2 * alone[:, 0])
+    assert not np.allclose(other.scores[:, 0], alone[:, 0])
+    assert not np.allclose(random_draws(values, [10], 20, seed=6)[0].scores, alone)
+
+
+def test_matched_draws_have_the_classes_of_the_leaked_images() -> None:
+    """Scores that tell the class show the mix itself."""
+    classes = np.repeat([0, 1, 2], [50, 30, 20])
+    columns = np.stack([classes == c for c in range(3)], axis=1).astype(float)
+    leaked = np.zeros(100, bool)
+    leaked[[0, 1, 2, 60, 61, 99]] = True
+    (drawn,) = matched_draws(columns, classes, [leaked], 50, seed=0)
+    np.testing.assert_allclose(drawn.scores, np.tile([3 / 6, 2 / 6, 1 / 6], (50, 1)))
+    assert drawn.images == 6
+    assert drawn.overlap == pytest.approx((9 / 50 + 4 / 30 + 1 / 20) / 6)
+
+
+def test_matched_draws_take_every_image_of_a_class_alike_and_none_twice() -> None:
+    classes = np.repeat([0, 1], [5, 4])
+    leaked = np.array([1, 1, 1, 1, 1, 1, 0, 0, 0], bool)
+    columns = np.eye(9)
+    (drawn,) = matched_draws(columns, classes, [leaked], 8000, seed=2)
+    # each image at most once, all of a class that leaks wholly
+    assert set(np.unique(np.round(drawn.scores * 6, 9))) <= {0.0, 1.0}
+    np.testing.assert_allclose(drawn.scores[:, :5], 1 / 6)
+    np.testing.assert_allclose(drawn.scores[:, 5:].mean(axis=0) * 6, 0.25, atol=0.02)
+
+
+def test_matched_draws_of_a_size_follow_the_mix_on_average() -> None:
+    classes = np.repeat([0, 1], [60, 40])
+    leaked = np.zeros(100, bool)
+    leaked[:5], leaked[60:80] = True, True
+    columns = (classes == 1).astype(float)[:, None]
+    (drawn,) = matched_draws(columns, classes, [leaked], 3000, seed=0, size=10)
+    assert drawn.images == 10
+    assert drawn.scores.mean() == pytest.approx(20 / 25, abs=0.01)
+
+
+def test_nothing_leaks_nothing_is_drawn() -> None:
+    columns, nothing = np.ones((4, 1)), np.zeros(4, bool)
+    (by_class,) = matched_draws(columns, np.zeros(4, np.int64), [nothing], 3, seed=0)
+    (by_lot,) = random_draws(columns, [0], 3, seed=0)
+    assert by_class.images == by_lot.images == 0
+    assert np.isnan(by_class.scores).all()
+    assert np.isnan(by_lot.scores).all()
+
+
+def test_a_part_no_larger_than_the_draw_is_taken_once_as_it_is() -> None:
+    columns = np.arange(6.0)[:, None]
+    part = np.array([1, 1, 1, 0, 0, 0], bool)
+    whole = part_draws(columns, part, 3, 10, seed=0)
+    assert (whole.scores.tolist(), whole.images, whole.overlap) == ([[1.0]], 3, 1.0)
+    drawn = part_draws(columns, part, 2, 10, seed=0)
+    assert drawn.scores.shape == (10, 1)
+    assert set(drawn.scores[:, 0]) <= {0.5, 1.0, 1.5}
+    assert drawn.overlap == pytest.approx(2 / 3)
