@@ -12,7 +12,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from visleak.impact.benchmark import Benchmark
-from visleak.store import csv_cell, write_csv_rows
+from visleak.storage import csv_cell, write_csv_rows
 
 #: Twenty images of two classes.
 IDS = [f"test/{number:03d}.png" for number in range(20)]

@@ -14,9 +14,9 @@ from made_audit import HOSTILE_LABEL, HOSTILE_NAME, Made
 
 from visleak.errors import UsageError, VisleakError
 from visleak.gallery import relation
-from visleak.report import build, findings, model, write_report
+from visleak.report import build, findings, write_report
 from visleak.stats import Rate
-from visleak.store import IMAGES, PAIRS, PAIRS_SCHEMA, read_table, write_json, write_tables
+from visleak.storage import IMAGES, PAIRS, PAIRS_SCHEMA, read_table, write_json, write_tables
 
 VOID = {"meta", "img", "br", "input", "link", "hr"}
 
@@ -249,7 +249,7 @@ def test_one_set_pair_gets_bars_and_no_matrix(fresh: Callable[..., Made]) -> Non
     made = fresh()
     summary = json.loads(json.dumps(made.summary))
     summary["comparisons"] = summary["comparisons"][:1]
-    del summary["totals"]
+    summary["totals"] = summary["totals"][:1]
     write_json(made.folder / "audit.json", summary)
     page = Page(build(made.folder, made.pictures))
     assert "By similarity alone" in page.words
@@ -395,11 +395,3 @@ def test_view_without_a_matrix_is_that_view(turns: int, mirror: bool) -> None:
     row, column = np.argwhere(moved)[0]
     x, y, _ = matrix @ [18.5 / 60, 6.5 / 60, 1]
     assert (x * 60, y * 60) == pytest.approx((column + 0.5, row + 0.5))
-
-
-def test_summary_reads_an_old_and_odd_file(tmp_path: Path) -> None:
-    odd = {"schema": 0, "sets": None, "comparisons": [3, {"rates": {"hard": {"count": 1}}}]}
-    write_json(tmp_path / "audit.json", odd)
-    summary = model.read(tmp_path)
-    assert summary.leaks[0].rates == {}
-    assert not summary.clean

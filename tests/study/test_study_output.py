@@ -14,8 +14,8 @@ import pytest
 from PIL import Image
 from study_making import HOSTILE, SETS, carried_out, sets_of, table, with_reports, write_pictures
 
-from visleak.pipeline.folder import claimed
 from visleak.stats import Rate
+from visleak.storage import claimed
 from visleak.study import Result
 from visleak.study.figures import BARS, DEGREES, bars, matrix
 from visleak.study.output import write

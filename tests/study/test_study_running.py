@@ -261,7 +261,7 @@ def test_a_sample_has_no_repeats_within(place: Path) -> None:
 
 
 def test_two_runs_at_one_folder(place: Path) -> None:
-    from visleak.pipeline.folder import claimed
+    from visleak.storage import claimed
 
     (place / "sets.toml").write_text(sets_of())
     with (

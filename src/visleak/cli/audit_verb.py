@@ -6,12 +6,13 @@ import shlex
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
 import typer
 
 from visleak.cli import config_verb, edges, frame_notes, gates, options
 from visleak.cli.engines import engine_of
+from visleak.storage import AuditSummary
 
 if TYPE_CHECKING:
     from visleak.auditing import Audit
@@ -200,7 +201,7 @@ def _refuse_baseline(baseline: Sequence[Path] | None) -> None:
         )
 
 
-def _refuse_doubtful(order: Order, summary: Mapping[str, Any]) -> None:
+def _refuse_doubtful(order: Order, summary: AuditSummary) -> None:
     """Refuse a gate by frames that may be none, unless somebody said how near they leak."""
     if not order.given & frame_notes.BOUNDS:
         gates.refuse_doubtful(order.gates, summary)
@@ -252,9 +253,9 @@ def _say_json(result: Audit, known: Baseline, found: Sequence[gates.Checked]) ->
     """Print the result, and what is new in it."""
     from json import dumps
 
-    from visleak.store import read_summary
+    from visleak.storage import read_summary
 
-    content = read_summary(result.folder) | {
+    content = read_summary(result.folder).as_dict() | {
         "baseline": list(known.sources),
         "gates": [each.as_dict() for each in found],
     }
@@ -371,7 +372,7 @@ def _warn_of_cost(order: Order, compared: Compared, encoder: Encoder) -> None:
     import sys
 
     from visleak.cli import cost_view
-    from visleak.store import AUDIT
+    from visleak.storage import AUDIT
 
     count = sum(len(images) for images in (*compared.queries, *compared.references))
     finished = (order.out / AUDIT).is_file() and not order.force
@@ -426,7 +427,7 @@ def _comparing(device: object) -> str:
 
 
 def _render(result: Audit, *, json: bool) -> None:
-    from visleak.store import AUDIT
+    from visleak.storage import AUDIT
 
     if json:
         edges.say_bytes((result.folder / AUDIT).read_bytes())

@@ -62,9 +62,8 @@ def calibrate(
     """
     from visleak.cli import sets
     from visleak.cli.progress import bars
-    from visleak.pipeline.folder import refuse_inputs
     from visleak.robustness import calibrate as calibrated
-    from visleak.store import free_file, write_json
+    from visleak.storage import free_file, refuse_inputs, write_json
 
     rates = _rates(fpr)
     free_file(out, force=force)

@@ -79,7 +79,7 @@ def classify(
     from visleak.cli.progress import bars
     from visleak.impact.evaluators.classify import classify as written
     from visleak.impact.evaluators.predictions import check_target
-    from visleak.pipeline.folder import refuse_inputs
+    from visleak.storage import refuse_inputs
 
     check_target(out, force=force)
     with bars() as progress:

@@ -15,6 +15,7 @@ from visleak.cli import edges, gates
 if TYPE_CHECKING:
     from visleak.auditing import Audit
     from visleak.pipeline.workplace import Engine, Progress
+    from visleak.storage import AuditSummary
     from visleak.study import Result, Study
 
 #: Parameters of the verb that a file of sets leaves to the command line.
@@ -86,7 +87,7 @@ def study(order: StudyOrder) -> None:
     _show(result, order)
     for line in _failures(result):
         edges.complain(line)
-    lines = gates.tripped(order.gates, _summary(order.out))
+    lines = gates.tripped(order.gates, _summary(result))
     if order.gates:
         lines += _not_compared(result)
     for line in lines:
@@ -183,13 +184,16 @@ def _report(audit: Audit, private: bool) -> None:
         write_page(audit, private=private, progress=progress)
 
 
-def _summary(folder: Path) -> dict[str, object]:
-    import json
+def _summary(result: Result) -> AuditSummary:
+    """Return sets and totals of a study, as the gates read them."""
+    from visleak.storage import AuditSummary, TotalSummary
 
-    from visleak.study.output import RESULT
-
-    content: dict[str, object] = json.loads((folder / RESULT).read_text(encoding="utf-8"))
-    return content
+    audited = {s.name: s for audit in result.run.audits.values() for s in audit.summary.sets}
+    totals = zip(result.totals, result.headlines, strict=True)
+    return AuditSummary(
+        sets=tuple(audited[s.name] for s in result.run.study.sets if s.name in audited),
+        totals=tuple(TotalSummary(union.query, line, union.rates) for union, line in totals),
+    )
 
 
 def _show(result: Result, order: StudyOrder) -> None:

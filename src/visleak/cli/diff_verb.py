@@ -55,8 +55,7 @@ def diff(
     from visleak.diff import diff as compared
     from visleak.diff import headlines, told, write_changes
     from visleak.diff.sets import parse_map
-    from visleak.pipeline.folder import refuse_sets
-    from visleak.store import free_file, read_summary
+    from visleak.storage import free_file, read_summary, refuse_sets
 
     if out is not None:
         for folder in (before, after):

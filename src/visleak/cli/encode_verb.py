@@ -96,7 +96,7 @@ def encode(
     from visleak.embedding import encode as written
     from visleak.embedding.hiding import THUMBNAILS
     from visleak.errors import VisleakError
-    from visleak.store import UNREADABLE
+    from visleak.storage import UNREADABLE
 
     if anonymous and encoder in THUMBNAILS:
         edges.note(

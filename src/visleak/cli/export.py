@@ -44,8 +44,7 @@ def export(
 ) -> None:
     """Write the pairs or the leaking images of an audit for other tools."""
     from visleak.export import export as write
-    from visleak.pipeline.folder import refuse_sets
-    from visleak.store import read_summary
+    from visleak.storage import read_summary, refuse_sets
 
     refuse_sets(read_summary(folder), out)
     for path in write(folder, as_, out, grade=grade, query_set=set_name, force=force):

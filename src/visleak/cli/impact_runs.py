@@ -101,8 +101,7 @@ def one_audit(
     from visleak.impact.output import write
     from visleak.impact.section import NAME, section
     from visleak.impact.stored import RESULT
-    from visleak.pipeline.folder import claimed, refuse_sets
-    from visleak.store import free_folder
+    from visleak.storage import claimed, free_folder, refuse_sets
 
     audit = Audit(folder)
     files = Files.of(predictions, fair)
@@ -139,8 +138,7 @@ def several_audits(
     from visleak.impact.section import NAME, section
     from visleak.impact.stored import RESULT
     from visleak.impact.together import write_together
-    from visleak.pipeline.folder import claimed, refuse_sets
-    from visleak.store import free_folder
+    from visleak.storage import claimed, free_folder, refuse_sets
 
     audits = {name: Audit(folder) for name, folder in folders.items()}
     for folder in folders.values():

@@ -494,7 +494,7 @@ def _publish(result: Benchmark, leaderboard: Path | None, audit: Path | None) ->
     from visleak.memorization.benchmark.document import SECTION, document
     from visleak.memorization.benchmark.leaderboard import leaderboard_markdown, table_beside
     from visleak.reporting import section
-    from visleak.store import write_text
+    from visleak.storage import write_text
 
     if leaderboard is not None:
         table = table_beside(leaderboard)

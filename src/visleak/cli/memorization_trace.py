@@ -242,7 +242,7 @@ def _write_page(result: Trace, *, private: bool) -> None:
     from visleak.memorization.tracing.document import SECTION, document
     from visleak.memorization.tracing.sets import AUDIT_FOLDER
     from visleak.reporting import section
-    from visleak.store import AUDIT
+    from visleak.storage import AUDIT
 
     folder = result.folder / AUDIT_FOLDER
     if (folder / AUDIT).is_file():
@@ -252,7 +252,7 @@ def _write_page(result: Trace, *, private: bool) -> None:
 def _say(result: Trace, *, json: bool) -> None:
     from visleak.memorization.tracing.document import document
     from visleak.memorization.tracing.sets import AUDIT_FOLDER
-    from visleak.store import AUDIT, REPORT
+    from visleak.storage import AUDIT, REPORT
 
     shared.say_result(document(result), result.folder / "trace.json", json=json)
     audit = result.folder / AUDIT_FOLDER

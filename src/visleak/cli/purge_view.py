@@ -5,13 +5,14 @@ from __future__ import annotations
 import shlex
 from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
 from rich import box
 from rich.table import Table
 from rich.text import Text
 
 from visleak.cli.edges import plain
+from visleak.storage import AuditSummary
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
@@ -25,7 +26,7 @@ CLASSES: Final = 25
 NAMES: Final = 13
 
 
-def shown(purge: Purge, summary: Mapping[str, Any], out: Path | None) -> Iterator[RenderableType]:
+def shown(purge: Purge, summary: AuditSummary, out: Path | None) -> Iterator[RenderableType]:
     """Yield what the terminal shows of a plan and of what came of it.
 
     Args:
@@ -133,7 +134,7 @@ def _within(wish: Wish) -> str:
     return "test images that repeat each other stay; --within drop keeps one of each group"
 
 
-def _written(purge: Purge, summary: Mapping[str, Any]) -> Iterator[Text]:
+def _written(purge: Purge, summary: AuditSummary) -> Iterator[Text]:
     from visleak.remedy.staging import sized
 
     written = purge.written
@@ -159,27 +160,27 @@ def _written(purge: Purge, summary: Mapping[str, Any]) -> Iterator[Text]:
         yield _fact("lists", f"{written.folder}: {lists}")
 
 
-def _command(sources: Mapping[str, str], side: str, summary: Mapping[str, Any]) -> str:
+def _command(sources: Mapping[str, str], side: str, summary: AuditSummary) -> str:
     """Return the command that audits the result; empty where it cannot be opened."""
     if not sources:
         return ""
-    tests = {total["query_set"] for total in summary["totals"]}
-    trained = any(each["name"] not in tests for each in summary["sets"])
+    tests = {total.query_set for total in summary.totals}
+    trained = any(each.name not in tests for each in summary.sets)
     words = ["visleak audit"]
-    for each in summary["sets"]:
-        own = "test" if each["name"] in tests else "train"
-        source = sources.get(each["name"]) or _seen_from_here(each["source"], summary)
-        if own == side and each["name"] not in sources:
+    for each in summary.sets:
+        own = "test" if each.name in tests else "train"
+        source = sources.get(each.name) or _seen_from_here(each.source, summary)
+        if own == side and each.name not in sources:
             continue
-        words.append(f"--{own if trained else 'set'} {shlex.quote(each['name'] + '=' + source)}")
+        words.append(f"--{own if trained else 'set'} {shlex.quote(each.name + '=' + source)}")
     return " ".join([*words, "-o AUDIT"])
 
 
-def _seen_from_here(source: str, summary: Mapping[str, Any]) -> str:
+def _seen_from_here(source: str, summary: AuditSummary) -> str:
     """Return a SOURCE of the audit for a command that is run in this folder."""
     from visleak.images.sources import resolved
 
-    opened_in = Path(summary.get("opened_in", "."))
+    opened_in = Path(summary.opened_in)
     return source if opened_in == Path.cwd() else resolved(source, opened_in)
 
 

@@ -26,9 +26,8 @@ def report(
     """Write the report of an audit again, with what has been added to the folder since."""
     from visleak.auditing import Audit
     from visleak.cli.pictures import shown_pictures
-    from visleak.pipeline.folder import refuse_sets
     from visleak.report import write_report
-    from visleak.store import REPORT, free_file
+    from visleak.storage import REPORT, free_file, refuse_sets
 
     audit = Audit(folder)
     # the page of the audit itself is what this verb is for

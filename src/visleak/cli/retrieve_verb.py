@@ -91,7 +91,7 @@ def retrieve(
     from visleak.impact.evaluators.predictions import check_target
     from visleak.impact.evaluators.retrieve import retrieve as written
     from visleak.impact.evaluators.retrieve import retrieve_stored
-    from visleak.pipeline.folder import refuse_inputs
+    from visleak.storage import refuse_inputs
 
     running = evaluate_options.running(device, precision, batch)
     of_pictures = {

@@ -72,10 +72,9 @@ def robustness(
     """
     from visleak.cli import sets
     from visleak.cli.progress import bars
-    from visleak.pipeline.folder import claimed, refuse_inputs
     from visleak.robustness import robustness as measured
     from visleak.robustness.output import RESULT, write
-    from visleak.store import free_folder
+    from visleak.storage import claimed, free_folder, refuse_inputs
 
     free_folder(out, RESULT, force=force)
     images = sets.one(source)

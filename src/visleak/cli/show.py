@@ -39,8 +39,7 @@ def show(
     from visleak.cli.terminal import rendered
     from visleak.gallery import drawable
     from visleak.images.folder import as_text
-    from visleak.pipeline.folder import refuse_sets
-    from visleak.store import free_file
+    from visleak.storage import free_file, refuse_sets
 
     # ids of files whose names are not UTF-8 hold escapes, and such a name may be typed as it is
     image = as_text(image)
@@ -68,13 +67,13 @@ def _image(audit: Audit, image: str, set_name: str | None) -> dict[str, Any]:
 
     from visleak.errors import UsageError
 
-    names = [each["name"] for each in audit.summary["sets"]]
+    names = [each.name for each in audit.summary.sets]
     if set_name is not None and set_name not in names:
         raise UsageError(f"set must be one of {', '.join(names)}; got {set_name!r}")
     table = audit.images()
     rows = table.filter(pc.equal(table["id"], image)).to_pylist()
     rows = [row for row in rows if set_name in (None, row["set"])]
-    queries = {total["query_set"] for total in audit.summary["totals"]}
+    queries = {total.query_set for total in audit.summary.totals}
     tested = [row for row in rows if row["set"] in queries]
     if len(tested) > 1:
         raise UsageError(

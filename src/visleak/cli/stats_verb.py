@@ -51,8 +51,7 @@ def stats(
     from visleak.cli.pictures import shown_pictures
     from visleak.cli.terminal import rendered
     from visleak.counts import COUNTS, count, write_counts
-    from visleak.pipeline.folder import claimed, refuse_sets
-    from visleak.store import free_folder
+    from visleak.storage import claimed, free_folder, refuse_sets
 
     audit = Audit(folder)
     if out is not None:

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Mapping
-from typing import TYPE_CHECKING, Any, Final
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Final
 
 from rich import box
 from rich.table import Table
@@ -14,8 +14,9 @@ from visleak.cli.edges import plain
 from visleak.images.listing import describe_skipped
 from visleak.pipeline import chance, recordings
 from visleak.settings import NEAR_AT
-from visleak.stats import Rate, percent
-from visleak.store import REPORT, UNREADABLE
+from visleak.stats import percent
+from visleak.storage import REPORT, UNREADABLE, AuditSummary, TotalSummary
+from visleak.storage.summary import ThresholdSummary
 from visleak.verdicts import read_verdicts
 
 if TYPE_CHECKING:
@@ -38,7 +39,7 @@ NAMES: Final = 12
 def summary(audit: Audit) -> Iterator[RenderableType]:
     """Yield what the terminal shows of a finished audit."""
     content = audit.summary
-    for total in content["totals"]:
+    for total in content.totals:
         yield _headline(total, finished=not audit.unfinished)
     yield Text()
     rates = _rates(content)
@@ -51,28 +52,27 @@ def summary(audit: Audit) -> Iterator[RenderableType]:
     yield from _facts(audit)
 
 
-def _headline(total: Mapping[str, Any], *, finished: bool) -> Text:
-    rate = total["rates"].get("near_or_exact") or total["rates"].get("hard_or_soft")
-    groups = total["rates"].get("group") or {"count": 0}
-    clean = bool(rate) and rate["total"] and not rate["count"] and not groups["count"]
-    return Text(plain(total["headline"]), "bold green" if clean and finished else "bold")
+def _headline(total: TotalSummary, *, finished: bool) -> Text:
+    rate = total.rates.get("near_or_exact") or total.rates.get("hard_or_soft")
+    groups = total.rates.get("group")
+    clean = rate and rate.total and not rate.count and not (groups and groups.count)
+    return Text(plain(total.headline), "bold green" if clean and finished else "bold")
 
 
-def _rates(content: Mapping[str, Any]) -> Table:
+def _rates(content: AuditSummary) -> Table:
     table = Table(box=box.SIMPLE_HEAD, pad_edge=False, show_edge=False, header_style="dim")
     table.add_column("test set", overflow="fold")
     table.add_column("")
     for name in ("images", "share", "95 % CI"):
         table.add_column(name, justify="right", no_wrap=True)
-    for total in content["totals"]:
+    for total in content.totals:
         first = True
         for key, words in SHOWN:
-            stored = total["rates"].get(key)
-            if stored is None:
+            rate = total.rates.get(key)
+            if rate is None:
                 continue
-            rate = Rate.from_dict(stored)
             table.add_row(
-                plain(total["query_set"]) if first else "",
+                plain(total.query_set) if first else "",
                 words,
                 f"{rate.count:,} of {rate.total:,}",
                 f"{percent(rate.share)} %",
@@ -84,10 +84,10 @@ def _rates(content: Mapping[str, Any]) -> Table:
     return table
 
 
-def _within(content: Mapping[str, Any]) -> Iterator[Text]:
+def _within(content: AuditSummary) -> Iterator[Text]:
     """Yield a line for every set in which images repeat each other."""
-    for each in content["comparisons"]:
-        found = each.get("within")
+    for each in content.comparisons:
+        found = each.within
         if not found:
             continue
         pairs, images = found["duplicate_pairs"], found["distinct_images"]
@@ -96,48 +96,48 @@ def _within(content: Mapping[str, Any]) -> Iterator[Text]:
             repeated = images["exact"] + images["near"]
             yield _fact(
                 "repeats",
-                f"{repeated:,} images of {plain(each['query_set'])} repeat each other"
+                f"{repeated:,} images of {plain(each.query_set)} repeat each other"
                 f" ({_counted(count, 'pair')}, {pairs['exact']:,} exact)",
             )
 
 
-def _groups(content: Mapping[str, Any]) -> Iterator[Text]:
+def _groups(content: AuditSummary) -> Iterator[Text]:
     """Yield a line for every pair of sets with groups, and some of those that both have."""
-    for each in content["comparisons"]:
-        found = each.get("groups")
+    for each in content.comparisons:
+        found = each.groups
         if not found:
             continue
-        sides = f"{plain(each['query_set'])} and {plain(each['reference_set'])}"
-        if not found["shared"]:
+        sides = f"{plain(each.query_set)} and {plain(each.reference_set)}"
+        if not found.shared:
             yield _fact("groups", f"none is in both {sides}")
             continue
-        named = ", ".join(plain(name) for name in found["named"][:SOME])
-        rest = f" and {found['shared'] - SOME:,} more" if found["shared"] > SOME else ""
-        yield _fact("groups", f"{found['shared']:,} in both {sides}: {named}{rest}", "yellow")
+        named = ", ".join(plain(name) for name in found.named[:SOME])
+        rest = f" and {found.shared - SOME:,} more" if found.shared > SOME else ""
+        yield _fact("groups", f"{found.shared:,} in both {sides}: {named}{rest}", "yellow")
 
 
-def _recordings(content: Mapping[str, Any]) -> Iterator[Text]:
+def _recordings(content: AuditSummary) -> Iterator[Text]:
     """Yield a line for every pair of sets whose frames are known by time, and the worst of them."""
-    for each in content["comparisons"]:
-        found = each.get("recordings")
-        if not found or not found["shared"]:
+    for each in content.comparisons:
+        found = each.recordings
+        if not found or not found.shared:
             continue
-        bound = recordings.words(found["within"], found["unit"])
-        if not found["leaking"]:
-            nearest = f"none of {_counted(found['queries'], 'test frame')} lies within {bound}"
-            doubt = recordings.doubt(found["unit"], found["within"], found.get("nearest"))
+        bound = recordings.words(found.within, found.unit)
+        if not found.leaking:
+            nearest = f"none of {_counted(found.queries, 'test frame')} lies within {bound}"
+            doubt = recordings.doubt(found.unit, found.within, found.nearest)
             line = f"{nearest} of a training frame{doubt and f'; {doubt}'}"
             yield _fact("recordings", line, "yellow" if doubt else "")
             continue
         named = ", ".join(
-            f"{plain(one['recording'])} ({one['close']:,} of {one['queries']:,})"
-            for one in found["listed"][:SOME]
+            f"{plain(one.recording)} ({one.close:,} of {one.queries:,})"
+            for one in found.listed[:SOME]
         )
-        rest = f" and {found['leaking'] - SOME:,} more" if found["leaking"] > SOME else ""
-        leak = "leaks" if found["leaking"] == 1 else "leak"
+        rest = f" and {found.leaking - SOME:,} more" if found.leaking > SOME else ""
+        leak = "leaks" if found.leaking == 1 else "leak"
         yield _fact(
             "recordings",
-            f"{found['leaking']:,} of {found['shared']:,} on both sides {leak}"
+            f"{found.leaking:,} of {found.shared:,} on both sides {leak}"
             f" (test frames within {bound}): {named}{rest}",
             "yellow",
         )
@@ -145,46 +145,47 @@ def _recordings(content: Mapping[str, Any]) -> Iterator[Text]:
 
 def _facts(audit: Audit) -> Iterator[Text]:
     content = audit.summary
-    yield _fact("thresholds", _thresholds(content["thresholds"]))
-    for words in chance.notes(content["comparisons"]):
+    yield _fact("thresholds", _thresholds(content.thresholds))
+    for words in chance.notes(content.comparisons):
         yield _fact("", plain(words), "yellow")
-    near_at = (content["grader"] or {}).get("near_at", NEAR_AT)
-    if near_at != NEAR_AT:
+    near_at = content.grader.near_at if content.grader else None
+    if near_at not in (None, NEAR_AT):
         yield _fact("grades", f"near from probability {near_at:.12g} (default {NEAR_AT:g})")
-    if conflicts := content["label_conflicts"]:
+    if conflicts := content.label_conflicts:
         pairs = _counted(conflicts, "near or exact pair")
         words = f"{pairs} with different labels: possible label conflicts, or false positives"
         yield _fact("labels", words, "yellow")
-    flat = sum(each["flat"] or 0 for each in content["sets"])
+    flat = sum(each.flat or 0 for each in content.sets)
     if flat:
         yield _fact("blank", f"{_counted(flat, 'picture')} without content, counted apart")
     yield from _unreadable(audit)
-    for each in content["sets"]:
-        words = describe_skipped(each.get("not_listed", {}))
+    for each in content.sets:
+        words = describe_skipped(each.not_listed or {})
         if words:
-            yield _fact("skipped", plain(f"{each['name']}: {words}"), "yellow")
+            yield _fact("skipped", plain(f"{each.name}: {words}"), "yellow")
     yield from _review(audit)
-    for words in content["skipped"]:
+    for words in content.skipped:
         yield _fact("not done", plain(words))
-    seconds = sum(content.get("timings", {}).values())
+    seconds = sum(content.timings.values())
     # with --sample, fewer than there are
-    read = sum(each["readable"] + each["unreadable"] for each in content["sets"])
+    read = sum(each.readable + each.unreadable for each in content.sets)
     yield _fact("time", f"{seconds:,.1f} s for {_counted(read, 'image')}")
     yield _fact("report", plain(str(audit.folder / REPORT)), "bold")
 
 
-def _thresholds(found: Mapping[str, Any]) -> str:
-    if found["soft"] is None and found["hard"] is None:
+def _thresholds(found: ThresholdSummary) -> str:
+    limits = (("hard", found.hard), ("soft", found.soft))
+    known = [f"{name} {value:g}" for name, value in limits if value is not None]
+    if not known:
         return "none are known for this encoder"
-    known = [f"{name} {found[name]:g}" for name in ("hard", "soft") if found[name] is not None]
-    return f"{', '.join(known)}{' (provisional)' if found['provisional'] else ''}"
+    return f"{', '.join(known)}{' (provisional)' if found.provisional else ''}"
 
 
 def _unreadable(audit: Audit) -> Iterator[Text]:
     problems = audit.unreadable()
     if not problems:
         return
-    total = sum(each["images"] for each in audit.summary["sets"])
+    total = sum(each.images for each in audit.summary.sets)
     reasons = Counter(problem.reason for problem in problems).most_common()
     listed = ", ".join(f"{count:,} {plain(reason)}" for reason, count in reasons)
     yield _fact(

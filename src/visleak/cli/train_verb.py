@@ -151,7 +151,7 @@ def train_encoder(
     """
     from visleak.cli import sets
     from visleak.cli.progress import bars
-    from visleak.pipeline.folder import refuse_inputs
+    from visleak.storage import refuse_inputs
     from visleak.training import Wishes, checkpoint_path
     from visleak.training import train_encoder as trained
 

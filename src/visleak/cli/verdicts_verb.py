@@ -78,8 +78,7 @@ def verdicts(
     force: options.ForceFile = False,
 ) -> None:
     """Show, import or export the verdicts of people on an audit's pairs."""
-    from visleak.pipeline.folder import refuse_sets
-    from visleak.store import read_summary
+    from visleak.storage import read_summary, refuse_sets
     from visleak.verdicts.exchange import import_verdicts
     from visleak.verdicts.exporting import export_verdicts
 
@@ -174,7 +173,7 @@ def _show(folder: Path, as_json: bool) -> None:
 
     from visleak.cli.terminal import rendered
     from visleak.counts import review_of
-    from visleak.store import read_summary
+    from visleak.storage import read_summary
     from visleak.verdicts import read_verdicts
 
     read_summary(folder)

@@ -54,7 +54,7 @@ def zeroshot(
     from visleak.cli.progress import bars
     from visleak.impact.evaluators.predictions import check_target
     from visleak.impact.evaluators.zeroshot import zeroshot as written
-    from visleak.pipeline.folder import refuse_inputs
+    from visleak.storage import refuse_inputs
 
     check_target(out, force=force)
     with bars() as progress:

@@ -12,7 +12,7 @@ from visleak.counts.figures import classes_figure, types_figure
 from visleak.errors import UsageError, VisleakError
 from visleak.gallery import Pictures, decoded, relation, write_card
 from visleak.records import Bytes8
-from visleak.store import write_csv, write_json, write_text
+from visleak.storage import write_csv, write_json, write_text
 
 COUNTS: Final = "counts.json"
 EXAMPLE: Final = "example"

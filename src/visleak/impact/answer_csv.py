@@ -18,7 +18,7 @@ import pyarrow.csv
 from visleak.delimited import Dialect, arrow_encoding, dialect_of, opened_table
 from visleak.errors import VisleakError
 from visleak.impact.answer_columns import Bool, ClassScores, Found, joined, quoted
-from visleak.store import csv_text
+from visleak.storage import csv_text
 
 #: Before the name of a class, in the header of a column of class scores.
 SCORE: Final = "score:"

@@ -18,7 +18,7 @@ from visleak.errors import UsageError
 from visleak.impact.numbers import score, signed
 from visleak.impact.results import Gap, Impact
 from visleak.markup import Grid, markdown_cell, markdown_table
-from visleak.store import write_json
+from visleak.storage import write_json
 
 SCHEMA: Final = 1
 KIND: Final = "visleak leaderboard"

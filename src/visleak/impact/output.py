@@ -20,7 +20,7 @@ from visleak.impact.rows import (
     gap_rows,
 )
 from visleak.impact.stored import RESULT, as_dict
-from visleak.store import write_bytes, write_json, write_text, write_values
+from visleak.storage import write_bytes, write_json, write_text, write_values
 
 
 def write(result: Impact, folder: str | os.PathLike[str]) -> Path:

@@ -28,7 +28,7 @@ from visleak.impact.scores import Float64
 from visleak.pipeline.fingerprinting import fingerprint
 from visleak.pipeline.workplace import Progress, Workplace
 from visleak.records import EmbeddingSet, Fingerprints, Float32, Int64
-from visleak.store import IMAGES, PAIRS, read_table
+from visleak.storage import IMAGES, PAIRS, read_table
 
 #: Parts of the test set; each is judged by a ridge classifier fitted on the others.
 FOLDS: Final = 5

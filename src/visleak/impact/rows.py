@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from typing import Final
 
 from visleak.impact.results import Estimate, Impact, Twinned
-from visleak.store import csv_value
+from visleak.storage import csv_value
 
 Value = str | int | float
 

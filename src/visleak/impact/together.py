@@ -19,7 +19,7 @@ from visleak.impact.results import Effect, Impact
 from visleak.impact.stored import RESULT
 from visleak.impact.tables import parts
 from visleak.markup import Grid, latex_cell, latex_table, markdown_cell, markdown_table
-from visleak.store import write_json, write_text
+from visleak.storage import write_json, write_text
 
 SCHEMA: Final = 1
 KIND: Final = "visleak impact of several audits"

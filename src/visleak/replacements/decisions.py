@@ -18,7 +18,7 @@ from typing import Final, Self
 
 from visleak.errors import VisleakError
 from visleak.journal import PATIENCE, Journal
-from visleak.store import DECISIONS, REPLACEMENTS, csv_text, write_csv
+from visleak.storage import DECISIONS, REPLACEMENTS, csv_text, write_csv
 from visleak.verdicts.record import now, reviewer_name
 
 FILE: Final = DECISIONS

@@ -23,9 +23,9 @@ from visleak.records import GRADES
 from visleak.report import findings, model, recordings, review, sections
 from visleak.report.choice import CAP
 from visleak.report.findings import Findings
-from visleak.report.model import Summary
+from visleak.report.model import PageSummary
 from visleak.stats import Rate, chance, percent
-from visleak.store import REPORT, write_text
+from visleak.storage import REPORT, write_text
 from visleak.templates import environment, visible
 from visleak.verdicts import read_verdicts
 
@@ -81,12 +81,13 @@ def build(
             filters=_filters(found),
             pixels="private" if private else "shown" if pictures else "absent",
             exclusive=[
-                name for name in model.EXCLUSIVE if any(name in c.rates for c in summary.leaks)
+                name for name in model.EXCLUSIVE if any(name in c.rates for c in summary.table)
             ],
             style=Markup(style),
             script=Markup(script),
             policy=_policy(style, script),
             bound=model.bound,
+            duplicates=model.duplicates,
             apart=words,
             unbroken=_unbroken,
             percent=percent,
@@ -161,24 +162,25 @@ def _digest(text: str) -> str:
     return "sha256-" + base64.b64encode(hashlib.sha256(text.encode()).digest()).decode("ascii")
 
 
-def _figures(audit: Summary, found: Findings) -> dict[str, list[Figure]]:
-    """Draw the charts of the page, by the place where they stand."""
+def _figures(audit: PageSummary, found: Findings) -> dict[str, list[Figure]]:
+    """Draw the charts of the page, by their place."""
+    limits = audit.audit.thresholds.hard, audit.audit.thresholds.soft
     return {
         "degrees": _degrees(audit),
         "grades": _grades(audit),
         "nearest": [
-            Figure(Markup(plots.histogram(values, audit.hard, audit.soft)), name)
+            Figure(Markup(plots.histogram(values, *limits)), name)
             for name, values in found.nearest[:MOST_CHARTS]
             if len(values)
         ],
         "classes": _classes(found),
         "recordings": [
-            Figure(Markup(recordings.drawn(each))) for each in audit.recordings[:MOST_CHARTS]
+            Figure(Markup(recordings.drawn(each.about))) for each in audit.recordings[:MOST_CHARTS]
         ],
     }
 
 
-def _degrees(audit: Summary) -> list[Figure]:
+def _degrees(audit: PageSummary) -> list[Figure]:
     """A matrix where there are several reference sets, else one stacked bar a query set."""
     if not audit.leaks:
         return []
@@ -188,44 +190,35 @@ def _degrees(audit: Summary) -> list[Figure]:
             _grid(audit, rows, columns, "hard"), _grid(audit, rows, columns, "soft"), rows, columns
         )
         return [Figure(Markup(panel)) for panel in panels]
-    standing = [s for s in audit.standings if {"hard", "soft"} <= set(s.rates)]
-    if not standing:
-        return []
-    return [
-        Figure(
-            Markup(
-                plots.stacked_bars(
-                    [s.query_set for s in standing],
-                    [s.rates["hard"].share for s in standing],
-                    [s.rates["soft"].share for s in standing],
-                )
-            )
-        )
+    measured = [
+        (total.query_set, hard.share, soft.share)
+        for total in audit.totals
+        if (hard := total.rates.get("hard")) and (soft := total.rates.get("soft"))
     ]
+    if not measured:
+        return []
+    names, hards, softs = zip(*measured, strict=True)
+    return [Figure(Markup(plots.stacked_bars(names, hards, softs)))]
 
 
 def _grid(
-    audit: Summary, rows: Sequence[str], columns: Sequence[str], degree: str
+    audit: PageSummary, rows: Sequence[str], columns: Sequence[str], degree: str
 ) -> np.ndarray[Any, np.dtype[np.float64]]:
     grid = np.full((len(rows), len(columns)), np.nan)
     for item in audit.leaks:
-        if degree in item.rates:
-            at = rows.index(item.reference_set), columns.index(item.query_set)
-            grid[at] = item.rates[degree].share
+        if rate := item.rates.get(degree):
+            grid[rows.index(item.reference_set), columns.index(item.query_set)] = rate.share
     return grid
 
 
-def _grades(audit: Summary) -> list[Figure]:
+def _grades(audit: PageSummary) -> list[Figure]:
     figures = []
-    for standing in audit.standings[:MOST_CHARTS]:
-        bars = [
-            _bar(grade, grade, standing.rates[grade])
-            for grade in GRADES[:3]
-            if grade in standing.rates
-        ]
+    for total in audit.totals[:MOST_CHARTS]:
+        rates = audit.known(total.rates)
+        bars = [_bar(grade, grade, rates[grade]) for grade in GRADES[:3] if grade in rates]
         if bars:
-            told = f"Share of the images of {standing.query_set} by grade of their best pair"
-            figures.append(Figure(Markup(plots.rate_bars(bars, told)), standing.query_set))
+            told = f"Share of the images of {total.query_set} by grade of their best pair"
+            figures.append(Figure(Markup(plots.rate_bars(bars, told)), total.query_set))
     return figures
 
 

@@ -12,7 +12,7 @@ from markupsafe import Markup
 from visleak.counts import Counts, Example, count
 from visleak.counts.figures import classes_figure, types_figure
 from visleak.gallery import Card, Pictures, decoded, drawn
-from visleak.store import read_summary
+from visleak.storage import read_summary
 from visleak.verdicts import Verdict
 
 #: Most disputed pairs that the page names.
@@ -62,7 +62,7 @@ def read(folder: Path, said: Sequence[Verdict], pictures: Pictures | None) -> Re
     drawings = [(own.query_set, classes_figure(own)) for own in counts.sets]
     return Reviewed(
         counts=counts,
-        machine=str(read_summary(folder).get("headline") or ""),
+        machine=read_summary(folder).headline,
         types=Markup(types_figure(counts)),
         classes=tuple((name, Markup(drawing)) for name, drawing in drawings if drawing),
         examples=tuple((example, drawn(example.pair, pixels)) for example in examples),

@@ -16,7 +16,7 @@ from typing import Any, Final
 from markupsafe import Markup
 
 from visleak.report import markdown, svg
-from visleak.store import SECTIONS
+from visleak.storage import SECTIONS
 
 #: Known sections in the order of the page; others follow by name.
 ORDER: Final = (

@@ -54,8 +54,8 @@ class Desk:
         self.audit = Audit(folder)
         self.folder = folder
         self.reviewer = reviewer_name(reviewer)
-        sets = self.audit.summary["sets"]
-        without = [each["name"] for each in sets if not each.get("pictures", True)]
+        sets = self.audit.summary.sets
+        without = [each.name for each in sets if not each.pictures]
         self.listing: Listing = read_listing(folder, candidates, without)
         self._open_sources()
         self.couples = couples(self.listing)

@@ -11,7 +11,7 @@ from visleak.robustness.page import page
 from visleak.robustness.results import PICTURES, Robustness
 from visleak.robustness.sheet import contact_sheet, encoded
 from visleak.robustness.tables import HEADER, markdown, rows
-from visleak.store import write_bytes, write_csv, write_json, write_tables, write_text
+from visleak.storage import write_bytes, write_csv, write_json, write_tables, write_text
 
 RESULT: Final = "robustness.json"
 TABLE: Final = "conditions.csv"

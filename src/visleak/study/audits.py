@@ -18,7 +18,7 @@ from visleak.pipeline.processes import Processes
 from visleak.pipeline.stored_encoder import DEFAULT
 from visleak.pipeline.workplace import Engine, Progress
 from visleak.records import AnySet, EmbeddingSet
-from visleak.store import AUDIT, UNREADABLE
+from visleak.storage import AUDIT, UNREADABLE
 from visleak.study.config import Study
 from visleak.study.plan import Comparison, LeftOut, Plan
 
@@ -157,8 +157,8 @@ class Work:
 
     def _held(self, place: Path, job: Job) -> list[str]:
         """Return the query sets of a finished audit, if all of them are still asked for."""
-        sets = Audit(place).summary["sets"]
-        held = [each["name"] for each in sets if each["side"] == "query"]
+        sets = Audit(place).summary.sets
+        held = [each.name for each in sets if each.side == "query"]
         gone = [name for name in held if name not in job.queries]
         if gone:
             raise UsageError(
@@ -238,7 +238,7 @@ class Work:
         if not job.reference:
             self.within.append(found)
             return
-        held = {each["query_set"] for each in found.summary["comparisons"]}
+        held = {each.query_set for each in found.summary.comparisons}
         self.answers.append((found, tuple(e for e in job.comparisons if e.query in held)))
 
     def _fail(self, job: Job, queries: Sequence[str], why: str) -> None:

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Final
 
-from visleak.store import write_bytes, write_csv, write_json, write_text
+from visleak.storage import write_bytes, write_csv, write_json, write_text
 from visleak.study.figures import DEGREES, GRADES, bars, matrix
 from visleak.study.page import page
 from visleak.study.results import Result

@@ -11,7 +11,7 @@ from typing import Any
 from urllib.parse import quote
 
 from visleak.gallery import data_uri
-from visleak.store import REPORT
+from visleak.storage import REPORT
 from visleak.study.results import Result
 from visleak.study.tables import left_out, lists
 from visleak.templates import environment

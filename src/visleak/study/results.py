@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
 from visleak.errors import VisleakError
 from visleak.pipeline.rates import CUMULATIVE, EXCLUSIVE
 from visleak.stats import Rate, percent
+from visleak.storage import AuditSummary
 from visleak.study.answers import together
 from visleak.study.config import fits
 from visleak.study.paper import NOTHING, Paper, Values
@@ -183,12 +184,12 @@ def _cell(run: Run, each: Comparison, folder: Path, paper: Paper) -> Cell:
     audit, leaks = run.audits[each], run.leaks[each]
     about = next(
         stored
-        for stored in audit.summary["comparisons"]
-        if (stored["query_set"], stored["reference_set"]) == (each.query, each.reference)
+        for stored in audit.summary.comparisons
+        if (stored.query_set, stored.reference_set) == (each.query, each.reference)
     )
     return Cell(
         comparison=each,
-        modality=about["modality"],
+        modality=about.modality,
         audit=audit.folder.relative_to(folder).as_posix(),
         rates=leaks.rates(),
         own=leaks.own,
@@ -227,12 +228,12 @@ def _unions(run: Run, paper: Paper) -> list[Union]:
 def _repeats(run: Run) -> list[Repeats]:
     found = []
     for audit in run.within:
-        for each in audit.summary["comparisons"]:
-            counts = each.get("within")
+        for each in audit.summary.comparisons:
+            counts = each.within
             if counts:
                 pairs, images = counts["duplicate_pairs"], counts["distinct_images"]
                 both = [count["exact"] + count["near"] for count in (pairs, images)]
-                found.append(Repeats(each["query_set"], *both))
+                found.append(Repeats(each.query_set, *both))
     return found
 
 
@@ -274,7 +275,7 @@ def _notes(run: Run, cells: Sequence[Cell]) -> list[str]:
             notes.append("repeats within the benchmarks: not looked for in a sample")
     # what every audit says of itself; two of these a study says better
     for summary in summaries:
-        notes += [said for said in summary["skipped"] if not said.startswith(_SAID_HERE)]
+        notes += [said for said in summary.skipped if not said.startswith(_SAID_HERE)]
     notes = list(dict.fromkeys(notes))
     for each in run.study.sets:
         images = run.opened.get(each.name)
@@ -282,7 +283,7 @@ def _notes(run: Run, cells: Sequence[Cell]) -> list[str]:
             notes.append(f"{each.name} holds {len(images):,} images; published are {each.images}")
     bad: dict[str, int] = {}
     for summary in summaries:
-        bad |= {each["name"]: each["unreadable"] for each in summary["sets"]}
+        bad |= {each.name: each.unreadable for each in summary.sets}
     notes += [f"{name}: {count:,} images could not be read" for name, count in bad.items() if count]
     for cell in cells:
         made = cell.comparison
@@ -294,10 +295,11 @@ def _notes(run: Run, cells: Sequence[Cell]) -> list[str]:
     return notes
 
 
-def _measure(summary: Mapping[str, Any]) -> str:
+def _measure(summary: AuditSummary) -> str:
     """Return encoder and thresholds of an audit in words."""
-    found = summary["thresholds"]
-    known = [f"{name} >= {found[name]:g}" for name in ("hard", "soft") if found[name] is not None]
+    found = summary.thresholds
+    both = (("hard", found.hard), ("soft", found.soft))
+    known = [f"{name} >= {value:g}" for name, value in both if value is not None]
     limits = ", ".join(known) or "no thresholds are known, so there are no degrees"
-    provisional = " (provisional)" if found["provisional"] else ""
-    return f"encoder {summary['encoder']['name']}: {limits}{provisional}"
+    provisional = " (provisional)" if found.provisional else ""
+    return f"encoder {summary.encoder.name}: {limits}{provisional}"

@@ -10,8 +10,8 @@ from pathlib import Path
 from visleak.auditing import Audit
 from visleak.errors import VisleakError
 from visleak.images import open_images
-from visleak.pipeline.folder import claimed, refuse_inputs
 from visleak.records import AnySet
+from visleak.storage import claimed, refuse_inputs
 from visleak.study.answers import Leaks, leaks_of
 from visleak.study.audits import Options, Work, jobs_of
 from visleak.study.config import Study, StudySet

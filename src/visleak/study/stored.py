@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any, Final
 
 import visleak
+from visleak.storage import SetSummary
 from visleak.study.config import Study
 from visleak.study.paper import Values
 from visleak.study.plan import LeftOut, Plan
@@ -63,10 +64,10 @@ def plan_dict(study: Study, plan: Plan) -> dict[str, Any]:
 
 def _set(run: Run, name: str) -> dict[str, Any]:
     each, images = run.study.named(name), run.opened.get(name)
-    stored: dict[str, Any] = {}
+    stored: dict[str, SetSummary] = {}
     for audit in run.audits.values():
-        stored |= {about["name"]: about for about in audit.summary["sets"]}
-    about = stored.get(name, {})
+        stored |= {about.name: about for about in audit.summary.sets}
+    about = stored.get(name)
     return {
         "name": name,
         "dataset": each.dataset,
@@ -74,9 +75,9 @@ def _set(run: Run, name: str) -> dict[str, Any]:
         "roles": list(each.roles),
         "source": each.source,
         "published": each.images or None,
-        "images": about.get("images", len(images) if images is not None else 0),
-        "readable": about.get("readable", 0),
-        "unreadable": about.get("unreadable", 0),
+        "images": about.images if about else len(images) if images is not None else 0,
+        "readable": about.readable if about else None,
+        "unreadable": about.unreadable if about else None,
         "missing": run.missing.get(name),
         "contains": [inclusion.set for inclusion in each.contains],
     }

@@ -15,7 +15,7 @@ from typing import Final
 
 from visleak.errors import VisleakError
 from visleak.journal import PATIENCE, Journal
-from visleak.store import LEDGER
+from visleak.storage import LEDGER
 from visleak.verdicts.plain import COLUMNS, PLAIN, read_plain, write_plain
 from visleak.verdicts.record import Verdict, now
 

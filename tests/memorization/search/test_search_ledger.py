@@ -9,7 +9,7 @@ import pytest
 
 from visleak.errors import UsageError, VisleakError
 from visleak.memorization.search.ledger import FILE, Ledger, Scored, calls_so_far, forget_other
-from visleak.pipeline.folder import claimed
+from visleak.storage import claimed
 
 KEY = {"seed": 1, "settings": {"length": 3}}
 

@@ -15,7 +15,7 @@ import pyarrow.parquet as pq
 import visleak
 from visleak.errors import UsageError, VisleakError
 from visleak.records import Problem
-from visleak.store import (
+from visleak.storage import (
     csv_cell,
     free_file,
     replacing,

@@ -20,8 +20,7 @@ from visleak.memorization.search.running import draw_of
 from visleak.memorization.search.task import Budget, Candidate, Found, Searcher, SearchTask
 from visleak.memorization.search.task import Progress as Searched
 from visleak.pipeline.workplace import Progress, silent
-from visleak.storage import RunFolder
-from visleak.store import write_json
+from visleak.storage import RunFolder, write_json
 
 #: File of a finished attempt.
 ATTEMPT: Final = "attempt.json"

@@ -17,7 +17,7 @@ from visleak.errors import UsageError
 from visleak.markup import Grid, markdown_cell, markdown_table
 from visleak.memorization.benchmark.columns import number, short
 from visleak.memorization.benchmark.records import GENERAL, TRIGGER, Benchmark, MethodRow
-from visleak.store import write_json
+from visleak.storage import write_json
 
 SCHEMA: Final = 1
 KIND: Final = "visleak mitigation leaderboard"

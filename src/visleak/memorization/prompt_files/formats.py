@@ -16,7 +16,7 @@ import pyarrow.parquet as pq
 from visleak.delimited import opened_table
 from visleak.errors import UsageError, VisleakError
 from visleak.memorization.prompt_files.reading import Row, prompt_column, row_of, shown, sources_of
-from visleak.store import csv_text
+from visleak.storage import csv_text
 
 #: Characters of a line; a longer one is no line of a list of prompts.
 LONGEST_LINE: Final = 1_000_000

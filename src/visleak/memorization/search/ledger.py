@@ -19,8 +19,7 @@ from typing import Any, Final
 from visleak.errors import UsageError, VisleakError
 from visleak.memorization.scores import Norm, TriggerScore
 from visleak.memorization.search.task import Candidate, SearchTask
-from visleak.pipeline.folder import claimed
-from visleak.storage import Database
+from visleak.storage import Database, claimed
 
 #: The file in the folder of a search.
 FILE: Final = "search-state.sqlite"

@@ -26,8 +26,7 @@ from visleak.memorization.search.ledger import Banked, calls_so_far, forget_othe
 from visleak.memorization.search.proposals import Proposer
 from visleak.memorization.search.task import Candidate, Found, Searcher, SearchTask
 from visleak.reporting import Column, Document, Table
-from visleak.storage import RunFolder
-from visleak.store import free_folder, write_tables
+from visleak.storage import RunFolder, free_folder, write_tables
 
 #: Tables of prompts, beside the result.
 PROMPTS: Final = "prompts.parquet"

@@ -12,7 +12,7 @@ from typing import Final
 from visleak.delimited import opened_table
 from visleak.errors import UsageError, VisleakError
 from visleak.memorization.tracing.records import CATEGORIES, Match, Original, Trace
-from visleak.store import csv_text
+from visleak.storage import csv_text
 
 #: Columns by which a row may name what it is about, the first that is there.
 KEYS: Final = ("reference", "image", "prompt")

@@ -24,8 +24,7 @@ from visleak.pipeline.workplace import Progress, silent
 from visleak.records import AnySet
 from visleak.reporting import section
 from visleak.settings import VIEW_CHOICES
-from visleak.storage import RunFolder
-from visleak.store import AUDIT, SECTIONS, write_json
+from visleak.storage import AUDIT, SECTIONS, RunFolder, write_json
 from visleak.verdicts import read_verdicts
 
 KIND: Final = "visleak memorization trace"
