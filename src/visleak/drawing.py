@@ -50,12 +50,13 @@ def figure_of(size: tuple[float, float]) -> Iterator[Any]:
         yield figure
 
 
-def saved(figure: Any, name: str) -> dict[str, bytes]:
-    """Return a figure's files, ``{"svg": .., "png": ..}``, without date or version.
+def saved(figure: Any, name: str, kinds: Sequence[str] = ("svg", "png")) -> dict[str, bytes]:
+    """Return a figure's files by ending, without date or version.
 
     Args:
         figure: from :func:`figure_of`, whose context is still open.
         name: no two figures of one page have the same.
+        kinds: the endings.
     """
     import matplotlib as mpl
 
@@ -66,6 +67,8 @@ def saved(figure: Any, name: str) -> dict[str, bytes]:
         ("png", {"metadata": {"Software": None}, "dpi": 160}),
     )
     for kind, options in plans:
+        if kind not in kinds:
+            continue
         file = io.BytesIO()
         with warnings.catch_warnings():
             # a sign that the font lacks is drawn as a box, which says enough
