@@ -119,12 +119,12 @@ def _failures(result: Result) -> list[str]:
 
 def _show_plan(asked: Study, *, json: bool) -> None:
     """Print what would be compared; nothing is opened."""
-    from visleak.study.places import locate
+    from visleak.cli.terminal import rendered
+    from visleak.reporting.rendering import table
+    from visleak.study.document import absent, extent, planned
     from visleak.study.plan import plan
-    from visleak.study.running import missing_sets
-    from visleak.study.stored import plan_dict
-    from visleak.study.tables import absent, extent, planned
-    from visleak.study.texts import left_aligned
+    from visleak.study.results import plan_dict
+    from visleak.study.running import locate, missing_sets
 
     missing = missing_sets(locate(asked))
     made = plan(asked, missing)
@@ -134,10 +134,10 @@ def _show_plan(asked: Study, *, json: bool) -> None:
         edges.say(dumps(plan_dict(asked, made), indent=1, ensure_ascii=False) + "\n")
         return
     grid = planned(made)
-    lines = left_aligned(grid.header, [[edges.plain(cell) for cell in row] for row in grid.rows])
-    left = [f"not there: {line}" for line in absent(made, missing)]
+    edges.say(rendered(table(grid, len(grid.rows))))
+    left = [f"not there: {name}: {why}" for name, why in absent(made, missing).items()]
     left += [f"in no comparison: {name}" for name in made.idle]
-    edges.say("\n".join([*lines, "", *map(edges.plain, left), extent(made)]) + "\n")
+    edges.say("\n".join([*map(edges.plain, left), extent(made)]) + "\n")
 
 
 def _kept_if_interrupted(order: StudyOrder, asked: Study) -> Result:
@@ -197,30 +197,22 @@ def _summary(result: Result) -> AuditSummary:
 
 
 def _show(result: Result, order: StudyOrder) -> None:
-    from visleak.study.output import PAGE, RESULT
-    from visleak.study.tables import absent, extent, short
-    from visleak.study.texts import counted, left_aligned
+    from visleak.cli.terminal import rendered
+    from visleak.reporting import terminal
+    from visleak.study.document import PAGE, RESULT, TERMINAL, absent, counted, document
 
     if order.json:
         edges.say_bytes((order.out / RESULT).read_bytes())
         return
-    lines = [edges.plain(line) for line in result.headlines]
-    grid = short(result)
-    rows = [[edges.plain(cell) for cell in row] for row in grid.rows]
-    if rows:
-        lines += ["", *left_aligned(grid.header, rows, numbers=len(grid.header) - 2), ""]
-    lines += [edges.plain(note) for note in result.notes]
+    rows = len(result.cells)
+    edges.say(rendered(terminal(document(result), columns=TERMINAL, rows=rows)))
+    run = result.run
+    lines = [f"not there: {name}: {why}" for name, why in absent(run.plan, run.missing).items()]
     lines += [
-        edges.plain(f"repeats within {each.query}: {each.images:,} images, near or exact; no leaks")
+        f"repeats within {each.query}: {each.images:,} images, near or exact; no leaks"
         for each in result.repeats
         if each.images
     ]
-    lines += [
-        edges.plain(f"not there: {line}") for line in absent(result.run.plan, result.run.missing)
-    ]
-    lines.append(extent(result.run.plan))
-    if result.run.reused:
-        lines.append(
-            f"{counted(result.run.reused, 'audit')} finished before; --force does all again"
-        )
-    edges.say("\n".join([*lines, "", edges.plain(str(order.out / PAGE))]) + "\n")
+    if run.reused:
+        lines.append(f"{counted(run.reused, 'audit')} finished before; --force runs all again")
+    edges.say("\n".join([*map(edges.plain, lines), edges.plain(str(order.out / PAGE))]) + "\n")

@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated, Final
 
 import typer
 
 from visleak.cli import edges, options
 from visleak.cli.audit_verb import cache_folder
 
-if TYPE_CHECKING:
-    from visleak.robustness.results import Robustness
+RESULT: Final = "robustness.json"
 
 
 def robustness(
@@ -72,8 +71,10 @@ def robustness(
     """
     from visleak.cli import sets
     from visleak.cli.progress import bars
+    from visleak.cli.terminal import rendered
+    from visleak.reporting import terminal
     from visleak.robustness import robustness as measured
-    from visleak.robustness.output import RESULT, write
+    from visleak.robustness.document import PAGE, document, write
     from visleak.storage import claimed, free_folder, refuse_inputs
 
     free_folder(out, RESULT, force=force)
@@ -99,15 +100,5 @@ def robustness(
     if json:
         edges.say_bytes((out / RESULT).read_bytes())
         return
-    edges.say("".join(f"{line}\n" for line in _summary(result, out)))
-
-
-def _summary(result: Robustness, out: Path) -> list[str]:
-    from visleak.robustness.output import PAGE
-    from visleak.robustness.tables import aligned, facts, shown
-
-    lines = [edges.plain(result.headline), ""]
-    lines += [f"  {edges.plain(fact)}" for fact in facts(result)]
-    for tested in result.encoders:
-        lines += ["", edges.plain(tested.name), *aligned(*shown(tested))]
-    return [*lines, "", edges.plain(str(out / PAGE))]
+    edges.say(rendered(terminal(document(result), tables=len(result.encoders), rows=100)))
+    edges.say(f"{edges.plain(str(out / PAGE))}\n")

@@ -1,6 +1,17 @@
 """One document for every capability, and its renderers."""
 
 from visleak.reporting.document import Column, Document, Figure, Table
+from visleak.reporting.html import page
 from visleak.reporting.rendering import latex, markdown, section, terminal
 
-__all__ = ["Column", "Document", "Figure", "Table", "latex", "markdown", "section", "terminal"]
+__all__ = [
+    "Column",
+    "Document",
+    "Figure",
+    "Table",
+    "latex",
+    "markdown",
+    "page",
+    "section",
+    "terminal",
+]

@@ -78,24 +78,30 @@ def section(document: Document) -> dict[str, Any]:
 
 
 def terminal(
-    document: Document, *, columns: Sequence[str] = (), rows: int = ROWS, intervals: bool = True
+    document: Document,
+    *,
+    columns: Sequence[str] = (),
+    rows: int = ROWS,
+    intervals: bool = True,
+    tables: int = 1,
 ) -> Iterator[RenderableType]:
-    """Yield the parts of a summary: headline, statements, the first table, notes.
+    """Yield the parts of a summary: headline, statements, the first tables, notes.
 
     Args:
         document: what is shown.
         columns: headings of the columns that are shown; all by default.
         rows: of the table, at most.
         intervals: numbers of the table have their intervals.
+        tables: how many tables are shown; several have their titles.
     """
     from rich.text import Text
 
     yield Text(plain(document.headline), "bold")
     for line in document.lines:
         yield Text(plain(line))
-    if grids := document.grids():
-        yield Text()
-        grid = _chosen(grids[0], columns)
+    for each in document.grids()[:tables]:
+        yield Text(plain(each.title) if tables > 1 else "")
+        grid = _chosen(each, columns)
         if not intervals:
             cells = [[_INTERVAL.sub("", cell) for cell in row] for row in grid.rows]
             grid = replace(grid, rows=cells)

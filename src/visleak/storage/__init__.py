@@ -19,7 +19,7 @@ from visleak.storage.audit_folder import (
     read_table,
     write_problems,
 )
-from visleak.storage.database import Database, KeyValueStore
+from visleak.storage.database import Database, KeyValueStore, MirroredDatabase
 from visleak.storage.files import (
     csv_cell,
     csv_text,
@@ -82,6 +82,7 @@ __all__ = [
     "Database",
     "File",
     "KeyValueStore",
+    "MirroredDatabase",
     "RunFolder",
     "SetSummary",
     "TotalSummary",
