@@ -131,7 +131,7 @@ def measured(images: list[Grey], bits: int, folder: Path) -> dict[str, Any]:
                 found[row["query"][3:].rpartition(".")[0]] += 1
             else:
                 wrong.append(f"{row['query']} - {row['reference']}")
-    blank = sum(int(each["flat"]) for each in audit.summary["sets"])
+    blank = sum(each.flat or 0 for each in audit.summary.sets)
     return {"found": found, "wrong": wrong, "blank": blank, "TIFF as PNG": equal}
 
 

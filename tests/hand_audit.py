@@ -11,7 +11,7 @@ from typing import Any
 import pyarrow as pa
 
 from visleak.stats import Rate
-from visleak.store import (
+from visleak.storage import (
     AUDIT,
     IMAGES,
     IMAGES_SCHEMA,

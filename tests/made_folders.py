@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from visleak.records import Problem
 from visleak.stats import Rate
-from visleak.store import (
+from visleak.storage import (
     AUDIT,
     IMAGES,
     IMAGES_SCHEMA,

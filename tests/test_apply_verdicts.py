@@ -53,7 +53,7 @@ def test_verdicts_of_the_folder(folder: Path) -> None:
         ("b", "different"),
         ("c", None),
     }
-    assert judged.summary["review"]["judged"] == 3
+    assert judged.summary.as_dict()["review"]["judged"] == 3
     assert judged.headline in repr(judged)
     assert contents(folder) == before
 

@@ -14,7 +14,6 @@ from pathlib import Path
 
 import pytest
 
-from visleak import cache as module
 from visleak.cache import Cache, default_folder, file_in
 
 WRITER = """
@@ -215,7 +214,7 @@ class Refusing(sqlite3.Connection):
 def test_works_where_the_write_ahead_log_is_refused(tmp_path: Path, monkeypatch) -> None:
     """Network file systems refuse it; the plain journal is safe too."""
     connect = functools.partial(sqlite3.connect, factory=Refusing)
-    monkeypatch.setattr(module.sqlite3, "connect", connect)
+    monkeypatch.setattr(sqlite3, "connect", connect)
     with Cache(tmp_path) as cache:
         cache.put(b"m", [(b"k", b"v")])
         assert cache.get(b"m", [b"k"]) == {b"k": b"v"}
@@ -231,7 +230,7 @@ class Full(sqlite3.Connection):
 
 def test_a_full_disk_is_one_line(tmp_path: Path, monkeypatch) -> None:
     """What cannot be kept is made again by the next run; this one goes on."""
-    monkeypatch.setattr(module.sqlite3, "connect", functools.partial(sqlite3.connect, factory=Full))
+    monkeypatch.setattr(sqlite3, "connect", functools.partial(sqlite3.connect, factory=Full))
     said: list[str] = []
     with Cache(tmp_path, said.append) as cache:
         for _ in range(2):

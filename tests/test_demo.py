@@ -96,7 +96,7 @@ def test_sure_leaks_are_found_and_nothing_else_is(
 
 
 def test_what_is_no_leak_is_counted_apart(audited: Audit) -> None:
-    summary = audited.summary
+    summary = audited.summary.as_dict()
     assert [s["flat"] for s in summary["sets"]] == [1, 1]
     assert [(p.set, p.id, p.reason) for p in audited.unreadable()] == [
         ("test", "coffee/broken.jpg", "truncated"),

@@ -361,7 +361,7 @@ def test_blank_pictures_neither_flood_nor_slow_the_result(pictures, tmp_path):
     begun = time.perf_counter()
     audit = audited(tmp_path / "test", tmp_path / "train")
     assert time.perf_counter() - begun < 20
-    assert [each["flat"] for each in audit.summary["sets"]] == [1_000, 1_000]
+    assert [each["flat"] for each in audit.summary.as_dict()["sets"]] == [1_000, 1_000]
     pairs = audit.pairs()
     blank = [row for row in pairs.to_pylist() if row["query"][0].isdigit()]
     assert len(blank) <= 2 * 1_000

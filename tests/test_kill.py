@@ -20,7 +20,7 @@ from PIL import Image, ImageOps
 
 from visleak.cli import main
 from visleak.pipeline.workplace import Workplace
-from visleak.store import AUDIT, IMAGES, PAIRS, REPORT, UNREADABLE
+from visleak.storage import AUDIT, IMAGES, PAIRS, REPORT, UNREADABLE
 
 #: Moments, spread over the run.
 MOMENTS = 50
@@ -267,7 +267,7 @@ def test_a_killed_worker_changes_no_answer(reference, place):
 
 
 def test_half_written_files_of_dead_processes_go_and_of_living_ones_stay(place, tmp_path):
-    from visleak.pipeline.workplace import remove_leftovers
+    from visleak.storage import remove_leftovers
 
     dead = subprocess.Popen([sys.executable, "-c", ""])
     dead.wait()

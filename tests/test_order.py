@@ -21,7 +21,7 @@ import visleak
 from visleak.encoders import builtin
 from visleak.pipeline import candidates, fingerprinting, local, pictures, prints, verification
 from visleak.search import exact, rescore
-from visleak.store import IMAGES, PAIRS
+from visleak.storage import IMAGES, PAIRS
 from visleak.verify import screen
 
 #: Encoded pictures of one side by id.

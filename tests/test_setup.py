@@ -20,7 +20,7 @@ import visleak
 from visleak.cli.app import app
 from visleak.records import GRADES, REASONS, VIEWS
 from visleak.settings import Settings
-from visleak.store import IMAGES_SCHEMA, PAIRS_SCHEMA
+from visleak.storage import IMAGES_SCHEMA, PAIRS_SCHEMA
 
 ROOT = Path(__file__).parents[1]
 PAPERS = sorted([*ROOT.glob("*.md"), *ROOT.glob("docs/*.md")])

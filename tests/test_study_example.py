@@ -11,9 +11,8 @@ from types import ModuleType
 import pytest
 
 from visleak.study import Options, Result, read_study, study
-from visleak.study.places import locate
 from visleak.study.plan import plan
-from visleak.study.running import missing_sets
+from visleak.study.running import locate, missing_sets
 
 EXAMPLES = Path(__file__).parents[1] / "examples"
 

@@ -179,7 +179,7 @@ def audited(split: Split, folder: Path) -> dict[str, Any]:
     pairs = made.pairs()
     leaks = pairs.filter(pc.not_equal(pairs["coverage"], "within"))
     graded = Counter(leaks["grade"].to_pylist())
-    comparison = made.summary["comparisons"][0]
+    comparison = made.summary.as_dict()["comparisons"][0]
     recordings = comparison.get("recordings") or {}
     return {
         "headline": made.headline,

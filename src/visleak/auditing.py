@@ -27,7 +27,6 @@ from visleak.images import content_digest, decode, open_images
 from visleak.images.addresses import redacted
 from visleak.images.sources import resolved
 from visleak.pipeline import folder as folders
-from visleak.pipeline import rounds
 from visleak.pipeline.cost import Cost, cost_of
 from visleak.pipeline.processes import Processes
 from visleak.pipeline.stored_encoder import encoder_for
@@ -48,10 +47,12 @@ from visleak.records import (
 )
 from visleak.settings import Settings
 from visleak.stats import Rate
-from visleak.store import (
+from visleak.storage import (
     IMAGES,
     PAIRS,
     UNREADABLE,
+    AuditSummary,
+    claimed,
     read_problems,
     read_summary,
     read_table,
@@ -76,7 +77,7 @@ class Audit:
 
     Attributes:
         folder: where it lies.
-        summary: the content of ``audit.json``.
+        summary: the content of ``audit.json``, typed.
         reused: the call that returned it found it finished and computed nothing.
 
     Raises:
@@ -85,7 +86,7 @@ class Audit:
 
     def __init__(self, folder: str | os.PathLike[str]) -> None:
         self.folder = Path(folder)
-        self.summary: dict[str, Any] = read_summary(self.folder)
+        self.summary: AuditSummary = read_summary(self.folder)
         self.reused = False
         self._opened: dict[str, AnySet] = {}
         self._verdicts: tuple[Verdict, ...] | None = None
@@ -100,12 +101,12 @@ class Audit:
     @property
     def headline(self) -> str:
         """The line a person can repeat."""
-        return str(self.summary["headline"])
+        return self.summary.headline
 
     @property
     def unfinished(self) -> int:
         """How many images could be read at first, and not again; they are in no rate."""
-        return int(self.summary.get("unfinished", 0))
+        return self.summary.unfinished
 
     def rate(self, name: str = "near_or_exact", query_set: str | None = None) -> Rate:
         """Return a rate over all references.
@@ -118,13 +119,13 @@ class Audit:
         Raises:
             UsageError: there is no such rate or set.
         """
-        for total in self.summary["totals"]:
-            if query_set in (None, total["query_set"]):
-                stored = total["rates"].get(name)
-                if stored is None:
-                    known = ", ".join(key for key, rate in total["rates"].items() if rate)
+        for total in self.summary.totals:
+            if query_set in (None, total.query_set):
+                rate = total.rates.get(name)
+                if rate is None:
+                    known = ", ".join(key for key, rate in total.rates.items() if rate)
                     raise UsageError(f"rate must be one of {known}; got {name!r}")
-                return Rate.from_dict(stored)
+                return rate
         raise UsageError(f"no query set is called {query_set!r}")
 
     def pairs(self, *, grade: str | None = None, degree: str | None = None) -> pa.Table:
@@ -216,14 +217,14 @@ class Audit:
             UsageError: there is no such set, it was given in memory, or its source is gone.
         """
         if name not in self._opened:
-            about = next((s for s in self.summary["sets"] if s["name"] == name), None)
+            about = self.summary.set_of(name)
             if about is None:
                 raise UsageError(f"no set of this audit is called {name!r}")
-            if not about["source"]:
+            if not about.source:
                 raise UsageError(f"set {name!r} was given in memory; its pictures are not on disk")
-            base = Path(self.summary.get("opened_in", "."))
+            base = Path(self.summary.opened_in)
             self._opened[name] = open_images(
-                resolved(about["source"], base), name=name, **about.get("options", {})
+                resolved(about.source, base), name=name, **about.options
             )
         return self._opened[name]
 
@@ -244,13 +245,11 @@ class Audit:
 
     def _repr_html_(self) -> str:
         rows = []
-        for total in self.summary["totals"]:
-            for name, stored in total["rates"].items():
-                if stored:
-                    rate = escape(str(Rate.from_dict(stored)))
-                    rows.append(
-                        f"<tr><td>{escape(total['query_set'])}</td><td>{name}</td><td>{rate}</td></tr>"
-                    )
+        for total in self.summary.totals:
+            for name, rate in total.rates.items():
+                if rate is not None:
+                    cells = (total.query_set, name, str(rate))
+                    rows.append(f"<tr>{''.join(f'<td>{escape(cell)}</td>' for cell in cells)}</tr>")
         head = "<tr><th>set</th><th>rate</th><th>images</th></tr>"
         return f"<p><b>{escape(self.headline)}</b></p><table>{head}{''.join(rows)}</table>"
 
@@ -403,15 +402,11 @@ class Prepared:
         """Run the audit; see :func:`audit`."""
         queries, references = self.queries, self.references
         folder = Path(out) if out is not None else Path(tempfile.mkdtemp(prefix="visleak-"))
-        about: dict[str, Any] = {
-            "key": folders.key_of(queries, references, self.encoder, self.settings, self.limits),
-            "opened_in": os.getcwd(),
-            "command": command and redacted(command),
-        }
+        key = folders.key_of(queries, references, self.encoder, self.settings, self.limits)
         crew = workers_for(self.images, workers)
         try:
-            with folders.claimed(folder, (*queries, *references)):
-                finished = folders.holds(folder, about["key"], force=force)
+            with claimed(folder, (*queries, *references)):
+                finished = folders.holds(folder, key, force=force)
                 if not finished:
                     with (
                         open_cache(cache) as store,
@@ -419,7 +414,7 @@ class Prepared:
                             folder, crew, store, progress, engine, device
                         ) as place,
                     ):
-                        self._write(folder, place, about)
+                        self._write(folder, place, key, command)
             result = Audit(folder)
         except BaseException:
             if out is None:
@@ -431,16 +426,21 @@ class Prepared:
         result._opened = {images.name: images for images in (*queries, *references)}
         return result
 
-    def _write(self, folder: Path, place: pipeline.Workplace, about: dict[str, Any]) -> None:
+    def _write(
+        self, folder: Path, place: pipeline.Workplace, key: str | None, command: str | None
+    ) -> None:
         settings = self.settings
         outcome = pipeline.run(
             self.queries, self.references, self.encoder, settings, place, self.limits
         )
-        summary = summarise(outcome, self.encoder, settings, visleak.__version__) | about
-        summary["verification"], said = rounds.account(each.skipped for each in outcome.compared)
-        summary["skipped"] += said
-        timings = {step: round(time, 3) for step, time in place.seconds.items()}
-        folders.write(folder, outcome, summary | {"timings": timings})
+        summary = replace(
+            summarise(outcome, self.encoder, settings, visleak.__version__),
+            key=key,
+            opened_in=os.getcwd(),
+            command=command and redacted(command),
+            timings={step: round(time, 3) for step, time in place.seconds.items()},
+        )
+        folders.write(folder, outcome, summary)
 
 
 def prepare(

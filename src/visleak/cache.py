@@ -22,6 +22,8 @@ from pathlib import Path
 from types import TracebackType
 from typing import Concatenate, Final, ParamSpec, Self, TypeVar
 
+from visleak.storage.database import CHUNK, connect, transaction
+
 P = ParamSpec("P")
 T = TypeVar("T")
 
@@ -30,12 +32,6 @@ STEM: Final = "cache-2"
 
 #: What a file that was set aside is called instead of ``.sqlite``.
 DAMAGED: Final = ".damaged"
-
-#: Keys asked for in one statement; below SQLite's limit on variables of old versions.
-CHUNK: Final = 500
-
-#: Seconds to wait for another process that is writing.
-PATIENCE: Final = 60.0
 
 #: Bytes of the digest that is stored before each value.
 CHECKED: Final = 8
@@ -117,15 +113,9 @@ class Cache:
                 self._set_aside(error)
 
     def _connect(self) -> sqlite3.Connection:
-        db = sqlite3.connect(self.path, timeout=PATIENCE, check_same_thread=False)
+        db = connect(self.path)
         try:
-            # WAL is refused on some network file systems, and while another process switches to
-            # it; the plain journal is safe too
-            with contextlib.suppress(sqlite3.OperationalError):
-                db.execute("PRAGMA journal_mode=WAL").fetchone()
-            db.execute("PRAGMA synchronous=NORMAL")
             db.execute(_TABLES)
-            db.commit()
         except sqlite3.DatabaseError:
             db.close()
             raise
@@ -206,10 +196,10 @@ def _rows(db: sqlite3.Connection, maker: bytes, keys: Sequence[bytes]) -> list[t
 
 
 def _add(db: sqlite3.Connection, rows: Sequence[tuple[bytes, bytes, bytes]]) -> None:
-    with db:
+    with transaction(db):
         db.executemany("INSERT OR IGNORE INTO entries VALUES (?, ?, ?)", rows)
 
 
 def _drop(db: sqlite3.Connection, maker: bytes, key: bytes) -> None:
-    with db:
+    with transaction(db):
         db.execute("DELETE FROM entries WHERE maker = ? AND key = ?", (maker, key))

@@ -6,7 +6,7 @@ import hashlib
 import json
 import math
 from collections.abc import Callable, Mapping
-from dataclasses import fields, is_dataclass
+from dataclasses import MISSING, Field, fields, is_dataclass
 from functools import cache
 from pathlib import Path
 from types import NoneType, UnionType
@@ -106,11 +106,21 @@ def digest_of(value: Any) -> str:
 def as_plain(value: Any) -> Any:
     """Return a record, or what it is made of, for JSON; numbers that are not known are ``None``.
 
+    A record with ``as_dict`` and ``from_dict`` is written and read by these. A field with
+    ``metadata={"optional": True}`` is left out where it is ``None``.
+
     >>> as_plain((1.5, math.nan, {"names": frozenset("ba")}, np.array([[0.5, math.nan]])))
     [1.5, None, {'names': ['a', 'b']}, [[0.5, None]]]
     """
-    if is_dataclass(value):
-        value = {each.name: getattr(value, each.name) for each in fields(value)}
+    if hasattr(type(value), "from_dict"):
+        value = value.as_dict()
+    elif is_dataclass(value):
+        held = {each: getattr(value, each.name) for each in fields(value)}
+        value = {
+            each.name: own
+            for each, own in held.items()
+            if own is not None or not each.metadata.get("optional")
+        }
     elif isinstance(value, np.ndarray):
         value = value.tolist()
     elif isinstance(value, frozenset):
@@ -125,6 +135,8 @@ def as_plain(value: Any) -> Any:
 def from_plain(kind: Any, value: Any, **given: Any) -> Any:
     """Return what :func:`as_plain` was given; refuse what its type cannot hold.
 
+    Missing fields take their defaults.
+
     Args:
         kind: a record, or a type of its fields: numbers, texts, tuples, mappings and sets of
             them, arrays of ``float64``, other records, and any of these or ``None``.
@@ -132,26 +144,37 @@ def from_plain(kind: Any, value: Any, **given: Any) -> Any:
         given: fields of a record that the value does not hold.
 
     Raises:
-        KeyError: a field is missing.
+        KeyError: a field without a default is missing.
         TypeError, ValueError: a value is of another type.
 
     >>> from_plain(dict[str, float], {"a": None})
     {'a': nan}
     """
-    if kind is Any:
-        return value
-    if kind is float:
-        return math.nan if value is None else float(_of(value, int, float))
-    if kind in (int, str, bool):
-        return _of(value, kind)
+    if kind in (Any, object, int, str, bool, float):
+        return _single(kind, value)
+    if hasattr(kind, "from_dict"):
+        return kind.from_dict(_of(value, dict))
     if isinstance(kind, type) and is_dataclass(kind):
         known, hints = _of(value, dict), _hints(kind)
-        wanted = [each.name for each in fields(kind) if each.name not in given]
+        wanted = [
+            each.name
+            for each in fields(kind)
+            if each.name not in given and (each.name in known or not _has_default(each))
+        ]
         return kind(**{name: from_plain(hints[name], known[name]) for name in wanted}, **given)
     if get_origin(kind) is UnionType:
         (known,) = (each for each in get_args(kind) if each is not NoneType)
         return None if value is None else from_plain(known, value)
     return _many(get_origin(kind), get_args(kind), value)
+
+
+def _single(kind: Any, value: Any) -> Any:
+    """Return a number, a text or what has any type."""
+    if kind in (Any, object):
+        return value
+    if kind is float:
+        return math.nan if value is None else float(_of(value, int, float))
+    return _of(value, kind)
 
 
 def _many(origin: Any, inner: tuple[Any, ...], value: Any) -> Any:
@@ -165,6 +188,10 @@ def _many(origin: Any, inner: tuple[Any, ...], value: Any) -> Any:
     if origin is np.ndarray:
         return np.array(_numbers(_of(value, list)), np.float64)
     return {key: from_plain(inner[1], item) for key, item in _of(value, dict).items()}
+
+
+def _has_default(field: Field[Any]) -> bool:
+    return field.default is not MISSING or field.default_factory is not MISSING
 
 
 @cache

@@ -72,12 +72,13 @@ def titled(figure: Any, title: str, below: str) -> None:
     figure.text(y=1 - 0.37 / height, s=below, fontsize=9, color=QUIET, **at)
 
 
-def saved(figure: Any, name: str) -> dict[str, bytes]:
+def saved(figure: Any, name: str, kinds: Sequence[str] = ("svg", "png")) -> dict[str, bytes]:
     """Return a figure's files, ``{"svg": .., "png": ..}``, without date or version.
 
     Args:
         figure: from :func:`figure_of`, whose context is still open.
         name: no two figures of one page have the same.
+        kinds: the endings.
     """
     import matplotlib as mpl
 
@@ -88,6 +89,8 @@ def saved(figure: Any, name: str) -> dict[str, bytes]:
         ("png", {"metadata": {"Software": None}, "dpi": 160}),
     )
     for kind, options in plans:
+        if kind not in kinds:
+            continue
         file = io.BytesIO()
         with warnings.catch_warnings():
             # a sign that the font lacks is drawn as a box, which says enough

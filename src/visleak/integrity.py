@@ -19,13 +19,14 @@ from visleak.images import content_digest
 from visleak.pipeline.workplace import Progress, silent
 from visleak.records import EmbeddingSet, ImageSet, Unreadable
 from visleak.reporting import Document
-from visleak.store import (
+from visleak.storage import (
     AUDIT,
     IMAGES,
     IMAGES_SCHEMA,
     PAIRS,
     PAIRS_SCHEMA,
     UNREADABLE,
+    SetSummary,
     file_digest,
     opened_for_arrow,
     read_problems,
@@ -145,8 +146,8 @@ class _Check:
         self.counts = Counter[str]()
 
     def run(self, images: bool, progress: Progress) -> Integrity:
-        if self.summary.get("unfinished"):
-            lost = f"{self.summary['unfinished']:,} images could not be read a second time"
+        if self.summary.unfinished:
+            lost = f"{self.summary.unfinished:,} images could not be read a second time"
             self._find(AUDIT, lost, "run the same audit again when the source is whole")
         steps: list[Callable[[], None]] = [
             self._digests, self._tables, self._sets, self._ends, self._totals, self._rates,
@@ -161,7 +162,7 @@ class _Check:
                 # the tables are read by their own schemas: what has another form is the summary
                 self._find(AUDIT, f"does not hold what an audit writes ({error!r})")
         if images:
-            for each in self.summary.get("sets") or ():
+            for each in self.summary.sets:
                 self._contents(each, progress)
         return Integrity(
             self.folder,
@@ -179,7 +180,7 @@ class _Check:
 
     def _digests(self) -> None:
         """Compare the files with their digests in ``audit.json``."""
-        files: Mapping[str, str] | None = self.summary.get("files")
+        files: Mapping[str, str] | None = self.summary.files
         if files is None:
             self.notes.append(
                 "an older visleak wrote the audit; the digests of its files are lacking"
@@ -212,10 +213,11 @@ class _Check:
         self.counts["images"] = table.num_rows
         rows = _counted(table["set"])
         problems = Counter(problem.set for problem in read_problems(self.folder / UNREADABLE))
-        for each in self.summary["sets"]:
-            name = each["name"]
-            self._equal(IMAGES, name, rows.pop(name, 0), each.get("listed", each["readable"]))
-            self._equal(UNREADABLE, name, problems.pop(name, 0), each["unreadable"])
+        for each in self.summary.sets:
+            name = each.name
+            listed = each.readable if each.listed is None else each.listed
+            self._equal(IMAGES, name, rows.pop(name, 0), listed)
+            self._equal(UNREADABLE, name, problems.pop(name, 0), each.unreadable)
         for name in {*rows, *problems}:
             self._find(IMAGES, f"holds images of a set {name!r} that {AUDIT} does not name")
         if table.group_by(["set", "id"]).aggregate([]).num_rows != table.num_rows:
@@ -237,11 +239,11 @@ class _Check:
 
     def _totals(self) -> None:
         """Compare the parts of the summary with each other."""
-        totals = self.summary["totals"]
-        if self.summary["headline"] != "; ".join(total["headline"] for total in totals):
+        totals = self.summary.totals
+        if self.summary.headline != "; ".join(total.headline for total in totals):
             self._find(AUDIT, "its headline is not that of its totals")
-        compared = {each["query_set"] for each in self.summary["comparisons"]}
-        for name in compared.symmetric_difference(total["query_set"] for total in totals):
+        compared = {each.query_set for each in self.summary.comparisons}
+        for name in compared.symmetric_difference(total.query_set for total in totals):
             self._find(AUDIT, f"set {name!r} has either comparisons or totals, and not both")
 
     def _rates(self) -> None:
@@ -259,9 +261,9 @@ class _Check:
                 " they do not count"
             )
 
-    def _contents(self, about: Mapping[str, Any], progress: Progress) -> None:
+    def _contents(self, about: SetSummary, progress: Progress) -> None:
         """Compare the content of the images of a set with what was audited."""
-        name = about["name"]
+        name = about.name
         try:
             images = self.audit.images_of(name)
         except VisleakError as error:

@@ -113,7 +113,7 @@ def test_verdicts_of_people_count(dataset: Path, tmp_path: Path) -> None:
     assert run("audit", dataset, "-o", out, "--fail-on", "near=34%").code == 3
     import pyarrow.compute as pc
 
-    from visleak.store import read_table
+    from visleak.storage import read_table
 
     images = read_table(out, "images.parquet")
     ids = dict(zip(images["id"].to_pylist(), images["digest"].to_pylist(), strict=True))

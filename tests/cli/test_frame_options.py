@@ -12,7 +12,7 @@ from calling import refused, run
 from PIL import Image
 
 from visleak.auditing import Audit
-from visleak.store import read_summary
+from visleak.storage import read_summary
 
 #: Frame numbers of each drive on each side: torn apart, and apart.
 SIDES = {"test": ((3, 7), (30,)), "train": ((2, 4, 8), (0, 1))}
@@ -77,7 +77,7 @@ def test_a_bound_of_ones_own(road, told):
     sides = ("--test", road / "test", "--train", road / "train", "--group", r"/(drive\d)/")
     frame = ("--frame", r"/_(\d+)\.png/", "--max-frame-gap", "0", "--fail-on", "recording")
     folder, out, _ = told(0, *sides, *frame)
-    assert read_summary(folder)["settings"]["within_frames"] == 0
+    assert read_summary(folder).as_dict()["settings"]["within_frames"] == 0
     assert "recording leaks" not in out
     assert "recordings none of 3 test frames lies within 0 frames of a training frame" in out
     assert "Recordings on both sides" in (folder / "report.html").read_text()
@@ -88,7 +88,7 @@ def test_seconds_of_a_table(road, told):
     options = (road / "table.csv", "--frame", "at", "--max-time-gap", "0.1")
     folder, out, _ = told(0, *options)
     assert "1 recording leaks: 2 of 3 test images lie within 0.1 s of a training frame" in out
-    (comparison,) = read_summary(folder)["comparisons"]
+    (comparison,) = read_summary(folder).as_dict()["comparisons"]
     assert (comparison["recordings"]["unit"], comparison["recordings"]["within"]) == ("ms", 100)
 
 
@@ -97,7 +97,9 @@ def test_nanoseconds_are_times(road, told):
     options = (road / "table.csv", "--frame", "ns", "--fail-on", "recording")
     folder, out, err = told(3, *options)
     assert "1 recording leaks: 2 of 3 test images lie within 1 s of a training frame" in out
-    assert read_summary(folder)["skipped"] == ["repeats within the test sets: not looked for"]
+    assert read_summary(folder).as_dict()["skipped"] == [
+        "repeats within the test sets: not looked for"
+    ]
     assert err.startswith(
         "frames of test, train: their whole numbers are taken for nanoseconds since 1970, as times"
     )
@@ -112,7 +114,9 @@ def test_numbers_that_may_be_times_pass_no_gate(road, told):
         f"recordings none of 3 test frames lies within 10 frames of a training frame; {doubt}"
         in out
     )
-    assert read_summary(folder)["skipped"] == ["repeats within the test sets: not looked for"]
+    assert read_summary(folder).as_dict()["skipped"] == [
+        "repeats within the test sets: not looked for"
+    ]
     assert err == (
         f"visleak: --fail-on recording: of the recordings in test and train {doubt}; if they are"
         " frames, say how near they leak with --max-frame-gap\n"

@@ -15,7 +15,7 @@ from calling import HOSTILE, refused, run
 from tests.hand_audit import Image, Pair, hand_audit
 
 from visleak.impact import read_impact
-from visleak.store import IMAGES
+from visleak.storage import IMAGES
 
 LINKS = ("--framework", "PyTorch", "--code", "https://a.org", "--weights", "https://a.org/w")
 

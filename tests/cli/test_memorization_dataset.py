@@ -16,8 +16,7 @@ from visleak.memorization.tracing import read_trace
 from visleak.memorization.tracing.document import content
 from visleak.memorization.tracing.records import Match, Original, Replication, Trace
 from visleak.memorization.tracing.run import KIND
-from visleak.storage import RunFolder
-from visleak.store import write_json
+from visleak.storage import RunFolder, write_json
 
 
 @pytest.fixture

@@ -11,7 +11,7 @@ import pytest
 from calling import refused, run
 from PIL import Image
 
-from visleak.store import read_summary
+from visleak.storage import read_summary
 
 
 @pytest.fixture(scope="module")
@@ -123,7 +123,7 @@ def test_wrong_calls(frames: Path, tmp_path: Path, arguments: tuple[str, ...], s
 
 def test_groups_in_an_audit(frames: Path, audited: Path, tmp_path: Path) -> None:
     """A second sentence, a line with names, a section of the report, and a gate."""
-    summary = read_summary(audited)
+    summary = read_summary(audited).as_dict()
     assert summary["headline"].endswith("; 6 groups are on both sides (6 of 6 test images)")
     sides = ("--test", frames / "test", "--train", frames / "train")
     ran = run(

@@ -122,7 +122,7 @@ def test_a_shard_without_a_readable_picture_is_an_empty_file(tmp_path: Path) -> 
     assert isinstance(stored, EmbeddingSet)
     assert [part.rows for part in stored.partitions] == [0, 2, 2]
     found = visleak.audit(stored, f"emb:{done.folder}", cache=None)
-    assert found.summary["totals"][0]["rates"]["hard"]["count"] == 4
+    assert found.summary.as_dict()["totals"][0]["rates"]["hard"]["count"] == 4
 
 
 def test_other_peoples_folders_are_left_alone(source: Path, tmp_path: Path) -> None:
@@ -335,7 +335,10 @@ def test_an_audit_of_embeddings_is_the_audit_of_their_pictures(
         found = visleak.audit(*sides, settings=settings, cache=None)
         assert pairs(found) == known, (left, right)
         assert totals(found) == totals(expected), (left, right)
-        assert found.summary["totals"][0]["rates"] == expected.summary["totals"][0]["rates"]
+        assert (
+            found.summary.as_dict()["totals"][0]["rates"]
+            == expected.summary.as_dict()["totals"][0]["rates"]
+        )
 
 
 def test_half_precision_moves_similarities_by_less_than_a_thousandth(
@@ -373,4 +376,4 @@ def test_an_encoders_folder_is_no_part_of_an_anonymous_manifest(
     assert names == {True: "clip:weights?prep=laion", False: Learned.name}
     assert str(tmp_path).encode() not in (tmp_path / "True" / "manifest.json").read_bytes()
     found = visleak.audit(f"emb:{tmp_path / 'True'}", f"emb:{tmp_path / 'False'}", cache=None)
-    assert found.summary["totals"][0]["rates"]["hard"]["count"] == 7
+    assert found.summary.as_dict()["totals"][0]["rates"]["hard"]["count"] == 7

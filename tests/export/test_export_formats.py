@@ -12,7 +12,7 @@ import pytest
 
 from visleak.errors import UsageError, VisleakError
 from visleak.export import export
-from visleak.store import (
+from visleak.storage import (
     AUDIT,
     IMAGES,
     IMAGES_SCHEMA,

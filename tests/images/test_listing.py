@@ -148,7 +148,7 @@ def test_an_empty_set_says_what_was_skipped(folder: Path) -> None:
 def test_an_audit_counts_what_it_left_out(folder: Path, tmp_path: Path) -> None:
     shutil.copytree(folder, tmp_path / "other")
     audit = visleak.audit(tmp_path / "other", folder, out=tmp_path / "out")
-    assert [each["not_listed"] for each in audit.summary["sets"]] == [SKIPPED, SKIPPED]
+    assert [each["not_listed"] for each in audit.summary.as_dict()["sets"]] == [SKIPPED, SKIPPED]
     stored = json.loads((tmp_path / "out" / "audit.json").read_text())
     assert stored["sets"][0]["not_listed"] == SKIPPED
 

@@ -13,7 +13,7 @@ import pyarrow.parquet as pq
 
 from visleak.impact.benchmark import Benchmark, Scores
 from visleak.impact.predictions import read_scores
-from visleak.store import csv_cell, write_csv_rows
+from visleak.storage import csv_cell, write_csv_rows
 
 #: Twenty images of two classes.
 IDS = [f"test/{number:03d}.png" for number in range(20)]

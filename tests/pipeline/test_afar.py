@@ -27,7 +27,7 @@ from visleak.pipeline.pictures import Drawer
 from visleak.pipeline.workplace import Workplace
 from visleak.search.exact import ExactSearch
 from visleak.search.hits import Wanted
-from visleak.store import IMAGES, PAIRS
+from visleak.storage import IMAGES, PAIRS
 from visleak.vectors import unit_rows
 
 

@@ -114,6 +114,6 @@ def test_neither_order_nor_workers_change_it(forms: list[np.ndarray], tmp_path: 
                 workers=workers,
                 cache=None,
             )
-        found.append(made.summary["comparisons"][0]["chance"])
+        found.append(made.summary.as_dict()["comparisons"][0]["chance"])
     assert found[0] == found[1]
     assert found[0]["sampled"] == 5 * 8

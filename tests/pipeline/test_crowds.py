@@ -151,9 +151,12 @@ def graded(found: Audit) -> int:
 
 def test_a_crowd_is_one_group_and_its_counts_are_true(crowd):
     assert crowd.rate("near_or_exact").count == FRAMES + 1
-    groups = crowd.summary["comparisons"][0]["duplicate_groups"]
+    groups = crowd.summary.as_dict()["comparisons"][0]["duplicate_groups"]
     assert groups == {"groups": 1, "images": FRAMES + 1, "largest": [FRAMES + 1]}
-    assert f"largest group of duplicates has {FRAMES + 1} images" in crowd.summary["headline"]
+    assert (
+        f"largest group of duplicates has {FRAMES + 1} images"
+        in crowd.summary.as_dict()["headline"]
+    )
     frames = crowd.images()
     frames = frames.filter(pc.starts_with(frames["id"], "f"))
     assert min(frames["pairs_total"].to_pylist()) >= FRAMES - 1
@@ -204,7 +207,7 @@ def test_queries_of_a_crowd_leak_and_share_the_work(tmp_path):
     )
     assert found.rate("near_or_exact").count == 12
     assert graded(found) == 12 + FRAMES - 1
-    assert found.summary["comparisons"][0]["duplicate_groups"]["largest"] == [12 + FRAMES]
+    assert found.summary.as_dict()["comparisons"][0]["duplicate_groups"]["largest"] == [12 + FRAMES]
 
 
 def test_groups_follow_verdicts(crowd):
@@ -219,7 +222,7 @@ def test_groups_follow_verdicts(crowd):
         )
         if "crop.png" in (query, reference)
     ]
-    judged = judged_summary(crowd.folder, verdicts)
+    judged = judged_summary(crowd.folder, verdicts).as_dict()
     assert judged["comparisons"][0]["duplicate_groups"] == {
         "groups": 1, "images": FRAMES, "largest": [FRAMES],
     }  # fmt: skip

@@ -12,7 +12,7 @@ import visleak
 from visleak import Settings
 from visleak.errors import MissingExtra, UsageError
 from visleak.pipeline.run import _check_search
-from visleak.store import PAIRS
+from visleak.storage import PAIRS
 
 
 @pytest.fixture(scope="module")
@@ -35,26 +35,26 @@ def test_a_flat_index_writes_the_same_table(sets, tmp_path):
     found = audited(sets, tmp_path / "faiss", search="faiss")
     assert exact.rate("hard_or_soft").count >= 25
     assert (exact.folder / PAIRS).read_bytes() == (found.folder / PAIRS).read_bytes()
-    assert exact.summary["search"] == {"engine": "exact", "version": None, "indexes": []}
-    told = found.summary["search"]
+    assert exact.summary.as_dict()["search"] == {"engine": "exact", "version": None, "indexes": []}
+    told = found.summary.as_dict()["search"]
     assert told["engine"] == "faiss"
     assert told["version"]
     assert [each["index"] for each in told["indexes"]] == ["Flat", "Flat"]  # and within test
     first = told["indexes"][0]
     assert first["recall"]["pairs"]["count"] == first["recall"]["pairs"]["total"] > 0
-    assert not [line for line in found.summary["skipped"] if "faiss" in line]
+    assert not [line for line in found.summary.as_dict()["skipped"] if "faiss" in line]
 
 
 def test_an_index_that_may_lose_leaks_says_so(sets, tmp_path, monkeypatch):
     """In the summary, and so in the report."""
     monkeypatch.setattr("visleak.search.faiss_search.suited", lambda sides, sample: "hnsw")
     found = audited(sets, tmp_path / "out", search="faiss", within=False)
-    (line,) = [line for line in found.summary["skipped"] if "faiss" in line]
-    name, pictures = (found.summary["sets"][i]["name"] for i in (0, 1))
+    (line,) = [line for line in found.summary.as_dict()["skipped"] if "faiss" in line]
+    name, pictures = (found.summary.as_dict()["sets"][i]["name"] for i in (0, 1))
     assert line.startswith(
         f"search for {name} in {pictures}: faiss HNSW32 may miss pairs: it found"
     )
-    (told,) = found.summary["search"]["indexes"]
+    (told,) = found.summary.as_dict()["search"]["indexes"]
     assert (told["index"], told["exact"]) == ("HNSW32", False)
     assert told["parameters"]["efSearch"] >= 16
     assert told["recall"]["queries"] == 30

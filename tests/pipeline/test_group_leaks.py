@@ -122,14 +122,14 @@ def test_an_audit_says_so_and_its_tables_stay(frames):
     plain = audited(frames, None)
     grouped = audited(frames, (["p", "q", None, "p"], ["p", "r", "r", "s"]))
     clean = audited(frames, (["p", "q", "q", "p"], ["r"] * 4))
-    told = json.dumps(plain.summary["totals"] + plain.summary["comparisons"])
+    told = json.dumps(plain.summary.as_dict()["totals"] + plain.summary.as_dict()["comparisons"])
     assert "group" not in told.replace("duplicate_groups", "").replace('"groups": 0', "")
     assert plain.headline == clean.headline == grouped.headline.partition(";")[0]
     assert grouped.headline.endswith("; 1 group is on both sides (2 of 4 test images)")
-    (comparison,) = grouped.summary["comparisons"]
+    (comparison,) = grouped.summary.as_dict()["comparisons"]
     assert comparison["groups"] == {"shared": 1, "queries": 2, "named": ["p"]}
     assert grouped.rate("group") == Rate.of(2, 4)
     assert clean.rate("group") == Rate.of(0, 4)
-    assert "groups of test: 1 of 4 images have none" in grouped.summary["skipped"]
+    assert "groups of test: 1 of 4 images have none" in grouped.summary.as_dict()["skipped"]
     tables = [(each.folder / "pairs.parquet").read_bytes() for each in (plain, grouped, clean)]
     assert tables[0] == tables[1] == tables[2]

@@ -34,7 +34,7 @@ from visleak.pipeline.ray_engine import RayEngine
 from visleak.pipeline.workplace import Workplace
 from visleak.search.hits import Wanted
 from visleak.settings import Settings
-from visleak.store import IMAGES, PAIRS, UNREADABLE
+from visleak.storage import IMAGES, PAIRS, UNREADABLE
 from visleak.vectors import unit_rows
 
 HERE = str(Path(__file__).parent)

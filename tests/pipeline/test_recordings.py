@@ -13,10 +13,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import visleak
+from visleak.documents import as_plain
 from visleak.pipeline.candidates import Side
 from visleak.pipeline.frame_distances import distances, recording_leak
 from visleak.pipeline.recordings import (
-    Recording,
     RecordingLeak,
     doubt,
     rows,
@@ -28,6 +28,7 @@ from visleak.pipeline.tables import Compared
 from visleak.records import Fingerprints, Grades, Pairs
 from visleak.settings import Settings
 from visleak.stats import Rate
+from visleak.storage.summary import RecordingCounts
 
 ENDS = (-(2**63), 2**63 - 1)
 FRAMES = st.one_of(st.integers(-30, 30), st.sampled_from(ENDS), st.none())
@@ -108,14 +109,14 @@ def test_distances_are_those_of_two_loops(test, train, within):
         own = sorted(
             gap
             for name, gap in zip(names, gaps, strict=True)
-            if name == each.name and gap is not None
+            if name == each.recording and gap is not None
         )
         assert (each.least, each.median) == (own[0], own[(len(own) - 1) // 2])
         assert (each.queries, each.close) == (len(own), sum(gap <= within for gap in own))
     listed = {n for n, gap in zip(names, gaps, strict=True) if gap is not None}
-    assert [each.name for each in leak.recordings] == sorted(listed)
-    assert sum(count for _, count in leak.distances) == sum(gap is not None for gap in gaps)
-    inside = [count for last, count in leak.distances if last is not None and last <= within]
+    assert [each.recording for each in leak.recordings] == sorted(listed)
+    assert sum(bar.queries for bar in leak.distances) == sum(gap is not None for gap in gaps)
+    inside = [b.queries for b in leak.distances if b.up_to is not None and b.up_to <= within]
     assert sum(inside) == int(leak.close.sum())
 
 
@@ -146,15 +147,15 @@ def test_near_pairs_of_the_audit_are_counted_among_them():
     graded = [(0, 0, exact), (0, 1, near), (1, 1, near), (2, 1, near), (3, 2, similar)]
     leak = found(test, train, graded)
     assert leak.recordings == (
-        Recording("a", 2, 2, 1, 1, 2, 2, 50),
-        Recording("b", 2, 1, 2, 0, 0, 0, None),
+        RecordingCounts("a", 2, 2, 1, 1, 2, 2, 50),
+        RecordingCounts("b", 2, 1, 2, 0, 0, 0, None),
     )
-    assert [each.name for each in leak.leaking] == ["b", "a"]
-    told = leak.as_dict()
+    assert [each.recording for each in leak.leaking] == ["b", "a"]
+    told = as_plain(leak.summary())
     assert (told["shared"], told["leaking"], told["close"], told["near_or_exact"]) == (2, 2, 3, 1)
     assert told["listed"][0]["recording"] == "b"
     unseen = found(test, train, None)
-    assert unseen.as_dict()["near_or_exact"] is None
+    assert unseen.summary().near_or_exact is None
     assert [each.close for each in unseen.recordings] == [1, 2]
 
 
@@ -228,15 +229,15 @@ def test_why_time_tells_nothing_is_said(train, about, message):
 def test_frames_that_are_far_from_all_others_may_be_none():
     """A hundred bounds apart, and no recording is nearer; what was compared is not "not done"."""
     far = [("a", 10_000, True)]
-    told = found(ONE, far).as_dict()
+    told = as_plain(found(ONE, far).summary())
     assert told["nearest"] == 9_999
     assert doubt("frames", 10, told["nearest"]) == (
         "the nearest are 9,999 frames apart; if the numbers are times, give seconds or dates"
     )
     assert doubt("frames", 100, 9_999) == doubt("ms", 1, 9_999) == ""
-    both = found([*ONE, ("b", 7, True)], [*far, ("b", 7, True)]).as_dict()
+    both = as_plain(found([*ONE, ("b", 7, True)], [*far, ("b", 7, True)]).summary())
     assert both["nearest"] == 0
-    assert found(ONE, [("b", 1, True)]).as_dict()["nearest"] is None
+    assert found(ONE, [("b", 1, True)]).summary().nearest is None
 
 
 def test_distances_do_not_overflow():
@@ -249,7 +250,7 @@ def test_distances_do_not_overflow():
 def test_names_cannot_become_formulas(tmp_path):
     """``recordings.csv`` is opened in spreadsheets."""
     from visleak.pipeline.recordings import COLUMNS
-    from visleak.store import write_csv
+    from visleak.storage import write_csv
 
     leak = found([("=1+1", 0, True)], [("=1+1", 3, True)])
     write_csv(tmp_path / "r.csv", COLUMNS, rows({("test", "train"): leak}))
@@ -306,14 +307,14 @@ def test_an_audit_says_so_and_its_tables_stay(pictures, told):
         " training frame"
     )
     assert told.rate("recording") == Rate.of(2, 3)
-    (comparison,) = told.summary["comparisons"]
+    (comparison,) = told.summary.as_dict()["comparisons"]
     block = comparison["recordings"]
     assert {name: block[name] for name in ("unit", "within", "shared", "leaking", "close")} == {
         "unit": "frames", "within": 2, "shared": 2, "leaking": 1, "close": 2,
     }  # fmt: skip
     assert block["queries"] == 3
-    assert [each["frame_unit"] for each in told.summary["sets"]] == ["frames"] * 2
-    assert all("frame_unit" not in each for each in plain.summary["sets"])
+    assert [each["frame_unit"] for each in told.summary.as_dict()["sets"]] == ["frames"] * 2
+    assert all("frame_unit" not in each for each in plain.summary.as_dict()["sets"])
     assert [each["recording"] for each in block["listed"]] == ["drive0"]
     with (told.folder / "recordings.csv").open() as lines:
         first, second = csv.DictReader(lines)
@@ -323,9 +324,11 @@ def test_an_audit_says_so_and_its_tables_stay(pictures, told):
         plain.folder / "pairs.parquet"
     ).read_bytes()
     assert not (plain.folder / "recordings.csv").exists()
-    assert "recording" not in json.dumps(plain.summary["comparisons"] + plain.summary["totals"])
+    assert "recording" not in json.dumps(
+        plain.summary.as_dict()["comparisons"] + plain.summary.as_dict()["totals"]
+    )
     why = "time between frames of test and train: frame numbers of test and train are not known"
-    assert any(line.startswith(why) for line in plain.summary["skipped"])
+    assert any(line.startswith(why) for line in plain.summary.as_dict()["skipped"])
 
 
 def test_order_and_verification_do_not_change_what_time_says(pictures, told):
@@ -334,7 +337,7 @@ def test_order_and_verification_do_not_change_what_time_says(pictures, told):
     files = [(each.folder / "recordings.csv").read_bytes() for each in (told, other)]
     assert files[0] == files[1]
     unseen = audited(pictures, verify=False)
-    (comparison,) = unseen.summary["comparisons"]
+    (comparison,) = unseen.summary.as_dict()["comparisons"]
     assert comparison["recordings"]["close"] == 2
     assert comparison["recordings"]["near_or_exact"] is None
     assert unseen.rate("recording") == told.rate("recording")
@@ -344,5 +347,5 @@ def test_a_leak_of_nothing_is_a_rate_of_nothing():
     """No recording on both sides: measured, and none."""
     leak = found([("a", 1, True)], [("b", 1, True)])
     assert leak == RecordingLeak("frames", 10, (), leak.close, leak.distances)
-    assert (leak.as_dict()["shared"], leak.as_dict()["near_or_exact"]) == (0, 0)
+    assert (leak.summary().shared, leak.summary().near_or_exact) == (0, 0)
     assert not leak.close.any()

@@ -31,7 +31,7 @@ from visleak.pipeline.rounds import (
 )
 from visleak.remedy.purging import purge
 from visleak.settings import Settings
-from visleak.store import IMAGES, PAIRS
+from visleak.storage import IMAGES, PAIRS
 from visleak.verify import check
 
 FRAMES = 24
@@ -185,10 +185,12 @@ def test_a_static_scene_is_verified_in_part(static):
     assert missing["probability"].null_count == missing.num_rows
     assert missing["matrix"].null_count == missing.num_rows
     assert all("connect" in reason for reason in missing["reason"].to_pylist())
-    about = static.summary["verification"]
+    about = static.summary.as_dict()["verification"]
     assert about["connected"] == missing.num_rows
     assert about["stopped"] == about["limited"] == 0
-    assert any(f"{missing.num_rows:,} candidates" in line for line in static.summary["skipped"])
+    assert any(
+        f"{missing.num_rows:,} candidates" in line for line in static.summary.as_dict()["skipped"]
+    )
     totals = static.images()["pairs_total"].to_pylist()
     assert totals == [FRAMES - 1] * FRAMES
 
@@ -201,8 +203,8 @@ def test_images_without_near_ones_cost_one_round(tmp_path):
     assert found.rate("near_or_exact").count == 0
     assert pairs["grade"].null_count
     assert verified(pairs) <= WITHIN[0] * 30
-    assert found.summary["verification"]["stopped"] == pairs["grade"].null_count
-    assert found.summary["verification"]["limited"] == 0
+    assert found.summary.as_dict()["verification"]["stopped"] == pairs["grade"].null_count
+    assert found.summary.as_dict()["verification"]["limited"] == 0
 
 
 def test_one_query_is_verified_up_to_the_limit(tmp_path):
@@ -212,7 +214,7 @@ def test_one_query_is_verified_up_to_the_limit(tmp_path):
     found = audit(tmp_path / "test", tmp_path / "train", out=tmp_path / "out", cache=None)
     grades = Counter(found.pairs()["grade"].to_pylist())
     assert grades == {"near": sum(ACROSS), None: 60 - sum(ACROSS)}
-    assert found.summary["verification"]["limited"] == 60 - sum(ACROSS)
+    assert found.summary.as_dict()["verification"]["limited"] == 60 - sum(ACROSS)
     plan = purge(found.folder, side="train")
     assert len(plan.sets[0].removed) == sum(ACROSS)
     assert any("may be near or exact" in line for line in plan.caveats)
@@ -230,7 +232,7 @@ def test_queries_of_one_scene_share_the_work(tmp_path):
         cache=None,
     )
     assert found.rate("near").count == 12
-    about = found.summary["verification"]
+    about = found.summary.as_dict()["verification"]
     assert about["connected"]
     assert about["limited"] == 0
     assert purge(found.folder, side="train").sets[0].stays == 0

@@ -73,7 +73,7 @@ def test_an_audit_uses_the_file(tmp_path: Path, natural: dict[str, np.ndarray]) 
     with pytest.raises(UsageError, match="another audit"):
         visleak.audit(folder, folder, out=out, cache=None, thresholds=path)
     result = visleak.audit(folder, folder, out=out, cache=None, thresholds=path, force=True)
-    found = result.summary["thresholds"]
+    found = result.summary.as_dict()["thresholds"]
     assert (found["hard"], found["soft"], found["provenance"]) == (
         0.9375,
         0.75,

@@ -14,7 +14,8 @@ import working
 
 from visleak.errors import MissingExtra, UsageError, VisleakError, VisleakWarning
 from visleak.pipeline.processes import Processes
-from visleak.pipeline.workplace import SCRATCH_PREFIX, Workplace, remove_leftovers
+from visleak.pipeline.workplace import Workplace
+from visleak.storage import SCRATCH_PREFIX, remove_leftovers
 
 HERE = str(Path(__file__).parent)
 

@@ -10,7 +10,7 @@ import pyarrow as pa
 
 from visleak.images import content_digest, open_images
 from visleak.records import EmbeddingSet, Problem, Unreadable
-from visleak.store import (
+from visleak.storage import (
     AUDIT,
     IMAGES,
     IMAGES_SCHEMA,

@@ -21,7 +21,7 @@ from visleak.remedy import staging
 from visleak.remedy.manifest import KEPT
 from visleak.remedy.parts import Part, Piece
 from visleak.remedy.writing import write
-from visleak.store import csv_text
+from visleak.storage import csv_text
 
 HOWS = [(name, how) for name in FILES for how in ("manifest", "link", "copy")]
 HOWS += [(name, how) for name in PACKED for how in ("manifest", "copy")]

@@ -16,9 +16,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from visleak.errors import UsageError, VisleakError
-from visleak.journal import EVERY
 from visleak.replacements.decisions import COLUMNS, FILE, PLAIN, Decision, Decisions, Taken
-from visleak.store import csv_text
+from visleak.storage import csv_text
+from visleak.storage.database import EVERY
 
 
 def decision(test: str = "t0", pool: str = "p0", verdict: str = "approved", **more) -> Decision:

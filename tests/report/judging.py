@@ -8,7 +8,7 @@ from pathlib import Path
 
 from made_audit import HOSTILE_NAME, Made
 
-from visleak.store import AUDIT, write_json
+from visleak.storage import AUDIT, write_json
 from visleak.verdicts import Ledger, Verdict, digests_of, judged_pairs
 
 HOSTILE = "<img src=x onerror=alert(1)>"

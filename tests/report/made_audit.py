@@ -14,7 +14,7 @@ import skimage.data
 
 from visleak.records import Problem
 from visleak.stats import Rate
-from visleak.store import (
+from visleak.storage import (
     AUDIT,
     IMAGES,
     IMAGES_SCHEMA,

@@ -7,7 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from visleak.report.choice import COLUMNS, FLOOR, choose, ledger
-from visleak.store import PAIRS_SCHEMA
+from visleak.storage import PAIRS_SCHEMA
 
 STORED = [name for name in COLUMNS if name != "machine_grade"]
 SCHEMA = pa.schema([*(PAIRS_SCHEMA.field(name) for name in STORED), ("machine_grade", pa.string())])

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import shutil
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -76,9 +77,8 @@ def test_without_images_there_are_no_marks(folder: Path, tmp_path: Path) -> None
     shutil.copytree(folder.parent, gone)
     (gone / "test" / "changed.png").write_bytes(b"no image any more")
     audit = Audit(gone / "audit")
-    audit.summary["opened_in"] = str(gone)
-    for each in audit.summary["sets"]:
-        each["source"] = str(gone / Path(each["source"]).name)
+    sets = [replace(s, source=str(gone / Path(s.source).name)) for s in audit.summary.sets]
+    audit.summary = replace(audit.summary, opened_in=str(gone), sets=tuple(sets))
     html = build(gone / "audit", shown_pictures(audit))
     assert marked(card(html, "changed.png")) == {}
     assert marked(card(html, "turned.png"))

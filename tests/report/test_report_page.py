@@ -14,9 +14,9 @@ from made_audit import HOSTILE_LABEL, HOSTILE_NAME, Made
 
 from visleak.errors import UsageError, VisleakError
 from visleak.gallery import relation
-from visleak.report import build, findings, model, write_report
+from visleak.report import build, findings, write_report
 from visleak.stats import Rate
-from visleak.store import IMAGES, PAIRS, PAIRS_SCHEMA, read_table, write_json, write_tables
+from visleak.storage import IMAGES, PAIRS, PAIRS_SCHEMA, read_table, write_json, write_tables
 
 VOID = {"meta", "img", "br", "input", "link", "hr"}
 
@@ -65,6 +65,12 @@ def html(made: Made) -> str:
 @pytest.fixture(scope="module")
 def page(html: str) -> Page:
     return Page(html)
+
+
+def charts(page: Page) -> list[str]:
+    """Return the charts of a page in words."""
+    shown = [a for a in page.all("img") if str(a["src"]).startswith("data:image/svg+xml;base64,")]
+    return [str(a["alt"]) for a in shown]
 
 
 def without_pairs(made: Made) -> None:
@@ -133,7 +139,6 @@ def test_page_says_what_the_audit_found(made: Made, page: Page) -> None:
         "3 images could not be read",
         "3 archives inside archives were not opened",
         "Classes with most leaks",
-        "Hard leaks, %",
         "also leaks to 2 more",
         "visleak audit --test test --train train --train web=crawl",
         "b2:0123456789abcdef",
@@ -141,6 +146,7 @@ def test_page_says_what_the_audit_found(made: Made, page: Page) -> None:
         "One of the two pictures could not be read again",
     ):
         assert part in page.words, part
+    assert any("Shares of hard and soft leaks" in words for words in charts(page))
 
 
 def test_gallery_states_its_cap(made: Made) -> None:
@@ -162,14 +168,14 @@ def test_private_page_holds_no_pixel(fresh: Callable[..., Made]) -> None:
     made = fresh()
     page = Page(build(made.folder, made.pictures, private=True))
     assert made.asked == []
-    assert not page.all("img")
+    assert len(page.all("img")) == len(charts(page))
     assert "made without pictures" in page.words
     assert [a for a in page.all("li") if "data-kind" in a]
 
 
 def test_page_without_access_to_pictures_says_so(made: Made) -> None:
     page = Page(build(made.folder))
-    assert not page.all("img")
+    assert len(page.all("img")) == len(charts(page))
     assert "No pictures were at hand" in page.words
 
 
@@ -249,11 +255,11 @@ def test_one_set_pair_gets_bars_and_no_matrix(fresh: Callable[..., Made]) -> Non
     made = fresh()
     summary = json.loads(json.dumps(made.summary))
     summary["comparisons"] = summary["comparisons"][:1]
-    del summary["totals"]
+    summary["totals"] = summary["totals"][:1]
     write_json(made.folder / "audit.json", summary)
     page = Page(build(made.folder, made.pictures))
     assert "By similarity alone" in page.words
-    assert "Hard leaks, %" not in page.words
+    assert not any("Shares of hard and soft leaks" in words for words in charts(page))
     assert page.words.count("95 % CI") >= 3
 
 
@@ -265,10 +271,11 @@ def test_one_reference_set_gets_one_bar_a_query_set(fresh: Callable[..., Made]) 
     ]
     write_json(made.folder / "audit.json", summary)
     page = Page(build(made.folder, made.pictures))
-    assert "Hard leaks, %" not in page.words
+    assert not any("Shares of hard and soft leaks" in words for words in charts(page))
     for item in summary["totals"]:
         hard, soft = (100 * item["rates"][name]["share"] for name in ("hard", "soft"))
-        assert f"{hard:.2f} + {soft:.2f} = {hard + soft:.2f} %" in page.words
+        numbers = f"{hard:.2f} + {soft:.2f} = {hard + soft:.2f} %"
+        assert any(numbers in words for words in charts(page))
 
 
 def test_nearly_empty_summary_still_makes_a_page(fresh: Callable[..., Made]) -> None:
@@ -333,7 +340,7 @@ def test_sections_of_other_steps_are_on_the_page(fresh: Callable[..., Made]) -> 
     page = Page(build(made.folder, made.pictures))
     assert "Impact <b>" in page.words
     assert "sections/purge.json cannot be shown" in page.words
-    assert {"width": "3", "height": "3"} in page.all("rect")
+    assert "Impact <b>" in charts(page)
     assert len(page.all("script")) == 1
 
 
@@ -395,11 +402,3 @@ def test_view_without_a_matrix_is_that_view(turns: int, mirror: bool) -> None:
     row, column = np.argwhere(moved)[0]
     x, y, _ = matrix @ [18.5 / 60, 6.5 / 60, 1]
     assert (x * 60, y * 60) == pytest.approx((column + 0.5, row + 0.5))
-
-
-def test_summary_reads_an_old_and_odd_file(tmp_path: Path) -> None:
-    odd = {"schema": 0, "sets": None, "comparisons": [3, {"rates": {"hard": {"count": 1}}}]}
-    write_json(tmp_path / "audit.json", odd)
-    summary = model.read(tmp_path)
-    assert summary.leaks[0].rates == {}
-    assert not summary.clean

@@ -14,7 +14,7 @@ from made_audit import Made
 from test_report_page import Page
 
 from visleak.report import build, findings, model
-from visleak.store import AUDIT, write_json
+from visleak.storage import AUDIT, write_json
 from visleak.verdicts import Ledger, Verdict, judged_pairs, read_verdicts
 
 
@@ -95,8 +95,8 @@ def test_rates_and_examples_count_verdicts(made: Made) -> None:
     rows = [row for row in judged_pairs(made.folder).to_pylist() if row["coverage"] != "within"]
     exact = {(row["query_set"], row["query"]) for row in rows if row["grade"] == "exact"}
     people = {(row["query_set"], row["query"]) for row in rows if row["judged"] == "human"}
-    assert sum(s.rates["exact"].count for s in judged.standings) == len(exact)
-    assert sum(s.rates["exact"].count for s in plain.standings) < len(exact)
+    assert sum(s.rates["exact"].count for s in judged.totals) == len(exact)
+    assert sum(s.rates["exact"].count for s in plain.totals) < len(exact)
     assert len(people) == 2
     shown = findings.read(made.folder, judged.query_sets, None, 300, said)
     assert shown.pairs == findings.read(made.folder, judged.query_sets, None, 300).pairs + 1

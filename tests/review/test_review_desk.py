@@ -19,7 +19,7 @@ from visleak.records import GRADES
 from visleak.review.choice import Choice
 from visleak.review.desk import Desk
 from visleak.review.standing import ROW, Progress
-from visleak.store import PAIRS, PAIRS_SCHEMA, write_tables
+from visleak.storage import PAIRS, PAIRS_SCHEMA, write_tables
 from visleak.verdicts import Ledger, Verdict, judged_pairs, read_verdicts
 
 ALL = Choice()

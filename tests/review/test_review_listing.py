@@ -20,7 +20,7 @@ from visleak.records import GRADES
 from visleak.review.choice import Choice, couple, couples, fixed, labels, order
 from visleak.review.listing import Listing, read_listing
 from visleak.review.words import cut
-from visleak.store import IMAGES, IMAGES_SCHEMA, PAIRS, PAIRS_SCHEMA, write_tables
+from visleak.storage import IMAGES, IMAGES_SCHEMA, PAIRS, PAIRS_SCHEMA, write_tables
 from visleak.verdicts import pair_key
 
 SETS = ("test", "train", "extra")

@@ -22,7 +22,7 @@ from visleak.robustness import calibrate
 from visleak.robustness.conditions import CONDITIONS
 from visleak.robustness.levels import STEP, threshold_at
 from visleak.robustness.thresholding import Calibration, rates
-from visleak.store import write_json
+from visleak.storage import write_json
 
 NAMES = ("original", "flip-h", "gauss", "red")
 

@@ -14,13 +14,11 @@ import pytest
 from PIL import Image
 from study_making import HOSTILE, SETS, carried_out, sets_of, table, with_reports, write_pictures
 
-from visleak.pipeline.folder import claimed
 from visleak.stats import Rate
+from visleak.storage import claimed
 from visleak.study import Result
-from visleak.study.figures import BARS, DEGREES, bars, matrix
-from visleak.study.output import write
+from visleak.study.document import CELLS, UNIONS, write
 from visleak.study.results import RATES
-from visleak.study.tables import CELLS, UNIONS
 
 PAPER = {
     "kind": "visleak published values",
@@ -65,55 +63,6 @@ def test_figures_are_made_and_not_empty(out: Path, name: str) -> None:
     assert any(max(c) - min(c) > 60 and share > 0.003 for c, share in shares.items())
 
 
-def test_a_cell_of_the_matrix_has_the_colour_of_its_share(
-    result: Result, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """The deeper the higher; what was not compared has no colour at all."""
-    from visleak.study import figures
-
-    drawn: dict[str, np.ndarray] = {}
-    real = figures._panel
-
-    def spied(axes, result, panel, **rest):
-        real(axes, result, panel, **rest)
-        drawn[panel[0]] = np.ma.filled(axes.images[0].get_array().astype(float), np.nan)
-
-    monkeypatch.setattr(figures, "_panel", spied)
-    matrix(result, DEGREES, "matrix")
-    assert set(drawn) == {"hard", "soft", "hard_or_soft"}
-    for rate, painted in drawn.items():
-        for y, reference in enumerate(result.rows):
-            for x, query in enumerate(result.columns):
-                cell = result.cell(query, reference)
-                share = cell.rates[rate].share if cell else np.nan
-                assert np.isnan(painted[y, x]) == np.isnan(share)
-        known = [
-            (c.rates[rate].share, painted[y, x])
-            for y, r in enumerate(result.rows)
-            for x, q in enumerate(result.columns)
-            if (c := result.cell(q, r))
-        ]
-        order = sorted(known)
-        assert [depth for _, depth in order] == sorted(depth for _, depth in known)
-
-
-def test_bars_are_as_long_as_their_shares(result: Result, monkeypatch: pytest.MonkeyPatch) -> None:
-    from visleak.study import figures
-
-    lengths: list[list[float]] = []
-    real = figures._bar
-
-    def spied(axes, y, union):
-        before = len(axes.patches)
-        real(axes, y, union)
-        lengths.append([patch.get_width() for patch in axes.patches[before:]])
-
-    monkeypatch.setattr(figures, "_bar", spied)
-    bars(result.totals, "title", "x")
-    expected = [[100 * u.rates[name].share for name, *_ in BARS] for u in result.totals]
-    np.testing.assert_allclose(lengths, expected)
-
-
 def test_no_figure_without_numbers(result: Result, root: Path) -> None:
     """A study without grades has no figure of them, also where one stood before."""
     folder = root / "plain"
@@ -125,7 +74,6 @@ def test_no_figure_without_numbers(result: Result, root: Path) -> None:
     # nor a link to a report that nobody wrote
     assert "<a href" not in (folder / "study.html").read_text()
     assert (folder / "matrix.png").exists()
-    assert bars([], "t", "x") == {}
 
 
 def test_the_json_is_the_study(out: Path, result: Result) -> None:
@@ -197,7 +145,7 @@ def test_a_latex_table_has_one_shape(out: Path) -> None:
     """As many cells in every row as columns are declared: else LaTeX stops."""
     tex = re.sub(r"\\&", "", (out / "study.tex").read_text())
     tables = re.findall(r"\\begin{tabular}{(.*?)}\n(.*?)\\end{tabular}", tex, re.DOTALL)
-    assert len(tables) == 7
+    assert len(tables) == 8
     for columns, text in tables:
         rows = [line for line in text.splitlines() if line.endswith(r"\\")]
         assert len(rows) > 1
@@ -237,7 +185,7 @@ def test_ours_and_published_stand_side_by_side(out: Path, result: Result) -> Non
     assert f"{share} / 12.34" in lines
     assert "## Hard leaks, % (ours / published)" in lines
     assert "| 1.00-2.00 |" in lines
-    assert "Published: Somebody \\<b\\> 2020" in lines
+    assert "published: Somebody \\<b\\> 2020" in lines
 
 
 def test_the_same_study_gives_the_same_bytes(out: Path, result: Result, root: Path) -> None:

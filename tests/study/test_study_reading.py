@@ -10,7 +10,7 @@ from study_making import table
 from visleak.errors import UsageError
 from visleak.study import read_study
 from visleak.study.config import Inclusion
-from visleak.study.places import locate
+from visleak.study.running import locate
 
 A = table("a", roles=["B"])
 

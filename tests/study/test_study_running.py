@@ -15,8 +15,8 @@ import pytest
 from study_making import HOSTILE, carried_out, sets_of, table, with_reports
 
 from visleak.errors import UsageError, VisleakError
-from visleak.study import Options, output, read_study, study
-from visleak.study.audits import folder_name
+from visleak.study import Options, read_study, study
+from visleak.study.running import folder_name
 
 PATIENCE = 120
 
@@ -24,7 +24,7 @@ PATIENCE = 120
 @pytest.fixture(autouse=True)
 def _no_figures(monkeypatch: pytest.MonkeyPatch) -> None:
     """Drawing takes longer than these studies."""
-    monkeypatch.setattr(output, "FIGURES", {})
+    monkeypatch.setattr("visleak.study.document._figures", lambda result: iter(()))
 
 
 def content(folder: Path) -> dict[str, bytes]:
@@ -139,7 +139,7 @@ def test_one_broken_source_does_not_end_the_rest(place: Path) -> None:
         ("bad-test", "crawl"),
     }
     assert all("bad.zip" in f.why and "\n" not in f.why for f in result.failed)
-    assert "Came to nothing" in (place / "out/study.md").read_text()
+    assert "Not compared" in (place / "out/study.md").read_text()
     # mended, only what failed is made
     (place / "bad.zip").unlink()
     shutil.make_archive(str(place / "bad"), "zip", place / "crawl")
@@ -152,16 +152,16 @@ def test_one_broken_source_does_not_end_the_rest(place: Path) -> None:
 def test_an_audit_that_breaks_does_not_end_the_rest(
     place: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from visleak.study import audits
+    from visleak.study import running
 
-    real = audits.audit
+    real = running.audit
 
     def breaking(queries, references, **rest):
         if references[0].name == "two-train":
             raise VisleakError("the vectors are of another encoder")
         return real(queries, references, **rest)
 
-    monkeypatch.setattr(audits, "audit", breaking)
+    monkeypatch.setattr(running, "audit", breaking)
     result = carried_out(place, sets_of())
     (left,) = result.failed
     assert (left.comparison.reference, left.why) == (
@@ -261,7 +261,7 @@ def test_a_sample_has_no_repeats_within(place: Path) -> None:
 
 
 def test_two_runs_at_one_folder(place: Path) -> None:
-    from visleak.pipeline.folder import claimed
+    from visleak.storage import claimed
 
     (place / "sets.toml").write_text(sets_of())
     with (

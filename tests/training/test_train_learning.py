@@ -20,8 +20,8 @@ from train_making import EACH, crops
 from visleak.encoders import load_encoder
 from visleak.errors import UsageError, VisleakError
 from visleak.images import open_images
-from visleak.pipeline.folder import claimed
 from visleak.records import Picture
+from visleak.storage import claimed
 from visleak.training import Trained, Wishes, checkpoint_path, train_encoder
 from visleak.training.learning import working_folder
 from visleak.training.material import Sizes

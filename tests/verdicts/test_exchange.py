@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from hand_audit import Image, Pair, digest_of, hand_audit
 from visleak.errors import UsageError, VisleakError
 from visleak.records import GRADES
-from visleak.store import read_summary, write_json
+from visleak.storage import read_summary, write_json
 from visleak.verdicts import Ledger, Verdict, judged_pairs, read_verdicts, settle
 from visleak.verdicts.exchange import import_verdicts, verdicts_of
 from visleak.verdicts.exporting import export_verdicts
@@ -169,7 +169,7 @@ def test_which_set_a_column_is_of(folder: Path, tmp_path: Path) -> None:
     apart = hand_audit(tmp_path / "apart", TEST, TRAIN, within=False)
     with pytest.raises(UsageError, match="did not look for repeats within the test set"):
         import_verdicts(apart, path, within=True)
-    summary = read_summary(folder)
+    summary = read_summary(folder).as_dict()
     summary["comparisons"].append(summary["comparisons"][0] | {"reference_set": "web"})
     write_json(folder / "audit.json", summary)
     with pytest.raises(UsageError, match="one set a column; choose with --train: train, web"):

@@ -9,9 +9,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pytest
 
-from visleak.store import IMAGES, PAIRS, read_summary, read_table
+from visleak.storage import IMAGES, PAIRS, read_summary, read_table
 from visleak.verdicts import Ledger, Verdict, digests_of, judged_pairs, judged_summary
-from visleak.verdicts.summary import _Strongest, _total
 
 Images = dict[tuple[str, str], str]
 
@@ -53,12 +52,8 @@ def test_without_verdicts_nothing_changes(audited: Path) -> None:
 
 def test_counting_again_gives_what_the_audit_counted(audited: Path) -> None:
     """Verdicts that agree with the machine in everything change no number."""
-    stored = read_summary(audited)
+    stored = read_summary(audited).as_dict()
     table = judged_pairs(audited, verdicts=())
-    strongest = _Strongest(audited, table)
-    for total in stored["totals"]:
-        again = _total(total, stored, strongest)
-        assert again["rates"] == total["rates"]
     agreeing = [
         Verdict.of(left, right, grade, "Ada")
         for left, right, grade in zip(
@@ -67,7 +62,7 @@ def test_counting_again_gives_what_the_audit_counted(audited: Path) -> None:
             strict=True,
         )
     ]
-    summary = judged_summary(audited, agreeing)
+    summary = judged_summary(audited, agreeing).as_dict()
     for key in ("comparisons", "label_conflicts"):
         assert summary[key] == stored[key]
     assert summary["review"]["changed"] == summary["review"]["added"] == 0
@@ -75,14 +70,14 @@ def test_counting_again_gives_what_the_audit_counted(audited: Path) -> None:
 
 
 def test_a_verdict_takes_the_place_of_the_grade(folder: Path, digests: Images) -> None:
-    before = read_summary(folder)["totals"][0]["rates"]
+    before = read_summary(folder).as_dict()["totals"][0]["rates"]
     assert before["near_or_exact"]["count"] == 2
     with Ledger(folder) as ledger:
         ledger.add(said(digests, "a/mirrored.png", "a/chelsea.png", "different"))
     mirrored = row(judged_pairs(folder), "a/mirrored.png", "a/chelsea.png")
     assert (mirrored["grade"], mirrored["probability"]) == ("different", 0.0)
     assert (mirrored["machine_grade"], mirrored["judged"]) == ("near", "human")
-    summary = judged_summary(folder)
+    summary = judged_summary(folder).as_dict()
     rates = summary["totals"][0]["rates"]
     assert rates["near_or_exact"]["count"] == 1
     assert rates["near_or_exact"]["total"] == before["near_or_exact"]["total"]
@@ -106,9 +101,9 @@ def test_a_disputed_pair_keeps_the_machines_grade(folder: Path, digests: Images)
     mirrored = row(judged_pairs(folder), "a/mirrored.png", "a/chelsea.png")
     assert mirrored["judged"] == "disputed"
     assert (mirrored["grade"], mirrored["probability"]) == (stored["grade"], stored["probability"])
-    summary = judged_summary(folder)
+    summary = judged_summary(folder).as_dict()
     assert summary["review"]["disputed"] == 1
-    assert summary["totals"][0]["rates"] == read_summary(folder)["totals"][0]["rates"]
+    assert summary["totals"][0]["rates"] == read_summary(folder).as_dict()["totals"][0]["rates"]
 
 
 def test_what_the_machine_did_not_list_is_added(folder: Path, digests: Images) -> None:
@@ -130,7 +125,7 @@ def test_what_the_machine_did_not_list_is_added(folder: Path, digests: Images) -
     assert (added["label_relation"], added["coverage"]) == ("same", "intra")
     order = [(r["query_set"], r["query"], -(r["similarity"] or -9)) for r in judged.to_pylist()]
     assert order == sorted(order)
-    assert judged_summary(folder)["review"]["added"] == 1
+    assert judged_summary(folder).as_dict()["review"]["added"] == 1
     # a dispute about it adds nothing: there is no grade to show
     with Ledger(folder) as ledger:
         ledger.add(said(digests, *unlisted, "near", "Ben"))
@@ -146,7 +141,9 @@ def test_a_pair_within_the_set_stands_once_lower_id_first(folder: Path, digests:
     inside = judged.filter(pc.equal(judged["coverage"], "within"))
     assert row(inside, "b/brighter.png", "b/other.png")["grade"] == "exact"
     assert row(inside, "a/copy.png", "b/other.png")["grade"] == "near"
-    within = next(c for c in judged_summary(folder)["comparisons"] if c["coverage"] == "within")
+    within = next(
+        c for c in judged_summary(folder).as_dict()["comparisons"] if c["coverage"] == "within"
+    )
     assert within["within"]["duplicate_pairs"] == {"exact": 1, "near": 1, "similar": 0}
     assert within["within"]["distinct_images"] == {"exact": 2, "near": 1, "similar": 0}
 

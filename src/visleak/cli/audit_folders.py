@@ -30,9 +30,8 @@ def report(audit: AuditFolder, options: Report) -> Reply:
     """Write the report of an audit again, including what was added to the folder since."""
     from visleak.auditing import Audit
     from visleak.cli.pictures import shown_pictures
-    from visleak.pipeline.folder import refuse_sets
     from visleak.report import write_report
-    from visleak.store import REPORT, free_file
+    from visleak.storage import REPORT, free_file, refuse_sets
 
     opened, out = Audit(audit.folder), options.out
     # replacing the page of the audit itself is the purpose of this command
@@ -91,8 +90,7 @@ class Export(Replaced):
 def export(audit: AuditFolder, options: Export) -> Reply:
     """Write the pairs or the leaking images of an audit for other tools."""
     from visleak.export import export as write
-    from visleak.pipeline.folder import refuse_sets
-    from visleak.store import read_summary
+    from visleak.storage import read_summary, refuse_sets
 
     refuse_sets(read_summary(audit.folder), options.out)
     return Reply(files=write(audit.folder, **keywords(options)))
@@ -125,8 +123,7 @@ def diff(options: Diff) -> Reply:
     from visleak.diff import diff as compared
     from visleak.diff import headlines, told, write_changes
     from visleak.diff.sets import parse_map
-    from visleak.pipeline.folder import refuse_sets
-    from visleak.store import free_file, read_summary
+    from visleak.storage import free_file, read_summary, refuse_sets
 
     before, after, out = options.before, options.after, options.out
     if out is not None:

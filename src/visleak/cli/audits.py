@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import sys
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -99,7 +98,7 @@ def audit(
     from visleak.pipeline.cost import describe
     from visleak.pipeline.engines import engine_of
     from visleak.report import document
-    from visleak.store import AUDIT, read_summary
+    from visleak.storage import AUDIT, read_summary
 
     wanted = gates.parse_all(options.fail_on)
     if options.config is not None:
@@ -153,7 +152,7 @@ def audit(
         [*shown, *passed.passed],
         content
         if known is None
-        else read_summary(result.folder)
+        else read_summary(result.folder).as_dict()
         | {"baseline": list(known.sources), "gates": list(passed.gates)},
         [*notes, *passed.notes],
         passed.tripped,
@@ -192,7 +191,7 @@ def _kept(execution: Execution) -> str:
 def _show_cost(prepared: Prepared, options: AuditOptions, execution: Execution, call: Call) -> None:
     """Show a person at a terminal what a run of more than a few seconds will cost."""
     from visleak.pipeline.cost import describe
-    from visleak.store import AUDIT
+    from visleak.storage import AUDIT
 
     finished = (options.out / AUDIT).is_file() and not options.force
     if not sys.stderr.isatty() or finished or prepared.images < WORTH_TELLING:
@@ -213,10 +212,19 @@ def _study(
     from visleak.cli.pictures import write_page
     from visleak.gating import gates
     from visleak.pipeline.engines import engine_of
+    from visleak.reporting import terminal
     from visleak.study import Options as StudyOptions
     from visleak.study import read_study, study
-    from visleak.study.document import document, failures, not_compared, plan_of
-    from visleak.study.output import PAGE, RESULT
+    from visleak.study.document import (
+        PAGE,
+        RESULT,
+        TERMINAL,
+        document,
+        failures,
+        not_compared,
+        plan_of,
+        summary,
+    )
 
     call.only_with("--config, whose file says what is compared and how", OF_STUDIES)
     asked = read_study(options.config or "")
@@ -241,10 +249,10 @@ def _study(
         finished=finished,
     )
     result = study(asked, out, chosen)
-    lines = gates.tripped(wanted, json.loads((out / RESULT).read_text(encoding="utf-8")))
+    lines = gates.tripped(wanted, summary(result))
     lines += not_compared(result) if wanted else []
     return Reply(
-        whole(document(result)),
+        terminal(document(result), columns=TERMINAL, rows=len(result.cells)),
         out / RESULT,
         complaints=[*failures(result), *lines],
         files=[out / PAGE],

@@ -251,11 +251,11 @@ def _line(context: typer.Context) -> str:
 
 def warn_if_unfinished(folder: Path) -> None:
     """Warn of an audit whose numbers are those of fewer images."""
-    from visleak.store import read_summary
+    from visleak.storage import read_summary
 
     # a command reports itself what is wrong with its folder
     with suppress(VisleakError, OSError):
-        if lost := read_summary(folder).get("unfinished"):
+        if lost := read_summary(folder).unfinished:
             edges.complain(
                 f"the audit {folder} is unfinished: {lost:,} images could not be read again and are"
                 " in no rate; run the audit again"

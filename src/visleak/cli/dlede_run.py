@@ -93,8 +93,7 @@ def carried_out(order: Order, trainer: Trainer) -> tuple[DLeDe, Path, Path | Non
     from visleak.dlede.output import write
     from visleak.dlede.section import NAME, section
     from visleak.dlede.split_lists import listed
-    from visleak.pipeline.folder import claimed, refuse_inputs
-    from visleak.store import REPORT
+    from visleak.storage import REPORT, claimed, refuse_inputs
 
     told: list[Forecast] = []
     with bars() as progress:
@@ -154,7 +153,7 @@ def _refuse_result(order: Order) -> None:
     """
     from visleak.dlede.measuring import REQUEST
     from visleak.dlede.stored import RESULT
-    from visleak.store import free_folder
+    from visleak.storage import free_folder
 
     free_folder(order.out, RESULT, force=order.force or (order.out / REQUEST).exists())
 
@@ -167,7 +166,7 @@ def _given(order: Order, split: Split) -> Audit | None:
     """
     from visleak.auditing import Audit
     from visleak.dlede.section import NAME
-    from visleak.store import SECTIONS
+    from visleak.storage import SECTIONS
 
     if order.audit in ("", "off"):
         return None
@@ -218,9 +217,7 @@ def _refuse_other(audit: Audit, split: Split) -> None:
 
     table = audit.images()
     compared = {
-        name
-        for each in audit.summary["comparisons"]
-        for name in (each["query_set"], each["reference_set"])
+        name for each in audit.summary.comparisons for name in (each.query_set, each.reference_set)
     }
     seen = [set(table.filter(pc.equal(table["set"], name))["id"].to_pylist()) for name in compared]
     for images in (split.test, split.train):
@@ -256,16 +253,16 @@ def _copies(audit: Audit, split: Split) -> Mapping[str, int]:
     """
     import pyarrow.compute as pc
 
-    compared = audit.summary["comparisons"]
+    compared = audit.summary.comparisons
     names = (split.test.name, split.train.name)
-    own = [each for each in compared if (each["query_set"], each["reference_set"]) == names]
+    own = [each for each in compared if (each.query_set, each.reference_set) == names]
     (found, *others) = own or compared
     table = audit.images()
-    queries = table.filter(pc.equal(table["set"], found["query_set"]))["id"].to_pylist()
-    rate = found["rates"].get("near_or_exact")
+    queries = table.filter(pc.equal(table["set"], found.query_set))["id"].to_pylist()
+    rate = found.rates.get("near_or_exact")
     if others or rate is None or not set(queries) <= set(split.test.ids.to_pylist()):
         return {}
-    return {"copies": int(rate["count"]), "images": int(rate["total"])}
+    return {"copies": rate.count, "images": rate.total}
 
 
 def _pairs(order: Order, split: Split, result: DLeDe) -> bytes | None:

@@ -266,7 +266,7 @@ def _judge(file: Path, verdict: Verdict, out: Path, *, json: bool, force: bool) 
     from visleak.dlede.measuring import REQUEST, judge_scores
     from visleak.dlede.output import write
     from visleak.dlede.stored import RESULT
-    from visleak.store import free_folder
+    from visleak.storage import free_folder
 
     free_folder(out, RESULT, force=force)
     # trainings of our own are judged by what they are, whatever is asked

@@ -262,7 +262,7 @@ def _opened(
     """Return the images of a source; refuse a target that cannot be written first."""
     from visleak.cli import sets
     from visleak.impact.evaluators.predictions import check_target
-    from visleak.pipeline.folder import refuse_inputs
+    from visleak.storage import refuse_inputs
 
     check_target(target.out, force=target.force)
     call.progress("listing images", 0, 0)

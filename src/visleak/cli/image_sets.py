@@ -76,7 +76,7 @@ def encode(
     from visleak.embedding.hiding import THUMBNAILS
     from visleak.images.sides import open_set
     from visleak.pipeline.engines import engine_of
-    from visleak.store import UNREADABLE
+    from visleak.storage import UNREADABLE
 
     if options.anonymous and options.encoder in THUMBNAILS:
         call.note(
@@ -234,11 +234,9 @@ def robustness(images: ImageSet, options: Robustness, execution: Execution, call
     Writes tables, plots, a contact sheet of the changes and report.html to a folder.
     """
     from visleak.images.sides import open_set
-    from visleak.pipeline.folder import claimed, refuse_inputs
     from visleak.robustness import robustness as measure
-    from visleak.robustness.output import PAGE, RESULT, write
-    from visleak.robustness.tables import document
-    from visleak.store import free_folder
+    from visleak.robustness.document import PAGE, RESULT, document, write
+    from visleak.storage import claimed, free_folder, refuse_inputs
 
     out = options.out
     free_folder(out, RESULT, force=options.force)
@@ -285,10 +283,9 @@ def calibrate(images: ImageSet, options: Calibrate, execution: Execution, call: 
     audit --thresholds.
     """
     from visleak.images.sides import open_set
-    from visleak.pipeline.folder import refuse_inputs
     from visleak.robustness import calibrate as measure
     from visleak.robustness.thresholding import document
-    from visleak.store import free_file, write_json
+    from visleak.storage import free_file, refuse_inputs, write_json
 
     try:
         rates = [float(part) for part in options.fpr.split(",")]
@@ -419,7 +416,7 @@ def train_encoder(images: ImageSet, options: TrainEncoder, training: Training, c
     An interrupted run resumes. See docs/encoders.md.
     """
     from visleak.images.sides import open_set
-    from visleak.pipeline.folder import refuse_inputs
+    from visleak.storage import refuse_inputs
     from visleak.training import Wishes, checkpoint_path, document
     from visleak.training import train_encoder as train
 

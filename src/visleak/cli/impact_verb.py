@@ -159,10 +159,8 @@ def impact(
         write_several,
     )
     from visleak.impact.leaderboard import add_to
-    from visleak.pipeline.folder import refuse_sets
     from visleak.reporting import section, terminal
-    from visleak.storage import RunFolder
-    from visleak.store import free_folder
+    from visleak.storage import RunFolder, free_folder, refuse_sets
 
     folders = inputs.folders()
     files = inputs.files(list(folders))

@@ -135,7 +135,8 @@ def extract(model: OptionalModel, options: Extract, result: Result, call: Call) 
     from visleak.memorization.model import Sampling
     from visleak.memorization.prompt_files import Choice, chosen, read_prompts, scores_of
 
-    out, images, notes = result.folder("extract"), options.images, ()
+    out, images = result.folder("extract"), options.images
+    notes: tuple[str, ...] = ()
     if options.recluster:
         allowed = ("similarity", "eps", "min_samples", "min_cluster", "extract_rule", "sheets")
         call.only_with("--recluster", ("recluster", "out", "json", "force", *allowed))
@@ -285,7 +286,7 @@ def trace(options: Tracing, execution: Execution, result: Result, call: Call) ->
     from visleak.memorization.tracing.document import SECTION, document
     from visleak.memorization.tracing.sources import AUDIT_FOLDER
     from visleak.reporting import section
-    from visleak.store import AUDIT, REPORT
+    from visleak.storage import AUDIT, REPORT
 
     gates = [_gate(text) for text in options.fail_on]
     out = result.folder("trace")
@@ -311,7 +312,8 @@ def trace(options: Tracing, execution: Execution, result: Result, call: Call) ->
         force=result.force,
         command=call.line,
     )
-    audit, more = out / AUDIT_FOLDER, ()
+    audit = out / AUDIT_FOLDER
+    more: tuple[str, ...] = ()
     if (audit / AUDIT).is_file():
         content = section(document(found))
         show_in_report(Audit(audit), SECTION, content, private=options.no_images)
@@ -664,7 +666,7 @@ def _publish(result: Benchmark, leaderboard: Path | None, audit: Path | None) ->
     from visleak.memorization.benchmark.document import SECTION, document
     from visleak.memorization.benchmark.leaderboard import leaderboard_markdown, table_beside
     from visleak.reporting import section
-    from visleak.store import write_text
+    from visleak.storage import write_text
 
     if audit is not None:
         from visleak.auditing import Audit

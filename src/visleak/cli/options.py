@@ -408,11 +408,11 @@ def told(folder: Path | None) -> Path | None:
     if folder is None:
         return None
     from visleak.errors import VisleakError
-    from visleak.store import read_summary
+    from visleak.storage import read_summary
 
     # a verb says itself what is wrong with its folder
     with suppress(VisleakError, OSError):
-        if lost := read_summary(folder).get("unfinished"):
+        if lost := read_summary(folder).unfinished:
             edges.complain(
                 f"the audit {folder} is unfinished: {lost:,} images could not be read again and are"
                 " in no rate; run the audit again"

@@ -121,8 +121,7 @@ class Verdicts(Printed, Replaced):
 def verdicts(audit: AuditFolder, options: Verdicts, call: Call) -> Reply:
     """Show, import or export the verdicts of people on an audit's pairs."""
     from visleak.counts import review_document, review_of
-    from visleak.pipeline.folder import refuse_sets
-    from visleak.store import read_summary
+    from visleak.storage import read_summary, refuse_sets
     from visleak.verdicts import read_verdicts
     from visleak.verdicts.exchange import import_verdicts
     from visleak.verdicts.exporting import export_verdicts
@@ -191,8 +190,7 @@ def stats(audit: AuditFolder, options: Stats) -> Reply:
     from visleak.auditing import Audit
     from visleak.cli.pictures import shown_pictures
     from visleak.counts import COUNTS, count, documents, write_counts
-    from visleak.pipeline.folder import claimed, refuse_sets
-    from visleak.store import free_folder
+    from visleak.storage import claimed, free_folder, refuse_sets
 
     opened, out = Audit(audit.folder), options.out
     if out is not None:

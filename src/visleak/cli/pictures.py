@@ -23,8 +23,8 @@ def shown_pictures(audit: Audit) -> Callable[[str, list[str]], dict[str, Bytes8]
     Where a source is gone the report is still worth having; what is missing is said on stderr.
     """
 
-    without = {each["name"] for each in audit.summary["sets"] if not each.get("pictures", True)}
-    if len(without) == len(audit.summary["sets"]):
+    without = {each.name for each in audit.summary.sets if not each.pictures}
+    if len(without) == len(audit.summary.sets):
         return None
 
     def pictures(name: str, ids: list[str]) -> dict[str, Bytes8]:
@@ -53,7 +53,7 @@ def write_page(result: Audit, *, private: bool, progress: Progress) -> None:
     judged: they may have gone on since.
     """
     from visleak.report import write_report
-    from visleak.store import REPORT
+    from visleak.storage import REPORT
     from visleak.verdicts import read_verdicts
 
     there = result.reused and not private and (result.folder / REPORT).is_file()
@@ -75,7 +75,7 @@ def show_in_report(audit: Audit, name: str, content: Mapping[str, Any], *, priva
         private: no pictures are put into the page.
     """
     from visleak.report import is_private, write_report
-    from visleak.store import SECTIONS, write_json
+    from visleak.storage import SECTIONS, write_json
 
     write_json(audit.folder / SECTIONS / name, content)
     private = private or is_private(audit.folder)

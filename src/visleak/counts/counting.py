@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
@@ -18,7 +18,7 @@ from visleak.counts.tally import COUNTED, Class, State, classes_of, state
 from visleak.errors import UsageError
 from visleak.pipeline.copies import ContentPairs
 from visleak.stats import Rate
-from visleak.store import IMAGES, read_table
+from visleak.storage import IMAGES, ComparisonSummary, read_table
 from visleak.verdicts import Verdict, judged_pairs, judged_summary, read_verdicts
 from visleak.verdicts.orientation import as_listed
 
@@ -143,7 +143,7 @@ def count(
     home = Path(folder)
     said = tuple(read_verdicts(home) if verdicts is None else verdicts)
     summary = judged_summary(home, said)
-    if summary.get("grader") is None and not said:
+    if summary.grader is None and not said:
         raise UsageError(
             f"{folder} was audited without verification, so no pair has a grade; judge them with"
             " `visleak review`"
@@ -155,16 +155,16 @@ def count(
     if judged:
         pairs = pairs.filter(pc.equal(pairs["judged"], "human"))
     images = read_table(home, IMAGES, ["set", "id", "digest", "label", "flat"])
-    review = summary.get("review", {})
+    review = summary.review
     return Counts(
         grades=grades,
         sets=tuple(
-            _set(total["query_set"], summary["comparisons"], pairs, images, grades)
-            for total in summary["totals"]
+            _set(total.query_set, summary.comparisons, pairs, images, grades)
+            for total in summary.totals
         ),
         review=review_of(said) if said else None,
-        changed=review.get("changed", 0),
-        added=review.get("added", 0),
+        changed=review.changed if review else 0,
+        added=review.added if review else 0,
     )
 
 
@@ -179,12 +179,12 @@ def _duplicates(folder: Path, said: Sequence[Verdict]) -> pa.Table:
 
 def _set(
     name: str,
-    comparisons: Sequence[Mapping[str, Any]],
+    comparisons: Sequence[ComparisonSummary],
     pairs: pa.Table,
     images: pa.Table,
     grades: Sequence[str],
 ) -> SetCounts:
-    own = [each for each in comparisons if each["query_set"] == name]
+    own = [each for each in comparisons if each.query_set == name]
     pairs = pairs.filter(pc.equal(pairs["query_set"], name))
     listed = images
     images = images.filter(pc.equal(images["set"], name))
@@ -193,8 +193,8 @@ def _set(
     blank = pc.is_in(pairs["query"], flat)
     counted = pairs.filter(pc.invert(blank))
     kinds = {
-        "leaks": any(each["coverage"] != "within" for each in own),
-        "within": any(each["coverage"] == "within" for each in own),
+        "leaks": any(each.coverage != "within" for each in own),
+        "within": any(each.coverage == "within" for each in own),
     }
     contents = ContentPairs.of_tables(counted, listed)
     after = state(counted, contents, "grade", grades, **kinds)
@@ -204,7 +204,7 @@ def _set(
     there = counted.filter(pc.is_in(counted["grade"], pa.array(grades, pa.string())))
     return SetCounts(
         query_set=name,
-        size=max((each["queries"] for each in own), default=len(images)),
+        size=max((each.queries for each in own), default=len(images)),
         after=after,
         before=before,
         classes=classes_of(after, before, sizes) if labelled else (),

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import Final
 
-from visleak import plots
 from visleak.counts.counting import Counts, SetCounts
 from visleak.counts.tally import State
+from visleak.reporting.charts import Bar, bar_chart
 
 #: Most classes of a drawing; the table has all.
 MOST_CLASSES: Final = 12
@@ -16,10 +16,16 @@ MOST_CLASSES: Final = 12
 KINDS: Final = {"train-test": "train-test", "within": "within the set"}
 
 
-def types_figure(counts: Counts) -> str:
+def types_figure(counts: Counts) -> bytes:
     """Draw the pairs of each kind by type, the machine's above those after review."""
-    rows = [row for own in counts.sets for row in _rows(own, counts)]
-    return plots.stacked_counts(rows, counts.grades, "Pairs of duplicates by type")
+    bars = [_bar(*row) for own in counts.sets for row in _rows(own, counts)]
+    return bar_chart(bars, "types", label="pairs", legend=counts.grades)["svg"]
+
+
+def _bar(name: str, counted: Mapping[str, int]) -> Bar:
+    note = " + ".join(f"{count:,}" for count in counted.values())
+    note += f" = {sum(counted.values()):,}" if len(counted) > 1 else ""
+    return Bar(name, note, tuple(counted.items()))
 
 
 def _rows(own: SetCounts, counts: Counts) -> Iterator[tuple[str, dict[str, int]]]:
@@ -32,10 +38,10 @@ def _rows(own: SetCounts, counts: Counts) -> Iterator[tuple[str, dict[str, int]]
             yield f"{before}{KINDS[kind]}{words}", dict(state.kinds[kind].pairs)
 
 
-def classes_figure(own: SetCounts) -> str | None:
+def classes_figure(own: SetCounts) -> bytes | None:
     """Draw a test set's images with a duplicate by class; ``None`` where no class has any."""
     rows = [(c.name or "(no label)", {"total": c.images}) for c in own.classes if c.images]
     if not rows:
         return None
-    told = f"Images of {own.query_set} with a duplicate, by class"
-    return plots.stacked_counts(rows[:MOST_CLASSES], (), told)
+    bars = [_bar(*row) for row in rows[:MOST_CLASSES]]
+    return bar_chart(bars, f"classes {own.query_set}", label="images with a duplicate")["svg"]

@@ -12,7 +12,7 @@ from visleak.counts.figures import classes_figure, types_figure
 from visleak.errors import UsageError, VisleakError
 from visleak.gallery import Pictures, decoded, relation, write_card
 from visleak.records import Bytes8
-from visleak.store import write_csv, write_json, write_text
+from visleak.storage import write_bytes, write_csv, write_json
 
 COUNTS: Final = "counts.json"
 EXAMPLE: Final = "example"
@@ -40,9 +40,8 @@ def write_counts(counts: Counts, folder: Path, pictures: Pictures | None) -> tup
         raise UsageError(f"the output {folder} is a file; choose a folder")
     drawings = {"types.svg": types_figure(counts)}
     for number, own in enumerate(counts.sets, 1):
-        drawing = classes_figure(own)
-        if drawing is not None:
-            drawings[f"classes{_number(counts, number)}.svg"] = drawing
+        if by_class := classes_figure(own):
+            drawings[f"classes{_number(counts, number)}.svg"] = by_class
     names = (COUNTS, "types.csv", "classes.csv", *drawings)
     try:
         for old in folder.glob(f"{EXAMPLE}*.png"):
@@ -50,8 +49,8 @@ def write_counts(counts: Counts, folder: Path, pictures: Pictures | None) -> tup
         write_json(folder / names[0], counts.as_dict())
         write_csv(folder / names[1], TYPES, _types(counts))
         write_csv(folder / names[2], CLASSES, _classes(counts))
-        for name, text in drawings.items():
-            write_text(folder / name, f"{text}\n")
+        for name, drawing in drawings.items():
+            write_bytes(folder / name, drawing)
     except OSError as error:
         where = error.filename or folder
         raise VisleakError(f"{where} cannot be written ({error.strerror})") from error

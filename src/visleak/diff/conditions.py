@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from typing import Any
 
+from visleak.storage import AuditSummary
 
-def conditions(before: Mapping[str, Any], after: Mapping[str, Any]) -> dict[str, tuple[Any, Any]]:
+
+def conditions(before: AuditSummary, after: AuditSummary) -> dict[str, tuple[Any, Any]]:
     """Return what differs and can change an answer: name to the value before and after.
 
     Args:
         before, after: ``audit.json`` of the two.
 
-    >>> conditions({"visleak": "1.0"}, {"visleak": "1.1"})
+    >>> conditions(AuditSummary(visleak="1.0"), AuditSummary(visleak="1.1"))
     {'visleak': ('1.0', '1.1')}
     """
     old, new = dict(_conditions(before)), dict(_conditions(after))
@@ -21,8 +23,8 @@ def conditions(before: Mapping[str, Any], after: Mapping[str, Any]) -> dict[str,
     return {name: pair for name, pair in found.items() if pair[0] != pair[1]}
 
 
-def _conditions(audit: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
-    yield "visleak", audit.get("visleak")
+def _conditions(audit: AuditSummary) -> Iterator[tuple[str, Any]]:
+    yield "visleak", audit.visleak
     for what, keys in (
         ("encoder", ("name", "digest")),
         ("thresholds", ("hard", "soft")),
@@ -30,15 +32,14 @@ def _conditions(audit: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
         ("verifier", ("digest",)),
         ("grader", ("digest", "near_at")),
     ):
-        content = audit.get(what) or {}
+        content = getattr(audit, what)
         for key in keys:
-            yield f"{what} {key}", content.get(key)
-    for name, value in (audit.get("settings") or {}).items():
+            yield f"{what} {key}", getattr(content, key, None)
+    for name, value in audit.settings.as_dict().items():
         # these are said above
         if name not in ("encoder", "search", "near_at"):
             yield f"setting {name}", value
-    for package, version in (audit.get("versions") or {}).items():
+    for package, version in audit.versions.items():
         yield f"version of {package}", version
-    review = audit.get("review") or {}
     for name in ("judged", "disputed"):
-        yield f"pairs {name} by people", review.get(name, 0)
+        yield f"pairs {name} by people", getattr(audit.review, name, 0)

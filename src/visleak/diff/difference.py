@@ -123,7 +123,7 @@ def diff(
 
 
 def _measured(side: Side, level: Level) -> bool:
-    return all(total["rates"].get(level.rate) for total in side.summary["totals"])
+    return all(total.rates.get(level.rate) for total in side.summary.totals)
 
 
 def _level(old: Side, new: Side, asked: str | None) -> Level:

@@ -219,12 +219,12 @@ def _lost(view: View, other: View, images: Int64) -> tuple[Bool, Bool]:
 
 def _compared(view: View, other: View, ends: tuple[Int64, Int64]) -> Bool:
     """Return which pairs are of sets that the other audit compared."""
-    done = {(c["query_set"], c["reference_set"]) for c in other.side.summary["comparisons"]}
+    done = {(c.query_set, c.reference_set) for c in other.side.summary.comparisons}
     names = view.side.names
     query, reference = (view.side.set_of[end] for end in ends)
     result = np.zeros(len(query), bool)
-    for own in view.side.summary["comparisons"]:
-        left, right = own["query_set"], own["reference_set"]
+    for own in view.side.summary.comparisons:
+        left, right = own.query_set, own.reference_set
         if (view.sets.get(left), view.sets.get(right)) in done:
             result |= (query == names.index(left)) & (reference == names.index(right))
     return result
@@ -235,8 +235,8 @@ def _below(view: View, other: View, pairs: Listed) -> Bool:
 
     Similarities of another encoder do not compare with it.
     """
-    soft = other.side.summary["thresholds"]["soft"]
-    digests = [each.side.summary["encoder"]["digest"] for each in (view, other)]
+    soft = other.side.summary.thresholds.soft
+    digests = [each.side.summary.encoder.digest for each in (view, other)]
     if soft is None or digests[0] != digests[1]:
         return np.zeros(len(pairs), bool)
     below: Bool = pairs.similarity < np.float32(soft)

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any
 
 from visleak.errors import UsageError
+from visleak.storage import AuditSummary
 
 
 def parse_map(texts: Sequence[str]) -> dict[str, str]:
@@ -31,7 +31,7 @@ def parse_map(texts: Sequence[str]) -> dict[str, str]:
 
 
 def match_sets(
-    before: Mapping[str, Any], after: Mapping[str, Any], given: Mapping[str, str]
+    before: AuditSummary, after: AuditSummary, given: Mapping[str, str]
 ) -> dict[str, str]:
     """Return the sets that are in both audits: name before to name after.
 
@@ -45,7 +45,7 @@ def match_sets(
     Raises:
         UsageError: a given set does not exist, or it is not clear what is what.
     """
-    names = [{each["name"]: each["side"] for each in audit["sets"]} for audit in (before, after)]
+    names = [{each.name: each.side for each in audit.sets} for audit in (before, after)]
     for which, wanted, known in zip(
         ("A", "B"), (list(given), list(given.values())), names, strict=True
     ):

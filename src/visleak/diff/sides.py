@@ -15,7 +15,7 @@ import pyarrow.compute as pc
 
 from visleak.errors import VisleakError
 from visleak.records import DEGREES, GRADES, Bool, Float32, Int8, Int64
-from visleak.store import IMAGES, PAIRS, UNREADABLE, read_problems, read_table
+from visleak.storage import IMAGES, PAIRS, UNREADABLE, AuditSummary, read_problems, read_table
 from visleak.verdicts import judged_pairs, judged_summary
 from visleak.verdicts.level import alone
 
@@ -80,14 +80,14 @@ class Side:
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
-        self.summary: Mapping[str, Any] = judged_summary(folder)
+        self.summary: AuditSummary = judged_summary(folder)
         self.images = read_table(folder, IMAGES, ["set", "id", "digest", "flat"]).combine_chunks()
 
     @cached_property
     def rows(self) -> Mapping[str, Int64]:
         """Rows of the images of each set; a set without readable images has none."""
         sets = self.images["set"]
-        names = [each["name"] for each in self.summary["sets"]]
+        names = [each.name for each in self.summary.sets]
         return {name: np.flatnonzero(pc.equal(sets, name).to_numpy()) for name in names}
 
     @cached_property
@@ -114,10 +114,10 @@ class Side:
 
     def partly_listed(self, name: str) -> bool:
         """Whether images of a set may be missing here only because nobody looked at them."""
-        about = next(each for each in self.summary["sets"] if each["name"] == name)
-        sampled = bool(self.summary["settings"].get("sample")) and about["side"] == "query"
+        about = next(each for each in self.summary.sets if each.name == name)
+        sampled = bool(self.summary.settings.sample) and about.side == "query"
         # embeddings that passed by: only those in a pair are listed
-        return sampled or ("listed" in about and about["distinct"] is None)
+        return sampled or (about.listed is not None and about.distinct is None)
 
     def alone(self, name: str) -> bool:
         """Whether a query set was compared with itself only."""

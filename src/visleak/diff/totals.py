@@ -16,6 +16,7 @@ from visleak.records import Int8
 from visleak.stats import Rate
 from visleak.stats.differences import mcnemar_exact, newcombe
 from visleak.stats.levels import RATES
+from visleak.storage.summary import Rates
 from visleak.verdicts.level import Level
 
 
@@ -152,9 +153,9 @@ def totals(old: View, new: View, level: Level) -> tuple[Total, ...]:
     return tuple(found)
 
 
-def _query_sets(side: Side) -> Mapping[str, Mapping[str, Any]]:
+def _query_sets(side: Side) -> Mapping[str, Rates]:
     """Return the rates of each query set."""
-    return {total["query_set"]: total["rates"] for total in side.summary["totals"]}
+    return {total.query_set: total.rates for total in side.summary.totals}
 
 
 def _total(
@@ -180,9 +181,9 @@ def _total(
         unseen=int(lost.sum() + found.sum()),
         regraded=int((leaks & leaked & (code != other)).sum()),
         rates={
-            key: (Rate.from_dict(rates[0][key]), Rate.from_dict(rates[1][key]))
+            key: (before, after)
             for key in keys
-            if rates[0].get(key) and rates[1].get(key)
+            if (before := rates[0].get(key)) and (after := rates[1].get(key))
         },
         shared=int(shared.sum()),
         flips=(int((shared & leaks & ~leaked).sum()), int((shared & leaked & ~leaks).sum())),

@@ -12,7 +12,7 @@ import pyarrow as pa
 from visleak.diff.difference import Difference
 from visleak.diff.pairs import CHANGES, View, reason_word
 from visleak.records import DEGREES, GRADES, Int64
-from visleak.store import csv_cell, replacing_text, write_csv_rows
+from visleak.storage import csv_cell, replacing_text, write_csv_rows
 
 COLUMNS: Final = (
     *("change", "reason", "query_set", "query", "reference_set", "reference", "within"),

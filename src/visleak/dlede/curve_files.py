@@ -16,7 +16,7 @@ import numpy as np
 from visleak.delimited import opened_table
 from visleak.dlede.scores import Scores, is_share_name, less_is_better
 from visleak.errors import UsageError, VisleakError
-from visleak.store import csv_text
+from visleak.storage import csv_text
 
 #: Columns that are no metrics.
 STEP: Final = "step"

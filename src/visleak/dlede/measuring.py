@@ -40,9 +40,8 @@ from visleak.dlede.rules import UNDECIDED
 from visleak.dlede.scores import Scores
 from visleak.documents import digest_of, read_document
 from visleak.errors import UsageError, VisleakError
-from visleak.pipeline.folder import claimed
 from visleak.records import ImageSet
-from visleak.store import write_json
+from visleak.storage import claimed, write_json
 
 #: What a folder says of the trainings in it.
 REQUEST: Final = "request.json"

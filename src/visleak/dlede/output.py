@@ -12,7 +12,7 @@ from visleak.dlede.hash_figure import hash_distances
 from visleak.dlede.markup import latex, markdown
 from visleak.dlede.results import DLeDe
 from visleak.dlede.stored import RESULT, as_dict
-from visleak.store import write_bytes, write_json, write_text, write_values
+from visleak.storage import write_bytes, write_json, write_text, write_values
 
 #: Sheet of the most alike pairs by perceptual hash.
 PAIRS: Final = "phash-pairs.png"

@@ -9,7 +9,7 @@ import numpy as np
 
 from visleak.dlede.numbers import in_order, risen
 from visleak.dlede.results import DLeDe, Estimate
-from visleak.store import csv_cell, csv_value
+from visleak.storage import csv_cell, csv_value
 
 INCREASES: Final = (
     *("metric", "less_is_better", "step", "trainings", "mean", "mean_low", "mean_high"),

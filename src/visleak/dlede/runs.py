@@ -21,7 +21,7 @@ from visleak.dlede.scores import Scores, less_is_better
 from visleak.documents import read_document
 from visleak.errors import VisleakError
 from visleak.records import Bool, Float64, ImageSet
-from visleak.store import write_json, write_tables, write_text
+from visleak.storage import write_json, write_tables, write_text
 
 KIND: Final = "visleak dlede training"
 SCHEMA: Final = 1

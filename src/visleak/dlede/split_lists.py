@@ -14,7 +14,7 @@ from visleak.dlede.lesson import Split
 from visleak.errors import UsageError, VisleakError
 from visleak.images import open_images
 from visleak.records import ImageSet
-from visleak.store import write_tables
+from visleak.storage import write_tables
 
 #: Columns of a table, and where an image set keeps them.
 COLUMNS: Final = {"label": "labels", "caption": "captions", "group": "groups", "frame": "frames"}

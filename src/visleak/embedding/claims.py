@@ -10,7 +10,7 @@ from typing import Any
 from visleak.embedding.shards import NOTES
 from visleak.errors import UsageError
 from visleak.images.embedding_manifest import KIND, MANIFEST, SCHEMA, TEXTS, UNFINISHED, VECTORS
-from visleak.store import UNREADABLE, remove_unfinished, write_json
+from visleak.storage import UNREADABLE, remove_unfinished, write_json
 
 
 def manifest_of(folder: Path) -> dict[str, Any] | None:

@@ -23,11 +23,11 @@ from visleak.encoders import load_encoder
 from visleak.errors import UsageError, VisleakError
 from visleak.images.embedding_manifest import KIND, MANIFEST, SCHEMA, TEXTS, VECTORS
 from visleak.pipeline.fingerprinting import fingerprint
-from visleak.pipeline.folder import claimed, stamp_of
+from visleak.pipeline.folder import stamp_of
 from visleak.pipeline.processes import Processes
 from visleak.pipeline.workplace import Engine, Progress, Workplace
 from visleak.records import Encoder, Fingerprints, ImageSet, Int64, Problem
-from visleak.store import UNREADABLE, write_json, write_problems
+from visleak.storage import UNREADABLE, claimed, write_json, write_problems
 
 #: Images a shard.
 SHARD: Final = 1_000_000

@@ -23,8 +23,8 @@ from visleak.pipeline.candidates import BEST
 from visleak.pipeline.material import CHANGED, GONE
 from visleak.pipeline.workplace import Progress
 from visleak.records import GRADES, AnySet, ImageSet
-from visleak.settings import NEAR_AT, Settings
-from visleak.store import AUDIT, IMAGES, read_summary, read_table
+from visleak.settings import Settings
+from visleak.storage import AUDIT, IMAGES, read_summary, read_table
 
 #: Name of the set of the pictures that are looked for.
 ASKED: Final = "images asked for"
@@ -129,7 +129,7 @@ def find(
     gone = {problem.id: problem.reason for problem in problems if problem.set == ASKED}
     unseen = Counter(problem.reason for problem in problems if problem.set != ASKED)
     matches = _matches(result)
-    limits = [result.summary["thresholds"][name] is not None for name in ("hard", "soft")]
+    limits = [getattr(result.summary.thresholds, name) is not None for name in ("hard", "soft")]
     found = []
     for image in asked.ids.to_pylist():
         own = tuple(matches.get(image, ())[:k])
@@ -163,20 +163,22 @@ def _places(place: str, encoder: str) -> tuple[list[AnySet], Settings]:
 def _sets_of(folder: Path, encoder: str) -> tuple[list[AnySet], Settings]:
     """Return the sets of an audit, with its encoder and thresholds."""
     summary = read_summary(folder)
-    base = Path(summary.get("opened_in", "."))
+    base = Path(summary.opened_in)
     sets: list[AnySet] = []
-    for about in summary["sets"]:
-        if not about["source"]:
+    for about in summary.sets:
+        if not about.source:
             raise UsageError(
-                f"set {about['name']!r} of {folder} was given in memory; look in its source"
+                f"set {about.name!r} of {folder} was given in memory; look in its source"
             )
-        source = resolved(about["source"], base)
-        sets.append(open_images(source, name=about["name"], **about.get("options", {})))
-    used = summary["settings"]
-    limits = {} if encoder else {name: summary["thresholds"][name] for name in ("hard", "soft")}
+        source = resolved(about.source, base)
+        sets.append(open_images(source, name=about.name, **about.options))
+    used = summary.settings
+    limits = (
+        {} if encoder else {name: getattr(summary.thresholds, name) for name in ("hard", "soft")}
+    )
     return sets, Settings(
-        encoder=encoder or used["encoder"],
-        near_at=used.get("near_at", NEAR_AT),
+        encoder=encoder or used.encoder,
+        near_at=used.near_at,
         candidates="best",
         within=False,
         **limits,

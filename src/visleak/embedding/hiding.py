@@ -14,7 +14,7 @@ import pyarrow as pa
 from visleak.encoders.request import parse
 from visleak.errors import UsageError, VisleakError
 from visleak.records import ImageSet
-from visleak.store import replacing, write_csv
+from visleak.storage import replacing, write_csv
 
 #: A shorter salt can be guessed.
 SHORTEST: Final = 16

@@ -15,7 +15,7 @@ import pyarrow as pa
 from visleak.errors import VisleakError
 from visleak.images.embedding_manifest import TEXTS, VECTORS
 from visleak.records import Fingerprints, Float32, ImageSet, Int64, Problem
-from visleak.store import file_digest, replacing, write_json, write_tables
+from visleak.storage import file_digest, replacing, write_json, write_tables
 
 #: Rows written at a time; only bounds memory.
 CHUNK: Final = 16_384

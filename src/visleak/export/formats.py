@@ -13,7 +13,7 @@ import pyarrow.compute as pc
 
 from visleak.errors import UsageError, VisleakError
 from visleak.records import GRADES
-from visleak.store import (
+from visleak.storage import (
     IMAGES,
     csv_cell,
     free_file,
@@ -78,13 +78,13 @@ def export(
         raise UsageError(f"grade must be one of {', '.join(GRADES)}; got {grade!r}")
     path = Path(out)
     summary = read_summary(Path(folder))
-    graded = summary["grader"] is not None or bool(read_verdicts(Path(folder)))
+    graded = summary.grader is not None or bool(read_verdicts(Path(folder)))
     if not graded and (format != "csv" or grade is not None):
         raise UsageError(
             f"{folder} was audited without verification, so no pair has a grade; only all pairs"
             " as csv can be exported until people judge them"
         )
-    names = [total["query_set"] for total in summary["totals"]]
+    names = [total.query_set for total in summary.totals]
     if query_set is not None and query_set not in names:
         raise UsageError(f"set must be one of {', '.join(names)}; got {query_set!r}")
     if query_set is None and format not in WHOLE and len(names) > 1:
@@ -121,9 +121,9 @@ def _ids(folder: Path, out: Path, grade: str | None, query_set: str | None) -> t
     columns = ["query_set", "query", "reference", "grade", "coverage"]
     table = _pairs(folder, columns, grade or "near", query_set)
     inside = pc.equal(table["coverage"], "within")
-    comparisons = read_summary(folder)["comparisons"]
-    own = [each for each in comparisons if each["query_set"] == query_set]
-    if any(each["coverage"] != "within" for each in own):
+    comparisons = read_summary(folder).comparisons
+    own = [each for each in comparisons if each.query_set == query_set]
+    if any(each.coverage != "within" for each in own):
         found = set(table.filter(pc.invert(inside))["query"].to_pylist())
     else:
         # compared with itself alone: both pictures of a pair are of the set

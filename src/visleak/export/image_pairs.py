@@ -15,11 +15,10 @@ from visleak.auditing import Audit, apply_verdicts
 from visleak.errors import UsageError, VisleakError
 from visleak.gallery import drawable, relation, write_card
 from visleak.images.folder import as_text
-from visleak.pipeline.folder import refuse_sets
 from visleak.records import GRADES
 from visleak.reporting import Column, Document, Table
 from visleak.stats import chance
-from visleak.store import free_file
+from visleak.storage import free_file, refuse_sets
 
 
 @dataclass(frozen=True)
@@ -96,13 +95,13 @@ def _image(audit: Audit, image: str, set_name: str | None) -> dict[str, Any]:
         UsageError: there is no such image, or several.
         VisleakError: it could not be read.
     """
-    names = [each["name"] for each in audit.summary["sets"]]
+    names = [each.name for each in audit.summary.sets]
     if set_name is not None and set_name not in names:
         raise UsageError(f"set must be one of {', '.join(names)}; got {set_name!r}")
     table = audit.images()
     rows = table.filter(pc.equal(table["id"], image)).to_pylist()
     rows = [row for row in rows if set_name in (None, row["set"])]
-    queries = {total["query_set"] for total in audit.summary["totals"]}
+    queries = {total.query_set for total in audit.summary.totals}
     tested = [row for row in rows if row["set"] in queries]
     if len(tested) > 1:
         raise UsageError(

@@ -148,8 +148,8 @@ def _leaks(result: Audit, level: Level, known: Baseline | None) -> tuple[NewLeak
         UsageError: they were not measured.
     """
     summary = judged_summary(result.folder)
-    for total in summary["totals"]:
-        if total["rates"].get(level.rate) is None:
+    for total in summary.totals:
+        if total.rates.get(level.rate) is None:
             why = (
                 "a grade needs pictures, and some sets are of embeddings; ask for hard or soft"
                 if level.scale == "grade"
@@ -162,9 +162,9 @@ def _leaks(result: Audit, level: Level, known: Baseline | None) -> tuple[NewLeak
 def _told(found: NewLeaks, result: Audit, allowed: float, known: Baseline | None) -> Iterator[str]:
     """Yield what leaks, the worst pairs first."""
     references = [
-        each["reference_set"]
-        for each in result.summary["comparisons"]
-        if each["query_set"] == found.query_set and each["coverage"] != "within"
+        each.reference_set
+        for each in result.summary.comparisons
+        if each.query_set == found.query_set and each.coverage != "within"
     ]
     where = f"in {' or '.join(references)}" if references else "elsewhere in the same set"
     rate = found.rate
@@ -185,7 +185,7 @@ def _problems(result: Audit) -> list[str]:
     problems = result.unreadable()
     if not problems:
         return []
-    total = sum(each["images"] for each in result.summary["sets"])
+    total = sum(each.images for each in result.summary.sets)
     first = [plain(f"{each.set} {each.id} ({each.reason})") for each in problems[:NAMED]]
     more = [f"{len(problems) - NAMED:,} more"] if len(problems) > NAMED else []
     return [
@@ -197,8 +197,7 @@ def _problems(result: Audit) -> list[str]:
 def _unread(result: Audit) -> float:
     """Return the largest share of a set that could not be read."""
     shares: list[float] = [
-        each["unreadable"] / max(1, each["unreadable"] + each["readable"])
-        for each in result.summary["sets"]
+        each.unreadable / max(1, each.unreadable + each.readable) for each in result.summary.sets
     ]
     return max(shares)
 

@@ -6,7 +6,7 @@ import os
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
 import numpy as np
 import pyarrow as pa
@@ -14,7 +14,7 @@ import pyarrow.compute as pc
 
 from visleak.errors import UsageError
 from visleak.records import DEGREES, GRADES, Bool
-from visleak.store import AUDIT, read_summary
+from visleak.storage import AUDIT, AuditSummary, read_summary
 from visleak.verdicts import digests_of, judged_pairs, read_verdicts, settle
 from visleak.verdicts.accepted import accepting, read_accepted, tolerant
 from visleak.verdicts.level import Level, alone
@@ -51,7 +51,7 @@ class Baseline:
     pairs: pa.Table
     accepted: Mapping[Key, str]
     judged: Mapping[Key, str]
-    summaries: Mapping[str, Mapping[str, Any]]
+    summaries: Mapping[str, AuditSummary]
 
     def knows(self, keys: pa.Array, within: pa.Array, level: Level) -> Bool:
         """Return which pairs of a later audit are no news at a level.
@@ -82,7 +82,7 @@ class Baseline:
             if GRADES.index(grade) > limit:
                 yield key
 
-    def notes(self, summary: Mapping[str, Any], levels: Iterable[Level]) -> Iterator[str]:
+    def notes(self, summary: AuditSummary, levels: Iterable[Level]) -> Iterator[str]:
         """Yield in what its audits differ from a later one, where that bears on what is new."""
         for source, old in self.summaries.items():
             yield from _notes(source, old, summary, levels)
@@ -105,7 +105,7 @@ def read_baseline(
     tables: list[pa.Table] = [_KNOWN.empty_table()]
     accepted: dict[Key, str] = {}
     judged: dict[Key, str] = {}
-    summaries: dict[str, Mapping[str, Any]] = {}
+    summaries: dict[str, AuditSummary] = {}
     for source in map(Path, sources):
         if not source.exists():
             raise UsageError(
@@ -130,7 +130,7 @@ def read_baseline(
     return Baseline(tuple(map(str, sources)), pa.concat_tables(tables), accepted, judged, summaries)
 
 
-def _pairs(folder: Path, summary: Mapping[str, Any]) -> pa.Table:
+def _pairs(folder: Path, summary: AuditSummary) -> pa.Table:
     """Return the pairs of an audit that have a degree, or a grade stronger than ``different``."""
     columns = ["query_set", "query", "reference_set", "reference", "grade", "degree", "coverage"]
     table = judged_pairs(folder, columns)
@@ -152,11 +152,9 @@ def _places(column: pa.ChunkedArray, scale: Sequence[str]) -> pa.Array:
     return pc.fill_null(place, _NOTHING).cast(pa.int8()).combine_chunks()
 
 
-def within_of(summary: Mapping[str, Any], table: pa.Table) -> pa.Array:
+def within_of(summary: AuditSummary, table: pa.Table) -> pa.Array:
     """Return which pairs are repeats within a set that is also compared with others."""
-    selves = [
-        total["query_set"] for total in summary["totals"] if alone(summary, total["query_set"])
-    ]
+    selves = [total.query_set for total in summary.totals if alone(summary, total.query_set)]
     own = pc.is_in(table["query_set"], pa.array(selves, pa.string()))
     inside = pc.and_(pc.equal(table["coverage"], "within"), pc.invert(own))
     return inside.combine_chunks()
@@ -183,15 +181,15 @@ def _text(key: Key) -> str:
 
 
 def _notes(
-    source: str, old: Mapping[str, Any], new: Mapping[str, Any], levels: Iterable[Level]
+    source: str, old: AuditSummary, new: AuditSummary, levels: Iterable[Level]
 ) -> Iterator[str]:
     for level in levels:
-        if all(total["rates"].get(level.rate) is None for total in old["totals"]):
+        if all(total.rates.get(level.rate) is None for total in old.totals):
             yield f"baseline {source}: it has no {level.scale}s, so it knows no {level.name} pairs"
     for what in ("encoder", "grader"):
-        before, after = old.get(what) or {}, new.get(what) or {}
-        if before.get("digest") != after.get("digest") and before and after:
-            names = [str(each.get("name", each["digest"]))[:40] for each in (before, after)]
+        before, after = getattr(old, what), getattr(new, what)
+        if before and after and before.digest != after.digest:
+            names = [str(getattr(each, "name", each.digest))[:40] for each in (before, after)]
             other = f"{names[0]}, not {names[1]}" if names[0] != names[1] else "another version"
             yield (
                 f"baseline {source}: made with another {what} ({other}); pairs are matched by"

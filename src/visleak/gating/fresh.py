@@ -11,9 +11,11 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from visleak.errors import UsageError
 from visleak.gating.baseline import Baseline, keys_of, within_of
 from visleak.records import DEGREES, GRADES, Bool
 from visleak.stats import Rate, chance
+from visleak.storage import AuditSummary
 from visleak.templates import plain
 from visleak.verdicts.level import Level, alone, leaks
 
@@ -56,7 +58,7 @@ class NewLeaks:
 
 
 def new_leaks(
-    folder: Path, summary: Mapping[str, Any], level: Level, baseline: Baseline | None = None
+    folder: Path, summary: AuditSummary, level: Level, baseline: Baseline | None = None
 ) -> tuple[NewLeaks, ...]:
     """Return what is new in each query set of an audit, verdicts of people laid over.
 
@@ -77,18 +79,20 @@ def new_leaks(
     else:
         known = baseline.knows(keys_of(folder, table), within_of(summary, table), level)
     found = []
-    for total in summary["totals"]:
-        name = total["query_set"]
+    for total in summary.totals:
+        name = total.query_set
         own = pc.equal(table["query_set"], name).to_numpy()
         inside = alone(summary, name)
         fresh = _images(table, own & ~known, inside)
         every = _images(table, own, inside)
-        rate = total["rates"][level.rate]
+        rate = total.rates[level.rate]
+        if rate is None:
+            raise UsageError(f"{folder} has no rate of {level.name!r}")
         found.append(
             NewLeaks(
                 name,
                 level,
-                Rate.of(fresh, rate["total"], population=rate.get("population")),
+                Rate.of(fresh, rate.total, population=rate.population),
                 every - fresh,
                 worst_first(table.filter(pa.array(own & ~known))),
             )

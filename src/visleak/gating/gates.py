@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
@@ -17,6 +17,7 @@ from visleak.pipeline.thresholds import Thresholds
 from visleak.records import AnySet
 from visleak.stats import Rate, percent
 from visleak.stats.levels import RATES, UNREADABLE_SHARE
+from visleak.storage import AuditSummary
 from visleak.verdicts import judged_summary
 from visleak.verdicts.level import Level
 
@@ -163,7 +164,7 @@ def refuse_ungrouped(
         )
 
 
-def refuse_doubtful(gates: Iterable[Gate], summary: Mapping[str, Any]) -> None:
+def refuse_doubtful(gates: Iterable[Gate], summary: AuditSummary) -> None:
     """Refuse a gate by recordings where the numbers of frames may be something else.
 
     Args:
@@ -175,18 +176,18 @@ def refuse_doubtful(gates: Iterable[Gate], summary: Mapping[str, Any]) -> None:
     """
     if RECORDING not in {gate.name for gate in gates}:
         return
-    for each in summary["comparisons"]:
-        found = each.get("recordings") or {"unit": "", "within": 0}
-        why = doubt(found["unit"], found["within"], found.get("nearest"))
+    for each in summary.comparisons:
+        found = each.recordings
+        why = found and doubt(found.unit, found.within, found.nearest)
         if why:
             raise UsageError(
-                f"--fail-on recording: of the recordings in {each['query_set']} and"
-                f" {each['reference_set']} {why}; if they are frames, say how near they leak with"
+                f"--fail-on recording: of the recordings in {each.query_set} and"
+                f" {each.reference_set} {why}; if they are frames, say how near they leak with"
                 " --max-frame-gap"
             )
 
 
-def tripped(gates: Iterable[Gate], summary: Mapping[str, Any]) -> list[str]:
+def tripped(gates: Iterable[Gate], summary: AuditSummary) -> list[str]:
     """Return one line for every gate and query set above what is allowed.
 
     Args:
@@ -223,21 +224,21 @@ def _why(gate: Gate) -> str:
     return "no thresholds are known for the encoder; give --hard and --soft"
 
 
-def _measured(gate: Gate, summary: Mapping[str, Any]) -> Iterable[tuple[str, str, Rate]]:
+def _measured(gate: Gate, summary: AuditSummary) -> Iterable[tuple[str, str, Rate]]:
     """Yield whose rate, what it says, and the rate."""
     if gate.name == UNREADABLE:
-        for each in summary["sets"]:
+        for each in summary.sets:
             # of a sample, only the images that were drawn were read
-            rate = Rate.of(each["unreadable"], each["unreadable"] + each["readable"])
+            rate = Rate.of(each.unreadable, each.unreadable + each.readable)
             if rate.total:
-                yield f"{each['name']} images", "could not be read", rate
+                yield f"{each.name} images", "could not be read", rate
         return
     key, what = (RATES | OF_GROUPS)[gate.name]
-    for each in summary["totals"]:
-        stored = each["rates"].get(key)
-        if stored is None:
+    for total in summary.totals:
+        measured = total.rates.get(key)
+        if measured is None:
             raise UsageError(f"--fail-on {gate.name}: this audit did not measure it ({_why(gate)})")
-        yield f"{each['query_set']} images", f"have {what}", Rate.from_dict(stored)
+        yield f"{total.query_set} images", f"have {what}", measured
 
 
 @dataclass(frozen=True, slots=True)
@@ -276,7 +277,7 @@ class Checked:
 
 
 def checked(
-    gates: Iterable[Gate], folder: Path, summary: Mapping[str, Any], baseline: Baseline
+    gates: Iterable[Gate], folder: Path, summary: AuditSummary, baseline: Baseline
 ) -> Iterator[Checked]:
     """Yield what each gate says of each query set, new leaks only.
 
@@ -297,7 +298,7 @@ def checked(
         known = [
             name
             for name in ("near", "soft")
-            if all(total["rates"].get(RATES[name][0]) for total in summary["totals"])
+            if all(total.rates.get(RATES[name][0]) for total in summary.totals)
         ]
         asked = [Gate(name, 1.0) for name in known[:1]]
     for gate in asked:

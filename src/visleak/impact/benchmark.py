@@ -13,7 +13,7 @@ import pyarrow.compute as pc
 
 from visleak.errors import UsageError, VisleakError
 from visleak.records import Bool, Float64, Int8
-from visleak.store import IMAGES, read_summary, read_table
+from visleak.storage import IMAGES, AuditSummary, read_summary, read_table
 from visleak.verdicts import read_verdicts
 from visleak.verdicts.level import Level, leaks
 
@@ -240,12 +240,12 @@ def with_subsets(
 
 def sampled(folder: Path, benchmark: Benchmark) -> tuple[str, ...]:
     """Return a note where the audit is based on a sample of the test set."""
-    own = next(each for each in read_summary(folder)["sets"] if each["name"] == benchmark.name)
-    audited = own["readable"] + own["unreadable"]
-    if audited >= own["images"]:
+    own = next(each for each in read_summary(folder).sets if each.name == benchmark.name)
+    audited = own.readable + own.unreadable
+    if audited >= own.images:
         return ()
     return (
-        f"the audit is based on a sample of {audited:,} of the {own['images']:,} images of"
+        f"the audit is based on a sample of {audited:,} of the {own.images:,} images of"
         f" {benchmark.name!r}: every number here is of these alone",
     )
 
@@ -261,13 +261,13 @@ def _listed(path: Path) -> list[str]:
 
 
 def _sides(
-    summary: Mapping[str, Any], test_set: str | None, references: Sequence[str]
+    summary: AuditSummary, test_set: str | None, references: Sequence[str]
 ) -> tuple[str, tuple[str, ...]]:
     """Return the names of the test set and of its training sets."""
     against: dict[str, list[str]] = {}
-    for each in summary["comparisons"]:
-        if each["coverage"] != "within":
-            against.setdefault(each["query_set"], []).append(each["reference_set"])
+    for each in summary.comparisons:
+        if each.coverage != "within":
+            against.setdefault(each.query_set, []).append(each.reference_set)
     if not against:
         raise UsageError(
             "this audit has no training side, which an impact needs: visleak audit --test SOURCE"
@@ -290,16 +290,16 @@ def _sides(
     return test_set, tuple(dict.fromkeys(references)) or tuple(there)
 
 
-def _measured(summary: Mapping[str, Any], name: str) -> tuple[str, ...]:
+def _measured(summary: AuditSummary, name: str) -> tuple[str, ...]:
     """Return which of degree and grade the audit has of a test set."""
-    own = next(total for total in summary["totals"] if total["query_set"] == name)
-    found = {"degree": own["rates"].get("hard"), "grade": own["rates"].get("near")}
+    own = next(total for total in summary.totals if total.query_set == name)
+    found = {"degree": own.rates.get("hard"), "grade": own.rates.get("near")}
     return tuple(column for column, rate in found.items() if rate)
 
 
 def _pairs(
     folder: Path,
-    summary: Mapping[str, Any],
+    summary: AuditSummary,
     name: str,
     references: Sequence[str],
     *,

@@ -32,7 +32,7 @@ from visleak.impact.predictions.scores import OTHERS
 from visleak.pipeline.fingerprinting import fingerprint
 from visleak.pipeline.workplace import Progress, Workplace
 from visleak.records import EmbeddingSet, Fingerprints, Float32, Float64, Int64
-from visleak.store import IMAGES, PAIRS, read_table
+from visleak.storage import IMAGES, PAIRS, read_table
 
 #: Names the built-in probe, instead of a file.
 PROBE: Final = "probe"

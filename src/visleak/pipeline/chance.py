@@ -9,8 +9,7 @@ all pairs.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass
-from typing import Any, Final
+from typing import Final
 
 import numpy as np
 
@@ -20,6 +19,7 @@ from visleak.pipeline.thresholds import Thresholds
 from visleak.records import DEGREES, GRADES, Bool, Encoder, Fingerprints, Int64
 from visleak.search.exact import ExactSearch
 from visleak.search.hits import Hits, Sides, Wanted
+from visleak.storage.summary import ChanceSummary, ComparisonSummary
 
 #: Contents of each side that are sampled; all of their pairs are compared.
 QUERIES: Final = 256
@@ -29,26 +29,6 @@ REFERENCES: Final = 4096
 MANY: Final = 1.0
 
 
-@dataclass(frozen=True, slots=True)
-class Chance:
-    """How many pairs of a comparison are expected to reach a threshold by chance.
-
-    Attributes:
-        sampled: random pairs that were compared.
-        per_image: references of a query that are expected to reach the threshold, by degree;
-            ``hard`` is missing where there is no such threshold.
-        pairs: the same for all pairs of the comparison.
-    """
-
-    sampled: int
-    per_image: Mapping[str, float]
-    pairs: Mapping[str, float]
-
-    def as_dict(self) -> dict[str, Any]:
-        """Return plain values."""
-        return asdict(self)
-
-
 def chance_of(
     compared: Compared,
     sides: Mapping[str, Side],
@@ -56,7 +36,7 @@ def chance_of(
     views: tuple[int, ...],
     thresholds: Thresholds,
     workers: int = 1,
-) -> Chance | None:
+) -> ChanceSummary | None:
     """Return what a comparison's thresholds let through by chance.
 
     The sample is the contents with the lowest digests, so it is random with regard to the images
@@ -106,7 +86,7 @@ def chance_of(
         count = int((reached & ~left_out).sum()) if left_out is not None else _beyond(hits, reached)
         per_image[degree] = round(count / sampled * images[1], 6)
         pairs[degree] = round(count / sampled * images[0] * images[1] / (1 + same), 3)
-    return Chance(sampled, per_image, pairs)
+    return ChanceSummary(sampled, per_image, pairs)
 
 
 def _sample(prints: Fingerprints, count: int) -> Int64:
@@ -136,7 +116,7 @@ def _beyond(hits: Hits, reached: Bool) -> int:
     return int(reached.sum()) - len(np.unique(hits.query[reached]))
 
 
-def notes(comparisons: Sequence[Mapping[str, Any]]) -> Iterator[str]:
+def notes(comparisons: Sequence[ComparisonSummary]) -> Iterator[str]:
     """Yield a line for each comparison whose thresholds are reached by chance, in words.
 
     Args:
@@ -144,19 +124,19 @@ def notes(comparisons: Sequence[Mapping[str, Any]]) -> Iterator[str]:
             out, because no rate counts them.
     """
     for each in comparisons:
-        found = each.get("chance")
-        if not found or found["per_image"]["soft"] < MANY:
+        found = each.chance
+        if not found or found.per_image["soft"] < MANY:
             continue
-        own = [other for other in comparisons if other["query_set"] == each["query_set"]]
-        if each["coverage"] == "within" and len(own) > 1:
+        own = [other for other in comparisons if other.query_set == each.query_set]
+        if each.coverage == "within" and len(own) > 1:
             continue
-        where = "" if each["coverage"] == "within" else f" in {each['reference_set']}"
-        hard = found["pairs"].get("hard")
+        where = "" if each.coverage == "within" else f" in {each.reference_set}"
+        hard = found.pairs.get("hard")
         yield (
-            f"about {found['pairs']['soft']:,.0f} pairs are expected to reach soft by chance,"
-            f" {_number(found['per_image']['soft'])} per {each['query_set']} image{where}"
+            f"about {found.pairs['soft']:,.0f} pairs are expected to reach soft by chance,"
+            f" {_number(found.per_image['soft'])} per {each.query_set} image{where}"
             f"{'' if hard is None else f', {hard:,.0f} of them hard'} (estimated from"
-            f" {found['sampled']:,} random pairs): degrees do not separate copies from other"
+            f" {found.sampled:,} random pairs): degrees do not separate copies from other"
             " images here; find thresholds for these images with `visleak calibrate`"
         )
 

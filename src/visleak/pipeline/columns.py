@@ -9,7 +9,7 @@ from typing import Any, Self
 import numpy as np
 import numpy.typing as npt
 
-from visleak.store import naming
+from visleak.storage import naming
 
 
 class GrowingColumn:

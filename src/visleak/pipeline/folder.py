@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import contextlib
-import errno
 import hashlib
 import os
 import shutil
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -17,29 +16,25 @@ from visleak.documents import digest_of
 from visleak.errors import UsageError, VisleakError
 from visleak.grading import load_grader
 from visleak.images import DECODING
-from visleak.images.sources import place_of
 from visleak.pipeline import recordings, rounds
 from visleak.pipeline.run import Outcome
 from visleak.pipeline.tables import image_tables, pair_tables
 from visleak.pipeline.thresholds import Thresholds
-from visleak.pipeline.workplace import remove_leftovers
 from visleak.records import AnySet, EmbeddingSet, Encoder, ImageSet
 from visleak.settings import Settings
-from visleak.store import (
+from visleak.storage import (
     AUDIT,
     IMAGES,
     IMAGES_SCHEMA,
-    LOCK,
     PAIRS,
     PAIRS_SCHEMA,
     RECORDINGS,
     SECTIONS,
     UNREADABLE,
+    AuditSummary,
     file_digest,
     read_summary,
-    refuse_foreign,
     write_csv,
-    write_json,
     write_problems,
     write_tables,
 )
@@ -116,91 +111,6 @@ def _stamp_images(hasher: hashlib.blake2b, images: ImageSet) -> None:
             hasher.update(b"missing ")
 
 
-def refuse_inputs(out: Path, sources: Iterable[tuple[str, str]], base: Path) -> None:
-    """Refuse to write among what is read.
-
-    Args:
-        out: where something is to be written; need not be there.
-        sources: names and SOURCEs of the sets.
-        base: where relative SOURCEs count from.
-
-    Raises:
-        UsageError: ``out`` lies in the folder of a set, or a set lies in it.
-    """
-    target = out.resolve()
-    for name, source in sources:
-        # a set given in memory has no source
-        place = source and place_of(source, base)
-        if not place or not place.exists():
-            continue
-        place = place.resolve()
-        if place.is_dir() and target.is_relative_to(place):
-            raise UsageError(
-                f"output {out} lies among the images of {name!r}, which are only read;"
-                " choose another folder with -o DIR"
-            )
-        if place.is_relative_to(target):
-            raise UsageError(
-                f"{name!r} ({place}) lies in the output {out}, which would be written over; choose"
-                " another folder with -o DIR"
-            )
-
-
-def refuse_sets(summary: Mapping[str, Any], out: Path) -> None:
-    """Refuse to write among the images of an audit's sets: what is read stays as it is.
-
-    Args:
-        summary: ``audit.json``.
-        out: file or folder of a result, which need not be there.
-
-    Raises:
-        UsageError: it lies in a set, or a set in it.
-    """
-    sources = [(each["name"], each["source"]) for each in summary["sets"]]
-    refuse_inputs(out, sources, Path(summary.get("opened_in", ".")))
-
-
-@contextlib.contextmanager
-def claimed(folder: Path, sets: Sequence[AnySet] = ()) -> Iterator[None]:
-    """Hold a folder for this run; remove what killed runs left behind.
-
-    Args:
-        folder: new, empty, or one that visleak wrote.
-        sets: that are read.
-
-    Raises:
-        UsageError: the name is taken by a file, by files of somebody else, or by a set.
-        VisleakError: it cannot be written, or another run is at it.
-    """
-    if folder.exists() and not folder.is_dir():
-        raise UsageError(f"the output {folder} is a file; choose a folder with -o DIR")
-    refuse_inputs(folder, [(images.name, images.source) for images in sets], Path())
-    refuse_foreign(folder)
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-        lock = (folder / LOCK).open("a")
-    except OSError as error:
-        raise VisleakError(f"the output folder {folder} cannot be written: {error}") from error
-    with lock:
-        _lock(lock.fileno(), folder)
-        remove_leftovers(folder)
-        yield
-
-
-def _lock(handle: int, folder: Path) -> None:
-    try:
-        import fcntl
-    except ImportError:  # no advisory locks on this system: the writers are atomic anyway
-        return
-    try:
-        fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except OSError as error:
-        if error.errno in (errno.EWOULDBLOCK, errno.EACCES):
-            raise VisleakError(
-                f"another run is writing to {folder}; wait for it or choose another -o DIR"
-            ) from error
-
-
 def holds(folder: Path, key: str | None, *, force: bool) -> bool:
     """Whether the folder already holds this very audit, finished.
 
@@ -214,8 +124,8 @@ def holds(folder: Path, key: str | None, *, force: bool) -> bool:
     if force:
         return False
     known = read_summary(folder)
-    if key is not None and known.get("key") == key:
-        return not known.get("unfinished") and all(
+    if key is not None and known.key == key:
+        return not known.unfinished and all(
             (folder / name).is_file() for name in (PAIRS, IMAGES, UNREADABLE)
         )
     raise UsageError(
@@ -224,7 +134,7 @@ def holds(folder: Path, key: str | None, *, force: bool) -> bool:
     )
 
 
-def write(folder: Path, outcome: Outcome, summary: dict[str, Any]) -> None:
+def write(folder: Path, outcome: Outcome, summary: AuditSummary) -> None:
     """Write the tables, then ``audit.json``, whose presence says that all is there."""
     try:
         (folder / AUDIT).unlink(missing_ok=True)
@@ -242,6 +152,6 @@ def write(folder: Path, outcome: Outcome, summary: dict[str, Any]) -> None:
             write_csv(folder / RECORDINGS, recordings.COLUMNS, rows)
         names = [PAIRS, IMAGES, UNREADABLE, *([RECORDINGS] if outcome.recordings else [])]
         files = {name: file_digest(folder / name) for name in names}
-        write_json(folder / AUDIT, summary | {"files": files})
+        replace(summary, files=files).save(folder)
     except OSError as error:
         raise VisleakError(f"{folder} cannot be written: {error}") from error

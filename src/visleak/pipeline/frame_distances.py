@@ -12,10 +12,11 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from visleak.pipeline.candidates import Side
-from visleak.pipeline.recordings import Recording, RecordingLeak
+from visleak.pipeline.recordings import RecordingLeak
 from visleak.pipeline.tables import Compared
 from visleak.records import GRADES, Bool, ImageSet, Int64
 from visleak.settings import Settings
+from visleak.storage.summary import DistanceCount, RecordingCounts
 
 UInt64 = npt.NDArray[np.uint64]
 
@@ -186,7 +187,7 @@ def _recordings(
     distance: UInt64,
     close: Bool,
     near: _Near | None,
-) -> Iterator[Recording]:
+) -> Iterator[RecordingCounts]:
     """Yield the shared recordings by name."""
     count = len(names)
     order = np.lexsort((distance, left.group))
@@ -197,8 +198,8 @@ def _recordings(
     listed, furthest = _of_pairs(near, close, count)
     for code, name in enumerate(names):
         first, own = int(begins[code]), int(queries[code])
-        yield Recording(
-            name=name,
+        yield RecordingCounts(
+            recording=name,
             queries=own,
             references=int(references[code]),
             close=int(inside[code]),
@@ -223,9 +224,9 @@ def _of_pairs(near: _Near | None, close: Bool, count: int) -> tuple[Int64, dict[
     }
 
 
-def _histogram(distance: UInt64, unit: str, within: int) -> tuple[tuple[int | None, int], ...]:
+def _histogram(distance: UInt64, unit: str, within: int) -> tuple[DistanceCount, ...]:
     """Return the last distance of each bar and its count; the bound is always the end of a bar."""
     ends = sorted({*STEPS[unit], within})
     at = np.searchsorted(np.array(ends, np.uint64), distance)
     counts = np.bincount(at, minlength=len(ends) + 1).tolist()
-    return tuple(zip((*ends, None), counts, strict=True))
+    return tuple(map(DistanceCount, (*ends, None), counts))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Final
 
 import numpy as np
 import pyarrow as pa
@@ -14,6 +14,7 @@ from visleak.pipeline.candidates import Side
 from visleak.pipeline.tables import Compared
 from visleak.records import Bool, ImageSet
 from visleak.stats import Rate
+from visleak.storage.summary import GroupSummary
 
 #: Most groups that are named.
 NAMED: Final = 20
@@ -31,13 +32,9 @@ class GroupLeak:
     names: tuple[str, ...]
     queries: Bool
 
-    def as_dict(self) -> dict[str, Any]:
-        """Return what ``audit.json`` says of a comparison."""
-        return {
-            "shared": len(self.names),
-            "queries": int(self.queries.sum()),
-            "named": list(self.names[:NAMED]),
-        }
+    def summary(self) -> GroupSummary:
+        """Return the entry of ``audit.json``."""
+        return GroupSummary(len(self.names), int(self.queries.sum()), self.names[:NAMED])
 
 
 def group_leak(
@@ -82,7 +79,7 @@ def union(leaks: Sequence[GroupLeak]) -> GroupLeak | None:
     return GroupLeak(tuple(names), np.logical_or.reduce([each.queries for each in leaks]))
 
 
-def rate_of(leak: GroupLeak, population: int | None) -> dict[str, Any]:
+def rate_of(leak: GroupLeak, population: int | None) -> Rate:
     """Return the share of the query images that are of a shared group, for ``audit.json``.
 
     Args:
@@ -90,7 +87,7 @@ def rate_of(leak: GroupLeak, population: int | None) -> dict[str, Any]:
         population: of how many images these were drawn, where they are a sample.
     """
     queries = leak.queries
-    return Rate.of(int(queries.sum()), len(queries), population=population).as_dict()
+    return Rate.of(int(queries.sum()), len(queries), population=population)
 
 
 def sentence(leak: GroupLeak | None, name: str) -> str:

@@ -25,7 +25,7 @@ from typing import IO, Any, Final, TypeVar
 
 from visleak.cache import Cache
 from visleak.errors import VisleakError, VisleakWarning
-from visleak.store import naming
+from visleak.storage import naming
 
 T = TypeVar("T")
 R = TypeVar("R")

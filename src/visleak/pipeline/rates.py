@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import Any, Final
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Final
 
 import numpy as np
 import numpy.typing as npt
@@ -14,6 +14,7 @@ from visleak.pipeline.crowds import LARGE
 from visleak.pipeline.tables import Compared
 from visleak.records import DEGREES, GRADES, Int64
 from visleak.stats import Rate, percent
+from visleak.storage.summary import DuplicateGroups
 
 #: Rates that count a code and everything stronger: name to scale and code.
 CUMULATIVE: Final = {
@@ -76,7 +77,7 @@ def rates(
     population: int | None = None,
     *,
     hard: bool = True,
-) -> dict[str, dict[str, Any] | None]:
+) -> dict[str, Rate | None]:
     """Return exclusive and cumulative rates over the images; ``None`` where not measured.
 
     Args:
@@ -88,16 +89,16 @@ def rates(
     """
     there = {"degree": measured, "grade": graded}
     unknown = () if hard else ("hard", "soft")
-    result: dict[str, dict[str, Any] | None] = {}
+    result: dict[str, Rate | None] = {}
     for name, (scale, code) in {**EXCLUSIVE, **CUMULATIVE}.items():
         codes = best[scale]
         hit = codes <= code if name in CUMULATIVE else codes == code
         rate = Rate.of(int(hit.sum()), len(codes), population=population)
-        result[name] = rate.as_dict() if there[scale] and name not in unknown else None
+        result[name] = rate if there[scale] and name not in unknown else None
     return result
 
 
-def within(compared: Compared, side: Side) -> dict[str, Any]:
+def within(compared: Compared, side: Side) -> dict[str, dict[str, int]]:
     """Return the repeats inside a set: each unordered pair of images once, and distinct images.
 
     Pairs of copies that are not listed count as well.
@@ -114,46 +115,42 @@ def within(compared: Compared, side: Side) -> dict[str, Any]:
     return {"duplicate_pairs": counts, "distinct_images": images}
 
 
-def duplicate_groups(sizes: Int64) -> dict[str, Any]:
+def duplicate_groups(sizes: Int64) -> DuplicateGroups:
     """Return how many groups there are, the images in them and the largest sizes.
 
     Args:
         sizes: images of each group of near or exact pairs, largest first.
     """
-    return {
-        "groups": len(sizes),
-        "images": int(sizes.sum()),
-        "largest": sizes[:LARGEST].tolist(),
-    }
+    return DuplicateGroups(len(sizes), int(sizes.sum()), tuple(sizes[:LARGEST].tolist()))
 
 
-def groups_of(compared: Compared, query: Side, reference: Side) -> dict[str, Any]:
+def groups_of(compared: Compared, query: Side, reference: Side) -> DuplicateGroups | None:
     """Return the groups of duplicates of a comparison; nothing without grades.
 
     Blank images have none.
     """
     if compared.grades is None:
-        return {}
+        return None
     pairs, grade = compared.pairs, compared.grades.grade
     near = (grade >= 0) & (grade <= GRADES.index("near")) & ~query.prints.flat[pairs.query]
     contents = ContentPairs.of_sides(pairs, query, reference)
     return duplicate_groups(contents.groups(near, within=compared.coverage == "within"))
 
 
-def group_sentence(found: Sequence[Mapping[str, Any]]) -> str:
+def group_sentence(found: Iterable[DuplicateGroups | None]) -> str:
     """Return the end of a headline on the largest group of duplicates, if it is large.
 
     Args:
         found: ``duplicate_groups`` of the comparisons, where there are any.
     """
-    largest = max((size for each in found for size in each.get("largest", ())), default=0)
+    largest = max((size for each in found if each for size in each.largest), default=0)
     if largest < LARGE:
         return ""
     return f"; the largest group of duplicates has {largest:,} images"
 
 
 def headline(
-    name: str, references: Sequence[str], total: Mapping[str, dict[str, Any] | None], alone: bool
+    name: str, references: Sequence[str], total: Mapping[str, Rate | None], alone: bool
 ) -> str:
     """Return the line a person can repeat.
 
@@ -165,14 +162,13 @@ def headline(
     """
     graded = total.get("near_or_exact")
     by_degree = total.get("hard_or_soft")
-    rate = graded or by_degree
+    counted = graded or by_degree
     what = (
         "a near-duplicate or exact copy" if graded else "a picture at or above the soft threshold"
     )
     where = "elsewhere in the same set" if alone else f"in {_listed(references)}"
-    if rate is None:
+    if counted is None:
         return f"{name} was compared with {_listed(references)}; no thresholds, so no rate"
-    counted = Rate.from_dict(rate)
     images = f"{counted.total:,} {name} images"
     if not counted.total:
         return f"none of the {name} images could be read"
@@ -189,12 +185,11 @@ def headline(
     )
 
 
-def _hard(total: Mapping[str, dict[str, Any] | None]) -> str:
+def _hard(total: Mapping[str, Rate | None]) -> str:
     """Return how many of the images by degree are hard; nothing where none can be."""
-    rate = total.get("hard")
-    if rate is None or not rate["count"]:
+    counted = total.get("hard")
+    if counted is None or not counted.count:
         return ""
-    counted = Rate.from_dict(rate)
     share = percent(counted.share)
     return f", {counted.count:,} of them ({share} %) at or above the hard threshold"
 

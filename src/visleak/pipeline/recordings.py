@@ -8,14 +8,15 @@ Where frame numbers or times are known, nobody need look: time tells.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any, Final
+from dataclasses import asdict, dataclass
+from typing import Final
 
 import numpy as np
 
 from visleak.pipeline.tables import Compared
 from visleak.records import Bool, ImageSet
 from visleak.stats import Rate
+from visleak.storage.summary import DistanceCount, RecordingCounts, RecordingSummary
 
 #: Most recordings that stand in ``audit.json``; ``recordings.csv`` has all.
 LISTED: Final = 20
@@ -26,45 +27,6 @@ COLUMNS: Final = (
     *("query_set", "reference_set", "recording", "unit", "queries", "references", "close"),
     *("near_or_exact", "least", "median", "near_up_to"),
 )
-
-
-@dataclass(frozen=True, slots=True)
-class Recording:
-    """One recording that is on both sides.
-
-    Attributes:
-        name: of the group.
-        queries, references: readable frames of it whose time is known, on each side.
-        close: its query frames within the bound of a reference frame.
-        near_or_exact: how many of those the audit lists in a near or exact pair of the recording;
-            ``None`` where nothing was graded.
-        least, median: distance of its query frames to the nearest reference frame; of an even
-            number the lower of the two in the middle.
-        near_up_to: the largest distance in time of a near or exact pair of the recording, ``None``
-            where there is none.
-    """
-
-    name: str
-    queries: int
-    references: int
-    close: int
-    near_or_exact: int | None
-    least: int
-    median: int
-    near_up_to: int | None
-
-    def as_dict(self) -> dict[str, Any]:
-        """Return plain values."""
-        return {
-            "recording": self.name,
-            "queries": self.queries,
-            "references": self.references,
-            "close": self.close,
-            "near_or_exact": self.near_or_exact,
-            "least": self.least,
-            "median": self.median,
-            "near_up_to": self.near_up_to,
-        }
 
 
 @dataclass(frozen=True)
@@ -81,55 +43,55 @@ class RecordingLeak:
 
     unit: str
     within: int
-    recordings: tuple[Recording, ...]
+    recordings: tuple[RecordingCounts, ...]
     close: Bool
-    distances: tuple[tuple[int | None, int], ...]
+    distances: tuple[DistanceCount, ...]
 
     @property
-    def leaking(self) -> tuple[Recording, ...]:
+    def leaking(self) -> tuple[RecordingCounts, ...]:
         """The recordings with test frames within the bound, the most of them first."""
         found = (each for each in self.recordings if each.close)
-        return tuple(sorted(found, key=lambda each: (-each.close, each.name)))
+        return tuple(sorted(found, key=lambda each: (-each.close, each.recording)))
 
-    def as_dict(self) -> dict[str, Any]:
-        """Return what ``audit.json`` says of a comparison."""
+    def summary(self) -> RecordingSummary:
+        """Return the entry of ``audit.json``."""
         graded = [each.near_or_exact for each in self.recordings if each.near_or_exact is not None]
-        return {
-            "unit": self.unit,
-            "within": self.within,
-            "shared": len(self.recordings),
-            "leaking": len(self.leaking),
-            "queries": sum(each.queries for each in self.recordings),
-            "close": int(self.close.sum()),
-            "nearest": min((each.least for each in self.recordings), default=None),
-            "near_or_exact": sum(graded) if graded or not self.recordings else None,
-            "distances": [{"up_to": last, "queries": count} for last, count in self.distances],
-            "listed": [each.as_dict() for each in self.leaking[:LISTED]],
-        }
+        return RecordingSummary(
+            unit=self.unit,
+            within=self.within,
+            shared=len(self.recordings),
+            leaking=len(self.leaking),
+            queries=sum(each.queries for each in self.recordings),
+            close=int(self.close.sum()),
+            nearest=min((each.least for each in self.recordings), default=None),
+            near_or_exact=sum(graded) if graded or not self.recordings else None,
+            distances=self.distances,
+            listed=self.leaking[:LISTED],
+        )
 
 
 def union(leaks: Sequence[RecordingLeak]) -> tuple[int, Bool] | None:
     """Return over several references of one query set: leaking recordings, close images."""
     if not leaks:
         return None
-    names = {each.name for leak in leaks for each in leak.leaking}
+    names = {each.recording for leak in leaks for each in leak.leaking}
     return len(names), np.logical_or.reduce([leak.close for leak in leaks])
 
 
-def rate_of(close: Bool, population: int | None) -> dict[str, Any]:
+def rate_of(close: Bool, population: int | None) -> Rate:
     """Return the share of the query images that lie within the bound, for ``audit.json``.
 
     Args:
         close: of a comparison, or a union.
         population: of how many images these were drawn, where they are a sample.
     """
-    return Rate.of(int(close.sum()), len(close), population=population).as_dict()
+    return Rate.of(int(close.sum()), len(close), population=population)
 
 
 def sentence(leaks: Sequence[RecordingLeak], name: str) -> str:
     """Return what the headline adds, nothing where no recording leaks.
 
-    >>> one = Recording("r", 2, 5, 1, None, 3, 3, None)
+    >>> one = RecordingCounts("r", 2, 5, 1, None, 3, 3, None)
     >>> sentence([RecordingLeak("frames", 10, (one,), np.array([True, False]), ())], "test")
     '; 1 recording leaks: 1 of 2 test images lies within 10 frames of a training frame'
     """
@@ -216,6 +178,10 @@ def rows(leaks: Mapping[tuple[str, str], RecordingLeak]) -> Iterator[tuple[str, 
     """Yield the rows of ``recordings.csv``: every recording on both sides, by sets and name."""
     for (query, reference), leak in sorted(leaks.items()):
         for each in leak.recordings:
-            values = {"query_set": query, "reference_set": reference, "unit": leak.unit}
-            values |= each.as_dict()
+            values: dict[str, object] = {
+                "query_set": query,
+                "reference_set": reference,
+                "unit": leak.unit,
+            }
+            values |= asdict(each)
             yield tuple("" if values[name] is None else str(values[name]) for name in COLUMNS)

@@ -13,12 +13,13 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Final
 
 import numpy as np
 
 from visleak.groups import components, rank_within
 from visleak.records import Bool, Float32, Int8, Int64, Pairs
+from visleak.storage.summary import VerificationSummary
 
 #: Candidates of a query in each round, against another set. A query compared with a training set
 #: and with its own set has at most 60 pairs verified.
@@ -168,7 +169,7 @@ class Rounds:
         return np.unique(self._position[due])
 
 
-def account(states: Iterable[Int8 | None]) -> tuple[dict[str, Any], list[str]]:
+def account(states: Iterable[Int8 | None]) -> tuple[VerificationSummary, list[str]]:
     """Return what the limit left out of an audit: for ``audit.json``, and in words.
 
     Args:
@@ -197,6 +198,5 @@ def account(states: Iterable[Int8 | None]) -> tuple[dict[str, Any], list[str]]:
             " exact pairs connect the two images; the images of groups are all counted, their"
             " pairs are more than those graded"
         )
-    rounds = {"across": list(ACROSS), "within": list(WITHIN)}
-    counts = {"stopped": stopped, "limited": limited, "connected": connected}
-    return {"rounds": rounds, **counts}, said
+    rounds = {"across": ACROSS, "within": WITHIN}
+    return VerificationSummary(rounds, stopped, limited, connected), said

@@ -11,7 +11,7 @@ import numpy as np
 from visleak.errors import UsageError, VisleakError
 from visleak.grading import Grader, grade, load_grader
 from visleak.pipeline.candidates import Side, views_for
-from visleak.pipeline.chance import Chance, chance_of
+from visleak.pipeline.chance import chance_of
 from visleak.pipeline.crowds import Spanning, crowded
 from visleak.pipeline.desk import Desk, wanted
 from visleak.pipeline.frame_distances import recording_leak
@@ -32,6 +32,7 @@ from visleak.search.account import Account
 from visleak.search.exact import ExactSearch
 from visleak.search.streaming_device import torch_device
 from visleak.settings import Settings
+from visleak.storage.summary import ChanceSummary
 
 #: How often images may be lost on the way before a run gives up.
 ATTEMPTS: Final = 4
@@ -63,7 +64,7 @@ class Outcome:
     embeddings: Mapping[str, Taken] = field(default_factory=dict)
     accounts: Mapping[tuple[str, str], Sequence[Account]] = field(default_factory=dict)
     recordings: Mapping[tuple[str, str], RecordingLeak] = field(default_factory=dict)
-    chance: Mapping[tuple[str, str], Chance] = field(default_factory=dict)
+    chance: Mapping[tuple[str, str], ChanceSummary] = field(default_factory=dict)
 
     @property
     def sets(self) -> tuple[ImageSet, ...]:
@@ -189,7 +190,7 @@ def _recordings(
 
 def _chance(
     compared: Sequence[Compared], desk: Desk, thresholds: Thresholds
-) -> dict[tuple[str, str], Chance]:
+) -> dict[tuple[str, str], ChanceSummary]:
     """Return what reaches the thresholds by chance, but of embeddings that passed by."""
     passed = {name for name, taken in desk.embeddings.items() if taken.streamed}
     with timed(desk.place, "chance"):

@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import platform
 import shlex
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from importlib.metadata import PackageNotFoundError, version
-from typing import Any
 
 import numpy as np
 
-from visleak.pipeline import chance, group_leaks, rates, recordings
+from visleak.pipeline import chance, group_leaks, rates, recordings, rounds
 from visleak.pipeline.labels import comparable, relation
 from visleak.pipeline.material import lost
 from visleak.pipeline.run import Outcome
@@ -18,15 +17,27 @@ from visleak.pipeline.stored import Taken
 from visleak.pipeline.tables import Compared
 from visleak.records import Encoder, Fingerprints, ImageSet
 from visleak.settings import Settings
-from visleak.store import SCHEMA
+from visleak.stats import Rate
+from visleak.storage.summary import (
+    AuditSummary,
+    ComparisonSummary,
+    EncoderSummary,
+    GraderSummary,
+    SearchSummary,
+    SetFiles,
+    SetSummary,
+    ThresholdSummary,
+    TotalSummary,
+    VerifierSummary,
+)
 from visleak.verify import check
 
 #: Packages whose versions can change a pixel or a number.
 PACKAGES = ("numpy", "scipy", "Pillow", "opencv-python-headless", "pyarrow")
 
 
-def summarise(outcome: Outcome, encoder: Encoder, settings: Settings, tool: str) -> dict[str, Any]:
-    """Return the content of ``audit.json``, timings and command left out.
+def summarise(outcome: Outcome, encoder: Encoder, settings: Settings, tool: str) -> AuditSummary:
+    """Return the content of ``audit.json``, without key, command and timings.
 
     Args:
         outcome: what the run found.
@@ -34,32 +45,40 @@ def summarise(outcome: Outcome, encoder: Encoder, settings: Settings, tool: str)
         settings: that were used.
         tool: visleak's own version.
     """
-    totals = [_total(outcome, images) for images in outcome.queries]
-    comparisons = [_comparison(outcome, each) for each in outcome.compared]
-    return {
-        "schema": SCHEMA,
-        "visleak": tool,
-        "headline": "; ".join(total["headline"] for total in totals),
-        "unfinished": _lost(outcome),
-        "sets": [_set(outcome, images) for images in outcome.sets],
-        "settings": settings.as_dict(),
-        "encoder": {"name": encoder.name, "digest": encoder.digest, "width": encoder.width},
-        "thresholds": {
-            "hard": outcome.thresholds.hard,
-            "soft": outcome.thresholds.soft,
-            "provenance": outcome.thresholds.provenance,
-            "provisional": outcome.thresholds.provisional,
-        },
-        "search": _search(outcome, settings),
-        "verifier": {"digest": check.digest().hex()} if outcome.grader else None,
-        "grader": _grader(outcome),
-        "comparisons": comparisons,
-        "totals": totals,
-        "label_conflicts": sum(_conflicts(outcome, each) for each in outcome.compared),
-        "skipped": _skipped(outcome, encoder, settings, low=any(chance.notes(comparisons))),
-        "versions": {name: _version(name) for name in PACKAGES}
+    totals = tuple(_total(outcome, images) for images in outcome.queries)
+    comparisons = tuple(_comparison(outcome, each) for each in outcome.compared)
+    thresholds, grader = outcome.thresholds, outcome.grader
+    verification, unverified = rounds.account(each.skipped for each in outcome.compared)
+    low = any(chance.notes(comparisons))
+    return AuditSummary(
+        visleak=tool,
+        headline="; ".join(total.headline for total in totals),
+        unfinished=_lost(outcome),
+        sets=tuple(_set(outcome, images) for images in outcome.sets),
+        settings=settings,
+        encoder=EncoderSummary(encoder.name, encoder.digest, encoder.width),
+        thresholds=ThresholdSummary(
+            thresholds.hard, thresholds.soft, thresholds.provenance, thresholds.provisional
+        ),
+        search=SearchSummary(
+            settings.search,
+            _version("faiss-cpu") if settings.search == "faiss" else None,
+            tuple(
+                {"query_set": query, "reference_set": reference} | account.as_dict()
+                for (query, reference), accounts in outcome.accounts.items()
+                for account in accounts
+            ),
+        ),
+        verifier=VerifierSummary(check.digest().hex()) if grader else None,
+        grader=GraderSummary(grader.digest, grader.near_at, grader.provenance) if grader else None,
+        comparisons=comparisons,
+        totals=totals,
+        label_conflicts=sum(_conflicts(outcome, each) for each in outcome.compared),
+        skipped=(*_skipped(outcome, encoder, settings, low=low), *unverified),
+        verification=verification,
+        versions={name: _version(name) for name in PACKAGES}
         | {"python": platform.python_version()},
-    }
+    )
 
 
 def _lost(outcome: Outcome) -> int:
@@ -67,107 +86,78 @@ def _lost(outcome: Outcome) -> int:
     return sum(len(lost(own.prints.problems)) for own in outcome.sides.values())
 
 
-def _search(outcome: Outcome, settings: Settings) -> dict[str, Any]:
-    """Return how pairs were searched for, and what an index missed of them."""
-    return {
-        "engine": settings.search,
-        "version": _version("faiss-cpu") if settings.search == "faiss" else None,
-        "indexes": [
-            {"query_set": query, "reference_set": reference} | account.as_dict()
-            for (query, reference), accounts in outcome.accounts.items()
-            for account in accounts
-        ],
-    }
-
-
-def _set(outcome: Outcome, images: ImageSet) -> dict[str, Any]:
-    about = {
-        "name": images.name,
-        "dataset": images.dataset,
-        "roles": list(images.roles),
-        "side": "query" if images in outcome.queries else "reference",
-        "source": images.source,
-        "options": dict(images.options),
-        "pictures": images.pictures,
-    }
-    if images.frames is not None:
-        about["frame_unit"] = "ms" if images.timed else "frames"
+def _set(outcome: Outcome, images: ImageSet) -> SetSummary:
+    about = SetSummary(
+        name=images.name,
+        dataset=images.dataset,
+        roles=images.roles,
+        side="query" if images in outcome.queries else "reference",
+        source=images.source,
+        options=dict(images.options),
+        pictures=images.pictures,
+        frame_unit=None if images.frames is None else "ms" if images.timed else "frames",
+    )
     taken = outcome.embeddings.get(images.name)
-    counts = _counts(outcome, images) if taken is None else _counts_of_embeddings(taken)
-    return about | counts
+    if taken is not None:
+        return _with_embeddings(about, taken)
+    prints = outcome.sides[images.name].prints
+    return replace(
+        about,
+        images=len(images) + len(images.problems),
+        readable=len(prints),
+        flat=int(prints.flat.sum()),
+        unreadable=len(images.problems) + len(prints.problems),
+        distinct=_distinct(prints),
+        not_listed=dict(sorted(images.skipped.items())),
+    )
 
 
-def _counts_of_embeddings(taken: Taken) -> dict[str, Any]:
-    """Return the counts of a set of embeddings; of one that passed by, some are not known."""
+def _with_embeddings(about: SetSummary, taken: Taken) -> SetSummary:
+    """Return a set of embeddings with its counts; of a streamed one, some are not known."""
     prints = taken.prints
     unreadable = len(prints.problems)
-    files = {} if taken.files is None else {"files": asdict(taken.files)}
-    return files | {
-        "images": taken.vectors,
-        "readable": taken.vectors - unreadable if taken.streamed else len(prints),
-        "flat": None if taken.streamed else int(prints.flat.sum()),
-        "unreadable": unreadable,
-        "distinct": None if taken.streamed else _distinct(prints),
-        "listed": len(prints),
-        "norms_off": taken.off,
-    }
+    return replace(
+        about,
+        files=None if taken.files is None else SetFiles(**asdict(taken.files)),
+        images=taken.vectors,
+        readable=taken.vectors - unreadable if taken.streamed else len(prints),
+        flat=None if taken.streamed else int(prints.flat.sum()),
+        unreadable=unreadable,
+        distinct=None if taken.streamed else _distinct(prints),
+        listed=len(prints),
+        norms_off=taken.off,
+    )
 
 
 def _distinct(prints: Fingerprints) -> int:
     return len(np.unique(np.ascontiguousarray(prints.digests).view("V16")))
 
 
-def _counts(outcome: Outcome, images: ImageSet) -> dict[str, Any]:
-    prints = outcome.sides[images.name].prints
-    problems = (*images.problems, *prints.problems)
-    return {
-        "images": len(images) + len(images.problems),
-        "readable": len(prints),
-        "flat": int(prints.flat.sum()),
-        "unreadable": len(problems),
-        "distinct": _distinct(prints),
-        "not_listed": dict(sorted(images.skipped.items())),
-    }
-
-
-def _grader(outcome: Outcome) -> dict[str, Any] | None:
-    grader = outcome.grader
-    if grader is None:
-        return None
-    return {"digest": grader.digest, "near_at": grader.near_at, "provenance": grader.provenance}
-
-
-def _comparison(outcome: Outcome, compared: Compared) -> dict[str, Any]:
-    side = outcome.sides[compared.query.name]
-    best = rates.strongest(compared, side)
-    result: dict[str, Any] = {
-        "query_set": compared.query.name,
-        "reference_set": compared.reference.name,
-        "coverage": compared.coverage,
-        "modality": compared.modality,
-        "queries": len(side.prints),
-        "rates": _rates(outcome, compared.query, best, compared.grades is not None),
-        "pairs": len(compared.pairs),
-    }
-    if compared.coverage == "within":
-        result["within"] = rates.within(compared, side)
-    if compared.grades is not None:
-        reference = outcome.sides[compared.reference.name]
-        result["duplicate_groups"] = rates.groups_of(compared, side, reference)
-    found = outcome.chance.get((compared.query.name, compared.reference.name))
-    if found is not None:
-        result["chance"] = found.as_dict()
-    leak = _group_leak(outcome, compared)
+def _comparison(outcome: Outcome, compared: Compared) -> ComparisonSummary:
+    query, reference = compared.query, compared.reference
+    side, names = outcome.sides[query.name], (query.name, reference.name)
+    found = dict(
+        _rates(outcome, query, rates.strongest(compared, side), compared.grades is not None)
+    )
+    leak, timed = _group_leak(outcome, compared), outcome.recordings.get(names)
+    population = _population(outcome, query)
     if leak is not None:
-        population = _population(outcome, compared.query)
-        result["rates"]["group"] = group_leaks.rate_of(leak, population)
-        result["groups"] = leak.as_dict()
-    timed = outcome.recordings.get((compared.query.name, compared.reference.name))
+        found["group"] = group_leaks.rate_of(leak, population)
     if timed is not None:
-        population = _population(outcome, compared.query)
-        result["rates"]["recording"] = recordings.rate_of(timed.close, population)
-        result["recordings"] = timed.as_dict()
-    return result
+        found["recording"] = recordings.rate_of(timed.close, population)
+    return ComparisonSummary(
+        *names,
+        coverage=compared.coverage,
+        modality=compared.modality,
+        queries=len(side.prints),
+        rates=found,
+        pairs=len(compared.pairs),
+        within=rates.within(compared, side) if compared.coverage == "within" else None,
+        duplicate_groups=rates.groups_of(compared, side, outcome.sides[reference.name]),
+        chance=outcome.chance.get(names),
+        groups=leak.summary() if leak is not None else None,
+        recordings=timed.summary() if timed is not None else None,
+    )
 
 
 def _group_leak(outcome: Outcome, compared: Compared) -> group_leaks.GroupLeak | None:
@@ -177,7 +167,7 @@ def _group_leak(outcome: Outcome, compared: Compared) -> group_leaks.GroupLeak |
 
 def _rates(
     outcome: Outcome, images: ImageSet, best: rates.Strongest, graded: bool
-) -> dict[str, dict[str, Any] | None]:
+) -> dict[str, Rate | None]:
     """Return the rates of a query set from the strongest that each image has."""
     return rates.rates(
         best,
@@ -200,7 +190,7 @@ def _population(outcome: Outcome, images: ImageSet) -> int | None:
     return whole - lost if len(prints) + lost < whole else None
 
 
-def _total(outcome: Outcome, images: ImageSet) -> dict[str, Any]:
+def _total(outcome: Outcome, images: ImageSet) -> TotalSummary:
     """Return the rates of a query set over all its references, and its headline."""
     side = outcome.sides[images.name]
     own = [each for each in outcome.compared if each.query.name == images.name]
@@ -223,7 +213,7 @@ def _total(outcome: Outcome, images: ImageSet) -> dict[str, Any]:
         said += recordings.sentence(timed, images.name)
     if count := _lost(outcome):
         said += f"; unfinished, images that could not be read again: {count:,}"
-    return {"query_set": images.name, "headline": said, "rates": total}
+    return TotalSummary(images.name, said, total)
 
 
 def _conflicts(outcome: Outcome, compared: Compared) -> int:

@@ -23,7 +23,7 @@ from visleak.records import (
     Int64,
     Pairs,
 )
-from visleak.store import IMAGES_SCHEMA, PAIRS_SCHEMA
+from visleak.storage import IMAGES_SCHEMA, PAIRS_SCHEMA
 
 #: Rows a row group.
 GROUP: Final = 50_000

@@ -11,18 +11,15 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Final, Protocol, Self, TypeVar
+from typing import Any, Protocol, Self, TypeVar
 
 from visleak.cache import Cache
 from visleak.errors import VisleakError
 from visleak.pipeline.processes import Processes
-from visleak.store import remove_unfinished
+from visleak.storage import SCRATCH_PREFIX
 
 T = TypeVar("T")
 R = TypeVar("R")
-
-#: Scratch folders of runs that died are removed when they are of this name.
-SCRATCH_PREFIX: Final = ".visleak-scratch-"
 
 
 class Progress(Protocol):
@@ -202,10 +199,3 @@ def timed(place: Workplace, step: str) -> Iterator[None]:
 def shared(handle: Handle) -> Any:
     """Return what :meth:`Workplace.share` put there; loaded once a process."""
     return handle.load()
-
-
-def remove_leftovers(folder: Path) -> None:
-    """Remove what killed runs left in a folder of this run's own: scratch, half-written files."""
-    for leftover in folder.glob(SCRATCH_PREFIX + "*"):
-        shutil.rmtree(leftover, ignore_errors=True)
-    remove_unfinished(folder)

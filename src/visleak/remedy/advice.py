@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Final
 
 from visleak.errors import UsageError
+from visleak.storage import AuditSummary, SetSummary
 
 #: The sides of an audit.
 SIDES: Final = ("test", "train")
@@ -28,7 +28,7 @@ class Advice:
     why: str
 
 
-def advise(summary: Mapping[str, Any], lost: int) -> Advice:
+def advise(summary: AuditSummary, lost: int) -> Advice:
     """Return the side to purge: training if possible, else test (Ramos et al. 2025, section 8).
 
     Args:
@@ -38,21 +38,21 @@ def advise(summary: Mapping[str, Any], lost: int) -> Advice:
     trains = trained_on(summary)
     if not trains:
         return Advice("test", "the set was compared with itself alone: there is no other side")
-    shown = ", ".join(each["name"] for each in trains)
-    if not all(each.get("pictures", True) for each in trains):
+    shown = ", ".join(each.name for each in trains)
+    if not all(each.pictures for each in trains):
         return Advice(
             "test",
             f"{shown} has embeddings only, whose pictures are not here to be written; the list of"
             " the ids that should go can be (--remove-from train)",
         )
-    pretrained = [each["name"] for each in trains if "pretraining" in each["roles"]]
+    pretrained = [each.name for each in trains if "pretraining" in each.roles]
     if pretrained:
         return Advice(
             "test",
             f"{', '.join(pretrained)} is pretraining data: a model that has seen it stays as it is"
             " unless it is pretrained again",
         )
-    total = sum(each["images"] for each in trains)
+    total = sum(each.images for each in trains)
     share = lost / max(1, total)
     gone = f"{lost:,} of {total:,} images of {shown} ({100 * share:.2f} %)"
     if share > MUCH:
@@ -65,13 +65,13 @@ def advise(summary: Mapping[str, Any], lost: int) -> Advice:
     )
 
 
-def trained_on(summary: Mapping[str, Any]) -> list[dict[str, Any]]:
+def trained_on(summary: AuditSummary) -> list[SetSummary]:
     """Return the sets of an audit that test images were compared with, but for themselves."""
-    names = {c["reference_set"] for c in summary["comparisons"] if c["coverage"] != "within"}
-    return [each for each in summary["sets"] if each["name"] in names]
+    names = {c.reference_set for c in summary.comparisons if c.coverage != "within"}
+    return [each for each in summary.sets if each.name in names]
 
 
-def chosen_sets(summary: Mapping[str, Any], side: str, name: str | None) -> list[dict[str, Any]]:
+def chosen_sets(summary: AuditSummary, side: str, name: str | None) -> list[SetSummary]:
     """Return the sets of a side, or the one that was asked for.
 
     Raises:
@@ -79,8 +79,8 @@ def chosen_sets(summary: Mapping[str, Any], side: str, name: str | None) -> list
     """
     if side not in SIDES:
         raise UsageError(f"from must be one of {', '.join(SIDES)}; got {side!r}")
-    tests = {total["query_set"] for total in summary["totals"]}
-    trains = {each["name"] for each in trained_on(summary)}
+    tests = {total.query_set for total in summary.totals}
+    trains = {each.name for each in trained_on(summary)}
     if side == "train" and not trains:
         raise UsageError(
             "this audit compared a set with itself alone, so there is no training side; use"
@@ -95,4 +95,4 @@ def chosen_sets(summary: Mapping[str, Any], side: str, name: str | None) -> list
             f"the sets {', '.join(both)} were compared with each other, and to purge both would"
             " lose both images of a pair; choose one with --set NAME"
         )
-    return [s for s in summary["sets"] if s["name"] in own and name in (None, s["name"])]
+    return [s for s in summary.sets if s.name in own and name in (None, s.name)]

@@ -17,7 +17,7 @@ from visleak.remedy.layouts.place import Opened
 from visleak.remedy.plan import DATA, NOTHING_DONE, PROOF, Plan, Split, known_digests
 from visleak.remedy.proving import Examiner, leaks_between
 from visleak.remedy.writing import write
-from visleak.store import AUDIT, IMAGES, read_summary, read_table
+from visleak.storage import AUDIT, IMAGES, read_summary, read_table
 from visleak.verdicts import judged_pairs
 
 #: Most rounds of assigning and auditing.
@@ -136,7 +136,7 @@ def apply(plan: Plan, order: Order) -> dict[str, Any]:
         progress=examiner.progress,
     )
     if written.reused and (out / PROOF / AUDIT).is_file():
-        proof |= {"folder": str(out / PROOF), "headline": read_summary(out / PROOF)["headline"]}
+        proof |= {"folder": str(out / PROOF), "headline": read_summary(out / PROOF).headline}
     return {
         "proof": proof,
         "written": {

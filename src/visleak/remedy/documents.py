@@ -15,6 +15,7 @@ from visleak.remedy.replacing import ReplacePlan
 from visleak.remedy.staging import sized
 from visleak.remedy.undoing import Undo
 from visleak.reporting import Document, Fact
+from visleak.storage import AuditSummary
 
 #: Classes of a table that are shown; ``--json`` has all.
 CLASSES: Final = 25
@@ -23,7 +24,7 @@ CLASSES: Final = 25
 NAMED: Final = 5
 
 
-def purge_document(purge: Purge, summary: Mapping[str, Any], out: Path | None) -> Document:
+def purge_document(purge: Purge, summary: AuditSummary, out: Path | None) -> Document:
     """Return the plan of a purge and what came of it.
 
     Args:
@@ -117,7 +118,7 @@ def _test_duplicates(wish: Wish) -> str:
     return "duplicates among test images stay; --test-duplicates drop keeps one of each group"
 
 
-def _purge_written(purge: Purge, summary: Mapping[str, Any]) -> Iterator[Fact]:
+def _purge_written(purge: Purge, summary: AuditSummary) -> Iterator[Fact]:
     written = purge.written
     assert written is not None
     what = sized(written.bytes) + (", verified" if written.sources else "")
@@ -141,25 +142,25 @@ def _purge_written(purge: Purge, summary: Mapping[str, Any]) -> Iterator[Fact]:
         yield Fact("lists", f"{written.folder}: {lists}")
 
 
-def _command(sources: Mapping[str, str], side: str, summary: Mapping[str, Any]) -> str:
+def _command(sources: Mapping[str, str], side: str, summary: AuditSummary) -> str:
     """Return the command that audits the result; empty where it cannot be opened."""
     if not sources:
         return ""
-    tests = {total["query_set"] for total in summary["totals"]}
-    trained = any(each["name"] not in tests for each in summary["sets"])
+    tests = {total.query_set for total in summary.totals}
+    trained = any(each.name not in tests for each in summary.sets)
     words = ["visleak audit"]
-    for each in summary["sets"]:
-        own = "test" if each["name"] in tests else "train"
-        source = sources.get(each["name"]) or _seen_from_here(each["source"], summary)
-        if own == side and each["name"] not in sources:
+    for each in summary.sets:
+        own = "test" if each.name in tests else "train"
+        source = sources.get(each.name) or _seen_from_here(each.source, summary)
+        if own == side and each.name not in sources:
             continue
-        words.append(f"--{own if trained else 'set'} {shlex.quote(each['name'] + '=' + source)}")
+        words.append(f"--{own if trained else 'set'} {shlex.quote(each.name + '=' + source)}")
     return " ".join([*words, "-o AUDIT"])
 
 
-def _seen_from_here(source: str, summary: Mapping[str, Any]) -> str:
+def _seen_from_here(source: str, summary: AuditSummary) -> str:
     """Return a SOURCE of the audit for a command that is run in this folder."""
-    opened_in = Path(summary.get("opened_in", "."))
+    opened_in = Path(summary.opened_in)
     return source if opened_in == Path.cwd() else resolved(source, opened_in)
 
 

@@ -25,6 +25,7 @@ from visleak.remedy.neighbours import Neighbours
 from visleak.remedy.plan import Plan, Split, counted, refuse_output
 from visleak.remedy.proving import Examiner, refuse_ungraded, settings_of
 from visleak.remedy.splitting import check_choices
+from visleak.storage import SetSummary
 from visleak.verdicts import read_verdicts
 
 #: Why the moves are as many as they are.
@@ -115,13 +116,13 @@ def _sets(found: Audit, group: str | None) -> list[ImageSet]:
     Raises:
         UsageError: there is one only, or they are of several data sets or hold no pictures.
     """
-    about = found.summary["sets"]
+    about = found.summary.sets
     if len(about) < 2:
         raise UsageError(
             f"{found.folder} is an audit of one set, so there is no split to mend; split it with"
             " `visleak split S --ratios train=0.8,test=0.2`"
         )
-    datasets = sorted({each["dataset"] for each in about})
+    datasets = sorted({each.dataset for each in about})
     if len(datasets) > 1:
         raise UsageError(
             f"{found.folder} compares data sets ({', '.join(datasets)}); images are moved within"
@@ -132,23 +133,23 @@ def _sets(found: Audit, group: str | None) -> list[ImageSet]:
     return sets
 
 
-def _opened(found: Audit, about: Mapping[str, Any], group: str | None) -> ImageSet:
+def _opened(found: Audit, about: SetSummary, group: str | None) -> ImageSet:
     """Open a set of an audit, its groups as asked for."""
-    images = found.images_of(about["name"])
+    images = found.images_of(about.name)
     if not isinstance(images, ImageSet):
-        raise UsageError(f"set {about['name']!r} holds embeddings only; nothing can be moved")
+        raise UsageError(f"set {about.name!r} holds embeddings only; nothing can be moved")
     if group is None:
         return images
-    base = Path(found.summary.get("opened_in", "."))
-    options = dict(about.get("options", {})) | {"group": group}
-    return open_pictures(resolved(about["source"], base), name=about["name"], **options)
+    base = Path(found.summary.opened_in)
+    options = dict(about.options) | {"group": group}
+    return open_pictures(resolved(about.source, base), name=about.name, **options)
 
 
 def _compared(found: Audit, index: Mapping[str, int]) -> frozenset[tuple[int, int]]:
     """Return which sets the audit compared with which, as ascending indices."""
     couples = set()
-    for each in found.summary["comparisons"]:
-        one, other = sorted((index[each["query_set"]], index[each["reference_set"]]))
+    for each in found.summary.comparisons:
+        one, other = sorted((index[each.query_set], index[each.reference_set]))
         couples.add((one, other))
     return frozenset(couples)
 

@@ -15,7 +15,7 @@ from visleak.errors import UsageError
 from visleak.groups import chained, components
 from visleak.records import GRADES, Bool, ImageSet, Int64
 from visleak.remedy.balance import coded
-from visleak.store import IMAGES, read_table
+from visleak.storage import IMAGES, read_table
 from visleak.verdicts import Verdict, disputed, judged_pairs
 from visleak.verdicts.level import Level
 

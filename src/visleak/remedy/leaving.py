@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
@@ -13,13 +13,14 @@ import pyarrow.compute as pc
 from visleak.groups import components
 from visleak.remedy.manifest import Removed
 from visleak.remedy.purge_plan import SetPlan, Share, Wish
+from visleak.storage import SetSummary
 
 
 def plan_set(
-    about: Mapping[str, Any], images: pa.Table, leaks: pa.Table, inside: pa.Table, wish: Wish
+    about: SetSummary, images: pa.Table, leaks: pa.Table, inside: pa.Table, wish: Wish
 ) -> tuple[SetPlan, int]:
     """Return what becomes of a set, and how many of its blank images stay."""
-    name = about["name"]
+    name = about.name
     own, other = ("query", "reference") if wish.side == "test" else ("reference", "query")
     leaks = leaks.filter(pc.equal(leaks[f"{own}_set"], name))
     why = dict(_strongest(leaks, own, other, wish))
@@ -43,12 +44,12 @@ def plan_set(
         )
         for row in gone.to_pylist()
     )
-    pictures = bool(about.get("pictures", True))
+    pictures = about.pictures
     plan = SetPlan(
         name,
         pictures,
-        int(about["images"]),
-        int(about["unreadable"]),
+        int(about.images),
+        int(about.unreadable),
         removed,
         _classes(images, gone) if pictures else (),
     )

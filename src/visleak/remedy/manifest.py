@@ -12,7 +12,7 @@ from typing import Any, Final, NamedTuple
 
 from visleak.documents import read_document
 from visleak.errors import UsageError, VisleakError
-from visleak.store import csv_cell, csv_text, write_csv_rows, write_json
+from visleak.storage import csv_cell, csv_text, write_csv_rows, write_json
 
 #: What ``manifest.json`` says it is, and its layout.
 KIND: Final = "visleak-clean-set"

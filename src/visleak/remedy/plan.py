@@ -20,7 +20,7 @@ from visleak.remedy.manifest import Removed
 from visleak.remedy.parts import Part, Piece
 from visleak.remedy.staging import refuse_place
 from visleak.remedy.writing import inputs_of
-from visleak.store import UNREADABLE, read_problems, write_csv, write_json
+from visleak.storage import UNREADABLE, read_problems, write_csv, write_json
 
 #: Version of the layout of ``split.json``.
 SCHEMA: Final = 1

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import itertools
 import os
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, fields, replace
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
@@ -19,6 +18,7 @@ from visleak.pipeline.workplace import Progress
 from visleak.records import AnySet, ImageSet, Int64
 from visleak.remedy.graph import NO_TIES, Graph, Ties
 from visleak.settings import Settings
+from visleak.storage import AuditSummary
 from visleak.verdicts import Verdict
 
 
@@ -86,19 +86,16 @@ class Examiner:
         return graph.ties(found.folder, names, self.grade, self.verdicts)
 
 
-def settings_of(summary: Mapping[str, Any]) -> Settings:
+def settings_of(summary: AuditSummary) -> Settings:
     """Return the settings that repeat an audit between other choices of its images."""
-    known = {field.name for field in fields(Settings)}
-    stored = {name: value for name, value in summary["settings"].items() if name in known}
-    limits = summary["thresholds"]
-    candidates = "auto" if stored.get("candidates") == "nearest" else stored.get("candidates")
+    stored = summary.settings
     return replace(
-        Settings(**stored),
+        stored,
         within=False,
         sample=0,
-        candidates=candidates or "auto",
-        hard=limits["hard"],
-        soft=limits["soft"],
+        candidates="auto" if stored.candidates == "nearest" else stored.candidates,
+        hard=summary.thresholds.hard,
+        soft=summary.thresholds.soft,
     )
 
 
@@ -125,18 +122,18 @@ def _pieces(graph: Graph, rows: Int64, word: str) -> Iterator[tuple[int, ImageSe
         yield index, chosen(graph.sets[index], positions, f"{graph.sets[index].name}, {word} part")
 
 
-def refuse_ungraded(folder: Path, summary: Mapping[str, Any]) -> None:
+def refuse_ungraded(folder: Path, summary: AuditSummary) -> None:
     """Refuse an audit that looked at no pictures, or at some queries only.
 
     Raises:
         VisleakError: it is such.
     """
-    if summary["settings"].get("sample"):
+    if summary.settings.sample:
         raise VisleakError(
-            f"{folder} is an audit of a sample of {summary['settings']['sample']:,} images; all"
+            f"{folder} is an audit of a sample of {summary.settings.sample:,} images; all"
             " must have been looked at: run `visleak audit` without --sample"
         )
-    if summary.get("grader") is None:
+    if summary.grader is None:
         raise VisleakError(
             f"{folder} has no grades, for nobody looked at the pictures; run `visleak audit` on"
             " pictures and without --no-verify"

@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, Final, cast
+from typing import Final, cast
 
 import numpy as np
 import pyarrow as pa
@@ -15,7 +14,6 @@ import pyarrow.compute as pc
 from visleak.auditing import Audit
 from visleak.errors import UsageError, VisleakError
 from visleak.pipeline import chance
-from visleak.pipeline.folder import refuse_sets
 from visleak.pipeline.workplace import Progress, silent
 from visleak.records import ImageSet
 from visleak.remedy.advice import advise, chosen_sets
@@ -25,7 +23,15 @@ from visleak.remedy.parts import Part, Piece
 from visleak.remedy.purge_plan import Purge, SetPlan, Wish
 from visleak.remedy.results import Written
 from visleak.remedy.writing import write
-from visleak.store import IMAGES, UNREADABLE, read_problems, read_summary, read_table
+from visleak.storage import (
+    IMAGES,
+    UNREADABLE,
+    AuditSummary,
+    read_problems,
+    read_summary,
+    read_table,
+    refuse_sets,
+)
 from visleak.verdicts import disputed, judged_pairs
 
 _COLUMNS: Final = (
@@ -93,7 +99,7 @@ def plan(folder: Path, wish: Wish) -> Purge:
     chosen = chosen_sets(summary, wish.side, wish.set)
     _refuse_sample(summary)
     pairs = judged_pairs(folder, _COLUMNS)
-    names = [each["name"] for each in chosen]
+    names = [each.name for each in chosen]
     ungraded = _refuse_ungraded(summary, wish, pairs, names)
     strong = pairs.filter(pc.is_in(pairs[wish.column], pa.array(wish.words)))
     torn = disputed(strong)
@@ -107,7 +113,7 @@ def plan(folder: Path, wish: Wish) -> Purge:
     columns = ["set", "id", "digest", "label", "flat", "locator"]
     sets, flat = [], 0
     for about in chosen:
-        images = read_table(folder, IMAGES, columns, pc.field("set") == about["name"])
+        images = read_table(folder, IMAGES, columns, pc.field("set") == about.name)
         own, blank = plan_set(about, images, leaks, inside, wish)
         sets.append(own)
         flat += blank
@@ -116,17 +122,15 @@ def plan(folder: Path, wish: Wish) -> Purge:
     return Purge(wish, tuple(sets), doubtful, flat, advise(summary, lost), caveats)
 
 
-def _refuse_sample(summary: Mapping[str, Any]) -> None:
-    if summary["settings"].get("sample"):
+def _refuse_sample(summary: AuditSummary) -> None:
+    if summary.settings.sample:
         raise UsageError(
-            f"this audit looked at a sample of {summary['settings']['sample']} images a set; purge"
+            f"this audit looked at a sample of {summary.settings.sample} images a set; purge"
             " needs one of all: run `visleak audit` without --sample"
         )
 
 
-def _refuse_ungraded(
-    summary: Mapping[str, Any], wish: Wish, pairs: pa.Table, names: list[str]
-) -> int:
+def _refuse_ungraded(summary: AuditSummary, wish: Wish, pairs: pa.Table, names: list[str]) -> int:
     """Return how many of the pairs that decide about sets have no grade (or degree).
 
     Raises:
@@ -139,7 +143,7 @@ def _refuse_ungraded(
     column = pairs.filter(leaks)[wish.column]
     if len(column) == 0 or column.null_count < len(column):
         return int(column.null_count) if wish.grade is not None else 0
-    if wish.grade is not None and summary["thresholds"]["soft"] is not None:
+    if wish.grade is not None and summary.thresholds.soft is not None:
         raise UsageError(
             "this audit has no grades (its pictures were not looked at); use --degree hard or"
             " --degree soft"
@@ -148,26 +152,26 @@ def _refuse_ungraded(
     raise UsageError(f"this audit has no {what}; audit with pictures, or with --hard and --soft")
 
 
-def _caveats(summary: Mapping[str, Any], wish: Wish, ungraded: int) -> tuple[str, ...]:
+def _caveats(summary: AuditSummary, wish: Wish, ungraded: int) -> tuple[str, ...]:
     """Return why more may leak than the audit lists."""
     said = []
-    if lost := summary.get("unfinished"):
+    if lost := summary.unfinished:
         said.append(f"the audit is unfinished: {lost:,} images could not be read again; repeat it")
     if ungraded:
         said.append(
             f"{ungraded:,} pairs were not verified, so they have no grade and do not count;"
             " --degree counts them"
         )
-    if summary["settings"].get("candidates") == "nearest" and wish.side == "train":
+    if summary.settings.candidates == "nearest" and wish.side == "train":
         said.append(
             "the audit lists each test image's one nearest training image (--candidates nearest):"
             " further copies in training stay"
         )
-    said += [words for words in summary["skipped"] if words.startswith(("pairs:", "search"))]
+    said += [words for words in summary.skipped if words.startswith(("pairs:", "search"))]
     if wish.degree is not None:
-        said += chance.notes(summary["comparisons"])
+        said += chance.notes(summary.comparisons)
     if wish.within == "drop":
-        said += [words for words in summary["skipped"] if words.startswith("repeats")]
+        said += [words for words in summary.skipped if words.startswith("repeats")]
     return tuple(said)
 
 
@@ -203,8 +207,8 @@ def _apply(audit: Audit, planned: Purge, out: Path, how: str, progress: Progress
     about = {
         "remedy": "purge",
         "audit": str(audit.folder.resolve()),
-        "audit_key": audit.summary.get("key"),
-        "headline": audit.summary["headline"],
+        "audit_key": audit.summary.key,
+        "headline": audit.summary.headline,
     } | planned.wish.as_dict()
     return write(
         parts,

@@ -17,14 +17,13 @@ import numpy as np
 import pyarrow as pa
 
 from visleak.errors import UsageError, VisleakError
-from visleak.pipeline.folder import refuse_sets
 from visleak.pipeline.workplace import Progress, silent
 from visleak.remedy.parts import Part, Piece, Substitute
 from visleak.remedy.replacing_lists import lists_of
 from visleak.remedy.writing import Written, refuse_taken, write
 from visleak.replacements import Asked, Decision, Decisions, Selection
 from visleak.replacements import open_selection as opened
-from visleak.store import read_summary
+from visleak.storage import read_summary, refuse_sets
 
 #: Who chooses: people have approved, or the machine takes what is left to choose.
 CHOICES: Final = ("approved", "auto")

@@ -8,7 +8,7 @@ from typing import Final
 
 from visleak.records import GRADES
 from visleak.replacements import Decision, Selection, distance
-from visleak.store import csv_cell, write_csv_rows
+from visleak.storage import csv_cell, write_csv_rows
 
 #: Header of the lists of ciFAIR.
 CIFAIR: Final = ("TestID", "TrainID", "Distance", "Judgment")

@@ -39,7 +39,7 @@ from visleak.remedy.proving import Examiner, refuse_ungraded, settings_of
 from visleak.remedy.shares import shares_of
 from visleak.remedy.writing import HOWS
 from visleak.settings import Settings
-from visleak.store import AUDIT
+from visleak.storage import AUDIT
 from visleak.verdicts import read_verdicts
 
 #: Default of how far sizes and class shares may be off.
@@ -249,8 +249,8 @@ def _name_in(found: Audit, images: ImageSet) -> str:
         UsageError: it compared none with itself, or another one.
     """
     refuse_ungraded(found.folder, found.summary)
-    within = [c["query_set"] for c in found.summary["comparisons"] if c["coverage"] == "within"]
-    sizes = {about["name"]: about["images"] for about in found.summary["sets"]}
+    within = [c.query_set for c in found.summary.comparisons if c.coverage == "within"]
+    sizes = {about.name: about.images for about in found.summary.sets}
     listed = len(images) + len(images.problems)
     for name in within:
         stored = found.images()

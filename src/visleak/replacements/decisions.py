@@ -17,8 +17,8 @@ from pathlib import Path
 from typing import Final, Self
 
 from visleak.errors import VisleakError
-from visleak.journal import PATIENCE, Journal
-from visleak.store import DECISIONS, REPLACEMENTS, csv_text, write_csv
+from visleak.storage import DECISIONS, REPLACEMENTS, MirroredDatabase, csv_text, write_csv
+from visleak.storage.database import connect
 from visleak.verdicts.record import now, reviewer_name
 
 FILE: Final = DECISIONS
@@ -95,7 +95,7 @@ class Decision:
 COLUMNS: Final = tuple("class" if f.name == "label" else f.name for f in fields(Decision))
 
 
-class Decisions(Journal):
+class Decisions(MirroredDatabase):
     """The decisions of an audit folder. Use as a context manager.
 
     A folder that came with ``replacements.csv`` alone begins with those that stand in it.
@@ -120,8 +120,8 @@ class Decisions(Journal):
         if source.is_file():
             try:
                 with (
-                    contextlib.closing(sqlite3.connect(source, timeout=PATIENCE)) as old,
-                    contextlib.closing(sqlite3.connect(into / FILE)) as new,
+                    contextlib.closing(connect(source, log=False)) as old,
+                    contextlib.closing(connect(into / FILE, log=False)) as new,
                 ):
                     old.backup(new)
             except sqlite3.Error as error:

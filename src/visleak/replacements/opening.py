@@ -31,7 +31,7 @@ from visleak.replacements.neighbours import Neighbours
 from visleak.replacements.pool import Pool, class_of, make_pool
 from visleak.replacements.selection import Selection
 from visleak.settings import Settings
-from visleak.store import IMAGES, read_table
+from visleak.storage import IMAGES, read_table
 from visleak.verdicts import judged_pairs, read_verdicts
 from visleak.verdicts.orientation import as_listed
 
@@ -88,7 +88,7 @@ def open_selection(
     sets = _sets_of(result)
     encoder = _encoder_of(result)
     images = _opened_pool(asked, sets)
-    views = str(result.summary["settings"]["views"])
+    views = result.summary.settings.views
     crew = workers_for(sum(map(len, (*sets.values(), images))), workers)
     with ExitStack() as stack:
         store = stack.enter_context(open_cache(cache))
@@ -117,7 +117,7 @@ def open_selection(
 
         existing: dict[str, Side] = {each: desk.sides[each] for each in sets}
         neighbours = Neighbours(existing, desk.sides[images.name], encoder, desk.views, crew)
-        near_at = float(result.summary["grader"]["near_at"])
+        near_at = result.summary.settings.near_at
         checker = Checker(
             desk.material, desk.sides, images.name, encoder, views, near_at, workplace
         )
@@ -133,18 +133,18 @@ def open_selection(
 
 def _test_set(result: Audit, asked: str | None) -> str:
     """Return the test set whose duplicates are replaced."""
-    if result.summary["grader"] is None:
+    if result.summary.grader is None:
         raise UsageError(
             f"{result.folder} was audited without verification, so no pair has a grade; audit"
             " again without --no-verify"
         )
-    sample = result.summary["settings"].get("sample")
+    sample = result.summary.settings.sample
     if sample:
         raise UsageError(
             f"{result.folder} is an audit of a sample of {sample:,} images; all must have been"
             " looked at to replace duplicates: audit again without --sample"
         )
-    names = [str(total["query_set"]) for total in result.summary["totals"]]
+    names = [str(total.query_set) for total in result.summary.totals]
     if asked is not None and asked not in names:
         raise UsageError(f"set must be one of {', '.join(names)}; got {asked!r}")
     if asked is None and len(names) > 1:
@@ -158,8 +158,8 @@ def _test_set(result: Audit, asked: str | None) -> str:
 def _sets_of(result: Audit) -> dict[str, ImageSet]:
     """Return the sets of the audit, opened again."""
     sets: dict[str, ImageSet] = {}
-    for about in result.summary["sets"]:
-        images = result.images_of(about["name"])
+    for about in result.summary.sets:
+        images = result.images_of(about.name)
         if isinstance(images, EmbeddingSet):
             raise UsageError(
                 f"set {images.name!r} of the audit holds embeddings only; a candidate is compared"
@@ -175,13 +175,13 @@ def _encoder_of(result: Audit) -> Encoder:
     Raises:
         VisleakError: what goes by its name now is another one.
     """
-    about = result.summary["encoder"]
-    base = Path(result.summary.get("opened_in", "."))
-    encoder = load_encoder(_as_seen_from_here(about["name"], base))
-    if encoder.digest != about["digest"]:
+    about = result.summary.encoder
+    base = Path(result.summary.opened_in)
+    encoder = load_encoder(_as_seen_from_here(about.name, base))
+    if encoder.digest != about.digest:
         raise VisleakError(
-            f"encoder {about['name']} has digest {encoder.digest[:12]} here, the audit was made"
-            f" with {about['digest'][:12]}; audit again, or bring that one back"
+            f"encoder {about.name} has digest {encoder.digest[:12]} here, the audit was made"
+            f" with {about.digest[:12]}; audit again, or bring that one back"
         )
     return encoder
 
@@ -218,8 +218,8 @@ def _refuse_other_images(result: Audit, material: Mapping[str, Material]) -> Non
         VisleakError: an image is not there any more, or another one is in its place.
     """
     stored = read_table(result.folder, IMAGES, ["set", "id", "digest"])
-    for about in result.summary["sets"]:
-        name = about["name"]
+    for about in result.summary.sets:
+        name = about.name
         prints = material[name].prints
         own = stored.filter(pc.equal(stored["set"], name))
         place = pc.index_in(own["id"].combine_chunks(), prints.ids).to_pylist()
@@ -228,7 +228,7 @@ def _refuse_other_images(result: Audit, material: Mapping[str, Material]) -> Non
         changed = sum(a != b for a, b in zip(digests, now, strict=True))
         if changed:
             raise VisleakError(
-                f"{changed:,} images of set {name!r} ({about['source']}) are not those that were"
+                f"{changed:,} images of set {name!r} ({about.source}) are not those that were"
                 " audited; audit again"
             )
 

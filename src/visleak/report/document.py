@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Mapping
-from typing import Any, Final
+from collections.abc import Iterator
+from typing import Final
 
 from visleak.auditing import Audit
 from visleak.images.listing import describe_skipped
@@ -12,8 +12,9 @@ from visleak.pipeline import chance, recordings
 from visleak.quantities import counted
 from visleak.reporting import Column, Document, Fact, Table
 from visleak.settings import NEAR_AT
-from visleak.stats import Rate, percent
-from visleak.store import REPORT, UNREADABLE
+from visleak.stats import percent
+from visleak.storage import REPORT, UNREADABLE, AuditSummary
+from visleak.storage.summary import ThresholdSummary
 from visleak.verdicts import read_verdicts
 
 #: Rates of the table: key and words.
@@ -35,7 +36,7 @@ _COLUMNS: Final = (
 def document(audit: Audit) -> Document:
     """Return the summary of a finished audit."""
     content = audit.summary
-    first, *others = [total["headline"] for total in content["totals"]]
+    first, *others = [total.headline for total in content.totals]
     return Document(
         "Audit",
         first,
@@ -45,23 +46,22 @@ def document(audit: Audit) -> Document:
     )
 
 
-def _rates(content: Mapping[str, Any]) -> Iterator[list[str]]:
-    for total in content["totals"]:
-        name = total["query_set"]
+def _rates(content: AuditSummary) -> Iterator[list[str]]:
+    for total in content.totals:
+        name = total.query_set
         for key, words in SHOWN:
-            if (stored := total["rates"].get(key)) is None:
+            if (rate := total.rates.get(key)) is None:
                 continue
-            rate = Rate.from_dict(stored)
             interval = f"{percent(rate.low)}-{percent(rate.high)}"
             count = f"{rate.count:,} of {rate.total:,}"
             yield [name, words, count, f"{percent(rate.share)} %", interval]
             name = ""
 
 
-def _within(content: Mapping[str, Any]) -> Iterator[Fact]:
+def _within(content: AuditSummary) -> Iterator[Fact]:
     """Yield a line for every set in which images repeat each other."""
-    for each in content["comparisons"]:
-        found = each.get("within")
+    for each in content.comparisons:
+        found = each.within
         if not found:
             continue
         pairs, images = found["duplicate_pairs"], found["distinct_images"]
@@ -70,48 +70,47 @@ def _within(content: Mapping[str, Any]) -> Iterator[Fact]:
             repeated = images["exact"] + images["near"]
             yield Fact(
                 "repeats",
-                f"{repeated:,} images of {each['query_set']} repeat each other"
+                f"{repeated:,} images of {each.query_set} repeat each other"
                 f" ({counted(count, 'pair')}, {pairs['exact']:,} exact)",
             )
 
 
-def _groups(content: Mapping[str, Any]) -> Iterator[Fact]:
+def _groups(content: AuditSummary) -> Iterator[Fact]:
     """Yield a line for every pair of sets with groups, and some of those that both have."""
-    for each in content["comparisons"]:
-        found = each.get("groups")
+    for each in content.comparisons:
+        found = each.groups
         if not found:
             continue
-        sides = f"{each['query_set']} and {each['reference_set']}"
-        if not found["shared"]:
+        sides = f"{each.query_set} and {each.reference_set}"
+        if not found.shared:
             yield Fact("groups", f"none is in both {sides}")
             continue
-        named = ", ".join(name for name in found["named"][:SOME])
-        rest = f" and {found['shared'] - SOME:,} more" if found["shared"] > SOME else ""
-        yield Fact("groups", f"{found['shared']:,} in both {sides}: {named}{rest}", "caution")
+        named = ", ".join(name for name in found.named[:SOME])
+        rest = f" and {found.shared - SOME:,} more" if found.shared > SOME else ""
+        yield Fact("groups", f"{found.shared:,} in both {sides}: {named}{rest}", "caution")
 
 
-def _recordings(content: Mapping[str, Any]) -> Iterator[Fact]:
+def _recordings(content: AuditSummary) -> Iterator[Fact]:
     """Yield a line for every pair of sets whose frames are known by time, and the worst of them."""
-    for each in content["comparisons"]:
-        found = each.get("recordings")
-        if not found or not found["shared"]:
+    for each in content.comparisons:
+        found = each.recordings
+        if not found or not found.shared:
             continue
-        bound = recordings.words(found["within"], found["unit"])
-        if not found["leaking"]:
-            nearest = f"none of {counted(found['queries'], 'test frame')} lies within {bound}"
-            doubt = recordings.doubt(found["unit"], found["within"], found.get("nearest"))
+        bound = recordings.words(found.within, found.unit)
+        if not found.leaking:
+            nearest = f"none of {counted(found.queries, 'test frame')} lies within {bound}"
+            doubt = recordings.doubt(found.unit, found.within, found.nearest)
             line = f"{nearest} of a training frame{doubt and f'; {doubt}'}"
             yield Fact("recordings", line, "caution" if doubt else "")
             continue
         named = ", ".join(
-            f"{one['recording']} ({one['close']:,} of {one['queries']:,})"
-            for one in found["listed"][:SOME]
+            f"{one.recording} ({one.close:,} of {one.queries:,})" for one in found.listed[:SOME]
         )
-        rest = f" and {found['leaking'] - SOME:,} more" if found["leaking"] > SOME else ""
-        leak = "leaks" if found["leaking"] == 1 else "leak"
+        rest = f" and {found.leaking - SOME:,} more" if found.leaking > SOME else ""
+        leak = "leaks" if found.leaking == 1 else "leak"
         yield Fact(
             "recordings",
-            f"{found['leaking']:,} of {found['shared']:,} on both sides {leak}"
+            f"{found.leaking:,} of {found.shared:,} on both sides {leak}"
             f" (test frames within {bound}): {named}{rest}",
             "caution",
         )
@@ -119,46 +118,47 @@ def _recordings(content: Mapping[str, Any]) -> Iterator[Fact]:
 
 def _facts(audit: Audit) -> Iterator[Fact]:
     content = audit.summary
-    yield Fact("thresholds", _thresholds(content["thresholds"]))
-    for words in chance.notes(content["comparisons"]):
+    yield Fact("thresholds", _thresholds(content.thresholds))
+    for words in chance.notes(content.comparisons):
         yield Fact("", words, "caution")
-    near_at = (content["grader"] or {}).get("near_at", NEAR_AT)
-    if near_at != NEAR_AT:
+    near_at = content.grader.near_at if content.grader else None
+    if near_at not in (None, NEAR_AT):
         yield Fact("grades", f"near from probability {near_at:.12g} (default {NEAR_AT:g})")
-    if conflicts := content["label_conflicts"]:
+    if conflicts := content.label_conflicts:
         pairs = counted(conflicts, "near or exact pair")
         words = f"{pairs} with different labels: possible label conflicts, or false positives"
         yield Fact("labels", words, "caution")
-    flat = sum(each["flat"] or 0 for each in content["sets"])
+    flat = sum(each.flat or 0 for each in content.sets)
     if flat:
         yield Fact("blank", f"{counted(flat, 'image')} without content, excluded")
     yield from _unreadable(audit)
-    for each in content["sets"]:
-        words = describe_skipped(each.get("not_listed", {}))
+    for each in content.sets:
+        words = describe_skipped(each.not_listed or {})
         if words:
-            yield Fact("skipped", f"{each['name']}: {words}", "caution")
+            yield Fact("skipped", f"{each.name}: {words}", "caution")
     yield from _review(audit)
-    for words in content["skipped"]:
+    for words in content.skipped:
         yield Fact("not done", words)
-    seconds = sum(content.get("timings", {}).values())
+    seconds = sum(content.timings.values())
     # with --sample, fewer than there are
-    read = sum(each["readable"] + each["unreadable"] for each in content["sets"])
+    read = sum(each.readable + each.unreadable for each in content.sets)
     yield Fact("time", f"{seconds:,.1f} s for {counted(read, 'image')}")
     yield Fact("report", str(audit.folder / REPORT), "strong")
 
 
-def _thresholds(found: Mapping[str, Any]) -> str:
-    if found["soft"] is None and found["hard"] is None:
+def _thresholds(found: ThresholdSummary) -> str:
+    limits = (("hard", found.hard), ("soft", found.soft))
+    known = [f"{name} {value:g}" for name, value in limits if value is not None]
+    if not known:
         return "none are known for this encoder"
-    known = [f"{name} {found[name]:g}" for name in ("hard", "soft") if found[name] is not None]
-    return f"{', '.join(known)}{' (provisional)' if found['provisional'] else ''}"
+    return f"{', '.join(known)}{' (provisional)' if found.provisional else ''}"
 
 
 def _unreadable(audit: Audit) -> Iterator[Fact]:
     problems = audit.unreadable()
     if not problems:
         return
-    total = sum(each["images"] for each in audit.summary["sets"])
+    total = sum(each.images for each in audit.summary.sets)
     reasons = Counter(problem.reason for problem in problems).most_common()
     listed = ", ".join(f"{count:,} {reason}" for reason, count in reasons)
     yield Fact("unreadable", f"{len(problems):,} of {counted(total, 'image')}: {listed}", "caution")

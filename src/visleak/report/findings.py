@@ -18,7 +18,7 @@ from visleak.gallery import Card, Pictures, decoded, drawn, relation
 from visleak.records import Bytes8
 from visleak.report.choice import COLUMNS, Choice, Ledger, choose, ledger
 from visleak.stats import Rate
-from visleak.store import IMAGES, PAIRS, opened_for_arrow, read_table
+from visleak.storage import IMAGES, PAIRS, opened_for_arrow, read_table
 from visleak.verdicts import Verdict, digests_of, judged_pairs, pair_key, settle
 from visleak.verify.marks import Marks, kind_of, marks
 

@@ -1,19 +1,20 @@
-"""What the page says, as frozen records: taken from the audit folder, free of any markup."""
+"""The content of the page: the typed summary of an audit, arranged as the page shows it."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections import Counter
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
 from visleak.images.listing import describe_skipped
 from visleak.pipeline import chance
+from visleak.pipeline.recordings import doubt, words
 from visleak.records import DEGREES, GRADES
-from visleak.report import recordings
-from visleak.report.recordings import Recordings
 from visleak.stats import Rate, percent
-from visleak.store import UNREADABLE, read_problems
+from visleak.storage import UNREADABLE, AuditSummary, read_problems
+from visleak.storage.summary import ComparisonSummary, Rates, RecordingSummary, TotalSummary
 from visleak.verdicts import Verdict, judged_summary
 
 #: The cumulative rates of the key numbers: name, title, explanation.
@@ -31,7 +32,7 @@ KEYS: Final = (
     (
         "hard_or_soft",
         "Hard or soft",
-        "Similarity alone reaches the soft threshold; nobody looked at pixels.",
+        "Similarity alone reaches the soft threshold; pixels were not verified.",
     ),
 )
 #: Columns of the table of exclusive rates.
@@ -50,38 +51,14 @@ class KeyNumber:
 
 
 @dataclass(frozen=True, slots=True)
-class Standing:
-    """One query set: its rates over all reference sets together."""
-
-    query_set: str
-    rates: Mapping[str, Rate]
-
-    @property
-    def keys(self) -> tuple[KeyNumber, ...]:
-        """The key numbers that are known."""
-        return tuple(
-            KeyNumber(title, self.rates[name], told)
-            for name, title, told in KEYS
-            if name in self.rates
-        )
-
-
-@dataclass(frozen=True, slots=True)
-class Comparison:
-    """One query set against one reference set.
-
-    ``duplicates``, of a set compared with itself: grade or degree, pairs, images in them;
-    ``largest``: numbers of images of its largest duplicate groups.
-    """
+class RateRow:
+    """A row of the table of rates; ``coverage`` is empty where it joins several comparisons."""
 
     query_set: str
     reference_set: str
-    coverage: str
     modality: str
-    pairs: int
+    coverage: str
     rates: Mapping[str, Rate]
-    duplicates: tuple[tuple[str, int, int | None], ...]
-    largest: tuple[int, ...] = ()
 
     @property
     def scenario(self) -> str:
@@ -90,31 +67,23 @@ class Comparison:
 
 
 @dataclass(frozen=True, slots=True)
-class Groups:
-    """The groups that two sets share: how many, the images of the query set in them, some names."""
+class Recordings:
+    """Recordings on both sides of a comparison, and the rate of its images in them."""
 
     query_set: str
     reference_set: str
-    shared: int
+    about: RecordingSummary
     rate: Rate
-    named: tuple[str, ...]
 
+    @property
+    def bound(self) -> str:
+        """The largest distance that counts as a leak, in words."""
+        return words(self.about.within, self.about.unit)
 
-@dataclass(frozen=True, slots=True)
-class SetRow:
-    """One set, as a row of the table of sets."""
-
-    name: str
-    dataset: str
-    roles: str
-    side: str
-    source: str
-    images: int
-    readable: int
-    flat: int | None
-    unreadable: int
-    distinct: int | None
-    not_listed: str
+    @property
+    def doubt(self) -> str:
+        """Why the numbers may not be frame numbers, in words."""
+        return doubt(self.about.unit, self.about.within, self.about.nearest)
 
 
 @dataclass(frozen=True, slots=True)
@@ -127,34 +96,42 @@ class Problems:
 
 
 @dataclass(frozen=True, slots=True)
-class Summary:
-    """``audit.json``, with every missing key filled in and every rate computed anew."""
+class PageSummary:
+    """The summary of an audit as the page shows it.
 
-    headline: str
-    sets: tuple[SetRow, ...]
-    standings: tuple[Standing, ...]
-    leaks: tuple[Comparison, ...]
-    within: tuple[Comparison, ...]
-    groups: tuple[Groups, ...]
-    recordings: tuple[Recordings, ...]
-    hard: float | None
-    soft: float | None
-    provenance: str
-    provisional: bool
-    near_at: float | None
-    chance: tuple[str, ...]
+    Attributes:
+        audit: the summary, verdicts counted.
+        verified: pairs have grades.
+    """
+
+    audit: AuditSummary
     verified: bool
-    skipped: tuple[str, ...]
-    conflicts: int | None
-    settings: tuple[tuple[str, str], ...]
-    origin: tuple[tuple[str, str], ...]
-    command: str
+
+    @property
+    def headline(self) -> str:
+        """The result in one line."""
+        return self.audit.headline or "An audit without a headline"
+
+    @property
+    def leaks(self) -> tuple[ComparisonSummary, ...]:
+        """The comparisons of two sets."""
+        return tuple(c for c in self.audit.comparisons if c.coverage != "within")
+
+    @property
+    def within(self) -> tuple[ComparisonSummary, ...]:
+        """The comparisons of a set with itself."""
+        return tuple(c for c in self.audit.comparisons if c.coverage == "within")
+
+    @property
+    def totals(self) -> tuple[TotalSummary, ...]:
+        """The totals of each query set."""
+        return self.audit.totals
 
     @property
     def query_sets(self) -> tuple[str, ...]:
         """Names of the query sets, in the order of the audit."""
         compared = [c.query_set for c in (*self.leaks, *self.within)]
-        sides = [row.name for row in self.sets if row.side == "query"]
+        sides = [row.name for row in self.audit.sets if row.side == "query"]
         return tuple(dict.fromkeys([*compared, *sides]))
 
     @property
@@ -163,86 +140,133 @@ class Summary:
         return tuple(dict.fromkeys(c.reference_set for c in self.leaks))
 
     @property
-    def table(self) -> tuple[Comparison, ...]:
+    def table(self) -> tuple[RateRow, ...]:
         """Every comparison, and after those of a query set with several their union."""
-        rows: list[Comparison] = []
-        totals = {standing.query_set: standing.rates for standing in self.standings}
+        rows: list[RateRow] = []
+        totals = {total.query_set: total.rates for total in self.totals}
         for name in self.query_sets:
-            mine = [c for c in self.leaks if c.query_set == name]
+            mine = [
+                RateRow(name, c.reference_set, c.modality, c.coverage, self.known(c.rates))
+                for c in self.leaks
+                if c.query_set == name
+            ]
             rows += mine
             if len(mine) > 1 and name in totals:
-                rows.append(Comparison(name, "all together", "", "", 0, totals[name], ()))
+                rows.append(RateRow(name, "all together", "", "", self.known(totals[name])))
         return tuple(rows)
+
+    @property
+    def groups(self) -> tuple[ComparisonSummary, ...]:
+        """The comparisons of two sets with groups."""
+        return tuple(c for c in self.audit.comparisons if c.groups and c.rates.get("group"))
+
+    @property
+    def recordings(self) -> tuple[Recordings, ...]:
+        """The comparisons with recordings on both sides."""
+        return tuple(
+            Recordings(c.query_set, c.reference_set, c.recordings, rate)
+            for c in self.audit.comparisons
+            if c.recordings and c.recordings.shared and (rate := c.rates.get("recording"))
+        )
 
     @property
     def deciding(self) -> tuple[Rate, ...]:
         """The rate of each query set that decides whether a leak was found."""
         names = ("near_or_exact", "hard_or_soft") if self.verified else ("hard_or_soft",)
-        found = [[s.rates[n] for n in names if n in s.rates] for s in self.standings]
+        found = [[rate for n in names if (rate := t.rates.get(n))] for t in self.totals]
         return tuple(rates[0] for rates in found if rates)
 
     @property
     def clean(self) -> bool:
         """Whether images were compared, no query image leaks and no group is on both sides."""
         found = any(rate.count for rate in self.deciding)
-        return bool(self.deciding) and not found and not any(g.shared for g in self.groups)
+        shared = any(c.groups.shared for c in self.groups if c.groups)
+        return bool(self.deciding) and not found and not shared
 
     @property
     def compared(self) -> int:
         """How many query images were compared with a reference set."""
         return sum(rate.total for rate in self.deciding)
 
+    @property
+    def chance(self) -> tuple[str, ...]:
+        """Which thresholds are reached by chance, in words."""
+        return tuple(chance.notes(self.audit.comparisons))
 
-def read(folder: Path, said: Sequence[Verdict] = ()) -> Summary:
-    """Read ``audit.json``; keys that are not there are empty, unknown ones are ignored.
+    @property
+    def not_listed(self) -> tuple[tuple[str, str], ...]:
+        """The sets with files that are not images, and which."""
+        described = [
+            (each.name, describe_skipped(each.not_listed or {})) for each in self.audit.sets
+        ]
+        return tuple(each for each in described if each[1])
+
+    @property
+    def settings(self) -> tuple[tuple[str, str], ...]:
+        """The settings as texts."""
+        shown = {True: "yes", False: "no", None: "the encoder's own"}
+        return tuple(
+            (name, shown[value] if value is None or isinstance(value, bool) else str(value))
+            for name, value in self.audit.settings.as_dict().items()
+        )
+
+    @property
+    def origin(self) -> tuple[tuple[str, str], ...]:
+        """Versions and digests that the numbers depend on."""
+        encoder, verifier = self.audit.encoder, self.audit.verifier
+        rows = {
+            "visleak": self.audit.visleak,
+            "encoder": encoder.name,
+            "encoder digest": encoder.digest,
+            "fingerprint width": str(encoder.width),
+            "verifier digest": verifier.digest if verifier else "",
+            **self.audit.versions,
+        }
+        return tuple((name, value) for name, value in rows.items() if value)
+
+    def keys(self, total: TotalSummary) -> tuple[KeyNumber, ...]:
+        """Return the key numbers of a query set that are known."""
+        rates = self.known(total.rates)
+        return tuple(KeyNumber(title, rates[n], told) for n, title, told in KEYS if n in rates)
+
+    def known(self, rates: Rates) -> dict[str, Rate]:
+        """Return the rates that were measured; those of grades only where pairs have grades."""
+        return {
+            name: rate
+            for name, rate in rates.items()
+            if rate and (self.verified or name in (*DEGREES, "hard_or_soft"))
+        }
+
+
+def duplicates(comparison: ComparisonSummary) -> tuple[tuple[str, int, int | None], ...]:
+    """Return grade, pairs and images in them of the duplicates within a set."""
+    within = comparison.within or {}
+    pairs, images = within.get("duplicate_pairs", {}), within.get("distinct_images", {})
+    return tuple((kind, pairs[kind], images.get(kind)) for kind in EXCLUSIVE if pairs.get(kind))
+
+
+def read(folder: Path, verdicts: Sequence[Verdict] = ()) -> PageSummary:
+    """Read the summary of an audit.
 
     Args:
         folder: the audit folder.
-        said: verdicts that count in all rates, in order of time.
+        verdicts: counted in all rates, in order of time.
 
     Raises:
         UsageError: the folder holds no finished audit.
         VisleakError: the summary is damaged or of a newer visleak.
     """
-    raw = judged_summary(folder, said)
-    verified = _map(raw.get("settings")).get("verify") is not False
-    # without a grader no comparison had pictures on both sides
-    verified &= raw.get("grader", True) is not None
-    # where people looked, there are grades in any case
-    verified |= bool(said)
-    comparisons = [_comparison(item, verified) for item in _maps(raw.get("comparisons"))]
-    leaks = tuple(c for c in comparisons if c.coverage != "within")
-    thresholds = _map(raw.get("thresholds"))
-    return Summary(
-        headline=_text(raw.get("headline")) or "An audit without a headline",
-        sets=tuple(_set(item) for item in _maps(raw.get("sets"))),
-        standings=_standings(_maps(raw.get("totals")), leaks, verified),
-        leaks=leaks,
-        within=tuple(c for c in comparisons if c.coverage == "within"),
-        groups=tuple(_groups(_maps(raw.get("comparisons")))),
-        recordings=recordings.read(_maps(raw.get("comparisons"))),
-        hard=_number(thresholds.get("hard")),
-        soft=_number(thresholds.get("soft")),
-        provenance=_text(thresholds.get("provenance")),
-        provisional=bool(thresholds.get("provisional")),
-        near_at=_number(_map(raw.get("grader")).get("near_at")),
-        chance=tuple(chance.notes(_maps(raw.get("comparisons")))),
-        verified=verified,
-        skipped=tuple(_text(line) for line in raw.get("skipped") or ()),
-        conflicts=raw.get("label_conflicts"),
-        settings=_pairs(_map(raw.get("settings"))),
-        origin=_origin(raw),
-        command=_text(raw.get("command")),
-    )
+    audit = judged_summary(folder, verdicts)
+    # without a grader no comparison had images on both sides; verdicts are grades in any case
+    verified = (audit.settings.verify and audit.grader is not None) or bool(verdicts)
+    return PageSummary(audit, verified)
 
 
 def read_unreadable(folder: Path) -> Problems:
     """Read ``unreadable.csv``; a folder without one has no unreadable images."""
     path = folder / UNREADABLE
     problems = read_problems(path) if path.is_file() else ()
-    counts: dict[tuple[str, str], int] = {}
-    for problem in problems:
-        counts[problem.set, problem.reason] = counts.get((problem.set, problem.reason), 0) + 1
+    counts = Counter((problem.set, problem.reason) for problem in problems)
     rows = sorted(counts.items(), key=lambda item: (item[0][0], -item[1], item[0][1]))
     return Problems(
         counts=tuple((name, reason, count) for (name, reason), count in rows),
@@ -251,124 +275,8 @@ def read_unreadable(folder: Path) -> Problems:
     )
 
 
-def _standings(
-    totals: Sequence[Mapping[str, Any]], leaks: Sequence[Comparison], verified: bool
-) -> tuple[Standing, ...]:
-    """Take the totals; where there are none, a query set's only comparison stands for them."""
-    if totals:
-        return tuple(
-            Standing(_text(item.get("query_set")), _rates(item.get("rates"), verified))
-            for item in totals
-        )
-    alone = [c for c in leaks if sum(c.query_set == other.query_set for other in leaks) == 1]
-    return tuple(Standing(c.query_set, c.rates) for c in alone)
-
-
-def _comparison(item: Mapping[str, Any], verified: bool) -> Comparison:
-    within = _map(item.get("within"))
-    pairs, images = _map(within.get("duplicate_pairs")), _map(within.get("distinct_images"))
-    return Comparison(
-        query_set=_text(item.get("query_set")),
-        reference_set=_text(item.get("reference_set")),
-        coverage=_text(item.get("coverage")),
-        modality=_text(item.get("modality")),
-        pairs=int(item.get("pairs") or 0),
-        rates=_rates(item.get("rates"), verified),
-        duplicates=tuple(
-            (kind, int(pairs[kind]), int(images[kind]) if kind in images else None)
-            for kind in EXCLUSIVE
-            if pairs.get(kind)
-        ),
-        largest=tuple(
-            int(size) for size in _map(item.get("duplicate_groups")).get("largest") or ()
-        ),
-    )
-
-
-def _groups(comparisons: Sequence[Mapping[str, Any]]) -> Iterator[Groups]:
-    for item in comparisons:
-        about, rate = _map(item.get("groups")), _map(item.get("rates")).get("group")
-        if about and isinstance(rate, Mapping):
-            yield Groups(
-                query_set=_text(item.get("query_set")),
-                reference_set=_text(item.get("reference_set")),
-                shared=int(about.get("shared") or 0),
-                rate=Rate.from_dict(rate),
-                named=tuple(_text(name) for name in about.get("named") or ()),
-            )
-
-
-def _set(item: Mapping[str, Any]) -> SetRow:
-    counts = {name: int(item.get(name) or 0) for name in ("images", "readable", "unreadable")}
-    # of embeddings that passed by, some counts are not known
-    flat, distinct = (
-        None if item.get(name, 0) is None else int(item[name]) if name in item else 0
-        for name in ("flat", "distinct")
-    )
-    return SetRow(
-        name=_text(item.get("name")),
-        dataset=_text(item.get("dataset")),
-        roles=", ".join(_text(role) for role in item.get("roles") or ()),
-        side=_text(item.get("side")),
-        source=_text(item.get("source")),
-        flat=flat,
-        distinct=distinct,
-        not_listed=describe_skipped(item.get("not_listed") or {}),
-        **counts,
-    )
-
-
-def _rates(value: Any, verified: bool) -> dict[str, Rate]:
-    """Take the rates; those of grades only where somebody looked at the pictures."""
-    return {
-        name: Rate.from_dict(rate)
-        for name, rate in _map(value).items()
-        if isinstance(rate, Mapping)
-        and {"count", "total"} <= set(rate)
-        and (verified or name in (*DEGREES, "hard_or_soft"))
-    }
-
-
-def _origin(raw: Mapping[str, Any]) -> tuple[tuple[str, str], ...]:
-    """List what made the numbers: versions and digests, so that they can be made again."""
-    encoder, verifier = _map(raw.get("encoder")), _map(raw.get("verifier"))
-    rows = [
-        ("visleak", raw.get("visleak")),
-        ("encoder", encoder.get("name")),
-        ("encoder digest", encoder.get("digest")),
-        ("fingerprint width", encoder.get("width")),
-        ("verifier digest", verifier.get("digest")),
-        *_map(raw.get("versions")).items(),
-    ]
-    return tuple((name, _text(value)) for name, value in rows if value is not None)
-
-
-def _pairs(values: Mapping[str, Any]) -> tuple[tuple[str, str], ...]:
-    words = {True: "yes", False: "no", None: "the encoder's own"}
-    return tuple(
-        (name, words[value] if value is None or isinstance(value, bool) else _text(value))
-        for name, value in values.items()
-    )
-
-
-def _map(value: Any) -> Mapping[str, Any]:
-    return value if isinstance(value, Mapping) else {}
-
-
-def _maps(value: Any) -> list[Mapping[str, Any]]:
-    return [item for item in value or () if isinstance(item, Mapping)]
-
-
-def _text(value: Any) -> str:
-    return "" if value is None else str(value)
-
-
-def _number(value: Any) -> float | None:
-    return float(value) if isinstance(value, int | float) else None
-
-
 def bound(rate: Rate) -> str:
-    """Say what finding nothing means.
+    """Return the largest share that is compatible with having found nothing, in words.
 
     >>> bound(Rate.of(0, 10_000))
     'up to 0.04 % (95 % Wilson interval; the rule of three, 3 / 10,000, says 0.03 %)'

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import base64
-import hashlib
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
 from importlib import resources
@@ -16,17 +14,19 @@ import numpy as np
 from jinja2 import Environment
 from markupsafe import Markup, escape
 
-from visleak import plots
-from visleak.gallery import Pictures
+from visleak.gallery import Pictures, data_uri
 from visleak.pipeline.recordings import words
 from visleak.records import GRADES
-from visleak.report import findings, model, recordings, review, sections
+from visleak.report import findings, model, review, sections
 from visleak.report.choice import CAP
 from visleak.report.findings import Findings
-from visleak.report.model import Summary
-from visleak.stats import Rate, chance, percent
-from visleak.store import REPORT, write_text
-from visleak.templates import environment, visible
+from visleak.report.model import PageSummary
+from visleak.reporting import charts
+from visleak.reporting.charts import Bar
+from visleak.stats import chance, percent
+from visleak.storage import REPORT, write_text
+from visleak.storage.summary import RecordingSummary
+from visleak.templates import environment, policy, visible
 from visleak.verdicts import read_verdicts
 
 #: Most histograms and bar charts of a kind; with more query sets the rest is left to the table.
@@ -38,10 +38,16 @@ PRIVATE: Final = '<p class="note">This page was made without pictures'
 
 @dataclass(frozen=True, slots=True)
 class Figure:
-    """A chart and the words under it."""
+    """A chart, its content in words, and a caption."""
 
-    image: Markup
+    source: str
+    alt: str
     caption: str = ""
+
+    @classmethod
+    def of(cls, files: Mapping[str, bytes], alt: str, caption: str = "") -> Figure:
+        """Return a chart by its files."""
+        return cls(data_uri(files["svg"], "image/svg+xml"), alt, caption)
 
 
 def build(
@@ -81,12 +87,13 @@ def build(
             filters=_filters(found),
             pixels="private" if private else "shown" if pictures else "absent",
             exclusive=[
-                name for name in model.EXCLUSIVE if any(name in c.rates for c in summary.leaks)
+                name for name in model.EXCLUSIVE if any(name in c.rates for c in summary.table)
             ],
             style=Markup(style),
             script=Markup(script),
-            policy=_policy(style, script),
+            policy=policy(style, script),
             bound=model.bound,
+            duplicates=model.duplicates,
             apart=words,
             unbroken=_unbroken,
             percent=percent,
@@ -149,95 +156,107 @@ def _asset(name: str) -> str:
     return (resources.files("visleak.report") / "templates" / name).read_text(encoding="utf-8")
 
 
-def _policy(style: str, script: str) -> str:
-    """Return a policy under which only this style sheet and this script work, and no network."""
-    return (
-        "default-src 'none'; img-src data:; base-uri 'none'; form-action 'none';"
-        f" style-src '{_digest(style)}'; script-src '{_digest(script)}'"
-    )
-
-
-def _digest(text: str) -> str:
-    return "sha256-" + base64.b64encode(hashlib.sha256(text.encode()).digest()).decode("ascii")
-
-
-def _figures(audit: Summary, found: Findings) -> dict[str, list[Figure]]:
-    """Draw the charts of the page, by the place where they stand."""
+def _figures(audit: PageSummary, found: Findings) -> dict[str, list[Figure]]:
+    """Draw the charts of the page, by their place."""
+    limits = audit.audit.thresholds.hard, audit.audit.thresholds.soft
     return {
         "degrees": _degrees(audit),
         "grades": _grades(audit),
         "nearest": [
-            Figure(Markup(plots.histogram(values, audit.hard, audit.soft)), name)
-            for name, values in found.nearest[:MOST_CHARTS]
+            Figure.of(
+                charts.similarity_histogram(values, *limits, f"nearest {number}"),
+                f"How many images of {name} have which similarity to their nearest reference",
+                name,
+            )
+            for number, (name, values) in enumerate(found.nearest[:MOST_CHARTS])
             if len(values)
         ],
         "classes": _classes(found),
         "recordings": [
-            Figure(Markup(recordings.drawn(each))) for each in audit.recordings[:MOST_CHARTS]
+            Figure.of(
+                distances(each.about, f"recordings {number}"),
+                "How many test frames lie at which distance from training frames",
+            )
+            for number, each in enumerate(audit.recordings[:MOST_CHARTS])
         ],
     }
 
 
-def _degrees(audit: Summary) -> list[Figure]:
-    """A matrix where there are several reference sets, else one stacked bar a query set."""
+def _degrees(audit: PageSummary) -> list[Figure]:
+    """Draw a matrix where there are several reference sets, otherwise a bar per query set."""
     if not audit.leaks:
         return []
     if len(audit.reference_sets) > 1:
         rows, columns = audit.reference_sets, audit.query_sets
-        panels = plots.heat_maps(
-            _grid(audit, rows, columns, "hard"), _grid(audit, rows, columns, "soft"), rows, columns
+        titles = (
+            ("hard", "Hard leaks, %", "Reds"),
+            ("soft", "Soft leaks, %", "Blues"),
+            ("hard_or_soft", "Hard or soft, %", "Purples"),
         )
-        return [Figure(Markup(panel)) for panel in panels]
-    standing = [s for s in audit.standings if {"hard", "soft"} <= set(s.rates)]
-    if not standing:
-        return []
-    return [
-        Figure(
-            Markup(
-                plots.stacked_bars(
-                    [s.query_set for s in standing],
-                    [s.rates["hard"].share for s in standing],
-                    [s.rates["soft"].share for s in standing],
-                )
-            )
-        )
-    ]
-
-
-def _grid(
-    audit: Summary, rows: Sequence[str], columns: Sequence[str], degree: str
-) -> np.ndarray[Any, np.dtype[np.float64]]:
-    grid = np.full((len(rows), len(columns)), np.nan)
-    for item in audit.leaks:
-        if degree in item.rates:
-            at = rows.index(item.reference_set), columns.index(item.query_set)
-            grid[at] = item.rates[degree].share
-    return grid
-
-
-def _grades(audit: Summary) -> list[Figure]:
-    figures = []
-    for standing in audit.standings[:MOST_CHARTS]:
-        bars = [
-            _bar(grade, grade, standing.rates[grade])
-            for grade in GRADES[:3]
-            if grade in standing.rates
+        panels = [
+            charts.Panel(title, _shares(audit, rows, columns, degree), colours)
+            for degree, title, colours in titles
         ]
+        told = "Shares of hard and soft leaks of query sets (columns) by reference set (rows)"
+        return [Figure.of(charts.matrices(rows, columns, panels, "degrees"), told)]
+    measured = [
+        (total.query_set, hard, soft, either, None)
+        for total in audit.totals
+        if (hard := total.rates.get("hard"))
+        and (soft := total.rates.get("soft"))
+        and (either := total.rates.get("hard_or_soft"))
+    ]
+    if not measured:
+        return []
+    bars = charts.leak_bars(measured)
+    label = "images that leak, %; the line is the 95 % interval of the sum"
+    chart = charts.bar_chart(bars, "degrees", label=label, legend=("hard", "soft"))
+    return [Figure.of(chart, f"Hard and soft leaks: {_in_words(bars)}")]
+
+
+def _shares(
+    audit: PageSummary, rows: Sequence[str], columns: Sequence[str], degree: str
+) -> np.ndarray[Any, np.dtype[np.float64]]:
+    shares = np.full((len(rows), len(columns)), np.nan)
+    for item in audit.leaks:
+        if rate := item.rates.get(degree):
+            shares[rows.index(item.reference_set), columns.index(item.query_set)] = rate.share
+    return shares
+
+
+def _grades(audit: PageSummary) -> list[Figure]:
+    figures = []
+    for number, total in enumerate(audit.totals[:MOST_CHARTS]):
+        rates = audit.known(total.rates)
+        bars = [Bar.of_rate(name, name, rates[name]) for name in GRADES[:3] if name in rates]
         if bars:
-            told = f"Share of the images of {standing.query_set} by grade of their best pair"
-            figures.append(Figure(Markup(plots.rate_bars(bars, told)), standing.query_set))
+            chart = charts.bar_chart(bars, f"grades {number}", label="images, %")
+            told = f"Images of {total.query_set} by grade of their best pair: {_in_words(bars)}"
+            figures.append(Figure.of(chart, told, total.query_set))
     return figures
 
 
 def _classes(found: Findings) -> list[Figure]:
-    bars = [_bar(name, "near", rate) for name, rate in found.classes]
-    told = "Share of each class's query images that leak"
-    return [Figure(Markup(plots.rate_bars(bars, told)))] if bars else []
+    bars = [Bar.of_rate(name, "near", rate) for name, rate in found.classes]
+    chart = charts.bar_chart(bars, "classes", label="images of the class that leak, %")
+    told = f"Share of the query images of each class that leak: {_in_words(bars)}"
+    return [Figure.of(chart, told)] if bars else []
 
 
-def _bar(name: str, colour: str, rate: Rate) -> plots.Bar:
-    note = f"{rate.count:,} of {rate.total:,} · {percent(rate.share)} %"
-    return plots.Bar(name, note, colour, rate.share, rate.low, rate.high)
+def _in_words(bars: Sequence[Bar]) -> str:
+    return "; ".join(f"{bar.name} {bar.note}" for bar in bars)
+
+
+def distances(found: RecordingSummary, name: str) -> dict[str, bytes]:
+    """Draw how far in time the test frames of shared recordings lie from training frames."""
+    close = sum(bar.up_to is not None and bar.up_to <= found.within for bar in found.distances)
+    seconds = found.unit == "ms"
+    bars, before = [], -1
+    for bar in found.distances:
+        bars.append((_span(before, bar.up_to, seconds), bar.queries))
+        before = before if bar.up_to is None else bar.up_to
+    label = f"{'seconds' if seconds else 'frames'} to the nearest training frame"
+    return charts.distance_chart(bars, close, label, name)
 
 
 def _filters(found: Findings) -> dict[str, list[str]]:
@@ -249,3 +268,32 @@ def _filters(found: Findings) -> dict[str, list[str]]:
         "between": list(dict.fromkeys(card.between for card in found.cards)),
         "label": sorted({card.query_label for card in found.cards if card.query_label}),
     }
+
+
+def _span(before: int, last: int | None, seconds: bool) -> str:
+    """Name a bar: a distance, or all up to it, or all beyond the one before.
+
+    >>> _span(2, 5, False), _span(0, 1, False), _span(10_000, None, True), _span(0, 100, True)
+    ('3-5', '1', '>10', '≤0.1')
+    >>> _span(100, 1_500_000, False), _span(-1, 0, True)
+    ('≤1.5M', '0')
+    """
+    if last is None:
+        return f">{_short(before, seconds)}"
+    if last == 0 or (last - before == 1 and not seconds):
+        return _short(last, seconds)
+    whole = f"{before + 1}-{last}"
+    return whole if len(whole) < 7 and not seconds else f"≤{_short(last, seconds)}"
+
+
+def _short(value: float, seconds: bool) -> str:
+    """Write a number in few signs, milliseconds as seconds.
+
+    >>> _short(12_345, False), _short(2_000_000_000, False), _short(500, True)
+    ('12.3k', '2G', '0.5')
+    """
+    value = value / 1000 if seconds else value
+    for unit, size in (("G", 1e9), ("M", 1e6), ("k", 1e4)):
+        if value >= size:
+            return f"{value / (1e3 if unit == 'k' else size):.3g}{unit}"
+    return f"{value:g}"

@@ -7,16 +7,15 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from markupsafe import Markup
-
 from visleak.counts import Counts, Example, count
 from visleak.counts.figures import classes_figure, types_figure
-from visleak.gallery import Card, Pictures, decoded, drawn
-from visleak.store import read_summary
+from visleak.gallery import Card, Pictures, data_uri, decoded, drawn
+from visleak.storage import read_summary
 from visleak.verdicts import Verdict
 
 #: Most disputed pairs that the page names.
 MOST_DISPUTES: Final = 50
+SVG: Final = "image/svg+xml"
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,8 +32,8 @@ class Reviewed:
 
     counts: Counts
     machine: str
-    types: Markup
-    classes: tuple[tuple[str, Markup], ...]
+    types: str
+    classes: tuple[tuple[str, str], ...]
     examples: tuple[tuple[Example, Card | None], ...]
 
     @property
@@ -62,8 +61,8 @@ def read(folder: Path, said: Sequence[Verdict], pictures: Pictures | None) -> Re
     drawings = [(own.query_set, classes_figure(own)) for own in counts.sets]
     return Reviewed(
         counts=counts,
-        machine=str(read_summary(folder).get("headline") or ""),
-        types=Markup(types_figure(counts)),
-        classes=tuple((name, Markup(drawing)) for name, drawing in drawings if drawing),
+        machine=read_summary(folder).headline,
+        types=data_uri(types_figure(counts), SVG),
+        classes=tuple((name, data_uri(drawing, SVG)) for name, drawing in drawings if drawing),
         examples=tuple((example, drawn(example.pair, pixels)) for example in examples),
     )

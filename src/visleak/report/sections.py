@@ -10,13 +10,17 @@ from __future__ import annotations
 import json
 import re
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from markupsafe import Markup
 
-from visleak.report import markdown, svg
-from visleak.store import SECTIONS
+if TYPE_CHECKING:
+    from markdown_it import MarkdownIt
+
+from visleak.gallery import data_uri
+from visleak.storage import SECTIONS
 
 #: Known sections in the order of the page; others follow by name.
 ORDER: Final = (
@@ -30,6 +34,8 @@ ORDER: Final = (
 )
 #: Most rows of a section's table on the page.
 MOST_ROWS: Final = 200
+#: Characters of a drawing; the page has to stay light.
+LONGEST: Final = 2_000_000
 #: Most rows of a table that is shown whole.
 WHOLE: Final = 25
 
@@ -51,10 +57,10 @@ class Grid:
 
 @dataclass(frozen=True, slots=True)
 class Drawing:
-    """A sanitised drawing and its caption."""
+    """A drawing as the source of an image, which can run nothing, and its caption."""
 
     caption: str
-    image: Markup
+    source: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,9 +108,9 @@ def _section(path: Path, anchor: str) -> Section:
         return Section(anchor, path.stem, Markup(""), trouble=(trouble,))
     trouble_list: list[str] = []
     tables = tuple(_grids(value.get("tables"), trouble_list))
-    drawings = tuple(_drawings(value.get("svg"), anchor, trouble_list))
+    drawings = tuple(_drawings(value.get("svg"), trouble_list))
     title = str(value.get("title") or path.stem)
-    body = markdown.render(str(value.get("markdown") or ""))
+    body = rendered(str(value.get("markdown") or ""))
     headline = str(value.get("headline") or "")
     return Section(anchor, title, body, headline, tables, drawings, tuple(trouble_list))
 
@@ -127,17 +133,51 @@ def _grids(value: Any, trouble: list[str]) -> list[Grid]:
     return grids
 
 
-def _drawings(value: Any, anchor: str, trouble: list[str]) -> list[Drawing]:
+def _drawings(value: Any, trouble: list[str]) -> list[Drawing]:
     drawings = []
     for number, item in enumerate(_listed(value), 1):
         drawing = item if isinstance(item, dict) else {"svg": item}
-        try:
-            image = svg.sanitised(str(drawing.get("svg") or ""), f"{anchor}-{number}")
-        except ValueError as error:
-            trouble.append(f"Drawing {number} cannot be shown: {error}.")
+        text = str(drawing.get("svg") or "")
+        if len(text) > LONGEST:
+            trouble.append(
+                f"Drawing {number} cannot be shown: it has {len(text):,} characters,"
+                f" {LONGEST:,} are allowed."
+            )
             continue
-        drawings.append(Drawing(str(drawing.get("title") or ""), image))
+        source = data_uri(text.encode("utf-8", "backslashreplace"), "image/svg+xml")
+        drawings.append(Drawing(str(drawing.get("title") or ""), source))
     return drawings
+
+
+def rendered(text: str) -> Markup:
+    r"""Return Markdown as HTML: headings from the third level, links to ``https:`` addresses only.
+
+    Raw HTML and images remain visible as the text they are.
+
+    >>> print(rendered("# Cost\nIt is **2 %** of `a<b`."), end="")
+    <h3>Cost</h3>
+    <p>It is <strong>2 %</strong> of <code>a&lt;b</code>.</p>
+    """
+    parser = _parser()
+    tokens = parser.parse(text)
+    for token in tokens:
+        if token.type in ("heading_open", "heading_close"):
+            token.tag = f"h{min(6, int(token.tag[1:]) + 2)}"
+        for inner in token.children or ():
+            if inner.type == "link_open":
+                inner.attrSet("rel", "noopener noreferrer")
+    return Markup(parser.renderer.render(tokens, parser.options, {}))
+
+
+@cache
+def _parser() -> MarkdownIt:
+    from markdown_it import MarkdownIt
+
+    parser = MarkdownIt("commonmark", {"html": False}).disable(
+        ["image", "html_block", "html_inline"]
+    )
+    parser.validateLink = lambda url: url.startswith("https://")  # type: ignore[method-assign]
+    return parser
 
 
 def _listed(value: Any) -> list[Any]:

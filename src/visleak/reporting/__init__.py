@@ -1,6 +1,7 @@
 """One document for every capability, and its renderers."""
 
 from visleak.reporting.document import Column, Document, Fact, Figure, Table
+from visleak.reporting.html import page
 from visleak.reporting.rendering import latex, markdown, section, terminal
 
 __all__ = [
@@ -11,6 +12,7 @@ __all__ = [
     "Table",
     "latex",
     "markdown",
+    "page",
     "section",
     "terminal",
 ]

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any, TypeAlias
 
 from visleak.documents import read_entries
-from visleak.store import write_json
+from visleak.storage import write_json
 
 Entry: TypeAlias = dict[str, Any]
 

@@ -54,8 +54,8 @@ class Desk:
         self.audit = Audit(folder)
         self.folder = folder
         self.reviewer = reviewer_name(reviewer)
-        sets = self.audit.summary["sets"]
-        without = [each["name"] for each in sets if not each.get("pictures", True)]
+        sets = self.audit.summary.sets
+        without = [each.name for each in sets if not each.pictures]
         self.listing: Listing = read_listing(folder, candidates, without)
         self._open_sources()
         self.couples = couples(self.listing)
@@ -103,14 +103,14 @@ class Desk:
             self._refuse_unseen(row)
         verdicts = [self._verdict(row, judgment) for row in rows]
         with self._lock:
-            standing, stamp = self._standing, _stamp(self.ledger.path)
+            standing, stamp = self._standing, _stamp(self.ledger.file)
             known = stamp == self._stamp and time.monotonic() - self._read < FRESH
             self.ledger.add(*verdicts)
             self._said += bool(verdicts)
             if standing is not None and known:
                 # to read thousands of verdicts again after each one would be felt
                 self._standing = standing.plus(rows, verdicts)
-                self._stamp = _stamp(self.ledger.path)
+                self._stamp = _stamp(self.ledger.file)
 
     def _refuse_unseen(self, row: int) -> None:
         """Refuse a verdict on what nobody can have seen: a placeholder, or another content."""
@@ -145,7 +145,7 @@ class Desk:
     def standing(self) -> Standing:
         """Return the verdicts that stand now, those of other processes among them."""
         with self._lock:
-            stamp = _stamp(self.ledger.path)
+            stamp = _stamp(self.ledger.file)
             if self._standing is None or stamp != self._stamp:
                 self._stamp, self._read = stamp, time.monotonic()
                 self._standing = self._read_standing()

@@ -18,7 +18,7 @@ import pyarrow.compute as pc
 
 from visleak.errors import UsageError, VisleakError
 from visleak.records import GRADES, Bool, Int8, Int64
-from visleak.store import IMAGES, PAIRS, read_table
+from visleak.storage import IMAGES, PAIRS, read_table
 from visleak.verdicts import judged_pairs, pair_key
 from visleak.verdicts.overlay import UNLISTED
 

@@ -2,22 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any
-
 import numpy as np
 
 from visleak.review.listing import Listing
+from visleak.storage import AuditSummary
 
 
-def cut(listing: Listing, summary: Mapping[str, Any]) -> tuple[str, ...]:
+def cut(listing: Listing, summary: AuditSummary) -> tuple[str, ...]:
     """Return sentences that say which pairs a list holds, and which it does not.
 
     Args:
         listing: the list.
         summary: content of ``audit.json``.
     """
-    rule = str(summary["settings"]["candidates"])
+    rule = summary.settings.candidates
     lines = [_nearest(listing, rule) if listing.kind == "nearest" else _listed(listing, summary)]
     repeats = int(listing.repeats.sum())
     if repeats:
@@ -33,9 +31,9 @@ def cut(listing: Listing, summary: Mapping[str, Any]) -> tuple[str, ...]:
     return tuple(lines)
 
 
-def _listed(listing: Listing, summary: Mapping[str, Any]) -> str:
-    settings, soft = summary["settings"], summary["thresholds"]["soft"]
-    rule = settings["candidates"]
+def _listed(listing: Listing, summary: AuditSummary) -> str:
+    settings, soft = summary.settings, summary.thresholds.soft
+    rule = settings.candidates
     inside = ", between the sets and within the test side" if listing.within.any() else ""
     if rule == "nearest":
         return (
@@ -43,7 +41,7 @@ def _listed(listing: Listing, summary: Mapping[str, Any]) -> str:
             " threshold. No other pair was looked at."
         )
     above = "" if soft is None else f"every pair of similarity {soft:g} or more, and "
-    local = ", and what shares local features" if settings.get("local") else ""
+    local = ", and what shares local features" if settings.local else ""
     return (
         f"All {len(listing):,} pairs of the audit{inside}: {above}the best twenty of each query"
         f"{local}. Pairs below that were not looked at."

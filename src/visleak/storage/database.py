@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import sqlite3
+import threading
+from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -15,9 +17,62 @@ from visleak.errors import VisleakError
 PATIENCE: Final = 60.0
 CHUNK: Final = 500
 
+#: The copy of a mirrored database is written after this many changes, and at the end.
+EVERY: Final = 20
+
+
+def connect(path: Path | None, *, log: bool = True, durable: bool = False) -> sqlite3.Connection:
+    """Open a SQLite file; several threads and processes may use it.
+
+    Args:
+        path: the file; ``None`` keeps the data in memory.
+        log: keep a write-ahead log beside the file where the file system allows it, so that
+            readers and writers do not wait for each other.
+        durable: a finished transaction outlives a power cut, not only a kill.
+
+    Raises:
+        sqlite3.Error: it cannot be opened.
+    """
+    db = sqlite3.connect(
+        path or ":memory:", timeout=PATIENCE, isolation_level=None, check_same_thread=False
+    )
+    try:
+        if log:
+            # WAL is refused on some network file systems; the plain journal is safe too
+            with suppress(sqlite3.OperationalError):
+                db.execute("PRAGMA journal_mode=WAL").fetchone()
+        db.execute(f"PRAGMA synchronous={'FULL' if durable else 'NORMAL'}")
+    except sqlite3.Error:
+        db.close()
+        raise
+    return db
+
+
+def connect_read_only(path: Path) -> sqlite3.Connection:
+    """Open a SQLite file that may lie in a folder that cannot be written.
+
+    Raises:
+        sqlite3.Error: it cannot be opened.
+    """
+    return sqlite3.connect(f"{path.absolute().as_uri()}?mode=ro", uri=True, timeout=PATIENCE)
+
+
+@contextmanager
+def transaction(db: sqlite3.Connection) -> Iterator[None]:
+    """Write all of a block, or none of it."""
+    db.execute("BEGIN IMMEDIATE")
+    try:
+        yield
+    except BaseException:
+        # a full disk has rolled it back already
+        if db.in_transaction:
+            db.execute("ROLLBACK")
+        raise
+    db.execute("COMMIT")
+
 
 class Database:
-    """A SQLite file whose errors say what to do. A context manager.
+    """A SQLite file whose errors say what to do. A context manager; safe under several threads.
 
     What a block of :meth:`writing` did is on disk when it ends, or none of it is.
 
@@ -25,27 +80,29 @@ class Database:
         path: the file; ``None`` keeps the data in memory.
         tables: statements that create the tables where they are missing.
         hint: what to do about a damaged file.
-        durable: a finished block outlives a power cut, not only a kill.
+        log, durable: see :func:`connect`; by default a log only where it need not be durable.
 
     Raises:
         VisleakError: the file cannot be created, read or written.
     """
 
-    def __init__(self, path: Path | None, tables: str, hint: str, *, durable: bool = False) -> None:
+    def __init__(
+        self,
+        path: Path | None,
+        tables: str,
+        hint: str,
+        *,
+        durable: bool = False,
+        log: bool | None = None,
+    ) -> None:
         self.path = path
         self._hint = hint
+        self._lock = threading.RLock()
         with self.reading():
             if path is not None:
                 path.parent.mkdir(parents=True, exist_ok=True)
-            self._db = sqlite3.connect(path or ":memory:", timeout=PATIENCE, isolation_level=None)
+            self._db = connect(path, log=not durable if log is None else log, durable=durable)
             try:
-                if durable:
-                    self._db.execute("PRAGMA synchronous=FULL")
-                else:
-                    # WAL is refused on some network file systems; the plain journal is safe too
-                    with suppress(sqlite3.OperationalError):
-                        self._db.execute("PRAGMA journal_mode=WAL").fetchone()
-                    self._db.execute("PRAGMA synchronous=NORMAL")
                 self._db.executescript(tables)
             except BaseException:
                 self._db.close()
@@ -53,18 +110,21 @@ class Database:
 
     @contextmanager
     def reading(self) -> Iterator[None]:
-        """Turn errors of SQLite and of the disk into one line.
+        """Keep other threads out, and turn errors of SQLite and of the disk into one line.
 
         Raises:
-            VisleakError: there was one.
+            VisleakError: there was one. What breaks a rule of the tables passes as it is.
         """
-        try:
-            yield
-        except (sqlite3.Error, OSError, UnicodeError) as error:
-            raise VisleakError(
-                f"{self.path or 'the database in memory'} cannot be used ({error}); check that the"
-                f" folder can be written and the disk has room; {self._hint}"
-            ) from error
+        with self._lock:
+            try:
+                yield
+            except sqlite3.IntegrityError:
+                raise
+            except (sqlite3.Error, OSError, UnicodeError) as error:
+                raise VisleakError(
+                    f"{self.path or 'the database in memory'} cannot be used ({error}); check that"
+                    f" the folder can be written and the disk has room; {self._hint}"
+                ) from error
 
     @contextmanager
     def writing(self) -> Iterator[sqlite3.Connection]:
@@ -73,16 +133,8 @@ class Database:
         Raises:
             VisleakError: as :meth:`reading`.
         """
-        with self.reading():
-            self._db.execute("BEGIN IMMEDIATE")
-            try:
-                yield self._db
-            except BaseException:
-                # a full disk has rolled it back already
-                if self._db.in_transaction:
-                    self._db.execute("ROLLBACK")
-                raise
-            self._db.execute("COMMIT")
+        with self.reading(), transaction(self._db):
+            yield self._db
 
     def select(self, query: str, values: Sequence[object] = ()) -> Iterator[tuple[Any, ...]]:
         """Yield the rows of a query.
@@ -94,11 +146,12 @@ class Database:
             yield from self._db.execute(query, values)
 
     def close(self) -> None:
-        """Close the file; the log beside it is merged into it."""
-        with suppress(sqlite3.Error):
-            self._db.execute("PRAGMA busy_timeout=0")
-            self._db.execute("PRAGMA journal_mode=DELETE").fetchone()
-        self._db.close()
+        """Close the file; the log beside it is merged into it, unless another process uses it."""
+        with self._lock:
+            with suppress(sqlite3.Error):
+                self._db.execute("PRAGMA busy_timeout=0")
+                self._db.execute("PRAGMA journal_mode=DELETE").fetchone()
+            self._db.close()
 
     def __enter__(self) -> Self:
         return self
@@ -150,3 +203,62 @@ class KeyValueStore(Database):
         verb = "REPLACE" if replace else "IGNORE"
         with self.writing() as db:
             db.executemany(f"INSERT OR {verb} INTO entries VALUES (?, ?)", values.items())
+
+
+class MirroredDatabase(Database, ABC):
+    """A database of decisions of people, with a CSV copy for other tools.
+
+    Args:
+        path: the file; created if need be.
+        plain: name of its copy, in the same folder.
+
+    Attributes:
+        file, plain: paths of both.
+
+    Raises:
+        VisleakError: the file cannot be created, read or written.
+    """
+
+    def __init__(self, path: Path, plain: str) -> None:
+        self.file = path
+        self.plain = path.with_name(plain)
+        self._since = 0
+        super().__init__(
+            path, "", f"or move the file away and resume from {plain}", durable=True, log=True
+        )
+        try:
+            self._begin()
+        except BaseException:
+            self._db.close()
+            raise
+
+    @abstractmethod
+    def _begin(self) -> None:
+        """Create the tables; take over a copy that came without the file."""
+
+    @abstractmethod
+    def _copy(self) -> None:
+        """Write the copy in one step."""
+
+    def write_plain(self) -> None:
+        """Write the copy in one step."""
+        # under the lock of the writers: an older copy never replaces a newer one
+        with self.writing():
+            self._copy()
+            self._since = 0
+
+    def changed(self, count: int = 1) -> None:
+        """Record changes that the copy lacks; it is written every :data:`EVERY` changes."""
+        with self._lock:
+            self._since += count
+            if self._since >= EVERY:
+                self.write_plain()
+
+    def close(self) -> None:
+        """Write what the copy lacks, and close the file."""
+        with self._lock:
+            try:
+                if self._since:
+                    self.write_plain()
+            finally:
+                super().close()

@@ -14,10 +14,8 @@ import pyarrow as pa
 import visleak
 from visleak.documents import as_plain, read_document, read_record
 from visleak.errors import UsageError, VisleakError
-from visleak.pipeline.folder import claimed
-from visleak.store import (
+from visleak.storage.files import (
     csv_value,
-    free_folder,
     replacing_text,
     write_bytes,
     write_csv_rows,
@@ -25,6 +23,7 @@ from visleak.store import (
     write_tables,
     write_text,
 )
+from visleak.storage.folders import claimed, free_folder
 
 Record = TypeVar("Record")
 
@@ -58,7 +57,7 @@ class RunFolder:
 
     @contextmanager
     def claimed(self) -> Iterator[None]:
-        """Hold the folder for this process; see :func:`visleak.pipeline.folder.claimed`."""
+        """Hold the folder for this process; see :func:`visleak.storage.claimed`."""
         with claimed(self.path):
             yield
 

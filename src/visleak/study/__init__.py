@@ -5,13 +5,11 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
-from visleak.study.audits import Options
-from visleak.study.config import Study, StudySet
-from visleak.study.output import write
+from visleak.study.config import Study, StudySet, read_study
+from visleak.study.document import write
 from visleak.study.paper import NOTHING, read_paper
-from visleak.study.reading import read_study
 from visleak.study.results import Result, result_of
-from visleak.study.running import run
+from visleak.study.running import Options, run
 
 __all__ = ["Options", "Result", "Study", "StudySet", "read_study", "study"]
 

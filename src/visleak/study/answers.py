@@ -15,7 +15,7 @@ from visleak.auditing import Audit
 from visleak.pipeline.rates import NOTHING, rates
 from visleak.records import DEGREES, GRADES
 from visleak.stats import Rate
-from visleak.store import IMAGES, PAIRS, read_table
+from visleak.storage import IMAGES, PAIRS, read_table
 from visleak.study.plan import Comparison
 
 #: Grades that are a finding.
@@ -48,10 +48,7 @@ class Leaks:
             "degree": _filled(self.degree.values(), self.total),
             "grade": _filled(self.grade.values(), self.total),
         }
-        found = rates(best, self.graded, self.measured)
-        return {
-            name: Rate.from_dict(rate) if rate is not None else None for name, rate in found.items()
-        }
+        return rates(best, self.graded, self.measured)
 
 
 def _filled(codes: Iterable[int], total: int) -> np.ndarray[Any, np.dtype[np.int64]]:
@@ -99,7 +96,7 @@ def leaks_of(audit: Audit, comparisons: Sequence[Comparison]) -> dict[Comparison
         VisleakError: a table cannot be read.
     """
     flats = _flats(audit, {each.query for each in comparisons})
-    stored = {(c["query_set"], c["reference_set"]): c for c in audit.summary["comparisons"]}
+    stored = {(c.query_set, c.reference_set): c for c in audit.summary.comparisons}
     result = {}
     for each in comparisons:
         about = stored[each.query, each.reference]
@@ -107,11 +104,11 @@ def leaks_of(audit: Audit, comparisons: Sequence[Comparison]) -> dict[Comparison
         own = _own(pairs, each.match)
         kept = pairs.filter(pc.and_not(pc.invert(own), pc.is_in(pairs["query"], flats[each.query])))
         result[each] = Leaks(
-            total=about["queries"],
+            total=about.queries,
             degree=_best(kept, "degree", DEGREES),
             grade=_best(kept, "grade", _FOUND),
-            measured=about["rates"]["hard_or_soft"] is not None,
-            graded=about["rates"]["near_or_exact"] is not None,
+            measured=about.rates["hard_or_soft"] is not None,
+            graded=about.rates["near_or_exact"] is not None,
             own=int(pc.sum(own).as_py() or 0),
         )
     return result

@@ -1,12 +1,23 @@
-"""What a study asks for: named sets with their roles, settings, and the matrix of figure 3."""
+"""A study as its TOML file describes it: named sets with their roles, settings, and the matrix.
+
+Every mistake in the file is one line with file, set and key.
+"""
 
 from __future__ import annotations
 
+import difflib
+import os
 import re
-from dataclasses import dataclass
+import tomllib
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, fields
 from pathlib import Path
-from typing import Final
+from typing import Any, Final, get_type_hints
 
+from visleak.encoders import ENCODERS
+from visleak.encoders.request import parse
+from visleak.errors import UsageError
+from visleak.records import ROLES
 from visleak.settings import Settings
 
 #: A count as tables print it: 118k is 118,000 or more, below 119,000.
@@ -117,3 +128,291 @@ def is_count(text: str) -> bool:
     (True, True, False)
     """
     return bool(_THOUSANDS.fullmatch(text)) or (text.isascii() and text.isdigit())
+
+
+#: Larger files are no lists of sets.
+LIMIT: Final = 10 << 20
+
+_TOP: Final = ("title", "paper", "audit", "matrix", "sets")
+_MATRIX: Final = ("references", "queries")
+_COLUMNS: Final = ("id", "label", "group", "frame")
+_TEXTS: Final = ("dataset", "split", "source", "encoder", *_COLUMNS)
+_SET: Final = (*_TEXTS, "roles", "images", "contains")
+_LETTERS: Final = {role[0].upper(): role for role in ROLES}
+_KINDS: Final[Mapping[type, str]] = {
+    str: "text",
+    bool: "true or false",
+    int: "a whole number",
+    float: "a number",
+    list: "a list",
+    dict: "a table",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class _Table:
+    """A table of the file, and how complaints call it."""
+
+    path: Path
+    name: str
+    content: Mapping[str, Any]
+
+    def fault(self, key: str, words: str) -> UsageError:
+        """Return a complaint in one line: file, table, key, what is wrong."""
+        return UsageError(
+            ", ".join([str(self.path), *filter(None, [self.name]), f"{key}: {words}"])
+        )
+
+    def refuse_unknown(self, known: Sequence[str]) -> None:
+        for key in self.content:
+            if key not in known:
+                raise self.fault(f"key {key!r}", f"there is no such key; {_meant(key, known)}")
+
+    def get(self, key: str, *kinds: type) -> Any:
+        """Return a value of one of the kinds, ``None`` where the key is missing."""
+        value = self.content.get(key)
+        # true and false are whole numbers to Python, but to nobody else
+        fine = type(value) in kinds or (type(value) is int and float in kinds)
+        if value is None or fine:
+            return value
+        wanted = " or ".join(_KINDS[kind] for kind in kinds)
+        raise self.fault(f"key {key!r}", f"must be {wanted}; got {_shown(value)}")
+
+    def text(self, key: str) -> str:
+        value: str | None = self.get(key, str)
+        return value or ""
+
+    def encoder(self) -> str:
+        """Return the text of an encoder that there is; nothing of it is loaded."""
+        text = self.text("encoder")
+        try:
+            name = parse(text).name if text else ""
+        except UsageError as error:
+            raise self.fault("key 'encoder'", str(error)) from error
+        if text and name not in ENCODERS:
+            said = f"there is no encoder {name!r}; {_meant(name, tuple(ENCODERS))}"
+            raise self.fault("key 'encoder'", said)
+        return text
+
+    def names(self, key: str) -> tuple[str, ...]:
+        """Return a list of texts, none twice."""
+        values = self.get(key, list) or []
+        for value in values:
+            if not isinstance(value, str):
+                raise self.fault(
+                    f"key {key!r}", f"must be a list of texts; got {_shown(value)} in it"
+                )
+            if values.count(value) > 1:
+                raise self.fault(f"key {key!r}", f"{value!r} stands there twice")
+        return tuple(values)
+
+    def inner(self, key: str) -> _Table:
+        return _Table(self.path, f"[{key}]", self.get(key, dict) or {})
+
+
+def read_study(path: str | os.PathLike[str]) -> Study:
+    """Read a file of sets.
+
+    Args:
+        path: a TOML file: ``[sets.NAME]`` tables, and perhaps ``title``, ``paper``, ``[audit]``
+            and ``[matrix]``.
+
+    Raises:
+        UsageError: there is no such file, it is no TOML, or something in it is wrong.
+    """
+    file = Path(path)
+    top = _Table(file, "", _parsed(file))
+    top.refuse_unknown(_TOP)
+    sets = _sets(top)
+    known = [each.name for each in sets]
+    audit, matrix = top.inner("audit"), top.inner("matrix")
+    matrix.refuse_unknown(_MATRIX)
+    sides = {key: matrix.names(key) for key in _MATRIX}
+    for key, names in sides.items():
+        _check_side(matrix, key, names, sets, known)
+    thresholds = audit.text("thresholds")
+    paper = top.text("paper")
+    return Study(
+        path=file,
+        title=top.text("title") or file.stem,
+        sets=sets,
+        settings=_settings(audit),
+        thresholds=file.parent / thresholds if thresholds else None,
+        references=sides["references"],
+        queries=sides["queries"],
+        paper=file.parent / paper if paper else None,
+    )
+
+
+def _parsed(file: Path) -> Mapping[str, Any]:
+    if not file.is_file():
+        raise UsageError(f"config {file} is no file; it is a TOML file with [sets.NAME] tables")
+    try:
+        with file.open("rb") as data:
+            raw = data.read(LIMIT + 1)
+        if len(raw) > LIMIT:
+            raise UsageError(f"config {file} has more than {LIMIT >> 20} MB: it is no list of sets")
+        return tomllib.loads(raw.decode("utf-8"))
+    except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError, RecursionError) as error:
+        raise UsageError(
+            f"config {file} is no TOML that can be read: {_one_line(error)}"
+        ) from error
+
+
+def _one_line(error: Exception) -> str:
+    return " ".join(str(error).split())
+
+
+def _sets(top: _Table) -> tuple[StudySet, ...]:
+    content = top.get("sets", dict)
+    if not content:
+        raise top.fault("key 'sets'", "there are no sets; write a table [sets.NAME] for each")
+    sets = tuple(_set(top.path, name, value) for name, value in content.items())
+    names = [each.name for each in sets]
+    for each in sets:
+        for inclusion in each.contains:
+            table = _Table(top.path, f"set {each.name!r}", {})
+            if inclusion.set not in names:
+                said = f"there is no set {inclusion.set!r}; {_meant(inclusion.set, names)}"
+                raise table.fault("key 'contains'", said)
+            if inclusion.set == each.name:
+                raise table.fault("key 'contains'", "a set is not part of itself; leave it out")
+    return sets
+
+
+def _set(path: Path, name: str, value: object) -> StudySet:
+    if not isinstance(value, dict):
+        top = _Table(path, "", {})
+        raise top.fault(f"key 'sets.{name}'", f"must be a table [sets.NAME]; got {_shown(value)}")
+    table = _Table(path, f"set {name!r}", value)
+    if not name.strip():
+        raise table.fault("name", "a set needs a name: [sets.NAME]")
+    table.refuse_unknown(_SET)
+    texts = {key: table.text(key) for key in _TEXTS}
+    return StudySet(
+        name=name,
+        dataset=texts["dataset"] or name,
+        split=texts["split"],
+        roles=_roles(table),
+        source=texts["source"],
+        encoder=table.encoder(),
+        images=_images(table),
+        contains=_contains(table),
+        columns=tuple((key, texts[key]) for key in _COLUMNS if texts[key]),
+    )
+
+
+def _roles(table: _Table) -> tuple[str, ...]:
+    """Return the roles of a set; B, T and P stand for the three words."""
+    given = table.names("roles")
+    roles = tuple(_LETTERS.get(role, role) for role in given)
+    for role, word in zip(roles, given, strict=True):
+        if role not in ROLES:
+            raise table.fault("key 'roles'", f"{word!r} is no role; {_meant(word, ROLES)}")
+    if not roles:
+        raise table.fault("key 'roles'", f"is missing; give some of {', '.join(ROLES)}")
+    return tuple(dict.fromkeys(roles))
+
+
+def _images(table: _Table) -> str:
+    value = table.get("images", int, str)
+    text = "" if value is None else str(value)
+    if text and not is_count(text):
+        raise table.fault("key 'images'", f'must be a count such as 31783 or "118k"; got {value!r}')
+    return text
+
+
+def _contains(table: _Table) -> tuple[Inclusion, ...]:
+    """Return the known inclusions: names, or tables with ``set`` and ``match``."""
+    found = []
+    for value in table.get("contains", list) or []:
+        if isinstance(value, str):
+            found.append(Inclusion(value))
+            continue
+        if not isinstance(value, dict):
+            words = f"lists names of sets, or {{set = .., match = ..}}; got {_shown(value)}"
+            raise table.fault("key 'contains'", words)
+        inner = _Table(table.path, f"{table.name}, key 'contains'", value)
+        inner.refuse_unknown(("set", "match"))
+        if not inner.text("set"):
+            raise inner.fault("key 'set'", "is missing; name the set that is part of this one")
+        found.append(Inclusion(inner.text("set"), _match(inner)))
+    return tuple(found)
+
+
+def _match(table: _Table) -> str:
+    """Return how own copies are told: nothing, ``id``, or ``/regex/`` with a group."""
+    match = table.text("match")
+    if match in ("", "id"):
+        return match
+    try:
+        if len(match) > 2 and match[0] == match[-1] == "/" and re.compile(match[1:-1]).groups:
+            return match
+    except re.error as error:
+        words = f"{match!r} is no regular expression: {error}"
+        raise table.fault("key 'match'", words) from error
+    raise table.fault("key 'match'", f'must be "id" or "/regex/" with a group; got {match!r}')
+
+
+def _settings(audit: _Table) -> Settings:
+    """Return the settings of ``[audit]``, whose keys are those of :class:`Settings`."""
+    hints = get_type_hints(Settings)
+    audit.refuse_unknown((*(field.name for field in fields(Settings)), "thresholds"))
+    given: dict[str, Any] = {}
+    for key in audit.content:
+        if key != "thresholds":
+            kinds = getattr(hints[key], "__args__", (hints[key],))
+            given[key] = audit.get(key, *(kind for kind in kinds if kind is not type(None)))
+    audit.encoder()
+    # repeats within a set are no leaks and are the same whatever it is compared with
+    given.setdefault("within", False)
+    for key, value in given.items():
+        try:
+            Settings(**{key: value})
+        except UsageError as error:
+            raise audit.fault(f"key {key!r}", str(error)) from error
+    try:
+        return Settings(**given)
+    except UsageError as error:
+        raise audit.fault("keys", str(error)) from error
+
+
+def _check_side(
+    table: _Table, key: str, names: Iterable[str], sets: Sequence[StudySet], known: Sequence[str]
+) -> None:
+    """Refuse names of ``[matrix]`` that are no sets, or sets of the other side."""
+    for name in names:
+        if name not in known:
+            raise table.fault(f"key {key!r}", f"there is no set {name!r}; {_meant(name, known)}")
+        each = next(each for each in sets if each.name == name)
+        if key == "references" and not each.is_training:
+            words = f"{name!r} has neither the role training nor pretraining"
+            raise table.fault(f"key {key!r}", words)
+        if key == "queries" and not each.is_benchmark:
+            raise table.fault(f"key {key!r}", f"{name!r} has not the role benchmark")
+
+
+def _meant(word: str, known: Sequence[str]) -> str:
+    """Return what was most likely meant, else all that is known.
+
+    >>> _meant("rolls", ["roles", "source"]), _meant("x", ["roles", "source"])
+    ("did you mean 'roles'?", 'known are roles, source')
+    """
+    near = difflib.get_close_matches(word, known, 1)
+    if near:
+        return f"did you mean {near[0]!r}?"
+    return f"known are {', '.join(known)}"
+
+
+def _shown(value: object) -> str:
+    """Return a value as the file's reader calls it.
+
+    >>> _shown(True), _shown(3), _shown([1])
+    ('true', '3', 'a list')
+    """
+    if isinstance(value, bool):
+        return str(value).lower()
+    if isinstance(value, list | dict):
+        return _KINDS[type(value)]
+    text = repr(value)
+    return text if len(text) <= 60 else f"{text[:59]}…"

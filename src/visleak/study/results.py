@@ -1,4 +1,4 @@
-"""What a study found: cells, unions over references, repeats; all that its outputs show."""
+"""What a study found: cells, unions over references, repeats; and its JSON."""
 
 from __future__ import annotations
 
@@ -7,13 +7,15 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
+import visleak
 from visleak.errors import VisleakError
 from visleak.pipeline.rates import CUMULATIVE, EXCLUSIVE
 from visleak.stats import Rate, percent
+from visleak.storage import AuditSummary, SetSummary
 from visleak.study.answers import together
-from visleak.study.config import fits
+from visleak.study.config import Study, fits
 from visleak.study.paper import NOTHING, Paper, Values
-from visleak.study.plan import Comparison, LeftOut
+from visleak.study.plan import Comparison, LeftOut, Plan
 from visleak.study.running import Run
 
 #: Rates by name, in the order of every table.
@@ -183,12 +185,12 @@ def _cell(run: Run, each: Comparison, folder: Path, paper: Paper) -> Cell:
     audit, leaks = run.audits[each], run.leaks[each]
     about = next(
         stored
-        for stored in audit.summary["comparisons"]
-        if (stored["query_set"], stored["reference_set"]) == (each.query, each.reference)
+        for stored in audit.summary.comparisons
+        if (stored.query_set, stored.reference_set) == (each.query, each.reference)
     )
     return Cell(
         comparison=each,
-        modality=about["modality"],
+        modality=about.modality,
         audit=audit.folder.relative_to(folder).as_posix(),
         rates=leaks.rates(),
         own=leaks.own,
@@ -227,12 +229,12 @@ def _unions(run: Run, paper: Paper) -> list[Union]:
 def _repeats(run: Run) -> list[Repeats]:
     found = []
     for audit in run.within:
-        for each in audit.summary["comparisons"]:
-            counts = each.get("within")
+        for each in audit.summary.comparisons:
+            counts = each.within
             if counts:
                 pairs, images = counts["duplicate_pairs"], counts["distinct_images"]
                 both = [count["exact"] + count["near"] for count in (pairs, images)]
-                found.append(Repeats(each["query_set"], *both))
+                found.append(Repeats(each.query_set, *both))
     return found
 
 
@@ -274,7 +276,7 @@ def _notes(run: Run, cells: Sequence[Cell]) -> list[str]:
             notes.append("repeats within the benchmarks: not looked for in a sample")
     # what every audit says of itself; two of these a study says better
     for summary in summaries:
-        notes += [said for said in summary["skipped"] if not said.startswith(_SAID_HERE)]
+        notes += [said for said in summary.skipped if not said.startswith(_SAID_HERE)]
     notes = list(dict.fromkeys(notes))
     for each in run.study.sets:
         images = run.opened.get(each.name)
@@ -282,7 +284,7 @@ def _notes(run: Run, cells: Sequence[Cell]) -> list[str]:
             notes.append(f"{each.name} holds {len(images):,} images; published are {each.images}")
     bad: dict[str, int] = {}
     for summary in summaries:
-        bad |= {each["name"]: each["unreadable"] for each in summary["sets"]}
+        bad |= {each.name: each.unreadable for each in summary.sets}
     notes += [f"{name}: {count:,} images could not be read" for name, count in bad.items() if count]
     for cell in cells:
         made = cell.comparison
@@ -294,10 +296,125 @@ def _notes(run: Run, cells: Sequence[Cell]) -> list[str]:
     return notes
 
 
-def _measure(summary: Mapping[str, Any]) -> str:
+def _measure(summary: AuditSummary) -> str:
     """Return encoder and thresholds of an audit in words."""
-    found = summary["thresholds"]
-    known = [f"{name} >= {found[name]:g}" for name in ("hard", "soft") if found[name] is not None]
+    found = summary.thresholds
+    both = (("hard", found.hard), ("soft", found.soft))
+    known = [f"{name} >= {value:g}" for name, value in both if value is not None]
     limits = ", ".join(known) or "no thresholds are known, so there are no degrees"
-    provisional = " (provisional)" if found["provisional"] else ""
-    return f"encoder {summary['encoder']['name']}: {limits}{provisional}"
+    provisional = " (provisional)" if found.provisional else ""
+    return f"encoder {summary.encoder.name}: {limits}{provisional}"
+
+
+SCHEMA: Final = 1
+KIND: Final = "visleak study"
+
+
+def as_dict(result: Result) -> dict[str, Any]:
+    """Return the content of ``study.json``; the same sets and settings give the same bytes."""
+    run = result.run
+    return {
+        "schema": SCHEMA,
+        "kind": KIND,
+        "visleak": visleak.__version__,
+        "title": result.title,
+        "headline": "; ".join(result.headlines),
+        "settings": run.study.settings.as_dict(),
+        "published": result.paper.source or None,
+        "sets": [_set(run, name) for name in (each.name for each in run.study.sets)],
+        "matrix": {"references": list(result.rows), "queries": list(result.columns)},
+        "comparisons": [_cell_dict(cell) for cell in result.cells],
+        "unions": [_union_dict(union) for union in result.unions],
+        "totals": [
+            {"query_set": union.query, "headline": line, "rates": _rates_dict(union.rates)}
+            for union, line in zip(result.totals, result.headlines, strict=True)
+        ],
+        "repeats": [
+            {"query_set": each.query, "pairs": each.pairs, "images": each.images}
+            for each in result.repeats
+        ],
+        "included": [_left_dict(left) for left in run.plan.included],
+        "skipped": [_left_dict(left) for left in run.plan.skipped],
+        "failed": [_left_dict(left) for left in run.failed],
+        "notes": list(result.notes),
+    }
+
+
+def plan_dict(study: Study, plan: Plan) -> dict[str, Any]:
+    """Return a plan as plain values."""
+    return {
+        "schema": SCHEMA,
+        "kind": "visleak study plan",
+        "title": study.title,
+        "comparisons": [
+            {"query_set": e.query, "reference_set": e.reference, "coverage": e.coverage}
+            for e in plan.comparisons
+        ],
+        "included": [_left_dict(left) for left in plan.included],
+        "skipped": [_left_dict(left) for left in plan.skipped],
+        "idle": list(plan.idle),
+    }
+
+
+def _set(run: Run, name: str) -> dict[str, Any]:
+    each, images = run.study.named(name), run.opened.get(name)
+    stored: dict[str, SetSummary] = {}
+    for audit in run.audits.values():
+        stored |= {about.name: about for about in audit.summary.sets}
+    about = stored.get(name)
+    return {
+        "name": name,
+        "dataset": each.dataset,
+        "split": each.split,
+        "roles": list(each.roles),
+        "source": each.source,
+        "published": each.images or None,
+        "images": about.images if about else len(images) if images is not None else 0,
+        "readable": about.readable if about else None,
+        "unreadable": about.unreadable if about else None,
+        "missing": run.missing.get(name),
+        "contains": [inclusion.set for inclusion in each.contains],
+    }
+
+
+def _cell_dict(cell: Cell) -> dict[str, Any]:
+    return {
+        "query_set": cell.comparison.query,
+        "reference_set": cell.comparison.reference,
+        "coverage": cell.comparison.coverage,
+        "modality": cell.modality,
+        "audit": cell.audit,
+        "rates": _rates_dict(cell.rates),
+        "own_pairs_left_out": cell.own,
+        "published": _values_dict(cell.paper),
+    }
+
+
+def _union_dict(union: Union) -> dict[str, Any]:
+    return {
+        "query_set": union.query,
+        "coverage": union.coverage,
+        "reference_sets": list(union.references),
+        "rates": _rates_dict(union.rates),
+        "published": _values_dict(union.paper),
+    }
+
+
+def _rates_dict(rates: Rates) -> dict[str, Any]:
+    return {name: rate.as_dict() if (rate := rates[name]) else None for name in RATES}
+
+
+def _values_dict(values: Values) -> dict[str, Any]:
+    return {
+        name: list(value) if isinstance(value, tuple) else value for name, value in values.items()
+    }
+
+
+def _left_dict(left: LeftOut) -> dict[str, str]:
+    each = left.comparison
+    return {
+        "query_set": each.query,
+        "reference_set": each.reference,
+        "coverage": each.coverage,
+        "why": left.why,
+    }

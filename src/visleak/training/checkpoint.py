@@ -11,7 +11,7 @@ from typing import Any, Final
 import torch
 
 from visleak.errors import VisleakError
-from visleak.store import replacing
+from visleak.storage import replacing
 
 #: What the file says it is; another layout gets another text.
 KIND: Final = "visleak training 1"

@@ -15,12 +15,11 @@ from visleak import pipeline
 from visleak.auditing import workers_for
 from visleak.encoders.libraries import library
 from visleak.errors import VisleakError
-from visleak.pipeline.folder import claimed
 from visleak.pipeline.workplace import Progress, Workplace
 from visleak.records import ImageSet
 from visleak.search.streaming_device import torch_device
 from visleak.stats import Rate
-from visleak.store import free_file
+from visleak.storage import claimed, free_file
 from visleak.training.lessons import Lessons, counted, lessons_of
 from visleak.training.material import Material, read_material, sizes_of
 from visleak.training.plan import Plan

@@ -17,7 +17,7 @@ from visleak.encoders.onnx import OnnxEncoder
 from visleak.encoders.onnx_recipe import Recipe
 from visleak.errors import VisleakError
 from visleak.records import Bytes8
-from visleak.store import replacing, write_json
+from visleak.storage import replacing, write_json
 from visleak.training.learnt import Learnt
 
 #: Version of ONNX's operators that are used; onnxruntime 1.17 and newer have it.

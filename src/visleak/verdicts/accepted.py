@@ -13,7 +13,7 @@ import pyarrow.compute as pc
 from visleak.delimited import opened_table
 from visleak.errors import UsageError, VisleakError
 from visleak.records import GRADES
-from visleak.store import csv_text, read_summary, write_csv
+from visleak.storage import csv_text, read_summary, write_csv
 from visleak.verdicts.level import Level, leaks
 from visleak.verdicts.overlay import digests_of
 from visleak.verdicts.record import Key, pair_key

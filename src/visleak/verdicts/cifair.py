@@ -16,7 +16,7 @@ import pyarrow as pa
 from visleak.delimited import opened_table
 from visleak.errors import UsageError, VisleakError
 from visleak.records import GRADES
-from visleak.store import csv_cell, csv_text, replacing_text, write_csv_rows
+from visleak.storage import csv_cell, csv_text, replacing_text, write_csv_rows
 from visleak.verdicts.plain import COLUMNS
 
 HEADER: Final = ("TestID", "TrainID", "Distance", "Judgment")

@@ -6,7 +6,7 @@ Source of the schema: the lists of Barz & Denzler (2020), https://cvjena.github.
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
@@ -15,7 +15,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from visleak.errors import UsageError, VisleakError
-from visleak.store import IMAGES, read_summary, read_table
+from visleak.storage import IMAGES, AuditSummary, read_summary, read_table
 from visleak.verdicts.cifair import Row, chosen_set, is_plain, read_list
 from visleak.verdicts.ledger import Ledger, read_verdicts
 from visleak.verdicts.plain import read_plain
@@ -232,7 +232,7 @@ def named(missing: Sequence[str]) -> str:
 
 
 def _sets(
-    summary: Mapping[str, object], test: str | None, train: str | None, within: bool
+    summary: AuditSummary, test: str | None, train: str | None, within: bool
 ) -> tuple[str, str]:
     """Return the sets of the two columns of a list.
 
@@ -241,16 +241,16 @@ def _sets(
     """
     if within and train is not None:
         raise UsageError("with --within both columns are of the test set; leave out --train")
-    comparisons: Sequence[Mapping[str, str]] = summary["comparisons"]  # type: ignore[assignment]
-    own = [each for each in comparisons if (each["coverage"] == "within") == within]
+    comparisons = summary.comparisons
+    own = [each for each in comparisons if (each.coverage == "within") == within]
     if not own:
         raise UsageError(
             "this audit did not look for repeats within the test set, so --within has no pairs"
             if within
             else "this audit compared a set with itself alone; give --within"
         )
-    left = chosen_set("--test", test, [each["query_set"] for each in own])
+    left = chosen_set("--test", test, [each.query_set for each in own])
     if within:
         return left, left
-    others = [each["reference_set"] for each in own if each["query_set"] == left]
+    others = [each.reference_set for each in own if each.query_set == left]
     return left, chosen_set("--train", train, others)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
@@ -11,7 +11,7 @@ from typing import Final
 import pyarrow.compute as pc
 
 from visleak.errors import UsageError, VisleakError
-from visleak.store import free_file, read_summary
+from visleak.storage import AuditSummary, free_file, read_summary
 from visleak.verdicts.cifair import chosen_set, second_path, write_list
 from visleak.verdicts.ledger import read_verdicts
 from visleak.verdicts.orientation import as_listed
@@ -84,13 +84,13 @@ def export_verdicts(
 
 
 def _list_sets(
-    summary: Mapping[str, object], test: str | None, train: str | None
+    summary: AuditSummary, test: str | None, train: str | None
 ) -> tuple[str, str | None]:
     """Return the sets of a list's columns; no training set where a set stands alone."""
-    comparisons: Sequence[Mapping[str, str]] = summary["comparisons"]  # type: ignore[assignment]
-    left = chosen_set("--test", test, [each["query_set"] for each in comparisons])
-    own = [each for each in comparisons if each["query_set"] == left]
-    others = [each["reference_set"] for each in own if each["coverage"] != "within"]
+    comparisons = summary.comparisons
+    left = chosen_set("--test", test, [each.query_set for each in comparisons])
+    own = [each for each in comparisons if each.query_set == left]
+    others = [each.reference_set for each in own if each.coverage != "within"]
     return left, chosen_set("--train", train, others) if others else None
 
 

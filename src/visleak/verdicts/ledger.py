@@ -14,8 +14,8 @@ from pathlib import Path
 from typing import Final
 
 from visleak.errors import VisleakError
-from visleak.journal import PATIENCE, Journal
-from visleak.store import LEDGER
+from visleak.storage import LEDGER, MirroredDatabase
+from visleak.storage.database import connect_read_only
 from visleak.verdicts.plain import COLUMNS, PLAIN, read_plain, write_plain
 from visleak.verdicts.record import Verdict, now
 
@@ -39,7 +39,7 @@ SELECT {", ".join(COLUMNS)} FROM verdicts WHERE number IN (
 """
 
 
-class Ledger(Journal):
+class Ledger(MirroredDatabase):
     """The verdicts of an audit folder. Safe under several threads and processes at once.
 
     A folder that came with ``verdicts.csv`` alone begins with these.
@@ -112,9 +112,7 @@ def read_verdicts(folder: Path) -> tuple[Verdict, ...]:
     plain, kept = folder / PLAIN, folder / FILE
     if kept.is_file():
         try:
-            with contextlib.closing(
-                sqlite3.connect(f"{kept.absolute().as_uri()}?mode=ro", uri=True, timeout=PATIENCE)
-            ) as db:
+            with contextlib.closing(connect_read_only(kept)) as db:
                 # killed before it had begun
                 begun = db.execute("SELECT count(*) FROM sqlite_master").fetchone()[0]
                 if begun:

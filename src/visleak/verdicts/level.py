@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -13,7 +12,7 @@ import pyarrow.compute as pc
 from visleak.errors import UsageError
 from visleak.records import DEGREES, GRADES
 from visleak.stats.levels import RATES
-from visleak.store import IMAGES, read_table
+from visleak.storage import IMAGES, AuditSummary, read_table
 from visleak.verdicts.overlay import judged_pairs
 
 
@@ -64,14 +63,14 @@ class Level:
         return RATES[self.name][1]
 
 
-def alone(summary: Mapping[str, Any], query_set: str) -> bool:
+def alone(summary: AuditSummary, query_set: str) -> bool:
     """Whether a set was compared with itself only, so that its repeats are what it is about."""
-    own = [each for each in summary["comparisons"] if each["query_set"] == query_set]
-    return all(each["coverage"] == "within" for each in own)
+    own = [each for each in summary.comparisons if each.query_set == query_set]
+    return all(each.coverage == "within" for each in own)
 
 
 def leaks(
-    folder: Path, summary: Mapping[str, Any], level: Level | None, columns: Sequence[str]
+    folder: Path, summary: AuditSummary, level: Level | None, columns: Sequence[str]
 ) -> pa.Table:
     """Return the pairs that the rate of a level counts, verdicts laid over.
 
@@ -92,7 +91,7 @@ def leaks(
     table = judged_pairs(folder, list(needed))
     if level is not None:
         table = table.filter(pc.is_in(table[level.scale], pa.array(level.names)))
-    selves = [t["query_set"] for t in summary["totals"] if alone(summary, t["query_set"])]
+    selves = [t.query_set for t in summary.totals if alone(summary, t.query_set)]
     own = pc.is_in(table["query_set"], pa.array(selves, pa.string()))
     table = table.filter(pc.or_(pc.not_equal(table["coverage"], "within"), own))
     blank = read_table(folder, IMAGES, ["set", "id"], pc.field("flat"))

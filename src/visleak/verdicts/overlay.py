@@ -12,7 +12,7 @@ import pyarrow.compute as pc
 
 from visleak.pipeline.labels import relation, share_classes
 from visleak.records import Int64
-from visleak.store import IMAGES, PAIRS, PAIRS_SCHEMA, read_summary, read_table
+from visleak.storage import IMAGES, PAIRS, PAIRS_SCHEMA, ComparisonSummary, read_summary, read_table
 from visleak.verdicts.ledger import read_verdicts
 from visleak.verdicts.record import NEAR, Key, Verdict, pair_key
 from visleak.verdicts.settling import Settled, settle
@@ -182,9 +182,9 @@ def _unlisted(
     for image in images.to_pylist():
         holders.setdefault((image["set"], image["digest"]), []).append(image)
     rows: list[dict[str, Any]] = []
-    comparisons = read_summary(folder)["comparisons"]
+    comparisons = read_summary(folder).comparisons
     for comparison in comparisons:
-        own = comparison["query_set"], comparison["reference_set"]
+        own = comparison.query_set, comparison.reference_set
         for key, each in settled.items():
             if each.grade is None or (*own, key) in listed:
                 continue
@@ -205,11 +205,11 @@ def _unlisted(
 def _rows(
     queries: Sequence[Mapping[str, Any]],
     references: Sequence[Mapping[str, Any]],
-    comparison: Mapping[str, Any],
+    comparison: ComparisonSummary,
     settled: Settled,
 ) -> Iterator[dict[str, Any]]:
     """Yield the rows of one judged pair of contents in one comparison; blank images have none."""
-    inside = comparison["coverage"] == "within"
+    inside = comparison.coverage == "within"
     measured = [v.similarity for v in settled.verdicts if v.similarity is not None]
     for query in queries:
         for reference in references:
@@ -228,13 +228,13 @@ def _rows(
                 "reason": UNLISTED,
                 "query_label": query["label"],
                 "reference_label": reference["label"],
-                "modality": comparison["modality"],
-                "coverage": comparison["coverage"],
+                "modality": comparison.modality,
+                "coverage": comparison.coverage,
                 "judged": "human",
             }
 
 
-def _related(folder: Path, table: pa.Table, comparisons: Sequence[Mapping[str, Any]]) -> pa.Table:
+def _related(folder: Path, table: pa.Table, comparisons: Sequence[ComparisonSummary]) -> pa.Table:
     """Return the rows with the relation of their labels filled in."""
     images = read_table(folder, IMAGES, ["set", "label"])
     labels = {
@@ -243,7 +243,7 @@ def _related(folder: Path, table: pa.Table, comparisons: Sequence[Mapping[str, A
     }
     parts = []
     for comparison in comparisons:
-        left, right = comparison["query_set"], comparison["reference_set"]
+        left, right = comparison.query_set, comparison.reference_set
         own = table.filter(
             pc.and_(pc.equal(table["query_set"], left), pc.equal(table["reference_set"], right))
         )

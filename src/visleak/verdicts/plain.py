@@ -10,7 +10,7 @@ from typing import Final
 
 from visleak.delimited import opened_table
 from visleak.errors import VisleakError
-from visleak.store import VERDICTS, csv_text, write_csv
+from visleak.storage import VERDICTS, csv_text, write_csv
 from visleak.verdicts.record import Verdict
 
 PLAIN: Final = VERDICTS

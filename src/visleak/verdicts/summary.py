@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
+from dataclasses import replace
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
 import numpy as np
 import pyarrow as pa
@@ -20,7 +21,15 @@ from visleak.pipeline.rates import (
     rates,
 )
 from visleak.records import GRADES, Int64
-from visleak.store import AUDIT, IMAGES, PAIRS, read_summary, read_table
+from visleak.stats import Rate
+from visleak.storage import AUDIT, IMAGES, PAIRS, read_summary, read_table
+from visleak.storage.summary import (
+    AuditSummary,
+    ComparisonSummary,
+    Rates,
+    ReviewSummary,
+    TotalSummary,
+)
 from visleak.verdicts.ledger import read_verdicts
 from visleak.verdicts.overlay import judged_pairs
 from visleak.verdicts.record import Verdict
@@ -39,12 +48,10 @@ _COLUMNS: Final = (
 )
 
 
-def judged_summary(folder: Path, verdicts: Iterable[Verdict] | None = None) -> dict[str, Any]:
+def judged_summary(folder: Path, verdicts: Iterable[Verdict] | None = None) -> AuditSummary:
     """Return ``audit.json`` with every number of grades counted again under the verdicts.
 
-    A key ``review`` is added: ``judged`` pairs, ``disputed`` ones, ``reviewers`` by name with how
-    many they judged, ``changed`` listed pairs whose grade is another than the machine's, ``added``
-    pairs that it had not listed. Without verdicts it is ``audit.json`` as it stands.
+    Its ``review`` is set. Without verdicts it is ``audit.json`` unchanged.
 
     Args:
         folder: the audit folder.
@@ -60,17 +67,18 @@ def judged_summary(folder: Path, verdicts: Iterable[Verdict] | None = None) -> d
         return stored
     pairs = judged_pairs(folder, _COLUMNS, said)
     strongest = _Strongest(folder, pairs)
-    comparisons = [_comparison(each, pairs, strongest) for each in stored["comparisons"]]
-    totals = [_total(each, stored, strongest, comparisons) for each in stored["totals"]]
+    comparisons = tuple(_comparison(each, pairs, strongest) for each in stored.comparisons)
+    totals = tuple(_total(each, stored, strongest, comparisons) for each in stored.totals)
     near = pc.is_in(pairs["grade"], pa.array(GRADES[:2]))
     conflicts = pc.and_(near, pc.equal(pairs["label_relation"], "different"))
-    return stored | {
-        "headline": "; ".join(each["headline"] for each in totals),
-        "comparisons": comparisons,
-        "totals": totals,
-        "label_conflicts": pc.sum(conflicts).as_py() or 0,
-        "review": _review(said, pairs),
-    }
+    return replace(
+        stored,
+        headline="; ".join(each.headline for each in totals),
+        comparisons=comparisons,
+        totals=totals,
+        label_conflicts=pc.sum(conflicts).as_py() or 0,
+        review=_review(said, pairs),
+    )
 
 
 def wrong_rates(folder: Path) -> tuple[str, ...]:
@@ -89,13 +97,16 @@ def wrong_rates(folder: Path) -> tuple[str, ...]:
     pairs = judged_pairs(folder, _COLUMNS, ())
     strongest = _Strongest(folder, pairs)
     counted = [
-        (f"{each['query_set']} against {each['reference_set']}", each["rates"], found["rates"])
-        for each in stored["comparisons"]
-        for found in [_comparison(each, pairs, strongest)]
+        (
+            f"{each.query_set} against {each.reference_set}",
+            each.rates,
+            _comparison(each, pairs, strongest).rates,
+        )
+        for each in stored.comparisons
     ]
     counted += [
-        (each["query_set"], each["rates"], _total(each, stored, strongest)["rates"])
-        for each in stored["totals"]
+        (each.query_set, each.rates, _total(each, stored, strongest).rates)
+        for each in stored.totals
     ]
     return tuple(
         f"{name} of {where}: {_count(before[name])} in {AUDIT}, {_count(after[name])} in {PAIRS}"
@@ -105,22 +116,22 @@ def wrong_rates(folder: Path) -> tuple[str, ...]:
     )
 
 
-def _count(rate: Mapping[str, Any] | None) -> str:
-    return "not measured" if rate is None else f"{rate['count']} of {rate['total']}"
+def _count(rate: Rate | None) -> str:
+    return "not measured" if rate is None else f"{rate.count} of {rate.total}"
 
 
-def _review(said: Sequence[Verdict], pairs: pa.Table) -> dict[str, Any]:
+def _review(said: Sequence[Verdict], pairs: pa.Table) -> ReviewSummary:
     agreed = agreement(said)
     human = pairs.filter(pc.equal(pairs["judged"], "human"))
     same = pc.fill_null(pc.equal(human["grade"], human["machine_grade"]), False)
     new = human["machine_grade"].null_count
-    return {
-        "judged": agreed.judged,
-        "disputed": agreed.disputed,
-        "reviewers": dict(agreed.reviewers),
-        "changed": human.num_rows - (pc.sum(same).as_py() or 0) - new,
-        "added": new,
-    }
+    return ReviewSummary(
+        judged=agreed.judged,
+        disputed=agreed.disputed,
+        reviewers=dict(agreed.reviewers),
+        changed=human.num_rows - (pc.sum(same).as_py() or 0) - new,
+        added=new,
+    )
 
 
 class _Strongest:
@@ -157,67 +168,70 @@ class _Strongest:
 
 
 def _comparison(
-    stored: Mapping[str, Any], pairs: pa.Table, strongest: _Strongest
-) -> dict[str, Any]:
-    inside = stored["coverage"] == "within"
-    rows = strongest.rows(stored["query_set"], stored["reference_set"], within=inside)
+    stored: ComparisonSummary, pairs: pa.Table, strongest: _Strongest
+) -> ComparisonSummary:
+    inside = stored.coverage == "within"
+    rows = strongest.rows(stored.query_set, stored.reference_set, within=inside)
     codes = strongest.codes(rows, within=inside)
-    result = dict(stored) | {"rates": _rates(stored["rates"], codes, stored["queries"])}
     mine = pc.and_(
-        pc.equal(pairs["query_set"], stored["query_set"]),
-        pc.equal(pairs["reference_set"], stored["reference_set"]),
+        pc.equal(pairs["query_set"], stored.query_set),
+        pc.equal(pairs["reference_set"], stored.reference_set),
     )
-    result["pairs"] = pc.sum(mine).as_py() or 0
     code = np.asarray(pc.index_in(rows["grade"], pa.array(GRADES)).to_numpy())
     contents = ContentPairs.of_tables(rows, strongest.images)
     near = code <= GRADES.index("near")
-    result["duplicate_groups"] = duplicate_groups(contents.groups(near, within=inside))
+    within = stored.within
     if inside:
         many = contents.stand_for(code)
-        result["within"] = {
+        within = {
             "duplicate_pairs": {n: int(many[code == c].sum()) for c, n in enumerate(GRADES[:3])},
             "distinct_images": {n: int((codes == c).sum()) for c, n in enumerate(GRADES[:3])},
         }
-    return result
+    return replace(
+        stored,
+        rates=_rates(stored.rates, codes, stored.queries),
+        pairs=pc.sum(mine).as_py() or 0,
+        duplicate_groups=duplicate_groups(contents.groups(near, within=inside)),
+        within=within,
+    )
 
 
 def _total(
-    stored: Mapping[str, Any],
-    summary: Mapping[str, Any],
+    stored: TotalSummary,
+    summary: AuditSummary,
     strongest: _Strongest,
-    judged: Sequence[Mapping[str, Any]] = (),
-) -> dict[str, Any]:
+    judged: Sequence[ComparisonSummary] = (),
+) -> TotalSummary:
     """Return a total of the summary, counted again; ``judged`` are its comparisons, the same."""
-    name = stored["query_set"]
-    own = [each for each in summary["comparisons"] if each["query_set"] == name]
-    leaks = [each for each in own if each["coverage"] != "within"]
+    name = stored.query_set
+    own = [each for each in summary.comparisons if each.query_set == name]
+    leaks = [each for each in own if each.coverage != "within"]
     inside = not leaks
     codes = strongest.codes(strongest.rows(name, None, within=inside), within=inside)
-    counted = _rates(stored["rates"], codes, own[0]["queries"] if own else len(codes))
-    references = [each["reference_set"] for each in leaks or own]
-    before = headline(name, references, stored["rates"], inside)
+    counted = _rates(stored.rates, codes, own[0].queries if own else len(codes))
+    references = [each.reference_set for each in leaks or own]
+    before = headline(name, references, stored.rates, inside)
     after = headline(name, references, counted, inside)
     was, now = (
         group_sentence(
-            [
-                each.get("duplicate_groups", {})
-                for each in comparisons
-                if each["query_set"] == name and (each["coverage"] == "within") == inside
-            ]
+            each.duplicate_groups
+            for each in comparisons
+            if each.query_set == name and (each.coverage == "within") == inside
         )
-        for comparisons in (summary["comparisons"], judged)
+        for comparisons in (summary.comparisons, judged)
     )
-    # what else the headline says stays as it is
-    rest = stored["headline"].removeprefix(before).removeprefix(was)
-    return dict(stored) | {"rates": counted, "headline": f"{after}, after review{now}{rest}"}
+    # the rest of the headline does not depend on verdicts
+    rest = stored.headline.removeprefix(before).removeprefix(was)
+    return TotalSummary(name, f"{after}, after review{now}{rest}", counted)
 
 
-def _rates(stored: Mapping[str, Any], codes: Int64, images: int) -> dict[str, Any]:
+def _rates(stored: Rates, codes: Int64, images: int) -> Rates:
     """Return rates with those of grades counted from the strongest grade of each image."""
     best = np.full(images, NOTHING, np.int64)
     best[: len(codes)] = codes
-    known: Mapping[str, Any] = next((rate for rate in stored.values() if rate), {})
-    counted = rates({"degree": best, "grade": best}, True, False, known.get("population"))
+    known = next((rate for rate in stored.values() if rate), None)
+    population = known.population if known else None
+    counted = rates({"degree": best, "grade": best}, True, False, population)
     graded = [name for name, (scale, _) in EXCLUSIVE.items() if scale == "grade"]
     graded += ["near_or_exact", "similar_or_closer"]
     return {name: counted[name] if name in graded else rate for name, rate in stored.items()}

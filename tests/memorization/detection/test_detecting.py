@@ -21,7 +21,7 @@ from visleak.memorization.detection.records import Estimate, Threshold, estimate
 from visleak.memorization.prompt_files import read_prompts
 from visleak.memorization.prompts import Prompts
 from visleak.memorization.scores import ScoreSettings, TriggerScore
-from visleak.store import LOCK
+from visleak.storage import LOCK
 
 HOSTILE = "=cmd()|'/C' <img src=x onerror=alert(1)> $x$ 9.5"
 

@@ -9,7 +9,7 @@ import pytest
 
 from visleak.errors import UsageError, VisleakError
 from visleak.memorization.search.driver import FILE, Candidate, Ledger, Scored, calls_so_far
-from visleak.pipeline.folder import claimed
+from visleak.storage import claimed
 
 KEY = {"seed": 1, "settings": {"length": 3}}
 

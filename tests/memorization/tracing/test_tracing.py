@@ -61,7 +61,7 @@ def test_tau_looks_at_similarity_alone(traced: Trace) -> None:
 
 def test_the_audit_is_an_audit(traced: Trace) -> None:
     audit = visleak.Audit(traced.folder / "audit")
-    assert [each["name"] for each in audit.summary["sets"]] == ["generated", "train"]
+    assert [each["name"] for each in audit.summary.as_dict()["sets"]] == ["generated", "train"]
     assert {row["query"] for row in audit.pairs(grade="near").to_pylist()} == {"p0c0", "p1c0"}
 
 

@@ -21,7 +21,7 @@ from visleak.records import ImageSet, Problem
 from visleak.reporting import Document
 from visleak.reporting.document import Fact
 from visleak.stats import Rate
-from visleak.store import (
+from visleak.storage import (
     csv_cell,
     free_file,
     replacing,

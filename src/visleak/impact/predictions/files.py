@@ -33,7 +33,7 @@ from visleak.delimited import arrow_encoding, dialect_of, opened_table
 from visleak.errors import UsageError, VisleakError
 from visleak.impact.predictions.columns import is_number, is_text, joined, listed, quoted, text_of
 from visleak.records import Bool, Float64
-from visleak.store import csv_text
+from visleak.storage import csv_text
 
 #: Endings of the names of prediction files, and their formats.
 SUFFIXES: Final = {".csv": "CSV", ".tsv": "CSV", ".parquet": "Parquet", ".npz": "npz"}

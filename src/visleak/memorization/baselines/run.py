@@ -42,8 +42,7 @@ from visleak.memorization.tracing import trace
 from visleak.pipeline.folder import stamp_of
 from visleak.pipeline.workplace import Progress, silent
 from visleak.records import AnySet
-from visleak.storage import RunFolder
-from visleak.store import write_json
+from visleak.storage import RunFolder, write_json
 
 KIND: Final = "visleak memorization compare"
 

@@ -30,8 +30,7 @@ from visleak.memorization.metrics.features import (
 )
 from visleak.pipeline.workplace import Progress, silent
 from visleak.records import Bytes8, ImageSet, Unreadable
-from visleak.storage import KeyValueStore
-from visleak.store import replacing
+from visleak.storage import KeyValueStore, replacing
 
 Float64 = npt.NDArray[np.float64]
 Int64 = npt.NDArray[np.int64]

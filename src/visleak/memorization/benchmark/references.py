@@ -15,7 +15,7 @@ from visleak.errors import UsageError, VisleakError
 from visleak.images import content_digest, decode
 from visleak.memorization.prompts import Prompts
 from visleak.records import Bytes8, Unreadable
-from visleak.store import csv_text
+from visleak.storage import csv_text
 
 #: Endings that pictures of a folder have; others are not looked at.
 ENDINGS: Final = (".png", ".jpg", ".jpeg", ".webp", ".bmp", ".gif", ".tif", ".tiff")

@@ -17,7 +17,7 @@ import pyarrow.parquet as pq
 
 from visleak.memorization.detection.records import NOISE, Throughput
 from visleak.memorization.scores import Scores, TriggerScore
-from visleak.store import replacing
+from visleak.storage import replacing
 
 Float64 = npt.NDArray[np.float64]
 Progress = Callable[[str, int, int], None]

@@ -27,7 +27,7 @@ from visleak.delimited import opened_table
 from visleak.errors import UsageError, VisleakError
 from visleak.images.request import writable
 from visleak.memorization.prompts import Prompts
-from visleak.store import csv_text
+from visleak.storage import csv_text
 
 #: Columns of prompts (MemBench; Webster and Wen; LAION), of the memorized images of a prompt (a
 #: bare `source` may be anything), and of whether a prompt is known to be memorized.

@@ -23,8 +23,7 @@ import numpy as np
 
 from visleak.errors import UsageError, VisleakError
 from visleak.memorization.scores import Norm, TriggerScore
-from visleak.pipeline.folder import claimed
-from visleak.storage import Database
+from visleak.storage import Database, claimed
 
 #: A pass with its gradient costs about two: one forward and one backward. It is three where weights
 #: are trained; here they are frozen, and only what lies on the way to the prompt is derived

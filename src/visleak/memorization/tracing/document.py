@@ -11,8 +11,8 @@ import pyarrow as pa
 from visleak.drawing import cut
 from visleak.memorization.recall import recall_line, recall_of
 from visleak.memorization.tracing.records import LAYOUT, Match, Original, Trace
-from visleak.plots import Bar, rate_bars
 from visleak.reporting import Column, Document, Figure, Table, markdown
+from visleak.reporting.charts import Bar, bar_chart
 from visleak.reporting.document import LONGEST
 from visleak.stats import Rate, chance, percent
 from visleak.storage import File, RunFolder
@@ -26,7 +26,7 @@ SECTION: Final = "memorization.json"
 def document(result: Trace) -> Document:
     """Return a trace as a document."""
     first, *lines = headlines(result)
-    figure = Figure("fates", "Grades of the generated images", {"svg": fates(result).encode()})
+    figure = Figure("fates", "Grades of the generated images", fates(result))
     return Document(
         title="Memorization: sources of the generated images",
         headline=first,
@@ -233,7 +233,7 @@ def _graded(each: Match) -> str:
     return f"{each.grade or 'unverified'}{f' ({each.judged})' if each.judged else ''}"
 
 
-def fates(result: Trace) -> str:
+def fates(result: Trace) -> dict[str, bytes]:
     """Return bars of how many images are copies, of the same layout, or neither."""
     total = len(result.matches)
     kinds = (
@@ -246,9 +246,8 @@ def fates(result: Trace) -> str:
         count = sum(
             match.grade in grades if match.verified else not grades for match in result.matches
         )
-        rate = Rate.of(count, total)
-        bars.append(Bar(name, f"{count:,} of {total:,}", colour, rate.share, rate.low, rate.high))
-    return rate_bars(bars, "Generated images")
+        bars.append(Bar.of_rate(name, colour, Rate.of(count, total)))
+    return bar_chart(bars, "trace", label="generated images, %")
 
 
 def content(run: RunFolder, result: Trace) -> dict[str, Any]:

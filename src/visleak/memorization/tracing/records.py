@@ -14,7 +14,7 @@ from typing import Any, Final
 
 from visleak.delimited import opened_table
 from visleak.errors import UsageError, VisleakError
-from visleak.store import csv_text
+from visleak.storage import csv_text
 
 #: Verdict on a pair whose structure agrees after any recolouring, and whose colours do not.
 LAYOUT: Final = "layout"

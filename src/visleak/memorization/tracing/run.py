@@ -49,8 +49,7 @@ from visleak.records import AnySet, Bytes8, Int64
 from visleak.reporting import section
 from visleak.settings import VIEW_CHOICES
 from visleak.stats import Rate, wilson
-from visleak.storage import RunFolder
-from visleak.store import AUDIT, SECTIONS, write_json
+from visleak.storage import AUDIT, SECTIONS, RunFolder, write_json
 from visleak.verdicts import read_verdicts
 
 #: Grades from the best to the worst that a match may have.

@@ -35,7 +35,7 @@ from visleak.pipeline.stored_encoder import encoder_for
 from visleak.pipeline.workplace import Progress
 from visleak.records import AnySet, Bytes8, EmbeddingSet, Encoder, ImageSet
 from visleak.settings import Settings
-from visleak.store import IMAGES, PAIRS, read_table
+from visleak.storage import IMAGES, PAIRS, read_table
 from visleak.verdicts import judged_pairs
 
 #: Name of the set of generated images in the audit.
@@ -451,10 +451,9 @@ def _nearest(made: Audit, name: str) -> dict[str, float]:
 
 def _unread(made: Audit) -> tuple[str, ...]:
     lines = []
-    for each in made.summary["sets"]:
-        if each.get("unreadable"):
+    for each in made.summary.sets:
+        if each.unreadable:
             lines.append(
-                f"{each['unreadable']:,} of {each['images']:,} images of {each['name']}"
-                " could not be read"
+                f"{each.unreadable:,} of {each.images:,} images of {each.name} could not be read"
             )
     return tuple(lines)

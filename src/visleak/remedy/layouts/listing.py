@@ -10,7 +10,7 @@ from visleak.errors import UsageError, VisleakError
 from visleak.images.frames import as_iso
 from visleak.remedy.contents import FilledPart
 from visleak.remedy.layouts.place import Opened, Place
-from visleak.store import write_csv_rows
+from visleak.storage import write_csv_rows
 
 #: Columns beside ``id`` and ``path``, and those of a set that they are taken from.
 COLUMNS: Final = {"label": "labels", "caption": "captions", "group": "groups", "frame": "frames"}

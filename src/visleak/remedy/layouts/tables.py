@@ -31,7 +31,7 @@ from visleak.remedy.layouts.names import (
     with_split,
 )
 from visleak.remedy.layouts.place import Opened, Place
-from visleak.store import write_csv_rows
+from visleak.storage import write_csv_rows
 
 
 def write_list(parts: Sequence[FilledPart], place: Place) -> list[Opened]:

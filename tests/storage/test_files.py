@@ -20,13 +20,17 @@ from hypothesis import strategies as st
 
 from visleak.errors import UsageError, VisleakError
 from visleak.records import Problem
-from visleak.store import (
+from visleak.stats import Rate
+from visleak.storage import (
     AUDIT,
     IMAGES_SCHEMA,
     PAIRS,
     PAIRS_SCHEMA,
     SCHEMA,
     UNREADABLE,
+    AuditSummary,
+    SetSummary,
+    TotalSummary,
     csv_cell,
     csv_text,
     free_folder,
@@ -96,7 +100,7 @@ def test_folders_are_made_and_files_replaced(tmp_path: Path) -> None:
 SLOW_WRITER = """
 import sys, time
 from pathlib import Path
-from visleak.store import replacing
+from visleak.storage import replacing
 
 with replacing(Path(sys.argv[1])) as beside, beside.open("w") as file:
     for line in range(10**6):
@@ -127,7 +131,7 @@ def test_a_kill_in_the_middle_of_a_write_keeps_the_old_file(tmp_path: Path) -> N
 READER = """
 import sys
 from pathlib import Path
-from visleak.store import write_text
+from visleak.storage import write_text
 
 while True:
     for letter in "ab":
@@ -210,12 +214,33 @@ def test_a_missing_table_is_one_line(tmp_path: Path) -> None:
 
 
 def test_the_summary_comes_back(tmp_path: Path) -> None:
-    """Keys in order; any text, lone surrogates of file names included."""
-    value = {"schema": SCHEMA, "z": 1, "a": ["\u00e9\u2028\x00", "\udce9.png", "<img src=x>"]}
-    write_json(tmp_path / AUDIT, value)
-    assert read_summary(tmp_path) == value
-    assert list(read_summary(tmp_path)) == ["schema", "z", "a"]
+    """Any text, lone surrogates of file names included."""
+    odd = SetSummary("\u00e9\u2028\x00", "\udce9.png", ("<img src=x>",), options={"a": "b"})
+    rates = {"hard": Rate.of(1, 3), "soft": Rate.of(0, 0), "near": None}
+    value = AuditSummary(sets=(odd,), totals=(TotalSummary("t", "one", rates),))
+    value.save(tmp_path)
+    back = read_summary(tmp_path)
+    assert back.as_dict() == value.as_dict()
+    assert back.sets == value.sets
+    assert back.totals[0].rates["hard"] == rates["hard"]
     assert "\u00e9" in (tmp_path / AUDIT).read_text("utf-8")
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        {"sets": None},
+        {"comparisons": [3]},
+        {"totals": [{"rates": {"hard": {"count": 1}}}]},
+        {"settings": {"views": "some"}},
+        {"headline": 4},
+    ],
+)
+def test_a_summary_of_another_form_is_refused(tmp_path: Path, content: dict[str, object]) -> None:
+    """Wrong types never reach a reader."""
+    write_json(tmp_path / AUDIT, {"schema": SCHEMA, **content})
+    with pytest.raises(VisleakError, match="is damaged"):
+        read_summary(tmp_path)
 
 
 def test_no_finished_audit(tmp_path: Path) -> None:
@@ -237,7 +262,7 @@ def test_a_newer_schema_is_refused(tmp_path: Path) -> None:
         f"{path} has schema {SCHEMA + 1}, this visleak reads up to {SCHEMA}: upgrade visleak"
     )
     write_json(path, {"schema": SCHEMA - 1})
-    assert read_summary(tmp_path) == {"schema": SCHEMA - 1}
+    assert read_summary(tmp_path).schema == SCHEMA - 1
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,361 @@
+"""The content of ``audit.json``: what was compared, how, and what was found."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Final, TypeAlias
+
+from visleak.documents import as_plain, from_plain
+from visleak.errors import UsageError, VisleakError
+from visleak.settings import Settings
+from visleak.stats import Rate
+from visleak.storage.audit_folder import AUDIT
+from visleak.storage.files import write_json
+
+#: Version of the audit folder; readers refuse a newer one and read every older one.
+SCHEMA: Final = 1
+
+#: Rates by name; ``None`` where it was not measured.
+Rates: TypeAlias = Mapping[str, Rate | None]
+
+
+#: Of a field that is left out of the file where it is ``None``.
+OPTIONAL: Final = {"optional": True}
+
+
+@dataclass(frozen=True, slots=True)
+class SetFiles:
+    """Files of a set of embeddings: how many are present, and which are not."""
+
+    present: int = 0
+    expected: int = 0
+    missing: tuple[str, ...] = ()
+    ignored: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class SetSummary:
+    """A set of an audit.
+
+    Attributes:
+        name, dataset, roles, source, options: as they were given.
+        side: ``query`` or ``reference``.
+        pictures: its pixels can be read; a set of embeddings has none.
+        images: all of it, with those that could not be read.
+        readable, unreadable: of these.
+        flat, distinct: blank images, and contents that differ; ``None`` where embeddings were
+            streamed.
+        frame_unit: of frame numbers, ``frames`` or ``ms``.
+        not_listed: files that were not taken for images, by ending.
+        files, listed, norms_off: of a set of embeddings: its files, images in
+            ``images.parquet``, vectors that were not of unit length.
+    """
+
+    name: str = ""
+    dataset: str = ""
+    roles: tuple[str, ...] = ()
+    side: str = ""
+    source: str = ""
+    options: Mapping[str, str] = field(default_factory=dict)
+    pictures: bool = True
+    frame_unit: str | None = field(default=None, metadata=OPTIONAL)
+    files: SetFiles | None = field(default=None, metadata=OPTIONAL)
+    images: int = 0
+    readable: int = 0
+    flat: int | None = 0
+    unreadable: int = 0
+    distinct: int | None = 0
+    listed: int | None = field(default=None, metadata=OPTIONAL)
+    norms_off: int | None = field(default=None, metadata=OPTIONAL)
+    not_listed: Mapping[str, int] | None = field(default=None, metadata=OPTIONAL)
+
+
+@dataclass(frozen=True, slots=True)
+class EncoderSummary:
+    """The encoder of an audit."""
+
+    name: str = ""
+    digest: str = ""
+    width: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class ThresholdSummary:
+    """Thresholds on similarity, ``None`` where there is none, and where they come from."""
+
+    hard: float | None = None
+    soft: float | None = None
+    provenance: str = ""
+    provisional: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class SearchSummary:
+    """How candidates were searched for: the engine, and what each index missed."""
+
+    engine: str = "exact"
+    version: str | None = None
+    indexes: tuple[Mapping[str, object], ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class VerifierSummary:
+    """The pixel verification of an audit."""
+
+    digest: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class GraderSummary:
+    """The grader of an audit; ``near_at`` is the probability from which a pair is ``near``."""
+
+    digest: str = ""
+    near_at: float | None = None
+    provenance: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class DuplicateGroups:
+    """Groups of near or exact images: their number, the images in them, the largest sizes."""
+
+    groups: int = 0
+    images: int = 0
+    largest: tuple[int, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class ChanceSummary:
+    """Pairs that are expected to reach a threshold by chance, by degree.
+
+    Attributes:
+        sampled: random pairs that were compared.
+        per_image: references of a query that are expected to reach it.
+        pairs: the same for all pairs of the comparison.
+    """
+
+    sampled: int = 0
+    per_image: Mapping[str, float] = field(default_factory=dict)
+    pairs: Mapping[str, float] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class GroupSummary:
+    """Groups on both sides: their number, the query images in them, and the first names."""
+
+    shared: int = 0
+    queries: int = 0
+    named: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class DistanceCount:
+    """A bar of a histogram of distances in time; ``up_to`` is ``None`` for all beyond."""
+
+    up_to: int | None = None
+    queries: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class RecordingCounts:
+    """A recording on both sides.
+
+    Attributes:
+        recording: its name.
+        queries, references: images of it on either side.
+        close: query images within the bound of a reference image.
+        near_or_exact: query images with a near or exact pair in it; ``None`` without grades.
+        least, median: distance of its query images to the nearest reference image.
+        near_up_to: the largest distance of a near or exact pair, ``None`` where there is none.
+    """
+
+    recording: str = ""
+    queries: int = 0
+    references: int = 0
+    close: int = 0
+    near_or_exact: int | None = None
+    least: int = 0
+    median: int = 0
+    near_up_to: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class RecordingSummary:
+    """Recordings on both sides of a comparison.
+
+    Attributes:
+        unit: of distances: ``frames`` or ``ms``.
+        within: the largest distance that counts as a leak.
+        shared, leaking: recordings on both sides, and those with a leak.
+        queries, close, near_or_exact: query images, as in :class:`RecordingCounts`.
+        nearest: the least distance.
+        distances: histogram.
+        listed: the leaking recordings with the most images within the bound.
+    """
+
+    unit: str = ""
+    within: int = 0
+    shared: int = 0
+    leaking: int = 0
+    queries: int = 0
+    close: int = 0
+    nearest: int | None = None
+    near_or_exact: int | None = None
+    distances: tuple[DistanceCount, ...] = ()
+    listed: tuple[RecordingCounts, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class ComparisonSummary:
+    """A query set against a reference set.
+
+    Attributes:
+        coverage: ``within``, ``intra`` or ``inter``.
+        modality: ``full`` or ``image-only``.
+        queries: readable query images.
+        rates: of them.
+        pairs: rows of ``pairs.parquet``.
+        within: of a set compared with itself: duplicate pairs and distinct images, by grade.
+        duplicate_groups: of graded pairs.
+        chance: where there are thresholds.
+        groups, recordings: where groups and frame numbers are known.
+    """
+
+    query_set: str = ""
+    reference_set: str = ""
+    coverage: str = ""
+    modality: str = ""
+    queries: int = 0
+    rates: Rates = field(default_factory=dict)
+    pairs: int = 0
+    within: Mapping[str, Mapping[str, int]] | None = field(default=None, metadata=OPTIONAL)
+    duplicate_groups: DuplicateGroups | None = field(default=None, metadata=OPTIONAL)
+    chance: ChanceSummary | None = field(default=None, metadata=OPTIONAL)
+    groups: GroupSummary | None = field(default=None, metadata=OPTIONAL)
+    recordings: RecordingSummary | None = field(default=None, metadata=OPTIONAL)
+
+
+@dataclass(frozen=True, slots=True)
+class TotalSummary:
+    """The rates of a query set over all its references, and their headline."""
+
+    query_set: str = ""
+    headline: str = ""
+    rates: Rates = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class VerificationSummary:
+    """Candidates that were not verified, by reason, and the bounds of each round."""
+
+    rounds: Mapping[str, tuple[int, ...]] = field(default_factory=dict)
+    stopped: int = 0
+    limited: int = 0
+    connected: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class ReviewSummary:
+    """What verdicts changed.
+
+    Attributes:
+        judged, disputed: pairs.
+        reviewers: pairs by reviewer.
+        changed: listed pairs whose grade is another than the automatic one.
+        added: pairs that were not listed.
+    """
+
+    judged: int = 0
+    disputed: int = 0
+    reviewers: Mapping[str, int] = field(default_factory=dict)
+    changed: int = 0
+    added: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class AuditSummary:
+    """The content of ``audit.json``. Fields that an older version did not write have defaults.
+
+    Attributes:
+        visleak: version that wrote it.
+        headline: the result in one line.
+        unfinished: images that could be read at first and not again; they are in no rate.
+        label_conflicts: near or exact pairs whose labels differ.
+        skipped: what the audit did not do and why, in words.
+        versions: of libraries.
+        key: digest of all that the result depends on; ``None`` if it cannot be known.
+        opened_in: folder from which relative sources count.
+        command: the command line.
+        timings: seconds by step.
+        files: digests of the tables by name.
+        review: where verdicts are counted; never in the file.
+    """
+
+    schema: int = SCHEMA
+    visleak: str = ""
+    headline: str = ""
+    unfinished: int = 0
+    sets: tuple[SetSummary, ...] = ()
+    settings: Settings = field(default_factory=Settings)
+    encoder: EncoderSummary = field(default_factory=EncoderSummary)
+    thresholds: ThresholdSummary = field(default_factory=ThresholdSummary)
+    search: SearchSummary = field(default_factory=SearchSummary)
+    verifier: VerifierSummary | None = field(default_factory=VerifierSummary)
+    grader: GraderSummary | None = field(default_factory=GraderSummary)
+    comparisons: tuple[ComparisonSummary, ...] = ()
+    totals: tuple[TotalSummary, ...] = ()
+    label_conflicts: int = 0
+    skipped: tuple[str, ...] = ()
+    versions: Mapping[str, str | None] = field(default_factory=dict)
+    key: str | None = None
+    opened_in: str = "."
+    command: str | None = None
+    verification: VerificationSummary | None = field(default=None, metadata=OPTIONAL)
+    timings: Mapping[str, float] = field(default_factory=dict)
+    files: Mapping[str, str] | None = field(default=None, metadata=OPTIONAL)
+    review: ReviewSummary | None = field(default=None, metadata=OPTIONAL)
+
+    def set_of(self, name: str) -> SetSummary | None:
+        """Return a set by its name, ``None`` if there is none of that name."""
+        return next((each for each in self.sets if each.name == name), None)
+
+    def as_dict(self) -> dict[str, Any]:
+        """Return the content of the file."""
+        content: dict[str, Any] = as_plain(self)
+        return content
+
+    def save(self, folder: Path) -> None:
+        """Write ``audit.json`` of an audit folder in one step."""
+        write_json(folder / AUDIT, self.as_dict())
+
+
+def read_summary(folder: Path) -> AuditSummary:
+    """Read ``audit.json`` of an audit folder.
+
+    Raises:
+        UsageError: there is no such folder or it holds no finished audit.
+        VisleakError: the file is damaged, or a newer visleak wrote it.
+    """
+    path = folder / AUDIT
+    if not path.is_file():
+        raise UsageError(
+            f"{folder} holds no finished audit (no {AUDIT}); run `visleak audit` first"
+        )
+    try:
+        content = json.loads(path.read_text(encoding="utf-8"))
+    except (ValueError, RecursionError) as error:
+        raise VisleakError(f"{path} is damaged ({error}); run the audit again") from error
+    if not isinstance(content, dict) or not isinstance(content.get("schema"), int):
+        raise VisleakError(f"{path} is not an audit's summary; run the audit again")
+    if content["schema"] > SCHEMA:
+        raise VisleakError(
+            f"{path} has schema {content['schema']}, this visleak reads up to {SCHEMA}:"
+            " upgrade visleak"
+        )
+    try:
+        summary: AuditSummary = from_plain(AuditSummary, content)
+    except (KeyError, TypeError, ValueError, UsageError) as error:
+        raise VisleakError(f"{path} is damaged ({error}); run the audit again") from error
+    return summary
