@@ -1,9 +1,9 @@
-"""A second look at tiny pictures: do their colours agree where they lie?
+"""A second check of tiny images: do their colours agree where they lie?
 
 Verification was fitted on photographs. Of drawings of 16 pixels it finds a relation under which
-any two circles are near-duplicates: in a toy world of 6,012 training pictures it called 99 of 300
-new ones near-duplicates of some training picture. A model that replays a picture replays it
-upright, in place and in its colours, so tiny pictures count as copies only where these agree, with
+any two circles are near-duplicates: in a toy world of 6,012 training images it called 99 of 300
+new ones near-duplicates of some training image. A model that replays an image replays it
+upright, in place and in its colours, so tiny images count as copies only where these agree, with
 and without their margins: of the 99 that leaves 17, most of them the same shape in the same place
 in other colours, and of 96 damaged copies it leaves all (``benchmarks/layout_verdict.py``).
 """
@@ -18,12 +18,12 @@ from visleak.records import VIEWS, Bytes8, Float32
 from visleak.verify import align
 from visleak.verify.measures import square
 
-#: Pictures up to this long side are tiny. No layout is told of these either: in a toy world of
+#: Images up to this long side are tiny. No layout is told of these either: in a toy world of
 #: drawings of 16 pixels, recoloured copies stand out no further than other drawings of the same
 #: things.
 TINY: Final = 48
 
-#: Correlation of the colours of tiny pictures in place from which they are copies.
+#: Correlation of the colours of tiny images in place from which they are copies.
 COLOURS: Final = 0.75
 
 #: Side of the squares that are compared.
@@ -43,15 +43,15 @@ VERSION: Final = 1
 
 
 def is_tiny(pixels: Bytes8) -> bool:
-    """Whether a picture is too small for what was fitted on photographs."""
+    """Whether an image is too small for what was fitted on photographs."""
     return bool(max(pixels.shape[:2]) <= TINY)
 
 
 def in_place(query: Bytes8, reference: Bytes8, view: str = "original") -> float:
-    """Return the correlation of the colours of two pictures in place, -1 to 1.
+    """Return the correlation of the colours of two images in place, -1 to 1.
 
-    Of the pictures as a whole and without their margins, whichever is lower. All channels count
-    together, so that one which does not vary has no say. Where both pictures without their margins
+    Of the images as a whole and without their margins, whichever is lower. All channels count
+    together, so that one which does not vary has no say. Where both images without their margins
     are blank and of one colour, the whole decides.
 
     Args:
@@ -70,13 +70,13 @@ def in_place(query: Bytes8, reference: Bytes8, view: str = "original") -> float:
 
 
 def _inner(pixels: Bytes8) -> Bytes8:
-    """Return a picture without its margins."""
+    """Return an image without its margins."""
     down, across = (round(side * MARGIN) for side in pixels.shape[:2])
     return pixels[down : len(pixels) - down, across : pixels.shape[1] - across]
 
 
 def _correlation(one: Float32, other: Float32) -> float:
-    """Return the correlation over all channels, each less its own mean; 0 of a blank picture."""
+    """Return the correlation over all channels, each less its own mean; 0 of a blank image."""
     ours, theirs = (each - each.mean((0, 1)) for each in (one, other))
     energy = float(np.vdot(ours, ours)) * float(np.vdot(theirs, theirs))
     return float(np.vdot(ours, theirs)) / energy**0.5 if energy > 1.0 else 0.0

@@ -1,7 +1,7 @@
 """Intervals of numbers about prompts that share images.
 
 3,000 prompts of MemBench are triggers of 151 images, in 53 groups of prompts that share one; two
-groups hold 44 % of the prompts. Such prompts are no 3,000 observations, nor are they 53: the mean
+groups hold 44 % of the prompts. Such prompts are not 3,000 observations, nor are they 53: the mean
 of groups of sizes n has the variance of about ``sum(n)^2 / sum(n^2)`` equal groups (Kish), which
 are 8.9. Resampling groups and reading off percentiles takes the sizes for equal, and its interval
 is too short. On these sizes, of normal values and of shares of .5 and .1, with a correlation of
@@ -29,7 +29,7 @@ Float64 = npt.NDArray[np.float64]
 Int64 = npt.NDArray[np.int64]
 Statistic = Callable[[npt.NDArray[Any]], float]
 
-#: Of more groups none is left out in turn; percentiles do well of so many.
+#: Of more groups none is left out in turn; percentiles do well of this many.
 MOST_LEFT_OUT: Final = 1000
 
 
@@ -71,8 +71,8 @@ def group_interval(
     The standard error is that of the jackknife that leaves out one group at a time (Efron & Stein
     1981), Student's t has the effective number of groups less one as degrees of freedom. Where
     all values are 0 or 1, it is Wilson's interval of as many independent prompts as have that
-    standard error; where they are all alike, of as many as there are effective groups. Sizes of
-    groups are taken as given. A number of more than 1,000 groups that is no mean gets the
+    standard error; where they are all equal, of as many as there are effective groups. Sizes of
+    groups are taken as given. A number of more than 1,000 groups that is not a mean gets the
     percentiles of resampled groups (Davison & Hinkley 1997, section 3.8).
 
     Args:

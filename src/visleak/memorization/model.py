@@ -22,7 +22,7 @@ class Conditioning:
     """Encoded prompts, as a network's cross-attention reads them.
 
     Attributes:
-        states: (n, tokens, width), one row of token states a prompt.
+        states: (n, tokens, width), one row of token states per prompt.
         pooled: (n, width), where the family uses one (Stable Diffusion 3); else ``None``.
         mask: (n, tokens), 1 where a token counts, where the family masks; else ``None``.
     """
@@ -183,13 +183,13 @@ class TokenModel(DiffusionModel, Protocol):
         ...
 
     def special_ids(self) -> frozenset[int]:
-        """Return ids that are no part of any prompt: begin, end, padding, unknown."""
+        """Return ids that are not part of any prompt: begin, end, padding, unknown."""
         ...
 
     def encode_embeddings(self, embeddings: Tensor) -> Conditioning:
         """Encode prompts given as input embeddings of their tokens.
 
-        Begin, end and padding are put around, as for prompts of so many tokens; gradients flow.
+        Begin, end and padding are put around, as for prompts of this many tokens; gradients flow.
 
         Args:
             embeddings: (n, tokens, width).

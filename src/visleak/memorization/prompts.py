@@ -81,7 +81,7 @@ class Prompts:
 
     Attributes:
         texts: the prompts; each at least one character, none twice.
-        labels: whether a prompt is known to be memorized, ``None`` where nobody knows; empty where
+        labels: whether a prompt is known to be memorized, ``None`` if unknown; empty where
             the file says nothing at all.
         sources: the memorized images of each prompt (URLs or names), several for one image too;
             empty where the file names none.

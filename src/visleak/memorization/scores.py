@@ -143,9 +143,9 @@ class TriggerScore:
         Args:
             prompts: texts; order and batch change nothing but rounding, and one that stands
                 there twice is passed once.
-            draw: number of the set of noises: equal numbers give equal noises. A search draws anew
+            draw: number of the set of noises: equal numbers give equal noises. A search draws again
                 at every step.
-            progress: told how many prompts more are done.
+            progress: called with how many prompts more are done.
 
         Raises:
             VisleakError: a score is not a finite number, or a batch does not fit into memory.

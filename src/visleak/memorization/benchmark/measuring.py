@@ -38,7 +38,7 @@ Int64 = npt.NDArray[np.int64]
 #: File of the measured numbers in the folder of a benchmark.
 MEASURES: Final = "measures.sqlite"
 
-#: Pictures read at a time; only bounds memory.
+#: Images read at a time; only bounds memory.
 READ: Final = 64
 
 #: The numbers of a distance, as they are kept.
@@ -52,11 +52,11 @@ class RealImages:
 
     Args:
         images: the set; what cannot be read is left out and counted.
-        features: from pictures to vectors.
-        progress: told how many pictures are read.
+        features: from images to vectors.
+        progress: called with how many images are read.
 
     Raises:
-        VisleakError: fewer than two pictures can be read.
+        VisleakError: fewer than two images can be read.
     """
 
     def __init__(
@@ -130,14 +130,14 @@ class RealImages:
         return np.concatenate(parts)
 
     def _real(self, folder: Path) -> Float64:
-        """Return the features of the real images, made once a folder."""
+        """Return the features of the real images, made once per folder."""
         path = folder / f"real-{self.digest}.npy"
         try:
             held: Float64 = np.load(path, allow_pickle=False)
             if held.shape == (self.count, self.features.width):
                 return held
         except (OSError, ValueError, EOFError):
-            pass  # not there, or half of it: made anew
+            pass  # not there, or half of it: made again
         made = np.concatenate(list(self._read()))
         with replacing(path) as beside, beside.open("wb") as file:
             np.save(file, made)
@@ -155,7 +155,7 @@ class RealImages:
             self._progress(_STEP, number, self.count)
 
     def _stored(self) -> Iterator[bytes | Bytes8]:
-        """Yield what is stored of every picture that can be decoded."""
+        """Yield what is stored of every image that can be decoded."""
         for data in self._images.opener.read(range(len(self._images.ids))):
             if not isinstance(data, Unreadable) and not isinstance(decode(data), Unreadable):
                 yield data
@@ -243,7 +243,7 @@ class Measuring:
         images: where they are.
         values: what is known of them already.
         judges: by what they are judged.
-        tell: told how many images more are measured, by each of the judges.
+        tell: called with how many images more are measured, by each of the judges.
     """
 
     images: ImageStore

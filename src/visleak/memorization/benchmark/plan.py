@@ -42,7 +42,7 @@ if TYPE_CHECKING:
 #: network was given it, with what RNA and RTA put in (the authors' code).
 TEXTS: Final = ("original", "augmented")
 
-#: Pictures that a search for a prompt is asked for (Hong et al. 2024, appendix D).
+#: Images that a search for a prompt is asked for (Hong et al. 2024, appendix D).
 ASKED: Final = 100
 
 
@@ -54,7 +54,7 @@ class Choices:
         clip_text: one of :data:`TEXTS`.
         deviation: which deviation of the aesthetic score the tables show, of
             :data:`visleak.memorization.benchmark.records.DEVIATIONS`; all are in ``benchmark.csv``.
-        asked: pictures a search for a prompt is asked for.
+        asked: images a search for a prompt is asked for.
         pictures: draw the sheet of the worst images.
     """
 
@@ -174,7 +174,7 @@ class Plan:
         }
 
     def key(self, references: Sequence[Sequence[str]]) -> str:
-        """Return the digest of everything the result depends on; the device is no part of it.
+        """Return the digest of everything the result depends on; the device is not part of it.
 
         Args:
             references: digests of the memorized images, by trigger prompt.
@@ -228,7 +228,7 @@ def listed(prompts: Prompts, groups: npt.NDArray[np.int64], images: int, referen
 
 
 def sampled(prompts: Prompts, most: int | None, seed: int) -> Prompts:
-    """Return at most so many prompts, drawn by the seed, in the order of the list.
+    """Return at most this many prompts, drawn by the seed, in the order of the list.
 
     >>> sampled(Prompts(("a", "b", "c", "d")), 2, 0).texts == sampled(Prompts(("a", "b", "c", "d")),
     ...     2, 0).texts
@@ -284,12 +284,12 @@ def scenes_of(plan: Plan, shelf: MemorizedImages) -> list[Scene]:
 
 @dataclass
 class Steps:
-    """Progress of a step that is taken once a method and scenario, told as one step.
+    """Progress of a step that is taken once per method and scenario, told as one step.
 
     Attributes:
         name: of the step.
         total: images of all methods.
-        progress: told of all of them.
+        progress: called for all of them.
         before: images of the parts that are done.
         here: images of the one under way.
     """
@@ -306,11 +306,11 @@ class Steps:
         self.progress(self.name, self.before + done, self.total)
 
     def more(self, count: int) -> None:
-        """Take note of so many images more."""
+        """Take note of this many images more."""
         self.part(self.name, self.here + count, self.total)
 
     def done(self, count: int) -> None:
-        """End a part of so many images."""
+        """End a part of this many images."""
         self.before, self.here = self.before + count, 0
         self.progress(self.name, self.before, self.total)
 

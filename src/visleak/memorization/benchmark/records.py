@@ -164,7 +164,7 @@ class ReferencePoint:
 
     Attributes:
         source: that was asked.
-        count: pictures asked for a prompt, of which the one with the best CLIP score is kept.
+        count: images asked for a prompt, of which the one with the best CLIP score is kept.
         similarity: of the kept ones to the memorized images.
         clip: score of the kept ones.
         about: of the source, as plain data.

@@ -17,10 +17,10 @@ from visleak.memorization.prompts import Prompts
 from visleak.records import Bytes8, Unreadable
 from visleak.storage import csv_text
 
-#: Endings that pictures of a folder have; others are not looked at.
+#: Endings that images of a folder have; others are ignored.
 ENDINGS: Final = (".png", ".jpg", ".jpeg", ".webp", ".bmp", ".gif", ".tif", ".tiff")
 
-#: Columns of a map that name what a file is the picture of.
+#: Columns of a map that name what a file is the image of.
 _KEYS: Final = ("prompt", "source")
 
 
@@ -52,11 +52,11 @@ def references_of(
 
     Args:
         triggers: with what each names as its ``sources``.
-        folder: of pictures, also in folders of it, named like a source: by its whole name, its
+        folder: of images, also in folders of it, named like a source: by its whole name, its
             last part where it is a path or address, or that without ending.
-        table: a CSV with the columns ``file`` and ``source`` or ``prompt``: a picture per row,
+        table: a CSV with the columns ``file`` and ``source`` or ``prompt``: an image per row,
             relative to the table.
-        beside: folder of the list; without the other two, sources are paths of pictures in it.
+        beside: folder of the list; without the other two, sources are paths of images in it.
 
     Raises:
         UsageError: none is given, a file is not there, or no prompt has any.
@@ -87,7 +87,7 @@ def references_of(
 
 
 def _beside(folder: str | os.PathLike[str] | None, sources: Iterable[str]) -> Iterator[Path]:
-    """Yield the pictures that sources name as paths in a folder; none leads out of it."""
+    """Yield the images that sources name as paths in a folder; none leads out of it."""
     if folder is None:
         return
     for source in dict.fromkeys(sources):
@@ -97,7 +97,7 @@ def _beside(folder: str | os.PathLike[str] | None, sources: Iterable[str]) -> It
             if inside and path.suffix.lower() in ENDINGS and path.is_file():
                 yield path
         except (OSError, ValueError):
-            # an address that is no path
+            # an address that is not a path
             continue
 
 
@@ -130,7 +130,7 @@ def _notes(found: Sequence[tuple[Path, ...]], named: _Named | None) -> Iterator[
 
 
 class _Named:
-    """Pictures of a folder by their names."""
+    """Images of a folder by their names."""
 
     def __init__(self, folder: Path) -> None:
         if not folder.is_dir():

@@ -139,19 +139,19 @@ def benchmark(
     """Measure what mitigations do to the images of a model, and what they cost.
 
     Every image and every measurement is kept in the folder under all that it depends on: a run
-    that was stopped goes on and ends with the same table, another judge makes no image again, and
+    that was stopped continues and ends with the same table, another judge makes no image again, and
     another method only its own. A finished result of the same request is returned as it is.
 
     Args:
         plan: model, prompts, methods, and by what images are judged.
         out: folder of the result; see :class:`Benchmark` for what is written.
         force: write over another result in the folder; its images and measurements stay.
-        progress: told of images made and measured, over all methods.
-        say: told what the run will cost, and what is found on the way.
+        progress: called for images made and measured, over all methods.
+        say: called with what the run will cost, and what is found on the way.
 
     Raises:
         UsageError: a method does not fit the model, or the folder holds another result.
-        VisleakError: the model fails, a picture cannot be read, or the disk refuses.
+        VisleakError: the model fails, an image cannot be read, or the disk refuses.
 
     Source: Hong et al. 2024, "MemBench", sections 5 to 7 and appendices D and F.
     """

@@ -41,7 +41,7 @@ from visleak.stats.multiple import holm
 
 Float64 = npt.NDArray[np.float64]
 
-#: Of so many groups all flips are looked at; of more, so many are drawn.
+#: Of this many groups all flips are evaluated; of more, this many are drawn.
 MOST_EXACT: Final = 12
 FLIPS: Final = 9999
 
@@ -70,7 +70,7 @@ def swap_test(without: Float64, with_it: Float64, groups: npt.ArrayLike, number:
     """Return how likely so large a change is by chance, two-sided.
 
     If a method did nothing, either of the two results of a group of prompts could as well be that
-    with it: the two are swapped, group by group, and the change of the number is looked at again.
+    with it: the two are swapped, group by group, and the change of the number is computed again.
     For a mean this flips the signs of the groups' summed differences. Exact for up to 12 groups;
     of more, 9,999 swaps are drawn and the one seen counts as one more of them.
 
@@ -139,10 +139,10 @@ def _flips(groups: int) -> Iterator[Float64]:
 
 
 def mean_interval(values: Float64, groups: npt.ArrayLike) -> GroupInterval:
-    """Return the interval of a mean that is no share, even where all values are 0 or 1.
+    """Return the interval of a mean that is not a share, even where all values are 0 or 1.
 
     Where all values are 0 both ends are as well: differences are so where a method leaves every
-    image as it was. Of other values that are all alike, the sample says nothing of their spread,
+    image as it was. Of other values that are all equal, the sample says nothing of their spread,
     and the ends are not known; nor are they with a single group.
 
     >>> found = mean_interval(np.zeros(3), [0, 1, 2])

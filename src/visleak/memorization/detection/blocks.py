@@ -1,4 +1,4 @@
-"""Scores of many prompts, block by block on disk: a run that was killed goes on at the last one."""
+"""Scores of many prompts, block by block on disk: a killed run resumes at the last one."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from visleak.storage import replacing
 Float64 = npt.NDArray[np.float64]
 Progress = Callable[[str, int, int], None]
 
-#: At least so many prompts a block, in whole batches.
+#: At least this many prompts a block, in whole batches.
 BLOCK: Final = 256
 
 #: How the folders of unfinished scores begin.
@@ -67,7 +67,7 @@ def scored(
         folder: blocks are kept in a folder of it, which :func:`forget` removes.
         key: of what the scores depend on, but for the prompts.
         known: scores that need not be made again.
-        progress: told how many prompts are done.
+        progress: called with how many prompts are done.
     """
     known = known or Known()
     squared = np.full((len(texts), score.settings.noises), np.nan)

@@ -231,7 +231,7 @@ class Listing:
 
     Attributes:
         texts: the prompts, none twice.
-        labels: whether each is known to be memorized; ``None`` where nobody knows.
+        labels: whether each is known to be memorized; ``None`` if unknown.
         sources: memorized images of each prompt, often none.
         general: (n,), whether a prompt is from the general list.
         groups: (n,), number of the group of shared images.

@@ -1,6 +1,6 @@
 """How well D tells two kinds of prompts apart, with intervals that draw whole groups.
 
-Prompts of one image are no independent cases: the 3,000 of MemBench share 151 images.
+Prompts of one image are not independent cases: the 3,000 of MemBench share 151 images.
 
 Thresholds of D with a stated rate of false alarms.
 
@@ -87,7 +87,7 @@ def separation(
 
     Intervals hold 95 %: percentiles of resamples of whole groups, and never narrower than what as
     many independent cases as there are groups would give (Newcombe 2006 for the area, Wilson for
-    shares), for where two kinds do not overlap resamples are all alike.
+    shares), for where two kinds do not overlap resamples are all equal.
 
     Args:
         score: (n,): larger is more likely positive.
@@ -255,7 +255,7 @@ def threshold_given(value: float, ordinary: npt.ArrayLike) -> Threshold:
     """Return a threshold that was fixed beforehand, tried on ordinary prompts, if there are any.
 
     Raises:
-        UsageError: it is no threshold.
+        UsageError: it is not a threshold.
 
     >>> threshold_given(0.5, [0.1, 0.2, 0.6]).alarms
     1

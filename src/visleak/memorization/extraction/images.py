@@ -32,7 +32,7 @@ from visleak.pipeline.workplace import Progress, silent
 from visleak.records import Bytes8, Unreadable
 from visleak.storage import KeyValueStore
 
-#: The index, and the folder of the pictures.
+#: The index, and the folder of the images.
 INDEX: Final = "images.sqlite"
 PICTURES: Final = "images"
 
@@ -131,15 +131,15 @@ class ImageStore:
         self._index.add(values, replace=True)
 
     def _written(self, pixels: Bytes8) -> str:
-        """Write a picture unless it is there, and return its digest."""
+        """Write an image unless it is there, and return its digest."""
         out = io.BytesIO()
         Image.fromarray(pixels).save(out, "PNG")
         digest = content_digest(out.getvalue()).hex()
         path = self.folder / path_of(digest)
         if _is_there(path):
             return digest
-        # beside the folders of the pictures, where the next run looks for what a kill left; not
-        # flushed one by one, which takes longer than small pictures do: what a power cut left of
+        # beside the folders of the images, where the next run looks for what a kill left; not
+        # flushed one by one, which takes longer than small images do: what a power cut left of
         # a file is seen by its digest
         beside = self.folder / f".{digest}.png.{os.getpid()}.part"
         try:
@@ -317,11 +317,11 @@ def images_of(
         jobs: one per image; the same job twice is made once.
         sampling: steps, guidance, images per batch.
         maker: what makes them of the model; the model as it is by default.
-        progress: told how many are there.
+        progress: called with how many are there.
 
     Raises:
         UsageError: the sampling cannot be.
-        VisleakError: the model returned something that is no image, or the disk refuses.
+        VisleakError: the model returned something that is not an image, or the disk refuses.
     """
     refuse_sampling(sampling)
     made_by = maker or Plain()

@@ -13,7 +13,7 @@ from visleak.memorization.prompts import PromptScores
 
 Rule = Literal["paper", "code"]
 
-#: Images a prompt and least size of a cluster: as the paper says and as its authors' code does,
+#: Images per prompt and least size of a cluster: as the paper says and as its authors' code does,
 #: where every cluster of DBSCAN is kept.
 RULES: Final = {"paper": (100, 20), "code": (50, 1)}
 

@@ -38,7 +38,7 @@ from visleak.storage import RunFolder
 
 
 def request_key(about: dict[str, Any], prompts: Sequence[str]) -> str:
-    """Return the key of a request; on which device it is carried out is no part of it."""
+    """Return the key of a request; on which device it is carried out is not part of it."""
     model, similarity = about["model"], about["similarity"]
     asked = {name: value for name, value in about["settings"].items() if name != "rule"}
     parts = (model["digest"], model["precision"], similarity["digest"])
@@ -133,7 +133,7 @@ def extract(
         sampling: steps, guidance, images per batch.
         scores: D of the prompts: those of high D without a cluster are then listed.
         pictures: also draw a contact sheet of each cluster.
-        progress: told of images and of prompts.
+        progress: called for images and of prompts.
         force: write over another result in the folder; its images stay.
 
     Raises:
@@ -175,7 +175,7 @@ def reclustered(
     pictures: bool = True,
     progress: Progress = silent,
 ) -> Extraction:
-    """Cluster the images of a finished extraction anew, and write over its result.
+    """Cluster the images of a finished extraction again, and write over its result.
 
     No model is loaded and no image is made.
 
@@ -185,7 +185,7 @@ def reclustered(
             those that are there.
         similarity: that distances are made of, or its name.
         pictures: also draw a contact sheet of each cluster.
-        progress: told of prompts.
+        progress: called for prompts.
 
     Raises:
         UsageError: the folder holds no finished extraction, or fewer images per prompt than

@@ -1,21 +1,21 @@
 """Clusters of images that came out nearly the same: DBSCAN on distances, and a medoid each.
 
-How alike two generated images are: the similarity that clusters and copies are judged by.
+How similar two generated images are: the similarity that clusters and copies are judged by.
 
-The built-in similarity: the fingerprint's word, confirmed by looking at the pictures.
+The built-in similarity: the fingerprint's similarity, confirmed by verification.
 
-The number of two pictures is the cosine of their built-in fingerprints where that reaches a gate
+The number of two images is the cosine of their built-in fingerprints where that reaches a gate
 and verification confirms the pair, and 0 elsewhere. Verification is that of an audit: both
-pictures are aligned and compared, and the probability that a careful person calls the pair near
+images are aligned and compared, and the probability that a careful person calls the pair near
 or exact must reach one half.
 
-Hundreds of images of a prompt have thousands of pairs, and where a picture is replayed nearly all
-of them would have to be looked at. So the pictures of one list are put into parts: pairs are looked
-at from the most alike down, between pictures that are not linked yet, and a picture that was
+Hundreds of images of a prompt have thousands of pairs, and where an image is replayed nearly all
+of them would have to be verified. So the images of one list are put into parts: pairs are
+verified from the most similar down, between images that are not linked yet, and an image that was
 refused ten times is left with the links it has. Confirmed pairs alone would make chains, whose ends
-have nothing in common: among 100 pictures one wrongly confirmed pair in a hundred is enough to tie
-most of them. So the middle picture of each part is held against all others of it, and who is not
-confirmed there is put into another part. Two pictures of a part are alike by way of its middle.
+have nothing in common: among 100 images one wrongly confirmed pair in a hundred is enough to tie
+most of them. So the middle image of each part is compared with all others of it, and who is not
+confirmed there is put into another part. Two images of a part are similar by way of its middle.
 """
 
 from __future__ import annotations
@@ -79,14 +79,14 @@ def clusters_of(
     which also decide between clusters in reach of a border image, and between equal medoids.
 
     Args:
-        similarity: (n, n), higher is more alike; of its two halves the mean counts.
+        similarity: (n, n), higher is more similar; of its two halves the mean counts.
         seeds: (n,), one per image, all different.
         eps: largest distance of neighbours.
         min_samples: neighbours, itself counted, that make an image a core.
         min_cluster: least images of a cluster.
 
     Raises:
-        UsageError: sizes do not fit, a seed stands twice, or a similarity is no number.
+        UsageError: sizes do not fit, a seed stands twice, or a similarity is not a number.
         MissingExtra: scikit-learn is not installed.
     """
     matrix = np.asarray(similarity, np.float64)
@@ -159,25 +159,25 @@ Float64 = npt.NDArray[np.float64]
 EPS: Final = 0.5
 
 #: Side of the squares that ``pixels`` compares, and its eps. On a tiny model (16 x 16, trained to
-#: know twelve pictures) replays of one picture correlate by 0.93 to 0.97 in the median. Images of
+#: know twelve images) replays of one image correlate by 0.93 to 0.97 in the median. Images of
 #: ordinary captions lie below 0.7, but some of their pairs reach 0.85: an eps of 0.15
 #: already makes clusters of them.
 SIDE: Final = 32
 PIXEL_EPS: Final = 0.1
 
-#: Pictures an encoder is given at a time; only bounds memory.
+#: Images an encoder is given at a time; only bounds memory.
 CHUNK: Final = 64
 
 
 class CopySimilarity(Protocol):
-    """A measure of copying between pictures.
+    """A measure of copying between images.
 
     Attributes:
         name: as the command line calls it.
         number: what its numbers are, in words.
         digest: changes whenever any of its numbers could.
-        eps: distance (1 - similarity) up to which two images are neighbours, unless told;
-            ``None`` where nobody knows one.
+        eps: distance (1 - similarity) up to which two images are neighbours, by default;
+            ``None`` if unknown one.
         least: its lowest value; the highest is 1.
     """
 
@@ -188,14 +188,14 @@ class CopySimilarity(Protocol):
     least: float
 
     def matrix(self, pictures: Sequence[Bytes8]) -> Float64:
-        """Return the similarities of pictures among themselves (n, n), higher is more alike.
+        """Return the similarities of images among themselves (n, n), higher is more similar.
 
-        Symmetric, ones on the diagonal. Pictures are ``uint8`` (height, width, 3), of any sizes.
+        Symmetric, ones on the diagonal. Images are ``uint8`` (height, width, 3), of any sizes.
         """
         ...
 
     def between(self, one: Sequence[Bytes8], other: Sequence[Bytes8]) -> Float64:
-        """Return the similarities (n, m) of some pictures to others."""
+        """Return the similarities (n, m) of some images to others."""
         ...
 
 
@@ -228,11 +228,11 @@ class EncoderSimilarity:
         return np.concatenate(parts)
 
     def matrix(self, pictures: Sequence[Bytes8]) -> Float64:
-        """Return the cosines among pictures, see :class:`CopySimilarity`."""
+        """Return the cosines among images, see :class:`CopySimilarity`."""
         return among(self.vectors(pictures))
 
     def between(self, one: Sequence[Bytes8], other: Sequence[Bytes8]) -> Float64:
-        """Return the cosines to other pictures."""
+        """Return the cosines to other images."""
         return np.asarray(np.clip(self.vectors(one) @ self.vectors(other).T, -1.0, 1.0))
 
 
@@ -240,11 +240,11 @@ class PixelSimilarity:
     """Normalised cross-correlation of pixels at 32 x 32, exact and without a model.
 
     Blind to brightness and contrast, and to nothing else: a shift by a few pixels is another
-    picture. Pictures without any variation are alike where they are equal, and else not at all.
+    image. Images without any variation are similar where they are equal, and else not at all.
 
     Args:
-        mean: picture (32, 32, 3) in grey levels to subtract, such as that of a training set; by
-            default each picture's own mean colour.
+        mean: image (32, 32, 3) in grey levels to subtract, such as that of a training set; by
+            default each image's own mean colour.
     """
 
     name = "pixels"
@@ -273,16 +273,16 @@ class PixelSimilarity:
         return rows
 
     def matrix(self, pictures: Sequence[Bytes8]) -> Float64:
-        """Return the correlations among pictures, see :class:`CopySimilarity`."""
+        """Return the correlations among images, see :class:`CopySimilarity`."""
         return among(self.vectors(pictures))
 
     def between(self, one: Sequence[Bytes8], other: Sequence[Bytes8]) -> Float64:
-        """Return the correlations with other pictures."""
+        """Return the correlations with other images."""
         return np.asarray(np.clip(self.vectors(one) @ self.vectors(other).T, -1.0, 1.0))
 
 
 def squeezed(pixels: Bytes8) -> Float64:
-    """Return a picture as a square of 32 pixels, averaged or enlarged, (32, 32, 3)."""
+    """Return an image as a square of 32 pixels, averaged or enlarged, (32, 32, 3)."""
     method = cv2.INTER_AREA if min(pixels.shape[:2]) >= SIDE else cv2.INTER_LINEAR
     square = cv2.resize(pixels.astype(np.float32), (SIDE, SIDE), interpolation=method)
     return np.asarray(square, np.float64)
@@ -312,14 +312,14 @@ def among(vectors: Float64) -> Float64:
 #: Cosine of fingerprints from which a pair is worth a look; below it the number is 0.
 GATE: Final = 0.5
 
-#: Long side to which pictures are bounded before they are looked at: images of one prompt are
+#: Long side to which images are bounded before they are verified: images of one prompt are
 #: aligned anyway, and a look at 256 pixels takes three times as long.
 BOUND: Final = 128
 
-#: Refusals after which a picture is not looked at again.
+#: Refusals after which an image is not verified again.
 REFUSALS: Final = 10
 
-#: Middle pictures that a part is held against in turn; what is left then stands alone.
+#: Middle images that a part is compared with in turn; what is left then stands alone.
 MIDDLES: Final = 10
 
 #: Version of how pairs are chosen: part of the digest.
@@ -349,7 +349,7 @@ class VerifiedSimilarity:
         self.digest = hasher.hexdigest()
 
     def matrix(self, pictures: Sequence[Bytes8]) -> Float64:
-        """Return the similarities among pictures, see :class:`CopySimilarity`."""
+        """Return the similarities among images, see :class:`CopySimilarity`."""
         cosine = among(self._prints.vectors(pictures))
         if not (cosine[np.triu_indices(len(cosine), 1)] >= GATE).any():
             return np.eye(len(cosine))  # nothing is worth a look
@@ -362,7 +362,7 @@ class VerifiedSimilarity:
         return np.asarray(found)
 
     def between(self, one: Sequence[Bytes8], other: Sequence[Bytes8]) -> Float64:
-        """Return the similarities to other pictures; of each row the ten highest are looked at."""
+        """Return the similarities to other images; of each row the ten highest are verified."""
         cosine = self._prints.between(one, other)
         found = np.zeros_like(cosine)
         best = np.argsort(-cosine, axis=1, kind="stable")[:, :REFUSALS]
@@ -380,7 +380,7 @@ class VerifiedSimilarity:
 
 
 def _linked(cosine: Float64, verifier: _Verifier) -> Int64:
-    """Return a part for each picture: those that confirmed pairs tie together have the same."""
+    """Return a part for each image: those that confirmed pairs tie together have the same."""
     count = len(cosine)
     parts = np.arange(count)
     left, right = np.triu_indices(count, 1)
@@ -404,7 +404,7 @@ def _linked(cosine: Float64, verifier: _Verifier) -> Int64:
 
 
 def _stars(parts: Int64, cosine: Float64, verifier: _Verifier) -> Int64:
-    """Return parts again, each made of a picture and of others that were confirmed with it."""
+    """Return parts again, each made of an image and of others that were confirmed with it."""
     found = np.arange(len(parts))
     for part in np.unique(parts):
         rest = np.flatnonzero(parts == part)
@@ -420,7 +420,7 @@ def _stars(parts: Int64, cosine: Float64, verifier: _Verifier) -> Int64:
 
 
 def _joined(parts: Int64, one: int, other: int) -> Int64:
-    """Return the parts after two pictures were linked; the lower number stays."""
+    """Return the parts after two images were linked; the lower number stays."""
     low, high = sorted((int(parts[one]), int(parts[other])))
     return np.where(parts == high, low, parts)
 
@@ -436,7 +436,7 @@ def _forest(parts: Int64, left: Int64, right: Int64, pairs: Int64) -> Int64:
 
 
 class _Verifier:
-    """Where pictures of one list are looked at in pairs."""
+    """Where images of one list are verified in pairs."""
 
     def __init__(self, by: VerifiedSimilarity, pictures: list[Bytes8], place: Workplace) -> None:
         self._grader = by._grader
@@ -449,7 +449,7 @@ class _Verifier:
         self._material = {"generated": Material(images, prints)}
 
     def confirmed(self, left: Int64, right: Int64) -> Bool:
-        """Return which pairs are near or exact (tiny ones also in place), or blank and alike."""
+        """Return which pairs are near or exact (tiny ones also in place), or blank and similar."""
         if not len(left):
             return np.empty(0, np.bool_)
         prints = self._side.prints
@@ -471,7 +471,7 @@ class _Verifier:
         for at in np.flatnonzero(near & ~exact & self._tiny[left] & self._tiny[right]):
             agreement = in_place(self._pictures[left[at]], self._pictures[right[at]])
             near[at] = agreement >= COLOURS
-        # an audit calls blank pictures of one colour similar at most; here they are one picture
+        # an audit calls blank images of one colour similar at most; here they are one image
         blank = flat & (similarity >= SAME_COLOUR)
         return np.asarray(near | blank)
 
@@ -498,7 +498,7 @@ def load_similarity(text: str = "builtin") -> CopySimilarity:
 
     Raises:
         UsageError: there is no similarity of that name.
-        VisleakError: the encoder's weights cannot be had.
+        VisleakError: the encoder's weights could not be loaded.
     """
     if text == "pixels":
         return PixelSimilarity()

@@ -1,7 +1,7 @@
-"""Aesthetic score: how much people would like a picture, from 1 to 10 or so.
+"""Aesthetic score: how much people would like an image, from 1 to 10 or so.
 
 The published head (``sac+logos+ava1-l14-linearMSE``, Schuhmann 2022) is a stack of linear layers,
-768-1024-128-64-16-1, on the unit vector of a picture by OpenAI's CLIP ViT-L/14. It was trained with
+768-1024-128-64-16-1, on the unit vector of an image by OpenAI's CLIP ViT-L/14. It was trained with
 dropout and has no activations, so in use it is one affine map.
 """
 
@@ -50,7 +50,7 @@ def read_layers(path: Path, what: str) -> tuple[Layer, ...]:
 
     Raises:
         MissingExtra: torch is not installed, which files of its own need.
-        VisleakError: there is no such file, or it is no such stack.
+        VisleakError: there is no such file, or it is not such a stack.
     """
     if not path.is_file():
         raise VisleakError(f"{what}: there is no file {path}")
@@ -161,7 +161,7 @@ class AestheticHead:
 
         Raises:
             MissingExtra: torch is not installed.
-            VisleakError: there is no such file, or it is no stack of linear layers.
+            VisleakError: there is no such file, or it is not a stack of linear layers.
         """
         file = Path(path).expanduser()
         return cls(read_layers(file, WHAT), os.fspath(path))
@@ -200,11 +200,11 @@ class AestheticHead:
 
 
 class Aesthetic:
-    """The aesthetic score of pictures.
+    """The aesthetic score of images.
 
     Args:
         head: gives the number.
-        features: unit vectors of pictures that it was trained on.
+        features: unit vectors of images that it was trained on.
 
     Raises:
         UsageError: the head takes vectors of another width.
@@ -225,7 +225,7 @@ class Aesthetic:
         self.digest = blake2b(joined, digest_size=16).hexdigest()
 
     def __call__(self, pictures: Sequence[Bytes8]) -> Float64:
-        """Return the score of each picture, (n,)."""
+        """Return the score of each image, (n,)."""
         return self.head(self.features.images(pictures))
 
 
@@ -239,15 +239,15 @@ def load_aesthetic(
 
     Args:
         head: the file, such as ``sac+logos+ava1-l14-linearMSE.pth``.
-        clip: the CLIP whose pictures' vectors it was trained on, as of
+        clip: the CLIP whose images' vectors it was trained on, as of
             :func:`visleak.memorization.metrics.features.load_alignment`; the published one is
-            for OpenAI's ViT-L/14. Only its tower for pictures is loaded.
+            for OpenAI's ViT-L/14. Only its tower for images is loaded.
         device, precision: as there.
 
     Raises:
         UsageError: the two do not fit together, or a name cannot be.
         MissingExtra: a library is not installed.
-        VisleakError: a file cannot be had or read.
+        VisleakError: a file could not be loaded or read.
     """
     read = AestheticHead.load(head)
     encoder = clip_encoder(clip_request(clip, device, precision), assumed=True)
@@ -281,7 +281,7 @@ def spread(scores: npt.ArrayLike) -> Spread:
         scores: (prompts, images), finite.
 
     Raises:
-        UsageError: it is no such table.
+        UsageError: it is not such a table.
 
     >>> found = spread([[4.0, 6.0], [5.0, 7.0]])
     >>> found.mean, round(found.images, 3), round(found.prompts, 3), round(found.within, 3)

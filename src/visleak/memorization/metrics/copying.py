@@ -5,8 +5,8 @@ images of a prompt (10 in the paper) it makes three numbers, each then averaged 
 
 Reference performance: what a search for the prompt would have shown instead.
 
-For each trigger prompt 100 pictures are asked of a search, and the one with the best CLIP score is
-kept: a picture that fits the prompt and was not made from it. Its similarity to the memorized image
+For each trigger prompt 100 images are asked of a search, and the one with the best CLIP score is
+kept: an image that fits the prompt and was not made from it. Its similarity to the memorized image
 is what a mitigation should come down to, its CLIP score what should be left (Hong et al. 2024,
 appendix D; on Stable Diffusion 1: .088 and .310 in table 3).
 """
@@ -66,7 +66,7 @@ def copying(similarities: npt.ArrayLike, limit: float = LIMIT) -> Copying:
         limit: similarity that a copy lies above.
 
     Raises:
-        UsageError: it is no such table, has no images, or a row is known in part.
+        UsageError: it is not such a table, has no images, or a row is known in part.
 
     >>> found = copying([[0.9, 0.1, 0.5, 0.7]])
     >>> found.top1.tolist(), found.top3.round(3).tolist(), found.share.tolist()
@@ -112,7 +112,7 @@ def against_references(
     return np.asarray(similarity.between(images, references).max(axis=1), np.float64)
 
 
-#: Pictures that texts are compared with at a time; only bounds memory.
+#: Images that texts are compared with at a time; only bounds memory.
 BLOCK: Final = 8_192
 
 #: Decimals to which cosines are compared: what is equal to them is a tie.
@@ -137,29 +137,29 @@ class PicturesByPrompt(Protocol):
         ...
 
     def pictures(self, ids: Sequence[str]) -> Sequence[Bytes8 | None]:
-        """Return the pictures of some ids, ``None`` where one cannot be had."""
+        """Return the images of some ids, ``None`` where one could not be loaded."""
         ...
 
 
 class FolderByPrompt:
-    """A set of pictures that is searched by words: nearest by CLIP, the best first.
+    """A set of images that is searched by words: nearest by CLIP, the best first.
 
     Reading a set takes as long as an audit's fingerprints do; vectors are kept in the cache.
 
     Args:
         source: a SOURCE, such as a folder, or an opened set.
-        alignment: its texts search, its encoder reads the pictures.
+        alignment: its texts search, its encoder reads the images.
         workers: processes that decode; by default one for each core where there is much to read.
         cache: folder for vectors; ``None`` for none.
-        progress: is told how far it is.
+        progress: called with how far it is.
 
     Attributes:
         name: of the source.
         alignment: digest of the model.
-        problems: pictures that could not be read.
+        problems: images that could not be read.
 
     Raises:
-        UsageError: there is no such source, or it has no pictures.
+        UsageError: there is no such source, or it has no images.
         VisleakError: none can be read.
     """
 
@@ -188,7 +188,7 @@ class FolderByPrompt:
             first = f", such as {self.problems[0].id!r}" if self.problems else ""
             raise VisleakError(f"none of the pictures of {self.name} can be read{first}")
         self._ids = prints.ids.to_pylist()
-        # what it finds depends on its pictures: a folder of one name and size may have others
+        # what it finds depends on its images: a folder of one name and size may have others
         hasher = blake2b(json.dumps(self._ids).encode(), digest_size=16)
         for start in range(0, len(self._matrix), BLOCK):
             hasher.update(self._matrix[start : start + BLOCK].tobytes())
@@ -207,7 +207,7 @@ class FolderByPrompt:
         }
 
     def find_by_prompt(self, prompts: Sequence[str], count: int) -> list[list[str]]:
-        """Return the ids of the ``count`` nearest pictures a prompt; ties go by place in the set.
+        """Return the ids of the ``count`` nearest images per prompt; ties go by place in the set.
 
         Raises:
             UsageError: ``count`` is below 1.
@@ -229,11 +229,11 @@ class FolderByPrompt:
         return [[self._ids[row] for row in found] for found in rows.tolist()]
 
     def vectors(self, ids: Sequence[str]) -> Float64:
-        """Return the vectors that the model made of some pictures (n, width), unit rows."""
+        """Return the vectors that the model made of some images (n, width), unit rows."""
         return unit(self._matrix[[self._rows[each] for each in ids]])
 
     def pictures(self, ids: Sequence[str]) -> list[Bytes8 | None]:
-        """Return some pictures, ``None`` where one can no longer be read."""
+        """Return some images, ``None`` where one can no longer be read."""
         rows = np.unique([self._rows[each] for each in ids]).astype(np.int64)
         stored = self._images.opener.read(self._positions[rows].tolist())
         found: dict[str, Bytes8 | None] = {}
@@ -245,7 +245,7 @@ class FolderByPrompt:
 
 @dataclass(frozen=True, slots=True)
 class Best:
-    """The picture that fits a prompt best, of those that a search found.
+    """The image that fits a prompt best, of those that a search found.
 
     Attributes:
         prompt: that was searched for.
@@ -253,7 +253,7 @@ class Best:
         clip: its CLIP score with the prompt; NaN where nothing was found.
         similarity: to the most similar of the prompt's memorized images; NaN where nothing was
             found, or none of these is at hand.
-        candidates: pictures that were found and could be read.
+        candidates: images that were found and could be read.
     """
 
     prompt: str
@@ -269,7 +269,7 @@ class ReferencePerformance:
 
     Attributes:
         source: name of what was asked.
-        count: pictures asked for a prompt.
+        count: images asked for a prompt.
         best: one per prompt.
     """
 
@@ -298,7 +298,7 @@ def reference_performance(
     *,
     progress: Progress = silent,
 ) -> ReferencePerformance:
-    """Return the best picture of a search for each prompt.
+    """Return the best image of a search for each prompt.
 
     Args:
         source: the search.
@@ -306,8 +306,8 @@ def reference_performance(
         references: the memorized images of each prompt; empty where none is at hand.
         alignment: makes the CLIP scores.
         similarity: the measure of copying.
-        count: pictures to ask for; of ties the first that was found is kept.
-        progress: is told how many prompts are done.
+        count: images to ask for; of ties the first that was found is kept.
+        progress: called with how many prompts are done.
 
     Raises:
         UsageError: there is not one list of references a prompt, or nothing is asked for.
@@ -336,14 +336,14 @@ def reference_performance(
 
 
 class _Vectors:
-    """Vectors of what a search found; each picture is read once, whichever prompt found it."""
+    """Vectors of what a search found; each image is read once, whichever prompt found it."""
 
     def __init__(self, source: PicturesByPrompt, alignment: Alignment) -> None:
         self._source, self._alignment = source, alignment
         self._known: dict[str, Float64 | None] = {}
 
     def best(self, text: Float64, ids: Sequence[str]) -> tuple[str, float, int]:
-        """Return id and score of the picture nearest to a text, and among how many."""
+        """Return id and score of the image nearest to a text, and among how many."""
         self._read([each for each in dict.fromkeys(ids) if each not in self._known])
         there = [(each, row) for each in ids if (row := self._known[each]) is not None]
         if not there:

@@ -1,4 +1,4 @@
-"""How far two sets of pictures are from each other, by vectors of their pictures.
+"""How far two sets of images are from each other, by vectors of their images.
 
 The Frechet distance is FID where the vectors are Inception's (Heusel et al. 2017). It is too large
 for small sets, by about as much as the trace of the covariance over their size, so distances of
@@ -118,7 +118,7 @@ def frechet_distance(a: npt.ArrayLike, b: npt.ArrayLike) -> float:
         0 or more.
 
     Raises:
-        UsageError: the two are no tables of one width.
+        UsageError: the two are not tables of one width.
 
     Source: Dowson & Landau 1982; Heusel et al. 2017, "GANs trained by a two time-scale update
     rule", section 3.
@@ -147,11 +147,11 @@ class KernelDistance:
     """A kernel distance, and how well it is known.
 
     Attributes:
-        value: MMD^2, unbiased; may be below 0 where the two sets are alike.
+        value: MMD^2, unbiased; may be below 0 where the two sets are similar.
         low, high: ends of the interval; NaN where a set has fewer than three groups.
         error: standard error.
         pictures, others: in the two sets.
-        groups, other_groups: in which their pictures are.
+        groups, other_groups: in which their images are.
         confidence: that the interval claims.
     """
 

@@ -1,14 +1,14 @@
-"""Vectors of pictures that metrics are made of.
+"""Vectors of images that metrics are made of.
 
 FID (Heusel et al. 2017) is of one network's features: those of ``inception-2015-12-05.pt``, which
-NVIDIA published for StyleGAN and clean-fid uses. Pictures are prepared as clean-fid does it
+NVIDIA published for StyleGAN and clean-fid uses. Images are prepared as clean-fid does it
 (Parmar et al. 2022, "On aliased resizing and surprising subtleties in GAN evaluation"): each
 channel resized to 299 x 299 by Pillow's bicubic filter in floating point, cut to 0 to 255, then
-(x - 128) / 128. torchmetrics resizes otherwise, and its file is no TorchScript.
+(x - 128) / 128. torchmetrics resizes otherwise, and its file is not TorchScript.
 
-CLIP score: how well a picture fits its prompt.
+CLIP score: how well an image fits its prompt.
 
-The cosine of a picture's and a text's unit vectors by one CLIP, without the factors of 100 or 2.5
+The cosine of an image's and a text's unit vectors by one CLIP, without the factors of 100 or 2.5
 and without cutting off at 0 that others have; so do MemBench and its code (ViT-g-14 of open_clip,
 ``laion2b_s12b_b42k``). Scores of different networks are different numbers.
 """
@@ -55,7 +55,7 @@ class Inception:
 
     Raises:
         MissingExtra: torch is not installed.
-        VisleakError: there is no such file, or it is no such network.
+        VisleakError: there is no such file, or it is not such a network.
     """
 
     number = "Inception-v3 features of 2015, pictures resized as clean-fid does"
@@ -90,7 +90,7 @@ class Inception:
         parts = [np.empty((0, self.width))]
         for start in range(0, len(pictures), self._batch):
             some = [resized(each) for each in pictures[start : start + self._batch]]
-            # filled up with the last picture: a vector depends on the size of its batch
+            # filled up with the last image: a vector depends on the size of its batch
             full = [*some, *[some[-1]] * (self._batch - len(some))]
             parts.append(self._run(np.stack(full))[: len(some)].astype(np.float64))
         return np.concatenate(parts)
@@ -104,7 +104,7 @@ class Inception:
 
 
 def resized(picture: Bytes8) -> Float32:
-    """Return a picture as clean-fid resizes it, (3, 299, 299), 0 to 255."""
+    """Return an image as clean-fid resizes it, (3, 299, 299), 0 to 255."""
     planes = [
         np.asarray(
             Image.fromarray(picture[..., channel].astype(np.float32)).resize(
@@ -116,7 +116,7 @@ def resized(picture: Bytes8) -> Float32:
     return np.asarray(np.stack(planes).clip(0, 255), np.float32)
 
 
-#: Pictures that are handed on at a time; only bounds memory.
+#: Images that are handed on at a time; only bounds memory.
 CHUNK: Final = 64
 
 #: What loads an Inception network of a file, as encoders are named.
@@ -132,13 +132,13 @@ _FEWER: Final[Mapping[str, tuple[str, ...]]] = {
 
 
 class PictureFeatures(Protocol):
-    """From pictures to vectors.
+    """From images to vectors.
 
     Attributes:
         name: as the command line calls it.
         number: what its vectors are, in words.
         digest: changes whenever any vector could.
-        width: numbers a picture.
+        width: numbers per image.
     """
 
     name: str
@@ -147,7 +147,7 @@ class PictureFeatures(Protocol):
     width: int
 
     def images(self, pictures: Sequence[Bytes8]) -> Float64:
-        """Return vectors (n, width) of pictures, ``uint8`` (height, width, 3) of any sizes."""
+        """Return vectors (n, width) of images, ``uint8`` (height, width, 3) of any sizes."""
         ...
 
 
@@ -175,7 +175,7 @@ class EncoderFeatures:
         """Return vectors (n, width), see :class:`PictureFeatures`.
 
         Raises:
-            VisleakError: a vector is no direction: beyond the precision, or all zero.
+            VisleakError: a vector is not a direction: beyond the precision, or all zero.
         """
         parts = [np.empty((0, self.width))]
         for start in range(0, len(pictures), CHUNK):
@@ -216,7 +216,7 @@ def precision_note(model: object) -> str:
 
 
 def load_features(text: str, *, device: str = "auto", precision: str = "fp32") -> PictureFeatures:
-    """Return what makes the vectors that sets of pictures are compared by.
+    """Return what makes the vectors that sets of images are compared by.
 
     Args:
         text: an encoder, such as ``dinov2`` or ``builtin``, or ``inception:FILE``, the network of
@@ -229,7 +229,7 @@ def load_features(text: str, *, device: str = "auto", precision: str = "fp32") -
     Raises:
         UsageError: there is no such encoder, or an option it does not have.
         MissingExtra: it needs a package that is not installed.
-        VisleakError: its weights cannot be had.
+        VisleakError: its weights could not be loaded.
     """
     request = parse(text, "features")
     if request.name == INCEPTION:
@@ -263,7 +263,7 @@ _OPEN_CLIP: Final = "open_clip"
 
 
 class Alignment(Protocol):
-    """A model of pictures and texts.
+    """A model of images and texts.
 
     Attributes:
         name: as the command line calls it.
@@ -278,7 +278,7 @@ class Alignment(Protocol):
         ...
 
     def images(self, pictures: Sequence[Bytes8]) -> Float64:
-        """Return unit rows (n, width) of pictures, ``uint8`` (height, width, 3) of any sizes."""
+        """Return unit rows (n, width) of images, ``uint8`` (height, width, 3) of any sizes."""
         ...
 
 
@@ -287,10 +287,10 @@ class ClipAlignment:
 
     Args:
         tower: of the texts.
-        encoder: of the pictures, of the same network.
+        encoder: of the images, of the same network.
 
     Attributes:
-        encoder: makes the vectors of pictures; what reads whole sets uses it.
+        encoder: makes the vectors of images; what reads whole sets uses it.
         width: of vectors.
     """
 
@@ -306,17 +306,17 @@ class ClipAlignment:
         """Return unit rows (n, width) of texts; a text that is too long is cut, see :meth:`cut`.
 
         Raises:
-            VisleakError: a vector is no direction.
+            VisleakError: a vector is not a direction.
         """
         if not len(prompts):
             return np.empty((0, self.width))
         return unit(self._tower.encode(list(prompts)).matrix)
 
     def images(self, pictures: Sequence[Bytes8]) -> Float64:
-        """Return unit rows (n, width) of pictures.
+        """Return unit rows (n, width) of images.
 
         Raises:
-            VisleakError: a vector is no direction.
+            VisleakError: a vector is not a direction.
         """
         return unit(self._features.images(pictures))
 
@@ -339,9 +339,9 @@ class ClipAlignment:
 
 
 def load_alignment(spec: str, device: str = "auto", precision: str = "fp32") -> ClipAlignment:
-    """Return the model of pictures and texts that a text names.
+    """Return the model of images and texts that a text names.
 
-    A folder of transformers that says nothing of how pictures are prepared is taken to do so as
+    A folder of transformers that says nothing of how images are prepared is taken to do so as
     CLIP's own processor does, at the size of its network.
 
     Args:
@@ -354,12 +354,12 @@ def load_alignment(spec: str, device: str = "auto", precision: str = "fp32") -> 
             numbers, and another digest.
 
     Raises:
-        UsageError: it is no CLIP, or an option or a name cannot be.
+        UsageError: it is not a CLIP, or an option or a name cannot be.
         MissingExtra: the library is not installed.
-        VisleakError: weights or tokenizer cannot be had.
+        VisleakError: weights or tokenizer could not be loaded.
     """
     request = clip_request(spec, device, precision)
-    # texts first: fetching their tokenizer may bring newer weights, which the pictures share then
+    # texts first: fetching their tokenizer may bring newer weights, which the images share then
     tower = load_text_tower(written(request))
     return ClipAlignment(tower, clip_encoder(request, assumed=True))
 
@@ -406,18 +406,18 @@ def written(request: Request) -> str:
 def clip_scores(
     alignment: Alignment, prompts: Sequence[str], pictures: Sequence[Bytes8]
 ) -> Float64:
-    """Return the CLIP score of each picture with its own prompt.
+    """Return the CLIP score of each image with its own prompt.
 
     Args:
         alignment: the model.
-        prompts: one per picture.
+        prompts: one per image.
         pictures: ``uint8`` (height, width, 3).
 
     Returns:
         (n,): cosines, -1 to 1.
 
     Raises:
-        UsageError: there is not one prompt per picture.
+        UsageError: there is not one prompt per image.
     """
     if len(prompts) != len(pictures):
         raise UsageError(

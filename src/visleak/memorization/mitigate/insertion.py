@@ -21,10 +21,8 @@ from visleak.errors import UsageError
 from visleak.memorization.extraction.images import Job, Maker, Plain
 from visleak.memorization.mitigate.method import (
     LETTER,
+    Method,
     Mitigation,
-    about_method,
-    key_of_method,
-    setting_of,
 )
 from visleak.memorization.model import DiffusionModel, Sampling, TokenModel
 
@@ -40,8 +38,6 @@ NUMBERS: Final = {"code": 100_000, "paper": 1_000_001}
 #: Insertions at most, and draws of a token that is refused before a vocabulary is given up.
 MOST: Final = 1000
 PATIENCE: Final = 20_000
-
-_VERSION: Final = 1
 
 
 def with_insertions(prompt: str, additions: Iterable[str], places: Iterable[int]) -> str:
@@ -81,18 +77,19 @@ def generator_of(*parts: object) -> np.random.Generator:
 
 
 @dataclass(frozen=True)
-class NumberAddition:
+class NumberAddition(Method):
     """RNA: random numbers among the words.
 
     Attributes:
         count: numbers that are put in, n.
         draw: ``prompt`` draws them once a prompt, so that all its images share them (the authors'
-            code), ``image`` anew for every image.
+            code), ``image`` again for every image.
         numbers: ``code`` draws from 0 to 99,999, ``paper`` from 0 to 10^6.
         seed: of the draws; the images' noises do not depend on it.
     """
 
     name = "rna"
+    source = SOURCE
 
     count: int = field(metadata={LETTER: "n"})
     draw: Draw = "prompt"
@@ -102,23 +99,9 @@ class NumberAddition:
     def __post_init__(self) -> None:
         refuse_counts(self.name, self.count, self.seed)
 
-    @property
-    def setting(self) -> str:
-        """As a table prints it."""
-        return setting_of(self)
-
-    @property
-    def strength(self) -> float:
-        """The number of insertions."""
-        return float(self.count)
-
-    def about(self) -> dict[str, object]:
-        """Return all settings."""
-        return about_method(self, _VERSION, SOURCE)
-
     def prepared(self, model: DiffusionModel, seeds: Sequence[int]) -> Maker:
         """Return what makes images of prompts with numbers."""
-        return _Inserting(key_of_method(self, _VERSION), self)
+        return _Inserting(self.key(), self)
 
     def prompt_of(self, job: Job, model: DiffusionModel | None = None) -> str:
         """Return the prompt with numbers; no other prompt, image or order changes it."""
@@ -128,7 +111,7 @@ class NumberAddition:
 
 
 @dataclass(frozen=True)
-class TokenAddition:
+class TokenAddition(Method):
     """RTA: random tokens of the model among the words.
 
     Attributes:
@@ -141,6 +124,7 @@ class TokenAddition:
     """
 
     name = "rta"
+    source = SOURCE
 
     count: int = field(metadata={LETTER: "n"})
     draw: Draw = "prompt"
@@ -150,20 +134,6 @@ class TokenAddition:
     def __post_init__(self) -> None:
         refuse_counts(self.name, self.count, self.seed)
 
-    @property
-    def setting(self) -> str:
-        """As a table prints it."""
-        return setting_of(self)
-
-    @property
-    def strength(self) -> float:
-        """The number of insertions."""
-        return float(self.count)
-
-    def about(self) -> dict[str, object]:
-        """Return all settings."""
-        return about_method(self, _VERSION, SOURCE)
-
     def prepared(self, model: DiffusionModel, seeds: Sequence[int]) -> Maker:
         """Return what makes images of prompts with tokens.
 
@@ -171,7 +141,7 @@ class TokenAddition:
             UsageError: the model's prompts cannot be taken apart into tokens.
         """
         with_tokens(model, self.name)
-        return _Inserting(key_of_method(self, _VERSION), self)
+        return _Inserting(self.key(), self)
 
     def prompt_of(self, job: Job, model: DiffusionModel | None = None) -> str:
         """Return the prompt with tokens; no other prompt, image or order changes it.

@@ -10,9 +10,9 @@ from __future__ import annotations
 import dataclasses
 import json
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, Final, Protocol
+from typing import Any, ClassVar, Final, Protocol
 
 from visleak.errors import UsageError
 from visleak.memorization.extraction.images import Job, Maker, Plain
@@ -73,56 +73,71 @@ class Mitigation(Protocol):
 
 
 def letter_of(field: dataclasses.Field[Any]) -> str:
-    """Return what an option is called on the command line and in tables."""
+    """Return the name of an option on the command line and in tables."""
     return str(field.metadata.get(LETTER, field.name))
 
 
-def options_of(method: Any) -> dict[str, object]:
-    """Return all fields of a method by the names that its user knows."""
-    return {letter_of(each): getattr(method, each.name) for each in dataclasses.fields(method)}
+class Method:
+    """Base of methods that are frozen dataclasses: what follows from their fields.
 
-
-def setting_of(method: Any) -> str:
-    """Return a method's setting as a table prints it.
-
-    The strength is always there, an option only where it is not the default.
+    Attributes:
+        name: of the method.
+        source: where it is described.
+        version: of the algorithm; it grows when its images change.
     """
-    return ", ".join(_settings(method))
+
+    name: ClassVar[str]
+    source: ClassVar[str]
+    version: ClassVar[int] = 1
+
+    @property
+    def options(self) -> dict[str, Any]:
+        """All fields by the names of their options."""
+        fields: Any = dataclasses.fields(self)  # type: ignore[arg-type]
+        return {letter_of(each): getattr(self, each.name) for each in fields}
+
+    @property
+    def setting(self) -> str:
+        """As a table prints it: the strength, and options that are not the default."""
+        parts = []
+        for place, field in enumerate(dataclasses.fields(self)):  # type: ignore[arg-type]
+            value = getattr(self, field.name)
+            if place and value == field.default:
+                continue
+            text = f"{value:g}" if isinstance(value, float) else str(value)
+            parts.append(text if field.metadata.get(BARE) else f"{letter_of(field)}={text}")
+        return ", ".join(parts)
+
+    @property
+    def strength(self) -> float:
+        """The first field."""
+        return float(next(iter(self.options.values())))
+
+    def about(self) -> dict[str, object]:
+        """Return name, setting, options, version and source, as plain data."""
+        return {
+            "name": self.name,
+            "setting": self.setting,
+            "options": self.options,
+            "version": self.version,
+            "source": self.source,
+        }
+
+    def key(self, **more: object) -> str:
+        """Return the key of the images.
+
+        Args:
+            more: plain data that they depend on besides the fields.
+        """
+        options = json.dumps(self.options | more, sort_keys=True, allow_nan=False)
+        return f"{self.name} {options} v{self.version}"
+
+    def prompt_of(self, job: Job, model: DiffusionModel | None = None) -> str:
+        """Return the prompt: methods that change it have their own."""
+        return job.prompt
 
 
-def _settings(method: Any) -> Iterator[str]:
-    for place, field in enumerate(dataclasses.fields(method)):
-        value = getattr(method, field.name)
-        if place and value == field.default:
-            continue
-        text = f"{value:g}" if isinstance(value, float) else str(value)
-        yield text if field.metadata.get(BARE) else f"{letter_of(field)}={text}"
-
-
-def about_method(method: Any, version: int, source: str) -> dict[str, object]:
-    """Return a method's name, setting, options, version and source, as plain data."""
-    return {
-        "name": method.name,
-        "setting": method.setting,
-        "options": options_of(method),
-        "version": version,
-        "source": source,
-    }
-
-
-def key_of_method(method: Any, version: int, **more: object) -> str:
-    """Return the key of a method's images.
-
-    Args:
-        method: whose fields all enter it.
-        version: of the algorithm; a change of what its images are needs another one.
-        more: plain data that they depend on besides.
-    """
-    options = json.dumps(options_of(method) | more, sort_keys=True, allow_nan=False)
-    return f"{method.name} {options} v{version}"
-
-
-def place_of(seed: int, seeds: Sequence[int], method: Any) -> int:
+def place_of(seed: int, seeds: Sequence[int], method: Method) -> int:
     """Return which of a prompt's images a seed stands for, from 0.
 
     Raises:
@@ -136,19 +151,12 @@ def place_of(seed: int, seeds: Sequence[int], method: Any) -> int:
     return list(seeds).index(seed)
 
 
-@dataclass(frozen=True, slots=True)
-class Unmitigated:
-    """The model as it is; it shares its images with every other verb that makes them."""
+@dataclass(frozen=True)
+class Unmitigated(Method):
+    """The model as it is; it shares its images with every other command that makes them."""
 
-    @property
-    def name(self) -> str:
-        """The method."""
-        return "none"
-
-    @property
-    def setting(self) -> str:
-        """Nothing."""
-        return ""
+    name = "none"
+    source = "the model"
 
     @property
     def strength(self) -> float:
@@ -157,12 +165,8 @@ class Unmitigated:
 
     def about(self) -> dict[str, object]:
         """Return name and source."""
-        return {"name": self.name, "setting": self.setting, "options": {}, "source": "the model"}
+        return {name: value for name, value in super().about().items() if name != "version"}
 
     def prepared(self, model: DiffusionModel, seeds: Sequence[int]) -> Maker:
         """Return what makes images by the model as it is."""
         return Plain()
-
-    def prompt_of(self, job: Job, model: DiffusionModel | None = None) -> str:
-        """Return the prompt."""
-        return job.prompt

@@ -28,10 +28,8 @@ from visleak.memorization.extraction.images import Job, Maker
 from visleak.memorization.mitigate.insertion import with_tokens
 from visleak.memorization.mitigate.method import (
     LETTER,
-    about_method,
-    key_of_method,
+    Method,
     place_of,
-    setting_of,
 )
 from visleak.memorization.model import DiffusionModel, Sampling, Tensor, TokenModel
 
@@ -182,11 +180,9 @@ REFUSED: Final = {
     "if": "its T5 puts no begin token before a prompt",
 }
 
-_VERSION: Final = 1
-
 
 @dataclass(frozen=True)
-class AttentionRescaling:
+class AttentionRescaling(Method):
     """Ren et al. 2024.
 
     Of Stable Diffusion XL the pooled embedding of the prompt, which no attention reads, stays.
@@ -203,6 +199,7 @@ class AttentionRescaling:
     """
 
     name = "ren"
+    source = SOURCE
 
     factor: float = field(metadata={LETTER: "C"})
     rows: Literal["cond", "every_other"] = "cond"
@@ -215,20 +212,6 @@ class AttentionRescaling:
                 f"C of ren is above 0, at most 100 (the paper: 1 to 1.3); got {self.factor:g}"
             )
 
-    @property
-    def setting(self) -> str:
-        """As a table prints it."""
-        return setting_of(self)
-
-    @property
-    def strength(self) -> float:
-        """C."""
-        return self.factor
-
-    def about(self) -> dict[str, object]:
-        """Return all settings."""
-        return about_method(self, _VERSION, SOURCE)
-
     def prepared(self, model: DiffusionModel, seeds: Sequence[int]) -> Maker:
         """Return what makes images with changed cross-attention.
 
@@ -237,15 +220,11 @@ class AttentionRescaling:
         """
         refuse_model(model)
         if self.rows == "cond":
-            return _Attending(key_of_method(self, _VERSION), self, ())
+            return _Attending(self.key(), self, ())
         if not seeds:
             raise UsageError("ren with rows=every_other needs the seeds of a prompt's images")
         known = [int(seed) for seed in seeds]
-        return _Attending(key_of_method(self, _VERSION, seeds=known), self, known)
-
-    def prompt_of(self, job: Job, model: DiffusionModel | None = None) -> str:
-        """Return the prompt: only what attention makes of it is changed."""
-        return job.prompt
+        return _Attending(self.key(seeds=known), self, known)
 
     def change(
         self, model: TokenModel, jobs: Sequence[Job], seeds: Sequence[int], guided: bool

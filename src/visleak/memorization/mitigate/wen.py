@@ -27,10 +27,8 @@ from visleak.memorization.extraction.images import Job, Maker
 from visleak.memorization.mitigate.method import (
     BARE,
     LETTER,
-    about_method,
-    key_of_method,
+    Method,
     place_of,
-    setting_of,
 )
 from visleak.memorization.model import Conditioning, DiffusionModel, Sampling, Tensor
 from visleak.memorization.scores import ScoreSettings, TriggerScore
@@ -85,7 +83,7 @@ class Moved:
 def descend(states: Tensor, losses_of: Losses, free: Tensor, how: Descent) -> Moved:
     """Move each row until its loss is at most ``how.limit``: loss, stop or step, and again.
 
-    All rows begin together and a row that stops never goes on, so that one optimiser, whose
+    All rows begin together and a row that stops never continues, so that one optimiser, whose
     arithmetic is by element, serves all of them.
 
     Args:
@@ -238,7 +236,7 @@ def slope(loss: Tensor, states: Tensor, precision: str) -> Tensor:
 
 
 def refuse_infinite(losses: Tensor, slopes: Tensor) -> None:
-    """Refuse losses and slopes that are no numbers.
+    """Refuse losses and slopes that are not numbers.
 
     Raises:
         VisleakError: there are such.
@@ -261,11 +259,9 @@ WITHOUT_BEGIN: Final = frozenset({"if"})
 #: Embeddings that images of later batches may need again.
 KEPT: Final = 32
 
-_VERSION: Final = 1
-
 
 @dataclass(frozen=True)
-class PromptOptimisation:
+class PromptOptimisation(Method):
     """Wen et al. 2024.
 
     Where a family has a pooled embedding as well (Stable Diffusion XL, 3), that one stays.
@@ -277,7 +273,7 @@ class PromptOptimisation:
             with the mean of their D. ``batch``: they share one, and l is compared with the norm of
             all their differences together, as the authors' codes do (l of tables 3 and 5 of
             MemBench is of this kind, with 10 images).
-        steps: updates at most; D after the last one is not looked at.
+        steps: updates at most; D after the last one is not verified.
         rate: learning rate.
         optimiser: ``adam`` (the paper), or ``adamw``, the codes', with torch's weight decay 0.01;
             decay shrinks the begin token's row as well, whose slope is taken as zero.
@@ -285,6 +281,7 @@ class PromptOptimisation:
     """
 
     name = "wen"
+    source = SOURCE
 
     limit: float = field(metadata={LETTER: "l"})
     scope: Literal["image", "prompt", "batch"] = field(default="image", metadata={BARE: True})
@@ -302,18 +299,9 @@ class PromptOptimisation:
             raise UsageError(f"lr of wen is above 0 (the paper: 0.05); got {self.rate:g}")
 
     @property
-    def setting(self) -> str:
-        """As a table prints it."""
-        return setting_of(self)
-
-    @property
     def strength(self) -> float:
         """-l: the smaller l, the stronger."""
         return -self.limit
-
-    def about(self) -> dict[str, object]:
-        """Return all settings."""
-        return about_method(self, _VERSION, SOURCE)
 
     def prepared(self, model: DiffusionModel, seeds: Sequence[int]) -> Maker:
         """Return what makes images of optimised embeddings.
@@ -328,15 +316,11 @@ class PromptOptimisation:
                 " velocities stand for are all equal at the first step; use wen with output=raw"
             )
         if self.scope == "image":
-            return _Alone(key_of_method(self, _VERSION), self)
+            return _Alone(self.key(), self)
         if not seeds:
             raise UsageError(f"wen with scope={self.scope} needs the seeds of a prompt's images")
         shared = [int(seed) for seed in seeds]
-        return _Shared(key_of_method(self, _VERSION, seeds=shared), self, shared)
-
-    def prompt_of(self, job: Job, model: DiffusionModel | None = None) -> str:
-        """Return the prompt: only its embedding is changed."""
-        return job.prompt
+        return _Shared(self.key(seeds=shared), self, shared)
 
     @property
     def descent(self) -> Descent:

@@ -112,7 +112,7 @@ def refuse_other_inputs(name: str, unet: Any) -> None:
 class StableDiffusionXL(PooledPipeline):
     """A latent diffusion model that two CLIP text encoders lead.
 
-    The network is told that pictures are as large as the model makes them, and uncropped. D's
+    The network is told that images are as large as the model makes them, and uncropped. D's
     empty prompt is the encoded string ``""``; guidance leads away from zeros where the pipeline
     is set to do so, as the published one is.
 
@@ -258,7 +258,7 @@ class StableDiffusion3(PooledPipeline):
         return {"prompt_3": None, "device": self.device}
 
 
-#: Tokens of a row: T5 reads more, but the model was trained with so many.
+#: Tokens of a row: T5 reads more, but the model was trained with this many.
 _LENGTH = 77
 
 

@@ -50,7 +50,7 @@ _BLOCK: Final = 1 << 22
 def pipeline_digest(
     name: str, folder: Path, plan: Plan, half: bool, about: Mapping[str, Any]
 ) -> str:
-    """Return 32 hexadecimal digits; the folder's place and name are no part of them.
+    """Return 32 hexadecimal digits; the folder's place and name are not part of them.
 
     Weights are read once, as a stream.
 

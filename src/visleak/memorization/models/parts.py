@@ -40,7 +40,7 @@ TOKENIZERS: Final = (
 )
 VAES: Final = ("AutoencoderKL", "AutoencoderTiny", "AsymmetricAutoencoderKL")
 
-#: The library of a part, by its class, where it is no scheduler.
+#: The library of a part, by its class, where it is not a scheduler.
 LIBRARIES: Final = dict.fromkeys((*CLIP_TEXT, *T5_TEXT, *TOKENIZERS), "transformers") | (
     dict.fromkeys((*VAES, "UNet2DConditionModel", "SD3Transformer2DModel"), "diffusers")
 )

@@ -242,13 +242,13 @@ class Pipeline:
         """Return the first timestep of the sampler when it makes ``steps`` steps.
 
         Raises:
-            UsageError: the scheduler cannot make so many.
+            UsageError: the scheduler cannot make this many.
         """
         if steps not in self._first:
             own = self.pipeline.scheduler
             try:
                 with quiet():
-                    # a copy: setting timesteps starts a scheduler anew
+                    # a copy: setting timesteps starts a scheduler again
                     copied = type(own).from_config(own.config)
                     copied.set_timesteps(steps, **self._timestep_options())
                     self._first[steps] = float(copied.timesteps[0])
@@ -316,7 +316,7 @@ class Pipeline:
         raise NotImplementedError
 
     def unconditional(self, count: int) -> Conditioning:
-        """Return what guidance leads away from, for so many images: the empty prompt's states."""
+        """Return what guidance leads away from, for this many images: the empty prompt's states."""
         if self._empty_row is None:
             with self._torch.no_grad():
                 self._empty_row = self.encode_prompt([""])
@@ -398,7 +398,7 @@ class Rows:
 
     Attributes:
         ids: (n, length) with begin, end and padding.
-        mask: (n, length), 1 where a token is no padding.
+        mask: (n, length), 1 where a token is not padding.
     """
 
     ids: Tensor
@@ -480,7 +480,7 @@ class PromptTokens:
         return ids[len(self._before) : len(ids) - len(self._after)]
 
     def token_texts(self, ids: Sequence[int]) -> list[str]:
-        """Return each token as text; bytes that are no whole character become U+FFFD."""
+        """Return each token as text; bytes that are not whole characters become U+FFFD."""
         return [self._decoded([each]) for each in ids]
 
     def prompt_of(self, ids: Sequence[int]) -> str:
@@ -552,7 +552,7 @@ class PromptTokens:
             handle.remove()
 
 
-#: Prompts a call of the text encoder, where only its pooled output is kept.
+#: Prompts per call of the text encoder, where only its pooled output is kept.
 _POOLED_BATCH = 64
 
 
@@ -570,7 +570,7 @@ class PromptedPipeline(Pipeline):
         return self._tokens.token_ids(prompt)
 
     def token_texts(self, ids: Sequence[int]) -> list[str]:
-        """Return each token as text; bytes that are no whole character become U+FFFD."""
+        """Return each token as text; bytes that are not whole characters become U+FFFD."""
         return self._tokens.token_texts(ids)
 
     def prompt_of(self, ids: Sequence[int]) -> str:
@@ -582,7 +582,7 @@ class PromptedPipeline(Pipeline):
         return self._tokens.most_tokens()
 
     def special_ids(self) -> frozenset[int]:
-        """Return ids that are no part of any prompt: begin, end, padding, unknown."""
+        """Return ids that are not part of any prompt: begin, end, padding, unknown."""
         return self._tokens.special_ids()
 
     def token_table(self) -> Tensor:
@@ -597,7 +597,7 @@ class PromptedPipeline(Pipeline):
     def encode_embeddings(self, embeddings: Tensor) -> Conditioning:
         """Encode prompts given as input embeddings of their tokens; gradients flow.
 
-        Begin, end and padding are put around, as for prompts of so many tokens.
+        Begin, end and padding are put around, as for prompts of this many tokens.
 
         Args:
             embeddings: (n, tokens, width).

@@ -63,7 +63,7 @@ class PromptSet:
         candidates: there were before any were left out.
         left_out: how many were left out, by reason.
         model: that the prompts are triggers of, as plain data; empty if no list names one.
-        origins: files it was made of: name, sha256, verb, settings.
+        origins: files it was made of: name, sha256, command, settings.
         notes: what a reader must know, a line each.
         day: it was made, as ``YYYY-MM-DD``.
         key: of the request without the day.

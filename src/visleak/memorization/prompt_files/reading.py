@@ -196,7 +196,7 @@ def stronger(one: Mapping[str, str], other: Mapping[str, str]) -> dict[str, str]
 
 def _strength(record: Mapping[str, str]) -> tuple[int, bool, bool, str, str]:
     said, by = record.get(VERIFIED, ""), record.get(VERIFIED_BY, "")
-    # an unknown answer stays, so that whoever needs the record sees it
+    # an unknown answer stays, so that who needs the record sees it
     places = {None: 0, False: 1, True: 2}
     place = places[_LABELS[key]] if (key := said.strip().lower()) in _LABELS else 3
     return place, is_human(by), bool(by), by, said

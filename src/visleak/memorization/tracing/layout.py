@@ -1,11 +1,11 @@
-"""Whether two pictures have one layout: the same edges in the same places, in whatever colours.
+"""Whether two images have one layout: the same edges in the same places, in whatever colours.
 
 A memorized image is often one of many variants that differ in colours only (Hong et al. 2024,
 section 6): the model then replays the layout. Where the boundaries are, and which way they run, is
 what no recolouring changes; how strong they are, and which side is the brighter, changes with any.
-So pictures are reduced to directions of colour edges without sign or strength (the doubled angle
+So images are reduced to directions of colour edges without sign or strength (the doubled angle
 of the colour structure tensor, Di Zenzo 1986; Bigun & Granlund 1987), correlated over all shifts,
-and the correlation in place is compared with those elsewhere: two different pictures of upright
+and the correlation in place is compared with those elsewhere: two different images of upright
 and level things agree a little at every shift.
 """
 
@@ -34,7 +34,7 @@ NOISE: Final = 12.0
 #: "In place" is a shift of at most this share of the side, "elsewhere" one of more than twice it.
 PLACE: Final = 1 / 16
 
-#: Layouts agree where the correlation in place stands out by so many standard deviations of those
+#: Layouts agree where the correlation in place stands out by this many standard deviations of those
 #: elsewhere, and is this high. ``benchmarks/layout_verdict.py``: 95 to 99 % of recoloured and
 #: replayed photographs do, and none of 31,125 pairs of different ones, which reach 6.0.
 STANDS_OUT: Final = 8.5
@@ -50,7 +50,7 @@ SMALL: Final = 32
 
 
 def edges(pixels: Bytes8, side: int = SIDE) -> Edges:
-    """Return the directions of a picture's colour edges, without sign and strength.
+    """Return the directions of an image's colour edges, without sign and strength.
 
     Args:
         pixels: RGB ``uint8``.
@@ -79,7 +79,7 @@ def standing_out(one: Edges, other: Edges) -> tuple[float, float]:
     Returns:
         The largest correlation (-1 to 1) over shifts of at most 1/16 of the side; and that minus
         the mean correlation over shifts of more than 1/8, in standard deviations of those. Both 0
-        where a picture has no edges.
+        where an image has no edges.
 
     >>> rng = np.random.default_rng(0)
     >>> picture = cv2.resize(rng.integers(0, 256, (8, 8, 3), np.uint8), (64, 64))
@@ -106,14 +106,14 @@ def _places(side: int) -> tuple[npt.NDArray[np.bool_], npt.NDArray[np.bool_]]:
 
 
 def same_layout(agreement: float, score: float) -> bool:
-    """Whether :func:`standing_out` says that two pictures have one layout."""
+    """Whether :func:`standing_out` says that two images have one layout."""
     return score >= STANDS_OUT and agreement >= AGREES
 
 
 def colour_difference(one: Bytes8, other: Bytes8) -> float:
     """Return the mean difference of colours in place: CIE76, 0 (equal) to about 100 and more.
 
-    Pictures are reduced to 32 x 32 pixels, so that edges which do not quite meet count little.
+    Images are reduced to 32 x 32 pixels, so that edges which do not quite meet count little.
     """
     squares = []
     for pixels in (one, other):
@@ -124,9 +124,9 @@ def colour_difference(one: Bytes8, other: Bytes8) -> float:
 
 
 class LayoutPrints:
-    """Fingerprints by which an audit finds pictures of one layout.
+    """Fingerprints by which an audit finds images of one layout.
 
-    The cosine of two is the correlation of their edges at 16 x 16, so that recoloured pictures,
+    The cosine of two is the correlation of their edges at 16 x 16, so that recoloured images,
     which other fingerprints put far apart, are among each other's nearest.
     """
 
@@ -138,7 +138,7 @@ class LayoutPrints:
     thresholds = None
 
     def encode(self, pictures: Sequence[Bytes8]) -> Float32:
-        """Return a row per picture (n, 512)."""
+        """Return a row per image (n, 512)."""
         rows = np.empty((len(pictures), self.width), np.float32)
         for row, pixels in zip(rows, pictures, strict=True):
             # the strength of edges is smoothed over a cell of the grid, so that small shifts count

@@ -35,8 +35,8 @@ class Match:
         reference: id of the source's image, or ``None`` where nothing was found.
         similarity: of the two, by the similarity that the trace names.
         grade: ``exact``, ``near``, ``similar``, ``different``, ``layout`` (structure agrees after
-            any recolouring, colours do not), or ``""`` where there were no pictures to verify.
-        probability: that a careful person calls the pair near or exact; ``None`` without pictures.
+            any recolouring, colours do not), or ``""`` where there were no images to verify.
+        probability: that a careful person calls the pair near or exact; ``None`` without images.
         verified: whether it counts as memorized: near or exact, of the same layout, or so judged
             by a person.
         memorized: number of the memorized image: one for all matches whose references are the same
@@ -123,7 +123,7 @@ class Trace:
         folder: with ``trace.json``, ``trace.csv`` and the audit folder ``audit``, which
             ``visleak review`` and ``visleak report`` open.
         about: sources, similarity, tau and settings, as plain data.
-        matches: one a generated image.
+        matches: one per generated image.
         memorized: distinct memorized images among those verified.
         tau: M_tau(x) = 1 if some training image has a similarity above tau (definition 1).
         share: of traced images with M_tau = 1, with ``low`` and ``high`` of its 95 % interval;
@@ -165,12 +165,12 @@ class Hit:
         source: name of the set that has it.
         reference: id there.
         similarity: by the similarity of the trace; NaN where it was not measured.
-        grade: of :data:`visleak.records.GRADES`, or ``layout``; empty without pictures.
-        probability: as in the audit; ``None`` without pictures.
+        grade: of :data:`visleak.records.GRADES`, or ``layout``; empty without images.
+        probability: as in the audit; ``None`` without images.
         reason: one line in words.
         judged: ``human``, ``disputed`` or empty.
         view: of the generated image that was compared.
-        tiny: both are pictures of up to 48 pixels.
+        tiny: both are images of up to 48 pixels.
         digest: content digest of the source's image; empty where it is not known.
         structure, colour: as in :class:`Match`.
         refused: why a grade of near does not count; empty where it does.

@@ -103,7 +103,7 @@ def originals(
 def families(prompts: Sequence[str], nearest: Sequence[str | None]) -> Int64:
     """Return a group for each traced image: those of one prompt or of one nearest reference.
 
-    They are no independent observations: several prompts bring one memorized image.
+    They are not independent observations: several prompts bring one memorized image.
     """
     count = len(prompts)
     codes = []
@@ -352,7 +352,7 @@ def trace(
         every: all images of an extraction, not one per cluster.
         categories: CSV with ``category`` and one of ``reference``, ``image``, ``prompt``.
         workers, cache, device: as of :func:`visleak.audit`; they never change the answer.
-        progress: is told how far each step is.
+        progress: called with how far each step is.
         force: replace another result in ``out``.
         command: command line to note in the audit.
 

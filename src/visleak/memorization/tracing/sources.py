@@ -1,4 +1,4 @@
-"""What is traced: medoids of an extraction, all of its images, or any set of pictures.
+"""What is traced: medoids of an extraction, all of its images, or any set of images.
 
 Sets of images and published embeddings as sources: one audit, and a search for layouts.
 """
@@ -56,7 +56,7 @@ class Queries:
 
     Attributes:
         images: the set; ``None`` where there are none to trace.
-        prompts: by image, in the order of the set; empty texts where nobody knows.
+        prompts: by image, in the order of the set; empty texts if unknown.
         sizes: images in the cluster of each.
         every: all images of the prompts, not one per cluster.
         clusters: each image stands for a cluster.
@@ -75,12 +75,12 @@ def open_queries(target: str | os.PathLike[str], *, every: bool = False) -> Quer
     """Open what is to be traced.
 
     Args:
-        target: folder of ``visleak memorization extract``, or a SOURCE of pictures, whose captions
+        target: folder of ``visleak memorization extract``, or a SOURCE of images, whose captions
             are taken for the prompts.
         every: all images of an extraction, not one per cluster.
 
     Raises:
-        UsageError: there is no such source, or it is a result of another verb; or ``every``
+        UsageError: there is no such source, or it is a result of another command; or ``every``
             without an extraction.
         VisleakError: the extraction is damaged.
     """
@@ -169,7 +169,7 @@ class AuditOptions:
 
 
 def refusals(made: Audit, name: str, hits: Iterable[Hit]) -> list[Hit]:
-    """Return hits, those of tiny pictures with why they are no copies where they are none.
+    """Return hits, those of tiny images with why they are not copies where they are not.
 
     What people judged, and what is exact, is left as it is.
 
@@ -204,7 +204,7 @@ def refusals(made: Audit, name: str, hits: Iterable[Hit]) -> list[Hit]:
 #: Folder of the search in that of the trace.
 LAYOUT_FOLDER: Final = "layouts"
 
-#: Pictures whose references are held in memory at a time.
+#: Images whose references are held in memory at a time.
 BLOCK: Final = 64
 STEP: Final = "comparing layouts"
 
@@ -215,7 +215,7 @@ class Layouts:
     Candidates are the pairs that the audit lists and the twenty best by layout.
 
     Args:
-        references: the sources; those with pictures are searched.
+        references: the sources; those with images are searched.
         folder: of the trace.
         options: how the audit was made.
         made: the audit.
@@ -343,7 +343,7 @@ class Sets:
     """Sets as sources.
 
     Args:
-        references: the sets, pictures or embeddings.
+        references: the sets, images or embeddings.
         folder: of the trace; the audit goes into its ``audit``.
         options: how.
 
