@@ -108,7 +108,7 @@ def test_a_comparison_that_fails_is_said_and_ends_with_1(
     ("given", "said"),
     [
         (("--plan",), "--plan says what --config FILE would compare; give --config FILE"),
-        (("--config", "no.toml"), "config no.toml is no file; it is a TOML file with [sets.NAME]"),
+        (("--config", "no.toml"), "config no.toml is not a file; it is a TOML file"),
         (("--config", "CONFIG", "--hard", "0.9"), "--hard and --config: with --config the file"),
         (("--config", "CONFIG", "--test", "x"), "--test and --config: with --config the file says"),
         (("x", "--config", "CONFIG"), "DIR and --config: with --config the file says what is comp"),

@@ -125,7 +125,7 @@ def test_disputed_pairs_are_told_when_left_out(folder: Path, tmp_path: Path) -> 
         (("import", "x.csv", "--as", "csv"), "--as means nothing with import; leave it out"),
         (("--strict",), "--strict means nothing without import or export; leave it out"),
         (("import", "x.csv"), "there is no file x.csv to import"),
-        (("export", "x.csv"), "nobody has judged a pair of"),
+        (("export", "x.csv"), "no pair was judged in"),
     ],
 )
 def test_wrong_command_lines(audited: Path, arguments: tuple[str, ...], said: str) -> None:

@@ -96,7 +96,7 @@ def test_a_damaged_file_is_refused_and_left(tmp_path: Path) -> None:
     whole = {"schema": 1, "kind": "visleak leaderboard"}
     damaged = [
         ("[", r"cannot be read"),
-        ("{}", r"does not say \"kind\": \"visleak leaderboard\"; it is no leaderboard"),
+        ("{}", r"does not say \"kind\": \"visleak leaderboard\"; it is not a leaderboard"),
         (json.dumps(whole | {"schema": 2, "entries": []}), r"has layout 2, this visleak reads"),
         (json.dumps(whole), r"is damaged: it has no list of entries; nothing was written"),
         (

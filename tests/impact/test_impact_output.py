@@ -84,7 +84,7 @@ def test_a_newer_or_damaged_file_is_refused_in_one_line(out: Path, tmp_path: Pat
     ):
         read_impact(tmp_path)
     path.write_text(json.dumps(content | {"kind": "visleak study"}))
-    with pytest.raises(VisleakError, match=r"it is no result of `visleak impact`"):
+    with pytest.raises(VisleakError, match=r"it is not a result of `visleak impact`"):
         read_impact(tmp_path)
     with pytest.raises(VisleakError, match=r"cannot be read"):
         read_impact(tmp_path / "none")

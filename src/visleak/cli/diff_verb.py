@@ -9,6 +9,9 @@ import typer
 
 from visleak.cli import edges, options
 
+#: Changes that are shown; there are a few per set and setting.
+ROWS = 1000
+
 
 def diff(
     before: Annotated[
@@ -52,9 +55,11 @@ def diff(
     force: options.ForceFile = False,
 ) -> None:
     """Say what a clean-up, a new encoder or new data changed: images, pairs, rates, settings."""
+    from visleak.cli.terminal import rendered
     from visleak.diff import diff as compared
-    from visleak.diff import headlines, told, write_changes
-    from visleak.diff.sets import parse_map
+    from visleak.diff import document, headlines, write_changes
+    from visleak.diff.matching import parse_map
+    from visleak.reporting import terminal
     from visleak.storage import free_file, read_summary, refuse_sets
 
     if out is not None:
@@ -70,6 +75,6 @@ def diff(
         content = {"headline": "; ".join(headlines(found))} | found.as_dict()
         edges.say(dumps(content, indent=1, ensure_ascii=False) + "\n")
         return
-    edges.say("".join(f"{edges.plain(line)}\n" for line in told(found)))
+    edges.say(rendered(terminal(document(found), rows=ROWS)))
     if out is not None:
         edges.say(f"{edges.plain(str(out))}\n")

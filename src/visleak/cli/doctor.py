@@ -31,7 +31,7 @@ def doctor(
         edges.say(js.dumps(found.as_dict(), indent=1) + "\n")
     else:
         edges.say("".join(f"{edges.plain(line)}\n" for line in lines(found)))
-    if found.troubles:
+    if found.issues:
         raise typer.Exit(1)
 
 
@@ -53,10 +53,10 @@ def lines(found: Checkup) -> Iterator[str]:
     for number, device in enumerate(found.devices):
         memory = f", {size(device['bytes'])}" if device["bytes"] else ""
         yield _fact("" if number else "devices", f"{device['name']} ({device['what']}{memory})")
-    for trouble in found.troubles:
+    for trouble in found.issues:
         yield _fact("broken", trouble.what)
         yield _fact("", f"to mend it: {trouble.remedy}")
-    if not found.troubles:
+    if not found.issues:
         yield _fact("broken", "nothing")
 
 

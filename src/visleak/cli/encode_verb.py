@@ -94,7 +94,7 @@ def encode(
     from visleak.cli import sets
     from visleak.cli.progress import bars
     from visleak.embedding import encode as written
-    from visleak.embedding.hiding import THUMBNAILS
+    from visleak.embedding.encoding import THUMBNAILS
     from visleak.errors import VisleakError
     from visleak.storage import UNREADABLE
 

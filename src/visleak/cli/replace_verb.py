@@ -102,9 +102,9 @@ def replace(
     """
     from visleak.cli.progress import bars
     from visleak.remedy.replacing import replace as replaced
-    from visleak.replacements import Asked
+    from visleak.replacements import SelectionSettings
 
-    asked = Asked(pool, id_, label, set_name, grade, include_disputed, seed)
+    asked = SelectionSettings(pool, id_, label, set_name, grade, include_disputed, seed)
     with bars() as progress:
         plan = replaced(
             folder,

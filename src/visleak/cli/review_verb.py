@@ -62,10 +62,10 @@ def review(
 ) -> None:
     """Judge the pairs of an audit in a browser; Ctrl-C ends it."""
     from visleak.cli.progress import bars
-    from visleak.replacements import Asked
+    from visleak.replacements import SelectionSettings
     from visleak.replacements.duplicates import GRADE
     from visleak.review import review as serve
-    from visleak.verdicts.plain import PLAIN
+    from visleak.verdicts.ledger import PLAIN
 
     agreed = serve(
         folder,
@@ -74,7 +74,7 @@ def review(
         grade=grade,
         port=port,
         browser=not no_browser,
-        pool=None if pool is None else Asked(pool, label=label, grade=grade or GRADE),
+        pool=None if pool is None else SelectionSettings(pool, label=label, grade=grade or GRADE),
         instructions=instructions,
         told=lambda line: edges.say(f"{edges.plain(line)}\n"),
         bars=bars,

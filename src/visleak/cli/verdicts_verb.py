@@ -79,8 +79,7 @@ def verdicts(
 ) -> None:
     """Show, import or export the verdicts of people on an audit's pairs."""
     from visleak.storage import read_summary, refuse_sets
-    from visleak.verdicts.exchange import import_verdicts
-    from visleak.verdicts.exporting import export_verdicts
+    from visleak.verdicts.exchange import export_verdicts, import_verdicts
 
     _refuse(
         action,

@@ -1,5 +1,5 @@
 """Looks at the installation: versions, extras, cache, threads, devices, and what is broken."""
 
-from visleak.doctor.checkup import Checkup, Trouble, examine
+from visleak.doctor.checkup import Checkup, Issue, examine
 
-__all__ = ["Checkup", "Trouble", "examine"]
+__all__ = ["Checkup", "Issue", "examine"]
