@@ -20,8 +20,7 @@ from visleak.pipeline.fingerprinting import fingerprint
 from visleak.records import GRADES, Grade, ImageSet
 from visleak.robustness.conditions import named
 from visleak.robustness.experiment import tested
-from visleak.robustness.queries import Changed, changed_set
-from visleak.robustness.twins import find_twins
+from visleak.robustness.queries import Changed, changed_set, find_twins
 from visleak.settings import Settings
 
 EXACT, NEAR = GRADES.index(Grade.EXACT), GRADES.index(Grade.NEAR)

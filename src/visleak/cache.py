@@ -91,7 +91,7 @@ class Cache:
             folder.mkdir(parents=True, exist_ok=True)
             self.path = file_in(folder)
         except OSError as error:
-            self._say(f"the cache folder {folder} cannot be used ({error}); going on without")
+            self._say(f"the cache folder {folder} cannot be used ({error}); continuing without")
             return
         self._open()
 
@@ -101,13 +101,13 @@ class Cache:
         return self._db is not None
 
     def _open(self) -> None:
-        """Connect to the file; one that is no database is set aside."""
+        """Connect to the file; one that is not a database is set aside."""
         while self._db is None:
             self.path = file_in(self.folder)
             try:
                 self._db = self._connect()
             except sqlite3.OperationalError as error:
-                self._say(f"the cache {self.path} cannot be used ({error}); going on without")
+                self._say(f"the cache {self.path} cannot be used ({error}); continuing without")
                 return
             except sqlite3.DatabaseError as error:
                 self._set_aside(error)
@@ -151,7 +151,7 @@ class Cache:
             return action(self._db, *given, **named)
         except sqlite3.OperationalError as error:
             self.close()
-            self._say(f"the cache {self.path} cannot be used ({error}); going on without")
+            self._say(f"the cache {self.path} cannot be used ({error}); continuing without")
         except sqlite3.DatabaseError as error:
             self.close()
             self._set_aside(error)

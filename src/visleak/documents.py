@@ -62,7 +62,7 @@ def read_entries(
     Raises:
         VisleakError: as :func:`read_document`, or an entry is damaged.
     """
-    content = read_document(path, kind, schema, "it is no leaderboard; choose another file")
+    content = read_document(path, kind, schema, "it is not a leaderboard; choose another file")
     entries = content.get("entries")
     if not isinstance(entries, list):
         raise VisleakError(f"{path} is damaged: it has no list of entries; nothing was written")
@@ -85,7 +85,7 @@ def read_record(record: type[Record], path: Path, kind: str, schema: int, **know
     Raises:
         VisleakError: as :func:`read_document`, or it does not hold such a record.
     """
-    content = read_document(path, kind, schema, f"it is no result of `{kind}`")
+    content = read_document(path, kind, schema, f"it is not a result of `{kind}`")
     try:
         made: Record = from_plain(record, content, **known)
     except (KeyError, TypeError, ValueError) as error:
@@ -208,7 +208,7 @@ def _numbers(value: Any) -> Any:
 
 
 def _of(value: Any, *kinds: type) -> Any:
-    """Return a value that is of one of some types; ``True`` is no number."""
+    """Return a value that is of one of some types; ``True`` is not a number."""
     if type(value) not in kinds:
         names = " or ".join(kind.__name__ for kind in kinds)
         raise TypeError(f"{value!r} is no {names}")

@@ -1,8 +1,8 @@
-"""Two pictures and how one lies on the other, as a card a person can judge at a glance.
+"""Two images and how one lies on the other, as a card a person can judge at a glance.
 
 A card is made of thumbnails: the query, the reference, and what is left between them once the
 query is laid over the reference and its brightness and contrast are fitted. Everything here
-works on arrays; no picture is opened.
+works on arrays; no image is opened.
 """
 
 from __future__ import annotations
@@ -28,25 +28,25 @@ from visleak.records import VIEWS, Bytes8
 Float64 = npt.NDArray[np.float64]
 Matrix = Sequence[float] | npt.NDArray[Any] | None
 
-#: Returns decoded RGB pictures of a set by id, for those that could be read.
+#: Returns decoded RGB images of a set by id, for those that could be read.
 Pictures = Callable[[str, list[str]], dict[str, Bytes8]]
 
 #: Long side of a thumbnail in pixels.
 SIDE: Final = 160
-#: A picture whose long side is below this is shown by whole factors, pixel by pixel.
+#: An image whose long side is below this is shown by whole factors, pixel by pixel.
 TINY: Final = 64
 #: A difference of this many levels of 255 (mean of the channels) is shown as the brightest.
 FULL_SCALE: Final = 96
 #: A thumbnail of more bytes than this is stored once more, more coarsely.
 BUDGET: Final = 4_000
-#: Kinds of pictures that are written, by the ending of their names, and the quality of JPEG.
+#: Kinds of images that are written, by the ending of their names, and the quality of JPEG.
 DRAWN: Final = {".png": "PNG", ".jpg": "JPEG", ".jpeg": "JPEG"}
 QUALITY: Final = 92
 
 
 @dataclass(frozen=True, slots=True)
 class Thumb:
-    """One encoded picture and the size to show it at.
+    """One encoded image and the size to show it at.
 
     Attributes:
         data: the encoded bytes.
@@ -64,7 +64,7 @@ class Thumb:
 
     @property
     def uri(self) -> str:
-        """The picture as a ``data:`` address."""
+        """The image as a ``data:`` address."""
         return data_uri(self.data, self.mime)
 
 
@@ -93,7 +93,7 @@ def card(query: Bytes8, reference: Bytes8, matrix: Matrix = None, *, side: int =
         query: ``uint8`` array (height, width, 3), RGB.
         reference: the same of the reference; need not be of the same size.
         matrix: nine floats, row-major 3 x 3, query to reference in unit coordinates (x right,
-            y down, the picture is [0, 1] x [0, 1]); ``None`` or NaN lays one picture straight
+            y down, the image is [0, 1] x [0, 1]); ``None`` or NaN lays one image straight
             over the other.
         side: long side of the thumbnails in pixels.
     """
@@ -127,7 +127,7 @@ def relation(row: Mapping[str, Any]) -> list[float] | None:
 def decoded(
     details: Iterable[Mapping[str, Any]], pictures: Pictures
 ) -> dict[tuple[str, str], Bytes8]:
-    """Ask for the pictures of every set once."""
+    """Ask for the images of every set once."""
     wanted: dict[str, set[str]] = {}
     for row in details:
         wanted.setdefault(row["query_set"], set()).add(row["query"])
@@ -140,7 +140,7 @@ def decoded(
 
 
 def drawn(row: Mapping[str, Any], pixels: Mapping[tuple[str, str], Bytes8]) -> Card | None:
-    """Return the card of a row of pairs; ``None`` where one of its pictures is not at hand."""
+    """Return the card of a row of pairs; ``None`` where one of its images is not at hand."""
     query = pixels.get((row["query_set"], row["query"]))
     reference = pixels.get((row["reference_set"], row["reference"]))
     if query is None or reference is None:
@@ -149,7 +149,7 @@ def drawn(row: Mapping[str, Any], pixels: Mapping[tuple[str, str], Bytes8]) -> C
 
 
 def thumb(pixels: Bytes8, *, side: int = SIDE) -> Thumb:
-    """Encode a picture with its long side near ``side``: small in bytes, crisp where tiny."""
+    """Encode an image with its long side near ``side``: small in bytes, crisp where tiny."""
     height, width = pixels.shape[:2]
     if max(height, width) < min(TINY, side):
         factor = side // max(height, width)
@@ -161,7 +161,7 @@ def thumb(pixels: Bytes8, *, side: int = SIDE) -> Thumb:
 
 
 def shrink(pixels: Bytes8, side: int) -> Bytes8:
-    """Return the picture with its long side at most ``side``, averaging; small ones as they are."""
+    """Return the image with its long side at most ``side``, averaging; small ones as they are."""
     height, width = pixels.shape[:2]
     factor = side / max(height, width)
     if factor >= 1.0:
@@ -170,7 +170,7 @@ def shrink(pixels: Bytes8, side: int) -> Bytes8:
 
 
 def enlarge(pixels: Bytes8, side: int) -> Bytes8:
-    """Repeat the pixels of a tiny picture by the largest whole factor that fits ``side``."""
+    """Repeat the pixels of a tiny image by the largest whole factor that fits ``side``."""
     factor = max(1, side // max(pixels.shape[:2]))
     return np.repeat(np.repeat(pixels, factor, axis=0), factor, axis=1)
 
@@ -188,7 +188,7 @@ def difference(
     fit: bool = True,
     side: int = SIDE,
 ) -> Bytes8:
-    """Return what is left between two pictures once one is laid over the other.
+    """Return what is left between two images once one is laid over the other.
 
     Args:
         query, reference: ``uint8`` arrays (height, width, 3), RGB.
@@ -242,7 +242,7 @@ def laid_over(query: Bytes8, reference: Bytes8, matrix: Matrix = None) -> Bytes8
 
 
 def _usable(matrix: Matrix) -> Float64:
-    """Return the 3 x 3 matrix; the identity where there is none or it flattens the picture."""
+    """Return the 3 x 3 matrix; the identity where there is none or it flattens the image."""
     if matrix is None:
         return np.eye(3)
     square = np.asarray(matrix, dtype=np.float64).reshape(3, 3)
@@ -270,7 +270,7 @@ def _lay_over(
     query = shrink(query, 4096)  # OpenCV warps no side over 32767
     finer = _magnification(homography, query.shape, target.shape)
     if finer > 1.0:
-        # Average first: sampling a larger picture here and there would alias.
+        # Average first: sampling a larger image here and there would alias.
         height, width = query.shape[:2]
         query = _area(query, max(1, round(width / finer)), max(1, round(height / finer)))
     (height, width), (rows, columns) = query.shape[:2], target.shape[:2]
@@ -307,7 +307,7 @@ def _fit(
     covariance = ((source - centre) * (goal - aim)).sum(axis=0)
     gain = np.divide(covariance, variance, out=np.ones(3), where=variance > 1e-9)
     # Between strangers least squares fades the query out, which would hide that they differ.
-    # A clearly negative gain is kept: an inverted picture is still the same picture.
+    # A clearly negative gain is kept: an inverted image is still the same image.
     gain = np.where(gain > -0.25, np.clip(gain, 0.25, 4.0), np.clip(gain, -4.0, -0.25))
     return np.asarray(np.clip((warped - centre) * gain + aim, 0.0, 255.0), dtype=np.float32)
 
@@ -350,13 +350,13 @@ def _lossy(pixels: Bytes8) -> tuple[bytes, str]:
 
 
 def drawable(path: Path) -> str:
-    """Return what a picture of this name is, as Pillow calls it.
+    """Return what an image of this name is, as Pillow calls it.
 
     Raises:
         UsageError: it is of no kind that is drawn.
     """
     if path.suffix.lower() not in DRAWN:
-        raise UsageError(f"{path} is to be a picture; choose a name that ends in .png or .jpg")
+        raise UsageError(f"{path} is to be an image; choose a name that ends in .png or .jpg")
     return DRAWN[path.suffix.lower()]
 
 
@@ -370,14 +370,14 @@ def write_card(
     lines: Sequence[str] = (),
     side: int = 320,
 ) -> Path:
-    """Write a pair as one picture: query, reference, aligned and plain difference, under a title.
+    """Write a pair as one image: query, reference, aligned and plain difference, under a title.
 
     Args:
         path: .png or .jpg to write; an older one is replaced in one step.
         query, reference, matrix: as in :func:`card`.
-        title: one line above the pictures; shortened where it does not fit.
+        title: one line above the images; shortened where it does not fit.
         lines: further lines under the title.
-        side: long side of each picture.
+        side: long side of each image.
 
     Raises:
         VisleakError: the file cannot be written.
@@ -407,7 +407,7 @@ def write_card(
 
 
 def _sheet(panels: dict[str, Bytes8], title: str, lines: Sequence[str]) -> Image.Image:
-    """Lay the pictures side by side, captions under them, text above."""
+    """Lay the images side by side, captions under them, text above."""
     gap, line = 16, 22
     texts = [text for text in (title, *lines) if text]
     top = gap + line * len(texts) + (gap // 2 if texts else 0)

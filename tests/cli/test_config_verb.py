@@ -107,7 +107,7 @@ def test_a_comparison_that_fails_is_said_and_ends_with_1(
 @pytest.mark.parametrize(
     ("given", "said"),
     [
-        (("--config", "no.toml"), "config no.toml is no file; it is a TOML file with [sets.NAME]"),
+        (("--config", "no.toml"), "config no.toml is not a file; it is a TOML file"),
         (("--config", "CONFIG", "--hard", "0.9"), "--hard cannot be used with --config"),
         (("--config", "CONFIG", "--test", "x"), "--test cannot be used with --config"),
         (("x", "--config", "CONFIG"), "DIR cannot be used with --config"),

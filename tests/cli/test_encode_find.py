@@ -230,7 +230,7 @@ def test_find_in_an_audit_looks_through_its_sets(dataset: Path, audited: Path) -
 def test_find_says_what_is_wrong(dataset: Path, tmp_path: Path) -> None:
     picture, train = dataset / "test" / "thing" / "copy.png", dataset / "train"
     assert refused("find", tmp_path / "no.png", "--against", train) == (
-        2, f"image '{tmp_path / 'no.png'}' is no file",
+        2, f"image '{tmp_path / 'no.png'}' is not a file",
     )  # fmt: skip
     assert "does not exist" in refused("find", picture, "--against", tmp_path / "no")[1]
     text = dataset / "test" / "thing" / "text.jpg"

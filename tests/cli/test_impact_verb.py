@@ -195,7 +195,7 @@ def test_what_is_wrong_is_said_before_the_work(
         "impact", folder, *predictions, "--fair-predictions", fair, "--leaderboard", damaged, *LINKS
     )
     assert code == 1
-    assert message.endswith("it is no leaderboard; choose another file")
+    assert message.endswith("it is not a leaderboard; choose another file")
     code, message = refused("impact", tmp_path, *predictions)
     assert code == 2
     assert "holds no finished audit" in message

@@ -14,8 +14,8 @@ from starlette.testclient import TestClient
 from visleak.auditing import Audit
 from visleak.memorization.tracing import read_trace
 from visleak.review.app import create_app
-from visleak.review.desk import Desk
-from visleak.review.security import Door
+from visleak.review.security import Access
+from visleak.review.session import ReviewSession
 from visleak.verdicts import Ledger, Verdict, digests_of
 
 
@@ -79,10 +79,10 @@ def test_the_review_opens_and_counts(folders: Path, traced: Path, tmp_path: Path
     asked = ("memorization", "trace", folders / "made", "--source", folders / "train", "-o")
     out = tmp_path / "out"
     assert run(*asked, out).code == 0
-    with Desk(out / "audit", "ada") as desk:
-        door = Door(8765)
-        client = TestClient(create_app(desk, door), base_url="http://127.0.0.1:8765")
-        page = client.get(f"/?token={door.token}")
+    with ReviewSession(out / "audit", "ada") as session:
+        access = Access(8765)
+        client = TestClient(create_app(session, access), base_url="http://127.0.0.1:8765")
+        page = client.get(f"/?token={access.token}")
         assert page.status_code == 200
         assert "copy.jpg" in page.text
     table = Audit(out / "audit").pairs(grade="near")

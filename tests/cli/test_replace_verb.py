@@ -114,6 +114,6 @@ def test_review_refuses_before_it_serves(asked: list[object], tmp_path: Path) ->
     code, said = refused(*alone, "--pool", tmp_path / "nowhere")
     assert (code, "nowhere' does not exist" in said) == (2, True)
     code, said = refused(*alone, "--pool", pool, "--instructions", tmp_path / "no.md")
-    assert (code, "no.md is no file; give a JSON file or a text" in said) == (2, True)
+    assert (code, "no.md is not a file; give a JSON file or a text" in said) == (2, True)
     code, said = refused(*alone, "--instructions", tmp_path / "no.md")
     assert (code, "name a pool with --pool" in said) == (2, True)

@@ -128,7 +128,7 @@ def test_disputed_pairs_are_told_when_left_out(folder: Path, tmp_path: Path) -> 
         ),
         (("--strict",), "--strict means nothing without import or export; leave it out"),
         (("import", "x.csv"), "there is no file x.csv to import"),
-        (("export", "x.csv"), "nobody has judged a pair of"),
+        (("export", "x.csv"), "no pair was judged in"),
     ],
 )
 def test_wrong_command_lines(audited: Path, arguments: tuple[str, ...], said: str) -> None:

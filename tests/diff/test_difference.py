@@ -16,8 +16,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from made_folders import World, digest, leaking, make_folder, worlds
-from visleak.diff import Difference, diff, told, write_changes
-from visleak.diff.writing import COLUMNS, rows
+from visleak.diff import Difference, diff, document, headlines, write_changes
+from visleak.diff.document import COLUMNS, rows
 from visleak.errors import UsageError, VisleakError
 from visleak.verdicts import Ledger, Verdict, judged_pairs
 
@@ -352,7 +352,7 @@ def test_a_replaced_image_keeps_its_place(tmp_path: Path) -> None:
     total = found.totals[0]
     assert (total.new, total.gone, total.shared) == (0, 1, 1)
     assert not total.paired
-    assert next(iter(told(found))) == (
+    assert next(headlines(found)) == (
         "after has 0 leaking test images that before had not, 1 is gone, 0 changed grade;"
         " near or exact 50.00 % -> 0.00 %"
     )
@@ -375,7 +375,7 @@ def test_the_same_images_are_compared_in_pairs(tmp_path: Path) -> None:
     assert total.flips == (1, 8)
     assert total.p_value == pytest.approx(20 / 512)  # (C(9, 0) + C(9, 1)) / 2**9, both tails
     assert "8 leak now alone, 1 leaked before alone (McNemar's exact test, p = 0.039)" in "\n".join(
-        told(diff(*folders))
+        document(diff(*folders))
     )
 
 
@@ -391,7 +391,8 @@ def test_only_vectors_are_known_by_id(tmp_path: Path) -> None:
         "vanished": 1,
         "changed": 0,
     }
-    assert "images      train: 2 the same (by id: contents are not known)" in list(told(found))
+    (table,) = document(found).grids()
+    assert ["images", "train: 2 the same (by id: contents are not known)"] in table.rows
     with pytest.raises(UsageError, match=r"before has no grades, so nothing can be said at near"):
         diff(*folders, "near")
 

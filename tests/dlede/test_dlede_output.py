@@ -146,7 +146,7 @@ def test_a_newer_or_damaged_file_is_refused_in_one_line(out: Path, tmp_path: Pat
     with pytest.raises(VisleakError, match=r"has layout 2, this visleak reads up to 1; use a"):
         read_dlede(tmp_path)
     path.write_text(json.dumps(content | {"kind": "visleak impact"}))
-    with pytest.raises(VisleakError, match=r"it is no result of `visleak dlede`"):
+    with pytest.raises(VisleakError, match=r"it is not a result of `visleak dlede`"):
         read_dlede(tmp_path)
     with pytest.raises(VisleakError, match=r"cannot be read"):
         read_dlede(tmp_path / "none")

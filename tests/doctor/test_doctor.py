@@ -13,8 +13,7 @@ from pathlib import Path
 import pytest
 
 from visleak.doctor import checkup, examine
-from visleak.doctor.packages import Extra, extras, installed, versions
-from visleak.doctor.probes import PROBES, Answer, ask
+from visleak.doctor.checkup import PROBES, Extra, ProbeResult, ask, extras, installed, versions
 
 STATED = (
     "numpy>=1.26",
@@ -57,7 +56,7 @@ def test_versions_are_those_of_the_metadata() -> None:
 def test_two_packages_of_cv2() -> None:
     """Each overwrites the other's files, and which one works is chance."""
     there = {"opencv-python": "4.9.0", "opencv-python-headless": "5.0.0"}
-    (trouble,) = checkup.troubles(there, {"cv2": Answer({}, None)})
+    (trouble,) = checkup.issues(there, {"cv2": ProbeResult({}, None)})
     assert trouble.what == (
         "opencv-python-headless 5.0.0 and opencv-python 4.9.0 both bring cv2 and overwrite each"
         " other's files"
@@ -81,15 +80,18 @@ def test_two_packages_of_cv2() -> None:
 def test_cv2_that_does_not_import(there: dict[str, str], remedy: str) -> None:
     """As in a container without a display's libraries."""
     error = "ImportError: libGL.so.1: cannot open shared object file"
-    (trouble,) = checkup.troubles(there, {"cv2": Answer({}, error)})
+    (trouble,) = checkup.issues(there, {"cv2": ProbeResult({}, error)})
     assert trouble.what == f"cv2 does not work ({error})"
     assert trouble.remedy == remedy
 
 
 def test_a_broken_torch_is_not_blamed_on_torchvision() -> None:
     """Two lines, each with its own remedy."""
-    answers = {"torch": Answer({}, "ImportError: x"), "torchvision": Answer({}, "ImportError: x")}
-    found = checkup.troubles({}, answers)
+    answers = {
+        "torch": ProbeResult({}, "ImportError: x"),
+        "torchvision": ProbeResult({}, "ImportError: x"),
+    }
+    found = checkup.issues({}, answers)
     assert [each.remedy for each in found] == [
         "pip install --force-reinstall torch",
         "pip install --force-reinstall torchvision",
@@ -101,7 +103,7 @@ def test_a_broken_torch_is_not_blamed_on_torchvision() -> None:
 
 def test_what_children_say(monkeypatch: pytest.MonkeyPatch) -> None:
     """Answers, errors, deaths, silence, and one that hangs; all at once."""
-    monkeypatch.setattr("visleak.doctor.probes.PATIENCE", 2.0)
+    monkeypatch.setattr("visleak.doctor.checkup.PATIENCE", 2.0)
     probes = {
         "good": "print('noise'); print('{\"a\": 1}')",
         "bad": "raise RuntimeError('operator torchvision::nms does not exist')",
@@ -114,12 +116,12 @@ def test_what_children_say(monkeypatch: pytest.MonkeyPatch) -> None:
     found = ask(list(probes), probes)
     assert time.monotonic() - start < 20
     assert found == {
-        "good": Answer({"a": 1}, None),
-        "bad": Answer({}, "RuntimeError: operator torchvision::nms does not exist"),
-        "dead": Answer({}, "the process was killed by signal 9"),
-        "silent": Answer({}, "it said nothing that can be read"),
-        "ends": Answer({}, "exit code 3"),
-        "hangs": Answer({}, "no answer within 2 s"),
+        "good": ProbeResult({"a": 1}, None),
+        "bad": ProbeResult({}, "RuntimeError: operator torchvision::nms does not exist"),
+        "dead": ProbeResult({}, "the process was killed by signal 9"),
+        "silent": ProbeResult({}, "it said nothing that can be read"),
+        "ends": ProbeResult({}, "exit code 3"),
+        "hangs": ProbeResult({}, "no answer within 2 s"),
     }
 
 
@@ -138,7 +140,7 @@ def test_this_installation() -> None:
     found = examine()
     assert found.devices[0]["name"] == "cpu"
     assert found.versions["torch"] == version("torch")
-    assert not [each for each in found.troubles if not each.what.startswith("torchvision")]
+    assert not [each for each in found.issues if not each.what.startswith("torchvision")]
     json.dumps(found.as_dict())
 
 
@@ -215,6 +217,6 @@ def test_a_broken_installation(tmp_path: Path) -> None:
 def test_a_cache_that_cannot_be_written(tmp_path: Path) -> None:
     """A file where the folder would be."""
     (tmp_path / "file").write_text("")
-    (trouble,) = checkup._cache_troubles(checkup._cache(tmp_path / "file" / "cache"))
+    (trouble,) = checkup._cache_issues(checkup._cache(tmp_path / "file" / "cache"))
     assert trouble.what == f"the cache folder {tmp_path / 'file' / 'cache'} cannot be written"
-    assert checkup._cache_troubles(checkup._cache(tmp_path / "new" / "cache")) == ()
+    assert checkup._cache_issues(checkup._cache(tmp_path / "new" / "cache")) == ()

@@ -43,7 +43,7 @@ def pictures(folder: Path, count: int, seed: int = 0) -> Path:
 @pytest.fixture
 def source(tmp_path: Path) -> Path:
     folder = pictures(tmp_path / "photos", 7)
-    (folder / "class0" / "secret-broken.png").write_bytes(b"no picture")
+    (folder / "class0" / "secret-broken.png").write_bytes(b"no image")
     return folder
 
 
@@ -115,7 +115,7 @@ def test_a_finished_folder_is_reused_and_another_set_refused(source: Path, tmp_p
 def test_a_shard_without_a_readable_picture_is_an_empty_file(tmp_path: Path) -> None:
     folder = pictures(tmp_path / "photos", 4)
     for number in range(2):
-        (folder / "class0" / f"a{number}.png").write_bytes(b"no picture")
+        (folder / "class0" / f"a{number}.png").write_bytes(b"no image")
     done = encode(open_images(folder), ENCODER, tmp_path / "out", shard=2, cache=None)
     assert (done.vectors, done.unreadable, done.shards) == (4, 2, 3)
     stored = open_images(f"emb:{done.folder}")
@@ -143,7 +143,7 @@ def test_what_cannot_be_asked(source: Path, tmp_path: Path) -> None:
         encode(images, ENCODER, out, shard=0)
     with pytest.raises(UsageError, match="a salt is for anonymous ids: give --anonymous too"):
         encode(images, ENCODER, out, salt=tmp_path / "salt")
-    with pytest.raises(UsageError, match="is no file; leave --salt out to have one made"):
+    with pytest.raises(UsageError, match="is not a file; leave --salt out to have one made"):
         encode(images, ENCODER, out, anonymous=True, salt=tmp_path / "salt")
     (tmp_path / "salt").write_text("short")
     with pytest.raises(UsageError, match="has 5 characters and can be guessed; it needs 16"):
@@ -296,7 +296,7 @@ def totals(audit: visleak.Audit) -> dict[str, int]:
 
 @pytest.fixture
 def leaking(tmp_path: Path, natural: dict[str, np.ndarray]) -> tuple[Path, Path]:
-    """Two folders with copies, mirrored copies and blank pictures between them."""
+    """Two folders with copies, mirrored copies and blank images between them."""
     test, train = tmp_path / "test" / "x", tmp_path / "train" / "x"
     for folder in (test, train):
         folder.mkdir(parents=True)
@@ -320,7 +320,7 @@ def test_an_audit_of_embeddings_is_the_audit_of_their_pictures(
 ) -> None:
     """Every pair by threshold, its similarity, view, background and degree: the same bytes.
 
-    Pictures or embeddings on either side, streamed from several shards or held in memory.
+    Images or embeddings on either side, streamed from several shards or held in memory.
     """
     test, train = leaking
     settings = visleak.Settings(verify=False)

@@ -66,7 +66,7 @@ def test_a_leak_fails_and_names_the_worst_pairs(data: Path) -> None:
     assert lines[2].startswith("  test mirrored.png = train chelsea.png: near, probability ")
     assert lines[2].endswith("(mirrored)")
     assert lines[3:] == [
-        "to look at the pictures, keep the audit with out=FOLDER, then visleak review FOLDER"
+        "to look at the images, keep the audit with out=FOLDER, then visleak review FOLDER"
     ]
 
 
@@ -96,7 +96,7 @@ def test_rates_up_to_the_allowed_one_pass(data: Path) -> None:
 
 
 def test_arrays_and_datasets_are_sources(small: dict[str, np.ndarray]) -> None:
-    """Sequences of arrays, and objects of (picture, label) as torchvision has them."""
+    """Sequences of arrays, and objects of (image, label) as torchvision has them."""
 
     class Pictures:
         def __len__(self) -> int:
@@ -120,7 +120,7 @@ def test_one_set_must_not_repeat_itself(small: dict[str, np.ndarray]) -> None:
 def test_what_a_baseline_knows_passes(data: Path, tmp_path: Path) -> None:
     out = tmp_path / "out"
     said = failure(data / "test", data / "train", out=out)
-    assert said.endswith(f"to look at the pictures: visleak review {out}")
+    assert said.endswith(f"to look at the images: visleak review {out}")
     passes(data / "test", data / "train", baseline=out)
     with pytest.raises(UsageError, match="is the output folder itself"):
         passes(data / "test", data / "train", baseline=out, out=out)
@@ -202,4 +202,4 @@ def test_a_real_test_run_shows_what_leaks(data: Path, tmp_path: Path) -> None:
     assert errors[0].endswith("have a near-duplicate or exact copy in train; allowed 0.00 %")
     assert "test copy.png = train astronaut.png: exact" in errors[1]
     assert ">       visleak.assert_no_leak(" in ran.stdout
-    assert "asserting.py:" not in ran.stdout.replace("visleak.gating.asserting.LeakFound", "")
+    assert "asserting.py:" not in ran.stdout.replace("visleak.gating.assertion.LeakFound", "")

@@ -11,7 +11,14 @@ from hypothesis import strategies as st
 
 from made_folders import World, digest, leaking, make_folder, worlds
 from visleak.gating import new_leaks, read_baseline
-from visleak.verdicts import Ledger, Verdict, judged_pairs, judged_summary, read_verdicts, settle
+from visleak.verdicts import (
+    Ledger,
+    Verdict,
+    consensus_of,
+    judged_pairs,
+    judged_summary,
+    read_verdicts,
+)
 from visleak.verdicts.accepted import COLUMNS
 from visleak.verdicts.level import Level
 
@@ -32,7 +39,7 @@ class Plain:
         self.rows = judged_pairs(folder).to_pylist()
         self.people = {
             frozenset(key): said.grade
-            for key, said in settle(read_verdicts(folder)).items()
+            for key, said in consensus_of(read_verdicts(folder)).items()
             if said.grade
         }
         self.content = {

@@ -20,7 +20,7 @@ from visleak.errors import UsageError, VisleakError
 from visleak.images import content_digest, open_images
 from visleak.remedy import replace
 from visleak.remedy.replacing_lists import CIFAIR
-from visleak.replacements import Asked, Decisions, open_selection
+from visleak.replacements import Decisions, SelectionSettings, open_selection
 from visleak.verdicts import Ledger, Verdict
 
 DUPLICATES = ["cat/00.png", "cat/01.png", "cat/02.png", "dog/06.png", "dog/07.png"]
@@ -43,7 +43,7 @@ def folder(planted, tmp_path) -> Path:
 def replaced(planted, folder):
     def replaced(out=None, pool=None, at=None, **asked):
         own = {k: asked.pop(k) for k in ("grade", "include_disputed", "seed") if k in asked}
-        wanted = Asked(pool or planted / "pool", **own)
+        wanted = SelectionSettings(pool or planted / "pool", **own)
         return replace(at or folder, wanted, out, workers=1, cache=planted / "cache", **asked)
 
     return replaced
@@ -51,7 +51,7 @@ def replaced(planted, folder):
 
 def approve(folder: Path, planted: Path, tests: list[str]) -> dict[str, str]:
     """Let a person approve the first candidate of some duplicates; return id to id."""
-    asked = Asked(planted / "pool")
+    asked = SelectionSettings(planted / "pool")
     with open_selection(folder, asked, workers=1, cache=planted / "cache") as selection:
         found = {}
         for place, each in enumerate(selection.duplicates.images):

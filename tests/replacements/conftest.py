@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from planted_pool import audited, one_encoder, plant, traps  # noqa: F401
-from visleak.replacements import Asked, Selection, open_selection
+from visleak.replacements import Selection, SelectionSettings, open_selection
 
 
 @pytest.fixture(scope="session")
@@ -25,7 +25,7 @@ def planted(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture
 def folder(planted: Path, tmp_path: Path) -> Path:
-    """A copy of the audit, whose pictures lie where they were."""
+    """A copy of the audit, whose images lie where they were."""
     return Path(shutil.copytree(planted / "audit", tmp_path / "audit"))
 
 
@@ -37,7 +37,7 @@ def opened(planted: Path, folder: Path) -> Iterator[Callable[..., Selection]]:
         def opened(
             pool: Path | None = None, trial: bool = False, at: Path | None = None, **asked: Any
         ) -> Selection:
-            wanted = Asked(pool or planted / "pool", **asked)
+            wanted = SelectionSettings(pool or planted / "pool", **asked)
             return stack.enter_context(
                 open_selection(
                     at or folder, wanted, trial=trial, workers=1, cache=planted / "cache"

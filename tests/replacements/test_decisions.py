@@ -16,7 +16,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from visleak.errors import UsageError, VisleakError
-from visleak.replacements.decisions import COLUMNS, FILE, PLAIN, Decision, Decisions, Taken
+from visleak.replacements.decisions import COLUMNS, FILE, PLAIN, AlreadyDecided, Decision, Decisions
 from visleak.storage import csv_text
 from visleak.storage.database import EVERY
 
@@ -57,9 +57,11 @@ def test_a_decision_is_on_disk_when_the_call_returns(tmp_path):
 def test_a_pool_image_is_used_once(tmp_path):
     with Decisions(tmp_path) as ours:
         ours.approve(decision("t0", "p0"), ())
-        with pytest.raises(Taken, match="p0 of the pool was decided about before; take another"):
+        with pytest.raises(
+            AlreadyDecided, match="p0 of the pool was decided about before; take another"
+        ):
             ours.approve(decision("t1", "p0"), {"d-p0"})
-        with pytest.raises(Taken, match="p0 of the pool"):
+        with pytest.raises(AlreadyDecided, match="p0 of the pool"):
             ours.reject(decision("t1", "p0", "rejected"))
         assert len(ours.standing()) == 1
 
@@ -67,7 +69,7 @@ def test_a_pool_image_is_used_once(tmp_path):
 def test_a_test_image_has_one_replacement(tmp_path):
     with Decisions(tmp_path) as ours:
         ours.approve(decision("t0", "p0"), ())
-        with pytest.raises(Taken, match="test/t0 has a replacement; withdraw that first"):
+        with pytest.raises(AlreadyDecided, match="test/t0 has a replacement; withdraw that first"):
             ours.approve(decision("t0", "p1"), {"d-p0"})
         # its twin of the same bytes is another image
         ours.approve(decision("t0", "p1", copy=1), {"d-p0"})
@@ -117,7 +119,7 @@ def test_withdraw_takes_back_whoever_approved(tmp_path):
 
 
 def test_an_approval_waits_for_what_it_was_not_compared_with(tmp_path):
-    """Two pages that approve two copies of one picture at once: the second must look again."""
+    """Two pages that approve two copies of one image at once: the second must look again."""
     with Decisions(tmp_path) as ours, Decisions(tmp_path) as theirs:
         theirs.approve(decision("t1", "p1"), ())
         assert ours.approve(decision("t0", "p0"), ()) == {"d-p1"}
@@ -134,7 +136,7 @@ def test_many_threads_at_once(tmp_path):
         def approve(number: int) -> bool:
             try:
                 return not ours.approve(decision(f"t{number}", f"p{number % 10}"), known)
-            except Taken:
+            except AlreadyDecided:
                 return False
 
         with ThreadPoolExecutor(8) as pool:
@@ -145,7 +147,7 @@ def test_many_threads_at_once(tmp_path):
 
 RACER = """
 import sys, pathlib
-from visleak.replacements.decisions import Decision, Decisions, Taken
+from visleak.replacements.decisions import Decision, Decisions, AlreadyDecided
 who, folder = sys.argv[1], pathlib.Path(sys.argv[2])
 known = {f"d-p{n}" for n in range(30)}
 with Decisions(folder) as ours:
@@ -154,7 +156,7 @@ with Decisions(folder) as ours:
         try:
             assert not ours.approve(Decision("approved", f"d-{who}{n}", 0, f"d-p{n}", "test",
                 f"{who}{n}", f"p{n}", "", who, "person"), known)
-        except Taken:
+        except AlreadyDecided:
             pass
 """
 
@@ -239,7 +241,7 @@ def test_a_folder_with_the_plain_copy_alone_begins_with_it(tmp_path):
     (tmp_path / FILE).unlink()
     with Decisions(tmp_path) as again:
         assert again.standing() == before
-        with pytest.raises(Taken):
+        with pytest.raises(AlreadyDecided):
             again.approve(decision("=t0", "p3"), {"d-p0"})
     (tmp_path / FILE).unlink()
     (tmp_path / PLAIN).write_text("decision,test\napproved,x\n")
@@ -315,7 +317,7 @@ def test_like_a_plain_table(tmp_path_factory, moves):
                     _ = ours.approve(asked, known) if what == "a" else ours.reject(asked)
                     assert free
                     model.append([verdict, test, pool, who, True])
-                except Taken:
+                except AlreadyDecided:
                     assert not free
                 continue
             if what == "u":

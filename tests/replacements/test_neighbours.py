@@ -8,8 +8,8 @@ import pyarrow as pa
 from visleak.encoders import load_encoder
 from visleak.pipeline.candidates import Side
 from visleak.records import Fingerprints
-from visleak.replacements.candidates import SHOWN
-from visleak.replacements.neighbours import COMPARED, Neighbours
+from visleak.replacements.checking import COMPARED, Neighbours
+from visleak.replacements.pool import SHOWN
 
 
 def side(name: str, count: int, seed: int) -> Side:
@@ -31,7 +31,7 @@ def side(name: str, count: int, seed: int) -> Side:
 
 
 def test_an_audits_candidates_are_all_compared() -> None:
-    """Against all similarities: a copy behind three pictures of the like is not passed by."""
+    """Against all similarities: a copy behind three images of the like is not passed by."""
     existing = {name: side(name, 90, seed) for seed, name in enumerate(("test", "train"))}
     pool = side("pool", 40, 7)
     neighbours = Neighbours(existing, pool, load_encoder("builtin"), (0,), 1)

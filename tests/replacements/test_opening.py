@@ -51,7 +51,7 @@ def test_a_pool_of_embeddings(opened, tmp_path):
     import numpy as np
 
     np.save(tmp_path / "emb.npy", np.eye(4, dtype=np.float32))
-    with pytest.raises(UsageError, match=r"set of embeddings|no pictures|does not exist"):
+    with pytest.raises(UsageError, match=r"set of embeddings|no images|does not exist"):
         opened(f"emb:{tmp_path}?encoder=builtin")
 
 

@@ -13,7 +13,7 @@ from visleak.encoders import load_encoder
 from visleak.errors import UsageError
 from visleak.images import content_digest
 from visleak.records import VIEWS
-from visleak.replacements import NotEligible, Selection, Taken
+from visleak.replacements import AlreadyDecided, NotEligible, Selection
 from visleak.replacements.decisions import Decisions
 
 
@@ -147,7 +147,7 @@ def test_approving_is_checked_on_the_server(opened):
     with pytest.raises(UsageError, match="no usable image of the pool has the content 'x'"):
         selection.approve(0, "x", "ada")
     selection.approve(3, dog.digest, "ada")
-    with pytest.raises(Taken, match=r"dog/.* of the pool was decided about before"):
+    with pytest.raises(AlreadyDecided, match=r"dog/.* of the pool was decided about before"):
         selection.approve(4, dog.digest, "bob")
     shown = selection.offer(3)
     assert (shown.approved.pool, shown.candidate.id, shown.candidate.objection) == (
@@ -197,7 +197,7 @@ def test_two_pages_at_once_never_approve_copies(opened, twins):
     def approve(number: int) -> bool:
         try:
             pages[number % 2].approve(number % 3, digests[number % 4], "ada")
-        except (NotEligible, Taken):
+        except (NotEligible, AlreadyDecided):
             return False
         return True
 

@@ -1,4 +1,4 @@
-"""Makes small audit folders as the pipeline leaves them, from pictures that ship with tests."""
+"""Makes small audit folders as the pipeline leaves them, from images that ship with tests."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ HARD, SOFT = 0.96, 0.9
 
 @dataclass
 class Made:
-    """An audit folder and the pictures behind it."""
+    """An audit folder and the images behind it."""
 
     folder: Path
     store: dict[tuple[str, str], Pixels]

@@ -143,7 +143,7 @@ def test_page_says_what_the_audit_found(made: Made, page: Page) -> None:
         "visleak audit --test test --train train --train web=crawl",
         "b2:0123456789abcdef",
         "truncated",
-        "One of the two pictures could not be read again",
+        "One of the two images could not be read again",
     ):
         assert part in page.words, part
     assert any("Shares of hard and soft leaks" in words for words in charts(page))
@@ -169,14 +169,14 @@ def test_private_page_holds_no_pixel(fresh: Callable[..., Made]) -> None:
     page = Page(build(made.folder, made.pictures, private=True))
     assert made.asked == []
     assert len(page.all("img")) == len(charts(page))
-    assert "made without pictures" in page.words
+    assert "made without images" in page.words
     assert [a for a in page.all("li") if "data-kind" in a]
 
 
 def test_page_without_access_to_pictures_says_so(made: Made) -> None:
     page = Page(build(made.folder))
     assert len(page.all("img")) == len(charts(page))
-    assert "No pictures were at hand" in page.words
+    assert "No images were available" in page.words
 
 
 def test_hostile_names_and_labels_are_text(html: str, page: Page) -> None:
@@ -223,7 +223,7 @@ def test_audit_without_a_leak_says_what_that_means(fresh: Callable[..., Made]) -
     total = made.summary["totals"][0]["rates"]["exact"]["total"]
     assert "No leak was found." in page.words
     assert "near-duplicate or exact copy among" in page.words
-    assert "Grades come from looking at both pictures" in page.words
+    assert "Grades come from comparing the pixels of both images" in page.words
     assert "not proof that there is none" in page.words
     assert f"the rule of three, 3 / {total}" in page.words
     assert "no duplicates found" in page.words
@@ -245,7 +245,7 @@ def test_unverified_audit_speaks_of_degrees_only(fresh: Callable[..., Made]) -> 
     summary["settings"]["verify"] = False
     write_json(made.folder / "audit.json", summary)
     page = Page(build(made.folder, made.pictures))
-    assert "No pictures were compared" in page.words
+    assert "No pixels were compared" in page.words
     assert "Near or exact" not in page.words
     assert "hard or soft" in page.words
     assert {a["data-kind"] for a in page.all("li") if "data-kind" in a} == {"hard", "soft"}

@@ -47,7 +47,7 @@ def test_page_after_review(made: Made) -> None:
         "1 of the listed pairs has another grade than the machine gave",
         "1 was found by people only",
         "1 is disputed: the reviewers disagree on near-or-not",
-        f"The machine alone said: {made.summary['headline']}",
+        f"Without review: {made.summary['headline']}",
         "By type, before and after review",
         "Examples of each type",
         "1 disputed pair",
@@ -76,10 +76,10 @@ def test_badges_say_what_is_a_persons(made: Made) -> None:
 
     card = of(changed)
     assert '<span class="chip similar">similar</span> <span class="chip human">judged' in card
-    assert "&lt;img src=x onerror=alert(1)&gt;</bdi> says similar; the machine said near." in card
+    assert "&lt;img src=x onerror=alert(1)&gt;</bdi> says similar; automatic grade: near." in card
     assert '<span class="chip disputed">disputed' in of(disputed)
-    assert "says different; the machine's near stands." in of(disputed)
-    found = [c for c in cards if "the machine had not listed the pair" in c]
+    assert "says different; the automatic grade near is used." in of(disputed)
+    found = [c for c in cards if "the audit had not listed the pair" in c]
     assert len(found) == 1
     # nobody measured it: no number is shown, and it sorts last
     assert 'data-similarity="-2.000000"' in found[0]
@@ -134,5 +134,5 @@ def test_an_audit_without_verification_has_the_grades_of_people(made: Made) -> N
                   (before, after)] for mine in (True, False))  # fmt: skip
     assert own[0] <= {"hard", "soft"}
     assert rest == [{"hard", "soft"}, {"hard", "soft"}]
-    assert "No pictures were compared" not in Page(build(made.folder)).words
+    assert "No pixels were compared" not in Page(build(made.folder)).words
     assert np.isfinite([c.similarity for c in after.cards]).all()

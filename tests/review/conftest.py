@@ -14,7 +14,7 @@ pytest.importorskip("httpx2", reason="Starlette's TestClient needs it")
 
 from reviewed import Browser, make_audit
 
-from visleak.review.desk import Desk
+from visleak.review.session import ReviewSession
 
 
 @pytest.fixture(scope="session")
@@ -25,16 +25,16 @@ def finished(tmp_path_factory: pytest.TempPathFactory, natural: dict[str, np.nda
 
 @pytest.fixture
 def folder(finished: Path, tmp_path: Path) -> Path:
-    """A copy of the audit, whose pictures lie where they were."""
+    """A copy of the audit, whose images lie where they were."""
     return Path(shutil.copytree(finished, tmp_path / "audit"))
 
 
 @pytest.fixture
-def desk(folder: Path) -> Iterator[Desk]:
-    with Desk(folder, "ada") as desk:
-        yield desk
+def session(folder: Path) -> Iterator[ReviewSession]:
+    with ReviewSession(folder, "ada") as session:
+        yield session
 
 
 @pytest.fixture
-def browser(desk: Desk) -> Browser:
-    return Browser.at(desk)
+def browser(session: ReviewSession) -> Browser:
+    return Browser.at(session)

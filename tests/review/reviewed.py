@@ -15,8 +15,8 @@ from starlette.testclient import TestClient
 
 import visleak
 from visleak.review.app import create_app
-from visleak.review.desk import Desk
-from visleak.review.security import Door
+from visleak.review.security import Access
+from visleak.review.session import ReviewSession
 
 PORT = 8765
 HERE = f"http://127.0.0.1:{PORT}"
@@ -30,7 +30,7 @@ OWN = {"origin": HERE, "x-visleak": "review"}
 
 
 def make_audit(folder: Path, natural: dict[str, np.ndarray]) -> Path:
-    """Audit 32-pixel pictures and two photographs; return the audit folder.
+    """Audit 32-pixel images and two photographs; return the audit folder.
 
     Planted: near copies (darker), an exact one under a hostile name, a mirrored one, repeats in
     the test set, and one content in two training files.
@@ -57,7 +57,7 @@ def make_audit(folder: Path, natural: dict[str, np.ndarray]) -> Path:
 
 
 def write_set(folder: Path, pictures: dict[str, np.ndarray]) -> None:
-    """Write pictures, and a manifest beside them with labels and captions."""
+    """Write images, and a manifest beside them with labels and captions."""
     folder.mkdir(parents=True)
     with folder.with_suffix(".csv").open("w", newline="") as lines:
         writer = csv.writer(lines)
@@ -69,7 +69,7 @@ def write_set(folder: Path, pictures: dict[str, np.ndarray]) -> None:
 
 
 def tile(picture: np.ndarray, side: int, rng: np.random.Generator) -> np.ndarray:
-    """Cut a square out of a picture and make it ``side`` pixels wide."""
+    """Cut a square out of an image and make it ``side`` pixels wide."""
     size = min(picture.shape[:2]) // 2
     y, x = (int(rng.integers(0, length - size)) for length in picture.shape[:2])
     cut = picture[y : y + size, x : x + size]
@@ -88,16 +88,16 @@ def shifted(picture: np.ndarray) -> np.ndarray:
 class Browser:
     """A browser that was let in."""
 
-    desk: Desk
-    door: Door
+    session: ReviewSession
+    access: Access
     client: TestClient
 
     @classmethod
-    def at(cls, desk: Desk) -> Browser:
-        door = Door(PORT)
-        client = TestClient(create_app(desk, door), base_url=HERE, follow_redirects=False)
-        browser = cls(desk, door, client)
-        assert client.get(f"/?token={door.token}").status_code == 303
+    def at(cls, session: ReviewSession) -> Browser:
+        access = Access(PORT)
+        client = TestClient(create_app(session, access), base_url=HERE, follow_redirects=False)
+        browser = cls(session, access, client)
+        assert client.get(f"/?token={access.token}").status_code == 303
         return browser
 
     def page(self, address: str) -> str:
@@ -106,10 +106,10 @@ class Browser:
         return str(answer.text)
 
     def pair(self, row: int, query: str = "") -> str:
-        return self.page(f"/pair/{self.desk.listing.name(row)}{query}")
+        return self.page(f"/pair/{self.session.listing.name(row)}{query}")
 
     def judge(self, rows: list[int], judgment: str, **more: Any) -> dict[str, Any]:
-        names = [self.desk.listing.name(row) for row in rows]
+        names = [self.session.listing.name(row) for row in rows]
         return self.send("/api/judge", {"pairs": names, "judgment": judgment, **more})
 
     def send(self, path: str, value: Any) -> dict[str, Any]:

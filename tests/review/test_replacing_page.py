@@ -22,15 +22,14 @@ from test_review_browser import RULES, chromium, until  # noqa: F401
 from planted_pool import audited, darker, one_encoder, plant, png, scene, store, traps  # noqa: F401
 from visleak.errors import UsageError, VisleakError
 from visleak.pipeline.workplace import silent
-from visleak.replacements import Asked
+from visleak.replacements import SelectionSettings
 from visleak.review import replacing
 from visleak.review.app import create_app
-from visleak.review.bench import Bench, bench_of
-from visleak.review.desk import Desk
-from visleak.review.instructions import read_instructions
-from visleak.review.replacing_page import HOME
-from visleak.review.security import Door
+from visleak.review.pages import read_instructions
+from visleak.review.replacing_page import HOME, ReplacementSession, open_replacement
+from visleak.review.security import Access
 from visleak.review.serving import bound, review
+from visleak.review.session import ReviewSession
 
 HOSTILE = "<img src=x onerror=alert(1)>.png"
 TOLD = """Whole objects only. <script>alert(3)</script>
@@ -59,9 +58,9 @@ def planted(tmp_path_factory: pytest.TempPathFactory) -> Path:
 class Page:
     """A browser that was let in."""
 
-    bench: Bench
+    replacement: ReplacementSession
     client: TestClient
-    door: Door
+    access: Access
     folder: Path
     said: list[str]
 
@@ -81,9 +80,9 @@ class Page:
         return found[1]
 
     def id_of(self, digest: str) -> str:
-        row = self.bench.selection.row_of(digest)
+        row = self.replacement.selection.row_of(digest)
         assert row is not None
-        return str(self.bench.selection.pool.prints.ids[row].as_py())
+        return str(self.replacement.selection.pool.prints.ids[row].as_py())
 
 
 @pytest.fixture
@@ -95,22 +94,24 @@ def opened(planted: Path, tmp_path: Path, monkeypatch: Any) -> Iterator[Callable
 
         def opened(pool: Path | None = None) -> Page:
             said: list[str] = []
-            desk = stack.enter_context(Desk(folder, "ada"))
-            bench = stack.enter_context(
-                bench_of(
+            session = stack.enter_context(ReviewSession(folder, "ada"))
+            replacement = stack.enter_context(
+                open_replacement(
                     folder,
-                    Asked(pool or planted / "pool"),
+                    SelectionSettings(pool or planted / "pool"),
                     planted / "instructions.md",
-                    desk,
+                    session,
                     told=said.append,
                     bars=lambda: nullcontext(silent),
                 )
             )
-            door = Door(PORT)
-            app = create_app(desk, door, replacing.routes(bench), [replacing.NAV], start=HOME)
+            access = Access(PORT)
+            app = create_app(
+                session, access, replacing.routes(replacement), [replacing.NAV], start=HOME
+            )
             client = TestClient(app, base_url=HERE, follow_redirects=False)
-            assert client.get(f"/?token={door.token}").status_code == 303
-            return Page(bench, client, door, folder, said)
+            assert client.get(f"/?token={access.token}").status_code == 303
+            return Page(replacement, client, access, folder, said)
 
         yield opened
 
@@ -127,7 +128,7 @@ def test_the_page_shows_what_one_decides_by(page: Page) -> None:
     assert page.said[0].startswith("0 of 6 duplicates have a replacement; decisions are")
     assert page.said[1] == "instructions for classes that no duplicate is of: lorry"
     assert len(re.findall(r'<img src="/replacing/image/[0-9a-f]{32}"', text)) == 6
-    candidate = page.bench.selection.offer(0).candidate
+    candidate = page.replacement.selection.offer(0).candidate
     assert candidate is not None
     for near in candidate.nearest:
         assert f"{near.similarity:.3f}" in text
@@ -144,13 +145,13 @@ def test_the_page_shows_what_one_decides_by(page: Page) -> None:
 
 def test_names_of_strangers_are_text(page: Page) -> None:
     """Of test images and of the pool, wherever they stand."""
-    images = page.bench.selection.duplicates.images
+    images = page.replacement.selection.duplicates.images
     place = next(n for n, each in enumerate(images) if "onerror" in each.id)
     text = page.get(f"/replacing/{place + 1}")
-    rows = page.bench.selection.pool.queues["cat"].tolist()
-    for candidate in page.bench.selection.candidates(rows):
+    rows = page.replacement.selection.pool.queues["cat"].tolist()
+    for candidate in page.replacement.selection.candidates(rows):
         if "onerror" in candidate.id:
-            page.bench.selection.approve(place, candidate.digest, "ada")
+            page.replacement.selection.approve(place, candidate.digest, "ada")
     text += page.get(f"/replacing/{place + 1}")
     assert "<img src=x" not in text
     assert text.count("&lt;img src=x onerror") >= 4
@@ -175,7 +176,7 @@ def test_only_whom_the_door_lets_in(page: Page) -> None:
     for headers in ({}, {"x-visleak": "review"}, OWN | {"origin": "http://evil.example"}):
         assert page.client.post("/api/replacing", json=told, headers=headers).status_code == 403
     assert page.client.get("/api/replacing").status_code == 405
-    assert page.bench.selection.approvals() == {}
+    assert page.replacement.selection.approvals() == {}
     answer = page.client.get("/replacing/1")
     assert "default-src 'none'" in answer.headers["content-security-policy"]
 
@@ -212,7 +213,7 @@ def test_approve_reject_withdraw_undo(page: Page) -> None:
 
 
 def test_a_copy_is_refused_whoever_asks(page: Page) -> None:
-    selection = page.bench.selection
+    selection = page.replacement.selection
     ids = selection.pool.prints.ids.to_pylist()
     (copy,) = selection.candidates([ids.index("cat/copy-of-train.png")])
     answer = page.post("approve", 0, copy.digest)
@@ -243,7 +244,7 @@ def test_no_candidate_left_and_all_done(opened: Callable[..., Page], tmp_path: P
     assert re.search(r'data-do="approve" disabled', text)
     assert "No candidate of class <bdi>dog</bdi> is left" in page.get("/replacing?class=dog")
     full = opened()
-    full.bench.selection.choose(lambda done, total: None)
+    full.replacement.selection.choose(lambda done, total: None)
     text = full.get("/replacing")
     assert "All 6 duplicates have a replacement" in text
     assert f"visleak replace {full.folder} --pool" in text
@@ -259,7 +260,7 @@ def test_classes_without_candidates_do_not_stand_in_the_way(
     store(tmp_path / "mixed", "cat/only.png", png(scene(9100)))
     store(tmp_path / "mixed", "dog/one.png", png(scene(9101)))
     page = opened(tmp_path / "mixed")
-    labels = [each.label for each in page.bench.selection.duplicates.images]
+    labels = [each.label for each in page.replacement.selection.duplicates.images]
     answer = page.post("approve", 0, page.shown("/replacing/1")).json()
     assert answer["next"] == f"/replacing/{labels.index('dog') + 1}"
 
@@ -294,7 +295,7 @@ def test_what_no_page_sends(page: Page, told: Any, said: str) -> None:
     answer = page.client.post("/api/replacing", json=told, headers=OWN)
     assert answer.status_code == 400
     assert answer.json()["error"].startswith(said)
-    assert page.bench.selection.approvals() == {}
+    assert page.replacement.selection.approvals() == {}
 
 
 # -- instructions --------------------------------------------------------------------------------
@@ -315,11 +316,11 @@ def test_instructions_of_a_text_and_of_json(tmp_path: Path) -> None:
 
 
 def test_instructions_that_cannot_be_used(tmp_path: Path) -> None:
-    with pytest.raises(UsageError, match=r"instructions .*nowhere\.md is no file"):
+    with pytest.raises(UsageError, match=r"instructions .*nowhere\.md is not a file"):
         read_instructions(tmp_path / "nowhere.md")
     path = tmp_path / "a.json"
     for text, said in (
-        ("{", "is no JSON"),
+        ("{", "is not JSON"),
         ("[1]", "must be a JSON object of texts"),
         ('{"cat": 1}', "must be a JSON object of texts"),
     ):
@@ -327,7 +328,7 @@ def test_instructions_that_cannot_be_used(tmp_path: Path) -> None:
         with pytest.raises(VisleakError, match=said):
             read_instructions(path)
     path.write_bytes(b"\xff\xfe\x00")
-    with pytest.raises(VisleakError, match="is no text in UTF-8"):
+    with pytest.raises(VisleakError, match="is not UTF-8 text"):
         read_instructions(path)
     path.write_bytes(b" " * 1_000_001)
     with pytest.raises(VisleakError, match="has more than 1,000,000 bytes"):
@@ -350,7 +351,7 @@ def site(chromium: Any, opened: Callable[..., Page]) -> Iterator[tuple[Page, Cal
     uvicorn = pytest.importorskip("uvicorn")
     page = opened()
     listening = bound(0)
-    page.door.port = listening.getsockname()[1]
+    page.access.port = listening.getsockname()[1]
     config = uvicorn.Config(page.client.app, log_level="error", lifespan="off", ws="none")
     server = uvicorn.Server(config)
     thread = threading.Thread(target=server.run, kwargs={"sockets": [listening]}, daemon=True)
@@ -366,7 +367,7 @@ def site(chromium: Any, opened: Callable[..., Page]) -> Iterator[tuple[Page, Cal
         shown = context.new_page()
         shown.on("console", lambda message: trouble.append(message.text))
         shown.on("pageerror", lambda error: trouble.append(str(error)))
-        shown.goto(page.door.url(page.door.token))
+        shown.goto(page.access.url(page.access.token))
         return shown
 
     yield page, window
@@ -403,7 +404,9 @@ def test_by_keyboard_alone(site: Any) -> None:
     shown.keyboard.press("a")
     until(lambda: place_of(shown) == 1)
     assert shown.inner_text("#approved") == "1"
-    assert [(d.decision, d.pool_digest) for d in page.bench.selection._decisions.standing()] == [
+    assert [
+        (d.decision, d.pool_digest) for d in page.replacement.selection._decisions.standing()
+    ] == [
         ("rejected", second),
         ("approved", third),
     ]
@@ -463,8 +466,8 @@ def test_no_serious_issue_and_no_sideways_scrolling(site: Any, width: int, schem
     until(lambda: place_of(shown) == 0)
     shown.click("#filters summary")
     check()
-    page.bench.selection.choose(lambda done, total: None)
-    shown.goto(f"http://127.0.0.1:{page.door.port}/replacing")
+    page.replacement.selection.choose(lambda done, total: None)
+    shown.goto(f"http://127.0.0.1:{page.access.port}/replacing")
     check()
 
 
@@ -474,15 +477,15 @@ def test_what_is_said_and_written_in_the_end(
     monkeypatch.setenv("VISLEAK_CACHE", str(planted / "cache"))
     folder = Path(shutil.copytree(planted / "audit", tmp_path / "audit"))
     said: list[str] = []
-    asked = Asked(planted / "pool")
-    with Desk(folder, "ada") as desk:
-        pages = bench_of(
-            folder, asked, None, desk, told=said.append, bars=lambda: nullcontext(silent)
+    asked = SelectionSettings(planted / "pool")
+    with ReviewSession(folder, "ada") as session:
+        pages = open_replacement(
+            folder, asked, None, session, told=said.append, bars=lambda: nullcontext(silent)
         )
-        with pages as bench:
-            candidate = bench.selection.offer(0).candidate
+        with pages as replacement:
+            candidate = replacement.selection.offer(0).candidate
             assert candidate is not None
-            bench.selection.approve(0, candidate.digest, bench.reviewer)
+            replacement.selection.approve(0, candidate.digest, replacement.reviewer)
     assert said[-1] == "1 of 6 duplicates have a replacement"
     with (folder / "replacements.csv").open(newline="") as lines:
         (row,) = csv.DictReader(lines)

@@ -16,9 +16,9 @@ import pytest
 from invoices import audited
 from visleak.records import GRADES
 from visleak.review.app import create_app
-from visleak.review.desk import Desk
-from visleak.review.security import Door
+from visleak.review.security import Access
 from visleak.review.serving import bound
+from visleak.review.session import ReviewSession
 from visleak.verdicts import read_verdicts
 
 uvicorn = pytest.importorskip("uvicorn", reason="the review app needs the extra web")
@@ -51,42 +51,44 @@ def chromium() -> Iterator[Any]:
 class Site:
     """A running server and windows on it."""
 
-    desk: Desk
+    session: ReviewSession
     home: str
     link: str
     window: Callable[..., Any]
     expected: list[str]
 
     def pair(self, row: int) -> str:
-        return f"{self.home}/pair/{self.desk.listing.name(row)}"
+        return f"{self.home}/pair/{self.session.listing.name(row)}"
 
     def shown(self, page: Any) -> int | None:
         """Return the row of the pair that a window shows."""
-        return self.desk.listing.find(page.get_attribute("#pair", "data-pair"))
+        return self.session.listing.find(page.get_attribute("#pair", "data-pair"))
 
     def judged(self) -> list[tuple[int | None, str]]:
-        found = self.desk.listing
-        said = read_verdicts(self.desk.folder)
+        found = self.session.listing
+        said = read_verdicts(self.session.folder)
         return [(found.find("-".join(each.key)), each.judgment) for each in said]
 
 
-def serving(desk: Desk) -> tuple[Any, threading.Thread, socket.socket, Door]:
+def serving(session: ReviewSession) -> tuple[Any, threading.Thread, socket.socket, Access]:
     listening = bound(0)
-    door = Door(listening.getsockname()[1])
-    config = uvicorn.Config(create_app(desk, door), log_level="error", lifespan="off", ws="none")
+    access = Access(listening.getsockname()[1])
+    config = uvicorn.Config(
+        create_app(session, access), log_level="error", lifespan="off", ws="none"
+    )
     server = uvicorn.Server(config)
     thread = threading.Thread(target=server.run, kwargs={"sockets": [listening]}, daemon=True)
     thread.start()
     while not server.started:
         time.sleep(0.01)
-    return server, thread, listening, door
+    return server, thread, listening, access
 
 
 @pytest.fixture
-def site(chromium: Any, desk: Desk) -> Iterator[Site]:
+def site(chromium: Any, session: ReviewSession) -> Iterator[Site]:
     """Fails where anything went wrong in a window, or one asked another host for anything."""
-    server, thread, listening, door = serving(desk)
-    home = f"http://127.0.0.1:{door.port}"
+    server, thread, listening, access = serving(session)
+    home = f"http://127.0.0.1:{access.port}"
     trouble: list[str] = []
     contexts = []
 
@@ -104,10 +106,10 @@ def site(chromium: Any, desk: Desk) -> Iterator[Site]:
                 request.url.startswith(f"{home}/") or trouble.append(f"asked for {request.url}")
             ),
         )
-        page.goto(home if beside else door.url(door.token))
+        page.goto(home if beside else access.url(access.token))
         return page
 
-    site = Site(desk, home, door.url(door.token), window, [])
+    site = Site(session, home, access.url(access.token), window, [])
     yield site
     for context in set(contexts):
         context.close()
@@ -191,7 +193,7 @@ def test_a_key_that_is_held_or_hurried_never_judges_what_was_not_shown(site: Sit
     assert len(seen) == 5
     assert judged == list(range(1, 1 + len(judged)))
     assert judged
-    assert {site.desk.listing.find(name) for name in seen} >= set(judged)
+    assert {site.session.listing.find(name) for name in seen} >= set(judged)
 
 
 def test_two_windows_see_one_truth(site: Site) -> None:
@@ -285,7 +287,7 @@ class TestMarks:
         return audited(tmp_path / "marks")
 
     def test_marks_lie_on_the_images_and_can_be_switched_off(self, site: Site) -> None:
-        rows = (site.desk.listing.row(row) for row in range(len(site.desk.listing)))
+        rows = (site.session.listing.row(row) for row in range(len(site.session.listing)))
         pair = ("turned.png", "original-1.png")
         row = next(n for n, each in enumerate(rows) if (each["query"], each["reference"]) == pair)
         page = site.window()
@@ -361,7 +363,7 @@ def test_a_sheet_by_keyboard_and_mouse(site: Site) -> None:
     page = site.window()
     page.goto(f"{site.home}/sheet")
     focused = "document.activeElement.dataset.pair"
-    name = site.desk.listing.name
+    name = site.session.listing.name
     assert page.evaluate(focused) == name(0)
     page.keyboard.press("ArrowRight")
     page.keyboard.press("2")
@@ -402,8 +404,8 @@ def test_a_sheet_by_keyboard_and_mouse(site: Site) -> None:
 
 
 def test_the_end_and_the_stop_rule(site: Site) -> None:
-    last = len(site.desk.listing) - 1
-    site.desk.judge(range(21), "different")
+    last = len(site.session.listing) - 1
+    site.session.judge(range(21), "different")
     page = site.window()
     assert site.shown(page) == 21
     page.get_by_role("link", name="Go on").click()
@@ -448,8 +450,8 @@ def opened(site: Site, page: Any) -> Iterator[str]:
     """Open every kind of page, with verdicts of two people and the stop rule met."""
     lost = "Failed to load resource: the server responded with a status of 404 (Not Found)"
     site.expected.append(lost)
-    site.desk.judge([0, 1], "near")
-    site.desk.judge(range(2, 24), "different")
+    site.session.judge([0, 1], "near")
+    site.session.judge(range(2, 24), "different")
     for kind, address in kinds(site).items():
         page.goto(address)
         until(

@@ -18,8 +18,7 @@ from starlette.requests import Request
 from starlette.responses import PlainTextResponse
 from starlette.routing import Route
 
-from visleak.review.connections import PatientProtocol
-from visleak.review.serving import HOST, bound
+from visleak.review.serving import HOST, PatientProtocol, bound
 
 #: Seconds that these servers wait.
 PATIENCE = 0.4

@@ -17,26 +17,25 @@ from reviewed import Browser, make_audit
 from visleak.errors import UsageError, VisleakError
 from visleak.records import GRADES
 from visleak.review.choice import Choice
-from visleak.review.desk import Desk
-from visleak.review.standing import ROW, Progress
+from visleak.review.session import ROW, Progress, ReviewSession
 from visleak.storage import PAIRS, PAIRS_SCHEMA, write_tables
 from visleak.verdicts import Ledger, Verdict, judged_pairs, read_verdicts
 
 ALL = Choice()
 
 
-def test_a_verdict_is_on_disk_and_counts_downstream(desk: Desk, folder: Path) -> None:
-    assert desk.first(ALL) == 0
-    desk.judge([0], "different")
+def test_a_verdict_is_on_disk_and_counts_downstream(session: ReviewSession, folder: Path) -> None:
+    assert session.first(ALL) == 0
+    session.judge([0], "different")
     (kept,) = read_verdicts(folder)
-    assert (kept.judgment, kept.reviewer, kept.key) == ("different", "ada", desk.listing.key(0))
-    told = desk.listing.row(0)
+    assert (kept.judgment, kept.reviewer, kept.key) == ("different", "ada", session.listing.key(0))
+    told = session.listing.row(0)
     assert (kept.query_set, kept.query) == (told["query_set"], told["query"])
     assert kept.similarity == pytest.approx(told["similarity"])
     table = judged_pairs(folder, ["query", "reference", "grade", "judged"]).to_pylist()
     human = [row for row in table if row["judged"] == "human"]
-    assert [row["grade"] for row in human] == ["different"] * (1 + int(desk.listing.repeats[0]))
-    assert desk.first(ALL) == 1
+    assert [row["grade"] for row in human] == ["different"] * (1 + int(session.listing.repeats[0]))
+    assert session.first(ALL) == 1
 
 
 def test_no_verdict_on_an_image_that_cannot_be_shown(
@@ -44,71 +43,71 @@ def test_no_verdict_on_an_image_that_cannot_be_shown(
 ) -> None:
     """Neither on a file that is gone, nor on one that holds another image by now."""
     folder = make_audit(tmp_path, natural)
-    with Desk(folder, "ada") as desk:
-        told = desk.listing.row(0)
+    with ReviewSession(folder, "ada") as session:
+        told = session.listing.row(0)
         file = tmp_path / "test" / told["query"]
         whole = file.read_bytes()
         file.unlink()
         with pytest.raises(UsageError, match="cannot be shown"):
-            desk.judge([0], "near")
+            session.judge([0], "near")
         file.write_bytes((tmp_path / "train" / "r00.png").read_bytes())
         with pytest.raises(UsageError, match="content has changed"):
-            desk.judge([0], "near")
-        assert desk.standing().verdicts == ()
+            session.judge([0], "near")
+        assert session.standing().verdicts == ()
         file.write_bytes(whole)
-        desk.judge([0], "near")
-        assert len(desk.standing().verdicts) == 1
+        session.judge([0], "near")
+        assert len(session.standing().verdicts) == 1
 
 
-def test_undo_brings_back_what_stood_before(desk: Desk) -> None:
-    desk.judge([3], "near")
-    desk.judge([3], "similar")
-    assert GRADES[desk.standing().mine[3]] == "similar"
-    desk.undo()
-    assert GRADES[desk.standing().mine[3]] == "near"
-    desk.undo()
-    assert desk.standing().mine[3] == -1
-    assert desk.undo() == ()
+def test_undo_brings_back_what_stood_before(session: ReviewSession) -> None:
+    session.judge([3], "near")
+    session.judge([3], "similar")
+    assert GRADES[session.standing().mine[3]] == "similar"
+    session.undo()
+    assert GRADES[session.standing().mine[3]] == "near"
+    session.undo()
+    assert session.standing().mine[3] == -1
+    assert session.undo() == ()
 
 
 def test_undo_leaves_alone_what_was_said_before(folder: Path) -> None:
     """A list of hundreds that was imported under one's name is one batch of the ledger."""
-    with Desk(folder, "ada") as desk:
-        desk.judge([0, 1, 2], "near")
-    with Desk(folder, "ada") as desk:
-        assert desk.undo() == ()
-        desk.judge([3], "near")
-        assert [v.key for v in desk.undo()] == [desk.listing.key(3)]
-        assert desk.undo() == ()
-        assert int((desk.standing().mine >= 0).sum()) == 3
+    with ReviewSession(folder, "ada") as session:
+        session.judge([0, 1, 2], "near")
+    with ReviewSession(folder, "ada") as session:
+        assert session.undo() == ()
+        session.judge([3], "near")
+        assert [v.key for v in session.undo()] == [session.listing.key(3)]
+        assert session.undo() == ()
+        assert int((session.standing().mine >= 0).sum()) == 3
 
 
-def test_verdicts_of_another_process_are_seen(desk: Desk, folder: Path) -> None:
+def test_verdicts_of_another_process_are_seen(session: ReviewSession, folder: Path) -> None:
     """A second reviewer may work on the same folder at the same time."""
-    desk.judge([0], "near")
-    assert not desk.standing().disputed.any()
+    session.judge([0], "near")
+    assert not session.standing().disputed.any()
     with Ledger(folder) as other:
-        other.add(Verdict.of(*desk.listing.key(0), "different", "ben"))
-        assert desk.standing().disputed[0]
-        assert desk.rows(Choice(state="disputed")).tolist() == [0]
-        assert desk.standing().mine[0] == GRADES.index("near")
-        assert desk.agreement().disputed == 1
+        other.add(Verdict.of(*session.listing.key(0), "different", "ben"))
+        assert session.standing().disputed[0]
+        assert session.rows(Choice(state="disputed")).tolist() == [0]
+        assert session.standing().mine[0] == GRADES.index("near")
+        assert session.agreement().disputed == 1
 
 
-def test_what_is_added_in_memory_is_what_the_file_says(desk: Desk) -> None:
+def test_what_is_added_in_memory_is_what_the_file_says(session: ReviewSession) -> None:
     """The verdicts are not read again after each judgment; they must not drift apart."""
     rng = np.random.default_rng(5)
-    with Ledger(desk.folder) as other:
+    with Ledger(session.folder) as other:
         for row in range(6):
             judgment = GRADES[rng.integers(4)]
-            other.add(Verdict.of(*desk.listing.key(row), judgment, "ben"))
-    desk.standing()
+            other.add(Verdict.of(*session.listing.key(row), judgment, "ben"))
+    session.standing()
     for _ in range(25):
         rows = rng.choice(9, size=rng.integers(1, 4), replace=False).tolist()
-        desk.judge(rows, GRADES[rng.integers(4)])
-        quick = desk.standing()
-        assert desk._standing is quick
-        slow = desk._read_standing()
+        session.judge(rows, GRADES[rng.integers(4)])
+        quick = session.standing()
+        assert session._standing is quick
+        slow = session._read_standing()
         assert (quick.mine == slow.mine).all()
         assert (quick.disputed == slow.disputed).all()
         assert quick.by_key.keys() == slow.by_key.keys()
@@ -117,37 +116,37 @@ def test_what_is_added_in_memory_is_what_the_file_says(desk: Desk) -> None:
                 v.reviewer for v in verdicts
             )
     assert quick.disputed.any()
-    fresh = desk.agreement()
-    desk._standing = None
-    assert desk.agreement() == fresh
+    fresh = session.agreement()
+    session._standing = None
+    assert session.agreement() == fresh
 
 
-def test_states_filter_by_my_own_verdicts(desk: Desk) -> None:
-    with Ledger(desk.folder) as other:
-        other.add(Verdict.of(*desk.listing.key(5), "near", "ben"))
-    desk.judge([1, 4], "near")
-    every = set(range(len(desk.listing)))
-    assert set(desk.rows(Choice(state="judged")).tolist()) == {1, 4}
-    assert set(desk.rows(Choice(state="unjudged")).tolist()) == every - {1, 4}
+def test_states_filter_by_my_own_verdicts(session: ReviewSession) -> None:
+    with Ledger(session.folder) as other:
+        other.add(Verdict.of(*session.listing.key(5), "near", "ben"))
+    session.judge([1, 4], "near")
+    every = set(range(len(session.listing)))
+    assert set(session.rows(Choice(state="judged")).tolist()) == {1, 4}
+    assert set(session.rows(Choice(state="unjudged")).tolist()) == every - {1, 4}
 
 
-def test_neighbours_of_a_hidden_pair_are_those_that_are_shown(desk: Desk) -> None:
+def test_neighbours_of_a_hidden_pair_are_those_that_are_shown(session: ReviewSession) -> None:
     """A pair that was just judged leaves the list of those not judged, and one goes on from it."""
     choice = Choice(state="unjudged")
-    desk.judge([2], "near")
-    spot = desk.spot(2, choice)
+    session.judge([2], "near")
+    spot = session.spot(2, choice)
     assert (spot.inside, spot.previous, spot.next) == (False, 1, 3)
-    assert spot.total == len(desk.listing) - 1
-    assert desk.spot(0, choice).previous is None
-    assert desk.spot(len(desk.listing) - 1, choice).next is None
-    assert desk.first(Choice(label="no such class")) is None
+    assert spot.total == len(session.listing) - 1
+    assert session.spot(0, choice).previous is None
+    assert session.spot(len(session.listing) - 1, choice).next is None
+    assert session.first(Choice(label="no such class")) is None
 
 
 JUDGED = st.lists(st.sampled_from([None, "different", "near"]), min_size=45, max_size=45)
 
 
-class _Fixed(Desk):
-    """A desk whose verdicts are given; only what progress looks at is there."""
+class _Fixed(ReviewSession):
+    """A session whose verdicts are given; only what progress looks at is there."""
 
     def __init__(self, said: list[str | None]) -> None:
         codes = [-1 if each is None else GRADES.index(each) for each in said]
@@ -181,9 +180,9 @@ def test_progress_of_nothing() -> None:
 
 def test_a_pair_that_only_people_named_is_in_the_list(folder: Path) -> None:
     """Its grade is theirs, so it is not shown as the machine's."""
-    with Desk(folder, "ada") as desk:
-        known = {desk.listing.key(row) for row in range(len(desk.listing))}
-        images = desk.listing.images.to_pylist()
+    with ReviewSession(folder, "ada") as session:
+        known = {session.listing.key(row) for row in range(len(session.listing))}
+        images = session.listing.images.to_pylist()
         tests = [each for each in images if each["set"] == "test"]
         trains = [each for each in images if each["set"] == "train"]
         left, right = next(
@@ -194,29 +193,32 @@ def test_a_pair_that_only_people_named_is_in_the_list(folder: Path) -> None:
         )
     with Ledger(folder) as ledger:
         ledger.add(Verdict.of(left["digest"], right["digest"], "near", "ben"))
-    with Desk(folder, "ada") as desk:
-        row = desk.listing.find(f"{left['digest']}-{right['digest']}")
+    with ReviewSession(folder, "ada") as session:
+        row = session.listing.find(f"{left['digest']}-{right['digest']}")
         assert row is not None
-        assert desk.listing.grade[row] == -1
-        assert np.isnan(desk.listing.probability[row])
+        assert session.listing.grade[row] == -1
+        assert np.isnan(session.listing.probability[row])
         # without a similarity it comes last
-        assert row == len(desk.listing) - 1 or not np.isnan(desk.listing.distance[row])
+        assert row == len(session.listing) - 1 or not np.isnan(session.listing.distance[row])
 
 
 def test_errors_are_one_line(finished: Path, folder: Path, tmp_path: Path) -> None:
     with pytest.raises(UsageError, match="holds no finished audit"):
-        Desk(tmp_path, "ada")
+        ReviewSession(tmp_path, "ada")
     with pytest.raises(UsageError, match="a reviewer is called by one line"):
-        Desk(finished, " ")
-    with Desk(folder, "ada") as desk, pytest.raises(UsageError, match="a judgment is one of"):
-        desk.judge([0], "same")
+        ReviewSession(finished, " ")
+    with (
+        ReviewSession(folder, "ada") as session,
+        pytest.raises(UsageError, match="a judgment is one of"),
+    ):
+        session.judge([0], "same")
 
 
 def test_a_vanished_source_is_told_at_once(folder: Path, finished: Path) -> None:
     summary = folder / "audit.json"
     summary.write_text(summary.read_text().replace("train.csv", "gone.csv"))
     with pytest.raises(VisleakError) as said:
-        Desk(folder, "ada")
+        ReviewSession(folder, "ada")
     assert "gone.csv" in str(said.value)
     assert "\n" not in str(said.value)
 
@@ -228,25 +230,25 @@ def test_sets_of_embeddings_are_left_out(folder: Path) -> None:
     pairs = pq.read_table(folder / PAIRS).to_pylist()
     summary["sets"][1]["pictures"] = False
     path.write_text(json.dumps(summary))
-    with Desk(folder, "ada") as desk:
-        assert desk.listing.within.all()
-        assert desk.listing.left_out == sum(row["coverage"] != "within" for row in pairs)
+    with ReviewSession(folder, "ada") as session:
+        assert session.listing.within.all()
+        assert session.listing.left_out == sum(row["coverage"] != "within" for row in pairs)
     summary["sets"][0]["pictures"] = False
     path.write_text(json.dumps(summary))
     with pytest.raises(VisleakError) as said:
-        Desk(folder, "ada")
+        ReviewSession(folder, "ada")
     assert str(said.value) == (
-        f"{folder} compares embeddings: there are no pictures to look at; audit the images"
+        f"{folder} compares embeddings: there are no images to look at; audit the images"
         " themselves to review them"
     )
 
 
 def test_an_audit_without_a_pair_has_pages(folder: Path) -> None:
     write_tables(folder / PAIRS, PAIRS_SCHEMA, [PAIRS_SCHEMA.empty_table()])
-    with Desk(folder, "ada") as desk:
-        browser = Browser.at(desk)
+    with ReviewSession(folder, "ada") as session:
+        browser = Browser.at(session)
         assert "There is no pair to review" in browser.page("/pairs")
         assert "There is no pair to review" in browser.page("/sheet")
         assert "0 of 0 pairs judged" in browser.page("/result")
-    with Desk(folder, "ada", "nearest") as desk:
-        assert len(desk.listing) == 0
+    with ReviewSession(folder, "ada", "nearest") as session:
+        assert len(session.listing) == 0

@@ -18,8 +18,7 @@ from hypothesis import strategies as st
 from visleak.errors import UsageError, VisleakError
 from visleak.records import GRADES
 from visleak.review.choice import Choice, couple, couples, fixed, labels, order
-from visleak.review.listing import Listing, read_listing
-from visleak.review.words import cut
+from visleak.review.listing import Listing, describe, read_listing
 from visleak.storage import IMAGES, IMAGES_SCHEMA, PAIRS, PAIRS_SCHEMA, write_tables
 from visleak.verdicts import pair_key
 
@@ -83,13 +82,13 @@ def written(
 
 
 def read(audit: tuple[Any, Any], kind: str = "listed") -> Listing | None:
-    """Return the list, or ``None`` where it is refused because there are no pictures."""
+    """Return the list, or ``None`` where it is refused because there are no images."""
     images, rows = audit
     seen = [row for row in rows if digests_of(images, row) is not None]
     with tempfile.TemporaryDirectory() as folder:
         path = written(Path(folder), images, rows)
         if rows and not seen:
-            with pytest.raises(VisleakError, match="there are no pictures to look at"):
+            with pytest.raises(VisleakError, match="there are no images to look at"):
                 read_listing(path, kind)
             return None
         return read_listing(path, kind)
@@ -264,7 +263,7 @@ def summary(candidates: str, soft: float | None = 0.62) -> dict[str, Any]:
 
 def test_the_page_says_where_the_list_was_cut(finished: Path) -> None:
     listed, nearest = read_listing(finished), read_listing(finished, "nearest")
-    (first, *more) = cut(listed, summary("auto"))
+    (first, *more) = describe(listed, summary("auto"))
     assert first == (
         f"All {len(listed):,} pairs of the audit, between the sets and within the test side: every"
         " pair of similarity 0.62 or more, and the best twenty of each query, and what shares"
@@ -273,14 +272,15 @@ def test_the_page_says_where_the_list_was_cut(finished: Path) -> None:
     # the near copy of t00 lies in two files
     assert int(listed.repeats.sum()) > 0
     assert f"{int(listed.repeats.sum()):,} more pairs of images" in more[0]
-    assert "similarity" not in cut(listed, summary("auto", None))[0]
-    assert "each image's one nearest" in cut(listed, summary("nearest"))[0]
-    paper = cut(nearest, summary("nearest"))[0]
+    assert "similarity" not in describe(listed, summary("auto", None))[0]
+    assert "each image's one nearest" in describe(listed, summary("nearest"))[0]
+    paper = describe(nearest, summary("nearest"))[0]
     assert paper.endswith("without a threshold: the list of Barz & Denzler (2020).")
     assert (
-        "audit with --candidates nearest for the nearest of all" in cut(nearest, summary("auto"))[0]
+        "audit with --candidates nearest for the nearest of all"
+        in describe(nearest, summary("auto"))[0]
     )
-    assert "embeddings are left out" in cut(replace(listed, left_out=3), summary("auto"))[-1]
+    assert "embeddings are left out" in describe(replace(listed, left_out=3), summary("auto"))[-1]
 
 
 def test_three_hundred_thousand_pairs_open_in_seconds(tmp_path: Path) -> None:

@@ -11,7 +11,7 @@ from reviewed import HOSTILE, Browser, Tags
 
 from invoices import OTHER, audited, covered, difference_box, invoice
 from visleak.records import Unreadable
-from visleak.review.desk import Desk
+from visleak.review.session import ReviewSession
 
 
 @pytest.fixture(scope="module")
@@ -21,12 +21,12 @@ def invoices(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture
 def drawn(invoices: Path, tmp_path: Path) -> Iterator[Browser]:
-    with Desk(Path(shutil.copytree(invoices, tmp_path / "drawn")), "ada") as desk:
-        yield Browser.at(desk)
+    with ReviewSession(Path(shutil.copytree(invoices, tmp_path / "drawn")), "ada") as session:
+        yield Browser.at(session)
 
 
-def row_of(desk: Desk, query: str, reference: str) -> int:
-    rows = (desk.listing.row(row) for row in range(len(desk.listing)))
+def row_of(session: ReviewSession, query: str, reference: str) -> int:
+    rows = (session.listing.row(row) for row in range(len(session.listing)))
     return next(
         number
         for number, row in enumerate(rows)
@@ -41,7 +41,7 @@ def address(browser: Browser, row: int) -> str:
 
 
 def test_the_changed_field_is_marked_in_both_images(drawn: Browser) -> None:
-    row = row_of(drawn.desk, "changed.png", "original-0.png")
+    row = row_of(drawn.session, "changed.png", "original-0.png")
     answer = drawn.client.get(address(drawn, row))
     assert answer.status_code == 200
     found = answer.json()
@@ -52,7 +52,7 @@ def test_the_changed_field_is_marked_in_both_images(drawn: Browser) -> None:
 
 
 def test_a_copy_has_no_marks(drawn: Browser) -> None:
-    row = row_of(drawn.desk, "copy.png", "original-2.png")
+    row = row_of(drawn.session, "copy.png", "original-2.png")
     found = drawn.client.get(address(drawn, row)).json()
     assert found == {"query": [], "reference": [], "more": 0}
 
@@ -64,11 +64,11 @@ def switch(browser: Browser, row: int) -> dict[str, str | None]:
 def test_marks_can_be_switched_off_where_there_may_be_some(
     browser: Browser, drawn: Browser
 ) -> None:
-    row = row_of(drawn.desk, "turned.png", "original-1.png")
+    row = row_of(drawn.session, "turned.png", "original-1.png")
     assert address(drawn, row)
     assert "disabled" not in switch(drawn, row)
-    row = row_of(browser.desk, "t06.png", HOSTILE)
-    assert browser.desk.listing.row(row)["reason"] == "identical bytes"
+    row = row_of(browser.session, "t06.png", HOSTILE)
+    assert browser.session.listing.row(row)["reason"] == "identical bytes"
     assert not address(browser, row)
     assert "disabled" in switch(browser, row)
 
@@ -76,16 +76,16 @@ def test_marks_can_be_switched_off_where_there_may_be_some(
 def test_an_image_that_changed_has_no_marks(
     drawn: Browser, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    where = address(drawn, row_of(drawn.desk, "changed.png", "original-0.png"))
+    where = address(drawn, row_of(drawn.session, "changed.png", "original-0.png"))
     lost = Unreadable("missing", "its content has changed since the audit")
-    monkeypatch.setattr(drawn.desk.shelf, "picture", lambda *name: lost)
+    monkeypatch.setattr(drawn.session.registry, "picture", lambda *name: lost)
     answer = drawn.client.get(where)
     assert answer.status_code == 404
     assert answer.headers["cache-control"] == "no-store"
 
 
 def test_addresses_of_marks_and_pictures_are_not_mixed_up(drawn: Browser) -> None:
-    row = row_of(drawn.desk, "changed.png", "original-0.png")
+    row = row_of(drawn.session, "changed.png", "original-0.png")
     where = address(drawn, row)
     assert drawn.client.get(where.replace("/marks/", "/image/")).status_code == 404
     picture = next(each["src"] for each in Tags(drawn.pair(row)).all("img") if each.get("src"))

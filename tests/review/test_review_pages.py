@@ -8,16 +8,15 @@ from pathlib import Path
 import pytest
 from reviewed import HOSTILE, HOSTILE_LABEL, OWN, Browser, Tags
 
-from visleak.review.desk import Desk
 from visleak.review.pair_page import MOST_OTHERS
+from visleak.review.session import ROW, ReviewSession
 from visleak.review.sheet_page import SIZE
-from visleak.review.standing import ROW
 from visleak.verdicts import Ledger, Verdict, read_verdicts
 
 
-def row_of(desk: Desk, image: str) -> int:
+def row_of(session: ReviewSession, image: str) -> int:
     """Return the closest pair with an image."""
-    listing = desk.listing
+    listing = session.listing
     return next(
         row
         for row in range(len(listing))
@@ -30,7 +29,7 @@ def words(page: str) -> str:
 
 
 def test_a_pair_shows_all_that_is_known(browser: Browser) -> None:
-    listing = browser.desk.listing
+    listing = browser.session.listing
     row = next(r for r in range(len(listing)) if listing.row(r)["query"] == "t01.png")
     told = listing.row(row)
     page = browser.pair(row)
@@ -52,8 +51,8 @@ def test_a_pair_shows_all_that_is_known(browser: Browser) -> None:
 
 
 def test_hostile_names_and_labels_are_text(browser: Browser) -> None:
-    row = row_of(browser.desk, HOSTILE)
-    for address in (f"/pair/{browser.desk.listing.name(row)}", "/sheet", "/pairs?grade=none"):
+    row = row_of(browser.session, HOSTILE)
+    for address in (f"/pair/{browser.session.listing.name(row)}", "/sheet", "/pairs?grade=none"):
         page = browser.page(address)
         assert "<img src=x" not in page
         assert "<script>alert" not in page
@@ -73,7 +72,7 @@ def test_a_hostile_label_can_be_filtered_by(browser: Browser) -> None:
 
 
 def test_judging_leads_to_the_next_pair_of_the_choice(browser: Browser) -> None:
-    listing = browser.desk.listing
+    listing = browser.session.listing
     choice = {"state": "unjudged"}
     told = browser.judge([0], "exact", choice=choice)
     assert told["next"] == listing.name(1)
@@ -85,16 +84,16 @@ def test_judging_leads_to_the_next_pair_of_the_choice(browser: Browser) -> None:
 
 
 def test_reload_keeps_the_place_and_the_first_open_pair_comes_first(browser: Browser) -> None:
-    name = browser.desk.listing.name(7)
+    name = browser.session.listing.name(7)
     assert browser.page(f"/pair/{name}?sort=grade") == browser.page(f"/pair/{name}?sort=grade")
     browser.judge([0, 1], "near")
     answer = browser.client.get("/pairs")
-    assert answer.headers["location"] == f"/pair/{browser.desk.listing.name(2)}"
+    assert answer.headers["location"] == f"/pair/{browser.session.listing.name(2)}"
 
 
 def test_what_others_say_is_hidden_until_one_has_judged(browser: Browser) -> None:
-    with Ledger(browser.desk.folder) as other:
-        other.add(Verdict.of(*browser.desk.listing.key(0), "different", "ben"))
+    with Ledger(browser.session.folder) as other:
+        other.add(Verdict.of(*browser.session.listing.key(0), "different", "ben"))
     before = words(browser.pair(0))
     assert "ben" not in before.split()
     assert "disputed" not in before.replace("disputed", "", before.count("disputed Order"))
@@ -110,12 +109,12 @@ def test_the_stop_rule_is_offered_by_distance_and_not_forced(browser: Browser) -
     rows = list(range(1, ROW + 1))
     browser.judge([0], "near")
     browser.judge(rows[:-1], "different")
-    assert "different in a row: by the rule" not in browser.page("/result")
+    assert "consecutive pairs are different: by the rule" not in browser.page("/result")
     assert 'class="banner"' not in browser.pair(ROW)
     browser.judge(rows[-1:], "different")
     page = browser.pair(ROW + 1)
     assert 'class="banner"' in page
-    assert f"{ROW} different in a row" in words(page)
+    assert f"{ROW} consecutive pairs are different" in words(page)
     assert "Barz & Denzler (2020) stop here" in words(page)
     assert 'class="banner"' not in browser.pair(ROW + 1, "?stop=off")
     assert 'class="banner"' not in browser.pair(ROW + 1, "?sort=uncertain")
@@ -129,8 +128,8 @@ def test_the_stop_rule_is_offered_by_distance_and_not_forced(browser: Browser) -
 
 
 def test_other_pairs_of_an_image_are_linked(browser: Browser) -> None:
-    desk = browser.desk
-    listing = desk.listing
+    session = browser.session
+    listing = session.listing
     row = next(
         r
         for r in range(len(listing))
@@ -150,7 +149,7 @@ def test_other_pairs_of_an_image_are_linked(browser: Browser) -> None:
 
 
 def test_a_sheet_shows_its_share_and_leads_on(browser: Browser) -> None:
-    listing = browser.desk.listing
+    listing = browser.session.listing
     page = browser.page("/sheet")
     names = re.findall(r'data-pair="([^"]+)"', page)
     assert names == [listing.name(row) for row in range(SIZE)]
@@ -168,7 +167,7 @@ def test_a_sheet_shows_its_share_and_leads_on(browser: Browser) -> None:
 
 
 def test_the_rest_of_a_sheet_is_undone_as_one(browser: Browser) -> None:
-    listing = browser.desk.listing
+    listing = browser.session.listing
     shown = [listing.name(row) for row in range(5)]
     browser.judge([1], "near")
     told = browser.judge([0, 2, 3, 4], "different", shown=shown)
@@ -192,7 +191,7 @@ def test_the_rest_leaves_alone_what_another_window_judged(browser: Browser) -> N
     told = browser.judge([1, 2, 3], "different", open=True)
     assert told["judged"] == 2
     assert browser.judge([1, 2, 3], "different", open=True)["judged"] == 0
-    assert browser.desk.standing().mine[:4].tolist() == [-1, 3, 1, 3]
+    assert browser.session.standing().mine[:4].tolist() == [-1, 3, 1, 3]
     assert browser.send("/api/undo", {})["count"] == 2
 
 
@@ -212,26 +211,26 @@ def test_what_a_script_must_not_send(browser: Browser, sent: object, said: str) 
     answer = browser.client.post("/api/judge", json=sent, headers=OWN)
     assert answer.status_code == 400
     assert said in answer.json()["error"]
-    assert browser.desk.ledger.standing() == ()
+    assert browser.session.ledger.standing() == ()
 
 
 def test_a_wrong_pair_among_many_judges_none(browser: Browser) -> None:
-    names = [browser.desk.listing.name(0), "x-y"]
+    names = [browser.session.listing.name(0), "x-y"]
     sent = {"judgment": "near", "pairs": names}
     assert browser.client.post("/api/judge", json=sent, headers=OWN).status_code == 400
     # nor does an address that is none leave half of it
     sent = {"judgment": "near", "pairs": names[:1], "choice": {"grade": "nearly"}}
     assert browser.client.post("/api/judge", json=sent, headers=OWN).status_code == 400
-    assert browser.desk.ledger.standing() == ()
+    assert browser.session.ledger.standing() == ()
 
 
 def test_a_pair_named_twice_is_judged_once(browser: Browser) -> None:
-    one, other = browser.desk.listing.key(3)
+    one, other = browser.session.listing.key(3)
     told = browser.send(
         "/api/judge", {"judgment": "near", "pairs": [f"{one}-{other}", f"{other}-{one}"]}
     )
     assert told["judged"] == 1
-    assert len(read_verdicts(browser.desk.folder)) == 1
+    assert len(read_verdicts(browser.session.folder)) == 1
 
 
 def test_pages_of_what_there_is_not(browser: Browser) -> None:
@@ -243,17 +242,17 @@ def test_pages_of_what_there_is_not(browser: Browser) -> None:
     assert "grade must be one of exact" in wrong.text
     assert "No pair meets these conditions" in browser.page("/pairs?label=zebra")
     assert "No pair meets these conditions" in browser.page("/sheet?label=zebra")
-    browser.desk.judge(range(len(browser.desk.listing)), "near")
-    assert f"All {len(browser.desk.listing)} pairs are judged" in browser.page(
+    browser.session.judge(range(len(browser.session.listing)), "near")
+    assert f"All {len(browser.session.listing)} pairs are judged" in browser.page(
         "/pairs?state=unjudged"
     )
 
 
 def test_the_result_counts_and_says_where_verdicts_are(browser: Browser, folder: Path) -> None:
-    assert "Nobody has judged a pair yet" in browser.page("/result")
+    assert "No pair has been judged yet" in browser.page("/result")
     with Ledger(folder) as other:
         for row, judgment in enumerate(("near", "different", "near", "different")):
-            other.add(Verdict.of(*browser.desk.listing.key(row), judgment, "ben"))
+            other.add(Verdict.of(*browser.session.listing.key(row), judgment, "ben"))
     for row, judgment in enumerate(("near", "different", "different", "different")):
         browser.judge([row], judgment)
     said = words(browser.page("/result"))
@@ -264,16 +263,16 @@ def test_the_result_counts_and_says_where_verdicts_are(browser: Browser, folder:
 
 
 def test_a_picture_that_is_gone_leaves_its_reason(browser: Browser, finished: Path) -> None:
-    row = row_of(browser.desk, "p1.png")
+    row = row_of(browser.session, "p1.png")
     path = finished.parent / "train" / "p1.png"
     kept = path.read_bytes()
     try:
         path.unlink()
         page = browser.pair(row)
-        assert "No picture" in words(page)
+        assert "No image" in words(page)
         assert "missing" in words(page)
         assert "data-judge" in page  # it can be skipped, and judged
-        small = browser.desk.shelf.small("train", "p1.png")
+        small = browser.session.registry.small("train", "p1.png")
         answer = browser.client.get(small)
         assert (answer.status_code, answer.headers["content-type"]) == (200, "image/svg+xml")
         assert answer.headers["cache-control"] == "no-store"
@@ -281,4 +280,4 @@ def test_a_picture_that_is_gone_leaves_its_reason(browser: Browser, finished: Pa
         assert "changed since the audit" in words(browser.pair(row))
     finally:
         path.write_bytes(kept)
-    assert "No picture" not in words(browser.pair(row))
+    assert "No image" not in words(browser.pair(row))

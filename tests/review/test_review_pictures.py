@@ -1,4 +1,4 @@
-"""Pictures: the right pixels, checked by content, bounded, read in order and ahead."""
+"""Images: the right pixels, checked by content, bounded, read in order and ahead."""
 
 from __future__ import annotations
 
@@ -21,9 +21,9 @@ from visleak.review.pictures import (
     ADDRESSES,
     LONG,
     SOON,
-    Shelf,
-    Shown,
-    Sight,
+    ImageRegistry,
+    ImageView,
+    ShownImage,
     encode,
     placeholder,
 )
@@ -32,7 +32,7 @@ COUNT = 30
 
 
 class Stored:
-    """Pictures in memory; notes what was read."""
+    """Images in memory; notes what was read."""
 
     def __init__(self, pictures: Sequence[Bytes8], wait: float = 0.0, each: float = 0.0) -> None:
         self.pictures = pictures
@@ -79,14 +79,14 @@ def stored(pictures: list[Bytes8]) -> Stored:
 
 
 @pytest.fixture
-def shelf(stored: Stored) -> Iterator[Shelf]:
-    made = Shelf(lambda name: images(stored), lambda name, image: None)
+def registry(stored: Stored) -> Iterator[ImageRegistry]:
+    made = ImageRegistry(lambda name: images(stored), lambda name, image: None)
     yield made
     made.close()
 
 
-def test_the_pixels_are_those_of_the_image(shelf: Shelf, pictures: list[Bytes8]) -> None:
-    data, kind = shelf.encoded(Sight("whole", (("set", "i4"),)))
+def test_the_pixels_are_those_of_the_image(registry: ImageRegistry, pictures: list[Bytes8]) -> None:
+    data, kind = registry.encoded(ImageView("whole", (("set", "i4"),)))
     assert kind == "image/png"
     assert (np.asarray(Image.open(io.BytesIO(data))) == pictures[4]).all()
 
@@ -95,53 +95,53 @@ def test_large_pictures_are_bounded_and_sent_as_jpeg() -> None:
     y, x = np.mgrid[0:1200, 0:2400]
     large = np.stack([x // 10, y // 5, (x + y) // 15], axis=2).astype(np.uint8)
     stored = Stored([large])
-    shelf = Shelf(lambda name: images(stored), lambda name, image: None)
-    shown = shelf.picture("set", "i0")
-    assert isinstance(shown, Shown)
+    registry = ImageRegistry(lambda name: images(stored), lambda name, image: None)
+    shown = registry.picture("set", "i0")
+    assert isinstance(shown, ShownImage)
     assert shown.pixels.shape == (LONG // 2, LONG, 3)
     assert (shown.width, shown.height) == (2400, 1200)
-    data, kind = shelf.encoded(Sight("whole", (("set", "i0"),)))
+    data, kind = registry.encoded(ImageView("whole", (("set", "i0"),)))
     assert kind == "image/jpeg"
     back = np.asarray(Image.open(io.BytesIO(data))).astype(int)
     assert np.abs(back - shown.pixels).mean() < 1.0
-    shelf.close()
+    registry.close()
 
 
 def test_metadata_of_a_file_is_never_served(tmp_path: Path) -> None:
-    """Pictures are encoded anew from pixels: no EXIF, no trailing bytes."""
+    """Images are encoded anew from pixels: no EXIF, no trailing bytes."""
     out = io.BytesIO()
     exif = Image.Exif()
     exif[0x010E] = "secret place"
     Image.new("RGB", (400, 300), "teal").save(out, "JPEG", exif=exif)
     stored = Stored([out.getvalue() + b"secret tail"])  # type: ignore[list-item]
-    shelf = Shelf(lambda name: images(stored), lambda name, image: None)
-    data, _ = shelf.encoded(Sight("whole", (("set", "i0"),)))
+    registry = ImageRegistry(lambda name: images(stored), lambda name, image: None)
+    data, _ = registry.encoded(ImageView("whole", (("set", "i0"),)))
     assert b"secret" not in data
-    shelf.close()
+    registry.close()
 
 
 def test_content_that_changed_is_not_shown(stored: Stored, pictures: list[Bytes8]) -> None:
     good = content_digest(pictures[0]).hex()
-    shelf = Shelf(lambda name: images(stored), lambda name, image: good)
-    assert isinstance(shelf.picture("set", "i0"), Shown)
-    lost = shelf.picture("set", "i1")
+    registry = ImageRegistry(lambda name: images(stored), lambda name, image: good)
+    assert isinstance(registry.picture("set", "i0"), ShownImage)
+    lost = registry.picture("set", "i1")
     assert lost == Unreadable(
         "missing", "its content has changed since the audit; run the audit again"
     )
-    shelf.close()
+    registry.close()
 
 
-def test_what_cannot_be_had_says_why(shelf: Shelf) -> None:
-    assert shelf.picture("set", "none") == Unreadable(
+def test_what_cannot_be_had_says_why(registry: ImageRegistry) -> None:
+    assert registry.picture("set", "none") == Unreadable(
         "missing", "the set does not have it any more"
     )
 
     def gone(name: str) -> ImageSet:
         raise VisleakError("the disk is gone")
 
-    broken = Shelf(gone, lambda name, image: None)
+    broken = ImageRegistry(gone, lambda name, image: None)
     assert broken.picture("set", "i0") == Unreadable("io-error", "the disk is gone")
-    data, kind = broken.encoded(Sight("small", (("set", "i0"),)))
+    data, kind = broken.encoded(ImageView("small", (("set", "i0"),)))
     assert kind == "image/svg+xml"
     assert b"the disk is gone" in data
     broken.close()
@@ -153,83 +153,85 @@ def test_a_placeholder_escapes_what_it_says() -> None:
     assert b"&lt;script&gt;" in data
 
 
-def test_a_batch_is_read_once_in_order(shelf: Shelf, stored: Stored) -> None:
+def test_a_batch_is_read_once_in_order(registry: ImageRegistry, stored: Stored) -> None:
     wanted = [("set", f"i{n}") for n in (9, 2, 17, 5)]
-    shelf.ahead(wanted)
+    registry.ahead(wanted)
     # who asks while it is read goes first, in a pass of its own
     until(lambda: bool(stored.calls) and not stored.inside)
     for name in wanted:
-        assert isinstance(shelf.picture(*name), Shown)
+        assert isinstance(registry.picture(*name), ShownImage)
     assert stored.calls == [[2, 5, 9, 17]]
 
 
-def test_reading_ahead_waits_until_it_is_worth_a_pass(shelf: Shelf, stored: Stored) -> None:
-    """On a stream a pass is dear: one new picture a page must not cost one."""
+def test_reading_ahead_waits_until_it_is_worth_a_pass(
+    registry: ImageRegistry, stored: Stored
+) -> None:
+    """On a stream a pass is dear: one new image a page must not cost one."""
     names = [("set", f"i{n}") for n in range(COUNT)]
-    shelf.ahead(names[:SOON])
+    registry.ahead(names[:SOON])
     until(lambda: len(stored.calls) == 1 and not stored.inside)
-    shelf.ahead(names[:COUNT])
+    registry.ahead(names[:COUNT])
     time.sleep(0.1)
     assert len(stored.calls) == 1
-    shelf.ahead(names[1:COUNT])
+    registry.ahead(names[1:COUNT])
     until(lambda: len(stored.calls) == 2)
     assert stored.calls[1] == list(range(SOON, COUNT))
 
 
 def test_who_is_wanted_now_goes_before_what_is_read_ahead(pictures: list[Bytes8]) -> None:
     stored = Stored(pictures, each=0.02)
-    shelf = Shelf(lambda name: images(stored), lambda name, image: None)
-    shelf.ahead([("set", f"i{n}") for n in range(COUNT)])
+    registry = ImageRegistry(lambda name: images(stored), lambda name, image: None)
+    registry.ahead([("set", f"i{n}") for n in range(COUNT)])
     until(lambda: stored.inside == 1)
     start = time.perf_counter()
-    assert isinstance(shelf.picture("set", f"i{COUNT - 1}"), Shown)
+    assert isinstance(registry.picture("set", f"i{COUNT - 1}"), ShownImage)
     assert time.perf_counter() - start < 0.02 * COUNT * 0.8
-    shelf.close()
+    registry.close()
 
 
 def test_old_pictures_go_before_memory_does(stored: Stored, pictures: list[Bytes8]) -> None:
     room = 5 * pictures[0].nbytes
-    shelf = Shelf(lambda name: images(stored), lambda name, image: None, budget=room)
+    registry = ImageRegistry(lambda name: images(stored), lambda name, image: None, budget=room)
     for number in range(COUNT):
-        shelf.picture("set", f"i{number}")
-    assert shelf._bytes <= room
-    assert len(shelf._kept) == 5
-    shelf.picture("set", f"i{COUNT - 1}")
+        registry.picture("set", f"i{number}")
+    assert registry._bytes <= room
+    assert len(registry._kept) == 5
+    registry.picture("set", f"i{COUNT - 1}")
     assert len(stored.calls) == COUNT
-    shelf.picture("set", "i0")
+    registry.picture("set", "i0")
     assert len(stored.calls) == COUNT + 1
-    shelf.close()
+    registry.close()
 
 
 def test_many_askers_read_a_picture_once(pictures: list[Bytes8]) -> None:
     """Openers serve one caller at a time; the second finds what the first has read."""
     stored = Stored(pictures, wait=0.05)
-    shelf = Shelf(lambda name: images(stored), lambda name, image: None)
-    threads = [threading.Thread(target=shelf.picture, args=("set", "i1")) for _ in range(8)]
+    registry = ImageRegistry(lambda name: images(stored), lambda name, image: None)
+    threads = [threading.Thread(target=registry.picture, args=("set", "i1")) for _ in range(8)]
     for thread in threads:
         thread.start()
     for thread in threads:
         thread.join()
     assert stored.calls == [[1]]
-    shelf.close()
+    registry.close()
 
 
-def test_addresses_are_bounded(shelf: Shelf, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_addresses_are_bounded(registry: ImageRegistry, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("visleak.review.pictures.ADDRESSES", 3)
     assert ADDRESSES > 3
-    first = shelf.url("set", "i0").rpartition("/")[2]
+    first = registry.url("set", "i0").rpartition("/")[2]
     for number in range(1, 4):
-        shelf.url("set", f"i{number}")
-    assert shelf.sight(first) is None
-    assert shelf.url("set", "i0").endswith(first)
+        registry.url("set", f"i{number}")
+    assert registry.view(first) is None
+    assert registry.url("set", "i0").endswith(first)
 
 
-def test_differences_are_made_of_both(shelf: Shelf, pictures: list[Bytes8]) -> None:
+def test_differences_are_made_of_both(registry: ImageRegistry, pictures: list[Bytes8]) -> None:
     both = (("set", "i0"), ("set", "i0"))
-    data, _ = shelf.encoded(Sight("plain", both))
+    data, _ = registry.encoded(ImageView("plain", both))
     assert np.asarray(Image.open(io.BytesIO(data))).max() <= 4  # black: nothing is left
     mirror = (-1.0, 0, 1, 0, 1, 0, 0, 0, 1)
-    data, _ = shelf.encoded(Sight("laid", both, mirror))
+    data, _ = registry.encoded(ImageView("laid", both, mirror))
     laid = np.asarray(Image.open(io.BytesIO(data)))
     assert (laid == pictures[0][:, ::-1]).all()
 

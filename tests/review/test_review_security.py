@@ -1,4 +1,4 @@
-"""Every rule of the door, one by one: what another site, user or machine may try."""
+"""Every rule of the access, one by one: what another site, user or machine may try."""
 
 from __future__ import annotations
 
@@ -10,72 +10,72 @@ from reviewed import HERE, OWN, PORT, Browser, Tags
 from starlette.testclient import TestClient
 
 from visleak.review.app import create_app
-from visleak.review.desk import Desk
-from visleak.review.security import BODY, Door
+from visleak.review.security import BODY, Access
+from visleak.review.session import ReviewSession
 
 PAGES = ("/", "/pairs", "/sheet", "/result", "/nothing", "/pair/x", "/image/x")
 
 
 @pytest.fixture
-def door() -> Door:
-    return Door(PORT)
+def access() -> Access:
+    return Access(PORT)
 
 
 @pytest.fixture
-def stranger(desk: Desk, door: Door) -> TestClient:
+def stranger(session: ReviewSession, access: Access) -> TestClient:
     """A browser without the cookie."""
-    return TestClient(create_app(desk, door), base_url=HERE, follow_redirects=False)
+    return TestClient(create_app(session, access), base_url=HERE, follow_redirects=False)
 
 
-def judgment(desk: Desk) -> dict[str, object]:
-    return {"pairs": [desk.listing.name(0)], "judgment": "near"}
+def judgment(session: ReviewSession) -> dict[str, object]:
+    return {"pairs": [session.listing.name(0)], "judgment": "near"}
 
 
 def test_the_token_becomes_a_cookie_and_leaves_the_address(
-    stranger: TestClient, door: Door
+    stranger: TestClient, access: Access
 ) -> None:
-    answer = stranger.get(f"/?token={door.token}")
+    answer = stranger.get(f"/?token={access.token}")
     assert (answer.status_code, answer.headers["location"]) == (303, "/")
     cookie = answer.headers["set-cookie"].lower()
     assert "httponly" in cookie
     assert "samesite=strict" in cookie
     assert "domain" not in cookie
-    assert door.cookie_name == f"visleak_review_{PORT}"
-    assert door.token not in cookie
+    assert access.cookie_name == f"visleak_review_{PORT}"
+    assert access.token not in cookie
     assert stranger.get("/pairs").status_code == 303
     assert "no-store" in answer.headers["cache-control"]
 
 
 def test_the_printed_token_serves_again_the_opened_one_does_not(
-    stranger: TestClient, door: Door
+    stranger: TestClient, access: Access
 ) -> None:
     """Command lines of processes can be read by other users of the machine."""
-    once = door.once
+    once = access.once
     assert stranger.get(f"/?token={once}").status_code == 303
     stranger.cookies.clear()
     assert stranger.get(f"/?token={once}").status_code == 403
-    assert stranger.get(f"/?token={door.token}").status_code == 303
-    assert stranger.get(f"/?token={door.token}").status_code == 303
+    assert stranger.get(f"/?token={access.token}").status_code == 303
+    assert stranger.get(f"/?token={access.token}").status_code == 303
 
 
 @pytest.mark.parametrize("page", PAGES)
 def test_without_the_cookie_there_is_nothing_to_see(
-    stranger: TestClient, desk: Desk, page: str
+    stranger: TestClient, session: ReviewSession, page: str
 ) -> None:
     answer = stranger.get(page)
     assert answer.status_code == 403
     assert "link that visleak printed in the terminal" in answer.text
-    assert desk.reviewer not in answer.text
+    assert session.reviewer not in answer.text
     assert "/pairs" not in answer.text
 
 
-def test_a_wrong_cookie_or_token_is_refused(stranger: TestClient, door: Door) -> None:
+def test_a_wrong_cookie_or_token_is_refused(stranger: TestClient, access: Access) -> None:
     assert stranger.get("/?token=guess").status_code == 403
     assert stranger.get("/?token=").status_code == 403
     assert stranger.get("/?token=%ff").status_code == 403
-    stranger.cookies.set(door.cookie_name, door.token)
+    stranger.cookies.set(access.cookie_name, access.token)
     assert stranger.get("/pairs").status_code == 403
-    assert stranger.post(f"/?token={door.token}", json={}, headers=OWN).status_code == 403
+    assert stranger.post(f"/?token={access.token}", json={}, headers=OWN).status_code == 403
 
 
 def test_pictures_are_behind_the_door_too(browser: Browser, stranger: TestClient) -> None:
@@ -105,9 +105,9 @@ def test_another_host_is_refused(browser: Browser, host: str) -> None:
     assert static.status_code == 421
 
 
-def test_localhost_is_another_name_of_this_machine(desk: Desk, door: Door) -> None:
-    client = TestClient(create_app(desk, door), base_url=f"http://localhost:{PORT}")
-    assert client.get(f"/?token={door.token}").status_code == 200
+def test_localhost_is_another_name_of_this_machine(session: ReviewSession, access: Access) -> None:
+    client = TestClient(create_app(session, access), base_url=f"http://localhost:{PORT}")
+    assert client.get(f"/?token={access.token}").status_code == 200
     told = {"origin": f"http://localhost:{PORT}", "x-visleak": "review"}
     assert client.post("/api/undo", json={}, headers=told).status_code == 200
     # the cookie of one name must not be used from the other
@@ -133,22 +133,22 @@ def test_a_change_must_come_from_this_page(
 ) -> None:
     headers = {"content-type": "application/json", "sec-fetch-site": "same-origin", **OWN} | change
     sent = {name: value for name, value in headers.items() if value is not None}
-    data = json.dumps(judgment(browser.desk))
+    data = json.dumps(judgment(browser.session))
     answer = browser.client.post("/api/judge", content=data, headers=sent)
     assert answer.status_code == status
-    assert browser.desk.ledger.standing() == ()
+    assert browser.session.ledger.standing() == ()
 
 
 def test_the_same_change_from_this_page_is_taken(browser: Browser) -> None:
     headers = {"sec-fetch-site": "same-origin", **OWN}
-    answer = browser.client.post("/api/judge", json=judgment(browser.desk), headers=headers)
+    answer = browser.client.post("/api/judge", json=judgment(browser.session), headers=headers)
     assert answer.status_code == 200
-    assert len(browser.desk.ledger.standing()) == 1
+    assert len(browser.session.ledger.standing()) == 1
 
 
-def test_nothing_changes_without_the_cookie(stranger: TestClient, desk: Desk) -> None:
-    assert stranger.post("/api/judge", json=judgment(desk), headers=OWN).status_code == 403
-    assert desk.ledger.standing() == ()
+def test_nothing_changes_without_the_cookie(stranger: TestClient, session: ReviewSession) -> None:
+    assert stranger.post("/api/judge", json=judgment(session), headers=OWN).status_code == 403
+    assert session.ledger.standing() == ()
 
 
 def test_bodies_are_bounded(browser: Browser) -> None:
@@ -226,24 +226,24 @@ def test_pages_have_no_inline_script_style_or_foreign_address(browser: Browser) 
 def test_no_path_of_a_client_reaches_the_disk(browser: Browser, path: str) -> None:
     answer = browser.client.get(path)
     assert answer.status_code == 404
-    assert "There is nothing here" in answer.text
+    assert "Not found" in answer.text
 
 
-def test_addresses_of_pictures_tell_nothing_and_differ_by_run(desk: Desk) -> None:
-    mine = desk.shelf.url("test", "t00.png")
+def test_addresses_of_pictures_tell_nothing_and_differ_by_run(session: ReviewSession) -> None:
+    mine = session.registry.url("test", "t00.png")
     assert re.fullmatch(r"/image/[0-9a-f]{32}", mine)
-    assert mine == desk.shelf.url("test", "t00.png")
-    assert mine != desk.shelf.url("train", "t00.png")
-    with Desk(desk.folder, "ben") as other:
-        assert other.shelf.url("test", "t00.png") != mine
+    assert mine == session.registry.url("test", "t00.png")
+    assert mine != session.registry.url("train", "t00.png")
+    with ReviewSession(session.folder, "ben") as other:
+        assert other.registry.url("test", "t00.png") != mine
 
 
 def test_a_failure_inside_has_the_headers_and_keeps_its_secrets(
-    desk: Desk, door: Door, monkeypatch: pytest.MonkeyPatch
+    session: ReviewSession, access: Access, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    client = TestClient(create_app(desk, door), base_url=HERE, raise_server_exceptions=False)
-    client.get(f"/?token={door.token}")
-    monkeypatch.setattr(desk, "first", lambda choice: 1 / 0)
+    client = TestClient(create_app(session, access), base_url=HERE, raise_server_exceptions=False)
+    client.get(f"/?token={access.token}")
+    monkeypatch.setattr(session, "first", lambda choice: 1 / 0)
     answer = client.get("/pairs")
     assert answer.status_code == 500
     assert "Unexpected ZeroDivisionError" in answer.text

@@ -90,7 +90,7 @@ def test_chance_depends_on_condition_and_id_alone(
 def test_chance_differs_between_images(
     name: str, picture: np.ndarray, others: list[np.ndarray]
 ) -> None:
-    """One place for all pictures would test that place alone."""
+    """One place for all images would test that place alone."""
     made_of = [CONDITIONS[name].of(picture, str(i), others) for i in range(12)]
     assert len({part.tobytes() for part in made_of if part is not None}) > 2
 
@@ -149,7 +149,7 @@ def test_a_crop_must_leave_32_pixels(side: int, applies: bool) -> None:
 
 
 def test_noise_has_the_stated_level_and_seed() -> None:
-    """On mid-grey next to nothing is clipped; every picture gets the same noise (seed 0)."""
+    """On mid-grey next to nothing is clipped; every image gets the same noise (seed 0)."""
     grey = np.full((200, 300, 3), 128, np.uint8)
     noisy = made("noise", grey)
     assert abs(noisy.astype(float).std() - 25) < 0.3
@@ -191,7 +191,7 @@ def test_jpeg_loses_more_at_lower_quality(picture: np.ndarray) -> None:
 
 
 def test_the_picture_is_still_there(picture: np.ndarray, others: list[np.ndarray]) -> None:
-    """Every disguise keeps the picture: it is found again where the change put it."""
+    """Every disguise keeps the image: it is found again where the change put it."""
     height, width = picture.shape[:2]
     border = made("border", picture)
     side = border.shape[0]
@@ -216,7 +216,7 @@ def test_the_picture_is_still_there(picture: np.ndarray, others: list[np.ndarray
 
 @pytest.mark.parametrize(("name", "most"), [("text", 0.3), ("logo", 0.1)])
 def test_an_overlay_covers_a_part(name: str, most: float, picture: np.ndarray) -> None:
-    """Something is laid over, and most of the picture is left alone."""
+    """Something is laid over, and most of the image is left alone."""
     changed = (made(name, picture) != picture).any(axis=2).mean()
     assert 0.02 < changed < most
 
@@ -230,7 +230,7 @@ def test_aspect_keeps_the_area(picture: np.ndarray) -> None:
 
 
 def test_a_collage_needs_three_others(picture: np.ndarray, others: list[np.ndarray]) -> None:
-    """A set of two pictures cannot be tiled: counted, not broken."""
+    """A set of two images cannot be tiled: counted, not broken."""
     assert CONDITIONS["collage"].of(picture, "a", others[:2]) is None
     assert CONDITIONS["collage"].others == 3
 

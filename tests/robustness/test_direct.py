@@ -12,8 +12,14 @@ from visleak.pipeline.fingerprinting import fingerprint
 from visleak.records import Fingerprints
 from visleak.robustness import direct
 from visleak.robustness.conditions import named
-from visleak.robustness.queries import NOT_APPLICABLE, Changed, changed_set, drawn
-from visleak.robustness.twins import Twins, find_twins
+from visleak.robustness.queries import (
+    NOT_APPLICABLE,
+    Changed,
+    Twins,
+    changed_set,
+    drawn,
+    find_twins,
+)
 from visleak.stats import ranking
 
 CONDITIONS = named(["original", "flip-v", "crop-20", "crop-50", "gauss", "noise", "collage"])
@@ -21,8 +27,8 @@ CONDITIONS = named(["original", "flip-v", "crop-20", "crop-50", "gauss", "noise"
 
 @pytest.fixture(scope="module")
 def made() -> tuple[TinyEncoder, Changed, Fingerprints, Fingerprints, Twins]:
-    """Fourteen pictures, one of them twice, one unreadable; nine queries."""
-    pictures: list[object] = [*blobs(13), "no picture"]
+    """Fourteen images, one of them twice, one unreadable; nine queries."""
+    pictures: list[object] = [*blobs(13), "no image"]
     pictures.append(pictures[4])
     images = open_images(pictures)
     encoder = TinyEncoder()
@@ -45,7 +51,7 @@ def made() -> tuple[TinyEncoder, Changed, Fingerprints, Fingerprints, Twins]:
 
 
 def test_copies_are_twins(made: tuple) -> None:
-    """Equal content is one picture, whatever its id."""
+    """Equal content is one image, whatever its id."""
     twins = made[4]
     assert (twins.left.tolist(), twins.right.tolist()) == ([4], [14])
     assert twins.of([4]) == {4, 14}
@@ -53,7 +59,7 @@ def test_copies_are_twins(made: tuple) -> None:
 
 
 def by_hand(made: tuple) -> list[dict[str, object]]:
-    """Return for each changed picture what is true, twin and wrong, by loops."""
+    """Return for each changed image what is true, twin and wrong, by loops."""
     _, changed, queries, whole, twins = made
     rows = []
     for row, position in enumerate(queries.rows):
@@ -112,7 +118,7 @@ def test_every_pair_is_counted_once(
 
 
 def test_the_largest_wrong_pairs_carry_their_names(made: tuple) -> None:
-    """The two pictures of a wrong pair can be looked at."""
+    """The two images of a wrong pair can be looked at."""
     encoder, changed, queries, whole, twins = made
     found = direct.search(encoder, changed, queries, whole, twins, views=(0,), keep=25)
     place = {int(p): at for at, p in enumerate(whole.rows)}
@@ -132,7 +138,7 @@ def test_what_does_not_apply_is_counted_not_lost(made: tuple) -> None:
 
 
 def test_a_collage_shows_three_others_of_the_set(made: tuple) -> None:
-    """Never itself, never one picture twice, and the same whatever else is asked."""
+    """Never itself, never one image twice, and the same whatever else is asked."""
     _, changed, _, whole, _ = made
     assert changed.company.shape == (len(changed.queries), 3)
     for query, company in zip(changed.queries, changed.company, strict=True):

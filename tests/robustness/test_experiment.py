@@ -1,4 +1,4 @@
-"""The whole experiment on a few natural pictures, and what it writes."""
+"""The whole experiment on a few natural images, and what it writes."""
 
 from __future__ import annotations
 
@@ -17,10 +17,9 @@ from tiny_encoder import BlindEncoder, TinyEncoder, blobs
 from visleak.errors import UsageError, VisleakError
 from visleak.images import open_images
 from visleak.robustness import robustness
-from visleak.robustness.curves import POINTS, thinned
+from visleak.robustness.curves import POINTS, Tally, edges_for, thinned
 from visleak.robustness.document import HEADER, facts, write
 from visleak.robustness.results import Robustness
-from visleak.robustness.roc import Tally, edges_for
 
 CONDITIONS = ["original", "flip-h", "rot-45", "crop-100", "red", "collage"]
 HOSTILE = "<img src=x onerror=alert(1)>|$x$.png"
@@ -96,7 +95,7 @@ def test_order_and_share_do_not_change_a_picture(folder: Path, result: Robustnes
 
 
 def test_workers_never_change_an_answer(folder: Path) -> None:
-    """Openers travel to processes; chance goes by picture, not by process."""
+    """Openers travel to processes; chance goes by image, not by process."""
     runs = [
         robustness(
             folder, ["builtin"], conditions=["noise", "logo", "collage"], verify=False,
@@ -130,7 +129,7 @@ def test_json_tables_and_plots(written: Path, result: Robustness) -> None:
 
 
 def test_every_changed_picture_has_its_row(written: Path, result: Robustness) -> None:
-    """The figures are counts of these rows; sizes are of the changed pictures."""
+    """The figures are counts of these rows; sizes are of the changed images."""
     table = pq.read_table(written / "queries.parquet").to_pylist()
     assert len(table) == 2 * (5 * 6 + 2)
     for tested in result.encoders:
@@ -192,7 +191,7 @@ def test_hostile_names_stay_text(written: Path, result: Robustness) -> None:
         ({"encoders": ["builtin"] * 2}, UsageError, "encoder 'builtin' is given twice"),
         ({"conditions": ["mirror"]}, UsageError, "conditions must be among paper, beyond, all"),
         ({"thresholds": [1.2]}, UsageError, "thresholds must be similarities between -1 and 1"),
-        ({"source": blobs(1)}, VisleakError, "has 1 readable pictures; at least 2 are needed"),
+        ({"source": blobs(1)}, VisleakError, "has 1 readable images; at least 2 are needed"),
     ],
 )
 def test_what_cannot_be_is_refused(given: dict, kind: type[VisleakError], said: str) -> None:

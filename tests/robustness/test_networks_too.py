@@ -1,4 +1,4 @@
-"""The experiments with an encoder that takes batches: the same figures as picture by picture."""
+"""The experiments with an encoder that takes batches: the same figures as image by image."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def test_calibration_is_that_of_single_pictures(pictures, monkeypatch, workers: 
     ]  # fmt: skip
     assert found[0].hard == found[1].hard
     assert found[0].soft == found[1].soft
-    # a crop of half the side does not apply to pictures as small as these
+    # a crop of half the side does not apply to images as small as these
     assert found[1].hard.pairs == 24 * 23 * 3
 
 

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from visleak.robustness.roc import Keeper, Roc, Tally, edges_for
+from visleak.robustness.curves import Keeper, Roc, Tally, edges_for
 from visleak.stats import ranking
 
 #: Some on the grid, some between, many equal.
@@ -79,7 +79,7 @@ def test_pooled_is_as_if_counted_together() -> None:
 
 
 def test_nothing_to_compare_is_unknown() -> None:
-    """A set of one picture and its twins has no wrong pairs."""
+    """A set of one image and its twins has no wrong pairs."""
     found = streamed(np.array([0.5], np.float32), np.empty(0, np.float32))
     assert math.isnan(found.auc)
     assert found.total == 0

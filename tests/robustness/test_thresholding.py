@@ -20,8 +20,7 @@ from visleak.pipeline.fingerprinting import fingerprint
 from visleak.pipeline.thresholds import read_thresholds
 from visleak.robustness import calibrate
 from visleak.robustness.conditions import CONDITIONS
-from visleak.robustness.levels import STEP, threshold_at
-from visleak.robustness.thresholding import Calibration, rates
+from visleak.robustness.thresholding import STEP, Calibration, rates, threshold_at
 from visleak.storage import write_json
 
 NAMES = ("original", "flip-h", "gauss", "red")
@@ -93,7 +92,7 @@ def test_true_pairs_are_counted_by_condition(found: Calibration) -> None:
 
 
 def test_a_rate_out_of_reach_is_said_in_one_line() -> None:
-    """435 pairs of pictures cannot speak of one in a million."""
+    """435 pairs of images cannot speak of one in a million."""
     found = calibrate(
         blobs(30), TinyEncoder(), fpr=[1e-6], conditions=NAMES, verify=False, cache=None
     )
@@ -109,7 +108,7 @@ def test_a_rate_out_of_reach_is_said_in_one_line() -> None:
 
 
 def test_twins_are_no_errors(wrong: list[tuple[int, int, float]]) -> None:
-    """A picture that is in the set twice would push the threshold to 1."""
+    """An image that is in the set twice would push the threshold to 1."""
     pictures = blobs(30)
     twice = calibrate(
         [*pictures, pictures[7]],
@@ -125,8 +124,8 @@ def test_twins_are_no_errors(wrong: list[tuple[int, int, float]]) -> None:
 
 
 def test_near_copies_are_found_by_looking(natural: dict[str, np.ndarray]) -> None:
-    """Re-saved in another way, the bytes differ: verification sees that it is one picture."""
-    from visleak.robustness.disguises import compressed
+    """Re-saved in another way, the bytes differ: verification sees that it is one image."""
+    from visleak.robustness.changes import compressed
 
     pictures = [natural[name][:160, :200] for name in ("astronaut", "coffee", "rocket", "moon")]
     again = [*pictures, compressed(np.ascontiguousarray(pictures[0]), 60)]
@@ -191,7 +190,7 @@ def test_an_encoder_that_sees_nothing_is_refused() -> None:
 
 
 def test_a_set_without_pairs_is_refused() -> None:
-    """One picture, or one picture many times over."""
+    """One image, or one image many times over."""
     one = blobs(1)
     with pytest.raises(VisleakError, match="has 1 readable pictures; at least 2 are needed"):
         calibrate(one, TinyEncoder(), fpr=[0.01], cache=None)

@@ -38,7 +38,7 @@ class TinyEncoder:
 
 
 class BlindEncoder(TinyEncoder):
-    """Sees no difference between any two pictures."""
+    """Sees no difference between any two images."""
 
     name = "blind"
     digest = "blind-1"
@@ -50,7 +50,7 @@ class BlindEncoder(TinyEncoder):
 
 
 def blobs(count: int, seed: int = 0, side: tuple[int, int] = (96, 120)) -> list[np.ndarray]:
-    """Return smooth random pictures, all different."""
+    """Return smooth random images, all different."""
     rng = np.random.default_rng(seed)
     made = []
     for _ in range(count):

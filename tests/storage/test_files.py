@@ -181,7 +181,7 @@ def test_the_bytes_depend_on_the_tables_alone(tmp_path: Path) -> None:
     """No time stamp, no process: equal audits are equal files."""
     script = (
         "import sys; sys.path.insert(0, sys.argv[2]); from pathlib import Path;"
-        "from test_store import *; write_tables(Path(sys.argv[1]), SMALL, [table(), table(3)])"
+        "from test_files import *; write_tables(Path(sys.argv[1]), SMALL, [table(), table(3)])"
     )
     there, here = tmp_path / "there", tmp_path / "here"
     folder = str(Path(__file__).parent)

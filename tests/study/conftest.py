@@ -1,4 +1,4 @@
-"""Pictures for the studies."""
+"""Images for the studies."""
 
 from __future__ import annotations
 
@@ -11,6 +11,6 @@ from study_making import SETS, write_pictures
 
 @pytest.fixture
 def place(tmp_path: Path, natural: dict[str, np.ndarray]) -> Path:
-    """Return a folder with the pictures of the small sets."""
+    """Return a folder with the images of the small sets."""
     write_pictures(tmp_path, natural, SETS)
     return tmp_path

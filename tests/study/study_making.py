@@ -1,4 +1,4 @@
-"""Small sets of pictures and a file that names them."""
+"""Small sets of images and a file that names them."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from visleak.study import Options, Result, study
 #: A name that a page, a spreadsheet, LaTeX and a formula would all misread.
 HOSTILE = "=<img src=x onerror=alert(1)> $x$ a_b & 50 %"
 
-#: Which crops a set holds: number -> picture. Equal numbers are equal pictures.
+#: Which crops a set holds: number -> image. Equal numbers are equal images.
 SETS = {
     "one/train": [0, 1, 2, 3, 4, 5],
     "one/test": [0, 1, 6, 7, 8],
@@ -23,7 +23,7 @@ SETS = {
 
 
 def crop(natural: Mapping[str, np.ndarray], number: int, side: int = 72) -> Image.Image:
-    """Return a region of a natural picture; two numbers never show the same."""
+    """Return a region of a natural image; two numbers never show the same."""
     names = ("astronaut", "chelsea", "coffee", "rocket")
     picture = natural[names[number % len(names)]]
     top, left = 20 + 80 * (number // len(names)), 30 + 75 * (number // len(names))

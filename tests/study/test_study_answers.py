@@ -20,7 +20,7 @@ from visleak.study.answers import Leaks, leaks_of, together
 from visleak.study.plan import Comparison
 from visleak.study.results import RATES, Union
 
-#: More leaks, blank pictures on both sides, a repeat within the queries.
+#: More leaks, blank images on both sides, a repeat within the queries.
 GRADED = "verify = true\nwithin = true"
 
 
@@ -86,7 +86,7 @@ def test_unions_are_unions_of_images(result: Result, root: Path) -> None:
 
 
 def test_what_is_planted_is_what_comes_out(result: Result) -> None:
-    """Not only consistent: equal pictures of different sets, and nothing else, are exact."""
+    """Not only consistent: equal images of different sets, and nothing else, are exact."""
     exact = {c.comparison.reference: c.rates["exact"].count for c in result.cells}
     assert exact == {"one-train": 2, "two-train": 2, "crawl": 2}
     everything = next(u for u in result.unions if u.coverage == "any")

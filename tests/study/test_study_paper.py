@@ -71,15 +71,15 @@ GOOD = {"kind": "visleak published values", "schema": 1, "source": "somebody", "
         ([], 'does not say "kind": "visleak published values"; it holds no'),
         (GOOD | {"schema": 2}, "has layout 2, this visleak reads up to 1; use a newer one"),
         (GOOD | {"source": 3}, "is damaged: source is missing, or no text"),
-        (GOOD | {"cells": {}}, "is damaged: cells is no list of objects"),
+        (GOOD | {"cells": {}}, "is damaged: cells is not a list of objects"),
         (GOOD | {"cells": [{"query": "a"}]}, "is damaged: reference is missing, or no text"),
         (
             GOOD | {"cells": [{"query": "a", "reference": "b", "hard": 101}]},
-            "is damaged: 101 is no number of per cent",
+            "is damaged: 101 is not a number of per cent",
         ),
         (
             GOOD | {"intra": [{"query": "a", "hard": True}]},
-            "is damaged: True is no number of per cent",
+            "is damaged: True is not a number of per cent",
         ),
     ],
 )
@@ -94,5 +94,5 @@ def test_a_wrong_file_is_refused(tmp_path: Path, content: object, said: str) -> 
 
 
 def test_a_file_that_is_not_there(tmp_path: Path) -> None:
-    with pytest.raises(UsageError, match=r"no\.json is no file; leave `paper` out, or name one"):
+    with pytest.raises(UsageError, match=r"no\.json is not a file; leave `paper` out, or name one"):
         read_paper(tmp_path / "no.json")

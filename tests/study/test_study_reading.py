@@ -18,15 +18,15 @@ A = table("a", roles=["B"])
 @pytest.mark.parametrize(
     ("text", "said"),
     [
-        ("sets = ", "is no TOML that can be read: Invalid value"),
+        ("sets = ", "is not valid TOML: Invalid value"),
         ("", "key 'sets': there are no sets; write a table [sets.NAME] for each"),
         ("sets = 3", "key 'sets': must be a table; got 3"),
         ("sets.a = 3", "key 'sets.a': must be a table [sets.NAME]; got 3"),
         ("setts = 3\n" + A, "key 'setts': there is no such key; did you mean 'sets'?"),
         (table("a", rolls=["B"]), "set 'a', key 'rolls': there is no such key; did you mean 'rol"),
         (table("a", roles="B"), "set 'a', key 'roles': must be a list; got 'B'"),
-        (table("a", roles=["bench"]), "set 'a', key 'roles': 'bench' is no role; did you mean 'be"),
-        (table("a", roles=["X"]), "'X' is no role; known are benchmark, training, pretraining"),
+        (table("a", roles=["bench"]), "set 'a', key 'roles': 'bench' is not a role; did you mean"),
+        (table("a", roles=["X"]), "'X' is not a role; known are benchmark, training, pretraining"),
         (table("a", roles=[3]), "set 'a', key 'roles': must be a list of texts; got 3 in it"),
         (table("a", roles=["B", "B"]), "set 'a', key 'roles': 'B' stands there twice"),
         (table("a", source="x"), "set 'a', key 'roles': is missing; give some of benchmark, train"),
@@ -47,7 +47,7 @@ A = table("a", roles=["B"])
         (table("a", roles=["B"], contains=[{"match": "id"}]), "key 'set': is missing; name the"),
         (
             table("a", roles=["B"], contains=[{"set": "b", "match": "/(/"}]),
-            "key 'match': '/(/' is no regular expression: missing ), unterminated subpattern",
+            "key 'match': '/(/' is not a regular expression: missing ), unterminated subpattern",
         ),
         (
             table("a", roles=["B"], contains=[{"set": "b", "match": "/x/"}]),
@@ -81,10 +81,10 @@ def test_a_mistake_is_one_line(tmp_path: Path, text: str, said: str) -> None:
 
 
 def test_files_that_are_none(tmp_path: Path) -> None:
-    with pytest.raises(UsageError, match=r"no\.toml is no file; it is a TOML file with \[sets"):
+    with pytest.raises(UsageError, match=r"no\.toml is not a file; it is a TOML file with \[sets"):
         read_study(tmp_path / "no.toml")
     (tmp_path / "latin.toml").write_bytes(b"title = '\xe9'")
-    with pytest.raises(UsageError, match=r"latin\.toml is no TOML that can be read: 'utf-8' codec"):
+    with pytest.raises(UsageError, match=r"latin\.toml is not valid TOML: 'utf-8' codec"):
         read_study(tmp_path / "latin.toml")
 
 

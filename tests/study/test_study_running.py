@@ -172,7 +172,7 @@ def test_an_audit_that_breaks_does_not_end_the_rest(
 
 
 def test_a_benchmark_that_an_audit_refuses_does_not_take_the_others_along(place: Path) -> None:
-    """All queries go in one call; vectors of another encoder must not spoil it for pictures."""
+    """All queries go in one call; vectors of another encoder must not spoil it for images."""
     (place / "emb").mkdir()
     np.save(place / "emb" / "img_emb_0.npy", np.eye(5, 512, dtype=np.float16))
     other = table("other", roles=["B"], source="emb:emb?encoder=clip")
@@ -234,7 +234,7 @@ def test_sets_that_are_not_there_are_skipped_and_said(place: Path) -> None:
     assert len(result.run.plan.skipped) == 2
     assert result.failed == ()
     page = (place / "out/study.html").read_text()
-    assert "nobody: source is not filled in (1 comparison)" in page
+    assert "source is not filled in (1 comparison)" in page
     assert "gone: source gone/ does not exist (1 comparison)" in page
 
 
@@ -248,7 +248,7 @@ def test_nothing_to_compare(place: Path) -> None:
 
 def test_a_setting_that_no_audit_takes_ends_the_run(place: Path) -> None:
     """It would fail everywhere, hours apart."""
-    with pytest.raises(UsageError, match=r"thresholds .*no\.json is no file"):
+    with pytest.raises(UsageError, match=r"thresholds .*no\.json is not a file"):
         carried_out(place, sets_of("thresholds = 'no.json'"))
 
 

@@ -15,9 +15,8 @@ from hand_audit import Image, Pair, digest_of, hand_audit
 from visleak.errors import UsageError, VisleakError
 from visleak.records import GRADES
 from visleak.storage import read_summary, write_json
-from visleak.verdicts import Ledger, Verdict, judged_pairs, read_verdicts, settle
-from visleak.verdicts.exchange import import_verdicts, verdicts_of
-from visleak.verdicts.exporting import export_verdicts
+from visleak.verdicts import Ledger, Verdict, consensus_of, judged_pairs, read_verdicts
+from visleak.verdicts.exchange import export_verdicts, import_verdicts, verdicts_of
 from visleak.verdicts.ledger import FILE
 
 TEST = [Image(str(n), label="cat" if n < 5 else "dog") for n in range(12)]
@@ -120,7 +119,7 @@ def test_a_wrong_row_stops_all(folder: Path, tmp_path: Path, row: str, said: str
 
 
 def test_files_that_are_no_list(folder: Path, tmp_path: Path) -> None:
-    with pytest.raises(UsageError, match=r"there is no file .*gone\.csv to import"):
+    with pytest.raises(UsageError, match=r"there is not a file .*gone\.csv to import"):
         import_verdicts(folder, tmp_path / "gone.csv")
     path = listed(tmp_path / "other.csv", "1,2", header="a,b")
     with pytest.raises(VisleakError, match="must have the columns TestID, TrainID, Judgment, or"):
@@ -249,7 +248,7 @@ def test_export_leaves_disputed_pairs_out(folder: Path, tmp_path: Path) -> None:
 
 def test_export_refuses(folder: Path, tmp_path: Path) -> None:
     out = tmp_path / "out.csv"
-    with pytest.raises(UsageError, match=r"nobody has judged a pair of .* yet"):
+    with pytest.raises(UsageError, match=r"no pair was judged in .* yet"):
         export_verdicts(folder, out)
     import_verdicts(folder, listed(tmp_path / "ada.csv", "0,100,,1"))
     with pytest.raises(UsageError, match="reviewer must be one of ada; got 'Ben'"):
@@ -295,7 +294,7 @@ def test_what_is_exported_comes_back(said: dict[tuple[str, str, bool], str]) -> 
         files = export_verdicts(first, Path(place) / "out.csv").files
         import_verdicts(second, files[0])
         import_verdicts(second, files[1], reviewer="out", within=True)
-        back = settle(read_verdicts(second))
+        back = consensus_of(read_verdicts(second))
         assert {key: each.grade for key, each in back.items()} == {
             key: verdict.judgment for key, verdict in whole.items()
         }

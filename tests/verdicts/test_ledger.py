@@ -18,7 +18,7 @@ from hypothesis import strategies as st
 from visleak.errors import VisleakError
 from visleak.records import GRADES
 from visleak.verdicts import Ledger, Verdict, read_verdicts
-from visleak.verdicts.plain import PLAIN, read_plain, write_plain
+from visleak.verdicts.ledger import PLAIN, read_plain, write_plain
 
 
 def digest(number: int) -> str:
@@ -160,7 +160,7 @@ def test_a_damaged_file_is_said_and_the_copy_serves_readers(tmp_path: Path) -> N
         (tmp_path / name).unlink(missing_ok=True)
     (tmp_path / "verdicts.sqlite").write_bytes(b"no database at all" * 100)
     assert len(read_verdicts(tmp_path)) == 1
-    with pytest.raises(VisleakError, match=r"cannot be used .* go on from verdicts\.csv"):
+    with pytest.raises(VisleakError, match=r"cannot be used .* resume from verdicts\.csv"):
         Ledger(tmp_path)
     (tmp_path / PLAIN).unlink()
     with pytest.raises(VisleakError, match=r"cannot be read .* bring verdicts\.csv back"):

@@ -12,8 +12,8 @@ from sklearn.metrics import cohen_kappa_score
 
 from visleak.errors import UsageError
 from visleak.records import GRADES
-from visleak.verdicts import Verdict, agreement, pair_key, settle
-from visleak.verdicts.settling import cohen_kappa
+from visleak.verdicts import Verdict, agreement, consensus_of, pair_key
+from visleak.verdicts.record import cohen_kappa
 
 A, B, C = "a" * 32, "b" * 32, "c" * 32
 
@@ -28,23 +28,23 @@ def test_the_order_of_the_two_images_does_not_matter() -> None:
 
 def test_the_last_verdict_of_a_reviewer_wins() -> None:
     verdicts = [said("different", "Ada"), said("near", "Ben"), said("exact", "Ada")]
-    settled = settle(verdicts)[A, B]
+    consensus = consensus_of(verdicts)[A, B]
     # both say near-or-not alike now; of one vote each the weaker claim stands
-    assert (settled.grade, settled.disputed) == ("near", False)
+    assert (consensus.grade, consensus.disputed) == ("near", False)
 
 
 @pytest.mark.parametrize(("left", "right"), list(itertools.product(GRADES, GRADES)))
 def test_disputed_is_disagreement_on_near_or_not_and_nothing_else(left: str, right: str) -> None:
-    settled = settle([said(left, "Ada"), said(right, "Ben")])[A, B]
+    consensus = consensus_of([said(left, "Ada"), said(right, "Ben")])[A, B]
     near = ("exact", "near")
-    assert settled.disputed == ((left in near) != (right in near))
-    if not settled.disputed:
-        assert settled.grade == max(left, right, key=GRADES.index)
+    assert consensus.disputed == ((left in near) != (right in near))
+    if not consensus.disputed:
+        assert consensus.grade == max(left, right, key=GRADES.index)
 
 
 def test_the_majority_chooses_among_grades_that_agree_on_near() -> None:
     verdicts = [said("exact", "Ada"), said("exact", "Ben"), said("near", "Cy")]
-    assert settle(verdicts)[A, B].grade == "exact"
+    assert consensus_of(verdicts)[A, B].grade == "exact"
 
 
 @given(st.lists(st.tuples(st.booleans(), st.booleans()), min_size=1, max_size=60))

@@ -121,8 +121,9 @@ class Diff(Printed, Replaced):
 def diff(options: Diff) -> Reply:
     """Compare two audits: images, pairs, rates and settings."""
     from visleak.diff import diff as compared
-    from visleak.diff import headlines, told, write_changes
-    from visleak.diff.sets import parse_map
+    from visleak.diff import document as changes
+    from visleak.diff import headlines, write_changes
+    from visleak.diff.matching import parse_map
     from visleak.storage import free_file, read_summary, refuse_sets
 
     before, after, out = options.before, options.after, options.out
@@ -134,7 +135,7 @@ def diff(options: Diff) -> Reply:
     if out is not None:
         write_changes(found, out)
     content = {"headline": "; ".join(headlines(found))} | found.as_dict()
-    return Reply(told(found), content, files=[out] if out is not None else [])
+    return Reply(whole(changes(found)), content, files=[out] if out is not None else [])
 
 
 @dataclass(frozen=True)
@@ -164,4 +165,4 @@ def doctor(options: Printed) -> Reply:
     from visleak.doctor import document, examine
 
     found = examine()
-    return Reply(document(found), found.as_dict(), code=1 if found.troubles else 0)
+    return Reply(document(found), found.as_dict(), code=1 if found.issues else 0)

@@ -73,7 +73,7 @@ def encode(
     An interrupted run resumes. Compare with --train emb:DIR.
     """
     from visleak.embedding import encode as write
-    from visleak.embedding.hiding import THUMBNAILS
+    from visleak.embedding.encoding import THUMBNAILS
     from visleak.images.sides import open_set
     from visleak.pipeline.engines import engine_of
     from visleak.storage import UNREADABLE

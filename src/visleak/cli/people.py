@@ -55,14 +55,14 @@ class Review(Options):
 
 def review(audit: AuditFolder, options: Review, call: Call) -> Reply:
     """Judge the pairs of an audit in a browser; Ctrl-C ends it."""
-    from visleak.replacements import Asked
+    from visleak.replacements import SelectionSettings
     from visleak.replacements.duplicates import GRADE
     from visleak.review import review as serve
-    from visleak.verdicts.plain import PLAIN
+    from visleak.verdicts.ledger import PLAIN
 
     pool = None
     if options.pool is not None:
-        pool = Asked(options.pool, label=options.label, grade=options.grade or GRADE)
+        pool = SelectionSettings(options.pool, label=options.label, grade=options.grade or GRADE)
     agreed = serve(
         audit.folder,
         reviewer=options.reviewer,
@@ -123,8 +123,7 @@ def verdicts(audit: AuditFolder, options: Verdicts, call: Call) -> Reply:
     from visleak.counts import review_document, review_of
     from visleak.storage import read_summary, refuse_sets
     from visleak.verdicts import read_verdicts
-    from visleak.verdicts.exchange import import_verdicts
-    from visleak.verdicts.exporting import export_verdicts
+    from visleak.verdicts.exchange import export_verdicts, import_verdicts
 
     action, file = options.action, options.file
     if action not in (None, *ACTIONS):

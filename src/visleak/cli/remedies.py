@@ -324,9 +324,9 @@ def replace(options: Replace, execution: Execution, call: Call) -> Reply:
     """
     from visleak.remedy import replace as exchange
     from visleak.remedy.documents import replace_document
-    from visleak.replacements import Asked
+    from visleak.replacements import SelectionSettings
 
-    wanted = Asked(
+    wanted = SelectionSettings(
         options.pool,
         options.id,
         options.label,

@@ -20,7 +20,7 @@ from visleak.pipeline.copies import ContentPairs
 from visleak.stats import Rate
 from visleak.storage import IMAGES, ComparisonSummary, read_table
 from visleak.verdicts import Verdict, judged_pairs, judged_summary, read_verdicts
-from visleak.verdicts.orientation import as_listed
+from visleak.verdicts.exchange import as_listed
 
 #: What the document of counts says that it is.
 KIND: Final = "visleak counts"

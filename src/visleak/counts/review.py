@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from visleak.records import GRADES
-from visleak.verdicts import Agreement, Verdict, agreement, settle
+from visleak.verdicts import Agreement, Verdict, agreement, consensus_of
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,7 +74,7 @@ def review_of(verdicts: Sequence[Verdict]) -> Review:
     Args:
         verdicts: in order of time.
     """
-    settled = settle(verdicts)
+    settled = consensus_of(verdicts)
     agreed = agreement(verdicts)
     said = Counter(
         (verdict.reviewer, verdict.judgment)

@@ -1,7 +1,6 @@
 """What changed between two audits."""
 
 from visleak.diff.difference import Difference, diff
-from visleak.diff.telling import headlines, told
-from visleak.diff.writing import write_changes
+from visleak.diff.document import document, headlines, write_changes
 
-__all__ = ["Difference", "diff", "headlines", "told", "write_changes"]
+__all__ = ["Difference", "diff", "document", "headlines", "write_changes"]

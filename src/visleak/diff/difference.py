@@ -4,21 +4,20 @@ from __future__ import annotations
 
 import os
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from visleak.diff.conditions import conditions
+from visleak.diff.matching import match_images, match_sets
 from visleak.diff.pairs import CHANGES, Changes, View, changes, reason_word
-from visleak.diff.pictures import match_images
-from visleak.diff.sets import match_sets
 from visleak.diff.sides import Side
 from visleak.diff.totals import Total, Turnover, totals, turnovers
 from visleak.errors import UsageError
 from visleak.records import Bool
+from visleak.storage import AuditSummary
 from visleak.verdicts.level import Level
 
 
@@ -143,3 +142,40 @@ def _level(old: Side, new: Side, asked: str | None) -> Level:
             why = "grades" if level.scale == "grade" else "thresholds for degrees"
             raise UsageError(f"{side.folder} has no {why}, so nothing can be said at {level.name}")
     return level
+
+
+def conditions(before: AuditSummary, after: AuditSummary) -> dict[str, tuple[Any, Any]]:
+    """Return what differs and can change an answer: name to the value before and after.
+
+    Args:
+        before, after: ``audit.json`` of the two.
+
+    >>> conditions(AuditSummary(visleak="1.0"), AuditSummary(visleak="1.1"))
+    {'visleak': ('1.0', '1.1')}
+    """
+    old, new = dict(_conditions(before)), dict(_conditions(after))
+    names = dict.fromkeys([*old, *new])
+    found = {name: (old.get(name), new.get(name)) for name in names}
+    return {name: pair for name, pair in found.items() if pair[0] != pair[1]}
+
+
+def _conditions(audit: AuditSummary) -> Iterator[tuple[str, Any]]:
+    yield "visleak", audit.visleak
+    for what, keys in (
+        ("encoder", ("name", "digest")),
+        ("thresholds", ("hard", "soft")),
+        ("search", ("engine",)),
+        ("verifier", ("digest",)),
+        ("grader", ("digest", "near_at")),
+    ):
+        content = getattr(audit, what)
+        for key in keys:
+            yield f"{what} {key}", getattr(content, key, None)
+    for name, value in audit.settings.as_dict().items():
+        # these are said above
+        if name not in ("encoder", "search", "near_at"):
+            yield f"setting {name}", value
+    for package, version in audit.versions.items():
+        yield f"version of {package}", version
+    for name in ("judged", "disputed"):
+        yield f"pairs {name} by people", getattr(audit.review, name, 0)

@@ -10,7 +10,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from visleak.diff.pictures import Fate, Matching
+from visleak.diff.matching import ImageStatus, Matching
 from visleak.diff.sides import HUMAN, NOTHING, Listed, Side
 from visleak.records import Bool, Int8, Int64
 from visleak.verdicts.level import Level
@@ -174,10 +174,10 @@ def _alone(view: View, other: View, rows: Int64, which: str, level: Level) -> Ch
     gone, unreadable, unlisted = (np.zeros(len(pairs), bool) for _ in range(3))
     for end, fate in zip(ends, fates, strict=True):
         lost, partly = _lost(view, other, end)
-        unreadable |= (fate == Fate.GONE) & lost
-        unlisted |= (fate == Fate.GONE) & partly & ~lost
-        gone |= (fate == Fate.GONE) & ~lost & ~partly
-    changed = (fates[0] == Fate.CHANGED) | (fates[1] == Fate.CHANGED)
+        unreadable |= (fate == ImageStatus.GONE) & lost
+        unlisted |= (fate == ImageStatus.GONE) & partly & ~lost
+        gone |= (fate == ImageStatus.GONE) & ~lost & ~partly
+    changed = (fates[0] == ImageStatus.CHANGED) | (fates[1] == ImageStatus.CHANGED)
     added = (pairs.judged == HUMAN) & (pairs.machine_grade > level.code)
     conditions = {
         "not compared": ~_compared(view, other, ends),

@@ -36,7 +36,7 @@ BLOCK: Final = 1 << 20
 
 @dataclass(frozen=True)
 class Listed:
-    """Pairs of an audit, blank pictures left out. All arrays are of one length.
+    """Pairs of an audit, blank images left out. All arrays are of one length.
 
     Attributes:
         query, reference: rows of the images table.

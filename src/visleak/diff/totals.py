@@ -9,8 +9,8 @@ from typing import Any
 
 import numpy as np
 
+from visleak.diff.matching import ImageStatus, Matching
 from visleak.diff.pairs import View, strongest
-from visleak.diff.pictures import Fate, Matching
 from visleak.diff.sides import Side
 from visleak.records import Int8
 from visleak.stats import Rate
@@ -118,18 +118,18 @@ def turnovers(
     found = []
     for name, rows in old.rows.items():
         theirs = matched.get(name)
-        fates = np.bincount(forth.fate[rows], minlength=len(Fate))
+        fates = np.bincount(forth.fate[rows], minlength=len(ImageStatus))
         there = new.rows[theirs] if theirs is not None else np.zeros(0, np.int64)
         digests = [old.column("digest", rows), new.column("digest", there)]
         found.append(
             Turnover(
                 before=name,
                 after=theirs,
-                same=int(fates[Fate.SAME]),
-                renamed=int(fates[Fate.RENAMED]),
-                changed=int(fates[Fate.CHANGED]),
-                removed=int(fates[Fate.GONE]),
-                added=len(there) - int(fates.sum() - fates[Fate.GONE]),
+                same=int(fates[ImageStatus.SAME]),
+                renamed=int(fates[ImageStatus.RENAMED]),
+                changed=int(fates[ImageStatus.CHANGED]),
+                removed=int(fates[ImageStatus.GONE]),
+                added=len(there) - int(fates.sum() - fates[ImageStatus.GONE]),
                 unseen_before=old.partly_listed(name),
                 unseen_after=theirs is not None and new.partly_listed(theirs),
                 known=not any(digest.null_count for digest in digests),

@@ -1,25 +1,28 @@
-"""``examine()``: the installation as a whole, and what is to be done about what is broken."""
+"""The state of an installation: versions, optional parts, devices, cache, and problems."""
 
 from __future__ import annotations
 
+import json
 import os
 import platform
-from collections.abc import Mapping
+import re
+import subprocess
+import sys
+from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass
+from importlib.metadata import PackageNotFoundError, distributions, requires, version
 from pathlib import Path
 from typing import Any, Final
 
 from visleak.auditing import workers_for
 from visleak.cache import STEM, default_folder
-from visleak.doctor.packages import TOLD, Extra, extras, installed, own_version, versions
-from visleak.doctor.probes import Answer, ask
 
 #: Variables that hold threads back.
 LIMITS: Final = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "OMP_WAIT_POLICY")
 
 
 @dataclass(frozen=True, slots=True)
-class Trouble:
+class Issue:
     """Something that is broken.
 
     Attributes:
@@ -43,7 +46,7 @@ class Checkup:
         threads: ``cores`` that may be used, ``limits`` from the environment, ``pools`` of
             libraries.
         devices: where networks may run: ``name``, ``what``, ``bytes`` of memory.
-        troubles: what is broken.
+        issues: what is broken.
     """
 
     versions: Mapping[str, str | None]
@@ -52,7 +55,7 @@ class Checkup:
     cache: Mapping[str, Any]
     threads: Mapping[str, Any]
     devices: tuple[Mapping[str, Any], ...]
-    troubles: tuple[Trouble, ...]
+    issues: tuple[Issue, ...]
 
     def as_dict(self) -> dict[str, Any]:
         """Return plain values."""
@@ -66,7 +69,7 @@ class Checkup:
             "cache": dict(self.cache),
             "threads": dict(self.threads),
             "devices": [dict(each) for each in self.devices],
-            "troubles": [asdict(each) for each in self.troubles],
+            "troubles": [asdict(each) for each in self.issues],
         }
 
 
@@ -88,11 +91,11 @@ def examine() -> Checkup:
             "pools": answers["cv2"].found.get("pools", []),
         },
         devices=_devices(answers),
-        troubles=(*troubles(there, answers), *_cache_troubles(cache)),
+        issues=(*issues(there, answers), *_cache_issues(cache)),
     )
 
 
-def troubles(there: Mapping[str, str], answers: Mapping[str, Answer]) -> tuple[Trouble, ...]:
+def issues(there: Mapping[str, str], answers: Mapping[str, ProbeResult]) -> tuple[Issue, ...]:
     """Return what is broken among the packages.
 
     Args:
@@ -104,7 +107,7 @@ def troubles(there: Mapping[str, str], answers: Mapping[str, Answer]) -> tuple[T
     if len(several) > 1:
         named = " and ".join(f"{name} {there[name]}" for name in several)
         found.append(
-            Trouble(
+            Issue(
                 f"{named} both bring cv2 and overwrite each other's files",
                 f"pip uninstall -y {' '.join(several)} && pip install {several[0]}",
             )
@@ -116,8 +119,8 @@ def troubles(there: Mapping[str, str], answers: Mapping[str, Answer]) -> tuple[T
 
 
 def _broken(
-    name: str, error: str, there: Mapping[str, str], answers: Mapping[str, Answer]
-) -> Trouble:
+    name: str, error: str, there: Mapping[str, str], answers: Mapping[str, ProbeResult]
+) -> Issue:
     """Return what to do about a package that does not import."""
     what = f"{name} does not work ({error})"
     if name == "cv2":
@@ -128,19 +131,19 @@ def _broken(
             if plain
             else "pip install --force-reinstall opencv-python-headless"
         )
-        return Trouble(what, remedy)
+        return Issue(what, remedy)
     if name == "torchvision" and answers["torch"].error is None:
         torch, vision = there.get("torch", "?"), there.get("torchvision", "?")
-        return Trouble(
+        return Issue(
             f"torchvision {vision} does not work beside torch {torch} ({error}); it breaks"
             " transformers and timm too",
             "pip uninstall -y torchvision, or install the pair that pytorch.org names for this"
             " machine",
         )
-    return Trouble(what, f"pip install --force-reinstall {name}")
+    return Issue(what, f"pip install --force-reinstall {name}")
 
 
-def _devices(answers: Mapping[str, Answer]) -> tuple[Mapping[str, Any], ...]:
+def _devices(answers: Mapping[str, ProbeResult]) -> tuple[Mapping[str, Any], ...]:
     found: list[Mapping[str, Any]] = [{"name": "cpu", "what": platform.machine(), "bytes": None}]
     torch = answers.get("torch")
     if torch is not None:
@@ -158,12 +161,233 @@ def _cache(folder: Path | None) -> dict[str, Any]:
     return {"folder": str(folder), "bytes": size, "writable": writable}
 
 
-def _cache_troubles(cache: Mapping[str, Any]) -> tuple[Trouble, ...]:
+def _cache_issues(cache: Mapping[str, Any]) -> tuple[Issue, ...]:
     if cache["writable"]:
         return ()
     return (
-        Trouble(
+        Issue(
             f"the cache folder {cache['folder']} cannot be written",
             "set VISLEAK_CACHE to another folder, or use --cache DIR or --cache off",
         ),
     )
+
+
+#: What is told of: the name people know -> distributions that bring it, the first one there.
+TOLD: Final[Mapping[str, tuple[str, ...]]] = {
+    "numpy": ("numpy",),
+    "scipy": ("scipy",),
+    "Pillow": ("pillow",),
+    "cv2": (
+        *("opencv-python-headless", "opencv-python"),
+        *("opencv-contrib-python-headless", "opencv-contrib-python"),
+    ),
+    "pyarrow": ("pyarrow",),
+    "torch": ("torch",),
+    "torchvision": ("torchvision",),
+    "transformers": ("transformers",),
+    "timm": ("timm",),
+    "open_clip": ("open-clip-torch",),
+    "onnxruntime": ("onnxruntime", "onnxruntime-gpu"),
+    "faiss": ("faiss-cpu", "faiss-gpu", "faiss-gpu-cu12"),
+    "ray": ("ray",),
+    "datasets": ("datasets",),
+    "fsspec": ("fsspec",),
+    "pdqhash": ("pdqhash",),
+}
+
+#: Distributions that may stand for another one of them.
+_ALIKE: Final = tuple(names for names in TOLD.values() if len(names) > 1)
+
+#: Extras for those who work on visleak itself.
+_OWN: Final = ("dev",)
+
+_REQUIREMENT: Final = re.compile(
+    r"(?P<name>[\w.-]+)\s*(?:\[(?P<extras>[^\]]*)\])?\s*(?P<bounds>[^;]*)"
+    r"(?:;.*extra\s*==\s*[\"'](?P<extra>[^\"']+)[\"'])?"
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Extra:
+    """An extra of visleak.
+
+    Attributes:
+        name: as in ``pip install 'visleak[NAME]'``.
+        missing: what it needs and is not there, or too old.
+    """
+
+    name: str
+    missing: tuple[str, ...]
+
+    @property
+    def install(self) -> str:
+        """The line that installs it."""
+        return f"pip install 'visleak[{self.name}]'"
+
+
+def installed() -> Mapping[str, str]:
+    """Return version by name of all installed distributions; names as pip compares them."""
+    found: dict[str, str] = {}
+    for each in distributions():
+        name = each.metadata["Name"]
+        if name:
+            found.setdefault(canonical(name), each.version)
+    return found
+
+
+def canonical(name: str) -> str:
+    """Return a distribution's name as pip compares it.
+
+    >>> canonical("Open_Clip.torch")
+    'open-clip-torch'
+    """
+    return re.sub(r"[-_.]+", "-", name).lower()
+
+
+def versions(there: Mapping[str, str]) -> dict[str, str | None]:
+    """Return the version of each package of :data:`TOLD`, ``None`` where it is not installed."""
+    return {
+        name: next((there[each] for each in several if each in there), None)
+        for name, several in TOLD.items()
+    }
+
+
+def extras(there: Mapping[str, str], stated: Iterable[str] | None = None) -> tuple[Extra, ...]:
+    """Return the extras of visleak and what they lack.
+
+    Args:
+        there: version by name, from :func:`installed`.
+        stated: requirements of visleak as its metadata states them; by default its own.
+    """
+    if stated is None:
+        try:
+            stated = requires("visleak") or ()
+        except PackageNotFoundError:  # run from its sources, never installed
+            stated = ()
+    needed: dict[str, list[re.Match[str]]] = {}
+    for text in stated:
+        found = _REQUIREMENT.match(text)
+        if found and found["extra"] and found["extra"] not in _OWN:
+            needed.setdefault(found["extra"], []).append(found)
+    return tuple(
+        Extra(name, tuple(dict.fromkeys(_missing(name, needed, there)))) for name in sorted(needed)
+    )
+
+
+def _missing(
+    extra: str, needed: Mapping[str, list[re.Match[str]]], there: Mapping[str, str]
+) -> Iterable[str]:
+    """Yield what an extra lacks, that of the extras it is made of included."""
+    for found in needed.get(extra, ()):
+        name = canonical(found["name"])
+        if name == "visleak":
+            for inner in (found["extras"] or "").split(","):
+                if inner.strip() != extra:
+                    yield from _missing(inner.strip(), needed, there)
+            continue
+        group = next((names for names in _ALIKE if name in names), (name,))
+        have = next((there[each] for each in group if each in there), None)
+        least = re.search(r">=\s*([\w.]+)", found["bounds"])
+        if have is None:
+            yield found["name"]
+        elif least and _numbers(have) < _numbers(least[1]):
+            yield f"{found['name']} {have} (it takes {least[1]})"
+
+
+def _numbers(text: str) -> tuple[int, ...]:
+    """Return the leading numbers of a version."""
+    return tuple(int(part) for part in re.findall(r"\d+", re.split(r"[a-zA-Z+]", text)[0]))
+
+
+def own_version() -> str:
+    """Return the version of visleak."""
+    try:
+        return version("visleak")
+    except PackageNotFoundError:
+        import visleak
+
+        return visleak.__version__
+
+
+#: Seconds after which a child is given up on; a cold torch on a slow disk takes most of a minute.
+PATIENCE: Final = 120.0
+
+#: Name -> what the child runs; it ends by printing JSON.
+PROBES: Final[Mapping[str, str]] = {
+    "cv2": """
+import json, cv2, numpy, scipy.linalg
+from threadpoolctl import threadpool_info
+print(json.dumps({"cv2": cv2.__version__, "pools": [
+    {"api": p["user_api"], "library": p.get("internal_api"), "version": p.get("version"),
+     "threads": p["num_threads"]} for p in threadpool_info()]}))
+""",
+    "torch": """
+import json, torch
+devices = [{"name": f"cuda:{n}", "what": torch.cuda.get_device_name(n),
+            "bytes": torch.cuda.get_device_properties(n).total_memory}
+           for n in range(torch.cuda.device_count() if torch.cuda.is_available() else 0)]
+if torch.backends.mps.is_available():
+    devices.append({"name": "mps", "what": "Apple GPU", "bytes": None})
+print(json.dumps({"devices": devices, "threads": torch.get_num_threads(),
+                  "cuda": torch.version.cuda}))
+""",
+    "torchvision": """
+import json, torch, torchvision
+torchvision.ops.nms(torch.zeros(1, 4), torch.zeros(1), 0.5)
+print(json.dumps({}))
+""",
+    "onnxruntime": """
+import json, onnxruntime
+print(json.dumps({"providers": onnxruntime.get_available_providers()}))
+""",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class ProbeResult:
+    """What a child said.
+
+    Attributes:
+        found: what it printed; empty where it failed.
+        error: the last line of its complaint, ``None`` where all went well.
+    """
+
+    found: Mapping[str, Any]
+    error: str | None
+
+
+def ask(names: list[str], probes: Mapping[str, str] = PROBES) -> dict[str, ProbeResult]:
+    """Run probes, all at once, and return what they say."""
+    children = {
+        name: subprocess.Popen(
+            [sys.executable, "-P", "-W", "ignore", "-c", probes[name]],
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+            errors="backslashreplace",
+        )
+        for name in names
+    }
+    return {name: _answer(child) for name, child in children.items()}
+
+
+def _answer(child: subprocess.Popen[str]) -> ProbeResult:
+    try:
+        said, complaint = child.communicate(timeout=PATIENCE)
+    except subprocess.TimeoutExpired:
+        child.kill()
+        child.communicate()
+        return ProbeResult({}, f"no answer within {PATIENCE:g} s")
+    lines = complaint.strip().splitlines()
+    if child.returncode < 0:
+        return ProbeResult({}, f"the process was killed by signal {-child.returncode}")
+    if child.returncode:
+        return ProbeResult(
+            {}, lines[-1].strip()[:300] if lines else f"exit code {child.returncode}"
+        )
+    try:
+        found: dict[str, Any] = json.loads(said.strip().splitlines()[-1])
+    except (ValueError, IndexError):
+        return ProbeResult({}, "it said nothing that can be read")
+    return ProbeResult(found, None)

@@ -11,7 +11,7 @@ from visleak.reporting import Document, Fact
 
 def document(found: Checkup) -> Document:
     """Return what :func:`visleak.doctor.examine` found."""
-    count = len(found.troubles)
+    count = len(found.issues)
     headline = f"{counted(count, 'problem')} found" if count else "no problems found"
     return Document("Installation", headline, facts=tuple(_facts(found)))
 
@@ -31,9 +31,9 @@ def _facts(found: Checkup) -> Iterator[Fact]:
     for number, device in enumerate(found.devices):
         memory = f", {size(device['bytes'])}" if device["bytes"] else ""
         yield Fact("" if number else "devices", f"{device['name']} ({device['what']}{memory})")
-    for trouble in found.troubles:
-        yield Fact("problem", trouble.what, "caution")
-        yield Fact("", f"fix: {trouble.remedy}")
+    for issue in found.issues:
+        yield Fact("problem", issue.what, "caution")
+        yield Fact("", f"fix: {issue.remedy}")
 
 
 def _threads(found: Checkup) -> Iterator[str]:

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import json
 import os
+import secrets
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -16,18 +18,25 @@ import pyarrow as pa
 import visleak
 from visleak import pipeline
 from visleak.auditing import open_cache, workers_for
-from visleak.embedding.claims import claim, manifest_of, tidy
-from visleak.embedding.hiding import Salt, public_name, salt_for, write_mapping
-from visleak.embedding.shards import Note, Shard, read_note, texts_of, write_shard
+from visleak.embedding.shards import NOTES, Note, Shard, read_note, texts_of, write_shard
 from visleak.encoders import load_encoder
+from visleak.encoders.request import parse
 from visleak.errors import UsageError, VisleakError
-from visleak.images.embedding_manifest import KIND, MANIFEST, SCHEMA, TEXTS, VECTORS
+from visleak.images.embedding_manifest import KIND, MANIFEST, SCHEMA, TEXTS, UNFINISHED, VECTORS
 from visleak.pipeline.fingerprinting import fingerprint
 from visleak.pipeline.folder import stamp_of
 from visleak.pipeline.processes import Processes
 from visleak.pipeline.workplace import Engine, Progress, Workplace
 from visleak.records import Encoder, Fingerprints, ImageSet, Int64, Problem
-from visleak.storage import UNREADABLE, claimed, write_json, write_problems
+from visleak.storage import (
+    UNREADABLE,
+    claimed,
+    remove_unfinished,
+    replacing,
+    write_csv,
+    write_json,
+    write_problems,
+)
 
 #: Images a shard.
 SHARD: Final = 1_000_000
@@ -280,3 +289,169 @@ def _result(folder: Path, reused: bool) -> Encoded:
     return Encoded(
         folder, manifest["vectors"], manifest["unreadable"], len(manifest["shards"]), reused
     )
+
+
+def manifest_of(folder: Path) -> dict[str, Any] | None:
+    """Return the manifest of a finished folder, ``None`` if there is none."""
+    with contextlib.suppress(OSError, ValueError):
+        content = json.loads((folder / MANIFEST).read_text(encoding="utf-8"))
+        if isinstance(content, dict) and content.get("kind") == KIND:
+            return content
+    return None
+
+
+def claim(folder: Path, key: str | None, *, force: bool) -> bool:
+    """Make a folder ready for a job; return whether it is done already.
+
+    Args:
+        folder: the folder, locked.
+        key: digest of everything the job depends on; ``None`` if unknowable.
+        force: replace what another job wrote.
+
+    Raises:
+        UsageError: the folder holds another set, or one of another encoder.
+    """
+    for place in (VECTORS, TEXTS):
+        remove_unfinished(folder / place)
+    manifest = manifest_of(folder)
+    begun = (folder / UNFINISHED).is_file()
+    if manifest is not None or begun:
+        there = manifest.get("key") if manifest is not None else _key_begun(folder)
+        same = key is not None and there == key
+        if not same and not force:
+            raise UsageError(
+                f"{folder} holds embeddings of another set, encoder or layout; choose another"
+                " folder with -o DIR, or replace them with --force"
+            )
+        if same and manifest is not None and not force:
+            return True
+        if not same or force:
+            _clear(folder)
+    write_json(folder / UNFINISHED, {"kind": KIND, "schema": SCHEMA, "key": key})
+    return False
+
+
+def _key_begun(folder: Path) -> str | None:
+    """Return the key of a folder that was begun."""
+    with contextlib.suppress(OSError, ValueError, KeyError, TypeError):
+        return str(json.loads((folder / UNFINISHED).read_text(encoding="utf-8"))["key"])
+    return None
+
+
+def _clear(folder: Path) -> None:
+    """Remove what an earlier run wrote, and nothing else."""
+    vectors, texts = f"{VECTORS}/{VECTORS}_*.npy", f"{TEXTS}/{TEXTS}_*.parquet"
+    for pattern in (MANIFEST, NOTES, UNREADABLE, vectors, texts):
+        for path in list(folder.glob(pattern)):
+            path.unlink()
+
+
+def tidy(folder: Path) -> None:
+    """Remove what is only needed while a folder is written."""
+    for leftover in (folder / UNFINISHED, *folder.glob(NOTES)):
+        leftover.unlink(missing_ok=True)
+
+
+#: A shorter salt can be guessed.
+SHORTEST: Final = 16
+
+#: Columns of the file that maps hashed ids back.
+MAPPING_COLUMNS: Final = ("hashed", "id", "locator")
+
+#: Encoders whose vectors show what the images look like to anybody who reads their source.
+THUMBNAILS: Final = ("builtin",)
+
+
+@dataclass(frozen=True, slots=True)
+class Salt:
+    """The secret of an anonymous folder.
+
+    Attributes:
+        path: the file it is kept in, outside the folder.
+        key: made of it, 64 bytes.
+    """
+
+    path: Path
+    key: bytes
+
+    def hashed(self, ids: pa.StringArray) -> pa.StringArray:
+        """Return what the images are called: keyed BLAKE2b-128 of their ids, in hexadecimal."""
+        return pa.array(
+            (
+                hashlib.blake2b(id_.encode(), key=self.key, digest_size=16).hexdigest()
+                for id_ in ids.to_pylist()
+            ),
+            pa.string(),
+        )
+
+
+def salt_for(folder: Path, given: Path | None) -> Salt:
+    """Return the salt of a folder: that of a file, the one beside the folder, or a new one.
+
+    Args:
+        folder: the folder that is published.
+        given: a file with a salt.
+
+    Raises:
+        UsageError: the file is not there, lies in the folder, or its salt is too short.
+        VisleakError: it cannot be read or written.
+    """
+    path = given if given is not None else beside(folder, ".salt")
+    if given is not None and not given.is_file():
+        raise UsageError(f"salt {given} is not a file; leave --salt out to have one made")
+    if path.resolve().is_relative_to(folder.resolve()):
+        raise UsageError(f"salt {path} lies in {folder}, which is published; keep it elsewhere")
+    try:
+        if not path.exists():
+            _write_secret(path, secrets.token_hex(32) + "\n")
+        text = path.read_bytes().strip()
+    except OSError as error:
+        raise VisleakError(f"the salt {path} cannot be read or written: {error}") from error
+    if len(text) < SHORTEST:
+        raise UsageError(
+            f"the salt in {path} has {len(text)} characters and can be guessed; it needs"
+            f" {SHORTEST} or more"
+        )
+    return Salt(path, hashlib.blake2b(text).digest())
+
+
+def beside(folder: Path, ending: str) -> Path:
+    """Return a name beside a folder."""
+    plain = folder.resolve()
+    return plain.with_name(plain.name + ending)
+
+
+def public_name(text: str) -> str:
+    """Return an encoder's text without the folders of this machine.
+
+    >>> public_name("clip"), public_name("sscd:/nowhere/at/all.pt?resize=288")
+    ('clip', 'sscd:/nowhere/at/all.pt?resize=288')
+    """
+    request = parse(text)
+    if not request.argument or not Path(request.argument).exists():
+        return text
+    return replace(request, argument=Path(request.argument).name).named(*request.options)
+
+
+def write_mapping(folder: Path, images: ImageSet, hashed: pa.StringArray) -> Path:
+    """Write, beside a folder, which image is called what; for its owner alone.
+
+    Raises:
+        VisleakError: it cannot be written.
+    """
+    path = beside(folder, ".ids.csv")
+    rows = zip(hashed.to_pylist(), images.ids.to_pylist(), images.locators.to_pylist(), strict=True)
+    try:
+        write_csv(path, MAPPING_COLUMNS, (tuple(cell or "" for cell in row) for row in rows))
+        path.chmod(0o600)
+    except OSError as error:
+        raise VisleakError(f"{path} cannot be written: {error}") from error
+    return path
+
+
+def _write_secret(path: Path, text: str) -> None:
+    """Write a file that others cannot read."""
+    with replacing(path) as part:
+        handle = os.open(part, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+        with os.fdopen(handle, "w", encoding="ascii") as file:
+            file.write(text)

@@ -1,4 +1,4 @@
-"""``visleak find``: is this picture in there?"""
+"""``visleak find``: is this image in there?"""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from visleak.records import GRADES, AnySet, ImageSet
 from visleak.settings import Settings
 from visleak.storage import AUDIT, IMAGES, read_summary, read_table
 
-#: Name of the set of the pictures that are looked for.
+#: Name of the set of the images that are looked for.
 ASKED: Final = "images asked for"
 
 
@@ -36,9 +36,9 @@ class Match:
 
     Attributes:
         set, id, locator: which image.
-        similarity: higher is more alike.
+        similarity: higher is more similar.
         degree: ``hard``, ``soft`` or ``None``.
-        grade, probability, reason: what a look at the pictures says; ``None`` where there are
+        grade, probability, reason: what a look at the images says; ``None`` where there are
             only embeddings.
     """
 
@@ -53,21 +53,21 @@ class Match:
 
     @property
     def same(self) -> bool:
-        """Whether it is the same picture: near or exact, or of a degree where nobody looked."""
+        """Whether it is the same image: near or exact, or of a degree where nobody looked."""
         return self.degree is not None if self.grade is None else self.grade in GRADES[:2]
 
 
 @dataclass(frozen=True, slots=True)
 class Found:
-    """What became of one picture.
+    """What became of one image.
 
     Attributes:
         image: the file, as given.
         unreadable: why it could not be read, or ``None``.
         matches: the closest images, most likely ones first.
-        told: there were pictures to look at or thresholds to go by; else nobody can say more
+        told: there were images to look at or thresholds to go by; else nobody can say more
             than how alike the closest are.
-        unseen: images in there that could not be read, by reason; the picture may be one of them.
+        unseen: images in there that could not be read, by reason; the image may be one of them.
     """
 
     image: str
@@ -78,7 +78,7 @@ class Found:
 
     @property
     def found(self) -> bool | None:
-        """Whether the picture is in there; ``None`` where nothing tells."""
+        """Whether the image is in there; ``None`` where nothing tells."""
         if self.told and any(match.same for match in self.matches):
             return True
         return None if self.unseen or self.unreadable or not self.told else False
@@ -103,20 +103,20 @@ def find(
     cache: str | os.PathLike[str] | None = "default",
     progress: Progress = pipeline.silent,
 ) -> list[Found]:
-    """Look for pictures in a set, in a folder of embeddings, or in the sets of an audit.
+    """Look for images in a set, in a folder of embeddings, or in the sets of an audit.
 
     Args:
-        images: picture files.
+        images: image files.
         place: SOURCE, a folder that ``visleak encode`` wrote, or an audit folder.
         encoder: text of the encoder; by default that of the embeddings or of the audit.
-        k: most matches of a picture.
+        k: most matches of an image.
         workers: processes; by default one for each core.
         cache: folder for what need not be computed twice; ``None`` for none.
         progress: is told how far it is.
 
     Raises:
         UsageError: a file or the place does not exist, or ``k`` is out of range.
-        VisleakError: no picture can be read, or see the message.
+        VisleakError: no image can be read, or see the message.
     """
     if not 1 <= k <= BEST:
         raise UsageError(f"k must be from 1 to {BEST}; got {k}")
@@ -139,13 +139,13 @@ def find(
 
 
 def _asked(images: Sequence[str | os.PathLike[str]]) -> ImageSet:
-    """Return the pictures that are looked for as a set, each once; their ids are as given."""
+    """Return the images that are looked for as a set, each once; their ids are as given."""
     names = list(dict.fromkeys(os.fspath(image) for image in images))
     for name in names:
         if not Path(name).is_file():
-            raise UsageError(f"image {name!r} is no file")
+            raise UsageError(f"image {name!r} is not a file")
     if not names:
-        raise UsageError("give at least one picture to look for")
+        raise UsageError("give at least one image to look for")
     return file_set(Request(text="", path=Path(), name=ASKED, dataset=ASKED), Path(), names)
 
 
@@ -186,7 +186,7 @@ def _sets_of(folder: Path, encoder: str) -> tuple[list[AnySet], Settings]:
 
 
 def _matches(result: Audit) -> dict[str, list[Match]]:
-    """Return the pairs of each picture, most likely the same first, closest first among equals."""
+    """Return the pairs of each image, most likely the same first, closest first among equals."""
     rows = result.pairs().to_pylist()
     where = _locators(result.folder)
     rank = {grade: place for place, grade in enumerate(GRADES)}

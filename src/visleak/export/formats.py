@@ -25,7 +25,7 @@ from visleak.storage import (
 from visleak.verdicts import judged_pairs, read_verdicts
 from visleak.verdicts.accepted import write_accepted
 from visleak.verdicts.cifair import second_path, write_list
-from visleak.verdicts.orientation import as_listed
+from visleak.verdicts.exchange import as_listed
 
 #: Grades of the lists of ciFAIR (Barz & Denzler 2020).
 CIFAIR_GRADES: Final = GRADES[:3]
@@ -126,7 +126,7 @@ def _ids(folder: Path, out: Path, grade: str | None, query_set: str | None) -> t
     if any(each.coverage != "within" for each in own):
         found = set(table.filter(pc.invert(inside))["query"].to_pylist())
     else:
-        # compared with itself alone: both pictures of a pair are of the set
+        # compared with itself alone: both images of a pair are of the set
         found = {*table["query"].to_pylist(), *table["reference"].to_pylist()}
     found -= _flat(folder, query_set)
     for id_ in found:
@@ -140,7 +140,7 @@ def _ids(folder: Path, out: Path, grade: str | None, query_set: str | None) -> t
 
 
 def _flat(folder: Path, set_name: str | None) -> set[str]:
-    """Return the blank pictures of a set, which no rate counts."""
+    """Return the blank images of a set, which no rate counts."""
     images = read_table(folder, IMAGES, ["set", "id", "flat"])
     mine = pc.and_(pc.equal(images["set"], set_name), pc.fill_null(images["flat"], False))
     return set(images.filter(mine)["id"].to_pylist())

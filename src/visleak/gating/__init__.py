@@ -1,8 +1,8 @@
 """Gates that trip on new leaks only: what was known before, and what came since."""
 
-from visleak.gating.asserting import LeakFound, assert_no_leak
+from visleak.gating.assertion import LeakFound, assert_no_leak
 from visleak.gating.baseline import Baseline, read_baseline
-from visleak.gating.fresh import NewLeaks, named, new_leaks
+from visleak.gating.new_leaks import NewLeaks, named, new_leaks
 
 __all__ = [
     "Baseline",

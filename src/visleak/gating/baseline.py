@@ -15,7 +15,7 @@ import pyarrow.compute as pc
 from visleak.errors import UsageError
 from visleak.records import DEGREES, GRADES, Bool
 from visleak.storage import AUDIT, AuditSummary, read_summary
-from visleak.verdicts import digests_of, judged_pairs, read_verdicts, settle
+from visleak.verdicts import consensus_of, digests_of, judged_pairs, read_verdicts
 from visleak.verdicts.accepted import accepting, read_accepted, tolerant
 from visleak.verdicts.level import Level, alone
 from visleak.verdicts.record import Key
@@ -125,8 +125,8 @@ def read_baseline(
             raise UsageError(f"the baseline {source} holds no finished audit (no {AUDIT})")
         summaries[str(source)] = read_summary(source)
         tables.append(_pairs(source, summaries[str(source)]))
-        settled = settle(read_verdicts(source))
-        judged |= {key: said.grade for key, said in settled.items() if said.grade is not None}
+        consensus = consensus_of(read_verdicts(source))
+        judged |= {key: said.grade for key, said in consensus.items() if said.grade is not None}
     return Baseline(tuple(map(str, sources)), pa.concat_tables(tables), accepted, judged, summaries)
 
 

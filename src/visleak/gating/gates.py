@@ -9,7 +9,7 @@ from typing import Any, Final
 
 from visleak.errors import UsageError
 from visleak.gating.baseline import Baseline
-from visleak.gating.fresh import NewLeaks, named, new_leaks
+from visleak.gating.new_leaks import NewLeaks, named, new_leaks
 from visleak.images.sides import both_have
 from visleak.options import share_of
 from visleak.pipeline.recordings import doubt

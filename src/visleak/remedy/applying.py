@@ -60,19 +60,19 @@ def conclude(
         accept: raises where a plan must not be carried out.
 
     Raises:
-        UsageError, VisleakError: as :func:`settled` and :func:`apply`.
+        UsageError, VisleakError: as :func:`consensus` and :func:`apply`.
     """
     plan = solve(ties)
     outcome = dict(NOTHING_DONE)
     if order.apply:
         accept(plan)
-        plan, rounds, more = settled(solve, ties, graph, order.examiner)
+        plan, rounds, more = consensus(solve, ties, graph, order.examiner)
         accept(plan)
         outcome |= {"rounds": rounds, "pairs_added": more} | apply(plan, order)
     return Split(order.out, plan.write(order.out, outcome))
 
 
-def settled(
+def consensus(
     solve: Callable[[Ties], Plan], ties: Ties, graph: Graph, examiner: Examiner
 ) -> tuple[Plan, int, int]:
     """Return a plan between whose parts an audit finds nothing, rounds, and ties found on the way.

@@ -21,7 +21,7 @@ from visleak.pipeline.workplace import Progress, silent
 from visleak.remedy.parts import Part, Piece, Substitute
 from visleak.remedy.replacing_lists import lists_of
 from visleak.remedy.writing import Written, refuse_taken, write
-from visleak.replacements import Asked, Decision, Decisions, Selection
+from visleak.replacements import Decision, Decisions, Selection, SelectionSettings
 from visleak.replacements import open_selection as opened
 from visleak.storage import read_summary, refuse_sets
 
@@ -127,7 +127,7 @@ class ReplacePlan:
 
 def replace(
     folder: str | os.PathLike[str],
-    asked: Asked,
+    asked: SelectionSettings,
     out: str | os.PathLike[str] | None = None,
     *,
     choose: str = "approved",
@@ -193,7 +193,7 @@ def _refuse_without_classes(selection: Selection) -> None:
         )
 
 
-def _plan(selection: Selection, asked: Asked, choose: str) -> ReplacePlan:
+def _plan(selection: Selection, asked: SelectionSettings, choose: str) -> ReplacePlan:
     found, pool = selection.duplicates, selection.pool
     approvals = selection.approvals()
     replaced: list[Decision] = []

@@ -1,13 +1,13 @@
 """Replacements for test images that leak: who can be one, and what was decided about them."""
 
-from visleak.replacements.candidates import Candidate, Near, distance
-from visleak.replacements.decisions import Decision, Decisions, Taken
+from visleak.replacements.decisions import AlreadyDecided, Decision, Decisions
 from visleak.replacements.duplicates import Duplicate, Duplicates, Leak, find_duplicates
-from visleak.replacements.opening import Asked, open_selection
+from visleak.replacements.opening import SelectionSettings, open_selection
+from visleak.replacements.pool import Candidate, SimilarImage, distance
 from visleak.replacements.selection import ClassCount, NotEligible, Offer, Selection
 
 __all__ = [
-    "Asked",
+    "AlreadyDecided",
     "Candidate",
     "ClassCount",
     "Decision",
@@ -15,11 +15,11 @@ __all__ = [
     "Duplicate",
     "Duplicates",
     "Leak",
-    "Near",
     "NotEligible",
     "Offer",
     "Selection",
-    "Taken",
+    "SelectionSettings",
+    "SimilarImage",
     "distance",
     "find_duplicates",
     "open_selection",

@@ -48,7 +48,7 @@ CREATE UNIQUE INDEX IF NOT EXISTS one_replacement_a_test_image
 """
 
 
-class Taken(VisleakError):
+class AlreadyDecided(VisleakError):
     """Somebody else decided first: the test image has a replacement, or the image is in use."""
 
 
@@ -160,7 +160,7 @@ class Decisions(MirroredDatabase):
             stored: compare with these as well and come again.
 
         Raises:
-            Taken: the test image has a replacement, or the image of the pool was decided about.
+            AlreadyDecided: the test image has a replacement, or the pool's image was used.
         """
         with self.writing():
             rows = self._db.execute(
@@ -179,7 +179,7 @@ class Decisions(MirroredDatabase):
         """Store a rejection: the image is not offered again, for any test image.
 
         Raises:
-            Taken: the image of the pool was decided about.
+            AlreadyDecided: the image of the pool was decided about.
         """
         with self.writing():
             self._insert(decision)
@@ -221,7 +221,7 @@ class Decisions(MirroredDatabase):
             )
         except sqlite3.IntegrityError as error:
             of_pool = "pool_digest" in str(error)
-            raise Taken(
+            raise AlreadyDecided(
                 f"{decision.pool} of the pool was decided about before; take another"
                 if of_pool
                 else f"{decision.test_set}/{decision.test} has a replacement; withdraw that first"

@@ -115,8 +115,8 @@ def find_duplicates(
         raise UsageError(f"grade must be one of {', '.join(allowed)}; got {grade!r}")
     strong = pc.is_in(pairs["grade"], pa.array(Level(grade).names))
     own = pairs.filter(pc.and_(strong, pc.equal(pairs["query_set"], images.name)))
-    settled = own.filter(pc.invert(disputed(own)))
-    taken = own if include_disputed else settled
+    consensus = own.filter(pc.invert(disputed(own)))
+    taken = own if include_disputed else consensus
     doubtful = set(own["query"].to_pylist()) - set(taken["query"].to_pylist())
     blank = set(prints.ids.filter(pa.array(prints.flat)).to_pylist())
     leaking = set(taken["query"].to_pylist())

@@ -23,21 +23,19 @@ from visleak.pipeline.desk import Desk
 from visleak.pipeline.material import Material
 from visleak.pipeline.workplace import Progress, Workplace
 from visleak.records import EmbeddingSet, Encoder, ImageSet
-from visleak.replacements.candidates import Examiner
-from visleak.replacements.checking import Checker
+from visleak.replacements.checking import Checker, Neighbours
 from visleak.replacements.decisions import Decisions
 from visleak.replacements.duplicates import COLUMNS, GRADE, Duplicates, find_duplicates
-from visleak.replacements.neighbours import Neighbours
-from visleak.replacements.pool import Pool, class_of, make_pool
+from visleak.replacements.pool import Examiner, Pool, class_of, make_pool
 from visleak.replacements.selection import Selection
 from visleak.settings import Settings
 from visleak.storage import IMAGES, read_table
 from visleak.verdicts import judged_pairs, read_verdicts
-from visleak.verdicts.orientation import as_listed
+from visleak.verdicts.exchange import as_listed
 
 
 @dataclass(frozen=True, slots=True)
-class Asked:
+class SelectionSettings:
     """What replacements are chosen for, and from where.
 
     Attributes:
@@ -61,7 +59,7 @@ class Asked:
 @contextmanager
 def open_selection(
     folder: str | os.PathLike[str],
-    asked: Asked,
+    asked: SelectionSettings,
     *,
     trial: bool = False,
     workers: int | None = None,
@@ -74,12 +72,12 @@ def open_selection(
         folder: the audit folder.
         asked: what is wanted.
         trial: decide on a copy: nothing is written into the audit folder.
-        workers: processes that read pictures; by default one for each core.
+        workers: processes that read images; by default one for each core.
         cache: folder for what need not be computed twice; ``None`` for none.
         progress: is told how far each step is.
 
     Raises:
-        UsageError: the audit has no grades, no such test set or no pictures; or the pool has none,
+        UsageError: the audit has no grades, no such test set or no images; or the pool has none,
             or none of the classes.
         VisleakError: the images or the encoder are not those of the audit any more.
     """
@@ -163,7 +161,7 @@ def _sets_of(result: Audit) -> dict[str, ImageSet]:
         if isinstance(images, EmbeddingSet):
             raise UsageError(
                 f"set {images.name!r} of the audit holds embeddings only; a candidate is compared"
-                " with pictures: audit the pictures themselves"
+                " with images: audit the images themselves"
             )
         sets[images.name] = images
     return sets
@@ -198,7 +196,7 @@ def _as_seen_from_here(name: str, base: Path) -> str:
     return name
 
 
-def _opened_pool(asked: Asked, sets: Mapping[str, ImageSet]) -> ImageSet:
+def _opened_pool(asked: SelectionSettings, sets: Mapping[str, ImageSet]) -> ImageSet:
     """Return the pool under a name that no set of the audit has."""
     name = "pool"
     while name in sets:

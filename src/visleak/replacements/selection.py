@@ -13,10 +13,9 @@ import pyarrow.compute as pc
 from visleak.errors import UsageError, VisleakError
 from visleak.pipeline.material import Material
 from visleak.records import Int64
-from visleak.replacements.candidates import Candidate, Examiner, label_of
 from visleak.replacements.decisions import APPROVED, REJECTED, Decision, Decisions
 from visleak.replacements.duplicates import Duplicate, Duplicates, Leak
-from visleak.replacements.pool import Pool, class_of
+from visleak.replacements.pool import Candidate, Examiner, Pool, class_of, label_of
 
 #: The reviewer in whose name the machine chooses.
 MACHINE: Final = "visleak"
@@ -215,7 +214,7 @@ class Selection:
         Raises:
             UsageError: the image is not in the pool, or of another class.
             NotEligible: it is a copy of an image of the audit or of an approved one.
-            Taken: the duplicate has a replacement, or the image was decided about.
+            AlreadyDecided: the duplicate has a replacement, or the image was decided about.
         """
         with self._lock:
             decision = self._decision(APPROVED, place, digest, reviewer, how)
@@ -232,7 +231,7 @@ class Selection:
 
         Raises:
             UsageError: the image is not in the pool, or of another class.
-            Taken: it was decided about.
+            AlreadyDecided: it was decided about.
         """
         with self._lock:
             decision = self._decision(REJECTED, place, digest, reviewer, "person")

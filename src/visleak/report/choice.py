@@ -44,7 +44,7 @@ class Ledger:
         key: ``int64``, one number a query image.
         stratum: ``int64``, one number a kind of pair: sets, grade or degree, conflict or not.
         order: rows, most certain first.
-        leak: near or exact; hard or soft where no pictures were looked at.
+        leak: near or exact; hard or soft where no images were looked at.
         within: both images are of one set: a duplicate and no leak.
         conflict: a leak or duplicate whose two labels are known to differ.
         shown: worth a card beyond the few that stand for their kind.
@@ -103,7 +103,7 @@ def ledger(pairs: pa.Table) -> Ledger:
 
 
 def _looked(couple: Int64, graded: Bool) -> Bool:
-    """Return which pairs are of two sets whose pictures were looked at."""
+    """Return which pairs are of two sets whose images were looked at."""
     return np.asarray(np.isin(couple, couple[graded]))
 
 

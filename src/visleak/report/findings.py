@@ -19,7 +19,7 @@ from visleak.records import Bytes8
 from visleak.report.choice import COLUMNS, Choice, Ledger, choose, ledger
 from visleak.stats import Rate
 from visleak.storage import IMAGES, PAIRS, opened_for_arrow, read_table
-from visleak.verdicts import Verdict, digests_of, judged_pairs, pair_key, settle
+from visleak.verdicts import Verdict, consensus_of, digests_of, judged_pairs, pair_key
 from visleak.verify.marks import Marks, kind_of, marks
 
 #: Most rows of the table of label conflicts.
@@ -34,7 +34,7 @@ class PairCard:
 
     Attributes:
         said: verdicts of people, reviewer and grade.
-        pictures: thumbnails; ``None`` where an image is not available.
+        images: thumbnails; ``None`` where an image is not available.
         marks: where the content of the two images differs; empty without thumbnails.
     """
 
@@ -64,7 +64,7 @@ class PairCard:
 
     @property
     def kind(self) -> str:
-        """What the chip says: the grade, or the degree where nobody looked at the pictures."""
+        """What the chip says: the grade, or the degree where nobody looked at the images."""
         return self.grade or self.degree or "ungraded"
 
     @property
@@ -189,11 +189,11 @@ def _judged_rows(
 ) -> list[dict[str, Any]]:
     """Read some rows whole with verdicts laid over, and with what each reviewer says of them."""
     table = judged_pairs(folder, verdicts=said).take(pa.array(wanted))
-    settled = settle(said)
+    consensus = consensus_of(said)
     left, right = (digests.to_pylist() for digests in digests_of(folder, table))
     rows: list[dict[str, Any]] = table.to_pylist()
     for row, first, second in zip(rows, left, right, strict=True):
-        standing = settled.get(pair_key(first, second)) if first and second else None
+        standing = consensus.get(pair_key(first, second)) if first and second else None
         verdicts = standing.verdicts if standing is not None else ()
         row["said"] = tuple((verdict.reviewer, verdict.judgment) for verdict in verdicts)
     return rows

@@ -32,8 +32,8 @@ from visleak.verdicts import read_verdicts
 #: Most histograms and bar charts of a kind; with more query sets the rest is left to the table.
 MOST_CHARTS: Final = 6
 
-#: How a page that was made without pictures says so.
-PRIVATE: Final = '<p class="note">This page was made without pictures'
+#: How a page that was made without images says so.
+PRIVATE: Final = '<p class="note">This page was made without images'
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,10 +57,10 @@ def build(
 
     Args:
         folder: a finished audit.
-        pictures: called once a set with the set's name and sorted ids, and after review once more
+        images: called once a set with the set's name and sorted ids, and after review once more
             for examples, returns RGB ``uint8`` arrays by id for those that could be read; ``None``
-            makes a page without pictures.
-        private: show no pixels at all, and say so; ``pictures`` is not called.
+            makes a page without images.
+        private: show no pixels at all, and say so; ``images`` is not called.
         cap: most pairs in the gallery.
 
     Raises:
@@ -113,7 +113,7 @@ def write_report(
     """Write the page of an audit folder, by default as its ``report.html``; return where it is.
 
     Args:
-        folder, pictures, private: as in :func:`build`.
+        folder, images, private: as in :func:`build`.
         output: the file to write, in one step.
 
     Raises:
@@ -126,7 +126,7 @@ def write_report(
 
 
 def is_private(folder: Path) -> bool:
-    """Whether the page of an audit folder is there and was made without pictures on purpose."""
+    """Whether the page of an audit folder is there and was made without images on purpose."""
     path = folder / REPORT
     return path.is_file() and PRIVATE in path.read_text(encoding="utf-8", errors="replace")
 

@@ -27,7 +27,7 @@ class Reviewed:
         machine: the headline without verdicts.
         types: pairs of each kind by type, drawn.
         classes: a test set each: its name, and its images with a duplicate by class, drawn.
-        examples: pairs of each type, with their pictures where these are at hand.
+        examples: pairs of each type, with their images where these are at hand.
     """
 
     counts: Counts
@@ -50,7 +50,7 @@ def read(folder: Path, said: Sequence[Verdict], pictures: Pictures | None) -> Re
     Args:
         folder: the audit folder.
         said: the verdicts, in order of time.
-        pictures: as for the page.
+        images: as for the page.
 
     Raises:
         VisleakError: a file of the folder is damaged.

@@ -1,4 +1,4 @@
-"""Images in named rows as one picture."""
+"""Images in named rows as one image."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ class Tile:
 
     Attributes:
         label: below it.
-        picture: returns its pixels.
+        image: returns its pixels.
     """
 
     label: str

@@ -1,4 +1,4 @@
-"""The application: pages, pictures and answers, behind one guarded door."""
+"""The application: pages, images and answers, behind one guarded access."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ from starlette.routing import BaseRoute, Route
 
 from visleak.errors import UsageError, VisleakError
 from visleak.review import judging, pair_page, result_page, sheet_page
-from visleak.review.desk import Desk
 from visleak.review.pages import answer, error_page
-from visleak.review.pictures import Shelf
-from visleak.review.security import HEADERS, Door, Guard
+from visleak.review.pictures import ImageRegistry
+from visleak.review.security import HEADERS, Access, Guard
+from visleak.review.session import ReviewSession
 
 #: What the pages load, by the ends of their names.
 _KINDS: Final = {".css": "text/css", ".js": "text/javascript", ".svg": "image/svg+xml"}
@@ -32,8 +32,8 @@ NAV: Final = (("/pairs", "Pairs"), ("/sheet", "Sheet"), ("/result", "Result"))
 
 
 def create_app(
-    desk: Desk,
-    door: Door,
+    session: ReviewSession,
+    access: Access,
     more: Sequence[BaseRoute] = (),
     nav: Sequence[tuple[str, str]] = (),
     start: str = "/pairs",
@@ -41,9 +41,9 @@ def create_app(
     """Return the application.
 
     Args:
-        desk: what is reviewed.
-        door: who is let in.
-        more: routes of further pages; they stand behind the same door.
+        session: what is reviewed.
+        access: who is let in.
+        more: routes of further pages; they stand behind the same access.
         nav: address and name of links to them.
         start: where a browser is led that comes without an address.
     """
@@ -53,51 +53,51 @@ def create_app(
 
     routes = [
         Route("/", home),
-        *judging.routes(desk),
-        *pair_page.routes(desk),
-        *sheet_page.routes(desk),
-        *result_page.routes(desk),
+        *judging.routes(session),
+        *pair_page.routes(session),
+        *sheet_page.routes(session),
+        *result_page.routes(session),
         *more,
-        Route("/image/{name}", picture_of(desk.shelf)),
-        Route("/marks/{name}", _marks_of(desk.shelf)),
+        Route("/image/{name}", picture_of(session.registry)),
+        Route("/marks/{name}", _marks_of(session.registry)),
         Route("/static/{name}", _asset(_assets())),
     ]
     app = Starlette(
         routes=routes,
-        middleware=[Middleware(Guard, door=door)],
+        middleware=[Middleware(Guard, access=access)],
         exception_handlers={
-            HTTPException: _lost,
-            UsageError: _wrong,
-            VisleakError: _failed,
-            Exception: _unforeseen,
+            HTTPException: _not_found,
+            UsageError: _bad_request,
+            VisleakError: _server_error,
+            Exception: _internal_error,
         },
     )
-    app.state.reviewer = desk.reviewer
+    app.state.reviewer = session.reviewer
     app.state.nav = (*NAV, *nav)
     return app
 
 
-def picture_of(shelf: Shelf) -> Any:
-    """Return the endpoint of the pictures of a shelf."""
+def picture_of(registry: ImageRegistry) -> Any:
+    """Return the endpoint of the images of a registry."""
 
     def image(request: Request) -> Response:
-        sight = shelf.sight(request.path_params["name"])
-        if sight is None or sight.kind == "marks":
+        view = registry.view(request.path_params["name"])
+        if view is None or view.kind == "marks":
             raise HTTPException(404)
-        data, kind = shelf.encoded(sight)
-        # an address means one content while the server runs; a missing picture may come back
+        data, kind = registry.encoded(view)
+        # an address means one content while the server runs; a missing image may come back
         keeping = "no-store" if kind == "image/svg+xml" else KEPT
         return Response(data, media_type=kind, headers={"Cache-Control": keeping})
 
     return image
 
 
-def _marks_of(shelf: Shelf) -> Any:
+def _marks_of(registry: ImageRegistry) -> Any:
     """Return the endpoint of the marks on two images; they are computed when a page asks."""
 
     def marks(request: Request) -> Response:
-        sight = shelf.sight(request.path_params["name"])
-        found = shelf.marks(sight) if sight is not None and sight.kind == "marks" else None
+        view = registry.view(request.path_params["name"])
+        found = registry.marks(view) if view is not None and view.kind == "marks" else None
         if found is None:
             raise HTTPException(404)
         told = answer(asdict(found))
@@ -126,36 +126,36 @@ def _asset(assets: dict[str, bytes]) -> Any:
     return asset
 
 
-def _told(request: Request, status: int, title: str, text: str) -> Response:
+def _error_response(request: Request, status: int, title: str, text: str) -> Response:
     """Return an error as the asker wants it: a page, or a value for a script."""
     if request.method == "POST":
         return answer({"error": text}, status)
     return error_page(request, status, title, text)
 
 
-def _lost(request: Request, error: Exception) -> Response:
+def _not_found(request: Request, error: Exception) -> Response:
     status = error.status_code if isinstance(error, HTTPException) else 404
     if status != 404:
-        return _told(request, status, "This cannot be done", str(error))
-    return _told(
+        return _error_response(request, status, "Not allowed", str(error))
+    return _error_response(
         request,
         404,
-        "There is nothing here",
+        "Not found",
         "The address leads to no pair of this list. It may be of another audit, or of the other"
         " list (--candidates).",
     )
 
 
-def _wrong(request: Request, error: Exception) -> Response:
-    return _told(request, 400, "The address asks for what there is not", str(error))
+def _bad_request(request: Request, error: Exception) -> Response:
+    return _error_response(request, 400, "Invalid request", str(error))
 
 
-def _failed(request: Request, error: Exception) -> Response:
-    return _told(request, 500, "That did not work", str(error))
+def _server_error(request: Request, error: Exception) -> Response:
+    return _error_response(request, 500, "Internal error", str(error))
 
 
-def _unforeseen(request: Request, error: Exception) -> Response:
+def _internal_error(request: Request, error: Exception) -> Response:
     text = f"Unexpected {type(error).__name__}; the terminal says more. No verdict was lost."
-    told = _told(request, 500, "That did not work", text)
-    told.headers.update(HEADERS)  # this answer does not pass the door
+    told = _error_response(request, 500, "Internal error", text)
+    told.headers.update(HEADERS)  # this answer does not pass the access
     return told

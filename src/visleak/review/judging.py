@@ -13,21 +13,21 @@ from starlette.routing import Route
 from visleak.errors import UsageError
 from visleak.records import GRADES
 from visleak.review.choice import Choice
-from visleak.review.desk import Desk
 from visleak.review.pages import answer
+from visleak.review.session import ReviewSession
 
 #: Most pairs of one judgment: a sheet is smaller.
 MOST: Final = 200
 
 
-def routes(desk: Desk) -> list[Route]:
+def routes(session: ReviewSession) -> list[Route]:
     """Return the routes that change verdicts."""
 
     async def judge(request: Request) -> Response:
-        return answer(await run_in_threadpool(_judge, desk, await sent(request)))
+        return answer(await run_in_threadpool(_judge, session, await sent(request)))
 
     async def undo(request: Request) -> Response:
-        return answer(await run_in_threadpool(_undo, desk, await sent(request)))
+        return answer(await run_in_threadpool(_undo, session, await sent(request)))
 
     return [
         Route("/api/judge", judge, methods=["POST"]),
@@ -50,7 +50,7 @@ async def sent(request: Request) -> dict[str, Any]:
     return value
 
 
-def _judge(desk: Desk, told: dict[str, Any]) -> dict[str, Any]:
+def _judge(session: ReviewSession, told: dict[str, Any]) -> dict[str, Any]:
     """Keep a judgment on some pairs; with ``open``, on those without one of this reviewer.
 
     Raises:
@@ -61,34 +61,34 @@ def _judge(desk: Desk, told: dict[str, Any]) -> dict[str, Any]:
         raise UsageError(f"judgment must be one of {', '.join(GRADES)}; got {judgment!r}")
     if not isinstance(names, list) or not 1 <= len(names) <= MOST:
         raise UsageError(f"pairs must be a list of 1 to {MOST} names of pairs")
-    found = [desk.listing.find(str(name)) for name in names]
+    found = [session.listing.find(str(name)) for name in names]
     rows = [row for row in dict.fromkeys(found) if row is not None]
     if None in found:
         raise UsageError("a pair is not in this list; reload the page")
     choice = Choice.of(_texts(told.get("choice")))
-    step = desk.spot(rows[-1], choice).next
+    step = session.spot(rows[-1], choice).next
     if told.get("open"):
         # another window may have judged some of them since
-        mine = desk.standing().mine
+        mine = session.standing().mine
         rows = [row for row in rows if mine[row] < 0]
-    desk.judge(rows, str(judgment))
+    session.judge(rows, str(judgment))
     return {
         "judged": len(rows),
-        "next": None if step is None else desk.listing.name(step),
-        **_now(desk, choice, told),
+        "next": None if step is None else session.listing.name(step),
+        **_now(session, choice, told),
     }
 
 
-def _undo(desk: Desk, told: dict[str, Any]) -> dict[str, Any]:
+def _undo(session: ReviewSession, told: dict[str, Any]) -> dict[str, Any]:
     """Withdraw what was said last."""
     choice = Choice.of(_texts(told.get("choice")))
-    verdicts = desk.undo()
-    listing = desk.listing
+    verdicts = session.undo()
+    listing = session.listing
     rows = listing.rows_of([verdict.key for verdict in verdicts])
     return {
         "undone": [listing.name(int(row)) for row in rows if row >= 0],
         "count": len(verdicts),
-        **_now(desk, choice, told),
+        **_now(session, choice, told),
     }
 
 
@@ -98,12 +98,12 @@ def _texts(value: object) -> dict[str, str]:
     return {str(name): str(text) for name, text in value.items()}
 
 
-def _now(desk: Desk, choice: Choice, told: dict[str, Any]) -> dict[str, Any]:
+def _now(session: ReviewSession, choice: Choice, told: dict[str, Any]) -> dict[str, Any]:
     """Return how far the reviewer is, and what they said of the pairs that a page shows."""
-    progress, mine = desk.progress(choice), desk.standing().mine
+    progress, mine = session.progress(choice), session.standing().mine
     shown = told.get("shown")
     names = [str(name) for name in shown[:MOST]] if isinstance(shown, list) else []
-    found = {name: desk.listing.find(name) for name in names}
+    found = {name: session.listing.find(name) for name in names}
     return {
         "progress": {"judged": progress.judged, "total": progress.total, "run": progress.run},
         "marks": {

@@ -1,4 +1,4 @@
-"""The list of pairs to judge: one row two pictures, in columns, closest first.
+"""The list of pairs to judge: one row two images, in columns, closest first.
 
 A verdict is about two contents. So pairs of equal contents stand once in the list, however many
 images have these contents; the others are counted.
@@ -18,7 +18,7 @@ import pyarrow.compute as pc
 
 from visleak.errors import UsageError, VisleakError
 from visleak.records import GRADES, Bool, Int8, Int64
-from visleak.storage import IMAGES, PAIRS, read_table
+from visleak.storage import IMAGES, PAIRS, AuditSummary, read_table
 from visleak.verdicts import judged_pairs, pair_key
 from visleak.verdicts.overlay import UNLISTED
 
@@ -67,7 +67,7 @@ class Listing:
     Attributes:
         kind: one of :data:`LISTS`.
         pairs: one row a pair of contents, in order of increasing distance, then as in the audit.
-        images: the images of the audit that have a picture, with their digests.
+        images: the images of the audit that have an image, with their digests.
         query, reference: ``int64`` (n,): rows of ``images``.
         left, right: ``int64`` (n,): numbers of the two contents.
         repeats: ``int64`` (n,): further pairs of images with the same two contents.
@@ -166,11 +166,11 @@ def read_listing(folder: Path, kind: str = "listed", without: Collection[str] = 
         folder: a finished audit.
         kind: ``listed`` for every pair of the audit; ``nearest`` for each query image's one
             nearest reference, and its one nearest other image of its own set.
-        without: names of sets that have no pictures.
+        without: names of sets that have no images.
 
     Raises:
         UsageError: there is no such list.
-        VisleakError: a table is missing or damaged, or no pair has two pictures.
+        VisleakError: a table is missing or damaged, or no pair has two images.
     """
     if kind not in LISTS:
         raise UsageError(f"candidates must be one of {', '.join(LISTS)}; got {kind!r}")
@@ -183,7 +183,7 @@ def read_listing(folder: Path, kind: str = "listed", without: Collection[str] = 
     left_out = int((~seen).sum())
     if left_out and not seen.any():
         raise VisleakError(
-            f"{folder} compares embeddings: there are no pictures to look at; audit the images"
+            f"{folder} compares embeddings: there are no images to look at; audit the images"
             " themselves to review them"
         )
     keep = np.flatnonzero(seen)
@@ -301,3 +301,63 @@ def _distinct(pairs: pa.Table, left: Int64, right: Int64, rows: Int64) -> tuple[
     kept = order[first]
     back = np.lexsort((rows[kept], rank[kept]))
     return rows[kept[back]], (count[back] - 1).astype(np.int64)
+
+
+def describe(listing: Listing, summary: AuditSummary) -> tuple[str, ...]:
+    """Return sentences that say which pairs a list holds, and which it does not.
+
+    Args:
+        listing: the list.
+        summary: content of ``audit.json``.
+    """
+    rule = summary.settings.candidates
+    lines = [
+        _nearest_in_words(listing, rule) if listing.kind == "nearest" else _listed(listing, summary)
+    ]
+    repeats = int(listing.repeats.sum())
+    if repeats:
+        lines.append(
+            f"{repeats:,} more pairs of images have the same two contents as one of these; a"
+            " verdict counts for all of them."
+        )
+    if listing.left_out:
+        lines.append(
+            f"{listing.left_out:,} pairs with embeddings are left out: there are no images of them."
+        )
+    return tuple(lines)
+
+
+def _listed(listing: Listing, summary: AuditSummary) -> str:
+    settings, soft = summary.settings, summary.thresholds.soft
+    rule = settings.candidates
+    inside = ", between the sets and within the test side" if listing.within.any() else ""
+    if rule == "nearest":
+        return (
+            f"All {len(listing):,} pairs of the audit{inside}: each image's one nearest, without a"
+            " threshold. No other pair was looked at."
+        )
+    above = "" if soft is None else f"every pair of similarity {soft:g} or more, and "
+    local = ", and what shares local features" if settings.local else ""
+    return (
+        f"All {len(listing):,} pairs of the audit{inside}: {above}the best twenty of each query"
+        f"{local}. Pairs below that were not looked at."
+    )
+
+
+def _nearest_in_words(listing: Listing, rule: str) -> str:
+    within = int(np.count_nonzero(listing.within))
+    inside = (
+        f" and {within:,} pairs of an image and the nearest other one of its own set"
+        if within
+        else ""
+    )
+    text = (
+        f"{len(listing) - within:,} pairs of a query image and its one nearest reference{inside},"
+        " without a threshold: the list of Barz & Denzler (2020)."
+    )
+    if rule == "nearest":
+        return text
+    return (
+        f"{text} The audit was made with --candidates {rule}, so this is the nearest among the"
+        " pairs that it lists; audit with --candidates nearest for the nearest of all."
+    )

@@ -1,14 +1,20 @@
-"""Pages from templates, inside one layout, and answers to scripts."""
+"""Pages from templates, answers to scripts, and the reviewers' instructions."""
 
 from __future__ import annotations
 
 import json
-from typing import Any
+import re
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Final
 
 from jinja2 import Environment
 from starlette.requests import Request
 from starlette.responses import HTMLResponse, Response
 
+from visleak.errors import UsageError, VisleakError
+from visleak.replacements.pool import class_of
 from visleak.stats import chance
 from visleak.templates import environment, visible
 
@@ -66,3 +72,68 @@ def _environment() -> Environment:
     made.filters.setdefault("thousands", "{:,}".format)
     made.globals.setdefault("zip", zip)
     return made
+
+
+#: Most bytes of a file of instructions.
+MOST: Final = 1_000_000
+
+
+@dataclass(frozen=True)
+class Instructions:
+    """Instructions by class.
+
+    Attributes:
+        general: for all classes; may be empty.
+        classes: class, as labels are compared, to text.
+    """
+
+    general: str = ""
+    classes: Mapping[str, str] = field(default_factory=dict)
+
+    def of(self, label: str | None) -> str:
+        """Return what is said of a class; empty where nothing is."""
+        return self.classes.get(class_of(label) or "", "")
+
+
+def read_instructions(path: Path | None) -> Instructions:
+    """Read a file of instructions; ``None`` is a file without any.
+
+    Either a JSON object of class to text, or a text with a line ``## CLASS`` above the text of
+    each class; what stands before the first of them holds for all.
+
+    Raises:
+        UsageError: there is no such file.
+        VisleakError: it is too large, no UTF-8, or no JSON object of texts.
+    """
+    if path is None:
+        return Instructions()
+    if not path.is_file():
+        raise UsageError(f"instructions {path} is not a file; give a JSON file or a text")
+    if path.stat().st_size > MOST:
+        raise VisleakError(f"{path} has more than {MOST:,} bytes; it is hardly instructions")
+    try:
+        text = path.read_text("utf-8-sig")
+    except UnicodeDecodeError as error:
+        raise VisleakError(f"{path} is not UTF-8 text ({error.reason})") from error
+    if path.suffix.lower() == ".json":
+        return Instructions(classes=_of_json(path, text))
+    general, *rest = re.split(r"^##[ \t]+(.+?)[ \t#]*$", text, flags=re.MULTILINE)
+    names, texts = rest[::2], rest[1::2]
+    return Instructions(general.strip(), _by_class(zip(names, texts, strict=True)))
+
+
+def _of_json(path: Path, text: str) -> Mapping[str, str]:
+    try:
+        value = json.loads(text)
+    except (ValueError, RecursionError) as error:
+        raise VisleakError(f"{path} is not JSON ({error})") from error
+    if not isinstance(value, dict) or not all(isinstance(each, str) for each in value.values()):
+        raise VisleakError(f'{path} must be a JSON object of texts: {{"class": "instruction"}}')
+    return _by_class(value.items())
+
+
+def _by_class(items: Iterable[tuple[str, str]]) -> Mapping[str, str]:
+    found: dict[str, str] = {}
+    for name, text in items:
+        found[class_of(name) or ""] = text.strip()
+    return found

@@ -1,4 +1,4 @@
-"""The page of one pair: both pictures as large as one can judge them, and all that is known."""
+"""The page of one pair: both images as large as one can judge them, and all that is known."""
 
 from __future__ import annotations
 
@@ -13,16 +13,15 @@ from starlette.routing import Route
 from visleak.gallery import relation
 from visleak.records import GRADES, Int64, Unreadable
 from visleak.review.choice import COVERAGES, GRADE_CHOICES, SORTS, STATES, Choice
-from visleak.review.desk import Desk
+from visleak.review.listing import describe
 from visleak.review.pages import page
-from visleak.review.pictures import Sight
-from visleak.review.standing import ROW, Progress
-from visleak.review.words import cut
+from visleak.review.pictures import ImageView
+from visleak.review.session import ROW, Progress, ReviewSession
 from visleak.verify.marks import kind_of
 
-#: A picture with no longer side is enlarged by a whole factor, pixel by pixel.
+#: An image with no longer side is enlarged by a whole factor, pixel by pixel.
 TINY: Final = 96
-#: About how wide a tiny picture is shown before a script has measured the window.
+#: About how wide a tiny image is shown before a script has measured the window.
 ABOUT: Final = 320
 #: Other pairs of an image that are shown.
 MOST_OTHERS: Final = 12
@@ -30,90 +29,90 @@ MOST_OTHERS: Final = 12
 MOST_LABELS: Final = 300
 
 
-def routes(desk: Desk) -> list[Route]:
+def routes(session: ReviewSession) -> list[Route]:
     """Return the routes of single pairs."""
 
     def pairs(request: Request) -> Response:
         choice = Choice.of(request.query_params)
-        row = desk.first(choice)
+        row = session.first(choice)
         if row is None:
-            return page(request, "none.html.j2", title="No pair", **surroundings(desk, choice))
-        return RedirectResponse(link(desk, row, choice), 303)
+            return page(request, "none.html.j2", title="No pair", **surroundings(session, choice))
+        return RedirectResponse(link(session, row, choice), 303)
 
     def pair(request: Request) -> Response:
         choice = Choice.of(request.query_params)
-        row = desk.listing.find(request.path_params["name"])
+        row = session.listing.find(request.path_params["name"])
         if row is None:
             raise HTTPException(404)
-        return page(request, "pair.html.j2", **_pair(desk, row, choice))
+        return page(request, "pair.html.j2", **_pair(session, row, choice))
 
     return [Route("/pairs", pairs), Route("/pair/{name}", pair)]
 
 
-def link(desk: Desk, row: int, choice: Choice) -> str:
+def link(session: ReviewSession, row: int, choice: Choice) -> str:
     """Return the address of a pair."""
     query = choice.query
-    return f"/pair/{desk.listing.name(row)}{'?' if query else ''}{query}"
+    return f"/pair/{session.listing.name(row)}{'?' if query else ''}{query}"
 
 
-def surroundings(desk: Desk, choice: Choice) -> dict[str, Any]:
-    """Return what every page of a list says of it: filters, progress, where it was cut."""
+def surroundings(session: ReviewSession, choice: Choice) -> dict[str, Any]:
+    """Return what every page of a list says of it: filters, progress, where it was describe."""
     return {
         "choice": choice,
-        "progress": desk.progress(choice),
+        "progress": session.progress(choice),
         "row_of": ROW,
-        "cut": cut(desk.listing, desk.audit.summary),
+        "cut": describe(session.listing, session.audit.summary),
         "menus": {
             "grade": GRADE_CHOICES,
-            "coverage": COVERAGES if desk.listing.within.any() else {},
+            "coverage": COVERAGES if session.listing.within.any() else {},
             "state": STATES,
             "sort": SORTS,
         },
-        "couples": desk.couples if len(desk.couples) > 1 else [],
-        "labels": desk.labels,
-        "label_menu": len(desk.labels) <= MOST_LABELS,
+        "couples": session.couples if len(session.couples) > 1 else [],
+        "labels": session.labels,
+        "label_menu": len(session.labels) <= MOST_LABELS,
     }
 
 
-def _pair(desk: Desk, row: int, choice: Choice) -> dict[str, Any]:
+def _pair(session: ReviewSession, row: int, choice: Choice) -> dict[str, Any]:
     """Return the values of a pair's page."""
-    listing, standing = desk.listing, desk.standing()
-    told, spot = listing.row(row), desk.spot(row, choice)
-    progress = desk.progress(choice)
-    sides = [side(desk, row, name) for name in ("query", "reference")]
+    listing, standing = session.listing, session.standing()
+    told, spot = listing.row(row), session.spot(row, choice)
+    progress = session.progress(choice)
+    sides = [side(session, row, name) for name in ("query", "reference")]
     verdicts = standing.by_key.get(listing.key(row), [])
     mine = standing.mine[row]
-    desk.shelf.ahead(_wanted(desk, spot.ahead))
-    return surroundings(desk, choice) | {
+    session.registry.ahead(_wanted(session, spot.ahead))
+    return surroundings(session, choice) | {
         "title": f"Pair {spot.place + 1:,} of {spot.total:,}",
         "name": listing.name(row),
         "told": told,
         "sides": sides,
-        "sights": _sights(desk, told) if not any(each["lost"] for each in sides) else None,
+        "sights": _views(session, told) if not any(each["lost"] for each in sides) else None,
         "distance": _known(listing.distance[row]),
         "machine": GRADES[listing.grade[row]] if listing.grade[row] >= 0 else None,
         "within": bool(listing.within[row]),
         "repeats": int(listing.repeats[row]),
         "spot": spot,
-        "previous": None if spot.previous is None else link(desk, spot.previous, choice),
-        "next": None if spot.next is None else link(desk, spot.next, choice),
+        "previous": None if spot.previous is None else link(session, spot.previous, choice),
+        "next": None if spot.next is None else link(session, spot.next, choice),
         "grades": GRADES,
         "mine": GRADES[mine] if mine >= 0 else None,
         # what others say is told after one's own verdict, or it would not be one's own
-        "others": [v for v in verdicts if v.reviewer != desk.reviewer] if mine >= 0 else [],
+        "others": [v for v in verdicts if v.reviewer != session.reviewer] if mine >= 0 else [],
         "disputed": bool(standing.disputed[row]) and mine >= 0,
-        "elsewhere": _elsewhere(desk, row, choice),
+        "elsewhere": _elsewhere(session, row, choice),
         "stopping": _stopping(progress, choice),
-        "soon": _soon(desk, spot.next),
+        "soon": _soon(session, spot.next),
     }
 
 
-def side(desk: Desk, row: int, name: str) -> dict[str, Any]:
+def side(session: ReviewSession, row: int, name: str) -> dict[str, Any]:
     """Return what a page says of one image of a pair, and how large it is shown."""
-    listing = desk.listing
+    listing = session.listing
     about = listing.image(int(getattr(listing, name)[row]))
-    found = desk.shelf.picture(about["set"], about["id"])
-    about |= {"role": name, "lost": None, "url": desk.shelf.url(about["set"], about["id"])}
+    found = session.registry.picture(about["set"], about["id"])
+    about |= {"role": name, "lost": None, "url": session.registry.url(about["set"], about["id"])}
     if isinstance(found, Unreadable):
         return about | {"lost": found}
     height, width = found.pixels.shape[:2]
@@ -127,42 +126,42 @@ def side(desk: Desk, row: int, name: str) -> dict[str, Any]:
     }
 
 
-def _sights(desk: Desk, told: dict[str, Any]) -> dict[str, str]:
-    """Return the addresses of what is made of both: pictures, and marks where there may be some."""
+def _views(session: ReviewSession, told: dict[str, Any]) -> dict[str, str]:
+    """Return the addresses of what is made of both: images, and marks where there may be some."""
     images = (told["query_set"], told["query"]), (told["reference_set"], told["reference"])
     found = relation(told)
     matrix = None if found is None else tuple(found)
     kind = kind_of(told["reason"])
-    sights = {"plain": Sight("plain", images), "aligned": Sight("aligned", images, matrix)}
+    views = {"plain": ImageView("plain", images), "aligned": ImageView("aligned", images, matrix)}
     if kind is not None and matrix is not None:
-        sights["marks"] = Sight("marks", images, matrix, kind)
-    sights["laid"] = Sight("laid", images, matrix)
-    return {name: desk.shelf.address(sight) for name, sight in sights.items()}
+        views["marks"] = ImageView("marks", images, matrix, kind)
+    views["laid"] = ImageView("laid", images, matrix)
+    return {name: session.registry.address(view) for name, view in views.items()}
 
 
-def _soon(desk: Desk, row: int | None) -> list[str]:
+def _soon(session: ReviewSession, row: int | None) -> list[str]:
     """Return the addresses that the page of the next pair will ask for."""
     if row is None:
         return []
-    told, listing = desk.listing.row(row), desk.listing
+    told, listing = session.listing.row(row), session.listing
     both = [listing.image(int(getattr(listing, s)[row])) for s in ("query", "reference")]
-    own = [desk.shelf.url(each["set"], each["id"]) for each in both]
-    return [*own, *_sights(desk, told).values()]
+    own = [session.registry.url(each["set"], each["id"]) for each in both]
+    return [*own, *_views(session, told).values()]
 
 
-def _wanted(desk: Desk, rows: tuple[int, ...]) -> list[tuple[str, str]]:
+def _wanted(session: ReviewSession, rows: tuple[int, ...]) -> list[tuple[str, str]]:
     """Return the images of some pairs, for reading ahead."""
-    listing = desk.listing
+    listing = session.listing
     numbers = [int(side[row]) for row in rows for side in (listing.query, listing.reference)]
     return [(each["set"], each["id"]) for each in map(listing.image, numbers)]
 
 
-def _elsewhere(desk: Desk, row: int, choice: Choice) -> list[dict[str, Any]]:
+def _elsewhere(session: ReviewSession, row: int, choice: Choice) -> list[dict[str, Any]]:
     """Return the other pairs of the query's and of the reference's content, closest first.
 
     Those that are called different, by this reviewer or else by the machine, are counted only.
     """
-    listing, mine, different = desk.listing, desk.standing().mine, GRADES.index("different")
+    listing, mine, different = session.listing, session.standing().mine, GRADES.index("different")
     contents = int(listing.left[row]), int(listing.right[row])
     groups = []
     for name, content, rows in zip(
@@ -175,26 +174,26 @@ def _elsewhere(desk: Desk, row: int, choice: Choice) -> list[dict[str, Any]]:
                 "of": name,
                 "total": len(alike),
                 "different": len(rows) - len(alike),
-                "pairs": [_other(desk, int(r), content, choice) for r in alike[:MOST_OTHERS]],
+                "pairs": [_other(session, int(r), content, choice) for r in alike[:MOST_OTHERS]],
             }
         )
     return [group for group in groups if group["total"] or group["different"]]
 
 
-def _other(desk: Desk, row: int, content: int, choice: Choice) -> dict[str, Any]:
-    listing, mine = desk.listing, desk.standing().mine[row]
+def _other(session: ReviewSession, row: int, content: int, choice: Choice) -> dict[str, Any]:
+    listing, mine = session.listing, session.standing().mine[row]
     far: Int64 = listing.reference if listing.left[row] == content else listing.query
     about = listing.image(int(far[row]))
     width, height = about["width"] or 0, about["height"] or 0
     return {
         "set": about["set"],
         "id": about["id"],
-        "url": desk.shelf.small(about["set"], about["id"]),
+        "url": session.registry.small(about["set"], about["id"]),
         "crisp": 0 < max(width, height) <= TINY,
         "distance": _known(listing.distance[row]),
         "grade": GRADES[listing.grade[row]] if listing.grade[row] >= 0 else None,
         "mine": GRADES[mine] if mine >= 0 else None,
-        "href": link(desk, row, choice),
+        "href": link(session, row, choice),
     }
 
 

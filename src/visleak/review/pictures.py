@@ -1,6 +1,6 @@
-"""Pictures for the pages: read by position, checked by content, kept for a while, encoded anew.
+"""Images for the pages: read by position, checked by content, kept for a while, encoded anew.
 
-An address of a picture holds a keyed hash and nothing else: what it stands for was written down
+An address of an image holds a keyed hash and nothing else: what it stands for was written down
 when a page was made, so nothing that a client sends reaches a disk.
 """
 
@@ -27,24 +27,24 @@ from visleak.images import content_digest, decode
 from visleak.records import AnySet, Bytes8, EmbeddingSet, ImageSet, Unreadable
 from visleak.verify.marks import Kind, Marks, marks
 
-#: Long side of the pictures of a pair, of one laid over the other, of differences, and of
+#: Long side of the images of a pair, of one laid over the other, of differences, and of
 #: thumbnails, in pixels.
 LONG: Final = 1600
 LAID: Final = 1000
 DIFFERENCE: Final = 800
 SMALL: Final = 240
 
-#: Bytes of decoded pictures that are kept.
+#: Bytes of decoded images that are kept.
 BUDGET: Final = 256 * 1024 * 1024
 
 #: Addresses that are remembered.
 ADDRESSES: Final = 50_000
 
-#: Reading ahead begins when one of this many pictures that are wanted next is missing. Then all
+#: Reading ahead begins when one of this many images that are wanted next is missing. Then all
 #: that are wanted are read in one pass, because a pass through a stream is dear.
 SOON: Final = 12
 
-#: Pictures of at most this many pixels are sent without loss.
+#: Images of at most this many pixels are sent without loss.
 LOSSLESS: Final = 256 * 256
 QUALITY: Final = 95
 
@@ -52,8 +52,8 @@ Name = tuple[str, str]
 
 
 @dataclass(frozen=True, slots=True)
-class Shown:
-    """A decoded picture, no larger than can be shown, and how large it really is."""
+class ShownImage:
+    """A decoded image, no larger than can be shown, and how large it really is."""
 
     pixels: Bytes8
     width: int
@@ -61,13 +61,13 @@ class Shown:
 
 
 @dataclass(frozen=True, slots=True)
-class Sight:
+class ImageView:
     """What an address stands for.
 
     Attributes:
         kind: ``whole`` or ``small`` of one image; ``plain``, ``aligned`` or ``laid`` of two: their
             difference as they are, their difference once the query is laid over the reference, and
-            the query laid over the reference. ``marks`` of two: boxes, not a picture.
+            the query laid over the reference. ``marks`` of two: boxes, not an image.
         images: set and id of one image, or of query and reference.
         matrix: nine floats, query to reference in unit coordinates; ``None`` for none.
         marked: what to mark, where it stands for marks.
@@ -79,14 +79,14 @@ class Sight:
     marked: Kind = "places"
 
 
-class Shelf:
-    """The pictures of some sets. Safe under several threads.
+class ImageRegistry:
+    """The images of some sets. Safe under several threads.
 
     Args:
         opened: returns a set by name.
         digest_of: returns the content digest that an image must have (hex), or ``None`` where
             nobody knows: a verdict on other content than the audit's would be a false one.
-        budget: bytes of decoded pictures to keep.
+        budget: bytes of decoded images to keep.
     """
 
     def __init__(
@@ -99,8 +99,8 @@ class Shelf:
         self._digest_of = digest_of
         self._budget = budget
         self._secret = secrets.token_bytes(32)
-        self._sights: OrderedDict[str, Sight] = OrderedDict()
-        self._kept: OrderedDict[Name, Shown] = OrderedDict()
+        self._views: OrderedDict[str, ImageView] = OrderedDict()
+        self._kept: OrderedDict[Name, ShownImage] = OrderedDict()
         self._bytes = 0
         self._lock = threading.Lock()
         self._reading: dict[str, threading.Lock] = {}
@@ -114,53 +114,53 @@ class Shelf:
     # -- addresses --------------------------------------------------------------------------------
 
     def url(self, set_name: str, image: str) -> str:
-        """Return the address of a picture."""
-        return self.address(Sight("whole", ((set_name, image),)))
+        """Return the address of an image."""
+        return self.address(ImageView("whole", ((set_name, image),)))
 
     def small(self, set_name: str, image: str) -> str:
         """Return the address of a thumbnail."""
-        return self.address(Sight("small", ((set_name, image),)))
+        return self.address(ImageView("small", ((set_name, image),)))
 
-    def address(self, sight: Sight) -> str:
+    def address(self, view: ImageView) -> str:
         """Return the address under which something can be seen while the server runs."""
-        key = hashlib.blake2b(repr(sight).encode("utf-8", "backslashreplace"), key=self._secret)
+        key = hashlib.blake2b(repr(view).encode("utf-8", "backslashreplace"), key=self._secret)
         name = key.hexdigest()[:32]
         with self._lock:
-            self._sights[name] = sight
-            self._sights.move_to_end(name)
-            while len(self._sights) > ADDRESSES:
-                self._sights.popitem(last=False)
-        return f"/{'marks' if sight.kind == 'marks' else 'image'}/{name}"
+            self._views[name] = view
+            self._views.move_to_end(name)
+            while len(self._views) > ADDRESSES:
+                self._views.popitem(last=False)
+        return f"/{'marks' if view.kind == 'marks' else 'image'}/{name}"
 
-    def sight(self, name: str) -> Sight | None:
+    def view(self, name: str) -> ImageView | None:
         """Return what the last part of an address stands for, or ``None``."""
         with self._lock:
-            return self._sights.get(name)
+            return self._views.get(name)
 
-    def encoded(self, sight: Sight) -> tuple[bytes, str]:
+    def encoded(self, view: ImageView) -> tuple[bytes, str]:
         """Return something to see as a file, and its media type; a placeholder says why not."""
-        found = [self.picture(*name) for name in sight.images]
+        found = [self.picture(*name) for name in view.images]
         lost = next((each for each in found if isinstance(each, Unreadable)), None)
         if lost is not None:
             return placeholder(lost), "image/svg+xml"
-        return encode(_seen(sight, [each.pixels for each in found if isinstance(each, Shown)]))
+        return encode(_seen(view, [each.pixels for each in found if isinstance(each, ShownImage)]))
 
-    def marks(self, sight: Sight) -> Marks | None:
+    def marks(self, view: ImageView) -> Marks | None:
         """Return where two images differ; ``None`` where one of them cannot be read."""
-        query, reference = (self.picture(*name) for name in sight.images)
+        query, reference = (self.picture(*name) for name in view.images)
         if isinstance(query, Unreadable) or isinstance(reference, Unreadable):
             return None
-        matrix = np.reshape(sight.matrix or np.eye(3), (3, 3))
-        return marks(query.pixels, reference.pixels, matrix, sight.marked)
+        matrix = np.reshape(view.matrix or np.eye(3), (3, 3))
+        return marks(query.pixels, reference.pixels, matrix, view.marked)
 
     # -- reading ----------------------------------------------------------------------------------
 
-    def picture(self, set_name: str, image: str) -> Shown | Unreadable:
-        """Return a picture, at most :data:`LONG` pixels wide and high, or why there is none."""
+    def picture(self, set_name: str, image: str) -> ShownImage | Unreadable:
+        """Return an image, at most :data:`LONG` pixels wide and high, or why there is none."""
         return self._pictures(set_name, [image])[image]
 
     def ahead(self, names: Iterable[Name]) -> None:
-        """Say which pictures will be wanted next; what was said before is forgotten."""
+        """Say which images will be wanted next; what was said before is forgotten."""
         wanted = list(dict.fromkeys(names))
         with self._lock:
             here = all(name in self._kept for name in wanted[:SOON])
@@ -189,15 +189,15 @@ class Shelf:
 
     def _pictures(
         self, set_name: str, images: Sequence[str], *, patient: bool = False
-    ) -> dict[str, Shown | Unreadable]:
-        """Return pictures of one set, read in one pass where they are not kept.
+    ) -> dict[str, ShownImage | Unreadable]:
+        """Return images of one set, read in one pass where they are not kept.
 
         Args:
             set_name: name of the set.
             images: ids.
             patient: give way to who is not, and return what was read until then.
         """
-        found: dict[str, Shown | Unreadable] = {}
+        found: dict[str, ShownImage | Unreadable] = {}
         with self._lock:
             reading = self._reading.setdefault(set_name, threading.Lock())
         if self._take(set_name, images, found):
@@ -212,14 +212,14 @@ class Shelf:
                 missing = [image for image in images if image not in found]
                 for image, shown in self._read(set_name, missing):
                     found[image] = shown
-                    if isinstance(shown, Shown):
+                    if isinstance(shown, ShownImage):
                         self._keep((set_name, image), shown)
                     if patient and (self._waiting[set_name] or self._closed):
                         break
         return found
 
     def _take(
-        self, set_name: str, images: Sequence[str], found: dict[str, Shown | Unreadable]
+        self, set_name: str, images: Sequence[str], found: dict[str, ShownImage | Unreadable]
     ) -> bool:
         """Take what is kept; return whether that is all."""
         with self._lock:
@@ -230,7 +230,7 @@ class Shelf:
                     found[image] = kept
         return all(image in found for image in images)
 
-    def _keep(self, name: Name, shown: Shown) -> None:
+    def _keep(self, name: Name, shown: ShownImage) -> None:
         with self._lock:
             self._kept[name] = shown
             self._bytes += shown.pixels.nbytes
@@ -240,8 +240,8 @@ class Shelf:
 
     def _read(
         self, set_name: str, images: Sequence[str]
-    ) -> Iterator[tuple[str, Shown | Unreadable]]:
-        """Yield pictures of a set, in the order in which they are stored."""
+    ) -> Iterator[tuple[str, ShownImage | Unreadable]]:
+        """Yield images of a set, in the order in which they are stored."""
         left = dict.fromkeys(images)
         try:
             opened = self._opened(set_name)
@@ -260,7 +260,7 @@ class Shelf:
             yield image, lost
 
     @staticmethod
-    def _shown(stored: bytes | Bytes8 | Unreadable, digest: str | None) -> Shown | Unreadable:
+    def _shown(stored: bytes | Bytes8 | Unreadable, digest: str | None) -> ShownImage | Unreadable:
         if isinstance(stored, Unreadable):
             return stored
         if digest is not None and content_digest(stored).hex() != digest:
@@ -270,7 +270,7 @@ class Shelf:
         picture = decode(stored, enough=LONG // 2)
         if isinstance(picture, Unreadable):
             return picture
-        return Shown(shrink(picture.pixels, LONG), picture.width, picture.height)
+        return ShownImage(shrink(picture.pixels, LONG), picture.width, picture.height)
 
 
 def _places(images: ImageSet, wanted: Sequence[str]) -> dict[str, int]:
@@ -284,17 +284,17 @@ def _places(images: ImageSet, wanted: Sequence[str]) -> dict[str, int]:
     return {image: place for image, place in pairs if place is not None and place >= 0}
 
 
-def _seen(sight: Sight, pixels: Sequence[Bytes8]) -> Bytes8:
-    """Return the pixels of a sight."""
-    if sight.kind == "whole":
+def _seen(view: ImageView, pixels: Sequence[Bytes8]) -> Bytes8:
+    """Return the pixels of a view."""
+    if view.kind == "whole":
         return pixels[0]
-    if sight.kind == "small":
+    if view.kind == "small":
         return shrink(pixels[0], SMALL)
     query, reference = pixels
-    if sight.kind == "laid":
-        return laid_over(query, shrink(reference, LAID), sight.matrix)
-    matrix = sight.matrix if sight.kind == "aligned" else None
-    return difference(query, reference, matrix, fit=sight.kind == "aligned", side=DIFFERENCE)
+    if view.kind == "laid":
+        return laid_over(query, shrink(reference, LAID), view.matrix)
+    matrix = view.matrix if view.kind == "aligned" else None
+    return difference(query, reference, matrix, fit=view.kind == "aligned", side=DIFFERENCE)
 
 
 def encode(pixels: Bytes8) -> tuple[bytes, str]:
@@ -309,7 +309,7 @@ def encode(pixels: Bytes8) -> tuple[bytes, str]:
 
 
 def placeholder(lost: Unreadable) -> bytes:
-    """Return a drawing that says why there is no picture."""
+    """Return a drawing that says why there is no image."""
     words = f"{lost.reason}: {lost.detail}" if lost.detail else lost.reason
     lines = [words[start : start + 34] for start in range(0, min(len(words), 34 * 5), 34)]
     spans = "".join(
@@ -320,5 +320,5 @@ def placeholder(lost: Unreadable) -> bytes:
         '<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 240 240" width="240" height="240">'
         '<rect width="240" height="240" fill="#7d848d"/><g fill="#fff" text-anchor="middle"'
         ' font-family="sans-serif" font-size="12"><text x="120" y="66" font-size="15"'
-        f' font-weight="bold">no picture</text>{spans}</g></svg>'
+        f' font-weight="bold">no image</text>{spans}</g></svg>'
     ).encode("utf-8", "backslashreplace")

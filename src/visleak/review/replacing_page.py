@@ -1,17 +1,30 @@
-"""What the page of a duplicate says: its pictures, a candidate, what is near, how far one is."""
+"""The choice of replacements: its state, and the values of its pages."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import copy
+import shlex
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import AbstractContextManager, ExitStack, contextmanager
+from dataclasses import dataclass, field, replace
+from functools import lru_cache
+from pathlib import Path
 from typing import Any, Final
 from urllib.parse import urlencode
 
 from starlette.requests import Request
 
-from visleak.records import Unreadable
-from visleak.replacements import Candidate
-from visleak.review.bench import Bench
+from visleak.images.addresses import redacted
+from visleak.pipeline.workplace import Progress
+from visleak.records import ImageSet, Unreadable
+from visleak.replacements import Candidate, Selection, SelectionSettings, open_selection
+from visleak.replacements.decisions import PLAIN
+from visleak.replacements.pool import class_of
+from visleak.review.pages import Instructions, read_instructions
 from visleak.review.pair_page import TINY
+from visleak.review.pictures import ImageRegistry
+from visleak.review.session import ReviewSession
+from visleak.verdicts.record import now
 
 #: Where the pages are.
 HOME: Final = "/replacing"
@@ -20,73 +33,73 @@ HOME: Final = "/replacing"
 NAMED: Final = 12
 
 
-def page_of(bench: Bench, place: int, request: Request) -> dict[str, Any]:
+def page_of(replacement: ReplacementSession, place: int, request: Request) -> dict[str, Any]:
     """Return the values of the page of a duplicate."""
-    selection, asked = bench.selection, request.query_params
+    selection, asked = replacement.selection, request.query_params
     duplicate = selection.duplicates.images[place]
     offer = selection.offer(place, asked.get("after"))
     chosen = asked.get("class")
-    places = places_of(bench, chosen)
+    places = places_of(replacement, chosen)
     total = len(selection.duplicates.images)
-    return _surroundings(bench, chosen) | {
+    return _surroundings(replacement, chosen) | {
         "title": f"Duplicate {place + 1:,} of {total:,}",
         "place": place,
         "total": total,
         "duplicate": duplicate,
         "label": duplicate.label,
         "images": [
-            _image(bench, "duplicate", selection.test_set, duplicate.id, duplicate.label),
-            _reference(bench, place),
+            _image(replacement, "duplicate", selection.test_set, duplicate.id, duplicate.label),
+            _reference(replacement, place),
         ],
         "offer": offer,
-        "candidate": None if offer.candidate is None else _candidate(bench, offer.candidate),
+        "candidate": None if offer.candidate is None else _candidate(replacement, offer.candidate),
         "passed": [(each.id, each.objection) for each in offer.passed[:NAMED]],
         "more_passed": max(0, len(offer.passed) - NAMED),
         "elsewhere": offer.approved is not None and offer.candidate is None,
         "previous": link(max((p for p in places if p < place), default=None), chosen),
         "next": link(min((p for p in places if p > place), default=None), chosen),
-        "general": bench.instructions.general,
-        "instruction": bench.instructions.of(duplicate.label),
+        "general": replacement.instructions.general,
+        "instruction": replacement.instructions.of(duplicate.label),
     }
 
 
-def finished(bench: Bench, request: Request) -> dict[str, Any]:
+def finished(replacement: ReplacementSession, request: Request) -> dict[str, Any]:
     """Return the values of the page that says that nothing is left to do."""
-    return _surroundings(bench, request.query_params.get("class")) | {
+    return _surroundings(replacement, request.query_params.get("class")) | {
         "title": "Replacements",
-        "total": len(bench.selection.duplicates.images),
-        "command": bench.command,
+        "total": len(replacement.selection.duplicates.images),
+        "command": replacement.command,
     }
 
 
-def _surroundings(bench: Bench, chosen: str | None) -> dict[str, Any]:
+def _surroundings(replacement: ReplacementSession, chosen: str | None) -> dict[str, Any]:
     """Return what both pages say: how far each class is, and of whom the pool consists."""
-    counts = bench.selection.counts()
+    counts = replacement.selection.counts()
     return {
         "counts": counts,
         "chosen": chosen or "",
         "approved": sum(each.approved for each in counts),
-        "pool": bench.selection.pool,
-        "by_class": bench.selection.by_class,
-        "grade": bench.selection.duplicates.grade,
-        "blank": bench.selection.duplicates.blank,
-        "disputed": bench.selection.duplicates.disputed,
+        "pool": replacement.selection.pool,
+        "by_class": replacement.selection.by_class,
+        "grade": replacement.selection.duplicates.grade,
+        "blank": replacement.selection.duplicates.blank,
+        "disputed": replacement.selection.duplicates.disputed,
     }
 
 
-def _reference(bench: Bench, place: int) -> dict[str, Any]:
+def _reference(replacement: ReplacementSession, place: int) -> dict[str, Any]:
     """Return the closest image that a duplicate repeats."""
-    leak = bench.selection.duplicates.images[place].leaks[0]
+    leak = replacement.selection.duplicates.images[place].leaks[0]
     role = "other test image" if leak.within else "training image"
-    label = bench.selection.label_of(leak.set, leak.id)
-    return _image(bench, role, leak.set, leak.id, label)
+    label = replacement.selection.label_of(leak.set, leak.id)
+    return _image(replacement, role, leak.set, leak.id, label)
 
 
-def _candidate(bench: Bench, candidate: Candidate) -> dict[str, Any]:
-    pool = bench.selection.pool.prints.set
-    shown = _image(bench, "candidate", pool, candidate.id, candidate.label)
+def _candidate(replacement: ReplacementSession, candidate: Candidate) -> dict[str, Any]:
+    pool = replacement.selection.pool.prints.set
+    shown = _image(replacement, "candidate", pool, candidate.id, candidate.label)
     near = [
-        _image(bench, f"neighbour {number}", each.set, each.id, each.label)
+        _image(replacement, f"neighbour {number}", each.set, each.id, each.label)
         | {
             "similarity": each.similarity,
             "distance": each.distance,
@@ -98,9 +111,11 @@ def _candidate(bench: Bench, candidate: Candidate) -> dict[str, Any]:
     return shown | {"digest": candidate.digest, "objection": candidate.objection, "near": near}
 
 
-def _image(bench: Bench, role: str, set_name: str, image: str, label: str | None) -> dict[str, Any]:
+def _image(
+    replacement: ReplacementSession, role: str, set_name: str, image: str, label: str | None
+) -> dict[str, Any]:
     """Return what a page says of an image."""
-    found = bench.shelf.picture(set_name, image)
+    found = replacement.registry.picture(set_name, image)
     told = {"role": role, "set": set_name, "id": image, "label": label}
     if isinstance(found, Unreadable):
         return told | {"lost": found, "crisp": False}
@@ -108,7 +123,7 @@ def _image(bench: Bench, role: str, set_name: str, image: str, label: str | None
     crisp = max(height, width) <= TINY
     return told | {
         "lost": None,
-        "url": HOME + bench.shelf.url(set_name, image),
+        "url": HOME + replacement.registry.url(set_name, image),
         "size": (width, height),
         "crisp": crisp,
     }
@@ -117,22 +132,22 @@ def _image(bench: Bench, role: str, set_name: str, image: str, label: str | None
 # -- where one is --------------------------------------------------------------------------------
 
 
-def places_of(bench: Bench, label: str | None) -> Sequence[int]:
+def places_of(replacement: ReplacementSession, label: str | None) -> Sequence[int]:
     """Return the duplicates of a class; of all where none is chosen."""
-    images = bench.selection.duplicates.images
+    images = replacement.selection.duplicates.images
     return [place for place, each in enumerate(images) if not label or each.label == label]
 
 
-def open_place(bench: Bench, after: int, label: str | None) -> int | None:
+def open_place(replacement: ReplacementSession, after: int, label: str | None) -> int | None:
     """Return the next duplicate without a replacement, from the last one on to the first again.
 
     Those of classes that have candidates come before those that nothing is left for.
     """
-    approved = bench.selection.approvals()
-    images = bench.selection.duplicates.images
+    approved = replacement.selection.approvals()
+    images = replacement.selection.duplicates.images
     waiting = [
         place
-        for place in places_of(bench, label)
+        for place in places_of(replacement, label)
         if (images[place].digest, images[place].copy) not in approved
     ]
     waiting.sort(key=lambda place: (place <= after, place))
@@ -140,7 +155,7 @@ def open_place(bench: Bench, after: int, label: str | None) -> int | None:
     for place in waiting:
         own = images[place].label
         if own not in there:
-            there[own] = bench.selection.offer(place).candidate is not None
+            there[own] = replacement.selection.offer(place).candidate is not None
         if there[own]:
             return place
     return next(iter(waiting), None)
@@ -152,3 +167,108 @@ def link(place: int | None, label: str | None, after: str | None = None) -> str:
         return ""
     query = urlencode({k: v for k, v in (("class", label), ("after", after)) if v})
     return f"{HOME}/{place + 1}{'?' if query else ''}{query}"
+
+
+#: Gives what is told how far something is, for as long as it lasts.
+Bars = Callable[[], AbstractContextManager[Progress]]
+
+
+@dataclass(frozen=True)
+class ReplacementSession:
+    """What the pages are made of.
+
+    Attributes:
+        selection: duplicates, candidates, decisions.
+        instructions: by class.
+        registry: images of the audit's sets and of the pool.
+        reviewer: who decides.
+        command: that writes the test set, to be shown.
+        began: when the review began; what was decided before is not undone by a key.
+    """
+
+    selection: Selection
+    instructions: Instructions
+    registry: ImageRegistry
+    reviewer: str
+    command: str
+    began: str = field(default_factory=now)
+
+
+@contextmanager
+def open_replacement(
+    folder: Path,
+    asked: SelectionSettings,
+    instructions: Path | None,
+    session: ReviewSession,
+    *,
+    told: Callable[[str], None],
+    bars: Bars,
+) -> Iterator[ReplacementSession]:
+    """Open the pool of an audit that is reviewed; let go of it in the end.
+
+    Args:
+        folder: the audit folder.
+        asked: pool, and what counts as a duplicate.
+        instructions: file of the labelling instructions, or ``None``.
+        session: the review.
+        told: is given the lines to print.
+        bars: gives what is told how far the opening is.
+
+    Raises:
+        UsageError, VisleakError: as :func:`visleak.replacements.open_selection` and
+            :func:`visleak.review.pages.read_instructions`.
+    """
+    words = read_instructions(instructions)
+    with ExitStack() as stack:
+        with bars() as progress:
+            selection = stack.enter_context(open_selection(folder, asked, progress=progress))
+            progress("searching for neighbours", 0, 0)
+            selection.warm_up()
+        for line in _notes(selection, words, folder):
+            told(line)
+        registry = ImageRegistry(_opener_of(selection), _digests_of(selection, session))
+        pool = redacted(str(asked.pool))
+        command = ["visleak", "replace", str(folder), "--pool", pool, "-o", "fair"]
+        try:
+            yield ReplacementSession(
+                selection, words, registry, session.reviewer, shlex.join([*command, "--apply"])
+            )
+        finally:
+            registry.close()
+            told(_standing(selection))
+
+
+def _notes(selection: Selection, words: Instructions, folder: Path) -> Iterator[str]:
+    """Yield what is to be known before the first page."""
+    yield f"{_standing(selection)}; decisions are kept in {folder / PLAIN}"
+    known = {class_of(each.label) for each in selection.counts()}
+    strange = sorted(set(words.classes) - known)
+    if strange:
+        yield f"instructions for classes that no duplicate is of: {', '.join(strange)}"
+
+
+def _standing(selection: Selection) -> str:
+    """Say how many duplicates have a replacement."""
+    counts = selection.counts()
+    needed, there = (sum(getattr(c, n) for c in counts) for n in ("duplicates", "approved"))
+    return f"{there:,} of {needed:,} duplicates have a replacement"
+
+
+def _opener_of(selection: Selection) -> Callable[[str], ImageSet]:
+    """Return sets with openers of the page's own: one that streams serves one reader only."""
+
+    @lru_cache
+    def opened(name: str) -> ImageSet:
+        images = selection.material[name].images
+        return replace(images, opener=copy.deepcopy(images.opener))
+
+    return opened
+
+
+def _digests_of(selection: Selection, session: ReviewSession) -> Callable[[str, str], str | None]:
+    prints = selection.pool.prints
+    own = dict(
+        zip(prints.ids.to_pylist(), (bytes(each).hex() for each in prints.digests), strict=True)
+    )
+    pool = prints.set
+    return lambda name, image: own.get(image) if name == pool else session.digest_of(name, image)

@@ -12,32 +12,32 @@ from starlette.routing import Route
 
 from visleak.records import GRADES
 from visleak.review.choice import Choice
-from visleak.review.desk import Desk
 from visleak.review.pages import page
 from visleak.review.pair_page import link, surroundings
-from visleak.verdicts.plain import PLAIN
+from visleak.review.session import ReviewSession
+from visleak.verdicts.ledger import PLAIN
 
 
-def routes(desk: Desk) -> list[Route]:
+def routes(session: ReviewSession) -> list[Route]:
     """Return the route of the result."""
 
     def result(request: Request) -> Response:
         choice = Choice.of(request.query_params)
-        return page(request, "result.html.j2", title="Result", **_result(desk, choice))
+        return page(request, "result.html.j2", title="Result", **_result(session, choice))
 
     return [Route("/result", result)]
 
 
-def _result(desk: Desk, choice: Choice) -> dict[str, Any]:
+def _result(session: ReviewSession, choice: Choice) -> dict[str, Any]:
     open_ = Choice.of(_given(choice) | {"state": "unjudged"})
-    first = desk.first(open_)
-    return surroundings(desk, choice) | {
+    first = session.first(open_)
+    return surroundings(session, choice) | {
         "grades": GRADES,
-        "table": _crossed(desk),
-        "agreement": desk.agreement(),
-        "file": str(desk.folder / PLAIN),
-        "folder": shlex.quote(str(desk.folder)),
-        "go_on": None if first is None else link(desk, first, open_),
+        "table": _crossed(session),
+        "agreement": session.agreement(),
+        "file": str(session.folder / PLAIN),
+        "folder": shlex.quote(str(session.folder)),
+        "go_on": None if first is None else link(session, first, open_),
         "known": np.isfinite,
     }
 
@@ -46,12 +46,12 @@ def _given(choice: Choice) -> dict[str, str]:
     return {name: getattr(choice, name) for name in ("grade", "label", "sets", "coverage", "sort")}
 
 
-def _crossed(desk: Desk) -> list[tuple[str, list[int]]]:
+def _crossed(session: ReviewSession) -> list[tuple[str, list[int]]]:
     """Return, by the machine's grade, how many pairs this reviewer judged to be what.
 
     Empty where they judged none.
     """
-    listing, mine = desk.listing, desk.standing().mine
+    listing, mine = session.listing, session.standing().mine
     rows = []
     for code, name in [*enumerate(GRADES), (-1, "no grade")]:
         own = mine[(listing.grade == code) & (mine >= 0)]

@@ -51,7 +51,7 @@ HEADERS: Final = {
 
 
 @dataclass
-class Door:
+class Access:
     """The secrets of one run of the server.
 
     Attributes:
@@ -102,11 +102,11 @@ def _same(given: str, wanted: str) -> bool:
 
 
 class Guard:
-    """Middleware that lets in what a :class:`Door` knows, and puts its headers on every answer."""
+    """Middleware that admits what an :class:`Access` knows, and adds its headers to all answers."""
 
-    def __init__(self, app: App, door: Door) -> None:
+    def __init__(self, app: App, access: Access) -> None:
         self._app = app
-        self._door = door
+        self._door = access
 
     async def __call__(self, scope: Message, receive: Receive, send: Send) -> None:
         """Answer a request, or pass it on."""
@@ -131,22 +131,22 @@ class Guard:
 
     def _refused(self, request: Request) -> Response | None:
         """Return the answer to what may not pass, or ``None``."""
-        door, path = self._door, request.url.path
+        access, path = self._door, request.url.path
         hosts = Headers(scope=request.scope).getlist("host")
-        if len(hosts) != 1 or hosts[0].lower() not in door.hosts:
-            return _plain(421, f"This server is {' or '.join(door.hosts)} and nothing else.")
+        if len(hosts) != 1 or hosts[0].lower() not in access.hosts:
+            return _plain(421, f"This server is {' or '.join(access.hosts)} and nothing else.")
         if request.method not in ("GET", "HEAD", "POST"):
             return _plain(405, "Only GET and POST are understood here.")
         if request.method != "POST" and path.startswith(OPEN):
             return None
         token = request.query_params.get("token")
-        if path == "/" and token is not None and request.method == "GET" and door.admits(token):
+        if path == "/" and token is not None and request.method == "GET" and access.admits(token):
             return self._let_in(request)
-        if not door.knows(request):
+        if not access.knows(request):
             return error_page(
                 request,
                 HTTPStatus.FORBIDDEN,
-                "This browser is not let in",
+                "Access denied",
                 "Open the whole link that visleak printed in the terminal. If you clicked on it in"
                 " another web page, copy it into the address bar. A link opened by visleak itself"
                 " works once; the one in the terminal works until the review ends.",
@@ -155,7 +155,7 @@ class Guard:
         return _foreign(request) if request.method == "POST" else None
 
     def _let_in(self, request: Request) -> Response:
-        """Exchange the token for the cookie and go on without it, so that no history keeps it."""
+        """Exchange the token for the cookie and redirect, so that no history keeps it."""
         answer = RedirectResponse("/", HTTPStatus.SEE_OTHER)
         answer.set_cookie(
             self._door.cookie_name, self._door.cookie, path="/", httponly=True, samesite="strict"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import getpass
 import os
@@ -9,7 +10,10 @@ import socket
 import webbrowser
 from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, Final
+
+import h11
+from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from visleak.errors import MissingExtra, UsageError
 from visleak.pipeline.workplace import silent
@@ -18,9 +22,9 @@ if TYPE_CHECKING:
     from starlette.applications import Starlette
     from starlette.routing import BaseRoute
 
-    from visleak.replacements import Asked
-    from visleak.review.bench import Bars
-    from visleak.review.security import Door
+    from visleak.replacements import SelectionSettings
+    from visleak.review.replacing_page import Bars
+    from visleak.review.security import Access
     from visleak.verdicts import Agreement
 
 HOST = "127.0.0.1"
@@ -34,7 +38,7 @@ def review(
     grade: str | None = None,
     port: int = 0,
     browser: bool = True,
-    pool: Asked | None = None,
+    pool: SelectionSettings | None = None,
     instructions: Path | None = None,
     told: Callable[[str], None] = print,
     bars: Bars = lambda: contextlib.nullcontext(silent),
@@ -56,12 +60,12 @@ def review(
     Raises:
         MissingExtra: starlette or uvicorn is not installed.
         UsageError: no finished audit, a port that is taken, or an argument that is none.
-        VisleakError: there are no pictures to look at, or a file is damaged.
+        VisleakError: there are no images to look at, or a file is damaged.
     """
     require_web("visleak review")
     from visleak.review.app import create_app
     from visleak.review.choice import Choice
-    from visleak.review.desk import Desk
+    from visleak.review.session import ReviewSession
 
     if instructions is not None and pool is None:
         raise UsageError("instructions are for choosing replacements; name a pool with --pool")
@@ -69,27 +73,31 @@ def review(
     start = f"/pairs?{query}" if query else "/pairs"
     with contextlib.ExitStack() as stack:
         listening = stack.enter_context(contextlib.closing(bound(port)))
-        desk = stack.enter_context(Desk(Path(folder), reviewer or user_name(), candidates))
+        session = stack.enter_context(
+            ReviewSession(Path(folder), reviewer or user_name(), candidates)
+        )
         more: list[BaseRoute] = []
         nav: list[tuple[str, str]] = []
         if pool is not None:
             from visleak.review import replacing
-            from visleak.review.bench import bench_of
+            from visleak.review.replacing_page import open_replacement
 
-            bench = bench_of(Path(folder), pool, instructions, desk, told=told, bars=bars)
-            more += replacing.routes(stack.enter_context(bench))
+            replacement = open_replacement(
+                Path(folder), pool, instructions, session, told=told, bars=bars
+            )
+            more += replacing.routes(stack.enter_context(replacement))
             nav, start = [replacing.NAV], replacing.NAV[0]
         told(
-            f"{len(desk.listing):,} pairs to review as {desk.reviewer}; Ctrl-C ends it and writes"
-            " verdicts.csv"
+            f"{len(session.listing):,} pairs to review as {session.reviewer};"
+            " Ctrl-C ends it and writes verdicts.csv"
         )
         serve(
-            lambda door: create_app(desk, door, more, nav, start),
+            lambda access: create_app(session, access, more, nav, start),
             listening,
             browser=browser,
             told=told,
         )
-        return desk.agreement()
+        return session.agreement()
 
 
 def _or_stronger(grade: str | None) -> str:
@@ -148,7 +156,7 @@ def bound(port: int) -> socket.socket:
 
 
 def serve(
-    build: Callable[[Door], Starlette],
+    build: Callable[[Access], Starlette],
     listening: socket.socket,
     *,
     browser: bool,
@@ -157,19 +165,19 @@ def serve(
     """Serve an application until Ctrl-C.
 
     Args:
-        build: makes the application for those whom a door lets in.
+        build: makes the application for those whom a access lets in.
         listening: a socket of :func:`bound`.
         browser: open a browser.
         told: is given the address.
     """
     import uvicorn
 
-    from visleak.review.connections import PatientProtocol
-    from visleak.review.security import Door
+    from visleak.review.security import Access
+    from visleak.review.serving import PatientProtocol
 
-    door = Door(listening.getsockname()[1])
+    access = Access(listening.getsockname()[1])
     config = uvicorn.Config(
-        build(door),
+        build(access),
         log_level="error",
         access_log=False,
         server_header=False,
@@ -180,9 +188,9 @@ def serve(
         timeout_graceful_shutdown=2,
     )
     try:
-        told(door.url(door.token))
-        if browser and door.once is not None:
-            _open(door.url(door.once))
+        told(access.url(access.token))
+        if browser and access.once is not None:
+            _open(access.url(access.once))
         uvicorn.Server(config).run(sockets=[listening])
     except KeyboardInterrupt as stop:
         # uvicorn ends in good order, and raises the signal again: Ctrl-C is how a review ends,
@@ -201,3 +209,50 @@ def _open(url: str) -> None:
 
     # the socket takes connections before the server runs, so there is nothing to wait for
     threading.Thread(target=later, daemon=True).start()
+
+
+#: Seconds for a whole request to come; the largest is a verdict of a few kilobytes.
+PATIENCE: Final = 20.0
+
+
+class PatientProtocol(H11Protocol):
+    """HTTP as uvicorn speaks it, with an end to waiting for the rest of a request.
+
+    Attributes:
+        patience: seconds for a request to come.
+    """
+
+    patience: float = PATIENCE
+    _deadline: asyncio.TimerHandle | None = None
+
+    def connection_made(self, transport: Any) -> None:
+        """Begin to wait for the first request."""
+        super().connection_made(transport)
+        self._watch()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        """Wait no longer."""
+        super().connection_lost(exc)
+        self._watch()
+
+    def data_received(self, data: bytes) -> None:
+        """Take a part of a request."""
+        super().data_received(data)
+        self._watch()
+
+    def on_response_complete(self) -> None:
+        """Begin to wait for the next request."""
+        super().on_response_complete()
+        self._watch()
+
+    def _watch(self) -> None:
+        """Set the deadline where a request is to come, and lift it once it is whole."""
+        waiting = not self.transport.is_closing() and self.conn.their_state in (
+            h11.IDLE,
+            h11.SEND_BODY,
+        )
+        if waiting and self._deadline is None:
+            self._deadline = self.loop.call_later(self.patience, self.transport.close)
+        elif not waiting and self._deadline is not None:
+            self._deadline.cancel()
+            self._deadline = None

@@ -1,21 +1,18 @@
-"""What the paper does to a picture, as functions on arrays.
-
-Every function takes and returns ``uint8`` RGB of shape (height, width, 3) and changes nothing in
-place. The paper (Ramos et al. 2025, section 6.1) names the changes and gives few constants: all
-of them stand here by name, and :mod:`visleak.robustness.conditions` stores them with a result.
-"""
+"""Changes of an image: those of Ramos et al. 2025, and further disguises."""
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 from typing import Final
 
 import cv2
 import numpy as np
+from PIL import Image, ImageDraw, ImageFont
 
 from visleak.records import Bytes8
 
-#: Long side to which a picture is bounded before it is changed, pixels.
+#: Long side to which an image is bounded before it is changed, pixels.
 LONG_SIDE: Final = 500
 
 #: A crop that leaves a shorter side than this does not apply, pixels.
@@ -28,18 +25,18 @@ BLUR_SIGMA: Final = 3.0
 NOISE_SIGMA: Final = 25.0
 NOISE_SEED: Final = 0
 
-#: Takes a picture, others of the collection, and a source of random numbers; ``None``: does not
-#: apply to this picture.
+#: Takes an image, others of the collection, and a source of random numbers; ``None``: does not
+#: apply to this image.
 Change = Callable[[Bytes8, Sequence[Bytes8], np.random.Generator], Bytes8 | None]
 
 
 def plain(function: Callable[[Bytes8], Bytes8 | None]) -> Change:
-    """Return a change that needs neither other pictures nor chance."""
+    """Return a change that needs neither other images nor chance."""
     return lambda pixels, _others, _rng: function(pixels)
 
 
 def bounded(pixels: Bytes8, side: int = LONG_SIDE) -> Bytes8:
-    """Return the picture with its long side at most ``side``, averaged; small ones as they are.
+    """Return the image with its long side at most ``side``, averaged; small ones as they are.
 
     >>> bounded(np.zeros((300, 1000, 3), np.uint8)).shape
     (150, 500, 3)
@@ -52,19 +49,19 @@ def bounded(pixels: Bytes8, side: int = LONG_SIDE) -> Bytes8:
 
 
 def resized(pixels: Bytes8, width: int, height: int) -> Bytes8:
-    """Return the picture at a size: averaged where both sides shrink, else interpolated."""
+    """Return the image at a size: averaged where both sides shrink, else interpolated."""
     shrinks = width <= pixels.shape[1] and height <= pixels.shape[0]
     method = cv2.INTER_AREA if shrinks else cv2.INTER_LINEAR
     return np.asarray(cv2.resize(pixels, (width, height), interpolation=method), np.uint8)
 
 
 def flipped(pixels: Bytes8, axis: int) -> Bytes8:
-    """Return the picture upside down (axis 0) or mirrored (axis 1)."""
+    """Return the image upside down (axis 0) or mirrored (axis 1)."""
     return np.ascontiguousarray(np.flip(pixels, axis))
 
 
 def turned(pixels: Bytes8, degrees: float) -> Bytes8:
-    """Return the picture turned clockwise about its centre; canvas kept, corners black."""
+    """Return the image turned clockwise about its centre; canvas kept, corners black."""
     height, width = pixels.shape[:2]
     # OpenCV counts turns against the clock
     matrix = cv2.getRotationMatrix2D(((width - 1) / 2, (height - 1) / 2), -degrees, 1.0)
@@ -72,7 +69,7 @@ def turned(pixels: Bytes8, degrees: float) -> Bytes8:
 
 
 def cropped(pixels: Bytes8, border: int) -> Bytes8 | None:
-    """Return the picture without ``border`` pixels on each side; ``None`` if too little is left."""
+    """Return the image without ``border`` pixels on each side; ``None`` if too little is left."""
     height, width = pixels.shape[:2]
     if min(height, width) - 2 * border < LEAST_LEFT:
         return None
@@ -80,12 +77,12 @@ def cropped(pixels: Bytes8, border: int) -> Bytes8 | None:
 
 
 def blurred(pixels: Bytes8) -> Bytes8:
-    """Return the picture after a Gaussian filter of :data:`BLUR_SIGMA`."""
+    """Return the image after a Gaussian filter of :data:`BLUR_SIGMA`."""
     return np.asarray(cv2.GaussianBlur(pixels, (0, 0), BLUR_SIGMA), np.uint8)
 
 
 def noisy(pixels: Bytes8, _others: Sequence[Bytes8], rng: np.random.Generator) -> Bytes8:
-    """Return the picture with Gaussian noise on every channel, rounded and clipped."""
+    """Return the image with Gaussian noise on every channel, rounded and clipped."""
     noise = rng.normal(0.0, NOISE_SIGMA, pixels.shape)
     return np.clip(np.rint(pixels + noise), 0, 255).astype(np.uint8)
 
@@ -96,7 +93,7 @@ def luminance(pixels: Bytes8) -> Bytes8:
 
 
 def grey(pixels: Bytes8) -> Bytes8:
-    """Return the picture without its colours."""
+    """Return the image without its colours."""
     return np.repeat(luminance(pixels)[..., None], 3, axis=2)
 
 
@@ -110,3 +107,193 @@ def tinted(pixels: Bytes8, channel: int) -> Bytes8:
     result = np.zeros_like(pixels)
     result[..., channel] = luminance(pixels)
     return result
+
+
+#: Lines of the caption, and their height as a share of the image's.
+CAPTION: Final = ("WHEN THE TEST SET", "WAS THE TRAINING SET")
+CAPTION_HEIGHT: Final = 0.11
+
+#: Diameter of the logo as a share of the short side, and how opaque it is.
+LOGO_SIZE: Final = 0.3
+LOGO_OPACITY: Final = 0.9
+
+#: Black margin round the square of the letterbox, as a share of the square's side.
+LETTERBOX_MARGIN: Final = 0.08
+
+#: Factor on the ratio of width to height; the area is kept.
+STRETCH: Final = 1.5
+
+#: Scale of the image in the drawn page, and size of the page in images.
+SHOT_SCALE: Final = 0.7
+SHOT_PAGE: Final = 1.25
+
+#: How far a corner moves inwards at most, as a share of the side.
+PERSPECTIVE: Final = 0.12
+
+#: Share of the area that the small crop keeps.
+AREA: Final = 0.2
+
+_Ink = tuple[int, int, int]
+_WHITE: Final = (255, 255, 255)
+_BLACK: Final = (0, 0, 0)
+
+
+def compressed(pixels: Bytes8, quality: int) -> Bytes8:
+    """Return the image after JPEG compression (baseline, chroma at half resolution)."""
+    parameters = [cv2.IMWRITE_JPEG_QUALITY, quality]
+    _, stored = cv2.imencode(".jpg", np.ascontiguousarray(pixels[..., ::-1]), parameters)
+    decoded = cv2.imdecode(stored, cv2.IMREAD_COLOR)
+    return np.ascontiguousarray(np.asarray(decoded, np.uint8)[..., ::-1])
+
+
+def captioned(pixels: Bytes8) -> Bytes8:
+    """Return the image with a white, black-rimmed line at the top and at the bottom."""
+    height, width = pixels.shape[:2]
+    image = Image.fromarray(pixels)
+    draw = ImageDraw.Draw(image)
+    for line, anchor, y in zip(CAPTION, ("mt", "mb"), (0.03, 0.97), strict=True):
+        size = _fitting(line, 0.94 * width, CAPTION_HEIGHT * height)
+        rim = max(1, round(size / 12))
+        draw.text(
+            (width / 2, y * height), line, _WHITE, _font(size), anchor,
+            stroke_width=rim, stroke_fill=_BLACK,
+        )  # fmt: skip
+    return np.asarray(image, np.uint8)
+
+
+def _font(size: float) -> ImageFont.FreeTypeFont | ImageFont.ImageFont:
+    return ImageFont.load_default(size)
+
+
+def _fitting(line: str, width: float, height: float) -> float:
+    """Return the font size at which a line is at most so wide and so high, in pixels."""
+    at_100 = _font(100).getbbox(line)
+    wide, high = at_100[2] - at_100[0], at_100[3] - at_100[1]
+    return max(4.0, 100 * min(width / wide, height / high))
+
+
+def with_logo(pixels: Bytes8, _others: Sequence[Bytes8], rng: np.random.Generator) -> Bytes8:
+    """Return the image with a round emblem in one of its corners, drawn by chance."""
+    height, width = pixels.shape[:2]
+    side = max(8, round(LOGO_SIZE * min(height, width)))
+    side = min(side, height, width)
+    gap = min(side // 6, (min(height, width) - side) // 2)
+    y = gap if rng.integers(2) else height - side - gap
+    x = gap if rng.integers(2) else width - side - gap
+    emblem, opacity = _emblem(side)
+    result = pixels.astype(np.float64)
+    under = result[y : y + side, x : x + side]
+    under += (emblem - under) * (LOGO_OPACITY * opacity[..., None])
+    return np.rint(result).astype(np.uint8)
+
+
+def _emblem(side: int) -> tuple[Bytes8, np.ndarray[tuple[int, ...], np.dtype[np.float64]]]:
+    """Return colours (side, side, 3) and coverage (side, side) of a star in a disc."""
+    fine = 4 * side
+    image = Image.new("RGB", (fine, fine), (20, 60, 140))
+    cover = Image.new("L", (fine, fine), 0)
+    draw = ImageDraw.Draw(image)
+    ImageDraw.Draw(cover).ellipse((0, 0, fine - 1, fine - 1), 255)
+    rim = 0.06 * fine
+    draw.ellipse((rim, rim, fine - rim, fine - rim), outline=_WHITE, width=max(1, round(rim)))
+    points = []
+    for corner in range(10):
+        radius = fine * (0.34 if corner % 2 == 0 else 0.14)
+        angle = math.pi * corner / 5
+        points.append((fine / 2 + radius * math.sin(angle), fine / 2 - radius * math.cos(angle)))
+    draw.polygon(points, fill=(250, 200, 40))
+    small = image.resize((side, side), Image.Resampling.BOX)
+    mask = cover.resize((side, side), Image.Resampling.BOX)
+    return np.asarray(small, np.uint8), np.asarray(mask, np.float64) / 255
+
+
+def letterboxed(pixels: Bytes8) -> Bytes8:
+    """Return the image on a black square, with a margin all round."""
+    height, width = pixels.shape[:2]
+    side = max(height, width)
+    side += 2 * round(LETTERBOX_MARGIN * side)
+    result = np.zeros((side, side, 3), np.uint8)
+    y, x = (side - height) // 2, (side - width) // 2
+    result[y : y + height, x : x + width] = pixels
+    return result
+
+
+def stretched(pixels: Bytes8) -> Bytes8:
+    """Return the image wider by the root of :data:`STRETCH` and lower by as much."""
+    height, width = pixels.shape[:2]
+    factor = math.sqrt(STRETCH)
+    return resized(pixels, max(1, round(width * factor)), max(1, round(height / factor)))
+
+
+def tiled(pixels: Bytes8, others: Sequence[Bytes8], rng: np.random.Generator) -> Bytes8 | None:
+    """Return a canvas of the image's size with it and three others at half size, shuffled.
+
+    ``None`` where there are not three others.
+    """
+    height, width = pixels.shape[0] // 2, pixels.shape[1] // 2
+    if len(others) < 3 or min(height, width) < 1:
+        return None
+    parts = [resized(part, width, height) for part in (pixels, *others[:3])]
+    a, b, c, d = (parts[place] for place in rng.permutation(4))
+    return np.vstack([np.hstack([a, b]), np.hstack([c, d])])
+
+
+def on_screen(pixels: Bytes8) -> Bytes8:
+    """Return the image, smaller, in a drawn page with a window bar and lines of text."""
+    height, width = (round(SHOT_PAGE * side) for side in pixels.shape[:2])
+    page = np.full((height, width, 3), 255, np.uint8)
+    bar = max(2, round(0.07 * height))
+    page[:bar] = (222, 225, 230)
+    radius = max(1, round(0.22 * bar))
+    for number, colour in enumerate(((237, 106, 94), (245, 191, 79), (98, 197, 84))):
+        centre = (round(bar * (0.6 + 0.8 * number)), bar // 2)
+        cv2.circle(page, centre, radius, colour, -1, cv2.LINE_AA)
+    left, top = round(0.05 * width), bar + round(0.09 * height)
+    _line(page, (left, bar + round(0.03 * height)), 0.5, 0.028, (50, 55, 60))
+    shown = resized(
+        pixels,
+        max(1, round(SHOT_SCALE * pixels.shape[1])),
+        max(1, round(SHOT_SCALE * pixels.shape[0])),
+    )
+    bottom, right = top + shown.shape[0], left + shown.shape[1]
+    page[top:bottom, left:right] = shown[: height - top, : width - left]
+    for number, share in enumerate((0.56, 0.51, 0.54, 0.32)):
+        _line(page, (left, bottom + round((0.03 + 0.045 * number) * height)), share, 0.018)
+    for number, share in enumerate((0.26, 0.3, 0.24, 0.29, 0.3, 0.2, 0.28, 0.3, 0.17)):
+        at = (right + round(0.04 * width), top + round((0.01 + 0.045 * number) * height))
+        _line(page, at, share, 0.018)
+    return page
+
+
+def _line(
+    page: Bytes8, at: tuple[int, int], width: float, height: float, ink: _Ink = (176, 182, 190)
+) -> None:
+    """Draw a line of text as a bar; its size in shares of the page."""
+    x, y = at
+    tall, wide = max(1, round(height * page.shape[0])), round(width * page.shape[1])
+    page[y : y + tall, x : min(x + wide, round(0.96 * page.shape[1]))] = ink
+
+
+def tilted(pixels: Bytes8, _others: Sequence[Bytes8], rng: np.random.Generator) -> Bytes8:
+    """Return the image as a photograph of a print: each corner moved inwards; the rest black."""
+    height, width = pixels.shape[:2]
+    corners = np.array([(0, 0), (width, 0), (width, height), (0, height)], np.float32)
+    inwards = np.array([(1, 1), (-1, 1), (-1, -1), (1, -1)], np.float32)
+    moves = rng.uniform(0, PERSPECTIVE, (4, 2)) * (width, height)
+    matrix = cv2.getPerspectiveTransform(corners, (corners + inwards * moves).astype(np.float32))
+    return np.asarray(cv2.warpPerspective(pixels, matrix, (width, height)), np.uint8)
+
+
+def small_part(
+    pixels: Bytes8, _others: Sequence[Bytes8], rng: np.random.Generator
+) -> Bytes8 | None:
+    """Return :data:`AREA` of the image, of its own shape, at a place drawn by chance.
+
+    ``None`` where the short side would fall below :data:`LEAST_LEFT`.
+    """
+    height, width = pixels.shape[:2]
+    tall, wide = round(height * math.sqrt(AREA)), round(width * math.sqrt(AREA))
+    y, x = int(rng.integers(height - tall + 1)), int(rng.integers(width - wide + 1))
+    if min(tall, wide) < LEAST_LEFT:
+        return None
+    return np.ascontiguousarray(pixels[y : y + tall, x : x + wide])

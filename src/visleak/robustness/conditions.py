@@ -1,8 +1,8 @@
 """The conditions under which an encoder is tested: the paper's nineteen, and more.
 
-A picture is bounded to a long side of 500 pixels and changed at that resolution, before any
-encoder sees it (Ramos et al. 2025, section 6.1). What a condition makes of a picture depends on
-the condition and the picture's id alone, never on order, workers or the rest of the set; only a
+An image is bounded to a long side of 500 pixels and changed at that resolution, before any
+encoder sees it (Ramos et al. 2025, section 6.1). What a condition makes of an image depends on
+the condition and the image's id alone, never on order, workers or the rest of the set; only a
 collage depends on the three others in it.
 """
 
@@ -18,7 +18,7 @@ import numpy as np
 
 from visleak.errors import UsageError
 from visleak.records import Bytes8
-from visleak.robustness import changes, disguises
+from visleak.robustness import changes
 from visleak.robustness.changes import Change, bounded, plain
 
 __all__ = ["BEYOND", "CONDITIONS", "CONSTANTS", "PAPER", "Condition", "bounded", "named"]
@@ -26,14 +26,14 @@ __all__ = ["BEYOND", "CONDITIONS", "CONSTANTS", "PAPER", "Condition", "bounded",
 
 @dataclass(frozen=True, slots=True)
 class Condition:
-    """One way to change a picture.
+    """One way to change an image.
 
     Attributes:
         name: how tables and the command line call it.
         group: ``paper`` (Ramos et al. 2025, section 6) or ``beyond``.
         description: one line with its constants.
         change: what is done; use :meth:`apply` or :meth:`of`.
-        others: how many other pictures of the collection it needs.
+        others: how many other images of the collection it needs.
         seed: fixed seed of its generator; ``None`` takes one from condition and image id.
     """
 
@@ -47,11 +47,11 @@ class Condition:
     def apply(
         self, pixels: Bytes8, others: Sequence[Bytes8], rng: np.random.Generator
     ) -> Bytes8 | None:
-        """Return the changed picture, or ``None`` where the condition does not apply.
+        """Return the changed image, or ``None`` where the condition does not apply.
 
         Args:
             pixels: ``uint8`` (height, width, 3), RGB, bounded by :func:`bounded`.
-            others: other pictures of the collection, at least :attr:`others`.
+            others: other images of the collection, at least :attr:`others`.
             rng: source of chance, from :meth:`rng`.
         """
         return self.change(pixels, others, rng)
@@ -65,7 +65,7 @@ class Condition:
         return np.random.default_rng(int.from_bytes(digest, "little"))
 
     def of(self, pixels: Bytes8, image_id: str, others: Sequence[Bytes8] = ()) -> Bytes8 | None:
-        """Return the changed picture of an image, by its own source of chance."""
+        """Return the changed image of an image, by its own source of chance."""
         return self.apply(pixels, others, self.rng(image_id))
 
 
@@ -100,7 +100,7 @@ def _tint(channel: int) -> Condition:
 
 def _jpeg(quality: int) -> Condition:
     said = f"JPEG compression at quality {quality}, chroma at half resolution"
-    change = plain(partial(disguises.compressed, quality=quality))
+    change = plain(partial(changes.compressed, quality=quality))
     return Condition(f"jpeg-{quality}", "beyond", said, change)
 
 
@@ -135,46 +135,43 @@ BEYOND: Final = (
     *(_jpeg(quality) for quality in (5, 10, 30, 50, 70, 90)),
     _beyond(
         "text",
-        f"a caption of two lines, each up to {disguises.CAPTION_HEIGHT:.0%} of the height",
-        plain(disguises.captioned),
+        f"a caption of two lines, each up to {changes.CAPTION_HEIGHT:.0%} of the height",
+        plain(changes.captioned),
     ),
     _beyond(
         "logo",
-        f"an emblem of {disguises.LOGO_SIZE:.0%} of the short side in a corner,"
-        f" {disguises.LOGO_OPACITY:.0%} opaque",
-        disguises.with_logo,
+        f"an emblem of {changes.LOGO_SIZE:.0%} of the short side in a corner,"
+        f" {changes.LOGO_OPACITY:.0%} opaque",
+        changes.with_logo,
     ),
     _beyond(
         "border",
-        f"letterboxed to a black square, {disguises.LETTERBOX_MARGIN:.0%} margin all round",
-        plain(disguises.letterboxed),
+        f"letterboxed to a black square, {changes.LETTERBOX_MARGIN:.0%} margin all round",
+        plain(changes.letterboxed),
     ),
     _beyond(
         "aspect",
-        f"stretched: width to height times {disguises.STRETCH:g}, area kept",
-        plain(disguises.stretched),
+        f"stretched: width to height times {changes.STRETCH:g}, area kept",
+        plain(changes.stretched),
     ),
-    _beyond(
-        "collage", "2 x 2 with three others of the collection, at half size", disguises.tiled, 3
-    ),
+    _beyond("collage", "2 x 2 with three others of the collection, at half size", changes.tiled, 3),
     _beyond(
         "screenshot",
-        f"shown at {disguises.SHOT_SCALE:.0%} in a drawn page of {disguises.SHOT_PAGE:g} times"
+        f"shown at {changes.SHOT_SCALE:.0%} in a drawn page of {changes.SHOT_PAGE:g} times"
         " its size",
-        plain(disguises.on_screen),
+        plain(changes.on_screen),
     ),
     _turn("rot-5", "beyond", 5),
     _beyond(
         "perspective",
-        f"each corner moved inwards by up to {disguises.PERSPECTIVE:.0%} of the side; the rest"
-        " black",
-        disguises.tilted,
+        f"each corner moved inwards by up to {changes.PERSPECTIVE:.0%} of the side; the rest black",
+        changes.tilted,
     ),
     _beyond(
         "crop-area-20",
-        f"{disguises.AREA:.0%} of the area at a random place; not where a side would fall below"
+        f"{changes.AREA:.0%} of the area at a random place; not where a side would fall below"
         f" {changes.LEAST_LEFT}",
-        disguises.small_part,
+        changes.small_part,
     ),
 )
 
@@ -197,15 +194,15 @@ CONSTANTS: Final[Mapping[str, Any]] = {
     "noise_seed": changes.NOISE_SEED,
     "rotation": "clockwise, canvas kept, black fill, linear interpolation",
     "luminance": "ITU-R BT.601",
-    "caption_height": disguises.CAPTION_HEIGHT,
-    "logo_size": disguises.LOGO_SIZE,
-    "logo_opacity": disguises.LOGO_OPACITY,
-    "letterbox_margin": disguises.LETTERBOX_MARGIN,
-    "stretch": disguises.STRETCH,
-    "shot_scale": disguises.SHOT_SCALE,
-    "shot_page": disguises.SHOT_PAGE,
-    "perspective": disguises.PERSPECTIVE,
-    "area": disguises.AREA,
+    "caption_height": changes.CAPTION_HEIGHT,
+    "logo_size": changes.LOGO_SIZE,
+    "logo_opacity": changes.LOGO_OPACITY,
+    "letterbox_margin": changes.LETTERBOX_MARGIN,
+    "stretch": changes.STRETCH,
+    "shot_scale": changes.SHOT_SCALE,
+    "shot_page": changes.SHOT_PAGE,
+    "perspective": changes.PERSPECTIVE,
+    "area": changes.AREA,
 }
 
 

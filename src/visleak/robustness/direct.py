@@ -1,4 +1,4 @@
-"""Direct search: every changed picture against every picture of the collection.
+"""Direct search: every changed image against every image of the collection.
 
 Protocol of Ramos et al. 2025, section 6: no index, no candidates, all pairs. Where an encoder
 makes views of its vectors, a similarity is the highest over them, as in an audit.
@@ -14,9 +14,8 @@ import numpy as np
 
 from visleak.pipeline.local import seen_vectors
 from visleak.records import Bool, Encoder, Fingerprints, Float32, Int64
-from visleak.robustness.queries import Changed
-from visleak.robustness.roc import Keeper, Largest, Roc, Tally, edges_for
-from visleak.robustness.twins import Twins
+from visleak.robustness.curves import Keeper, Largest, Roc, Tally, edges_for
+from visleak.robustness.queries import Changed, Twins
 
 #: Queries and references compared at a time; only bounds memory.
 QUERY_BLOCK: Final = 256
@@ -28,15 +27,15 @@ class Searched:
     """What direct search by one encoder found.
 
     Attributes:
-        query: ``int64`` (n,): query of each changed picture, an index into the queries.
+        query: ``int64`` (n,): query of each changed image, an index into the queries.
         condition: ``int64`` (n,): its condition.
         own: ``float32`` (n,): similarity to its original.
         best_wrong: ``float32`` (n,): the highest similarity to a wrong reference; -inf if none.
         best_twin: ``float32`` (n,): the highest to the original or a twin of it.
         curves: one ROC a condition.
-        others: ``int64`` (n,): wrong references of each changed picture.
+        others: ``int64`` (n,): wrong references of each changed image.
         left_out: pairs that are neither true nor wrong: twins, and what a collage shows.
-        largest: the wrong pairs of highest similarity; its rows count changed pictures, and
+        largest: the wrong pairs of highest similarity; its rows count changed images, and
             positions in the collection.
     """
 
@@ -52,7 +51,7 @@ class Searched:
 
     @property
     def right(self) -> Bool:
-        """Which changed pictures find their original, or a twin of it, before all others."""
+        """Which changed images find their original, or a twin of it, before all others."""
         return np.asarray(self.best_twin > self.best_wrong)
 
 
@@ -68,18 +67,18 @@ def search(
     keep: int = 1000,
     progress: Callable[[int, int], None] = lambda done, total: None,
 ) -> Searched:
-    """Compare all changed pictures with the whole collection.
+    """Compare all changed images with the whole collection.
 
     Args:
         encoder: that made the fingerprints.
         changed: what the queries are.
-        queries: fingerprints of the changed pictures.
+        queries: fingerprints of the changed images.
         references: fingerprints of the collection.
         twins: pairs of the collection that are no wrong answers.
         views: that are compared.
         thresholds: at which false positives are counted exactly, beside multiples of 0.001.
         keep: how many of the largest wrong pairs to keep.
-        progress: is told how many changed pictures are done.
+        progress: is told how many changed images are done.
     """
     query, condition = changed.parts(queries.rows)
     owner = changed.queries[query]
@@ -133,8 +132,8 @@ class _State:
         rows: Int64,
         views: Sequence[int],
     ) -> None:
-        """Compare a block of changed pictures with all references."""
-        # of the pictures in a block few are of one query: who is allowed is found once each
+        """Compare a block of changed images with all references."""
+        # of the images in a block few are of one query: who is allowed is found once each
         allowed = self._allowed(rows)
         seen = [seen_vectors(encoder, vectors, view) for view in views]
         for start in range(0, len(references), REFERENCE_BLOCK):
@@ -145,7 +144,7 @@ class _State:
             self._count(similarity, allowed[:, start : start + len(block)], rows, start)
 
     def _allowed(self, rows: Int64) -> Bool:
-        """Return which references are not wrong for each changed picture, (rows, references)."""
+        """Return which references are not wrong for each changed image, (rows, references)."""
         result = np.zeros((len(rows), len(self.rows)), np.bool_)
         known: dict[tuple[int, bool], Int64] = {}
         for row, number in enumerate(rows):

@@ -1,4 +1,4 @@
-"""``robustness(S)``: how surely an encoder finds changed copies among all pictures of a set."""
+"""``robustness(S)``: how surely an encoder finds changed copies among all images of a set."""
 
 from __future__ import annotations
 
@@ -24,13 +24,18 @@ from visleak.pipeline.material import Material, refuse_lost
 from visleak.pipeline.workplace import Progress
 from visleak.records import GRADES, Bytes8, Encoder, Fingerprints, ImageSet, Int64, Unreadable
 from visleak.robustness.conditions import Condition, named
-from visleak.robustness.curves import Curve
+from visleak.robustness.curves import Curve, Roc
 from visleak.robustness.direct import Searched, search
-from visleak.robustness.judged import Verdicts, judge
-from visleak.robustness.queries import NOT_APPLICABLE, Changed, changed_set, drawn
+from visleak.robustness.queries import (
+    NOT_APPLICABLE,
+    Changed,
+    Twins,
+    changed_set,
+    drawn,
+    find_twins,
+)
 from visleak.robustness.results import PICTURES, Direct, Robustness, Tested
-from visleak.robustness.roc import Roc
-from visleak.robustness.twins import Twins, find_twins
+from visleak.robustness.verified import Verdicts, judge
 from visleak.stats import Rate
 
 #: Queries drawn where nobody says how many.
@@ -55,18 +60,18 @@ def robustness(
     cache: str | os.PathLike[str] | None = "default",
     progress: Progress = pipeline.silent,
 ) -> Robustness:
-    """Change pictures of a set in many ways and look for them in the whole set.
+    """Change images of a set in many ways and look for them in the whole set.
 
-    The experiment of Ramos et al. 2025, section 6. A picture is bounded to a long side of 500
+    The experiment of Ramos et al. 2025, section 6. An image is bounded to a long side of 500
     pixels, changed at that resolution, and only then given to the encoder.
 
     Args:
-        source: the collection; its pictures are the references.
+        source: the collection; its images are the references.
         encoders: names or objects; for the built-in one the whole pipeline is tried as well.
         conditions: names, or ``paper``, ``beyond``, ``all``.
-        queries: how many pictures are changed, drawn at random, 0 for all; or their ids.
+        queries: how many images are changed, drawn at random, 0 for all; or their ids.
         seed: of that draw.
-        verify: look at pictures: to leave out repeats within the set, and for the pipeline's row.
+        verify: look at images: to leave out repeats within the set, and for the pipeline's row.
         thresholds: similarities at which to read the curves, beside each encoder's own.
         workers: processes; never changes the answer.
         cache: folder for what need not be computed twice; ``None`` for none.
@@ -74,7 +79,7 @@ def robustness(
 
     Raises:
         UsageError: an unknown encoder or condition, or a number that cannot be.
-        VisleakError: fewer than two readable pictures.
+        VisleakError: fewer than two readable images.
     """
     if (isinstance(queries, int) and queries < 0) or not encoders:
         raise UsageError("queries must be 0 (all) or more, and encoders at least one")
@@ -89,7 +94,7 @@ def robustness(
         listed = fingerprint(images, makers[0], place)
         if len(listed) < 2:
             raise VisleakError(
-                f"set {images.name!r} has {len(listed)} readable pictures; at least 2 are needed to"
+                f"set {images.name!r} has {len(listed)} readable images; at least 2 are needed to"
                 " look for one among others"
             )
         unreadable = len(listed.problems) + len(images.problems)
@@ -150,7 +155,7 @@ def _taken(images: ImageSet, readable: Int64, queries: int | Sequence[str], seed
     if at.null_count or not len(wanted):
         lost = wanted.filter(pc.is_null(at))
         which = f"{lost[0].as_py()!r} is not one" if len(lost) else "got none"
-        raise UsageError(f"queries must be ids of readable pictures of {images.name!r}; {which}")
+        raise UsageError(f"queries must be ids of readable images of {images.name!r}; {which}")
     return np.sort(readable[at.to_numpy()])
 
 
@@ -223,7 +228,7 @@ def tested(
 def _pictures(
     name: str, changed: Changed, queries: Fingerprints, found: Searched, verdicts: Verdicts | None
 ) -> pa.Table:
-    """Return what became of every changed picture, one row each."""
+    """Return what became of every changed image, one row each."""
     count = len(queries)
     names = np.array([condition.name for condition in changed.conditions], dtype=object)
     columns: dict[str, Any] = {
@@ -281,7 +286,7 @@ def _pooled(
     *,
     original: bool,
 ) -> Curve | None:
-    """Return the curve of the untransformed pictures, or of the paper's transformed ones."""
+    """Return the curve of the untransformed images, or of the paper's transformed ones."""
     wanted: Int64 = np.array(
         [
             number

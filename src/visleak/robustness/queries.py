@@ -1,9 +1,9 @@
-"""A collection's pictures under every condition, as one image set like any other."""
+"""Changed images of a collection as an image set, and pairs of it that show the same image."""
 
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Final
@@ -11,21 +11,26 @@ from typing import Final
 import numpy as np
 import pyarrow as pa
 
+from visleak import pipeline
+from visleak.encoders import load_encoder
 from visleak.images import decode
-from visleak.records import Bytes8, ImageSet, Int64, Opener, Unreadable
+from visleak.pipeline import Workplace
+from visleak.pipeline.material import refuse_lost
+from visleak.records import GRADES, Bytes8, Fingerprints, Grade, ImageSet, Int64, Opener, Unreadable
 from visleak.robustness.changes import LONG_SIDE
 from visleak.robustness.conditions import CONDITIONS, Condition, bounded
+from visleak.settings import Settings
 
 #: Detail of what a condition does not apply to: told apart from what cannot be read.
 NOT_APPLICABLE: Final = "the condition does not apply"
 
-#: Pictures of others that are kept decoded.
+#: Images of others that are kept decoded.
 KEPT: Final = 64
 
 
 @dataclass(frozen=True)
 class ChangedOpener:
-    """Yields changed pictures: position ``q * len(conditions) + c`` is query q, condition c.
+    """Yields changed images: position ``q * len(conditions) + c`` is query q, condition c.
 
     Conditions travel by name, so that worker processes can have the opener.
 
@@ -44,7 +49,7 @@ class ChangedOpener:
     company: tuple[tuple[int, ...], ...]
 
     def read(self, positions: Sequence[int]) -> Iterator[bytes | Bytes8 | Unreadable]:
-        """Yield changed pictures, see :class:`visleak.records.Opener`; each is decoded once."""
+        """Yield changed images, see :class:`visleak.records.Opener`; each is decoded once."""
         at, pixels = -1, Unreadable("missing")
         picture: Bytes8 | Unreadable = pixels
         other = lru_cache(KEPT)(self._picture)
@@ -65,7 +70,7 @@ class ChangedOpener:
             yield Unreadable("unsupported", NOT_APPLICABLE) if changed is None else changed
 
     def _picture(self, position: int) -> Bytes8 | Unreadable:
-        """Return a picture of the collection, bounded, or why there is none."""
+        """Return an image of the collection, bounded, or why there is none."""
         data = next(iter(self.opener.read([position])))
         picture = data if isinstance(data, Unreadable) else decode(data, enough=LONG_SIDE)
         return picture if isinstance(picture, Unreadable) else bounded(picture.pixels)
@@ -73,7 +78,7 @@ class ChangedOpener:
 
 @dataclass(frozen=True)
 class Changed:
-    """The changed pictures of some queries.
+    """The changed images of some queries.
 
     Attributes:
         images: the set; ids are ``CONDITION/ID``.
@@ -114,7 +119,7 @@ def changed_set(
 
     Args:
         images: the collection.
-        readable: ``int64``: positions of its pictures that can be read.
+        readable: ``int64``: positions of its images that can be read.
         queries: ``int64``: positions of the queries among them, ascending.
         conditions: what is done to each.
     """
@@ -145,3 +150,70 @@ def _company(name: str, others: Int64, count: int) -> Int64:
     digest = hashlib.blake2b(name.encode("utf-8", "backslashreplace"), digest_size=16).digest()
     rng = np.random.default_rng(int.from_bytes(digest, "little"))
     return rng.choice(others, count, replace=False)
+
+
+@dataclass(frozen=True)
+class Twins:
+    """Pairs of one collection that an audit within it grades near or exact.
+
+    Attributes:
+        left, right: ``int64`` (n,): positions in the collection, ``left < right``.
+        graded: the images were looked at; else only equal bytes are known.
+    """
+
+    left: Int64
+    right: Int64
+    graded: bool
+
+    def __len__(self) -> int:
+        return len(self.left)
+
+    def of(self, positions: Iterable[int]) -> set[int]:
+        """Return the twins of some positions, and these."""
+        own = {int(place) for place in positions}
+        wanted = np.array(sorted(own), np.int64)
+        found = set(own)
+        found.update(map(int, self.right[np.isin(self.left, wanted)]))
+        found.update(map(int, self.left[np.isin(self.right, wanted)]))
+        return found
+
+
+def find_twins(
+    images: ImageSet, prints: Fingerprints, place: Workplace, *, verify: bool = True
+) -> Twins:
+    """Return the pairs within a collection that are one image twice.
+
+    By the ordinary audit: built-in fingerprint, local features, verification, grade. Blank
+    images count as twins where their colour agrees, because nothing could tell them apart.
+
+    Args:
+        images: the collection.
+        prints: its fingerprints, by any encoder.
+        place: where to work.
+        verify: look at the images; without it only equal bytes are found.
+    """
+    pairs = _equal_bytes(prints)
+    if verify and len(prints) > 1:
+        outcome = pipeline.run([images], [], load_encoder(), Settings(), place)
+        compared, own = outcome.compared[0], outcome.sides[images.name].prints
+        refuse_lost(images.name, own.problems)
+        if compared.grades is not None:
+            flat = own.flat[compared.pairs.query] & own.flat[compared.pairs.reference]
+            same = (compared.grades.grade <= GRADES.index(Grade.NEAR)) | flat
+            found = compared.pairs.query[same], compared.pairs.reference[same]
+            pairs = np.concatenate([pairs, np.stack([own.rows[side] for side in found], axis=1)])
+    pairs = np.unique(np.sort(pairs, axis=1), axis=0)
+    return Twins(pairs[:, 0], pairs[:, 1], verify)
+
+
+def _equal_bytes(prints: Fingerprints) -> Int64:
+    """Return the pairs of positions with the same content, (n, 2)."""
+    _, group = np.unique(prints.digests, axis=0, return_inverse=True)
+    order = np.argsort(group.ravel(), kind="stable")
+    parts = np.split(prints.rows[order], np.flatnonzero(np.diff(group.ravel()[order])) + 1)
+    found = [
+        np.stack([part[a] for a in np.triu_indices(len(part), 1)], axis=1)
+        for part in parts
+        if len(part) > 1
+    ]
+    return np.concatenate([np.empty((0, 2), np.int64), *found])

@@ -15,7 +15,7 @@ from visleak.stats import Rate, percent
 
 SCHEMA: Final = 1
 
-#: One row a changed picture: what became of it. ``width`` and ``height`` are its own, in pixels;
+#: One row a changed image: what became of it. ``width`` and ``height`` are its own, in pixels;
 #: the last three columns are null without the pipeline, the last two where the original was no
 #: candidate.
 PICTURES: Final = pa.schema(
@@ -41,7 +41,7 @@ class Direct:
 
     Attributes:
         condition: name.
-        applies: changed pictures.
+        applies: changed images.
         not_applicable: queries to which the condition does not apply.
         unreadable: queries that could not be read or changed.
         r1: share whose most similar reference is the original, or a twin of it.
@@ -130,12 +130,12 @@ class Tested:
         name, digest: of the encoder.
         thresholds: at which curves are read, by name.
         direct: one a condition.
-        original, trans: curves of the untransformed pictures and of the paper's 18 transformed
+        original, trans: curves of the untransformed images and of the paper's 18 transformed
             conditions pooled; ``None`` where none of them was asked for.
         pipeline: one a condition for the built-in encoder, else empty.
         wrong: wrong pairs that the pipeline grades near or exact.
         left_out: pairs of the direct search that are neither true nor wrong.
-        pictures: rows of ``queries.parquet``, see :data:`PICTURES`.
+        images: rows of ``queries.parquet``, see :data:`PICTURES`.
     """
 
     name: str
@@ -171,12 +171,12 @@ class Robustness:
     Attributes:
         collection: name of the set.
         source: SOURCE text of the set, or empty.
-        references: pictures of the collection that could be read.
+        references: images of the collection that could be read.
         queries: how many of them were changed.
         seed: of the draw of the queries.
-        twins: pairs within the collection that are one picture twice; no wrong answers.
-        graded: whether twins were looked for by looking at the pictures.
-        unreadable: pictures of the collection that could not be read.
+        twins: pairs within the collection that are one image twice; no wrong answers.
+        graded: whether twins were looked for by looking at the images.
+        unreadable: images of the collection that could not be read.
         conditions: that were tried.
         encoders: what each made of it.
         version: of visleak.

@@ -43,7 +43,7 @@ class SetSummary:
     Attributes:
         name, dataset, roles, source, options: as they were given.
         side: ``query`` or ``reference``.
-        pictures: its pixels can be read; a set of embeddings has none.
+        images: its pixels can be read; a set of embeddings has none.
         images: all of it, with those that could not be read.
         readable, unreadable: of these.
         flat, distinct: blank images, and contents that differ; ``None`` where embeddings were

@@ -31,7 +31,7 @@ class Leaks:
         degree: image to index into ``DEGREES``.
         grade: image to index into ``GRADES``.
         measured: there were thresholds, so that no degree means no leak.
-        graded: pictures were looked at, so that no grade means no leak.
+        graded: images were looked at, so that no grade means no leak.
         own: pairs left out because they are known to be one image in two sets.
     """
 
@@ -86,7 +86,7 @@ def _strongest(parts: Iterable[Mapping[str, int]]) -> dict[str, int]:
 def leaks_of(audit: Audit, comparisons: Sequence[Comparison]) -> dict[Comparison, Leaks]:
     """Return what leaks in an audit's comparisons, read from its tables.
 
-    Repeats within a query set are never among them, nor are blank pictures.
+    Repeats within a query set are never among them, nor are blank images.
 
     Args:
         audit: a finished audit.
@@ -129,7 +129,7 @@ def _pairs(audit: Audit, each: Comparison) -> pa.Table:
 
 
 def _flats(audit: Audit, names: set[str]) -> dict[str, pa.Array]:
-    """Return the blank pictures of the query sets, by set."""
+    """Return the blank images of the query sets, by set."""
     where = pc.field("set").isin(sorted(names)) & pc.field("flat")
     table = read_table(audit.folder, IMAGES, ["set", "id"], where)
     return {

@@ -246,17 +246,17 @@ def read_study(path: str | os.PathLike[str]) -> Study:
 
 def _parsed(file: Path) -> Mapping[str, Any]:
     if not file.is_file():
-        raise UsageError(f"config {file} is no file; it is a TOML file with [sets.NAME] tables")
+        raise UsageError(f"config {file} is not a file; it is a TOML file with [sets.NAME] tables")
     try:
         with file.open("rb") as data:
             raw = data.read(LIMIT + 1)
         if len(raw) > LIMIT:
-            raise UsageError(f"config {file} has more than {LIMIT >> 20} MB: it is no list of sets")
+            raise UsageError(
+                f"config {file} has more than {LIMIT >> 20} MB: it is not a list of sets"
+            )
         return tomllib.loads(raw.decode("utf-8"))
     except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError, RecursionError) as error:
-        raise UsageError(
-            f"config {file} is no TOML that can be read: {_one_line(error)}"
-        ) from error
+        raise UsageError(f"config {file} is not valid TOML: {_one_line(error)}") from error
 
 
 def _one_line(error: Exception) -> str:
@@ -308,7 +308,7 @@ def _roles(table: _Table) -> tuple[str, ...]:
     roles = tuple(_LETTERS.get(role, role) for role in given)
     for role, word in zip(roles, given, strict=True):
         if role not in ROLES:
-            raise table.fault("key 'roles'", f"{word!r} is no role; {_meant(word, ROLES)}")
+            raise table.fault("key 'roles'", f"{word!r} is not a role; {_meant(word, ROLES)}")
     if not roles:
         raise table.fault("key 'roles'", f"is missing; give some of {', '.join(ROLES)}")
     return tuple(dict.fromkeys(roles))
@@ -349,7 +349,7 @@ def _match(table: _Table) -> str:
         if len(match) > 2 and match[0] == match[-1] == "/" and re.compile(match[1:-1]).groups:
             return match
     except re.error as error:
-        words = f"{match!r} is no regular expression: {error}"
+        words = f"{match!r} is not a regular expression: {error}"
         raise table.fault("key 'match'", words) from error
     raise table.fault("key 'match'", f'must be "id" or "/regex/" with a group; got {match!r}')
 

@@ -53,7 +53,7 @@ def read_paper(path: Path) -> Paper:
         VisleakError: it is none of this kind, damaged, or of a newer visleak.
     """
     if not path.is_file():
-        raise UsageError(f"published values {path} is no file; leave `paper` out, or name one")
+        raise UsageError(f"published values {path} is not a file; leave `paper` out, or name one")
     content = read_document(path, KIND, SCHEMA, "it holds no published values (docs/study.md)")
     try:
         cells = {
@@ -69,7 +69,7 @@ def read_paper(path: Path) -> Paper:
 def _rows(content: Mapping[str, Any], key: str) -> list[Mapping[str, Any]]:
     rows = content.get(key, [])
     if not isinstance(rows, list) or not all(isinstance(row, dict) for row in rows):
-        raise TypeError(f"{key} is no list of objects")
+        raise TypeError(f"{key} is not a list of objects")
     return rows
 
 
@@ -104,10 +104,10 @@ def _value(given: object) -> Value:
 
 def _number(given: object) -> float:
     if isinstance(given, bool) or not isinstance(given, int | float):
-        raise TypeError(f"{given!r} is no number of per cent")
+        raise TypeError(f"{given!r} is not a number of per cent")
     value = float(given)
     if not math.isfinite(value) or not 0.0 <= value <= 100.0:
-        raise ValueError(f"{given!r} is no number of per cent")
+        raise ValueError(f"{given!r} is not a number of per cent")
     return value
 
 

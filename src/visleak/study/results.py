@@ -116,7 +116,7 @@ class Result:
 
     @property
     def has_grades(self) -> bool:
-        """Whether pictures were looked at anywhere."""
+        """Whether images were looked at anywhere."""
         return any(cell.rates["near_or_exact"] for cell in self.cells)
 
     @property

@@ -7,21 +7,20 @@ through :func:`judged_pairs`.
 
 from visleak.verdicts.ledger import Ledger, read_verdicts
 from visleak.verdicts.overlay import digests_of, disputed, judged_pairs
-from visleak.verdicts.record import Verdict, pair_key
-from visleak.verdicts.settling import Agreement, Settled, agreement, settle
+from visleak.verdicts.record import Agreement, Consensus, Verdict, agreement, consensus_of, pair_key
 from visleak.verdicts.summary import judged_summary
 
 __all__ = [
     "Agreement",
+    "Consensus",
     "Ledger",
-    "Settled",
     "Verdict",
     "agreement",
+    "consensus_of",
     "digests_of",
     "disputed",
     "judged_pairs",
     "judged_summary",
     "pair_key",
     "read_verdicts",
-    "settle",
 ]

@@ -17,7 +17,7 @@ from visleak.delimited import opened_table
 from visleak.errors import UsageError, VisleakError
 from visleak.records import GRADES
 from visleak.storage import csv_cell, csv_text, replacing_text, write_csv_rows
-from visleak.verdicts.plain import COLUMNS
+from visleak.verdicts.ledger import COLUMNS
 
 HEADER: Final = ("TestID", "TrainID", "Distance", "Judgment")
 
@@ -82,7 +82,7 @@ def is_plain(path: Path) -> bool:
     if not set(wanted) <= set(names):
         found = ", ".join(names[:6]) or "none"
         raise VisleakError(
-            f"{path} is no list of pairs: it must have the columns {', '.join(wanted)}, or those"
+            f"{path} is not a list of pairs: it must have the columns {', '.join(wanted)}, or those"
             f" of verdicts.csv; it has {found}{' and more' if len(names) > 6 else ''}"
         )
     return False

@@ -1,7 +1,4 @@
-"""Verdicts from files: lists of ciFAIR, and ``verdicts.csv`` of other audit folders.
-
-Source of the schema: the lists of Barz & Denzler (2020), https://cvjena.github.io/cifair/.
-"""
+"""Verdicts from and to other files: ciFAIR lists, verdicts.csv, other audit folders."""
 
 from __future__ import annotations
 
@@ -15,11 +12,11 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from visleak.errors import UsageError, VisleakError
-from visleak.storage import IMAGES, AuditSummary, read_summary, read_table
-from visleak.verdicts.cifair import Row, chosen_set, is_plain, read_list
-from visleak.verdicts.ledger import Ledger, read_verdicts
-from visleak.verdicts.plain import read_plain
-from visleak.verdicts.record import Verdict, reviewer_name
+from visleak.storage import IMAGES, AuditSummary, free_file, read_summary, read_table
+from visleak.verdicts.cifair import Row, chosen_set, is_plain, read_list, second_path, write_list
+from visleak.verdicts.ledger import Ledger, read_plain, read_verdicts, write_plain
+from visleak.verdicts.overlay import judged_pairs
+from visleak.verdicts.record import Verdict, consensus_of, reviewer_name
 
 #: Most unknown ids that a message names.
 NAMED: Final = 5
@@ -142,7 +139,7 @@ def _read(
 ) -> _Read:
     summary = read_summary(folder)
     if not path.is_file():
-        raise UsageError(f"there is no file {path} to import")
+        raise UsageError(f"there is not a file {path} to import")
     if not is_plain(path):
         name = reviewer_name(path.stem if reviewer is None else reviewer)
         sets = _sets(summary, test, train, within)
@@ -254,3 +251,129 @@ def _sets(
         return left, left
     others = [each.reference_set for each in own if each.query_set == left]
     return left, chosen_set("--train", train, others)
+
+
+#: What an export is written as.
+SCHEMAS: Final = ("cifair", "csv")
+
+
+@dataclass(frozen=True, slots=True)
+class Exported:
+    """Files written, pairs (of ``csv``: verdicts) in them, and disputed pairs left out."""
+
+    files: tuple[Path, ...]
+    written: int
+    disputed: int
+
+
+def export_verdicts(
+    folder: str | os.PathLike[str],
+    out: str | os.PathLike[str],
+    *,
+    as_: str = "cifair",
+    reviewer: str | None = None,
+    test: str | None = None,
+    train: str | None = None,
+    force: bool = False,
+) -> Exported:
+    """Write the verdicts of an audit folder for other tools and other folders.
+
+    Args:
+        folder: an audit folder.
+        out: file to write.
+        as_: ``cifair``: every pair that people judged and agree on, as a list like those that
+            :func:`import_verdicts` takes, ``different`` as 3; those within the test set go to a
+            second file beside it, ``_within_test`` before the suffix. ``csv``: every verdict, as
+            in ``verdicts.csv``.
+        reviewer: only what this one says.
+        test, train: the sets of the two columns, where the audit has several.
+        force: replace files that are there already.
+
+    Raises:
+        UsageError: an argument is none of those allowed, or nobody of that name judged.
+        VisleakError: a file cannot be read or written.
+    """
+    home, path = Path(folder), Path(out)
+    summary = read_summary(home)
+    if as_ not in SCHEMAS:
+        raise UsageError(f"the format must be one of {', '.join(SCHEMAS)}; got {as_!r}")
+    for file in (path, second_path(path)) if as_ == "cifair" else (path,):
+        free_file(file, force=force, audit=home)
+    said = read_verdicts(home)
+    if not said:
+        raise UsageError(f"no pair was judged in {folder} yet; run `visleak review` on it")
+    if reviewer is not None:
+        names = sorted({v.reviewer for v in said})
+        if reviewer not in names:
+            raise UsageError(f"reviewer must be one of {', '.join(names)}; got {reviewer!r}")
+        said = tuple(v for v in said if v.reviewer == reviewer)
+    if as_ == "csv":
+        try:
+            write_plain(path, said)
+        except OSError as error:
+            raise VisleakError(f"{path} cannot be written ({error.strerror})") from error
+        return Exported((path,), len(said), 0)
+    return _export_lists(home, path, said, _list_sets(summary, test, train))
+
+
+def _list_sets(
+    summary: AuditSummary, test: str | None, train: str | None
+) -> tuple[str, str | None]:
+    """Return the sets of a list's columns; no training set where a set stands alone."""
+    comparisons = summary.comparisons
+    left = chosen_set("--test", test, [each.query_set for each in comparisons])
+    own = [each for each in comparisons if each.query_set == left]
+    others = [each.reference_set for each in own if each.coverage != "within"]
+    return left, chosen_set("--train", train, others) if others else None
+
+
+def _export_lists(
+    folder: Path, out: Path, said: Sequence[Verdict], sets: tuple[str, str | None]
+) -> Exported:
+    left, right = sets
+    consensus = consensus_of(said)
+    columns = ["query_set", "query", "reference_set", "reference", "similarity", "coverage"]
+    table = judged_pairs(folder, [*columns, "grade", "judged"], said)
+    human = table.filter(pc.equal(table["judged"], "human"))
+    human = as_listed(human.filter(pc.equal(human["query_set"], left)), said)
+    inside = pc.equal(human["coverage"], "within")
+    other = pc.equal(human["reference_set"], right) if right is not None else inside
+    leaks, repeats = human.filter(pc.and_not(other, inside)), human.filter(inside)
+    second = second_path(out)
+    write_list(out, leaks)
+    write_list(second, repeats)
+    disputed = sum(each.disputed for each in consensus.values())
+    return Exported((out, second), len(leaks) + len(repeats), disputed)
+
+
+def as_listed(pairs: pa.Table, said: Iterable[Verdict]) -> pa.Table:
+    """Return pairs with those within a set turned around where a person's list has them so.
+
+    In a list of repeats within the test set the first column says which of the two images is to
+    go; the machine's table has the lower id there. Only names, ids and labels are turned, so the
+    rows are for counting and listing.
+
+    Args:
+        pairs: rows of ``pairs.parquet`` with the columns of both images and ``coverage``.
+        said: verdicts.
+    """
+    other_way = {
+        (v.query_set, v.reference, v.query) for v in said if v.query_set == v.reference_set
+    }
+    inside = pc.equal(pairs["coverage"], "within").to_pylist()
+    names = (pairs[end].to_pylist() for end in ("query_set", "query", "reference"))
+    turned = [
+        within and pair in other_way
+        for within, pair in zip(inside, zip(*names, strict=True), strict=True)
+    ]
+    if not any(turned):
+        return pairs
+    mask = pa.array(turned, pa.bool_())
+    swapped = {}
+    for left in [name for name in pairs.column_names if name.startswith("query")]:
+        right = f"reference{left.removeprefix('query')}"
+        swapped[left] = pc.if_else(mask, pairs[right], pairs[left])
+        swapped[right] = pc.if_else(mask, pairs[left], pairs[right])
+    for name, column in swapped.items():
+        pairs = pairs.set_column(pairs.column_names.index(name), name, column)
+    return pairs

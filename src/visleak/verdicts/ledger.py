@@ -1,25 +1,28 @@
-"""Where verdicts are kept: one SQLite file in the audit folder, and its plain copy.
+"""Where verdicts are kept: one SQLite file in the audit folder, and a CSV copy of it.
 
-Every verdict is a row that is never changed again but for the moment it was withdrawn, so undo
-brings back what stood before.
+A verdict is a row that never changes, except for the time when it was withdrawn, so undo restores
+the verdict before it.
 """
 
 from __future__ import annotations
 
 import contextlib
+import csv
 import sqlite3
 from collections.abc import Iterable
-from dataclasses import astuple
+from dataclasses import astuple, fields
 from pathlib import Path
 from typing import Final
 
+from visleak.delimited import opened_table
 from visleak.errors import VisleakError
-from visleak.storage import LEDGER, MirroredDatabase
+from visleak.storage import LEDGER, VERDICTS, MirroredDatabase, csv_text, write_csv
 from visleak.storage.database import connect_read_only
-from visleak.verdicts.plain import COLUMNS, PLAIN, read_plain, write_plain
 from visleak.verdicts.record import Verdict, now
 
 FILE: Final = LEDGER
+PLAIN: Final = VERDICTS
+COLUMNS: Final = tuple(each.name for each in fields(Verdict))
 
 _TABLE: Final = """
 CREATE TABLE IF NOT EXISTS verdicts (
@@ -123,3 +126,39 @@ def read_verdicts(folder: Path) -> tuple[Verdict, ...]:
                     f"{kept} cannot be read ({error}); bring {PLAIN} back to go on"
                 ) from error
     return read_plain(plain) if plain.is_file() else ()
+
+
+def write_plain(path: Path, verdicts: Iterable[Verdict]) -> None:
+    """Write verdicts in one step, in the order given."""
+    rows = (tuple("" if v is None else str(v) for v in astuple(verdict)) for verdict in verdicts)
+    write_csv(path, COLUMNS, rows)
+
+
+def read_plain(path: Path) -> tuple[Verdict, ...]:
+    """Read ``verdicts.csv`` back; columns may stand in any order, others are left alone.
+
+    Raises:
+        VisleakError: the file is damaged; the message names the line.
+    """
+    line = 1
+    try:
+        with opened_table(path) as (text, delimiter):
+            reader = csv.DictReader(text, delimiter=delimiter)
+            missing = [name for name in COLUMNS[:4] if name not in (reader.fieldnames or ())]
+            if missing:
+                raise ValueError(f"it has no column {missing[0]!r}")
+            found = []
+            for row in reader:
+                line = reader.line_num
+                found.append(_verdict({name: row.get(name) or "" for name in COLUMNS}))
+            return tuple(found)
+    except (OSError, ValueError, csv.Error, VisleakError) as error:
+        raise VisleakError(f"{path}, line {line}, cannot be read: {error}") from error
+
+
+def _verdict(row: dict[str, str]) -> Verdict:
+    cells = {name: csv_text(cell) for name, cell in row.items()}
+    similarity = cells.pop("similarity")
+    if not cells["time"]:
+        del cells["time"]
+    return Verdict(**cells, similarity=float(similarity) if similarity else None)

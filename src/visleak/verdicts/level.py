@@ -75,7 +75,7 @@ def leaks(
     """Return the pairs that the rate of a level counts, verdicts laid over.
 
     Repeats within a set are left out, but where a set was compared with itself only; so are
-    blank pictures.
+    blank images.
 
     Args:
         folder: the audit folder.

@@ -14,8 +14,7 @@ from visleak.pipeline.labels import relation, share_classes
 from visleak.records import Int64
 from visleak.storage import IMAGES, PAIRS, PAIRS_SCHEMA, ComparisonSummary, read_summary, read_table
 from visleak.verdicts.ledger import read_verdicts
-from visleak.verdicts.record import NEAR, Key, Verdict, pair_key
-from visleak.verdicts.settling import Settled, settle
+from visleak.verdicts.record import NEAR, Consensus, Key, Verdict, consensus_of, pair_key
 
 #: Columns that verdicts add: the grade of the machine, and whether people spoke of the pair.
 ADDED: Final = pa.schema([("machine_grade", pa.string()), ("judged", pa.string())])
@@ -46,17 +45,17 @@ def judged_pairs(
     Raises:
         VisleakError: a file of the folder is damaged.
     """
-    settled = settle(read_verdicts(folder) if verdicts is None else verdicts)
+    consensus = consensus_of(read_verdicts(folder) if verdicts is None else verdicts)
     wanted = list(columns) if columns is not None else [*PAIRS_SCHEMA.names, *ADDED.names]
-    if not settled:
+    if not consensus:
         return _unjudged(folder, wanted)
     stored = [name for name in wanted if name not in ADDED.names]
     needed = list(dict.fromkeys([*stored, *_WHO, *_GRADED]))
-    images = _judged_images(folder, settled)
+    images = _judged_images(folder, consensus)
     table = read_table(folder, PAIRS, needed)
-    keys = _keys(table, images, settled)
-    table = _laid_over(table, keys, settled)
-    missing = _unlisted(folder, images, settled, _listed(table, keys))
+    keys = _keys(table, images, consensus)
+    table = _laid_over(table, keys, consensus)
+    missing = _unlisted(folder, images, consensus, _listed(table, keys))
     if missing is not None:
         names = table.column_names
         table = pa.concat_tables([table, missing.select(names)])
@@ -99,9 +98,9 @@ def _unjudged(folder: Path, wanted: Sequence[str]) -> pa.Table:
     return table.select(wanted)
 
 
-def _judged_images(folder: Path, settled: Mapping[Key, Settled]) -> pa.Table:
+def _judged_images(folder: Path, consensus: Mapping[Key, Consensus]) -> pa.Table:
     """Return the images of the audit that somebody judged."""
-    digests = pa.array(sorted({digest for key in settled for digest in key}), pa.string())
+    digests = pa.array(sorted({digest for key in consensus for digest in key}), pa.string())
     columns = ["set", "id", "digest", "label", "flat", "nearest_set", "nearest"]
     return read_table(
         folder, IMAGES, [*columns, "nearest_similarity"], pc.field("digest").isin(digests)
@@ -124,7 +123,7 @@ def _places(
         yield rows, own, pc.fill_null(place, -1).to_numpy().astype(np.int64)
 
 
-def _keys(table: pa.Table, images: pa.Table, settled: Mapping[Key, Settled]) -> dict[int, Key]:
+def _keys(table: pa.Table, images: pa.Table, consensus: Mapping[Key, Consensus]) -> dict[int, Key]:
     """Return which rows somebody judged, and the key of each."""
     sides = []
     for side in ("query", "reference"):
@@ -138,11 +137,11 @@ def _keys(table: pa.Table, images: pa.Table, settled: Mapping[Key, Settled]) -> 
         sides.append(digest)
     left, right = sides
     keys = {row: pair_key(left[row], right[row]) for row in sorted(left.keys() & right.keys())}
-    return {row: key for row, key in keys.items() if key in settled}
+    return {row: key for row, key in keys.items() if key in consensus}
 
 
 def _laid_over(
-    table: pa.Table, keys: Mapping[int, Key], settled: Mapping[Key, Settled]
+    table: pa.Table, keys: Mapping[int, Key], consensus: Mapping[Key, Consensus]
 ) -> pa.Table:
     """Return the table with the grades of people in the rows that they judged."""
     machine = table["grade"]
@@ -150,7 +149,7 @@ def _laid_over(
     chances = table["probability"].to_numpy(zero_copy_only=False).copy()
     judged = np.full(table.num_rows, None, object)
     for row, key in keys.items():
-        grade = settled[key].grade
+        grade = consensus[key].grade
         judged[row] = "disputed" if grade is None else "human"
         if grade is not None:
             grades[row], chances[row] = grade, float(grade in NEAR)
@@ -174,7 +173,7 @@ def _listed(table: pa.Table, keys: Mapping[int, Key]) -> set[tuple[str, str, Key
 def _unlisted(
     folder: Path,
     images: pa.Table,
-    settled: Mapping[Key, Settled],
+    consensus: Mapping[Key, Consensus],
     listed: set[tuple[str, str, Key]],
 ) -> pa.Table | None:
     """Return rows for the judged pairs that the machine had not listed, ``None`` if all were."""
@@ -185,7 +184,7 @@ def _unlisted(
     comparisons = read_summary(folder).comparisons
     for comparison in comparisons:
         own = comparison.query_set, comparison.reference_set
-        for key, each in settled.items():
+        for key, each in consensus.items():
             if each.grade is None or (*own, key) in listed:
                 continue
             # the first said may be the query or the reference; within a set it is the lower id
@@ -206,11 +205,11 @@ def _rows(
     queries: Sequence[Mapping[str, Any]],
     references: Sequence[Mapping[str, Any]],
     comparison: ComparisonSummary,
-    settled: Settled,
+    consensus: Consensus,
 ) -> Iterator[dict[str, Any]]:
     """Yield the rows of one judged pair of contents in one comparison; blank images have none."""
     inside = comparison.coverage == "within"
-    measured = [v.similarity for v in settled.verdicts if v.similarity is not None]
+    measured = [v.similarity for v in consensus.verdicts if v.similarity is not None]
     for query in queries:
         for reference in references:
             if (inside and query["id"] >= reference["id"]) or query["flat"] or reference["flat"]:
@@ -223,8 +222,8 @@ def _rows(
                 "reference_set": reference["set"],
                 "reference": reference["id"],
                 "similarity": query["nearest_similarity"] if own else next(iter(measured), None),
-                "grade": settled.grade,
-                "probability": float(settled.grade in NEAR),
+                "grade": consensus.grade,
+                "probability": float(consensus.grade in NEAR),
                 "reason": UNLISTED,
                 "query_label": query["label"],
                 "reference_label": reference["label"],

@@ -32,8 +32,7 @@ from visleak.storage.summary import (
 )
 from visleak.verdicts.ledger import read_verdicts
 from visleak.verdicts.overlay import judged_pairs
-from visleak.verdicts.record import Verdict
-from visleak.verdicts.settling import agreement
+from visleak.verdicts.record import Verdict, agreement
 
 _COLUMNS: Final = (
     "query_set",

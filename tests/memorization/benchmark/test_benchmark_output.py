@@ -83,7 +83,7 @@ def test_a_leaderboard_replaces_nothing_but_its_own_table(tmp_path: Path) -> Non
     (tmp_path / "README.md").write_text("# Mitigation leaderboard\n\n## sd\n")
     assert table_beside(tmp_path / "README.json") == tmp_path / "README.md"
     (tmp_path / "other.json").write_text("{}")
-    with pytest.raises(VisleakError, match="it is no leaderboard"):
+    with pytest.raises(VisleakError, match="it is not a leaderboard"):
         table_beside(tmp_path / "other.json")
 
 
@@ -373,5 +373,5 @@ def test_a_leaderboard_takes_rows_of_others_and_keeps_boards_apart(tmp_path: Pat
     with pytest.raises(VisleakError, match="is damaged in entry 1; nothing was written"):
         add_to(board, result)
     board.write_text("{}")
-    with pytest.raises(VisleakError, match="it is no leaderboard; choose another file"):
+    with pytest.raises(VisleakError, match="it is not a leaderboard; choose another file"):
         read_leaderboard(board)

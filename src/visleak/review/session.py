@@ -1,4 +1,4 @@
-"""One reviewer at work on one audit: the list, the verdicts that stand, and the pictures."""
+"""A review: the list of pairs, the verdicts on them, and how far a reviewer is."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ import threading
 import time
 from collections import defaultdict
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
 from types import TracebackType
@@ -17,15 +18,14 @@ import pyarrow.compute as pc
 
 from visleak.auditing import Audit
 from visleak.errors import UsageError
-from visleak.records import GRADES, Bool, Int64, Unreadable
+from visleak.records import GRADES, Bool, Int8, Int64, Unreadable
 from visleak.review.choice import Choice, couples, fixed, labels, order
 from visleak.review.listing import Listing, read_listing
-from visleak.review.pictures import Shelf
-from visleak.review.standing import Progress, Spot, Standing
-from visleak.verdicts import Agreement, Ledger, Verdict, agreement, settle
+from visleak.review.pictures import ImageRegistry
+from visleak.verdicts import Agreement, Ledger, Verdict, agreement, consensus_of
 from visleak.verdicts.record import reviewer_name
 
-#: Pairs after the one shown whose pictures are read ahead.
+#: Pairs after the one shown whose images are read ahead.
 AHEAD: Final = 16
 
 #: Filters whose rows are remembered.
@@ -37,7 +37,7 @@ FRESH: Final = 10.0
 _NONE: Final = np.int8(-1)
 
 
-class Desk:
+class ReviewSession:
     """What the pages of a review are made of. Safe under several threads.
 
     Args:
@@ -47,7 +47,7 @@ class Desk:
 
     Raises:
         UsageError: no finished audit, no such list, or a name that is none.
-        VisleakError: there are no pictures to look at, or a file is damaged.
+        VisleakError: there are no images to look at, or a file is damaged.
     """
 
     def __init__(self, folder: Path, reviewer: str, candidates: str = "listed") -> None:
@@ -64,13 +64,13 @@ class Desk:
         self._stamp: tuple[int, ...] = ()
         self._read = 0.0
         self._said = 0
-        self._standing: Standing | None = None
+        self._standing: ListState | None = None
         self._fixed: Callable[[Choice], Bool] = lru_cache(REMEMBERED)(
             lambda choice: fixed(self.listing, choice)
         )
         self._order: Callable[[str], Int64] = lru_cache(8)(lambda sort: order(self.listing, sort))
         self.ledger = Ledger(folder)
-        self.shelf = Shelf(self.audit.images_of, self.digest_of)
+        self.registry = ImageRegistry(self.audit.images_of, self.digest_of)
 
     def _open_sources(self) -> None:
         """Open the sets of the list, so that it is told at once where one is gone.
@@ -117,7 +117,7 @@ class Desk:
         told = self.listing.row(row)
         for side in ("query", "reference"):
             name, image = told[f"{side}_set"], told[side]
-            found = self.shelf.picture(name, image)
+            found = self.registry.picture(name, image)
             if isinstance(found, Unreadable):
                 raise UsageError(
                     f"image {image!r} of {name} cannot be shown ({found.detail or found.reason}),"
@@ -133,7 +133,7 @@ class Desk:
     def undo(self) -> tuple[Verdict, ...]:
         """Withdraw what this reviewer said last, and return it; empty where nothing is left.
 
-        What was said before this desk was opened stays: it may be a list of hundreds that was
+        What was said before this session was opened stays: it may be a list of hundreds that was
         imported under the same name.
         """
         with self._lock:
@@ -142,7 +142,7 @@ class Desk:
             self._said -= 1
             return self.ledger.undo(self.reviewer)
 
-    def standing(self) -> Standing:
+    def standing(self) -> ListState:
         """Return the verdicts that stand now, those of other processes among them."""
         with self._lock:
             stamp = _stamp(self.ledger.file)
@@ -151,7 +151,7 @@ class Desk:
                 self._standing = self._read_standing()
             return self._standing
 
-    def _read_standing(self) -> Standing:
+    def _read_standing(self) -> ListState:
         verdicts = self.ledger.standing()
         by_key: dict[tuple[str, str], list[Verdict]] = defaultdict(list)
         for verdict in verdicts:
@@ -162,10 +162,10 @@ class Desk:
         rows = self.listing.rows_of([verdict.key for verdict in own])
         codes = np.array([GRADES.index(verdict.judgment) for verdict in own], np.int8)
         mine[rows[rows >= 0]] = codes[rows >= 0]
-        keys = [key for key, settled in settle(verdicts).items() if settled.disputed]
+        keys = [key for key, consensus in consensus_of(verdicts).items() if consensus.disputed]
         rows = self.listing.rows_of(keys)
         disputed[rows[rows >= 0]] = True
-        return Standing(mine, disputed, verdicts, dict(by_key))
+        return ListState(mine, disputed, verdicts, dict(by_key))
 
     def agreement(self) -> Agreement:
         """Return how far the reviewers agree."""
@@ -188,13 +188,13 @@ class Desk:
             return np.asarray(keep & ((standing.mine >= 0) == (choice.state == "judged")))
         return keep
 
-    def spot(self, row: int, choice: Choice, ahead: int = AHEAD) -> Spot:
+    def spot(self, row: int, choice: Choice, ahead: int = AHEAD) -> ListPosition:
         """Return where a row stands; one that the choice hides has neighbours all the same."""
         keep, ordered = self._shown(choice), self._order(choice.sort)
         at = int(np.flatnonzero(ordered == row)[0])
         shown = keep[ordered]
         before, after = np.flatnonzero(shown[:at]), at + 1 + np.flatnonzero(shown[at + 1 :])
-        return Spot(
+        return ListPosition(
             place=len(before),
             total=int(shown.sum()),
             inside=bool(keep[row]),
@@ -229,8 +229,8 @@ class Desk:
         )
 
     def close(self) -> None:
-        """Let go of the pictures, and write ``verdicts.csv``."""
-        self.shelf.close()
+        """Let go of the images, and write ``verdicts.csv``."""
+        self.registry.close()
         try:
             if self.standing().verdicts:
                 # an earlier review may have been killed before it could
@@ -258,3 +258,78 @@ def _stamp(path: Path) -> tuple[int, ...]:
             about = each.stat()
             found += [about.st_mtime_ns, about.st_size]
     return tuple(found)
+
+
+#: Barz & Denzler (2020) stop after this many different pairs in a row.
+ROW: Final = 20
+
+
+@dataclass(frozen=True)
+class ListState:
+    """The verdicts that stand, by row of the list.
+
+    Attributes:
+        mine: ``int8`` (n,): this reviewer's judgment as its place in ``GRADES``, -1 for none.
+        disputed: ``bool`` (n,): reviewers disagree on near-or-not.
+        verdicts: all of them, on pairs that the list lacks too.
+        by_key: the verdicts of all reviewers on a pair.
+    """
+
+    mine: Int8
+    disputed: Bool
+    verdicts: tuple[Verdict, ...]
+    by_key: dict[tuple[str, str], list[Verdict]]
+
+    def plus(self, rows: Sequence[int], verdicts: Sequence[Verdict]) -> ListState:
+        """Return what stands once this reviewer has said more, of some rows."""
+        mine, disputed, by_key = self.mine.copy(), self.disputed.copy(), dict(self.by_key)
+        for row, verdict in zip(rows, verdicts, strict=True):
+            others = [v for v in by_key.get(verdict.key, ()) if v.reviewer != verdict.reviewer]
+            by_key[verdict.key] = [*others, verdict]
+            mine[row] = GRADES.index(verdict.judgment)
+            disputed[row] = consensus_of(by_key[verdict.key])[verdict.key].disputed
+        return ListState(mine, disputed, (*self.verdicts, *verdicts), by_key)
+
+
+@dataclass(frozen=True, slots=True)
+class Progress:
+    """How far a reviewer is in a list.
+
+    Attributes:
+        judged: pairs of the list with a verdict of the reviewer.
+        total: pairs of the list.
+        run: different pairs in a row, up to the judged one of largest distance.
+        passed_over: pairs without a verdict that are closer than that one.
+        distance: of that pair; ``None`` where nothing is judged, or nobody measured it.
+    """
+
+    judged: int
+    total: int
+    run: int
+    passed_over: int
+    distance: float | None
+
+    @property
+    def may_stop(self) -> bool:
+        """Whether the paper's rule says that this is enough."""
+        return self.run >= ROW
+
+
+@dataclass(frozen=True, slots=True)
+class ListPosition:
+    """Where a pair stands among those that a choice lets through.
+
+    Attributes:
+        place: how many come before it.
+        total: how many there are.
+        inside: whether it is one of them.
+        previous, next: rows, or ``None`` at the ends.
+        ahead: the rows after it, a few.
+    """
+
+    place: int
+    total: int
+    inside: bool
+    previous: int | None
+    next: int | None
+    ahead: tuple[int, ...]

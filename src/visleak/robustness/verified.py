@@ -12,9 +12,8 @@ from visleak.encoders import load_encoder
 from visleak.pipeline import Workplace
 from visleak.pipeline.material import refuse_lost
 from visleak.records import GRADES, Bool, Float32, Grade, Grades, ImageSet, Int8, Int64, Pairs
-from visleak.robustness.queries import Changed
+from visleak.robustness.queries import Changed, Twins
 from visleak.robustness.results import Judged, Wrong
-from visleak.robustness.twins import Twins
 from visleak.settings import Settings
 from visleak.stats import Rate
 
@@ -38,12 +37,12 @@ class _Judgement:
 
 @dataclass(frozen=True)
 class Verdicts:
-    """What the pipeline makes of all changed pictures.
+    """What the pipeline makes of all changed images.
 
     Attributes:
         conditions: figures, one a condition.
         wrong: wrong pairs graded near or exact, most probable first.
-        first: ``bool`` (n,): whether a changed picture's most probable reference is its original
+        first: ``bool`` (n,): whether a changed image's most probable reference is its original
             or a twin of it.
         grade: ``int8`` (n,): grade of the pair with the original, an index into ``GRADES``; -1
             where it was no candidate.
@@ -58,7 +57,7 @@ class Verdicts:
 
 
 def judge(images: ImageSet, changed: Changed, twins: Twins, place: Workplace) -> Verdicts | None:
-    """Return what the pipeline makes of every changed picture.
+    """Return what the pipeline makes of every changed image.
 
     Args:
         images: the collection.

@@ -139,7 +139,7 @@ def named(found: NewLeaks, count: int) -> Iterator[str]:
 
 
 def pair_line(row: Mapping[str, Any]) -> str:
-    """Return a pair in one line: who, how strong, how sure, and what was done to the picture."""
+    """Return a pair in one line: who, how strong, how sure, and what was done to the image."""
     said = [row["grade"] or row["degree"] or "no grade"]
     if row["probability"] is not None:
         said.append(f"probability {chance(row['probability'])}")

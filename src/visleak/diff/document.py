@@ -1,20 +1,24 @@
-"""What changed between two audits, in words."""
+"""What changed between two audits, in words and as a table of pairs."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final
 
 import numpy as np
+import pyarrow as pa
 
 from visleak.diff.difference import Difference
-from visleak.diff.pairs import APPEARED, CHANGES, MEANINGS
+from visleak.diff.pairs import APPEARED, CHANGES, MEANINGS, View, reason_word
 from visleak.diff.sides import Side
 from visleak.diff.totals import Total, Turnover
-from visleak.records import DEGREES, GRADES
+from visleak.markup import Grid
+from visleak.records import DEGREES, GRADES, Int64
+from visleak.reporting import Document
 from visleak.stats import Rate, percent
+from visleak.storage import csv_cell, replacing_text, write_csv_rows
 
 #: Rates in words.
 WORDS: Final = {
@@ -77,30 +81,39 @@ def _rates(total: Total) -> str:
     return f"{WORDS[name]} {percent(before.share)} % -> {percent(after.share)} %"
 
 
-def told(found: Difference) -> Iterator[str]:
-    """Yield what changed, line by line: headlines, rates, images, pairs, and what else differs."""
-    yield from headlines(found)
-    yield ""
+def document(found: Difference) -> Document:
+    """Return what changed: headlines, then rates, images, pairs, and what else differs."""
+    first, *others = headlines(found)
+    return Document(
+        "Changes between two audits",
+        first,
+        tuple(others),
+        (Grid("Changes", ["what", "change"], [list(row) for row in facts(found)], texts=2),),
+    )
+
+
+def facts(found: Difference) -> Iterator[tuple[str, str]]:
+    """Yield what changed: a word, and the change in words."""
     names = names_of(found.before.side.folder, found.after.side.folder)
     for total in found.totals:
         yield from _total_lines(total)
     for each in found.sets:
-        yield _images(each, names)
+        yield "images", _images(each, names)
     yield from _pair_lines("pairs", found.counts(), names)
     yield from _worst(found)
     yield from _pair_lines("repeats", found.counts(within=True), names)
     for name, values in found.conditions.items():
         old, new = map(_value, values)
-        yield _fact("differs", f"{name}: {old} -> {new}")
+        yield "differs", f"{name}: {old} -> {new}"
 
 
-def _total_lines(total: Total) -> Iterator[str]:
+def _total_lines(total: Total) -> Iterator[tuple[str, str]]:
     name = total.after if total.before == total.after else f"{total.before} -> {total.after}"
     for place, (key, (before, after)) in enumerate(total.rates.items()):
         if place and (before.count, before.total) == (after.count, after.total):
             continue
-        yield _fact("rate", f"{name}, {WORDS[key]}: {_rate(before)} -> {_rate(after)}")
-    yield _fact("", _test(total))
+        yield "rate", f"{name}, {WORDS[key]}: {_rate(before)} -> {_rate(after)}"
+    yield "", _test(total)
 
 
 def _rate(rate: Rate) -> str:
@@ -136,11 +149,9 @@ def _p(value: float) -> str:
 
 def _images(turnover: Turnover, names: tuple[str, str]) -> str:
     if turnover.after is None:
-        words = f"{turnover.before}: not in {names[1]} ({turnover.removed:,} images)"
-        return _fact("images", words)
+        return f"{turnover.before}: not in {names[1]} ({turnover.removed:,} images)"
     if turnover.before is None:
-        words = f"{turnover.after}: not in {names[0]} ({turnover.added:,} images)"
-        return _fact("images", words)
+        return f"{turnover.after}: not in {names[0]} ({turnover.added:,} images)"
     pair = turnover.before, turnover.after
     name = pair[0] if pair[0] == pair[1] else " -> ".join(pair)
     counts = {
@@ -152,12 +163,12 @@ def _images(turnover: Turnover, names: tuple[str, str]) -> str:
     }
     said = ", ".join(f"{count:,} {what}" for what, count in counts.items() if count)
     unknown = "" if turnover.known else " (by id: contents are not known)"
-    return _fact("images", f"{name}: {said or 'none'}{unknown}")
+    return f"{name}: {said or 'none'}{unknown}"
 
 
 def _pair_lines(
     what: str, counts: Mapping[str, Mapping[str, int]], names: tuple[str, str]
-) -> Iterator[str]:
+) -> Iterator[tuple[str, str]]:
     for change, reasons in counts.items():
         if not reasons:
             continue
@@ -166,10 +177,10 @@ def _pair_lines(
         said = [
             f"{count:,} {MEANINGS[reason].format(other=other)}" for reason, count in reasons.items()
         ]
-        yield _fact(what, f"{total:,} {change}: {'; '.join(said)}")
+        yield what, f"{total:,} {change}: {'; '.join(said)}"
 
 
-def _worst(found: Difference) -> Iterator[str]:
+def _worst(found: Difference) -> Iterator[tuple[str, str]]:
     """Yield the strongest of the leaks that appeared."""
     new = found.after.side.listed
     rows = np.flatnonzero((found.changes.change == CHANGES.index(APPEARED)) & ~found.within)
@@ -177,9 +188,9 @@ def _worst(found: Difference) -> Iterator[str]:
     similarity = np.nan_to_num(new.similarity[places], nan=-1.0)
     order = np.lexsort((rows, -similarity, new.degree[places], new.grade[places]))
     for row in order[:NAMED]:
-        yield _fact("new", pair_name(found.after.side, int(places[row])))
+        yield "new", pair_name(found.after.side, int(places[row]))
     if len(order) > NAMED:
-        yield _fact("new", f"and {len(order) - NAMED:,} more; all of them with -o FILE.csv")
+        yield "new", f"and {len(order) - NAMED:,} more; all of them with -o FILE.csv"
 
 
 def pair_name(side: Side, place: int) -> str:
@@ -203,5 +214,100 @@ def _value(value: Any) -> str:
     return text if len(text) <= LONGEST else f"{text[: LONGEST - 2]}.."
 
 
-def _fact(name: str, words: str) -> str:
-    return f"{name:<12}{words}"
+COLUMNS: Final = (
+    *("change", "reason", "query_set", "query", "reference_set", "reference", "within"),
+    *("before_grade", "after_grade", "before_degree", "after_degree"),
+    *("before_similarity", "after_similarity", "query_digest", "reference_digest"),
+)
+
+#: Rows turned into text at a time.
+CHUNK: Final = 50_000
+
+
+def write_changes(found: Difference, path: Path) -> None:
+    """Write a row for each changed pair: leaks before repeats, new ones first, by id.
+
+    Sets, ids and digests are those of the later audit, where it has the pair.
+
+    Raises:
+        VisleakError: the file cannot be written.
+    """
+    with replacing_text(path) as lines:
+        write_csv_rows(lines, [COLUMNS])
+        order = _order(found)
+        for start in range(0, len(order), CHUNK):
+            write_csv_rows(lines, rows(found, order[start : start + CHUNK]))
+
+
+def _order(found: Difference) -> Int64:
+    """Return the changes in the order of the file; images are in the order of their ids."""
+    own = [np.zeros(len(found.changes), np.int64) for _ in range(2)]
+    for view, places in (
+        (found.before, found.changes.before),
+        (found.after, found.changes.after),
+    ):
+        listed = np.flatnonzero(places >= 0)
+        pairs = view.side.listed
+        own[0][listed] = pairs.query[places[listed]]
+        own[1][listed] = pairs.reference[places[listed]]
+    return np.lexsort((own[1], own[0], found.changes.change, found.within))
+
+
+def rows(found: Difference, which: Int64) -> Iterator[tuple[str, ...]]:
+    """Yield some changes as the cells of :data:`COLUMNS`."""
+    changes = found.changes
+    before, after = changes.before[which], changes.after[which]
+    who = [_who(found.after, after), _who(found.before, before)]
+    measured = [_measured(found.before, before), _measured(found.after, after)]
+    within = found.within[which]
+    for place, row in enumerate(which.tolist()):
+        sets, ids, digests = (who[0] if after[place] >= 0 else who[1])[place]
+        old, new = measured[0][place], measured[1][place]
+        cells = (
+            CHANGES[changes.change[row]],
+            reason_word(changes.change[row], changes.reason[row]),
+            *(sets[0], ids[0], sets[1], ids[1]),
+            "yes" if within[place] else "",
+            *(cell for pair in zip(old, new, strict=True) for cell in pair),
+            *digests,
+        )
+        yield tuple(csv_cell(cell) for cell in cells)
+
+
+def _who(view: View, places: Int64) -> Sequence[Any]:
+    """Return sets, ids and digests of the two images of some listed pairs, ``()`` for -1."""
+    listed = np.flatnonzero(places >= 0)
+    pairs = view.side.listed
+    ends = []
+    for column in (pairs.query, pairs.reference):
+        images = view.side.images.select(["set", "id", "digest"])
+        ends.append(images.take(pa.array(column[places[listed]])).to_pylist())
+    result: list[Any] = [()] * len(places)
+    for place, query, reference in zip(listed.tolist(), *ends, strict=True):
+        result[place] = tuple(
+            (query[key] or "", reference[key] or "") for key in ("set", "id", "digest")
+        )
+    return result
+
+
+def _measured(view: View, places: Int64) -> Sequence[tuple[str, str, str]]:
+    """Return grade, degree and similarity of some listed pairs as texts, empty for -1."""
+    pairs = view.side.listed
+    result = []
+    for place in places.tolist():
+        if place < 0:
+            result.append(("", "", ""))
+            continue
+        similarity = pairs.similarity[place]
+        result.append(
+            (
+                _name(GRADES, pairs.grade[place]),
+                _name(DEGREES, pairs.degree[place]),
+                "" if np.isnan(similarity) else str(similarity),
+            )
+        )
+    return result
+
+
+def _name(scale: Sequence[str], code: int) -> str:
+    return scale[code] if code < len(scale) else ""

@@ -1,8 +1,8 @@
-"""Which image of one audit is which of the other, by id and content."""
+"""Sets and images of one audit in another: by name, by id and by content."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from enum import IntEnum
 
@@ -11,10 +11,12 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from visleak.diff.sides import Side
+from visleak.errors import UsageError
 from visleak.records import Bool, Int8, Int64
+from visleak.storage import AuditSummary
 
 
-class Fate(IntEnum):
+class ImageStatus(IntEnum):
     """What an image of one audit is in the other."""
 
     #: Not there.
@@ -33,7 +35,7 @@ class Matching:
 
     Attributes:
         partner: row of the other's images; -1 where it is gone.
-        fate: a :class:`Fate`.
+        fate: a :class:`ImageStatus`.
     """
 
     partner: Int64
@@ -42,7 +44,7 @@ class Matching:
     @property
     def same_content(self) -> Bool:
         """Which images are there with the same content."""
-        found: Bool = (self.fate == Fate.SAME) | (self.fate == Fate.RENAMED)
+        found: Bool = (self.fate == ImageStatus.SAME) | (self.fate == ImageStatus.RENAMED)
         return found
 
 
@@ -68,29 +70,29 @@ def match_images(before: Side, after: Side, sets: Mapping[str, str]) -> tuple[Ma
 
 def _unmatched(side: Side) -> Matching:
     count = side.images.num_rows
-    return Matching(np.full(count, -1, np.int64), np.full(count, Fate.GONE, np.int8))
+    return Matching(np.full(count, -1, np.int64), np.full(count, ImageStatus.GONE, np.int8))
 
 
 def _matched(
     before: Side, after: Side, left: Int64, right: Int64
-) -> list[tuple[Fate, Int64, Int64]]:
+) -> list[tuple[ImageStatus, Int64, Int64]]:
     """Return the matches of two sets, as places in ``left`` and ``right``."""
     ids = before.column("id", left), after.column("id", right)
     digests = before.column("digest", left), after.column("digest", right)
     mine, theirs = paired(*ids)
     if digests[0].null_count or digests[1].null_count:
-        return [(Fate.SAME, mine, theirs)]
+        return [(ImageStatus.SAME, mine, theirs)]
     equal = pc.equal(digests[0].take(pa.array(mine)), digests[1].take(pa.array(theirs)))
     same = np.asarray(equal.to_numpy(zero_copy_only=False), bool)
-    found = [(Fate.SAME, mine[same], theirs[same])]
+    found = [(ImageStatus.SAME, mine[same], theirs[same])]
     free = np.ones(len(left), bool), np.ones(len(right), bool)
     free[0][mine[same]], free[1][theirs[same]] = False, False
     rest = np.flatnonzero(free[0]), np.flatnonzero(free[1])
     a, b = paired(digests[0].take(pa.array(rest[0])), digests[1].take(pa.array(rest[1])))
-    found.append((Fate.RENAMED, rest[0][a], rest[1][b]))
+    found.append((ImageStatus.RENAMED, rest[0][a], rest[1][b]))
     free[0][rest[0][a]], free[1][rest[1][b]] = False, False
     changed = free[0][mine] & free[1][theirs]
-    found.append((Fate.CHANGED, mine[changed], theirs[changed]))
+    found.append((ImageStatus.CHANGED, mine[changed], theirs[changed]))
     return found
 
 
@@ -122,3 +124,67 @@ def _wide(left: tuple[Int64, Int64], right: tuple[Int64, Int64]) -> tuple[Int64,
     """Return one number for each code and rank."""
     most = 1 + max((int(rank.max()) for _, rank in (left, right) if len(rank)), default=0)
     return left[0] * most + left[1], right[0] * most + right[1]
+
+
+def parse_map(texts: Sequence[str]) -> dict[str, str]:
+    """Return the sets of ``old=new`` texts.
+
+    Raises:
+        UsageError: a text is none, or names a set twice.
+
+    >>> parse_map(["test=test-clean"])
+    {'test': 'test-clean'}
+    """
+    given: dict[str, str] = {}
+    for text in texts:
+        old, equals, new = text.partition("=")
+        if not (old and equals and new):
+            raise UsageError(
+                f"--rename must be OLD=NEW, names of one set in both audits; got {text!r}"
+            )
+        if old in given or new in given.values():
+            raise UsageError(f"--rename names a set twice: {text!r}")
+        given[old] = new
+    return given
+
+
+def match_sets(
+    before: AuditSummary, after: AuditSummary, given: Mapping[str, str]
+) -> dict[str, str]:
+    """Return the sets that are in both audits: name before to name after.
+
+    Those given come first, then equal names. What is left of a side (queries, references) is
+    matched if it is one set before and one after.
+
+    Args:
+        before, after: ``audit.json`` of the two.
+        given: names before to names after.
+
+    Raises:
+        UsageError: a given set does not exist, or it is not clear what is what.
+    """
+    names = [{each.name: each.side for each in audit.sets} for audit in (before, after)]
+    for which, wanted, known in zip(
+        ("A", "B"), (list(given), list(given.values())), names, strict=True
+    ):
+        for name in wanted:
+            if name not in known:
+                raise UsageError(
+                    f"--rename: {which} has no set {name!r}; it has {', '.join(known)}"
+                )
+    matched = dict(given)
+    for name in names[0]:
+        if name in names[1] and name not in matched and name not in matched.values():
+            matched[name] = name
+    for side in ("query", "reference"):
+        old = [name for name, own in names[0].items() if own == side and name not in matched]
+        taken = set(matched.values())
+        new = [name for name, own in names[1].items() if own == side and name not in taken]
+        if len(old) == len(new) == 1:
+            matched[old[0]] = new[0]
+        elif old and new:
+            raise UsageError(
+                f"the sets {', '.join(old)} of A and {', '.join(new)} of B have other names; say"
+                f" which is which, as in --rename {old[0]}={new[0]}"
+            )
+    return {name: matched[name] for name in names[0] if name in matched}

@@ -11,7 +11,7 @@ from typing import Final
 from visleak.auditing import Audit, Source, audit
 from visleak.errors import UsageError, VisleakError
 from visleak.gating.baseline import Baseline, read_baseline
-from visleak.gating.fresh import NewLeaks, named, new_leaks
+from visleak.gating.new_leaks import NewLeaks, named, new_leaks
 from visleak.records import AnySet, Encoder, Encodes
 from visleak.settings import Settings
 from visleak.stats import percent
@@ -66,7 +66,7 @@ def assert_no_leak(
 
     Args:
         test, train: the two sides, as in :func:`visleak.audit`: SOURCE text, a path, sets, or any
-            sequence of pictures. Without ``train`` the test side must not repeat itself.
+            sequence of images. Without ``train`` the test side must not repeat itself.
         grade: the weakest that counts: ``exact``, ``near`` or ``similar``, or by similarity
             alone ``hard`` or ``soft``.
         allowed: largest share of the readable images of a test set that may leak, 0 to 1.
@@ -151,7 +151,7 @@ def _leaks(result: Audit, level: Level, known: Baseline | None) -> tuple[NewLeak
     for total in summary.totals:
         if total.rates.get(level.rate) is None:
             why = (
-                "a grade needs pictures, and some sets are of embeddings; ask for hard or soft"
+                "a grade needs images, and some sets are of embeddings; ask for hard or soft"
                 if level.scale == "grade"
                 else "no thresholds are known for the encoder; give them in settings or thresholds"
             )
@@ -203,7 +203,7 @@ def _unread(result: Audit) -> float:
 
 
 def _way_on(result: Audit, *, kept: bool) -> str:
-    """Return how to look at the pictures."""
+    """Return how to look at the images."""
     if kept:
-        return f"to look at the pictures: visleak review {shlex.quote(str(result.folder))}"
-    return "to look at the pictures, keep the audit with out=FOLDER, then visleak review FOLDER"
+        return f"to look at the images: visleak review {shlex.quote(str(result.folder))}"
+    return "to look at the images, keep the audit with out=FOLDER, then visleak review FOLDER"
