@@ -96,11 +96,13 @@ app.command(
     "impact",
     epilog="For example: visleak impact visleak-audit --predictions resnet=answers.csv -o impact",
 )(impact)
-app.command(
+add(
+    app,
     "dlede",
-    epilog="For example: visleak dlede --test yolo:data.yaml#val --train yolo:data.yaml#train"
-    " --trainer torch:detector --forecast",
-)(dlede)
+    dlede,
+    "dlede --test yolo:data.yaml#val --train yolo:data.yaml#train --trainer torch:detector"
+    " --dry-run",
+)
 app.add_typer(memorization, name="memorization")
 add(app, "check", audit_folders.check_audit, "check visleak-audit --images")
 add(app, "doctor", audit_folders.doctor)

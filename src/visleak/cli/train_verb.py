@@ -11,7 +11,7 @@ import typer
 from visleak.cli import edges, options
 
 if TYPE_CHECKING:
-    from visleak.training import Trained
+    from visleak.training import TrainedEncoder
 
 
 def train_encoder(
@@ -152,10 +152,10 @@ def train_encoder(
     from visleak.cli import sets
     from visleak.cli.progress import bars
     from visleak.pipeline.folder import refuse_inputs
-    from visleak.training import Wishes, checkpoint_path
+    from visleak.training import EncoderSettings, checkpoint_path
     from visleak.training import train_encoder as trained
 
-    wishes = Wishes(epochs, batch, size, seed, labels, network, schedule, precision)
+    settings = EncoderSettings(epochs, batch, size, seed, labels, network, schedule, precision)
     columns = sets.Columns(None, label, group)
     try:
         with bars() as progress:
@@ -169,11 +169,11 @@ def train_encoder(
                 images,
                 out,
                 test=asked,
-                wishes=wishes,
+                settings=settings,
                 device=device,
                 threads=threads,
                 progress=progress,
-                say=edges.note,
+                notify=edges.note,
                 force=force,
             )
     except KeyboardInterrupt as error:
@@ -198,7 +198,7 @@ _SCORES = {
 }
 
 
-def _summary(made: Trained) -> list[str]:
+def _summary(made: TrainedEncoder) -> list[str]:
     record, plan = made.record, made.record["plan"]
     what = f"{plan['classes']:,} classes" if plan["classes"] else "telling pictures apart"
     lines = [

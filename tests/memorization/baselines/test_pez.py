@@ -9,8 +9,8 @@ import pytest
 
 torch = pytest.importorskip("torch", reason="needs torch")
 
-from visleak.errors import UsageError  # noqa: E402
-from visleak.memorization.baselines.pez import (  # noqa: E402
+from visleak.errors import UsageError
+from visleak.memorization.baselines.pez import (
     Moments,
     Pez,
     PezSettings,
@@ -18,7 +18,7 @@ from visleak.memorization.baselines.pez import (  # noqa: E402
     adamw,
     ascent,
 )
-from visleak.memorization.search.task import (  # noqa: E402
+from visleak.memorization.search.task import (
     GRADIENT_CALLS,
     Budget,
     SearchTask,
