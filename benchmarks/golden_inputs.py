@@ -17,7 +17,7 @@ from PIL import Image, ImageEnhance, ImageOps
 ROOT = Path(__file__).parents[1]
 sys.path[:0] = [str(ROOT / "examples"), str(ROOT / "tests" / "memorization" / "models")]
 
-import demo
+import demo  # noqa: E402  (a script of another folder)
 
 #: Photographs: in the training set, in the test set alone, and leaks of each kind.
 TRAINING, CLEAN, EACH = 66, 12, 1

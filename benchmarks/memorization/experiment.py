@@ -45,40 +45,40 @@ from PIL import Image
 ROOT = Path(__file__).parents[2]
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
-from experiment_page import write_page
-from record import Bar, write
+from experiment_page import write_page  # noqa: E402
+from record import Bar, write  # noqa: E402
 
-from training import trained
-from visleak.memorization import (
+from training import trained  # noqa: E402
+from visleak.memorization import (  # noqa: E402
     Prompts,
     Sampling,
     ScoreSettings,
     TokenModel,
     TriggerScore,
 )
-from visleak.memorization.baselines.conzic import Conzic, ConzicSettings
-from visleak.memorization.baselines.greedy import Greedy
-from visleak.memorization.baselines.pez import Pez, PezSettings
-from visleak.memorization.baselines.zerocap import (
+from visleak.memorization.baselines.conzic import Conzic, ConzicSettings  # noqa: E402
+from visleak.memorization.baselines.greedy import Greedy  # noqa: E402
+from visleak.memorization.baselines.pez import Pez, PezSettings  # noqa: E402
+from visleak.memorization.baselines.zerocap import (  # noqa: E402
     Zerocap,
     ZerocapSettings,
     load_causal,
 )
-from visleak.memorization.extraction import (
+from visleak.memorization.extraction import (  # noqa: E402
     Extraction,
     ExtractSettings,
     extract,
     reclustered,
 )
-from visleak.memorization.models import load_model
-from visleak.memorization.search.augmentation import AugmentSettings, augment
-from visleak.memorization.search.diversity import diversify
-from visleak.memorization.search.gibbs import GibbsSearch, GibbsSettings
-from visleak.memorization.search.language_models import load_language_model
-from visleak.memorization.search.proposals import Rules
-from visleak.memorization.search.random_words import RandomSettings, RandomWords
-from visleak.memorization.search.task import Budget, Searcher, SearchTask
-from visleak.memorization.tracing import trace
+from visleak.memorization.models import load_model  # noqa: E402
+from visleak.memorization.search.augmentation import AugmentSettings, augment  # noqa: E402
+from visleak.memorization.search.diversity import diversify  # noqa: E402
+from visleak.memorization.search.gibbs import GibbsSearch, GibbsSettings  # noqa: E402
+from visleak.memorization.search.language_models import load_language_model  # noqa: E402
+from visleak.memorization.search.proposals import Rules  # noqa: E402
+from visleak.memorization.search.random_words import RandomSettings, RandomWords  # noqa: E402
+from visleak.memorization.search.task import Budget, Searcher, SearchTask  # noqa: E402
+from visleak.memorization.tracing import trace  # noqa: E402
 
 Float64 = npt.NDArray[np.float64]
 

@@ -36,23 +36,23 @@ import numpy as np
 ROOT = Path(__file__).parents[2]
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
-from alignment import STEPS, aligned
-from experiment import Toy
-from mitigation_page import write_page
-from record import Bar, write
+from alignment import STEPS, aligned  # noqa: E402
+from experiment import Toy  # noqa: E402
+from mitigation_page import write_page  # noqa: E402
+from record import Bar, write  # noqa: E402
 
-from training import trained
-from visleak.memorization import Prompts, Sampling, ScoreSettings, TriggerScore
-from visleak.memorization.benchmark import (
+from training import trained  # noqa: E402
+from visleak.memorization import Prompts, Sampling, ScoreSettings, TriggerScore  # noqa: E402
+from visleak.memorization.benchmark import (  # noqa: E402
     Benchmark,
     Judges,
     Plan,
     benchmark,
 )
-from visleak.memorization.benchmark.references import References
-from visleak.memorization.extraction.similarity import PixelSimilarity, squeezed
-from visleak.memorization.metrics import load_alignment
-from visleak.memorization.mitigate import mitigation
+from visleak.memorization.benchmark.references import References  # noqa: E402
+from visleak.memorization.extraction.similarity import PixelSimilarity, squeezed  # noqa: E402
+from visleak.memorization.metrics import load_alignment  # noqa: E402
+from visleak.memorization.mitigate import mitigation  # noqa: E402
 
 #: Shares of the triggers' median D that Wen's l is asked for as; the first leaves all as it is.
 SHARES = (2.0, 0.75, 0.5, 0.35, 0.25)

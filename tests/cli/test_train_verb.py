@@ -39,7 +39,7 @@ def shapes(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def test_what_it_prints(shapes: Path, tmp_path: Path) -> None:
-    """What was network, how well, the files, and how to go on."""
+    """What was learnt, how well, the files, and how to go on."""
     out = tmp_path / "model.onnx"
     ran = run("train-encoder", shapes, "-o", out, *QUICK, "--group", "video")
     assert ran.code == 0

@@ -7,11 +7,11 @@ import pytest
 
 torch = pytest.importorskip("torch", reason="needs torch")
 
-from PIL import Image
+from PIL import Image  # noqa: E402
 
-from visleak.encoders import load_encoder
-from visleak.memorization.extraction import load_similarity
-from visleak.records import Picture
+from visleak.encoders import load_encoder  # noqa: E402
+from visleak.memorization.extraction import load_similarity  # noqa: E402
+from visleak.records import Picture  # noqa: E402
 
 pytestmark = pytest.mark.filterwarnings("ignore:`torch.jit.load` is:DeprecationWarning")
 

@@ -40,8 +40,8 @@ def refused(text: str) -> str:
 class Hub(BaseHTTPRequestHandler):
     """The three answers of the Hugging Face hub that fetching a model takes."""
 
-    files: dict[str, Path] = {}
-    asked: list[str] = []
+    files: dict[str, Path] = {}  # noqa: RUF012
+    asked: list[str] = []  # noqa: RUF012
     commit = "0" * 40
 
     def do_HEAD(self) -> None:

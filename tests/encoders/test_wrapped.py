@@ -38,7 +38,7 @@ def test_what_it_says_of_itself_counts() -> None:
 
     class Told(Means):
         name, digest, width, batch, enough = "told", "told-1", 6, 2, 64
-        thresholds = {"hard": 0.9, "soft": 0.8, "provenance": "measured"}
+        thresholds = {"hard": 0.9, "soft": 0.8, "provenance": "measured"}  # noqa: RUF012
 
         def encode(self, images):
             calls.append(len(images))

@@ -34,7 +34,7 @@ class Network:
     """The thumbnail, centred; every coordinate depends on its own picture alone."""
 
     name, digest, width, enough, views = "network", "network-1", 75, 0, 1
-    thresholds = {"hard": 0.98, "soft": 0.9, "provenance": "made up"}
+    thresholds = {"hard": 0.98, "soft": 0.9, "provenance": "made up"}  # noqa: RUF012
     cohort = None
     batch, precision, device = 8, "fp32", "cpu"
 

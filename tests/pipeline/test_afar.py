@@ -156,7 +156,7 @@ def test_the_first_picture_that_can_be_read_is_the_proof(tmp_path):
 class Known(Network):
     """A network that workers can load by its name."""
 
-    running_options = {"precision": "fp32", "batch": 8}
+    running_options = {"precision": "fp32", "batch": 8}  # noqa: RUF012
 
 
 def test_a_network_is_loaded_where_its_pictures_are(natural, alone, tmp_path, monkeypatch):

@@ -148,7 +148,7 @@ def test_a_task_that_kills_the_last_worker_too_is_one_line(tmp_path):
 def test_what_cannot_be_sent_is_one_line(tmp_path):
     """It names the kind of object and the way out, which works."""
     with Workplace.at(tmp_path, 2, None) as place:
-        for value in (working.Stubborn([]), lambda: None, open(os.devnull)):
+        for value in (working.Stubborn([]), lambda: None, open(os.devnull)):  # noqa: SIM115
             with pytest.raises(VisleakError) as caught:
                 place.share(value)
             said = str(caught.value)

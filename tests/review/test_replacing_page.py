@@ -345,7 +345,7 @@ browser = pytest.mark.browser
 
 
 @pytest.fixture
-def site(chromium: Any, opened: Callable[..., Page]) -> Iterator[tuple[Page, Callable[..., Any]]]:
+def site(chromium: Any, opened: Callable[..., Page]) -> Iterator[tuple[Page, Callable[..., Any]]]:  # noqa: F811
     """A running server and windows on it; fails where anything went wrong in one."""
     uvicorn = pytest.importorskip("uvicorn")
     page = opened()

@@ -23,7 +23,7 @@ class TinyEncoder:
     width = 108
     enough = 0
     views = 1
-    thresholds = {"hard": 0.95, "soft": 0.8, "provenance": "made up"}
+    thresholds = {"hard": 0.95, "soft": 0.8, "provenance": "made up"}  # noqa: RUF012
     cohort = None
 
     def encode(self, pictures: Sequence[Picture]) -> tuple[np.ndarray, np.ndarray]:

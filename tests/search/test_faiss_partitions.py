@@ -34,7 +34,7 @@ def sets():
 
 
 def answer(found):
-    return [(q, i, s) for q, i, s in zip(found.query, found.id.to_pylist(), found.similarity)]
+    return [(q, i, s) for q, i, s in zip(found.query, found.id.to_pylist(), found.similarity)]  # noqa: B905
 
 
 @pytest.mark.parametrize("kind", ["flat", "hnsw", "ivf", "ivfpq"])

@@ -10,11 +10,7 @@ from visleak.training.trained import agreement, by_neighbours, twin_rate
 
 torch = pytest.importorskip("torch")
 
-from visleak.training.networks import (
-    TEMPERATURE,
-    built,
-    instance_loss,
-)
+from visleak.training.networks import TEMPERATURE, built, instance_loss  # noqa: E402
 
 
 def test_plain_11_is_the_papers() -> None:

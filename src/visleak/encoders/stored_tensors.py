@@ -47,7 +47,7 @@ def _readers(file: Path) -> dict[str, Callable[[], Any]]:
         from safetensors import safe_open
 
         handle: Any = safe_open(file, framework="pt")
-        return {name: partial(handle.get_tensor, name) for name in handle.keys()}
+        return {name: partial(handle.get_tensor, name) for name in handle.keys()}  # noqa: SIM118
     import torch
 
     stored = torch.load(file, map_location="cpu", weights_only=True)

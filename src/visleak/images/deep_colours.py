@@ -93,7 +93,7 @@ def shallow_colours(image: Image.Image, again: Image.Image) -> Image.Image:
         image: loaded by Pillow.
         again: the same file, opened and not loaded yet.
     """
-    tiles = getattr(again, "tile")
+    tiles = getattr(again, "tile")  # noqa: B009 - images of Pillow's files have it, others do not
     grey = raw_mode(tiles[0]) == "LA;16B"
     tiles[:] = [with_raw_mode(tile, _LOW[raw_mode(tile)]) for tile in tiles]
     again.load()

@@ -51,7 +51,7 @@ class Stored:
 @lru_cache(maxsize=16)
 def _loaded(path: Path) -> Any:
     # written by this very run into its own scratch folder, never by a user
-    return pickle.loads(path.read_bytes())
+    return pickle.loads(path.read_bytes())  # noqa: S301
 
 
 @dataclass(frozen=True, slots=True)

@@ -213,7 +213,7 @@ def _sendable(error: Exception) -> Exception:
     import pickle
 
     try:
-        pickle.loads(pickle.dumps(error))
+        pickle.loads(pickle.dumps(error))  # noqa: S301
     except Exception:
         return VisleakError(f"a task failed ({type(error).__name__}: {one_line(error)})")
     return error

@@ -69,7 +69,7 @@ class ExactSearch:
             kernel = _kernel(sides, wanted)
             blocks = list(pool.map(lambda a: self._block(sides, kernel, wanted, a), starts))
             for part in self._references(sides, kernel, pool):
-                list(pool.map(lambda b: b.meet(part), blocks))
+                list(pool.map(lambda b: b.meet(part), blocks))  # noqa: B023
                 self._progress(part.start + len(part.rows))
             results = list(pool.map(_QueryBlock.finish, blocks))
         parts = [(b.start, *result) for b, result in zip(blocks, results, strict=True)]

@@ -9,8 +9,8 @@ import pytest
 
 torch = pytest.importorskip("torch", reason="needs torch")
 
-from visleak.errors import UsageError
-from visleak.memorization.baselines.pez import (
+from visleak.errors import UsageError  # noqa: E402
+from visleak.memorization.baselines.pez import (  # noqa: E402
     Moments,
     Pez,
     PezSettings,
@@ -18,7 +18,7 @@ from visleak.memorization.baselines.pez import (
     adamw,
     ascent,
 )
-from visleak.memorization.search.task import (
+from visleak.memorization.search.task import (  # noqa: E402
     GRADIENT_CALLS,
     Budget,
     SearchTask,

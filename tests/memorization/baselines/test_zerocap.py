@@ -10,8 +10,8 @@ import pytest
 torch = pytest.importorskip("torch", reason="needs torch")
 pytest.importorskip("transformers", reason="needs transformers")
 
-from visleak.errors import UsageError, VisleakError
-from visleak.memorization.baselines.zerocap import (
+from visleak.errors import UsageError, VisleakError  # noqa: E402
+from visleak.memorization.baselines.zerocap import (  # noqa: E402  # noqa: E402  # noqa: E402  # noqa: E402
     Beam,
     CausalLanguageModel,
     ShiftSettings,
@@ -25,7 +25,7 @@ from visleak.memorization.baselines.zerocap import (
     shifted,
     target,
 )
-from visleak.memorization.search.task import Budget, SearchTask
+from visleak.memorization.search.task import Budget, SearchTask  # noqa: E402
 
 WORDS = ("<begin>", "<unknown>", ".", "ant", "bee", "cow", "dog", "elk", "fox", "gnu", "hen")
 PLAIN = ZerocapSettings(4, 3, ShiftSettings(iterations=2, top=6), prefix="", end="")

@@ -24,8 +24,8 @@ COMMIT = "0" * 40
 class Hub(BaseHTTPRequestHandler):
     """The answers of the Hugging Face hub that fetching a pipeline takes."""
 
-    files: dict = {}
-    asked: list = []
+    files: dict = {}  # noqa: RUF012
+    asked: list = []  # noqa: RUF012
 
     def do_HEAD(self) -> None:
         self._answer(body=False)

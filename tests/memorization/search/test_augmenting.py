@@ -60,7 +60,7 @@ def literal(trigger: str, settings: AugmentSettings, seed: int = 0) -> dict[str,
                     bank.setdefault(prompt, []).append(score)
                 weights = [2.718281828459045 ** (s / settings.temperature) for s in scores]
                 passed, taken = 0.0, 0
-                for taken, weight in enumerate(weights):
+                for taken, weight in enumerate(weights):  # noqa: B007
                     passed += weight / sum(weights)
                     if passed > chance:
                         break

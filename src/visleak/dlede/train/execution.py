@@ -321,7 +321,7 @@ def _serve(pipe: Connection, function: Callable[[Any, Any], Any]) -> None:
     """Carry out the tasks from a pipe, until it is closed."""
     be_a_worker()
     # sent by the process that started the command, never by a user
-    common = pickle.loads(pipe.recv_bytes())
+    common = pickle.loads(pipe.recv_bytes())  # noqa: S301
     pipe.send(None)
     while True:
         try:
