@@ -10,7 +10,7 @@ import tempfile
 import warnings
 import weakref
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from html import escape
 from pathlib import Path
 from typing import Any
@@ -28,10 +28,11 @@ from visleak.images.addresses import redacted
 from visleak.images.sources import resolved
 from visleak.pipeline import folder as folders
 from visleak.pipeline import rounds
+from visleak.pipeline.cost import Cost, cost_of
 from visleak.pipeline.processes import Processes
 from visleak.pipeline.stored_encoder import encoder_for
 from visleak.pipeline.summary import summarise
-from visleak.pipeline.thresholds import read_thresholds, thresholds_of
+from visleak.pipeline.thresholds import Thresholds, read_thresholds, thresholds_of
 from visleak.pipeline.workplace import Engine, Progress
 from visleak.records import (
     DEGREES,
@@ -330,6 +331,128 @@ def audit(
     Raises:
         UsageError, VisleakError: see their messages.
     """
+    prepared = prepare(
+        test,
+        train,
+        settings=settings,
+        encoder=encoder,
+        encoder_options=encoder_options,
+        thresholds=thresholds,
+    )
+    return prepared.run(
+        out=out,
+        workers=workers,
+        cache=cache,
+        progress=progress,
+        engine=engine,
+        device=device,
+        force=force,
+        command=command,
+    )
+
+
+@dataclass(frozen=True)
+class Prepared:
+    """An audit whose sets and encoder are open; no image is read yet.
+
+    Attributes:
+        queries, references: the two sides.
+        encoder: the encoder.
+        settings: with the name of the encoder.
+        limits: the thresholds.
+    """
+
+    queries: tuple[AnySet, ...]
+    references: tuple[AnySet, ...]
+    encoder: Encoder
+    settings: Settings
+    limits: Thresholds
+
+    @property
+    def images(self) -> int:
+        """How many images there are on both sides."""
+        return sum(len(images) for images in (*self.queries, *self.references))
+
+    def cost(
+        self, *, workers: int | None = None, cache: str | os.PathLike[str] | None = "default"
+    ) -> Cost:
+        """Return what the audit will cost, from a sample of its images and pairs."""
+        with open_cache(cache) as store:
+            return cost_of(
+                self.queries,
+                self.references,
+                self.encoder,
+                self.settings,
+                workers_for(self.images, workers),
+                store,
+                self.limits,
+            )
+
+    def run(
+        self,
+        *,
+        out: str | os.PathLike[str] | None = None,
+        workers: int | None = None,
+        cache: str | os.PathLike[str] | None = "default",
+        progress: Progress = pipeline.silent,
+        engine: Engine = Processes,
+        device: str = "cpu",
+        force: bool = False,
+        command: str | None = None,
+    ) -> Audit:
+        """Run the audit; see :func:`audit`."""
+        queries, references = self.queries, self.references
+        folder = Path(out) if out is not None else Path(tempfile.mkdtemp(prefix="visleak-"))
+        about: dict[str, Any] = {
+            "key": folders.key_of(queries, references, self.encoder, self.settings, self.limits),
+            "opened_in": os.getcwd(),
+            "command": command and redacted(command),
+        }
+        crew = workers_for(self.images, workers)
+        try:
+            with folders.claimed(folder, (*queries, *references)):
+                finished = folders.holds(folder, about["key"], force=force)
+                if not finished:
+                    with (
+                        open_cache(cache) as store,
+                        pipeline.Workplace.at(
+                            folder, crew, store, progress, engine, device
+                        ) as place,
+                    ):
+                        self._write(folder, place, about)
+            result = Audit(folder)
+        except BaseException:
+            if out is None:
+                shutil.rmtree(folder, ignore_errors=True)
+            raise
+        if out is None:
+            weakref.finalize(result, shutil.rmtree, folder, ignore_errors=True)
+        result.reused = finished
+        result._opened = {images.name: images for images in (*queries, *references)}
+        return result
+
+    def _write(self, folder: Path, place: pipeline.Workplace, about: dict[str, Any]) -> None:
+        settings = self.settings
+        outcome = pipeline.run(
+            self.queries, self.references, self.encoder, settings, place, self.limits
+        )
+        summary = summarise(outcome, self.encoder, settings, visleak.__version__) | about
+        summary["verification"], said = rounds.account(each.skipped for each in outcome.compared)
+        summary["skipped"] += said
+        timings = {step: round(time, 3) for step, time in place.seconds.items()}
+        folders.write(folder, outcome, summary | {"timings": timings})
+
+
+def prepare(
+    test: Source | Sequence[AnySet],
+    train: Source | Sequence[AnySet] | None = None,
+    *,
+    settings: Settings | None = None,
+    encoder: str | Encoder | Encodes | None = None,
+    encoder_options: Mapping[str, object] | None = None,
+    thresholds: str | os.PathLike[str] | None = None,
+) -> Prepared:
+    """Open the sets, the encoder and the thresholds of an audit; arguments as of :func:`audit`."""
     settings = settings or Settings()
     queries, references = _sets(test, "test"), _sets(train, "train") if train is not None else ()
     maker = encoder_for(
@@ -341,40 +464,7 @@ def audit(
     settings = replace(settings, encoder=maker.name)
     calibrated = read_thresholds(thresholds, maker) if thresholds is not None else None
     limits = thresholds_of(maker, settings, calibrated)
-    folder = Path(out) if out is not None else Path(tempfile.mkdtemp(prefix="visleak-"))
-    about: dict[str, Any] = {
-        "key": folders.key_of(queries, references, maker, settings, limits),
-        "opened_in": os.getcwd(),
-        "command": command and redacted(command),
-    }
-    count = sum(len(images) for images in (*queries, *references))
-    crew = workers_for(count, workers)
-    try:
-        with folders.claimed(folder, (*queries, *references)):
-            finished = folders.holds(folder, about["key"], force=force)
-            if not finished:
-                with (
-                    open_cache(cache) as store,
-                    pipeline.Workplace.at(folder, crew, store, progress, engine, device) as place,
-                ):
-                    outcome = pipeline.run(queries, references, maker, settings, place, limits)
-                    summary = summarise(outcome, maker, settings, visleak.__version__) | about
-                    summary["verification"], said = rounds.account(
-                        each.skipped for each in outcome.compared
-                    )
-                    summary["skipped"] += said
-                    timings = {step: round(time, 3) for step, time in place.seconds.items()}
-                    folders.write(folder, outcome, summary | {"timings": timings})
-        result = Audit(folder)
-    except BaseException:
-        if out is None:
-            shutil.rmtree(folder, ignore_errors=True)
-        raise
-    if out is None:
-        weakref.finalize(result, shutil.rmtree, folder, ignore_errors=True)
-    result.reused = finished
-    result._opened = {images.name: images for images in (*queries, *references)}
-    return result
+    return Prepared(queries, references, maker, settings, limits)
 
 
 @contextlib.contextmanager

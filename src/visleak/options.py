@@ -9,6 +9,7 @@ of settings: the command line imports all of them at start-up.
 from __future__ import annotations
 
 import dataclasses
+import re
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from types import EllipsisType
@@ -141,20 +142,27 @@ def check(settings: Any) -> None:
                 raise UsageError(f"{field.name} must be {bounds}; got {each}")
 
 
+def share_of(text: str) -> float | None:
+    """Return the share of a text, a number or a percentage; ``None`` if it is none.
+
+    >>> share_of("0.05"), share_of("5 %"), share_of("5")
+    (0.05, 0.05, None)
+    """
+    found = re.fullmatch(r"(\d+\.?\d*|\.\d+)(?:[eE](-?\d+))?\s*(%?)", text.strip(), re.ASCII)
+    if found is None:
+        return None
+    share = float(text.strip().rstrip("%")) / (100.0 if found[3] else 1.0)
+    return share if 0.0 <= share <= 1.0 else None
+
+
 def share(text: str) -> float:
-    """Return a share from 0 to 1 of a text such as ``0.01`` or ``1%``.
+    """Return the share of a text, as :func:`share_of`.
 
     Raises:
         UsageError: it is none.
-
-    >>> share("0.05"), share("5 %")
-    (0.05, 0.05)
     """
-    try:
-        value = float(text.strip().removesuffix("%")) / (100 if text.strip()[-1:] == "%" else 1)
-    except ValueError:
-        value = -1.0
-    if not 0.0 <= value <= 1.0:
+    value = share_of(text)
+    if value is None:
         raise UsageError(f"a share is a number from 0 to 1 or a percentage (1%); got {text!r}")
     return value
 
@@ -196,6 +204,11 @@ class Execution(Options):
         metavar="DIR|off",
         panel=SPEED,
     )
+
+    def chosen(self) -> dict[str, Any]:
+        """Return ``workers`` and ``cache`` as public functions take them."""
+        cache = None if self.cache == "off" else self.cache or "default"
+        return {"workers": self.workers, "cache": cache}
 
 
 @dataclass(frozen=True)

@@ -13,7 +13,7 @@ def counted(count: int, noun: str) -> str:
     >>> counted(1, "pair"), counted(2_000, "pair"), counted(2, "match")
     ('1 pair', '2,000 pairs', '2 matches')
     """
-    plural = f"{noun}es" if noun.endswith(("s", "x", "ch", "sh")) else f"{noun}s"
+    plural = f"{noun}es" if noun.endswith(("s", "x", "tch", "sh")) else f"{noun}s"
     return f"{count:,} {noun if count == 1 else plural}"
 
 

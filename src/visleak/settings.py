@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass, fields
 from typing import Any, Final
 
 from visleak.errors import UsageError
+from visleak.options import METHOD, SETS, SPEED, Columns, Options, argument, check, option
 
-SEARCHES: Final = ("exact", "faiss")
 VIEW_CHOICES: Final = ("none", "mirror", "all")
-CANDIDATE_RULES: Final = ("auto", "nearest", "best")
-ANNOTATIONS: Final = ("auto", "used", "unused")
 #: Probability from which a pair is ``near``, unless the caller sets another.
 NEAR_AT: Final = 0.5
 #: Seconds that no recording lasts.
@@ -54,33 +51,96 @@ class Settings:
     visleak.errors.UsageError: views must be one of none, mirror, all; got 'some'
     """
 
-    encoder: str = ""
-    search: str = "exact"
-    hard: float | None = None
-    soft: float | None = None
-    views: str = "all"
-    candidates: str = "auto"
+    encoder: str = option(
+        "",
+        "What makes vectors of images: builtin, clip, dinov2, sscd:FILE and others, see"
+        " docs/encoders.md. Default: that of the embeddings, or builtin.",
+        metavar="NAME",
+        panel=METHOD,
+    )
+    search: str = option(
+        "exact",
+        "Search engine. A faiss index may miss pairs; how many is measured and stored with the"
+        " audit.",
+        choices=("exact", "faiss"),
+        panel=METHOD,
+    )
+    hard: float | None = option(
+        None,
+        "Similarity from which a leak is hard. Default: the encoder's own.",
+        metavar="X",
+        panel=METHOD,
+    )
+    soft: float | None = option(
+        None,
+        "Similarity from which a leak is soft. Default: the encoder's own.",
+        metavar="X",
+        panel=METHOD,
+    )
+    views: str = option(
+        "all",
+        "Also compare mirrored, rotated and inverted views.",
+        choices=VIEW_CHOICES,
+        panel=METHOD,
+    )
+    candidates: str = option(
+        "auto",
+        "Which pairs to verify: all above the threshold and the 20 nearest per image (auto: of"
+        " training embeddings those above the threshold alone), or the nearest alone.",
+        choices=("auto", "nearest", "best"),
+        panel=METHOD,
+    )
     local: bool = True
-    within: bool = True
-    verify: bool = True
-    near_at: float = NEAR_AT
-    annotations: str = "auto"
-    sample: int = 0
+    within: bool = option(
+        True, "Do not search for duplicates inside the test sets.", "--skip-within", panel=METHOD
+    )
+    verify: bool = option(
+        True,
+        "Skip pixel verification: report similarity levels (degrees), but no grades. If the"
+        " thresholds do not suit the images (the summary says so), find others with visleak"
+        " calibrate.",
+        "--no-verify",
+        panel=METHOD,
+    )
+    near_at: float = option(
+        NEAR_AT,
+        "Probability from which a verified pair is near, above 0 and below 1.",
+        metavar="P",
+        panel=METHOD,
+    )
+    annotations: str = option(
+        "auto",
+        "Whether training saw the annotations. Default: as the roles of the sets say.",
+        choices=("auto", "used", "unused"),
+        panel=METHOD,
+    )
+    sample: int = option(
+        0,
+        "Audit a random sample of N images per test set, drawn with a fixed seed.",
+        metavar="N",
+        panel=SETS,
+        least=0,
+    )
     per_query: int = 100
-    within_frames: int = 10
-    within_seconds: float = 1.0
+    within_frames: int = option(
+        10,
+        "A recording leaks if a test frame is at most this many frames from a training frame.",
+        "--max-frame-gap",
+        metavar="N",
+        panel=METHOD,
+        least=0,
+    )
+    within_seconds: float = option(
+        1.0,
+        "The same for frames whose time is known.",
+        "--max-time-gap",
+        metavar="S",
+        panel=METHOD,
+        least=0,
+    )
 
     def __post_init__(self) -> None:
-        choices: Mapping[str, tuple[str, ...]] = {
-            "search": SEARCHES,
-            "views": VIEW_CHOICES,
-            "candidates": CANDIDATE_RULES,
-            "annotations": ANNOTATIONS,
-        }
-        for name, allowed in choices.items():
-            value = getattr(self, name)
-            if value not in allowed:
-                raise UsageError(f"{name} must be one of {', '.join(allowed)}; got {value!r}")
+        check(self)
         for name in ("hard", "soft"):
             value = getattr(self, name)
             if value is not None and not -1.0 <= value <= 1.0:
@@ -98,8 +158,8 @@ class Settings:
             raise UsageError(
                 f"near_at ({self.near_at}) is for verified pairs; leave it out, or verify"
             )
-        if self.sample < 0 or self.per_query < 1:
-            raise UsageError("sample must be 0 or more and per_query 1 or more")
+        if self.per_query < 1:
+            raise UsageError(f"per_query must be 1 or more; got {self.per_query}")
         if not (0 <= self.within_frames < 2**63 and 0.0 <= self.within_seconds < LONGEST):
             raise UsageError(
                 "within_frames must be from 0 to below 2^63, and within_seconds from 0 to below"
@@ -116,3 +176,80 @@ class Settings:
             for field in fields(self)
             if field.name not in CHOSEN or getattr(self, field.name) != field.default
         }
+
+
+@dataclass(frozen=True)
+class SideColumns(Columns):
+    """Columns of the tables of both sides."""
+
+    frame: str | None = option(
+        None,
+        "Column with the frame numbers of recordings, or with times (seconds, ISO dates, whole"
+        " milli-, micro- or nanoseconds since 1970); or a pattern whose first group is searched in"
+        " the id. With --group, test frames next to training frames of their recording are found"
+        " by time.",
+        metavar="COLUMN|/REGEX/",
+        panel=SETS,
+    )
+
+
+@dataclass(frozen=True)
+class Sides(Options):
+    """What is compared, as texts: a folder with splits, two sides, or sets with each other."""
+
+    folder: str | None = argument(
+        None,
+        "A data set with train, val and test in it: folders, Parquet files, a table with a split"
+        " column, or a YOLO data.yaml. Test and val are compared with train.",
+        metavar="DIR",
+    )
+    test: tuple[str, ...] = option(
+        (),
+        "Test images: a folder, list, glob, .csv or .parquet, .zip, .tar, shards such as"
+        " a-{000..146}.tar, any of these at https://, s3:// or gs://, hf:NAME#test,"
+        " cifar:FOLDER#test, kitti:FOLDER, coco:FILE, yolo:FILE#val or emb:FOLDER (embeddings)."
+        " May be repeated.",
+        metavar="[[DATASET:]NAME=]SOURCE",
+        panel=SETS,
+    )
+    train: tuple[str, ...] = option(
+        (),
+        "Training images to compare them with. May be repeated.",
+        metavar="[[DATASET:]NAME=]SOURCE",
+        panel=SETS,
+    )
+    sets: tuple[str, ...] = option(
+        (),
+        "A set to compare with itself; several are also compared with each other.",
+        "--set",
+        metavar="[[DATASET:]NAME=]SOURCE",
+        panel=SETS,
+    )
+    columns: SideColumns = SideColumns()
+
+
+@dataclass(frozen=True)
+class Network(Options):
+    """How a network computes vectors; ``None`` leaves it to the encoder."""
+
+    device: str | None = option(
+        None,
+        "Device for neural encoders and for comparing embeddings. Default: GPU if available for"
+        " encoders, the processor for comparing.",
+        metavar="auto|cpu|cuda|..",
+        panel=SPEED,
+    )
+    batch: int | None = option(
+        None,
+        "Images per batch of a network; fewer need less memory.",
+        metavar="N",
+        panel=SPEED,
+        least=1,
+    )
+    precision: str | None = option(
+        None,
+        "Floating-point precision of a network. fp16 and bf16 are faster on GPUs and change"
+        " similarities in about the third decimal.",
+        metavar="fp32|fp16|bf16",
+        panel=METHOD,
+    )

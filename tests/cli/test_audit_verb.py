@@ -53,9 +53,7 @@ def test_reuse_is_said_and_keeps_everything(dataset: Path, audited: Path) -> Non
     before = {path: path.stat().st_mtime_ns for path in audited.iterdir()}
     ran = run("audit", dataset, "-o", audited, "--json")
     assert ran.code == 0
-    assert ran.err == (
-        f"reused: {audited} holds this very audit, finished; --force does it again\n"
-    )
+    assert ran.err == (f"reused: {audited} holds this audit, finished; --force runs it again\n")
     assert ran.out == (audited / "audit.json").read_text()
     assert {path: path.stat().st_mtime_ns for path in audited.iterdir()} == before
 
@@ -215,8 +213,8 @@ def test_nothing_readable_names_the_cure(
         (["--hard", "2"], "hard must be a similarity between -1 and 1; got 2.0"),
         (["--hard", "0.1", "--soft", "0.2"], "hard (0.1) must not be below soft (0.2)"),
         (["--hard", "x"], "'--hard'"),
-        (["--workers", "0"], "'--workers'"),
-        (["--sample", "-1"], "'--sample'"),
+        (["--workers", "0"], "workers must be 1 or more"),
+        (["--sample", "-1"], "sample must be 0 or more"),
         (["--tset", "x"], "no such option --tset; did you mean --set or --test"),
         (["--nonsense-x"], "no such option --nonsense-x; see visleak audit --help"),
         (["-o"], "option '-o' requires an argument; see visleak audit --help"),

@@ -155,4 +155,4 @@ def test_the_output_is_no_baseline(dataset: Path, audited: Path) -> None:
 def test_a_study_has_no_baseline(audited: Path, tmp_path: Path) -> None:
     code, message = refused("audit", "--config", tmp_path / "a.toml", "--baseline", audited)
     assert code == 2
-    assert message.startswith("--baseline is for one audit, not for --config")
+    assert message.startswith("--baseline cannot be used with --config")

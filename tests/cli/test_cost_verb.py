@@ -17,8 +17,9 @@ import pyarrow.parquet as pq
 import pytest
 from calling import MOSTLY_READABLE, refused, run
 
-from visleak.cli.cost_view import line, size
 from visleak.pipeline.cost import Cost
+from visleak.pipeline.cost import describe as line
+from visleak.quantities import size
 
 
 def test_cost_says_a_line_and_stops(dataset: Path, tmp_path: Path) -> None:
@@ -112,8 +113,8 @@ def test_without_thresholds_there_are_no_degrees(
     assert pairs["grade"].null_count == 0
     ran = run("audit", dataset, "-o", unmeasured, "--encoder", "phash")
     assert ran.out.startswith("3 of 6 test images")
-    assert "thresholds  none are known for this encoder\n" in ran.out
-    assert f"not done    {HOW}\n" in ran.out
+    assert re.search(r"thresholds +none are known", ran.out)
+    assert HOW in ran.out
     assert "near or exact" in ran.out
     assert "hard or soft" not in ran.out
     assert ran.err.startswith("reused: ")
@@ -206,7 +207,7 @@ def test_options_that_the_encoder_does_not_have(dataset: Path, option: str) -> N
 
 TOLD = """
 import sys
-import visleak.cli.audit_verb as verb
+import visleak.cli.audits as verb
 verb.WORTH_TELLING, verb.TELL_ABOVE = 1, 0.0
 from visleak.cli import main
 main(sys.argv[1:])

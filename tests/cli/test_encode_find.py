@@ -31,7 +31,7 @@ def test_encode_says_what_it_wrote(dataset: Path, tmp_path: Path) -> None:
     assert ran.out == f"6 vectors in 2 files, 1 unreadable\n{tmp_path / 'out'}\n"
     again = run("encode", dataset / "test", "-o", tmp_path / "out", "--shard", 4)
     assert (again.code, again.out) == (0, ran.out)
-    assert again.err == f"reused: {tmp_path / 'out'} holds these very vectors, finished\n"
+    assert again.err == f"reused: {tmp_path / 'out'} holds these vectors, finished\n"
     assert refused("encode", dataset / "train", "-o", tmp_path / "out") == (
         2,
         f"{tmp_path / 'out'} holds embeddings of another set, encoder or layout; choose another"
@@ -56,7 +56,7 @@ def test_anonymous_warns_of_thumbnails_and_says_what_to_keep(dataset: Path, tmp_
     ran = run("encode", dataset / "test", "-o", out, "--anonymous")
     assert ran.code == 0
     assert ran.err == (
-        "note: the built-in fingerprint contains a thumbnail (colours and edges) of every picture,"
+        "note: the built-in fingerprint contains a thumbnail (colours and edges) of every image,"
         " whatever the ids are; publish a learned encoder's vectors: --encoder clip\n"
     )
     assert ran.out.splitlines()[-1] == (
@@ -178,7 +178,7 @@ def test_verbs_that_change_pictures_need_them(
 
 def test_find_in_pictures_looks_at_them(dataset: Path) -> None:
     copy, other = dataset / "test" / "thing" / "copy.png", dataset / "test" / "thing" / "q0.png"
-    ran = run("find", copy, other, "--against", dataset / "train", "--json", "-k", 2)
+    ran = run("find", copy, other, "--against", dataset / "train", "--json", "--top-k", 2)
     assert (ran.code, ran.err) == (0, "")
     found = json.loads(ran.out)["images"]
     assert [(each["image"], each["found"]) for each in found] == [
@@ -203,8 +203,8 @@ def test_find_in_embeddings_speaks_of_likeness(dataset: Path, encoded: dict[str,
         assert first["matches"][0]["degree"] == "hard"
         assert (first["matches"][0]["grade"], len(second["matches"])) == (None, 5)
     lines = run("find", copy, other, "--against", encoded["train"]).out.splitlines()
-    assert lines[0].endswith("something as alike as a copy is there: thing/t0.png of train (hard)")
-    assert any(": not found; the most alike has similarity 0." in line for line in lines)
+    assert lines[0].endswith("likely match (similarity only): thing/t0.png of train (hard)")
+    assert any(": not found; the nearest has similarity 0." in line for line in lines)
 
 
 def test_find_says_nothing_that_no_threshold_tells(dataset: Path, tmp_path: Path) -> None:
@@ -213,7 +213,7 @@ def test_find_says_nothing_that_no_threshold_tells(dataset: Path, tmp_path: Path
     assert run("encode", dataset / "train", "--encoder", "phash", "-o", hashes).code == 0
     found = json.loads(run("find", copy, "--against", hashes, "--json").out)["images"][0]
     assert (found["found"], found["matches"][0]["similarity"]) == (None, 1.0)
-    assert "the most alike has similarity 1.000; no thresholds are known for this encoder" in (
+    assert "the nearest has similarity 1.000; no thresholds are known for this encoder" in (
         run("find", copy, "--against", hashes).out
     )
 

@@ -5,8 +5,8 @@ from pathlib import Path
 import pytest
 from calling import MOSTLY_READABLE, refused, run
 
-from visleak.cli.gates import Gate, check, parse, parse_all, tripped
 from visleak.errors import UsageError
+from visleak.gating.gates import Gate, check, parse, parse_all, tripped
 from visleak.stats import Rate
 
 

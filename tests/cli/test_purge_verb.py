@@ -7,10 +7,11 @@ import json
 import pytest
 from calling import HOSTILE, refused, run
 
-from visleak.cli.purge_view import shown
+from visleak.cli.command import whole
 from visleak.cli.terminal import rendered
 from visleak.images import open_images
 from visleak.remedy.advice import Advice
+from visleak.remedy.documents import purge_document
 from visleak.remedy.manifest import Removed
 from visleak.remedy.purge_plan import Purge, SetPlan, Share, Wish
 
@@ -21,10 +22,10 @@ def test_the_plan_is_printed_and_nothing_is_written(audited, tmp_path, monkeypat
     assert ran.code == 0
     assert ran.err == ""
     lines = ran.out.splitlines()
-    assert lines[0] == "3 of 7 images of test would go (near and exact pairs); 4 stay"
+    assert lines[0] == "3 of 7 images of test would be removed (near and exact pairs); 4 stay"
     assert any(line.startswith("thing") and "100.00 %" in line for line in lines)
-    assert "recommended  --remove-from " in ran.out
-    assert lines[-1] == "nothing was written; add -o DIR --format manifest|link|copy --apply"
+    assert "--remove-from " in ran.out
+    assert lines[-1].endswith("nothing was written; add -o DIR --format manifest|link|copy --apply")
     assert list(tmp_path.iterdir()) == []
 
 
@@ -33,9 +34,9 @@ def test_write_audit_again_and_take_back(audited, dataset, tmp_path):
     out = tmp_path / "clean"
     ran = run("purge", audited, "--remove-from", "test", "-o", out, "--format", "copy", "--apply")
     assert ran.code == 0
-    assert ran.out.startswith("3 of 7 images of test went (near and exact pairs); 4 stay\n")
-    assert f"source       test={out}\n" in ran.out
-    assert f"check it     visleak audit --test test={out} --train train=" in ran.out
+    assert ran.out.startswith("3 of 7 images of test were removed (near and exact pairs); 4 stay\n")
+    assert f" test={out}\n" in ran.out
+    assert f" visleak audit --test test={out} --train train=" in ran.out
     images = open_images(out)
     assert images.ids.to_pylist() == [*(f"thing/q{i}.png" for i in range(3)), "thing/text.jpg"]
     again = run("audit", "--test", out, "--train", dataset / "train", "-o", tmp_path / "again")
@@ -46,8 +47,8 @@ def test_write_audit_again_and_take_back(audited, dataset, tmp_path):
     (out / "thing" / "q0.png").write_bytes(b"mine")
     planned = run("purge", "--undo", out)
     assert planned.out.splitlines()[-2:] == [
-        "  stays: thing/q0.png: its content is another",
-        "nothing was removed; --apply does it",
+        "  kept: thing/q0.png: its content is another",
+        "dry run: nothing was removed; add --apply",
     ]
     done = run("purge", "--undo", out, "--apply")
     assert done.code == 0
@@ -78,21 +79,20 @@ def test_hostile_names_reach_lists_and_terminal_as_text(audited, tmp_path):
     [
         (
             ["A"],
-            "purge needs --remove-from test or --remove-from train, or --undo MANIFEST; see visleak"
-            " purge --help",
+            "purge needs --remove-from test or train, or --undo MANIFEST; see visleak purge --help",
         ),
-        ([], "purge needs an audit folder, or --undo MANIFEST; see visleak purge --help"),
+        ([], "purge needs AUDIT_DIR, or --undo MANIFEST; see visleak purge --help"),
         (["A", "--remove-from", "test", "--apply"], "--apply needs a folder to write: -o DIR"),
-        (["A", "--remove-from", "us"], "from must be one of test, train; got 'us'"),
+        (["A", "--remove-from", "us"], "remove_from must be one of test, train; got 'us'"),
         (
             ["A", "--remove-from", "test", "--grade", "near", "--degree", "hard"],
             "give either --grade or --degree",
         ),
         (
             ["A", "--remove-from", "test", "--format", "zip", "-o", "out", "--apply"],
-            "as must be one of manifest, link, copy; got 'zip'",
+            "format must be one of manifest, link, copy; got 'zip'",
         ),
-        (["A", "--undo", "x"], "--undo takes a manifest alone, and --apply"),
+        (["A", "--undo", "x"], "AUDIT_DIR cannot be used with --undo; leave it out"),
         (["--undo", "x"], "x does not exist; give the manifest.json of a clean data set"),
         (
             ["nowhere", "--remove-from", "test"],
@@ -116,12 +116,12 @@ def test_many_classes_are_counted_not_dropped_in_silence():
         classes=tuple(Share(f"c{i:02d}", 3, 2) for i in range(30)),
     )
     found = Purge(Wish(), (plan,), 2, 0, Advice("test", "because"), ("a caveat",))
-    lines = rendered(shown(found, {}, None)).splitlines()
-    assert lines[0] == "30 of 90 images of test would go (near and exact pairs); 60 stay"
+    lines = rendered(whole(purge_document(found, {}, None))).splitlines()
+    assert lines[0] == "30 of 90 images of test would be removed (near and exact pairs); 60 stay"
     assert sum(line.startswith("c") and " 3.33 %" in line for line in lines) == 25
-    assert "and 5 further classes (--json has all)" in lines
-    assert "disputed     2 pairs left out; --include-disputed counts them" in lines
-    assert "not seen     a caveat" in lines
+    assert "test, 25 of 30 classes" in purge_document(found, {}, None).grids()[0].title
+    assert any(line.startswith("disputed ") and "2 pairs left out" in line for line in lines)
+    assert any(line.startswith("not seen ") and line.endswith("a caveat") for line in lines)
     assert len(found.as_dict()["sets"][0]["classes"]) == 30
 
 

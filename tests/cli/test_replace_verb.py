@@ -32,7 +32,7 @@ def test_a_plan_in_words(asked: list[object], tmp_path: Path) -> None:
     assert (ran.code, ran.err) == (0, "")
     lines = ran.out.splitlines()
     assert lines[:3] == [
-        "5 of 12 images of test are duplicates (near or closer): 4 repeat a training image, 1"
+        "5 of 12 images of test are duplicates (near or closer): 4 of a training image, 1 of"
         " another test image",
         "left out, blank: 1 test image",
         "pool: 14 of 18 images can be used; not 1 in the audit already, 1 repeating another one,"
@@ -43,8 +43,8 @@ def test_a_plan_in_words(asked: list[object], tmp_path: Path) -> None:
     assert ["dog", "2", "2", "0", "4"] in table
     assert ["all", "5", "5", "0", "9"] in table
     assert lines[-2:] == [
-        "5 of 5 replacements were chosen by the machine (seed 0); no person has looked at them",
-        f"this is a plan, nothing was written; --apply writes the test set to {tmp_path / 'fair'}",
+        "5 of 5 replacements were selected automatically (seed 0); no person has checked them",
+        f"dry run: nothing was written; --apply writes the test set to {tmp_path / 'fair'}",
     ]
     assert not (tmp_path / "fair").exists()
 
@@ -53,7 +53,7 @@ def test_written_and_then_there_already(asked: list[object], tmp_path: Path) -> 
     out = tmp_path / "fair"
     order = ["replace", *asked, "--select", "auto", "--apply", "-o", out]
     assert run(*order).out.splitlines()[-1] == f"written: {out}; it opens as {out}"
-    assert run(*order).out.splitlines()[-1] == f"there already: {out}; it opens as {out}"
+    assert run(*order).out.splitlines()[-1] == f"reused: {out}; it opens as {out}"
     told = json.loads(run("replace", *asked, "--json").out)
     assert (told["replaced"], told["chosen_by_machine"], told["missing"]) == (5, 5, [])
 
@@ -82,13 +82,13 @@ def test_hostile_names_stay_on_their_line(planted: Path, tmp_path: Path) -> None
 @pytest.mark.parametrize(
     ("more", "said"),
     [
-        (["--select", "best"], "choose must be one of approved, auto; got 'best'"),
+        (["--select", "best"], "select must be one of approved, auto; got 'best'"),
         (["--grade", "soft"], "grade must be one of exact, near, similar; got 'soft'"),
         (["--set", "val"], "set must be one of test; got 'val'"),
         (["--apply"], "to write the fair test set, name a folder for it with -o DIR"),
         (
             ["--format", "zip", "--select", "auto", "--apply", "-o", "x"],
-            "as must be one of manifest,",
+            "format must be one of manifest,",
         ),
     ],
 )

@@ -5,11 +5,11 @@ from pathlib import Path
 import pytest
 from calling import refused
 
-from visleak.cli.sets import Columns, from_folder, from_options, named
-from visleak.cli.sets import _asked as asked
 from visleak.errors import UsageError
-
-NONE = Columns(None, None, None)
+from visleak.images.sides import distinct_names as named
+from visleak.images.sides import named_sets as asked
+from visleak.images.sides import open_sides
+from visleak.settings import Sides
 
 
 def names(test: list[str], train: list[str], sets: list[str] | None = None) -> list[str]:
@@ -43,11 +43,11 @@ def test_one_name_for_two_sets_is_refused(test: list[str], train: list[str]) -> 
 
 def test_roles_and_datasets(dataset: Path) -> None:
     train, test = dataset / "train", dataset / "test"
-    sides = from_options([f"voc:a={test}"], [str(train)], [], NONE)
+    sides = open_sides(Sides(test=(f"voc:a={test}",), train=(str(train),)))
     (query,), (reference,) = sides.queries, sides.references
     assert (query.name, query.dataset, query.roles) == ("a", "voc", ("benchmark",))
     assert (reference.name, reference.dataset, reference.roles) == ("train", "", ("training",))
-    alone = from_options([], [], [str(test)], NONE)
+    alone = open_sides(Sides(sets=(str(test),)))
     assert (alone.queries[0].roles, alone.references) == ((), ())
 
 
@@ -57,12 +57,12 @@ def test_splits_of_a_folder(tmp_path: Path, dataset: Path) -> None:
     for split in ("train", "val", "test"):
         (tmp_path / split).mkdir()
         (tmp_path / split / "a.png").write_bytes(picture)
-    sides = from_folder(str(tmp_path), NONE)
+    sides = open_sides(Sides(str(tmp_path)))
     assert [images.name for images in sides.queries] == ["val", "test"]
     assert [images.name for images in sides.references] == ["train"]
     (tmp_path / "train" / "a.png").unlink()
     (tmp_path / "train").rmdir()
-    sides = from_folder(str(tmp_path), NONE)
+    sides = open_sides(Sides(str(tmp_path)))
     assert [images.name for images in sides.queries] == ["test"]
     assert [images.name for images in sides.references] == ["val"]
 

@@ -46,9 +46,9 @@ def test_what_it_prints(shapes: Path, tmp_path: Path) -> None:
     assert ran.err == ""
     first, second, files, after = ran.out.splitlines()
     assert first == (
-        "plain-11 at 16 pixels: 2 classes, learnt from 36 pictures of shapes in 2 epochs"
+        "plain-11 at 16 pixels: 2 classes, learnt from 36 images of shapes in 2 epochs"
     )
-    assert second.startswith("  accuracy, what was held out: ")
+    assert second.startswith("  accuracy, held-out part: ")
     assert second.split(": ")[1].split(" (")[0].endswith(" of 4")
     assert files == f"{out}, {out}.json"
     assert after == f"use it with --encoder onnx:{out}"
@@ -72,7 +72,7 @@ def test_json_is_the_record_and_notes_go_elsewhere(shapes: Path, tmp_path: Path)
     ]
     ran = run("train-encoder", bare, "-o", out, *QUICK, "--force", "--test", bare)
     assert ran.code == 0
-    assert "  two views of a picture found among all, pictures: " in ran.out
+    assert "  two views of an image found among all, pictures: " in ran.out
 
 
 def test_what_it_refuses(shapes: Path, tmp_path: Path) -> None:
@@ -148,8 +148,8 @@ def test_an_interrupt_says_what_is_kept(
         kept = out.with_name(".model.onnx.training") / "checkpoint.pt"
         assert refused("train-encoder", shapes, "-o", out, *QUICK) == (
             130,
-            f"interrupted; what was learnt is kept in {kept}, and the same command goes on from"
-            " there",
+            f"interrupted; the state of the training run is kept in {kept}; the same command"
+            " resumes from there",
         )
     ran = run("train-encoder", shapes, "-o", out, *QUICK)
     assert ran.code == 0

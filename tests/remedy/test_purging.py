@@ -314,7 +314,7 @@ def test_audits_that_cannot_be_purged(audited, sources, tmp_path):
         purge(alone, side="train")
     assert str(raised.value) == (
         "this audit compared a set with itself alone, so there is no training side; use"
-        " --remove-from test --within drop"
+        " --remove-from test --test-duplicates drop"
     )
     both = make_audit(
         tmp_path / "b", dict(zip("ab", sources, strict=True)), {}, [],

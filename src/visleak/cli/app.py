@@ -11,24 +11,12 @@ from typing import Annotated
 
 import typer
 
-from visleak.cli import audit_folders, edges
-from visleak.cli.audit_verb import audit
-from visleak.cli.calibrate_verb import calibrate
+from visleak.cli import audit_folders, audits, edges, image_sets, people, remedies
 from visleak.cli.command import add
 from visleak.cli.dlede_verb import dlede
-from visleak.cli.encode_verb import encode
 from visleak.cli.evaluate_verb import evaluate
-from visleak.cli.find_verb import find
 from visleak.cli.impact_verb import impact
 from visleak.cli.memorization_verb import memorization
-from visleak.cli.purge_verb import purge
-from visleak.cli.replace_verb import replace
-from visleak.cli.review_verb import review
-from visleak.cli.robustness_verb import robustness
-from visleak.cli.split_verb import split
-from visleak.cli.stats_verb import stats
-from visleak.cli.train_verb import train_encoder
-from visleak.cli.verdicts_verb import verdicts
 
 app = typer.Typer(
     name="visleak",
@@ -37,60 +25,32 @@ app = typer.Typer(
     rich_markup_mode="rich",
     context_settings={"help_option_names": ["-h", "--help"]},
 )
-app.command(
-    "audit",
-    epilog="For example: visleak audit --test test/ --train train.zip --fail-on near=1%",
-)(audit)
-app.command(
-    "encode",
-    epilog="For example: visleak encode photos/ --encoder clip -o photos-clip",
-)(encode)
+add(app, "audit", audits.audit, "audit --test test/ --train train.zip --fail-on near=1%")
+add(app, "encode", image_sets.encode, "encode photos/ --encoder clip -o photos-clip")
 add(app, "report", audit_folders.report)
 add(app, "show", audit_folders.show, "show visleak-audit thing/copy.png -o pair.png")
-app.command(
-    "find",
-    epilog="For example: visleak find holiday.jpg --against train/",
-)(find)
-app.command(
-    "review",
-    epilog="For example: visleak review visleak-audit --candidates nearest",
-)(review)
+add(app, "find", image_sets.find, "find holiday.jpg --against train/")
+add(app, "review", people.review, "review visleak-audit --candidates nearest")
 add(app, "export", audit_folders.export, "export visleak-audit --format ids -o leaks.txt")
 add(app, "diff", audit_folders.diff, "diff audit-before audit-after -o changes.csv")
-app.command(
+add(
+    app,
     "purge",
-    epilog="For example: visleak purge visleak-audit --remove-from test --grade near -o clean"
-    " --format copy --apply",
-)(purge)
-app.command(
-    "stats",
-    epilog="For example: visleak stats visleak-audit --grade near -o counts",
-)(stats)
-app.command(
-    "verdicts",
-    epilog="For example: visleak verdicts visleak-audit import duplicates.csv --reviewer Ada",
-)(verdicts)
-app.command(
-    "robustness",
-    epilog="For example: visleak robustness photos/ -o photos-robustness",
-)(robustness)
-app.command(
-    "calibrate",
-    epilog="For example: visleak calibrate photos/ --fpr 1e-5,1e-4 -o thresholds.json",
-)(calibrate)
-app.command(
-    "train-encoder",
-    epilog="For example: visleak train-encoder train/ --test test/ -o model.onnx",
-)(train_encoder)
-app.command(
+    remedies.purge,
+    "purge visleak-audit --remove-from test --grade near -o clean --format copy --apply",
+)
+add(app, "stats", people.stats, "stats visleak-audit --grade near -o counts")
+add(app, "verdicts", people.verdicts, "verdicts visleak-audit import list.csv --reviewer Ada")
+add(app, "robustness", image_sets.robustness, "robustness photos/ -o photos-robustness")
+add(app, "calibrate", image_sets.calibrate, "calibrate photos/ --fpr 1e-5,1e-4")
+add(app, "train-encoder", image_sets.train_encoder, "train-encoder train/ --test test/")
+add(
+    app,
     "split",
-    epilog="For example: visleak split photos/ --ratios train=0.8,test=0.2 --stratify label"
-    " -o photos-split",
-)(split)
-app.command(
-    "replace",
-    epilog="For example: visleak replace visleak-audit --pool unused/ --select auto",
-)(replace)
+    remedies.split,
+    "split photos/ --ratios train=0.8,test=0.2 --stratify label -o photos-split",
+)
+add(app, "replace", remedies.replace, "replace visleak-audit --pool unused/ --select auto")
 app.add_typer(evaluate, name="evaluate")
 app.command(
     "impact",

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from pathlib import Path
 
-from visleak.cli.command import Call, Reply
+from visleak.cli.command import Call, Reply, whole
 from visleak.options import AUDIT_DIR, Printed, Replaced, argument, keywords, option
 
 
@@ -60,10 +60,9 @@ class Show(Replaced):
 def show(audit: AuditFolder, options: Show) -> Reply:
     """List every pair of an image, most similar first, with the verdicts of people."""
     from visleak.export.image_pairs import document, image_pairs
-    from visleak.reporting import terminal
 
     found = image_pairs(audit.folder, **keywords(options))
-    shown = terminal(document(found), rows=len(found.pairs))
+    shown = whole(document(found))
     return Reply(shown, files=[options.out] if options.out is not None else [])
 
 

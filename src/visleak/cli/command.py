@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import inspect
 import shlex
-from collections.abc import Callable, Iterable, Mapping, Sequence
+import sys
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import MISSING, dataclass, field, is_dataclass
 from functools import wraps
@@ -19,12 +20,15 @@ import typer
 from typer.core import TyperCommand
 
 from visleak.cli import edges
-from visleak.cli.progress import bars
+from visleak.cli import progress as steps
 from visleak.errors import UsageError, VisleakError
-from visleak.options import AUDIT_DIR, Option, build, leaves
+from visleak.options import AUDIT_DIR, OUTPUT, SETS, SPEED, Option, build, leaves
 
 if TYPE_CHECKING:
+    from rich.console import RenderableType
+
     from visleak.pipeline.workplace import Progress
+    from visleak.reporting import Document
 
 
 @dataclass
@@ -42,6 +46,18 @@ class Call:
     given: Mapping[str, str] = field(default_factory=dict)
     line: str = ""
     kept: str = ""
+
+    def say(self, text: str) -> None:
+        """Print a line on stdout at once, while a command runs."""
+        edges.say(f"{edges.plain(text)}\n")
+
+    def note(self, text: str) -> None:
+        """Print a line on stderr at once, before a long run."""
+        edges.note(text)
+
+    def complain(self, text: str) -> None:
+        """Print a warning on stderr at once."""
+        edges.complain(text)
 
     def only_with(self, mode: str, allowed: Iterable[str]) -> None:
         """Refuse all options but some, in a mode where the others mean nothing.
@@ -66,7 +82,8 @@ class Reply:
     Attributes:
         shown: a ``Document``, or parts for the terminal: lines, texts and tables of rich.
         content: what ``--json`` prints: plain values, or a JSON file that is printed as it is.
-        notes, complaints: lines for stderr, before and after the result.
+        notes, complaints: lines for stderr, before and after the result; a complaint that begins
+            with two blanks continues the one before.
         files: that were written; listed after the summary.
         code: exit code.
     """
@@ -77,6 +94,13 @@ class Reply:
     complaints: Sequence[str] = ()
     files: Sequence[Path] = ()
     code: int = 0
+
+
+def whole(document: Document) -> Iterator[RenderableType]:
+    """Return a document for the terminal with all tables and all rows."""
+    from visleak.reporting import terminal
+
+    return terminal(document, rows=sys.maxsize, tables=sys.maxsize)
 
 
 class _Command(TyperCommand):
@@ -110,6 +134,7 @@ def derived(function: Callable[..., Reply]) -> Callable[..., None]:
         raise TypeError(f"{function.__name__}: {', '.join(wrong)} must be settings")
     options = {own.name: (own, hint, declared)
                for group in groups.values() for own, hint, declared in leaves(group)}  # fmt: skip
+    options = dict(sorted(options.items(), key=_place))
     if len(options) != sum(1 for group in groups.values() for _ in leaves(group)):
         raise TypeError(f"{function.__name__}: two of its settings declare one option")
 
@@ -121,11 +146,11 @@ def derived(function: Callable[..., Reply]) -> Callable[..., None]:
             if (source := context.get_parameter_source(name)) and source.name == "COMMANDLINE"
         }
         for name, (own, hint, declared) in options.items():
-            values[name] = _value(values[name], own.default, hint, declared)
+            values[name] = _value(name, values[name], own.default, hint, declared)
             if declared.metavar == AUDIT_DIR and values[name] is not None:
                 _warn_if_unfinished(values[name])
         settings = {name: build(group, values) for name, group in groups.items()}
-        with bars() as progress:
+        with steps.bars() as progress:
             call = Call(progress, given, _line(context))
             calls = {name: call for name, hint in hints.items() if hint is Call}
             try:
@@ -157,9 +182,16 @@ def answer(reply: Reply, *, json: bool) -> None:
 
         edges.say(rendered([*shown(reply.shown), *shown(map(str, reply.files))]))
     for line in reply.complaints:
-        edges.complain(line)
+        (edges.note if line.startswith("  ") else edges.complain)(line)
     if reply.code:
         raise typer.Exit(reply.code)
+
+
+def _place(named: tuple[str, tuple[Any, Any, Option]]) -> tuple[int, bool]:
+    """Return where an option is listed: by panel, and what all commands have last in its own."""
+    name, (_, _, declared) = named
+    ranks = {"": 0, SETS: 1, OUTPUT: 3, SPEED: 4}
+    return ranks.get(declared.panel, 2), name in ("json", "dry_run", "apply", "force")
 
 
 def _parameter(own: Any, hint: Any, declared: Option) -> inspect.Parameter:
@@ -200,12 +232,15 @@ def _text(default: Any) -> Any:
     return default if default in (None, MISSING) else f"{default:g}"
 
 
-def _value(value: Any, default: Any, hint: Any, declared: Option) -> Any:
+def _value(name: str, value: Any, default: Any, hint: Any, declared: Option) -> Any:
     """Return the value of a field from that of its option."""
     if hint is bool:
         return default is not value if value else default
     if declared.parse is not None:
-        return None if value is None else declared.parse(value)
+        try:
+            return None if value is None else declared.parse(value)
+        except UsageError as error:
+            raise UsageError(f"{_flag(name, declared)}: {error}") from None
     return tuple(value or ()) if get_origin(hint) is tuple else value
 
 

@@ -7,7 +7,6 @@ from dataclasses import dataclass, fields, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from visleak.cli import edges
 from visleak.cli.command import Call, Reply
 from visleak.dlede.settings import (
     ANALYSES,
@@ -163,9 +162,8 @@ def dlede(
             " ultralytics:MODEL, torch:detector, torch:classifier or lookup; without retraining,"
             " visleak audit finds the pairs"
         )
-    from visleak.cli.audit_verb import cache_folder
-    from visleak.cli.engines import engine_of
     from visleak.dlede import load_trainer
+    from visleak.pipeline.engines import engine_of
 
     trainer = load_trainer(
         trained_by.trainer,
@@ -173,16 +171,13 @@ def dlede(
         threads=trained_by.threads,
         time_limit=execution.limit,
     )
-    cluster = None
-    if backend.engine != "local" or backend.ray_address:
-        cluster = engine_of(backend.engine, backend.ray_address)
     cost: list[Forecast] = []
     execution = replace(
         execution,
-        engine=cluster,
+        engine=engine_of(backend.engine, backend.ray_address),
         progress=call.progress,
-        notify=edges.note,
-        on_forecast=lambda found: _report_cost(found, cost),
+        notify=call.note,
+        on_forecast=lambda found: _report_cost(found, cost, call),
     )
     settings = {
         "plan": replace(plan, steps=FULL) if options.full_curve else plan,
@@ -199,7 +194,7 @@ def dlede(
         return Reply([forecast_line(found)], as_plain(found) | {"seconds": found.seconds})
     call.kept = f"finished training runs are kept in {options.out}; the same command resumes"
     split = _claimed(options, split, sets, listed=sources.recipe is not None)
-    given = _given_audit(options, split)
+    given = _given_audit(options, split, call)
     audits: list[Audit] = []
 
     def summary() -> Any:
@@ -214,8 +209,7 @@ def dlede(
                 split.test,
                 split.train,
                 out=options.out / "audit",
-                workers=workers.workers,
-                cache=cache_folder(workers.cache),
+                **workers.chosen(),
                 progress=call.progress,
                 force=options.force,
             )
@@ -225,11 +219,9 @@ def dlede(
     from visleak.dlede import run
 
     result = run(split, trainer, options.out, audit=summary, force=options.force, **settings)
-    call.progress("writing the result", 0, 0)
-    reply = _written(result, options, _sheet(options, split, result), audits)
-    call.progress("writing the result", 1, 1)
+    reply = _written(result, options, _sheet(options, split, result, call), audits)
     if cost and cost[0].done == cost[0].trainings:
-        edges.note(f"reused: all {cost[0].done:,} training runs were in {options.out}")
+        call.note(f"reused: all {cost[0].done:,} training runs were in {options.out}")
     return reply
 
 
@@ -257,35 +249,32 @@ def _judge_scores(file: Path, decision: DecisionSettings, options: DLeDeOptions)
 
 def _opened(sources: Sources, columns: Columns, call: Call) -> tuple[Split, Sequence[AnySet]]:
     """Open the split; return it with the sets that it consists of."""
-    from visleak.cli import sets
     from visleak.dlede import split_by, split_of
     from visleak.images.request import check_groups
+    from visleak.images.sides import open_set, open_sides
     from visleak.records import ImageSet
+    from visleak.settings import SideColumns, Sides
 
-    named = sets.Columns(columns.id, columns.label, columns.group)
     call.progress("listing images", 0, 0)
     if sources.whole is not None:
-        images = sets.one(sources.whole, named)
+        images = open_set(sources.whole, columns)
         check_groups([images], columns.group)
-        call.progress("listing images", 1, 1)
         return split_by(images, str(sources.recipe)), [images]
-    compared = (
-        sets.from_folder(sources.folder, named)
-        if sources.folder
-        else sets.from_options([str(sources.test)], [str(sources.train)], [], named)
-    )
+    sides = [() if each is None else (each,) for each in (sources.test, sources.train)]
+    named = SideColumns(columns.id, columns.label, columns.group)
+    compared = open_sides(Sides(sources.folder, *sides, columns=named))
     (train,), by_name = compared.references, {images.name: images for images in compared.queries}
     test = by_name.get("test", compared.queries[0])
     if others := [name for name in by_name if name != test.name]:
-        edges.note(
+        call.note(
             f"{test.name} is tested against {train.name}; {', '.join(others)} is ignored, give it"
             " as --test to test it"
         )
     check_groups((test, train), columns.group)
-    call.progress("listing images", 1, 1)
     for images in (test, train):
         if not isinstance(images, ImageSet):
             raise UsageError(f"set {images.name!r} holds embeddings; training needs images")
+    call.progress("listing images", 1, 1)
     return split_of(test, train), [test, train]  # type: ignore[arg-type]
 
 
@@ -308,7 +297,7 @@ def _claimed(options: DLeDeOptions, split: Split, sets: Sequence[AnySet], *, lis
         return write_split_tables(split, folder.path / "split", force=options.force)
 
 
-def _given_audit(options: DLeDeOptions, split: Split) -> Audit | None:
+def _given_audit(options: DLeDeOptions, split: Split, call: Call) -> Audit | None:
     from visleak.auditing import Audit
     from visleak.dlede.audit import check_audit
     from visleak.store import SECTIONS
@@ -318,11 +307,11 @@ def _given_audit(options: DLeDeOptions, split: Split) -> Audit | None:
     found = Audit(options.audit)
     check_audit(found, split)
     if (found.folder / SECTIONS / "dlede.json").exists():
-        edges.note(f"the report of {found.folder} showed another result of dlede; it is replaced")
+        call.note(f"the report of {found.folder} showed another result of dlede; it is replaced")
     return found
 
 
-def _sheet(options: DLeDeOptions, split: Split, result: DLeDeResult) -> bytes | None:
+def _sheet(options: DLeDeOptions, split: Split, result: DLeDeResult, call: Call) -> bytes | None:
     from visleak.dlede.hashes import pair_sheet
 
     if options.no_images or result.hashes is None or not result.hashes.alike:
@@ -330,7 +319,7 @@ def _sheet(options: DLeDeOptions, split: Split, result: DLeDeResult) -> bytes | 
     try:
         return pair_sheet(split, result.hashes)
     except VisleakError as error:
-        edges.note(f"no sheet of similar pairs: {error}")
+        call.note(f"no sheet of similar pairs: {error}")
         return None
 
 
@@ -354,10 +343,10 @@ def _written(
     return Reply(shown, folder_of(options.out).result, files=[options.out, *pages])
 
 
-def _report_cost(found: Forecast, cost: list[Forecast]) -> None:
+def _report_cost(found: Forecast, cost: list[Forecast], call: Call) -> None:
     cost.append(found)
     if found.done < found.trainings:
-        edges.note(forecast_line(found))
+        call.note(forecast_line(found))
 
 
 def forecast_line(found: Forecast) -> str:

@@ -4,6 +4,7 @@ A duplicate is a pair that is exact, near or similar. Source: their figures 1 an
 """
 
 from visleak.counts.counting import Counts, SetCounts, count
+from visleak.counts.document import documents, review_document
 from visleak.counts.examples import Example
 from visleak.counts.review import Review, review_of
 from visleak.counts.tally import Class, State, Tally
@@ -19,6 +20,8 @@ __all__ = [
     "State",
     "Tally",
     "count",
+    "documents",
+    "review_document",
     "review_of",
     "write_counts",
 ]

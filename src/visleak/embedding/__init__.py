@@ -1,6 +1,7 @@
 """Embeddings as files: writing them for others, and asking what is in them."""
 
+from visleak.embedding.document import documents
 from visleak.embedding.encoding import Encoded, encode
 from visleak.embedding.finding import Found, Match, find
 
-__all__ = ["Encoded", "Found", "Match", "encode", "find"]
+__all__ = ["Encoded", "Found", "Match", "documents", "encode", "find"]

@@ -23,6 +23,7 @@ from visleak.pipeline.local import MOST_REFERENCES
 from visleak.pipeline.pair_cost import Sampled, pair_cost
 from visleak.pipeline.prints import maker
 from visleak.pipeline.thresholds import Thresholds, thresholds_of
+from visleak.quantities import counted, duration, size
 from visleak.records import AnySet, Bytes8, Encoder, ImageSet, Picture, Unreadable
 from visleak.settings import Settings
 
@@ -265,3 +266,36 @@ def bytes_of(images: ImageSet) -> int | None:
         except (OSError, ValueError):
             continue
     return round(sum(sizes) * len(files) / len(sizes)) if sizes else None
+
+
+#: Steps of an audit and what is done in them.
+STEP_NAMES: Final = {
+    "fingerprint": "reading and encoding",
+    "search": "search",
+    "local": "local features",
+    "screening": "screening of {candidates:,} pairs",
+    "verification": "verification of {verified:,} pairs",
+}
+
+
+def describe(cost: Cost) -> str:
+    """Return a cost as one line."""
+    parts = [f"{cost.images:,} images"]
+    if cost.bytes is not None:
+        parts[0] += f" ({size(cost.bytes)})"
+    if cost.embeddings:
+        parts.append(f"{cost.embeddings:,} embeddings")
+    if cost.seconds is not None and cost.images:
+        processes = counted(cost.processes, "process")
+        steps = ", ".join(
+            f"{duration(seconds)} {STEP_NAMES[name].format(**cost.as_dict())}"
+            for name, seconds in cost.steps.items()
+        )
+        parts.append(
+            f"about {duration(max(1.0, cost.seconds))} with {processes}: {steps} (estimated from"
+            f" {cost.timed:,} images and {cost.timed_pairs:,} pairs)"
+        )
+    disk = f"at least {size(cost.scratch)} of scratch"
+    if cost.cache:
+        disk += f", up to {size(cost.cache)} of cache"
+    return "; ".join([*parts, disk])

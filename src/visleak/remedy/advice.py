@@ -84,7 +84,7 @@ def chosen_sets(summary: Mapping[str, Any], side: str, name: str | None) -> list
     if side == "train" and not trains:
         raise UsageError(
             "this audit compared a set with itself alone, so there is no training side; use"
-            " --remove-from test --within drop"
+            " --remove-from test --test-duplicates drop"
         )
     own = tests if side == "test" else trains
     if name is not None and name not in own:

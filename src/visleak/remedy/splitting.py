@@ -15,6 +15,8 @@ from visleak.auditing import Audit, audit
 from visleak.errors import UsageError
 from visleak.images import open_pictures
 from visleak.images.request import check_groups
+from visleak.images.sides import open_set
+from visleak.options import Columns, keywords
 from visleak.pipeline import silent
 from visleak.pipeline.workplace import Progress
 from visleak.records import ImageSet
@@ -97,7 +99,11 @@ def split(
     """
     shares = shares_of(parts)
     check_choices(grade, tolerance, how)
-    images = open_pictures(source, id=id, label=column_of(stratify, label), group=group)
+    columns = Columns(id, column_of(stratify, label), group)
+    if isinstance(source, str):
+        images = open_set(source, columns)
+    else:
+        images = open_pictures(source, **keywords(columns))
     check_groups([images], group)
     if stratify is not None and images.labels is None:
         raise UsageError(f"stratify {stratify!r}: {images.source or images.name} has no labels")

@@ -104,12 +104,14 @@ def terminal(
         yield Text(plain(line))
     for whole in document.grids()[:tables]:
         yield Text()
+        if min(tables, len(document.grids())) > 1 and whole.title:
+            yield Text(plain(whole.title))
         grid = _chosen(whole, columns)
         cut = [[cell if intervals else _INTERVAL.sub("", cell) for cell in r] for r in grid.rows]
         yield from table(replace(grid, rows=cut), rows)
     if document.facts:
         yield Text()
-    width = max((len(fact.name) for fact in document.facts), default=0) + 2
+    width = max((len(fact.name) + 2 for fact in document.facts if fact.name), default=0)
     for fact in document.facts:
         name = f"{fact.name:<{width}}"
         yield Text.assemble((name, "dim"), (plain(fact.text), _STYLES[fact.style]))

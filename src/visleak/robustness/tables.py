@@ -6,6 +6,8 @@ import math
 from collections.abc import Iterator
 from typing import Final
 
+from visleak.markup import Grid
+from visleak.reporting import Document
 from visleak.robustness.curves import AtThreshold, auc_text
 from visleak.robustness.results import Direct, Judged, Robustness, Tested
 from visleak.stats import Rate, percent
@@ -94,20 +96,13 @@ def _shown_row(each: Direct, judged: Judged | None) -> list[str]:
     return row
 
 
-def aligned(header: list[str], body: list[list[str]]) -> list[str]:
-    """Return a table as lines of plain text, numbers to the right.
-
-    >>> aligned(["name", "n"], [["a", "10"], ["bc", "7"]])
-    ['  name   n', '  a     10', '  bc     7']
-    """
-    rows_ = [header, *body]
-    widths = [max(len(row[column]) for row in rows_) for column in range(len(header))]
-    lines = []
-    for row in rows_:
-        cells = [row[0].ljust(widths[0])]
-        cells += [cell.rjust(width) for cell, width in zip(row[1:], widths[1:], strict=True)]
-        lines.append("  " + "  ".join(cells))
-    return lines
+def document(result: Robustness) -> Document:
+    """Return a result for people."""
+    tables = []
+    for tested in result.encoders:
+        header, body = shown(tested)
+        tables.append(Grid(tested.name, header, body))
+    return Document("Robustness", result.headline, tuple(facts(result)), tuple(tables))
 
 
 def markdown(result: Robustness) -> str:

@@ -22,6 +22,7 @@ from visleak.pipeline.material import Material, refuse_lost
 from visleak.pipeline.thresholds import KIND, SCHEMA
 from visleak.pipeline.workplace import Progress
 from visleak.records import Encoder
+from visleak.reporting import Document
 from visleak.robustness.conditions import CONSTANTS, Condition, named
 from visleak.robustness.direct import search
 from visleak.robustness.experiment import Source
@@ -257,3 +258,25 @@ def _kept(asked: tuple[float, float], pairs: int) -> int:
             f" name a rate below {MOST_KEPT / pairs:.1g}, or fewer --queries"
         )
     return kept
+
+
+def document(result: Calibration) -> Document:
+    """Return a calibration for people."""
+    lines = []
+    for level in (result.hard, result.soft):
+        lines += [
+            f"{level.name} {level.threshold:g}: {level.false:,} of {level.pairs:,} wrong pairs"
+            f" ({level.rate:.2g}; target {level.asked:g})",
+            f"  95 % upper bound: {level.upper_pairs:.2g} if all are independent,"
+            f" {level.upper_pictures:.2g} if pairs of images are,"
+            f" {level.upper_images:.2g} however pairs of one image depend",
+            f"  recall: {level.original} unchanged, {level.changed} changed",
+        ]
+    if result.twins:
+        lines.append(f"{result.twins:,} pairs of duplicates within the set are excluded")
+    headline = (
+        f"{result.encoder}: hard {result.hard.threshold:g}, soft {result.soft.threshold:g}, from"
+        f" {result.hard.pictures:,} pairs of images of {result.collection} under"
+        f" {len(result.conditions)} conditions"
+    )
+    return Document("Calibration", headline, tuple(lines))

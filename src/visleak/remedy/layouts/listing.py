@@ -50,8 +50,8 @@ def write_listing(
             write_csv_rows(file, (["" if v is None else v for v in row] for row in rows))
     except UnicodeEncodeError as error:
         raise VisleakError(
-            f"a name of part {part.name!r} is not UTF-8 and cannot be written to a list; use --format"
-            " copy or --format link"
+            f"a name of part {part.name!r} is not UTF-8 and cannot be listed; use --format copy"
+            " or --format link"
         ) from error
     return Opened(name, ids=tuple(ids))
 

@@ -1,0 +1,259 @@
+"""``visleak audit``: the main job, and studies of many sets."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+from visleak.cli.command import Call, Reply, whole
+from visleak.cli.progress import bars
+from visleak.errors import UsageError
+from visleak.options import METHOD, OUTPUT, SETS, Backend, Execution, Options, keywords, option
+from visleak.settings import Network, Settings, Sides
+
+if TYPE_CHECKING:
+    from visleak.auditing import Audit, Prepared
+    from visleak.gating.gates import Gate
+    from visleak.pipeline.workplace import Progress
+
+#: Images from which a run is timed beforehand, and seconds from which its cost is shown.
+WORTH_TELLING: Final = 200
+TELL_ABOVE: Final = 5.0
+
+#: Options that the file of a study leaves to the command line.
+OF_STUDIES: Final = (
+    *("config", "dry_run", "out", "json", "force", "fail_on", "no_images"),
+    *("workers", "cache", "engine", "ray_address"),
+)
+
+
+@dataclass(frozen=True)
+class AuditOptions(Options):
+    """What an audit is made of besides its sets and settings, and what comes out."""
+
+    config: Path | None = option(
+        None,
+        "A TOML file of named sets: every pair of them that makes sense is compared, and the"
+        " result is a study with matrices (docs/study.md).",
+        metavar="FILE",
+        panel=SETS,
+    )
+    thresholds: Path | None = option(
+        None,
+        "Thresholds that visleak calibrate wrote for this encoder; --hard and --soft override"
+        " them.",
+        metavar="FILE",
+        panel=METHOD,
+    )
+    out: Path = option(
+        Path("visleak-audit"), "Folder of the audit.", "--output -o", metavar="DIR", panel=OUTPUT
+    )
+    fail_on: tuple[str, ...] = option(
+        (),
+        "Exit with 3 if more than RATE (0.01 or 1%, default 0) of a test set is exact, near,"
+        " similar, hard or soft, or stronger, or of a group that is on both sides, or a"
+        " recording's frame next to a training frame; or of any set unreadable (default 5% where"
+        " another gate is given). May be repeated.",
+        metavar="GATE[=RATE]",
+        panel=OUTPUT,
+    )
+    baseline: tuple[Path, ...] = option(
+        (),
+        "An audit folder, or a file of accepted pairs (visleak export --format accepted): leaks"
+        " known there do not count for --fail-on. May be repeated.",
+        metavar="AUDIT_DIR|FILE",
+        panel=OUTPUT,
+    )
+    no_images: bool = option(False, "Put no images into the report.", panel=OUTPUT)
+    json: bool = option(False, "Print audit.json instead of the summary.", panel=OUTPUT)
+    dry_run: bool = option(
+        False,
+        "Print the plan and the estimated cost (images, bytes, time, disk), and exit.",
+        panel=OUTPUT,
+    )
+    force: bool = option(False, "Replace an existing result.", panel=OUTPUT)
+
+
+def audit(
+    sides: Sides,
+    settings: Settings,
+    options: AuditOptions,
+    network: Network,
+    execution: Execution,
+    backend: Backend,
+    call: Call,
+) -> Reply:
+    """Find the test images that also occur in the training images.
+
+    Reports how many there are, and writes a folder with every pair, including report.html.
+    """
+    from visleak.auditing import prepare
+    from visleak.cli.pictures import write_page
+    from visleak.gating import gates, read_baseline
+    from visleak.images.sides import FRAME_BOUNDS, frame_notes, open_sides
+    from visleak.pipeline.cost import describe
+    from visleak.pipeline.engines import engine_of
+    from visleak.report import document
+    from visleak.store import AUDIT, read_summary
+
+    wanted = gates.parse_all(options.fail_on)
+    if options.config is not None:
+        return _study(wanted, options, execution, backend, call)
+    gates.check(wanted, verify=settings.verify)
+    known = read_baseline(options.baseline, options.out) if options.baseline else None
+    call.progress("listing images", 0, 0)
+    opened = open_sides(sides)
+    gates.refuse_ungrouped(wanted, opened.queries, opened.references)
+    call.progress("listing images", 1, 1)
+    call.progress("loading the encoder", 0, 0)
+    prepared = prepare(
+        opened.queries,
+        opened.references or None,
+        settings=settings,
+        encoder_options=keywords(network),
+        thresholds=options.thresholds,
+    )
+    gates.refuse_unmeasured(wanted, prepared.encoder.name, prepared.limits)
+    call.progress("loading the encoder", 1, 1)
+    if options.dry_run:
+        call.progress("timing a sample of images and pairs", 0, 0)
+        cost = prepared.cost(**execution.chosen())
+        return Reply([describe(cost)], cost.as_dict())
+    for note in frame_notes(opened, call.given):
+        call.note(note)
+    _show_cost(prepared, options, execution, call)
+    call.kept = _kept(execution)
+    device = str(network.device or "cpu")
+    result = prepared.run(
+        **execution.chosen(),
+        out=options.out,
+        engine=engine_of(backend.engine, backend.ray_address),
+        device=device if device == "auto" or device.startswith("cuda") else "cpu",
+        progress=call.progress,
+        force=options.force,
+        command=call.line,
+    )
+    write_page(result, private=options.no_images, progress=call.progress)
+    notes = [f"reused: {options.out} holds this audit, finished; --force runs it again"]
+    notes = notes if result.reused else []
+    shown, content = whole(document(result)), result.folder / AUDIT
+    if result.unfinished:
+        return Reply(shown, content, notes, [_unfinished(result)], code=1)
+    bounded = bool(FRAME_BOUNDS & call.given.keys())
+    try:
+        passed = gates.outcome(wanted, result.folder, known, bounded=bounded)
+    except UsageError as error:
+        return Reply(shown, content, notes, [str(error)], code=2)
+    return Reply(
+        [*shown, *passed.passed],
+        content
+        if known is None
+        else read_summary(result.folder)
+        | {"baseline": list(known.sources), "gates": list(passed.gates)},
+        [*notes, *passed.notes],
+        passed.tripped,
+        code=3 if passed.tripped else 0,
+    )
+
+
+def _unfinished(result: Audit) -> str:
+    """Return why an audit is unfinished: what is claimed is not all."""
+    from visleak.pipeline.material import lost
+
+    problems = lost(result.unreadable())
+    first = problems[0]
+    why = f"{first.reason}{f', {first.detail}' if first.detail else ''}"
+    return (
+        f"the audit is unfinished: images could be read at first, and not again"
+        f" ({len(problems):,}, such as {first.set} {first.id} ({why})). They are in no rate, and no"
+        " gate passes; when the source is complete, run the same command again"
+    )
+
+
+def _kept(execution: Execution) -> str:
+    """Return what an interrupted audit keeps."""
+    from visleak.cache import default_folder
+
+    chosen = execution.chosen()["cache"]
+    folder = default_folder() if chosen == "default" else chosen
+    if not folder:
+        return "nothing is kept, because there is no cache (--cache off)"
+    return (
+        f"what was read and verified is kept in the cache {folder}; the same command resumes from"
+        " there"
+    )
+
+
+def _show_cost(prepared: Prepared, options: AuditOptions, execution: Execution, call: Call) -> None:
+    """Show a person at a terminal what a run of more than a few seconds will cost."""
+    from visleak.pipeline.cost import describe
+    from visleak.store import AUDIT
+
+    finished = (options.out / AUDIT).is_file() and not options.force
+    if not sys.stderr.isatty() or finished or prepared.images < WORTH_TELLING:
+        return
+    cost = prepared.cost(**execution.chosen())
+    if cost.seconds is None or cost.seconds > TELL_ABOVE:
+        call.note(describe(cost))
+
+
+def _study(
+    wanted: Sequence[Gate],
+    options: AuditOptions,
+    execution: Execution,
+    backend: Backend,
+    call: Call,
+) -> Reply:
+    """Compare the sets of a file."""
+    from visleak.cli.pictures import write_page
+    from visleak.gating import gates
+    from visleak.pipeline.engines import engine_of
+    from visleak.study import Options as StudyOptions
+    from visleak.study import read_study, study
+    from visleak.study.document import document, failures, not_compared, plan_of
+    from visleak.study.output import PAGE, RESULT
+
+    call.only_with("--config, whose file says what is compared and how", OF_STUDIES)
+    asked = read_study(options.config or "")
+    gates.check(wanted, verify=asked.settings.verify)
+    gates.refuse_group(wanted)
+    if options.dry_run:
+        shown, content = plan_of(asked)
+        return Reply(whole(shown), content)
+    out = options.out if "out" in call.given else Path("visleak-study")
+    call.kept = f"finished audits are kept in {out}; the same command resumes from there"
+
+    def finished(made: Audit) -> None:
+        with _watch(made.folder.name) as progress:
+            write_page(made, private=options.no_images, progress=progress)
+
+    chosen = StudyOptions(
+        **execution.chosen(),
+        engine=engine_of(backend.engine, backend.ray_address),
+        force=options.force,
+        command=call.line,
+        watch=_watch,
+        finished=finished,
+    )
+    result = study(asked, out, chosen)
+    lines = gates.tripped(wanted, json.loads((out / RESULT).read_text(encoding="utf-8")))
+    lines += not_compared(result) if wanted else []
+    return Reply(
+        whole(document(result)),
+        out / RESULT,
+        complaints=[*failures(result), *lines],
+        files=[out / PAGE],
+        code=1 if result.failed else 3 if lines else 0,
+    )
+
+
+@contextmanager
+def _watch(name: str) -> Iterator[Progress]:
+    """Show how far an audit of a study is; its bars go when it is done."""
+    with bars() as progress:
+        yield lambda step, done, total: progress(f"{name}: {step}", done, total)

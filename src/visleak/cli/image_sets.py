@@ -1,0 +1,453 @@
+"""Commands on one set of images: ``encode``, ``find``, ``robustness``, ``train-encoder`` ..."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, fields
+from pathlib import Path
+from typing import Any
+
+from visleak.cli.command import Call, Reply, whole
+from visleak.errors import UsageError, VisleakError
+from visleak.options import (
+    METHOD,
+    OUTPUT,
+    SETS,
+    SPEED,
+    Backend,
+    Columns,
+    Execution,
+    Options,
+    Printed,
+    Replaced,
+    argument,
+    keywords,
+    option,
+)
+
+
+@dataclass(frozen=True)
+class ImageSet(Options):
+    """The set of a command that takes one."""
+
+    source: str = argument(
+        ...,
+        "A set of images, as for audit: a folder, list, archive, table, cifar:..., coco:...",
+        metavar="[NAME=]SOURCE",
+    )
+
+
+@dataclass(frozen=True)
+class Encode(Replaced):
+    """Options of ``encode``."""
+
+    out: Path = option(..., "Folder of the embeddings.", "--output -o", metavar="DIR", panel=OUTPUT)
+    encoder: str = option("builtin", "Makes the vectors.", metavar="NAME", panel=METHOD)
+    shard: int = option(1_000_000, "Vectors per file.", metavar="N", panel=OUTPUT, least=1)
+    dtype: str = option(
+        "float16", "Storage data type.", panel=OUTPUT, choices=("float16", "float32")
+    )
+    anonymous: bool = option(
+        False,
+        "Name images by salted hashes and write nothing else about them. The salt, and a table"
+        " that maps the hashes back, are written beside the folder: keep them.",
+        panel=OUTPUT,
+    )
+    salt: Path | None = option(
+        None,
+        "File with the salt. Default: one is made, DIR.salt.",
+        metavar="FILE",
+        panel=OUTPUT,
+    )
+
+
+def encode(
+    images: ImageSet,
+    columns: Columns,
+    options: Encode,
+    execution: Execution,
+    backend: Backend,
+    call: Call,
+) -> Reply:
+    """Write the vectors of a set of images as files that others can compare with.
+
+    An interrupted run resumes. Compare with --train emb:DIR.
+    """
+    from visleak.embedding import encode as write
+    from visleak.embedding.hiding import THUMBNAILS
+    from visleak.images.sides import open_set
+    from visleak.pipeline.engines import engine_of
+    from visleak.store import UNREADABLE
+
+    if options.anonymous and options.encoder in THUMBNAILS:
+        call.note(
+            "note: the built-in fingerprint contains a thumbnail (colours and edges) of every"
+            " image, whatever the ids are; publish a learned encoder's vectors: --encoder clip"
+        )
+    call.kept = f"finished shards in {options.out} are kept; the same command resumes from there"
+    call.progress("listing images", 0, 0)
+    opened = open_set(images.source, columns)
+    call.progress("listing images", 1, 1)
+    result = write(
+        opened,
+        **keywords(options),
+        **execution.chosen(),
+        engine=engine_of(backend.engine, backend.ray_address),
+        progress=call.progress,
+    )
+    unreadable = f", {result.unreadable:,} unreadable" if result.unreadable else ""
+    files = "file" if result.shards == 1 else "files"
+    lines = [
+        f"{result.vectors:,} vectors in {result.shards:,} {files}{unreadable}",
+        str(result.folder),
+    ]
+    if result.salt is not None:
+        lines.append(
+            f"keep, and never publish: {result.salt} (the salt) and {result.mapping} (which hash is"
+            " which image)"
+        )
+    if result.unreadable and not result.vectors:
+        raise VisleakError(
+            f"none of the {result.unreadable:,} images of {opened.name} could be read; see"
+            f" {result.folder / UNREADABLE} for the reasons"
+        )
+    reused = f"reused: {result.folder} holds these vectors, finished"
+    return Reply(lines, notes=[reused] if result.reused else [])
+
+
+@dataclass(frozen=True)
+class Find(Printed):
+    """Options of ``find``."""
+
+    images: tuple[str, ...] = argument(..., "Image files.", metavar="IMAGE..")
+    place: str = option(
+        ...,
+        "Where to search: embeddings that visleak encode wrote, a set of images as for audit, or"
+        " an audit folder, whose sets are searched.",
+        "--against",
+        metavar="DIR|SOURCE|AUDIT_DIR",
+    )
+    k: int = option(5, "Matches per image, at most.", "--top-k", metavar="N", least=1, most=20)
+    encoder: str = option(
+        "", "Encoder. Default: that of the embeddings or of the audit, or builtin.", metavar="NAME"
+    )
+
+
+def find(options: Find, execution: Execution, call: Call) -> Reply:
+    """Report whether images are in a set, and which of its images are most similar to them."""
+    from visleak.embedding import documents
+    from visleak.embedding import find as search
+
+    found = search(
+        options.images,
+        options.place,
+        encoder=options.encoder,
+        k=options.k,
+        **execution.chosen(),
+        progress=call.progress,
+    )
+    lost = max(each.lost for each in found)
+    complaint = (
+        f"{lost:,} images in {options.place} could be read at first, and not again; run the command"
+        " again when the source is complete"
+    )
+    return Reply(
+        [part for each in documents(found) for part in whole(each)],
+        {"images": [each.as_dict() for each in found]},
+        complaints=[complaint] if lost else [],
+        code=1 if lost else 0,
+    )
+
+
+def _conditions(default: str) -> Any:
+    return option(
+        default,
+        "Changes applied to images: paper (the 19 of Ramos et al.), beyond, all, or names such as"
+        " crop-50,jpeg-30.",
+        metavar="NAME,..",
+        panel=METHOD,
+    )
+
+
+def _queries(default: int) -> Any:
+    return option(
+        default,
+        "Images that are changed, drawn with the seed; 0 takes all.",
+        metavar="N",
+        panel=METHOD,
+        least=0,
+    )
+
+
+@dataclass(frozen=True)
+class Changes(Options):
+    """How the images of an experiment are changed."""
+
+    conditions: str = _conditions("all")
+    queries: int = _queries(200)
+    seed: int = option(0, "Seed of that draw.", metavar="K", panel=METHOD, least=0)
+    verify: bool = option(
+        True,
+        "Skip pixel verification; duplicates within the set are then detected by byte equality"
+        " only and otherwise counted as errors, and robustness omits the row of the pipeline.",
+        "--no-verify",
+        panel=METHOD,
+    )
+
+    def chosen(self) -> dict[str, Any]:
+        """Return the keyword arguments of the public functions."""
+        names = [name for name in self.conditions.split(",") if name]
+        own = {field.name: getattr(self, field.name) for field in fields(Changes)}
+        return own | {"conditions": names}
+
+
+@dataclass(frozen=True)
+class Robustness(Changes, Printed, Replaced):
+    """Options of ``robustness``."""
+
+    encoders: tuple[str, ...] = option(
+        (),
+        "Encoder; may be repeated. Default: builtin.",
+        "--encoder",
+        metavar="NAME",
+        panel=METHOD,
+    )
+    thresholds: tuple[float, ...] = option(
+        (),
+        "Similarity at which true- and false-positive rates are reported, in addition to the"
+        " encoder's own thresholds. May be repeated.",
+        "--report-at",
+        metavar="X",
+        panel=METHOD,
+    )
+    out: Path = option(
+        Path("visleak-robustness"),
+        "Folder of the result.",
+        "--output -o",
+        metavar="DIR",
+        panel=OUTPUT,
+    )
+
+
+def robustness(images: ImageSet, options: Robustness, execution: Execution, call: Call) -> Reply:
+    """Measure how reliably changed copies are found among all images of a set.
+
+    Writes tables, plots, a contact sheet of the changes and report.html to a folder.
+    """
+    from visleak.images.sides import open_set
+    from visleak.pipeline.folder import claimed, refuse_inputs
+    from visleak.robustness import robustness as measure
+    from visleak.robustness.output import PAGE, RESULT, write
+    from visleak.robustness.tables import document
+    from visleak.store import free_folder
+
+    out = options.out
+    free_folder(out, RESULT, force=options.force)
+    opened = open_set(images.source)
+    refuse_inputs(out, [(opened.name, opened.source)], Path())
+    result = measure(
+        opened,
+        options.encoders or ("builtin",),
+        **options.chosen(),
+        thresholds=options.thresholds,
+        **execution.chosen(),
+        progress=call.progress,
+    )
+    call.progress("writing the result", 0, 0)
+    with claimed(out):
+        write(result, out)
+    call.progress("writing the result", 1, 1)
+    return Reply(whole(document(result)), out / RESULT, files=[out / PAGE])
+
+
+@dataclass(frozen=True)
+class Calibrate(Changes, Printed, Replaced):
+    """Options of ``calibrate``."""
+
+    fpr: str = option(
+        ...,
+        "False-positive rate of the hard threshold, such as 1e-6, and of the soft one. Default of"
+        " the soft one: a hundred times the hard one's, up to 0.01.",
+        metavar="RATE[,RATE]",
+        panel=METHOD,
+    )
+    encoder: str = option("builtin", "Encoder.", metavar="NAME", panel=METHOD)
+    conditions: str = _conditions("paper")
+    queries: int = _queries(0)
+    out: Path = option(
+        Path("thresholds.json"), "The file.", "--output -o", metavar="FILE", panel=OUTPUT
+    )
+
+
+def calibrate(images: ImageSet, options: Calibrate, execution: Execution, call: Call) -> Reply:
+    """Find the thresholds of an encoder at false-positive rates.
+
+    Compares different images of a set, changed in many ways, and writes a file for
+    audit --thresholds.
+    """
+    from visleak.images.sides import open_set
+    from visleak.pipeline.folder import refuse_inputs
+    from visleak.robustness import calibrate as measure
+    from visleak.robustness.thresholding import document
+    from visleak.store import free_file, write_json
+
+    try:
+        rates = [float(part) for part in options.fpr.split(",")]
+    except ValueError:
+        raise UsageError(
+            f"--fpr must be one rate or two, such as 1e-6 or 1e-6,1e-4; got {options.fpr!r}"
+        ) from None
+    free_file(options.out, force=options.force)
+    opened = open_set(images.source)
+    refuse_inputs(options.out, [(opened.name, opened.source)], Path())
+    result = measure(
+        opened,
+        options.encoder,
+        fpr=rates,
+        **options.chosen(),
+        **execution.chosen(),
+        progress=call.progress,
+    )
+    write_json(options.out, result.as_dict())
+    for line in result.notes:
+        call.complain(line)
+    return Reply(document(result), result.as_dict(), files=[options.out])
+
+
+@dataclass(frozen=True)
+class TrainEncoder(Printed, Replaced):
+    """Options of ``train-encoder``."""
+
+    out: Path = option(
+        Path("model.onnx"),
+        "The ONNX file; a JSON file of the same name is written beside it.",
+        "--output -o",
+        metavar="FILE",
+        panel=OUTPUT,
+    )
+    test: str | None = option(
+        None,
+        "Set whose accuracy is reported. Default: a tenth of the training set is held out.",
+        metavar="[NAME=]SOURCE",
+        panel=SETS,
+    )
+    label: str | None = option(None, "Column with the labels.", metavar="COLUMN", panel=SETS)
+    group: str | None = option(
+        None,
+        "Column with the groups (a video, a patient), or a pattern whose first group is searched"
+        " in the id.",
+        metavar="COLUMN|/REGEX/",
+        panel=SETS,
+    )
+    device: str = option(
+        "auto",
+        "Device of the training run. Default: GPU if available.",
+        metavar="auto|cpu|cuda|..",
+        panel=SPEED,
+    )
+    threads: int | None = option(
+        None,
+        "CPU threads. Default: one per core. A different number changes rounding.",
+        metavar="N",
+        panel=METHOD,
+        least=1,
+    )
+
+
+@dataclass(frozen=True)
+class Training(Options):
+    """How an encoder is trained; ``None`` and ``auto`` leave it to the set."""
+
+    epochs: int | None = option(
+        None,
+        "Passes over the set. Default: as many as make 300,000 views of images (3 to 100), minutes"
+        " on a processor.",
+        metavar="N",
+        panel=METHOD,
+    )
+    batch: int | None = option(
+        None,
+        "Images per step. Default: 128 (without labels 256), fewer for a small set.",
+        metavar="N",
+        panel=METHOD,
+    )
+    side: int | None = option(
+        None,
+        "Side in pixels that images are resized to. Default: 32 or their own for plain-11, 128 for"
+        " resnet.",
+        "--size",
+        metavar="N",
+        panel=METHOD,
+    )
+    seed: int = option(
+        0,
+        "Seed of weights, order, augmentation and the held-out part.",
+        metavar="K",
+        panel=METHOD,
+    )
+    labels: str = option(
+        "auto",
+        "Learn the classes if there are labels, or never: then two augmented views of an image are"
+        " matched against all others.",
+        metavar="auto|none",
+        panel=METHOD,
+    )
+    network: str = option(
+        "auto",
+        "Default: plain-11 for images of up to 48 pixels, else a small residual network.",
+        metavar="auto|plain-11|resnet",
+        panel=METHOD,
+    )
+    schedule: str = option(
+        "short",
+        "One cycle of the learning rate, or the five of Barz and Denzler with warm restarts: 372"
+        " epochs.",
+        metavar="short|paper",
+        panel=METHOD,
+    )
+    precision: str = option(
+        "auto",
+        "Floating-point precision of the training run. Default: bf16 if the machine has"
+        " instructions for it. The model is written as fp32.",
+        metavar="auto|fp32|bf16",
+        panel=METHOD,
+    )
+
+
+def train_encoder(images: ImageSet, options: TrainEncoder, training: Training, call: Call) -> Reply:
+    """Train an encoder on a set's own images, for --encoder onnx:FILE.
+
+    An interrupted run resumes. See docs/encoders.md.
+    """
+    from visleak.images.sides import open_set
+    from visleak.pipeline.folder import refuse_inputs
+    from visleak.training import EncoderSettings, checkpoint_path, document
+    from visleak.training import train_encoder as train
+
+    settings = EncoderSettings(**keywords(training))
+    columns = Columns(label=options.label, group=options.group)
+    call.progress("listing images", 0, 0)
+    opened = open_set(images.source, columns)
+    test = None if options.test is None else open_set(options.test, columns)
+    read = [opened] if test is None else [opened, test]
+    refuse_inputs(options.out, [(each.name, each.source) for each in read], Path())
+    call.progress("listing images", 1, 1)
+    try:
+        made = train(
+            opened,
+            options.out,
+            test=test,
+            settings=settings,
+            device=options.device,
+            threads=options.threads,
+            progress=call.progress,
+            notify=call.note,
+            force=options.force,
+        )
+    except KeyboardInterrupt:
+        if checkpoint_path(options.out).exists():
+            call.kept = (
+                f"the state of the training run is kept in {checkpoint_path(options.out)}; the same"
+                " command resumes from there"
+            )
+        raise
+    return Reply(document(made), made.record)

@@ -1,0 +1,144 @@
+"""Counts of duplicates and of verdicts for people."""
+
+from __future__ import annotations
+
+import math
+
+from visleak.counts.counting import Counts, SetCounts
+from visleak.counts.review import Review
+from visleak.markup import Grid
+from visleak.quantities import counted
+from visleak.reporting import Document
+
+#: Disputed pairs that are listed, at most.
+MOST_DISPUTES = 20
+
+
+def documents(counts: Counts) -> list[Document]:
+    """Return the duplicates of each query set, and the verdicts if there are any."""
+    made = [_set(counts, own) for own in counts.sets]
+    if counts.review is None:
+        return [*made, Document("Verdicts", "no verdicts yet; grades are automatic")]
+    changed = (
+        f"{counts.changed:,} listed pairs have another grade than the automatic one,"
+        f" {counts.added:,} were found by people only"
+    )
+    return [*made, review_document(counts.review, changed)]
+
+
+def review_document(review: Review, note: str = "") -> Document:
+    """Return who judged what, how far they agree, and which pairs are disputed."""
+    agreed = review.agreement
+    if not agreed.judged:
+        return Document("Verdicts", "no pair was judged yet; see visleak review --help")
+    tables = [_reviewers(review)]
+    if agreed.kappas:
+        tables.append(_kappas(review))
+    if review.disputes and not note:
+        tables.append(_disputes(review))
+    headline = f"{counted(agreed.judged, 'pair')} judged, {agreed.disputed:,} disputed"
+    return Document("Verdicts", headline, tables=tuple(tables), notes=(note,) if note else ())
+
+
+def _set(counts: Counts, own: SetCounts) -> Document:
+    tables = [_types(counts, own)]
+    if own.classes:
+        tables.append(_classes(counts, own))
+    if own.examples:
+        tables.append(_examples(own))
+    blank = f"pairs of blank images, excluded: {own.blank:,}"
+    notes = (blank,) if own.blank else ()
+    return Document("Duplicates", _headline(counts, own), tables=tuple(tables), notes=notes)
+
+
+def _headline(counts: Counts, own: SetCounts) -> str:
+    words = counts.grades[0]
+    if len(counts.grades) > 1:
+        words = f"{', '.join(counts.grades[:-1])} or {counts.grades[-1]}"
+    rate = own.share
+    text = str(rate).replace(f"of {rate.total:,}", f"of {rate.total:,} {own.query_set} images", 1)
+    after = "" if counts.review is None else ", after review"
+    return f"{text} have a duplicate ({words}), in {own.after.pairs:,} pairs{after}"
+
+
+def _types(counts: Counts, own: SetCounts) -> Grid:
+    reviewed = counts.review is not None
+
+    def numbers(after: tuple[int, int], before: tuple[int, int]) -> list[str]:
+        return [f"{number:,}" for number in (*after, *(before if reviewed else ()))]
+
+    rows = []
+    for kind, after in own.after.kinds.items():
+        before, name = own.before.kinds[kind], kind
+        for grade in counts.grades:
+            pairs = (after.pairs[grade], after.images[grade])
+            rows.append([name, grade, *numbers(pairs, (before.pairs[grade], before.images[grade]))])
+            name = ""
+        pairs = (after.all_pairs, after.all_images)
+        rows.append(["", "all", *numbers(pairs, (before.all_pairs, before.all_images))])
+    total = (own.after.pairs, own.after.images)
+    rows.append(["together", "", *numbers(total, (own.before.pairs, own.before.images))])
+    more = ["pairs before", "images before"] if reviewed else []
+    return Grid("by type", ["duplicates", "type", "pairs", "images", *more], rows, texts=2)
+
+
+def _classes(counts: Counts, own: SetCounts) -> Grid:
+    reviewed = counts.review is not None
+    totals = (own.after.images, own.before.images, sum(c.size for c in own.classes))
+    found = [(c.name or "(no label)", c.images, c.before, c.size) for c in own.classes]
+    rows = [
+        [name, f"{after:,}", *([f"{before:,}"] if reviewed else []), f"{size:,}"]
+        for name, after, before, size in [*found, ("together", *totals)]
+    ]
+    return Grid("by class", ["class", "images", *(["before"] if reviewed else []), "of"], rows)
+
+
+def _examples(own: SetCounts) -> Grid:
+    rows = [
+        [
+            each.grade,
+            each.place,
+            *(f"{each.pair[f'{side}_set']}: {each.pair[side]}" for side in ("query", "reference")),
+            f"{each.distance:.3f}",
+        ]
+        for each in own.examples
+    ]
+    header = ["example", "of distance", "query", "reference", "distance"]
+    return Grid("examples", header, rows, texts=4)
+
+
+def _reviewers(review: Review) -> Grid:
+    grades = list(review.settled)
+    rows = [
+        [name, *(f"{own[grade]:,}" for grade in grades), f"{sum(own.values()):,}"]
+        for name, own in [*review.judgments.items(), ("settled", review.settled)]
+    ]
+    return Grid("reviewers", ["reviewer", *grades, "pairs"], rows)
+
+
+def _kappas(review: Review) -> Grid:
+    rows = [
+        [
+            " and ".join(each.reviewers),
+            f"{each.pairs:,}",
+            f"{each.agreed:,}",
+            "-" if math.isnan(each.kappa) else f"{each.kappa:.2f}",
+        ]
+        for each in review.agreement.kappas
+    ]
+    return Grid("agreement", ["agreement on near-or-not", "pairs", "agreed", "kappa"], rows)
+
+
+def _disputes(review: Review) -> Grid:
+    rows = [
+        [
+            f"{each.query_set}: {each.query}",
+            f"{each.reference_set}: {each.reference}",
+            ", ".join(f"{name}: {grade}" for name, grade in each.said.items()),
+        ]
+        for each in review.disputes[:MOST_DISPUTES]
+    ]
+    title = "disputed pairs"
+    if len(review.disputes) > MOST_DISPUTES:
+        title += f" ({MOST_DISPUTES} of {len(review.disputes):,}; --json has all)"
+    return Grid(title, ["query", "reference", "verdicts"], rows, texts=3)

@@ -1,0 +1,172 @@
+"""The summary of an audit for people: the headline first, then rates, then the rest."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Mapping
+from typing import Any, Final
+
+from visleak.auditing import Audit
+from visleak.images.listing import describe_skipped
+from visleak.pipeline import chance, recordings
+from visleak.quantities import counted
+from visleak.reporting import Column, Document, Fact, Table
+from visleak.settings import NEAR_AT
+from visleak.stats import Rate, percent
+from visleak.store import REPORT, UNREADABLE
+from visleak.verdicts import read_verdicts
+
+#: Rates of the table: key and words.
+SHOWN: Final = (
+    ("near_or_exact", "near or exact"),
+    ("similar_or_closer", "similar or closer"),
+    ("hard_or_soft", "hard or soft"),
+)
+#: Groups that are named.
+SOME: Final = 5
+
+_COLUMNS: Final = (
+    Column(heading="set", show=str),
+    Column(heading="copies", show=str),
+    *(Column(heading=name, show=str, number=True) for name in ("images", "share", "95 % CI")),
+)
+
+
+def document(audit: Audit) -> Document:
+    """Return the summary of a finished audit."""
+    content = audit.summary
+    first, *others = [total["headline"] for total in content["totals"]]
+    return Document(
+        "Audit",
+        first,
+        lines=tuple(others),
+        tables=(Table("rates", _COLUMNS, list(_rates(content))),),
+        facts=(*_within(content), *_groups(content), *_recordings(content), *_facts(audit)),
+    )
+
+
+def _rates(content: Mapping[str, Any]) -> Iterator[list[str]]:
+    for total in content["totals"]:
+        name = total["query_set"]
+        for key, words in SHOWN:
+            if (stored := total["rates"].get(key)) is None:
+                continue
+            rate = Rate.from_dict(stored)
+            interval = f"{percent(rate.low)}-{percent(rate.high)}"
+            count = f"{rate.count:,} of {rate.total:,}"
+            yield [name, words, count, f"{percent(rate.share)} %", interval]
+            name = ""
+
+
+def _within(content: Mapping[str, Any]) -> Iterator[Fact]:
+    """Yield a line for every set in which images repeat each other."""
+    for each in content["comparisons"]:
+        found = each.get("within")
+        if not found:
+            continue
+        pairs, images = found["duplicate_pairs"], found["distinct_images"]
+        count = pairs["exact"] + pairs["near"]
+        if count:
+            repeated = images["exact"] + images["near"]
+            yield Fact(
+                "repeats",
+                f"{repeated:,} images of {each['query_set']} repeat each other"
+                f" ({counted(count, 'pair')}, {pairs['exact']:,} exact)",
+            )
+
+
+def _groups(content: Mapping[str, Any]) -> Iterator[Fact]:
+    """Yield a line for every pair of sets with groups, and some of those that both have."""
+    for each in content["comparisons"]:
+        found = each.get("groups")
+        if not found:
+            continue
+        sides = f"{each['query_set']} and {each['reference_set']}"
+        if not found["shared"]:
+            yield Fact("groups", f"none is in both {sides}")
+            continue
+        named = ", ".join(name for name in found["named"][:SOME])
+        rest = f" and {found['shared'] - SOME:,} more" if found["shared"] > SOME else ""
+        yield Fact("groups", f"{found['shared']:,} in both {sides}: {named}{rest}", "caution")
+
+
+def _recordings(content: Mapping[str, Any]) -> Iterator[Fact]:
+    """Yield a line for every pair of sets whose frames are known by time, and the worst of them."""
+    for each in content["comparisons"]:
+        found = each.get("recordings")
+        if not found or not found["shared"]:
+            continue
+        bound = recordings.words(found["within"], found["unit"])
+        if not found["leaking"]:
+            nearest = f"none of {counted(found['queries'], 'test frame')} lies within {bound}"
+            doubt = recordings.doubt(found["unit"], found["within"], found.get("nearest"))
+            line = f"{nearest} of a training frame{doubt and f'; {doubt}'}"
+            yield Fact("recordings", line, "caution" if doubt else "")
+            continue
+        named = ", ".join(
+            f"{one['recording']} ({one['close']:,} of {one['queries']:,})"
+            for one in found["listed"][:SOME]
+        )
+        rest = f" and {found['leaking'] - SOME:,} more" if found["leaking"] > SOME else ""
+        leak = "leaks" if found["leaking"] == 1 else "leak"
+        yield Fact(
+            "recordings",
+            f"{found['leaking']:,} of {found['shared']:,} on both sides {leak}"
+            f" (test frames within {bound}): {named}{rest}",
+            "caution",
+        )
+
+
+def _facts(audit: Audit) -> Iterator[Fact]:
+    content = audit.summary
+    yield Fact("thresholds", _thresholds(content["thresholds"]))
+    for words in chance.notes(content["comparisons"]):
+        yield Fact("", words, "caution")
+    near_at = (content["grader"] or {}).get("near_at", NEAR_AT)
+    if near_at != NEAR_AT:
+        yield Fact("grades", f"near from probability {near_at:.12g} (default {NEAR_AT:g})")
+    if conflicts := content["label_conflicts"]:
+        pairs = counted(conflicts, "near or exact pair")
+        words = f"{pairs} with different labels: possible label conflicts, or false positives"
+        yield Fact("labels", words, "caution")
+    flat = sum(each["flat"] or 0 for each in content["sets"])
+    if flat:
+        yield Fact("blank", f"{counted(flat, 'image')} without content, excluded")
+    yield from _unreadable(audit)
+    for each in content["sets"]:
+        words = describe_skipped(each.get("not_listed", {}))
+        if words:
+            yield Fact("skipped", f"{each['name']}: {words}", "caution")
+    yield from _review(audit)
+    for words in content["skipped"]:
+        yield Fact("not done", words)
+    seconds = sum(content.get("timings", {}).values())
+    # with --sample, fewer than there are
+    read = sum(each["readable"] + each["unreadable"] for each in content["sets"])
+    yield Fact("time", f"{seconds:,.1f} s for {counted(read, 'image')}")
+    yield Fact("report", str(audit.folder / REPORT), "strong")
+
+
+def _thresholds(found: Mapping[str, Any]) -> str:
+    if found["soft"] is None and found["hard"] is None:
+        return "none are known for this encoder"
+    known = [f"{name} {found[name]:g}" for name in ("hard", "soft") if found[name] is not None]
+    return f"{', '.join(known)}{' (provisional)' if found['provisional'] else ''}"
+
+
+def _unreadable(audit: Audit) -> Iterator[Fact]:
+    problems = audit.unreadable()
+    if not problems:
+        return
+    total = sum(each["images"] for each in audit.summary["sets"])
+    reasons = Counter(problem.reason for problem in problems).most_common()
+    listed = ", ".join(f"{count:,} {reason}" for reason, count in reasons)
+    yield Fact("unreadable", f"{len(problems):,} of {counted(total, 'image')}: {listed}", "caution")
+    yield Fact("", str(audit.folder / UNREADABLE))
+
+
+def _review(audit: Audit) -> Iterator[Fact]:
+    """Say that people have judged pairs of an audit that stood here before, or stands again."""
+    judged = len({verdict.key for verdict in read_verdicts(audit.folder)})
+    if judged and not audit.judged:
+        yield Fact("review", f"{counted(judged, 'pair')} judged; `visleak stats` counts that")
