@@ -41,7 +41,7 @@ from visleak.pipeline.fingerprinting import fingerprint
 from visleak.records import Encoder
 from visleak.stats.ranking import average_precision
 from visleak.stats.resampling import cluster_bootstrap
-from visleak.training.learning import working_folder
+from visleak.training.encoder import working_folder
 
 Float32 = npt.NDArray[np.float32]
 

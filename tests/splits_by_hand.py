@@ -10,7 +10,8 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from visleak.dlede.lesson import Lesson, Outcome, Split
+from visleak.dlede.draw.split import Split
+from visleak.dlede.train.trainer import Outcome, TrainingTask
 from visleak.images import open_images
 from visleak.pipeline.workplace import Progress
 
@@ -32,7 +33,7 @@ def split_of(train: int, test: int, labels: int = 0, groups: int = 0) -> Split:
 
 @dataclass(frozen=True)
 class Rehearsed:
-    """Says what a function of the lesson says; it can be sent to other processes.
+    """Says what a function of the task says; it can be sent to other processes.
 
     Attributes:
         base: score at step 0 of an image that has not leaked.
@@ -53,27 +54,27 @@ class Rehearsed:
         """Return what changes its results."""
         return {"base": self.base, "epochs": 3}
 
-    def ready(self, split: Split, folder: Path, progress: Progress) -> Rehearsed:
+    def prepare(self, split: Split, folder: Path, progress: Progress) -> Rehearsed:
         """Need no look at the split."""
         return self
 
-    def train(self, lesson: Lesson, folder: Path) -> Outcome:
+    def train(self, task: TrainingTask, folder: Path) -> Outcome:
         """Score a leaked image 1, another as the base says, with a little noise of the seed."""
         import time
 
         time.sleep(self.lasts)
-        here = lesson.step, lesson.repetition
+        here = task.step, task.repetition
         (folder / "log.txt").write_text(f"trained {here}")
         attempts = 1
         if self.told is not None:
             with self.told.open("a") as lines:
-                lines.write(f"{here} {lesson.seed} {lesson.epochs}\n")
+                lines.write(f"{here} {task.seed} {task.epochs}\n")
             attempts = self.told.read_text().count(f"{here} ")
         if attempts <= self.broken.get(here, 0):
             raise RuntimeError(f"attempt {attempts} broke")
-        values = np.full(len(lesson.test), self.base)
-        values += np.random.default_rng(lesson.seed).normal(0, 0.001)
-        values[lesson.draw.leaked] = 1.0
+        values = np.full(len(task.test), self.base)
+        values += np.random.default_rng(task.seed).normal(0, 0.001)
+        values[task.draw.leaked] = 1.0
         return Outcome(
-            {"accuracy": float(values.mean())}, {"accuracy": values}, {"epochs": lesson.epochs}
+            {"accuracy": float(values.mean())}, {"accuracy": values}, {"epochs": task.epochs}
         )

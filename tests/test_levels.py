@@ -39,7 +39,7 @@ LEVELS = (
     ("pipeline",),
     ("verdicts",),
     ("auditing",),
-    ("replacements", "counts"),
+    ("replacements", "counts", "training"),
     (
         "report",
         "export",
@@ -52,7 +52,6 @@ LEVELS = (
         "robustness",
         "dlede",
         "memorization",
-        "training",
         "study",
         "doctor",
         "integrity",

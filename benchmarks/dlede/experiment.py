@@ -36,22 +36,21 @@ from road import FRAMES, SEED, SEQUENCES, SIZE, write_road
 
 import visleak
 from visleak.dlede import (
-    DLeDe,
-    Extras,
+    ControlSettings,
+    DecisionSettings,
+    DLeDeResult,
+    Execution,
     Plan,
     Split,
     Trainer,
-    Verdict,
-    Works,
-    dlede,
     load_trainer,
+    run,
     split_by,
 )
-from visleak.dlede.forecasting import Forecast
-from visleak.dlede.hash_pictures import alike_pictures
-from visleak.dlede.headline import headline
-from visleak.dlede.output import write as write_result
-from visleak.dlede.plan import DECIDING, FULL
+from visleak.dlede.document.document import write as write_result
+from visleak.dlede.document.text import headline
+from visleak.dlede.hashes import pair_sheet
+from visleak.dlede.settings import DECIDING, FULL, Forecast
 from visleak.documents import as_plain
 from visleak.records import ImageSet
 
@@ -141,7 +140,7 @@ def about_data(work: Path, images: ImageSet) -> dict[str, Any]:
 
 def trained(
     split: Split, trainer: Trainer, folder: Path, plan: Plan, jobs: int, hashes: bool
-) -> DLeDe:
+) -> DLeDeResult:
     """Return what D-LeDe says; trainings that lie in the folder are not made again."""
 
     left = 0
@@ -156,13 +155,13 @@ def trained(
         )
 
     start = time.perf_counter()
-    result = dlede(
+    result = run(
         split,
         trainer,
         folder,
         plan=plan,
-        extras=Extras(hashes=hashes),
-        works=Works(jobs=jobs, say=print, told=told),
+        controls=ControlSettings(hashes=hashes),
+        execution=Execution(jobs=jobs, notify=print, on_forecast=told),
     )
     if left:  # also of runs that were stopped in between: what they finished is not timed
         stage = f"{folder.name}, {len(plan.steps)} steps, {plan.repetitions} repetitions"
@@ -191,7 +190,7 @@ def audited(split: Split, folder: Path) -> dict[str, Any]:
     }
 
 
-def said(result: DLeDe) -> dict[str, Any]:
+def said(result: DLeDeResult) -> dict[str, Any]:
     """Return a result as it is kept: verdict, means, increases, and every training's scores."""
     values = result.scores.values
     return {
@@ -210,7 +209,7 @@ def said(result: DLeDe) -> dict[str, Any]:
     }
 
 
-def hashes_of(result: DLeDe) -> dict[str, Any]:
+def hashes_of(result: DLeDeResult) -> dict[str, Any]:
     """Return the histogram of hash distances of all train-test pairs, and of nearest ones."""
     found = result.hashes
     if found is None:
@@ -233,14 +232,14 @@ def calibrated(
     are trained with as many.
     """
     plan = Plan(DECIDING, size.calibrated, epochs=size.epochs)
-    extras = Extras(calibrate=size.clean, hashes=False)
+    extras = ControlSettings(calibrate=size.clean, hashes=False)
     start = time.perf_counter()
-    works = Works(jobs=jobs, say=print)
-    random = dlede(
-        splits["random"], trainer, work / "random", plan=plan, extras=extras, works=works
+    works = Execution(jobs=jobs, notify=print)
+    random = run(
+        splits["random"], trainer, work / "random", plan=plan, controls=extras, execution=works
     )
     spent(work, "clean splits", size.clean * len(DECIDING) * size.calibrated, start)
-    clean = dlede(splits["sequences"], trainer, work / "sequences", plan=plan, works=works)
+    clean = run(splits["sequences"], trainer, work / "sequences", plan=plan, execution=works)
     found = random.calibration
     if found is None:
         raise SystemExit("no clean split came to a result")
@@ -256,7 +255,7 @@ def calibrated(
     for name, result in {"sequences": clean, "random": random}.items():
         judged = result.judgement
         if found.threshold > 0:
-            judged = Verdict(threshold=found.threshold).of(result.scores)
+            judged = DecisionSettings(threshold=found.threshold).of(result.scores)
         told[name] = {
             "statistic": {each.metric: each.statistic.value for each in judged.metrics},
             "verdict": judged.verdict if found.threshold > 0 else "undecided",
@@ -297,8 +296,8 @@ def experiment(work: Path, size: Size, jobs: int, early_only: bool, target: Path
     for name, split in splits.items():
         plan = Plan(DECIDING, size.early, epochs=size.epochs)
         result = trained(split, trainer, work / name, plan, jobs, True)
-        alike = None if result.hashes is None else alike_pictures(split, result.hashes)
-        write_result(result, work / f"{name}-early", pictures=alike)
+        alike = None if result.hashes is None else pair_sheet(split, result.hashes)
+        write_result(result, work / f"{name}-early", sheet=alike)
         figures["splits"][name] |= {"early": said(result), "hashes": hashes_of(result)}
         print(f"{name}: {headline(result)}", flush=True)
     publish(figures, work, target)

@@ -35,21 +35,18 @@ sys.path.insert(0, str(Path(__file__).parents[1]))
 
 from record import Bar, write
 
-from visleak.dlede.asking import Extras, Verdict
-from visleak.dlede.certainty import (
+from visleak.dlede.draw.split import Split
+from visleak.dlede.judge.certainty import (
     chance_above,
     chances,
     drawn_increases,
     draws,
     statistic_interval,
 )
-from visleak.dlede.increase import excess
-from visleak.dlede.judging import judge
-from visleak.dlede.lesson import Split
-from visleak.dlede.measuring import dlede
-from visleak.dlede.plan import Plan
-from visleak.dlede.rules import RULES
-from visleak.dlede.scores import Scores
+from visleak.dlede.judge.judge import judge
+from visleak.dlede.judge.rules import RULES, excess
+from visleak.dlede.judge.scores import Scores
+from visleak.dlede.settings import ControlSettings, DecisionSettings, Plan
 from visleak.dlede.trainers import load_trainer
 from visleak.dlede.trainers.lookup import macro_f1
 from visleak.images import open_images
@@ -69,7 +66,7 @@ CONTRASTS = 5
 #: Repetitions of those runs.
 CHAINS = 5
 
-#: Pictures of a run: recordings a side, frames of each, side in pixels, classes.
+#: DecodedImages of a run: recordings a side, frames of each, side in pixels, classes.
 TRAINED, TESTED, FRAMES, SIDE, CLASSES = 54, 27, 3, 32, 3
 
 #: By how much the three classes differ in colour, of 1; so that half of the new images, and not
@@ -138,10 +135,10 @@ def real_runs() -> dict[str, Any]:
                     open_images(manifest(folder / f"{name}-{side}.csv", files), name=side)
                     for side, files in zip(("train", "test"), parts, strict=True)
                 ]
-                found = dlede(
+                found = run(
                     Split(*sets), trainer, folder / name,
-                    plan=Plan(STEPS, CHAINS, seed=run), verdict=Verdict(),
-                    extras=Extras(hashes=False),
+                    plan=Plan(STEPS, CHAINS, seed=run), decision=DecisionSettings(),
+                    controls=ControlSettings(hashes=False),
                 )  # fmt: skip
                 said[name].append(found.judgement.verdict)
                 means = [step.mean.value for step in found.judgement.metrics[0].steps]

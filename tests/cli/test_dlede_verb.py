@@ -13,12 +13,12 @@ import numpy as np
 import pytest
 from calling import Ran, refused, run
 from PIL import Image
+from visleak.cli.dlede_view import forecast_line
 
 from visleak.auditing import Audit
-from visleak.cli.dlede_view import forecast_line
-from visleak.dlede.forecasting import Forecast
-from visleak.dlede.results import DLeDe
-from visleak.dlede.stored import read_dlede
+from visleak.dlede.document.document import read_dlede
+from visleak.dlede.results import DLeDeResult
+from visleak.dlede.train.curves import Forecast
 
 #: Its mAP rises by GAIN times the share of test images that are in training, from 0.5.
 PROGRAM = """
@@ -63,8 +63,8 @@ def program(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture(autouse=True)
 def _no_figures(monkeypatch: pytest.MonkeyPatch) -> None:
     """Figures have tests of their own; those of ``made`` are drawn, for it comes before this."""
-    monkeypatch.setattr("visleak.dlede.output._figures", lambda result: ())
-    monkeypatch.setattr("visleak.dlede.section._drawings", lambda result: ())
+    monkeypatch.setattr("visleak.dlede.document.document._figures", lambda result: ())
+    monkeypatch.setattr("visleak.dlede.document.document._drawings", lambda result: ())
 
 
 def trainer(program: Path, gain: float) -> str:
@@ -344,7 +344,7 @@ def test_what_cannot_end_well_is_refused_before_any_work(
     def never(*arguments: object, **options: object) -> None:
         pytest.fail("the work was begun")
 
-    monkeypatch.setattr("visleak.dlede.measuring.dlede", never)
+    monkeypatch.setattr("visleak.dlede.protocol.dlede", never)
     monkeypatch.setattr("visleak.auditing.audit", never)
     test, train = ("--test", pictures / "test"), ("--train", pictures / "train")
     sides, by = (*test, *train), ("--trainer", trainer(program, 0.5))
@@ -471,7 +471,7 @@ def test_a_run_that_is_stopped_says_what_is_kept(
     def stopped(*arguments: object, **options: object) -> None:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr("visleak.dlede.measuring.dlede", stopped)
+    monkeypatch.setattr("visleak.dlede.protocol.dlede", stopped)
     ran = dlede(pictures, program, tmp_path / "out", "--audit", "off")
     assert ran.code == 130
     assert ran.err == (
@@ -480,7 +480,7 @@ def test_a_run_that_is_stopped_says_what_is_kept(
     )
 
 
-def early(repetitions: int, folder: Path) -> DLeDe:
+def early(repetitions: int, folder: Path) -> DLeDeResult:
     """Return what is found in scores of three steps."""
     means = ((0, 0.6, 0.58), (10, 0.63, 0.6), (20, 0.65, 0.62))
     lines = ["step,repetition,map50,f1"]
@@ -491,9 +491,10 @@ def early(repetitions: int, folder: Path) -> DLeDe:
     return read_dlede(folder / "out")
 
 
-def at_width(columns: int, made: DLeDe, monkeypatch: pytest.MonkeyPatch) -> list[str]:
+def at_width(columns: int, made: DLeDeResult, monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """Return the lines of the summary on a terminal of so many columns."""
     from visleak.cli.dlede_view import shown
+
     from visleak.cli.terminal import rendered
 
     for name, value in (("COLUMNS", columns), ("LINES", 50), ("FORCE_COLOR", 1), ("TERM", "dumb")):

@@ -7,21 +7,21 @@ from dataclasses import replace
 
 import numpy as np
 
-from visleak.dlede.judging import judge
-from visleak.dlede.plan import FULL, Plan
+from visleak.dlede.judge.judge import judge
+from visleak.dlede.judge.scores import Scores
 from visleak.dlede.results import (
-    AlikePair,
     Calibration,
+    ClassCounts,
     Convergence,
-    DLeDe,
+    DLeDeResult,
     Estimate,
     Failure,
+    Gain,
     HashEvidence,
+    HashPair,
     Judgement,
-    Makeup,
-    Memory,
 )
-from visleak.dlede.scores import Scores
+from visleak.dlede.settings import FULL, Plan
 
 HOSTILE = "<img src=x onerror=alert(1)>"
 FORMULA = "=cmd|' /C calc'!A0"
@@ -66,10 +66,10 @@ def curves(
 
 def result(
     scores: Scores, metrics: Sequence[str] = ("map50", "f1"), threshold: float = 0.05
-) -> DLeDe:
+) -> DLeDeResult:
     rules = ("both-steps", "any-step", "cumulative")
     first, *others = (judged(scores, metrics, threshold, rule) for rule in rules)
-    return DLeDe(
+    return DLeDeResult(
         train={"name": "train", "images": 5231, "source": "kitti:training"},
         test={"name": "test", "images": 2250, "source": "kitti:training"},
         trainer={"name": "torch:detector", "epochs": 30},
@@ -81,28 +81,28 @@ def result(
     )
 
 
-def cirrus(repetitions: int = 10) -> DLeDe:
+def cirrus(repetitions: int = 10) -> DLeDeResult:
     return result(curves(CIRRUS, repetitions, 0.012 if repetitions > 1 else 0.0))
 
 
-def kitti(repetitions: int = 10) -> DLeDe:
+def kitti(repetitions: int = 10) -> DLeDeResult:
     spread = 0.004 if repetitions > 1 else 0.0
     return replace(result(curves(KITTI, repetitions, spread)), hashes=pairs())
 
 
 def pairs() -> HashEvidence:
     nearest = [312, 0, 401, 0, 377, 0, 290, 0, 214, 0, 150, 0, 121, 0, 95, 0, 80, *[0] * 48]
-    alike = tuple(AlikePair(f"{n:06d}.png", f"{n + 900:06d}.png", 0) for n in range(100))
+    alike = tuple(HashPair(f"{n:06d}.png", f"{n + 900:06d}.png", 0) for n in range(100))
     return HashEvidence(5231, 2250, 3, (*KITTI_PAIRS, *[400] * 48), tuple(nearest), alike)
 
 
-def early(repetitions: int = 5, spread: float = 0.01) -> DLeDe:
+def early(repetitions: int = 5, spread: float = 0.01) -> DLeDeResult:
     """The first three steps alone, of a made-up split."""
     means = {"map50": (0.60, 0.63, 0.65), "f1": (0.58, 0.60, 0.62)}
     return result(curves(means, repetitions, spread))
 
 
-def whole() -> DLeDe:
+def whole() -> DLeDeResult:
     """A result that has everything."""
     made = kitti()
     clean = result(curves({m: CIRRUS[m][:3] for m in ("map50", "f1")}, 5, 0.01)).judgement
@@ -112,13 +112,13 @@ def whole() -> DLeDe:
         made,
         failed=(Failure(30, 4, "exit code 1", "runs/step-030/repetition-04.log"),),
         notes=("boxes of 12 images lie outside of them",),
-        makeup=Makeup(
+        makeup=ClassCounts(
             classes, (2000, 600, 400), (9000, 900, 800), (0, 10, 20),
             ((4800.0, 1500.0, 900.0), (4790.5, 1502.0, 890.0), (4781.0, 1504.5, 880.0)),
             ((20000.0, 2000.0, 3000.0), (20100.0, 2010.0, 2900.0), (20200.0, 2020.0, 2800.0)),
         ),
         memory=(
-            Memory("ap50", 10, 225.0, Estimate(0.03, 0.02, 0.04), Estimate(0.001, -0.002, 0.004)),
+            Gain("ap50", 10, 225.0, Estimate(0.03, 0.02, 0.04), Estimate(0.001, -0.002, 0.004)),
         ),
         calibration=Calibration(
             21, (sizes, sizes), (clean, clean), 0.05, 0.083, {"map50": 0.09, "f1": 0.083}
@@ -134,12 +134,12 @@ def whole() -> DLeDe:
     )  # fmt: skip
 
 
-def hostile() -> DLeDe:
+def hostile() -> DLeDeResult:
     """Names that would break or begin markup, formulas or drawings."""
     names = (HOSTILE, FORMULA, MARKUP)
     scores = curves(dict.fromkeys(names, (0.5, 0.6, 0.7)), 3, 0.01)
     made = result(scores, names)
-    hashes = replace(pairs(), alike=(AlikePair(HOSTILE, "\x1b[31m\n" + MARKUP, 0),))
+    hashes = replace(pairs(), alike=(HashPair(HOSTILE, "\x1b[31m\n" + MARKUP, 0),))
     return replace(
         made,
         trainer={"name": f"command:{MARKUP}"},
@@ -147,8 +147,10 @@ def hostile() -> DLeDe:
         test={"name": FORMULA, "images": 2250, "source": MARKUP},
         failed=(Failure(10, 1, HOSTILE, MARKUP), Failure(20, 1, "=1+1", "\x1b]0;x\x07")),
         notes=(HOSTILE, MARKUP),
-        makeup=Makeup(names, (3, 2, 1), (), (0, 10), ((30.0, 20.0, 10.0), (29.0, 20.0, 12.0)), ()),
-        memory=(Memory(HOSTILE, 10, 2.5, Estimate(0.1), Estimate(0.0)),),
+        makeup=ClassCounts(
+            names, (3, 2, 1), (), (0, 10), ((30.0, 20.0, 10.0), (29.0, 20.0, 12.0)), ()
+        ),
+        memory=(Gain(HOSTILE, 10, 2.5, Estimate(0.1), Estimate(0.0)),),
         hashes=hashes,
         audit={"folder": HOSTILE, "headline": HOSTILE},
     )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from visleak.dlede.scores import Scores
+from visleak.dlede.judge.scores import Scores
 
 STEPS = tuple(range(0, 101, 10))
 

@@ -10,9 +10,8 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from visleak.dlede import certainty
-from visleak.dlede.increase import excess
-from visleak.dlede.rules import RULES
+from visleak.dlede.judge import certainty
+from visleak.dlede.judge.rules import RULES, excess
 
 # three chains, before and after leaking
 BEFORE = np.array([0.50, 0.52, 0.47])

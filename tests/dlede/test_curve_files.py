@@ -9,8 +9,8 @@ import numpy as np
 import paper_curves as paper
 import pytest
 
-from visleak.dlede.curve_files import LIMIT, read_scores
-from visleak.dlede.judging import judge
+from visleak.dlede.judge.judge import judge
+from visleak.dlede.judge.scores_file import LIMIT, read_scores
 from visleak.errors import UsageError, VisleakError
 
 

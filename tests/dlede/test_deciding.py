@@ -5,8 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from visleak.dlede.deciding import deciding_metrics, deciding_steps, lacking
-from visleak.dlede.scores import Scores
+from visleak.dlede.judge.scores import Scores, deciding_metrics, deciding_steps, missing_metrics
 from visleak.errors import UsageError
 
 
@@ -54,17 +53,17 @@ def test_metrics_are_asked_for_in_any_case_and_by_alias() -> None:
 def test_one_metric_of_the_paper_without_the_other_is_told(
     there: tuple[str, ...], missing: str
 ) -> None:
-    line = lacking(having(*there), ())
+    line = missing_metrics(having(*there), ())
     assert line.startswith(missing)
     assert bool(line) == bool(missing)
-    assert lacking(having(*there), there[:1]) == ""
+    assert missing_metrics(having(*there), there[:1]) == ""
 
 
 @pytest.mark.parametrize(
     ("asked", "text"),
     [
-        (["recall"], "there is no metric 'recall'; the trainings have map50, f1"),
-        (["f1", "F1"], "the metric 'f1' is asked for twice; name it once"),
+        (["recall"], "there is no metric 'recall'; the training runs have map50, f1"),
+        (["f1", "F1"], "the metric 'f1' is requested twice; name it once"),
     ],
 )
 def test_metrics_that_cannot_decide(asked: list[str], text: str) -> None:
@@ -85,6 +84,6 @@ def test_steps_that_cannot_decide(asked: tuple[int, ...]) -> None:
     with pytest.raises(UsageError) as error:
         deciding_steps(having("f1"), asked)
     assert str(error.value) == (
-        "a verdict is decided by two steps or more, ascending and beginning with 0 %; there are"
+        "a verdict needs two deciding steps or more, ascending and beginning with 0 %; there are"
         f" 0, 10, 20, 30, got {shown}"
     )

@@ -9,7 +9,8 @@ import numpy as np
 import pytest
 from dlede_making import cirrus, curves, early, kitti, result
 
-from visleak.dlede.detecting import (
+from visleak.dlede.document.text import detection_line
+from visleak.dlede.judge.detection_limit import (
     PROBABILITY,
     Protocol,
     detection_limit,
@@ -17,11 +18,10 @@ from visleak.dlede.detecting import (
     detection_range,
     score_at,
 )
-from visleak.dlede.judging import judge
-from visleak.dlede.markup import detection_line
-from visleak.dlede.results import DLeDe
-from visleak.dlede.rules import RULES
-from visleak.dlede.scores import Scores
+from visleak.dlede.judge.judge import judge
+from visleak.dlede.judge.rules import RULES
+from visleak.dlede.judge.scores import Scores
+from visleak.dlede.results import DLeDeResult
 
 STEPS = (0, 10, 20)
 METRICS = ("map50", "f1")
@@ -142,7 +142,7 @@ def test_scores_between_and_beyond_the_steps() -> None:
     assert score_at(np.array([0.9]), (0, 10, 20, 30), 100 * values) == pytest.approx([210.0])
 
 
-def limited(made: DLeDe, *clean: Scores) -> DLeDe:
+def limited(made: DLeDeResult, *clean: Scores) -> DLeDeResult:
     found = detection_limit(made.scores, made.judgement, clean=clean, calibrated=bool(clean))
     return replace(made, detection=found)
 

@@ -11,19 +11,29 @@ import pyarrow as pa
 import pytest
 
 from splits_by_hand import Rehearsed, split_of
-from visleak.dlede.asking import Extras, Verdict, Works
-from visleak.dlede.calibrating import prediction_limit
-from visleak.dlede.forecasting import Forecast
-from visleak.dlede.headline import headline
-from visleak.dlede.lesson import Lesson, Outcome, Split
-from visleak.dlede.measuring import dlede, forecast, judge_scores
-from visleak.dlede.plan import FULL, Plan
-from visleak.dlede.results import DLeDe
+from visleak.dlede.document.text import headline, statements
+from visleak.dlede.draw.split import Split
+from visleak.dlede.protocol import forecast, judge_scores, run
+from visleak.dlede.results import DLeDeResult
+from visleak.dlede.settings import (
+    FULL,
+    ControlSettings,
+    DecisionSettings,
+    Execution,
+    Forecast,
+    Plan,
+)
+from visleak.dlede.train.controls import prediction_limit
+from visleak.dlede.train.trainer import Outcome, TrainingTask
 from visleak.errors import UsageError, VisleakError
 
 #: Nothing is hashed: the pictures are blank.
-BARE = Extras(hashes=False)
+BARE = ControlSettings(hashes=False)
 PLAN = Plan(repetitions=4)
+
+
+def text(result: DLeDeResult) -> str:
+    return "\n".join((headline(result), *statements(result)))
 
 
 @dataclass(frozen=True)
@@ -33,10 +43,10 @@ class Learner(Rehearsed):
     A model that has learnt its recordings by heart, as lookup of near-duplicates does.
     """
 
-    def train(self, lesson: Lesson, folder: Path) -> Outcome:
-        train, test = (set(images.groups.to_pylist()) for images in (lesson.train, lesson.test))  # type: ignore[union-attr]
-        noise = np.random.default_rng(lesson.seed).normal(0, 0.002)
-        known = np.isin(lesson.test.groups.to_pylist(), sorted(train & test))  # type: ignore[union-attr]
+    def train(self, task: TrainingTask, folder: Path) -> Outcome:
+        train, test = (set(images.groups.to_pylist()) for images in (task.train, task.test))  # type: ignore[union-attr]
+        noise = np.random.default_rng(task.seed).normal(0, 0.002)
+        known = np.isin(task.test.groups.to_pylist(), sorted(train & test))  # type: ignore[union-attr]
         values = np.where(known, 1.0, min(1.0, self.base + noise))
         return Outcome({"accuracy": float(values.mean())}, {"accuracy": values})
 
@@ -57,14 +67,14 @@ def recordings(test_groups: list[int], groups: int = 20, each: int = 5) -> Split
 
 
 def test_a_clean_split_rises_as_expected_and_a_leaking_one_does_not(tmp_path: Path) -> None:
-    clean = dlede(split_of(60, 40), Rehearsed(), tmp_path / "a", plan=PLAN, extras=BARE)
+    clean = run(split_of(60, 40), Rehearsed(), tmp_path / "a", plan=PLAN, controls=BARE)
     assert clean.judgement.verdict == "clean"
     (metric,) = clean.judgement.metrics
     # .5 -> .55 -> .60: 10 % and 9.09 %, but for a noise of a thousandth
     assert metric.steps[1].increase.value == pytest.approx(0.1, abs=0.002)
     assert metric.steps[2].increase.value == pytest.approx(1 / 11, abs=0.002)
     high = Rehearsed(base=0.95)
-    leaking = dlede(split_of(60, 40), high, tmp_path / "b", plan=PLAN, extras=BARE)
+    leaking = run(split_of(60, 40), high, tmp_path / "b", plan=PLAN, controls=BARE)
     # what starts at .95 does not rise by 5 %, leak or not
     assert leaking.judgement.on_means == "leaking"
     assert (leaking.judgement.verdict, leaking.judgement.reason_code) == (
@@ -83,17 +93,17 @@ def test_a_classifier_that_guesses_has_not_learned(base: float, said: str, tmp_p
 
     @dataclass(frozen=True)
     class Guesser(Rehearsed):
-        def train(self, lesson: Lesson, folder: Path) -> Outcome:
-            noise = np.random.default_rng([lesson.seed, lesson.step]).normal(0, 0.001, 2)
+        def train(self, task: TrainingTask, folder: Path) -> Outcome:
+            noise = np.random.default_rng([task.seed, task.step]).normal(0, 0.001, 2)
             return Outcome({"accuracy": self.base + noise[0], "f1": self.base + noise[1]})
 
     split = split_of(60, 40, labels=2)
-    judged = dlede(split, Guesser(base), tmp_path, plan=PLAN, extras=BARE).judgement
+    judged = run(split, Guesser(base), tmp_path, plan=PLAN, controls=BARE).judgement
     assert (judged.verdict, judged.reason_code) == ("undecided" if said else "leaking", said)
 
 
 def test_what_leaked_images_gain_is_told_from_what_the_others_gain(tmp_path: Path) -> None:
-    result = dlede(split_of(60, 40), Rehearsed(), tmp_path, plan=PLAN, extras=BARE)
+    result = run(split_of(60, 40), Rehearsed(), tmp_path, plan=PLAN, controls=BARE)
     ten, twenty = result.memory
     assert (ten.step, ten.images, twenty.images) == (10, 4.0, 8.0)
     # a leaked image rises from .5 and the noise of its seed to 1; the others stay where they were
@@ -106,13 +116,13 @@ def test_what_leaked_images_gain_is_told_from_what_the_others_gain(tmp_path: Pat
 def test_the_threshold_is_calibrated_on_clean_splits_of_the_same_images(tmp_path: Path) -> None:
     # one frame in five of every recording is tested: all recordings are in training
     said: list[str] = []
-    result = dlede(
+    result = run(
         recordings([]),
         Learner(),
         tmp_path,
         plan=PLAN,
-        extras=Extras(calibrate=3, hashes=False),
-        works=Works(say=said.append),
+        controls=ControlSettings(calibrate=3, hashes=False),
+        execution=Execution(notify=said.append),
     )
     found = result.calibration
     assert found is not None
@@ -134,28 +144,28 @@ def test_the_threshold_is_calibrated_on_clean_splits_of_the_same_images(tmp_path
     assert result.judgement.verdict == "leaking"
     assert all(judgement.verdict == "clean" for judgement in found.judgements)
     assert said[0] == (
-        "clean split 1 of 3: 20 test images of 4 of the groups, 80 training images of 16 others"
+        "clean split 1 of 3: 20 test images of 4 groups, 80 training images of 16 others"
     )
     # a threshold of one's own comes before the calibrated one
-    own = dlede(
+    own = run(
         recordings([]),
         Learner(),
         tmp_path,
         plan=PLAN,
-        verdict=Verdict(threshold=0.07),
-        extras=Extras(calibrate=3, hashes=False),
+        decision=DecisionSettings(threshold=0.07),
+        controls=ControlSettings(calibrate=3, hashes=False),
     )
     assert own.judgement.threshold == 0.07
 
 
 def test_a_clean_split_of_recordings_is_seldom_called_leaking(tmp_path: Path) -> None:
     verdicts = [
-        dlede(
+        run(
             recordings([0, 5, 10, 15]),
             Learner(),
             tmp_path / str(seed),
             plan=Plan(repetitions=4, seed=seed),
-            extras=Extras(calibrate=4, hashes=False),
+            controls=ControlSettings(calibrate=4, hashes=False),
         ).judgement.verdict
         for seed in range(3)
     ]
@@ -164,31 +174,37 @@ def test_a_clean_split_of_recordings_is_seldom_called_leaking(tmp_path: Path) ->
 
 def test_calibration_needs_groups(tmp_path: Path) -> None:
     with pytest.raises(UsageError, match=r"groups of 100 of 100 images .* give --group /REGEX/"):
-        dlede(split_of(60, 40), Rehearsed(), tmp_path, extras=Extras(calibrate=3))
-    with pytest.raises(UsageError, match="--calibrate parts the images by whole groups, and all"):
-        dlede(split_of(60, 40, groups=1), Rehearsed(), tmp_path, extras=Extras(calibrate=3))
+        run(split_of(60, 40), Rehearsed(), tmp_path, controls=ControlSettings(calibrate=3))
+    with pytest.raises(UsageError, match="--calibrate divides the images by whole groups, and all"):
+        run(
+            split_of(60, 40, groups=1), Rehearsed(), tmp_path, controls=ControlSettings(calibrate=3)
+        )
     with pytest.raises(UsageError, match="--calibrate needs 3 clean splits or more"):
-        dlede(split_of(60, 40, groups=9), Rehearsed(), tmp_path, extras=Extras(calibrate=2))
+        run(
+            split_of(60, 40, groups=9), Rehearsed(), tmp_path, controls=ControlSettings(calibrate=2)
+        )
     with pytest.raises(UsageError, match="--calibrate 4: only 3 different clean splits"):
-        dlede(split_of(60, 30, groups=3), Rehearsed(), tmp_path, extras=Extras(calibrate=4))
+        run(
+            split_of(60, 30, groups=3), Rehearsed(), tmp_path, controls=ControlSettings(calibrate=4)
+        )
     assert not list(tmp_path.iterdir())
 
 
 def test_clean_splits_that_do_not_rise_tell_nothing(tmp_path: Path) -> None:
     # right from the start: nothing rises, neither here nor on clean splits
-    result = dlede(
+    result = run(
         recordings([0, 5, 10, 15]),
         Learner(base=2.0),
         tmp_path,
         plan=PLAN,
-        extras=Extras(calibrate=3, hashes=False),
+        controls=ControlSettings(calibrate=3, hashes=False),
     )
     assert result.calibration is not None
     assert not result.calibration.threshold > 0.01
     assert result.judgement.verdict == "undecided"
     assert result.judgement.metrics[0].verdict == "undecided"
     assert result.judgement.threshold == 0.05
-    assert "rise too little, or too unevenly, to tell a split that leaks" in headline(result)
+    assert "rise too little, or too unevenly, to distinguish a split" in text(result)
 
 
 def test_the_prediction_limit_errs_as_often_as_it_says() -> None:
@@ -203,20 +219,20 @@ def test_the_prediction_limit_errs_as_often_as_it_says() -> None:
 def test_a_metric_that_one_training_lacks_is_not_taken_from_the_others(tmp_path: Path) -> None:
     @dataclass(frozen=True)
     class Forgetful(Rehearsed):
-        def train(self, lesson: Lesson, folder: Path) -> Outcome:
-            found = {"map50": 0.5 + lesson.step / 100, "f1": 0.5}
-            if (lesson.step, lesson.repetition) == (10, 3) and not (tmp_path / "mended").exists():
+        def train(self, task: TrainingTask, folder: Path) -> Outcome:
+            found = {"map50": 0.5 + task.step / 100, "f1": 0.5}
+            if (task.step, task.repetition) == (10, 3) and not (tmp_path / "mended").exists():
                 del found["map50"]
             return Outcome(found)
 
-    result = dlede(split_of(60, 40), Forgetful(), tmp_path, plan=PLAN, extras=BARE)
+    result = run(split_of(60, 40), Forgetful(), tmp_path, plan=PLAN, controls=BARE)
     assert result.scores.metrics == ("map50", "f1")
     (failure,) = result.failed
     assert (failure.step, failure.repetition) == (10, 3)
     assert failure.reason == "it has no map50, which the others have"
     assert (result.judgement.repetitions, result.judgement.left_out) == (3, 1)
     (tmp_path / "mended").touch()
-    again = dlede(split_of(60, 40), Forgetful(), tmp_path, plan=PLAN, extras=BARE)
+    again = run(split_of(60, 40), Forgetful(), tmp_path, plan=PLAN, controls=BARE)
     assert (again.failed, again.judgement.repetitions) == ((), 4)
 
 
@@ -225,49 +241,53 @@ def test_f1_never_decides_alone_in_silence(tmp_path: Path) -> None:
     class Sparse(Rehearsed):
         """Gives F1 always, and mAP a few times."""
 
-        def train(self, lesson: Lesson, folder: Path) -> Outcome:
-            some = {"map50": 0.5} if lesson.repetition == 4 else {}
-            return Outcome({"f1": 0.5 + lesson.step / 100 + lesson.repetition / 1000} | some)
+        def train(self, task: TrainingTask, folder: Path) -> Outcome:
+            some = {"map50": 0.5} if task.repetition == 4 else {}
+            return Outcome({"f1": 0.5 + task.step / 100 + task.repetition / 1000} | some)
 
     said: list[str] = []
-    trainer, works = Sparse(decides=("map50", "f1")), Works(say=said.append)
-    result = dlede(split_of(60, 40), trainer, tmp_path, plan=PLAN, extras=BARE, works=works)
+    trainer, works = Sparse(decides=("map50", "f1")), Execution(notify=said.append)
+    result = run(split_of(60, 40), trainer, tmp_path, plan=PLAN, controls=BARE, execution=works)
     assert [each.metric for each in result.judgement.metrics] == ["f1"]
     assert [line for line in said if line.startswith("map50 is missing")]
     alone, partly = result.notes
     assert alone.startswith("map50 is missing")
-    assert partly.startswith("map50 is left out: only 3 of 12")
-    asked = Verdict(metrics=("f1",))
-    result = dlede(split_of(60, 40), trainer, tmp_path, plan=PLAN, extras=BARE, verdict=asked)
+    assert partly.startswith("map50 is excluded: only 3 of 12")
+    asked = DecisionSettings(metrics=("f1",))
+    result = run(split_of(60, 40), trainer, tmp_path, plan=PLAN, controls=BARE, decision=asked)
     assert [note for note in result.notes if "missing" in note] == []
 
 
 def test_percent_of_a_trainer_are_no_result(tmp_path: Path) -> None:
     @dataclass(frozen=True)
     class Percent(Rehearsed):
-        def train(self, lesson: Lesson, folder: Path) -> Outcome:
+        def train(self, task: TrainingTask, folder: Path) -> Outcome:
             return Outcome({"map50": 48.6, "f1": 51.0})
 
     with pytest.raises(VisleakError, match=r"map50 must be a share from 0 to 1, got 48\.6"):
-        dlede(split_of(60, 40), Percent(), tmp_path, plan=PLAN, extras=BARE)
+        run(split_of(60, 40), Percent(), tmp_path, plan=PLAN, controls=BARE)
 
 
 def test_what_fails_besides_the_curve_is_said_and_takes_nothing_from_it(tmp_path: Path) -> None:
     @dataclass(frozen=True)
     class Tired(Rehearsed):
-        def train(self, lesson: Lesson, folder: Path) -> Outcome:
-            if lesson.epochs == 15:
+        def train(self, task: TrainingTask, folder: Path) -> Outcome:
+            if task.epochs == 15:
                 raise RuntimeError("too long")
-            return super().train(lesson, folder)
+            return super().train(task, folder)
 
-    result = dlede(
-        split_of(60, 40), Tired(), tmp_path, plan=PLAN, extras=Extras(convergence=5, hashes=False)
+    result = run(
+        split_of(60, 40),
+        Tired(),
+        tmp_path,
+        plan=PLAN,
+        controls=ControlSettings(convergence=5, hashes=False),
     )
     assert result.judgement.verdict == "clean"
     assert result.convergence is None
     (note,) = result.notes
     assert note.startswith(
-        "the check of convergence came to no result: the first 2 trainings failed, each twice;"
+        "the convergence check has no result: the first 2 training runs failed, each twice;"
     )
 
 
@@ -276,13 +296,17 @@ def test_longer_training_is_compared_with_the_usual_one(tmp_path: Path) -> None:
     class Slow(Rehearsed):
         """Is the better the longer it trains."""
 
-        def train(self, lesson: Lesson, folder: Path) -> Outcome:
-            epochs = lesson.epochs or 3
-            return Outcome({"map50": 0.5 + epochs / 1000 + lesson.step / 100})
+        def train(self, task: TrainingTask, folder: Path) -> Outcome:
+            epochs = task.epochs or 3
+            return Outcome({"map50": 0.5 + epochs / 1000 + task.step / 100})
 
     trainer = Slow()
-    result = dlede(
-        split_of(60, 40), trainer, tmp_path, plan=PLAN, extras=Extras(convergence=5, hashes=False)
+    result = run(
+        split_of(60, 40),
+        trainer,
+        tmp_path,
+        plan=PLAN,
+        controls=ControlSettings(convergence=5, hashes=False),
     )
     assert result.convergence is not None
     assert result.convergence.epochs == (3, 15)
@@ -298,17 +322,22 @@ def test_convergence_needs_to_know_what_is_usual(tmp_path: Path) -> None:
         def about(self) -> Mapping[str, Any]:
             return {}
 
-    with pytest.raises(UsageError, match="how long is usual is not known: give --epochs N"):
-        dlede(split_of(60, 40), Silent(), tmp_path, extras=Extras(convergence=2))
-    with pytest.raises(UsageError, match="trains 2 or more times as long; got 1"):
-        dlede(split_of(60, 40), Rehearsed(), tmp_path, extras=Extras(convergence=1))
+    with pytest.raises(UsageError, match="number of epochs, which is not known: give"):
+        run(split_of(60, 40), Silent(), tmp_path, controls=ControlSettings(convergence=2))
+    with pytest.raises(UsageError, match="must be 2 or more times as many epochs; got 1"):
+        run(split_of(60, 40), Rehearsed(), tmp_path, controls=ControlSettings(convergence=1))
 
 
 def test_chains_that_lack_a_training_are_left_out_and_counted(tmp_path: Path) -> None:
     said: list[str] = []
     trainer = Rehearsed(told=tmp_path / "told", broken={(10, 2): 2})
-    result = dlede(
-        split_of(60, 40), trainer, tmp_path, plan=PLAN, extras=BARE, works=Works(say=said.append)
+    result = run(
+        split_of(60, 40),
+        trainer,
+        tmp_path,
+        plan=PLAN,
+        controls=BARE,
+        execution=Execution(notify=said.append),
     )
     assert (result.judgement.repetitions, result.judgement.left_out) == (3, 1)
     assert [(failure.step, failure.repetition) for failure in result.failed] == [(10, 2)]
@@ -316,37 +345,46 @@ def test_chains_that_lack_a_training_are_left_out_and_counted(tmp_path: Path) ->
         "step 10 %, repetition 2 failed twice (RuntimeError: attempt 2 broke); its log: "
     )
     # the same call once more trains what failed, and now it works
-    again = dlede(split_of(60, 40), trainer, tmp_path, plan=PLAN, extras=BARE)
+    again = run(split_of(60, 40), trainer, tmp_path, plan=PLAN, controls=BARE)
     assert (again.judgement.repetitions, again.failed) == (4, ())
 
 
 def test_a_folder_of_something_else_is_not_taken(tmp_path: Path) -> None:
-    dlede(split_of(60, 40), Rehearsed(), tmp_path, plan=PLAN, extras=BARE)
-    with pytest.raises(UsageError, match="holds trainings with another trainer; choose another"):
-        dlede(split_of(60, 40), Rehearsed(base=0.7), tmp_path, plan=PLAN, extras=BARE)
-    with pytest.raises(UsageError, match="holds trainings with another split and seed; choose"):
-        dlede(split_of(61, 40), Rehearsed(), tmp_path, plan=replace(PLAN, seed=3), extras=BARE)
+    run(split_of(60, 40), Rehearsed(), tmp_path, plan=PLAN, controls=BARE)
+    with pytest.raises(
+        UsageError, match="holds training runs with another trainer; choose another"
+    ):
+        run(split_of(60, 40), Rehearsed(base=0.7), tmp_path, plan=PLAN, controls=BARE)
+    with pytest.raises(UsageError, match="holds training runs with another split and seed; choose"):
+        run(split_of(61, 40), Rehearsed(), tmp_path, plan=replace(PLAN, seed=3), controls=BARE)
     before = sorted(path.name for path in (tmp_path / "runs").rglob("*.json"))
     few = replace(PLAN, repetitions=1)
-    dlede(split_of(61, 40), Rehearsed(), tmp_path, plan=few, extras=BARE, force=True)
+    run(split_of(61, 40), Rehearsed(), tmp_path, plan=few, controls=BARE, force=True)
     after = sorted(path.name for path in (tmp_path / "runs").rglob("*.json"))
     assert (len(before), len(after)) == (12, 3)
 
 
 def test_the_cost_is_told_before_and_measured_after(tmp_path: Path) -> None:
     told: list[Forecast] = []
-    works = Works(jobs=2, told=told.append)
-    dlede(split_of(60, 40), Rehearsed(lasts=0.05), tmp_path, plan=PLAN, extras=BARE, works=works)
+    works = Execution(jobs=2, on_forecast=told.append)
+    run(
+        split_of(60, 40), Rehearsed(lasts=0.05), tmp_path, plan=PLAN, controls=BARE, execution=works
+    )
     (before,) = told
-    assert (before.trainings, before.done, before.images, before.tested) == (12, 0, 60, 40)
+    assert (before.trainings, before.done, before.training_images, before.test_images) == (
+        12,
+        0,
+        60,
+        40,
+    )
     assert before.seconds is None
     after = forecast(
         split_of(60, 40),
         Rehearsed(lasts=0.05),
         tmp_path,
         plan=Plan(FULL, repetitions=4),
-        extras=Extras(convergence=2),
-        works=works,
+        controls=ControlSettings(convergence=2),
+        execution=works,
     )
     assert (after.trainings, after.done, after.measured) == (46, 12, True)
     assert after.seconds == pytest.approx(17 * after.seconds_a_training)  # type: ignore[operator]
@@ -367,11 +405,11 @@ def test_a_trainer_may_tell_its_cost_itself(tmp_path: Path) -> None:
     ("make", "said"),
     [
         (
-            lambda: Verdict(rule="best"),
-            "rule is one of both-steps, any-step, cumulative; got 'best'",
+            lambda: DecisionSettings(rule="best"),
+            "rule must be one of both-steps, any-step, cumulative; got 'best'",
         ),
-        (lambda: Extras(alpha=0.0), "alpha must lie between 0 and 1; got 0.0"),
-        (lambda: Extras(calibrate=-1), "calibrate must be 0 or more; got -1"),
+        (lambda: ControlSettings(alpha=0.0), "alpha must lie between 0 and 1; got 0.0"),
+        (lambda: ControlSettings(calibrate=-1), "calibrate must be 0 or more; got -1"),
         (lambda: Plan((10, 20)), "beginning with 0, such as 0,10,20; got 10,20"),
         (lambda: Plan((0, 20, 10)), "ascending"),
         (lambda: Plan((0, 110)), "from 0 to 100"),
@@ -387,42 +425,46 @@ def test_wrong_wishes_are_refused(make: Any, said: str) -> None:
 
 def test_a_metric_that_is_not_there_is_refused_after_one_training(tmp_path: Path) -> None:
     trainer = Rehearsed(told=tmp_path / "told")
-    with pytest.raises(UsageError, match="there is no metric 'map50'; the trainings have accuracy"):
-        dlede(split_of(60, 40), trainer, tmp_path, verdict=Verdict(metrics=["map50"]))
+    with pytest.raises(
+        UsageError, match="there is no metric 'map50'; the training runs have accuracy"
+    ):
+        run(split_of(60, 40), trainer, tmp_path, decision=DecisionSettings(metrics=["map50"]))
     assert len((tmp_path / "told").read_text().splitlines()) <= 2
 
 
 def test_a_trainer_that_learns_nothing_from_its_images_is_no_leak(tmp_path: Path) -> None:
     @dataclass(frozen=True)
     class Deaf(Rehearsed):
-        def train(self, lesson: Lesson, folder: Path) -> Outcome:
-            return Outcome({"map50": 0.6, "f1": 0.5 + lesson.repetition / 100})
+        def train(self, task: TrainingTask, folder: Path) -> Outcome:
+            return Outcome({"map50": 0.6, "f1": 0.5 + task.repetition / 100})
 
-    result = dlede(split_of(60, 40), Deaf(), tmp_path, plan=PLAN, extras=BARE)
+    result = run(split_of(60, 40), Deaf(), tmp_path, plan=PLAN, controls=BARE)
     assert result.judgement.verdict == "undecided"
-    assert "all 12 trainings have a mAP@0.5 of 0.6, to the last digit; see that" in headline(result)
+    assert "have a mAP@0.5 of 0.6, to the last digit" in text(result)
 
 
 def test_a_metric_called_loss_is_better_when_it_falls(tmp_path: Path) -> None:
     @dataclass(frozen=True)
     class Falling(Rehearsed):
-        def train(self, lesson: Lesson, folder: Path) -> Outcome:
-            return Outcome({"val_loss": 0.5 - lesson.step / 100 + lesson.repetition / 1000})
+        def train(self, task: TrainingTask, folder: Path) -> Outcome:
+            return Outcome({"val_loss": 0.5 - task.step / 100 + task.repetition / 1000})
 
-    result = dlede(split_of(60, 40), Falling(), tmp_path / "a", plan=PLAN, extras=BARE)
+    result = run(split_of(60, 40), Falling(), tmp_path / "a", plan=PLAN, controls=BARE)
     assert result.scores.lower == {"val_loss"}
     assert result.judgement.verdict == "clean"
-    verdict = Verdict(lower=["nope"])
-    with pytest.raises(UsageError, match="--lower: there is no metric 'nope'; the trainings have"):
-        dlede(split_of(60, 40), Falling(), tmp_path / "b", plan=PLAN, verdict=verdict)
+    verdict = DecisionSettings(lower=["nope"])
+    with pytest.raises(
+        UsageError, match="--lower-is-better: there is no metric 'nope'; the training runs have"
+    ):
+        run(split_of(60, 40), Falling(), tmp_path / "b", plan=PLAN, decision=verdict)
 
 
 def test_a_folder_without_trainings_is_free_for_another_trainer(tmp_path: Path) -> None:
     broken = {(step, repetition): 9 for step in (0, 10, 20) for repetition in range(1, 5)}
     trainer = Rehearsed(broken=broken, told=tmp_path / "told")
-    with pytest.raises(VisleakError, match="the first 3 trainings failed"):
-        dlede(split_of(60, 40), trainer, tmp_path / "out", plan=PLAN, extras=BARE)
-    found = dlede(split_of(60, 40), Rehearsed(base=0.6), tmp_path / "out", plan=PLAN, extras=BARE)
+    with pytest.raises(VisleakError, match="the first 3 training runs failed"):
+        run(split_of(60, 40), trainer, tmp_path / "out", plan=PLAN, controls=BARE)
+    found = run(split_of(60, 40), Rehearsed(base=0.6), tmp_path / "out", plan=PLAN, controls=BARE)
     assert found.trainer == {"name": "rehearsed", "base": 0.6, "epochs": 3}
 
 
@@ -433,9 +475,15 @@ def test_the_audit_is_asked_for_when_all_is_checked_and_nothing_trained(tmp_path
         assert not (tmp_path / "told").exists()
         return {"folder": "audit", "headline": "3 of 40"}
 
-    with pytest.raises(UsageError, match="trains 2 or more times"):
-        dlede(split_of(60, 40), trainer, tmp_path, extras=Extras(convergence=1), audit=audit)
-    found = dlede(split_of(60, 40), trainer, tmp_path, plan=PLAN, extras=BARE, audit=audit)
+    with pytest.raises(UsageError, match="2 or more times"):
+        run(
+            split_of(60, 40),
+            trainer,
+            tmp_path,
+            controls=ControlSettings(convergence=1),
+            audit=audit,
+        )
+    found = run(split_of(60, 40), trainer, tmp_path, plan=PLAN, controls=BARE, audit=audit)
     assert found.audit == {"folder": "audit", "headline": "3 of 40"}
 
 
@@ -447,17 +495,17 @@ def test_copies_of_five_percent_prove_a_leak(
 ) -> None:
     trainer = Rehearsed(told=tmp_path / "told")
     audit = {"folder": "a", "headline": "some of 40", "copies": copies, "images": 40}
-    found = dlede(split_of(60, 40), trainer, tmp_path, plan=PLAN, extras=BARE, audit=audit)
+    found = run(split_of(60, 40), trainer, tmp_path, plan=PLAN, controls=BARE, audit=audit)
     assert (tmp_path / "told").exists() == trained
     assert found.proof == ("" if trained else "some of 40")
     assert found.judgement.verdict == ("clean" if trained else "leaking")
-    told = headline(found)
+    told = text(found)
     assert ("copies of 1 of 40 test images" in told) == (copies == 1)
     assert few in told
-    allowed = Extras(hashes=False, allow_proved_leak=True)
-    found = dlede(split_of(60, 40), trainer, tmp_path, plan=PLAN, extras=allowed, audit=audit)
+    allowed = ControlSettings(hashes=False, allow_proved_leak=True)
+    found = run(split_of(60, 40), trainer, tmp_path, plan=PLAN, controls=allowed, audit=audit)
     assert found.judgement.verdict == "clean"
-    assert ("but there are copies of" in headline(found)) == bool(copies)
+    assert ("but copies of" in text(found)) == bool(copies)
 
 
 @pytest.mark.parametrize(("shared", "trained"), [(0, True), (1, True), (2, False)])
@@ -475,20 +523,20 @@ def test_files_on_both_sides_are_seen_without_an_audit(
         train=replace(made.train, locators=pa.array(files)),
         test=replace(made.test, locators=pa.array(tested)),
     )
-    found = dlede(split, Rehearsed(), tmp_path / "out", plan=PLAN, extras=BARE)
+    found = run(split, Rehearsed(), tmp_path / "out", plan=PLAN, controls=BARE)
     assert bool(found.proof) == (not trained)
     assert found.judgement.verdict == ("clean" if trained else "leaking")
-    assert (f"{shared} of 40 test images" in headline(found)) == bool(shared)
+    assert (f"{shared} of 40 test images" in text(found)) == bool(shared)
 
 
 def test_one_step_is_too_few_for_rules_of_two(tmp_path: Path) -> None:
-    with pytest.raises(UsageError, match="rule both-steps looks at two steps above 0, and"):
-        dlede(split_of(60, 40), Rehearsed(), tmp_path, plan=Plan((0, 10)), extras=BARE)
+    with pytest.raises(UsageError, match="rule both-steps needs two steps above 0, and"):
+        run(split_of(60, 40), Rehearsed(), tmp_path, plan=Plan((0, 10)), controls=BARE)
 
 
 def test_scores_from_elsewhere_are_judged_alike(tmp_path: Path) -> None:
-    own = dlede(split_of(60, 40), Rehearsed(), tmp_path, plan=PLAN, extras=BARE)
-    again: DLeDe = judge_scores(own.scores, source="scores.csv")
+    own = run(split_of(60, 40), Rehearsed(), tmp_path, plan=PLAN, controls=BARE)
+    again: DLeDeResult = judge_scores(own.scores, source="scores.csv")
     assert again.judgement == own.judgement
     assert again.others == own.others
     assert json.loads(json.dumps(again.trainer)) == {"name": "scores", "source": "scores.csv"}
@@ -497,6 +545,6 @@ def test_scores_from_elsewhere_are_judged_alike(tmp_path: Path) -> None:
 def test_no_repetition_is_complete(tmp_path: Path) -> None:
     broken = {(10, repetition): 9 for repetition in (1, 2)}
     trainer = Rehearsed(told=tmp_path / "told", broken=broken)
-    said = "no repetition has all the steps 0, 10, 20 %: 2 of 6 trainings failed, the first for"
+    said = "no repetition has all the steps 0, 10, 20 %: 2 of 6 training runs failed, the first"
     with pytest.raises(VisleakError, match=said):
-        dlede(split_of(60, 40), trainer, tmp_path, plan=Plan(repetitions=2), extras=BARE)
+        run(split_of(60, 40), trainer, tmp_path, plan=Plan(repetitions=2), controls=BARE)

@@ -6,9 +6,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from splits_by_hand import split_of
-from visleak.dlede.draws import Drawing, leaked_at
-from visleak.dlede.lesson import Lesson
-from visleak.dlede.plan import FULL, Plan
+from visleak.dlede.draw.draws import Sampler, leaked_at
+from visleak.dlede.settings import FULL, Plan
+from visleak.dlede.train.trainer import TrainingTask
 from visleak.errors import UsageError
 
 
@@ -30,7 +30,7 @@ def test_sizes_stay_and_only_original_images_make_room(
     test: int, more: int, repetition: int, nested: bool, labels: int
 ) -> None:
     split = split_of(test + 1 + more, test, labels)
-    drawing = Drawing(split, Plan(FULL, nested=nested, stratified=labels > 0))
+    drawing = Sampler(split, Plan(FULL, nested=nested, stratified=labels > 0))
     before = np.array([], np.int64), np.arange(len(split.train))
     for step in FULL:
         draw = drawing.at(step, repetition)
@@ -47,24 +47,24 @@ def test_sizes_stay_and_only_original_images_make_room(
 
 def test_a_chain_depends_on_its_number_and_the_seed_alone() -> None:
     split = split_of(90, 60)
-    few = Drawing(split, Plan((0, 10, 20), repetitions=2))
-    many = Drawing(split, Plan(FULL, repetitions=9))
+    few = Sampler(split, Plan((0, 10, 20), repetitions=2))
+    many = Sampler(split, Plan(FULL, repetitions=9))
     for step in (10, 20):
         one, other = few.at(step, 2), many.at(step, 2)
         assert np.array_equal(one.leaked, other.leaked)
         assert np.array_equal(one.kept, other.kept)
     assert not np.array_equal(few.at(20, 1).leaked, few.at(20, 2).leaked)
-    other_seed = Drawing(split, Plan((0, 10, 20), seed=1))
+    other_seed = Sampler(split, Plan((0, 10, 20), seed=1))
     assert not np.array_equal(few.at(20, 1).leaked, other_seed.at(20, 1).leaked)
 
 
 def test_independent_draws_do_not_keep_what_leaked_before() -> None:
-    drawing = Drawing(split_of(90, 60), Plan((0, 10, 20), nested=False))
+    drawing = Sampler(split_of(90, 60), Plan((0, 10, 20), nested=False))
     assert not np.isin(drawing.at(10, 1).leaked, drawing.at(20, 1).leaked).all()
 
 
 def test_every_image_leaks_as_often_as_every_other() -> None:
-    drawing = Drawing(split_of(40, 20), Plan((0, 10, 20)))
+    drawing = Sampler(split_of(40, 20), Plan((0, 10, 20)))
     counts = np.zeros(20)
     replaced = np.zeros(40)
     for repetition in range(1, 2001):
@@ -80,7 +80,7 @@ def test_stratified_draws_keep_the_shares_of_the_classes() -> None:
     split = split_of(300, 100, labels=5)
     assert split.test.labels is not None
     labels = np.asarray(split.test.labels.to_pylist())
-    drawing = Drawing(split, Plan((0, 10, 20), stratified=True))
+    drawing = Sampler(split, Plan((0, 10, 20), stratified=True))
     for repetition in range(1, 6):
         for step, each in ((10, 2), (20, 4)):
             drawn = labels[drawing.at(step, repetition).leaked]
@@ -89,27 +89,27 @@ def test_stratified_draws_keep_the_shares_of_the_classes() -> None:
 
 def test_leaked_images_join_those_that_stay() -> None:
     split = split_of(30, 20)
-    draw = Drawing(split, Plan((0, 10, 20))).at(20, 1)
-    lesson = Lesson(split, draw, 20, 1, 1)
-    train = lesson.train
+    draw = Sampler(split, Plan((0, 10, 20))).at(20, 1)
+    task = TrainingTask(split, draw, 20, 1, 1)
+    train = task.train
     assert train.ids.to_pylist() == [
         *(str(row) for row in draw.kept),
         *(f"test:{row}" for row in draw.leaked),  # ids of both sets are row numbers
     ]
     assert len(list(train.opener.read(range(30)))) == 30
-    assert lesson.test is split.test
+    assert task.test is split.test
 
 
 def test_more_leaks_than_there_is_room_for_are_refused() -> None:
-    with pytest.raises(UsageError, match="at 20 % there leak 8 test images, and there are only 8"):
-        Drawing(split_of(8, 40), Plan((0, 10, 20)))
+    with pytest.raises(UsageError, match="at 20 % 8 test images leak, and there are only 8"):
+        Sampler(split_of(8, 40), Plan((0, 10, 20)))
 
 
 def test_steps_that_leak_the_same_images_are_refused() -> None:
     with pytest.raises(UsageError, match="4 test images are too few for steps of 10, 20 %"):
-        Drawing(split_of(8, 4), Plan((0, 10, 20)))
+        Sampler(split_of(8, 4), Plan((0, 10, 20)))
 
 
 def test_a_stratified_draw_without_classes_is_refused() -> None:
     with pytest.raises(UsageError, match="leave out --stratify, or give --label"):
-        Drawing(split_of(40, 20), Plan((0, 10, 20), stratified=True))
+        Sampler(split_of(40, 20), Plan((0, 10, 20), stratified=True))

@@ -7,8 +7,8 @@ import numpy as np
 import pytest
 from hypothesis import given
 
-from visleak.dlede import hamming
-from visleak.dlede.hamming import distances, most_alike
+from visleak.dlede import hashes
+from visleak.dlede.hashes import distances, nearest_pairs
 
 WORDS = st.integers(0, 2**64 - 1)
 #: Hashes of which many are equal or nearly so.
@@ -45,8 +45,8 @@ def test_most_alike_are_the_first_of_all_pairs_in_order(
     """By distance, test row, training row; however many tie at the cut, in parts of any size."""
     found = distances(words(test), words(train))
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(hamming, "LOOKED_AT", looked_at)
-        rows, columns, apart = most_alike(words(test), words(train), found, count)
+        patch.setattr(hashes, "SEARCHED", looked_at)
+        rows, columns, apart = nearest_pairs(words(test), words(train), found, count)
     ordered = sorted(
         (distance, row, column)
         for row, line in enumerate(by_hand(test, train))
@@ -72,20 +72,14 @@ def test_many_equal_pairs_cost_no_more_memory() -> None:
     import tracemalloc
 
     equal = np.zeros(30_000, np.uint64)
-    found = hamming.Distances(np.bincount([0], minlength=65) * len(equal) ** 2, equal.astype("u1"))
+    found = hashes.Distances(np.bincount([0], minlength=65) * len(equal) ** 2, equal.astype("u1"))
     tracemalloc.start()
-    rows, columns, apart = most_alike(equal, equal, found, 70_000)
+    rows, columns, apart = nearest_pairs(equal, equal, found, 70_000)
     peak = tracemalloc.get_traced_memory()[1]
     tracemalloc.stop()
     assert peak < 150_000_000  # a byte a pair would be 900 MB
     assert not apart.any()
     np.testing.assert_array_equal(rows * 30_000 + columns, np.arange(70_000))
-
-
-def test_counts_stay_exact_beyond_what_float32_holds() -> None:
-    """OpenCV counts in float32: 2 ** 24 + 1 of one distance would be one less."""
-    apart = np.broadcast_to(np.uint8(7), (4097, 4096))
-    assert hamming._counts(np.ascontiguousarray(apart))[7] == 4097 * 4096
 
 
 def test_progress_ends_with_all() -> None:

@@ -11,9 +11,9 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from visleak.dlede.hash_evidence import cuts, hash_evidence
-from visleak.dlede.lesson import Split
-from visleak.dlede.results import AlikePair, HashEvidence
+from visleak.dlede.draw.split import Split
+from visleak.dlede.hashes import hash_evidence, pair_sheet
+from visleak.dlede.results import HashEvidence, HashPair
 from visleak.documents import as_plain, from_plain
 from visleak.errors import UsageError, VisleakError
 from visleak.images import open_images
@@ -64,16 +64,14 @@ def every_pair(split: Split) -> list[tuple[int, str, str]]:
 
 def test_evidence_is_what_imagehash_says_of_all_pairs(split: Split) -> None:
     """Ids are text: "10" comes before "9"."""
-    found = hash_evidence(split, alike=50, workers=1)
+    found = hash_evidence(split, kept=50, workers=1)
     pairs = every_pair(split)
     assert (found.train, found.test, found.unreadable) == (40, 24, 1)
     assert found.histogram == tuple(Counter(d for d, _, _ in pairs)[d] for d in range(65))
     nearest = Counter({name: distance for distance, name, _ in reversed(pairs)}.values())
     assert found.nearest == tuple(nearest[d] for d in range(65))
-    assert found.alike == tuple(AlikePair(test, train, d) for d, test, train in pairs[:50])
+    assert found.alike == tuple(HashPair(test, train, d) for d, test, train in pairs[:50])
     assert [(problem.id, problem.reason) for problem in found.problems] == [("7", "not-an-image")]
-    assert cuts(found) == tuple(sum(d <= cut for d, _, _ in pairs) for cut in range(17))
-    assert len(cuts(found, most=3)) == 4
     assert set(found.seconds) == {"hashing", "comparing"}
 
 
@@ -91,7 +89,7 @@ def test_the_order_of_images_never_matters(split: Split) -> None:
     mixed = open_images([stored[row] for row in order], name="train")
     mixed = replace(mixed, ids=split.train.ids.take(order))
     one, other = (
-        hash_evidence(each, alike=300, workers=1) for each in (split, replace(split, train=mixed))
+        hash_evidence(each, kept=300, workers=1) for each in (split, replace(split, train=mixed))
     )
     assert replace(one, seconds={}) == replace(other, seconds={})
 
@@ -107,22 +105,9 @@ def test_nothing_readable_is_no_evidence_and_no_failure(split: Split) -> None:
     assert hash_evidence(Split(split.train, nothing), workers=1).test == 0
 
 
-def test_paper_tables_add_up_by_cut() -> None:
-    """Tables 2 and 5: 47 pairs up to 10; of KITTI's the true sum is 27,369, not 27,000."""
-    printed = {
-        47: {4: 2, 6: 3, 8: 15, 10: 27},
-        27_369: {0: 851, 2: 3662, 4: 5141, 6: 6047, 8: 5417, 10: 6251},
-    }
-    for total, counts in printed.items():
-        histogram = tuple(counts.get(distance, 0) for distance in range(65))
-        found = HashEvidence(5231, 2250, 0, histogram, (0,) * 65, ())
-        assert cuts(found)[10] == total
-        assert cuts(found)[9] == total - counts[10]
-
-
 def test_evidence_survives_its_file(split: Split) -> None:
     """Who could not be read included."""
-    found = hash_evidence(split, alike=3, workers=1)
+    found = hash_evidence(split, kept=3, workers=1)
     assert from_plain(HashEvidence, as_plain(found)) == found
 
 
@@ -139,9 +124,28 @@ def test_progress_tells_of_both_sets(split: Split) -> None:
 
 def test_what_is_refused(split: Split) -> None:
     """In one line."""
-    with pytest.raises(UsageError, match=r"^alike must be 0 or more pairs; got -1$"):
-        hash_evidence(split, alike=-1)
+    with pytest.raises(UsageError, match=r"^kept must be 0 or more pairs; got -1$"):
+        hash_evidence(split, kept=-1)
     stored = Split(replace(split.train, pictures=False), split.test)
-    with pytest.raises(VisleakError, match=r"^set 'train' holds vectors and no pictures; "):
+    with pytest.raises(VisleakError, match=r"^set 'train' holds vectors without images; "):
         hash_evidence(stored, workers=1)
-    assert hash_evidence(split, alike=0, workers=1).alike == ()
+    assert hash_evidence(split, kept=0, workers=1).alike == ()
+
+
+def test_the_sheet_shows_each_test_image_once(split: Split) -> None:
+    found = hash_evidence(split, workers=1)
+    lost = Split(split.train, replace(split.test, opener=replaced(split)))
+    for each in (split, lost):
+        with Image.open(io.BytesIO(pair_sheet(each, found))) as sheet:
+            assert sheet.format == "PNG"
+            height = sheet.height
+    many = (HashPair("0", str(row), 0) for row in range(40))
+    one = pair_sheet(split, replace(found, alike=tuple(many)))
+    with Image.open(io.BytesIO(one)) as sheet:
+        assert sheet.height < height
+    assert pair_sheet(split, replace(found, alike=())) == b""
+
+
+def replaced(split: Split) -> object:
+    """Return an opener of as many files that are no longer images."""
+    return open_images([b"gone"] * len(split.test), name="test").opener

@@ -8,7 +8,7 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from visleak.dlede.increase import excess, increase, relative_increase
+from visleak.dlede.judge.rules import excess, increase, relative_increase
 
 
 def test_each_step_is_compared_with_the_step_before_not_with_the_first() -> None:

@@ -14,11 +14,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy import stats
 
-from visleak.dlede.judging import judge
-from visleak.dlede.numbers import metric_name
+from visleak.dlede.formatting import metric_name
+from visleak.dlede.judge.judge import judge
+from visleak.dlede.judge.rules import RULES
+from visleak.dlede.judge.scores import Scores
 from visleak.dlede.results import Judgement
-from visleak.dlede.rules import RULES
-from visleak.dlede.scores import Scores
 from visleak.errors import UsageError
 
 FEW = 500

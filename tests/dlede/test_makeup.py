@@ -6,10 +6,9 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from visleak.dlede.draws import Drawing
-from visleak.dlede.lesson import Draw, Split
-from visleak.dlede.makeup import makeup_of
-from visleak.dlede.plan import Plan
+from visleak.dlede.draw.draws import Sampler, class_counts
+from visleak.dlede.draw.split import Draw, Split
+from visleak.dlede.settings import Plan
 from visleak.images.boxes import Boxes
 from visleak.images.mapped import ArrayOpener
 from visleak.records import ImageSet
@@ -49,7 +48,7 @@ def test_objects_by_hand():
     train = boxed(names, [[0, 0], [2], [], [0, -1]], crowd=[4])
     test = boxed(names, [[2, 2, 3], [0]])
     split = Split(made("train", 4), made("test", 2), train, test)
-    found = makeup_of(
+    found = class_counts(
         split,
         {
             0: [Draw(rows(0, 1, 2, 3), rows())] * 2,
@@ -67,7 +66,7 @@ def test_objects_by_hand():
 def test_labels_of_whole_images():
     split = Split(made("train", 4, ["b", "a", None, "b"]), made("test", 3, ["a", "c", None]))
     draws = {0: [Draw(rows(0, 1, 2, 3), rows())], 100: [Draw(rows(2), rows(0, 1, 2))]}
-    found = makeup_of(split, draws)
+    found = class_counts(split, draws)
     assert found.classes == ("a", "b", "c")
     assert found.test_images == (1, 0, 1)
     assert found.images == ((1, 2, 0), (1, 0, 1))
@@ -76,10 +75,10 @@ def test_labels_of_whole_images():
 
 def test_what_is_not_known_is_not_counted():
     draws = {0: [Draw(rows(0, 1), rows())]}
-    assert makeup_of(Split(made("train", 2, ["a", "b"]), made("test", 2)), draws) is None
+    assert class_counts(Split(made("train", 2, ["a", "b"]), made("test", 2)), draws) is None
     nothing = boxed(("car",), [[], []])
     split = Split(made("train", 2), made("test", 2), nothing, nothing)
-    assert makeup_of(split, draws) is None
+    assert class_counts(split, draws) is None
 
 
 @pytest.mark.parametrize("stratified", [False, True])
@@ -92,9 +91,9 @@ def test_many_classes_are_all_counted(stratified):
         for count in (80, 40)
     ]
     split = Split(made("train", 80), made("test", 40), *sides)
-    drawing = Drawing(split, Plan(repetitions=3, stratified=stratified))
+    drawing = Sampler(split, Plan(repetitions=3, stratified=stratified))
     draws = {step: [drawing.at(step, number) for number in (1, 2, 3)] for step in (0, 10, 20)}
-    found = makeup_of(split, draws)
+    found = class_counts(split, draws)
     counts = [side.counts() for side in sides]
     there = np.flatnonzero(counts[0].sum(axis=0) + counts[1].sum(axis=0))
     assert len(there) > 1000

@@ -8,10 +8,10 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from visleak.dlede.judging import judge
-from visleak.dlede.needed import MOST, PROBABLY, needed
-from visleak.dlede.rules import RULES
-from visleak.dlede.scores import Scores
+from visleak.dlede.judge.certainty import MOST, PROBABLY, needed
+from visleak.dlede.judge.judge import judge
+from visleak.dlede.judge.rules import RULES
+from visleak.dlede.judge.scores import Scores
 
 ONE = RULES["cumulative"]
 

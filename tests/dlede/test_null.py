@@ -8,14 +8,14 @@ import numpy as np
 import pytest
 
 from splits_by_hand import split_of
-from visleak.dlede.certainty import chance_above, chances, draws
-from visleak.dlede.draws import Drawing
-from visleak.dlede.judging import judge
-from visleak.dlede.lesson import Lesson
-from visleak.dlede.plan import Plan
+from visleak.dlede.draw.draws import Sampler
+from visleak.dlede.judge.certainty import chance_above, chances, draws
+from visleak.dlede.judge.judge import judge
+from visleak.dlede.judge.rules import RULES
+from visleak.dlede.judge.scores import Scores
 from visleak.dlede.results import Judgement
-from visleak.dlede.rules import RULES
-from visleak.dlede.scores import Scores
+from visleak.dlede.settings import Plan
+from visleak.dlede.train.trainer import TrainingTask
 from visleak.dlede.trainers.lookup import Lookup
 
 TRAIN, TEST = 180, 90
@@ -42,11 +42,11 @@ def looked_up(
         path, places[:TRAIN], places[TRAIN:], label[:TRAIN], label[TRAIN:], np.arange(TEST)
     )
     split, plan = split_of(TRAIN, TEST), Plan(repetitions=repetitions, seed=seed)
-    drawing = Drawing(split, plan)
+    drawing = Sampler(split, plan)
     values = np.empty((2, repetitions, len(plan.steps)))
     for repetition, step in plan.runs():
-        lesson = Lesson(split, drawing.at(step, repetition), step, repetition, seed=repetition)
-        metrics = lookup.train(lesson, folder).metrics
+        task = TrainingTask(split, drawing.at(step, repetition), step, repetition, seed=repetition)
+        metrics = lookup.train(task, folder).metrics
         values[:, repetition - 1, plan.steps.index(step)] = metrics["accuracy"], metrics["f1"]
     chains = tuple(range(1, repetitions + 1))
     scores = Scores(("accuracy", "f1"), plan.steps, chains, values)

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from visleak.dlede.recipes import EXACTLY, RECIPES, parted, whole_groups
+from visleak.dlede.draw.recipes import EXACTLY, RECIPES, divided_by, whole_groups
 from visleak.errors import UsageError
 from visleak.images.mapped import ArrayOpener
 from visleak.records import ImageSet
@@ -33,65 +33,67 @@ def numbered(count, groups=None):
 
 def test_kitti_is_the_paper_s():
     """Babu et al. 2025: 5,231 train, 2,250 test, in file order."""
-    test = parted(numbered(7481), "kitti")
+    test = divided_by(numbered(7481), "kitti")
     assert (~test).sum() == 5231
     assert test.sum() == 2250
     assert not test[:5231].any()
     with pytest.raises(
         UsageError,
-        match=r"^--split kitti parts the 7,481 labelled images of KITTI; set 's' has 100; use"
+        match=r"^--split kitti divides the 7,481 labelled images of KITTI; set 's' has 100; use"
         r" first:N to train on the first N of it$",
     ):
-        parted(numbered(100), "kitti")
+        divided_by(numbered(100), "kitti")
 
 
 def test_cirrus_is_the_paper_s():
     """Seven recordings; the paper's sizes, 4,495 and 1,790, are the sums of five and of two."""
     sizes = (900, 899, 898, 899, 899, 895, 895)
     ids = [f"r{run}/{at:04d}.png" for run, size in enumerate(sizes) for at in range(size)]
-    test = parted(made(ids), "cirrus")
+    test = divided_by(made(ids), "cirrus")
     assert ((~test).sum(), test.sum()) == (4495, 1790)
     assert {ids[at][:2] for at in np.flatnonzero(test)} == {"r5", "r6"}
     groups = ["x"] * 3 + list("abcdef")
-    assert parted(numbered(9, groups), "cirrus").tolist() == [False] * 7 + [True] * 2
-    with pytest.raises(UsageError, match=r"parts 7 recordings; set 's' has 6; use first-groups:N"):
-        parted(made(ids[:-895]), "cirrus")
+    assert divided_by(numbered(9, groups), "cirrus").tolist() == [False] * 7 + [True] * 2
+    with pytest.raises(
+        UsageError, match=r"divides 7 recordings; set 's' has 6; use first-groups:N"
+    ):
+        divided_by(made(ids[:-895]), "cirrus")
     with pytest.raises(
         UsageError, match=r"groups of 20 of 20 images of set 's' are not known, such"
     ):
-        parted(numbered(20), "cirrus")
+        divided_by(numbered(20), "cirrus")
 
 
 def test_first_images_and_first_groups():
     groups = list("bbacca")
-    assert parted(numbered(6, groups), "first:2").tolist() == [False] * 2 + [True] * 4
+    assert divided_by(numbered(6, groups), "first:2").tolist() == [False] * 2 + [True] * 4
     # b, a and c in the order in which they come
-    assert parted(numbered(6, groups), "first-groups:2").tolist() == [
+    assert divided_by(numbered(6, groups), "first-groups:2").tolist() == [
         *[False] * 3, True, True, False,
     ]  # fmt: skip
 
 
 def test_random_images():
     images = numbered(200)
-    test = parted(images, "random:.25")
+    test = divided_by(images, "random:.25")
     assert test.sum() == 50
     assert 10 < test[:100].sum() < 40
-    assert (parted(images, "random:25%") == test).all()
-    assert (parted(images, "random:.25:0") == test).all()
-    assert (parted(images, "random:.25:1") != test).any()
-    assert parted(numbered(3), "random:.5").sum() == 2  # halves up
-    assert parted(numbered(3), "random:.999").sum() == 2  # never all
-    assert parted(numbered(3), "random:.001").sum() == 1  # never none
+    assert (divided_by(images, "random:25%") == test).all()
+    assert (divided_by(images, "random:.25:0") == test).all()
+    assert (divided_by(images, "random:.25:1") != test).any()
+    assert divided_by(numbered(3), "random:.5").sum() == 2  # halves up
+    assert divided_by(numbered(3), "random:.999").sum() == 2  # never all
+    assert divided_by(numbered(3), "random:.001").sum() == 1  # never none
 
 
 def test_random_groups_stay_whole():
     groups = [str(at // 7) for at in range(140)]
     images = numbered(140, groups)
-    test = parted(images, "groups:.3")
+    test = divided_by(images, "groups:.3")
     assert test.sum() == 42
     shown = {groups[at] for at in np.flatnonzero(test)}
     assert not shown & {groups[at] for at in np.flatnonzero(~test)}
-    assert any((parted(images, f"groups:.3:{seed}") != test).any() for seed in range(1, 4))
+    assert any((divided_by(images, f"groups:.3:{seed}") != test).any() for seed in range(1, 4))
 
 
 @pytest.mark.parametrize(
@@ -122,23 +124,21 @@ def test_random_groups_stay_whole():
 )
 def test_what_is_no_recipe(text, said):
     with pytest.raises(UsageError, match=said) as caught:
-        parted(numbered(4, list("aabb")), text)
+        divided_by(numbered(4, list("aabb")), text)
     assert "\n" not in str(caught.value)
 
 
 def test_sets_that_a_recipe_does_not_fit():
     with pytest.raises(UsageError, match=r"^set 's' holds 1 images; a split needs two$"):
-        parted(numbered(1), "first:1")
+        divided_by(numbered(1), "first:1")
     with pytest.raises(
         UsageError,
         match=r"^the groups of 1 of 3 images of set 's' are not known, such as '000001\.png'; give"
         r" --group /REGEX/ on the id$",
     ):
-        parted(numbered(3, ["a", None, "b"]), "groups:.5")
-    with pytest.raises(
-        UsageError, match=r"all images of set 's' are of one group; there must be t"
-    ):
-        parted(numbered(3, ["a"] * 3), "groups:.5")
+        divided_by(numbered(3, ["a", None, "b"]), "groups:.5")
+    with pytest.raises(UsageError, match=r"all images of set 's' are of one group; it needs two"):
+        divided_by(numbered(3, ["a"] * 3), "groups:.5")
 
 
 def test_the_table_says_how_each_is_written():
@@ -168,7 +168,7 @@ def test_chosen_groups_are_whole_and_as_near_as_can_be(weights, size, seed):
 
 
 def test_every_nearest_choice_has_a_chance():
-    """Sizes 1, 2, 3, 4 and 5 of 15: 7 is 3+4, 2+5 and 1+2+4."""
+    """ImageSizes 1, 2, 3, 4 and 5 of 15: 7 is 3+4, 2+5 and 1+2+4."""
     groups = np.repeat(np.arange(1, 6), np.arange(1, 6))
     found = [
         tuple(np.unique(groups[whole_groups(groups, 7, np.random.default_rng(seed))]))

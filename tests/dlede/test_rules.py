@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from visleak.dlede.rules import RULES, on_means
+from visleak.dlede.judge.rules import RULES, on_means
 
 # increases 25 %, 20 %, 5 %
 CURVE = [0.4, 0.5, 0.6, 0.63]

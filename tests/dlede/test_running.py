@@ -14,24 +14,26 @@ import numpy as np
 import pytest
 
 from splits_by_hand import Rehearsed, split_of
-from visleak.dlede.courses import Course, Trained, carried_out
-from visleak.dlede.lesson import Lesson, Outcome, Ready
-from visleak.dlede.plan import Plan
-from visleak.dlede.running import Common, Sent, carry_out_afar
-from visleak.dlede.runs import Place, read_images, read_run
+from visleak.dlede.settings import DecisionSettings, Execution, Plan
+from visleak.dlede.train.curves import Curve, TrainedCurve, train_curve
+from visleak.dlede.train.execution import SharedContext, _RemoteJob, carry_out_remotely
+from visleak.dlede.train.runs import RunFiles, read_images, read_run
+from visleak.dlede.train.trainer import Outcome, PreparedTrainer, TrainingTask
 from visleak.errors import VisleakError
-from visleak.pipeline import silent
 from visleak.pipeline.workplace import Carried
 
 PLAN = Plan((0, 10, 20), repetitions=2)
 
 
-def trained(course: Course, ready: Ready, jobs: int = 1, limit: float | None = None) -> Trained:
-    return carried_out(course, ready, jobs=jobs, engine=None, limit=limit, progress=silent)
+def trained(
+    course: Curve, trainer: PreparedTrainer, jobs: int = 1, limit: float | None = None
+) -> TrainedCurve:
+    execution = Execution(jobs=jobs, limit=limit)
+    return train_curve(course, trainer, DecisionSettings(), execution, partial=True)
 
 
-def course_of(folder: Path, trainer: Rehearsed, plan: Plan = PLAN) -> Course:
-    return Course.of(split_of(60, 40), plan, trainer, folder / "runs")
+def course_of(folder: Path, trainer: Rehearsed, plan: Plan = PLAN) -> Curve:
+    return Curve.of(split_of(60, 40), plan, trainer, folder / "runs")
 
 
 def lines(path: Path) -> list[str]:
@@ -58,7 +60,7 @@ def test_files_say_all_that_is_needed_to_read_them_again(tmp_path: Path) -> None
     trainer = Rehearsed()
     course = course_of(tmp_path, trainer)
     run = trained(course, trainer).runs[1]
-    place = Place(course.folder, 10, 1)
+    place = RunFiles(course.folder, 10, 1)
     assert read_run(place) == run
     leaked, values = read_images(place)
     assert leaked.sum() == 4
@@ -72,7 +74,7 @@ def test_a_folder_left_behind_by_a_finished_training_goes(tmp_path: Path) -> Non
     trainer = Rehearsed()
     course = course_of(tmp_path, trainer)
     trained(course, trainer)
-    left = Place(course.folder, 10, 1).work
+    left = RunFiles(course.folder, 10, 1).work
     left.mkdir()
     (left / "weights").write_bytes(b"1")
     trained(course, trainer)
@@ -100,14 +102,14 @@ def test_a_training_that_fails_is_tried_once_more(tmp_path: Path, jobs: int) -> 
     trainer = Rehearsed(told=tmp_path / "told", broken={(10, 1): 1, (20, 2): 2})
     course = course_of(tmp_path, trainer)
     result = trained(course, trainer, jobs)
-    assert read_run(Place(course.folder, 10, 1)) in result.runs
-    assert json.loads(Place(course.folder, 10, 1).result.read_text())["attempts"] == 2
+    assert read_run(RunFiles(course.folder, 10, 1)) in result.runs
+    assert json.loads(RunFiles(course.folder, 10, 1).result.read_text())["attempts"] == 2
     assert len(result.runs) == 5
     (failure,) = result.failed
     assert (failure.step, failure.repetition) == (20, 2)
     assert failure.reason == "RuntimeError: attempt 2 broke"
     assert "attempt 2 broke" in Path(failure.log).read_text()
-    assert not Place(course.folder, 20, 2).result.exists()
+    assert not RunFiles(course.folder, 20, 2).result.exists()
     assert result.scores.complete((0, 10, 20)).tolist() == [True, False]
 
 
@@ -130,7 +132,7 @@ def test_nothing_goes_on_where_everything_fails(tmp_path: Path) -> None:
     trainer = Rehearsed(told=tmp_path / "told", broken=broken)
     with pytest.raises(
         VisleakError,
-        match=r"the first 3 trainings failed, each twice; that of step 0 %, repetition 1:"
+        match=r"the first 3 training runs failed, each twice; that of step 0 %, repetition 1:"
         r" RuntimeError: attempt 2 broke; its log: .*repetition-01.log",
     ):
         trained(course_of(tmp_path, trainer), trainer)
@@ -141,12 +143,12 @@ def test_nothing_goes_on_where_everything_fails(tmp_path: Path) -> None:
 class Dying(Rehearsed):
     """Ends its process at one training, or hangs there."""
 
-    def train(self, lesson: Lesson, folder: Path) -> Outcome:
-        if (lesson.step, lesson.repetition) == (10, 1):
+    def train(self, task: TrainingTask, folder: Path) -> Outcome:
+        if (task.step, task.repetition) == (10, 1):
             if self.lasts:
                 time.sleep(60)
             os.kill(os.getpid(), signal.SIGKILL)
-        return super().train(lesson, folder)
+        return super().train(task, folder)
 
 
 # a module that a worker process can import
@@ -173,11 +175,11 @@ def test_a_training_that_dies_or_hangs_takes_no_other_with_it(
 def test_a_trainer_that_gives_too_few_values_fails_in_words(tmp_path: Path) -> None:
     @dataclass(frozen=True)
     class Short(Rehearsed):
-        def train(self, lesson: Lesson, folder: Path) -> Outcome:
+        def train(self, task: TrainingTask, folder: Path) -> Outcome:
             return Outcome({"accuracy": 0.5}, {"accuracy": np.zeros(3)})
 
     trainer = Short()  # of no module a worker could import: it trains in this process
-    with pytest.raises(VisleakError, match=r"gave 3 values of 'accuracy' for 40 images"):
+    with pytest.raises(VisleakError, match=r"returned 3 values of 'accuracy' for 40 images"):
         trained(course_of(tmp_path, trainer), trainer)
 
 
@@ -191,7 +193,7 @@ def test_an_object_that_cannot_travel_needs_one_job(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("number", [float("nan"), float("inf")])
 def test_a_metric_that_is_no_number_is_no_result(number: float) -> None:
-    with pytest.raises(VisleakError, match="came to no result: f1 is no number"):
+    with pytest.raises(VisleakError, match="has no result: f1 is not finite"):
         Outcome({"map50": 0.5, "f1": number})
 
 
@@ -199,7 +201,7 @@ def test_a_damaged_file_is_named(tmp_path: Path) -> None:
     trainer = Rehearsed()
     course = course_of(tmp_path, trainer)
     trained(course, trainer)
-    path = Place(course.folder, 10, 1).result
+    path = RunFiles(course.folder, 10, 1).result
     path.write_text(path.read_text().replace('"accuracy": ', '"accuracy": "x",\n"y": '))
     with pytest.raises(VisleakError, match=r"repetition-01.json is damaged .*delete it to train"):
         trained(course, trainer)
@@ -212,7 +214,7 @@ def started(script: str, folder: Path) -> subprocess.Popen[bytes]:
     path = folder / "script.py"
     path.write_text(
         "from pathlib import Path\n"
-        "from test_running import Rehearsed, course_of, silent, trained\n"
+        "from test_running import Rehearsed, course_of, trained\n"
         f"if __name__ == '__main__':\n    folder = Path({str(folder)!r})\n{body}"
     )
     here = Path(__file__).parent
@@ -253,12 +255,11 @@ def test_a_cluster_trains_the_same(tmp_path: Path) -> None:
     pytest.importorskip("ray")
     script = """
         from visleak.pipeline.ray_engine import RayEngine
-        from visleak.dlede.courses import carried_out
+        from visleak.dlede.train.curves import train_curve
+        from visleak.dlede.settings import DecisionSettings, Execution
         trainer = Rehearsed(broken={(10, 1): 1}, told=folder / "told")
         course = course_of(folder, trainer)
-        carried_out(
-            course, trainer, jobs=2, engine=RayEngine(), limit=None, progress=silent
-        )
+        train_curve(course, trainer, DecisionSettings(), Execution(jobs=2, engine=RayEngine()))
         """
     run = started(script, tmp_path / "far")
     said = run.communicate(timeout=100)[1].decode()
@@ -273,6 +274,6 @@ def test_a_cluster_trains_the_same(tmp_path: Path) -> None:
 
 def test_a_node_that_does_not_see_the_folder_says_so(tmp_path: Path) -> None:
     course = course_of(tmp_path / "elsewhere", Rehearsed())
-    sent = Sent(Carried(Common(Rehearsed(), course.split)), course.jobs[0])
+    sent = _RemoteJob(Carried(SharedContext(Rehearsed(), course.split)), course.jobs[0])
     with pytest.raises(VisleakError, match=r"does not see .*elsewhere/runs; choose a folder with"):
-        carry_out_afar(sent)
+        carry_out_remotely(sent)

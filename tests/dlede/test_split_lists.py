@@ -7,8 +7,8 @@ import pytest
 from PIL import Image
 
 from splits_by_hand import split_of
-from visleak.dlede.opening import split_by
-from visleak.dlede.split_lists import listed
+from visleak.dlede.draw.recipes import split_by
+from visleak.dlede.draw.split import write_split_tables
 from visleak.errors import UsageError
 from visleak.images import open_images
 from visleak.records import ImageSet
@@ -28,7 +28,7 @@ def video(tmp_path: Path) -> ImageSet:
 
 def test_parts_open_from_their_tables_as_they_were(tmp_path: Path, video: ImageSet) -> None:
     before = split_by(video, "first-groups:1")
-    after = listed(before, tmp_path / "out")
+    after = write_split_tables(before, tmp_path / "out")
     for name in ("train", "test"):
         old, new = getattr(before, name), getattr(after, name)
         assert new.source == str(tmp_path / "out" / f"{name}.parquet")
@@ -42,11 +42,11 @@ def test_parts_open_from_their_tables_as_they_were(tmp_path: Path, video: ImageS
 
 
 def test_tables_of_another_split_are_not_written_over(tmp_path: Path, video: ImageSet) -> None:
-    listed(split_by(video, "first:6"), tmp_path / "out")
-    listed(split_by(video, "first:6"), tmp_path / "out")
+    write_split_tables(split_by(video, "first:6"), tmp_path / "out")
+    write_split_tables(split_by(video, "first:6"), tmp_path / "out")
     with pytest.raises(UsageError, match=r"train.parquet is of another split; choose another"):
-        listed(split_by(video, "first:5"), tmp_path / "out")
-    forced = listed(split_by(video, "first:5"), tmp_path / "out", force=True)
+        write_split_tables(split_by(video, "first:5"), tmp_path / "out")
+    forced = write_split_tables(split_by(video, "first:5"), tmp_path / "out", force=True)
     assert len(forced.train) == 5
 
 
@@ -54,7 +54,7 @@ def test_times_stay_times(tmp_path: Path, video: ImageSet) -> None:
     from dataclasses import replace
 
     timed = replace(video, timed=True)
-    test = listed(split_by(timed, "first:6"), tmp_path / "out").test
+    test = write_split_tables(split_by(timed, "first:6"), tmp_path / "out").test
     assert test.timed
     assert test.frames is not None
     assert test.frames.to_pylist() == [2, 3]
@@ -62,5 +62,5 @@ def test_times_stay_times(tmp_path: Path, video: ImageSet) -> None:
 
 def test_pictures_that_are_no_files_stay_where_they_are(tmp_path: Path) -> None:
     split = split_of(6, 4)
-    assert listed(split, tmp_path / "out") is split
+    assert write_split_tables(split, tmp_path / "out") is split
     assert not (tmp_path / "out").exists()

@@ -9,7 +9,8 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from visleak.dlede.opening import split_by, split_of
+from visleak.dlede.draw.recipes import split_by
+from visleak.dlede.draw.split import split_of
 from visleak.errors import UsageError, VisleakError
 from visleak.images import open_images
 from visleak.images.choosing import chosen
@@ -100,7 +101,7 @@ def test_sets_that_do_not_go_together(tmp_path):
     for sets, said in (
         (
             (test, pixels),
-            r"^boxes of set 'val' are shares of the picture \(YOLO\), those of set 'c' pixels;",
+            r"^boxes of set 'val' are shares of the image \(YOLO\), those of set 'c' pixels;",
         ),
         ((pixels, train), r"^boxes of set 'train' are shares of .* those of set 'c' pixels"),
         ((plain, train), r"^set 'plain' has no boxes, and set 'train' has some; open both with"),

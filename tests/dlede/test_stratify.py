@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from visleak.dlede.draws import leaked_at
-from visleak.dlede.stratify import stratified_order
+from visleak.dlede.draw.draws import leaked_at
+from visleak.dlede.draw.stratify import stratified_order
 
 
 def ends_of(images, parts):

@@ -9,7 +9,7 @@ from visleak.training.plan import Plan
 
 torch = pytest.importorskip("torch")
 
-from visleak.training.changes import changed, described, generator  # noqa: E402
+from visleak.training.augmentation import augmented, described, generator  # noqa: E402
 
 SHIFTS = Plan("plain-11", 16, 3, 100, 1, 10, 0)
 CROPS = Plan("resnet", 96, 3, 100, 1, 10, 0)
@@ -17,7 +17,7 @@ VIEWS = Plan("plain-11", 16, 0, 100, 1, 10, 0)
 
 
 def made(plan: Plan, pictures: np.ndarray, *numbers: int) -> np.ndarray:
-    found = changed(torch.from_numpy(pictures), plan, plan.side, generator(*numbers))
+    found = augmented(torch.from_numpy(pictures), plan, plan.side, generator(*numbers))
     return found.permute(0, 2, 3, 1).numpy()
 
 

@@ -1,4 +1,4 @@
-"""What is held out is a fair sample, and shares nothing with what is learnt."""
+"""What is held out is a fair sample, and shares nothing with what is network."""
 
 from __future__ import annotations
 
@@ -8,16 +8,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from visleak.images import open_images
-from visleak.training.holdout import SHARE, held_out
-from visleak.training.lessons import lessons_of
-from visleak.training.material import Material
+from visleak.training.data import SHARE, ImageData, hold_out, training_data
 
 
 @given(st.lists(st.integers(0, 4), min_size=2, max_size=300), st.integers(0, 5))
 def test_each_class_gives_its_share(classes: list[int], seed: int) -> None:
     """A tenth rounded down, one at least of two and more, and none of a single one."""
     numbers = np.unique(np.array(classes), return_inverse=True)[1].astype(np.int64)
-    held = held_out(numbers, np.arange(len(numbers)), seed)
+    held = hold_out(numbers, np.arange(len(numbers)), seed)
     for number, size in enumerate(np.bincount(numbers)):
         wanted = max(int(SHARE * size), 1) if size > 1 else 0
         assert held[numbers == number].sum() == wanted
@@ -31,7 +29,7 @@ def test_no_group_straddles(rows: list[tuple[int, int]], seed: int) -> None:
     """The leak that this package is about; and no class is held out altogether."""
     classes, groups = (np.array(column, np.int64) for column in zip(*rows, strict=True))
     classes = np.unique(classes, return_inverse=True)[1].astype(np.int64)
-    held = held_out(classes, groups, seed)
+    held = hold_out(classes, groups, seed)
     assert not set(groups[held]) & set(groups[~held])
     assert set(classes[~held]) == set(classes)
 
@@ -39,19 +37,19 @@ def test_no_group_straddles(rows: list[tuple[int, int]], seed: int) -> None:
 def test_large_groups_are_held_out_whole() -> None:
     """Ten videos of ten pictures: one is a tenth. Four of twenty-five: one is more, and taken."""
     for groups, size in ((10, 10), (4, 25)):
-        held = held_out(np.zeros(100, np.int64), np.repeat(np.arange(groups), size), 0)
+        held = hold_out(np.zeros(100, np.int64), np.repeat(np.arange(groups), size), 0)
         assert held.sum() == size
 
 
 def test_the_seed_draws() -> None:
     every = np.arange(200)
-    first, again, other = (held_out(np.zeros(200, np.int64), every, seed) for seed in (0, 0, 1))
+    first, again, other = (hold_out(np.zeros(200, np.int64), every, seed) for seed in (0, 0, 1))
     assert (first == again).all()
     assert (first != other).any()
 
 
 def test_a_large_set_is_asked_no_more_than_enough() -> None:
-    assert held_out(np.zeros(300_000, np.int64), np.arange(300_000), 0).sum() == 10_000
+    assert hold_out(np.zeros(300_000, np.int64), np.arange(300_000), 0).sum() == 10_000
 
 
 def test_equal_pictures_and_groups_never_straddle() -> None:
@@ -62,8 +60,8 @@ def test_equal_pictures_and_groups_never_straddle() -> None:
     groups = pa.array([None if n % 4 in (0, 3) else f"video {n // 4}" for n in range(80)])
     images = open_images(list(pictures), name="chained")
     for seed in range(5):
-        material = Material(pictures, np.arange(80), 0, labels, groups)
-        found = lessons_of(images, material, None, labels="auto", seed=seed, say=print)
+        material = ImageData(pictures, np.arange(80), 0, labels, groups)
+        found = training_data(images, material, None, labels="auto", seed=seed, say=print)
         held = set((found.questions.rows // 4).tolist())
         assert len(found.questions.rows) == 8
         assert not held & set((found.rows // 4).tolist())
@@ -77,9 +75,9 @@ def test_what_has_no_label_is_left_out_and_said() -> None:
     pictures = np.random.default_rng(0).integers(0, 256, (40, 4, 4, 3), np.uint8)
     labels = pa.array([None if n % 10 == 0 else "ab"[n % 2] for n in range(40)])
     said: list[str] = []
-    found = lessons_of(
+    found = training_data(
         open_images(list(pictures), name="some"),
-        Material(pictures, np.arange(40), 0, labels, None),
+        ImageData(pictures, np.arange(40), 0, labels, None),
         None,
         labels="auto",
         seed=0,

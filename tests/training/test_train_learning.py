@@ -22,11 +22,11 @@ from visleak.errors import UsageError, VisleakError
 from visleak.images import open_images
 from visleak.records import Picture
 from visleak.storage import claimed
-from visleak.training import Trained, Wishes, checkpoint_path, train_encoder
-from visleak.training.learning import working_folder
-from visleak.training.material import Sizes
-from visleak.training.scores import twins_found
-from visleak.training.wishes import shape_for
+from visleak.training import EncoderSettings, TrainedEncoder, checkpoint_path, train_encoder
+from visleak.training.data import Sizes
+from visleak.training.encoder import working_folder
+from visleak.training.plan import shape_for
+from visleak.training.trained import twin_rate
 
 torch = pytest.importorskip("torch")
 
@@ -34,15 +34,17 @@ torch = pytest.importorskip("torch")
 PATIENCE = 120
 
 #: Enough to learn three textures of 16 pixels.
-WISHES = Wishes(epochs=6, batch=24, seed=3)
+WISHES = EncoderSettings(epochs=6, batch=24, seed=3)
 
 
-def learnt(source: object, out: Path, wishes: Wishes = WISHES, **options: object) -> Trained:
-    return train_encoder(open_images(source), out, wishes=wishes, threads=1, **options)
+def learnt(
+    source: object, out: Path, settings: EncoderSettings = WISHES, **options: object
+) -> TrainedEncoder:
+    return train_encoder(open_images(source), out, settings=settings, threads=1, **options)
 
 
 @pytest.fixture(scope="module")
-def model(toy: Path, tmp_path_factory: pytest.TempPathFactory) -> Trained:
+def model(toy: Path, tmp_path_factory: pytest.TempPathFactory) -> TrainedEncoder:
     """Return an encoder of the three classes."""
     return learnt(toy, tmp_path_factory.mktemp("model") / "model.onnx")
 
@@ -50,13 +52,13 @@ def model(toy: Path, tmp_path_factory: pytest.TempPathFactory) -> Trained:
 @pytest.fixture(scope="module")
 def blind(
     natural: dict[str, np.ndarray], tmp_path_factory: pytest.TempPathFactory
-) -> tuple[Trained, list[str]]:
+) -> tuple[TrainedEncoder, list[str]]:
     """Return an encoder of crops without labels, and what was said while it was trained."""
     said: list[str] = []
     pictures = [each for picture in natural.values() for each in crops(picture, 20, 5)]
-    wishes = Wishes(epochs=8, batch=30)
+    settings = EncoderSettings(epochs=8, batch=30)
     out = tmp_path_factory.mktemp("blind") / "model.onnx"
-    return learnt(pictures, out, wishes, say=said.append), said
+    return learnt(pictures, out, settings, say=said.append), said
 
 
 class Stop:
@@ -73,7 +75,7 @@ class Stop:
 # -- learning ------------------------------------------------------------------------------------
 
 
-def test_classes_are_learnt(model: Trained) -> None:
+def test_classes_are_learnt(model: TrainedEncoder) -> None:
     """A third would be right by chance; the record says how it came about."""
     accuracy = model.scores["accuracy"]
     assert accuracy.total == 9
@@ -85,7 +87,7 @@ def test_classes_are_learnt(model: Trained) -> None:
     assert model.record["losses"][-1] < 0.7 * model.record["losses"][0]
 
 
-def test_without_labels_pictures_are_told_apart(blind: tuple[Trained, list[str]]) -> None:
+def test_without_labels_pictures_are_told_apart(blind: tuple[TrainedEncoder, list[str]]) -> None:
     """And that is said."""
     made, said = blind
     assert said == ["images has no labels: the network learns to tell pictures apart"]
@@ -97,28 +99,30 @@ def test_without_labels_pictures_are_told_apart(blind: tuple[Trained, list[str]]
 
 
 def test_a_blind_encoder_finds_the_changed_twin(
-    blind: tuple[Trained, list[str]], natural: dict[str, np.ndarray]
+    blind: tuple[TrainedEncoder, list[str]], natural: dict[str, np.ndarray]
 ) -> None:
     """Mirrored, darkened crops lead to their originals, where weights unlearnt do not."""
-    from visleak.training.learnt import Learnt, Scaling
     from visleak.training.networks import built
     from visleak.training.plan import Plan
+    from visleak.training.trained import Scaling, TrainedNetwork
 
     originals = np.stack([each for p in natural.values() for each in crops(p, 5, 6)])
     changed = (originals[:, :, ::-1] * 0.8).astype(np.uint8)
     encoder = load_encoder(f"onnx:{blind[0].model}")
     known = [encoder.encode([_picture(each) for each in side])[0] for side in (changed, originals)]
     scaling = Scaling((0.5,) * 3, (0.25,) * 3)
-    unlearnt = Learnt(Plan("plain-11", 16, 0, 9, 1, 5, 0), scaling, *built("plain-11", 0, 0), ())
-    before = twins_found(unlearnt.vectors(changed), unlearnt.vectors(originals)).share
-    after = twins_found(*known).share
+    unlearnt = TrainedNetwork(
+        Plan("plain-11", 16, 0, 9, 1, 5, 0), scaling, *built("plain-11", 0, 0), ()
+    )
+    before = twin_rate(unlearnt.vectors(changed), unlearnt.vectors(originals)).share
+    after = twin_rate(*known).share
     assert after >= 0.4
     assert after >= 2 * before
 
 
 def test_labels_may_be_left_aside(toy: Path, tmp_path: Path) -> None:
     """They then only tell how well neighbours agree."""
-    made = learnt(toy, tmp_path / "m.onnx", Wishes(epochs=2, batch=27, labels="none"))
+    made = learnt(toy, tmp_path / "m.onnx", EncoderSettings(epochs=2, batch=27, labels="none"))
     assert made.record["objective"] == "instances"
     assert set(made.scores) == {"views", "20 nearest"}
     assert made.scores["20 nearest"].share > 0.5
@@ -142,7 +146,7 @@ def test_a_test_set_is_asked_instead(toy: Path, tmp_path: Path) -> None:
     made = learnt(
         toy,
         tmp_path / "m.onnx",
-        Wishes(epochs=4, batch=24),
+        EncoderSettings(epochs=4, batch=24),
         test=open_images(test, name="other"),
         say=said.append,
     )
@@ -166,14 +170,14 @@ def test_the_largest_pictures_go_to_the_residual_network() -> None:
         (8.0, 8, None, "auto"): ("plain-11", 32),
     }
     for (short, square, side, network), expected in cases.items():
-        wishes = Wishes(side=side, network=network)
-        assert shape_for(Sizes(short, square), wishes) == expected
+        settings = EncoderSettings(side=side, network=network)
+        assert shape_for(Sizes(short, square), settings) == expected
 
 
 # -- the file ------------------------------------------------------------------------------------
 
 
-def test_the_file_needs_no_torch(model: Trained, toy: Path, tmp_path: Path) -> None:
+def test_the_file_needs_no_torch(model: TrainedEncoder, toy: Path, tmp_path: Path) -> None:
     """An audit with it runs where torch cannot be imported, and finds copies."""
     script = (
         "import sys; sys.modules['torch'] = None\n"
@@ -192,15 +196,15 @@ def test_the_file_needs_no_torch(model: Trained, toy: Path, tmp_path: Path) -> N
 
 def test_vectors_are_those_of_torch(toy: Path, tmp_path: Path) -> None:
     """To 1e-5, from the picture's file on: preparation, scaling, network and unit length."""
-    from visleak.training.learnt import Learnt, Scaling
     from visleak.training.networks import built
     from visleak.training.onnx_file import deviation, write_model
     from visleak.training.plan import Plan
+    from visleak.training.trained import Scaling, TrainedNetwork
 
     rng = np.random.default_rng(0)
     for network, side in (("plain-11", 16), ("resnet", 72)):
         plan = Plan(network, side, 3, 10, 1, 5, 0)
-        made = Learnt(
+        made = TrainedNetwork(
             plan, Scaling((0.4, 0.5, 0.6), (0.2, 0.25, 0.3)), *built(network, 3, 0), losses=()
         )
         pictures = rng.integers(0, 256, (5, 40, 60, 3), np.uint8)
@@ -228,16 +232,18 @@ def test_a_file_that_does_not_do_what_torch_does_is_refused(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     from visleak.training import onnx_file
-    from visleak.training.learnt import Learnt, Scaling
     from visleak.training.networks import built
     from visleak.training.plan import Plan
+    from visleak.training.trained import Scaling, TrainedNetwork
 
-    def made(seed: int) -> Learnt:
+    def made(seed: int) -> TrainedNetwork:
         scaling = Scaling((0.5,) * 3, (0.25,) * 3)
-        return Learnt(Plan("resnet", 32, 3, 9, 1, 5, 0), scaling, *built("resnet", 3, seed), ())
+        return TrainedNetwork(
+            Plan("resnet", 32, 3, 9, 1, 5, 0), scaling, *built("resnet", 3, seed), ()
+        )
 
     other = onnx_file.onnx_bytes(made(1))
-    monkeypatch.setattr(onnx_file, "onnx_bytes", lambda learnt: other)
+    monkeypatch.setattr(onnx_file, "onnx_bytes", lambda network: other)
     pictures = np.random.default_rng(0).integers(0, 256, (3, 32, 32, 3), np.uint8)
     with pytest.raises(VisleakError, match=r"^the ONNX file's vectors differ from torch's by "):
         onnx_file.deviation(made(0), pictures, tmp_path)
@@ -246,12 +252,12 @@ def test_a_file_that_does_not_do_what_torch_does_is_refused(
 # -- the same again ------------------------------------------------------------------------------
 
 
-def files(made: Trained) -> tuple[bytes, bytes]:
+def files(made: TrainedEncoder) -> tuple[bytes, bytes]:
     return made.model.read_bytes(), made.recipe.read_bytes()
 
 
 def test_a_seed_gives_the_same_bytes_interrupted_or_not(
-    model: Trained, toy: Path, tmp_path: Path
+    model: TrainedEncoder, toy: Path, tmp_path: Path
 ) -> None:
     """Stopped in the fourth epoch, it goes on from the third; nothing else is left beside it."""
     out = tmp_path / "model.onnx"
@@ -270,19 +276,21 @@ def test_a_seed_gives_the_same_bytes_interrupted_or_not(
 
 
 def test_the_checkpoint_of_another_training_is_left_aside(
-    model: Trained, toy: Path, tmp_path: Path
+    model: TrainedEncoder, toy: Path, tmp_path: Path
 ) -> None:
     """It began with another seed; what comes out is as if it had never been there."""
     out = tmp_path / "model.onnx"
     with pytest.raises(KeyboardInterrupt):
-        learnt(toy, out, Wishes(epochs=6, batch=24, seed=4), progress=Stop(0.4))
+        learnt(toy, out, EncoderSettings(epochs=6, batch=24, seed=4), progress=Stop(0.4))
     said: list[str] = []
     assert files(learnt(toy, out, say=said.append)) == files(model)
     assert said == ["the checkpoint beside the output is of another training: this one begins anew"]
 
 
 @pytest.mark.slow
-def test_a_killed_run_ends_with_the_same_bytes(model: Trained, toy: Path, tmp_path: Path) -> None:
+def test_a_killed_run_ends_with_the_same_bytes(
+    model: TrainedEncoder, toy: Path, tmp_path: Path
+) -> None:
     """SIGKILL after the first checkpoint, in a process of its own."""
     out = tmp_path / "model.onnx"
     command = [
@@ -354,7 +362,7 @@ def test_unreadable_pictures_are_counted(toy: Path, tmp_path: Path) -> None:
                 (folder / kind / f"{number}{copy}.png").write_bytes(data)
     (folder / "moon" / "broken.png").write_bytes(b"no picture")
     said: list[str] = []
-    made = learnt(folder, tmp_path / "m.onnx", Wishes(epochs=1, batch=8), say=said.append)
+    made = learnt(folder, tmp_path / "m.onnx", EncoderSettings(epochs=1, batch=8), say=said.append)
     assert said == ["1 picture of set unreadable: left out"]
     assert made.record["unreadable"] == 1
     assert made.record["held_out"] == 4
@@ -388,7 +396,7 @@ def test_what_cannot_be_learnt_from(toy: Path, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("wishes", "text"),
+    ("settings", "text"),
     [
         ({"labels": "some"}, "labels must be one of auto, none; got 'some'"),
         ({"network": "vgg"}, "network must be one of auto, plain-11, resnet; got 'vgg'"),
@@ -396,13 +404,13 @@ def test_what_cannot_be_learnt_from(toy: Path, tmp_path: Path) -> None:
         ({"epochs": 0}, "epochs must lie between 1 and 10,000; got 0"),
         (
             {"schedule": "paper", "epochs": 5},
-            "the schedule paper has 372 epochs; leave the epochs out, or take the schedule short",
+            "the schedule paper has 372 epochs; leave out the epochs, or use the schedule short",
         ),
     ],
 )
-def test_what_cannot_be_wished(wishes: dict[str, object], text: str) -> None:
+def test_what_cannot_be_wished(settings: dict[str, object], text: str) -> None:
     with pytest.raises(UsageError) as refused:
-        Wishes(**wishes)
+        EncoderSettings(**settings)
     assert str(refused.value) == text
 
 
@@ -410,17 +418,17 @@ def test_a_full_disk_is_said_before(
     toy: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Not after hours of decoding."""
-    from visleak.training import material
+    from visleak.training import data
 
     class Full:
         free = 1000
 
-    monkeypatch.setattr(material.shutil, "disk_usage", lambda path: Full)
-    with pytest.raises(VisleakError, match=r"^90 pictures of 16 pixels need 0\.0 GB of scratch"):
+    monkeypatch.setattr(data.shutil, "disk_usage", lambda path: Full)
+    with pytest.raises(VisleakError, match=r"^90 images of 16 pixels need 0\.0 GB of scratch"):
         learnt(toy, tmp_path / "m.onnx")
 
 
-def test_the_record_stands_in_the_json(model: Trained) -> None:
+def test_the_record_stands_in_the_json(model: TrainedEncoder) -> None:
     """Under a key that its reader takes for a note."""
     about = json.loads(model.recipe.read_text())["about"]
     assert about == model.record

@@ -6,12 +6,11 @@ import numpy as np
 import pytest
 from sklearn.neighbors import KNeighborsClassifier
 
-from visleak.training.scores import agreeing, by_neighbours, twins_found
+from visleak.training.trained import agreement, by_neighbours, twin_rate
 
 torch = pytest.importorskip("torch")
 
-from visleak.training.networks import built  # noqa: E402
-from visleak.training.objectives import TEMPERATURE, instance_loss  # noqa: E402
+from visleak.training.networks import TEMPERATURE, built, instance_loss  # noqa: E402
 
 
 def test_plain_11_is_the_papers() -> None:
@@ -80,6 +79,6 @@ def test_neighbours_vote_as_scikit_learns() -> None:
 def test_twins_are_counted() -> None:
     """All rows find themselves; of rows in another order only those that stayed do."""
     rows = np.eye(6, dtype=np.float32)
-    assert str(twins_found(rows, rows)).startswith("6 of 6 ")
-    assert twins_found(rows, rows[[1, 0, 2, 3, 5, 4]]).count == 2
-    assert agreeing(np.array([1, 2, 2]), np.array([1, 2, 0])).count == 2
+    assert str(twin_rate(rows, rows)).startswith("6 of 6 ")
+    assert twin_rate(rows, rows[[1, 0, 2, 3, 5, 4]]).count == 2
+    assert agreement(np.array([1, 2, 2]), np.array([1, 2, 0])).count == 2

@@ -1,4 +1,4 @@
-"""Crops of natural pictures, for sets that are quickly learnt."""
+"""Crops of natural pictures, for sets that are quickly network."""
 
 from __future__ import annotations
 

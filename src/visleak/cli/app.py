@@ -62,11 +62,13 @@ add(
 add(app, "replace", remedies.replace, "replace visleak-audit --pool unused/ --select auto")
 app.add_typer(evaluate, name="evaluate")
 add(app, "impact", impact, "impact visleak-audit --predictions resnet=resnet.csv -o impact")
-app.command(
+add(
+    app,
     "dlede",
-    epilog="For example: visleak dlede --test yolo:data.yaml#val --train yolo:data.yaml#train"
-    " --trainer torch:detector --forecast",
-)(dlede)
+    dlede,
+    "dlede --test yolo:data.yaml#val --train yolo:data.yaml#train --trainer torch:detector"
+    " --dry-run",
+)
 app.add_typer(memorization, name="memorization")
 for _command, _example in (
     (detect, "--model sd-1.4/ --prompts SD1_final.csv --general captions_val2014.json -o detected"),

@@ -198,7 +198,7 @@ def _parameter(own: Any, hint: Any, declared: Option) -> inspect.Parameter:
     """Return the parameter that typer makes an option or argument of."""
     default, kind = own.default, hint
     if declared.parse is not None:
-        kind, default = str | None, default if default in (None, MISSING) else f"{default:g}"
+        kind, default = str | None, _text(default)
     elif get_origin(hint) is tuple:
         kind = list[get_args(hint)[0]] | None  # type: ignore[misc]
         default = default or None
@@ -223,6 +223,13 @@ def _parameter(own: Any, hint: Any, declared: Option) -> inspect.Parameter:
         annotation=Annotated[kind, about],
         default=inspect.Parameter.empty if default is MISSING else default,
     )
+
+
+def _text(default: Any) -> Any:
+    """Return the default of an option as the user would write it."""
+    if isinstance(default, tuple):
+        return ",".join(map(str, default))
+    return default if default in (None, MISSING) else f"{default:g}"
 
 
 def _value(name: str, value: Any, default: Any, hint: Any, declared: Option) -> Any:

@@ -1,325 +1,372 @@
-"""``visleak dlede``: leak on purpose, train again, and see whether the split leaked already."""
+"""``visleak dlede``: retrain with test images leaked on purpose, and judge the split."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from dataclasses import dataclass, fields, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any
 
-import typer
-
-from visleak.cli import dlede_options as own
-from visleak.cli import edges, options
-from visleak.cli.dlede_run import Order, carried_out, opened
-from visleak.errors import UsageError
+from visleak.cli.command import Call, Reply
+from visleak.dlede.settings import (
+    ANALYSES,
+    FULL,
+    TRAINING,
+    ControlSettings,
+    DecisionSettings,
+    Execution,
+    Forecast,
+    Plan,
+    TrainerSettings,
+)
+from visleak.errors import UsageError, VisleakError
+from visleak.options import (
+    OUTPUT,
+    SETS,
+    Backend,
+    Columns,
+    Options,
+    Printed,
+    Replaced,
+    argument,
+    option,
+    share,
+)
+from visleak.options import Execution as Workers
 
 if TYPE_CHECKING:
-    from visleak.dlede.asking import Verdict
-    from visleak.dlede.lesson import Trainer
-    from visleak.dlede.plan import Plan
-    from visleak.dlede.results import DLeDe
+    from visleak.auditing import Audit
+    from visleak.dlede import DLeDeResult, Split
+    from visleak.records import AnySet
 
-#: What may stand beside ``--scores``; all else is about trainings of our own.
-WITH_SCORES: Final = frozenset(
-    {
-        "scores",
-        "out",
-        "rule",
-        "threshold",
-        "certainty",
-        "metric",
-        "lower",
-        "chance",
-        "json",
-        "force",
-    }
+#: Options that ``--scores`` takes; the others concern training runs.
+WITH_SCORES = (
+    "scores",
+    "out",
+    "chance",
+    "json",
+    "force",
+    *(f.name for f in fields(DecisionSettings)),
 )
 
 
+@dataclass(frozen=True)
+class Sources(Options):
+    """The split under test."""
+
+    folder: str | None = argument(
+        None,
+        "A data set with train and test (or val) in it: folders, Parquet files, a table with a"
+        " split column, or a YOLO data.yaml.",
+        metavar="DIR",
+    )
+    test: str | None = option(
+        None,
+        "Test images, as for audit; with annotations as coco:FILE, yolo:FILE#val or kitti:FOLDER.",
+        metavar="[NAME=]SOURCE",
+        panel=SETS,
+    )
+    train: str | None = option(None, "Training images.", metavar="[NAME=]SOURCE", panel=SETS)
+    whole: str | None = option(
+        None, "One set, divided by --split.", "--set", metavar="[NAME=]SOURCE", panel=SETS
+    )
+    recipe: str | None = option(
+        None,
+        "How to divide it: kitti, cirrus, first:N, first-groups:N, random:SHARE[:SEED] or"
+        " groups:SHARE[:SEED].",
+        "--split",
+        metavar="RECIPE",
+        panel=SETS,
+    )
+
+    def check(self) -> None:
+        """Refuse no split, and more than one."""
+        ways = [bool(self.folder), bool(self.test or self.train), bool(self.whole or self.recipe)]
+        if sum(ways) != 1:
+            raise UsageError(
+                "give one split: a folder with train and test in it, or --test and --train, or"
+                " --set and --split; or judge existing training runs with --scores FILE"
+            )
+        pairs = (("--test", self.test, "--train", self.train),
+                 ("--set", self.whole, "--split", self.recipe))  # fmt: skip
+        for first, one, second, other in pairs:
+            if bool(one) != bool(other):
+                given, missing = (first, second) if one else (second, first)
+                raise UsageError(f"{given} needs {missing}")
+
+
+@dataclass(frozen=True)
+class DLeDeOptions(Printed, Replaced):
+    """Further options of the command."""
+
+    scores: Path | None = option(
+        None,
+        "Train nothing: judge existing scores, a .csv with the columns step, repetition and the"
+        " metrics.",
+        metavar="FILE",
+        panel=TRAINING,
+    )
+    full_curve: bool = option(False, "Steps of 10 % from 0 to 100 %.", panel=TRAINING)
+    chance: tuple[str, ...] = option(
+        (),
+        "Score of random guessing by a metric, such as accuracy=25%. Default: the share of the"
+        " largest class, 0 for objects. May be repeated.",
+        metavar="METRIC=RATE",
+        panel="Decision",
+    )
+    audit: str = option(
+        "",
+        "An existing audit of the same split, or off. Default: run one in the output folder.",
+        metavar="AUDIT_DIR|off",
+        panel=ANALYSES,
+    )
+    out: Path = option(
+        Path("visleak-dlede"), "Output folder.", "--output -o", metavar="DIR", panel=OUTPUT
+    )
+    dry_run: bool = option(
+        False, "Print the number of training runs and the expected time, and stop.", panel=OUTPUT
+    )
+    no_images: bool = option(False, "Put no images into the output.", panel=OUTPUT)
+
+
 def dlede(
-    context: typer.Context,
-    folder: own.Directory = None,
-    test: own.Test = None,
-    train: own.Train = None,
-    whole: own.Whole = None,
-    split: own.Recipe = None,
-    id_: own.Id = None,
-    label: own.Label = None,
-    group: own.Group = None,
-    trainer: own.TrainerName = None,
-    scores: own.Scores = None,
-    repetitions: own.Repetitions = 10,
-    steps: own.Steps = None,
-    full: own.Full = False,
-    independent: own.Independent = False,
-    stratify: own.Stratify = False,
-    seed: own.Seed = 0,
-    epochs: own.Epochs = None,
-    rule: own.RuleName = "both-steps",
-    threshold: own.Threshold = None,
-    certainty: own.Certainty = "95%",
-    metric: own.Metric = None,
-    lower: own.Lower = None,
-    chance: own.Chance = None,
-    calibrate: own.Calibrate = 0,
-    alpha: own.Alpha = "5%",
-    check_convergence: own.Convergence = 0,
-    audit: own.AuditOf = None,
-    allow_proved_leak: own.AllowProved = False,
-    no_phash: own.NoHashes = False,
-    out: own.Out = Path("visleak-dlede"),
-    forecast: own.ForecastOnly = False,
-    no_pictures: options.NoPictures = False,
-    json: own.Json = False,
-    force: own.Force = False,
-    jobs: own.Jobs = 1,
-    threads: own.Threads = None,
-    device: own.Device = "auto",
-    time_limit: own.TimeLimit = None,
-    workers: options.Workers = None,
-    engine: options.EngineName = "local",
-    ray_address: options.RayAddress = None,
-    cache: options.CacheFolder = None,
-) -> None:
-    """Does retraining betray the leak? Leaks test images into training on purpose, 10 % a step.
+    sources: Sources,
+    columns: Columns,
+    trained_by: TrainerSettings,
+    plan: Plan,
+    decision: DecisionSettings,
+    controls: ControlSettings,
+    execution: Execution,
+    workers: Workers,
+    backend: Backend,
+    options: DLeDeOptions,
+    call: Call,
+) -> Reply:
+    """Test a split for leakage by retraining with leaked test images (D-LeDe, Babu et al. 2025).
 
-    A split that leaks already gains hardly anything by that (D-LeDe, Babu et al. 2025).
-    Trainings are kept: a run that was stopped goes on.
+    Test images are leaked into training on purpose, 10 % per step; a split that leaks already
+    gains hardly anything by that. Training runs are kept: an interrupted command resumes.
     """
-    from visleak.cli.audit_verb import cache_folder
-    from visleak.cli.engines import engine_of
-    from visleak.dlede.asking import Extras, Verdict, Works
-
-    verdict = Verdict(
-        rule=rule,
-        threshold=None if threshold is None else _share("--threshold", threshold, "5% or 0.05"),
-        certainty=_certainty(certainty),
-        metrics=metric or (),
-        lower=lower or (),
-        chance=dict(map(_chance, chance or ())),
-    )
-    if scores is not None:
-        _refuse_beside_scores(context)
-        _judge(scores, verdict, out, json=json, force=force)
-        return
-    _refuse(folder, test, train, whole, split, trainer)
-    if check_convergence == 1:
-        raise UsageError("--check-convergence 1 trains no longer; give 2 or more")
-    clean = _share("--alpha", alpha, "5% or 0.05")
-    if not calibrate and _was_given(context, "alpha"):
-        raise UsageError("--alpha goes with --calibrate K")
-    cluster = engine_of(engine, ray_address) if engine != "local" or ray_address else None
-    made = _trainer(str(trainer), device, threads or 1, time_limit)
-    order = Order(
-        *(folder, test, train, whole, split),
-        columns=(id_, label, group),
-        plan=_plan(steps, full, repetitions, independent, stratify, seed, epochs),
-        verdict=verdict,
-        extras=Extras(
-            calibrate=calibrate,
-            alpha=clean,
-            convergence=check_convergence,
-            hashes=not no_phash,
-            allow_proved_leak=allow_proved_leak,
-        ),
-        works=Works(jobs=jobs, engine=cluster, limit=time_limit, say=edges.note),
-        out=out,
-        audit=audit or "",
-        cache=cache_folder(cache),
-        workers=workers,
-        private=no_pictures,
-        force=force,
-    )
-    if forecast:
-        _say_forecast(order, made, json=json)
-        return
-    _say(*_kept_if_interrupted(order, made), json=json)
-
-
-def _share(option: str, text: str, example: str) -> float:
-    """Return RATE as a share.
-
-    Raises:
-        UsageError: it is none.
-    """
-    from visleak.cli.gates import share_of
-
-    share = share_of(text)
-    if share is None:
+    decision = replace(decision, chance=dict(map(_chance, options.chance)))
+    if options.scores is not None:
+        call.only_with("--scores", WITH_SCORES)
+        return _judge_scores(options.scores, decision, options)
+    sources.check()
+    if options.full_curve and "steps" in call.given:
+        raise UsageError("--full-curve and --steps exclude each other; give one of them")
+    if "alpha" in call.given and not controls.calibrate:
+        raise UsageError("--alpha needs --calibrate K")
+    if not trained_by.trainer:
         raise UsageError(
-            f"{option} is a share from 0 to 1 or a percentage, such as {example}; got {text!r}"
+            "no trainer: give --trainer command:'CMD {train} {test} {out} {seed}',"
+            " ultralytics:MODEL, torch:detector, torch:classifier or lookup; without retraining,"
+            " visleak audit finds the pairs"
         )
-    return share
+    from visleak.dlede import load_trainer
+    from visleak.pipeline.engines import engine_of
 
+    trainer = load_trainer(
+        trained_by.trainer,
+        device=trained_by.device,
+        threads=trained_by.threads,
+        time_limit=execution.limit,
+    )
+    cost: list[Forecast] = []
+    execution = replace(
+        execution,
+        engine=engine_of(backend.engine, backend.ray_address),
+        progress=call.progress,
+        notify=call.note,
+        on_forecast=lambda found: _report_cost(found, cost, call),
+    )
+    settings = {
+        "plan": replace(plan, steps=FULL) if options.full_curve else plan,
+        "decision": decision,
+        "controls": controls,
+        "execution": execution,
+    }
+    split, sets = _opened(sources, columns, call)
+    if options.dry_run:
+        from visleak.dlede import forecast
+        from visleak.documents import as_plain
 
-def _certainty(text: str) -> float:
-    share = _share("--certainty", text, "95% or 0.95")
-    if not 0.5 <= share < 1.0:
-        raise UsageError(f"--certainty is at least 50% and below 100%; got {text!r}")
-    return share
+        found = forecast(split, trainer, options.out, **settings)
+        return Reply([forecast_line(found)], as_plain(found) | {"seconds": found.seconds})
+    call.kept = f"finished training runs are kept in {options.out}; the same command resumes"
+    split = _claimed(options, split, sets, listed=sources.recipe is not None)
+    given = _given_audit(options, split, call)
+    audits: list[Audit] = []
+
+    def summary() -> Any:
+        from visleak.auditing import audit
+        from visleak.dlede.audit import audit_summary
+
+        if options.audit == "off":
+            return None
+        audits.append(
+            given
+            or audit(
+                split.test,
+                split.train,
+                out=options.out / "audit",
+                **workers.chosen(),
+                progress=call.progress,
+                force=options.force,
+            )
+        )
+        return audit_summary(audits[0], split, options.out)
+
+    from visleak.dlede import run
+
+    result = run(split, trainer, options.out, audit=summary, force=options.force, **settings)
+    reply = _written(result, options, _sheet(options, split, result, call), audits)
+    if cost and cost[0].done == cost[0].trainings:
+        call.note(f"reused: all {cost[0].done:,} training runs were in {options.out}")
+    return reply
 
 
 def _chance(text: str) -> tuple[str, float]:
-    """Return the metric and the share of M=RATE.
-
-    Raises:
-        UsageError: it is not written so.
-    """
+    """Return metric and share of METRIC=RATE."""
     name, _, rate = text.rpartition("=")
     if not name:
         raise UsageError(f"--chance must be a metric and a share, accuracy=25%; got {text!r}")
-    return name, _share("--chance", rate, f"{name}=25%")
+    return name, share(rate)
 
 
-def _was_given(context: typer.Context, name: str) -> bool:
-    source = context.get_parameter_source(name)
-    return source is not None and source.name == "COMMANDLINE"
-
-
-def _refuse_beside_scores(context: typer.Context) -> None:
-    """Refuse options about trainings of our own, so that none is ignored.
-
-    Raises:
-        UsageError: one was given.
-    """
-    for parameter in context.command.params:
-        name = parameter.name or ""
-        if name not in WITH_SCORES and _was_given(context, name):
-            shown = parameter.opts[0] if name != "folder" else "DIR"
-            raise UsageError(
-                f"{shown} and --scores: --scores judges trainings made elsewhere, and trains"
-                f" nothing; leave {shown} out"
-            )
-
-
-def _refuse(
-    folder: str | None,
-    test: str | None,
-    train: str | None,
-    whole: str | None,
-    recipe: str | None,
-    trainer: str | None,
-) -> None:
-    """Refuse a call that names no split, or two, or nobody who trains.
-
-    Raises:
-        UsageError: see its message.
-    """
-    ways = [bool(folder), bool(test or train), bool(whole or recipe)]
-    if sum(ways) == 0:
-        raise UsageError(
-            "no split to judge: give a folder with train and test in it, or --test S and --train S,"
-            " or --set S and --split RECIPE; or judge trainings made elsewhere with --scores FILE"
-        )
-    if sum(ways) > 1:
-        raise UsageError(
-            "give either DIR, or --test and --train, or --set and --split; not two of them"
-        )
-    pairs = (("--test", test, "--train", train), ("--set", whole, "--split", recipe))
-    for first, one, second, other in pairs:
-        if bool(one) != bool(other):
-            there, missing = (first, second) if one else (second, first)
-            raise UsageError(f"{there} needs {missing}")
-    if not trainer:
-        raise UsageError(
-            "nobody trains: give --trainer command:'CMD {train} {test} {out} {seed}',"
-            " ultralytics:MODEL, torch:detector, torch:classifier or lookup; without a training,"
-            " visleak audit finds the pairs"
-        )
-
-
-def _plan(
-    steps: str | None,
-    full: bool,
-    repetitions: int,
-    independent: bool,
-    stratify: bool,
-    seed: int,
-    epochs: int | None,
-) -> Plan:
-    from visleak.dlede.plan import DECIDING, FULL, Plan
-
-    if full and steps is not None:
-        raise UsageError("--full is --steps 10,20,30,40,50,60,70,80,90,100; give one of them")
-    chosen = FULL if full else DECIDING
-    if steps is not None:
-        words = [word.strip() for word in steps.split(",")]
-        if not all(word.isascii() and word.isdecimal() for word in words):
-            raise UsageError(
-                f"--steps is whole percents with commas between, such as 10,20; got {steps!r}"
-            )
-        given = tuple(map(int, words))
-        chosen = given if given[0] == 0 else (0, *given)
-    return Plan(chosen, repetitions, not independent, stratify, seed, epochs)
-
-
-def _trainer(text: str, device: str, threads: int, limit: float | None) -> Trainer:
-    from visleak.dlede.trainers import load_trainer
-
-    if limit is not None and not limit > 0.0:
-        raise UsageError(f"--time-limit is seconds above 0; got {limit:g}")
-    return load_trainer(text, device=device, threads=threads, time_limit=limit)
-
-
-def _judge(file: Path, verdict: Verdict, out: Path, *, json: bool, force: bool) -> None:
-    """Judge the scores of a file, write the result and say it."""
-    from visleak.dlede.curve_files import read_scores
-    from visleak.dlede.measuring import REQUEST, judge_scores
-    from visleak.dlede.output import write
-    from visleak.dlede.stored import RESULT
+def _judge_scores(file: Path, decision: DecisionSettings, options: DLeDeOptions) -> Reply:
+    from visleak.dlede import judge_scores
+    from visleak.dlede.document.document import folder_of
+    from visleak.dlede.judge.scores_file import read_scores
+    from visleak.dlede.protocol import REQUEST
     from visleak.storage import free_folder
 
-    free_folder(out, RESULT, force=force)
-    # trainings of our own are judged by what they are, whatever is asked
-    free_folder(out, REQUEST)
-    result = judge_scores(read_scores(file, lower=verdict.lower), verdict=verdict, source=str(file))
-    write(result, out)
-    _say(result, out, None, json=json)
+    free_folder(options.out, folder_of(options.out).result.name, force=options.force)
+    # a folder with training runs is never replaced by scores
+    free_folder(options.out, REQUEST)
+    scores = read_scores(file, lower=decision.lower)
+    return _written(judge_scores(scores, decision=decision, source=str(file)), options)
 
 
-def _say_forecast(order: Order, trainer: Trainer, *, json: bool) -> None:
-    """Print what the trainings would cost."""
-    import json as js
-    from dataclasses import replace
+def _opened(sources: Sources, columns: Columns, call: Call) -> tuple[Split, Sequence[AnySet]]:
+    """Open the split; return it with the sets that it consists of."""
+    from visleak.dlede import split_by, split_of
+    from visleak.images.request import check_groups
+    from visleak.images.sides import open_set, open_sides
+    from visleak.records import ImageSet
+    from visleak.settings import SideColumns, Sides
 
-    from visleak.cli.dlede_view import forecast_line
-    from visleak.cli.progress import bars
-    from visleak.dlede.measuring import forecast
-
-    with bars() as progress:
-        split, _ = opened(order, progress)
-        found = forecast(
-            split,
-            trainer,
-            order.out,
-            plan=order.plan,
-            verdict=order.verdict,
-            extras=order.extras,
-            works=replace(order.works, progress=progress),
+    call.progress("listing images", 0, 0)
+    if sources.whole is not None:
+        images = open_set(sources.whole, columns)
+        check_groups([images], columns.group)
+        return split_by(images, str(sources.recipe)), [images]
+    sides = [() if each is None else (each,) for each in (sources.test, sources.train)]
+    named = SideColumns(columns.id, columns.label, columns.group)
+    compared = open_sides(Sides(sources.folder, *sides, columns=named))
+    (train,), by_name = compared.references, {images.name: images for images in compared.queries}
+    test = by_name.get("test", compared.queries[0])
+    if others := [name for name in by_name if name != test.name]:
+        call.note(
+            f"{test.name} is tested against {train.name}; {', '.join(others)} is ignored, give it"
+            " as --test to test it"
         )
-    edges.say((js.dumps(found.as_dict(), indent=1) if json else forecast_line(found)) + "\n")
+    check_groups((test, train), columns.group)
+    for images in (test, train):
+        if not isinstance(images, ImageSet):
+            raise UsageError(f"set {images.name!r} holds embeddings; training needs images")
+    call.progress("listing images", 1, 1)
+    return split_of(test, train), [test, train]  # type: ignore[arg-type]
 
 
-def _kept_if_interrupted(order: Order, trainer: Trainer) -> tuple[DLeDe, Path, Path | None]:
-    """Carry an order out; if somebody stops it, say what is not lost."""
+def _claimed(options: DLeDeOptions, split: Split, sets: Sequence[AnySet], *, listed: bool) -> Split:
+    """Check the output folder; write the parts of a recipe, so that the audit can be opened."""
+    from visleak.dlede.document.document import folder_of
+    from visleak.dlede.draw.split import write_split_tables
+    from visleak.dlede.protocol import REQUEST
+    from visleak.storage import free_folder, refuse_inputs
+
+    folder = folder_of(options.out)
+    refuse_inputs(folder.path, [(images.name, images.source) for images in sets], Path())
+    # the result of --scores is not replaced by that of training runs
+    own = (folder.path / REQUEST).exists()
+    free_folder(folder.path, folder.result.name, force=options.force or own)
+    if not listed:
+        return split
+    with folder.claimed():
+        return write_split_tables(split, folder.path / "split", force=options.force)
+
+
+def _given_audit(options: DLeDeOptions, split: Split, call: Call) -> Audit | None:
+    from visleak.auditing import Audit
+    from visleak.dlede.audit import check_audit
+    from visleak.storage import SECTIONS
+
+    if options.audit in ("", "off"):
+        return None
+    found = Audit(options.audit)
+    check_audit(found, split)
+    if (found.folder / SECTIONS / "dlede.json").exists():
+        call.note(f"the report of {found.folder} showed another result of dlede; it is replaced")
+    return found
+
+
+def _sheet(options: DLeDeOptions, split: Split, result: DLeDeResult, call: Call) -> bytes | None:
+    from visleak.dlede.hashes import pair_sheet
+
+    if options.no_images or result.hashes is None or not result.hashes.alike:
+        return None
     try:
-        return carried_out(order, trainer)
-    except KeyboardInterrupt as error:
-        word, code = edges.verdict(error)
-        kept = (
-            f"trainings that were finished are kept in {order.out}, and the same command goes on"
-            " from there"
+        return pair_sheet(split, result.hashes)
+    except VisleakError as error:
+        call.note(f"no sheet of similar pairs: {error}")
+        return None
+
+
+def _written(
+    result: DLeDeResult,
+    options: DLeDeOptions,
+    sheet: bytes | None = None,
+    audits: Sequence[Audit] = (),
+) -> Reply:
+    """Write a result, also as a section of the audit's report."""
+    from visleak.cli.pictures import show_in_report
+    from visleak.dlede.document.document import folder_of, write
+    from visleak.reporting import section, terminal
+    from visleak.storage import REPORT
+
+    made = write(result, options.out, sheet=sheet)
+    for audit in audits:
+        show_in_report(audit, "dlede.json", section(made), private=options.no_images)
+    pages = [audit.folder / REPORT for audit in audits]
+    shown = terminal(made, tables=0 if result.proof else 2)
+    return Reply(shown, folder_of(options.out).result, files=[options.out, *pages])
+
+
+def _report_cost(found: Forecast, cost: list[Forecast], call: Call) -> None:
+    cost.append(found)
+    if found.done < found.trainings:
+        call.note(forecast_line(found))
+
+
+def forecast_line(found: Forecast) -> str:
+    """Return the expected cost of training runs as one line."""
+    from visleak.quantities import counted, duration
+
+    def time(seconds: float) -> str:
+        return "under 1 s" if seconds < 1.0 else f"about {duration(seconds)}"
+
+    parts = [
+        f"{counted(found.trainings, 'training run')} on {found.training_images:,} images, each"
+        f" tested on {found.test_images:,}"
+    ]
+    if found.done:
+        parts.append(f"{found.done:,} finished before")
+    if found.seconds is None or found.seconds_a_training is None:
+        parts.append("the expected time is known after the first run")
+    elif found.done < found.trainings:
+        source = "as finished ones took" if found.measured else "by a first estimate"
+        at_once = f", {found.jobs:,} concurrent" if found.jobs > 1 else ""
+        parts.append(
+            f"{time(found.seconds)} left ({time(found.seconds_a_training)} each {source}{at_once})"
         )
-        raise edges.Stopped(f"{word}; {kept}", code) from error
-
-
-def _say(result: DLeDe, out: Path, page: Path | None, *, json: bool) -> None:
-    from visleak.cli.dlede_view import shown
-    from visleak.cli.terminal import rendered
-    from visleak.dlede.stored import RESULT
-
-    if json:
-        edges.say_bytes((out / RESULT).read_bytes())
-        return
-    edges.say(rendered(shown(result)))
-    for path in (out, *([page] if page is not None else [])):
-        edges.say(f"{edges.plain(str(path))}\n")
+    return "; ".join(parts)

@@ -417,10 +417,10 @@ def train_encoder(images: ImageSet, options: TrainEncoder, training: Training, c
     """
     from visleak.images.sides import open_set
     from visleak.storage import refuse_inputs
-    from visleak.training import Wishes, checkpoint_path, document
+    from visleak.training import EncoderSettings, checkpoint_path, document
     from visleak.training import train_encoder as train
 
-    wishes = Wishes(**keywords(training))
+    settings = EncoderSettings(**keywords(training))
     columns = Columns(label=options.label, group=options.group)
     call.progress("listing images", 0, 0)
     opened = open_set(images.source, columns)
@@ -433,11 +433,11 @@ def train_encoder(images: ImageSet, options: TrainEncoder, training: Training, c
             opened,
             options.out,
             test=test,
-            wishes=wishes,
+            settings=settings,
             device=options.device,
             threads=options.threads,
             progress=call.progress,
-            say=call.note,
+            notify=call.note,
             force=options.force,
         )
     except KeyboardInterrupt:

@@ -1,4 +1,4 @@
-"""What D-LeDe came to: the records that tables, figures and pages show."""
+"""The records of a result; together they are the content of ``dlede.json``."""
 
 from __future__ import annotations
 
@@ -7,14 +7,14 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from visleak.dlede.plan import Plan
-from visleak.dlede.scores import Scores
+from visleak.dlede.judge.scores import Scores
+from visleak.dlede.settings import Plan
 from visleak.records import Problem
 
 
 @dataclass(frozen=True, slots=True)
 class Estimate:
-    """A number and the ends of its 95 % interval; NaN where nothing is known."""
+    """A number and the ends of its 95 % interval; NaN if unknown."""
 
     value: float
     low: float = math.nan
@@ -27,14 +27,14 @@ class StepScore:
 
     Attributes:
         step: percent of the test images that leak.
-        trainings: how many there are.
+        trainings: number of training runs.
         mean: over them, with a t interval.
         deviation: standard deviation over them (n - 1); NaN of one.
         increase: relative to the step before, as a share (equation 1: R_i = (C - P) / P); 0 for
-            the first step; positive where the metric got better. Interval by bootstrap over
+            the first step; positive if the metric improved. Interval by bootstrap over
             repetitions.
-        above: chance that the increase exceeds the threshold, by that bootstrap; NaN for the
-            first step and where there is one repetition.
+        above: probability that the increase exceeds the threshold, by that bootstrap; NaN for the
+            first step and with one repetition.
     """
 
     step: int
@@ -47,22 +47,22 @@ class StepScore:
 
 @dataclass(frozen=True, slots=True)
 class MetricJudgement:
-    """What one metric says of the split.
+    """The verdict of one metric.
 
     Attributes:
-        metric, lower: its name, and whether less is better.
+        metric, lower: its name, and whether lower is better.
         steps: all steps, in order.
-        statistic: what the rule compares with the threshold, as a share: at or below it the
-            split counts as leaking.
+        statistic: compared with the threshold, a share: at or below it the split counts as
+            leaking.
         on_means: ``leaking`` or ``clean``: the paper's verdict, on the means alone.
-        leaking: chance that the statistic is at or below the threshold, by bootstrap; NaN of one
-            repetition.
-        verdict: ``leaking``, ``clean`` or ``undecided``, by the two chances.
-        clean: chance that the statistic is above the threshold. Where a rule looks at several
-            increases, both chances are stated so low that together they may be less than 1
-            (``certainty.chances``).
-        reason: why nothing can be said, in one line; empty where something can.
-        reason_code: the same for programs, one of :mod:`visleak.dlede.reasons`.
+        leaking: certainty that the statistic is at or below the threshold, by bootstrap; NaN with
+            one repetition.
+        verdict: ``leaking``, ``clean`` or ``undecided``, by the two certainties.
+        clean: certainty that the statistic is above the threshold. For rules that compare several
+            increases both are lower bounds, and may add up to less than 1
+            (:func:`visleak.dlede.judge.certainty.chances`).
+        reason: why the metric cannot decide, in one line; empty if it can.
+        reason_code: the same for programs, see :mod:`visleak.dlede.judge.judge`.
     """
 
     metric: str
@@ -79,26 +79,23 @@ class MetricJudgement:
 
 @dataclass(frozen=True, slots=True)
 class Judgement:
-    """What all metrics say together, by one rule.
+    """The verdict of all metrics by one rule.
 
     Attributes:
-        rule: name of the rule.
-        threshold: a share, such as .05.
-        certainty: chance that a verdict needs, such as .95.
-        decided_by: the steps it looks at, with the first one, 0.
-        repetitions: complete chains that it rests on.
-        left_out: chains that lack a training of those steps.
+        rule: its name.
+        threshold, certainty: shares, such as .05 and .95.
+        decided_by: the steps compared, with the first one, 0.
+        repetitions: number of complete chains.
+        left_out: number of chains that lack a training run of those steps.
         metrics: one judgement each.
-        on_means: ``leaking`` where all metrics say so on their means, ``clean`` where all say
-            that, else ``undecided``: the paper's verdict.
-        leaking, clean: chances that all metrics say so: the least of theirs, for a verdict needs
-            each of them to be certain; NaN of one repetition.
-        verdict: ``leaking``, ``clean`` or ``undecided``, by those chances.
+        on_means: ``leaking`` or ``clean`` if all metrics agree on their means, otherwise
+            ``undecided``: the paper's verdict.
+        leaking, clean: the least certainty of any metric; NaN with one repetition.
+        verdict: ``leaking``, ``clean`` or ``undecided``, by those certainties.
         disagree: the metrics contradict each other, each with certainty.
-        more: repetitions that would probably decide it, beside those there are; ``None`` where
-            it is decided, or where more would hardly help.
-        reason_code: why it is undecided, for programs: one of :mod:`visleak.dlede.reasons`;
-            empty where it is decided by scores.
+        more: additional repetitions that would probably decide it; ``None`` if it is decided or
+            more would hardly help.
+        reason_code: why it is undecided, see :mod:`visleak.dlede.judge.judge`; empty if decided.
     """
 
     rule: str
@@ -119,13 +116,7 @@ class Judgement:
 
 @dataclass(frozen=True, slots=True)
 class Failure:
-    """A training that failed twice.
-
-    Attributes:
-        step, repetition: which one.
-        reason: one line.
-        log: file with all that it said.
-    """
+    """A training run that failed twice: its step, repetition, the reason and the log file."""
 
     step: int
     repetition: int
@@ -134,16 +125,16 @@ class Failure:
 
 
 @dataclass(frozen=True, slots=True)
-class Makeup:
-    """How many images and objects of each class a step trains on (section 8: class shares drift).
+class ClassCounts:
+    """Images and objects of each class at every step (section 8: class shares drift).
 
     Attributes:
         classes: their names.
-        test_images: how many test images show each class.
-        test_objects: how many objects of each class they show; empty for whole-image labels.
+        test_images: number of test images that show each class.
+        test_objects: number of their objects; empty for whole-image labels.
         steps: percent of the test images that leak.
         images: (steps, classes): training images that show each class, mean over repetitions.
-        objects: the same of objects; empty for whole-image labels.
+        objects: the same for objects; empty for whole-image labels.
     """
 
     classes: tuple[str, ...]
@@ -155,17 +146,17 @@ class Makeup:
 
 
 @dataclass(frozen=True, slots=True)
-class Memory:
-    """How much better a metric got on the test images that leaked, and on those that did not.
+class Gain:
+    """The improvement of a metric on leaked test images, and on the others.
 
-    Both are measured against step 0 on the very same images, in the metric's own unit, over the
-    repetitions; positive where it got better.
+    Both are relative to step 0 on the same images, in the metric's own unit, over the repetitions;
+    positive if the metric improved.
 
     Attributes:
-        metric: its name, as the trainer gives it for single images.
+        metric: as the trainer names it for single images.
         step: percent of the test images that leak.
-        images: that leak, mean over repetitions.
-        leaked, others: gain of each; the interval is a t interval over repetitions.
+        images: number of leaked images, mean over repetitions.
+        leaked, others: gain of each, with a t interval over repetitions.
     """
 
     metric: str
@@ -180,11 +171,11 @@ class Calibration:
     """The same protocol on leak-free splits of the same images.
 
     Attributes:
-        groups: how many groups there are (recordings, videos, patients).
-        splits: one entry a split: how many images and groups its test set has.
-        judgements: of each split, at the threshold of the user.
+        groups: number of groups (recordings, videos, patients).
+        splits: numbers of images and groups of both sets, one entry per split.
+        judgements: of each split, at the user's threshold.
         alpha: share of such clean splits that would be called leaking, at most.
-        threshold: a share: the rule's statistic of a clean split lies above it but for ``alpha``.
+        threshold: the statistic of a clean split lies above it with probability 1 - alpha.
         per_metric: the threshold of each metric alone.
     """
 
@@ -198,17 +189,17 @@ class Calibration:
 
 @dataclass(frozen=True, slots=True)
 class DetectionLimit:
-    """How large a leak must be for the verdict to be ``leaking``.
+    """The smallest leak for which the verdict is ``leaking``.
 
     Attributes:
-        repetitions: by so many.
+        repetitions: for this many.
         probability: with which such leaks are found, at least.
-        share: of the test images: the smallest leak that is found so probably, in hundredths; NaN
-            where none is, or it is not known.
-        up_to: the largest one: beyond it scores start so high that the verdict is ``undecided``.
-        source: what shows how scores rise without a leak: ``calibration`` (clean splits of the
-            same images), or ``curve`` (this split, whose scores rise enough); empty if nothing.
-        reason_code: why ``share`` is NaN: one of :mod:`visleak.dlede.reasons`.
+        share: of the test images, in hundredths: the smallest leak found with that probability;
+            NaN if there is none, or it is not known.
+        up_to: the largest one; beyond it scores start so high that the verdict is ``undecided``.
+        source: of scores without a leak: ``calibration`` (clean splits of the same images) or
+            ``curve`` (this split, if its scores increase enough); empty if there are none.
+        reason_code: why ``share`` is NaN, see :mod:`visleak.dlede.judge.judge`.
         assumptions: of the calculation, one line each.
     """
 
@@ -227,7 +218,7 @@ class Convergence:
 
     Attributes:
         epochs: usual and longer number of epochs.
-        rows: one a step and metric: ``step``, ``metric``, ``usual``, ``longer`` (means over the
+        rows: one per step and metric: ``step``, ``metric``, ``usual``, ``longer`` (means over the
             same repetitions) and ``repetitions``.
     """
 
@@ -236,8 +227,8 @@ class Convergence:
 
 
 @dataclass(frozen=True, slots=True)
-class AlikePair:
-    """A test and a training image with alike hashes."""
+class HashPair:
+    """A test and a training image with similar hashes."""
 
     test: str
     train: str
@@ -249,13 +240,13 @@ class HashEvidence:
     """Hamming distances of the perceptual hashes of all train-test pairs (tables 2 and 5).
 
     Attributes:
-        train, test: readable images.
-        unreadable: images of both sides that could not be read.
+        train, test: number of readable images.
+        unreadable: number of images of both sides that could not be read.
         histogram: number of pairs at each distance 0..64.
-        nearest: number of test images whose nearest training image has each distance 0..64.
-        alike: the most alike pairs, by distance, test id, training id.
-        seconds: of hashing, and of comparing.
-        problems: who could not be read, and why.
+        nearest: number of test images by the distance of their nearest training image, 0..64.
+        alike: the most similar pairs, by distance, test id, training id.
+        seconds: for hashing, and for comparing.
+        problems: unreadable images with their reasons.
     """
 
     train: int
@@ -263,31 +254,31 @@ class HashEvidence:
     unreadable: int
     histogram: tuple[int, ...]
     nearest: tuple[int, ...]
-    alike: tuple[AlikePair, ...]
+    alike: tuple[HashPair, ...]
     seconds: Mapping[str, float] = field(default_factory=dict)
     problems: tuple[Problem, ...] = ()
 
 
 @dataclass(frozen=True)
-class DLeDe:
+class DLeDeResult:
     """The whole result.
 
     Attributes:
-        train, test: name and number of images of each set: ``{"name", "images", "source"}``.
-        trainer: ``{"name", ...}``: its name and all that changes its results.
-        plan: what was to be trained.
-        scores: of all trainings that came to a result.
-        judgement: by the rule that was asked for.
+        train, test: of each set: ``{"name", "images", "source"}``.
+        trainer: ``{"name", ...}``: its name and everything that changes its results.
+        plan: the requested training runs.
+        scores: of all training runs with a result.
+        judgement: by the requested rule.
         others: by the other rules.
-        failed: trainings that failed twice.
-        seconds: wall time of all trainings together, one after the other.
-        notes: one line each on what a reader must know.
-        makeup, memory, calibration, detection, convergence, hashes: see there; ``None`` or empty
-            where they were not asked for or cannot be known.
-        audit: ``{"folder", "headline", "copies", "images"}`` of the audit of the same split (no
-            ``folder`` where the very files are on both sides and there is no audit): so
-            many of its test images have a near-duplicate or exact copy in training; or ``None``.
-        proof: what proves a leak, so that nothing was trained; empty where trainings were made.
+        failed: training runs that failed twice.
+        seconds: of all training runs, summed.
+        notes: for the reader, one line each.
+        makeup, memory, calibration, detection, convergence, hashes: ``None`` or empty if not
+            requested or not known.
+        audit: ``{"folder", "headline", "copies", "images"}`` of the audit of the same split:
+            ``copies`` of its test images have a near-duplicate or exact copy in training. Without
+            ``folder`` if the same files are on both sides and there is no audit; or ``None``.
+        proof: the proof of a leak because of which nothing was trained; otherwise empty.
     """
 
     train: Mapping[str, Any]
@@ -300,11 +291,16 @@ class DLeDe:
     failed: tuple[Failure, ...] = ()
     seconds: float = 0.0
     notes: tuple[str, ...] = ()
-    makeup: Makeup | None = None
-    memory: tuple[Memory, ...] = ()
+    makeup: ClassCounts | None = None
+    memory: tuple[Gain, ...] = ()
     calibration: Calibration | None = None
     detection: DetectionLimit | None = None
     convergence: Convergence | None = None
     hashes: HashEvidence | None = None
     audit: Mapping[str, Any] | None = None
     proof: str = ""
+
+    @property
+    def is_external(self) -> bool:
+        """Whether only the scores of training runs made elsewhere are known."""
+        return self.trainer.get("name") == "scores"

@@ -36,7 +36,7 @@ class Tile:
     """An image of a sheet.
 
     Attributes:
-        label: below it.
+        label: below it; cut to its width.
         image: returns its pixels.
     """
 
@@ -69,7 +69,8 @@ def contact_sheet(title: str, below: str, rows: Sequence[tuple[str, Sequence[Til
         for number, tile in enumerate(tiles):
             left = MARGIN + NAME + number * (TILE + GAP)
             _place(made, tile.picture(), (left, top))
-            draw.text((left + 1, top + TILE + 3), tile.label, _QUIET, small)
+            label = _fitted(_safe(tile.label), small, TILE)
+            draw.text((left + 1, top + TILE + 3), label, _QUIET, small)
     out = io.BytesIO()
     made.save(out, "PNG")
     return out.getvalue()

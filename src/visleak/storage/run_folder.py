@@ -15,6 +15,7 @@ import visleak
 from visleak.documents import as_plain, read_document, read_record
 from visleak.errors import UsageError, VisleakError
 from visleak.storage.files import (
+    csv_cell,
     csv_value,
     replacing_text,
     write_bytes,
@@ -188,7 +189,7 @@ def _write(path: Path, file: File) -> None:
     else:
         shown = [field.name for field in file.schema if not pa.types.is_list(field.type)]
         with replacing_text(path) as lines:
-            write_csv_rows(lines, [shown, *_cells(file.select(shown))])
+            write_csv_rows(lines, [[*map(csv_cell, shown)], *_cells(file.select(shown))])
 
 
 def _cells(table: pa.Table) -> Iterator[list[str]]:

@@ -1,10 +1,10 @@
-"""Training an encoder on a set's own pictures; the result is used as ``onnx:FILE``.
+"""Training an encoder on the images of a set; the result is used as ``onnx:FILE``.
 
-What needs torch is imported on use.
+Modules that need torch are imported on use.
 """
 
 from visleak.training.document import document
-from visleak.training.learning import Trained, checkpoint_path, train_encoder
-from visleak.training.wishes import Wishes
+from visleak.training.encoder import TrainedEncoder, checkpoint_path, train_encoder
+from visleak.training.plan import EncoderSettings
 
-__all__ = ["Trained", "Wishes", "checkpoint_path", "document", "train_encoder"]
+__all__ = ["EncoderSettings", "TrainedEncoder", "checkpoint_path", "document", "train_encoder"]

@@ -6,7 +6,7 @@ from typing import Final
 
 from visleak.quantities import counted
 from visleak.reporting import Document
-from visleak.training.learning import Trained
+from visleak.training.encoder import TrainedEncoder
 
 #: Names of the scores.
 _SCORES: Final = {
@@ -16,12 +16,12 @@ _SCORES: Final = {
 }
 
 
-def document(made: Trained) -> Document:
-    """Return what was trained, on what, and how well it does."""
+def document(made: TrainedEncoder) -> Document:
+    """Return the training and the scores."""
     record, plan = made.record, made.record["plan"]
     what = f"{plan['classes']:,} classes" if plan["classes"] else "images apart from each other"
     headline = (
-        f"{plan['network']} at {plan['side']} pixels: {what}, learnt from {plan['pictures']:,}"
+        f"{plan['network']} at {plan['side']} pixels: {what}, learned from {plan['pictures']:,}"
         f" images of {record['set']} in {counted(plan['epochs'], 'epoch')}"
     )
     test = record["test"] or "held-out part"

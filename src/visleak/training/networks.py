@@ -1,4 +1,4 @@
-"""The networks that are trained on a set; each ends in its global average pool."""
+"""Networks that are trained on a set, each ending in its global average pool, and their losses."""
 
 from __future__ import annotations
 
@@ -7,6 +7,9 @@ from typing import Any, Final
 
 import torch
 from torch import nn
+from torch.nn import functional
+
+from visleak.training.loop import seeded
 
 #: Coordinates of a vector.
 WIDTH: Final = 512
@@ -27,33 +30,33 @@ class Average(nn.Module):  # type: ignore[misc]
 
 
 class Block(nn.Module):  # type: ignore[misc]
-    """Two convolutions around which the input is led (He et al. 2016, figure 2).
+    """Two convolutions with a shortcut (He et al. 2016, figure 2).
 
     Args:
-        taken, given: channels of input and output.
+        inputs, outputs: channels.
         stride: of the first convolution.
     """
 
-    def __init__(self, taken: int, given: int, stride: int) -> None:
+    def __init__(self, inputs: int, outputs: int, stride: int) -> None:
         super().__init__()
         self.way = nn.Sequential(
-            nn.Conv2d(taken, given, 3, stride, 1, bias=False),
-            nn.BatchNorm2d(given),
+            nn.Conv2d(inputs, outputs, 3, stride, 1, bias=False),
+            nn.BatchNorm2d(outputs),
             nn.ReLU(),
-            nn.Conv2d(given, given, 3, 1, 1, bias=False),
-            nn.BatchNorm2d(given),
+            nn.Conv2d(outputs, outputs, 3, 1, 1, bias=False),
+            nn.BatchNorm2d(outputs),
         )
         self.around = nn.Sequential(
-            nn.Conv2d(taken, given, 1, stride, bias=False), nn.BatchNorm2d(given)
+            nn.Conv2d(inputs, outputs, 1, stride, bias=False), nn.BatchNorm2d(outputs)
         )
 
     def forward(self, maps: Any) -> Any:
-        """Return the maps (n, given, height / stride, width / stride)."""
+        """Return the maps (n, outputs, height / stride, width / stride)."""
         return torch.relu(self.way(maps) + self.around(maps))
 
 
 def plain_11() -> Any:
-    """Return Plain-11 up to its global average pool, for pictures of 16 pixels and more.
+    """Return Plain-11 up to its global average pool, for images of 16 pixels and more.
 
     Each convolution is followed by ReLU, then batch normalisation. Source: Barz & Denzler 2018,
     "Hierarchy-based image embeddings for semantic image retrieval", and its code.
@@ -72,7 +75,7 @@ def plain_11() -> Any:
 def resnet() -> Any:
     """Return a residual network of ten layers up to its global average pool.
 
-    The stem is two convolutions of 3 x 3 with stride 2, then one block a width.
+    The stem is two convolutions of 3 x 3 with stride 2, then one block per width.
     """
     stem = [
         *(nn.Conv2d(3, 32, 3, 2, 1, bias=False), nn.BatchNorm2d(32), nn.ReLU()),
@@ -86,14 +89,14 @@ def resnet() -> Any:
 
 
 def class_head(classes: int) -> Any:
-    """Return what makes scores (n, classes) of vectors (n, 512): Plain-11's last layers."""
+    """Return the head from vectors (n, 512) to scores (n, classes): Plain-11's last layers."""
     return nn.Sequential(
         nn.Linear(WIDTH, WIDTH), nn.ReLU(), nn.BatchNorm1d(WIDTH), nn.Linear(WIDTH, classes)
     )
 
 
 def instance_head() -> Any:
-    """Return what makes the compared vectors (n, 128) of vectors (n, 512).
+    """Return the head from vectors (n, 512) to compared vectors (n, 128).
 
     Source: Chen et al. 2020, "A simple framework for contrastive learning", section 4.2.
     """
@@ -107,15 +110,14 @@ BUILDERS: Final[dict[str, Callable[[], Any]]] = {"plain-11": plain_11, "resnet":
 
 
 def built(network: str, classes: int, seed: int) -> tuple[Any, Any]:
-    """Return a network and its head with the weights they begin with.
+    """Return a network and its head with their initial weights.
 
     Args:
         network: one of :data:`BUILDERS`.
-        classes: that the head tells apart, 0 for instances.
+        classes: of the head, 0 for instances.
         seed: of the weights; the global generator is left as it was.
     """
-    with torch.random.fork_rng(devices=[]):
-        torch.manual_seed(seed)
+    with seeded(seed):
         features = BUILDERS[network]()
         head = class_head(classes) if classes else instance_head()
         for module in (*features.modules(), *head.modules()):
@@ -124,3 +126,32 @@ def built(network: str, classes: int, seed: int) -> tuple[Any, Any]:
                 if module.bias is not None:
                     nn.init.zeros_(module.bias)
     return features.to(memory_format=torch.channels_last), head
+
+
+#: Similarities of compared vectors are divided by this.
+TEMPERATURE: Final = 0.1
+
+
+def class_loss(scores: Any, classes: Any) -> Any:
+    """Return the mean cross-entropy of scores (n, classes) and class numbers (n,)."""
+    return functional.cross_entropy(scores.float(), classes)
+
+
+def instance_loss(vectors: Any) -> Any:
+    """Return the contrastive loss of two views per image.
+
+    The mean cross-entropy over 2 n views, each of which has to choose its twin among the other
+    2 n - 1 by the cosine of their vectors.
+
+    Args:
+        vectors: (2 n, width), views of n images, then other views of them in the same order.
+
+    Source: Chen et al. 2020, "A simple framework for contrastive learning of visual
+    representations", equation 1 (NT-Xent).
+    """
+    unit = functional.normalize(vectors.float(), dim=1)
+    count = len(unit)
+    own = torch.eye(count, dtype=torch.bool, device=unit.device)
+    similarity = (unit @ unit.T / TEMPERATURE).masked_fill(own, float("-inf"))
+    twin = torch.arange(count, device=unit.device).roll(count // 2)
+    return functional.cross_entropy(similarity, twin)

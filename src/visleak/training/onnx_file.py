@@ -1,4 +1,4 @@
-"""A trained network as an ONNX file, with the json that says how pictures are prepared for it."""
+"""A trained network as an ONNX file, with the JSON that describes how to prepare images."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from visleak.encoders.onnx_recipe import Recipe
 from visleak.errors import VisleakError
 from visleak.records import Bytes8
 from visleak.storage import replacing, write_json
-from visleak.training.learnt import Learnt
+from visleak.training.trained import TrainedNetwork
 
 #: Version of ONNX's operators that are used; onnxruntime 1.17 and newer have it.
 OPSET: Final = 17
@@ -31,7 +31,7 @@ class Unit(nn.Module):  # type: ignore[misc]
     """A network whose vectors are made unit length.
 
     Args:
-        network: from pictures to vectors (n, width).
+        network: from images to vectors (n, width).
     """
 
     def __init__(self, network: Any) -> None:
@@ -43,26 +43,26 @@ class Unit(nn.Module):  # type: ignore[misc]
         return nn.functional.normalize(self.network(pixels), dim=1)
 
 
-def recipe_of(learnt: Learnt) -> Recipe:
-    """Return how pictures are prepared for a network.
+def recipe_of(network: TrainedNetwork) -> Recipe:
+    """Return how images are prepared for a network.
 
-    Its vectors are of unit length, but a picture without one must be found out: so they are
-    normalised once more where they are used.
+    Its vectors have unit length; they are normalised again by the encoder, which detects images
+    without a vector.
     """
-    side = learnt.plan.side
-    scaling = learnt.scaling
+    side = network.plan.side
+    scaling = network.scaling
     return Recipe(size=(side, side), mean=scaling.mean, std=scaling.std, input="pixels")
 
 
 def recipe_path(model: Path) -> Path:
-    """Return where the json of an ONNX file lies."""
+    """Return the path of the JSON of an ONNX file."""
     return model.with_name(f"{model.name}.json")
 
 
-def onnx_bytes(learnt: Learnt) -> bytes:
-    """Return the network as an ONNX file: from pictures (n, 3, side, side) to unit vectors."""
-    side = learnt.plan.side
-    network = learnt.network.to("cpu").eval()
+def onnx_bytes(trained: TrainedNetwork) -> bytes:
+    """Return the network as an ONNX file: from images (n, 3, side, side) to unit vectors."""
+    side = trained.plan.side
+    network = trained.network.to("cpu").eval()
     file = io.BytesIO()
     quiet = logging.getLogger("torch.onnx")
     level = quiet.level
@@ -86,38 +86,38 @@ def onnx_bytes(learnt: Learnt) -> bytes:
     return file.getvalue()
 
 
-def write_model(learnt: Learnt, out: Path, about: Mapping[str, Any]) -> None:
-    """Write the ONNX file and its json, the json last: without it the file is not used.
+def write_model(network: TrainedNetwork, out: Path, about: Mapping[str, Any]) -> None:
+    """Write the ONNX file and its JSON, the JSON last: without it the file is not used.
 
     Args:
-        learnt: the network.
+        network: the network.
         out: the ONNX file.
-        about: noted in the json.
+        about: stored in the JSON.
 
     Raises:
         VisleakError: the disk refuses.
     """
-    made = onnx_bytes(learnt)
+    made = onnx_bytes(network)
     recipe = recipe_path(out)
     try:
         recipe.unlink(missing_ok=True)
         with replacing(out) as beside:
             beside.write_bytes(made)
-        write_json(recipe, {**recipe_of(learnt).as_dict(), "about": dict(about)})
+        write_json(recipe, {**recipe_of(network).as_dict(), "about": dict(about)})
     except OSError as error:
         raise VisleakError(f"{out} cannot be written: {error}") from error
 
 
-def deviation(learnt: Learnt, pictures: Bytes8, folder: Path) -> float | None:
-    """Return by how much onnxruntime's vectors differ from torch's at most.
+def deviation(network: TrainedNetwork, images: Bytes8, folder: Path) -> float | None:
+    """Return the largest difference between onnxruntime's vectors and torch's.
 
     Args:
-        learnt: the network.
-        pictures: ``uint8`` (n, side, side, 3), some to compare.
+        network: the network.
+        images: ``uint8`` (n, side, side, 3), some to compare.
         folder: for a file that is removed again.
 
     Returns:
-        The largest difference of a coordinate; ``None`` where there is no onnxruntime.
+        The largest difference of a coordinate; ``None`` without onnxruntime.
 
     Raises:
         VisleakError: it is above :data:`TOLERANCE`.
@@ -127,11 +127,11 @@ def deviation(learnt: Learnt, pictures: Bytes8, folder: Path) -> float | None:
     except ImportError:
         return None
     path = folder / "compared.onnx"
-    path.write_bytes(onnx_bytes(learnt))
-    encoder = OnnxEncoder("compared", path, recipe_of(learnt), device="cpu")
-    theirs = encoder.forward(list(np.asarray(pictures)))
+    path.write_bytes(onnx_bytes(network))
+    encoder = OnnxEncoder("compared", path, recipe_of(network), device="cpu")
+    theirs = encoder.forward(list(np.asarray(images)))
     path.unlink()
-    ours = learnt.vectors(pictures)
+    ours = network.vectors(images)
     usable = np.isfinite(theirs).all(1)
     worst = float(np.abs(theirs[usable] - ours[usable]).max(initial=0.0))
     if worst > TOLERANCE:

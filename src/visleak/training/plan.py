@@ -1,13 +1,16 @@
-"""How a network is trained on a set: everything that decides its weights, in one record."""
+"""The plan of a training: everything that determines the weights, in one record."""
 
 from __future__ import annotations
 
 import math
 from dataclasses import asdict, dataclass
 from functools import cached_property
+from pathlib import Path
 from typing import Any, Final
 
 from visleak.documents import digest_of
+from visleak.errors import UsageError
+from visleak.training.data import Sizes, TrainingData
 
 NETWORKS: Final = ("plain-11", "resnet")
 SCHEDULES: Final = ("short", "paper")
@@ -22,28 +25,28 @@ WEIGHT_DECAY: Final = 5e-4
 #: Epochs between the warm restarts of ``paper`` (the code of Barz & Denzler 2018).
 CYCLES: Final = (12, 24, 48, 96, 192)
 
-#: Of ``short``: share of the steps in which the rate rises, and of the epochs on small pictures.
+#: Of ``short``: share of the steps with a rising rate, and of the epochs on small images.
 WARM_UP: Final = 0.2
 SMALL_EPOCHS: Final = 0.6
 
-#: Views of pictures that ``short`` makes where nobody says how many epochs: minutes of a CPU.
+#: Views of images that ``short`` makes by default: minutes on a CPU.
 USUAL_VIEWS: Final = 300_000
 FEWEST_EPOCHS, MOST_EPOCHS = 3, 100
 
 
 @dataclass(frozen=True)
 class Plan:
-    """What is trained, and how long.
+    """A network, and how it is trained.
 
     Attributes:
         network: one of :data:`NETWORKS`.
         side: of the network's square input, in pixels.
-        classes: how many it tells apart; 0 learns to tell pictures apart instead.
-        pictures: that it learns from.
+        classes: number of classes; 0 learns to distinguish images instead.
+        pictures: number of training images.
         epochs: passes over them.
-        batch: pictures a step; what is left of an epoch waits for another one.
+        batch: images per step; the rest of an epoch is dropped.
         seed: of weights, order and changes.
-        schedule: ``short`` has one cycle of the learning rate and begins on smaller pictures;
+        schedule: ``short`` has one cycle of the learning rate and begins on smaller images;
             ``paper`` has warm restarts (:data:`CYCLES`).
         precision: of convolutions and products; everything else is ``fp32``.
     """
@@ -89,17 +92,17 @@ class Plan:
             if step < start + length:
                 return HIGHEST * _cosine((step - start) / length)
             start += length
-        raise ValueError(f"step {step} lies behind the last cycle")
+        raise ValueError(f"step {step} is after the last cycle")
 
     def side_at(self, epoch: int) -> int:
-        """Return the side of the pictures of an epoch: three quarters of it at first."""
+        """Return the side of the images of an epoch: three quarters of it at first."""
         small = round(self.side * 3 / 4 / 4) * 4
         early = epoch < math.floor(self.epochs * SMALL_EPOCHS)
         return small if self.schedule == "short" and early and small >= 16 else self.side
 
     @cached_property
     def work(self) -> tuple[int, ...]:
-        """What is done before each epoch, and in all, in pictures of full side."""
+        """Work before each epoch, and in total, in images of full side."""
         done = [0.0]
         for epoch in range(self.epochs):
             area = (self.side_at(epoch) / self.side) ** 2
@@ -107,7 +110,7 @@ class Plan:
         return tuple(round(each) for each in done)
 
     def done(self, step: int) -> int:
-        """Return what is done before a step; see :attr:`work`."""
+        """Return the work before a step; see :attr:`work`."""
         epoch, inside = divmod(step, self.steps_an_epoch)
         if epoch == self.epochs:
             return self.work[-1]
@@ -128,16 +131,16 @@ class Plan:
 
     @property
     def _turns(self) -> tuple[int, int]:
-        """Steps of which one has the highest rate."""
+        """Two steps of which one has the highest rate."""
         return 0, max(1, round(self.steps * WARM_UP)) - 1
 
     def key(self, data: str) -> str:
-        """Return the digest of the plan and of the data it is carried out on."""
+        """Return the digest of the plan and of its data."""
         return digest_of([self.as_dict(), data])
 
 
 def usual_epochs(pictures: int) -> int:
-    """Return how many epochs ``short`` has where nobody says.
+    """Return the default number of epochs of ``short``.
 
     >>> usual_epochs(50_000), usual_epochs(500), usual_epochs(1_000_000)
     (6, 100, 3)
@@ -146,5 +149,126 @@ def usual_epochs(pictures: int) -> int:
 
 
 def _cosine(share: float) -> float:
-    """Return the share of the rate that is left after a share of a cycle."""
+    """Return the share of the rate after a share of a cycle."""
     return 0.5 * (1 + math.cos(math.pi * share))
+
+
+#: Images of at most this short side are small, and square ones of at most that side.
+SMALL: Final = 48
+SMALL_SQUARE: Final = 64
+
+#: Default side of the input.
+PLAIN_SIDE: Final = 32
+RESIDUAL_SIDE: Final = 128
+LEAST_SIDE, MOST_SIDE = 16, 512
+
+#: Default images per step: classes, instances; fewer of a small set.
+BATCHES: Final = (128, 256)
+LEAST_BATCH: Final = 16
+STEPS: Final = 16
+
+
+@dataclass(frozen=True)
+class EncoderSettings:
+    """Settings of a training; ``None`` and ``auto`` depend on the set.
+
+    Attributes:
+        epochs, batch, side: whole numbers.
+        seed: of weights, order, changes and held-out images.
+        labels: ``auto`` or ``none``.
+        network: ``auto``, ``plain-11`` or ``resnet``.
+        schedule: ``short`` or ``paper``.
+        precision: ``auto``, ``fp32`` or ``bf16``.
+
+    Raises:
+        UsageError: one of them is out of its range.
+    """
+
+    epochs: int | None = None
+    batch: int | None = None
+    side: int | None = None
+    seed: int = 0
+    labels: str = "auto"
+    network: str = "auto"
+    schedule: str = "short"
+    precision: str = "auto"
+
+    def __post_init__(self) -> None:
+        choices = {
+            "labels": ("auto", "none"),
+            "network": ("auto", *NETWORKS),
+            "schedule": SCHEDULES,
+            "precision": ("auto", *PRECISIONS),
+        }
+        for name, allowed in choices.items():
+            if getattr(self, name) not in allowed:
+                raise UsageError(
+                    f"{name} must be one of {', '.join(allowed)}; got {getattr(self, name)!r}"
+                )
+        limits = {"epochs": (1, 10_000), "batch": (2, 65_536), "side": (LEAST_SIDE, MOST_SIDE)}
+        for name, (least, most) in {**limits, "seed": (0, 2**32 - 1)}.items():
+            value = getattr(self, name)
+            if value is not None and not least <= value <= most:
+                shown = "size" if name == "side" else name
+                raise UsageError(f"{shown} must lie between {least} and {most:,}; got {value:,}")
+        if self.schedule == "paper" and self.epochs not in (None, sum(CYCLES)):
+            raise UsageError(
+                f"the schedule paper has {sum(CYCLES)} epochs; leave out the epochs, or use the"
+                " schedule short"
+            )
+
+
+def shape_for(sizes: Sizes, settings: EncoderSettings) -> tuple[str, int]:
+    """Return the network and the side for images of some sizes.
+
+    >>> shape_for(Sizes(32.0, 32), EncoderSettings()), shape_for(Sizes(375.0, 0), EncoderSettings())
+    (('plain-11', 32), ('resnet', 128))
+    >>> shape_for(Sizes(28.0, 28), EncoderSettings())
+    ('plain-11', 28)
+    """
+    own = sizes.square if LEAST_SIDE <= sizes.square <= SMALL_SQUARE else 0
+    small = bool(own) or sizes.short <= SMALL
+    if settings.side:
+        small = settings.side <= SMALL_SQUARE
+    network = settings.network
+    if network == "auto":
+        network = "plain-11" if small else "resnet"
+    usual = PLAIN_SIDE if small or network == "plain-11" else RESIDUAL_SIDE
+    return network, settings.side or own or usual
+
+
+def plan_for(
+    material: TrainingData, network: str, side: int, settings: EncoderSettings, device: str
+) -> Plan:
+    """Return the plan of a training: the settings, and defaults for the rest."""
+    count = len(material.rows)
+    usual = BATCHES[0] if material.by_class else BATCHES[1]
+    batch = settings.batch or min(max(count // STEPS, LEAST_BATCH), usual)
+    epochs = settings.epochs or usual_epochs(count)
+    precision = settings.precision
+    if precision == "auto":
+        precision = "bf16" if halves_are_fast(device) else "fp32"
+    return Plan(
+        network,
+        side,
+        len(material.names) if material.by_class else 0,
+        count,
+        sum(CYCLES) if settings.schedule == "paper" else epochs,
+        min(batch, count),
+        settings.seed,
+        settings.schedule,
+        precision,
+    )
+
+
+def halves_are_fast(device: str) -> bool:
+    """Whether a device has instructions for bfloat16."""
+    if device.startswith("cuda"):
+        import torch
+
+        return bool(torch.cuda.is_bf16_supported())
+    try:
+        words = Path("/proc/cpuinfo").read_text().split()
+    except OSError:  # another system
+        return False
+    return "avx512_bf16" in words or "amx_bf16" in words

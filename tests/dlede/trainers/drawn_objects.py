@@ -7,7 +7,8 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from visleak.dlede.lesson import Draw, Lesson, Split
+from visleak.dlede.draw.split import Draw, Split
+from visleak.dlede.train.trainer import TrainingTask
 from visleak.images.boxes import Boxes
 from visleak.images.mapped import ArrayOpener
 from visleak.records import ImageSet, Opener
@@ -60,7 +61,9 @@ def drawn_split(train: int = 8, test: int = 4) -> Split:
     )
 
 
-def lesson_of(split: Split, leaked: int = 0, seed: int = 0, epochs: int | None = None) -> Lesson:
-    """Return a lesson in which the first test images took the place of the last training ones."""
+def lesson_of(
+    split: Split, leaked: int = 0, seed: int = 0, epochs: int | None = None
+) -> TrainingTask:
+    """Return a task in which the first test images took the place of the last training ones."""
     draw = Draw(np.arange(len(split.train) - leaked), np.arange(leaked))
-    return Lesson(split, draw, 0, 1, seed, epochs)
+    return TrainingTask(split, draw, 0, 1, seed, epochs)

@@ -8,7 +8,8 @@ from pathlib import Path
 import cv2
 import numpy as np
 
-from visleak.dlede.lesson import Draw, Lesson, Split
+from visleak.dlede.draw.split import Draw, Split
+from visleak.dlede.train.trainer import TrainingTask
 from visleak.images import open_images
 from visleak.images.boxes import Boxes
 
@@ -55,12 +56,12 @@ def split_on_disk(
     )
 
 
-def lesson_of(split: Split, leaked: tuple[int, ...] = (1,), **wanted: int) -> Lesson:
+def lesson_of(split: Split, leaked: tuple[int, ...] = (1,), **wanted: int) -> TrainingTask:
     """Return a training in which some test images took the place of the last training images."""
     kept = np.arange(len(split.train) - len(leaked))
     draw = Draw(kept, np.array(leaked, np.int64))
     known = {"step": 10, "repetition": 3, "seed": 3} | wanted
-    return Lesson(split, draw, **known)
+    return TrainingTask(split, draw, **known)
 
 
 def script(path: Path, text: str) -> Path:

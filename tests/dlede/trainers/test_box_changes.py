@@ -1,4 +1,4 @@
-"""Pictures, boxes and changes lie over each other: on the canvas, changed, and back."""
+"""DecodedImages, boxes and changes lie over each other: on the canvas, changed, and back."""
 
 from __future__ import annotations
 
@@ -9,19 +9,18 @@ import pytest
 import torch
 from drawn_objects import drawn, drawn_split, set_of
 
-from visleak.dlede.lesson import Draw, Split
-from visleak.dlede.trainers.annotations import in_pixels, on_canvas, to_originals
-from visleak.dlede.trainers.changes import LEFT, Changes
+from visleak.dlede.draw.split import Draw, Split
+from visleak.dlede.trainers.detector import in_pixels, on_canvas, to_originals
 from visleak.dlede.trainers.heatmaps import Objects
-from visleak.dlede.trainers.learning import Schedule, numbers
-from visleak.dlede.trainers.pictures import GREY, Pictures, prepare_pictures
+from visleak.dlede.trainers.pixels import GREY, DecodedImages, decode_images
+from visleak.dlede.trainers.torch_networks import LEFT, Augmentation
 from visleak.images.boxes import Boxes
 from visleak.images.memory import MemoryOpener
 from visleak.pipeline.workplace import silent
 
 
-def prepared(split: Split, folder: Path, side: int = 32, multiple: int = 16) -> Pictures:
-    return prepare_pictures(split, side, multiple, folder, silent)
+def prepared(split: Split, folder: Path, side: int = 32, multiple: int = 16) -> DecodedImages:
+    return decode_images(split, side, multiple, folder, silent)
 
 
 def split_of_shapes() -> Split:
@@ -44,7 +43,7 @@ def test_pictures_keep_their_shape_and_are_not_enlarged(tmp_path: Path) -> None:
     assert pictures.originals.tolist() == [[20, 64], [64, 20], [12, 30]]
     assert pictures.canvas == (32, 32)
     assert pictures.test.tolist() == [2]
-    assert pictures.lesson(Draw(np.array([1]), np.array([0]))).tolist() == [1, 2]
+    assert pictures.task(Draw(np.array([1]), np.array([0]))).tolist() == [1, 2]
     shown = pictures.on_canvas(pictures.mapped(), np.array([0, 2]))
     assert shown.shape == (2, 32, 32, 3)
     assert (shown[0, 10:] == GREY).all()
@@ -93,8 +92,8 @@ def test_boxes_follow_their_pictures() -> None:
         for mine in (np.flatnonzero(boxes.image == number) for number in range(6))
     ]
     for seed in range(5):
-        changes = Changes.drawn(6, numbers(seed))
-        changes = Changes(changes.zoom, changes.shift, np.ones(6))
+        changes = Augmentation.drawn(6, np.random.default_rng(seed))
+        changes = Augmentation(changes.zoom, changes.shift, np.ones(6))
         shown = changes.of_pixels(pixels, "cpu").numpy().mean(1)
         for maps, there in zip(shown, changes.of_objects(objects, (48, 64)), strict=True):
             for label, box in zip(there.label, there.corners, strict=True):
@@ -107,7 +106,7 @@ def test_boxes_follow_their_pictures() -> None:
 
 
 def test_an_object_of_which_little_is_left_becomes_a_crowd() -> None:
-    changes = Changes(np.ones((1, 2)), np.array([[-0.1, 0.0]]), np.ones(1))
+    changes = Augmentation(np.ones((1, 2)), np.array([[-0.1, 0.0]]), np.ones(1))
     size = 100.0
     kept, cut = [5.0, 10.0, 25.0, 20.0], [1.0, 10.0, 12.0, 20.0]
     gone = [1.0, 10.0, 9.0, 20.0]
@@ -121,19 +120,9 @@ def test_an_object_of_which_little_is_left_becomes_a_crowd() -> None:
 
 def test_nothing_changed_is_the_picture_itself() -> None:
     pixels, _ = drawn(2, 5)
-    still = Changes(np.ones((2, 2)), np.zeros((2, 2)), np.ones(2))
+    still = Augmentation(np.ones((2, 2)), np.zeros((2, 2)), np.ones(2))
     shown = still.of_pixels(pixels, "cpu")
     assert torch.allclose(shown.permute(0, 2, 3, 1), torch.from_numpy(pixels).float(), atol=1e-2)
-
-
-def test_random_numbers_depend_on_all_that_is_given() -> None:
-    assert numbers(1, 2, 3).random() == numbers(1, 2, 3).random()
-    assert len({numbers(*seed).random() for seed in ((1, 2, 3), (1, 3, 2), (1, 2), (2, 2, 3))}) == 4
-
-
-@pytest.mark.parametrize(("count", "steps"), [(1, 1), (11, 1), (12, 2), (400, 50)])
-def test_an_epoch_is_cut_into_even_steps(count: int, steps: int) -> None:
-    assert Schedule(1, 8, 0.1, 0).steps(count) == steps
 
 
 def test_drawn_sets_have_their_boxes() -> None:

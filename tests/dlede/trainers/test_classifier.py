@@ -11,10 +11,9 @@ import pytest
 from drawn_objects import HEIGHT, WIDTH, lesson_of, set_of
 from sklearn.metrics import accuracy_score, f1_score  # type: ignore[import-untyped]
 
-from visleak.dlede.lesson import Split
+from visleak.dlede.draw.split import Split
 from visleak.dlede.trainers import load_trainer
-from visleak.dlede.trainers.classification_metrics import score_labels
-from visleak.dlede.trainers.classifier import Classifier
+from visleak.dlede.trainers.classifier import Classifier, label_metrics
 from visleak.errors import UsageError, VisleakError
 from visleak.images.mapped import ArrayOpener
 from visleak.pipeline.workplace import silent
@@ -43,7 +42,7 @@ def split_of(train: list[str | None], test: list[str | None]) -> Split:
 def test_stripes_are_learnt_and_missing_labels_left_out(tmp_path: Path) -> None:
     """One training and one test image have no label; one test label is unknown in training."""
     split = split_of(["down", "across"] * 6 + [None], ["down", "across", None, "slanted", "down"])
-    ready = load_trainer(SMALL).ready(split, tmp_path, silent)
+    ready = load_trainer(SMALL).prepare(split, tmp_path, silent)
     first = ready.train(lesson_of(split, epochs=12), tmp_path)
     assert ready.notes == (  # type: ignore[attr-defined]
         "1 of 13 images of set 'train' have no label, and are left out",
@@ -71,7 +70,7 @@ def test_metrics_are_those_of_scikit_learn() -> None:
         true = random.integers(0, 4, 30)
         said = np.where(random.random(30) < 0.6, true, random.integers(0, 6, 30))
         said[random.random(30) < 0.1] = -1
-        made = score_labels(true, said)
+        made = label_metrics(true, said)
         expected = f1_score(true, said, labels=np.unique(true), average="macro")
         assert made["f1"] == pytest.approx(expected)
         assert made["accuracy"] == pytest.approx(accuracy_score(true, said))
@@ -81,7 +80,7 @@ def test_sets_without_labels_are_refused(tmp_path: Path) -> None:
     split = split_of(["down", "across"], ["down"])
     bare = replace(split, test=replace(split.test, labels=None))
     with pytest.raises(UsageError) as said:
-        load_trainer(SMALL).ready(bare, tmp_path, silent)
+        load_trainer(SMALL).prepare(bare, tmp_path, silent)
     assert str(said.value) == (
         "torch:classifier needs the labels of images, and set 'test' has none; name their column"
         " with --label, open folders of classes, or take torch:detector for annotated boxes"

@@ -14,9 +14,10 @@ import numpy as np
 import pytest
 from handed import lesson_of, script, split_on_disk, writes
 
-from visleak.dlede.lesson import Outcome, Split, TrainingFailed
+from visleak.dlede.draw.split import Split
+from visleak.dlede.train.trainer import Outcome, TrainingFailed
 from visleak.dlede.trainers import load_trainer
-from visleak.dlede.trainers.templates import FILLED, Template
+from visleak.dlede.trainers.command import FILLED, Template
 from visleak.errors import UsageError, VisleakError
 from visleak.images import open_images
 from visleak.pipeline.workplace import silent
@@ -39,7 +40,7 @@ def command(*words: object) -> str:
 
 
 def trained(text: str, split: Split, folder: Path, **wanted: int) -> Outcome:
-    ready = load_trainer(text).ready(split, folder / "ready", silent)
+    ready = load_trainer(text).prepare(split, folder / "ready", silent)
     own = folder / "own"
     own.mkdir()
     return pickle.loads(pickle.dumps(ready)).train(lesson_of(split, **wanted), own)
@@ -204,7 +205,7 @@ def test_a_program_that_is_not_there_is_told_before_anything_is_trained(tmp_path
     split = split_on_disk(tmp_path)
     for word, place in (("no-such-program", "on the PATH"), ("./no/such", "here")):
         with pytest.raises(UsageError) as caught:
-            load_trainer(f"command:{word} {{train}} {{out}}").ready(split, tmp_path, silent)
+            load_trainer(f"command:{word} {{train}} {{out}}").prepare(split, tmp_path, silent)
         assert str(caught.value) == f"--trainer command: there is no program '{word}' {place}"
 
 
@@ -212,12 +213,12 @@ def test_what_cannot_be_handed_over_is_told_before_anything_is_trained(tmp_path)
     split = split_on_disk(tmp_path, boxed=False)
     for name in ("data", "train_json"):
         with pytest.raises(VisleakError, match=f"{{{name}}} needs boxes, and set 'train' has none"):
-            load_trainer(command(f"{{{name}}}", "{out}")).ready(split, tmp_path, silent)
+            load_trainer(command(f"{{{name}}}", "{out}")).prepare(split, tmp_path, silent)
     with pytest.raises(VisleakError, match="lies in a folder called images"):
-        load_trainer(command("{train_folder}", "{out}")).ready(split, tmp_path / "images", silent)
+        load_trainer(command("{train_folder}", "{out}")).prepare(split, tmp_path / "images", silent)
     held = Split(open_images([np.zeros((8, 8, 3), np.uint8)], name="held"), split.test)
     with pytest.raises(VisleakError, match="set 'held': this trainer opens the pictures itself"):
-        load_trainer(command("{train}", "{out}")).ready(held, tmp_path, silent)
+        load_trainer(command("{train}", "{out}")).prepare(held, tmp_path, silent)
 
 
 @pytest.mark.parametrize(
@@ -251,4 +252,4 @@ def test_a_time_limit_is_kept(tmp_path):
     split = split_on_disk(tmp_path)
     trainer = load_trainer(command(program, "{out}", "{train}"), time_limit=0.3)
     with pytest.raises(TrainingFailed, match=r"it took longer than 0\.3 seconds and was ended"):
-        trainer.ready(split, tmp_path, silent).train(lesson_of(split), tmp_path)
+        trainer.prepare(split, tmp_path, silent).train(lesson_of(split), tmp_path)

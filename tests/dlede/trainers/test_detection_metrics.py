@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from visleak.dlede.trainers.detection_metrics import Found, score_detections
+from visleak.dlede.trainers.detection_metrics import Detections, score_detections
 from visleak.images.boxes import Boxes
 
 Row = tuple[int, int, float, float, float, float]
@@ -20,12 +20,12 @@ def truth_of(rows: list[Row], images: int, classes: int, crowd: tuple[int, ...] 
     return Boxes(names, table[:, 0].astype(np.int64), label, table[:, 2:], crowds, images, False)
 
 
-def found_of(rows: list[tuple[Row, float]]) -> Found:
+def found_of(rows: list[tuple[Row, float]]) -> Detections:
     """Return detections given as an object and a confidence."""
     table = np.array([row for row, _ in rows], np.float64).reshape(-1, 6)
     score = np.array([score for _, score in rows], np.float64)
     label = table[:, 1].astype(np.int64)
-    return Found(table[:, 0].astype(np.int64), label, score, table[:, 2:])
+    return Detections(table[:, 0].astype(np.int64), label, score, table[:, 2:])
 
 
 def shifted(row: Row, across: float) -> Row:
@@ -99,7 +99,7 @@ def test_a_class_without_test_objects_is_left_out() -> None:
     assert made.f1 == pytest.approx([2 / 3, 1])
 
 
-def by_hand(truth: Boxes, found: Found) -> tuple[dict[str, float], list[float]]:
+def by_hand(truth: Boxes, found: Detections) -> tuple[dict[str, float], list[float]]:
     """Return what there is to say at IoU .5, counted for each confidence anew."""
     best: tuple[float, dict[str, float], list[float]] = (-1.0, {}, [])
     for level in sorted(set(found.score.tolist()), reverse=True):
@@ -126,7 +126,7 @@ def by_hand(truth: Boxes, found: Found) -> tuple[dict[str, float], list[float]]:
     return best[1], best[2]
 
 
-def greedy(boxes: np.ndarray, found: Found, rows: np.ndarray) -> int:
+def greedy(boxes: np.ndarray, found: Detections, rows: np.ndarray) -> int:
     """Return how many detections find an object: the surest first, each the best one left."""
     left = list(range(len(boxes)))
     right = 0

@@ -8,18 +8,17 @@ import numpy as np
 import pytest
 from handed import lesson_of, split_on_disk
 
-from visleak.dlede.lesson import Outcome, TrainingFailed
-from visleak.dlede.trainers.functions import FunctionTrainer
+from visleak.dlede.train.trainer import FunctionTrainer, Outcome, TrainingFailed
 from visleak.pipeline.workplace import silent
 
 
-def constant(lesson):
-    return {"accuracy": np.float32(0.5), "images": len(lesson.train)}
+def constant(task):
+    return {"accuracy": np.float32(0.5), "images": len(task.train)}
 
 
 def trained(function, tmp_path):
     split = split_on_disk(tmp_path)
-    ready = FunctionTrainer(function, "mine").ready(split, tmp_path, silent)
+    ready = FunctionTrainer(function, "mine").prepare(split, tmp_path, silent)
     return ready.train(lesson_of(split), tmp_path)
 
 
@@ -29,7 +28,7 @@ def test_metrics_become_an_outcome(tmp_path):
 
 def test_an_outcome_is_passed_on(tmp_path):
     made = Outcome({"accuracy": 1.0}, {"accuracy": np.ones(4)})
-    assert trained(lambda lesson: made, tmp_path) is made
+    assert trained(lambda task: made, tmp_path) is made
 
 
 @pytest.mark.parametrize(
@@ -49,7 +48,7 @@ def test_an_outcome_is_passed_on(tmp_path):
 )
 def test_what_is_no_result_is_told(tmp_path, returned, text):
     with pytest.raises(TrainingFailed) as caught:
-        trained(lambda lesson: returned, tmp_path)
+        trained(lambda task: returned, tmp_path)
     assert text in str(caught.value)
 
 
@@ -59,4 +58,4 @@ def test_it_says_what_it_was_told_and_travels():
     assert trainer.about() == {"width": 3}
     again = pickle.loads(pickle.dumps(trainer))
     assert again.about() == {"width": 3}
-    assert pickle.loads(pickle.dumps(again.ready(None, None, silent))).function is constant
+    assert pickle.loads(pickle.dumps(again.prepare(None, None, silent))).function is constant

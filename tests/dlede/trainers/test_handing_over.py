@@ -15,23 +15,25 @@ import yaml
 from handed import lesson_of, paint, split_on_disk
 from pycocotools.coco import COCO
 
-from visleak.dlede.lesson import Split
-from visleak.dlede.trainers.handing_over import (
+from visleak.dlede.draw.split import Split
+from visleak.dlede.trainers.handover import (
+    ImageSizes,
     Side,
-    Sizes,
     check_boxes,
+    check_files,
     check_folder,
     check_split,
     evaluation_side,
+    files_of,
     label_lines,
     rows_by_name,
+    sizes_of,
     training_side,
     write_coco,
     write_links,
     write_list,
     write_yolo,
 )
-from visleak.dlede.trainers.picture_files import check_files, files_of, sizes_of
 from visleak.errors import VisleakError
 from visleak.images import open_images
 from visleak.images.boxes import Boxes
@@ -52,12 +54,12 @@ def label_file_of_yolov7(picture: str) -> Path:
 
 def test_a_leaked_image_and_a_training_image_of_one_name_stay_apart(tmp_path):
     split = split_on_disk(tmp_path)
-    lesson = lesson_of(split, leaked=(1, 3))
+    task = lesson_of(split, leaked=(1, 3))
     made = tmp_path / "given"
     made.mkdir()
-    folder = write_links(made, lesson, Sizes.of(split, silent), "train")
+    folder = write_links(made, task, ImageSizes.of(split, silent), "train")
     links = sorted((folder / "images").iterdir())
-    assert [os.readlink(link) for link in links] == files_of(lesson.train)
+    assert [os.readlink(link) for link in links] == files_of(task.train)
     assert [Path(os.readlink(link)).name for link in links] == [
         "0.png", "1.png", "2.png", "3.png", "1.png", "3.png",
     ]  # fmt: skip
@@ -67,15 +69,15 @@ def test_a_leaked_image_and_a_training_image_of_one_name_stay_apart(tmp_path):
 
 def test_label_files_are_found_as_yolo_finds_them_and_hold_the_boxes(tmp_path):
     split = split_on_disk(tmp_path)
-    lesson = lesson_of(split, leaked=(1, 2))
+    task = lesson_of(split, leaked=(1, 2))
     made = tmp_path / "given"
     made.mkdir()
-    data = yaml.safe_load(write_yolo(made, lesson, Sizes.of(split, silent)).read_text())
+    data = yaml.safe_load(write_yolo(made, task, ImageSizes.of(split, silent)).read_text())
     assert (data["nc"], data["names"]) == (2, ["car", "bike"])
     pictures = Path(data["train"]).read_text().splitlines()
     assert len(pictures) == 6
     assert len(Path(data["val"]).read_text().splitlines()) == 4
-    shown = lesson.boxes
+    shown = task.boxes
     assert shown is not None
     for row, picture in enumerate(pictures):
         assert label_file(picture) == label_file_of_yolov7(picture)
@@ -116,8 +118,8 @@ def test_crowds_regions_of_no_class_and_equal_lines_are_no_labels():
 
 def test_coco_files_are_read_by_pycocotools(tmp_path):
     split = split_on_disk(tmp_path)
-    lesson = lesson_of(split, leaked=(1,))
-    side = training_side(lesson, Sizes.of(split, silent))
+    task = lesson_of(split, leaked=(1,))
+    side = training_side(task, ImageSizes.of(split, silent))
     with contextlib.redirect_stdout(io.StringIO()):
         read = COCO(str(write_coco(tmp_path / "train.json", side)))
     assert [read.imgs[number]["file_name"] for number in sorted(read.imgs)] == side.files
@@ -183,10 +185,10 @@ def test_sizes_are_those_of_the_picture_as_it_is_shown(tmp_path):
 
 def test_images_are_named_by_id_path_and_link(tmp_path):
     split = split_on_disk(tmp_path)
-    lesson = lesson_of(split)
+    task = lesson_of(split)
     (tmp_path / "given").mkdir()
-    folder = write_links(tmp_path / "given", lesson, Sizes.of(split, silent), "test")
-    rows = rows_by_name(tmp_path / "given", lesson.test)
+    folder = write_links(tmp_path / "given", task, ImageSizes.of(split, silent), "test")
+    rows = rows_by_name(tmp_path / "given", task.test)
     assert rows["2.png"] == rows[str(tmp_path / "test" / "2.png")] == 2
     assert rows[str(folder / "images" / "000002.png")] == 2
     assert len(rows) == 12

@@ -9,9 +9,10 @@ import pytest
 from PIL import Image
 from sklearn.metrics import f1_score
 
-from visleak.dlede.draws import Drawing
-from visleak.dlede.lesson import Draw, Lesson, Split, TrainingFailed
-from visleak.dlede.plan import Plan
+from visleak.dlede.draw.draws import Sampler
+from visleak.dlede.draw.split import Draw, Split
+from visleak.dlede.settings import Plan
+from visleak.dlede.train.trainer import TrainingFailed, TrainingTask
 from visleak.dlede.trainers import load_trainer
 from visleak.dlede.trainers.lookup import macro_f1
 from visleak.encoders import load_encoder
@@ -44,12 +45,12 @@ def split_of(folder, train, test):
 
 def readied(split, folder, text="lookup"):
     (folder / "ready").mkdir(exist_ok=True)
-    return load_trainer(text).ready(split, folder / "ready", silent)
+    return load_trainer(text).prepare(split, folder / "ready", silent)
 
 
 def trained(ready, split, kept, leaked, folder, seed=0):
     draw = Draw(np.array(kept, np.int64), np.array(leaked, np.int64))
-    return ready.train(Lesson(split, draw, 10, 1, seed), folder)
+    return ready.train(TrainingTask(split, draw, 10, 1, seed), folder)
 
 
 def test_the_curve_of_a_clean_split_is_the_share_that_leaks(tmp_path):
@@ -62,11 +63,11 @@ def test_the_curve_of_a_clean_split_is_the_share_that_leaks(tmp_path):
     test = [(f"class {at:02d}", "a.png", 100 + at) for at in range(20)]
     split = split_of(tmp_path, train, test)
     ready = readied(split, tmp_path)
-    drawing = Drawing(split, Plan(steps=(0, 10, 20, 50, 100)))
+    drawing = Sampler(split, Plan(steps=(0, 10, 20, 50, 100)))
     for step in (0, 10, 20, 50, 100):
         for repetition in (1, 2):
             draw = drawing.at(step, repetition)
-            outcome = ready.train(Lesson(split, draw, step, repetition, repetition), tmp_path)
+            outcome = ready.train(TrainingTask(split, draw, step, repetition, repetition), tmp_path)
             assert outcome.metrics["accuracy"] == step / 100
             right = np.zeros(20)
             right[draw.leaked] = 1
@@ -101,8 +102,8 @@ def test_answers_are_those_of_a_plain_search(tmp_path, encoder):
     split = split_of(tmp_path, train, test)
     ready = pickle.loads(pickle.dumps(readied(split, tmp_path, f"lookup:{encoder}")))
     kept, leaked = np.arange(5, 50), np.arange(0, 30, 6)
-    lesson = Lesson(split, Draw(kept, leaked), 10, 1, 0)
-    found = ready.train(lesson, tmp_path)
+    task = TrainingTask(split, Draw(kept, leaked), 10, 1, 0)
+    found = ready.train(task, tmp_path)
 
     def vectors(images):
         stored = images.opener.read(range(len(images)))
@@ -110,9 +111,9 @@ def test_answers_are_those_of_a_plain_search(tmp_path, encoder):
 
     known = sorted(
         zip(
-            lesson.train.ids.to_pylist(),
-            lesson.train.labels.to_pylist(),
-            vectors(lesson.train),
+            task.train.ids.to_pylist(),
+            task.train.labels.to_pylist(),
+            vectors(task.train),
             strict=True,
         )
     )

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from visleak.dlede.lesson import Outcome, TrainingFailed
+from visleak.dlede.train.trainer import Outcome, TrainingFailed
 from visleak.dlede.trainers.metrics_files import f1_of, read_json, read_yolo
 
 ROWS = {"a.png": 0, "/data/a.png": 0, "b.png": 1}

@@ -13,9 +13,9 @@ from pathlib import Path
 import pytest
 from handed import script
 
-from visleak.dlede.lesson import TrainingFailed
+from visleak.dlede.train.trainer import TrainingFailed
 from visleak.dlede.trainers import supervisor
-from visleak.dlede.trainers.supervised import carry_out, last_line
+from visleak.dlede.trainers.subprocesses import carry_out, last_line
 
 #: A program that starts another, tells both ids, and waits.
 FAMILY = """
@@ -141,7 +141,7 @@ def test_what_ended_well_and_left_others_running_is_cleared_up(tmp_path):
 
 
 ASKER = """
-from visleak.dlede.trainers.supervised import carry_out
+from visleak.dlede.trainers.subprocesses import carry_out
 if __name__ == "__main__":
     carry_out([sys.executable, sys.argv[1], sys.argv[2]], Path(sys.argv[2] + ".log"))
 """
@@ -169,7 +169,7 @@ def test_nothing_stays_behind_where_the_one_who_asked_is_ended(tmp_path, name):
 #: As in a pool: a process of ours asks, and only the one above it is killed.
 POOL = """
 import multiprocessing
-from visleak.dlede.trainers.supervised import carry_out
+from visleak.dlede.trainers.subprocesses import carry_out
 
 def ask():
     carry_out([sys.executable, sys.argv[1], sys.argv[2]], Path(sys.argv[2] + ".log"))

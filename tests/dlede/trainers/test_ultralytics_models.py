@@ -18,10 +18,11 @@ import numpy as np
 import pytest
 from handed import lesson_of, split_on_disk
 
-from visleak.dlede.lesson import Outcome, Ready, Split
+from visleak.dlede.draw.split import Split
+from visleak.dlede.train.trainer import Outcome, PreparedTrainer
 from visleak.dlede.trainers import load_trainer
-from visleak.dlede.trainers.ultralytics_models import UltralyticsTrainer, known_model
 from visleak.dlede.trainers.ultralytics_process import shares
+from visleak.dlede.trainers.ultralytics_trainer import UltralyticsTrainer, known_model
 from visleak.errors import MissingExtra, UsageError, VisleakError
 from visleak.pipeline.workplace import silent
 
@@ -52,11 +53,11 @@ def split(place: Path) -> Split:
 
 
 @pytest.fixture(scope="module")
-def ready(torchvision: None, place: Path, split: Split) -> Ready:
-    return load_trainer(MODEL, device="cpu").ready(split, place / "ready", silent)
+def prepare(torchvision: None, place: Path, split: Split) -> PreparedTrainer:
+    return load_trainer(MODEL, device="cpu").prepare(split, place / "ready", silent)
 
 
-def trained(ready: Ready, split: Split, folder: Path, seed: int) -> Outcome:
+def trained(ready: PreparedTrainer, split: Split, folder: Path, seed: int) -> Outcome:
     folder.mkdir()
     return pickle.loads(pickle.dumps(ready)).train(lesson_of(split, epochs=1, seed=seed), folder)
 
@@ -157,7 +158,7 @@ def test_of_nothing_found_all_shares_are_zero():
 
 
 def test_what_is_not_installed_is_told(monkeypatch):
-    monkeypatch.setattr("visleak.dlede.trainers.ultralytics_models.find_spec", lambda name: None)
+    monkeypatch.setattr("visleak.dlede.trainers.ultralytics_trainer.find_spec", lambda name: None)
     with pytest.raises(MissingExtra) as caught:
         load_trainer(MODEL)
     assert str(caught.value) == (
@@ -172,7 +173,7 @@ def test_a_library_that_cannot_be_imported_is_told_before_anything_is_trained(pl
         pytest.skip("ultralytics is installed here")
     trainer = UltralyticsTrainer("ultralytics:yolov8n.yaml", "yolov8n.yaml")
     with pytest.raises(VisleakError) as caught:
-        trainer.ready(split, place / "missing", silent)
+        trainer.prepare(split, place / "missing", silent)
     assert str(caught.value) == "trainer ultralytics needs an extra: pip install 'visleak[yolo]'"
 
 

@@ -7,20 +7,20 @@ from dataclasses import dataclass
 from importlib import import_module
 from typing import Final
 
-from visleak.dlede.lesson import Trainer
+from visleak.dlede.train.trainer import Trainer
 from visleak.errors import UsageError
 
-#: Name before the colon -> function that makes a trainer of a :class:`Wish`.
+#: Name before the colon -> function that makes a trainer of a :class:`TrainerRequest`.
 TRAINERS: Final = {
     "command": "visleak.dlede.trainers.command:command_trainer",
-    "ultralytics": "visleak.dlede.trainers.ultralytics_models:ultralytics_trainer",
+    "ultralytics": "visleak.dlede.trainers.ultralytics_trainer:ultralytics_trainer",
     "torch": "visleak.dlede.trainers.networks:torch_trainer",
     "lookup": "visleak.dlede.trainers.lookup:lookup_trainer",
 }
 
 
 @dataclass(frozen=True, slots=True)
-class Wish:
+class TrainerRequest:
     """What the command line says of a trainer.
 
     Attributes:
@@ -59,5 +59,5 @@ def load_trainer(
             f" {{train}} {{test}} {{out}} {{seed}}'; got {text!r}"
         )
     module, _, function = TRAINERS[name].partition(":")
-    make: Callable[[Wish], Trainer] = getattr(import_module(module), function)
-    return make(Wish(name, argument, device, threads, time_limit))
+    make: Callable[[TrainerRequest], Trainer] = getattr(import_module(module), function)
+    return make(TrainerRequest(name, argument, device, threads, time_limit))

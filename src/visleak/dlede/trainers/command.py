@@ -1,4 +1,4 @@
-r"""A command as trainer: ``command:'TEMPLATE'``, split into words without a shell.
+"""A command as trainer: ``command:'TEMPLATE'``, split into words without a shell.
 
 Placeholders, of which only those that the template names are written:
 
@@ -34,24 +34,34 @@ from __future__ import annotations
 
 import hashlib
 import os
+import re
+import shlex
 import shutil
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
-from visleak.dlede.lesson import Lesson, Outcome, Ready, Split, TrainingFailed
-from visleak.dlede.runs import LOG
-from visleak.dlede.trainers import Wish
-from visleak.dlede.trainers.handing_over import (
-    Sizes,
+from visleak.dlede.draw.split import Split
+from visleak.dlede.train.runs import LOG
+from visleak.dlede.train.trainer import Outcome, PreparedTrainer, TrainingFailed, TrainingTask
+from visleak.dlede.trainers import TrainerRequest
+from visleak.dlede.trainers.handover import (
+    ImageSizes,
     check_boxes,
     check_folder,
     check_split,
+    evaluation_side,
+    files_of,
     rows_by_name,
+    training_side,
+    write_coco,
+    write_links,
+    write_list,
+    write_yolo,
 )
 from visleak.dlede.trainers.metrics_files import read_json, read_yolo
-from visleak.dlede.trainers.supervised import carry_out
-from visleak.dlede.trainers.templates import EPOCHS, GIVEN, OUT, PLACEHOLDER, Handing, Template
+from visleak.dlede.trainers.subprocesses import carry_out
 from visleak.errors import UsageError, VisleakError
 from visleak.pipeline.workplace import Progress
 
@@ -94,7 +104,7 @@ class CommandTrainer:
         about |= {"files": files} if files else {}
         return about | ({"epochs": EPOCHS} if self.takes_epochs else {})
 
-    def ready(self, split: Split, folder: Path, progress: Progress) -> Ready:
+    def prepare(self, split: Split, folder: Path, progress: Progress) -> PreparedTrainer:
         """See that the program is there and that the split can be handed over.
 
         Raises:
@@ -111,8 +121,8 @@ class CommandTrainer:
             check_folder(folder)
         boxes = split.train_boxes
         pixels = boxes is not None and not boxes.relative and template.has(WITH_LABELS)
-        sizes = Sizes.of(split, progress) if pixels or template.has(WITH_SIZES) else None
-        return ReadyCommand(template, sizes, self.time_limit)
+        sizes = ImageSizes.of(split, progress) if pixels or template.has(WITH_SIZES) else None
+        return PreparedCommand(template, sizes, self.time_limit)
 
 
 def _digest(path: Path) -> str:
@@ -133,7 +143,7 @@ def _check_program(word: str) -> None:
 
 
 @dataclass(frozen=True)
-class ReadyCommand:
+class PreparedCommand:
     """A command whose split has been looked at.
 
     Attributes:
@@ -143,40 +153,209 @@ class ReadyCommand:
     """
 
     template: Template
-    sizes: Sizes | None
+    sizes: ImageSizes | None
     time_limit: float | None
 
-    def train(self, lesson: Lesson, folder: Path) -> Outcome:
+    def train(self, task: TrainingTask, folder: Path) -> Outcome:
         """Run the command and read what it left.
 
         Raises:
             TrainingFailed: it did not end well, or left no result.
         """
-        if lesson.epochs is not None and "epochs" not in self.template.names:
+        if task.epochs is not None and "epochs" not in self.template.names:
             raise TrainingFailed(
-                f"{lesson.epochs} epochs are asked for, and the command has no {{epochs}} to be"
+                f"{task.epochs} epochs are asked for, and the command has no {{epochs}} to be"
                 " told so"
             )
         folder = Path(os.path.abspath(folder))
-        words = self.template.filled(Handing(lesson, folder, self.sizes))
+        words = self.template.filled(TaskFiles(task, folder, self.sizes))
         carry_out(words, folder / LOG, limit=self.time_limit)
-        return self._result(lesson, folder)
+        return self._result(task, folder)
 
-    def _result(self, lesson: Lesson, folder: Path) -> Outcome:
+    def _result(self, task: TrainingTask, folder: Path) -> Outcome:
         out = folder / OUT
         names = self.template.names
         if "out" in names and out.is_file():
-            rows = rows_by_name(folder / GIVEN, lesson.test)
-            return read_json(out, rows, len(lesson.test))
+            rows = rows_by_name(folder / GIVEN, task.test)
+            return read_json(out, rows, len(task.test))
         if "folder" in names:
             return read_yolo(folder, apart=GIVEN)
         raise TrainingFailed("it ended well and left no result: it has not written {out}")
 
 
-def command_trainer(wish: Wish) -> CommandTrainer:
+def command_trainer(request: TrainerRequest) -> CommandTrainer:
     """Return the trainer of ``command:'TEMPLATE'``.
 
     Raises:
         UsageError: the template cannot work; one line.
     """
-    return CommandTrainer(Template.of(wish.argument), wish.time_limit)
+    return CommandTrainer(Template.of(request.argument), request.time_limit)
+
+
+#: Epochs of the paper, at every step (section 4).
+EPOCHS: Final = 100
+
+#: Names in a training's folder: what it is handed over, and what it writes.
+GIVEN: Final = "given"
+OUT: Final = "metrics.json"
+
+#: ``{name}``; braces around anything else stay as they are.
+PLACEHOLDER: Final = re.compile(r"\{([A-Za-z_][A-Za-z_0-9]*)\}")
+
+#: Words that only a shell understands.
+_SHELL: Final = frozenset({"|", "||", "&", "&&", ";", "<", ">", ">>", "2>", "2>&1", "&>"})
+
+TRAINING: Final = ("train", "data", "train_json", "train_folder")
+RESULT: Final = ("out", "folder")
+
+
+@dataclass(frozen=True)
+class TaskFiles:
+    """What placeholders are filled from.
+
+    Attributes:
+        task: the training.
+        folder: its own.
+        sizes: of the pictures, where they are needed.
+    """
+
+    task: TrainingTask
+    folder: Path
+    sizes: ImageSizes | None
+
+    @property
+    def given(self) -> Path:
+        """Where what is handed over lies."""
+        return self.folder / GIVEN
+
+    def coco(self, which: str) -> Path:
+        """Write a side's COCO file."""
+        side = training_side if which == "train" else evaluation_side
+        return write_coco(self.given / f"{which}.json", side(self.task, self.sizes))
+
+    def links(self, which: str) -> Path:
+        """Write a side's folder of links."""
+        return write_links(self.given, self.task, self.sizes, which)
+
+
+#: What parts the names of files in a word, as in ``--cfg=a.yaml,b.yaml`` or ``-c 'python a.py'``.
+_PARTS: Final = re.compile(r"[\s=,:;&|<>()'\"]+")
+
+#: Placeholder -> what stands in its place; writes the files that it names.
+FILLED: Final[Mapping[str, Callable[[TaskFiles], object]]] = {
+    "train": lambda h: write_list(h.given / "train.txt", files_of(h.task.train)),
+    "test": lambda h: write_list(h.given / "test.txt", files_of(h.task.test)),
+    "out": lambda h: h.folder / OUT,
+    "seed": lambda h: h.task.seed,
+    "epochs": lambda h: h.task.epochs or EPOCHS,
+    "step": lambda h: h.task.step,
+    "repetition": lambda h: h.task.repetition,
+    "folder": lambda h: h.folder,
+    "data": lambda h: write_yolo(h.given, h.task, h.sizes),
+    "train_json": lambda h: h.coco("train"),
+    "test_json": lambda h: h.coco("test"),
+    "train_folder": lambda h: h.links("train"),
+    "test_folder": lambda h: h.links("test"),
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Template:
+    """A command line with placeholders.
+
+    Attributes:
+        text: as it was written.
+        words: its words, with their placeholders.
+
+    Raises:
+        UsageError: it cannot be run, is told no training images, or has no way to give a result.
+    """
+
+    text: str
+    words: tuple[str, ...]
+
+    @classmethod
+    def of(cls, text: str) -> Template:
+        """Split a text into words as a shell would, which it is never given to.
+
+        >>> Template.of("train.py --list '{train}' --out={out}").words
+        ('train.py', '--list', '{train}', '--out={out}')
+        """
+        try:
+            words = shlex.split(text)
+        except ValueError as error:
+            raise UsageError(f"--trainer command: {str(error).lower()} in {text!r}") from error
+        if not words:
+            raise UsageError(
+                "--trainer command: no command follows; such as command:'python train.py {train}"
+                " {test} {out} {seed}'"
+            )
+        made = cls(text, tuple(words))
+        made._check()
+        return made
+
+    @property
+    def names(self) -> frozenset[str]:
+        """The placeholders in it."""
+        return frozenset(name for word in self.words for name in PLACEHOLDER.findall(word))
+
+    def has(self, names: Sequence[str]) -> bool:
+        """Whether one of some placeholders is in it."""
+        return not self.names.isdisjoint(names)
+
+    def files(self) -> dict[str, Path]:
+        """Return the files that the command names: the program if it is a script, and others.
+
+        ``--cfg=yolo.yaml`` names a file, ``bash -c 'python train.py'`` too, and ``-m
+        package.train`` one below this folder. What the named files load in turn is not found.
+        """
+        found: dict[str, Path] = {}
+        program = shutil.which(self.words[0])
+        if program is not None and _is_script(Path(program)):
+            found[self.words[0]] = Path(program)
+        for before, word in zip(self.words, self.words[1:], strict=False):
+            names = [word, f"{word}/__main__.py", *_PARTS.split(word)]
+            if before == "-m":
+                module = word.replace(".", "/")
+                names += [f"{module}.py", f"{module}/__main__.py"]
+            found |= {name: Path(name) for name in names if name and os.path.isfile(name)}
+        return found
+
+    def _check(self) -> None:
+        unknown = sorted(self.names - FILLED.keys())
+        if unknown:
+            known = ", ".join(f"{{{name}}}" for name in FILLED)
+            raise UsageError(
+                f"--trainer command: {{{unknown[0]}}} is no placeholder; there are {known}"
+            )
+        if not self.has(TRAINING):
+            raise UsageError(
+                "--trainer command: the command is not told which images to train on; it needs one"
+                f" of {', '.join(f'{{{name}}}' for name in TRAINING)}"
+            )
+        if not self.has(RESULT):
+            raise UsageError(
+                "--trainer command: no result can come back; the command needs {out}, the json to"
+                " be written, or {folder}, in which YOLO's results.txt or results.csv is found"
+            )
+        shell = next((word for word in self.words if word in _SHELL), None)
+        if shell is not None:
+            raise UsageError(
+                f"--trainer command: no shell reads {shell!r}; write the steps into a script, and"
+                " name that"
+            )
+
+    def filled(self, handing: TaskFiles) -> list[str]:
+        """Return the words for one training, and write the files they name."""
+        handing.given.mkdir()
+        values = {name: str(FILLED[name](handing)) for name in sorted(self.names)}
+        return [PLACEHOLDER.sub(lambda found: values[found[1]], word) for word in self.words]
+
+
+def _is_script(path: Path) -> bool:
+    """Whether a program is a text that another program runs, and not an interpreter itself."""
+    try:
+        with path.open("rb") as file:
+            return file.read(2) == b"#!"
+    except OSError:
+        return False

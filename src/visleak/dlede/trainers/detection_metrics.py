@@ -1,4 +1,4 @@
-"""What a detector found, compared with what there is: by pycocotools."""
+"""Metrics of detections, by pycocotools."""
 
 from __future__ import annotations
 
@@ -19,13 +19,13 @@ MOST: Final = 100
 
 
 @dataclass(frozen=True)
-class Found:
-    """What a detector found in a set of images, one row a detection.
+class Detections:
+    """The detections in a set of images, one row per detection.
 
     Attributes:
         image: ``int64`` (detections,): row of the set.
         label: ``int64`` (detections,): class.
-        score: ``float64`` (detections,): confidence; higher is surer.
+        score: ``float64`` (detections,): confidence; higher is more certain.
         corners: ``float64`` (detections, 4): left, top, right, bottom in pixels.
     """
 
@@ -37,15 +37,14 @@ class Found:
 
 @dataclass(frozen=True)
 class DetectionScores:
-    """How well a detector did.
+    """The scores of a detector.
 
     Attributes:
         metrics: ``precision``, ``recall``, ``f1``, ``map50``, ``map50_95``; in [0, 1], higher is
             better.
-        confidence: from which on detections count in the first three; infinite where there are
-            none.
+        confidence: from which detections count in the first three; infinite without any.
         f1: ``float64`` (images,): of each image at that confidence, over all of its classes; 1
-            where nothing was to be found and nothing was.
+            if it has no objects and no detections.
     """
 
     metrics: Mapping[str, float]
@@ -53,21 +52,21 @@ class DetectionScores:
     f1: Float64
 
 
-def score_detections(truth: Boxes, found: Found) -> DetectionScores:
+def score_detections(truth: Boxes, found: Detections) -> DetectionScores:
     """Compare detections with the annotated objects.
 
     The mean average precisions are COCO's (101 points; IoU .5, and .5 to .95 in steps of .05).
     Precision, recall and F1 are means over classes at IoU .5, at the one confidence at which the
-    mean F1 is highest, as YOLO reports them; a class of which nothing is found there has a
-    precision of 0. A class without test objects counts in none of them.
+    mean F1 is highest, as YOLO reports them; a class without detections has a precision
+    of 0. A class without test objects counts in none of them.
 
     Args:
         truth: the test set's objects, in pixels.
-        found: what was found.
+        found: the detections.
 
     Raises:
         MissingExtra: pycocotools is not installed.
-        ValueError: the corners are no pixels, or no class has an object.
+        ValueError: the corners are not in pixels, or no class has an object.
     """
     if truth.relative:
         raise ValueError("detections are compared in pixels")
@@ -89,21 +88,21 @@ def score_detections(truth: Boxes, found: Found) -> DetectionScores:
     )
 
 
-def _evaluated(truth: Boxes, found: Found) -> Any:
-    """Return pycocotools' evaluation; only sizes of all kinds are looked at."""
+def _evaluated(truth: Boxes, found: Detections) -> Any:
+    """Return pycocotools' evaluation of objects of all sizes."""
     what = "the evaluation of detections"
     coco = library("pycocotools.coco", "torch", what)
     cocoeval = library("pycocotools.cocoeval", "torch", what)
     with contextlib.redirect_stdout(io.StringIO()):
-        true, said = coco.COCO(), coco.COCO()
-        for data, objects in ((true, _annotations(truth)), (said, _detections(found))):
+        true, made = coco.COCO(), coco.COCO()
+        for data, objects in ((true, _annotations(truth)), (made, _detections(found))):
             data.dataset = {
                 "images": [{"id": image} for image in range(truth.images)],
                 "categories": [{"id": label} for label in range(len(truth.names))],
                 "annotations": objects,
             }
             data.createIndex()
-        evaluated = cocoeval.COCOeval(true, said, "bbox")
+        evaluated = cocoeval.COCOeval(true, made, "bbox")
         evaluated.params.areaRng, evaluated.params.areaRngLbl = [[0, np.inf]], ["all"]
         evaluated.params.maxDets = [MOST]
         evaluated.evaluate()
@@ -112,7 +111,7 @@ def _evaluated(truth: Boxes, found: Found) -> Any:
 
 
 def _annotations(truth: Boxes) -> list[dict[str, Any]]:
-    """Return the objects as COCO has them; a region of no class is a crowd of every class."""
+    """Return the objects in COCO's format; a region without a class is a crowd of every class."""
     made: list[dict[str, Any]] = []
     for image, label, corners, crowd in zip(
         truth.image.tolist(), truth.label.tolist(), truth.corners, truth.crowd.tolist(), strict=True
@@ -123,7 +122,7 @@ def _annotations(truth: Boxes) -> list[dict[str, Any]]:
     return made
 
 
-def _detections(found: Found) -> list[dict[str, Any]]:
+def _detections(found: Detections) -> list[dict[str, Any]]:
     columns = (found.image.tolist(), found.label.tolist(), found.corners, found.score.tolist())
     return [
         _object(number, image, label, corners) | {"score": score}
@@ -147,7 +146,7 @@ def _object(number: int, image: int, label: int, corners: Float64) -> dict[str, 
 class _Matches:
     """All detections that count at IoU .5, one row each.
 
-    ``right`` says which found an object; those that lie in crowds are left out.
+    ``right`` marks those that match an object; those in crowds are excluded.
     """
 
     image: Int64

@@ -1,31 +1,34 @@
 """``torch:detector``: a compact one-stage detector of centres, trained from scratch.
 
-Written for this after Zhou et al. 2019, "Objects as Points": one heat map of centres a class,
-sizes and offsets at the centres, and peaks of 3 x 3 cells in place of a suppression of overlaps.
+Written for this after Zhou et al. 2019, "Objects as Points": one heat map of centres per class,
+sizes and offsets at the centres, and peaks of 3 x 3 cells instead of suppressing overlaps.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
+from itertools import pairwise
 from typing import Any, Final
 
 import numpy as np
 
-from visleak.dlede.lesson import Lesson, Outcome, Split
-from visleak.dlede.trainers.annotations import in_pixels, on_canvas, to_originals
-from visleak.dlede.trainers.detection_metrics import MOST, Found, score_detections
-from visleak.dlede.trainers.heatmaps import STRIDE, targets_of
-from visleak.dlede.trainers.teaching import Here, LossOf, Options
+from visleak.dlede.draw.split import Split
+from visleak.dlede.train.trainer import Outcome, TrainingTask
+from visleak.dlede.trainers.detection_metrics import MOST, Detections, score_detections
+from visleak.dlede.trainers.heatmaps import STRIDE, Objects, targets_of
+from visleak.dlede.trainers.networks import ImageBatches, LossOf, Options
+from visleak.dlede.trainers.pixels import DecodedImages
 from visleak.errors import UsageError, VisleakError
 from visleak.images.boxes import Boxes
-from visleak.records import Int64
+from visleak.records import Float64, Int64
 
-#: Detections that are less sure are left out.
+#: Detections with a lower confidence are dropped.
 LEAST: Final = 0.01
 
 
 class Detector:
-    """The detector; see :class:`visleak.dlede.trainers.teaching.Model`."""
+    """The detector; see :class:`visleak.dlede.trainers.networks.Model`."""
 
     name = "detector"
     version = 1
@@ -34,13 +37,13 @@ class Detector:
     usual = Options(side=160, batch=8, width=16, rate=0.006)
     decides: tuple[str, ...] = ("map50", "f1")
 
-    def refuse(self, split: Split) -> None:
+    def check(self, split: Split) -> None:
         """Refuse sets without objects."""
         for images, boxes in ((split.train, split.train_boxes), (split.test, split.test_boxes)):
             if boxes is None:
                 raise UsageError(
                     f"torch:detector needs annotated boxes, and set {images.name!r} has none; open"
-                    " both sets as coco:, yolo: or kitti:, or take torch:classifier for labels of"
+                    " both sets as coco:, yolo: or kitti:, or use torch:classifier for labels of"
                     " whole images"
                 )
             if not boxes.counts().any():
@@ -50,63 +53,62 @@ class Detector:
                 )
 
     def notes(self, split: Split) -> Iterator[str]:
-        """Yield which classes only one of the sets has."""
+        """Yield the classes that only one of the sets has."""
         train, test = _boxes(split.train_boxes), _boxes(split.test_boxes)
         there = [boxes.counts().any(axis=0) for boxes in (train, test)]
-        for which, said in (
+        for which, text in (
             (there[0] & ~there[1], "have no objects in the test set, and count in no metric"),
             (there[1] & ~there[0], "have no objects in the training set"),
         ):
             names = [train.names[number] for number in np.flatnonzero(which)]
             if names:
-                yield f"{len(names)} of {len(train.names)} classes {said}, such as {names[0]!r}"
+                yield f"{len(names)} of {len(train.names)} classes {text}, such as {names[0]!r}"
 
     def network(self, split: Split, width: int) -> Any:
         """Return the network for the classes of the split."""
-        from visleak.dlede.trainers.detector_network import CentreNetwork
+        from visleak.dlede.trainers.torch_networks import CentreNetwork
 
         return CentreNetwork(len(_boxes(split.train_boxes).names), width)
 
-    def seen(self, lesson: Lesson) -> Int64:
-        """Return all of them: a picture without objects teaches what is none."""
-        return np.arange(len(lesson.draw.kept) + len(lesson.draw.leaked), dtype=np.int64)
+    def usable(self, task: TrainingTask) -> Int64:
+        """Return all of them: images without objects are negatives."""
+        return np.arange(len(task.draw.kept) + len(task.draw.leaked), dtype=np.int64)
 
-    def learner(self, network: Any, lesson: Lesson, seen: Int64, here: Here) -> LossOf:
-        """Return the loss of changed pictures."""
+    def loss(self, network: Any, task: TrainingTask, usable: Int64, data: ImageBatches) -> LossOf:
+        """Return the loss of augmented images."""
         import torch
 
-        from visleak.dlede.trainers.changes import Changes
-        from visleak.dlede.trainers.detector_network import detection_loss
+        from visleak.dlede.trainers.torch_networks import Augmentation, detection_loss
 
-        pictures, content = here.pictures, here.pictures.mapped()
-        rows = here.lesson(lesson)[seen]
-        boxes = _boxes(lesson.boxes).taken(seen)
-        objects = on_canvas(boxes, pictures, rows)
-        shape = pictures.canvas[0] // STRIDE, pictures.canvas[1] // STRIDE
+        images, content = data.images, data.images.mapped()
+        rows = images.rows(task.draw)[usable]
+        boxes = _boxes(task.boxes).taken(usable)
+        objects = on_canvas(boxes, images, rows)
+        shape = images.canvas[0] // STRIDE, images.canvas[1] // STRIDE
 
         def loss_of(chosen: Int64, random: np.random.Generator) -> Any:
-            changes = Changes.drawn(len(chosen), random)
-            pixels = pictures.on_canvas(content, rows[chosen])
-            there = changes.of_objects([objects[each] for each in chosen], pictures.canvas)
-            made = targets_of(there, len(boxes.names), shape)
+            changes = Augmentation.drawn(len(chosen), random)
+            pixels = images.on_canvas(content, rows[chosen])
+            moved = changes.of_objects([objects[each] for each in chosen], images.canvas)
+            made = targets_of(moved, len(boxes.names), shape)
             targets = [
-                torch.from_numpy(part).to(here.device)
+                torch.from_numpy(part).to(data.device)
                 for part in (made.heat, made.counted, made.places, made.boxes)
             ]
-            logits, said = network(changes.of_pixels(pixels, here.device))
-            return detection_loss(logits, said, *targets)
+            logits, predicted = network(changes.of_pixels(pixels, data.device))
+            return detection_loss(logits, predicted, *targets)
 
         return loss_of
 
-    def said(self, network: Any, rows: Int64, here: Here) -> Found:
-        """Return what the network finds in some pictures of the test set."""
+    def predict(self, network: Any, rows: Int64, data: ImageBatches) -> Detections:
+        """Return the detections in some test images."""
         import torch
 
-        from visleak.dlede.trainers.detector_network import peaks
+        from visleak.dlede.trainers.torch_networks import peaks
 
         image, label = [np.empty(0, np.int64)], [np.empty(0, np.int64)]
         score, corners = [np.empty(0)], [np.empty((0, 4))]
-        for mine, maps in here.tensors(rows):
+        for mine, maps in data.tensors(rows):
             with torch.inference_mode():
                 logits, boxes = network(maps)
                 found = peaks(logits, boxes, MOST)
@@ -117,19 +119,68 @@ class Detector:
             score.append(chances[which, place].astype(np.float64))
             corners.append(ends[which, place].astype(np.float64))
         row = np.concatenate(image)
-        whole = to_originals(np.concatenate(corners), here.pictures, row)
-        return Found(row - here.pictures.train, np.concatenate(label), np.concatenate(score), whole)
+        whole = to_originals(np.concatenate(corners), data.images, row)
+        return Detections(
+            row - data.images.train, np.concatenate(label), np.concatenate(score), whole
+        )
 
-    def judged(self, said: Found, split: Split, here: Here) -> Outcome:
-        """Return the metrics; nothing is found in a picture that cannot be read."""
-        truth = in_pixels(_boxes(split.test_boxes), here.pictures, here.pictures.test)
-        scores = score_detections(truth, said)
+    def evaluate(self, predictions: Detections, split: Split, data: ImageBatches) -> Outcome:
+        """Return the metrics; nothing is found in unreadable images."""
+        truth = in_pixels(_boxes(split.test_boxes), data.images, data.images.test)
+        scores = score_detections(truth, predictions)
         sure = scores.confidence if np.isfinite(scores.confidence) else None
         return Outcome(scores.metrics, {"f1": scores.f1}, {"confidence": sure})
 
 
 def _boxes(boxes: Boxes | None) -> Boxes:
-    """Return boxes that :meth:`Detector.refuse` has seen."""
+    """Return boxes that :meth:`Detector.check` requires."""
     if boxes is None:
         raise ValueError("the split has no boxes")
     return boxes
+
+
+def on_canvas(boxes: Boxes, images: DecodedImages, rows: Int64) -> list[Objects]:
+    """Return the objects of each image in pixels of the canvas, cut off at the edge of the image.
+
+    Args:
+        boxes: of the images.
+        images: as decoded.
+        rows: ``int64`` (boxes.images,): their rows.
+    """
+    size = images.sizes[rows[boxes.image]][:, ::-1]
+    corners = boxes.corners * np.tile(_factor(boxes, images, rows), 2)
+    corners = np.clip(corners, 0, np.tile(size, 2))
+    whole = np.asarray((corners[:, 2:] > corners[:, :2]).all(axis=1))
+    starts = np.searchsorted(boxes.image, np.arange(boxes.images + 1))
+    made = []
+    for start, stop in pairwise(starts.tolist()):
+        mine = np.arange(start, stop)[whole[start:stop]]
+        made.append(Objects(boxes.label[mine], corners[mine], boxes.crowd[mine]))
+    return made
+
+
+def in_pixels(boxes: Boxes, images: DecodedImages, rows: Int64) -> Boxes:
+    """Return boxes in pixels of the original images."""
+    if not boxes.relative:
+        return boxes
+    size = images.originals[rows[boxes.image]][:, ::-1]
+    return replace(boxes, corners=boxes.corners * np.tile(size, 2), relative=False)
+
+
+def to_originals(corners: Float64, images: DecodedImages, rows: Int64) -> Float64:
+    """Return corners (n, 4) on the canvas as pixels of the originals, cut off at their edges.
+
+    Args:
+        corners: on the canvas.
+        images: as decoded.
+        rows: ``int64`` (n,): the image of each.
+    """
+    size = np.tile(images.originals[rows][:, ::-1], 2)
+    return np.clip(corners * size / np.tile(images.sizes[rows][:, ::-1], 2), 0, size)
+
+
+def _factor(boxes: Boxes, images: DecodedImages, rows: Int64) -> Float64:
+    """Return the factors of the corners of each box, horizontally and vertically, (objects, 2)."""
+    mine = rows[boxes.image]
+    size = images.sizes[mine][:, ::-1].astype(np.float64)
+    return size if boxes.relative else size / images.originals[mine][:, ::-1]

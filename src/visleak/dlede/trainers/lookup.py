@@ -16,8 +16,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from visleak.auditing import workers_for
-from visleak.dlede.lesson import Lesson, Outcome, Ready, Split, TrainingFailed
-from visleak.dlede.trainers import Wish
+from visleak.dlede.draw.split import Split
+from visleak.dlede.train.trainer import Outcome, PreparedTrainer, TrainingFailed, TrainingTask
+from visleak.dlede.trainers import TrainerRequest
 from visleak.encoders import load_encoder
 from visleak.errors import UsageError, VisleakError
 from visleak.pipeline.fingerprinting import fingerprint
@@ -34,14 +35,14 @@ STEP: Final = "comparing"
 SIMILARITY: Final = "similarity.npy"
 
 
-def lookup_trainer(wish: Wish) -> LookupTrainer:
+def lookup_trainer(request: TrainerRequest) -> LookupTrainer:
     """Return the trainer of ``lookup`` or ``lookup:ENCODER``, such as ``lookup:phash``.
 
     Raises:
         UsageError: there is no such encoder.
         MissingExtra: it needs a package that is not installed.
     """
-    return LookupTrainer(wish.text, load_encoder(wish.argument or "builtin"))
+    return LookupTrainer(request.text, load_encoder(request.argument or "builtin"))
 
 
 class LookupTrainer:
@@ -66,7 +67,7 @@ class LookupTrainer:
         """Return what its results depend on."""
         return {"encoder": self._encoder.name, "digest": self._encoder.digest}
 
-    def ready(self, split: Split, folder: Path, progress: Progress) -> Ready:
+    def prepare(self, split: Split, folder: Path, progress: Progress) -> PreparedTrainer:
         """Compare every test image with every image that may be trained on, once.
 
         Args:
@@ -119,7 +120,7 @@ class Lookup:
     asked: Int64
     notes: tuple[str, ...] = ()
 
-    def train(self, lesson: Lesson, folder: Path) -> Outcome:
+    def train(self, task: TrainingTask, folder: Path) -> Outcome:
         """Answer every test image with the label of the most alike image trained on.
 
         Test images that cannot be read are answered wrong.
@@ -130,7 +131,7 @@ class Lookup:
         Raises:
             TrainingFailed: none of the images to train on can be read.
         """
-        draw = lesson.draw
+        draw = task.draw
         column = np.concatenate([self.train_place[draw.kept], self.test_place[draw.leaked]])
         label = np.concatenate([self.train_label[draw.kept], self.test_label[draw.leaked]])
         known = np.flatnonzero(column >= 0)

@@ -17,8 +17,8 @@ from typing import Any, Final
 
 import numpy as np
 
-from visleak.dlede.lesson import Outcome, TrainingFailed
-from visleak.dlede.scores import is_share_name
+from visleak.dlede.judge.scores import is_share_name
+from visleak.dlede.train.trainer import Outcome, TrainingFailed
 from visleak.records import Float64
 
 #: Larger files are no results.

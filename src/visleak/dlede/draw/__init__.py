@@ -1,0 +1,1 @@
+"""Splits and draws: which test images leak, and which training images they replace."""

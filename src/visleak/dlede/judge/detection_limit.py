@@ -1,0 +1,273 @@
+"""The detection limit: the smallest leak for which the verdict is ``leaking``.
+
+The curve of a split without leaks shows the scores of a split with a leak of any size: one that
+leaks a share L scores at step 0 what the clean one scores at L, and at step p what it scores at
+L + p (1 - L), because a share L of the drawn images is in training already. The repetitions scatter
+equally. The rest is the power of the t tests of :mod:`visleak.dlede.judge.certainty`, with the
+bound of Bonferroni if several must succeed, so that the probability is a lower bound.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Final
+
+import numpy as np
+from scipy.special import ndtr
+
+from visleak.dlede.judge.certainty import margins, spread
+from visleak.dlede.judge.judge import (
+    DISAGREE,
+    NO_CLEAN_CURVE,
+    NONE_FOUND,
+    NOT_CERTAIN,
+    ONE_REPETITION,
+    UNKNOWN_CHANCE,
+    UNKNOWN_SCALE,
+    bar,
+    highest_start,
+    is_share,
+)
+from visleak.dlede.judge.rules import CLEAN, ROUNDING, RULES, Rule, excess
+from visleak.dlede.judge.scores import Scores, chance_of
+from visleak.dlede.results import DetectionLimit, Judgement
+from visleak.records import Float64
+from visleak.stats.means import t_test_power
+
+#: Probability with which a leak as large as the limit is found.
+PROBABILITY: Final = 0.9
+
+#: What the calculation assumes, beside that the splits without leaks have none.
+ASSUMPTIONS: Final = (
+    "a leak acts on the scores as leaks on purpose do",
+    "beyond the last step scores rise in a straight line, up to 1",
+    "repetitions scatter normally, and as much as without a leak",
+    "the means of the splits without leaks are exact",
+)
+
+#: Shares that are tried.
+SHARES: Final = np.arange(1, 101) / 100.0
+
+
+@dataclass(frozen=True)
+class Protocol:
+    """How a curve is judged, and by how many repetitions.
+
+    Attributes:
+        metrics: names of those that decide.
+        steps: percent of the test images that leak, of all steps that are known.
+        decided_by: the steps that decide.
+        repetitions: complete chains, two or more.
+        rule, threshold, certainty, chance, calibrated: as :func:`visleak.dlede.judge.judge.judge`.
+        lower: metrics of which less is better.
+        margins: by how much an excess may be off (:func:`visleak.dlede.judge.certainty.margins`).
+    """
+
+    metrics: tuple[str, ...]
+    steps: tuple[int, ...]
+    decided_by: tuple[int, ...]
+    repetitions: int
+    rule: Rule
+    threshold: float
+    certainty: float
+    lower: frozenset[str] = frozenset()
+    chance: Mapping[str, float] = field(default_factory=dict)
+    calibrated: bool = False
+    margins: Mapping[str, float] = field(default_factory=dict)
+
+
+def detection_probability(share: float, clean: Sequence[Float64], protocol: Protocol) -> float:
+    """Return the probability that a split which leaks a share is judged ``leaking``.
+
+    Args:
+        share: of the test images that are in training already, 0 to 1.
+        clean: scores of splits without leaks, each (metrics, chains, steps) with two chains or
+            more that have all deciding steps; where there are several, their mean probability is
+            returned.
+        protocol: how they are judged.
+
+    Returns:
+        A lower bound. It assumes that a leak acts as leaks on purpose do; that beyond the last
+        step the score goes on in a straight line, up to 1 for shares, and so rather too fast; and
+        that the excess of a repetition over the threshold is normal, with the spread of the splits
+        without leaks. That their means are not known exactly is not allowed for.
+    """
+    spreads = _spreads(clean, protocol)
+    return float(np.mean([_of_one(share, scores, spreads, protocol) for scores in clean]))
+
+
+def _of_one(share: float, scores: Float64, spreads: Float64, protocol: Protocol) -> float:
+    """Return the probability by one split without leaks."""
+    rule, count = protocol.rule, protocol.repetitions
+    leaked = np.array(protocol.decided_by) / 100.0
+    pairs = rule.pairs(len(leaked))
+    level = protocol.certainty if rule.every else protocol.certainty ** (1.0 / len(pairs))
+    missed = 0.0
+    for at, metric in enumerate(protocol.metrics):
+        lower = metric in protocol.lower
+        means = score_at(share + (1.0 - share) * leaked, protocol.steps, scores[at])
+        missed += _held_back(metric, float(means[0]), scores[at], protocol)
+        exceeds = excess(means[pairs[:, 0]], means[pairs[:, 1]], protocol.threshold, lower)
+        powers = t_test_power(
+            -exceeds - protocol.margins.get(metric, 0.0), spreads[at], count, level
+        )
+        missed += float((1.0 - powers).sum() if rule.every else (1.0 - powers).min())
+    return max(0.0, 1.0 - missed)
+
+
+def score_at(share: Float64, steps: Sequence[int], values: Float64) -> Float64:
+    """Return the mean score where shares of the test images are in training.
+
+    Args:
+        share: (n,), 0 to 1.
+        steps: percent of the test images that leak, ascending from 0.
+        values: (chains, steps) of one metric; NaN unknown.
+
+    Returns:
+        (n,): between the steps by a straight line; beyond the last by that from the first step to
+        the last; not beyond 0 and 1 where all values are shares.
+    """
+    known = np.isfinite(values).any(axis=0)
+    places = np.array(steps, np.float64)[known] / 100.0
+    means = np.nanmean(values[:, known], axis=0)
+    slope = (means[-1] - means[0]) / (places[-1] - places[0])
+    beyond = np.maximum(share - places[-1], 0.0)
+    score = np.interp(share, places, means) + slope * beyond
+    return np.asarray(np.clip(score, 0.0, 1.0) if is_share(values) else score)
+
+
+def _held_back(metric: str, start: float, values: Float64, protocol: Protocol) -> float:
+    """Return the probability that the scores at step 0 are such that the verdict is ``undecided``.
+
+    Means of repetitions scatter about ``start``, so that near a limit they are beyond it by chance.
+    """
+    if metric in protocol.lower or not is_share(values):
+        return 0.0
+    column = protocol.steps.index(protocol.decided_by[0])
+    known = values[np.isfinite(values[:, column]), column]
+    error = max(float(spread([known[:, None]])[0]), ROUNDING) / math.sqrt(protocol.repetitions)
+    missed = float(ndtr((bar(protocol.chance.get(metric, 0.0)) - start) / error))
+    if not protocol.calibrated:
+        highest = highest_start(protocol.decided_by, protocol.rule, protocol.threshold)
+        missed += float(ndtr((start - highest) / error))
+    return missed
+
+
+def _spreads(clean: Sequence[Float64], protocol: Protocol) -> Float64:
+    """Return the spread of the excess over the threshold, (metrics, increases), of all splits."""
+    columns = np.array([protocol.steps.index(step) for step in protocol.decided_by])
+    pairs = columns[protocol.rule.pairs(len(columns))]
+    rows = []
+    for at, metric in enumerate(protocol.metrics):
+        found = []
+        for scores in clean:
+            values = scores[at][np.isfinite(scores[:, :, columns]).all(axis=(0, 2))]
+            before, after = values[:, pairs[:, 0]], values[:, pairs[:, 1]]
+            found.append(excess(before, after, protocol.threshold, metric in protocol.lower))
+        rows.append(spread(found))
+    return np.array(rows)
+
+
+def detection_limit(
+    scores: Scores,
+    judgement: Judgement,
+    *,
+    clean: Sequence[Scores] = (),
+    calibrated: bool = False,
+    chance: Mapping[str, float] | None = None,
+) -> DetectionLimit:
+    """Return how large a leak must be for the verdict to be ``leaking``.
+
+    Args:
+        scores: of the split that was judged.
+        judgement: of it.
+        clean: scores of clean splits of the same images; without them the split itself stands for
+            one where its scores rise enough for that.
+        calibrated, chance: as :func:`visleak.dlede.judge.judge.judge` was told.
+    """
+    count = judgement.repetitions
+    unknown = DetectionLimit(count, PROBABILITY, math.nan, math.nan, "")
+    if count < 2:
+        return replace(unknown, reason_code=ONE_REPETITION)
+    if judgement.reason_code not in ("", NOT_CERTAIN, DISAGREE):
+        return replace(unknown, reason_code=judgement.reason_code)
+    steps = judgement.decided_by
+    known = chance_of(scores, chance or {})
+    shown = [each for each in clean if each.complete(steps).sum() > 1]
+    if not shown and judgement.on_means != CLEAN:
+        return replace(unknown, reason_code=NO_CLEAN_CURVE)
+    of = shown or [scores]
+    if not calibrated and (code := _never_leaking(scores, judgement, known)):
+        return replace(unknown, reason_code=code)
+    protocol = Protocol(
+        metrics=tuple(each.metric for each in judgement.metrics),
+        steps=of[0].steps,
+        decided_by=steps,
+        repetitions=count,
+        rule=RULES[judgement.rule],
+        threshold=judgement.threshold,
+        certainty=judgement.certainty,
+        lower=frozenset(each.metric for each in judgement.metrics if each.lower),
+        chance=known,
+        calibrated=calibrated,
+        margins=_margins(scores, judgement),
+    )
+    share, up_to = detection_range(
+        [np.stack([each.of(name) for name in protocol.metrics]) for each in of], protocol
+    )
+    return replace(
+        unknown,
+        share=share,
+        up_to=up_to,
+        source="calibration" if shown else "curve",
+        reason_code=NONE_FOUND if math.isnan(share) else "",
+        assumptions=(
+            "the clean splits have no leak" if shown else "this split has no leak",
+            *ASSUMPTIONS,
+        ),
+    )
+
+
+def _margins(scores: Scores, judgement: Judgement) -> dict[str, float]:
+    """Return by how much the unit of scores may move an excess, at most, by metric."""
+    columns = np.array([scores.steps.index(step) for step in judgement.decided_by])
+    pairs = columns[RULES[judgement.rule].pairs(len(columns))]
+    found = {}
+    for each in judgement.metrics:
+        values = scores.of(each.metric)
+        whole = values[np.isfinite(values[:, columns]).all(axis=1)]
+        found[each.metric] = float(margins(whole, pairs, judgement.threshold).max())
+    return found
+
+
+def _never_leaking(scores: Scores, judgement: Judgement, chance: Mapping[str, float]) -> str:
+    """Return why no curve by these metrics is ever called ``leaking``; empty where one may be."""
+    for each in judgement.metrics:
+        if each.lower or not is_share(scores.of(each.metric)):
+            return UNKNOWN_SCALE
+        if each.metric not in chance:
+            return UNKNOWN_CHANCE
+    return ""
+
+
+def detection_range(clean: Sequence[Float64], protocol: Protocol) -> tuple[float, float]:
+    """Return the smallest and the largest leak that is found with :data:`PROBABILITY`.
+
+    Args:
+        clean, protocol: as :func:`detection_probability`.
+
+    Returns:
+        Shares of the test images, in hundredths: every leak from the first to the second is found
+        at least so probably. Beyond the second, scores start so high that the verdict is
+        ``undecided``. NaN where no leak is.
+    """
+    found = [
+        detection_probability(float(share), clean, protocol) >= PROBABILITY for share in SHARES
+    ]
+    if not any(found):
+        return math.nan, math.nan
+    first = found.index(True)
+    missed = next((at for at in range(first, len(found)) if not found[at]), len(found))
+    return float(SHARES[first]), float(SHARES[missed - 1])

@@ -1,0 +1,590 @@
+"""From the scores of all training runs to a verdict, with its certainty.
+
+A score that hardly rises is a sign of a leak only if it would rise without one. It would not if
+the model has not learned the task, or if the score is so high already that memorized images add no
+more than the threshold. Such a metric is undecided, whatever its certainty, with a reason.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from functools import cache
+from typing import Final
+
+import numpy as np
+
+from visleak.dlede.formatting import metric_name, percent, score
+from visleak.dlede.judge.certainty import (
+    FIRST,
+    chance_above,
+    chances,
+    drawn_increases,
+    draws,
+    in_order,
+    margins,
+    mean_interval,
+    needed,
+    statistic_interval,
+)
+from visleak.dlede.judge.rules import (
+    CLEAN,
+    LEAKING,
+    ROUNDING,
+    RULES,
+    UNDECIDED,
+    Rule,
+    excess,
+    increase,
+    on_means,
+)
+from visleak.dlede.judge.scores import Scores, chance_of, deciding_metrics, deciding_steps
+from visleak.dlede.results import Estimate, Judgement, MetricJudgement, StepScore
+from visleak.dlede.settings import DecisionSettings, Plan
+from visleak.errors import UsageError
+from visleak.records import Float64, Int64
+
+#: Codes of a metric.
+NO_RESULT: Final = "no-complete-repetition"
+CONSTANT: Final = "constant-scores"
+ZERO: Final = "zero-score"
+NOT_LEARNED: Final = "model-did-not-learn"
+UNKNOWN_CHANCE: Final = "chance-not-known"
+TOO_HIGH: Final = "score-too-high"
+SOME_NOT_LEARNED: Final = "repetitions-did-not-learn"
+UNKNOWN_SCALE: Final = "scale-not-known"
+IDENTICAL: Final = "identical-repetitions"
+
+#: Codes of what all metrics say together, beside those of one.
+ONE_REPETITION: Final = "one-repetition"
+NOT_CERTAIN: Final = "not-certain"
+DISAGREE: Final = "metrics-disagree"
+CALIBRATION_FAILED: Final = "calibration-failed"
+NO_CLEAN_CURVE: Final = "no-split-without-leaks"
+NONE_FOUND: Final = "no-leak-is-found"
+PROVED: Final = "leak-proved-without-retraining"
+
+#: Of the way from guessing to a perfect score, what a model covers at least that has learned.
+LEARNED: Final = 0.1
+
+
+@dataclass(frozen=True)
+class _Judge:
+    """How a metric is judged; ``weights`` gives the draws for a number of chains."""
+
+    rule: Rule
+    threshold: float
+    certainty: float
+    weights: Callable[[int], Float64]
+    chance: Mapping[str, float] = field(default_factory=dict)
+    calibrated: bool = False
+
+
+def judge(
+    scores: Scores,
+    *,
+    rule: str = "both-steps",
+    threshold: float = 0.05,
+    certainty: float = 0.95,
+    metrics: Sequence[str] = (),
+    decided_by: tuple[int, ...] | None = None,
+    chance: Mapping[str, float] | None = None,
+    calibrated: bool = False,
+    resamples: int = 10_000,
+    seed: int = 0,
+) -> Judgement:
+    """Judge a split by the effect of leaks on purpose on the scores.
+
+    Verdicts rest on complete chains: repetitions that have every deciding metric at every
+    deciding step. The others are excluded and counted. Later steps are described, from the chains
+    that have them, and decide nothing.
+
+    The error rate of a verdict is about ``1 - certainty``: ``leaking`` for a split whose true
+    statistic is above the threshold, and ``clean`` for one where it is not, for any metric
+    (:mod:`visleak.dlede.judge.certainty`). With one repetition, or published means, the certainty
+    is not known: the verdict is ``undecided``, and ``on_means`` is the paper's.
+
+    A metric that hardly rises is ``undecided`` as well, with the reason, if it would not rise
+    without a leak either: the model has not learned, or starts too high.
+
+    Args:
+        scores: of all training runs.
+        rule: one of :data:`visleak.dlede.judge.rules.RULES`.
+        threshold: a share.
+        certainty: that a verdict requires, at least .5 and below 1.
+        metrics: that decide, in any case or by an alias; by default mAP and F1 if there are both,
+            otherwise all. Together they decide if all agree.
+        decided_by: steps that decide, beginning with the first; by default the first three.
+        chance: score of guessing by a metric; 0 if not given.
+        calibrated: the threshold is that of splits without leaks of the same images, so that it
+            allows for a high start.
+        resamples: number of bootstrap resamples.
+        seed: of the resampling.
+
+    Raises:
+        UsageError: an argument is out of its range, or does not exist.
+
+    Source: Babu et al. 2025, Algorithm 1 and section 4; the certainty is ours.
+    """
+    _check(rule, threshold, certainty, resamples)
+    names = deciding_metrics(scores, metrics)
+    steps = deciding_steps(scores, decided_by)
+    values = scores.values[[scores.metrics.index(name) for name in names]]
+    columns = np.array([scores.steps.index(step) for step in steps])
+    complete = np.asarray(np.isfinite(values[:, :, columns]).all(axis=(0, 2)))
+    values = in_order(values[:, complete])
+    weights = cache(lambda chains: draws(chains, resamples, seed))
+    known = chance_of(scores, chance or {})
+    by = _Judge(RULES[rule], threshold, certainty, weights, known, calibrated)
+    found = [
+        _judged(by, scores, name, of_metric, columns)
+        for name, of_metric in zip(names, values, strict=True)
+    ]
+    verdicts = {each.verdict for each in found}
+    chains = int(complete.sum())
+    made = Judgement(
+        rule=rule,
+        threshold=threshold,
+        certainty=certainty,
+        decided_by=steps,
+        repetitions=chains,
+        left_out=len(complete) - chains,
+        metrics=tuple(found),
+        on_means=_together([each.on_means for each in found]),
+        leaking=min(each.leaking for each in found) if chains > 1 else math.nan,
+        clean=min(each.clean for each in found) if chains > 1 else math.nan,
+        verdict=_together([each.verdict for each in found]),
+        disagree={LEAKING, CLEAN} <= verdicts,
+        more=_more(by, found, values, columns),
+    )
+    return replace(made, reason_code=_code(made))
+
+
+def judged(
+    scores: Scores,
+    decision: DecisionSettings,
+    *,
+    rule: str = "",
+    threshold: float | None = None,
+    calibrated: bool = False,
+) -> Judgement:
+    """Judge scores by settings, or by another rule or threshold; see :func:`judge`."""
+    return judge(
+        scores,
+        rule=rule or decision.rule,
+        threshold=decision.limit if threshold is None else threshold,
+        certainty=decision.certainty,
+        metrics=decision.metrics,
+        chance=decision.chance,
+        calibrated=calibrated,
+    )
+
+
+def judged_by_others(
+    scores: Scores, decision: DecisionSettings, threshold: float, *, calibrated: bool = False
+) -> tuple[Judgement, ...]:
+    """Judge scores by the rules that were not requested."""
+    return tuple(
+        judged(scores, decision, rule=rule, threshold=threshold, calibrated=calibrated)
+        for rule in RULES
+        if rule != decision.rule
+    )
+
+
+def proved(plan: Plan, decision: DecisionSettings) -> Judgement:
+    """Return the judgement of a split with a proved leak: ``leaking``, without scores."""
+    return Judgement(
+        rule=decision.rule,
+        threshold=decision.limit,
+        certainty=decision.certainty,
+        decided_by=plan.steps[:3],
+        repetitions=0,
+        left_out=0,
+        metrics=(),
+        on_means=UNDECIDED,
+        leaking=math.nan,
+        clean=math.nan,
+        verdict=LEAKING,
+        reason_code=PROVED,
+    )
+
+
+def _code(made: Judgement) -> str:
+    """Return why a judgement is undecided, as a code; empty where it is not."""
+    if made.verdict != UNDECIDED:
+        return ""
+    of_metrics = [each.reason_code for each in made.metrics if each.reason_code]
+    if not made.metrics:
+        return NO_RESULT
+    if of_metrics:
+        return of_metrics[0]
+    if made.repetitions < 2:
+        return ONE_REPETITION
+    return DISAGREE if made.disagree else NOT_CERTAIN
+
+
+def _check(rule: str, threshold: float, certainty: float, resamples: int) -> None:
+    if rule not in RULES:
+        raise UsageError(f"rule is one of {', '.join(RULES)}; got {rule!r}")
+    if not math.isfinite(threshold):
+        raise UsageError(f"threshold is a share such as 0.05; got {threshold}")
+    if not 0.5 <= certainty < 1.0:
+        raise UsageError(f"certainty must be at least 0.5 and below 1; got {certainty}")
+    if resamples < 1:
+        raise UsageError(f"resamples must be 1 or more; got {resamples}")
+
+
+def _together(verdicts: Sequence[str]) -> str:
+    """Return what all say, or that they say different things."""
+    return verdicts[0] if len(set(verdicts)) == 1 else UNDECIDED
+
+
+def _judged(
+    judge: _Judge, scores: Scores, metric: str, values: Float64, columns: Int64
+) -> MetricJudgement:
+    """Judge one metric by the chains that are complete, (chains, steps)."""
+    lower = metric in scores.lower
+    steps = tuple(_step(judge, scores.steps, values, at, lower) for at in range(values.shape[1]))
+    deciding = [scores.steps[column] for column in columns]
+    pairs = judge.rule.pairs(len(columns))
+    reason = unusable(metric, deciding, values[:, columns], pairs)
+    if reason is not None:
+        undefined = math.nan if len(values) < 2 else 0.0
+        return MetricJudgement(
+            metric=metric,
+            lower=lower,
+            steps=steps,
+            statistic=Estimate(math.nan),
+            on_means=UNDECIDED,
+            leaking=undefined,
+            verdict=UNDECIDED,
+            clean=undefined,
+            reason=reason.words,
+            reason_code=reason.code,
+        )
+    sides = [(values[:, before], values[:, after]) for before, after in columns[pairs]]
+    statistic = _statistic(judge, sides, lower)
+    weights = judge.weights(len(values))
+    off = margins(values, columns[pairs], judge.threshold)
+    at_most, at_least = (
+        [
+            chance_above(*side, judge.threshold, lower, weights, margin)
+            for side, margin in zip(sides, sign * off, strict=True)
+        ]
+        for sign in (1.0, -1.0)
+    )
+    leaking, clean = chances(at_most, judge.rule)[0], chances(at_least, judge.rule)[1]
+    made = MetricJudgement(
+        metric=metric,
+        lower=lower,
+        steps=steps,
+        statistic=statistic,
+        on_means=on_means(statistic.value, judge.threshold),
+        leaking=leaking,
+        verdict=_verdict(leaking, clean, judge.certainty),
+        clean=clean,
+    )
+    share = is_share(scores.of(metric))
+    reason = _would_not_rise(judge, made, values[:, columns[0]], deciding, share)
+    if reason is not None:
+        return _held_back(made, reason)
+    reason = identical(metric, values[:, columns])
+    if reason is not None:
+        return replace(_held_back(made, reason), leaking=math.nan, clean=math.nan)
+    return made
+
+
+def _would_not_rise(
+    judge: _Judge,
+    made: MetricJudgement,
+    starts: Float64,
+    deciding: Sequence[int],
+    share: bool,
+) -> Reason | None:
+    """Return why a metric would hardly rise without a leak either."""
+    small = LEAKING in (made.on_means, made.verdict)
+    if not small and (made.verdict == CLEAN or math.isnan(made.leaking)):
+        return None
+    if made.lower or not share:
+        return unknown_scale(made.metric) if small and not judge.calibrated else None
+    chance = judge.chance.get(made.metric)
+    guessed = chance or 0.0
+    reason = not_learned(made.metric, starts, guessed)
+    if reason is None and not judge.calibrated:
+        reason = too_high(made.metric, starts, deciding, judge.rule, judge.threshold, guessed)
+        if reason is None and small and chance is None:
+            reason = unknown_chance(made.metric)
+    return reason
+
+
+def _held_back(made: MetricJudgement, reason: Reason) -> MetricJudgement:
+    """Return a judgement without a verdict; that the increase is small is no chance of a leak."""
+    leaking = made.leaking if math.isnan(made.leaking) else 0.0
+    return replace(
+        made, verdict=UNDECIDED, leaking=leaking, reason=reason.words, reason_code=reason.code
+    )
+
+
+def _statistic(judge: _Judge, sides: Sequence[tuple[Float64, Float64]], lower: bool) -> Estimate:
+    """Return the rule's statistic of the scores before and after; an interval of two chains."""
+    found = np.array([increase(p.mean(), c.mean(), lower) for p, c in sides])
+    chains = len(sides[0][0])
+    if chains < 2 or np.isnan(found).any():
+        return Estimate(float(judge.rule.of(found)))
+    weights = judge.weights(chains)
+    drawn = np.stack([drawn_increases(p, c, lower, weights) for p, c in sides], axis=-1)
+    return statistic_interval(found, drawn, judge.rule)
+
+
+def _verdict(leaking: float, clean: float, certainty: float) -> str:
+    # chances of one repetition are NaN, and no NaN is large enough
+    if leaking >= certainty:
+        return LEAKING
+    return CLEAN if clean >= certainty else UNDECIDED
+
+
+def _step(judge: _Judge, steps: Sequence[int], values: Float64, at: int, lower: bool) -> StepScore:
+    """Describe one step; its increase is that of the chains which have the step before, too."""
+    column = values[:, at]
+    there = column[np.isfinite(column)]
+    rise, above = Estimate(0.0), math.nan
+    if at:
+        both = np.isfinite(values[:, [at - 1, at]]).all(axis=1)
+        before, after = values[both, at - 1], values[both, at]
+        weights = judge.weights(len(before))
+        rise = _statistic(_one(judge), [(before, after)], lower) if both.any() else _NOTHING
+        above = chance_above(before, after, judge.threshold, lower, weights)
+    return StepScore(
+        step=steps[at],
+        trainings=len(there),
+        mean=mean_interval(there),
+        deviation=float(there.std(ddof=1)) if len(there) > 1 else math.nan,
+        increase=rise,
+        above=above,
+    )
+
+
+_NOTHING = Estimate(math.nan)
+
+
+def _one(judge: _Judge) -> _Judge:
+    """Return the judge who looks at a single increase."""
+    return _Judge(RULES["cumulative"], judge.threshold, judge.certainty, judge.weights)
+
+
+def _more(
+    judge: _Judge,
+    found: Sequence[MetricJudgement],
+    values: Float64,
+    columns: Int64,
+) -> int | None:
+    """Return how many repetitions would probably give every metric its verdict."""
+    chains = int(values.shape[1])
+    if any(each.reason for each in found) and chains:
+        return None
+    if chains < 2:
+        return FIRST - chains
+    told: list[int] = []
+    for each, of_metric in zip(found, values, strict=True):
+        if each.verdict == UNDECIDED:
+            pairs = columns[judge.rule.pairs(len(columns))]
+            exceeds = np.stack(
+                [
+                    excess(of_metric[:, before], of_metric[:, after], judge.threshold, each.lower)
+                    for before, after in pairs
+                ],
+                axis=1,
+            )
+            off = margins(of_metric, pairs, judge.threshold)
+            more = needed(exceeds, judge.rule, judge.certainty, off)
+            if more is None:
+                return None
+            told.append(more)
+    return max(told) if told else None
+
+
+# -- reasons -----------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class Reason:
+    """Why a metric cannot decide.
+
+    Attributes:
+        code: for programs.
+        words: one line.
+    """
+
+    code: str
+    words: str
+
+
+def unusable(metric: str, steps: Sequence[int], values: Float64, pairs: Int64) -> Reason | None:
+    """Return why the scores of a metric have no meaning, ``None`` where they have one.
+
+    Args:
+        metric: its name.
+        steps: that decide.
+        values: (chains, steps) of complete chains.
+        pairs: (increases, 2): which of the steps are compared.
+    """
+    if not len(values):
+        return Reason(NO_RESULT, "no repetition has a result at every step that decides")
+    # all right, always: a score at its ceiling, which is another reason
+    if not np.ptp(values, axis=1).any() and (values != 1.0).any():
+        same = f"{metric_name(metric)} of {values.flat[0]:.4g}"
+        alike = (
+            f"all {values.size:,} training runs have a {same}, to the last digit"
+            if np.ptp(values) == 0.0
+            else f"{metric_name(metric)} is the same at every step of a repetition, to the last"
+            " digit"
+        )
+        return Reason(
+            CONSTANT, f"{alike}; see that what is trained learns from the images it is given"
+        )
+    empty = [before for before, _ in pairs if not values[:, before].mean() > 0.0]
+    if not empty:
+        return None
+    mean = values[:, empty[0]].mean()
+    return Reason(
+        ZERO,
+        f"{metric_name(metric)} has a mean of {mean:.3g} at {steps[empty[0]]} %, and a relative"
+        " increase needs one above 0; train longer, or decide by another metric",
+    )
+
+
+def is_share(values: Float64) -> bool:
+    """Whether all known values lie from 0 to 1, so that 1 is taken for the best one."""
+    known = values[np.isfinite(values)]
+    # single precision may miss 1 by a little
+    return bool(len(known)) and bool(((known >= -1e-6) & (known <= 1.0 + 1e-6)).all())
+
+
+def bar(chance: float) -> float:
+    """Return the score from which a model counts as one that has learned the task.
+
+    Args:
+        chance: what guessing scores.
+    """
+    return chance + LEARNED * (1.0 - chance)
+
+
+def not_learned(metric: str, starts: Float64, chance: float) -> Reason | None:
+    """Return that a model scores hardly more than guessing does, ``None`` if it scores more.
+
+    Args:
+        metric: its name.
+        starts: of each repetition, its score without leaks on purpose, a share.
+        chance: what guessing scores.
+    """
+    start, few = float(starts.mean()), int((starts < bar(chance)).sum())
+    if start >= bar(chance):
+        if 2 * few < len(starts):
+            return None
+        return Reason(
+            SOME_NOT_LEARNED,
+            f"in {few} of {len(starts)} repetitions {metric_name(metric)} is hardly more than the"
+            f" {score(chance)} of guessing without leaks on purpose, and a model that has not"
+            " learned the task gains nothing from leaks: train longer, or another model",
+        )
+    return Reason(
+        NOT_LEARNED,
+        f"{metric_name(metric)} is {score(start)} without leaks on purpose, hardly more than the"
+        f" {score(chance)} of guessing: a model that has not learned the task gains nothing from"
+        " leaks either; train longer, or another model",
+    )
+
+
+def unknown_chance(metric: str) -> Reason:
+    """Return that it is not known what guessing scores."""
+    return Reason(
+        UNKNOWN_CHANCE,
+        f"what guessing scores by {metric_name(metric)} is not known, so a model that has not"
+        " learned the task cannot be told from a leak: name it with --chance METRIC=RATE, such"
+        " as the share of the largest class, or 0 of a detector",
+    )
+
+
+def unknown_scale(metric: str) -> Reason:
+    """Return that it is not known what guessing and a perfect model score."""
+    return Reason(
+        UNKNOWN_SCALE,
+        f"the scale of {metric_name(metric)} is not known (not a share from 0 to 1 of which more is"
+        " better), so a model that has not learned the task, or can hardly get better, cannot be"
+        " told from a leak: decide by another metric (--metric)",
+    )
+
+
+def identical(metric: str, values: Float64) -> Reason | None:
+    """Return that all repetitions score the same at each step, ``None`` if they do not.
+
+    Args:
+        metric: its name.
+        values: (repetitions, steps): of the steps that decide.
+    """
+    # perfect scores have no room to scatter
+    if len(values) < 2 or np.ptp(values, axis=0).any() or (values == 1.0).all():
+        return None
+    return Reason(
+        IDENTICAL,
+        f"all {len(values)} repetitions have the same {metric_name(metric)} at each step, to the"
+        " last digit, so that one repetition is all there is: let each use its own seed, and give"
+        " all digits",
+    )
+
+
+def memorized(start: float, steps: Sequence[int], rule: Rule, room: float | None = None) -> float:
+    """Return the statistic of a model that memorizes what leaks, and gains nothing else by it.
+
+    Where a share p has leaked, such a model scores P + p (1 - P): exactly so of the share of right
+    answers, about so of mAP and F1. By both-steps, 10 % and 5 % it exceeds the threshold below a
+    start of P = .667 only.
+
+    Args:
+        start: score without leaks on purpose, above 0 and at most 1.
+        steps: that decide.
+        rule: makes one number of their increases.
+        room: what the score gains where all test images leak; by default 1 - P.
+    """
+    leaked = np.array(steps) / 100.0
+    gained = 1.0 - start if room is None else room
+    return float(rule.statistic(start + (leaked - leaked[0]) * gained))
+
+
+def highest_start(steps: Sequence[int], rule: Rule, threshold: float) -> float:
+    """Return the score from which memorizing what leaks does not exceed the threshold."""
+    starts = np.arange(1, 1001) / 1000.0
+    low = [float(start) for start in starts if memorized(start, steps, rule) <= threshold]
+    return min(low, default=1.0)
+
+
+def too_high(
+    metric: str,
+    starts: Float64,
+    steps: Sequence[int],
+    rule: Rule,
+    threshold: float,
+    chance: float = 0.0,
+) -> Reason | None:
+    """Return that a score starts too high to exceed the threshold, ``None`` if it does not.
+
+    Args:
+        metric: its name.
+        starts: of each repetition, its score without leaks on purpose, a share; one that has not
+            learned the task memorizes nothing.
+        steps: that decide.
+        rule, threshold: how they decide.
+        chance: what guessing scores.
+    """
+    start = float(starts.mean())
+    room = float(np.where(starts < bar(chance), 0.0, 1.0 - starts).mean())
+    most = memorized(start, steps, rule, room)
+    if most > threshold + ROUNDING:
+        return None
+    return Reason(
+        TOO_HIGH,
+        f"{metric_name(metric)} is {score(start)} without leaks on purpose: memorizing what leaks"
+        f" raises it by about {percent(round(most, 3))}, which is not above the threshold of"
+        f" {percent(threshold)}, so that a split without leaks looks the same",
+    )

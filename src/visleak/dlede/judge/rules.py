@@ -1,0 +1,160 @@
+"""Relative increases, and the rules by which a curve is judged.
+
+A rule compares one number of the relative increases between steps, its statistic, with the
+threshold: at or below it the split counts as leaking.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Final
+
+import numpy as np
+import numpy.typing as npt
+
+from visleak.errors import UsageError
+from visleak.records import Float64, Int64
+
+#: Increases that differ by less are the same: (0.525 - 0.5) / 0.5 is above 0.05 in binary.
+ROUNDING: Final = 1e-9
+
+LEAKING: Final = "leaking"
+CLEAN: Final = "clean"
+UNDECIDED: Final = "undecided"
+
+
+def relative_increase(means: npt.ArrayLike, lower: bool = False) -> Float64:
+    """Return the increase of each step relative to the step before.
+
+    R = (C - P) / P, of the score C of a step and P of the step before; (P - C) / P of a metric
+    for which lower is better, so that a positive value is an improvement.
+
+    Args:
+        means: (..., steps): means over repetitions.
+        lower: lower is better.
+
+    Returns:
+        (..., steps - 1): shares; NaN if P is not above 0.
+
+    Source: Babu et al. 2025, equation 1.
+
+    >>> relative_increase([0.5, 0.6, 0.6]).round(3).tolist()
+    [0.2, 0.0]
+    >>> relative_increase([2.0, 1.0], lower=True).tolist()
+    [0.5]
+    """
+    array = np.asarray(means, np.float64)
+    return increase(array[..., :-1], array[..., 1:], lower)
+
+
+def increase(before: Float64, after: Float64, lower: bool = False) -> Float64:
+    """Return equation 1 of scores before and after, of any one shape."""
+    known = before > 0.0
+    return np.divide(gain(before, after, lower), before, where=known, out=_unknown(before))
+
+
+def gain(before: Float64, after: Float64, lower: bool = False) -> Float64:
+    """Return the improvement of a metric, in its own unit."""
+    return before - after if lower else after - before
+
+
+def excess(before: Float64, after: Float64, threshold: float, lower: bool = False) -> Float64:
+    """Return the excess of a gain over a share of the score before, in the metric's own unit.
+
+    For a score before above 0, it is above 0 exactly if the relative increase exceeds the
+    threshold. Unlike the increase it is linear in both scores, so its mean is the excess of the
+    means, and nothing is divided by what may be small (Fieller 1954, "Some problems in interval
+    estimation").
+    """
+    return gain(before, after, lower) - threshold * before
+
+
+def _unknown(like: Float64) -> Float64:
+    return np.full(np.shape(like), np.nan)
+
+
+@dataclass(frozen=True, slots=True)
+class Rule:
+    """A rule.
+
+    Attributes:
+        words: the condition for leaking.
+        whole: compare the increase from the first step to the last; otherwise that of every step.
+        every: all these increases must be at or below the threshold; otherwise one of them.
+    """
+
+    words: str
+    whole: bool = False
+    every: bool = True
+
+    @property
+    def compared(self) -> str:
+        """The statistic in words.
+
+        >>> RULES["both-steps"].compared, RULES["cumulative"].compared
+        ('largest increase', 'increase over all steps')
+        """
+        if self.whole:
+            return "increase over all steps"
+        return "largest increase" if self.every else "smallest increase"
+
+    def pairs(self, steps: int) -> Int64:
+        """Return the deciding steps that are compared, (increases, 2): before and after."""
+        if self.whole:
+            return np.array([[0, steps - 1]])
+        return np.stack([np.arange(steps - 1), np.arange(1, steps)], axis=1)
+
+    def increases(self, means: npt.ArrayLike, lower: bool = False) -> Float64:
+        """Return the increases compared, (..., increases), of means (..., steps)."""
+        array = np.asarray(means, np.float64)
+        pairs = self.pairs(array.shape[-1])
+        return increase(array[..., pairs[:, 0]], array[..., pairs[:, 1]], lower)
+
+    def of(self, increases: Float64) -> Float64:
+        """Return the statistic of increases, (...); NaN if one is unknown."""
+        return np.asarray(increases.max(axis=-1) if self.every else increases.min(axis=-1))
+
+    def statistic(self, means: npt.ArrayLike, lower: bool = False) -> Float64:
+        """Return the statistic of means, (...) of (..., steps).
+
+        >>> float(RULES["both-steps"].statistic([0.5, 0.5, 0.6]).round(3))
+        0.2
+        """
+        return self.of(self.increases(means, lower))
+
+
+#: ``both-steps`` is what the text of Babu et al. 2025 says: leaking "if neither of the first two
+#: steps" brings more than 5 %. ``any-step`` is their Algorithm 1 as printed: it sets TRUE at any
+#: step that brings at most 5 % (and never increments its counter, so as printed it never ends;
+#: read here as a loop over the deciding steps). ``cumulative`` is how section 9 can be read: the
+#: rise from no leak to the last deciding step, (C_20 - P_0) / P_0.
+RULES: Final[dict[str, Rule]] = {
+    "both-steps": Rule("no deciding step brings more than the threshold"),
+    "any-step": Rule("a deciding step brings no more than the threshold", every=False),
+    "cumulative": Rule("all deciding steps together bring no more than the threshold", whole=True),
+}
+
+
+def on_means(statistic: float, threshold: float) -> str:
+    """Return the paper's verdict: leaking at or below the threshold (Algorithm 1), else clean.
+
+    >>> on_means((0.525 - 0.5) / 0.5, 0.05)
+    'leaking'
+    """
+    if np.isnan(statistic):
+        return UNDECIDED
+    return LEAKING if statistic <= threshold + ROUNDING else CLEAN
+
+
+def check_steps(rule: str, steps: Sequence[int]) -> None:
+    """Refuse fewer steps than a rule compares.
+
+    Raises:
+        UsageError: there are too few.
+    """
+    if len(steps) < 3 and not RULES[rule].whole:
+        raise UsageError(
+            f"rule {rule} needs two steps above 0, and there is one, {steps[-1]} %; give two, such"
+            " as 10,20, or --decision-rule cumulative"
+        )

@@ -1,0 +1,323 @@
+"""The settings of D-LeDe: how a curve is drawn, judged, controlled and trained.
+
+They are also the options of ``visleak dlede``; this module imports nothing heavy.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+from visleak.errors import UsageError
+from visleak.options import SPEED, Options, option, share
+
+#: Percent of the test images that leak at the steps the paper decides by, and at all of them.
+DECIDING: Final = (0, 10, 20)
+FULL: Final = tuple(range(0, 101, 10))
+
+#: The threshold of the paper, read off one curve of one data set (section 4).
+THRESHOLD: Final = 0.05
+
+#: Decision rules, see :data:`visleak.dlede.judge.rules.RULES`.
+RULES: Final = ("both-steps", "any-step", "cumulative")
+
+#: Panels of ``--help``.
+TRAINING: Final = "Training runs"
+DECISION: Final = "Decision"
+ANALYSES: Final = "Additional analyses"
+
+
+def parse_steps(text: str) -> tuple[int, ...]:
+    """Return the steps of a text; 0 is added.
+
+    Raises:
+        UsageError: they are not whole percents.
+
+    >>> parse_steps("10,20")
+    (0, 10, 20)
+    """
+    words = [word.strip() for word in text.split(",")]
+    if not all(word.isascii() and word.isdecimal() for word in words):
+        raise UsageError(
+            f"--steps must be whole percents separated by commas, such as 10,20; got {text!r}"
+        )
+    steps = tuple(map(int, words))
+    return steps if steps[0] == 0 else (0, *steps)
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """The training runs of one curve (Babu et al. 2025, section 4).
+
+    Attributes:
+        steps: percent of the test images that are in training, ascending from 0.
+        repetitions: chains of draws; each is trained at every step.
+        nested: a step keeps what leaked before and adds to it; otherwise each step is drawn
+            independently.
+        stratified: draws keep the class proportions.
+        seed: of the draws.
+        epochs: requested from the trainer; ``None`` for the trainer's default.
+
+    Raises:
+        UsageError: a value is out of its range.
+    """
+
+    steps: tuple[int, ...] = option(
+        DECIDING,
+        "Percent of the test images that leak into training.",
+        metavar="P,..",
+        panel=TRAINING,
+        parse=parse_steps,
+    )
+    repetitions: int = option(
+        10,
+        "Number of repetitions per step, each with a new random draw.",
+        metavar="N",
+        panel=TRAINING,
+    )
+    nested: bool = option(
+        True,
+        "Draw each step independently. Default: a step keeps the images leaked before.",
+        "--redraw-each-step",
+        panel=TRAINING,
+    )
+    stratified: bool = option(
+        False, "Draws keep the class proportions.", "--stratify", panel=TRAINING
+    )
+    seed: int = option(0, "Random seed of the draws.", metavar="N", panel=TRAINING)
+    epochs: int | None = option(
+        None, "Epochs per training run. Default: the trainer's.", metavar="N", panel=TRAINING
+    )
+
+    def __post_init__(self) -> None:
+        ascending = all(low < high for low, high in zip(self.steps, self.steps[1:], strict=False))
+        if len(self.steps) < 2 or self.steps[0] != 0 or not ascending or self.steps[-1] > 100:
+            shown = ",".join(map(str, self.steps))
+            raise UsageError(
+                "steps are whole percents from 0 to 100, ascending and beginning with 0, such as"
+                f" 0,10,20; got {shown or 'none'}"
+            )
+        for name, least in (("repetitions", 1), ("seed", 0), ("epochs", 1)):
+            value = getattr(self, name)
+            if value is not None and value < least:
+                raise UsageError(f"{name} must be {least} or more; got {value}")
+
+    def runs(self) -> Iterator[tuple[int, int]]:
+        """Yield (repetition, step), chain by chain, so that complete chains can be judged.
+
+        >>> list(Plan(steps=(0, 10), repetitions=2).runs())
+        [(1, 0), (1, 10), (2, 0), (2, 10)]
+        """
+        for repetition in range(1, self.repetitions + 1):
+            for step in self.steps:
+                yield repetition, step
+
+
+@dataclass(frozen=True, slots=True)
+class Forecast:
+    """The expected cost of a plan.
+
+    Attributes:
+        trainings: number of training runs, controls included.
+        done: of them present on disk.
+        training_images, test_images: that one training run trains and is evaluated on.
+        measured: the seconds are the mean of runs on disk; otherwise the trainer's estimate.
+        seconds_a_training: mean; ``None`` if unknown before the first run has finished.
+        jobs: concurrent training runs.
+    """
+
+    trainings: int
+    done: int
+    training_images: int
+    test_images: int
+    measured: bool
+    seconds_a_training: float | None
+    jobs: int = 1
+
+    @property
+    def seconds(self) -> float | None:
+        """Remaining wall time; ``None`` if unknown."""
+        if self.seconds_a_training is None:
+            return None
+        # the last round may be incomplete
+        return -(-(self.trainings - self.done) // self.jobs) * self.seconds_a_training
+
+
+@dataclass(frozen=True)
+class DecisionSettings(Options):
+    """How scores are judged.
+
+    Attributes:
+        rule: one of :data:`RULES`.
+        threshold: a share; ``None`` for the calibrated one, otherwise the paper's 5 %.
+        certainty: that a verdict requires.
+        metrics: that decide; empty for the trainer's, or the usual ones.
+        lower: metrics for which lower is better.
+        chance: score of random guessing by metric, a share; 0 where it is not given.
+    """
+
+    rule: str = option(
+        "both-steps",
+        "A split leaks if no deciding step increases the score by more than the threshold"
+        " (both-steps), one of them does not (any-step), or all together do not (cumulative).",
+        "--decision-rule",
+        panel=DECISION,
+        choices=RULES,
+    )
+    threshold: float | None = option(
+        None,
+        "Relative increase that a split without leaks exceeds. Default: the calibrated one, else"
+        " 5%.",
+        metavar="RATE",
+        panel=DECISION,
+        parse=share,
+    )
+    certainty: float = option(
+        0.95,
+        "Certainty that a verdict requires; below it the split is undecided.",
+        metavar="RATE",
+        panel=DECISION,
+        parse=share,
+    )
+    metrics: tuple[str, ...] = option(
+        (),
+        "Metric that decides. Default: mAP@0.5 and F1, or the trainer's. May be repeated.",
+        "--metric",
+        metavar="METRIC",
+        panel=DECISION,
+    )
+    lower: tuple[str, ...] = option(
+        (),
+        "Metric for which lower is better, such as a loss. May be repeated.",
+        "--lower-is-better",
+        metavar="METRIC",
+        panel=DECISION,
+    )
+    chance: Mapping[str, float] = field(default_factory=dict)
+
+    @property
+    def limit(self) -> float:
+        """The threshold where none is calibrated."""
+        return THRESHOLD if self.threshold is None else self.threshold
+
+
+@dataclass(frozen=True)
+class ControlSettings(Options):
+    """Controls and evidence besides the curve.
+
+    Attributes:
+        calibrate: number of clean grouped splits on which the threshold is calibrated; 0 for none.
+        alpha: probability that a clean split is called leaking by the calibrated threshold.
+        convergence: factor of the epochs of the convergence check; 0 for none.
+        hashes: whether perceptual hashes of all train-test pairs are compared.
+        allow_proved_leak: train even if the audit proves a leak (:mod:`visleak.dlede.audit`).
+
+    Raises:
+        UsageError: a value is out of its range.
+    """
+
+    calibrate: int = option(
+        0,
+        "Also train on K clean splits of the same images, 3 or more, by whole groups, and derive"
+        " the threshold from them.",
+        metavar="K",
+        panel=ANALYSES,
+        least=0,
+    )
+    alpha: float = option(
+        0.05,
+        "Share of clean splits that lie below the calibrated threshold.",
+        metavar="RATE",
+        panel=ANALYSES,
+        parse=share,
+    )
+    convergence: int = option(
+        0,
+        "Train once more with FACTOR times as many epochs, and compare the scores.",
+        "--check-convergence",
+        metavar="FACTOR",
+        panel=ANALYSES,
+        least=0,
+    )
+    hashes: bool = option(
+        True, "Do not compare perceptual hashes of all pairs.", "--no-phash", panel=ANALYSES
+    )
+    allow_proved_leak: bool = option(
+        False,
+        "Train even if the audit proves a leak: near or exact copies of 5 % of the test images or"
+        " more.",
+        panel=ANALYSES,
+    )
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if not 0.0 < self.alpha < 1.0:
+            raise UsageError(f"alpha must lie between 0 and 1; got {self.alpha}")
+
+
+@dataclass(frozen=True)
+class Execution(Options):
+    """Where training runs are executed, and who is notified. Never changes a result.
+
+    Attributes:
+        jobs: concurrent training runs on this machine.
+        limit: seconds after which a training run counts as failed.
+        engine: :data:`visleak.pipeline.workplace.Engine` of a cluster; then as many runs execute
+            concurrently as it has processors.
+        progress: called with the progress of each stage.
+        notify: called with notes in plain text.
+        on_forecast: called with the expected cost before the first training run.
+    """
+
+    jobs: int = option(1, "Number of concurrent training runs.", metavar="N", panel=SPEED, least=1)
+    limit: float | None = option(
+        None,
+        "Time limit per training run; slower runs count as failed.",
+        "--time-limit",
+        metavar="SECONDS",
+        panel=TRAINING,
+    )
+    engine: Any = None
+    progress: Callable[[str, int, int], None] = lambda step, done, total: None
+    notify: Callable[[str], None] = lambda text: None
+    on_forecast: Callable[[Forecast], None] = lambda forecast: None
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.limit is not None and not self.limit > 0.0:
+            raise UsageError(f"--time-limit must be above 0 seconds; got {self.limit:g}")
+
+
+@dataclass(frozen=True)
+class TrainerSettings(Options):
+    """The trainer of the command line.
+
+    Attributes:
+        trainer: its text, see :func:`visleak.dlede.trainers.load_trainer`.
+        device: of torch.
+        threads: of torch, per training run.
+    """
+
+    trainer: str | None = option(
+        None,
+        "command:'CMD {train} {test} {out} {seed}' (any program; see docs/dlede.md),"
+        " ultralytics:MODEL, torch:detector, torch:classifier, or lookup[:ENCODER], which"
+        " memorizes.",
+        metavar="TRAINER",
+        panel=TRAINING,
+    )
+    device: str = option(
+        "auto",
+        "Device of torch. Default: GPU if available.",
+        metavar="auto|cpu|cuda|..",
+        panel=TRAINING,
+    )
+    threads: int = option(
+        1,
+        "Threads of torch per training run. A different thread count changes rounding; --jobs uses"
+        " cores better.",
+        metavar="N",
+        panel=TRAINING,
+        least=1,
+    )

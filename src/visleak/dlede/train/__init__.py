@@ -1,0 +1,1 @@
+"""Training runs: trainers, files, processes, curves and controls."""

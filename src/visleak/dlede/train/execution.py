@@ -1,0 +1,382 @@
+"""Execution of training runs: those that are missing, each retried once, several concurrently.
+
+Each run executes in a process of its own and writes its own files when it has finished, so that an
+interrupted command loses no more than the runs in progress.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import io
+import multiprocessing
+import pickle
+import shutil
+import signal
+import socket
+import tempfile
+import threading
+import time
+import traceback
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor, as_completed
+from dataclasses import dataclass, replace
+from multiprocessing.connection import Connection
+from pathlib import Path
+from typing import Any, Final
+
+from visleak.dlede.draw.split import Draw, Split
+from visleak.dlede.results import Failure
+from visleak.dlede.settings import Execution
+from visleak.dlede.train.runs import LOG, Run, RunFiles, read_run, write_run
+from visleak.dlede.train.trainer import Outcome, PreparedTrainer, TrainingFailed, TrainingTask
+from visleak.errors import VisleakError
+from visleak.pipeline.processes import (
+    Processes,
+    be_a_worker,
+    send_to,
+    uninterrupted,
+    without_main,
+)
+from visleak.pipeline.workplace import Handle
+
+#: Attempts of a training run in total.
+ATTEMPTS: Final = 2
+
+#: Name of the stage in progress bars.
+STEP: Final = "training"
+
+#: Seconds that a process is given to exit before it is killed.
+GRACE: Final = 5.0
+
+#: Processes are started one at a time: the guard around it changes this process.
+_STARTING: Final = threading.Lock()
+
+#: A finished run, or the failure of one.
+Ended = tuple[Run | None, Failure | None]
+
+
+@dataclass(frozen=True)
+class Job:
+    """One training run to carry out.
+
+    Attributes:
+        files: of the run.
+        draw: rows that are trained on.
+        seed: of the trainer.
+        epochs: requested, or ``None``.
+        key: of everything that its result depends on.
+        attempt: from 1.
+    """
+
+    files: RunFiles
+    draw: Draw
+    seed: int
+    epochs: int | None
+    key: str
+    attempt: int = 1
+
+    def task(self, split: Split) -> TrainingTask:
+        """Return it as the trainer receives it."""
+        files = self.files
+        return TrainingTask(split, self.draw, files.step, files.repetition, self.seed, self.epochs)
+
+
+@dataclass(frozen=True)
+class SharedContext:
+    """What all training runs of a curve share."""
+
+    prepared: PreparedTrainer
+    split: Split
+
+
+def known(job: Job) -> Run | None:
+    """Return the result of a job that is on disk, ``None`` if there is none with its key."""
+    run = read_run(job.files)
+    if run is None or run.key != job.key:
+        return None
+    # a kill between writing the result and removing the working folder leaves the folder
+    shutil.rmtree(job.files.work, ignore_errors=True)
+    return run
+
+
+def train_all(jobs: Sequence[Job], context: SharedContext, execution: Execution) -> Iterator[Ended]:
+    """Yield every training run as it finishes or has failed; those on disk first.
+
+    Raises:
+        VisleakError: the disk refuses, or the trainer cannot be sent to another process.
+    """
+    missing = []
+    for job in jobs:
+        if (run := known(job)) is None:
+            missing.append(job)
+        else:
+            yield run, None
+    done = len(jobs) - len(missing)
+    execution.progress(STEP, done, len(jobs))
+    if not missing:
+        return
+    local = execution.engine is None or execution.engine is Processes
+    for ended in (_on_this_machine if local else _on_cluster)(missing, context, execution):
+        done += 1
+        execution.progress(STEP, done, len(jobs))
+        yield ended
+
+
+def _on_this_machine(
+    jobs: Sequence[Job], context: SharedContext, execution: Execution
+) -> Iterator[Ended]:
+    try:
+        sent = sendable(context)
+    except VisleakError:
+        if execution.jobs > 1:
+            raise
+        # an object of the caller's own script can only train in this process
+        for job in jobs:
+            yield _attempted(job, lambda job: carry_out(context, job))
+        return
+    slots = [Slot(carry_out, sent, execution.limit) for _ in range(min(execution.jobs, len(jobs)))]
+    free = list(slots)
+
+    def in_a_slot(job: Job) -> Ended:
+        slot = free.pop()
+        try:
+            return _attempted(job, slot.carry_out)
+        finally:
+            free.append(slot)
+
+    pool = ThreadPoolExecutor(len(slots))
+    waiting = [pool.submit(in_a_slot, job) for job in jobs]
+    try:
+        for future in as_completed(waiting):
+            yield future.result()
+    finally:
+        for future in waiting:
+            future.cancel()
+        for slot in slots:
+            slot.close()
+        pool.shutdown()
+
+
+def _attempted(job: Job, function: Callable[[Job], Run]) -> Ended:
+    """Carry out a job, a second time if it fails."""
+    reason = ""
+    for attempt in range(1, ATTEMPTS + 1):
+        try:
+            return function(replace(job, attempt=attempt)), None
+        except TrainingFailed as error:
+            reason = str(error)
+    files = job.files
+    files.keep_log(reason)
+    return None, Failure(files.step, files.repetition, reason, str(files.log))
+
+
+def carry_out(context: SharedContext, job: Job) -> Run:
+    """Carry out one training run and write its files.
+
+    Raises:
+        TrainingFailed: it has no result; its log holds the details.
+        VisleakError: the disk refuses.
+    """
+    files = job.files
+    folder = files.clear()
+    begun = time.perf_counter()
+    outcome = _trained(context, job, folder)
+    seconds = round(time.perf_counter() - begun, 3)
+    metrics = {name: float(value) for name, value in outcome.metrics.items()}
+    about = dict(outcome.about)
+    run = Run(files.step, files.repetition, job.key, metrics, about, seconds, job.attempt)
+    write_run(files, run, outcome.images, context.split.test, job.draw)
+    return run
+
+
+def _trained(context: SharedContext, job: Job, folder: Path) -> Outcome:
+    """Train; any exception of the trainer is a failed run, and is written to its log."""
+    try:
+        outcome = context.prepared.train(job.task(context.split), folder)
+    except TrainingFailed:
+        raise
+    except Exception as error:
+        with (folder / LOG).open("a", encoding="utf-8") as log:
+            log.write(traceback.format_exc())
+        message = " ".join(str(error).split())[:300]
+        raise TrainingFailed(f"{type(error).__name__}: {message}") from error
+    if not isinstance(outcome, Outcome):
+        raise TrainingFailed(f"the trainer returned {type(outcome).__name__}, not an Outcome")
+    return outcome
+
+
+# -- in a process of its own ----------------------------------------------------------------------
+
+
+def sendable(common: object) -> bytes:
+    """Return a value as the process of a slot can read it.
+
+    Raises:
+        VisleakError: it cannot be sent to another process.
+    """
+    file = io.BytesIO()
+    send_to(file, common, "use jobs=1, which trains in this process")
+    return file.getvalue()
+
+
+class Slot:
+    """Carries out one task at a time in a process that is started when first needed.
+
+    Args:
+        function: importable by its name; called with the common value and the task.
+        common: what :func:`sendable` returned for the value that all tasks share.
+        limit: seconds after which a task counts as failed, ``None`` for no limit.
+    """
+
+    def __init__(
+        self, function: Callable[[Any, Any], Any], common: bytes, limit: float | None = None
+    ) -> None:
+        self._function, self._common, self._limit = function, common, limit
+        self._process: Any = None
+        self._pipe: Connection | None = None
+        self._closed = False
+
+    def carry_out(self, task: object) -> Any:
+        """Return the function's value for a task.
+
+        Raises:
+            TrainingFailed: the process died, or the time limit is reached.
+            Exception: whatever the function raised.
+        """
+        pipe = self._started()
+        try:
+            pipe.send(task)
+            if not pipe.poll(self._limit):
+                self._end()
+                raise TrainingFailed(f"it took longer than {self._limit:g} seconds")
+            failed, value = pipe.recv()
+        except (EOFError, OSError) as error:
+            raise TrainingFailed(f"its process {self._exit()}") from error
+        if failed:
+            raise value
+        return value
+
+    def close(self) -> None:
+        """End the process, whatever its state."""
+        self._closed = True
+        self._end()
+
+    def _started(self) -> Connection:
+        if self._closed:
+            raise VisleakError("the training runs were stopped")
+        if self._pipe is None:
+            context = multiprocessing.get_context("spawn")
+            ours, theirs = context.Pipe()
+            with _STARTING, without_main():
+                process = context.Process(
+                    target=_serve, args=(theirs, self._function), daemon=False
+                )
+                with uninterrupted():
+                    process.start()
+            theirs.close()
+            self._process, self._pipe = process, ours
+            ours.send_bytes(self._common)
+            with contextlib.suppress(EOFError, OSError):
+                # the time of a run starts with its process; a dead one is noticed later
+                ours.recv()
+        return self._pipe
+
+    def _exit(self) -> str:
+        """Return how the process ended, and release it."""
+        process = self._process
+        process.join(GRACE)
+        code = process.exitcode
+        self._end()
+        return (
+            f"was ended by {signal_name(-code)}" if (code or 0) < 0 else f"ended with code {code}"
+        )
+
+    def _end(self) -> None:
+        process, pipe = self._process, self._pipe
+        self._process = self._pipe = None
+        if process is None or pipe is None:
+            return
+        process.terminate()
+        process.join(GRACE)
+        if process.is_alive():
+            process.kill()
+            process.join()
+        pipe.close()
+
+
+def signal_name(number: int) -> str:
+    """Return the name of a signal, with its most likely cause.
+
+    >>> signal_name(9)
+    'SIGKILL, most likely for lack of memory'
+    """
+    try:
+        name = signal.Signals(number).name
+    except ValueError:
+        return f"signal {number}"
+    return name + (", most likely for lack of memory" if number == signal.SIGKILL else "")
+
+
+def _serve(pipe: Connection, function: Callable[[Any, Any], Any]) -> None:
+    """Carry out the tasks from a pipe, until it is closed."""
+    be_a_worker()
+    # sent by the process that started the command, never by a user
+    common = pickle.loads(pipe.recv_bytes())  # noqa: S301
+    pipe.send(None)
+    while True:
+        try:
+            task = pipe.recv()
+        except EOFError:
+            return
+        try:
+            answer = False, function(common, task)
+        except Exception as error:
+            answer = True, error
+        try:
+            pipe.send(answer)
+        except Exception as error:  # what it raised or returned cannot be pickled
+            pipe.send((True, VisleakError(f"{type(answer[1]).__name__}: {answer[1]} ({error})")))
+
+
+# -- on a cluster ---------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class _RemoteJob:
+    """A job for a worker of a cluster."""
+
+    context: Handle
+    job: Job
+
+
+def _on_cluster(
+    jobs: Sequence[Job], context: SharedContext, execution: Execution
+) -> Iterator[Ended]:
+    if execution.limit is not None:
+        raise VisleakError("--time-limit works on this machine only: leave out --engine ray")
+    if execution.engine is None:
+        raise ValueError("a cluster needs an engine")
+    with tempfile.TemporaryDirectory() as scratch:
+        workers = execution.engine(Path(scratch), execution.jobs)
+        try:
+            handle = workers.share(context)
+            remote = [_RemoteJob(handle, job) for job in jobs]
+            yield from workers.each(carry_out_remotely, remote, network=True)
+        finally:
+            workers.close()
+
+
+def carry_out_remotely(remote: _RemoteJob) -> Ended:
+    """Carry out a job in a worker of a cluster, which writes its files to a shared disk.
+
+    Raises:
+        VisleakError: this node does not see the folder.
+    """
+    folder = remote.job.files.folder
+    if not folder.is_dir():
+        raise VisleakError(
+            f"node {socket.gethostname()} does not see {folder}; choose a folder with -o DIR on a"
+            " disk that every node sees"
+        )
+    context: SharedContext = remote.context.load()
+    return _attempted(remote.job, lambda job: carry_out(context, job))

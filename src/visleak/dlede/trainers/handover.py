@@ -1,0 +1,385 @@
+"""What a training is handed over as: lists, YOLO folders of links, a ``data.yaml``, COCO files.
+
+DecodedImages are never copied. Folders hold links with names of our own (``000017.jpg``), so that
+pictures of one name, such as a training image and a leaked one, stay apart; label files are
+written beside them from the split's boxes, whatever layout these came in. Trainers that keep a
+cache beside pictures or labels so write it into the training's own folder, never into the data
+set, and no training reads the cache of another (YOLOv7 does not check whose cache it reads).
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final
+
+import numpy as np
+import yaml
+from PIL import Image
+
+from visleak.dlede.draw.split import Split
+from visleak.dlede.train.trainer import TrainingTask
+from visleak.errors import VisleakError
+from visleak.images.boxes import Boxes
+from visleak.images.folder import FileOpener
+from visleak.images.joining import JoinedOpener
+from visleak.images.mapped import ChosenOpener
+from visleak.images.orientation import orientation_of
+from visleak.pipeline.workplace import Progress
+from visleak.records import Float64, ImageSet, Int64, Opener
+
+
+@dataclass(frozen=True)
+class ImageSizes:
+    """Widths and heights of the pictures of both sets, ``int64`` (n, 2)."""
+
+    train: Int64
+    test: Int64
+
+    @classmethod
+    def of(cls, split: Split, progress: Progress) -> ImageSizes:
+        """Read them; see :func:`visleak.dlede.trainers.handover.sizes_of`."""
+        return cls(sizes_of(split.train, progress), sizes_of(split.test, progress))
+
+
+@dataclass(frozen=True)
+class Side:
+    """The pictures of one side of a training.
+
+    Attributes:
+        files: absolute paths.
+        boxes: their objects, or ``None``.
+        sizes: ``int64`` (n, 2): widths and heights, or ``None`` where nobody needs them.
+    """
+
+    files: list[str]
+    boxes: Boxes | None
+    sizes: Int64 | None
+
+
+def check_split(split: Split) -> None:
+    """See that both sets can be handed over as files.
+
+    Raises:
+        VisleakError: they cannot; one line with what to do.
+    """
+    check_files(split.train)
+    check_files(split.test)
+
+
+def check_boxes(split: Split, what: str) -> None:
+    """See that there are boxes.
+
+    Args:
+        split: the split.
+        what: needs them, for the message.
+
+    Raises:
+        VisleakError: a set has none.
+    """
+    for images, boxes in ((split.train, split.train_boxes), (split.test, split.test_boxes)):
+        if boxes is None:
+            raise VisleakError(
+                f"{what} needs boxes, and set {images.name!r} has none; open it as coco:FILE,"
+                " yolo:data.yaml#SPLIT or kitti:FOLDER"
+            )
+
+
+def check_folder(folder: Path) -> None:
+    """See that YOLO trainers find the labels of pictures that are linked in a folder.
+
+    They look for ``/labels/`` in place of ``/images/``: YOLOv7 of the first, others of the last.
+
+    Raises:
+        VisleakError: the folder lies in one called ``images``.
+    """
+    if "images" in Path(os.path.abspath(folder)).parts:
+        raise VisleakError(
+            f"{folder} lies in a folder called images, in which YOLO trainers look for labels at"
+            " another place; choose another folder with -o DIR"
+        )
+
+
+def training_side(task: TrainingTask, sizes: ImageSizes | None) -> Side:
+    """Return what a task trains on."""
+    draw = task.draw
+    both = None
+    if sizes is not None:
+        both = np.concatenate([sizes.train[draw.kept], sizes.test[draw.leaked]])
+    return Side(files_of(task.train), task.boxes, both)
+
+
+def evaluation_side(task: TrainingTask, sizes: ImageSizes | None) -> Side:
+    """Return what a task evaluates on."""
+    boxes = task.split.test_boxes if task.split.train_boxes is not None else None
+    return Side(files_of(task.test), boxes, None if sizes is None else sizes.test)
+
+
+def write_list(path: Path, files: list[str]) -> Path:
+    """Write one path a line."""
+    path.write_bytes(b"".join(os.fsencode(file) + b"\n" for file in files))
+    return path
+
+
+def write_folder(folder: Path, side: Side) -> list[str]:
+    """Write ``images`` (links) and ``labels`` (text files) as YOLO trainers look for them.
+
+    Without boxes there is no ``labels``.
+
+    Returns:
+        The absolute paths of the links, in order.
+    """
+    check_folder(folder)
+    pictures = Path(os.path.abspath(folder)) / "images"
+    pictures.mkdir(parents=True)
+    links = []
+    for row, file in enumerate(side.files):
+        link = pictures / f"{row:06d}{_ending(file)}"
+        link.symlink_to(file)
+        links.append(str(link))
+    if side.boxes is not None:
+        labels = pictures.parent / "labels"
+        labels.mkdir()
+        for row, lines in enumerate(label_lines(side.boxes, side.sizes)):
+            (labels / f"{row:06d}.txt").write_text("".join(lines), encoding="ascii")
+    return links
+
+
+def _ending(file: str) -> str:
+    ending = os.path.splitext(file)[1]
+    return ending if ending[1:].isascii() and ending[1:].isalnum() else ""
+
+
+def label_lines(boxes: Boxes, sizes: Int64 | None) -> list[list[str]]:
+    r"""Return the lines of each picture's label file: class, centre, width and height as shares.
+
+    Boxes are cut at the picture's edge; what then has no area is left out, as are crowds and
+    regions of no class, which YOLO does not know, and a line that is there already: YOLOv7 drops
+    a picture with two equal labels.
+
+    >>> made = Boxes(("car",), np.array([0]), np.array([0]), np.array([[10.0, 0, 30, 20]]),
+    ...     np.array([False]), images=2, relative=False)
+    >>> label_lines(made, np.array([[40, 20], [40, 20]]))
+    [['0 0.5 0.5 0.5 1\n'], []]
+    """
+    corners = np.clip(_shares(boxes, sizes), 0, 1)
+    middle, extent = (corners[:, :2] + corners[:, 2:]) / 2, corners[:, 2:] - corners[:, :2]
+    shown = ~boxes.crowd & (boxes.label >= 0) & (extent > 0).all(axis=1)
+    lines: list[dict[str, None]] = [{} for _ in range(boxes.images)]
+    for at in np.flatnonzero(shown).tolist():
+        numbers = " ".join(f"{number:.7g}" for number in (*middle[at], *extent[at]))
+        lines[int(boxes.image[at])][f"{int(boxes.label[at])} {numbers}\n"] = None
+    return [list(each) for each in lines]
+
+
+def _shares(boxes: Boxes, sizes: Int64 | None) -> Float64:
+    """Return corners as shares of width and height, (objects, 4)."""
+    if boxes.relative:
+        return boxes.corners
+    if sizes is None:
+        raise ValueError("boxes in pixels become shares by the sizes of the pictures")
+    return np.asarray(boxes.corners / np.tile(sizes[boxes.image], 2))
+
+
+def write_data(path: Path, train: Path, test: Path, names: tuple[str, ...]) -> Path:
+    """Write a YOLO data set's YAML.
+
+    Args:
+        path: of the YAML.
+        train, test: lists of pictures; ``test`` becomes ``val``, which YOLO evaluates on.
+        names: of the classes.
+    """
+    content = {
+        "train": os.path.abspath(train),
+        "val": os.path.abspath(test),
+        "nc": len(names),
+        "names": list(names),
+    }
+    text = yaml.safe_dump(content, sort_keys=False, allow_unicode=True)
+    path.write_text(text, encoding="utf-8", errors="backslashreplace")
+    return path
+
+
+def write_yolo(folder: Path, task: TrainingTask, sizes: ImageSizes | None) -> Path:
+    """Write both sides as folders of links, and the YAML that names them; return its path."""
+    for which in ("train", "test"):
+        write_links(folder, task, sizes, which)
+    boxes = task.split.test_boxes
+    names = () if boxes is None else boxes.names
+    return write_data(
+        folder / "data.yaml", _listed(folder, "train"), _listed(folder, "test"), names
+    )
+
+
+def write_links(folder: Path, task: TrainingTask, sizes: ImageSizes | None, which: str) -> Path:
+    """Write a side, ``train`` or ``test``, as a folder of links with a list of them, once.
+
+    Returns:
+        The folder.
+    """
+    made = folder / which
+    if not made.exists():
+        side = (training_side if which == "train" else evaluation_side)(task, sizes)
+        write_list(_listed(folder, which), write_folder(made, side))
+    return made
+
+
+def _listed(folder: Path, which: str) -> Path:
+    return folder / f"{which}.links.txt"
+
+
+def write_coco(path: Path, side: Side) -> Path:
+    """Write a COCO annotation file: absolute paths, numbers of images and classes from 1.
+
+    A crowd that is of no class (KITTI's ``DontCare``) is written once for each class, which is
+    how COCO's evaluation lets any detection in it be.
+
+    Raises:
+        ValueError: the side has no boxes or no sizes.
+    """
+    boxes, sizes = side.boxes, side.sizes
+    if boxes is None or sizes is None:
+        raise ValueError("a COCO file has boxes and sizes")
+    content = {
+        "images": [
+            {"id": row, "file_name": file, "width": int(size[0]), "height": int(size[1])}
+            for row, (file, size) in enumerate(zip(side.files, sizes, strict=True), 1)
+        ],
+        "annotations": _annotations(boxes, sizes),
+        "categories": [{"id": number, "name": name} for number, name in enumerate(boxes.names, 1)],
+    }
+    path.write_text(json.dumps(content), encoding="ascii")
+    return path
+
+
+def _annotations(boxes: Boxes, sizes: Int64) -> list[dict[str, Any]]:
+    corners = boxes.corners * np.tile(sizes[boxes.image], 2) if boxes.relative else boxes.corners
+    found: list[dict[str, Any]] = []
+    for at in range(len(boxes.image)):
+        left, top, right, bottom = corners[at].tolist()
+        own = int(boxes.label[at])
+        if own < 0 and not boxes.crowd[at]:
+            continue  # an object of no class is nothing to learn and nothing to find
+        for label in range(len(boxes.names)) if own < 0 else (own,):
+            found.append(
+                {
+                    "id": len(found) + 1,
+                    "image_id": int(boxes.image[at]) + 1,
+                    "category_id": label + 1,
+                    "bbox": [left, top, right - left, bottom - top],
+                    "area": (right - left) * (bottom - top),
+                    "iscrowd": int(boxes.crowd[at]),
+                }
+            )
+    return found
+
+
+def rows_by_name(folder: Path, test: ImageSet) -> dict[str, int]:
+    """Return the row of each test image by its id, by its path, and by its link where it has one.
+
+    Args:
+        folder: that was handed over.
+        test: the images.
+    """
+    listed = _listed(folder, "test")
+    links = listed.read_bytes().splitlines() if listed.is_file() else []
+    rows = {os.fsdecode(link): row for row, link in enumerate(links)}
+    rows |= {file: row for row, file in enumerate(files_of(test))}
+    return rows | {id_: row for row, id_ in enumerate(test.ids.to_pylist())}
+
+
+#: EXIF's orientations that swap width and height.
+_TURNED: Final = (5, 6, 7, 8)
+
+
+def files_of(images: ImageSet) -> list[str]:
+    """Return the absolute path of each picture, as the system names it (``os.fsencode`` it).
+
+    Raises:
+        VisleakError: the pictures are no files of this machine, such as those of an archive.
+    """
+    names = _names(images.opener, np.arange(len(images)))
+    if names is None:
+        raise VisleakError(
+            f"set {images.name!r}: this trainer opens the pictures itself, and those of"
+            f" {images.source or 'a set in memory'} are no files of this machine; unpack them into"
+            " a folder, or use --trainer torch:detector, which reads every source"
+        )
+    return names
+
+
+def _names(opener: Opener, rows: Int64) -> list[str] | None:
+    """Return the paths of some rows of an opener, ``None`` where they are no files."""
+    if isinstance(opener, ChosenOpener):
+        return _names(opener.opener, opener.rows[rows])
+    if isinstance(opener, JoinedOpener):
+        found: list[str] = []
+        for part, start, end in zip(opener.parts, opener.starts, opener.starts[1:], strict=False):
+            names = _names(part, rows[(rows >= start) & (rows < end)] - start)
+            if names is None:
+                return None
+            found += names
+        return found
+    if not isinstance(opener, FileOpener):
+        return None
+    names = opener.names.take(rows).to_pylist()
+    root = os.path.abspath(opener.root)
+    return [os.path.join(root, os.fsdecode(name or b"")) for name in names]
+
+
+def check_files(images: ImageSet) -> None:
+    """See that the pictures are files, are there, and that a list can name them line by line.
+
+    Raises:
+        VisleakError: they are not; the line names the first.
+    """
+    files = files_of(images)
+    missing = [file for file in files if not os.path.isfile(file)]
+    if missing:
+        raise VisleakError(
+            f"set {images.name!r}: {len(missing):,} of {len(files):,} pictures are not there, such"
+            f" as {missing[0]!r}; a training cannot leave them out: {_remove(images, 'them')}"
+        )
+    broken = next((file for file in files if len(file.splitlines()) > 1), None)
+    if broken is not None:
+        raise VisleakError(
+            f"set {images.name!r}: {broken!r} has a line break in its name, and a list has one"
+            " path a line; rename it"
+        )
+
+
+def _remove(images: ImageSet, them: str) -> str:
+    """Say how a set does without pictures: a folder has no list to take them from."""
+    if os.path.isdir(images.source):
+        return f"remove {them} from the folder {images.source}"
+    return f"take {them} from the list"
+
+
+def sizes_of(images: ImageSet, progress: Progress) -> Int64:
+    """Return width and height of each picture as it is shown (EXIF's turn applied), (n, 2).
+
+    Raises:
+        VisleakError: one is no picture.
+    """
+    files = files_of(images)
+    sizes = np.zeros((len(files), 2), np.int64)
+    for row, file in enumerate(files):
+        sizes[row] = _size(images, file)
+        if row % 500 == 499 or row + 1 == len(files):
+            progress(f"reading the sizes of {images.name}", row + 1, len(files))
+    return sizes
+
+
+def _size(images: ImageSet, file: str) -> Sequence[int]:
+    try:
+        with Image.open(file) as picture:
+            # not getexif(), which decodes a whole PNG to look for what may stand at its end
+            turned = orientation_of(picture.info.get("exif", b"")) in _TURNED
+            return picture.size[::-1] if turned else picture.size
+    except Exception as error:  # Pillow raises many kinds
+        raise VisleakError(
+            f"set {images.name!r}: {file!r} is no picture that can be read; {_remove(images, 'it')}"
+        ) from error

@@ -1,0 +1,354 @@
+"""The images of a set for a network: decoded once, and what is learned and evaluated."""
+
+from __future__ import annotations
+
+import hashlib
+import shutil
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import Final
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from visleak.errors import VisleakError
+from visleak.groups import chained, components, numbered
+from visleak.images import decode
+from visleak.pipeline.columns import GrowingColumn
+from visleak.pipeline.workplace import Workplace
+from visleak.records import Bool, Bytes8, ImageSet, Int64, Unreadable
+from visleak.training.decoding import decoded
+
+#: Images per task at most, and pixels that it returns at most.
+CHUNK: Final = 256
+PIXELS: Final = 4_000_000
+
+#: Images whose size is measured before all are read.
+SAMPLE: Final = 256
+
+#: Pillow's number of the filter.
+BICUBIC: Final = 3
+
+#: Rows hashed at a time.
+_BLOCK: Final = 4096
+
+
+@dataclass(frozen=True)
+class ImageData:
+    """The readable images of a set.
+
+    Attributes:
+        images: ``uint8`` (n, side, side, 3), memory-mapped.
+        rows: ``int64`` (n,): position of each in its set, ascending.
+        unreadable: number of unreadable images, those of the listing included.
+        labels: Arrow string array (n,) or ``None``; null if unknown.
+        groups: likewise.
+    """
+
+    images: Bytes8
+    rows: Int64
+    unreadable: int
+    labels: pa.StringArray | None
+    groups: pa.StringArray | None
+
+    def __len__(self) -> int:
+        return len(self.rows)
+
+    def digest(self) -> str:
+        """Return the digest (BLAKE2b-128) of pixels, labels and groups, in the set's order."""
+        hasher = hashlib.blake2b(repr(self.images.shape).encode(), digest_size=16)
+        for start in range(0, len(self), _BLOCK):
+            hasher.update(np.ascontiguousarray(self.images[start : start + _BLOCK]).data)
+        for column in (self.labels, self.groups):
+            hasher.update(repr(None if column is None else column.to_pylist()).encode())
+        return hasher.hexdigest()
+
+    def twins(self) -> Int64:
+        """Return a number for each image that only images of equal pixels share."""
+        digests = [hashlib.blake2b(each.data, digest_size=16).digest() for each in self._each()]
+        _, number = np.unique(np.array(digests, dtype="V16"), return_inverse=True)
+        return np.asarray(number, np.int64)
+
+    def _each(self) -> Iterator[Bytes8]:
+        for start in range(0, len(self), _BLOCK):
+            yield from np.ascontiguousarray(self.images[start : start + _BLOCK])
+
+
+@dataclass(frozen=True)
+class Sizes:
+    """Sizes of some images of a set.
+
+    Attributes:
+        short: median length of their short sides in pixels.
+        square: their common side, 0 if they differ or are not square.
+    """
+
+    short: float
+    square: int
+
+
+def sizes_of(images: ImageSet) -> Sizes:
+    """Return the sizes of images spread over a set.
+
+    Raises:
+        VisleakError: none of them can be read.
+    """
+    positions = np.unique(np.linspace(0, len(images) - 1, SAMPLE).astype(np.int64))
+    found = []
+    for data in images.opener.read(positions.tolist()):
+        picture = data if isinstance(data, Unreadable) else decode(data)
+        if not isinstance(picture, Unreadable):
+            found.append((picture.height, picture.width))
+    if not found:
+        raise VisleakError(
+            f"set {images.name!r}: none of {len(positions):,} images spread over it can be read;"
+            " there is nothing to train on"
+        )
+    sides = np.array(found)
+    same = int(sides.min()) if sides.min() == sides.max() else 0
+    return Sizes(float(np.median(sides.min(axis=1))), same)
+
+
+def read_images(images: ImageSet, side: int, place: Workplace) -> ImageData:
+    """Decode the images of a set and resize each to a square.
+
+    Args:
+        images: the set.
+        side: of the square, in pixels.
+        place: where to work; the pixels stay in its scratch folder.
+
+    Raises:
+        VisleakError: the disk has no room for the pixels.
+    """
+    need, free = len(images) * side * side * 3, shutil.disk_usage(place.scratch).free
+    if need > free:
+        raise VisleakError(
+            f"{len(images):,} images of {side} pixels need {need / 1e9:,.1f} GB of scratch, and"
+            f" there are {free / 1e9:,.1f} GB in {place.scratch.parent.parent}; write elsewhere"
+            " with -o FILE, or take a smaller --size"
+        )
+    chunk = min(CHUNK, max(1, PIXELS // (side * side)))
+    square = partial(_square, side=side)
+    kept = [np.empty(0, np.bool_)]
+    with GrowingColumn(place.file(".pixels"), np.uint8, (side, side, 3)) as column:
+        for part in decoded(images, place, square, chunk=chunk, resample=BICUBIC):
+            column.append(part.pixels.reshape(-1, side, side, 3))
+            kept.append(part.sizes[:, 0] > 0)
+        rows = np.flatnonzero(np.concatenate(kept)).astype(np.int64)
+        taken = pa.array(rows)
+        return ImageData(
+            column.mapped(),
+            rows,
+            len(images) - len(rows) + len(images.problems),
+            None if images.labels is None else images.labels.take(taken),
+            None if images.groups is None else images.groups.take(taken),
+        )
+
+
+def _square(height: int, width: int, *, side: int) -> tuple[int, int]:
+    return side, side
+
+
+#: Share of the images that is held out, and their number at most.
+SHARE: Final = 0.1
+MOST: Final = 10_000
+
+
+def hold_out(classes: Int64, groups: Int64, seed: int) -> Bool:
+    """Return the images to hold out: the same share of each class, and whole groups.
+
+    Groups are taken in an order drawn with the seed, as long as no class gives more than its
+    share. If groups are so large that this yields less than half of the share, groups are taken
+    as long as no class gives more than half of its images.
+
+    Args:
+        classes: ``int64`` (n,), counted from 0; all 0 if there are none.
+        groups: ``int64`` (n,): images of one group stay together.
+        seed: of the order.
+
+    Returns:
+        ``bool`` (n,); a class of one group is never held out.
+    """
+    sizes = np.bincount(classes)
+    share = min(SHARE, MOST / max(len(classes), 1))
+    wanted = np.maximum(np.floor(sizes * share), sizes > 1).astype(np.int64)
+    members = np.argsort(groups, kind="stable")
+    parts = np.split(members, np.flatnonzero(np.diff(groups[members])) + 1)
+    order = np.random.default_rng(seed).permutation(len(parts))
+    held = np.zeros(len(classes), np.bool_)
+    left = wanted.copy()
+    for limit in (wanted, sizes // 2):
+        if 2 * held.sum() >= wanted.sum():
+            break
+        room = limit - (wanted - left)
+        for part in (parts[number] for number in order):
+            if held[part[0]] or left.sum() <= 0:
+                continue
+            taken = np.bincount(classes[part], minlength=len(sizes))
+            if (taken <= room).all() and (left[taken > 0] > 0).any():
+                held[part] = True
+                left, room = left - taken, room - taken
+    return held
+
+
+#: Fewest images to learn from.
+FEWEST: Final = 16
+
+
+@dataclass(frozen=True)
+class Evaluation:
+    """Images that a network is evaluated on.
+
+    Attributes:
+        kind: ``test`` or ``held out``.
+        images: ``uint8`` (n, side, side, 3).
+        rows: ``int64`` (k,): those of them that are used.
+        classes: ``int64`` (k,): their classes, or ``None``.
+    """
+
+    kind: str
+    images: Bytes8
+    rows: Int64
+    classes: Int64 | None
+
+
+@dataclass(frozen=True)
+class TrainingData:
+    """What a network learns from.
+
+    Attributes:
+        images: ``uint8`` (n, side, side, 3).
+        rows: ``int64`` (k,): those of them that are learned.
+        classes: ``int64`` (k,): their classes; ``None`` if no labels are known.
+        names: of the classes, sorted.
+        by_class: classes are learned; otherwise to distinguish images.
+        evaluation: images to evaluate on afterwards.
+    """
+
+    images: Bytes8
+    rows: Int64
+    classes: Int64 | None
+    names: tuple[str, ...]
+    by_class: bool
+    evaluation: Evaluation
+
+
+def training_data(
+    images: ImageSet,
+    data: ImageData,
+    test: tuple[ImageSet, ImageData] | None,
+    *,
+    labels: str,
+    seed: int,
+    notify: Callable[[str], None],
+) -> TrainingData:
+    """Return what to learn and what to evaluate on.
+
+    Args:
+        images, data: the set and its decoded images.
+        test: the set to evaluate on; without it a part of the other is held out.
+        labels: ``auto`` learns the classes if there are labels, ``none`` never does.
+        seed: of what is held out.
+        notify: called with notes on what is excluded.
+
+    Raises:
+        VisleakError: there are too few images, or all have one label.
+    """
+    names = _names(data.labels)
+    by_class = labels == "auto" and bool(names)
+    if by_class and len(names) == 1:
+        raise VisleakError(
+            f"all images of set {images.name!r} have the label {names[0]!r}: there"
+            " is only one class; --labels none learns without labels, --label COLUMN selects"
+            " another column"
+        )
+    classes = _numbers(data, names)
+    usable = classes >= 0 if by_class else np.ones(len(data), np.bool_)
+    if usable.sum() < FEWEST:
+        kind = "labelled images" if by_class else "images"
+        raise VisleakError(
+            f"set {images.name!r} has {int(usable.sum())} {kind} that can be read; at least"
+            f" {FEWEST} are needed to learn from"
+        )
+    if unlabelled := int((~usable).sum()):
+        notify(f"{counted(unlabelled)} of {images.name} without a label: excluded")
+    held = np.zeros(len(data), np.bool_)
+    if test is None:
+        held[usable] = _held(data, classes, usable, by_class, seed)
+        evaluation = Evaluation("held out", data.images, np.flatnonzero(held), None)
+        if names:
+            evaluation = _with_classes(evaluation, classes)
+    else:
+        evaluation = _of_test(*test, names, by_class=by_class, notify=notify)
+    rows = np.flatnonzero(usable & ~held)
+    known = classes[rows] if names else None
+    return TrainingData(data.images, rows, known, names, by_class, evaluation)
+
+
+def _held(data: ImageData, classes: Int64, usable: Bool, by_class: bool, seed: int) -> Bool:
+    """Return the usable images to hold out; equal ones and groups stay together."""
+    rows = np.flatnonzero(usable)
+    ties = [chained(data.twins()[rows])]
+    if data.groups is not None:
+        groups = data.groups.take(pa.array(rows)).dictionary_encode().indices
+        ties.append(chained(groups.fill_null(-1).to_numpy(zero_copy_only=False).astype(np.int64)))
+    kinds = numbered(classes[rows]) if by_class else np.zeros(len(rows), np.int64)
+    return hold_out(kinds, components(len(rows), ties), seed)
+
+
+def _with_classes(evaluation: Evaluation, classes: Int64) -> Evaluation:
+    """Return the evaluation of images whose class is known."""
+    rows = evaluation.rows[classes[evaluation.rows] >= 0]
+    return Evaluation(evaluation.kind, evaluation.images, rows, classes[rows])
+
+
+def _of_test(
+    images: ImageSet,
+    data: ImageData,
+    names: Sequence[str],
+    *,
+    by_class: bool,
+    notify: Callable[[str], None],
+) -> Evaluation:
+    """Return the evaluation on a test set."""
+    every = np.arange(len(data))
+    classes = _numbers(data, names)
+    evaluation = Evaluation("test", data.images, every, None)
+    known = int((classes >= 0).sum())
+    if by_class and not known:
+        raise VisleakError(
+            f"no image of the test set {images.name!r} has one of the training labels"
+            f" ({', '.join(names[:3])}{', ...' if len(names) > 3 else ''}); --label COLUMN names"
+            " the column for both sets"
+        )
+    if by_class and known < len(every):
+        notify(
+            f"{counted(len(every) - known)} of {images.name} without a label of the training set:"
+            " excluded"
+        )
+    return _with_classes(evaluation, classes) if known else evaluation
+
+
+def _names(labels: pa.StringArray | None) -> tuple[str, ...]:
+    if labels is None:
+        return ()
+    return tuple(sorted(name for name in pc.unique(labels).to_pylist() if name is not None))
+
+
+def _numbers(data: ImageData, names: Sequence[str]) -> Int64:
+    """Return the place of each image's label in the names, -1 if it is not one of them."""
+    if data.labels is None or not names:
+        return np.full(len(data), -1, np.int64)
+    places = pc.index_in(data.labels, pa.array(names, pa.string()))
+    return np.asarray(places.fill_null(-1).to_numpy(zero_copy_only=False), np.int64)
+
+
+def counted(count: int) -> str:
+    """Return a number of images in words.
+
+    >>> counted(1), counted(2_000)
+    ('1 image', '2,000 images')
+    """
+    return f"{count:,} image{'' if count == 1 else 's'}"

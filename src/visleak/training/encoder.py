@@ -1,0 +1,226 @@
+"""``visleak train-encoder``: an encoder trained on the images of a set."""
+
+from __future__ import annotations
+
+import os
+import shutil
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final
+
+import visleak
+from visleak import pipeline
+from visleak.auditing import workers_for
+from visleak.encoders.libraries import library
+from visleak.errors import VisleakError
+from visleak.pipeline.workplace import Progress, Workplace
+from visleak.records import ImageSet
+from visleak.search.streaming_device import torch_device
+from visleak.stats import Rate
+from visleak.storage import claimed, free_file
+from visleak.training.data import (
+    ImageData,
+    TrainingData,
+    counted,
+    read_images,
+    sizes_of,
+    training_data,
+)
+from visleak.training.plan import EncoderSettings, Plan, plan_for, shape_for
+
+#: Kind of the record in the JSON, and the version of its layout.
+KIND: Final = "visleak training"
+SCHEMA: Final = 1
+
+#: Images by which the ONNX file is compared with torch.
+COMPARED: Final = 64
+
+
+@dataclass(frozen=True)
+class TrainedEncoder:
+    """A trained encoder on disk.
+
+    Attributes:
+        model: the ONNX file.
+        recipe: its JSON.
+        record: its training and scores, as in the JSON.
+    """
+
+    model: Path
+    recipe: Path
+    record: dict[str, Any]
+
+    @property
+    def scores(self) -> dict[str, Rate]:
+        """Name of a score to its rate."""
+        return {name: Rate.from_dict(value) for name, value in self.record["scores"].items()}
+
+
+def working_folder(out: Path) -> Path:
+    """Return the folder next to a model that holds its checkpoint during training."""
+    return out.with_name(f".{out.name}.training")
+
+
+def checkpoint_path(out: Path) -> Path:
+    """Return the file from which an interrupted training resumes."""
+    return working_folder(out) / "checkpoint.pt"
+
+
+def train_encoder(
+    images: ImageSet,
+    out: str | os.PathLike[str] = "model.onnx",
+    *,
+    test: ImageSet | None = None,
+    settings: EncoderSettings | None = None,
+    device: str = "auto",
+    threads: int | None = None,
+    progress: Progress = pipeline.silent,
+    notify: Callable[[str], None] = lambda text: None,
+    force: bool = False,
+) -> TrainedEncoder:
+    """Train a network on a set and write it as an encoder: ``onnx:FILE``.
+
+    An interrupted training resumes from its checkpoint, and ends with the same weights.
+
+    Args:
+        images: the set; its labels are learned if it has any.
+        out: the ONNX file; its JSON is written next to it.
+        test: a set to evaluate on; by default a tenth of the other is held out.
+        settings: of the training; by default the usual for the set.
+        device: ``auto``, ``cpu``, ``cuda`` or ``cuda:N``.
+        threads: of the processor; by default one per core. Another number changes the last bits of
+            the weights.
+        progress: called with the progress.
+        notify: called with notes on what was excluded or decided.
+        force: replace an existing model.
+
+    Raises:
+        UsageError: an argument cannot be used, or ``out`` exists.
+        MissingExtra: torch or onnx is not installed.
+        VisleakError: the set is too small, or the disk refuses.
+    """
+    library("torch", "torch", "train-encoder")
+    # torch exports with it, at the very end
+    library("onnx", "torch", "train-encoder")
+    from visleak.training.loop import deterministic
+
+    target = Path(out)
+    _refuse_existing(target, force)
+    runs_on = torch_device(device) or "cpu"
+    cores = workers_for(len(images), threads)
+    folder = working_folder(target)
+    with claimed(folder):
+        try:
+            with Workplace.at(folder, cores, None, progress) as place, deterministic(threads):
+                chosen = settings or EncoderSettings()
+                made = _trained(images, test, target, chosen, runs_on, place, notify)
+            checkpoint_path(target).unlink(missing_ok=True)
+        finally:
+            if not checkpoint_path(target).exists():
+                shutil.rmtree(folder, ignore_errors=True)
+    return made
+
+
+def _refuse_existing(out: Path, force: bool) -> None:
+    recipe = out.with_name(f"{out.name}.json")
+    for path in (out, recipe):
+        free_file(path, force=force)
+
+
+def _trained(
+    images: ImageSet,
+    test: ImageSet | None,
+    out: Path,
+    settings: EncoderSettings,
+    device: str,
+    place: Workplace,
+    notify: Callable[[str], None],
+) -> TrainedEncoder:
+    from visleak.training.onnx_file import deviation, recipe_path, write_model
+    from visleak.training.run import train
+    from visleak.training.trained import evaluated, scaling_of
+
+    kind, side = _shape(images, settings)
+    data = _read(images, side, place, notify)
+    tested = None if test is None else (test, _read(test, side, place, notify))
+    material = training_data(
+        images, data, tested, labels=settings.labels, seed=settings.seed, notify=notify
+    )
+    if settings.labels == "auto" and not material.by_class:
+        notify(f"{images.name} has no labels: the network learns to distinguish images")
+    plan = plan_for(material, kind, side, settings, device)
+    digest = data.digest()
+    network = train(
+        plan,
+        material.images,
+        material.rows,
+        material.classes if material.by_class else None,
+        scaling=scaling_of(material.images, material.rows),
+        key=plan.key(f"{digest} {material.evaluation.kind}"),
+        checkpoint=checkpoint_path(out),
+        device=device,
+        progress=lambda done, total: place.progress("training", done, total),
+        notify=notify,
+    )
+    scores = evaluated(
+        network, material, lambda done, total: place.progress("evaluating", done, total)
+    )
+    record = {
+        **_about(images, test, material, plan, digest),
+        "unreadable": data.unreadable + (tested[1].unreadable if tested else 0),
+        "device": device,
+        "scores": {name: rate.as_dict() for name, rate in scores.items()},
+        "asked": material.evaluation.kind,
+        "losses": [round(loss, 4) for loss in network.losses],
+        "onnx_deviation": deviation(network, data.images[:COMPARED], place.scratch),
+    }
+    write_model(network, out, record)
+    return TrainedEncoder(out, recipe_path(out), record)
+
+
+def _shape(images: ImageSet, settings: EncoderSettings) -> tuple[str, int]:
+    """Return the network to train, and the side of its input."""
+    if settings.network != "auto" and settings.side:
+        return settings.network, settings.side
+    return shape_for(sizes_of(images), settings)
+
+
+def _read(
+    images: ImageSet, side: int, place: Workplace, notify: Callable[[str], None]
+) -> ImageData:
+    data = read_images(images, side, place)
+    if data.unreadable:
+        notify(f"{counted(data.unreadable)} of {images.name} unreadable: excluded")
+    if not len(data):
+        raise VisleakError(f"set {images.name!r}: no image can be read")
+    return data
+
+
+def _about(
+    images: ImageSet,
+    test: ImageSet | None,
+    material: TrainingData,
+    plan: Plan,
+    data: str,
+) -> dict[str, Any]:
+    """Return the part of the record that does not depend on the training."""
+    import torch
+
+    from visleak.training.augmentation import described
+
+    return {
+        "kind": KIND,
+        "schema": SCHEMA,
+        "visleak": visleak.__version__,
+        "torch": str(torch.__version__),
+        "threads": torch.get_num_threads(),
+        "set": images.name,
+        "test": None if test is None else test.name,
+        "data": data,
+        "objective": "classes" if material.by_class else "instances",
+        "class_names": list(material.names) if material.by_class else [],
+        "held_out": len(material.evaluation.rows) if test is None else 0,
+        "changes": described(plan),
+        "plan": plan.as_dict(),
+    }
