@@ -273,13 +273,3 @@ def rate_numbers(rate: Rate | None) -> dict[str, Any] | None:
         return None
     ends = {"low": rate.low, "high": rate.high}
     return {"value": rate.share, **ends, "right": rate.count, "images": rate.total}
-
-
-def accuracy_facts(accuracy: Rate | None, top_5: Rate | None) -> Iterator[tuple[str, str]]:
-    """Yield the accuracy and the top-5 accuracy of a classifier, as far as they are known."""
-    if accuracy is None or not accuracy.total:
-        yield "accuracy", "unknown: the images have no labels"
-        return
-    yield "accuracy", rate_text(accuracy)
-    if top_5 is not None and top_5.total:
-        yield "top-5", rate_text(top_5)
