@@ -6,8 +6,7 @@ from collections.abc import Iterator
 from typing import Final
 
 from visleak import plots
-from visleak.counts.counting import Counts, SetCounts
-from visleak.counts.tally import State
+from visleak.counts.counting import Counts, SetCounts, State
 
 #: Most classes of a drawing; the table has all.
 MOST_CLASSES: Final = 12
@@ -17,7 +16,7 @@ KINDS: Final = {"train-test": "train-test", "within": "within the set"}
 
 
 def types_figure(counts: Counts) -> str:
-    """Draw the pairs of each kind by type, the machine's above those after review."""
+    """Draw the pairs of each kind by type, automatic grades above those after review."""
     rows = [row for own in counts.sets for row in _rows(own, counts)]
     return plots.stacked_counts(rows, counts.grades, "Pairs of duplicates by type")
 
