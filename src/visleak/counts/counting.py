@@ -311,7 +311,7 @@ def review_of(verdicts: Sequence[Verdict]) -> Review:
     """
     settled = settle(verdicts)
     agreed = agreement(verdicts)
-    said = Counter(
+    given = Counter(
         (verdict.reviewer, verdict.judgment)
         for each in settled.values()
         for verdict in each.verdicts
@@ -319,7 +319,7 @@ def review_of(verdicts: Sequence[Verdict]) -> Review:
     standing = Counter(each.grade for each in settled.values())
     return Review(
         agreement=agreed,
-        judgments={name: {g: said[name, g] for g in GRADES} for name in agreed.reviewers},
+        judgments={name: {g: given[name, g] for g in GRADES} for name in agreed.reviewers},
         settled={grade: standing[grade] for grade in GRADES},
         disputes=tuple(_dispute(each.verdicts) for each in settled.values() if each.disputed),
     )
@@ -450,17 +450,17 @@ def count(
     if grade not in COUNTED:
         raise UsageError(f"grade must be one of {', '.join(COUNTED)}; got {grade!r}")
     home = Path(folder)
-    said = tuple(read_verdicts(home) if verdicts is None else verdicts)
-    summary = judged_summary(home, said)
-    if summary.get("grader") is None and not said:
+    given = tuple(read_verdicts(home) if verdicts is None else verdicts)
+    summary = judged_summary(home, given)
+    if summary.get("grader") is None and not given:
         raise UsageError(
             f"{folder} was audited without verification, so no pair has a grade; judge them with"
             " `visleak review`"
         )
-    if judged and not said:
+    if judged and not given:
         raise UsageError(f"{folder} has no verdicts; run `visleak review` on it")
     grades = COUNTED[: COUNTED.index(grade) + 1]
-    pairs = as_listed(_duplicates(home, said), said)
+    pairs = as_listed(_duplicates(home, given), given)
     if judged:
         pairs = pairs.filter(pc.equal(pairs["judged"], "human"))
     images = read_table(home, IMAGES, ["set", "id", "digest", "label", "flat"])
@@ -471,15 +471,15 @@ def count(
             _set(total["query_set"], summary["comparisons"], pairs, images, grades)
             for total in summary["totals"]
         ),
-        review=review_of(said) if said else None,
+        review=review_of(given) if given else None,
         changed=review.get("changed", 0),
         added=review.get("added", 0),
     )
 
 
-def _duplicates(folder: Path, said: Sequence[Verdict]) -> pa.Table:
+def _duplicates(folder: Path, given: Sequence[Verdict]) -> pa.Table:
     """Return the pairs that are duplicates by automatic grade or by verdicts."""
-    pairs = judged_pairs(folder, COLUMNS, said)
+    pairs = judged_pairs(folder, COLUMNS, given)
     known = pa.array(COUNTED, pa.string())
     return pairs.filter(
         pc.or_(pc.is_in(pairs["grade"], known), pc.is_in(pairs["machine_grade"], known))

@@ -86,9 +86,9 @@ def write_predictions(
     if target.suffix.lower() == ".csv":
         _write_csv(target, every)
     else:
-        told = {"kind": KIND, "schema": SCHEMA, "visleak": visleak.__version__, **about}
+        content = {"kind": KIND, "schema": SCHEMA, "visleak": visleak.__version__, **about}
         # escaped, because a path may not be UTF-8
-        metadata = {"visleak": json.dumps(told, allow_nan=False)}
+        metadata = {"visleak": json.dumps(content, allow_nan=False)}
         if classes:
             metadata["classes"] = json.dumps(list(classes))
         _write_parquet(target, every, metadata)
